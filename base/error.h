@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one error type of wflow: a code for programs and one sentence for people.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace wflow {
+
+// Exit codes of every wflow program. docs/exit-codes.md is the same table for users; both change together.
+enum class ExitCode : int {
+  ok = 0,
+  tasks_failed = 1,   // the campaign ended, and some of its tasks have failed for good
+  usage = 2,          // the command line is wrong
+  spec = 3,           // the YAML file is wrong
+  data = 4,           // an input file (samples, simulation output, shard, checkpoint) is wrong
+  system = 5,         // the machine refused: disk full, permission, missing program, socket
+  interrupted = 6,    // stopped before the end by the user or a time limit; can be resumed
+  busy = 7,           // another coordinator runs this campaign
+  version = 8,        // a file or a peer is of a newer format than this program knows
+  internal = 70,      // a defect in wflow
+};
+
+// Thrown for whatever is expected to fail. what() is one sentence that says what happened, where, and what
+// to do; it is printed as it stands.
+class Error : public std::runtime_error {
+ public:
+  Error(ExitCode code, const std::string& sentence) : std::runtime_error(sentence), code_(code) {}
+  ExitCode code() const { return code_; }
+
+ private:
+  ExitCode code_;
+};
+
+// An Error of code `system` that ends with the text of errno `error_number`.
+Error system_error(int error_number, const std::string& what_and_where);
+
+// Runs a program's body: prints what an exception says as one line on stderr ("wflow: ...") and turns it
+// into the exit code. Every main() of wflow is this call.
+int run_main(const char* program, int (*body)(int, char**), int argc, char** argv);
+
+// Aborts with file and line. For invariants: a broken one must stop the program, in release builds too,
+// because the store brings the campaign back and a wrong state would not.
+[[noreturn]] void broken_invariant(const char* condition, const char* file, int line);
+#define WFLOW_CHECK(condition) \
+  ((condition) ? static_cast<void>(0) : ::wflow::broken_invariant(#condition, __FILE__, __LINE__))
+
+}  // namespace wflow

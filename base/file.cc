@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <memory>
+#include <utility>
+
+#include "base/error.h"
+
+namespace wflow {
+
+namespace fs = std::filesystem;
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  if (this != &other) {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = other.release();
+  }
+  return *this;
+}
+
+FileDescriptor::~FileDescriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+int FileDescriptor::release() { return std::exchange(fd_, -1); }
+
+FileDescriptor open_file(const fs::path& path, int flags, int mode) {
+  for (;;) {
+    const int fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+    if (fd >= 0) return FileDescriptor(fd);
+    if (errno == EINTR) continue;
+    const bool writes = (flags & (O_WRONLY | O_RDWR)) != 0;
+    if (errno == ENOENT && !writes) throw Error(ExitCode::data, fmt::format("no such file: {}", path.string()));
+    throw system_error(errno, fmt::format("cannot {} {}", writes ? "write" : "read", path.string()));
+  }
+}
+
+std::string read_file(const fs::path& path) {
+  const FileDescriptor fd = open_file(path, O_RDONLY);
+  struct stat status {};
+  if (::fstat(fd.get(), &status) == 0 && S_ISDIR(status.st_mode)) {
+    throw Error(ExitCode::data, fmt::format("{} is a directory, a file was expected", path.string()));
+  }
+  std::string bytes;
+  std::array<char, 1 << 16> buffer{};
+  for (;;) {
+    const ssize_t got = ::read(fd.get(), buffer.data(), buffer.size());
+    if (got == 0) return bytes;
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw system_error(errno, fmt::format("cannot read {}", path.string()));
+    bytes.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+}
+
+void write_all(int fd, std::string_view bytes, const fs::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::write(fd, bytes.data(), bytes.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) throw system_error(errno, fmt::format("cannot write {}", path.string()));
+    bytes.remove_prefix(static_cast<std::size_t>(put));
+  }
+}
+
+void sync_directory(const fs::path& directory) {
+  const fs::path path = directory.empty() ? fs::path(".") : directory;
+  const FileDescriptor fd = open_file(path, O_RDONLY | O_DIRECTORY);
+  // Some network file systems can't sync a directory and say EINVAL: their rename is already durable.
+  if (::fsync(fd.get()) != 0 && errno != EINVAL) throw system_error(errno, fmt::format("cannot sync {}", path.string()));
+}
+
+namespace {
+
+fs::path temporary_name(const fs::path& target) {
+  static std::atomic<unsigned> counter{0};
+  return target.parent_path() /
+         fmt::format(".{}.tmp-{}-{}", target.filename().string(), ::getpid(), counter.fetch_add(1));
+}
+
+void sync_file(int fd, const fs::path& path) {
+  if (::fsync(fd) != 0) throw system_error(errno, fmt::format("cannot write {} to disk", path.string()));
+}
+
+}  // namespace
+
+DurableFile::DurableFile(fs::path target) : target_(std::move(target)), temporary_(temporary_name(target_)) {}
+
+DurableFile::~DurableFile() {
+  if (!published_) ::unlink(temporary_.c_str());
+}
+
+void DurableFile::publish() {
+  sync_file(open_file(temporary_, O_RDONLY).get(), target_);
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
+    throw system_error(errno, fmt::format("cannot write {}", target_.string()));
+  }
+  published_ = true;
+  sync_directory(target_.parent_path());
+}
+
+void write_file_durably(const fs::path& path, std::string_view bytes, int mode) {
+  DurableFile file(path);
+  {
+    const FileDescriptor fd = open_file(file.temporary(), O_WRONLY | O_CREAT | O_EXCL, mode);
+    write_all(fd.get(), bytes, path);
+  }
+  file.publish();
+}
+
+namespace {
+
+std::string hex(const XXH128_hash_t& hash) { return fmt::format("{:016x}{:016x}", hash.high64, hash.low64); }
+
+struct FreeState {
+  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+};
+
+}  // namespace
+
+std::string hash_bytes(std::string_view bytes) { return hex(XXH3_128bits(bytes.data(), bytes.size())); }
+
+std::string hash_file(const fs::path& path) {
+  const FileDescriptor fd = open_file(path, O_RDONLY);
+  const std::unique_ptr<XXH3_state_t, FreeState> state(XXH3_createState());
+  XXH3_128bits_reset(state.get());
+  std::string buffer(1 << 20, '\0');
+  for (;;) {
+    const ssize_t got = ::read(fd.get(), buffer.data(), buffer.size());
+    if (got == 0) return hex(XXH3_128bits_digest(state.get()));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw system_error(errno, fmt::format("cannot read {}", path.string()));
+    XXH3_128bits_update(state.get(), buffer.data(), static_cast<std::size_t>(got));
+  }
+}
+
+void make_directories(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) throw system_error(error.value(), fmt::format("cannot create directory {}", path.string()));
+}
+
+}  // namespace wflow

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+
+namespace wflow::text {
+
+int edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<int>> d(a.size() + 1, std::vector<int>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = static_cast<int>(i);
+  for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = static_cast<int>(j);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const int cost = a[i - 1] == b[j - 1] ? 0 : 1;
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + cost});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates) {
+  const std::string wanted = lower(word);
+  // A third of the word's length in edits: enough for typing errors, too little for other words.
+  int best = std::max<int>(1, static_cast<int>(word.size()) / 3) + 1;
+  std::optional<std::string> found;
+  for (const std::string& candidate : candidates) {
+    const int distance = edit_distance(wanted, lower(candidate));
+    if (distance < best) {
+      best = distance;
+      found = candidate;
+    }
+  }
+  return found;
+}
+
+std::string suggestion(std::string_view word, std::span<const std::string> candidates) {
+  const auto found = nearest(word, candidates);
+  return found ? "; did you mean '" + *found + "'?" : std::string();
+}
+
+std::string join(std::span<const std::string> parts, std::string_view separator) {
+  return fmt::format("{}", fmt::join(parts, separator));
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  for (;;) {
+    const std::size_t at = text.find(separator);
+    parts.emplace_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front()))) text.remove_prefix(1);
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.remove_suffix(1);
+  return text;
+}
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return result;
+}
+
+bool starts_with_any(std::string_view text, std::span<const std::string> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(), [&](const auto& p) { return text.starts_with(p); });
+}
+
+namespace {
+template <typename Number>
+std::optional<Number> convert(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return value;
+}
+}  // namespace
+
+std::optional<std::int64_t> to_integer(std::string_view text) { return convert<std::int64_t>(text); }
+std::optional<double> to_real(std::string_view text) { return convert<double>(text); }
+
+std::string from_real(double value) { return fmt::format("{}", value); }
+
+std::string format_count(std::uint64_t value) {
+  std::string digits = std::to_string(value);
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) {
+    digits.insert(static_cast<std::size_t>(at), 1, ',');
+  }
+  return digits;
+}
+
+std::string format_bytes(std::uint64_t bytes) {
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  double value = static_cast<double>(bytes);
+  const char* unit = "";
+  for (const char* next : {"KiB", "MiB", "GiB", "TiB", "PiB"}) {
+    if (value < 1024) break;
+    value /= 1024;
+    unit = next;
+  }
+  return fmt::format("{:.1f} {}", value, unit);
+}
+
+std::string format_duration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "?";
+  if (seconds < 0.9995) return fmt::format("{:.0f} ms", seconds * 1e3);
+  if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
+  const auto whole = static_cast<std::uint64_t>(std::llround(seconds));
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  if (whole < 48 * 3600) return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
+  return fmt::format("{} d {:02} h", whole / 86400, whole / 3600 % 24);
+}
+
+std::string shell_quote(std::string_view word) {
+  const auto plain = [](unsigned char c) { return std::isalnum(c) || (c && std::strchr("_-./=:,+@%", c)); };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return std::string(word);
+  std::string quoted = "'";
+  for (const char c : word) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
+std::string tail(std::string_view text, std::size_t limit) {
+  if (text.size() <= limit) return std::string(text);
+  text.remove_prefix(text.size() - limit);
+  const std::size_t line = text.find('\n');
+  if (line != std::string_view::npos && line + 1 < text.size()) text.remove_prefix(line + 1);
+  return std::string(text);
+}
+
+}  // namespace wflow::text

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/yaml.h"
+
+#include <gtest/gtest.h>
+
+namespace wflow::yaml {
+namespace {
+
+TEST(Yaml, KeepsPlacesTextAndQuotes) {
+  Diagnostics diagnostics("f.yaml");
+  const Node root = parse("a: 0.10\nb:\n  - 'x'\n  - 2\n", diagnostics);
+  EXPECT_FALSE(diagnostics.has_errors());
+  EXPECT_EQ(root.find("a")->text, "0.10");
+  EXPECT_EQ(root.find("a")->mark.column, 4);
+  EXPECT_TRUE(root.find("b")->items[0].quoted);
+  EXPECT_EQ(root.find("b")->items[1].mark.line, 4);
+}
+
+TEST(Yaml, MergeKeysAndAliases) {
+  Diagnostics diagnostics("f.yaml");
+  const Node root = parse("base: &b {x: 1, y: 2}\nuse:\n  <<: *b\n  y: 3\n", diagnostics);
+  EXPECT_EQ(root.find("use")->find("x")->text, "1");
+  EXPECT_EQ(root.find("use")->find("y")->text, "3");
+}
+
+TEST(Yaml, SyntaxErrorsAndDuplicatesHaveAPlace) {
+  Diagnostics diagnostics("f.yaml");
+  parse("a: [1, 2\nb: 3\n", diagnostics);
+  ASSERT_TRUE(diagnostics.has_errors());
+  EXPECT_NE(diagnostics.to_string().find("f.yaml:2"), std::string::npos) << diagnostics.to_string();
+  Diagnostics twice("g.yaml");
+  parse("a: 1\na: 2\n", twice);
+  EXPECT_EQ(twice.to_string(), "g.yaml:2:1: error: the key 'a' stands here twice");
+}
+
+TEST(Yaml, DeepNestingAndAliasBombsAreRefused) {
+  Diagnostics deep("deep.yaml");
+  parse(std::string(300, '[') + std::string(300, ']'), deep);
+  EXPECT_TRUE(deep.has_errors());
+  std::string bomb = "a0: &a0 [1,1,1,1,1,1,1,1,1,1]\n";
+  for (int i = 1; i < 12; ++i) {
+    const std::string before = "*a" + std::to_string(i - 1);
+    bomb += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [";
+    for (int k = 0; k < 10; ++k) bomb += (k ? "," : "") + before;
+    bomb += "]\n";
+  }
+  Diagnostics wide("wide.yaml");
+  parse(bomb, wide);
+  EXPECT_TRUE(wide.has_errors());
+}
+
+TEST(MapReader, ReportsEverythingAtOnce) {
+  Diagnostics diagnostics("f.yaml");
+  const Node root = parse("epochs: ten\nrate: 5\nmodel: cosmoflo\nepoch: 1\n", diagnostics);
+  MapReader reader(root, "the train: block", diagnostics);
+  const std::vector<std::string> models = {"cosmoflow", "sc18"};
+  reader.integer("epochs", 10, 1, 1000);
+  reader.real("rate", 0.1, 0, 1);
+  reader.choice("model", 0, models);
+  reader.required("data");
+  reader.finish();
+  EXPECT_EQ(diagnostics.to_string(),
+            "f.yaml:1:1: error: the train: block needs the key 'data'\n"
+            "f.yaml:1:9: error: 'epochs' must be a whole number, found the text 'ten'\n"
+            "f.yaml:2:7: error: 'rate' must be between 0 and 1, found 5\n"
+            "f.yaml:3:8: error: 'model' must be one of cosmoflow, sc18, found the text 'cosmoflo'; did you mean "
+            "'cosmoflow'?\n"
+            "f.yaml:4:1: error: unknown key 'epoch' in the train: block; did you mean 'epochs'?");
+}
+
+TEST(Units, TimesAndSizes) {
+  EXPECT_EQ(parse_seconds("90"), 90);
+  EXPECT_EQ(parse_seconds("1.5 h"), 5400);
+  EXPECT_EQ(parse_seconds("01:02:03"), 3723);
+  EXPECT_EQ(parse_seconds("1-00:00:00"), 86400);
+  EXPECT_EQ(parse_seconds("soon"), std::nullopt);
+  EXPECT_EQ(parse_bytes("512 MiB"), 512 << 20);
+  EXPECT_EQ(parse_bytes("1.5GB"), 1500000000);
+  EXPECT_EQ(parse_bytes("-1"), std::nullopt);
+}
+
+TEST(Emit, ReadsBackAsTheSameTree) {
+  Diagnostics diagnostics("f.yaml");
+  const std::string text = "cmd: |\n  echo 'a'\n  exit 0\nlist: [1, \"2\", null]\nversion: \"1.10\"\n";
+  const Node first = parse(text, diagnostics);
+  const Node second = parse(emit(first), diagnostics);
+  EXPECT_FALSE(diagnostics.has_errors());
+  EXPECT_EQ(second.find("cmd")->text, first.find("cmd")->text);
+  EXPECT_TRUE(second.find("list")->items[1].quoted);
+  EXPECT_EQ(second.find("version")->text, "1.10");
+}
+
+}  // namespace
+}  // namespace wflow::yaml

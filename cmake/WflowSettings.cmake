@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+# Language level, warnings and sanitizers, the same for every target of the tree.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+
+set(WFLOW_SANITIZE "" CACHE STRING "sanitizers for every target, as -fsanitize= takes them")
+option(WFLOW_NATIVE "compile for this machine's processor (-march=native)" OFF)
+
+find_program(WFLOW_CCACHE ccache)
+if(WFLOW_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${WFLOW_CCACHE}")
+  set(CMAKE_C_COMPILER_LAUNCHER "${WFLOW_CCACHE}")
+endif()
+
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+
+add_library(wflow_settings INTERFACE)
+target_include_directories(wflow_settings INTERFACE "${CMAKE_SOURCE_DIR}")
+target_compile_options(wflow_settings INTERFACE -Wall -Wextra -Wpedantic -Werror)
+if(WFLOW_SANITIZE)
+  target_compile_options(wflow_settings INTERFACE
+    -fsanitize=${WFLOW_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(wflow_settings INTERFACE -fsanitize=${WFLOW_SANITIZE})
+endif()
+if(WFLOW_NATIVE)
+  target_compile_options(wflow_settings INTERFACE -march=native)
+endif()
