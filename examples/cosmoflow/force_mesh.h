@@ -25,8 +25,8 @@ class ForceMesh {
   ForceMesh& operator=(const ForceMesh&) = delete;
 
   int mesh() const { return mesh_; }
-  std::size_t density_row() const { return static_cast<std::size_t>(mesh_) + 2; }  // floats a z row
-  std::size_t force_row() const { return static_cast<std::size_t>(mesh_) + 1; }    // cells a z row
+  std::size_t density_row() const { return static_cast<std::size_t>(mesh_) + 2; }      // floats a z row
+  std::size_t force_row() const { return 3 * (static_cast<std::size_t>(mesh_) + 1); }  // floats a z row
 
   // mesh x mesh rows of density_row(); particles add their weights. Index `mesh` of a row is a ghost of index
   // 0, so that a deposit never wraps in z.
@@ -36,8 +36,10 @@ class ForceMesh {
   // From the deposited weights (`mean` a cell) to minus the gradient of phi; destroys the density.
   void solve(double mean);
 
-  // mesh x mesh rows of force_row(); index `mesh` repeats index 0.
-  const Float4* force() const { return force_.data(); }
+  // mesh x mesh rows of force_row(): x, y and z component of each cell, not four floats, since the passes
+  // over this array are bound by memory. Cell `mesh` repeats cell 0. Two floats past the last row may be
+  // read.
+  const float* force() const { return force_.data(); }
 
  private:
   void transform_slab(int x, bool forward);
@@ -47,7 +49,7 @@ class ForceMesh {
   int mesh_;
   int modes_;  // complex values a z row
   Buffer<float> density_;
-  Buffer<Float4> force_;
+  Buffer<float> force_;
   Buffer<std::complex<float>> columns_;
   Buffer<float> k2_of_column_;
   Buffer<float> k2_of_x_;

@@ -28,7 +28,7 @@ struct StepFactors {
 
 // Interpolates the force (cloud in cell), kicks, drifts and, where `density` is given, deposits at the new
 // position, in one pass. Layouts of `force` and `density` are those of ForceMesh.
-void step_particles(std::span<Particle> particles, const Float4* force, float* density, int mesh,
+void step_particles(std::span<Particle> particles, const float* force, float* density, int mesh,
                     const StepFactors& factors);
 
 // Deposit alone, for the first step.
