@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What HDF5's filter pipeline (shuffle, then deflate) makes of a chunk, done on the calling thread.
+// One Encoder or Decoder a thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+struct libdeflate_compressor;
+struct libdeflate_decompressor;
+
+namespace wflow::converters {
+
+// The filters of a data set, in HDF5's order. Bit k of a chunk's mask says that filter k was left out for it.
+struct Filters {
+  bool shuffle = false;
+  bool deflate = false;
+  std::uint32_t all() const { return (std::uint32_t{1} << (int{shuffle} + int{deflate})) - 1; }
+  bool shuffled(std::uint32_t mask) const { return shuffle && (mask & 1) == 0; }
+  bool deflated(std::uint32_t mask) const { return deflate && (mask & (shuffle ? 2 : 1)) == 0; }
+  bool operator==(const Filters&) const = default;
+};
+
+struct EncodedChunk {
+  std::vector<std::uint8_t> bytes;
+  std::uint32_t mask = 0;
+  std::uint64_t hash = 0;  // XXH3-64 of `bytes`
+};
+
+std::uint64_t chunk_hash(std::span<const std::uint8_t> stored);
+
+class Encoder {
+ public:
+  Encoder(Filters filters, int level);
+  // A chunk that shrinks by less than a twentieth is stored as it is: reading it back is then a copy.
+  EncodedChunk encode(std::vector<std::uint8_t> raw, std::size_t width);
+
+ private:
+  struct Free {
+    void operator()(libdeflate_compressor* compressor) const;
+  };
+  Filters filters_;
+  std::unique_ptr<libdeflate_compressor, Free> compressor_;
+  std::vector<std::uint8_t> shuffled_;
+};
+
+class Decoder {
+ public:
+  Decoder();
+  // Fills `raw` exactly; false where the bytes are not a chunk of that size.
+  bool decode(std::span<const std::uint8_t> stored, Filters filters, std::uint32_t mask, std::size_t width,
+              std::span<std::uint8_t> raw);
+
+ private:
+  struct Free {
+    void operator()(libdeflate_decompressor* decompressor) const;
+  };
+  bool inflate(std::span<const std::uint8_t> stored, std::span<std::uint8_t> out);
+
+  std::unique_ptr<libdeflate_decompressor, Free> decompressor_;
+  std::vector<std::uint8_t> shuffled_;
+};
+
+}  // namespace wflow::converters

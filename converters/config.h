@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The `convert:` block of a study, and the configuration file of wflow-convert: the same keys, read here
+// alone, so that `wflow validate` checks a conversion without HDF5. docs/convert.md is the table for users.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/yaml.h"
+#include "converters/dtype.h"
+#include "converters/split.h"
+
+namespace wflow::converters {
+
+enum class Format { automatic, hdf5, npy, raw };
+enum class ByteOrder { little, big };
+enum class Compression { gzip, none };
+enum class OnMissing { skip, fail };
+
+struct ConvertConfig {
+  // Exactly one of the two is set.
+  std::string from;     // campaign: the step whose sample directories hold the files
+  std::string samples;  // stand-alone: a CSV table with a column `file`
+
+  std::string file;                    // campaign: the file's name in each sample directory
+  Format format = Format::automatic;   // automatic: by the file's suffix
+  std::string dataset;                 // HDF5: path in the file; empty: the only dataset of its root group
+  std::vector<std::size_t> shape;      // raw: the shape; otherwise what is expected, empty: what the first sample has
+  DType raw_dtype = DType::float32;    // raw
+  ByteOrder byte_order = ByteOrder::little;  // raw
+  std::uint64_t offset = 0;            // raw: bytes before the values
+
+  std::vector<std::string> targets;   // columns that become labels; empty: all but file and id
+  std::vector<std::string> channels;  // names, optional
+  std::string units;
+
+  std::optional<DType> dtype;  // convert values to this type; absent: keep what the simulation wrote
+  bool check_finite = true;
+  Compression compression = Compression::gzip;
+  int level = 1;
+
+  std::uint64_t shard_samples = 0;  // 0: chosen, see shard_samples_of()
+  SplitRequest split;
+  OnMissing on_missing = OnMissing::skip;
+  double max_missing = 0.5;  // finish fails when a larger fraction is missing
+  bool delete_inputs = false;
+
+  std::string output;
+  std::string name;
+  std::uint64_t count = 0;  // samples in all; 0: not known yet (the campaign sets it, or the table's rows)
+
+  bool operator==(const ConvertConfig&) const = default;
+};
+
+// Puts every error of the block into `diagnostics`, with its place. Where `count` is known, a split that
+// does not fit it is an error here; otherwise the caller asks split_problem() once it knows the count.
+ConvertConfig read_convert_config(const yaml::Node& block, yaml::Diagnostics& diagnostics);
+
+// A configuration file of wflow-convert that reads back as an equal ConvertConfig.
+yaml::Node to_yaml(const ConvertConfig& config);
+
+// The shape as (C, D, H, W): leading axes of length 1 are added, or dropped where there are more than four.
+// Nothing where that is impossible or a length is 0.
+std::optional<std::array<std::size_t, 4>> normal_shape(const std::vector<std::size_t>& shape);
+
+inline constexpr std::uint64_t kShardBytes = std::uint64_t{512} << 20;
+
+// Samples a block: what the configuration says, else as many as make about 512 MiB of values where the
+// sample's size is known (from `shape`, or `sample_bytes` as measured), else 64; at most `count`.
+// A campaign plans its blocks by this before any sample exists.
+std::uint64_t shard_samples_of(const ConvertConfig& config, std::uint64_t count, std::uint64_t sample_bytes = 0);
+
+std::uint64_t block_count(std::uint64_t count, std::uint64_t shard_samples);
+
+}  // namespace wflow::converters

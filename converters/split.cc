@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "converters/split.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace wflow::converters {
+
+namespace {
+
+constexpr double kRounding = 1e-9;  // 0.8 + 0.1 + 0.1 is not exactly 1
+
+// Rounding the running sums, not the parts, keeps parts that sum to 1 summing to `count`.
+std::array<std::uint64_t, 3> ends_of(const SplitRequest& request, std::uint64_t count) {
+  std::array<std::uint64_t, 3> ends{};
+  double sum = 0;
+  for (std::size_t k = 0; k < 3; ++k) {
+    sum += request.parts[k];
+    const double end = request.fractions ? sum * static_cast<double>(count) : sum;
+    ends[k] = std::min(count, static_cast<std::uint64_t>(std::llround(end)));
+  }
+  return ends;
+}
+
+}  // namespace
+
+std::optional<std::string> split_problem(const SplitRequest& request, std::uint64_t count) {
+  const auto& [train, validation, test] = request.parts;
+  const double sum = train + validation + test;
+  if (request.fractions) {
+    if (sum <= 1 + kRounding) return std::nullopt;
+    return fmt::format("the fractions {} + {} + {} are more than 1", train, validation, test);
+  }
+  if (sum == static_cast<double>(count)) return std::nullopt;
+  return fmt::format("{} + {} + {} is {}, but there are {} samples (fractions are written with a point: 0.8, 1.0)",
+                     train, validation, test, sum, count);
+}
+
+SplitMap::SplitMap(const SplitRequest& request, std::uint64_t count)
+    : order_(count, request.seed), seed_(request.seed) {
+  if (const auto problem = split_problem(request, count)) {
+    throw Error(ExitCode::spec, "the split does not fit: " + *problem);
+  }
+  ends_ = ends_of(request, count);
+}
+
+std::uint64_t SplitMap::size(std::size_t split) const { return ends_[split] - (split == 0 ? 0 : ends_[split - 1]); }
+
+std::optional<std::size_t> SplitMap::of(std::uint64_t sample) const {
+  WFLOW_CHECK(sample < order_.size());
+  const std::uint64_t place = order_(sample);
+  for (std::size_t k = 0; k < ends_.size(); ++k) {
+    if (place < ends_[k]) return k;
+  }
+  return std::nullopt;
+}
+
+}  // namespace wflow::converters

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which samples train, validate and test: a function of (seed, number of samples, sample number) alone.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/random.h"
+
+namespace wflow::converters {
+
+inline constexpr std::array<std::string_view, 3> kSplitNames = {"train", "validation", "test"};
+inline constexpr std::size_t kTrain = 0;
+
+// As the user wrote it: counts, or fractions of the whole.
+struct SplitRequest {
+  bool fractions = true;
+  std::array<double, 3> parts = {0.8, 0.1, 0.1};  // in order of kSplitNames
+  std::uint64_t seed = 1;
+  bool operator==(const SplitRequest&) const = default;
+};
+
+// What is wrong with the request for that many samples, as a clause; nothing when it fits.
+std::optional<std::string> split_problem(const SplitRequest& request, std::uint64_t count);
+
+class SplitMap {
+ public:
+  // Throws Error{spec} where split_problem() has something to say.
+  SplitMap(const SplitRequest& request, std::uint64_t count);
+
+  std::uint64_t count() const { return order_.size(); }
+  std::uint64_t seed() const { return seed_; }
+  std::uint64_t size(std::size_t split) const;
+  // Index into kSplitNames; nothing for a sample that no part takes (fractions that sum to less than 1).
+  std::optional<std::size_t> of(std::uint64_t sample) const;
+
+ private:
+  Permutation order_;
+  std::uint64_t seed_;
+  std::array<std::uint64_t, 3> ends_{};  // first place beyond each part
+};
+
+}  // namespace wflow::converters
