@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/wire/codec.h"
+
+#include <array>
+#include <bit>
+#include <concepts>
+#include <limits>
+#include <msgpack.hpp>
+#include <type_traits>
+#include <utility>
+
+#include "engine/wire/layout.h"
+#include "engine/wire/reader.h"
+
+namespace wflow::engine::wire {
+
+namespace {
+
+// What msgpack::packer writes to.
+struct StringSink {
+  std::string bytes;
+  void write(const char* data, std::size_t size) { bytes.append(data, size); }
+};
+using Packer = msgpack::packer<StringSink>;
+
+template <class T>
+concept Enumeration = std::is_enum_v<T>;
+
+// ---- writing
+
+template <std::integral T>
+void put(Packer& out, T value) {
+  out.pack(value);
+}
+// Always as float64: pack_double() makes integers of whole numbers. (The "body" call writes bytes as they
+// are.)
+void put(Packer& out, double value) {
+  constexpr std::size_t kBytes = 9;
+  std::array<char, kBytes> bytes{static_cast<char>(0xcb)};
+  const auto bits = std::bit_cast<std::uint64_t>(value);
+  for (std::size_t i = 1; i < kBytes; ++i) bytes[i] = static_cast<char>(bits >> (8 * (kBytes - 1 - i)));
+  out.pack_bin_body(bytes.data(), bytes.size());
+}
+void put(Packer& out, const std::string& value) {
+  out.pack_str(static_cast<std::uint32_t>(value.size()));
+  out.pack_str_body(value.data(), static_cast<std::uint32_t>(value.size()));
+}
+template <Enumeration T>
+void put(Packer& out, T value) {
+  out.pack(static_cast<std::uint32_t>(value));
+}
+template <Described T>
+void put(Packer& out, const T& value);
+template <class T>
+void put(Packer& out, const std::vector<T>& values);
+
+void put(Packer& out, const std::pair<std::string, std::string>& value) {
+  out.pack_array(2);
+  put(out, value.first);
+  put(out, value.second);
+}
+
+template <Described T>
+void put_fields(Packer& out, const T& value) {
+  std::apply([&](auto... field) { (put(out, value.*field), ...); }, Layout<T>::fields);
+}
+
+template <Described T>
+void put(Packer& out, const T& value) {
+  out.pack_array(static_cast<std::uint32_t>(std::tuple_size_v<decltype(Layout<T>::fields)>));
+  put_fields(out, value);
+}
+
+template <class T>
+void put(Packer& out, const std::vector<T>& values) {
+  out.pack_array(static_cast<std::uint32_t>(values.size()));
+  for (const T& value : values) put(out, value);
+}
+
+// ---- reading
+
+template <class T>
+constexpr std::size_t least_bytes() {
+  if constexpr (std::is_same_v<T, double>) {
+    return 9;
+  } else if constexpr (std::is_same_v<T, std::pair<std::string, std::string>>) {
+    return 3;
+  } else if constexpr (Described<T>) {
+    return std::apply(
+        [](auto... field) {
+          return (std::size_t{1} + ... +
+                  least_bytes<std::remove_cvref_t<decltype(std::declval<T&>().*field)>>());
+        },
+        Layout<T>::fields);
+  } else {
+    return 1;
+  }
+}
+
+template <std::unsigned_integral T>
+bool get(Reader& in, T& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return in.boolean(value);
+  } else {
+    std::uint64_t wide = 0;
+    if (!in.unsigned_integer(wide) || wide > std::numeric_limits<T>::max()) return false;
+    value = static_cast<T>(wide);
+    return true;
+  }
+}
+template <std::signed_integral T>
+bool get(Reader& in, T& value) {
+  std::int64_t wide = 0;
+  if (!in.signed_integer(wide) || !std::in_range<T>(wide)) return false;
+  value = static_cast<T>(wide);
+  return true;
+}
+bool get(Reader& in, double& value) {
+  return in.real(value);
+}
+bool get(Reader& in, std::string& value) {
+  std::string_view view;
+  if (!in.text(view)) return false;
+  value = view;
+  return true;
+}
+template <Enumeration T>
+bool get(Reader& in, T& value) {
+  std::uint64_t number = 0;
+  if (!in.unsigned_integer(number) || number > static_cast<std::uint64_t>(kLast<T>)) return false;
+  value = static_cast<T>(number);
+  return true;
+}
+template <Described T>
+bool get(Reader& in, T& value);
+template <class T>
+bool get(Reader& in, std::vector<T>& values);
+
+bool get(Reader& in, std::pair<std::string, std::string>& value) {
+  std::uint64_t count = 0;
+  return in.array(count, 1) && count == 2 && get(in, value.first) && get(in, value.second);
+}
+
+template <Described T>
+bool get_fields(Reader& in, T& value) {
+  return std::apply([&](auto... field) { return (get(in, value.*field) && ...); }, Layout<T>::fields);
+}
+
+template <Described T>
+bool get(Reader& in, T& value) {
+  std::uint64_t count = 0;
+  if (!in.array(count, 1) || count != std::tuple_size_v<decltype(Layout<T>::fields)>) return false;
+  return get_fields(in, value);
+}
+
+template <class T>
+bool get(Reader& in, std::vector<T>& values) {
+  std::uint64_t count = 0;
+  if (!in.array(count, least_bytes<T>())) return false;
+  values.reserve(count);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (!get(in, values.emplace_back())) return false;
+  }
+  return true;
+}
+
+template <std::size_t Kind = 0>
+bool get_kind(Reader& in, std::uint64_t kind, std::uint64_t count, Message& message) {
+  if constexpr (Kind == std::variant_size_v<Message>) {
+    return false;
+  } else {
+    if (kind != Kind) return get_kind<Kind + 1>(in, kind, count, message);
+    using T = std::variant_alternative_t<Kind, Message>;
+    return count == 1 + std::tuple_size_v<decltype(Layout<T>::fields)> &&
+           get_fields(in, message.emplace<Kind>());
+  }
+}
+
+}  // namespace
+
+std::string encode(const Message& message) {
+  StringSink sink;
+  Packer out(sink);
+  std::visit(
+      [&]<class T>(const T& value) {
+        out.pack_array(static_cast<std::uint32_t>(1 + std::tuple_size_v<decltype(Layout<T>::fields)>));
+        out.pack(static_cast<std::uint32_t>(message.index()));
+        put_fields(out, value);
+      },
+      message);
+  return std::move(sink.bytes);
+}
+
+std::optional<Message> decode(std::string_view bytes) {
+  if (bytes.size() > kMaxMessageBytes) return std::nullopt;
+  Reader in(bytes);
+  std::uint64_t count = 0;
+  std::uint64_t kind = 0;
+  if (!in.array(count, 1) || count == 0 || !in.unsigned_integer(kind)) return std::nullopt;
+  Message message;
+  if (!get_kind(in, kind, count, message) || !in.at_end()) return std::nullopt;
+  return message;
+}
+
+}  // namespace wflow::engine::wire

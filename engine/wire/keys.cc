@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/wire/keys.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <zmq.h>
+
+#include <array>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace wflow::engine::wire {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr int kKeysFormat = 1;
+constexpr std::size_t kZ85Bytes = 41;  // 40 characters and the zero
+
+std::filesystem::path keys_file(const std::filesystem::path& campaign) {
+  return campaign / ".wflow" / "keys.json";
+}
+std::filesystem::path endpoint_file(const std::filesystem::path& campaign) {
+  return campaign / ".wflow" / "endpoint.json";
+}
+
+KeyPair new_pair() {
+  std::array<char, kZ85Bytes> public_key{};
+  std::array<char, kZ85Bytes> secret_key{};
+  if (::zmq_curve_keypair(public_key.data(), secret_key.data()) != 0) {
+    throw Error(ExitCode::system,
+                "this libzmq has no CURVE encryption; install one that has (libzmq5 of Debian)");
+  }
+  return {public_key.data(), secret_key.data()};
+}
+
+std::string random_token() {
+  std::array<unsigned char, 16> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    throw system_error(errno, "cannot read random bytes");
+  }
+  std::string token;
+  for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
+  return token;
+}
+
+json to_json(const KeyPair& pair) {
+  return {{"public", pair.public_key}, {"secret", pair.secret_key}};
+}
+
+KeyPair pair_from_json(const json& value) {
+  KeyPair pair{value.at("public").get<std::string>(), value.at("secret").get<std::string>()};
+  if (pair.public_key.size() != kZ85Bytes - 1 || pair.secret_key.size() != kZ85Bytes - 1) {
+    throw json::other_error::create(501, "a key is not 40 characters long", &value);
+  }
+  return pair;
+}
+
+}  // namespace
+
+CampaignKeys create_keys(const std::filesystem::path& campaign) {
+  const CampaignKeys keys{new_pair(), new_pair(), random_token()};
+  make_directories(campaign / ".wflow");
+  const json value = {{"format", kKeysFormat},
+                      {"server", to_json(keys.server)},
+                      {"client", to_json(keys.client)},
+                      {"token", keys.token}};
+  write_file_durably(keys_file(campaign), value.dump(2) + "\n", 0600);
+  return keys;
+}
+
+CampaignKeys read_keys(const std::filesystem::path& campaign) {
+  const auto file = keys_file(campaign);
+  struct stat status {};
+  if (::stat(file.c_str(), &status) == 0 && (status.st_mode & 077) != 0) {
+    throw Error(
+        ExitCode::system,
+        fmt::format("{} can be read by others, who could then run commands as you; chmod 600 it, or make "
+                    "a new campaign if somebody may have read it",
+                    file.string()));
+  }
+  const std::string text = read_file(file);
+  try {
+    const json value = json::parse(text);
+    if (value.at("format").get<int>() > kKeysFormat) {
+      throw Error(ExitCode::version, fmt::format("{} is of a newer wflow than this one", file.string()));
+    }
+    return {pair_from_json(value.at("server")), pair_from_json(value.at("client")),
+            value.at("token").get<std::string>()};
+  } catch (const json::exception& error) {
+    throw Error(ExitCode::data, fmt::format("{} is damaged: {}", file.string(), error.what()));
+  }
+}
+
+void write_endpoint(const std::filesystem::path& campaign, const Endpoint& endpoint) {
+  const json value = {{"format", 1},           {"local", endpoint.local}, {"remote", endpoint.remote},
+                      {"host", endpoint.host}, {"pid", endpoint.pid},     {"epoch", endpoint.epoch}};
+  make_directories(campaign / ".wflow");
+  write_file_durably(endpoint_file(campaign), value.dump(2) + "\n", 0600);
+}
+
+std::optional<Endpoint> read_endpoint(const std::filesystem::path& campaign) {
+  std::error_code missing;
+  if (!std::filesystem::exists(endpoint_file(campaign), missing)) return std::nullopt;
+  try {
+    const json value = json::parse(read_file(endpoint_file(campaign)));
+    return Endpoint{value.at("local").get<std::string>(), value.at("remote").get<std::string>(),
+                    value.at("host").get<std::string>(), value.at("pid").get<std::int64_t>(),
+                    value.at("epoch").get<std::uint64_t>()};
+  } catch (const std::exception&) {
+    // Read again a second later by whoever asks: a file that is just being replaced, or a stale NFS handle.
+    return std::nullopt;
+  }
+}
+
+}  // namespace wflow::engine::wire

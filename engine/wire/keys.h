@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// A campaign's CURVE keys and the coordinator's address, as files that only the user can read.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace wflow::engine::wire {
+
+struct KeyPair {
+  std::string public_key;  // Z85, 40 characters
+  std::string secret_key;
+};
+
+// One pair for the coordinator, one shared by the campaign's workers and status clients.
+struct CampaignKeys {
+  KeyPair server;
+  KeyPair client;
+  std::string token;  // random name of the campaign
+};
+
+// <campaign>/.wflow/keys.json, mode 0600.
+CampaignKeys create_keys(const std::filesystem::path& campaign);
+CampaignKeys read_keys(const std::filesystem::path& campaign);  // Error{system} if others may read the file
+
+// <campaign>/.wflow/endpoint.json, replaced by every coordinator that starts.
+struct Endpoint {
+  std::string local;   // "ipc://..." for the same host, may be empty
+  std::string remote;  // "tcp://host:port"
+  std::string host;
+  std::int64_t pid = 0;
+  std::uint64_t epoch = 0;  // grows with every coordinator of the campaign
+};
+void write_endpoint(const std::filesystem::path& campaign, const Endpoint& endpoint);
+std::optional<Endpoint> read_endpoint(const std::filesystem::path& campaign);
+
+}  // namespace wflow::engine::wire

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/wire/transport.h"
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <signal.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <zmq.hpp>
+
+#include "base/error.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "engine/wire/codec.h"
+
+namespace wflow::engine::wire {
+
+namespace {
+
+constexpr int kQueuedMessages = 100'000;  // a peer; beyond it send() says false
+constexpr int kHeartbeatMs = 2'000;       // TCP's own keep-alive takes hours to see a node that is gone
+constexpr int kHeartbeatTimeoutMs = 20'000;
+constexpr int kHandshakeMs = 20'000;
+constexpr int kLingerMs = 1'000;
+constexpr int kMonitorEvents = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_CONNECT_RETRIED |
+                               ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                               ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+constexpr const char* kZapAddress = "inproc://zeromq.zap.01";
+constexpr const char* kMonitorAddress = "inproc://wflow.monitor";
+
+Error socket_error(const zmq::error_t& error, const std::string& what) {
+  return Error(ExitCode::system, fmt::format("{}: {}", what, error.what()));
+}
+
+void set_common(zmq::socket_t& socket) {
+  socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kMaxMessageBytes));
+  socket.set(zmq::sockopt::sndhwm, kQueuedMessages);
+  socket.set(zmq::sockopt::rcvhwm, kQueuedMessages);
+  socket.set(zmq::sockopt::heartbeat_ivl, kHeartbeatMs);
+  socket.set(zmq::sockopt::heartbeat_timeout, kHeartbeatTimeoutMs);
+  socket.set(zmq::sockopt::handshake_ivl, kHandshakeMs);
+  socket.set(zmq::sockopt::linger, kLingerMs);
+}
+
+std::filesystem::path runtime_directory() {
+  const char* directory = std::getenv("XDG_RUNTIME_DIR");
+  if (directory != nullptr && ::access(directory, W_OK | X_OK) == 0 &&
+      std::string_view(directory).size() < 60) {
+    return directory;
+  }
+  return "/tmp";
+}
+
+std::string ipc_prefix(const CampaignKeys& keys) {
+  return "wflow-" + keys.token.substr(0, 16) + "-";
+}
+
+// Sockets of coordinators of this campaign that were killed.
+void remove_stale_sockets(const std::filesystem::path& directory, const std::string& prefix) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    const auto pid = text::to_integer(text::split(name.substr(prefix.size()), '.').front());
+    if (pid && ::kill(static_cast<pid_t>(*pid), 0) != 0 && errno == ESRCH) {
+      std::error_code ignored;
+      std::filesystem::remove(entry.path(), ignored);
+    }
+  }
+}
+
+std::string unique_suffix() {
+  std::uint32_t random = 0;
+  if (::getrandom(&random, sizeof random, 0) != sizeof random) random = 0;
+  return fmt::format("{}.{:08x}", ::getpid(), random);
+}
+
+// The name by which other hosts reach this one.
+std::string reachable_host() {
+  if (const char* named = std::getenv("WFLOW_HOST"); named != nullptr && *named != '\0') return named;
+  const std::string host = host_name();
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return "127.0.0.1";
+  ::freeaddrinfo(found);
+  return host;
+}
+
+std::string_view view(const zmq::message_t& frame) {
+  return {frame.data<char>(), frame.size()};
+}
+
+// Adds `fds` behind the first `own` items.
+void add_fds(std::vector<zmq::pollitem_t>& items, std::size_t own, std::span<const int> fds) {
+  items.resize(own);
+  for (const int fd : fds) items.push_back({nullptr, fd, ZMQ_POLLIN, 0});
+}
+
+// A signal that ends the wait early is no error: the caller's loop turns once more.
+bool poll(std::vector<zmq::pollitem_t>& items, std::chrono::milliseconds timeout) {
+  try {
+    return zmq::poll(items, timeout) > 0;
+  } catch (const zmq::error_t& error) {
+    if (error.num() == EINTR) return false;
+    throw socket_error(error, "cannot wait for messages");
+  }
+}
+
+// Reads the frames that remain of a message with too many of them.
+void skip_rest(zmq::socket_t& socket, const zmq::message_t& last) {
+  bool more = last.more();
+  while (more) {
+    zmq::message_t frame;
+    if (!socket.recv(frame, zmq::recv_flags::dontwait)) return;
+    more = frame.more();
+  }
+}
+
+}  // namespace
+
+// ---- server
+
+struct ServerSocket::Impl {
+  explicit Impl(const CampaignKeys& keys) : context(1), zap(context, ZMQ_REP), router(context, ZMQ_ROUTER) {
+    std::array<std::uint8_t, 32> raw{};
+    if (::zmq_z85_decode(raw.data(), keys.client.public_key.c_str()) == nullptr) {
+      throw Error(ExitCode::data, "the campaign's client key is not a CURVE key");
+    }
+    accepted_key.assign(reinterpret_cast<const char*>(raw.data()), raw.size());
+    zap.set(zmq::sockopt::linger, 0);
+    zap.bind(kZapAddress);  // before the router binds, or its first peers would be let in unchecked
+    set_common(router);
+    router.set(zmq::sockopt::router_mandatory, true);
+    router.set(zmq::sockopt::router_handover, true);
+    router.set(zmq::sockopt::curve_server, true);
+    router.set(zmq::sockopt::curve_secretkey, keys.server.secret_key);
+    router.set(zmq::sockopt::zap_domain, "wflow");
+    bind(keys);
+    items = {{router.handle(), 0, ZMQ_POLLIN, 0}, {zap.handle(), 0, ZMQ_POLLIN, 0}};
+  }
+
+  ~Impl() {
+    if (local_path.empty()) return;
+    std::error_code ignored;
+    std::filesystem::remove(local_path, ignored);
+  }
+
+  void bind(const CampaignKeys& keys) {
+    router.bind("tcp://*:*");
+    const std::string bound = router.get(zmq::sockopt::last_endpoint);
+    endpoint.host = host_name();
+    endpoint.pid = ::getpid();
+    endpoint.remote = "tcp://" + reachable_host() + bound.substr(bound.rfind(':'));
+    const auto directory = runtime_directory();
+    remove_stale_sockets(directory, ipc_prefix(keys));
+    const auto path = directory / (ipc_prefix(keys) + unique_suffix());
+    try {
+      router.bind("ipc://" + path.string());
+      ::chmod(path.c_str(), 0600);
+      local_path = path;
+      endpoint.local = "ipc://" + path.string();
+    } catch (const zmq::error_t&) {
+      // No Unix sockets in this directory: workers of this host come through TCP as the others do.
+    }
+  }
+
+  // Answers libzmq's questions whether a peer may come in (rfc.zeromq.org/spec/27).
+  void authenticate() {
+    while (true) {
+      std::vector<zmq::message_t> frames;
+      do {
+        if (!zap.recv(frames.emplace_back(), zmq::recv_flags::dontwait)) return;
+      } while (frames.back().more());
+      const bool welcome =
+          frames.size() == 7 && view(frames[5]) == "CURVE" && view(frames[6]) == accepted_key;
+      const std::string request_id = frames.size() > 1 ? frames[1].to_string() : "";
+      const std::array<std::string, 6> answer = {
+          "1.0", request_id, welcome ? "200" : "400", welcome ? "OK" : "not a key of this campaign", "", ""};
+      for (std::size_t i = 0; i < answer.size(); ++i) {
+        zap.send(zmq::buffer(answer[i]),
+                 i + 1 < answer.size() ? zmq::send_flags::sndmore : zmq::send_flags::none);
+      }
+    }
+  }
+
+  std::optional<Received> receive() {
+    while (true) {
+      zmq::message_t peer;
+      zmq::message_t body;
+      if (!router.recv(peer, zmq::recv_flags::dontwait)) return std::nullopt;
+      if (!peer.more() || !router.recv(body, zmq::recv_flags::dontwait)) {
+        ++malformed;
+        continue;
+      }
+      const bool surplus = body.more();
+      skip_rest(router, body);
+      if (!surplus) {
+        if (auto message = decode(view(body))) return Received{peer.to_string(), std::move(*message)};
+      }
+      ++malformed;
+    }
+  }
+
+  zmq::context_t context;
+  zmq::socket_t zap;
+  zmq::socket_t router;
+  std::string accepted_key;
+  Endpoint endpoint;
+  std::filesystem::path local_path;
+  std::vector<zmq::pollitem_t> items;
+  std::uint64_t malformed = 0;
+};
+
+ServerSocket::ServerSocket(const CampaignKeys& keys) {
+  try {
+    impl_ = std::make_unique<Impl>(keys);
+  } catch (const zmq::error_t& error) {
+    throw socket_error(error, "cannot open the coordinator's socket");
+  }
+}
+
+ServerSocket::~ServerSocket() = default;
+
+Endpoint ServerSocket::endpoint() const {
+  return impl_->endpoint;
+}
+
+std::uint64_t ServerSocket::malformed() const {
+  return impl_->malformed;
+}
+
+std::optional<ServerSocket::Received> ServerSocket::receive() {
+  try {
+    impl_->authenticate();
+    return impl_->receive();
+  } catch (const zmq::error_t& error) {
+    throw socket_error(error, "cannot receive from workers");
+  }
+}
+
+bool ServerSocket::send(const std::string& peer, const Message& message) {
+  const std::string body = encode(message);
+  WFLOW_CHECK(body.size() <= kMaxMessageBytes);
+  try {
+    const auto first =
+        impl_->router.send(zmq::buffer(peer), zmq::send_flags::sndmore | zmq::send_flags::dontwait);
+    if (!first) return false;
+    return impl_->router.send(zmq::buffer(body), zmq::send_flags::dontwait).has_value();
+  } catch (const zmq::error_t& error) {
+    if (error.num() == EHOSTUNREACH) return false;
+    throw socket_error(error, "cannot send to a worker");
+  }
+}
+
+void ServerSocket::wait(std::chrono::milliseconds timeout, std::span<const int> fds) {
+  add_fds(impl_->items, 2, fds);
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  auto left = timeout;
+  // Being asked for a peer's admission is no message: go on waiting.
+  while (poll(impl_->items, left)) {
+    if (impl_->items[1].revents != 0) impl_->authenticate();
+    const bool other =
+        std::any_of(impl_->items.begin() + 2, impl_->items.end(), [](auto& i) { return i.revents != 0; });
+    if (impl_->items[0].revents != 0 || other) return;
+    left = std::max(std::chrono::milliseconds(0), std::chrono::duration_cast<std::chrono::milliseconds>(
+                                                      end - std::chrono::steady_clock::now()));
+  }
+}
+
+// ---- client
+
+struct ClientSocket::Impl {
+  Impl(const CampaignKeys& keys, const Endpoint& endpoint)
+      : context(1), dealer(context, ZMQ_DEALER), monitor(context, ZMQ_PAIR) {
+    set_common(dealer);
+    dealer.set(zmq::sockopt::reconnect_ivl, -1);
+    dealer.set(zmq::sockopt::curve_serverkey, keys.server.public_key);
+    dealer.set(zmq::sockopt::curve_publickey, keys.client.public_key);
+    dealer.set(zmq::sockopt::curve_secretkey, keys.client.secret_key);
+    monitor.set(zmq::sockopt::linger, 0);
+    if (::zmq_socket_monitor(dealer.handle(), kMonitorAddress, kMonitorEvents) != 0) throw zmq::error_t();
+    monitor.connect(kMonitorAddress);
+    dealer.connect(address_of(endpoint));
+    items = {{dealer.handle(), 0, ZMQ_POLLIN, 0}, {monitor.handle(), 0, ZMQ_POLLIN, 0}};
+  }
+
+  ~Impl() {
+    see_monitor();
+    if (lost) dealer.set(zmq::sockopt::linger, 0);
+    ::zmq_socket_monitor(dealer.handle(), nullptr, 0);
+  }
+
+  static std::string address_of(const Endpoint& endpoint) {
+    constexpr std::string_view kIpc = "ipc://";
+    const bool here = endpoint.host == host_name() && endpoint.local.starts_with(kIpc);
+    if (here && ::access(endpoint.local.c_str() + kIpc.size(), R_OK | W_OK) == 0) return endpoint.local;
+    return endpoint.remote;
+  }
+
+  // Every event that is monitored means the end of the one connection.
+  void see_monitor() {
+    zmq::message_t frame;
+    while (monitor.recv(frame, zmq::recv_flags::dontwait)) lost = true;
+  }
+
+  std::optional<Message> receive() {
+    see_monitor();
+    while (true) {
+      zmq::message_t body;
+      if (!dealer.recv(body, zmq::recv_flags::dontwait)) return std::nullopt;
+      const bool surplus = body.more();
+      skip_rest(dealer, body);
+      if (surplus) continue;
+      if (auto message = decode(view(body))) return message;
+    }
+  }
+
+  zmq::context_t context;
+  zmq::socket_t dealer;
+  zmq::socket_t monitor;
+  std::vector<zmq::pollitem_t> items;
+  bool lost = false;
+};
+
+ClientSocket::ClientSocket(const CampaignKeys& keys, const Endpoint& endpoint) {
+  try {
+    impl_ = std::make_unique<Impl>(keys, endpoint);
+  } catch (const zmq::error_t& error) {
+    throw socket_error(error, fmt::format("cannot connect to the coordinator at {}", endpoint.remote));
+  }
+}
+
+ClientSocket::~ClientSocket() = default;
+ClientSocket::ClientSocket(ClientSocket&&) noexcept = default;
+ClientSocket& ClientSocket::operator=(ClientSocket&&) noexcept = default;
+
+bool ClientSocket::lost() const {
+  return impl_->lost;
+}
+
+std::optional<Message> ClientSocket::receive() {
+  try {
+    return impl_->receive();
+  } catch (const zmq::error_t& error) {
+    throw socket_error(error, "cannot receive from the coordinator");
+  }
+}
+
+bool ClientSocket::send(const Message& message) {
+  if (impl_->lost) return false;
+  const std::string body = encode(message);
+  WFLOW_CHECK(body.size() <= kMaxMessageBytes);
+  try {
+    return impl_->dealer.send(zmq::buffer(body), zmq::send_flags::dontwait).has_value();
+  } catch (const zmq::error_t& error) {
+    throw socket_error(error, "cannot send to the coordinator");
+  }
+}
+
+void ClientSocket::wait(std::chrono::milliseconds timeout, std::span<const int> fds) {
+  add_fds(impl_->items, 2, fds);
+  poll(impl_->items, timeout);
+  if (impl_->items[1].revents != 0) impl_->see_monitor();
+}
+
+std::optional<Answer> ask(const std::filesystem::path& campaign, const Query& query,
+                          std::chrono::milliseconds timeout) {
+  const auto endpoint = read_endpoint(campaign);
+  if (!endpoint) return std::nullopt;
+  ClientSocket socket(read_keys(campaign), *endpoint);
+  if (!socket.send(query)) return std::nullopt;
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  while (true) {
+    while (auto message = socket.receive()) {
+      if (auto* answer = std::get_if<Answer>(&*message)) return std::move(*answer);
+    }
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    if (socket.lost() || left.count() <= 0) return std::nullopt;
+    socket.wait(left, {});
+  }
+}
+
+}  // namespace wflow::engine::wire

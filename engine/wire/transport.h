@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only door to ZeroMQ. Every socket is CURVE-encrypted; the coordinator accepts the campaign's client key
+// only.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/wire/keys.h"
+#include "engine/wire/messages.h"
+
+namespace wflow::engine::wire {
+
+// The coordinator's end: one ROUTER bound to tcp://*:<free port> and, for this host, to ipc (a short path
+// under $XDG_RUNTIME_DIR or /tmp: socket names are limited to 107 bytes).
+class ServerSocket {
+ public:
+  explicit ServerSocket(const CampaignKeys& keys);
+  ~ServerSocket();
+  ServerSocket(const ServerSocket&) = delete;
+  ServerSocket& operator=(const ServerSocket&) = delete;
+
+  Endpoint endpoint() const;  // without epoch
+
+  struct Received {
+    std::string peer;  // routing id: answer to it with send()
+    Message message;
+  };
+  // The next message, or nothing if none waits. Bytes that are no message are counted and dropped.
+  std::optional<Received> receive();
+  // False when the peer is gone or its queue is full.
+  bool send(const std::string& peer, const Message& message);
+  std::uint64_t malformed() const;
+
+  // Waits until the socket or one of `fds` is readable, or the time is over. New peers are let in (or
+  // refused) only within wait() and receive(): no thread is needed for it, but a loop that calls neither
+  // accepts nobody.
+  void wait(std::chrono::milliseconds timeout, std::span<const int> fds);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// A worker's or client's end: one DEALER. Prefers the local endpoint when it runs on the coordinator's host.
+class ClientSocket {
+ public:
+  ClientSocket(const CampaignKeys& keys, const Endpoint& endpoint);
+  ~ClientSocket();
+  ClientSocket(ClientSocket&&) noexcept;
+  ClientSocket& operator=(ClientSocket&&) noexcept;
+
+  std::optional<Message> receive();
+  // False when the connection is lost or its queue is full.
+  bool send(const Message& message);
+  // Waits until the socket or one of `fds` is readable, the connection is lost, or the time is over.
+  void wait(std::chrono::milliseconds timeout, std::span<const int> fds);
+
+  // The connection could not be made, was refused or has ended. It is never made again by itself: messages
+  // under way may be gone, so the owner makes a new socket and begins with Hello.
+  bool lost() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// One question to the campaign's coordinator; nothing when none answers within `timeout`.
+std::optional<Answer> ask(const std::filesystem::path& campaign, const Query& query,
+                          std::chrono::milliseconds timeout);
+
+}  // namespace wflow::engine::wire

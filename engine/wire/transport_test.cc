@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/wire/transport.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <functional>
+#include <thread>
+
+#include "base/file.h"
+#include "engine/wire/codec.h"
+#include "engine/wire/samples_of_messages.h"
+#include "engine/wire/temporary_campaign.h"
+
+namespace wflow::engine::wire {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+// Turns both ends until `done` or the deadline; true if done.
+bool turn(ServerSocket& server, const std::function<bool()>& done, Clock::duration limit = 20s) {
+  const auto end = Clock::now() + limit;
+  while (!done()) {
+    if (Clock::now() > end) return false;
+    server.wait(5ms, {});
+  }
+  return true;
+}
+
+class TransportTest : public ::testing::Test {
+ protected:
+  std::optional<ServerSocket::Received> receive() {
+    std::optional<ServerSocket::Received> received;
+    turn(server_, [&] { return (received = server_.receive()).has_value(); });
+    return received;
+  }
+  std::optional<Message> receive(ClientSocket& client) {
+    std::optional<Message> message;
+    turn(server_, [&] { return (message = client.receive()).has_value(); });
+    return message;
+  }
+  Endpoint remote_only() {
+    Endpoint endpoint = server_.endpoint();
+    endpoint.local.clear();
+    return endpoint;
+  }
+
+  TemporaryCampaign campaign_;
+  CampaignKeys keys_ = create_keys(campaign_.path());
+  ServerSocket server_{keys_};
+};
+
+TEST_F(TransportTest, CarriesMessagesBothWays) {
+  for (const bool local : {true, false}) {
+    ClientSocket client(keys_, local ? server_.endpoint() : remote_only());
+    for (const Message& message : sample_messages()) {
+      ASSERT_TRUE(client.send(message));
+      const auto received = receive();
+      ASSERT_TRUE(received);
+      EXPECT_EQ(encode(received->message), encode(message));
+      ASSERT_TRUE(server_.send(received->peer, message));
+      const auto answer = receive(client);
+      ASSERT_TRUE(answer);
+      EXPECT_EQ(encode(*answer), encode(message));
+    }
+  }
+}
+
+TEST_F(TransportTest, KeepsTwoPeersApart) {
+  ClientSocket first(keys_, server_.endpoint());
+  ClientSocket second(keys_, remote_only());
+  ASSERT_TRUE(first.send(Goodbye{"first"}));
+  const auto from_first = receive();
+  ASSERT_TRUE(second.send(Goodbye{"second"}));
+  const auto from_second = receive();
+  ASSERT_TRUE(from_first && from_second);
+  EXPECT_NE(from_first->peer, from_second->peer);
+  ASSERT_TRUE(server_.send(from_second->peer, Refuse{"second"}));
+  ASSERT_TRUE(server_.send(from_first->peer, Refuse{"first"}));
+  EXPECT_EQ(std::get<Refuse>(*receive(first)).reason, "first");
+  EXPECT_EQ(std::get<Refuse>(*receive(second)).reason, "second");
+}
+
+TEST_F(TransportTest, RefusesAnotherCampaignsKey) {
+  const TemporaryCampaign other;
+  CampaignKeys wrong = create_keys(other.path());
+  wrong.server = keys_.server;  // knows whom it talks to, but is not on the list
+  ClientSocket client(wrong, server_.endpoint());
+  client.send(Goodbye{"let me in"});
+  bool heard = false;
+  const bool lost = turn(server_, [&] {
+    heard = heard || server_.receive().has_value();
+    client.receive();
+    return client.lost();
+  });
+  EXPECT_TRUE(lost);
+  EXPECT_FALSE(heard);
+}
+
+TEST_F(TransportTest, RefusesToTalkToAnotherServer) {
+  const TemporaryCampaign other;
+  CampaignKeys wrong = create_keys(other.path());
+  wrong.client = keys_.client;
+  ClientSocket client(wrong, server_.endpoint());
+  client.send(Goodbye{"hello"});
+  bool heard = false;
+  EXPECT_TRUE(turn(
+      server_,
+      [&] {
+        heard = heard || server_.receive().has_value();
+        client.receive();
+        return client.lost();
+      },
+      40s));
+  EXPECT_FALSE(heard);
+}
+
+TEST_F(TransportTest, SendToNobodyIsFalse) {
+  EXPECT_FALSE(server_.send("nobody", Pulse{}));
+  std::string peer;
+  {
+    ClientSocket client(keys_, server_.endpoint());
+    ASSERT_TRUE(client.send(Pulse{}));
+    const auto received = receive();
+    ASSERT_TRUE(received);
+    peer = received->peer;
+  }
+  EXPECT_TRUE(turn(server_, [&] {
+    server_.receive();
+    return !server_.send(peer, Pulse{});
+  }));
+}
+
+TEST_F(TransportTest, ClientSeesThatTheServerHasGone) {
+  auto server = std::make_unique<ServerSocket>(keys_);
+  ClientSocket client(keys_, server->endpoint());
+  ASSERT_TRUE(client.send(Pulse{}));
+  ASSERT_TRUE(turn(*server, [&] { return server->receive().has_value(); }));
+  EXPECT_FALSE(client.lost());
+  const Endpoint gone = server->endpoint();
+  server.reset();
+  const auto end = Clock::now() + 20s;
+  while (!client.lost() && Clock::now() < end) client.wait(10ms, {});
+  EXPECT_TRUE(client.lost());
+  EXPECT_FALSE(client.send(Pulse{}));
+  ClientSocket late(keys_, gone);
+  while (!late.lost() && Clock::now() < end) late.wait(10ms, {});
+  EXPECT_TRUE(late.lost());
+}
+
+TEST_F(TransportTest, WaitsForOtherDescriptors) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const FileDescriptor in(ends[0]);
+  const FileDescriptor out(ends[1]);
+  ASSERT_EQ(::write(out.get(), "x", 1), 1);
+  const int fd = in.get();
+  const auto start = Clock::now();
+  server_.wait(20s, {&fd, 1});
+  ClientSocket client(keys_, server_.endpoint());
+  client.wait(20s, {&fd, 1});
+  EXPECT_LT(Clock::now() - start, 10s);
+}
+
+TEST_F(TransportTest, NoDescriptorIsInherited) {
+  ClientSocket client(keys_, server_.endpoint());
+  ASSERT_TRUE(client.send(Pulse{}));
+  ASSERT_TRUE(receive());
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    std::error_code error;
+    const auto target = std::filesystem::read_symlink(entry.path(), error).string();
+    if (fd <= 2 || error || !(target.starts_with("socket:") || target.starts_with("anon_inode:"))) continue;
+    const int flags = ::fcntl(fd, F_GETFD);
+    EXPECT_TRUE(flags < 0 || (flags & FD_CLOEXEC) != 0) << fd << " " << target;
+  }
+}
+
+TEST_F(TransportTest, AskGetsItsAnswer) {
+  EXPECT_FALSE(ask(campaign_.path(), {"status", ""}, 10ms));
+  write_endpoint(campaign_.path(), server_.endpoint());
+  std::optional<Answer> answer;
+  std::atomic<bool> answered = false;
+  std::thread asker([&] {
+    answer = ask(campaign_.path(), {"status", "{}"}, 20s);
+    answered = true;
+  });
+  turn(server_, [&] {
+    if (const auto received = server_.receive()) {
+      server_.send(received->peer, Answer{true, std::get<Query>(received->message).verb});
+    }
+    return answered.load();
+  });
+  asker.join();
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->body, "status");
+}
+
+}  // namespace
+}  // namespace wflow::engine::wire
