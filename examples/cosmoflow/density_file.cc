@@ -14,54 +14,46 @@
 #include <utility>
 
 #include "error.h"
+#include "handle.h"
 #include "noise.h"
 
 namespace cola {
 namespace {
 
-// An HDF5 identifier, closed with its own function.
-class Handle {
- public:
-  Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {
-    if (id_ < 0) throw Error(ExitCode::output, "HDF5 could not build the result in memory.");
-  }
-  ~Handle() { close_(id_); }
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  operator hid_t() const { return id_; }
-
- private:
-  hid_t id_;
-  herr_t (*close_)(hid_t);
-};
+constexpr int kAttempts = 100;  // at a free name for the temporary file
 
 void require(herr_t status) {
   if (status < 0) throw Error(ExitCode::output, "HDF5 could not build the result in memory.");
 }
 
+Handle made(hid_t id, herr_t (*close)(hid_t)) {
+  require(id < 0 ? -1 : 0);
+  return Handle(id, close);
+}
+
 void write_attribute(hid_t file, const char* name, hid_t type, hid_t space, const void* value) {
-  const Handle attribute(H5Acreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+  const Handle attribute = made(H5Acreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
   require(H5Awrite(attribute, type, value));
 }
 
 void add(hid_t file, const char* name, double value) {
-  const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+  const Handle space = made(H5Screate(H5S_SCALAR), H5Sclose);
   write_attribute(file, name, H5T_NATIVE_DOUBLE, space, &value);
 }
 
 void add(hid_t file, const char* name, std::uint64_t value) {
-  const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+  const Handle space = made(H5Screate(H5S_SCALAR), H5Sclose);
   write_attribute(file, name, H5T_NATIVE_UINT64, space, &value);
 }
 
 void add(hid_t file, const char* name, int value) {
-  const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+  const Handle space = made(H5Screate(H5S_SCALAR), H5Sclose);
   write_attribute(file, name, H5T_NATIVE_INT, space, &value);
 }
 
 void add(hid_t file, const char* name, const char* value) {
-  const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
-  const Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+  const Handle space = made(H5Screate(H5S_SCALAR), H5Sclose);
+  const Handle type = made(H5Tcopy(H5T_C_S1), H5Tclose);
   require(H5Tset_size(type, std::strlen(value)));
   require(H5Tset_strpad(type, H5T_STR_NULLPAD));
   write_attribute(file, name, type, space, value);
@@ -69,7 +61,7 @@ void add(hid_t file, const char* name, const char* value) {
 
 void add(hid_t file, const char* name, std::span<const double> values) {
   const hsize_t size = values.size();
-  const Handle space(H5Screate_simple(1, &size, nullptr), H5Sclose);
+  const Handle space = made(H5Screate_simple(1, &size, nullptr), H5Sclose);
   write_attribute(file, name, H5T_NATIVE_DOUBLE, space, values.data());
 }
 
@@ -114,22 +106,22 @@ const char* version() {
 
 std::vector<unsigned char> density_file_image(const UniverseSpec& spec, const Cubes& cubes) {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // failures are reported by our own sentence
-  const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  const Handle access = made(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   require(H5Pset_fapl_core(access, std::size_t{1} << 20, false));
-  const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
+  const Handle creation = made(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   require(H5Pset_obj_track_times(creation, false));
-  const Handle file(H5Fcreate("universe", H5F_ACC_TRUNC, creation, access), H5Fclose);
+  const Handle file = made(H5Fcreate("universe", H5F_ACC_TRUNC, creation, access), H5Fclose);
 
   const auto cells = static_cast<hsize_t>(spec.cells);
   const hsize_t shape[4] = {spec.redshifts.size(), cells, cells, cells};
-  const Handle space(H5Screate_simple(4, shape, nullptr), H5Sclose);
-  const Handle options(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  const Handle space = made(H5Screate_simple(4, shape, nullptr), H5Sclose);
+  const Handle options = made(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
   require(H5Pset_obj_track_times(options, false));
   const bool counts = std::holds_alternative<std::vector<std::uint16_t>>(cubes);
   const hid_t type = counts ? H5T_NATIVE_UINT16 : H5T_NATIVE_FLOAT;
   {
-    const Handle dataset(H5Dcreate2(file, "density", type, space, H5P_DEFAULT, options, H5P_DEFAULT),
-                         H5Dclose);
+    const Handle dataset =
+        made(H5Dcreate2(file, "density", type, space, H5P_DEFAULT, options, H5P_DEFAULT), H5Dclose);
     const void* values = std::visit([](const auto& v) { return static_cast<const void*>(v.data()); }, cubes);
     require(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values));
   }
@@ -171,13 +163,22 @@ void write_file_durably(const std::string& path, const std::vector<unsigned char
     throw Error(ExitCode::output, "cannot make folder " + folder.string() + ": " + error.message() + ".");
   if (fs::is_directory(target, error)) throw Error(ExitCode::output, path + " is a folder, not a file.");
 
-  fs::path hidden(".");
-  hidden += target.filename();
-  hidden += ".";
-  hidden += std::to_string(::getpid());
-  hidden += ".tmp";
-  const std::string temporary = (folder / hidden).string();
-  OpenFile file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  // O_EXCL: a retry on another machine may be writing the same universe to this shared folder.
+  std::string temporary;
+  int fd = -1;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    fs::path hidden(".");
+    hidden += target.filename();
+    for (const long part : {static_cast<long>(::getpid()), static_cast<long>(attempt)}) {
+      hidden += ".";
+      hidden += std::to_string(part);
+    }
+    hidden += ".tmp";
+    temporary = (folder / hidden).string();
+    fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd >= 0 || errno != EEXIST) break;
+  }
+  OpenFile file(fd);
   if (file.get() < 0) fail(temporary, "create");
   if (!write_all(file.get(), bytes) || ::fsync(file.get()) != 0 || !file.close() ||
       ::rename(temporary.c_str(), path.c_str()) != 0) {

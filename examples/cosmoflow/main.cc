@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
 #include <cinttypes>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -29,6 +30,8 @@ void announce(const cola::UniverseSpec& spec, double seconds) {
 
 int main(int argc, char** argv) {
   using Clock = std::chrono::steady_clock;
+  // A file size limit then is a failed write with a sentence, as a full disk is.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     const auto specs = cola::parse_command_line(argc, argv);
     if (!specs) return 0;

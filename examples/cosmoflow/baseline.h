@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The yardsticks of the campaign: how well a regression on summary statistics finds the parameters, on the
+// very split that the network is trained and tested on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace cola {
+
+struct Baseline {
+  std::string name;
+  std::vector<double> mae;    // on the test split, one a label, in the label's unit
+  std::vector<double> ratio;  // over the mean guess's
+  std::vector<double> strength;
+};
+
+struct BaselineReport {
+  std::vector<std::string> labels;
+  std::size_t train = 0, validation = 0, test = 0;  // samples
+  std::vector<double> mean_guess_mae;               // the training mean, on the test split
+  std::vector<Baseline> baselines;
+};
+
+// Reads DATA/train, DATA/validation and DATA/test. Throws Error (input).
+BaselineReport measure_baselines(const std::string& data);
+
+std::string as_table(const BaselineReport& report);
+std::string as_json(const BaselineReport& report);
+
+}  // namespace cola
