@@ -8,6 +8,7 @@
 namespace cola {
 namespace {
 
+// Validation 1.
 TEST(LinearPower, IntegratesToSigma8) {
   for (const Cosmology& c :
        {Cosmology{}, Cosmology{0.1, 0.6, 0.96, 0.7, 0.045}, Cosmology{0.5, 1.0, 0.9, 0.8, 0.05}}) {
@@ -30,6 +31,7 @@ TEST(LinearPower, WigglesStayAroundTheSmoothForm) {
   }
 }
 
+// Validation 2.
 TEST(Growth, OfAnEinsteinDeSitterUniverseIsKnown) {
   const Growth growth(1.0);
   for (double a = 0.002; a <= 1; a *= 1.1) {

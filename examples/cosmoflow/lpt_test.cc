@@ -26,6 +26,7 @@ std::vector<float> on_lattice(const Function& f) {
   return values;
 }
 
+// Validation 3.
 TEST(Lpt, APlaneWaveHasNoSecondOrder) {
   const double k = 2 * std::numbers::pi / kBox;
   const auto d = displacements_of_density(

@@ -12,7 +12,7 @@ using Vec4 = float __attribute__((vector_size(16)));
 using Vec8 = float __attribute__((vector_size(32)));
 using Int4 = std::int32_t __attribute__((vector_size(16)));
 
-constexpr std::size_t kAhead = 12;  // particles
+constexpr std::size_t kAhead = 24;  // particles
 
 #define COLA_INLINE inline __attribute__((always_inline))
 

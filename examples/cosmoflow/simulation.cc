@@ -10,28 +10,6 @@ namespace {
 
 constexpr double kPower = -2.5;   // n of the modified operators: u(a) = a^n
 constexpr double kTargetA = 1.0;  // steps are equal in a from the start to here
-constexpr int kTile = 8;          // particles a side of a tile, see lattice_tiles
-
-// Particles are stored in tiles of the lattice: what one tile touches of the mesh stays in the second-level
-// cache, which a whole slab of particles does not.
-std::vector<std::uint32_t> lattice_tiles(int side) {
-  std::vector<std::uint32_t> order;
-  order.reserve(static_cast<std::size_t>(side) * side * side);
-  for (int tx = 0; tx < side; tx += kTile) {
-    for (int ty = 0; ty < side; ty += kTile) {
-      for (int tz = 0; tz < side; tz += kTile) {
-        for (int x = tx; x < std::min(tx + kTile, side); ++x) {
-          for (int y = ty; y < std::min(ty + kTile, side); ++y) {
-            for (int z = tz; z < std::min(tz + kTile, side); ++z) {
-              order.push_back(static_cast<std::uint32_t>((x * side + y) * side + z));
-            }
-          }
-        }
-      }
-    }
-  }
-  return order;
-}
 
 // The factors of one step from a to a + da, the velocity known at a_v. TZE13 section 4.2 and appendix A.3,
 // with the acceleration F = 1.5 Om a (force - D1 first - (D2 - D1^2) second).
@@ -71,10 +49,7 @@ class Operators {
 }  // namespace
 
 Simulation::Simulation(int particles_a_side, int mesh)
-    : side_(particles_a_side),
-      mesh_(mesh),
-      particles_(static_cast<std::size_t>(side_) * side_ * side_),
-      order_(lattice_tiles(side_)) {}
+    : side_(particles_a_side), mesh_(mesh), particles_(static_cast<std::size_t>(side_) * side_ * side_) {}
 
 void Simulation::place(const Displacements& displacements, double box, const Growth& growth,
                        const StepPlan& plan) {
@@ -84,18 +59,17 @@ void Simulation::place(const Displacements& displacements, double box, const Gro
   const bool moving = plan.scheme == Scheme::plain_pm;
   const double t1 = moving ? growth.t_d1(plan.start_a) : 0, t2 = moving ? growth.t_d2(plan.start_a) : 0;
   const auto size = static_cast<double>(mesh());
+  const auto n = static_cast<std::size_t>(side_);
   for (std::size_t i = 0; i < particles_.size(); ++i) {
-    const std::uint32_t site = order_[i];
-    const std::uint32_t n = static_cast<std::uint32_t>(side_);
-    const std::uint32_t lattice[3] = {site / (n * n), site / n % n, site % n};
+    const std::size_t lattice[3] = {i / (n * n), i / n % n, i % n};
     Particle& p = particles_[i];
     for (int axis = 0; axis < 3; ++axis) {
-      const double first = displacements.first[site].v[axis] * per_cell;
-      const double second = displacements.second[site].v[axis] * per_cell;
+      const double first = displacements.first[i].v[axis] * per_cell;
+      const double second = displacements.second[i].v[axis] * per_cell;
       p.first.v[axis] = static_cast<float>(first);
       p.second.v[axis] = static_cast<float>(second);
       p.velocity.v[axis] = static_cast<float>(t1 * first + t2 * second);
-      const double x = lattice[axis] * spacing + d1 * first + d2 * second;
+      const double x = static_cast<double>(lattice[axis]) * spacing + d1 * first + d2 * second;
       const auto wrapped = static_cast<float>(x - size * std::floor(x / size));
       p.position.v[axis] = wrapped < static_cast<float>(size) ? wrapped : 0.0f;
     }

@@ -3,10 +3,8 @@
 // arXiv:1301.0322). Velocities are residual: T[x - x_LPT].
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <span>
-#include <vector>
 
 #include "cosmology.h"
 #include "force_mesh.h"
@@ -44,10 +42,8 @@ class Simulation {
   void run(const Cosmology& cosmology, const Displacements& displacements, double box, const StepPlan& plan,
            std::span<const double> scale_factors, const Snapshot& snapshot);
 
-  // Unwrapped positions are not kept; these are the particles of the last run in the order of
-  // lattice_index().
+  // Of the last run, in the order of the lattice.
   std::span<const Particle> particles() const { return particles_; }
-  std::size_t lattice_index(std::size_t particle) const { return order_[particle]; }
   int particles_a_side() const { return side_; }
   int mesh() const { return mesh_.mesh(); }
 
@@ -57,7 +53,6 @@ class Simulation {
   int side_;
   ForceMesh mesh_;
   Buffer<Particle> particles_;
-  std::vector<std::uint32_t> order_;
 };
 
 }  // namespace cola
