@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "specs/launcher.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "specs/tokens.h"
+
+namespace wflow::specs {
+
+namespace {
+
+struct Numbers {
+  std::string nodes, procs, cores, gpus;  // cores, gpus: empty when not asked for
+};
+
+std::string key(const Step& step, const std::string& name) {
+  const auto at = step.launcher_keys.find(name);
+  return at == step.launcher_keys.end() ? std::string() : at->second;
+}
+
+std::string command(const Study& study, const Step& step, const Numbers& n) {
+  const std::string type = batch_type(study, step);
+  std::vector<std::string> words;
+  const auto add = [&words](std::string_view flag, const std::string& value) {
+    if (!value.empty()) words.push_back(fmt::format("{}{}", flag, value));
+  };
+  const auto or_else = [&step](const std::string& name, std::string fallback) {
+    const std::string value = key(step, name);
+    return value.empty() ? fallback : value;
+  };
+  if (type == "slurm" || type == "lsf-srun") {
+    words = {"srun", "-n " + n.procs, "-N " + n.nodes};
+    add("-c ", n.cores);
+    add("--gpus-per-task=", n.gpus);
+    add("-t ", key(step, "walltime"));
+    add("--reservation=", key(step, "reservation"));
+    add("", key(step, "slurm"));
+  } else if (type == "flux") {
+    words = {"flux run", "-n " + n.procs, "-N " + n.nodes};
+    add("-c ", n.cores);
+    add("-g ", n.gpus);
+    add("", key(step, "flux"));
+  } else if (type == "lsf") {
+    words = {"jsrun", "--np " + n.procs, "--nrs " + or_else("num resource set", n.nodes)};
+    add("-c ", n.cores);
+    add("-g ", n.gpus);
+    add("-b ", or_else("bind", "rs"));
+    add("-d ", or_else("launch_distribution", "plane:" + n.procs + "/" + n.nodes));
+    add("-X ", or_else("exit_on_error", "1"));
+    add("", key(step, "lsf"));
+  } else if (type == "pbs") {
+    words = {"mpiexec", "-n " + n.procs};
+  } else if (!study.merlin && n.procs != "1") {
+    words = {"mpirun", "-n " + n.procs};  // Merlin has nothing here, and runs the program once
+  }
+  return text::join(words, " ");
+}
+
+}  // namespace
+
+std::string batch_type(const Study& study, const Step& step) {
+  const std::string own = key(step, "batch type");
+  return own.empty() ? study.batch.type : own;
+}
+
+std::string launcher(const Study& study, const Step& step, const Resources& resources) {
+  const bool cores = step.launcher_keys.contains("cores per task") || step.launcher_keys.contains("cores");
+  return command(study, step,
+                 {std::to_string(resources.nodes), std::to_string(resources.procs),
+                  cores ? std::to_string(resources.cores) : "",
+                  resources.gpus > 0 ? std::to_string(resources.gpus) : ""});
+}
+
+std::string variable_launcher(const Study& study, const Step& step) {
+  if (batch_type(study, step) == "local") return {};
+  return command(study, step,
+                 {"${MERLIN_NODES}", "${MERLIN_PROCS}", "${MERLIN_CORES}",
+                  step.resources.gpus > 0 ? "${MERLIN_GPUS}" : ""});
+}
+
+std::string launcher_defaults(const Resources& resources, const std::string& script) {
+  if (!mentions(script, "VLAUNCHER")) return {};
+  const std::array<std::pair<const char*, int>, 4> defaults = {{{"MERLIN_NODES", resources.nodes},
+                                                                {"MERLIN_PROCS", resources.procs},
+                                                                {"MERLIN_CORES", resources.cores},
+                                                                {"MERLIN_GPUS", resources.gpus}}};
+  std::string lines;
+  for (const auto& [name, value] : defaults) {
+    if (script.find(std::string(name) + "=") == std::string::npos)
+      lines += fmt::format("{}={}\n", name, value);
+  }
+  return lines;
+}
+
+}  // namespace wflow::specs

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// $(LAUNCHER) and $(VLAUNCHER): what stands before a parallel program.
+#pragma once
+
+#include <string>
+
+#include "specs/study.h"
+
+namespace wflow::specs {
+
+// The step's own batch type, else the study's.
+std::string batch_type(const Study& study, const Step& step);
+
+std::string launcher(const Study& study, const Step& step, const Resources& resources);
+
+// The same with ${MERLIN_NODES}, ${MERLIN_PROCS}, ${MERLIN_CORES}, ${MERLIN_GPUS} for the numbers, so that
+// the script can choose them while it runs.
+std::string variable_launcher(const Study& study, const Step& step);
+
+// Lines that set those of the four that `script` does not set itself; empty where it has no $(VLAUNCHER).
+std::string launcher_defaults(const Resources& resources, const std::string& script);
+
+}  // namespace wflow::specs

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sample table: one row a sample, one named column a value. Built-in designs are computed by index on
+// whichever machine asks; files are read where they lie.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace wflow::specs {
+
+enum class DesignKind { uniform, latin_hypercube, sobol, halton, grid, list, file };
+
+// As the spec writes it: "latin_hypercube".
+std::string_view name_of(DesignKind kind);
+
+struct SampleColumn {
+  std::string name;
+  double low = 0;  // designs over a box: values in [low, high]
+  double high = 1;
+  bool log = false;                 // uniform in the logarithm
+  bool integer = false;             // rounded down to whole numbers in [low, high]
+  std::vector<std::string> values;  // grid and list: the values as written
+};
+
+// Everything that is needed to compute any row anywhere; travels to the workers as JSON.
+struct SampleDesign {
+  DesignKind kind = DesignKind::list;
+  std::uint64_t count = 0;
+  std::uint64_t seed = 0;  // sobol, halton: 0 is the plain sequence as GSL has it, else a shift of it
+  std::vector<SampleColumn> columns;
+  std::filesystem::path file;  // kind file: absolute .csv, .tab or .npy
+  bool header = false;         // csv and tab: the first row names the columns
+};
+
+nlohmann::json to_json(const SampleDesign& design);
+SampleDesign design_from_json(const nlohmann::json& json);
+
+// Immutable and thread-safe.
+class SampleTable {
+ public:
+  virtual ~SampleTable() = default;
+  virtual std::uint64_t count() const = 0;
+  virtual const std::vector<std::string>& columns() const = 0;
+  // The cell as it is put into a command: csv and tab cells exactly as written; computed numbers in the
+  // shortest form that reads back as the same double; npy as Python's str().
+  virtual std::string text(std::uint64_t row, std::size_t column) const = 0;
+};
+
+// Throws Error{data} when a file is missing, ragged or of another format.
+// Sources: Sobol and Halton by GSL's generators' definitions (Bratley and Fox 1988, TOMS 659), computed
+// directly from the index; Latin hypercube by one keyed permutation a column (base/random.h). A file's table
+// names its columns by its header, by the design's columns, or "0", "1", ...
+std::unique_ptr<const SampleTable> open_samples(const SampleDesign& design);
+
+}  // namespace wflow::specs

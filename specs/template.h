@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a worker needs to know once to run any element of a task array.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace wflow::specs {
+
+using ArrayId = std::uint32_t;
+using Element = std::uint64_t;
+
+// Which ends of a parent's element let a step's elements run. Default: soft_fail (Merlin's rule: dependents
+// run after a soft failure); `never` for train steps and for the closing element of a conversion, which can't
+// work without what they wait for. An element whose parent ended worse is skipped.
+enum class ContinueOn : std::uint8_t { never, soft_fail, any };
+
+enum class StepKind : std::uint8_t { shell, convert, train };
+
+// A command is text with holes that differ from sample to sample; everything else has been substituted.
+struct Piece {
+  enum class Kind : std::uint8_t {
+    literal,
+    column,         // cell `column` of the sample's row
+    sample_id,      // MERLIN_SAMPLE_ID: row number from 0
+    sample_path,    // MERLIN_SAMPLE_PATH: "00/07"
+    sample_vector,  // MERLIN_SAMPLE_VECTOR: all cells, blank separated
+  };
+  Kind kind = Kind::literal;
+  std::string text;          // literal
+  std::uint32_t column = 0;  // column
+};
+using Pieces = std::vector<Piece>;
+
+struct Resources {
+  int cores = 1;  // a task
+  int gpus = 0;
+  std::int64_t memory_bytes = 0;  // 0: not asked for
+  int nodes = 1;
+  int procs = 1;  // MPI ranks of the whole task
+};
+
+struct TaskTemplate {
+  ArrayId array = 0;
+  std::string step;
+  std::string label;  // parameter labels joined by ".", empty without parameters
+  StepKind kind = StepKind::shell;
+  Pieces command;         // shell: body of the script
+  Pieces restart;         // shell: body after MERLIN_RESTART, empty: `command` again
+  std::string shell;      // the text after "#!"
+  std::string settings;   // convert, train: the resolved block as YAML
+  std::string workspace;  // absolute directory of this step and combination
+  std::string script;     // file name without suffix: "<step>" or "<step>_<labels>"
+  std::string campaign;   // absolute campaign directory
+  bool sample_dependent = false;
+  std::uint64_t sample_count = 0;  // of the study (not of this array)
+  std::uint32_t level_max_dirs = 25;
+  Resources resources;
+  double timeout_s = 0;  // 0: none
+  // convert: the array is a block a element (block_samples > 0) or the closing element (block_samples == 0),
+  // and reads sample directories of the step whose workspace this is.
+  std::uint64_t block_samples = 0;
+  std::string source_workspace;
+  std::vector<std::pair<std::string, std::string>> environment;  // added for every element
+};
+
+// Directory of a sample below its step's workspace as Merlin lays it out: mixed-radix digits of `sample` in
+// base level_max_dirs, zero-padded to the digits of level_max_dirs; empty for a study of one sample.
+std::string sample_path(std::uint64_t sample, std::uint64_t count, std::uint32_t level_max_dirs);
+
+}  // namespace wflow::specs
