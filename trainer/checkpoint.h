@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checkpoint file: docs/formats/checkpoints.md. Arrays by name in plain layout, counters and
+// configuration in a JSON header; nothing in it depends on the number of ranks.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace wflow::trainer {
+
+inline constexpr int kCheckpointVersion = 1;
+
+struct CheckpointArray {
+  std::string kind;  // "parameter", "buffer", or an optimiser's state: "first_moment", ...
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::vector<float> values;
+  bool operator==(const CheckpointArray&) const = default;
+};
+
+struct Checkpoint {
+  nlohmann::json header;  // whatever the trainer keeps besides arrays
+  std::vector<CheckpointArray> arrays;
+  const CheckpointArray* find(std::string_view kind, std::string_view name) const;
+};
+
+std::string encode_checkpoint(const Checkpoint& checkpoint);
+// Error{data} for damaged bytes, Error{version} for a newer format; `name` is for the message.
+Checkpoint decode_checkpoint(std::string_view bytes, const std::string& name);
+
+// The files of one training run: step-<12 digits>.wfck, the last few, and best.wfck.
+class CheckpointDirectory {
+ public:
+  CheckpointDirectory(std::filesystem::path directory, std::int64_t keep);
+
+  struct Written {
+    std::filesystem::path path;
+    std::string hash;
+  };
+  // Durable when it returns; older ones beyond `keep` are then removed.
+  Written write(std::int64_t step, const Checkpoint& checkpoint);
+  Written write_best(const Checkpoint& checkpoint);
+
+  // The bytes of the newest checkpoint that is whole, checked; `report` gets a sentence for each damaged one.
+  struct Found {
+    std::filesystem::path path;
+    std::string bytes;
+  };
+  std::optional<Found> newest(const std::function<void(const std::string&)>& report) const;
+  std::optional<Found> best() const;
+  // Removes all checkpoints, and temporary files of a killed run.
+  void clear() const;
+  void remove_temporaries() const;
+
+ private:
+  std::vector<std::filesystem::path> files() const;  // newest first
+  std::filesystem::path directory_;
+  std::int64_t keep_;
+};
+
+}  // namespace wflow::trainer

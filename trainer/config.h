@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// The train: block, checked. Free of libtorch and MPI, so that `wflow validate` reads it too.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/yaml.h"
+
+namespace wflow::trainer {
+
+enum class ModelName { cosmoflow, sc18, mlperf };
+enum class TransformName { none, log, log1p };
+enum class LossName { mse, mae, huber };
+enum class OptimizerName { adamw, adam, sgd };
+enum class Decay { none, cosine, linear, polynomial, step };
+enum class Select { last, best };
+
+struct ModelConfig {
+  ModelName name = ModelName::cosmoflow;
+  std::int64_t width = 4;  // channels of the first convolution
+  double dropout = 0;
+  bool batch_norm = true;
+  double leaky_slope = 0.01;
+  bool tanh_output = false;         // outputs limited to +-1.2 (MLPerf's choice for targets in [-1, 1])
+  std::vector<std::int64_t> dense;  // hidden fully connected layers
+  bool operator==(const ModelConfig&) const = default;
+};
+
+// The default for every key a model: block leaves out depends on the model's name.
+ModelConfig default_model(ModelName name);
+
+struct TransformConfig {
+  TransformName name = TransformName::none;
+  double offset = 0.1;  // log(x + offset)
+  bool operator==(const TransformConfig&) const = default;
+};
+
+struct AugmentConfig {
+  bool shift = false;    // periodic, any number of cells along each axis
+  bool flip = false;     // mirror each axis
+  bool permute = false;  // exchange axes
+  bool any() const { return shift || flip || permute; }
+  bool operator==(const AugmentConfig&) const = default;
+};
+
+struct OptimizerConfig {
+  OptimizerName name = OptimizerName::adamw;
+  double learning_rate = 2e-3;
+  double momentum = 0.9;  // sgd
+  bool nesterov = false;  // sgd
+  double beta1 = 0.9;     // adam, adamw
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;  // biases and norms are left out
+  double clip_norm = 0;     // largest norm of the whole gradient; 0: no limit
+  double larc_trust = 0;    // layer-wise adaptive rate, clipped; 0: off
+  bool operator==(const OptimizerConfig&) const = default;
+};
+
+struct ScheduleConfig {
+  double warmup_epochs = 0;
+  Decay decay = Decay::cosine;
+  double final_factor = 0;          // of the learning rate, at the last step
+  double power = 1;                 // polynomial
+  std::vector<double> step_epochs;  // step: where the rate falls
+  double step_factor = 0.1;         // step: by what
+  bool operator==(const ScheduleConfig&) const = default;
+};
+
+struct CheckpointConfig {
+  std::int64_t every_epochs = 1;  // 0: never by epoch
+  std::int64_t every_steps = 0;
+  double every_seconds = 0;
+  std::int64_t keep = 2;
+  bool operator==(const CheckpointConfig&) const = default;
+};
+
+struct TrainConfig {
+  std::string data;                  // directory with manifest.json; in a campaign the name of a convert step
+  std::string output;                // directory for checkpoints, metrics, model
+  std::vector<std::string> targets;  // empty: every label of the data
+  std::uint64_t seed = 1;
+  std::int64_t epochs = 10;
+  std::int64_t batch = 16;   // samples a step, over all ranks
+  std::int64_t ranks = 1;    // used by the launcher, checked by the program
+  std::int64_t threads = 1;  // a rank
+  std::int64_t loader_threads = 1;
+  std::int64_t cache_bytes = -1;  // decoded samples kept in memory, a rank; -1: a quarter of the free memory
+  ModelConfig model;
+  TransformConfig transform;
+  bool normalise = true;
+  AugmentConfig augment;
+  LossName loss = LossName::mse;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  CheckpointConfig checkpoint;
+  Select select = Select::last;
+  std::int64_t early_stop_epochs = 0;  // stop after so many epochs without a better validation; 0: never
+  bool shuffle_labels = false;         // leak test: a network can learn nothing from such data
+  bool deterministic = true;
+  double max_seconds = 0;  // then checkpoint and exit code 6; 0: no limit
+  bool operator==(const TrainConfig&) const = default;
+};
+
+// Reads the block; every error goes to `diagnostics`.
+TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagnostics);
+
+// Every key, defaults too; reads back equal.
+yaml::Node to_yaml(const TrainConfig& config);
+
+// The names that the YAML file has for the values.
+const char* name_of(ModelName name);
+const char* name_of(TransformName name);
+const char* name_of(LossName name);
+const char* name_of(OptimizerName name);
+const char* name_of(Decay decay);
+const char* name_of(Select select);
+
+}  // namespace wflow::trainer

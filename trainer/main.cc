@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// wflow-train CONFIG.yaml: the program around trainer.h.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/version.h"
+#include "trainer/communicator.h"
+#include "trainer/config.h"
+#include "trainer/network.h"
+#include "trainer/trainer.h"
+
+namespace {
+
+using wflow::Error;
+using wflow::ExitCode;
+namespace trainer = wflow::trainer;
+
+constexpr double kSlowBlasGflops = 10;
+
+// A handler can reach nothing but a static.
+volatile std::sig_atomic_t stop_signal = 0;
+void remember_signal(int signal) {
+  stop_signal = signal;
+}
+
+constexpr const char* kExamples = R"(
+Examples:
+  wflow-train train.yaml                                 train on one core, or continue where the last run stopped
+  mpirun.openmpi -n 4 wflow-train train.yaml             the same on four ranks
+  wflow-train train.yaml --dry-run                       network, parameters, flops, memory, steps
+  wflow-train train.yaml --fresh                         forget the checkpoints and start anew
+
+The least that CONFIG.yaml needs (at top level or under train:):
+  data: shards            # what wflow-convert wrote
+  output: training        # checkpoints, model.pt, predictions.csv, metrics.csv, result.json
+
+SIGTERM and SIGUSR1 write a checkpoint at the next step and end with exit code 6. docs/train.md has all keys.)";
+
+struct Arguments {
+  std::string config;
+  bool fresh = false;
+  bool dry_run = false;
+  bool allow_any_ranks = false;
+};
+
+trainer::TrainConfig read_config(const std::string& path) {
+  wflow::yaml::Diagnostics diagnostics(path);
+  wflow::yaml::Node root = wflow::yaml::parse(wflow::read_file(path), diagnostics);
+  diagnostics.throw_if_errors();
+  if (const wflow::yaml::Node* block = root.find("train")) {
+    const wflow::yaml::Node inner = *block;
+    wflow::yaml::MapReader reader(root, "the file", diagnostics);
+    reader.find("train");
+    reader.finish();
+    root = inner;
+  }
+  trainer::TrainConfig config = trainer::read_train_config(root, diagnostics);
+  diagnostics.throw_if_errors();
+  return config;
+}
+
+void check_world(const trainer::TrainConfig& config, const trainer::Communicator& communicator,
+                 bool allow_any_ranks) {
+  if (config.ranks > 1 && communicator.size() == 1 && !allow_any_ranks) {
+    throw trainer::CommonError(
+        ExitCode::system,
+        fmt::format("the configuration asks for {} ranks and MPI ({}) sees one: was this started without "
+                    "mpirun, or by "
+                    "another MPI's launcher? Use mpirun.openmpi -n {}, or --allow-any-ranks",
+                    config.ranks, communicator.library(), config.ranks));
+  }
+  if (communicator.size() > config.batch) {
+    throw trainer::CommonError(ExitCode::spec,
+                               fmt::format("{} ranks can't share a batch of {}: start fewer ranks or raise "
+                                           "'batch'",
+                                           communicator.size(), config.batch));
+  }
+}
+
+void check_machine(const trainer::TrainConfig& config) {
+  const double gflops = trainer::measure_blas_gflops();
+  if (gflops < kSlowBlasGflops) {
+    std::fprintf(stderr,
+                 "wflow-train: warning: the BLAS library does %.1f GFLOP/s, an optimised one tens; install "
+                 "libopenblas0 "
+                 "(Debian) or see docs/train.md\n",
+                 gflops);
+  }
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (::sched_getaffinity(0, sizeof cores, &cores) == 0 && CPU_COUNT(&cores) < config.threads) {
+    std::fprintf(stderr,
+                 "wflow-train: warning: %lld threads a rank on %d cores; if mpirun has bound the rank to a "
+                 "core, start it "
+                 "with --bind-to none\n",
+                 static_cast<long long>(config.threads), CPU_COUNT(&cores));
+  }
+}
+
+int run(const Arguments& arguments, trainer::Communicator& communicator) {
+  const bool leader = communicator.rank() == 0;
+  try {
+    const trainer::TrainConfig config = [&] {
+      try {
+        return read_config(arguments.config);
+      } catch (const Error& error) {
+        throw trainer::CommonError(error.code(), error.what());
+      }
+    }();
+    check_world(config, communicator, arguments.allow_any_ranks);
+    trainer::set_compute_threads(static_cast<int>(config.threads), config.deterministic);
+    if (leader) check_machine(config);
+    std::signal(SIGTERM, remember_signal);
+    std::signal(SIGUSR1, remember_signal);
+    const trainer::RunOptions options = {arguments.fresh, [] { return stop_signal != 0; }};
+    const trainer::Outcome outcome = trainer::train(config, communicator, options);
+    return static_cast<int>(outcome == trainer::Outcome::finished ? ExitCode::ok : ExitCode::interrupted);
+  } catch (const trainer::CommonError& error) {
+    if (leader) std::fprintf(stderr, "wflow-train: %s\n", error.what());
+    return static_cast<int>(error.code());
+  } catch (const Error& error) {
+    if (communicator.size() == 1) throw;
+    std::fprintf(stderr, "wflow-train: rank %d: %s\n", communicator.rank(), error.what());
+    communicator.abort(static_cast<int>(error.code()));
+  } catch (const std::exception& error) {
+    if (communicator.size() == 1) throw;
+    std::fprintf(stderr, "wflow-train: rank %d: internal error: %s (please report it)\n", communicator.rank(),
+                 error.what());
+    communicator.abort(static_cast<int>(ExitCode::internal));
+  }
+}
+
+int body(int argc, char** argv) {
+  CLI::App app("wflow-train: trains a network on a data set of wflow-convert, on any number of MPI ranks.");
+  app.footer(kExamples);
+  Arguments arguments;
+  app.add_option("CONFIG", arguments.config, "YAML file with the training's configuration")->required();
+  app.add_flag("--fresh", arguments.fresh,
+               "remove earlier checkpoints of the output directory and start anew");
+  app.add_flag("--dry-run", arguments.dry_run,
+               "print network, parameters, flops, memory and steps; train nothing");
+  app.add_flag("--allow-any-ranks", arguments.allow_any_ranks,
+               "run on one rank though the file says 'ranks: N'");
+  app.set_version_flag("--version", std::string("wflow-train ") + wflow::kVersion);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
+  }
+  if (arguments.dry_run) {
+    std::fputs(trainer::describe_run(read_config(arguments.config)).c_str(), stdout);
+    return 0;
+  }
+  trainer::Communicator communicator(argc, argv);
+  return run(arguments, communicator);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return wflow::run_main("wflow-train", body, argc, argv);
+}
