@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// wflow-convert: simulation output -> training shards. Only the command line is here.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <string>
+#include <thread>
+
+#include "base/error.h"
+#include "base/version.h"
+#include "converters/report.h"
+#include "converters/run.h"
+
+namespace {
+
+using namespace wflow;
+using namespace wflow::converters;
+
+constexpr const char* kExamples = R"(Examples:
+  wflow-convert convert.yaml                    convert all samples of the table, then write the manifest
+  wflow-convert convert.yaml --dry-run          only say what would be done
+  wflow-convert convert.yaml --block 3 --samples rows.csv
+                                                convert one block (what a campaign does as samples end)
+  wflow-convert convert.yaml --finish           write the manifest of the converted blocks
+  wflow-convert inspect DATA                    summary of a data set: splits, statistics, missing samples
+  wflow-convert verify DATA                     read every byte and compare the checksums
+
+A conversion that was stopped goes on where it was when started again. The keys of the
+configuration are in docs/convert.md, the exit codes in docs/exit-codes.md.)";
+
+int verify(const std::string& directory) {
+  const Verification result = verify_dataset(directory);
+  for (const std::string& problem : result.problems) fmt::print("{}\n", problem);
+  if (result.problems.empty()) {
+    fmt::print("{} shards are as they were written\n", result.shards);
+    return static_cast<int>(ExitCode::ok);
+  }
+  throw Error(ExitCode::data, fmt::format("{} is damaged, as listed above; convert the blocks concerned again with --force",
+                                          directory));
+}
+
+int run_program(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of write(2), with a sentence, not a signal
+  CLI::App app("Converts simulation output to sharded training HDF5.", "wflow-convert");
+  app.footer(kExamples);
+  app.set_version_flag("--version", fmt::format("wflow-convert {}", kVersion));
+  app.require_subcommand(0, 1);
+  RunOptions options;
+  options.threads = std::max(1U, std::thread::hardware_concurrency());
+  std::uint64_t block = 0;
+  std::string directory;
+  app.add_option("config", options.config, "the configuration (YAML; keys at top level or under convert:)");
+  auto* block_option = app.add_option("--block", block, "convert this block only");
+  auto* rows = app.add_option("--samples", options.rows, "CSV table of the block's rows: id, file, targets");
+  auto* finish = app.add_flag("--finish", options.finish, "only check the converted blocks and write the manifest");
+  app.add_option("--threads", options.threads, "threads that read and compress (default: all cores)")->check(CLI::Range(1, 1024));
+  app.add_flag("--force", options.force, "convert blocks again that are there already");
+  app.add_flag("--dry-run", options.dry_run, "say what would be done");
+  rows->needs(block_option);
+  finish->excludes(block_option);
+  auto* inspect_command = app.add_subcommand("inspect", "print a summary of a data set");
+  inspect_command->add_option("directory", directory, "the data set")->required();
+  auto* verify_command = app.add_subcommand("verify", "recompute the checksums of a data set");
+  verify_command->add_option("directory", directory, "the data set")->required();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    throw Error(ExitCode::usage, fmt::format("{} (--help tells the options)", error.what()));
+  }
+  if (*inspect_command) {
+    fmt::print("{}", describe_dataset(directory));
+    return 0;
+  }
+  if (*verify_command) return verify(directory);
+  if (options.config.empty()) throw Error(ExitCode::usage, "a configuration file is needed (--help tells more)");
+  if (*block_option) options.block = block;
+  run_conversion(options);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return wflow::run_main("wflow-convert", run_program, argc, argv); }
