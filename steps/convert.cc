@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conversion steps: wflow-convert once a block of samples, and once more to close the data set.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/process.h"
+#include "base/yaml.h"
+#include "steps/kinds.h"
+
+namespace wflow::steps {
+
+namespace {
+
+std::string csv_cell(const std::string& cell) {
+  if (cell.find_first_of(",\"\r\n") == std::string::npos) return cell;
+  std::string quoted = "\"";
+  for (const char letter : cell) {
+    if (letter == '"') quoted += '"';
+    quoted += letter;
+  }
+  return quoted + '"';
+}
+
+class Convert final : public Step {
+ public:
+  Convert(const specs::TaskTemplate& task_template, const specs::SampleTable* samples)
+      : template_(task_template), samples_(samples), program_(sibling_program("wflow-convert")) {
+    if (template_.block_samples > 0) read_settings();
+  }
+
+  ArraySetup setup() const override {
+    return {{template_.workspace + "/logs", own_directory()}, {{config_path(), template_.settings}}};
+  }
+
+  PreparedTask prepare(const Execution& execution) const override {
+    PreparedTask task;
+    task.directory = template_.workspace;
+    task.argv = {program_, config_path()};
+    std::string log = "logs/finish";
+    if (template_.block_samples > 0) {
+      const std::string number = fmt::format("{:05}", execution.element);
+      const std::string rows = own_directory() + "/rows-" + number + ".csv";
+      task.files.push_back({rows, rows_of(execution.element)});
+      for (std::string word :
+           {std::string("--block"), std::to_string(execution.element), std::string("--samples"), rows}) {
+        task.argv.push_back(std::move(word));
+      }
+      log = "logs/block-" + number;
+    } else {
+      task.argv.emplace_back("--finish");
+    }
+    task.out_file = log + ".out";
+    task.err_file = log + ".err";
+    task.environment = element_environment(template_, execution);
+    return task;
+  }
+
+ private:
+  std::string own_directory() const { return template_.workspace + "/.wflow-convert"; }
+  std::string config_path() const { return own_directory() + "/config.yaml"; }
+
+  // Only the two keys that say which rows to write; wflow-convert reads and checks the whole block.
+  void read_settings() {
+    yaml::Diagnostics diagnostics(template_.workspace + "/.wflow-convert/config.yaml");
+    const yaml::Node block = yaml::parse(template_.settings, diagnostics);
+    const yaml::Node* file = block.find("file");
+    if (file == nullptr || !file->is_scalar()) {
+      diagnostics.error(block.mark, "the convert block names no file of a sample's directory");
+    } else {
+      file_ = file->text;
+    }
+    std::vector<std::string> names;
+    if (const yaml::Node* targets = block.find("targets")) {
+      if (targets->is_scalar()) names.push_back(targets->text);
+      for (const yaml::Node& item : targets->items) names.push_back(item.text);
+    }
+    choose_columns(names, block.mark, diagnostics);
+    diagnostics.throw_if_errors();
+  }
+
+  void choose_columns(const std::vector<std::string>& names, const yaml::Mark& mark,
+                      yaml::Diagnostics& diagnostics) {
+    static const std::vector<std::string> kNone;
+    const auto& all = samples_ ? samples_->columns() : kNone;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (names.empty()) columns_.push_back(i);
+    }
+    for (const std::string& name : names) {
+      const auto found = std::find(all.begin(), all.end(), name);
+      if (found == all.end()) {
+        diagnostics.error(mark, fmt::format("target '{}' is no column of the samples", name));
+      } else {
+        columns_.push_back(static_cast<std::size_t>(found - all.begin()));
+      }
+    }
+  }
+
+  std::string rows_of(specs::Element block) const {
+    std::string text = "id,file";
+    for (const std::size_t column : columns_) text += "," + csv_cell(samples_->columns()[column]);
+    text += '\n';
+    const std::uint64_t first = block * template_.block_samples;
+    const std::uint64_t end = std::min(first + template_.block_samples, template_.sample_count);
+    for (std::uint64_t row = first; row < end; ++row) {
+      std::string file = template_.source_workspace + "/";
+      const std::string path = specs::sample_path(row, template_.sample_count, template_.level_max_dirs);
+      if (!path.empty()) file += path + "/";
+      text += std::to_string(row) + "," + csv_cell(file + file_);
+      for (const std::size_t column : columns_) text += "," + csv_cell(samples_->text(row, column));
+      text += '\n';
+    }
+    return text;
+  }
+
+  const specs::TaskTemplate& template_;
+  const specs::SampleTable* samples_;
+  std::string program_;
+  std::string file_;
+  std::vector<std::size_t> columns_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Step> make_convert(const specs::TaskTemplate& task_template,
+                                         const specs::SampleTable* samples) {
+  return std::make_unique<Convert>(task_template, samples);
+}
+
+}  // namespace wflow::steps

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/error.h"
+#include "base/process.h"
+#include "steps/step.h"
+#include "steps/test_samples.h"
+
+namespace wflow::steps {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::IsEmpty;
+
+// A program named wflow-convert in PATH, so that the real one need not be built.
+class ConvertTest : public ::testing::Test {
+ protected:
+  ConvertTest() {
+    std::ofstream(directory_.path() + "/wflow-convert") << "#!/bin/sh\n";
+    std::filesystem::permissions(directory_.path() + "/wflow-convert", std::filesystem::perms::owner_all);
+    path_ = std::getenv("PATH");
+    ::setenv("PATH", (directory_.path() + ":" + path_).c_str(), 1);
+  }
+  ~ConvertTest() override { ::setenv("PATH", path_.c_str(), 1); }
+
+  static specs::TaskTemplate blocks() {
+    specs::TaskTemplate t;
+    t.step = "data";
+    t.kind = specs::StepKind::convert;
+    t.workspace = "/campaign/data";
+    t.settings = "from: simulate\nfile: out/cube.h5\ntargets: [x]\n";
+    t.sample_count = 30;
+    t.block_samples = 8;
+    t.source_workspace = "/campaign/simulate";
+    return t;
+  }
+
+  TemporaryDirectory directory_;
+  std::string path_;
+  TestSamples samples_{30};
+};
+
+TEST_F(ConvertTest, SharesTheConfiguration) {
+  const auto t = blocks();
+  const ArraySetup setup = make_step(t, &samples_)->setup();
+  EXPECT_THAT(setup.directories, ElementsAre("/campaign/data/logs", "/campaign/data/.wflow-convert"));
+  ASSERT_EQ(setup.files.size(), 1U);
+  EXPECT_EQ(setup.files[0].path, "/campaign/data/.wflow-convert/config.yaml");
+  EXPECT_EQ(setup.files[0].text, t.settings);
+}
+
+TEST_F(ConvertTest, ConvertsABlock) {
+  const auto t = blocks();
+  const PreparedTask task = make_step(t, &samples_)->prepare({3, 0, false});
+  EXPECT_THAT(task.argv,
+              ElementsAre(EndsWith("/wflow-convert"), "/campaign/data/.wflow-convert/config.yaml", "--block",
+                          "3", "--samples", "/campaign/data/.wflow-convert/rows-00003.csv"));
+  EXPECT_EQ(task.directory, "/campaign/data");
+  EXPECT_EQ(task.out_file, "logs/block-00003.out");
+  EXPECT_EQ(task.err_file, "logs/block-00003.err");
+  ASSERT_EQ(task.files.size(), 1U);
+  // The last block is shorter: samples 24 to 29.
+  EXPECT_EQ(task.files[0].text,
+            "id,file,x\n"
+            "24,/campaign/simulate/00/24/out/cube.h5,240\n"
+            "25,/campaign/simulate/01/00/out/cube.h5,250\n"
+            "26,/campaign/simulate/01/01/out/cube.h5,260\n"
+            "27,/campaign/simulate/01/02/out/cube.h5,270\n"
+            "28,/campaign/simulate/01/03/out/cube.h5,280\n"
+            "29,/campaign/simulate/01/04/out/cube.h5,290\n");
+}
+
+TEST_F(ConvertTest, TakesAllColumnsWhereNoTargetsAreNamedAndQuotesThem) {
+  auto t = blocks();
+  t.settings = "file: cube.h5\n";
+  t.block_samples = 1;
+  const PreparedTask task = make_step(t, &samples_)->prepare({2, 0, false});
+  EXPECT_EQ(task.files.at(0).text, "id,file,x,name\n2,/campaign/simulate/00/02/cube.h5,20,\"a,\"\"2\"\"\"\n");
+}
+
+TEST_F(ConvertTest, ClosesTheDataSet) {
+  auto t = blocks();
+  t.block_samples = 0;
+  const PreparedTask task = make_step(t, &samples_)->prepare({0, 0, false});
+  EXPECT_THAT(task.argv, ElementsAre(EndsWith("/wflow-convert"), "/campaign/data/.wflow-convert/config.yaml",
+                                     "--finish"));
+  EXPECT_EQ(task.out_file, "logs/finish.out");
+  EXPECT_THAT(task.files, IsEmpty());
+}
+
+TEST_F(ConvertTest, RefusesUnknownTargetsAndMissingFile) {
+  auto t = blocks();
+  t.settings = "file: a\ntargets: [y]\n";
+  EXPECT_THROW(make_step(t, &samples_), Error);
+  t.settings = "targets: [x]\n";
+  EXPECT_THROW(make_step(t, &samples_), Error);
+}
+
+}  // namespace
+}  // namespace wflow::steps

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steps/environment.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace wflow::steps {
+
+namespace {
+
+constexpr std::array<std::string_view, 6> kTaskVariables = {
+    "WFLOW_TASK", "WFLOW_ATTEMPT", "WFLOW_SAMPLE_ID", "WFLOW_EVENTS", "WFLOW_WORKSPACE", "WFLOW_WORKER"};
+
+std::string_view key_of(std::string_view variable) {
+  return variable.substr(0, variable.find('='));
+}
+
+bool has(const std::vector<std::string>& environment, std::string_view key) {
+  return std::any_of(environment.begin(), environment.end(), [&](const auto& v) { return key_of(v) == key; });
+}
+
+void set(std::vector<std::string>& environment, const std::string& key, const std::string& value) {
+  std::erase_if(environment, [&](const auto& v) { return key_of(v) == key; });
+  environment.push_back(key + "=" + value);
+}
+
+}  // namespace
+
+std::vector<std::string> worker_environment(const std::vector<std::string>& environment,
+                                            const std::string& program_directory) {
+  std::vector<std::string> result;
+  std::string path = "/usr/local/bin:/usr/bin:/bin";
+  for (const std::string& variable : environment) {
+    const std::string_view key = key_of(variable);
+    if (key == "PATH") path = variable.substr(std::string_view("PATH=").size());
+    if (std::find(kTaskVariables.begin(), kTaskVariables.end(), key) == kTaskVariables.end()) {
+      result.push_back(variable);
+    }
+  }
+  set(result, "PATH", program_directory + ":" + path);
+  return result;
+}
+
+std::vector<std::string> array_environment(const std::vector<std::string>& worker,
+                                           const specs::TaskTemplate& task_template) {
+  std::vector<std::string> result = worker;
+  for (const auto& [key, value] : task_template.environment) set(result, key, value);
+  set(result, "WFLOW_WORKSPACE", task_template.workspace);
+  if (!has(result, "OMP_NUM_THREADS")) {
+    set(result, "OMP_NUM_THREADS", std::to_string(std::max(1, task_template.resources.cores)));
+  }
+  return result;
+}
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> result;
+  for (char** variable = environ; *variable != nullptr; ++variable) result.emplace_back(*variable);
+  return result;
+}
+
+}  // namespace wflow::steps

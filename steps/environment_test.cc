@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steps/environment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace wflow::steps {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
+
+TEST(Environment, OfAWorkerFindsWflowsProgramsFirst) {
+  EXPECT_THAT(
+      worker_environment({"HOME=/h", "PATH=/bin", "WFLOW_TASK=outer/1", "WFLOW_EVENTS=/x"}, "/wflow/bin"),
+      ElementsAre("HOME=/h", "PATH=/wflow/bin:/bin"));
+  EXPECT_THAT(worker_environment({}, "/w"), ElementsAre("PATH=/w:/usr/local/bin:/usr/bin:/bin"));
+}
+
+TEST(Environment, OfAnArrayHasItsThreadsAndVariables) {
+  specs::TaskTemplate t;
+  t.workspace = "/w";
+  t.resources.cores = 4;
+  t.environment = {{"HOME", "/other"}, {"NEW", "a=b"}};
+  EXPECT_THAT(array_environment({"HOME=/h"}, t),
+              UnorderedElementsAre("HOME=/other", "NEW=a=b", "WFLOW_WORKSPACE=/w", "OMP_NUM_THREADS=4"));
+}
+
+TEST(Environment, KeepsTheUsersThreads) {
+  specs::TaskTemplate t;
+  t.workspace = "/w";
+  t.resources.cores = 4;
+  EXPECT_THAT(array_environment({"OMP_NUM_THREADS=2"}, t),
+              UnorderedElementsAre("WFLOW_WORKSPACE=/w", "OMP_NUM_THREADS=2"));
+  t.environment = {{"OMP_NUM_THREADS", "3"}};
+  EXPECT_THAT(array_environment({}, t), UnorderedElementsAre("WFLOW_WORKSPACE=/w", "OMP_NUM_THREADS=3"));
+}
+
+}  // namespace
+}  // namespace wflow::steps

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steps/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/process.h"
+#include "base/text.h"
+
+namespace wflow::steps {
+
+namespace {
+
+constexpr int kScriptMode = 0755;
+
+// One system call where the parent is there, which is nearly always.
+void make_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return;
+  make_directories(path);
+}
+
+void write_plainly(const NewFile& file) {
+  const FileDescriptor fd = open_file(file.path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kScriptMode);
+  write_all(fd.get(), file.text, file.path);
+}
+
+bool holds(const NewFile& file) {
+  struct stat status {};
+  if (::stat(file.path.c_str(), &status) != 0) return false;
+  return static_cast<std::size_t>(status.st_size) == file.text.size() && read_file(file.path) == file.text;
+}
+
+std::uint64_t size_of(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
+}
+
+std::string tail_of(const std::string& path, std::uint64_t from, std::size_t limit) {
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return {};
+  const std::uint64_t size = size_of(path);
+  const std::uint64_t start = std::max(from, size > 2 * limit ? size - 2 * limit : 0);
+  if (start >= size) return {};
+  std::string text(size - start, '\0');
+  const ssize_t got = ::pread(fd.get(), text.data(), text.size(), static_cast<off_t>(start));
+  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  return text::tail(text, limit);
+}
+
+}  // namespace
+
+void write_setup(const ArraySetup& setup) {
+  for (const std::string& directory : setup.directories) make_directories(directory);
+  for (const NewFile& file : setup.files) {
+    if (holds(file)) continue;
+    // Only this process writes this name, one file at a time.
+    const NewFile temporary{file.path + ".tmp." + host_name() + "." + std::to_string(::getpid()), file.text};
+    write_plainly(temporary);
+    if (::rename(temporary.path.c_str(), file.path.c_str()) != 0) {
+      throw system_error(errno, "cannot write " + file.path);
+    }
+  }
+}
+
+void write_files(const PreparedTask& task) {
+  make_directory(task.directory);
+  for (const NewFile& file : task.files) write_plainly(file);
+}
+
+void mark_finished(const std::string& marker) {
+  if (marker.empty()) return;
+  // The marker is for people and for Merlin's tools; the database is the record. So a full disk loses only
+  // the marker.
+  const FileDescriptor fd(::open(marker.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+}
+
+OutputSizes output_sizes(const PreparedTask& task) {
+  return {size_of(task.directory + "/" + task.out_file), size_of(task.directory + "/" + task.err_file)};
+}
+
+std::string output_tail(const std::string& out_path, const std::string& err_path, const OutputSizes& before,
+                        std::size_t limit) {
+  std::string text = tail_of(err_path, before.err, limit);
+  if (text::trim(text).empty()) text = tail_of(out_path, before.out, limit);
+  return text;
+}
+
+}  // namespace wflow::steps

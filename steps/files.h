@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts on disk what a prepared task needs. Not durable by fsync: after a power cut the task is prepared
+// again.
+#pragma once
+
+#include "steps/step.h"
+
+namespace wflow::steps {
+
+// Other workers may do the same at the same time and their tasks may already read the files: a file that is
+// there with this text is left alone, others are replaced as a whole.
+void write_setup(const ArraySetup& setup);
+
+// The directory and the files of one task. Throws Error{system} with path and reason.
+void write_files(const PreparedTask& task);
+
+// Makes the task's marker of success, if it has one.
+void mark_finished(const std::string& marker);
+
+// The end of what the task wrote to stderr, or to stdout where that is empty, at most `limit` bytes, from the
+// given sizes of the files on (they hold the output of earlier attempts).
+struct OutputSizes {
+  std::uint64_t out = 0;
+  std::uint64_t err = 0;
+};
+OutputSizes output_sizes(const PreparedTask& task);
+std::string output_tail(const std::string& out_path, const std::string& err_path, const OutputSizes& before,
+                        std::size_t limit);
+
+}  // namespace wflow::steps

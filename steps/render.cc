@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steps/render.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace wflow::steps {
+
+namespace {
+
+using Kind = specs::Piece::Kind;
+
+void append_vector(std::string& text, const specs::SampleTable& samples, std::uint64_t row) {
+  for (std::size_t column = 0; column < samples.columns().size(); ++column) {
+    if (column > 0) text += ' ';
+    text += samples.text(row, column);
+  }
+}
+
+}  // namespace
+
+bool has_sample_tokens(const specs::Pieces& pieces) {
+  return std::any_of(pieces.begin(), pieces.end(),
+                     [](const auto& piece) { return piece.kind != Kind::literal; });
+}
+
+void check_columns(const specs::Pieces& pieces, const specs::SampleTable* samples) {
+  for (const specs::Piece& piece : pieces) {
+    if (piece.kind != Kind::column && piece.kind != Kind::sample_vector) continue;
+    if (samples == nullptr || (piece.kind == Kind::column && piece.column >= samples->columns().size())) {
+      throw Error(ExitCode::data,
+                  fmt::format("a command asks for sample column {}, and the table has {} of them",
+                              piece.column, samples ? samples->columns().size() : 0));
+    }
+  }
+}
+
+std::string render(const specs::Pieces& pieces, const specs::SampleTable* samples, std::uint64_t row,
+                   std::string_view sample_path) {
+  std::string text;
+  for (const specs::Piece& piece : pieces) {
+    switch (piece.kind) {
+      case Kind::literal:
+        text += piece.text;
+        break;
+      case Kind::column:
+        text += samples->text(row, piece.column);
+        break;
+      case Kind::sample_id:
+        text += std::to_string(row);
+        break;
+      case Kind::sample_path:
+        text += sample_path;
+        break;
+      case Kind::sample_vector:
+        append_vector(text, *samples, row);
+        break;
+    }
+  }
+  return text;
+}
+
+}  // namespace wflow::steps

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steps/step.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "steps/kinds.h"
+
+namespace wflow::steps {
+
+std::unique_ptr<const Step> make_step(const specs::TaskTemplate& task_template,
+                                      const specs::SampleTable* samples) {
+  switch (task_template.kind) {
+    case specs::StepKind::shell:
+      return make_shell(task_template, samples);
+    case specs::StepKind::convert:
+      return make_convert(task_template, samples);
+    case specs::StepKind::train:
+      return make_train(task_template);
+  }
+  throw Error(ExitCode::internal, "a step of an unknown kind");
+}
+
+std::string task_name(const specs::TaskTemplate& task_template, specs::Element element) {
+  if (task_template.label.empty()) return fmt::format("{}/{}", task_template.step, element);
+  return fmt::format("{}/{}/{}", task_template.step, task_template.label, element);
+}
+
+std::vector<std::string> element_environment(const specs::TaskTemplate& task_template,
+                                             const Execution& execution) {
+  std::vector<std::string> environment;
+  environment.reserve(5);  // with room for what the worker adds
+  environment.push_back("WFLOW_TASK=" + task_name(task_template, execution.element));
+  environment.push_back("WFLOW_ATTEMPT=" + std::to_string(execution.attempt));
+  if (task_template.sample_dependent) {
+    environment.push_back("WFLOW_SAMPLE_ID=" + std::to_string(execution.element));
+  }
+  return environment;
+}
+
+}  // namespace wflow::steps

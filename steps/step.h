@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one execution of one element of a task array is, worked out on the worker that runs it: program,
+// files, working directory. Nothing here starts a process; the worker does.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "specs/samples.h"
+#include "specs/template.h"
+
+namespace wflow::steps {
+
+struct NewFile {
+  std::string path;  // absolute
+  std::string text;
+};
+
+// What all elements of an array share; made once by every worker before the array's first element there.
+struct ArraySetup {
+  std::vector<std::string> directories;
+  std::vector<NewFile> files;
+};
+
+struct Execution {
+  specs::Element element = 0;
+  std::uint32_t attempt = 0;
+  bool restart = false;
+};
+
+struct PreparedTask {
+  std::vector<std::string> argv;         // argv[0] is a path
+  std::string directory;                 // made where missing; the working directory
+  std::vector<NewFile> files;            // written before the start
+  std::string out_file;                  // relative to `directory`; appended to
+  std::string err_file;                  // the same
+  std::string finished_marker;           // made when the task ended with 0; empty: none
+  std::vector<std::string> environment;  // "KEY=value" of this element, beside those of the array
+};
+
+// One a task array; immutable. prepare() is on the path of every task: no system call but those that it must
+// make.
+class Step {
+ public:
+  virtual ~Step() = default;
+  virtual ArraySetup setup() const = 0;
+  virtual PreparedTask prepare(const Execution& execution) const = 0;
+};
+
+// `samples` may be null for a study without any; it and the template must outlive the step. Throws
+// Error{data} for a template that asks for samples there are none of.
+std::unique_ptr<const Step> make_step(const specs::TaskTemplate& task_template,
+                                      const specs::SampleTable* samples);
+
+// "simulate/OMEGA.0.3/12"
+std::string task_name(const specs::TaskTemplate& task_template, specs::Element element);
+
+}  // namespace wflow::steps

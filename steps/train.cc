@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training steps: wflow-train, under mpirun where it has several ranks. A restart is the same command:
+// training goes on from its own last checkpoint.
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/process.h"
+#include "steps/kinds.h"
+
+namespace wflow::steps {
+
+namespace {
+
+// Debian installs MPICH's mpirun beside Open MPI's; wflow-train is built with the latter.
+std::string mpirun() {
+  for (const char* name : {"mpirun.openmpi", "mpirun"}) {
+    if (const auto found = find_program(name)) return *found;
+  }
+  throw Error(ExitCode::system,
+              "training on several ranks needs mpirun.openmpi, which is not in PATH; install "
+              "openmpi-bin");
+}
+
+class Train final : public Step {
+ public:
+  explicit Train(const specs::TaskTemplate& task_template) : template_(task_template) {
+    const int ranks = template_.resources.procs;
+    if (ranks > 1) {
+      // Binding off: two runs on one node would be bound to the same cores. More ranks than cores are
+      // allowed: what is asked for runs, if slowly.
+      argv_ = {mpirun(), "-n", std::to_string(ranks), "--oversubscribe", "--bind-to", "none"};
+      if (::geteuid() == 0) argv_.emplace_back("--allow-run-as-root");
+    }
+    argv_.push_back(sibling_program("wflow-train"));
+    argv_.push_back(template_.workspace + "/train.yaml");
+  }
+
+  ArraySetup setup() const override {
+    return {{template_.workspace}, {{template_.workspace + "/train.yaml", template_.settings}}};
+  }
+
+  PreparedTask prepare(const Execution& execution) const override {
+    PreparedTask task;
+    task.argv = argv_;
+    task.directory = template_.workspace;
+    task.out_file = "train.out";
+    task.err_file = "train.err";
+    task.environment = element_environment(template_, execution);
+    return task;
+  }
+
+ private:
+  const specs::TaskTemplate& template_;
+  std::vector<std::string> argv_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Step> make_train(const specs::TaskTemplate& task_template) {
+  return std::make_unique<Train>(task_template);
+}
+
+}  // namespace wflow::steps
