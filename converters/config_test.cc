@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "converters/config.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace wflow::converters {
+namespace {
+
+struct Read {
+  ConvertConfig config;
+  std::string errors;
+};
+
+Read read(const std::string& text) {
+  yaml::Diagnostics diagnostics("c.yaml");
+  const yaml::Node root = yaml::parse(text, diagnostics);
+  Read result{read_convert_config(root, diagnostics), {}};
+  result.errors = diagnostics.to_string();
+  return result;
+}
+
+TEST(ConvertConfig, ReadsBackAsItWasWritten) {
+  const std::vector<std::string> texts = {
+      "samples: t.csv\noutput: out\n",
+      "from: simulate\nfile: u.npy\nsplit: {train: 320, validation: 40, test: 40, seed: 7}\ncount: 400\nshard_samples: 40\n",
+      "samples: t.csv\noutput: out\nformat: raw\nshape: [2, 8, 8, 8]\nraw: {dtype: uint16, byte_order: big, offset: 256}\n"
+      "dtype: float32\nchannels: ['z=1', 'z=0']\ntargets: [a, b]\nunits: 'M: #1'\ncompression: none\nlevel: 6\n"
+      "check_finite: false\non_missing: fail\nmax_missing: 0.125\ndelete_inputs: true\nname: 007\n"
+      "split: {train: 0.7, validation: 0.2}\n"};
+  for (const std::string& text : texts) {
+    const Read first = read(text);
+    EXPECT_EQ(first.errors, "");
+    const std::string written = yaml::emit(to_yaml(first.config));
+    const Read second = read(written);
+    EXPECT_EQ(second.errors, "") << written;
+    EXPECT_EQ(second.config, first.config) << written;
+  }
+}
+
+TEST(ConvertConfig, AllErrorsAtOnceWithPlaceAndSuggestion) {
+  const std::string errors = read("from: simulate\nfile: u.h5\nformat: hdf\nchanels: [a]\nlevel: 99\nmax_missing: 2\n"
+                                  "targets: [a, a]\nsplit: {train: 0.9, validation: 3, tests: 1}\n").errors;
+  for (const char* part : {"c.yaml:3:9: error: 'format' must be one of auto, hdf5, npy, raw, found the text 'hdf'",
+                           "did you mean 'hdf5'?", "c.yaml:4:1: error: unknown key 'chanels'", "did you mean 'channels'?",
+                           "c.yaml:5:8: error: 'level' must be between 1 and 12, found 99", "c.yaml:6:14",
+                           "'targets' names 'a' twice", "mixes counts and fractions", "unknown key 'tests'"}) {
+    EXPECT_NE(errors.find(part), std::string::npos) << part << "\nin\n" << errors;
+  }
+}
+
+TEST(ConvertConfig, SourceIsOneOfTwo) {
+  EXPECT_NE(read("output: x\n").errors.find("needs one of 'from'"), std::string::npos);
+  EXPECT_NE(read("from: a\nfile: b\nsamples: c\n").errors.find("exclude each other"), std::string::npos);
+  EXPECT_NE(read("from: a\n").errors.find("'from' needs the key 'file'"), std::string::npos);
+  EXPECT_NE(read("samples: a\n").errors.find("needs the key 'output'"), std::string::npos);
+  EXPECT_NE(read("- 1\n").errors.find("must be a mapping"), std::string::npos);
+}
+
+TEST(ConvertConfig, RawNeedsItsForm) {
+  EXPECT_NE(read("samples: t\noutput: o\nformat: raw\n").errors.find("format raw needs 'raw: {dtype: ...}'"), std::string::npos);
+  EXPECT_NE(read("samples: t\noutput: o\nraw: {dtype: float32}\n").errors.find("need the key 'shape'"), std::string::npos);
+  EXPECT_NE(read("samples: t\noutput: o\nformat: npy\nshape: [4]\nraw: {dtype: float32}\n").errors.find("'raw' needs format: raw"),
+            std::string::npos);
+  EXPECT_NE(read("samples: t\noutput: o\nshape: [2, 2, 2, 2, 2]\n").errors.find("at most four axes"), std::string::npos);
+  EXPECT_NE(read("samples: t\noutput: o\nshape: [2, 4, 4, 4]\nchannels: [a]\n").errors.find("names 1 channels, but 'shape' has 2"),
+            std::string::npos);
+}
+
+TEST(Split, PartsHaveTheAskedSizes) {
+  const SplitMap counts({.fractions = false, .parts = {320, 40, 40}, .seed = 3}, 400);
+  std::array<std::uint64_t, 3> seen{};
+  for (std::uint64_t i = 0; i < 400; ++i) ++seen[counts.of(i).value()];
+  EXPECT_EQ(seen, (std::array<std::uint64_t, 3>{320, 40, 40}));
+  const SplitMap fractions({}, 37);  // 0.8, 0.1, 0.1
+  EXPECT_EQ(fractions.size(0) + fractions.size(1) + fractions.size(2), 37U);
+  EXPECT_EQ(fractions.size(0), 30U);
+  const SplitMap part({.fractions = true, .parts = {0.5, 0.25, 0}, .seed = 1}, 100);
+  std::size_t unused = 0;
+  for (std::uint64_t i = 0; i < 100; ++i) unused += part.of(i) ? 0 : 1;
+  EXPECT_EQ(unused, 25U);
+}
+
+TEST(Split, WhatDoesNotFitIsSaid) {
+  EXPECT_NE(read("samples: t\noutput: o\ncount: 10\nsplit: {train: 5, validation: 2, test: 2}\n").errors.find(
+                "c.yaml:4:8: error: 'split' does not fit: 5 + 2 + 2 is 9, but there are 10 samples"),
+            std::string::npos);
+  EXPECT_NE(read("samples: t\noutput: o\nsplit: {train: 0.9, validation: 0.2, test: 0.1}\n").errors.find("more than 1"),
+            std::string::npos);
+  EXPECT_THROW(SplitMap({.fractions = false, .parts = {1, 1, 1}, .seed = 1}, 4), Error);
+}
+
+TEST(ShardSamples, AimAt512MiB) {
+  ConvertConfig config;
+  EXPECT_EQ(shard_samples_of(config, 1000), 64U);
+  EXPECT_EQ(shard_samples_of(config, 10), 10U);
+  EXPECT_EQ(shard_samples_of(config, 100000, std::uint64_t{1} << 20), 512U);
+  config.shape = {4, 128, 128, 128};  // 32 MiB as float32
+  EXPECT_EQ(shard_samples_of(config, 100000), 16U);
+  config.shard_samples = 5;
+  EXPECT_EQ(shard_samples_of(config, 100000), 5U);
+  EXPECT_EQ(block_count(401, 40), 11U);
+}
+
+TEST(NormalShape, LeadingAxesComeAndGo) {
+  using Shape = std::array<std::size_t, 4>;
+  EXPECT_EQ(normal_shape({8, 8, 8}), (Shape{1, 8, 8, 8}));
+  EXPECT_EQ(normal_shape({5}), (Shape{1, 1, 1, 5}));
+  EXPECT_EQ(normal_shape({1, 2, 8, 8, 8}), (Shape{2, 8, 8, 8}));
+  EXPECT_FALSE(normal_shape({2, 2, 8, 8, 8}));
+  EXPECT_FALSE(normal_shape({8, 0, 8}));
+  EXPECT_FALSE(normal_shape({}));
+}
+
+}  // namespace
+}  // namespace wflow::converters
