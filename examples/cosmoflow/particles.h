@@ -34,15 +34,15 @@ void step_particles(std::span<Particle> particles, const float* force, float* de
 // Deposit alone, for the first step.
 void deposit(std::span<const Particle> particles, float* density, int mesh);
 
-// Positions as step_particles would drift them by `factors`, without changing the particles: visit(u) gets
-// x, y, z in [0, cells) of a grid whose corner lies half a particle spacing below the first lattice point, so
-// that cells and lattice are symmetric about each other for any ratio of the two.
+// The grid of a density cube. Its corner lies half a particle spacing below the first lattice point, so that
+// cells and lattice are symmetric about each other for any ratio of the two.
 struct OutputGrid {
   int mesh = 0;
   int particles = 0;  // a side
   int cells = 0;      // a side
 };
 
+// Both take positions as step_particles would drift them by `factors`, and leave the particles as they are.
 // Cloud in cell about the cell centres; `cube` has cells^3 values, z fastest, and is added to.
 void deposit_output(std::span<const Particle> particles, const StepFactors& factors, const OutputGrid& grid,
                     std::span<float> cube);
