@@ -33,6 +33,12 @@ std::string hash_of_rows(const std::vector<SampleRow>& rows) {
   return hash_bytes(text);
 }
 
+std::string hash_of_inputs(const std::vector<SampleRow>& rows) {
+  std::string text;
+  for (const SampleRow& row : rows) text += file_state(row.file) + '\n';
+  return hash_bytes(text);
+}
+
 struct PlacedRow {
   SampleRow row;
   std::size_t split = 0;
@@ -59,6 +65,7 @@ class BlockConverter {
     record_.shard_samples = config_.shard_samples;
     record_.config_hash = conversion_hash(config_);
     record_.rows_hash = hash_of_rows(rows);
+    record_.inputs_hash = hash_of_inputs(rows);  // before they are read: one that changes meanwhile is seen next time
     record_.labels = conversion.labels;
     if (form_) {
       record_.shape = form_->shape;
@@ -124,7 +131,7 @@ class BlockConverter {
     if (config_.on_missing == OnMissing::fail) {
       throw Error(ExitCode::data, fmt::format("sample {} is not usable: {} (on_missing: fail)", row.id, reason));
     }
-    record_.missing.push_back({row.id, std::string(kSplitNames[placed.split]), reason, row.file.string(), file_state(row.file)});
+    record_.missing.push_back({row.id, std::string(kSplitNames[placed.split]), reason, row.file.string()});
     shards_[placed.split].missing.push_back(row.id);
     if (observer_.missing) observer_.missing(record_.missing.back());
   }
@@ -220,11 +227,6 @@ bool is_missing(const BlockRecord& record, std::int64_t id) {
   return std::any_of(record.missing.begin(), record.missing.end(), [&](const auto& m) { return m.id == id; });
 }
 
-bool unchanged_missing(const BlockRecord& record) {
-  return std::all_of(record.missing.begin(), record.missing.end(),
-                     [](const auto& m) { return file_state(m.file) == m.file_state; });
-}
-
 // Whether a sample that is in the shards could not be read again: its input was deleted.
 bool inputs_gone(const BlockRecord& record, const std::vector<PlacedRow>& placed) {
   return std::any_of(placed.begin(), placed.end(),
@@ -272,7 +274,7 @@ BlockRecord convert_block(const Conversion& conversion, std::uint64_t block, con
     const bool same = existing->config_hash == conversion_hash(config) && existing->rows_hash == hash_of_rows(rows) &&
                       existing->labels == conversion.labels;
     const bool gone = inputs_gone(*existing, placed);
-    if (same && !conversion.force && (gone || unchanged_missing(*existing))) {
+    if (same && !conversion.force && (gone || existing->inputs_hash == hash_of_inputs(rows))) {
       if (config.delete_inputs) delete_inputs(*existing, placed);
       report_existing(*existing, rows.size(), observer);
       return *existing;

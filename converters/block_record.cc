@@ -41,11 +41,11 @@ BlockShard shard_from(const nlohmann::json& json) {
 }
 
 Json to_json(const MissingSample& m) {
-  return {{"sample", m.id}, {"split", m.split}, {"reason", m.reason}, {"file", m.file}, {"file_state", m.file_state}};
+  return {{"sample", m.id}, {"split", m.split}, {"reason", m.reason}, {"file", m.file}};
 }
 
 MissingSample missing_from(const nlohmann::json& json) {
-  return {json.at("sample"), json.at("split"), json.at("reason"), json.at("file"), json.at("file_state")};
+  return {json.at("sample"), json.at("split"), json.at("reason"), json.at("file")};
 }
 
 template <typename List>
@@ -61,6 +61,7 @@ BlockRecord record_from(const nlohmann::json& json) {
   r.shard_samples = json.at("shard_samples");
   r.config_hash = json.at("config");
   r.rows_hash = json.at("rows");
+  r.inputs_hash = json.at("inputs");
   r.shape = json.at("shape");
   r.dtype = json.at("dtype");
   r.labels = json.at("labels").get<std::vector<std::string>>();
@@ -93,6 +94,7 @@ void write_block_record(const fs::path& output, const BlockRecord& r) {
                      {"shard_samples", r.shard_samples},
                      {"config", r.config_hash},
                      {"rows", r.rows_hash},
+                     {"inputs", r.inputs_hash},
                      {"shape", r.shape},
                      {"dtype", r.dtype},
                      {"labels", r.labels},

@@ -20,7 +20,6 @@ struct MissingSample {
   std::string split;
   std::string reason;
   std::string file;
-  std::string file_state;  // what file_state() said: a sample whose file has changed is worth another try
 };
 
 struct BlockShard {
@@ -33,6 +32,7 @@ struct BlockRecord {
   std::uint64_t shard_samples = 0;
   std::string config_hash;  // of what decides the bytes, see conversion_hash()
   std::string rows_hash;    // of the block's rows
+  std::string inputs_hash;  // of the sizes and times of their files: one that changed is converted again
   std::array<std::size_t, 4> shape{};  // zeros where no sample was usable
   std::string dtype;
   std::vector<std::string> labels;

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <string>
 #include <thread>
 
@@ -42,6 +43,7 @@ int verify(const std::string& directory) {
 }
 
 int run_program(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a log shows each block as it ends
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of write(2), with a sentence, not a signal
   CLI::App app("Converts simulation output to sharded training HDF5.", "wflow-convert");
   app.footer(kExamples);

@@ -95,8 +95,18 @@ std::uint64_t choose_shard_samples(const ConvertConfig& config, const fs::path& 
   return shard_samples_of(config, config.count, bytes);
 }
 
+// Before rows are looked at: a wrong number is told as that. `config.count` is known.
+void check_block(const ConvertConfig& config, const RunOptions& options) {
+  if (!options.block) return;
+  const std::uint64_t k = shard_samples_of(config, config.count);
+  const std::uint64_t blocks = block_count(config.count, k);
+  if (*options.block < blocks) return;
+  throw Error(ExitCode::usage, fmt::format("there is no block {}: the {} samples make {} of {}", *options.block,
+                                           config.count, blocks, k));
+}
+
 // Of a table of all samples.
-Job table_job(ConvertConfig config) {
+Job table_job(ConvertConfig config, const RunOptions& options) {
   require_output(config);
   SampleTable table = read_sample_table(config.samples, config.targets, Numbering::by_row);
   if (config.count > 0 && config.count != table.rows.size()) {
@@ -104,6 +114,7 @@ Job table_job(ConvertConfig config) {
   }
   config.count = table.rows.size();
   config.shard_samples = choose_shard_samples(config, config.output, table);
+  check_block(config, options);
   const fs::path output = config.output;
   const auto labels = table.labels;
   return {{std::move(config), output, labels}, std::move(table)};
@@ -129,6 +140,7 @@ Job campaign_job(ConvertConfig config, const RunOptions& options) {
   require_output(config);
   if (config.count == 0) throw Error(ExitCode::spec, "the configuration needs the key 'count': the number of samples in all");
   config.shard_samples = shard_samples_of(config, config.count);
+  check_block(config, options);
   const fs::path output = config.output;
   Job job{{std::move(config), output, {}}, {}};
   if (!options.block) return job;
@@ -156,13 +168,9 @@ Job make_job(const RunOptions& options) {
   if (campaign && options.block && options.rows.empty()) {
     throw Error(ExitCode::usage, "--block needs --samples here: the table of the block's rows");
   }
-  Job job = campaign ? campaign_job(std::move(config), options) : table_job(std::move(config));
+  Job job = campaign ? campaign_job(std::move(config), options) : table_job(std::move(config), options);
   job.conversion.threads = options.threads;
   job.conversion.force = options.force;
-  if (options.block && *options.block >= job.blocks()) {
-    throw Error(ExitCode::usage, fmt::format("there is no block {}: the {} samples make {} of {}", *options.block,
-                                             job.conversion.config.count, job.blocks(), job.conversion.config.shard_samples));
-  }
   return job;
 }
 
