@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/batch/local_pool.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/error.h"
+#include "base/process.h"
+
+namespace wflow::engine::batch {
+
+namespace {
+
+FileDescriptor open_process(pid_t pid) { return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
+
+bool is_readable(int fd) {
+  pollfd poll{fd, POLLIN, 0};
+  return ::poll(&poll, 1, 0) > 0;
+}
+
+}  // namespace
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+void LocalPool::start(const LocalWorkerOptions& options) {
+  const std::filesystem::path folder = campaign_ / ".wflow" / "workers";
+  make_directories(folder);
+  const FileDescriptor log = open_file(folder / ("local-" + options.group + ".log"), O_WRONLY | O_CREAT | O_APPEND);
+  SpawnRequest request;
+  request.argv = {sibling_program("wflow"), "worker",  "--campaign", campaign_.string(), "--group", options.group,
+                  "--slots",                std::to_string(options.slots)};
+  if (options.zero) request.argv.push_back("--zero");
+  request.stdout_fd = log.get();
+  request.stderr_fd = log.get();
+  request.own_group = true;
+  const pid_t pid = spawn(request);
+  processes_[pid] = {open_process(pid), true};
+}
+
+bool LocalPool::adopt(pid_t pid) {
+  if (watches(pid)) return true;
+  FileDescriptor descriptor = open_process(pid);
+  if (!descriptor) return false;
+  processes_[pid] = {std::move(descriptor), false};
+  return true;
+}
+
+std::vector<int> LocalPool::descriptors() const {
+  std::vector<int> list;
+  for (const auto& [pid, process] : processes_) list.push_back(process.descriptor.get());
+  return list;
+}
+
+std::vector<pid_t> LocalPool::take_ended() {
+  std::vector<pid_t> ended;
+  for (auto at = processes_.begin(); at != processes_.end();) {
+    if (!is_readable(at->second.descriptor.get())) {
+      ++at;
+      continue;
+    }
+    if (at->second.child) ::waitpid(at->first, nullptr, 0);
+    ended.push_back(at->first);
+    at = processes_.erase(at);
+  }
+  return ended;
+}
+
+void LocalPool::kill_all(int signal) const {
+  for (const auto& [pid, process] : processes_) ::syscall(SYS_pidfd_send_signal, process.descriptor.get(), signal, nullptr, 0);
+}
+
+}  // namespace wflow::engine::batch

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator: one thread that carries messages to the scheduler and its decisions to workers and database.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/status.h"
+#include "specs/plan.h"
+
+namespace wflow::engine {
+
+struct CoordinatorOptions {
+  int slots = 0;                 // cores of the local worker; 0: all that this process may use
+  bool zero_workers = false;     // complete every task without running it (benchmarks)
+  bool resumed = false;
+  double time_limit_s = 0;       // then drain; 0: none
+  double status_interval_s = 0.25;
+};
+
+// Called from the coordinator's thread: every status_interval_s, and once at the end.
+using StatusSink = std::function<void(const CampaignStatus&)>;
+
+// Runs the campaign in `plan.campaign()`, whose database exists, until it has ended or is interrupted.
+// SIGINT once (or SIGTERM, or the time limit): nothing new is started, what runs may finish, training writes a
+// checkpoint; SIGINT twice: what runs is killed (it will run again). SIGHUP is ignored: a lost terminal does not end a campaign.
+// Gives ok, tasks_failed or interrupted; throws Error for busy, a damaged or full database.
+ExitCode run_coordinator(const specs::Plan& plan, const CoordinatorOptions& options, const StatusSink& sink);
+
+// The status of a campaign: asked from its coordinator where one lives, else read from its database.
+CampaignStatus campaign_status(const std::filesystem::path& campaign);
+
+}  // namespace wflow::engine

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/graph.h"
+
+namespace wflow::engine {
+
+namespace {
+
+// Training goes on from its checkpoint, so that one more try after a crash costs little.
+constexpr int kTrainingRetries = 1;
+
+int failure_retries(const specs::PlannedStep& step) {
+  if (step.retry_failures) return step.max_retries;
+  return step.kind == specs::StepKind::train ? kTrainingRetries : 0;
+}
+
+// A data set's closing step and a training can't work without what they wait for; everything else follows Merlin.
+specs::ContinueOn continue_on(const specs::PlannedStep& step) {
+  const bool closes = step.kind == specs::StepKind::convert && step.block_samples == 0;
+  return closes || step.kind == specs::StepKind::train ? specs::ContinueOn::never : specs::ContinueOn::soft_fail;
+}
+
+}  // namespace
+
+std::vector<ArraySpec> array_specs(const specs::Plan& plan) {
+  std::vector<ArraySpec> arrays;
+  arrays.reserve(plan.array_count());
+  for (ArrayId id = 0; id < plan.array_count(); ++id) {
+    const specs::PlannedStep& step = plan.steps()[plan.step_of(id)];
+    ArraySpec array;
+    array.count = step.elements;
+    array.priority = step.depth;
+    array.resources = step.resources;
+    array.max_retries = step.max_retries;
+    array.failure_retries = failure_retries(step);
+    array.retry_delay_s = step.retry_delay_s;
+    array.continue_on = continue_on(step);
+    array.edges = plan.edges(id);
+    arrays.push_back(std::move(array));
+  }
+  return arrays;
+}
+
+}  // namespace wflow::engine

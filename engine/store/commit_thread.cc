@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/store/commit_thread.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "base/error.h"
+
+namespace wflow::engine::store {
+
+CommitThread::CommitThread(Store& store) : store_(store), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!wake_) throw system_error(errno, "cannot make an event descriptor");
+  thread_ = std::thread([this] { run(); });
+}
+
+CommitThread::~CommitThread() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void CommitThread::submit(Batch batch) {
+  WFLOW_CHECK(!busy_);
+  busy_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    next_ = std::move(batch);
+  }
+  changed_.notify_all();
+}
+
+bool CommitThread::committed() {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &count, sizeof(count));
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(finished_, false)) return false;
+  busy_ = false;
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  return true;
+}
+
+void CommitThread::wait() {
+  if (!busy_) return;
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return finished_; });
+}
+
+void CommitThread::run() {
+  for (;;) {
+    Batch batch;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return next_ || stop_; });
+      if (!next_) return;
+      batch = std::move(*next_);
+      next_.reset();
+    }
+    std::exception_ptr error;
+    try {
+      store_.commit(batch);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      error_ = error;
+      finished_ = true;
+    }
+    changed_.notify_all();
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t put = ::write(wake_.get(), &one, sizeof(one));
+  }
+}
+
+}  // namespace wflow::engine::store

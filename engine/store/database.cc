@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/store/database.h"
+
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+#include "base/error.h"
+#include "engine/store/schema.h"
+#include "engine/store/store.h"
+
+namespace wflow::engine::store {
+
+std::filesystem::path database_path(const std::filesystem::path& campaign) { return campaign / ".wflow" / "campaign.db"; }
+
+void throw_database_error(const SQLite::Exception& error, const char* doing, const std::filesystem::path& path) {
+  const std::string where = fmt::format("cannot {} {}", doing, path.string());
+  switch (error.getErrorCode()) {
+    case SQLITE_FULL:
+      throw Error(ExitCode::system, fmt::format("{}: the disk is full; free some space, then continue with `wflow resume {}`",
+                                                where, path.parent_path().parent_path().string()));
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      throw Error(ExitCode::busy, fmt::format("{}: another coordinator runs this campaign", where));
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      throw Error(ExitCode::data, fmt::format("{}: the file is damaged ({})", where, error.what()));
+    default:
+      throw Error(ExitCode::system, fmt::format("{}: {}", where, error.what()));
+  }
+}
+
+SQLite::Database open_database(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) {
+    throw Error(ExitCode::data, fmt::format("{} is not a wflow campaign: it has no .wflow/campaign.db",
+                                            path.parent_path().parent_path().string()));
+  }
+  try {
+    SQLite::Database database(path.string(), SQLite::OPEN_READWRITE);
+    // Exclusive first: the write-ahead log then needs no shared memory, which network file systems lack.
+    database.exec("PRAGMA locking_mode=EXCLUSIVE");
+    if (database.execAndGet("PRAGMA journal_mode=WAL").getString() != "wal") database.exec("PRAGMA journal_mode=TRUNCATE");
+    database.exec("PRAGMA synchronous=FULL; PRAGMA temp_store=MEMORY; PRAGMA wal_autocheckpoint=2000; BEGIN IMMEDIATE; COMMIT");
+    const int version = database.execAndGet("PRAGMA user_version").getInt();
+    if (version > kSchemaVersion) {
+      throw Error(ExitCode::version, fmt::format("{} was made by a newer wflow (format {}, this one knows {}); use that one",
+                                                 path.string(), version, kSchemaVersion));
+    }
+    return database;
+  } catch (const SQLite::Exception& error) {
+    throw_database_error(error, "open", path);
+  }
+}
+
+}  // namespace wflow::engine::store

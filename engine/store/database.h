@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening the campaign database, for store.cc and records.cc only.
+#pragma once
+
+#include <SQLiteCpp/SQLiteCpp.h>
+
+#include <filesystem>
+
+namespace wflow::engine::store {
+
+// Exclusive, write-ahead log, full durability. Errors as Store's constructor.
+SQLite::Database open_database(const std::filesystem::path& path);
+
+// Turns a library error into ours: full disk, damage, locked. `doing` completes "cannot ... <path>".
+[[noreturn]] void throw_database_error(const SQLite::Exception& error, const char* doing,
+                                       const std::filesystem::path& path);
+
+}  // namespace wflow::engine::store

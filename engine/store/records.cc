@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the store tells people: failures, metrics, artifacts, history.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/store/database.h"
+#include "engine/store/impl.h"
+#include "engine/store/store.h"
+
+namespace wflow::engine::store {
+
+namespace {
+
+constexpr std::size_t kListedFailures = 20;
+constexpr std::size_t kListedHistory = 50;
+
+std::string task_name(const std::string& array, std::uint64_t elements, std::int64_t element) {
+  return elements > 1 ? fmt::format("{}/{}", array, element) : array;
+}
+
+}  // namespace
+
+std::vector<FailureView> Store::Impl::read_failures(SQLite::Statement& select) {
+  std::vector<FailureView> views;
+  while (select.executeStep()) {
+    FailureView view;
+    const std::int64_t element = select.getColumn(3).getInt64();
+    view.task = task_name(select.getColumn(0).getString(), static_cast<std::uint64_t>(select.getColumn(2).getInt64()), element);
+    view.step = select.getColumn(1).getString();
+    view.element = static_cast<std::uint64_t>(element);
+    view.attempt = select.getColumn(4).getUInt();
+    view.reason = describe_end(reason_from_name(select.getColumn(5).getString()), select.getColumn(6).getInt());
+    view.time_s = select.getColumn(7).getDouble();
+    view.duration_s = select.getColumn(8).getDouble();
+    view.worker = select.getColumn(9).getString();
+    view.final = select.getColumn(10).getInt() != 0;
+    view.detail = select.getColumn(11).getString();
+    views.push_back(std::move(view));
+  }
+  return views;
+}
+
+namespace {
+constexpr const char* kNewestFailures =
+    "SELECT a.name, a.step, a.elements, f.element, f.attempt, f.reason, f.exit_code, f.started, f.duration, f.worker, "
+    "f.final, f.detail FROM failures f JOIN arrays a ON a.id = f.array WHERE f.final >= ? ORDER BY f.id DESC LIMIT ?";
+constexpr const char* kFailuresOfElement =
+    "SELECT a.name, a.step, a.elements, f.element, f.attempt, f.reason, f.exit_code, f.started, f.duration, f.worker, "
+    "f.final, f.detail FROM failures f JOIN arrays a ON a.id = f.array WHERE f.array = ? AND f.element = ? ORDER BY f.id";
+}  // namespace
+
+std::vector<FailureView> Store::failures(std::size_t limit, bool final_only) {
+  auto& select = impl_->statement(kNewestFailures);
+  SQLite::bind(select, final_only ? 1 : 0, static_cast<std::int64_t>(limit));
+  auto views = impl_->read_failures(select);
+  std::reverse(views.begin(), views.end());
+  return views;
+}
+
+std::vector<FailureView> Store::failures_of(ArrayId array, Element element) {
+  auto& select = impl_->statement(kFailuresOfElement);
+  SQLite::bind(select, array, static_cast<std::int64_t>(element));
+  return impl_->read_failures(select);
+}
+
+void Store::add_records(CampaignStatus& status) {
+  status.failures = failures(kListedFailures, true);
+  auto& metrics = impl_->statement("SELECT name, epoch, step, value FROM metrics ORDER BY array, element, step, name");
+  while (metrics.executeStep()) {
+    status.metrics.push_back({metrics.getColumn(0).getString(), static_cast<std::uint64_t>(metrics.getColumn(1).getInt64()),
+                              static_cast<std::uint64_t>(metrics.getColumn(2).getInt64()), metrics.getColumn(3).getDouble()});
+  }
+  auto& artifacts = impl_->statement(
+      "SELECT a.step, e.body FROM events e JOIN arrays a ON a.id = e.array WHERE e.type = 'artifact' ORDER BY e.id");
+  while (artifacts.executeStep()) {
+    const nlohmann::json body = nlohmann::json::parse(artifacts.getColumn(1).getString(), nullptr, false);
+    if (!body.is_object()) continue;
+    ArtifactView view{artifacts.getColumn(0).getString(), body.value("kind", ""), body.value("path", "")};
+    if (view.kind == "shard") continue;  // thousands; the manifest lists them
+    std::erase_if(status.artifacts, [&](const auto& known) { return known.path == view.path; });
+    status.artifacts.push_back(std::move(view));
+  }
+  auto& history = impl_->statement("SELECT time, kind, text FROM (SELECT * FROM history ORDER BY id DESC LIMIT ?) ORDER BY id");
+  SQLite::bind(history, static_cast<std::int64_t>(kListedHistory));
+  while (history.executeStep()) {
+    status.history.push_back(
+        {history.getColumn(0).getDouble(), history.getColumn(1).getString(), history.getColumn(2).getString()});
+  }
+  auto& progress =
+      impl_->statement("SELECT a.step, p.done, p.total, p.unit FROM progress p JOIN arrays a ON a.id = p.array WHERE a.elements = 1");
+  while (progress.executeStep()) {
+    for (StepStatus& step : status.steps) {
+      if (step.name != progress.getColumn(0).getString()) continue;
+      step.progress_done = static_cast<std::uint64_t>(progress.getColumn(1).getInt64());
+      step.progress_total = static_cast<std::uint64_t>(progress.getColumn(2).getInt64());
+      step.progress_unit = progress.getColumn(3).getString();
+    }
+  }
+  status.started_s = impl_->database.execAndGet("SELECT COALESCE(MIN(time), 0) FROM history").getDouble();
+}
+
+CampaignStatus Store::status_at_rest() {
+  CampaignStatus status;
+  status.directory = impl_->campaign.string();
+  status.name = impl_->database.execAndGet("SELECT value FROM meta WHERE key = 'name'").getString();
+  auto& steps = impl_->statement(
+      "SELECT step, kind, count(*), sum(elements), sum(timed), sum(duration_sum), sum(duration_square_sum) FROM arrays "
+      "GROUP BY step ORDER BY min(id)");
+  while (steps.executeStep()) {
+    StepStatus step;
+    step.name = steps.getColumn(0).getString();
+    step.kind = steps.getColumn(1).getString();
+    step.arrays = static_cast<std::uint64_t>(steps.getColumn(2).getInt64());
+    step.elements = static_cast<std::uint64_t>(steps.getColumn(3).getInt64());
+    const double timed = steps.getColumn(4).getDouble();
+    if (timed > 0) {
+      step.mean_s = steps.getColumn(5).getDouble() / timed;
+      step.deviation_s = std::sqrt(std::max(0.0, steps.getColumn(6).getDouble() / timed - step.mean_s * step.mean_s));
+    }
+    status.steps.push_back(std::move(step));
+  }
+  auto& counts = impl_->statement(
+      "SELECT a.step, r.state, sum(r.last - r.first + 1) FROM runs r JOIN arrays a ON a.id = r.array GROUP BY a.step, r.state");
+  while (counts.executeStep()) {
+    for (StepStatus& step : status.steps) {
+      if (step.name != counts.getColumn(0).getString()) continue;
+      const auto state = static_cast<std::size_t>(counts.getColumn(1).getInt());
+      if (state < kElementStates) step.counts[state] = static_cast<std::uint64_t>(counts.getColumn(2).getInt64());
+    }
+  }
+  for (StepStatus& step : status.steps) {
+    step.counts[static_cast<std::size_t>(ElementState::blocked)] = step.elements - step.ended();
+  }
+  add_records(status);
+  // Without a coordinator the last line of its history says how it went.
+  const bool all_ended = status.ended() == status.elements();
+  status.state = !all_ended ? "interrupted" : status.failed() > 0 ? "finished with failures" : "finished";
+  if (!status.history.empty()) status.elapsed_s = status.history.back().time_s - status.started_s;
+  return status;
+}
+
+}  // namespace wflow::engine::store

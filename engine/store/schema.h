@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The campaign database's tables. docs/database.md describes the views, which are the stable public interface.
+#pragma once
+
+namespace wflow::engine::store {
+
+// Raised with every change of the tables; a newer one is refused.
+inline constexpr int kSchemaVersion = 1;
+
+inline constexpr const char* kSchema = R"sql(
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+CREATE TABLE arrays (
+  id INTEGER PRIMARY KEY, step TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL, elements INTEGER NOT NULL,
+  timed INTEGER NOT NULL DEFAULT 0, duration_sum REAL NOT NULL DEFAULT 0, duration_square_sum REAL NOT NULL DEFAULT 0);
+-- Elements first..last of an array have ended in this state; neighbours of equal state are one row.
+CREATE TABLE runs (
+  array INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, state INTEGER NOT NULL,
+  PRIMARY KEY (array, first)) WITHOUT ROWID;
+-- Every execution that did not succeed.
+CREATE TABLE failures (
+  id INTEGER PRIMARY KEY, array INTEGER NOT NULL, element INTEGER NOT NULL, attempt INTEGER NOT NULL, reason TEXT NOT NULL,
+  exit_code INTEGER NOT NULL, started REAL, duration REAL, worker TEXT, final INTEGER NOT NULL, detail TEXT);
+CREATE INDEX failures_by_element ON failures (array, element);
+-- Elements that ran without success and will run again.
+CREATE TABLE attempts (
+  array INTEGER NOT NULL, element INTEGER NOT NULL, next_attempt INTEGER NOT NULL, restart INTEGER NOT NULL,
+  PRIMARY KEY (array, element)) WITHOUT ROWID;
+CREATE TABLE workers (
+  id TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, worker_group TEXT NOT NULL, cores INTEGER NOT NULL,
+  gpus INTEGER NOT NULL, joined REAL NOT NULL, ended REAL, reason TEXT) WITHOUT ROWID;
+-- What tasks said on their event channel, but for progress (the last one counts) and metrics.
+CREATE TABLE events (
+  id INTEGER PRIMARY KEY, time REAL NOT NULL, array INTEGER NOT NULL, element INTEGER NOT NULL, attempt INTEGER NOT NULL,
+  type TEXT NOT NULL, body TEXT NOT NULL);
+CREATE TABLE progress (
+  array INTEGER NOT NULL, element INTEGER NOT NULL, time REAL NOT NULL, done INTEGER NOT NULL, total INTEGER NOT NULL,
+  unit TEXT NOT NULL, PRIMARY KEY (array, element)) WITHOUT ROWID;
+CREATE TABLE metrics (
+  array INTEGER NOT NULL, element INTEGER NOT NULL, name TEXT NOT NULL, step INTEGER NOT NULL, epoch INTEGER NOT NULL,
+  value REAL, time REAL NOT NULL, attempt INTEGER NOT NULL, PRIMARY KEY (array, element, name, step)) WITHOUT ROWID;
+-- The campaign's own story: coordinators that came and went, workers, stops.
+CREATE TABLE history (id INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL);
+CREATE TABLE states (state INTEGER PRIMARY KEY, name TEXT NOT NULL);
+
+CREATE VIEW v_steps AS
+  SELECT step, kind, count(*) AS arrays, sum(elements) AS elements FROM arrays GROUP BY step ORDER BY min(id);
+CREATE VIEW v_runs AS
+  SELECT a.step, a.name AS array, r.first, r.last, r.last - r.first + 1 AS count, s.name AS state
+  FROM runs r JOIN arrays a ON a.id = r.array JOIN states s ON s.state = r.state;
+CREATE VIEW v_failures AS
+  SELECT a.step, a.name AS array, f.element AS sample, f.attempt, f.reason, f.exit_code, f.started, f.duration, f.worker,
+         f.final, f.detail
+  FROM failures f JOIN arrays a ON a.id = f.array;
+CREATE VIEW v_metrics AS
+  SELECT a.step, a.name AS array, m.element AS sample, m.name, m.epoch, m.step AS train_step, m.value, m.time
+  FROM metrics m JOIN arrays a ON a.id = m.array;
+)sql";
+
+}  // namespace wflow::engine::store

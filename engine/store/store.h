@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The campaign's record in SQLite: <campaign>/.wflow/campaign.db. One connection, exclusive, is its only door: no
+// shared-memory index is made, which is what keeps it safe on NFS, Lustre and GPFS (research/cluster.md 6).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/scheduler.h"
+#include "engine/status.h"
+#include "engine/wire/messages.h"
+#include "specs/plan.h"
+
+namespace wflow::engine::store {
+
+struct WorkerRow {
+  std::string id, host, group;
+  std::int64_t pid = 0;
+  int cores = 0;
+  int gpus = 0;
+  double joined_s = 0;
+};
+
+struct HistoryRow {
+  double time_s = 0;
+  std::string kind;  // started, resumed, worker, stop, end, error
+  std::string text;
+};
+
+// What one transaction makes durable. Leases are not in it: a worker knows what it holds and says so to the next
+// coordinator, or its journal does (engine/wire/leftovers.h).
+struct Batch {
+  std::vector<RecordEnd> ends;
+  std::vector<RecordFailure> failures;
+  std::vector<WorkerRow> workers_joined;
+  struct WorkerEnd {
+    std::string id;
+    double time_s;
+    std::string reason;
+  };
+  std::vector<WorkerEnd> workers_ended;
+  std::vector<wire::TaskEvent> events;
+  std::vector<HistoryRow> history;
+  struct Durations {
+    ArrayId array;
+    std::uint64_t timed;
+    double sum_s, square_sum;
+  };
+  std::vector<Durations> durations;  // totals, not increments
+  bool empty() const;
+};
+
+struct RestoredEnd {
+  ArrayId array;
+  Range range;
+  ElementState state;
+};
+struct RestoredAttempt {
+  ArrayId array;
+  Element element;
+  std::uint32_t next_attempt;
+  bool restart;
+};
+
+struct Restored {
+  std::vector<RestoredEnd> ends;
+  std::vector<RestoredAttempt> attempts;
+  std::vector<Batch::Durations> durations;
+  std::vector<WorkerRow> workers;  // that have not ended
+};
+
+class Store {
+ public:
+  // Makes the database of a new campaign (temporary name, then rename).
+  static void create(const std::filesystem::path& campaign, const specs::Plan& plan);
+
+  // Error{busy} when a coordinator holds it, Error{data} when it is damaged, Error{version} when it is newer.
+  explicit Store(const std::filesystem::path& campaign);
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  // Grows by one with every coordinator; durable before it is returned.
+  std::uint64_t next_epoch();
+  Restored restore();
+  // All or nothing, on disk when it returns. Error{system} on a full disk: the transaction is rolled back.
+  void commit(const Batch& batch);
+
+  // The part of the status that only the database knows; see engine/status.h.
+  void add_records(CampaignStatus& status);
+  // For a campaign without a coordinator: counts too.
+  CampaignStatus status_at_rest();
+  std::vector<FailureView> failures(std::size_t limit, bool final_only);
+  std::vector<FailureView> failures_of(ArrayId array, Element element);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+std::filesystem::path database_path(const std::filesystem::path& campaign);
+
+}  // namespace wflow::engine::store
