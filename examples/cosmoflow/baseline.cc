@@ -4,8 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <numeric>
 #include <optional>
+#include <sstream>
+#include <utility>
 
 #include "error.h"
 #include "ridge.h"
@@ -143,6 +147,48 @@ BaselineReport measure_baselines(const std::string& data) {
     report.baselines.push_back(std::move(baseline));
   }
   return report;
+}
+
+Baseline read_network(const std::string& predictions, const BaselineReport& report) {
+  const auto fail = [&](const std::string& why) -> Error {
+    return Error(ExitCode::input, "Cannot use the predictions in " + predictions + ": " + why + ".");
+  };
+  std::ifstream file(predictions);
+  if (!file) throw fail("the file can't be opened");
+  const auto cells_of = [](const std::string& line) {
+    std::vector<std::string> cells;
+    std::istringstream stream(line);
+    for (std::string cell; std::getline(stream, cell, ',');) cells.push_back(cell);
+    return cells;
+  };
+  std::string line;
+  std::getline(file, line);
+  const std::vector<std::string> header = cells_of(line);
+  std::vector<std::pair<std::size_t, std::size_t>> columns;  // truth, prediction
+  for (const std::string& label : report.labels) {
+    const auto truth = std::find(header.begin(), header.end(), label);
+    const auto guess = std::find(header.begin(), header.end(), label + "_predicted");
+    if (truth == header.end() || guess == header.end()) throw fail("it has no columns for " + label);
+    columns.emplace_back(truth - header.begin(), guess - header.begin());
+  }
+  Baseline network{"network", std::vector<double>(report.labels.size()), {}, {}};
+  std::size_t rows = 0;
+  for (; std::getline(file, line); ++rows) {
+    const std::vector<std::string> cells = cells_of(line);
+    if (cells.size() != header.size())
+      throw fail("line " + std::to_string(rows + 2) + " has another number of cells");
+    for (std::size_t l = 0; l < columns.size(); ++l) {
+      network.mae[l] += std::abs(std::strtod(cells[columns[l].first].c_str(), nullptr) -
+                                 std::strtod(cells[columns[l].second].c_str(), nullptr));
+    }
+  }
+  if (rows != report.test)
+    throw fail("it has " + std::to_string(rows) + " samples, the test split " + std::to_string(report.test));
+  for (std::size_t l = 0; l < columns.size(); ++l) {
+    network.mae[l] /= static_cast<double>(rows);
+    network.ratio.push_back(network.mae[l] / report.mean_guess_mae[l]);
+  }
+  return network;
 }
 
 std::string as_table(const BaselineReport& report) {

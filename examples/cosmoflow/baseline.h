@@ -25,6 +25,11 @@ struct BaselineReport {
 // Reads DATA/train, DATA/validation and DATA/test. Throws Error (input).
 BaselineReport measure_baselines(const std::string& data);
 
+// The row of a network: its predictions.csv (columns id, and for each label "<label>" and
+// "<label>_predicted") of the test split, beside the baselines. Throws Error (input) when the file does not
+// hold the report's labels and samples.
+Baseline read_network(const std::string& predictions, const BaselineReport& report);
+
 std::string as_table(const BaselineReport& report);
 std::string as_json(const BaselineReport& report);
 

@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kFooter = R"(
 Examples:
   cosmoflow-baseline --data campaign/shards
-  cosmoflow-baseline --data campaign/shards --json baselines.json
+  cosmoflow-baseline --data campaign/data --network campaign/train/predictions.csv --json baselines.json
 
 DATA has the folders train, validation and test with shard-NNNNN.h5 files: /x (sample, channel, z, y, x) the
 density or counts untransformed, /y (sample, label) with the string array attribute 'names', /id (sample).
@@ -28,17 +28,21 @@ int report_failure(const char* sentence, cola::ExitCode code) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string data, json;
+  std::string data, json, network;
   CLI::App app(
       "Measures how well ridge regressions on power spectra and one-point statistics find the parameters,\n"
       "on the same split of the same shards that the network is trained on.");
   app.name("cosmoflow-baseline");
   app.footer(kFooter);
   app.add_option("--data", data, "folder of the shards")->required();
+  app.add_option("--network", network,
+                 "predictions.csv of a network on the same test split, to print beside them");
   app.add_option("--json", json, "file to write the figures to as well");
   try {
     app.parse(argc, argv);
-    const cola::BaselineReport report = cola::measure_baselines(data);
+    cola::BaselineReport report = cola::measure_baselines(data);
+    if (!network.empty())
+      report.baselines.insert(report.baselines.begin(), cola::read_network(network, report));
     std::fputs(cola::as_table(report).c_str(), stdout);
     if (!json.empty()) {
       std::ofstream file(json);
