@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The worker as its starter sees it: `wflow worker` fills the options and calls run_worker().
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace wflow::workers {
+
+struct WorkerOptions {
+  std::filesystem::path campaign;
+  std::string group;
+  int slots = 0;              // tasks at a time; 0: as many as the cores that this process may use
+  int cores = 0;              // shared by the tasks; 0: as many as slots
+  int gpus = 0;               // numbered from 0, or as CUDA_VISIBLE_DEVICES lists them
+  double idle_timeout_s = 0;  // ends after so long without work; 0: never
+  double linger_s = 300;      // ends after so long without a coordinator, once nothing runs
+  double grace_s = 5;         // between SIGTERM and SIGKILL
+  bool zero = false;          // benchmarks: every task is over at once and nothing is run
+  double zero_failures = 0;   // of these, the fraction that fails (by a hash of array, element and attempt)
+};
+
+// Runs until told to end, and leaves no process behind. Call it from a process without threads: it forks.
+// Gives the exit code: 0 after Drain, idle time-out or a signal; `system` when the coordinator stayed away;
+// `usage` when it refused this worker; `internal` when the agent was killed or failed (its guardian has
+// cleaned up).
+int run_worker(const WorkerOptions& options);
+
+}  // namespace wflow::workers

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/executor.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/process.h"
+#include "base/random.h"
+#include "steps/environment.h"
+#include "steps/files.h"
+#include "workers/process_tree.h"
+
+namespace wflow::workers {
+
+namespace wire = engine::wire;
+
+namespace {
+
+constexpr int kStartsACall = 256;  // so that messages are read in between, however many starts fail
+
+double unix_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+Executor::Time after(Executor::Time now, double seconds) {
+  return now + std::chrono::duration_cast<Executor::Time::duration>(std::chrono::duration<double>(seconds));
+}
+
+std::string own_visible_devices() {
+  const char* devices = std::getenv("CUDA_VISIBLE_DEVICES");
+  return devices == nullptr ? "" : devices;
+}
+
+}  // namespace
+
+// A task array as this worker knows it.
+struct Executor::Array {
+  specs::TaskTemplate task_template;
+  std::vector<std::string> environment;
+  std::unique_ptr<const steps::Step>
+      step;  // made for the first element; it keeps a reference to task_template
+};
+
+Executor::Executor(const WorkerOptions& options, SlotTable& table, Journal& journal, Outbox& outbox,
+                   const std::filesystem::path& directory)
+    : options_(options),
+      table_(table),
+      slots_(table.slots()),
+      journal_(journal),
+      outbox_(outbox),
+      pool_(options.cores, options.gpus, own_visible_devices()),
+      environment_(steps::worker_environment(steps::own_environment(), executable_directory())),
+      tasks_(slots_.size()) {
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    event_files_.push_back((directory / fmt::format("slot-{}.events", slot)).string());
+    free_slots_.push_back(slots_.size() - 1 - slot);
+  }
+  table_.set_open_sequence(outbox_.sequence());
+}
+
+Executor::~Executor() = default;
+
+void Executor::set_samples(std::unique_ptr<const specs::SampleTable> samples) {
+  for (auto& [id, array] : arrays_) array->step.reset();
+  samples_ = std::move(samples);
+}
+
+void Executor::add_template(specs::TaskTemplate task_template) {
+  auto array = std::make_unique<Array>();
+  array->environment = steps::array_environment(environment_, task_template);
+  array->task_template = std::move(task_template);
+  const wire::ArrayId id = array->task_template.array;
+  arrays_[id] = std::move(array);
+}
+
+void Executor::add_lease(const wire::Lease& lease, Time now) {
+  if (options_.zero) {
+    complete_at_once(lease, now);
+  } else {
+    queue_.add(lease);
+  }
+}
+
+void Executor::complete_at_once(const wire::Lease& lease, Time now) {
+  wire::Results results;
+  const double time_s = unix_time();
+  if (options_.zero_failures <= 0) {
+    results.done.push_back({lease.id, lease.array, lease.first, lease.count, 0, 0, time_s});
+  } else {
+    for (wire::Element element = lease.first; element < lease.first + lease.count; ++element) {
+      const std::uint64_t key = mix64((std::uint64_t{lease.array} << 32) + lease.attempt);
+      if (unit_real(hash64(key, element)) < options_.zero_failures) {
+        results.outcomes.push_back(
+            {lease.id, lease.array, element, lease.attempt, wire::EndReason::exited, 1, time_s, 0, {}});
+      } else {
+        results.done.push_back({lease.id, lease.array, element, 1, 0, 0, time_s});
+      }
+    }
+  }
+  outbox_.add(std::move(results), now);  // not journalled: nothing has run that could run twice
+}
+
+std::vector<wire::RunningElement> Executor::running_elements() const {
+  std::vector<wire::RunningElement> elements;
+  elements.reserve(slot_of_.size());
+  for (const auto& [pid, slot] : slot_of_) {
+    elements.push_back({slots_[slot].array, slots_[slot].element, slots_[slot].started_s});
+  }
+  return elements;
+}
+
+std::vector<wire::Lease> Executor::held() const {
+  std::vector<wire::Lease> leases = queue_.list();
+  for (const auto& [pid, slot] : slot_of_) {
+    if (!slots_[slot].returned) leases.push_back(tasks_[slot].lease);
+  }
+  return leases;
+}
+
+// ---- starting
+
+bool Executor::start_ready(Time now) {
+  for (int starts = 0; starts < kStartsACall; ++starts) {
+    if (!start_next(now)) return false;
+  }
+  return true;
+}
+
+// False when nothing waits or what is next does not fit. Nothing behind it is started in its place: a task
+// that wants all cores would wait for ever where small ones keep coming.
+bool Executor::start_next(Time now) {
+  if (queue_.empty() || free_slots_.empty()) return false;
+  wire::Lease lease = queue_.front();
+  const auto found = arrays_.find(lease.array);
+  const bool known = found != arrays_.end();
+  if (known) {
+    const specs::Resources& wanted = found->second->task_template.resources;
+    if (pool_.possible(wanted) && !pool_.fits(wanted)) return false;
+  }
+  queue_.pop();
+  lease.count = 1;
+  if (!known) {
+    refuse(lease, "the worker was not told what this task is", now);
+    return true;
+  }
+  Array& array = *found->second;
+  if (!pool_.possible(array.task_template.resources)) {
+    refuse(lease,
+           fmt::format("it needs {} GPUs and this worker has {}", array.task_template.resources.gpus,
+                       options_.gpus),
+           now);
+    return true;
+  }
+  const std::size_t slot = free_slots_.back();
+  tasks_[slot] = Task{};
+  tasks_[slot].lease = lease;
+  tasks_[slot].share = pool_.take(array.task_template.resources);
+  try {
+    launch(lease, array, slot, now);
+    free_slots_.pop_back();
+  } catch (const Error& error) {
+    pool_.give_back(tasks_[slot].share);
+    refuse(lease, error.what(), now);
+  }
+  return true;
+}
+
+void Executor::launch(const wire::Lease& lease, Array& array, std::size_t slot, Time now) {
+  if (!array.step) {
+    auto step = steps::make_step(array.task_template, samples_.get());
+    steps::write_setup(step->setup());
+    array.step = std::move(step);
+  }
+  steps::PreparedTask task = array.step->prepare({lease.first, lease.attempt, lease.restart});
+  steps::write_files(task);
+  task.environment.push_back("WFLOW_EVENTS=" + event_files_[slot]);
+  const Share& share = tasks_[slot].share;
+  if (!share.gpus.empty()) task.environment.push_back("CUDA_VISIBLE_DEVICES=" + pool_.visible_devices(share));
+  pointers_.clear();
+  for (const std::string& variable : array.environment) {
+    // A worker that sees some of the node's GPUs has the variable itself; the task's own one must be the only
+    // one.
+    if (!share.gpus.empty() && variable.starts_with("CUDA_VISIBLE_DEVICES=")) continue;
+    pointers_.push_back(variable.c_str());
+  }
+  for (const std::string& variable : task.environment) pointers_.push_back(variable.c_str());
+  pointers_.push_back(nullptr);
+
+  SlotRecord& record = slots_[slot];
+  fill(record, lease, task);
+  store_path(record.events, event_files_[slot]);
+  launcher_.start({&task.argv, &pointers_, &task.directory, &task.out_file, &task.err_file,
+                   reinterpret_cast<pid_t*>(&record.pid)});
+  slot_of_.emplace(record.pid.load(), slot);
+  const double limit_s = array.task_template.timeout_s;
+  if (limit_s > 0) tasks_[slot].end_by = after(now, limit_s);
+}
+
+void Executor::fill(SlotRecord& slot, const wire::Lease& lease, const steps::PreparedTask& task) const {
+  slot.lease = lease.id;
+  slot.array = lease.array;
+  slot.element = lease.first;
+  slot.attempt = lease.attempt;
+  slot.started_s = unix_time();
+  slot.killed = false;
+  slot.returned = false;
+  slot.events_read = 0;
+  const steps::OutputSizes sizes = lease.attempt > 0 ? steps::output_sizes(task) : steps::OutputSizes{};
+  slot.out_before = sizes.out;
+  slot.err_before = sizes.err;
+  store_path(slot.marker, task.finished_marker);
+  store_path(slot.out, task.directory + "/" + task.out_file);
+  store_path(slot.err, task.directory + "/" + task.err_file);
+}
+
+void Executor::refuse(const wire::Lease& lease, const std::string& why, Time now) {
+  wire::Results results;
+  results.outcomes.push_back({lease.id, lease.array, lease.first, lease.attempt, wire::EndReason::not_started,
+                              0, unix_time(), 0, why});
+  record(std::move(results), now);
+}
+
+// ---- ending
+
+void Executor::reap(Time now) {
+  while (true) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+    const auto found = slot_of_.find(info.si_pid);
+    if (found != slot_of_.end()) {
+      finish(found->second, info.si_code, info.si_status, now);
+      slot_of_.erase(found);
+    }
+    // Reaped last: until here the guardian could have taken over. Others are orphans that this subreaper
+    // adopted.
+    while (::waitpid(info.si_pid, nullptr, WNOHANG) < 0 && errno == EINTR) {
+    }
+  }
+}
+
+void Executor::finish(std::size_t slot, int code, int status, Time now) {
+  SlotRecord& record_of = slots_[slot];
+  const pid_t pid = record_of.pid;
+  // What the task left behind in its group; the leader is not reaped yet, so that the number is still its
+  // own.
+  ::kill(-pid, SIGKILL);
+  if (!tasks_[slot].below.empty()) kill_tree(slot);
+  wire::Results results;
+  take_events(slot, true, results);
+  if (!record_of.returned) {
+    const Ending ending = judge(record_of, code, status);
+    if (ending.success) steps::mark_finished(record_of.marker.data());
+    add_ending(results, record_of, ending, unix_time());
+    record(std::move(results), now);
+  }
+  record_of.pid = 0;
+  pool_.give_back(tasks_[slot].share);
+  free_slots_.push_back(slot);
+}
+
+void Executor::record(wire::Results&& results, Time now) {
+  results.sequence = outbox_.sequence();
+  try {
+    journal_.append(results);
+  } catch (const Error& error) {
+    // A full disk. The results are on their way to the coordinator; only the death of both at once would lose
+    // them.
+    if (!journal_failed_) fmt::print(stderr, "wflow worker: {}\n", error.what());
+    journal_failed_ = true;
+  }
+  outbox_.add(std::move(results), now);
+}
+
+void Executor::take_events(std::size_t slot, bool at_end, wire::Results& results) {
+  const SlotRecord& record_of = slots_[slot];
+  EventTail& tail = tasks_[slot].events;
+  for (std::string& line : read_events(event_files_[slot], tail, at_end)) {
+    results.events.push_back(
+        {record_of.array, record_of.element, record_of.attempt, unix_time(), std::move(line)});
+  }
+  slots_[slot].events_read = tail.offset;
+  if (at_end && tail.offset > 0) ::unlink(event_files_[slot].c_str());
+}
+
+void Executor::follow_events(Time now) {
+  for (const auto& [pid, slot] : slot_of_) {
+    wire::Results results;
+    const std::uint64_t before = slots_[slot].events_read;
+    take_events(slot, false, results);
+    if (results.events.empty()) continue;
+    // First on disk, then counted as read: the guardian may send a line twice, but loses none.
+    const std::uint64_t read = slots_[slot].events_read;
+    slots_[slot].events_read = before;
+    record(std::move(results), now);
+    slots_[slot].events_read = read;
+  }
+}
+
+// ---- limits
+
+void Executor::terminate(std::size_t slot, wire::EndReason reason, Time now) {
+  SlotRecord& record_of = slots_[slot];
+  if (record_of.killed || record_of.returned) return;
+  if (reason == wire::EndReason::worker_lost) {
+    record_of.returned = true;
+  } else {
+    record_of.kill_reason = reason;
+    record_of.killed = true;
+  }
+  Task& task = tasks_[slot];
+  task.below = descendants(record_of.pid);
+  task.end_by = Time::max();
+  task.kill_at = after(now, options_.grace_s);
+  ::kill(-record_of.pid, SIGTERM);
+}
+
+// The task's group, and what has left it: descendants from before that are still ours.
+void Executor::kill_tree(std::size_t slot) {
+  ::kill(-slots_[slot].pid, SIGKILL);
+  const std::vector<pid_t> ours = descendants(::getpid());
+  std::vector<pid_t>& below = tasks_[slot].below;
+  for (const pid_t pid : descendants(slots_[slot].pid)) below.push_back(pid);
+  for (const pid_t pid : below) {
+    if (std::find(ours.begin(), ours.end(), pid) != ours.end()) ::kill(pid, SIGKILL);
+  }
+}
+
+void Executor::enforce_limits(Time now) {
+  for (const auto& [pid, slot] : slot_of_) {
+    Task& task = tasks_[slot];
+    if (now >= task.end_by) terminate(slot, wire::EndReason::timed_out, now);
+    if (now >= task.kill_at) {
+      kill_tree(slot);
+      task.kill_at = Time::max();
+    }
+  }
+}
+
+Executor::Time Executor::next_limit() const {
+  Time next = Time::max();
+  for (const auto& [pid, slot] : slot_of_) next = std::min({next, tasks_[slot].end_by, tasks_[slot].kill_at});
+  return next;
+}
+
+void Executor::cancel(std::span<const wire::LeaseId> leases, Time now) {
+  for (const auto& [pid, slot] : slot_of_) {
+    const bool named = std::find(leases.begin(), leases.end(), slots_[slot].lease) != leases.end();
+    if (leases.empty() || named) terminate(slot, wire::EndReason::cancelled, now);
+  }
+}
+
+std::vector<wire::Lease> Executor::give_back_running(Time now) {
+  std::vector<wire::Lease> leases;
+  for (const auto& [pid, slot] : slot_of_) {
+    if (slots_[slot].killed || slots_[slot].returned) continue;
+    leases.push_back(tasks_[slot].lease);
+    terminate(slot, wire::EndReason::worker_lost, now);
+  }
+  return leases;
+}
+
+void Executor::kill_everything() {
+  for (const auto& [pid, slot] : slot_of_) {
+    slots_[slot].returned = true;
+    ::kill(-pid, SIGKILL);
+  }
+  if (!kill_all_children(std::chrono::seconds(10))) {
+    fmt::print(stderr, "wflow worker: a process could not be killed\n");
+  }
+}
+
+}  // namespace wflow::workers

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs leased elements: starts as many as fit, follows them, and turns their ends into results.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/wire/messages.h"
+#include "specs/samples.h"
+#include "steps/step.h"
+#include "workers/agent.h"
+#include "workers/event_tail.h"
+#include "workers/journal.h"
+#include "workers/launcher.h"
+#include "workers/lease_queue.h"
+#include "workers/outbox.h"
+#include "workers/resources.h"
+#include "workers/slot_table.h"
+
+namespace wflow::workers {
+
+class Executor {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  // All references outlive the executor. `directory` is for the event files.
+  Executor(const WorkerOptions& options, SlotTable& table, Journal& journal, Outbox& outbox,
+           const std::filesystem::path& directory);
+
+  ~Executor();
+
+  void set_samples(std::unique_ptr<const specs::SampleTable> samples);
+  void add_template(specs::TaskTemplate task_template);
+  void add_lease(const engine::wire::Lease& lease, Time now);
+
+  LeaseQueue& queue() { return queue_; }
+  std::size_t running() const { return slot_of_.size(); }
+  std::vector<engine::wire::RunningElement> running_elements() const;
+  // What is left of all leases: queued and running elements.
+  std::vector<engine::wire::Lease> held() const;
+
+  // Starts what fits, up to a bound a call; true when it stopped at the bound.
+  bool start_ready(Time now);
+  // Takes every child that has ended.
+  void reap(Time now);
+  void follow_events(Time now);
+  // Ends what has run too long, and kills what has been told to end.
+  void enforce_limits(Time now);
+  Time next_limit() const;  // when enforce_limits() has something to do; max() if never
+
+  // Ends running elements of these leases (of all leases where there are none) with the result `cancelled`.
+  void cancel(std::span<const engine::wire::LeaseId> leases, Time now);
+  // Ends all that runs without a result; gives what was running, one lease an element.
+  std::vector<engine::wire::Lease> give_back_running(Time now);
+  void kill_everything();  // at once
+
+ private:
+  struct Array;
+  struct Task {
+    engine::wire::Lease lease;  // of this element alone
+    Share share;
+    Time end_by = Time::max();   // its time limit
+    Time kill_at = Time::max();  // after SIGTERM
+    std::vector<pid_t> below;    // its descendants when it was told to end
+    EventTail events;
+  };
+
+  bool start_next(Time now);
+  void launch(const engine::wire::Lease& lease, Array& array, std::size_t slot, Time now);
+  void fill(SlotRecord& slot, const engine::wire::Lease& lease, const steps::PreparedTask& task) const;
+  void refuse(const engine::wire::Lease& lease, const std::string& why, Time now);
+  void finish(std::size_t slot, int code, int status, Time now);
+  void terminate(std::size_t slot, engine::wire::EndReason reason, Time now);
+  void kill_tree(std::size_t slot);
+  void take_events(std::size_t slot, bool at_end, engine::wire::Results& results);
+  void record(engine::wire::Results&& results, Time now);
+  void complete_at_once(const engine::wire::Lease& lease, Time now);
+
+  const WorkerOptions& options_;
+  SlotTable& table_;
+  std::span<SlotRecord> slots_;
+  Journal& journal_;
+  Outbox& outbox_;
+  ResourcePool pool_;
+  Launcher launcher_;
+  LeaseQueue queue_;
+  std::unique_ptr<const specs::SampleTable> samples_;
+  std::vector<std::string> environment_;
+  std::map<engine::wire::ArrayId, std::unique_ptr<Array>> arrays_;
+  std::vector<Task> tasks_;               // one a slot
+  std::vector<std::string> event_files_;  // one a slot
+  std::vector<std::size_t> free_slots_;
+  std::unordered_map<pid_t, std::size_t> slot_of_;
+  std::vector<const char*> pointers_;  // of the environment of the task being started
+  bool journal_failed_ = false;
+};
+
+}  // namespace wflow::workers

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/guardian.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <set>
+#include <thread>
+#include <tuple>
+
+#include "base/error.h"
+#include "steps/files.h"
+#include "workers/event_tail.h"
+#include "workers/process_tree.h"
+
+namespace wflow::workers {
+
+namespace wire = engine::wire;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Execution = std::tuple<wire::LeaseId, wire::ArrayId, wire::Element>;
+
+constexpr std::chrono::seconds kKillLimit{10};
+constexpr std::chrono::seconds kPatience{
+    10};  // beyond the grace that tasks have, for an agent that was told to end
+
+double unix_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// Waits for the agent's end, passes on signals to end, and loses patience with one that does not.
+int wait_for_agent(pid_t agent, const WorkerOptions& options) {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&signals, number);
+  const auto patience =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.grace_s)) + kPatience;
+  auto end = Clock::time_point::max();
+  while (true) {
+    int status = 0;
+    if (::waitpid(agent, &status, WNOHANG) == agent) return status;
+    const timespec second{1, 0};
+    const int number = ::sigtimedwait(&signals, nullptr, &second);
+    if (number == SIGTERM || number == SIGINT || number == SIGHUP) {
+      const bool again = end != Clock::time_point::max();
+      ::kill(agent, again && number == SIGTERM ? SIGKILL : SIGTERM);
+      if (!again) end = Clock::now() + patience;
+    }
+    if (Clock::now() > end) ::kill(agent, SIGKILL);
+  }
+}
+
+// The end of a task's leader; false when it hangs. All of them have been killed, if not by their agent's
+// death: whoever has an exit code had ended before.
+bool wait_for_leader(pid_t pid, siginfo_t& info) {
+  const auto end = Clock::now() + kKillLimit;
+  while (true) {
+    info = {};
+    if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0) return false;
+    if (info.si_pid == pid) return true;
+    if (Clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+void add_last_events(wire::Results& results, const SlotRecord& slot) {
+  EventTail tail{slot.events_read, false};
+  for (std::string& line : read_events(slot.events.data(), tail, true)) {
+    results.events.push_back({slot.array, slot.element, slot.attempt, unix_time(), std::move(line)});
+  }
+}
+
+void settle(SlotRecord& slot, std::set<Execution>& known, wire::Results& results) {
+  const pid_t pid = slot.pid;
+  if (pid <= 0) return;
+  ::kill(-pid, SIGKILL);
+  siginfo_t info{};
+  if (!wait_for_leader(pid, info) || slot.returned) return;
+  // SIGKILL came from its agent's death or from here, so the task did not end: it runs again. Unless it was
+  // condemned.
+  if (info.si_code != CLD_EXITED && info.si_status == SIGKILL && !slot.killed) return;
+  if (!known.emplace(slot.lease, slot.array, slot.element).second) return;
+  const Ending ending = judge(slot, info.si_code, info.si_status);
+  if (ending.success) steps::mark_finished(slot.marker.data());
+  add_last_events(results, slot);
+  add_ending(results, slot, ending, unix_time());
+}
+
+void settle_all(SlotTable& table, Journal& journal) {
+  std::set<Execution> known;
+  wire::Results results;
+  // An agent that was killed between writing a result and clearing its slot has left both.
+  for (const wire::Results& record : journal.recover()) {
+    for (const auto& run : record.done) {
+      for (std::uint64_t i = 0; i < run.count; ++i) known.emplace(run.lease, run.array, run.first + i);
+    }
+    for (const auto& outcome : record.outcomes) known.emplace(outcome.lease, outcome.array, outcome.element);
+  }
+  results.sequence = table.open_sequence() + 1;
+  for (SlotRecord& slot : table.slots()) settle(slot, known, results);
+  if (!results.done.empty() || !results.outcomes.empty() || !results.events.empty()) {
+    journal.append(results);
+  }
+}
+
+}  // namespace
+
+void block_signals() {
+  sigset_t signals;
+  ::sigfillset(&signals);
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS})
+    ::sigdelset(&signals, number);
+  ::sigprocmask(SIG_SETMASK, &signals, nullptr);
+}
+
+int run_guardian(pid_t agent, const WorkerOptions& options, SlotTable& table, Journal& journal,
+                 const std::filesystem::path& directory) {
+  const int status = wait_for_agent(agent, options);
+  const bool ended_itself = WIFEXITED(status);
+  if (!ended_itself) {
+    fmt::print(stderr, "wflow worker: the agent (pid {}) was killed by signal {}; its tasks are ended\n",
+               agent, WTERMSIG(status));
+  }
+  try {
+    settle_all(table, journal);
+    if (journal.size() == 0) journal.remove();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "wflow worker: {}\n", error.what());
+  }
+  if (!kill_all_children(kKillLimit)) fmt::print(stderr, "wflow worker: a process could not be killed\n");
+  std::error_code ignored;
+  std::filesystem::remove_all(directory, ignored);
+  return ended_itself ? WEXITSTATUS(status) : static_cast<int>(ExitCode::internal);
+}
+
+}  // namespace wflow::workers

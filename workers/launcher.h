@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starts tasks with as few system calls as there can be. Not base/process.h's spawn(), because the pid must
+// be in the slot table before the task runs: clone(CLONE_PARENT_SETTID) lets the kernel store it, and an
+// agent that is killed at any instant leaves no task that its guardian does not know.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace wflow::workers {
+
+struct LaunchRequest {
+  const std::vector<std::string>* argv = nullptr;         // argv[0] is a path
+  const std::vector<const char*>* environment = nullptr;  // ends with a null pointer
+  const std::string* directory = nullptr;
+  const std::string* out_file = nullptr;  // made or appended to; relative to `directory`
+  const std::string* err_file = nullptr;
+  pid_t* pid = nullptr;  // in shared memory; 0 again when the start fails
+};
+
+class Launcher {
+ public:
+  Launcher();
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+  ~Launcher();
+
+  // The child is in a group of its own, dies with the calling thread, has no signal blocked, and the caller's
+  // stdin. The caller must have no signal handlers and all its signals blocked: until exec the child runs in
+  // its memory. Throws Error{system} that says what could not be done.
+  void start(const LaunchRequest& request);
+
+ private:
+  std::vector<char*> argv_;
+  void* stack_ = nullptr;
+};
+
+}  // namespace wflow::workers

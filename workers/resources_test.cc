@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/resources.h"
+
+#include <gtest/gtest.h>
+
+namespace wflow::workers {
+namespace {
+
+specs::Resources wants(int cores, int procs, int gpus) {
+  specs::Resources resources;
+  resources.cores = cores;
+  resources.procs = procs;
+  resources.gpus = gpus;
+  return resources;
+}
+
+TEST(ResourcePool, CountsCores) {
+  ResourcePool pool(4, 0, "");
+  EXPECT_TRUE(pool.fits(wants(2, 2, 0)));
+  const Share three = pool.take(wants(3, 1, 0));
+  EXPECT_FALSE(pool.fits(wants(2, 1, 0)));
+  EXPECT_TRUE(pool.fits(wants(1, 1, 0)));
+  pool.give_back(three);
+  EXPECT_EQ(pool.take(wants(8, 100, 0)).cores, 4);  // more than there are: all
+  EXPECT_FALSE(pool.fits(wants(0, 0, 0)));          // at least one
+}
+
+TEST(ResourcePool, HandsOutGpus) {
+  ResourcePool pool(8, 3, "");
+  EXPECT_TRUE(pool.possible(wants(1, 1, 3)));
+  EXPECT_FALSE(pool.possible(wants(1, 1, 4)));
+  const Share first = pool.take(wants(1, 1, 2));
+  EXPECT_EQ(pool.visible_devices(first), "0,1");
+  EXPECT_FALSE(pool.fits(wants(1, 1, 2)));
+  const Share second = pool.take(wants(1, 1, 1));
+  EXPECT_EQ(pool.visible_devices(second), "2");
+  pool.give_back(first);
+  EXPECT_EQ(pool.visible_devices(pool.take(wants(1, 1, 1))), "0");
+}
+
+TEST(ResourcePool, NamesGpusAsItsOwnAllocationDoes) {
+  ResourcePool pool(8, 2, "4,GPU-abc");
+  EXPECT_EQ(pool.visible_devices(pool.take(wants(1, 1, 2))), "4,GPU-abc");
+}
+
+}  // namespace
+}  // namespace wflow::workers

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whatever is killed: nothing finished is lost or runs twice, and nothing is left behind.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+#include <set>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "engine/wire/leftovers.h"
+#include "workers/fake_coordinator.h"
+#include "workers/process_tree.h"
+
+namespace wflow::workers {
+namespace {
+
+namespace wire = engine::wire;
+
+class WorkerKillTest : public ::testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return (campaign_.path() / name).string(); }
+
+  // Every task writes its number when it begins and before it ends; those from `hang` on do not end.
+  void begin(std::uint64_t count, std::uint64_t hang) {
+    worker_ =
+        std::make_unique<WorkerProcess>(campaign_.path(), std::vector<std::string>{"slots=3", "linger=60"});
+    ASSERT_TRUE(coordinator_->welcome_worker());
+    const std::string body = "echo $WFLOW_SAMPLE_ID >> " + path("begun") + "\n[ $WFLOW_SAMPLE_ID -lt " +
+                             std::to_string(hang) + " ] || { setsid sleep 1000 & sleep 1000; }\n" +
+                             "while [ -e " + path("hold") + " ]; do sleep 0.01; done\n" +
+                             "echo $WFLOW_SAMPLE_ID >> " + path("ended") + "\n";
+    coordinator_->send(wire::Templates{{shell_task(campaign_.path(), body, count)}});
+    coordinator_->send(wire::Leases{{{1, 1, 0, count}}});
+  }
+  std::multiset<std::string> lines(const std::string& name) const {
+    if (!std::filesystem::exists(path(name))) return {};
+    const auto all = text::split(read_file(path(name)), '\n');
+    return {all.begin(), all.end() - 1};
+  }
+  bool running(std::size_t count) {
+    return coordinator_->until(
+        [&] { return coordinator_->heartbeat && coordinator_->heartbeat->running.size() == count; });
+  }
+  bool none_left() {
+    return coordinator_->until([&] { return processes_with("WFLOW_WORKSPACE=" + path("step")).empty(); });
+  }
+
+  wire::TemporaryCampaign campaign_;
+  std::unique_ptr<FakeCoordinator> coordinator_ = std::make_unique<FakeCoordinator>(campaign_.path(), 1);
+  std::unique_ptr<WorkerProcess> worker_;
+};
+
+TEST_F(WorkerKillTest, AKilledAgentLeavesItsResultsAndNoProcess) {
+  coordinator_->acknowledging = false;
+  begin(40, 20);
+  ASSERT_TRUE(coordinator_->until([&] { return coordinator_->ends.size() == 20; }));
+  ASSERT_TRUE(running(3));
+  ::kill(worker_->agent(), SIGKILL);
+  EXPECT_EQ(worker_->wait(), 70);
+  EXPECT_TRUE(none_left());
+  const auto left = wire::find_leftovers(campaign_.path());
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_FALSE(left[0].alive);
+  std::multiset<wire::Element> done;
+  for (const auto& results : left[0].results) {
+    EXPECT_TRUE(results.outcomes.empty());
+    for (const auto& run : results.done) {
+      for (std::uint64_t i = 0; i < run.count; ++i) done.insert(run.first + i);
+    }
+  }
+  EXPECT_EQ(done.size(), 20U);
+  for (wire::Element element = 0; element < 20; ++element) EXPECT_EQ(done.count(element), 1U) << element;
+}
+
+// The agent is stopped, its tasks end, and it is killed before it could see that: the guardian takes their
+// results.
+TEST_F(WorkerKillTest, TheGuardianTakesWhatTheAgentHadNotSeen) {
+  std::ofstream(path("hold")) << "";
+  begin(40, 1000);
+  ASSERT_TRUE(running(3));
+  const pid_t agent = worker_->agent();
+  ::kill(agent, SIGSTOP);
+  std::filesystem::remove(path("hold"));
+  ASSERT_TRUE(coordinator_->until([&] { return lines("ended").size() == 3; }));
+  // The last line is written before the shell has ended: wait for three zombies.
+  ASSERT_TRUE(coordinator_->until([&] {
+    int zombies = 0;
+    for (const pid_t pid : descendants(agent)) {
+      try {
+        const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
+        zombies += stat.at(stat.rfind(')') + 2) == 'Z' ? 1 : 0;
+      } catch (const std::exception&) {
+      }
+    }
+    return zombies == 3;
+  }));
+  ::kill(agent, SIGKILL);
+  EXPECT_EQ(worker_->wait(), 70);
+  const auto left = wire::find_leftovers(campaign_.path());
+  ASSERT_EQ(left.size(), 1U);
+  std::set<std::string> done;
+  for (const auto& results : left[0].results) {
+    for (const auto& run : results.done) done.insert(std::to_string(run.first));
+  }
+  EXPECT_EQ(done, (std::set<std::string>{"0", "1", "2"}));
+  EXPECT_TRUE(std::filesystem::exists(path("step/01/00/MERLIN_FINISHED")) ||
+              std::filesystem::exists(path("step/00/00/MERLIN_FINISHED")));
+}
+
+// Killed at many different moments of a busy worker: what ended is reported or in the journal, exactly once.
+TEST_F(WorkerKillTest, NothingFinishedIsLostWheneverTheAgentDies) {
+  for (std::uint64_t round = 0; round < 8; ++round) {
+    std::filesystem::remove(path("begun"));
+    std::filesystem::remove(path("ended"));
+    coordinator_ = std::make_unique<FakeCoordinator>(campaign_.path(), round + 1);
+    begin(2000, 5000);
+    ASSERT_TRUE(coordinator_->until([&] { return coordinator_->ends.size() >= 5 + 13 * round; }));
+    ::kill(worker_->agent(), SIGKILL);
+    EXPECT_EQ(worker_->wait(), 70);
+    auto ends = coordinator_->ends;
+    coordinator_->until([end = std::chrono::steady_clock::now() + std::chrono::milliseconds(100)] {
+      return std::chrono::steady_clock::now() > end;  // what was still in the socket
+    });
+    ends = coordinator_->ends;
+    for (const auto& left : wire::find_leftovers(campaign_.path())) {
+      for (const auto& results : left.results) {
+        EXPECT_TRUE(results.outcomes.empty());
+        for (const auto& run : results.done) {
+          for (std::uint64_t i = 0; i < run.count; ++i) ends[{run.array, run.first + i}] |= 0x100;
+        }
+      }
+      std::filesystem::remove(left.journal);
+    }
+    // Every line in `ended` but those of tasks that were killed between their echo and their end (at most one
+    // a slot).
+    std::size_t unknown = 0;
+    for (const std::string& line : lines("ended")) unknown += ends.count({1, std::stoull(line)}) == 0 ? 1 : 0;
+    EXPECT_LE(unknown, 3U);
+    for (const auto& [element, times] : ends) EXPECT_LE(times & 0xff, 1) << element.second;
+  }
+}
+
+TEST_F(WorkerKillTest, AKilledGuardianTakesEverythingAlong) {
+  begin(40, 0);
+  ASSERT_TRUE(running(3));
+  const pid_t agent = worker_->agent();
+  ::kill(worker_->guardian(), SIGKILL);
+  EXPECT_EQ(worker_->wait(), 128 + SIGKILL);
+  EXPECT_TRUE(none_left());
+  EXPECT_TRUE(coordinator_->until([&] { return ::kill(agent, 0) != 0; }));
+}
+
+TEST_F(WorkerKillTest, TheTasksLeadersDieWithGuardianAndAgentKilledAtOnce) {
+  begin(40, 0);
+  ASSERT_TRUE(running(3));
+  const pid_t agent = worker_->agent();
+  ::kill(worker_->guardian(), SIGSTOP);
+  ::kill(agent, SIGSTOP);
+  const auto leaders = coordinator_->heartbeat->running.size();
+  EXPECT_EQ(leaders, 3U);
+  ::kill(worker_->guardian(), SIGKILL);
+  ::kill(agent, SIGKILL);
+  EXPECT_EQ(worker_->wait(), 128 + SIGKILL);
+  EXPECT_TRUE(coordinator_->until([&] { return processes_with(path("step/step.sh")).empty(); }));
+  // Without guardian and agent nobody is left to end what the leaders had started.
+  for (const pid_t pid : processes_with("WFLOW_WORKSPACE=" + path("step"))) ::kill(pid, SIGKILL);
+}
+
+TEST_F(WorkerKillTest, ATermSignalReturnsEverything) {
+  begin(40, 0);
+  ASSERT_TRUE(running(3));
+  ::kill(worker_->guardian(), SIGTERM);
+  ASSERT_TRUE(coordinator_->until([&] { return coordinator_->goodbye.has_value(); }));
+  EXPECT_EQ(worker_->wait(), 0);
+  EXPECT_TRUE(none_left());
+  std::uint64_t returned = 0;
+  for (const auto& lease : coordinator_->returned) returned += lease.count;
+  EXPECT_EQ(returned, 40U);
+  EXPECT_TRUE(coordinator_->ends.empty());
+}
+
+TEST_F(WorkerKillTest, ANewCoordinatorGetsEverythingOnce) {
+  std::ofstream(path("hold")) << "";
+  coordinator_->acknowledging = false;
+  begin(12, 1000);
+  ASSERT_TRUE(running(3));
+  coordinator_.reset();  // its sockets close as those of a killed one do
+  std::filesystem::remove(path("hold"));
+  // The worker goes on alone: all tasks end without a coordinator.
+  while (lines("ended").size() < 12) {
+  }
+  std::ofstream(path("hold")) << "";
+  coordinator_ = std::make_unique<FakeCoordinator>(campaign_.path(), 2);
+  ASSERT_TRUE(coordinator_->welcome_worker());
+  ASSERT_TRUE(coordinator_->until([&] { return coordinator_->ends.size() == 12; }));
+  for (const auto& [element, times] : coordinator_->ends) EXPECT_EQ(times, 1) << element.second;
+  EXPECT_EQ(lines("begun").size(), 12U);
+  coordinator_->send(wire::Drain{});
+  ASSERT_TRUE(coordinator_->until([&] { return coordinator_->goodbye.has_value(); }));
+  EXPECT_EQ(worker_->wait(), 0);
+}
+
+TEST_F(WorkerKillTest, HeldLeasesAreNamedToANewCoordinator) {
+  std::ofstream(path("hold")) << "";
+  begin(12, 1000);
+  ASSERT_TRUE(running(3));
+  coordinator_ = std::make_unique<FakeCoordinator>(campaign_.path(), 2);
+  ASSERT_TRUE(coordinator_->welcome_worker());
+  std::set<wire::Element> held;
+  for (const auto& lease : coordinator_->hello->held) {
+    EXPECT_EQ(lease.id, 1U);
+    for (std::uint64_t i = 0; i < lease.count; ++i) EXPECT_TRUE(held.insert(lease.first + i).second);
+  }
+  EXPECT_EQ(held.size(), 12U);
+  std::filesystem::remove(path("hold"));
+  ASSERT_TRUE(coordinator_->until([&] { return coordinator_->ends.size() == 12; }));
+  EXPECT_EQ(lines("begun").size(), 12U);
+}
+
+TEST_F(WorkerKillTest, ALonelyWorkerEndsAndLeavesItsJournal) {
+  worker_ =
+      std::make_unique<WorkerProcess>(campaign_.path(), std::vector<std::string>{"slots=1", "linger=0.5"});
+  ASSERT_TRUE(coordinator_->welcome_worker());
+  coordinator_->acknowledging = false;
+  coordinator_->send(wire::Templates{{shell_task(campaign_.path(), "true", 5)}});
+  coordinator_->send(wire::Leases{{{1, 1, 0, 5}}});
+  ASSERT_TRUE(coordinator_->until([&] { return coordinator_->ends.size() == 5; }));
+  coordinator_.reset();
+  EXPECT_EQ(worker_->wait(), 5);
+  const auto left = wire::find_leftovers(campaign_.path());
+  ASSERT_EQ(left.size(), 1U);
+  std::uint64_t done = 0;
+  for (const auto& results : left[0].results) done += results.done.size();
+  EXPECT_EQ(done, 5U);
+}
+
+}  // namespace
+}  // namespace wflow::workers
