@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "specs/plan.h"
+
+namespace wflow::cli {
+
+// A campaign named by its directory, by a name that begins its directory's name here, or by nothing: then the one that
+// contains the working directory, else the newest at most two levels below it. Throws Error{usage} with what was looked for.
+std::filesystem::path find_campaign(const std::string& name);
+
+// The plan that the campaign was created with.
+specs::Plan read_plan(const std::filesystem::path& campaign);
+
+}  // namespace wflow::cli

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The subcommands, one a file. Each adds itself to the command line and, when it is the one given, sets `chosen`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace wflow::cli {
+
+using Command = std::function<int()>;
+
+void add_run(CLI::App& app, Command& chosen);
+void add_resume(CLI::App& app, Command& chosen);
+void add_status(CLI::App& app, Command& chosen);
+void add_validate(CLI::App& app, Command& chosen);
+void add_plan(CLI::App& app, Command& chosen);
+void add_logs(CLI::App& app, Command& chosen);
+void add_worker(CLI::App& app, Command& chosen);
+void add_doctor(CLI::App& app, Command& chosen);
+// `wflow convert ...` and `wflow train ...` become wflow-convert and wflow-train, as git does it.
+void add_delegates(CLI::App& app);
+// Does not return when argv names one of them.
+void run_delegate(int argc, char** argv);
+
+}  // namespace wflow::cli

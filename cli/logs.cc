@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/campaigns.h"
+#include "cli/commands.h"
+#include "engine/store/store.h"
+#include "specs/samples.h"
+#include "steps/step.h"
+
+namespace wflow::cli {
+
+namespace {
+
+struct LogsOptions {
+  std::string first, second;  // [CAMPAIGN] TASK
+  bool only_out = false;
+  bool only_err = false;
+};
+
+struct Task {
+  specs::ArrayId array = 0;
+  specs::Element element = 0;
+};
+
+Task find_task(const specs::Plan& plan, const std::string& name) {
+  std::vector<std::string> names;
+  for (specs::ArrayId array = 0; array < plan.array_count(); ++array) {
+    const std::string array_name = plan.array_name(array);
+    const std::uint64_t elements = plan.steps()[plan.step_of(array)].elements;
+    if (name == array_name && elements == 1) return {array, 0};
+    if (name == array_name) {
+      throw Error(ExitCode::usage, fmt::format("{} has {} tasks; name one, for example {}/0", name, text::format_count(elements), name));
+    }
+    if (name.starts_with(array_name + "/")) {
+      const auto element = text::to_integer(name.substr(array_name.size() + 1));
+      if (element && *element >= 0 && static_cast<std::uint64_t>(*element) < elements) {
+        return {array, static_cast<specs::Element>(*element)};
+      }
+      if (element) {
+        throw Error(ExitCode::usage, fmt::format("{} has tasks 0 to {}", array_name, elements - 1));
+      }
+    }
+    names.push_back(array_name);
+  }
+  throw Error(ExitCode::usage, fmt::format("no task '{}' in this campaign{}", name, text::suggestion(name, names)));
+}
+
+void print_file(const std::filesystem::path& path, const char* title) {
+  if (!std::filesystem::exists(path)) return;
+  const std::string bytes = read_file(path);
+  if (bytes.empty()) return;
+  if (title != nullptr) fmt::print("== {} {}\n", title, path.string());
+  std::fflush(stdout);
+  write_all(STDOUT_FILENO, bytes, "standard output");
+  if (bytes.back() != '\n') fmt::print("\n");
+}
+
+int logs(const LogsOptions& options) {
+  const bool both = !options.second.empty();
+  const auto campaign = find_campaign(both ? options.first : std::string());
+  const specs::Plan plan = read_plan(campaign);
+  const Task task = find_task(plan, both ? options.second : options.first);
+  const specs::TaskTemplate task_template = plan.task_template(task.array);
+  std::unique_ptr<const specs::SampleTable> samples;
+  if (plan.study().samples) samples = specs::open_samples(plan.study().samples->design);
+  const auto step = steps::make_step(task_template, samples.get());
+  const steps::PreparedTask prepared = step->prepare({task.element, 0, false});
+  const std::filesystem::path folder = prepared.directory;
+  const bool titles = !options.only_out && !options.only_err;
+  if (!std::filesystem::exists(folder / prepared.out_file) && !std::filesystem::exists(folder / prepared.err_file)) {
+    throw Error(ExitCode::data, fmt::format("{} has not run yet: there is no {}", both ? options.second : options.first,
+                                            (folder / prepared.out_file).string()));
+  }
+  if (!options.only_err) print_file(folder / prepared.out_file, titles ? "output" : nullptr);
+  if (!options.only_out) print_file(folder / prepared.err_file, titles ? "errors" : nullptr);
+  return 0;
+}
+
+}  // namespace
+
+void add_logs(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<LogsOptions>();
+  CLI::App* command = app.add_subcommand("logs", "what a task printed");
+  command->footer("Examples:\n  wflow logs simulate/12\n  wflow logs campaigns/cosmoflow_20261121-160001 train --err");
+  command->add_option("campaign-or-task", options->first, "the campaign (default: the newest here), then the task")->required();
+  command->add_option("task", options->second, "the task: step/12, step/<labels>/12, or step where it is a single one");
+  command->add_flag("--out", options->only_out, "standard output only");
+  command->add_flag("--err", options->only_err, "standard error only");
+  command->callback([options, &chosen] { chosen = [options] { return logs(*options); }; });
+}
+
+}  // namespace wflow::cli

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <csignal>
+#include <ctime>
+#include <memory>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/yaml.h"
+#include "cli/campaigns.h"
+#include "cli/commands.h"
+#include "cli/display.h"
+#include "engine/coordinator.h"
+#include "engine/store/store.h"
+#include "engine/wire/keys.h"
+#include "specs/workspace.h"
+
+namespace wflow::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct RunOptions {
+  std::string study;
+  std::string campaign;
+  specs::ReadOptions read;
+  int slots = 0;
+  std::string time_limit;
+  bool quiet = false;
+  bool zero = false;
+};
+
+double limit_of(const RunOptions& options) {
+  if (options.time_limit.empty()) return 0;
+  const auto seconds = yaml::parse_seconds(options.time_limit);
+  if (!seconds || *seconds <= 0) {
+    throw Error(ExitCode::usage, fmt::format("--time-limit '{}' is no time; write 90, 90s, 10min, 1.5h or hh:mm:ss", options.time_limit));
+  }
+  return *seconds;
+}
+
+int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed) {
+  engine::CoordinatorOptions coordinator;
+  coordinator.slots = options.slots;
+  coordinator.zero_workers = options.zero;
+  coordinator.resumed = resumed;
+  coordinator.time_limit_s = limit_of(options);
+  std::signal(SIGPIPE, SIG_IGN);
+  Display display(options.quiet);
+  engine::CampaignStatus last;
+  const ExitCode code = engine::run_coordinator(plan, coordinator, [&](const engine::CampaignStatus& status) {
+    display.show(status);
+    last = status;
+  });
+  display.finish(last);
+  if (!options.quiet) {
+    fmt::print("\n{} in {}; campaign: {}\n", last.state, text::format_duration(last.elapsed_s), last.directory);
+    if (code == ExitCode::interrupted) fmt::print("continue with: wflow resume {}\n", last.directory);
+  }
+  return static_cast<int>(code);
+}
+
+// The directory's name has the time to the second: a second campaign in the same one waits for a free name.
+specs::Plan create(const specs::StudyAndWarnings& read) {
+  std::time_t now = std::time(nullptr);
+  for (;; ++now) {
+    const std::string timestamp = fmt::format("{:%Y%m%d-%H%M%S}", fmt::localtime(now));
+    specs::ReadOptions options = read.study.options;
+    options.timestamp = timestamp;
+    const fs::path directory = specs::campaign_directory(read.study, timestamp);
+    if (fs::exists(directory)) continue;
+    return specs::create_campaign(specs::Plan(specs::read_study(read.study.file, options).study, directory));
+  }
+}
+
+int run(const RunOptions& options) {
+  limit_of(options);
+  const specs::StudyAndWarnings read = specs::read_study(options.study, options.read);
+  for (const auto& warning : read.warnings) fmt::print(stderr, "{}\n", warning.to_string());
+  const specs::Plan plan = create(read);
+  engine::wire::create_keys(plan.campaign());
+  engine::store::Store::create(plan.campaign(), plan);
+  if (!options.quiet) {
+    fmt::print("{}: {} tasks in {}\n", plan.study().name, text::format_count(plan.element_count()), plan.campaign().string());
+  }
+  return coordinate(plan, options, false);
+}
+
+int resume(const RunOptions& options) {
+  const specs::Plan plan = read_plan(find_campaign(options.campaign));
+  if (!options.quiet) fmt::print("{}: continuing {}\n", plan.study().name, plan.campaign().string());
+  return coordinate(plan, options, true);
+}
+
+void add_common(CLI::App& command, RunOptions& options) {
+  command.add_option("-j,--slots", options.slots, "cores that tasks may use on this machine (default: all)")
+      ->check(CLI::Range(1, 100000));
+  command.add_option("--time-limit", options.time_limit, "stop starting tasks after this time (10min, 1.5h), so that a batch job ends cleanly");
+  command.add_flag("-q,--quiet", options.quiet, "print errors only");
+  command.add_flag("--zero-workers", options.zero, "complete every task without running it (measures the coordinator)");
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* command = app.add_subcommand("run", "run a study");
+  command->footer("Examples:\n  wflow run cosmoflow.yaml\n  wflow run study.yaml --vars OUTPUT_PATH=/scratch/me N=100 -j 8\n"
+                  "  wflow run study.yaml --time-limit 2h     # then: wflow resume");
+  command->add_option("study", options->study, "the study (YAML)")->required();
+  command->add_option("--vars", options->read.variables, "NAME=value: overrides a variable of the study")->take_all();
+  command->add_option("--samplesfile", options->read.samples_file, "use this table of samples instead of the study's");
+  command->add_flag("--strict", options->read.strict, "unknown keys are errors in Merlin's files too");
+  add_common(*command, *options);
+  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+}
+
+void add_resume(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* command = app.add_subcommand("resume", "go on with a campaign that was interrupted");
+  command->footer("Nothing that has finished runs again; training goes on from its last checkpoint.\n"
+                  "Examples:\n  wflow resume\n  wflow resume campaigns/cosmoflow_20261121-160001");
+  command->add_option("campaign", options->campaign, "its directory, or the beginning of its name (default: the newest here)");
+  add_common(*command, *options);
+  command->callback([options, &chosen] { chosen = [options] { return resume(*options); }; });
+}
+
+}  // namespace wflow::cli
