@@ -23,7 +23,8 @@ std::optional<std::size_t> array_bytes(DType dtype, std::span<const std::size_t>
 
 void swap_byte_order(std::span<std::uint8_t> bytes, std::size_t width) {
   for (std::size_t at = 0; at + width <= bytes.size(); at += width) {
-    std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.begin() + static_cast<std::ptrdiff_t>(at + width));
+    std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                 bytes.begin() + static_cast<std::ptrdiff_t>(at + width));
   }
 }
 

@@ -65,7 +65,8 @@ class BlockConverter {
     record_.shard_samples = config_.shard_samples;
     record_.config_hash = conversion_hash(config_);
     record_.rows_hash = hash_of_rows(rows);
-    record_.inputs_hash = hash_of_inputs(rows);  // before they are read: one that changes meanwhile is seen next time
+    record_.inputs_hash =
+        hash_of_inputs(rows);  // before they are read: one that changes meanwhile is seen next time
     record_.labels = conversion.labels;
     if (form_) {
       record_.shape = form_->shape;
@@ -89,7 +90,9 @@ class BlockConverter {
     std::vector<std::int64_t> missing;
   };
 
-  fs::path shard_path(std::size_t split) const { return conversion_.output / shard_name(kSplitNames[split], record_.block); }
+  fs::path shard_path(std::size_t split) const {
+    return conversion_.output / shard_name(kSplitNames[split], record_.block);
+  }
 
   // Temporaries of a run of this block that was killed. (One that still lives has lost its lease.)
   void remove_leftovers() const {
@@ -106,7 +109,8 @@ class BlockConverter {
   }
 
   void encode_all() {
-    const std::size_t threads = std::max<std::size_t>(1, std::min<std::size_t>(conversion_.threads, placed_.size()));
+    const std::size_t threads =
+        std::max<std::size_t>(1, std::min<std::size_t>(conversion_.threads, placed_.size()));
     std::vector<SampleEncoder> encoders;
     for (std::size_t i = 0; i < threads; ++i) encoders.emplace_back(config_, form_);
     ordered_parallel<EncodedSample>(
@@ -129,7 +133,8 @@ class BlockConverter {
   void note_missing(const PlacedRow& placed, const std::string& reason) {
     const SampleRow& row = placed.row;
     if (config_.on_missing == OnMissing::fail) {
-      throw Error(ExitCode::data, fmt::format("sample {} is not usable: {} (on_missing: fail)", row.id, reason));
+      throw Error(ExitCode::data,
+                  fmt::format("sample {} is not usable: {} (on_missing: fail)", row.id, reason));
     }
     record_.missing.push_back({row.id, std::string(kSplitNames[placed.split]), reason, row.file.string()});
     shards_[placed.split].missing.push_back(row.id);
@@ -149,7 +154,8 @@ class BlockConverter {
   }
 
   ShardDescription describe(std::size_t split) const {
-    const auto samples = std::count_if(placed_.begin(), placed_.end(), [&](const auto& p) { return p.split == split; });
+    const auto samples =
+        std::count_if(placed_.begin(), placed_.end(), [&](const auto& p) { return p.split == split; });
     return {.shape = form_->shape,
             .dtype = form_->dtype,
             .filters = filters_of(config_, form_->dtype),
@@ -169,8 +175,8 @@ class BlockConverter {
       writer->close(shards_[k].missing);
       const fs::path& file = writer->temporary();
       record_.shards.push_back({std::string(kSplitNames[k]),
-                                {shard_name(kSplitNames[k], record_.block), writer->samples(), fs::file_size(file),
-                                 hash_file(file)}});
+                                {shard_name(kSplitNames[k], record_.block), writer->samples(),
+                                 fs::file_size(file), hash_file(file)}});
     }
   }
 
@@ -184,8 +190,10 @@ class BlockConverter {
       for (std::size_t row = 0; row < file.size(); ++row) {
         file.read_stored(row, scratch, raw, true);
         if (chunk_hash(raw) == shard.raw_hashes[row]) continue;
-        throw Error(ExitCode::system, fmt::format("sample {} did not read back from {} as it was written; no input was "
-                                                  "deleted", file.layout().ids[row], file.path().string()));
+        throw Error(ExitCode::system,
+                    fmt::format("sample {} did not read back from {} as it was written; no input was "
+                                "deleted",
+                                file.layout().ids[row], file.path().string()));
       }
     }
   }
@@ -264,15 +272,15 @@ std::string conversion_hash(const ConvertConfig& config) {
   return hash_bytes(yaml::emit(to_yaml(relevant)));
 }
 
-BlockRecord convert_block(const Conversion& conversion, std::uint64_t block, const std::vector<SampleRow>& rows,
-                          const BlockObserver& observer) {
+BlockRecord convert_block(const Conversion& conversion, std::uint64_t block,
+                          const std::vector<SampleRow>& rows, const BlockObserver& observer) {
   const ConvertConfig& config = conversion.config;
   make_directories(conversion.output / "blocks");
   const auto placed = place_rows(SplitMap(config.split, config.count), rows);
   const auto existing = read_block_record(conversion.output, block);
   if (existing && !shards_problem(conversion.output, *existing)) {
-    const bool same = existing->config_hash == conversion_hash(config) && existing->rows_hash == hash_of_rows(rows) &&
-                      existing->labels == conversion.labels;
+    const bool same = existing->config_hash == conversion_hash(config) &&
+                      existing->rows_hash == hash_of_rows(rows) && existing->labels == conversion.labels;
     const bool gone = inputs_gone(*existing, placed);
     if (same && !conversion.force && (gone || existing->inputs_hash == hash_of_inputs(rows))) {
       if (config.delete_inputs) delete_inputs(*existing, placed);
@@ -280,9 +288,10 @@ BlockRecord convert_block(const Conversion& conversion, std::uint64_t block, con
       return *existing;
     }
     if (gone) {
-      throw Error(ExitCode::data, fmt::format("block {} was converted from files that are no longer there; remove {} to "
-                                              "convert it without them", block,
-                                              block_record_path(conversion.output, block).string()));
+      throw Error(ExitCode::data,
+                  fmt::format("block {} was converted from files that are no longer there; remove {} to "
+                              "convert it without them",
+                              block, block_record_path(conversion.output, block).string()));
     }
   }
   BlockRecord record = BlockConverter(conversion, block, rows, observer).run();

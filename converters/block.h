@@ -34,9 +34,9 @@ struct BlockObserver {
 // Hash of all that decides the bytes of a block but its rows: an existing block with another hash is stale.
 std::string conversion_hash(const ConvertConfig& config);
 
-// Gives the existing record where it is of the same configuration, rows and input files (or these were deleted
-// after it was made), and its shards are there; otherwise (or with `force`) converts.
-BlockRecord convert_block(const Conversion& conversion, std::uint64_t block, const std::vector<SampleRow>& rows,
-                          const BlockObserver& observer);
+// Gives the existing record where it is of the same configuration, rows and input files (or these were
+// deleted after it was made), and its shards are there; otherwise (or with `force`) converts.
+BlockRecord convert_block(const Conversion& conversion, std::uint64_t block,
+                          const std::vector<SampleRow>& rows, const BlockObserver& observer);
 
 }  // namespace wflow::converters

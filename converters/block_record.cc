@@ -27,13 +27,18 @@ Json to_json(const std::vector<Moments>& list) {
 
 std::vector<Moments> moments_from(const nlohmann::json& list) {
   std::vector<Moments> result;
-  for (const auto& m : list) result.push_back({m.at("count"), m.at("mean"), m.at("m2"), m.at("min"), m.at("max")});
+  for (const auto& m : list)
+    result.push_back({m.at("count"), m.at("mean"), m.at("m2"), m.at("min"), m.at("max")});
   return result;
 }
 
 Json to_json(const BlockShard& shard) {
   const ShardEntry& e = shard.entry;
-  return {{"split", shard.split}, {"file", e.file}, {"samples", e.samples}, {"bytes", e.bytes}, {"xxh3_128", e.xxh3_128}};
+  return {{"split", shard.split},
+          {"file", e.file},
+          {"samples", e.samples},
+          {"bytes", e.bytes},
+          {"xxh3_128", e.xxh3_128}};
 }
 
 BlockShard shard_from(const nlohmann::json& json) {
@@ -101,7 +106,8 @@ void write_block_record(const fs::path& output, const BlockRecord& r) {
                      {"shards", list_json(r.shards)},
                      {"missing", list_json(r.missing)},
                      {"statistics", {{"x", to_json(r.x)}, {"y", to_json(r.y)}}}};
-  write_file_durably(block_record_path(output, r.block), json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_file_durably(block_record_path(output, r.block),
+                     json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 std::optional<BlockRecord> read_block_record(const fs::path& output, std::uint64_t block) {
@@ -111,8 +117,9 @@ std::optional<BlockRecord> read_block_record(const fs::path& output, std::uint64
   try {
     return record_from(json);
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ExitCode::data, fmt::format("the block record {} is damaged ({}); remove it and convert the block again",
-                                            path.string(), error.what()));
+    throw Error(ExitCode::data,
+                fmt::format("the block record {} is damaged ({}); remove it and convert the block again",
+                            path.string(), error.what()));
   }
 }
 

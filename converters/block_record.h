@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocks/NNNNN.json: what the conversion of a block found. Written last of a block's files, so that a block with a
-// record is a finished one; finish() makes the manifest of these alone.
+// blocks/NNNNN.json: what the conversion of a block found. Written last of a block's files, so that a block
+// with a record is a finished one; finish() makes the manifest of these alone.
 #pragma once
 
 #include <array>

@@ -74,14 +74,13 @@ TEST_F(BlockTest, FinishedBlocksAreNotConvertedAgain) {
   convert_block(conversion, 0, rows, observer);
   EXPECT_EQ(shards, 3U);
   EXPECT_FALSE(fs::exists(conversion.output / kManifestName));  // until finish
-  conversion.config.level = 3;  // another configuration
+  conversion.config.level = 3;                                  // another configuration
   convert_block(conversion, 0, rows, observer);
   EXPECT_EQ(shards, 6U);
   conversion.force = true;
   convert_block(conversion, 0, rows, observer);
   EXPECT_EQ(shards, 9U);
 }
-
 
 TEST_F(BlockTest, UnusableSamplesAreLeftOutAndNamed) {
   const auto rows = write_samples(folder_, 16);
@@ -110,7 +109,9 @@ TEST_F(BlockTest, OnMissingFailLeavesNothing) {
   fs::remove(rows[7].file);
   Conversion conversion = make_conversion(folder_, 8);
   conversion.config.on_missing = OnMissing::fail;
-  EXPECT_NE(error_of([&] { convert_block(conversion, 0, rows, {}); }).find("4: sample 7 is not usable: no such file"),
+  EXPECT_NE(error_of([&] {
+              convert_block(conversion, 0, rows, {});
+            }).find("4: sample 7 is not usable: no such file"),
             std::string::npos);
   EXPECT_TRUE(all_files(conversion.output).empty());
 }
@@ -119,7 +120,9 @@ TEST_F(BlockTest, TooManyMissingFailAtTheEnd) {
   const auto rows = write_samples(folder_, 8);
   for (int i = 0; i < 5; ++i) fs::remove(rows[static_cast<std::size_t>(i)].file);
   const Conversion conversion = make_conversion(folder_, 8);
-  EXPECT_NE(error_of([&] { convert_all(conversion, rows); }).find("5 of 8 samples are not usable, more than max_missing: 0.5"),
+  EXPECT_NE(error_of([&] {
+              convert_all(conversion, rows);
+            }).find("5 of 8 samples are not usable, more than max_missing: 0.5"),
             std::string::npos);
   EXPECT_FALSE(fs::exists(conversion.output / kManifestName));
 }
@@ -128,12 +131,14 @@ TEST_F(BlockTest, FinishChecksTheBlocks) {
   const auto rows = write_samples(folder_, 16);
   Conversion conversion = make_conversion(folder_, 16);
   convert_block(conversion, 0, rows_of_block(rows, 0, 8), {});
-  EXPECT_NE(error_of([&] { finish_conversion(conversion); }).find("block 1 of 2 has not been converted"), std::string::npos);
+  EXPECT_NE(error_of([&] { finish_conversion(conversion); }).find("block 1 of 2 has not been converted"),
+            std::string::npos);
   Conversion other = conversion;
   other.config.dtype = DType::float32;
   other.config.raw_dtype = DType::uint32;
   convert_block(other, 1, rows_of_block(rows, 1, 8), {});
-  EXPECT_NE(error_of([&] { finish_conversion(conversion); }).find("another configuration"), std::string::npos);
+  EXPECT_NE(error_of([&] { finish_conversion(conversion); }).find("another configuration"),
+            std::string::npos);
   convert_block(conversion, 1, rows_of_block(rows, 1, 8), {});
   finish_conversion(conversion);
   fs::remove(conversion.output / shard_name("train", 1));
@@ -147,7 +152,8 @@ TEST_F(BlockTest, InputsAreDeletedOnlyOnceTheyAreSafe) {
   conversion.config.delete_inputs = true;
   convert_all(conversion, rows);
   for (const SampleRow& row : rows) EXPECT_EQ(fs::exists(row.file), row.id == 2) << row.id;
-  EXPECT_EQ(convert_all(conversion, rows).missing, (std::vector<std::int64_t>{2}));  // nothing to do, and no harm
+  EXPECT_EQ(convert_all(conversion, rows).missing,
+            (std::vector<std::int64_t>{2}));  // nothing to do, and no harm
   conversion.force = true;
   EXPECT_NE(error_of([&] { convert_all(conversion, rows); }).find("no longer there"), std::string::npos);
   EXPECT_EQ(verify_dataset(conversion.output).problems, std::vector<std::string>{});

@@ -12,10 +12,16 @@
 
 namespace wflow::converters {
 
-std::uint64_t chunk_hash(std::span<const std::uint8_t> stored) { return XXH3_64bits(stored.data(), stored.size()); }
+std::uint64_t chunk_hash(std::span<const std::uint8_t> stored) {
+  return XXH3_64bits(stored.data(), stored.size());
+}
 
-void Encoder::Free::operator()(libdeflate_compressor* compressor) const { libdeflate_free_compressor(compressor); }
-void Decoder::Free::operator()(libdeflate_decompressor* d) const { libdeflate_free_decompressor(d); }
+void Encoder::Free::operator()(libdeflate_compressor* compressor) const {
+  libdeflate_free_compressor(compressor);
+}
+void Decoder::Free::operator()(libdeflate_decompressor* d) const {
+  libdeflate_free_decompressor(d);
+}
 
 Encoder::Encoder(Filters filters, int level) : filters_(filters) {
   if (filters.deflate) compressor_.reset(libdeflate_alloc_compressor(level));
@@ -32,8 +38,8 @@ EncodedChunk Encoder::encode(std::vector<std::uint8_t> raw, std::size_t width) {
       input = shuffled_;
     }
     chunk.bytes.resize(raw.size() - raw.size() / 20);  // no room for a stream that does not shrink enough
-    const std::size_t size = libdeflate_zlib_compress(compressor_.get(), input.data(), input.size(), chunk.bytes.data(),
-                                                      chunk.bytes.size());
+    const std::size_t size = libdeflate_zlib_compress(compressor_.get(), input.data(), input.size(),
+                                                      chunk.bytes.data(), chunk.bytes.size());
     chunk.bytes.resize(size);
     chunk.bytes.shrink_to_fit();
   }
@@ -45,15 +51,17 @@ EncodedChunk Encoder::encode(std::vector<std::uint8_t> raw, std::size_t width) {
   return chunk;
 }
 
-Decoder::Decoder() : decompressor_(libdeflate_alloc_decompressor()) { WFLOW_CHECK(decompressor_ != nullptr); }
+Decoder::Decoder() : decompressor_(libdeflate_alloc_decompressor()) {
+  WFLOW_CHECK(decompressor_ != nullptr);
+}
 
 bool Decoder::inflate(std::span<const std::uint8_t> stored, std::span<std::uint8_t> out) {
   return libdeflate_zlib_decompress(decompressor_.get(), stored.data(), stored.size(), out.data(), out.size(),
                                     nullptr) == LIBDEFLATE_SUCCESS;
 }
 
-bool Decoder::decode(std::span<const std::uint8_t> stored, Filters filters, std::uint32_t mask, std::size_t width,
-                     std::span<std::uint8_t> raw) {
+bool Decoder::decode(std::span<const std::uint8_t> stored, Filters filters, std::uint32_t mask,
+                     std::size_t width, std::span<std::uint8_t> raw) {
   const bool shuffled = filters.shuffled(mask) && width > 1;
   if (!filters.deflated(mask)) {
     if (stored.size() != raw.size()) return false;

@@ -22,7 +22,8 @@ constexpr std::int64_t kMostSamples = std::int64_t{1} << 52;  // counts stay exa
 constexpr int kMostDeflate = 12;                              // libdeflate's best level
 
 template <typename Enum>
-Enum choose(yaml::MapReader& reader, std::string_view key, Enum fallback, const std::vector<std::string>& choices) {
+Enum choose(yaml::MapReader& reader, std::string_view key, Enum fallback,
+            const std::vector<std::string>& choices) {
   return static_cast<Enum>(reader.choice(key, static_cast<std::size_t>(fallback), choices));
 }
 
@@ -33,16 +34,21 @@ void read_source(yaml::MapReader& reader, ConvertConfig& config) {
   config.output = reader.string("output");
   auto& diagnostics = reader.diagnostics();
   if (config.from.empty() && config.samples.empty()) {
-    diagnostics.error(reader.node().mark, fmt::format("{} needs one of 'from' (a step of the study) and 'samples' (a "
-                                                      "CSV table of files)", reader.where()));
+    diagnostics.error(reader.node().mark,
+                      fmt::format("{} needs one of 'from' (a step of the study) and 'samples' (a "
+                                  "CSV table of files)",
+                                  reader.where()));
   } else if (!config.from.empty() && !config.samples.empty()) {
     diagnostics.error(reader.mark_of("samples"), "'from' and 'samples' exclude each other");
   } else if (!config.from.empty() && config.file.empty()) {
-    diagnostics.error(reader.mark_of("from"), "'from' needs the key 'file': the file's name in each sample's directory");
+    diagnostics.error(reader.mark_of("from"),
+                      "'from' needs the key 'file': the file's name in each sample's directory");
   } else if (!config.samples.empty() && !config.file.empty()) {
-    diagnostics.error(reader.mark_of("file"), "'file' belongs to 'from'; the table of 'samples' names its files itself");
+    diagnostics.error(reader.mark_of("file"),
+                      "'file' belongs to 'from'; the table of 'samples' names its files itself");
   } else if (!config.samples.empty() && config.output.empty()) {
-    diagnostics.error(reader.node().mark, fmt::format("{} needs the key 'output': where the data set goes", reader.where()));
+    diagnostics.error(reader.node().mark,
+                      fmt::format("{} needs the key 'output': where the data set goes", reader.where()));
   }
 }
 
@@ -51,7 +57,8 @@ void read_shape(yaml::MapReader& reader, ConvertConfig& config) {
     config.shape.push_back(static_cast<std::size_t>(std::max<std::int64_t>(length, 1)));
   }
   if (!config.shape.empty() && !normal_shape(config.shape)) {
-    reader.diagnostics().error(reader.mark_of("shape"), "'shape' has at most four axes: channels, depth, height, width");
+    reader.diagnostics().error(reader.mark_of("shape"),
+                               "'shape' has at most four axes: channels, depth, height, width");
   }
 }
 
@@ -102,9 +109,11 @@ void read_labels(yaml::MapReader& reader, ConvertConfig& config) {
   config.channels = distinct_names(reader, "channels");
   config.units = reader.string("units");
   const auto shape = normal_shape(config.shape);
-  if (config.channels.empty() || config.shape.empty() || !shape || (*shape)[0] == config.channels.size()) return;
-  reader.diagnostics().error(reader.mark_of("channels"),
-                             fmt::format("'channels' names {} channels, but 'shape' has {}", config.channels.size(), (*shape)[0]));
+  if (config.channels.empty() || config.shape.empty() || !shape || (*shape)[0] == config.channels.size())
+    return;
+  reader.diagnostics().error(
+      reader.mark_of("channels"),
+      fmt::format("'channels' names {} channels, but 'shape' has {}", config.channels.size(), (*shape)[0]));
 }
 
 // A whole number is a count, anything else a fraction; 0 goes with both.
@@ -121,8 +130,9 @@ Part read_part(yaml::MapReader& reader, std::string_view key) {
   const bool whole = text::to_integer(node->text).has_value();
   const double most = whole ? static_cast<double>(kMostSamples) : 1;
   if (*value < 0 || *value > most) {
-    reader.diagnostics().error(node->mark, fmt::format("'{}' must be a count, or a fraction between 0 and 1, found {}",
-                                                       key, node->text));
+    reader.diagnostics().error(
+        node->mark,
+        fmt::format("'{}' must be a count, or a fraction between 0 and 1, found {}", key, node->text));
     return {};
   }
   if (*value == 0) return {Part::Kind::zero, 0};
@@ -142,7 +152,8 @@ void read_parts(yaml::MapReader& split, SplitRequest& request) {
   }
   if (!given) return;
   if (counts && fractions) {
-    split.diagnostics().error(split.node().mark, "'split' mixes counts and fractions; use one kind for all parts");
+    split.diagnostics().error(split.node().mark,
+                              "'split' mixes counts and fractions; use one kind for all parts");
     return;
   }
   request.fractions = !counts;
@@ -201,7 +212,9 @@ class Writer {
   void text(const char* key, const std::string& value) {
     if (!value.empty()) entries_.emplace_back(key, yaml::quoted(value));
   }
-  void plain(const char* key, std::string value) { entries_.emplace_back(key, yaml::scalar(std::move(value))); }
+  void plain(const char* key, std::string value) {
+    entries_.emplace_back(key, yaml::scalar(std::move(value)));
+  }
   void flag(const char* key, bool value) { plain(key, value ? "true" : "false"); }
   void positive(const char* key, std::uint64_t value) {
     if (value > 0) plain(key, fmt::to_string(value));
@@ -246,7 +259,8 @@ std::string part_text(const SplitRequest& request, double value) {
 
 yaml::Node split_node(const SplitRequest& request) {
   Writer split;
-  for (std::size_t k = 0; k < 3; ++k) split.plain(kSplitNames[k].data(), part_text(request, request.parts[k]));
+  for (std::size_t k = 0; k < 3; ++k)
+    split.plain(kSplitNames[k].data(), part_text(request, request.parts[k]));
   split.plain("seed", fmt::to_string(request.seed));
   return split.take();
 }
@@ -290,9 +304,11 @@ std::optional<std::array<std::size_t, 4>> normal_shape(const std::vector<std::si
   std::size_t first = 0;
   while (shape.size() - first > 4 && shape[first] == 1) ++first;
   const std::size_t rank = shape.size() - first;
-  if (rank == 0 || rank > 4 || std::find(shape.begin(), shape.end(), std::size_t{0}) != shape.end()) return std::nullopt;
+  if (rank == 0 || rank > 4 || std::find(shape.begin(), shape.end(), std::size_t{0}) != shape.end())
+    return std::nullopt;
   std::array<std::size_t, 4> result = {1, 1, 1, 1};
-  std::copy(shape.begin() + static_cast<std::ptrdiff_t>(first), shape.end(), result.end() - static_cast<std::ptrdiff_t>(rank));
+  std::copy(shape.begin() + static_cast<std::ptrdiff_t>(first), shape.end(),
+            result.end() - static_cast<std::ptrdiff_t>(rank));
   return result;
 }
 
@@ -304,7 +320,8 @@ std::uint64_t shard_samples_of(const ConvertConfig& config, std::uint64_t count,
     sample_bytes = dtype_size(config.dtype.value_or(config.raw_dtype));
     for (const std::size_t length : *shape) sample_bytes *= length;
   }
-  const std::uint64_t wanted = sample_bytes == 0 ? kUnknownSize : std::max<std::uint64_t>(kShardBytes / sample_bytes, 1);
+  const std::uint64_t wanted =
+      sample_bytes == 0 ? kUnknownSize : std::max<std::uint64_t>(kShardBytes / sample_bytes, 1);
   return std::min(wanted, most);
 }
 

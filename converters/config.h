@@ -26,13 +26,14 @@ struct ConvertConfig {
   std::string from;     // campaign: the step whose sample directories hold the files
   std::string samples;  // stand-alone: a CSV table with a column `file`
 
-  std::string file;                    // campaign: the file's name in each sample directory
-  Format format = Format::automatic;   // automatic: by the file's suffix
-  std::string dataset;                 // HDF5: path in the file; empty: the only dataset of its root group
-  std::vector<std::size_t> shape;      // raw: the shape; otherwise what is expected, empty: what the first sample has
-  DType raw_dtype = DType::float32;    // raw
+  std::string file;                   // campaign: the file's name in each sample directory
+  Format format = Format::automatic;  // automatic: by the file's suffix
+  std::string dataset;                // HDF5: path in the file; empty: the only dataset of its root group
+  std::vector<std::size_t>
+      shape;  // raw: the shape; otherwise what is expected, empty: what the first sample has
+  DType raw_dtype = DType::float32;          // raw
   ByteOrder byte_order = ByteOrder::little;  // raw
-  std::uint64_t offset = 0;            // raw: bytes before the values
+  std::uint64_t offset = 0;                  // raw: bytes before the values
 
   std::vector<std::string> targets;   // columns that become labels; empty: all but file and id
   std::vector<std::string> channels;  // names, optional
@@ -72,7 +73,8 @@ inline constexpr std::uint64_t kShardBytes = std::uint64_t{512} << 20;
 // Samples a block: what the configuration says, else as many as make about 512 MiB of values where the
 // sample's size is known (from `shape`, or `sample_bytes` as measured), else 64; at most `count`.
 // A campaign plans its blocks by this before any sample exists.
-std::uint64_t shard_samples_of(const ConvertConfig& config, std::uint64_t count, std::uint64_t sample_bytes = 0);
+std::uint64_t shard_samples_of(const ConvertConfig& config, std::uint64_t count,
+                               std::uint64_t sample_bytes = 0);
 
 std::uint64_t block_count(std::uint64_t count, std::uint64_t shard_samples);
 

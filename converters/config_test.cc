@@ -24,9 +24,12 @@ Read read(const std::string& text) {
 TEST(ConvertConfig, ReadsBackAsItWasWritten) {
   const std::vector<std::string> texts = {
       "samples: t.csv\noutput: out\n",
-      "from: simulate\nfile: u.npy\nsplit: {train: 320, validation: 40, test: 40, seed: 7}\ncount: 400\nshard_samples: 40\n",
-      "samples: t.csv\noutput: out\nformat: raw\nshape: [2, 8, 8, 8]\nraw: {dtype: uint16, byte_order: big, offset: 256}\n"
-      "dtype: float32\nchannels: ['z=1', 'z=0']\ntargets: [a, b]\nunits: 'M: #1'\ncompression: none\nlevel: 6\n"
+      "from: simulate\nfile: u.npy\nsplit: {train: 320, validation: 40, test: 40, seed: 7}\ncount: "
+      "400\nshard_samples: 40\n",
+      "samples: t.csv\noutput: out\nformat: raw\nshape: [2, 8, 8, 8]\nraw: {dtype: uint16, byte_order: big, "
+      "offset: 256}\n"
+      "dtype: float32\nchannels: ['z=1', 'z=0']\ntargets: [a, b]\nunits: 'M: #1'\ncompression: none\nlevel: "
+      "6\n"
       "check_finite: false\non_missing: fail\nmax_missing: 0.125\ndelete_inputs: true\nname: 007\n"
       "split: {train: 0.7, validation: 0.2}\n"};
   for (const std::string& text : texts) {
@@ -40,12 +43,16 @@ TEST(ConvertConfig, ReadsBackAsItWasWritten) {
 }
 
 TEST(ConvertConfig, AllErrorsAtOnceWithPlaceAndSuggestion) {
-  const std::string errors = read("from: simulate\nfile: u.h5\nformat: hdf\nchanels: [a]\nlevel: 99\nmax_missing: 2\n"
-                                  "targets: [a, a]\nsplit: {train: 0.9, validation: 3, tests: 1}\n").errors;
-  for (const char* part : {"c.yaml:3:9: error: 'format' must be one of auto, hdf5, npy, raw, found the text 'hdf'",
-                           "did you mean 'hdf5'?", "c.yaml:4:1: error: unknown key 'chanels'", "did you mean 'channels'?",
-                           "c.yaml:5:8: error: 'level' must be between 1 and 12, found 99", "c.yaml:6:14",
-                           "'targets' names 'a' twice", "mixes counts and fractions", "unknown key 'tests'"}) {
+  const std::string errors =
+      read(
+          "from: simulate\nfile: u.h5\nformat: hdf\nchanels: [a]\nlevel: 99\nmax_missing: 2\n"
+          "targets: [a, a]\nsplit: {train: 0.9, validation: 3, tests: 1}\n")
+          .errors;
+  for (const char* part :
+       {"c.yaml:3:9: error: 'format' must be one of auto, hdf5, npy, raw, found the text 'hdf'",
+        "did you mean 'hdf5'?", "c.yaml:4:1: error: unknown key 'chanels'", "did you mean 'channels'?",
+        "c.yaml:5:8: error: 'level' must be between 1 and 12, found 99", "c.yaml:6:14",
+        "'targets' names 'a' twice", "mixes counts and fractions", "unknown key 'tests'"}) {
     EXPECT_NE(errors.find(part), std::string::npos) << part << "\nin\n" << errors;
   }
 }
@@ -59,12 +66,17 @@ TEST(ConvertConfig, SourceIsOneOfTwo) {
 }
 
 TEST(ConvertConfig, RawNeedsItsForm) {
-  EXPECT_NE(read("samples: t\noutput: o\nformat: raw\n").errors.find("format raw needs 'raw: {dtype: ...}'"), std::string::npos);
-  EXPECT_NE(read("samples: t\noutput: o\nraw: {dtype: float32}\n").errors.find("need the key 'shape'"), std::string::npos);
-  EXPECT_NE(read("samples: t\noutput: o\nformat: npy\nshape: [4]\nraw: {dtype: float32}\n").errors.find("'raw' needs format: raw"),
+  EXPECT_NE(read("samples: t\noutput: o\nformat: raw\n").errors.find("format raw needs 'raw: {dtype: ...}'"),
             std::string::npos);
-  EXPECT_NE(read("samples: t\noutput: o\nshape: [2, 2, 2, 2, 2]\n").errors.find("at most four axes"), std::string::npos);
-  EXPECT_NE(read("samples: t\noutput: o\nshape: [2, 4, 4, 4]\nchannels: [a]\n").errors.find("names 1 channels, but 'shape' has 2"),
+  EXPECT_NE(read("samples: t\noutput: o\nraw: {dtype: float32}\n").errors.find("need the key 'shape'"),
+            std::string::npos);
+  EXPECT_NE(read("samples: t\noutput: o\nformat: npy\nshape: [4]\nraw: {dtype: float32}\n")
+                .errors.find("'raw' needs format: raw"),
+            std::string::npos);
+  EXPECT_NE(read("samples: t\noutput: o\nshape: [2, 2, 2, 2, 2]\n").errors.find("at most four axes"),
+            std::string::npos);
+  EXPECT_NE(read("samples: t\noutput: o\nshape: [2, 4, 4, 4]\nchannels: [a]\n")
+                .errors.find("names 1 channels, but 'shape' has 2"),
             std::string::npos);
 }
 
@@ -83,10 +95,12 @@ TEST(Split, PartsHaveTheAskedSizes) {
 }
 
 TEST(Split, WhatDoesNotFitIsSaid) {
-  EXPECT_NE(read("samples: t\noutput: o\ncount: 10\nsplit: {train: 5, validation: 2, test: 2}\n").errors.find(
-                "c.yaml:4:8: error: 'split' does not fit: 5 + 2 + 2 is 9, but there are 10 samples"),
-            std::string::npos);
-  EXPECT_NE(read("samples: t\noutput: o\nsplit: {train: 0.9, validation: 0.2, test: 0.1}\n").errors.find("more than 1"),
+  EXPECT_NE(
+      read("samples: t\noutput: o\ncount: 10\nsplit: {train: 5, validation: 2, test: 2}\n")
+          .errors.find("c.yaml:4:8: error: 'split' does not fit: 5 + 2 + 2 is 9, but there are 10 samples"),
+      std::string::npos);
+  EXPECT_NE(read("samples: t\noutput: o\nsplit: {train: 0.9, validation: 0.2, test: 0.1}\n")
+                .errors.find("more than 1"),
             std::string::npos);
   EXPECT_THROW(SplitMap({.fractions = false, .parts = {1, 1, 1}, .seed = 1}, 4), Error);
 }

@@ -12,7 +12,8 @@ namespace wflow::converters {
 
 CsvReader::CsvReader(std::string_view text, std::string name) : text_(text), name_(std::move(name)) {
   if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);  // spreadsheets write a byte order mark
-  if (!next_line(header_)) throw Error(ExitCode::data, fmt::format("{} is empty; a header line was expected", name_));
+  if (!next_line(header_))
+    throw Error(ExitCode::data, fmt::format("{} is empty; a header line was expected", name_));
   std::vector<std::string> sorted = header_;
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());

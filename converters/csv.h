@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comma-separated text with a header line; fields may stand in double quotes (RFC 4180, without line breaks in fields).
+// Comma-separated text with a header line; fields may stand in double quotes (RFC 4180, without line breaks
+// in fields).
 #pragma once
 
 #include <optional>

@@ -12,7 +12,9 @@ const std::vector<std::string>& dtype_names() {
   return kNames;
 }
 
-std::string_view dtype_name(DType type) { return dtype_names()[static_cast<std::size_t>(type)]; }
+std::string_view dtype_name(DType type) {
+  return dtype_names()[static_cast<std::size_t>(type)];
+}
 
 std::size_t dtype_size(DType type) {
   return with_type(type, [](auto value) { return sizeof(value); });

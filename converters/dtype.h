@@ -23,16 +23,26 @@ const std::vector<std::string>& dtype_names();
 template <typename F>
 decltype(auto) with_type(DType type, F&& f) {
   switch (type) {
-    case DType::int8: return f(std::int8_t{});
-    case DType::uint8: return f(std::uint8_t{});
-    case DType::int16: return f(std::int16_t{});
-    case DType::uint16: return f(std::uint16_t{});
-    case DType::int32: return f(std::int32_t{});
-    case DType::uint32: return f(std::uint32_t{});
-    case DType::int64: return f(std::int64_t{});
-    case DType::uint64: return f(std::uint64_t{});
-    case DType::float32: return f(float{});
-    case DType::float64: break;
+    case DType::int8:
+      return f(std::int8_t{});
+    case DType::uint8:
+      return f(std::uint8_t{});
+    case DType::int16:
+      return f(std::int16_t{});
+    case DType::uint16:
+      return f(std::uint16_t{});
+    case DType::int32:
+      return f(std::int32_t{});
+    case DType::uint32:
+      return f(std::uint32_t{});
+    case DType::int64:
+      return f(std::int64_t{});
+    case DType::uint64:
+      return f(std::uint64_t{});
+    case DType::float32:
+      return f(float{});
+    case DType::float64:
+      break;
   }
   return f(double{});
 }

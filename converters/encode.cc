@@ -13,18 +13,22 @@ namespace wflow::converters {
 
 namespace {
 
-std::string shape_text(const std::vector<std::size_t>& shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
+std::string shape_text(const std::vector<std::size_t>& shape) {
+  return fmt::format("({})", fmt::join(shape, ", "));
+}
 
 // The sample in its stored type, or Error{data} where it is not what the configuration wants.
 Array read_sample(const ConvertConfig& config, const SampleRow& row, SampleForm& form) {
   if (row.file.empty()) throw Error(ExitCode::data, "no output file was handed over for it");
   Array array = read_array(row.file, config);
   const auto refuse = [&](const std::string& what) {
-    return Error(ExitCode::data, fmt::format("{} has shape {}, {}", row.file.string(), shape_text(array.shape), what));
+    return Error(ExitCode::data,
+                 fmt::format("{} has shape {}, {}", row.file.string(), shape_text(array.shape), what));
   };
   const auto shape = normal_shape(array.shape);
   if (!shape) throw refuse("but one to four axes with values are expected");
-  if (!config.shape.empty() && *shape != normal_shape(config.shape)) throw refuse("expected " + shape_text(config.shape));
+  if (!config.shape.empty() && *shape != normal_shape(config.shape))
+    throw refuse("expected " + shape_text(config.shape));
   if (!config.channels.empty() && (*shape)[0] != config.channels.size()) {
     throw refuse(fmt::format("but {} channels are named", config.channels.size()));
   }
@@ -35,9 +39,10 @@ Array read_sample(const ConvertConfig& config, const SampleRow& row, SampleForm&
 
 void check_form(const SampleRow& row, const SampleForm& form, const SampleForm& expected) {
   if (form == expected) return;
-  throw Error(ExitCode::data, fmt::format("{} holds ({}) {}, the block's first sample ({}) {}", row.file.string(),
-                                          fmt::join(form.shape, ", "), dtype_name(form.dtype),
-                                          fmt::join(expected.shape, ", "), dtype_name(expected.dtype)));
+  throw Error(ExitCode::data,
+              fmt::format("{} holds ({}) {}, the block's first sample ({}) {}", row.file.string(),
+                          fmt::join(form.shape, ", "), dtype_name(form.dtype),
+                          fmt::join(expected.shape, ", "), dtype_name(expected.dtype)));
 }
 
 void check_finite(const ConvertConfig& config, const SampleRow& row, const Array& array) {
@@ -46,7 +51,8 @@ void check_finite(const ConvertConfig& config, const SampleRow& row, const Array
     throw Error(ExitCode::data, fmt::format("{} holds NaN or infinite values", row.file.string()));
   }
   for (const double target : row.targets) {
-    if (!std::isfinite(target)) throw Error(ExitCode::data, fmt::format("the target {} is not finite", target));
+    if (!std::isfinite(target))
+      throw Error(ExitCode::data, fmt::format("the target {} is not finite", target));
   }
 }
 

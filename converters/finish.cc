@@ -24,14 +24,18 @@ std::vector<BlockRecord> read_records(const Conversion& conversion) {
   for (std::uint64_t block = 0; block < blocks; ++block) {
     auto record = read_block_record(conversion.output, block);
     if (!record) {
-      throw Error(ExitCode::data, fmt::format("block {} of {} has not been converted; run wflow-convert again without "
-                                              "--finish", block, blocks));
+      throw Error(ExitCode::data,
+                  fmt::format("block {} of {} has not been converted; run wflow-convert again without "
+                              "--finish",
+                              block, blocks));
     }
     if (record->config_hash != hash) {
-      throw Error(ExitCode::data, fmt::format("block {} was converted with another configuration; convert it again", block));
+      throw Error(ExitCode::data,
+                  fmt::format("block {} was converted with another configuration; convert it again", block));
     }
     if (const auto problem = shards_problem(conversion.output, *record)) {
-      throw Error(ExitCode::data, fmt::format("block {} is not whole: {}; convert it again", block, *problem));
+      throw Error(ExitCode::data,
+                  fmt::format("block {} is not whole: {}; convert it again", block, *problem));
     }
     records.push_back(std::move(*record));
   }
@@ -43,18 +47,21 @@ const BlockRecord& find_form(const std::vector<BlockRecord>& records) {
   const auto has_samples = [](const auto& r) { return !r.shards.empty(); };
   const auto first = std::find_if(records.begin(), records.end(), has_samples);
   if (first == records.end()) {
-    const auto failed = std::find_if(records.begin(), records.end(), [](const auto& r) { return !r.missing.empty(); });
-    throw Error(ExitCode::data, fmt::format("no sample is usable{}{}", failed == records.end() ? "" : "; the first: ",
-                                            failed == records.end() ? "" : failed->missing.front().reason));
+    const auto failed =
+        std::find_if(records.begin(), records.end(), [](const auto& r) { return !r.missing.empty(); });
+    throw Error(ExitCode::data,
+                fmt::format("no sample is usable{}{}", failed == records.end() ? "" : "; the first: ",
+                            failed == records.end() ? "" : failed->missing.front().reason));
   }
   for (const BlockRecord& record : records) {
     if (!has_samples(record)) continue;
-    if (record.shape == first->shape && record.dtype == first->dtype && record.labels == first->labels) continue;
-    throw Error(ExitCode::data, fmt::format("block {} holds ({}) {} with {} labels, block {} ({}) {} with {}; give "
-                                            "'shape' and 'dtype' to say which is right",
-                                            record.block, fmt::join(record.shape, ", "), record.dtype,
-                                            record.labels.size(), first->block, fmt::join(first->shape, ", "),
-                                            first->dtype, first->labels.size()));
+    if (record.shape == first->shape && record.dtype == first->dtype && record.labels == first->labels)
+      continue;
+    throw Error(ExitCode::data,
+                fmt::format("block {} holds ({}) {} with {} labels, block {} ({}) {} with {}; give "
+                            "'shape' and 'dtype' to say which is right",
+                            record.block, fmt::join(record.shape, ", "), record.dtype, record.labels.size(),
+                            first->block, fmt::join(first->shape, ", "), first->dtype, first->labels.size()));
   }
   return *first;
 }
@@ -70,9 +77,10 @@ void check_missing(const ConvertConfig& config, const std::vector<BlockRecord>& 
   }
   const double all = static_cast<double>(missing + converted);
   if (first == nullptr || static_cast<double>(missing) <= config.max_missing * all) return;
-  throw Error(ExitCode::data, fmt::format("{} of {} samples are not usable, more than max_missing: {} allows; the first "
-                                          "is sample {}: {}", missing, missing + converted, config.max_missing,
-                                          first->id, first->reason));
+  throw Error(ExitCode::data,
+              fmt::format("{} of {} samples are not usable, more than max_missing: {} allows; the first "
+                          "is sample {}: {}",
+                          missing, missing + converted, config.max_missing, first->id, first->reason));
 }
 
 void add_record(const BlockRecord& record, Manifest& manifest) {

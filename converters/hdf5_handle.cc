@@ -76,24 +76,38 @@ struct TypePair {
 // The ids are variables of the library that it sets when first used, so they can't be constants here.
 TypePair types_of(DType type) {
   switch (type) {
-    case DType::int8: return {H5T_NATIVE_INT8, H5T_STD_I8LE};
-    case DType::uint8: return {H5T_NATIVE_UINT8, H5T_STD_U8LE};
-    case DType::int16: return {H5T_NATIVE_INT16, H5T_STD_I16LE};
-    case DType::uint16: return {H5T_NATIVE_UINT16, H5T_STD_U16LE};
-    case DType::int32: return {H5T_NATIVE_INT32, H5T_STD_I32LE};
-    case DType::uint32: return {H5T_NATIVE_UINT32, H5T_STD_U32LE};
-    case DType::int64: return {H5T_NATIVE_INT64, H5T_STD_I64LE};
-    case DType::uint64: return {H5T_NATIVE_UINT64, H5T_STD_U64LE};
-    case DType::float32: return {H5T_NATIVE_FLOAT, H5T_IEEE_F32LE};
-    case DType::float64: break;
+    case DType::int8:
+      return {H5T_NATIVE_INT8, H5T_STD_I8LE};
+    case DType::uint8:
+      return {H5T_NATIVE_UINT8, H5T_STD_U8LE};
+    case DType::int16:
+      return {H5T_NATIVE_INT16, H5T_STD_I16LE};
+    case DType::uint16:
+      return {H5T_NATIVE_UINT16, H5T_STD_U16LE};
+    case DType::int32:
+      return {H5T_NATIVE_INT32, H5T_STD_I32LE};
+    case DType::uint32:
+      return {H5T_NATIVE_UINT32, H5T_STD_U32LE};
+    case DType::int64:
+      return {H5T_NATIVE_INT64, H5T_STD_I64LE};
+    case DType::uint64:
+      return {H5T_NATIVE_UINT64, H5T_STD_U64LE};
+    case DType::float32:
+      return {H5T_NATIVE_FLOAT, H5T_IEEE_F32LE};
+    case DType::float64:
+      break;
   }
   return {H5T_NATIVE_DOUBLE, H5T_IEEE_F64LE};
 }
 
 }  // namespace
 
-hid_t native_type(DType type) { return types_of(type).native; }
-hid_t stored_type(DType type) { return types_of(type).stored; }
+hid_t native_type(DType type) {
+  return types_of(type).native;
+}
+hid_t stored_type(DType type) {
+  return types_of(type).stored;
+}
 
 std::optional<DType> dtype_of(hid_t type) {
   const std::size_t size = H5Tget_size(type);

@@ -34,8 +34,9 @@ DatasetId open_dataset(const FileId& file, const fs::path& path, std::string nam
   if (name.empty()) {
     const auto names = root_datasets(file);
     if (names.size() != 1) {
-      throw Error(ExitCode::data, fmt::format("{} does not hold just one dataset ({}); name it with the key 'dataset'",
-                                              path.string(), available()));
+      throw Error(ExitCode::data,
+                  fmt::format("{} does not hold just one dataset ({}); name it with the key 'dataset'",
+                              path.string(), available()));
     }
     name = names.front();
   }
@@ -57,8 +58,9 @@ Array read_hdf5(const fs::path& path, const ConvertConfig& config) {
   const TypeId type(H5Dget_type(dataset.get()));
   const auto dtype = dtype_of(type.get());
   if (!dtype) {
-    throw Error(ExitCode::data, fmt::format("the dataset of {} is not of integers of 1 to 8 bytes or floats of 4 or 8",
-                                            path.string()));
+    throw Error(ExitCode::data,
+                fmt::format("the dataset of {} is not of integers of 1 to 8 bytes or floats of 4 or 8",
+                            path.string()));
   }
   const SpaceId space(H5Dget_space(dataset.get()));
   const int rank = H5Sget_simple_extent_ndims(space.get());
@@ -67,10 +69,12 @@ Array read_hdf5(const fs::path& path, const ConvertConfig& config) {
   Array array{*dtype, {dims.begin(), dims.end()}, {}};
   const auto bytes = array_bytes(array.dtype, array.shape);
   if (!bytes) {
-    throw Error(ExitCode::data, fmt::format("{} holds more than 4 GiB, which no sample may have", path.string()));
+    throw Error(ExitCode::data,
+                fmt::format("{} holds more than 4 GiB, which no sample may have", path.string()));
   }
   array.bytes.resize(*bytes);
-  if (*bytes > 0 && H5Dread(dataset.get(), native_type(*dtype), H5S_ALL, H5S_ALL, H5P_DEFAULT, array.bytes.data()) < 0) {
+  if (*bytes > 0 &&
+      H5Dread(dataset.get(), native_type(*dtype), H5S_ALL, H5S_ALL, H5P_DEFAULT, array.bytes.data()) < 0) {
     throw_hdf5(ExitCode::data, fmt::format("cannot read the dataset of {}", path.string()));
   }
   return array;

@@ -41,10 +41,12 @@ Format format_of(const fs::path& path, const ConvertConfig& config) {
   if (config.format != Format::automatic) return config.format;
   const std::string suffix = text::lower(path.extension().string());
   for (const FormatEntry& entry : formats()) {
-    if (std::find(entry.suffixes.begin(), entry.suffixes.end(), suffix) != entry.suffixes.end()) return entry.format;
+    if (std::find(entry.suffixes.begin(), entry.suffixes.end(), suffix) != entry.suffixes.end())
+      return entry.format;
   }
-  throw Error(ExitCode::spec, fmt::format("the suffix of {} tells no format; write 'format: hdf5', 'npy' or 'raw'",
-                                          path.string()));
+  throw Error(
+      ExitCode::spec,
+      fmt::format("the suffix of {} tells no format; write 'format: hdf5', 'npy' or 'raw'", path.string()));
 }
 
 Array read_array(const fs::path& path, const ConvertConfig& config) {
@@ -57,23 +59,27 @@ Array read_array(const fs::path& path, const ConvertConfig& config) {
 
 InputFile::InputFile(fs::path path) : path_(std::move(path)), fd_(open_file(path_, O_RDONLY)) {
   struct stat status {};
-  if (::fstat(fd_.get(), &status) != 0) throw system_error(errno, fmt::format("cannot read {}", path_.string()));
-  if (!S_ISREG(status.st_mode)) throw Error(ExitCode::data, fmt::format("{} is not a regular file", path_.string()));
+  if (::fstat(fd_.get(), &status) != 0)
+    throw system_error(errno, fmt::format("cannot read {}", path_.string()));
+  if (!S_ISREG(status.st_mode))
+    throw Error(ExitCode::data, fmt::format("{} is not a regular file", path_.string()));
   size_ = static_cast<std::uint64_t>(status.st_size);
 }
 
 std::vector<std::uint8_t> InputFile::read(std::uint64_t offset, std::size_t bytes) const {
   if (offset > size_ || bytes > size_ - offset) {
-    throw Error(ExitCode::data, fmt::format("{} is cut short: it has {} bytes, {} were expected", path_.string(), size_,
-                                            offset + bytes));
+    throw Error(ExitCode::data, fmt::format("{} is cut short: it has {} bytes, {} were expected",
+                                            path_.string(), size_, offset + bytes));
   }
   std::vector<std::uint8_t> result(bytes);
   std::size_t done = 0;
   while (done < bytes) {
-    const ssize_t got = ::pread(fd_.get(), result.data() + done, bytes - done, static_cast<off_t>(offset + done));
+    const ssize_t got =
+        ::pread(fd_.get(), result.data() + done, bytes - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw system_error(errno, fmt::format("cannot read {}", path_.string()));
-    if (got == 0) throw Error(ExitCode::data, fmt::format("{} became shorter while it was read", path_.string()));
+    if (got == 0)
+      throw Error(ExitCode::data, fmt::format("{} became shorter while it was read", path_.string()));
     done += static_cast<std::size_t>(got);
   }
   return result;
@@ -81,16 +87,19 @@ std::vector<std::uint8_t> InputFile::read(std::uint64_t offset, std::size_t byte
 
 Array read_raw(const fs::path& path, const ConvertConfig& config) {
   if (config.shape.empty()) {
-    throw Error(ExitCode::spec, fmt::format("{} is raw binary: the keys 'shape' and 'raw: {{dtype: ...}}' must say "
-                                            "what is in it", path.string()));
+    throw Error(ExitCode::spec,
+                fmt::format("{} is raw binary: the keys 'shape' and 'raw: {{dtype: ...}}' must say "
+                            "what is in it",
+                            path.string()));
   }
   const auto bytes = array_bytes(config.raw_dtype, config.shape);
   if (!bytes) throw Error(ExitCode::spec, "'shape' is of more than 4 GiB, which no sample may have");
   const InputFile file(path);
   if (file.size() != config.offset + *bytes) {
-    throw Error(ExitCode::data, fmt::format("{} has {} bytes, but ({}) {} after {} bytes makes {}", path.string(),
-                                            file.size(), fmt::join(config.shape, ", "), dtype_name(config.raw_dtype),
-                                            config.offset, config.offset + *bytes));
+    throw Error(ExitCode::data,
+                fmt::format("{} has {} bytes, but ({}) {} after {} bytes makes {}", path.string(),
+                            file.size(), fmt::join(config.shape, ", "), dtype_name(config.raw_dtype),
+                            config.offset, config.offset + *bytes));
   }
   Array array{config.raw_dtype, config.shape, file.read(config.offset, *bytes)};
   if (config.byte_order == ByteOrder::big) swap_byte_order(array.bytes, dtype_size(array.dtype));

@@ -11,8 +11,9 @@
 
 namespace wflow::converters {
 
-// Error{data} with a sentence that names the file: a file that is missing, cut, or not what it should be, is the
-// sample's fault. Error{system}: the machine's (permission, I/O error). Error{spec}: no format for that suffix.
+// Error{data} with a sentence that names the file: a file that is missing, cut, or not what it should be, is
+// the sample's fault. Error{system}: the machine's (permission, I/O error). Error{spec}: no format for that
+// suffix.
 Array read_array(const std::filesystem::path& path, const ConvertConfig& config);
 
 // The format that read_array takes for this file.

@@ -38,8 +38,9 @@ int verify(const std::string& directory) {
     fmt::print("{} shards are as they were written\n", result.shards);
     return static_cast<int>(ExitCode::ok);
   }
-  throw Error(ExitCode::data, fmt::format("{} is damaged, as listed above; convert the blocks concerned again with --force",
-                                          directory));
+  throw Error(ExitCode::data,
+              fmt::format("{} is damaged, as listed above; convert the blocks concerned again with --force",
+                          directory));
 }
 
 int run_program(int argc, char** argv) {
@@ -56,8 +57,10 @@ int run_program(int argc, char** argv) {
   app.add_option("config", options.config, "the configuration (YAML; keys at top level or under convert:)");
   auto* block_option = app.add_option("--block", block, "convert this block only");
   auto* rows = app.add_option("--samples", options.rows, "CSV table of the block's rows: id, file, targets");
-  auto* finish = app.add_flag("--finish", options.finish, "only check the converted blocks and write the manifest");
-  app.add_option("--threads", options.threads, "threads that read and compress (default: all cores)")->check(CLI::Range(1, 1024));
+  auto* finish =
+      app.add_flag("--finish", options.finish, "only check the converted blocks and write the manifest");
+  app.add_option("--threads", options.threads, "threads that read and compress (default: all cores)")
+      ->check(CLI::Range(1, 1024));
   app.add_flag("--force", options.force, "convert blocks again that are there already");
   app.add_flag("--dry-run", options.dry_run, "say what would be done");
   rows->needs(block_option);
@@ -78,7 +81,8 @@ int run_program(int argc, char** argv) {
     return 0;
   }
   if (*verify_command) return verify(directory);
-  if (options.config.empty()) throw Error(ExitCode::usage, "a configuration file is needed (--help tells more)");
+  if (options.config.empty())
+    throw Error(ExitCode::usage, "a configuration file is needed (--help tells more)");
   if (*block_option) options.block = block;
   run_conversion(options);
   return 0;
@@ -86,4 +90,6 @@ int run_program(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return wflow::run_main("wflow-convert", run_program, argc, argv); }
+int main(int argc, char** argv) {
+  return wflow::run_main("wflow-convert", run_program, argc, argv);
+}

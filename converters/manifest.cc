@@ -20,7 +20,8 @@ namespace {
 
 Json to_json(const std::vector<ChannelStatistics>& list) {
   Json result = Json::array();
-  for (const auto& s : list) result.push_back({{"mean", s.mean}, {"std", s.std}, {"min", s.min}, {"max", s.max}});
+  for (const auto& s : list)
+    result.push_back({{"mean", s.mean}, {"std", s.std}, {"min", s.min}, {"max", s.max}});
   return result;
 }
 
@@ -35,7 +36,8 @@ std::vector<ChannelStatistics> statistics_from(const nlohmann::json& list) {
 Json to_json(const SplitEntry& split) {
   Json shards = Json::array();
   for (const ShardEntry& s : split.shards) {
-    shards.push_back({{"file", s.file}, {"samples", s.samples}, {"bytes", s.bytes}, {"xxh3_128", s.xxh3_128}});
+    shards.push_back(
+        {{"file", s.file}, {"samples", s.samples}, {"bytes", s.bytes}, {"xxh3_128", s.xxh3_128}});
   }
   return {{"samples", split.samples}, {"shards", std::move(shards)}};
 }
@@ -52,7 +54,8 @@ SplitEntry split_from(const nlohmann::json& json) {
   std::uint64_t sum = 0;
   for (const auto& item : json.at("shards")) {
     split.shards.push_back({item.at("file"), item.at("samples"), item.at("bytes"), item.at("xxh3_128")});
-    if (!stays_inside(split.shards.back().file)) throw std::invalid_argument("a shard's path leads elsewhere");
+    if (!stays_inside(split.shards.back().file))
+      throw std::invalid_argument("a shard's path leads elsewhere");
     sum += split.shards.back().samples;
   }
   if (sum != split.samples) throw std::invalid_argument("the shards' samples do not sum to the split's");
@@ -81,7 +84,8 @@ Manifest manifest_from(const nlohmann::json& json) {
 }
 
 Error damaged(const fs::path& path, const std::string& what, const char* why) {
-  return Error(ExitCode::data, fmt::format("{} {} is damaged ({}); convert again with --finish", what, path.string(), why));
+  return Error(ExitCode::data,
+               fmt::format("{} {} is damaged ({}); convert again with --finish", what, path.string(), why));
 }
 
 }  // namespace
@@ -96,8 +100,9 @@ nlohmann::json read_json(const fs::path& path, const std::string& what) {
     throw damaged(path, what, error.what());
   }
   if (format > kFormatVersion) {
-    throw Error(ExitCode::version, fmt::format("{} {} is of format {}, this wflow knows {}; use a newer wflow", what,
-                                               path.string(), format, kFormatVersion));
+    throw Error(ExitCode::version,
+                fmt::format("{} {} is of format {}, this wflow knows {}; use a newer wflow", what,
+                            path.string(), format, kFormatVersion));
   }
   return json;
 }
@@ -131,8 +136,9 @@ const SplitEntry& Manifest::split(std::string_view name_wanted) const {
 Manifest read_manifest(const fs::path& data_directory) {
   const fs::path path = data_directory / kManifestName;
   if (!fs::exists(path)) {
-    throw Error(ExitCode::data, fmt::format("{} has no {}: it is not a training data set, or its conversion has not ended",
-                                            data_directory.string(), kManifestName));
+    throw Error(ExitCode::data,
+                fmt::format("{} has no {}: it is not a training data set, or its conversion has not ended",
+                            data_directory.string(), kManifestName));
   }
   const nlohmann::json json = read_json(path, "the manifest");
   try {

@@ -37,7 +37,8 @@ class DictReader {
   }
   std::string string() {
     skip_space();
-    if (at_ >= text_.size() || (text_[at_] != '\'' && text_[at_] != '"')) fail("its values are records, not numbers");
+    if (at_ >= text_.size() || (text_[at_] != '\'' && text_[at_] != '"'))
+      fail("its values are records, not numbers");
     const std::size_t end = text_.find(text_[at_], at_ + 1);
     if (end == std::string_view::npos) fail("a text in its header does not end");
     std::string value(text_.substr(at_ + 1, end - at_ - 1));
@@ -91,11 +92,14 @@ void read_descr(const std::string& descr, const DictReader& reader, NpyHeader& h
   const bool known = descr.size() >= 3 && letters.find(descr[1]) != std::string::npos;
   const auto bytes = known ? text::to_integer(std::string_view(descr).substr(2)) : std::nullopt;
   const std::string_view kind = !known ? "" : descr[1] == 'i' ? "int" : descr[1] == 'u' ? "uint" : "float";
-  const auto dtype = bytes && *bytes > 0 && *bytes <= 16 ? parse_dtype(fmt::format("{}{}", kind, *bytes * 8)) : std::nullopt;
+  const auto dtype =
+      bytes && *bytes > 0 && *bytes <= 16 ? parse_dtype(fmt::format("{}{}", kind, *bytes * 8)) : std::nullopt;
   if (!dtype) {
-    reader.fail(fmt::format("its values are of type '{}'; integers of 1 to 8 bytes and floats of 4 or 8 are read", descr));
+    reader.fail(fmt::format(
+        "its values are of type '{}'; integers of 1 to 8 bytes and floats of 4 or 8 are read", descr));
   }
-  if (std::string_view("<>=|").find(descr[0]) == std::string_view::npos) reader.fail("its byte order is not known");
+  if (std::string_view("<>=|").find(descr[0]) == std::string_view::npos)
+    reader.fail("its byte order is not known");
   header.dtype = *dtype;
   header.big_endian = descr[0] == '>';
 }
@@ -157,15 +161,20 @@ NpyHeader parse_npy_header(std::span<const std::uint8_t> start, const std::strin
 
 Array read_npy(const std::filesystem::path& path, const ConvertConfig&) {
   const InputFile file(path);
-  const std::size_t start_bytes = static_cast<std::size_t>(std::min<std::uint64_t>(file.size(), kMostNpyHeader));
+  const std::size_t start_bytes =
+      static_cast<std::size_t>(std::min<std::uint64_t>(file.size(), kMostNpyHeader));
   // Nearly every header is of 128 bytes: read little, and all of a long one only where it is needed.
   std::vector<std::uint8_t> start = file.read(0, std::min<std::size_t>(start_bytes, 4096));
-  const bool longer = start.size() >= 12 && start[6] > 1 && little_endian(std::span(start).subspan(8, 4)) > start.size() - 12;
-  const bool longer_v1 = start.size() >= 10 && start[6] == 1 && little_endian(std::span(start).subspan(8, 2)) > start.size() - 10;
+  const bool longer =
+      start.size() >= 12 && start[6] > 1 && little_endian(std::span(start).subspan(8, 4)) > start.size() - 12;
+  const bool longer_v1 = start.size() >= 10 && start[6] == 1 &&
+                         little_endian(std::span(start).subspan(8, 2)) > start.size() - 10;
   if (longer || longer_v1) start = file.read(0, start_bytes);
   const NpyHeader header = parse_npy_header(start, path.string());
   const auto bytes = array_bytes(header.dtype, header.shape);
-  if (!bytes) throw Error(ExitCode::data, fmt::format("{} holds more than 4 GiB, which no sample may have", path.string()));
+  if (!bytes)
+    throw Error(ExitCode::data,
+                fmt::format("{} holds more than 4 GiB, which no sample may have", path.string()));
   Array array{header.dtype, header.shape, file.read(header.data_offset, *bytes)};
   if (header.big_endian) swap_byte_order(array.bytes, dtype_size(array.dtype));
   if (header.fortran_order) to_c_order(array);

@@ -41,18 +41,24 @@ TEST(Npy, HeadersOfAllVersions) {
 
 TEST(Npy, RefusalsSayWhy) {
   const auto why = [](const std::string& bytes) { return error_of([&] { parse(bytes); }); };
-  EXPECT_NE(why("PK\x03\x04").find("4: f.npy is not a usable .npy file: it does not begin as one"), std::string::npos);
+  EXPECT_NE(why("PK\x03\x04").find("4: f.npy is not a usable .npy file: it does not begin as one"),
+            std::string::npos);
   EXPECT_NE(why(npy(9, kGood)).find("version 9"), std::string::npos);
-  EXPECT_NE(why(npy(1, "{'descr': '<c8', 'fortran_order': False, 'shape': (2,)}")).find("type '<c8'"), std::string::npos);
-  EXPECT_NE(why(npy(1, "{'descr': '<f2', 'fortran_order': False, 'shape': (2,)}")).find("type '<f2'"), std::string::npos);
-  EXPECT_NE(why(npy(1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}")).find("records"), std::string::npos);
+  EXPECT_NE(why(npy(1, "{'descr': '<c8', 'fortran_order': False, 'shape': (2,)}")).find("type '<c8'"),
+            std::string::npos);
+  EXPECT_NE(why(npy(1, "{'descr': '<f2', 'fortran_order': False, 'shape': (2,)}")).find("type '<f2'"),
+            std::string::npos);
+  EXPECT_NE(why(npy(1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}")).find("records"),
+            std::string::npos);
   EXPECT_NE(why(npy(1, "{'descr': '<f4', 'shape': (2,)}")).find("not complete"), std::string::npos);
-  EXPECT_NE(why(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}")).find("not a number"), std::string::npos);
+  EXPECT_NE(why(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}")).find("not a number"),
+            std::string::npos);
 }
 
 TEST(Npy, AnyCutOrChangedHeaderIsAnErrorOrAHeader) {
   const std::string good = npy(1, kGood);
-  for (std::size_t length = 0; length < good.size(); ++length) EXPECT_NE(error_of([&] { parse(good.substr(0, length)); }), "");
+  for (std::size_t length = 0; length < good.size(); ++length)
+    EXPECT_NE(error_of([&] { parse(good.substr(0, length)); }), "");
   for (std::uint64_t round = 0; round < 20000; ++round) {
     std::string bytes = good;
     for (std::uint64_t k = 0; k <= round % 4; ++k) {
@@ -68,7 +74,8 @@ class NpyFile : public FolderTest {};
 TEST_F(NpyFile, FortranOrderAndBigEndianBecomeOurs) {
   // [[1, 2, 3], [4, 5, 6]] column by column, big-endian
   const std::string data("\0\1\0\4\0\2\0\5\0\3\0\6", 12);
-  write_file_durably(folder_ / "a.npy", npy(1, "{'descr': '>i2', 'fortran_order': True, 'shape': (2, 3), }", data));
+  write_file_durably(folder_ / "a.npy",
+                     npy(1, "{'descr': '>i2', 'fortran_order': True, 'shape': (2, 3), }", data));
   const Array array = read_npy(folder_ / "a.npy", {});
   EXPECT_EQ(array.dtype, DType::int16);
   const std::vector<std::int16_t> expected = {1, 2, 3, 4, 5, 6};
@@ -78,8 +85,9 @@ TEST_F(NpyFile, FortranOrderAndBigEndianBecomeOurs) {
 TEST_F(NpyFile, CutOrHugeFilesAreRefused) {
   write_file_durably(folder_ / "cut.npy", npy(1, kGood, std::string(23, 'x')));
   EXPECT_NE(error_of([&] { read_npy(folder_ / "cut.npy", {}); }).find("is cut short"), std::string::npos);
-  write_file_durably(folder_ / "huge.npy",
-                     npy(2, "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296, 4294967296)}"));
+  write_file_durably(
+      folder_ / "huge.npy",
+      npy(2, "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296, 4294967296)}"));
   EXPECT_NE(error_of([&] { read_npy(folder_ / "huge.npy", {}); }).find("more than 4 GiB"), std::string::npos);
   write_file_durably(folder_ / "long.npy", npy(1, kGood + std::string(9000, ' '), std::string(24, 'x')));
   EXPECT_EQ(read_npy(folder_ / "long.npy", {}).bytes.size(), 24U);

@@ -36,11 +36,14 @@ TEST(OrderedParallel, TakesAllInOrderAndHoldsFew) {
 
 TEST(OrderedParallel, AnExceptionOfEitherSideEndsIt) {
   const auto make = [](std::size_t, std::size_t i) { return i == 40 ? throw std::runtime_error("make") : i; };
-  EXPECT_THROW(ordered_parallel<std::size_t>(100, 4, make, [](std::size_t, std::size_t) {}), std::runtime_error);
+  EXPECT_THROW(ordered_parallel<std::size_t>(100, 4, make, [](std::size_t, std::size_t) {}),
+               std::runtime_error);
   const auto take = [](std::size_t i, std::size_t) {
     if (i == 7) throw std::logic_error("take");
   };
-  EXPECT_THROW(ordered_parallel<std::size_t>(100, 4, [](std::size_t, std::size_t i) { return i; }, take), std::logic_error);
+  EXPECT_THROW(ordered_parallel<std::size_t>(
+                   100, 4, [](std::size_t, std::size_t i) { return i; }, take),
+               std::logic_error);
   ordered_parallel<std::size_t>(0, 2, make, take);
 }
 

@@ -87,8 +87,9 @@ void verify_shard(const fs::path& path, const ShardEntry& entry, std::vector<std
     return;
   }
   if (hash == entry.xxh3_128) return;
-  problems.push_back(fmt::format("{} is not the file that was written: its checksum is {}, the manifest has {}",
-                                 path.string(), hash, entry.xxh3_128));
+  problems.push_back(
+      fmt::format("{} is not the file that was written: its checksum is {}, the manifest has {}",
+                  path.string(), hash, entry.xxh3_128));
   find_damaged_samples(path, problems);
 }
 
@@ -96,8 +97,9 @@ void verify_shard(const fs::path& path, const ShardEntry& entry, std::vector<std
 
 std::string describe_dataset(const fs::path& directory) {
   const Manifest m = read_manifest(directory);
-  std::string out = fmt::format("{}: samples of shape ({}) {}{}, made by {}\n\n", m.name, fmt::join(m.shape, ", "), m.dtype,
-                                m.units.empty() ? "" : fmt::format(" in {}", m.units), m.created_by);
+  std::string out =
+      fmt::format("{}: samples of shape ({}) {}{}, made by {}\n\n", m.name, fmt::join(m.shape, ", "), m.dtype,
+                  m.units.empty() ? "" : fmt::format(" in {}", m.units), m.created_by);
   out += splits_table(m) + "\n";
   out += statistics_table("channel", m.channels, m.statistics.x) + "\n";
   out += statistics_table("label", m.labels, m.statistics.y) + "\n";

@@ -51,7 +51,8 @@ class Progress {
     events_.emit({{"type", "missing"}, {"sample", sample.id}, {"reason", sample.reason}});
     if (++missing_ > kMostLines) return;
     fmt::print(stderr, "sample {} is left out: {}\n", sample.id, sample.reason);
-    if (missing_ == kMostLines) fmt::print(stderr, "(further ones are not listed; `wflow-convert inspect` tells)\n");
+    if (missing_ == kMostLines)
+      fmt::print(stderr, "(further ones are not listed; `wflow-convert inspect` tells)\n");
   }
 
   EventWriter& events_;
@@ -65,7 +66,9 @@ struct Job {
   Conversion conversion;
   SampleTable table;  // of all samples, or of one block, or empty for finish alone
 
-  std::uint64_t blocks() const { return block_count(conversion.config.count, conversion.config.shard_samples); }
+  std::uint64_t blocks() const {
+    return block_count(conversion.config.count, conversion.config.shard_samples);
+  }
   std::vector<SampleRow> rows_of(std::uint64_t block) const {
     const std::uint64_t k = conversion.config.shard_samples;
     std::vector<SampleRow> rows;
@@ -77,12 +80,14 @@ struct Job {
 };
 
 void require_output(const ConvertConfig& config) {
-  if (config.output.empty()) throw Error(ExitCode::spec, "the configuration needs the key 'output': where the data set goes");
+  if (config.output.empty())
+    throw Error(ExitCode::spec, "the configuration needs the key 'output': where the data set goes");
 }
 
 // Blocks that exist decide: with another K the same samples would lie in other files, and the files that were
 // looked at to choose it may be gone since (delete_inputs).
-std::uint64_t choose_shard_samples(const ConvertConfig& config, const fs::path& output, const SampleTable& table) {
+std::uint64_t choose_shard_samples(const ConvertConfig& config, const fs::path& output,
+                                   const SampleTable& table) {
   const bool decided = config.shard_samples > 0 || !config.shape.empty();
   if (!decided) {
     if (const auto record = read_block_record(output, 0)) return record->shard_samples;
@@ -101,8 +106,8 @@ void check_block(const ConvertConfig& config, const RunOptions& options) {
   const std::uint64_t k = shard_samples_of(config, config.count);
   const std::uint64_t blocks = block_count(config.count, k);
   if (*options.block < blocks) return;
-  throw Error(ExitCode::usage, fmt::format("there is no block {}: the {} samples make {} of {}", *options.block,
-                                           config.count, blocks, k));
+  throw Error(ExitCode::usage, fmt::format("there is no block {}: the {} samples make {} of {}",
+                                           *options.block, config.count, blocks, k));
 }
 
 // Of a table of all samples.
@@ -110,7 +115,8 @@ Job table_job(ConvertConfig config, const RunOptions& options) {
   require_output(config);
   SampleTable table = read_sample_table(config.samples, config.targets, Numbering::by_row);
   if (config.count > 0 && config.count != table.rows.size()) {
-    throw Error(ExitCode::spec, fmt::format("'count' is {}, but {} has {} rows", config.count, config.samples, table.rows.size()));
+    throw Error(ExitCode::spec, fmt::format("'count' is {}, but {} has {} rows", config.count, config.samples,
+                                            table.rows.size()));
   }
   config.count = table.rows.size();
   config.shard_samples = choose_shard_samples(config, config.output, table);
@@ -138,7 +144,8 @@ void fill_gaps(SampleTable& table, std::uint64_t first, std::uint64_t end) {
 // Of a campaign: one block's rows, or none to finish.
 Job campaign_job(ConvertConfig config, const RunOptions& options) {
   require_output(config);
-  if (config.count == 0) throw Error(ExitCode::spec, "the configuration needs the key 'count': the number of samples in all");
+  if (config.count == 0)
+    throw Error(ExitCode::spec, "the configuration needs the key 'count': the number of samples in all");
   config.shard_samples = shard_samples_of(config, config.count);
   check_block(config, options);
   const fs::path output = config.output;
@@ -151,8 +158,9 @@ Job campaign_job(ConvertConfig config, const RunOptions& options) {
   const std::uint64_t end = std::min(c.count, first + c.shard_samples);
   for (const SampleRow& row : job.table.rows) {
     if (row.number >= first && row.number < end) continue;
-    throw Error(ExitCode::data, fmt::format("{} has sample {}, but block {} is of samples {} to {}", options.rows.string(),
-                                            row.id, *options.block, first, end == 0 ? 0 : end - 1));
+    throw Error(ExitCode::data,
+                fmt::format("{} has sample {}, but block {} is of samples {} to {}", options.rows.string(),
+                            row.id, *options.block, first, end == 0 ? 0 : end - 1));
   }
   fill_gaps(job.table, first, end);
   return job;
@@ -162,8 +170,9 @@ Job make_job(const RunOptions& options) {
   ConvertConfig config = load_config(options.config);
   const bool campaign = !options.rows.empty() || config.samples.empty();
   if (campaign && !options.block && !options.finish) {
-    throw Error(ExitCode::usage, fmt::format("{} is of a campaign ('from'): give --block and --samples, or --finish",
-                                             options.config.string()));
+    throw Error(ExitCode::usage,
+                fmt::format("{} is of a campaign ('from'): give --block and --samples, or --finish",
+                            options.config.string()));
   }
   if (campaign && options.block && options.rows.empty()) {
     throw Error(ExitCode::usage, "--block needs --samples here: the table of the block's rows");
@@ -178,7 +187,8 @@ void convert_one(const Job& job, std::uint64_t block, const BlockObserver& obser
   const BlockRecord record = convert_block(job.conversion, block, job.rows_of(block), observer);
   std::uint64_t samples = 0;
   for (const BlockShard& shard : record.shards) samples += shard.entry.samples;
-  fmt::print("block {}: {} samples in {} shards, {} missing\n", block, samples, record.shards.size(), record.missing.size());
+  fmt::print("block {}: {} samples in {} shards, {} missing\n", block, samples, record.shards.size(),
+             record.missing.size());
 }
 
 void finish(const Job& job, EventWriter& events) {
@@ -186,8 +196,9 @@ void finish(const Job& job, EventWriter& events) {
   const fs::path path = job.conversion.output / kManifestName;
   events.artifact("manifest", path.string());
   fmt::print("{}: {} train, {} validation, {} test samples of ({}) {}, {} missing\n", path.string(),
-             manifest.split("train").samples, manifest.split("validation").samples, manifest.split("test").samples,
-             fmt::join(manifest.shape, ", "), manifest.dtype, manifest.missing.size());
+             manifest.split("train").samples, manifest.split("validation").samples,
+             manifest.split("test").samples, fmt::join(manifest.shape, ", "), manifest.dtype,
+             manifest.missing.size());
 }
 
 void print_plan(const Job& job) {
@@ -196,7 +207,9 @@ void print_plan(const Job& job) {
   std::uint64_t done = 0;
   for (std::uint64_t block = 0; block < job.blocks(); ++block) {
     const auto record = read_block_record(job.conversion.output, block);
-    if (record && record->config_hash == conversion_hash(config) && !shards_problem(job.conversion.output, *record)) ++done;
+    if (record && record->config_hash == conversion_hash(config) &&
+        !shards_problem(job.conversion.output, *record))
+      ++done;
   }
   fmt::print("{} samples in {} blocks of {}: {} train, {} validation, {} test\n", config.count, job.blocks(),
              config.shard_samples, split.size(0), split.size(1), split.size(2));

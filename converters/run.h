@@ -20,8 +20,8 @@ struct RunOptions {
   unsigned threads = 1;
 };
 
-// The configuration file, its keys at top level or under `convert:`; relative paths are taken from its folder.
-// Throws Error{spec} with every error in it.
+// The configuration file, its keys at top level or under `convert:`; relative paths are taken from its
+// folder. Throws Error{spec} with every error in it.
 ConvertConfig load_config(const std::filesystem::path& path);
 
 void run_conversion(const RunOptions& options);

@@ -48,14 +48,16 @@ SampleRow make_row(const CsvReader& csv, const Columns& columns, const std::vect
   row.id = static_cast<std::int64_t>(place);
   if (columns.id) {
     const auto id = text::to_integer(fields[*columns.id]);
-    if (!id || *id < 0) csv.fail(fmt::format("the id '{}' is not a whole number from 0", fields[*columns.id]));
+    if (!id || *id < 0)
+      csv.fail(fmt::format("the id '{}' is not a whole number from 0", fields[*columns.id]));
     row.id = *id;
   }
   if (fields[columns.file].empty()) csv.fail("the column 'file' is empty");
   row.file = folder / fields[columns.file];
   for (const std::size_t column : columns.targets) {
     const auto value = text::to_real(fields[column]);
-    if (!value) csv.fail(fmt::format("'{}' in column '{}' is not a number", fields[column], csv.header()[column]));
+    if (!value)
+      csv.fail(fmt::format("'{}' in column '{}' is not a number", fields[column], csv.header()[column]));
     row.targets.push_back(*value);
   }
   return row;
@@ -63,13 +65,15 @@ SampleRow make_row(const CsvReader& csv, const Columns& columns, const std::vect
 
 }  // namespace
 
-SampleTable read_sample_table(const fs::path& path, const std::vector<std::string>& targets, Numbering numbering) {
+SampleTable read_sample_table(const fs::path& path, const std::vector<std::string>& targets,
+                              Numbering numbering) {
   const std::string bytes = read_file(path);
   CsvReader csv(bytes, path.string());
   SampleTable table{targets.empty() ? other_columns(csv) : targets, {}};
   const Columns columns = find_columns(csv, table.labels, numbering);
   std::vector<std::string> fields;
-  while (csv.next(fields)) table.rows.push_back(make_row(csv, columns, fields, path.parent_path(), table.rows.size()));
+  while (csv.next(fields))
+    table.rows.push_back(make_row(csv, columns, fields, path.parent_path(), table.rows.size()));
   if (table.rows.empty()) throw Error(ExitCode::data, fmt::format("{} has no rows", path.string()));
   std::sort(table.rows.begin(), table.rows.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
   for (std::size_t i = 0; i < table.rows.size(); ++i) {

@@ -21,8 +21,8 @@ struct SampleTable {
   std::vector<SampleRow> rows;  // ascending by id and by number
 };
 
-// by_row: a table of all samples; they are numbered 0, 1, ... in order of their ids (which are the row numbers
-// where there is no column `id`). by_id: a block's rows of a campaign; the id is the number.
+// by_row: a table of all samples; they are numbered 0, 1, ... in order of their ids (which are the row
+// numbers where there is no column `id`). by_id: a block's rows of a campaign; the id is the number.
 enum class Numbering { by_row, by_id };
 
 // `targets` empty: all columns but `file` and `id`. Relative files are relative to the table's folder.

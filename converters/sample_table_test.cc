@@ -38,9 +38,11 @@ TEST_F(SampleTableTest, ChosenTargetsAndNumbers) {
 }
 
 TEST_F(SampleTableTest, ErrorsNameTheLine) {
-  EXPECT_NE(why("file,a\nx,1\ny,2,3\n").find("t.csv:3: this row has 3 fields, the header has 2"), std::string::npos);
+  EXPECT_NE(why("file,a\nx,1\ny,2,3\n").find("t.csv:3: this row has 3 fields, the header has 2"),
+            std::string::npos);
   EXPECT_NE(why("file,a\nx,one\n").find("t.csv:2: 'one' in column 'a' is not a number"), std::string::npos);
-  EXPECT_NE(why("files,a\nx,1\n").find("there is no column 'file'; did you mean 'files'?"), std::string::npos);
+  EXPECT_NE(why("files,a\nx,1\n").find("there is no column 'file'; did you mean 'files'?"),
+            std::string::npos);
   EXPECT_NE(why("file,omega_m\nx,1\n", {"omega"}).find("there is no column 'omega'"), std::string::npos);
   EXPECT_NE(why("file,a,a\nx,1,1\n").find("two columns are named 'a'"), std::string::npos);
   EXPECT_NE(why("file,id\nx,1\ny,1\n").find("has the id 1 twice"), std::string::npos);

@@ -18,15 +18,19 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::size_t volume(const std::array<std::size_t, 4>& shape) { return shape[0] * shape[1] * shape[2] * shape[3]; }
+std::size_t volume(const std::array<std::size_t, 4>& shape) {
+  return shape[0] * shape[1] * shape[2] * shape[3];
+}
 
 void read_exactly(int fd, const ChunkPlace& place, std::span<std::uint8_t> bytes, const fs::path& path) {
   std::size_t done = 0;
   while (done < bytes.size()) {
-    const ssize_t got = ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(place.offset + done));
+    const ssize_t got =
+        ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(place.offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw system_error(errno, fmt::format("cannot read {}", path.string()));
-    if (got == 0) throw Error(ExitCode::data, fmt::format("{} is shorter than when it was opened", path.string()));
+    if (got == 0)
+      throw Error(ExitCode::data, fmt::format("{} is shorter than when it was opened", path.string()));
     done += static_cast<std::size_t>(got);
   }
 }
@@ -48,13 +52,17 @@ void read_through_library(const fs::path& path, const ShardLayout& layout, std::
 
 }  // namespace
 
-ShardFile::ShardFile(fs::path path, bool keep_open) : path_(std::move(path)), layout_(read_shard_layout(path_)) {
+ShardFile::ShardFile(fs::path path, bool keep_open)
+    : path_(std::move(path)), layout_(read_shard_layout(path_)) {
   if (keep_open) fd_ = open_file(path_, O_RDONLY);
 }
 
-std::size_t ShardFile::sample_bytes() const { return volume(layout_.shape) * dtype_size(layout_.dtype); }
+std::size_t ShardFile::sample_bytes() const {
+  return volume(layout_.shape) * dtype_size(layout_.dtype);
+}
 
-void ShardFile::read_stored(std::size_t row, ReadScratch& scratch, std::span<std::uint8_t> raw, bool verify) const {
+void ShardFile::read_stored(std::size_t row, ReadScratch& scratch, std::span<std::uint8_t> raw,
+                            bool verify) const {
   WFLOW_CHECK(row < size() && raw.size() == sample_bytes());
   if (layout_.access == ShardLayout::Access::library) {
     read_through_library(path_, layout_, row, raw.data());
@@ -64,8 +72,9 @@ void ShardFile::read_stored(std::size_t row, ReadScratch& scratch, std::span<std
   const FileDescriptor opened = fd_ ? FileDescriptor() : open_file(path_, O_RDONLY);
   const int fd = fd_ ? fd_.get() : opened.get();
   const auto damaged = [&] {
-    return Error(ExitCode::data, fmt::format("sample {} of {} is damaged; `wflow-convert verify` checks the whole data set",
-                                             layout_.ids[row], path_.string()));
+    return Error(ExitCode::data,
+                 fmt::format("sample {} of {} is damaged; `wflow-convert verify` checks the whole data set",
+                             layout_.ids[row], path_.string()));
   };
   scratch.stored.resize(place.bytes);
   read_exactly(fd, place, scratch.stored, path_);

@@ -47,16 +47,18 @@ std::vector<hsize_t> dimensions(hid_t dataset) {
 
 // Reads a whole small data set of `rank` axes whose first has `rows` entries.
 template <typename Value>
-std::vector<Value> read_table(const Opened& shard, const char* name, hid_t type, std::size_t rank, std::size_t rows,
-                              std::size_t* columns) {
+std::vector<Value> read_table(const Opened& shard, const char* name, hid_t type, std::size_t rank,
+                              std::size_t rows, std::size_t* columns) {
   const DatasetId dataset(H5Dopen2(shard.file.get(), name, H5P_DEFAULT));
   if (!dataset) refuse(shard.path, fmt::format("it has no {}", name));
   const auto dims = dimensions(dataset.get());
-  if (dims.size() != rank || dims[0] != rows) refuse(shard.path, fmt::format("the shape of {} does not fit /x", name));
+  if (dims.size() != rank || dims[0] != rows)
+    refuse(shard.path, fmt::format("the shape of {} does not fit /x", name));
   *columns = rank > 1 ? dims[1] : 1;
   // Even deflate makes no more than a thousand bytes of one: a larger claim is a damaged header.
   const std::uint64_t most = shard.file_bytes * 1024 / sizeof(Value);
-  if (rows > most || *columns > most || rows * *columns > most) refuse(shard.path, fmt::format("{} is too large", name));
+  if (rows > most || *columns > most || rows * *columns > most)
+    refuse(shard.path, fmt::format("{} is too large", name));
   std::vector<Value> values(rows * *columns);
   if (!values.empty() && H5Dread(dataset.get(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0) {
     throw_hdf5(ExitCode::data, fmt::format("cannot read {} of {}", name, shard.path.string()));
@@ -68,8 +70,9 @@ void check_format(const Opened& shard) {
   const auto format = number_attribute(shard.file.get(), "wflow_format");
   if (!format) refuse(shard.path, "it has no attribute wflow_format");
   if (*format > kFormat) {
-    throw Error(ExitCode::version, fmt::format("{} is of shard format {}, this wflow knows {}; use a newer wflow",
-                                               shard.path.string(), *format, kFormat));
+    throw Error(ExitCode::version,
+                fmt::format("{} is of shard format {}, this wflow knows {}; use a newer wflow",
+                            shard.path.string(), *format, kFormat));
   }
 }
 
@@ -81,7 +84,8 @@ std::optional<Filters> known_filters(hid_t creation) {
     unsigned flags = 0;
     unsigned config = 0;
     std::size_t values = 0;
-    const auto id = H5Pget_filter2(creation, static_cast<unsigned>(k), &flags, &values, nullptr, 0, nullptr, &config);
+    const auto id =
+        H5Pget_filter2(creation, static_cast<unsigned>(k), &flags, &values, nullptr, 0, nullptr, &config);
     if (id == H5Z_FILTER_SHUFFLE && !filters.shuffle && !filters.deflate) {
       filters.shuffle = true;
     } else if (id == H5Z_FILTER_DEFLATE && !filters.deflate) {
@@ -99,7 +103,8 @@ std::optional<ChunkPlace> place_by_coordinate(const Opened& shard, std::size_t r
   haddr_t address = HADDR_UNDEF;
   hsize_t bytes = 0;
   if (H5Dget_chunk_info_by_coord(shard.x.get(), start, &mask, &address, &bytes) < 0) return std::nullopt;
-  if (address == HADDR_UNDEF || address > shard.file_bytes || bytes > shard.file_bytes - address) return std::nullopt;
+  if (address == HADDR_UNDEF || address > shard.file_bytes || bytes > shard.file_bytes - address)
+    return std::nullopt;
   return ChunkPlace{address, bytes, mask, 0};
 }
 
@@ -152,8 +157,10 @@ bool place_chunks(const Opened& shard, hid_t creation, std::size_t sample_bytes,
   const H5D_layout_t kind = H5Pget_layout(creation);
   if (kind == H5D_CONTIGUOUS && H5Pget_external_count(creation) == 0) {
     const haddr_t start = H5Dget_offset(shard.x.get());
-    if (start == HADDR_UNDEF || start > shard.file_bytes || rows * sample_bytes > shard.file_bytes - start) return false;
-    for (std::size_t row = 0; row < rows; ++row) layout.chunks.push_back({start + row * sample_bytes, sample_bytes, 0, 0});
+    if (start == HADDR_UNDEF || start > shard.file_bytes || rows * sample_bytes > shard.file_bytes - start)
+      return false;
+    for (std::size_t row = 0; row < rows; ++row)
+      layout.chunks.push_back({start + row * sample_bytes, sample_bytes, 0, 0});
     return true;
   }
   const auto filters = known_filters(creation);
@@ -216,7 +223,8 @@ ShardLayout read_shard_layout(const fs::path& path) {
   layout.ids = read_table<std::int64_t>(shard, "/id", H5T_NATIVE_INT64, 1, rows, &columns);
   layout.targets = read_table<double>(shard, "/y", H5T_NATIVE_DOUBLE, 2, rows, &layout.labels);
   const PropertyId creation(H5Dget_create_plist(shard.x.get()));
-  const bool direct = plain_bytes(shard, layout.dtype) && place_chunks(shard, creation.get(), sample_bytes, layout);
+  const bool direct =
+      plain_bytes(shard, layout.dtype) && place_chunks(shard, creation.get(), sample_bytes, layout);
   if (!direct) layout.access = ShardLayout::Access::library;
   return layout;
 }

@@ -48,10 +48,11 @@ void check_fits(const ShardFile& shard, const ShardEntry& entry, const Manifest&
   const bool fits = layout.shape == manifest.shape && layout.labels == manifest.labels.size() &&
                     shard.size() == entry.samples && dtype_name(layout.dtype) == manifest.dtype;
   if (fits) return;
-  throw Error(ExitCode::data, fmt::format("{} holds {} samples of shape ({}) {} with {} labels, which is not what the "
-                                          "manifest says; convert again",
-                                          shard.path().string(), shard.size(), fmt::join(layout.shape, ", "),
-                                          dtype_name(layout.dtype), layout.labels));
+  throw Error(ExitCode::data,
+              fmt::format("{} holds {} samples of shape ({}) {} with {} labels, which is not what the "
+                          "manifest says; convert again",
+                          shard.path().string(), shard.size(), fmt::join(layout.shape, ", "),
+                          dtype_name(layout.dtype), layout.labels));
 }
 
 }  // namespace
@@ -78,8 +79,8 @@ SplitReader::SplitReader(SplitReader&&) noexcept = default;
 SplitReader& SplitReader::operator=(SplitReader&&) noexcept = default;
 SplitReader::~SplitReader() = default;
 
-SplitReader SplitReader::open(const fs::path& data_directory, const Manifest& manifest, std::string_view split,
-                              ReadOptions options) {
+SplitReader SplitReader::open(const fs::path& data_directory, const Manifest& manifest,
+                              std::string_view split, ReadOptions options) {
   const SplitEntry& entry = manifest.split(split);
   auto state = std::make_unique<State>();
   state->shape = manifest.shape;
@@ -94,8 +95,12 @@ SplitReader SplitReader::open(const fs::path& data_directory, const Manifest& ma
   return SplitReader(std::move(state));
 }
 
-std::size_t SplitReader::size() const { return state_->size; }
-std::array<std::size_t, 4> SplitReader::shape() const { return state_->shape; }
+std::size_t SplitReader::size() const {
+  return state_->size;
+}
+std::array<std::size_t, 4> SplitReader::shape() const {
+  return state_->shape;
+}
 
 std::size_t SplitReader::values() const {
   const auto& [c, d, h, w] = state_->shape;

@@ -86,9 +86,9 @@ class SplitReader {
   std::span<const double> targets(std::size_t i) const;
 
   // Reads sample i as float32, whatever type is stored. Thread-safe: pread and inflate on the calling
-  // thread, no HDF5 call and no lock held while reading. (A shard that some other tool rewrote in a layout of its own,
-  // with other chunks or filters, is still read, but through HDF5 and its global lock.)
-  // Error{data} names the file and the sample where the bytes are damaged.
+  // thread, no HDF5 call and no lock held while reading. (A shard that some other tool rewrote in a layout of
+  // its own, with other chunks or filters, is still read, but through HDF5 and its global lock.) Error{data}
+  // names the file and the sample where the bytes are damaged.
   void read(std::size_t i, std::span<float> x) const;
 
  private:

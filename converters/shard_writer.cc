@@ -26,7 +26,9 @@ struct ShardWriter::State {
   State(fs::path path, ShardDescription given)
       : target(std::move(path)), description(std::move(given)), durable(target) {}
 
-  [[noreturn]] void fail() const { throw_hdf5(ExitCode::system, fmt::format("cannot write {}", target.string())); }
+  [[noreturn]] void fail() const {
+    throw_hdf5(ExitCode::system, fmt::format("cannot write {}", target.string()));
+  }
   hid_t check(hid_t id) const {
     if (id < 0) fail();
     return id;
@@ -36,7 +38,8 @@ struct ShardWriter::State {
   void write_text(hid_t object, const char* name, const std::string& value) const;
   void write_texts(hid_t object, const char* name, const std::vector<std::string>& values) const;
   void write_number(hid_t object, const char* name, std::uint64_t value) const;
-  DatasetId write_table(const char* name, hid_t stored, hid_t native, std::vector<hsize_t> dims, const void* values) const;
+  DatasetId write_table(const char* name, hid_t stored, hid_t native, std::vector<hsize_t> dims,
+                        const void* values) const;
   std::vector<std::uint64_t> chunk_index() const;
   void write_tables(std::span<const std::int64_t> missing);
   void record_size() const;
@@ -44,7 +47,9 @@ struct ShardWriter::State {
 
 namespace {
 
-PropertyId new_property(hid_t kind) { return PropertyId(H5Pcreate(kind)); }
+PropertyId new_property(hid_t kind) {
+  return PropertyId(H5Pcreate(kind));
+}
 
 // The bytes must depend on the content alone: no times. Format of HDF5 1.8, which all tools in use read, and
 // which has checksums over its own structures.
@@ -100,16 +105,19 @@ void ShardWriter::State::create_x() {
 void ShardWriter::State::write_text(hid_t object, const char* name, const std::string& value) const {
   const SpaceId space(check(H5Screate(H5S_SCALAR)));
   const TypeId type = text_type();
-  const AttributeId attribute(check(H5Acreate2(object, name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT)));
+  const AttributeId attribute(
+      check(H5Acreate2(object, name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT)));
   const char* text = value.c_str();
   check(H5Awrite(attribute.get(), type.get(), &text));
 }
 
-void ShardWriter::State::write_texts(hid_t object, const char* name, const std::vector<std::string>& values) const {
+void ShardWriter::State::write_texts(hid_t object, const char* name,
+                                     const std::vector<std::string>& values) const {
   const hsize_t count = values.size();
   const SpaceId space(check(H5Screate_simple(1, &count, nullptr)));
   const TypeId type = text_type();
-  const AttributeId attribute(check(H5Acreate2(object, name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT)));
+  const AttributeId attribute(
+      check(H5Acreate2(object, name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT)));
   std::vector<const char*> texts;
   for (const auto& value : values) texts.push_back(value.c_str());
   if (!texts.empty()) check(H5Awrite(attribute.get(), type.get(), texts.data()));
@@ -122,8 +130,8 @@ void ShardWriter::State::write_number(hid_t object, const char* name, std::uint6
   check(H5Awrite(attribute.get(), H5T_NATIVE_UINT64, &value));
 }
 
-DatasetId ShardWriter::State::write_table(const char* name, hid_t stored, hid_t native, std::vector<hsize_t> dims,
-                                          const void* values) const {
+DatasetId ShardWriter::State::write_table(const char* name, hid_t stored, hid_t native,
+                                          std::vector<hsize_t> dims, const void* values) const {
   const SpaceId space(check(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr)));
   const PropertyId creation = new_property(H5P_DATASET_CREATE);
   H5Pset_obj_track_times(creation.get(), false);
@@ -160,7 +168,8 @@ void ShardWriter::State::write_tables(std::span<const std::int64_t> missing) {
   H5Pset_obj_track_times(creation.get(), false);
   const GroupId group(check(H5Gcreate2(file.get(), "/wflow", H5P_DEFAULT, creation.get(), H5P_DEFAULT)));
   const std::vector<std::uint64_t> index = chunk_index();
-  const DatasetId table = write_table("/wflow/index", H5T_STD_U64LE, H5T_NATIVE_UINT64, {rows, 4}, index.data());
+  const DatasetId table =
+      write_table("/wflow/index", H5T_STD_U64LE, H5T_NATIVE_UINT64, {rows, 4}, index.data());
   write_number(table.get(), "index_file_size", 0);  // its place; the size is known once the file is closed
 }
 
@@ -197,9 +206,15 @@ ShardWriter::~ShardWriter() {
   state_->file.close();
 }
 
-std::uint64_t ShardWriter::samples() const { return state_->ids.size(); }
-const fs::path& ShardWriter::temporary() const { return state_->durable.temporary(); }
-void ShardWriter::publish() { state_->durable.publish(); }
+std::uint64_t ShardWriter::samples() const {
+  return state_->ids.size();
+}
+const fs::path& ShardWriter::temporary() const {
+  return state_->durable.temporary();
+}
+void ShardWriter::publish() {
+  state_->durable.publish();
+}
 
 void ShardWriter::add(std::int64_t id, std::span<const double> targets, const EncodedChunk& chunk) {
   State& s = *state_;

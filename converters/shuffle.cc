@@ -55,11 +55,20 @@ void shuffle_bytes(std::span<const std::uint8_t> in, std::span<std::uint8_t> out
   WFLOW_CHECK(in.size() == out.size() && in.size() % width == 0);
   const std::size_t count = in.size() / width;
   switch (width) {
-    case 1: std::copy(in.begin(), in.end(), out.begin()); break;
-    case 2: shuffle_words<std::uint16_t>(in.data(), out.data(), count); break;
-    case 4: shuffle_words<std::uint32_t>(in.data(), out.data(), count); break;
-    case 8: shuffle_words<std::uint64_t>(in.data(), out.data(), count); break;
-    default: WFLOW_CHECK(false);
+    case 1:
+      std::copy(in.begin(), in.end(), out.begin());
+      break;
+    case 2:
+      shuffle_words<std::uint16_t>(in.data(), out.data(), count);
+      break;
+    case 4:
+      shuffle_words<std::uint32_t>(in.data(), out.data(), count);
+      break;
+    case 8:
+      shuffle_words<std::uint64_t>(in.data(), out.data(), count);
+      break;
+    default:
+      WFLOW_CHECK(false);
   }
 }
 
@@ -67,11 +76,20 @@ void unshuffle_bytes(std::span<const std::uint8_t> in, std::span<std::uint8_t> o
   WFLOW_CHECK(in.size() == out.size() && in.size() % width == 0);
   const std::size_t count = in.size() / width;
   switch (width) {
-    case 1: std::copy(in.begin(), in.end(), out.begin()); break;
-    case 2: unshuffle_words<std::uint16_t>(in.data(), out.data(), count); break;
-    case 4: unshuffle_words<std::uint32_t>(in.data(), out.data(), count); break;
-    case 8: unshuffle_words<std::uint64_t>(in.data(), out.data(), count); break;
-    default: WFLOW_CHECK(false);
+    case 1:
+      std::copy(in.begin(), in.end(), out.begin());
+      break;
+    case 2:
+      unshuffle_words<std::uint16_t>(in.data(), out.data(), count);
+      break;
+    case 4:
+      unshuffle_words<std::uint32_t>(in.data(), out.data(), count);
+      break;
+    case 8:
+      unshuffle_words<std::uint64_t>(in.data(), out.data(), count);
+      break;
+    default:
+      WFLOW_CHECK(false);
   }
 }
 

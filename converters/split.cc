@@ -35,8 +35,9 @@ std::optional<std::string> split_problem(const SplitRequest& request, std::uint6
     return fmt::format("the fractions {} + {} + {} are more than 1", train, validation, test);
   }
   if (sum == static_cast<double>(count)) return std::nullopt;
-  return fmt::format("{} + {} + {} is {}, but there are {} samples (fractions are written with a point: 0.8, 1.0)",
-                     train, validation, test, sum, count);
+  return fmt::format(
+      "{} + {} + {} is {}, but there are {} samples (fractions are written with a point: 0.8, 1.0)", train,
+      validation, test, sum, count);
 }
 
 SplitMap::SplitMap(const SplitRequest& request, std::uint64_t count)
@@ -47,7 +48,9 @@ SplitMap::SplitMap(const SplitRequest& request, std::uint64_t count)
   ends_ = ends_of(request, count);
 }
 
-std::uint64_t SplitMap::size(std::size_t split) const { return ends_[split] - (split == 0 ? 0 : ends_[split - 1]); }
+std::uint64_t SplitMap::size(std::size_t split) const {
+  return ends_[split] - (split == 0 ? 0 : ends_[split - 1]);
+}
 
 std::optional<std::size_t> SplitMap::of(std::uint64_t sample) const {
   WFLOW_CHECK(sample < order_.size());

@@ -18,7 +18,9 @@ namespace {
 constexpr std::size_t kLanes = 8;
 using Lanes = std::array<double, kLanes>;
 
-double total(const Lanes& l) { return ((l[0] + l[4]) + (l[1] + l[5])) + ((l[2] + l[6]) + (l[3] + l[7])); }
+double total(const Lanes& l) {
+  return ((l[0] + l[4]) + (l[1] + l[5])) + ((l[2] + l[6]) + (l[3] + l[7]));
+}
 
 template <typename Value>
 Value value_at(const std::uint8_t* bytes, std::size_t i) {

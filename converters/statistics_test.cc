@@ -17,7 +17,8 @@ std::vector<std::uint8_t> raw(const std::vector<Value>& values) {
 }
 
 TEST(Statistics, AreThoseOfTheValues) {
-  const ChannelStatistics s = summary(moments_of(DType::float32, raw(std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10})));
+  const ChannelStatistics s =
+      summary(moments_of(DType::float32, raw(std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10})));
   EXPECT_DOUBLE_EQ(s.mean, 5.5);
   EXPECT_DOUBLE_EQ(s.std, std::sqrt(8.25));
   EXPECT_EQ(s.min, 1);
@@ -33,7 +34,8 @@ TEST(Statistics, PiecesMergeToTheWhole) {
   Moments merged;
   for (std::size_t start = 0; start < values.size(); start += 777) {
     const auto end = values.begin() + static_cast<std::ptrdiff_t>(std::min(values.size(), start + 777));
-    merged.merge(moments_of(DType::float64, raw(std::vector<double>(values.begin() + static_cast<std::ptrdiff_t>(start), end))));
+    merged.merge(moments_of(
+        DType::float64, raw(std::vector<double>(values.begin() + static_cast<std::ptrdiff_t>(start), end))));
   }
   EXPECT_EQ(merged.count, whole.count);
   EXPECT_NEAR(merged.mean, whole.mean, 1e-9);

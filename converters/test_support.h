@@ -24,8 +24,8 @@ class FolderTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::path(::testing::TempDir()) /
-              (std::string("wflow-") + std::to_string(::getpid()) + "-" + info->test_suite_name() + "-" + info->name());
+    folder_ = fs::path(::testing::TempDir()) / (std::string("wflow-") + std::to_string(::getpid()) + "-" +
+                                                info->test_suite_name() + "-" + info->name());
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
@@ -88,9 +88,11 @@ inline Conversion make_conversion(const fs::path& folder, std::uint64_t count, u
   return {raw_config(count), folder / "data", {"a", "b"}, threads, false};
 }
 
-inline std::vector<SampleRow> rows_of_block(const std::vector<SampleRow>& rows, std::uint64_t block, std::uint64_t k) {
+inline std::vector<SampleRow> rows_of_block(const std::vector<SampleRow>& rows, std::uint64_t block,
+                                            std::uint64_t k) {
   const auto first = rows.begin() + static_cast<std::ptrdiff_t>(block * k);
-  const auto end = rows.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(rows.size(), (block + 1) * k));
+  const auto end =
+      rows.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(rows.size(), (block + 1) * k));
   return {first, end};
 }
 
