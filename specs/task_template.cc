@@ -26,7 +26,8 @@ void add_text(Pieces& pieces, std::string_view text) {
 Pieces Plan::pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row) const {
   const std::size_t step = planned.study_step;
   const std::string resolved = replace_tokens(
-      text, [&](std::string_view name) { return expansion_->resolve(campaign_, step, row, name); });
+      text, [&](std::string_view name) { return expansion_->resolve(campaign_, step, row, name); },
+      kTokenLevels);
   Pieces pieces;
   const std::string_view rest = resolved;
   std::size_t done = 0;
@@ -48,9 +49,10 @@ Pieces Plan::pieces(std::string_view text, const PlannedStep& planned, std::uint
 
 yaml::Node Plan::resolved_settings(const PlannedStep& planned, std::uint32_t row) const {
   yaml::Node block = study_->steps[planned.study_step].settings;
-  replace_tokens(block, [&](std::string_view name) {
-    return expansion_->resolve(campaign_, planned.study_step, row, name);
-  });
+  replace_tokens(
+      block,
+      [&](std::string_view name) { return expansion_->resolve(campaign_, planned.study_step, row, name); },
+      kTokenLevels);
   return block;
 }
 
@@ -63,9 +65,10 @@ void Plan::fill_shell(TaskTemplate& task, const PlannedStep& planned, std::uint3
   };
   task.command = body(step.command);
   if (!step.restart.empty()) task.restart = body(step.restart);
-  task.shell = replace_tokens(std::string_view(step.shell), [&](std::string_view name) {
-    return expansion_->resolve(campaign_, planned.study_step, row, name);
-  });
+  task.shell = replace_tokens(
+      std::string_view(step.shell),
+      [&](std::string_view name) { return expansion_->resolve(campaign_, planned.study_step, row, name); },
+      kTokenLevels);
 }
 
 void Plan::fill_convert(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const {
@@ -75,7 +78,6 @@ void Plan::fill_convert(TaskTemplate& task, const PlannedStep& planned, std::uin
   task.block_samples = planned.block_samples;
   task.source_workspace = expansion_->workspace(campaign_, source, row).string();
   yaml::Node settings = resolved_settings(planned, row);
-  remove_key(settings, "from");
   set_key(settings, "output", yaml::quoted(task.workspace));
   set_key(settings, "count", yaml::scalar(std::to_string(task.sample_count)));
   set_key(settings, "shard_samples", yaml::scalar(std::to_string(block)));

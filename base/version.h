@@ -2,5 +2,5 @@
 #pragma once
 
 namespace wflow {
-inline constexpr const char* kVersion = "@PROJECT_VERSION@";
+extern const char* const kVersion;  // "0.1.0"
 }  // namespace wflow
