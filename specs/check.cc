@@ -129,8 +129,9 @@ namespace {
 // The block as the worker will read it for the first combination.
 yaml::Node resolved_block(const Reading& reading, const Expansion& expansion, std::size_t index) {
   yaml::Node block = reading.study.steps[index].settings;
-  replace_tokens(block,
-                 [&](std::string_view name) { return expansion.resolve("/campaign", index, 0, name); });
+  replace_tokens(
+      block, [&](std::string_view name) { return expansion.resolve("/campaign", index, 0, name); },
+      kTokenLevels);
   return block;
 }
 

@@ -19,6 +19,7 @@ namespace wflow::specs {
 namespace {
 
 constexpr std::string_view kWorkspaceSuffix = ".workspace";
+constexpr std::uint64_t kMostPaths = 1'000'000;
 
 bool is_identifier(std::string_view name) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.' || c == '-'; };
@@ -89,6 +90,12 @@ class TokenChecker {
           misplaced(node, name, "in cmd and restart");
         } else if (!for_steps) {
           misplaced(node, name, "in cmd and restart");
+        } else if (name == "MERLIN_PATHS_ALL" && reading_.study.samples->design.count > kMostPaths) {
+          // No shell takes a command of such a length, and Merlin would fail on it later.
+          reading_.diagnostics.error(
+              place_of(reading_, node, name),
+              fmt::format("'$(MERLIN_PATHS_ALL)' would name {} directories; use $(MERLIN_GLOB_PATH)",
+                          text::format_count(reading_.study.samples->design.count)));
         }
       } else if (is_of_scripts(name)) {
         if (!in_script && !for_steps) misplaced(node, name, "in steps");

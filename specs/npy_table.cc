@@ -5,10 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <regex>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -18,6 +19,8 @@
 namespace wflow::specs {
 
 namespace {
+
+constexpr std::int64_t kMaxLength = std::int64_t{1} << 48;
 
 static_assert(std::endian::native == std::endian::little);
 
@@ -96,15 +99,12 @@ class NpyTable : public SampleTable {
     std::string header(length, '\0');
     read_at(data_offset_, header);
     data_offset_ += length;
-    static const std::regex kType("'descr': *'([<>|=])([a-zA-Z])([0-9]+)'");
-    static const std::regex kShape("'shape': *\\(([0-9]{1,15}),? *([0-9]{1,15})?,?\\)");
-    std::smatch type;
-    std::smatch shape;
-    if (!std::regex_search(header, type, kType)) refuse("a table of plain numbers was expected");
-    if (!std::regex_search(header, shape, kShape)) refuse("an array with one or two axes was expected");
-    letter_ = type.str(2)[0];
-    const auto size = text::to_integer(type.str(3)).value_or(0);
-    swapped_ = type.str(1) == ">";
+    const std::string type = behind(header, "'descr':", '\'', '\'');
+    const std::string shape = behind(header, "'shape':", '(', ')');
+    if (type.size() < 3) refuse("a table of plain numbers was expected");
+    letter_ = type[1];
+    const auto size = text::to_integer(std::string_view(type).substr(2)).value_or(0);
+    swapped_ = type[0] == '>';
     column_major_ = header.find("'fortran_order': True") != std::string::npos;
     const bool number =
         (letter_ == 'f' && (size == 4 || size == 8)) ||
@@ -113,8 +113,28 @@ class NpyTable : public SampleTable {
     if (!number && !word)
       refuse(fmt::format("values of type {}{} are not known; write f4, f8, i4 or i8", letter_, size));
     item_bytes_ = static_cast<std::uint64_t>(size) * (letter_ == 'U' ? 4 : 1);
-    rows_ = static_cast<std::uint64_t>(text::to_integer(shape.str(1)).value_or(0));
-    width_ = shape[2].matched ? static_cast<std::size_t>(text::to_integer(shape.str(2)).value_or(0)) : 1;
+    read_shape(shape);
+  }
+
+  void read_shape(const std::string& shape) {
+    std::vector<std::uint64_t> lengths;
+    for (const std::string& part : text::split(shape, ',')) {
+      if (text::trim(part).empty()) continue;  // "(5,)"
+      const auto length = text::to_integer(text::trim(part));
+      if (!length || *length < 0 || *length > kMaxLength) refuse("its shape does not read: (" + shape + ")");
+      lengths.push_back(static_cast<std::uint64_t>(*length));
+    }
+    if (lengths.empty() || lengths.size() > 2) refuse("an array with one or two axes was expected");
+    rows_ = lengths[0];
+    width_ = lengths.size() == 2 ? lengths[1] : 1;
+  }
+
+  // What stands between the next `open` and `close` behind `key`.
+  static std::string behind(const std::string& header, std::string_view key, char open, char close) {
+    const std::size_t at = header.find(key);
+    const std::size_t begin = at == std::string::npos ? at : header.find(open, at + key.size());
+    const std::size_t end = begin == std::string::npos ? begin : header.find(close, begin + 1);
+    return end == std::string::npos ? std::string() : header.substr(begin + 1, end - begin - 1);
   }
 
   template <typename T>

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // A variable longer than this comes of variables that multiply each other.
-constexpr std::size_t kMaxValueBytes = 1 << 20;
+constexpr std::size_t kMaxValueBytes = std::size_t{64} << 10;
 
 std::string upper(std::string_view text) {
   std::string result(text);
@@ -130,7 +130,7 @@ class Variables {
       }
       if (result.size() <= kMaxValueBytes) continue;
       reading_.diagnostics.error(entry.mark,
-                                 fmt::format("the variable '{}' becomes longer than 1 MiB", entry.name));
+                                 fmt::format("the variable '{}' becomes longer than 64 KiB", entry.name));
       result.clear();
       break;
     }

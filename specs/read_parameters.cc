@@ -14,7 +14,7 @@ namespace wflow::specs {
 
 namespace {
 
-constexpr std::size_t kMaxCombinations = 1'000'000;
+constexpr std::size_t kMaxCombinations = 200'000;
 
 std::string with_value(std::string label, const std::string& value) {
   for (std::size_t at = label.find("%%"); at != std::string::npos; at = label.find("%%", at + value.size())) {
@@ -69,7 +69,7 @@ Parameter read_parameter(Reading& reading, const yaml::Node& key, const yaml::No
     }
     block.finish();
   }
-  if (parameter.values.empty()) {
+  if (parameter.values.empty() && (!node.is_map() || node.find("values") != nullptr)) {
     reading.diagnostics.error(node.mark, where + " has no values");
   }
   const auto& reserved = reserved_names();
@@ -143,7 +143,8 @@ void read_ours(Reading& reading, const yaml::Node& node) {
       if (!reading.diagnostics.has_errors()) rows = product(rows, {factor});
     }
   }
-  reading.study.parameters = std::move(rows);
+  auto& all = reading.study.parameters;
+  all.insert(all.end(), rows.begin(), rows.end());
 }
 
 }  // namespace
@@ -154,7 +155,6 @@ void read_parameters(Reading& reading) {
   if (merlins != nullptr && ours != nullptr) {
     reading.diagnostics.error(ours->mark,
                               "parameters: and global.parameters: stand in one file; one of them must go");
-    return;
   }
   if (merlins != nullptr && !merlins->is_null()) {
     reading.study.parameters = read_zipped(reading, *merlins, "the global.parameters: block");

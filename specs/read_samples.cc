@@ -39,7 +39,8 @@ class SamplesReader {
     } else if (!file_given) {
       error(block_.node().mark,
             "the samples: block needs the key 'design' (" + text::join(kDesigns, ", ") + ") or 'file'");
-      design().kind = DesignKind::list;
+      replace_design_by_file();  // so that the columns are known to the steps
+      return samples_;
     }
     const bool overridden = !reading_.options.samples_file.empty();
     if (overridden && design().kind != DesignKind::file) replace_design_by_file();
@@ -87,6 +88,7 @@ class SamplesReader {
     const bool overridden = !reading_.options.samples_file.empty();
     if (!overridden && !block_.has("file")) {
       block_.required("file");
+      for (const char* key : {"column_labels", "generate", "header"}) block_.find(key);
       return;
     }
     const yaml::Node* labels = ours_ ? block_.find("column_labels") : block_.required("column_labels");
@@ -233,7 +235,7 @@ class SamplesReader {
     if (low != nullptr && high != nullptr) set_range(column, from, to, value.mark);
     if (design().kind == DesignKind::grid) {
       range.required("points");
-      make_points(column, range.integer("points", 2, 1, 1'000'000));
+      make_points(column, range.integer("points", 2, 1, 100'000));
     }
     range.finish();
   }
@@ -317,7 +319,7 @@ void read_samples(Reading& reading) {
   if (merlins != nullptr && merlins->is_null()) merlins = nullptr;
   if (ours != nullptr && merlins != nullptr) {
     reading.diagnostics.error(merlins->mark, "samples stand here and at top level; one of them must go");
-    return;
+    merlins = nullptr;
   }
   if (ours != nullptr) reading.study.samples = SamplesReader(reading, *ours, true).read();
   if (merlins != nullptr) reading.study.samples = SamplesReader(reading, *merlins, false).read();

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/file.h"
 #include "base/text.h"
 #include "specs/reading.h"
@@ -137,6 +139,9 @@ StudyAndWarnings read_study_text(std::string text, const fs::path& file, const s
   diagnostics.throw_if_errors();
   study.expanded = std::move(reading.root);
   result.warnings = diagnostics.list();
+  std::stable_sort(result.warnings.begin(), result.warnings.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.mark.line, a.mark.column) < std::pair(b.mark.line, b.mark.column);
+  });
   return result;
 }
 

@@ -41,30 +41,29 @@ bool mentions(std::string_view text, std::string_view name) {
   return false;
 }
 
-std::string replace_tokens(std::string_view text, const Resolver& resolver, int depth) {
+std::string replace_tokens(std::string_view text, const Resolver& resolver, int levels) {
+  constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
   std::string result;
   std::size_t done = 0;
-  for (auto token = find_token(text); token; token = find_token(text, token->end)) {
+  for (auto token = find_token(text); token && result.size() < kMaxBytes;
+       token = find_token(text, token->end)) {
     const auto value = resolver(token->name);
+    if (!value) continue;
     result += text.substr(done, token->begin - done);
     done = token->end;
-    if (!value) {
-      result += text.substr(token->begin, token->end - token->begin);
-    } else {
-      result += depth < kMaxTokenDepth ? replace_tokens(*value, resolver, depth + 1) : *value;
-    }
+    result += levels > 0 ? replace_tokens(std::string_view(*value), resolver, levels - 1) : *value;
   }
   return result += text.substr(done);
 }
 
-void replace_tokens(yaml::Node& node, const Resolver& resolver) {
+void replace_tokens(yaml::Node& node, const Resolver& resolver, int levels) {
   if (node.is_scalar() && node.text.find("$(") != std::string::npos) {
-    node.text = replace_tokens(std::string_view(node.text), resolver);
+    node.text = replace_tokens(std::string_view(node.text), resolver, levels);
   }
-  for (yaml::Node& item : node.items) replace_tokens(item, resolver);
+  for (yaml::Node& item : node.items) replace_tokens(item, resolver, levels);
   for (auto& [key, value] : node.entries) {
-    replace_tokens(key, resolver);
-    replace_tokens(value, resolver);
+    replace_tokens(key, resolver, levels);
+    replace_tokens(value, resolver, levels);
   }
 }
 

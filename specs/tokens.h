@@ -27,14 +27,14 @@ bool mentions(std::string_view text, std::string_view name);
 // What a name stands for; nothing: the token stays as it is.
 using Resolver = std::function<std::optional<std::string>(std::string_view)>;
 
-// Replaces tokens, and those in what they stand for.
-std::string replace_tokens(std::string_view text, const Resolver& resolver, int depth = 0);
+// Replaces tokens. What they stand for may hold tokens again (env.labels name parameters): those too, down to
+// `levels`. Text that has grown beyond 64 MiB grows no more.
+std::string replace_tokens(std::string_view text, const Resolver& resolver, int levels = 0);
 
-// Beyond this a name stands for itself in a circle.
-inline constexpr int kMaxTokenDepth = 20;
+inline constexpr int kTokenLevels = 3;
 
 // Replaces tokens in all scalars below `node`, keys too.
-void replace_tokens(yaml::Node& node, const Resolver& resolver);
+void replace_tokens(yaml::Node& node, const Resolver& resolver, int levels = 0);
 
 // $X, ${X} and a leading ~ from the caller's environment; what is not set stays.
 std::string expand_shell(const std::string& text);
