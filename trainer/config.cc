@@ -191,7 +191,7 @@ ModelConfig default_model(ModelName name) {
     case ModelName::cosmoflow:
       return {name, 4, 0.0, true, 0.01, false, {64, 32}};
     case ModelName::sc18:
-      return {name, 16, 0.0, false, 0.01, false, {2048, 256}};
+      return {name, 16, 0.0, false, 0.01, false, {256, 128}};
     case ModelName::mlperf:
       return {name, 32, 0.5, false, 0.3, false, {128, 64}};
   }

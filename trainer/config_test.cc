@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace wflow::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+struct ReadResult {
+  TrainConfig config;
+  std::string messages;
+};
+
+ReadResult read(const std::string& text) {
+  yaml::Diagnostics diagnostics("train.yaml");
+  const yaml::Node root = yaml::parse(text, diagnostics);
+  ReadResult result;
+  result.config = read_train_config(root, diagnostics);
+  result.messages = diagnostics.to_string();
+  return result;
+}
+
+TEST(TrainConfig, NeedsOnlyData) {
+  const ReadResult result = read("data: shards\n");
+  EXPECT_EQ(result.messages, "");
+  EXPECT_EQ(result.config.data, "shards");
+  EXPECT_EQ(result.config.output, "training");
+  EXPECT_EQ(result.config.model, default_model(ModelName::cosmoflow));
+  EXPECT_EQ(result.config.optimizer.weight_decay, 1e-2);
+}
+
+TEST(TrainConfig, DefaultsFollowTheModelAndTheOptimizer) {
+  const ReadResult result = read("{data: d, model: mlperf, optimizer: {name: sgd}, schedule: linear}");
+  EXPECT_EQ(result.messages, "");
+  EXPECT_EQ(result.config.model.width, 32);
+  EXPECT_EQ(result.config.model.dropout, 0.5);
+  EXPECT_FALSE(result.config.model.batch_norm);
+  EXPECT_EQ(result.config.optimizer.learning_rate, 1e-2);
+  EXPECT_EQ(result.config.optimizer.weight_decay, 0);
+  EXPECT_EQ(result.config.schedule.decay, Decay::linear);
+}
+
+TEST(TrainConfig, ReportsAllErrorsAtOnceWithPlacesAndSuggestions) {
+  const std::string messages = read(
+                                   "data: d\n"
+                                   "epohcs: 3\n"
+                                   "batch: many\n"
+                                   "model: {name: cosmflow, widht: 3}\n"
+                                   "augment: [shift, filp]\n"
+                                   "transform: lgo1p\n"
+                                   "schedule: {decay: step}\n"
+                                   "optimizer: {learning_rate: -1}\n")
+                                   .messages;
+  EXPECT_THAT(
+      messages,
+      HasSubstr("train.yaml:2:1: error: unknown key 'epohcs' in the train: block; did you mean 'epochs'?"));
+  EXPECT_THAT(messages, HasSubstr("train.yaml:3:8: error: 'batch' must be a whole number"));
+  EXPECT_THAT(messages, HasSubstr("did you mean 'cosmoflow'?"));
+  EXPECT_THAT(messages, HasSubstr("unknown key 'widht' in the model: block; did you mean 'width'?"));
+  EXPECT_THAT(messages,
+              HasSubstr("'augment' is a list of shift, flip, permute; found 'filp'; did you mean 'flip'?"));
+  EXPECT_THAT(messages, HasSubstr("did you mean 'log1p'?"));
+  EXPECT_THAT(messages, HasSubstr("decay: step needs 'step_epochs'"));
+  EXPECT_THAT(messages, HasSubstr("'learning_rate' must be between"));
+}
+
+TEST(TrainConfig, RefusesContradictions) {
+  EXPECT_THAT(read("{data: d, ranks: 8, batch: 4}").messages,
+              HasSubstr("'ranks' (8) must not be more than 'batch' (4)"));
+  EXPECT_THAT(read("{data: d, epochs: 2, schedule: {warmup_epochs: 2}}").messages,
+              HasSubstr("'warmup_epochs'"));
+  EXPECT_THAT(read("{}").messages, HasSubstr("needs the key 'data'"));
+  EXPECT_THAT(read("[1, 2]").messages, HasSubstr("the train: block must be a mapping"));
+  EXPECT_THAT(read("{data: d, transform: {lag: 1}}").messages, HasSubstr("needs the key 'log'"));
+}
+
+TEST(TrainConfig, ReadsBackEqual) {
+  const ReadResult first = read(
+      "{data: shards, output: out, targets: [omega_m, 'yes'], seed: 7, epochs: 12, batch: 32, ranks: 2, "
+      "threads: 3,"
+      " cache: 1 GiB, model: {name: sc18, width: 8, dropout: 0.1, batch_norm: true, dense: [10]},"
+      " transform: {log: 0.1}, augment: [permute, shift], loss: huber, normalise: false,"
+      " optimizer: {name: adam, learning_rate: 3e-4, clip_norm: 1, larc_trust: 0.002},"
+      " schedule: {warmup_epochs: 1.5, decay: step, step_epochs: [4, 8], step_factor: 0.25},"
+      " checkpoint: {every_steps: 5, every_seconds: 10 min, keep: 3}, select: best, early_stop: 4,"
+      " shuffle_labels: true, deterministic: false, max_seconds: 1 h}");
+  EXPECT_EQ(first.messages, "");
+  EXPECT_EQ(first.config.max_seconds, 3600);
+  const ReadResult second = read(yaml::emit(to_yaml(first.config)));
+  EXPECT_EQ(second.messages, "");
+  EXPECT_EQ(first.config, second.config);
+  const ReadResult defaults = read("data: d");
+  EXPECT_EQ(read(yaml::emit(to_yaml(defaults.config))).config, defaults.config);
+}
+
+}  // namespace
+}  // namespace wflow::trainer

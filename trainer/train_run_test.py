@@ -1,0 +1,329 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Whole runs of wflow-train: end to end, killed and continued, wrong input. With Debian's python3 (torch, h5py)."""
+
+import argparse
+import csv
+import glob
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import h5py
+import numpy
+
+PROGRAMS = None
+CELLS = 8
+
+
+def make_data(root):
+    """48 boxes whose amplitude and slope are the targets, through wflow-convert."""
+    rng = numpy.random.default_rng(1)
+    rows = ["id,file,amplitude,slope"]
+    ramp = numpy.linspace(-1, 1, CELLS, dtype=numpy.float32)[:, None, None]
+    for i in range(48):
+        amplitude, slope = rng.uniform(0.5, 1.5), rng.uniform(-1, 1)
+        noise = rng.normal(size=(1, CELLS, CELLS, CELLS)).astype(numpy.float32)
+        numpy.save(root / f"{i}.npy", numpy.exp(amplitude * noise + slope * ramp).astype(numpy.float32))
+        rows.append(f"{i},{root}/{i}.npy,{amplitude},{slope}")
+    (root / "table.csv").write_text("\n".join(rows) + "\n")
+    (root / "convert.yaml").write_text(
+        f"samples: {root}/table.csv\ntargets: [amplitude, slope]\nshard_samples: 20\n"
+        f"split: {{train: 30, validation: 9, test: 9, seed: 3}}\noutput: {root}/shards\nname: boxes\n")
+    subprocess.run([PROGRAMS.convert, root / "convert.yaml"], check=True, stdout=subprocess.DEVNULL)
+
+
+class TrainRun(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.TemporaryDirectory(prefix="wflow-train-test-")
+        cls.root = pathlib.Path(cls.directory.name)
+        make_data(cls.root)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.directory.cleanup()
+
+    def config(self, name, **keys):
+        """A configuration file; a key of None is left out."""
+        settings = {"data": str(self.root / "shards"), "output": str(self.root / name), "epochs": 4, "batch": 7,
+                    "transform": {"log": 0.1}, "augment": ["flip", "shift"], "model": {"name": "cosmoflow", "width": 3},
+                    "optimizer": {"name": "adamw", "learning_rate": 0.01}}
+        settings.update(keys)
+        path = self.root / f"{name}.yaml"
+        path.write_text(json.dumps({k: v for k, v in settings.items() if v is not None}))
+        return path
+
+    def command(self, config, ranks=1, *options):
+        launcher = [] if ranks == 1 else [PROGRAMS.mpirun, "-n", str(ranks), "--oversubscribe"]
+        return [*launcher, PROGRAMS.train, str(config), *options]
+
+    def train(self, config, ranks=1, *options, code=0, env=None):
+        done = subprocess.run(self.command(config, ranks, *options), capture_output=True, text=True, timeout=240,
+                              env={**os.environ, **(env or {})})
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def weights(self, name):
+        """The arrays of the last checkpoint, as bytes, and its header."""
+        path = sorted(glob.glob(str(self.root / name / "checkpoints" / "step-*.wfck")))[-1]
+        data = pathlib.Path(path).read_bytes()
+        length = int.from_bytes(data[16:24], "little")
+        header = json.loads(data[24:24 + length])
+        return data[(24 + length + 63) // 64 * 64:-32], header
+
+    def result(self, name):
+        return json.loads((self.root / name / "result.json").read_text())
+
+
+class EndToEnd(TrainRun):
+    def test_trains_reports_and_exports(self):
+        events = self.root / "events.jsonl"
+        done = self.train(self.config("whole", epochs=12, augment=None), env={"WFLOW_EVENTS": str(events)})
+        self.assertEqual(len(re.findall(r"^epoch \d+/12 ", done.stdout, re.M)), 12)
+        result = self.result("whole")
+        for label in ("amplitude", "slope"):
+            self.assertLess(result["test"]["targets"][label]["mae_ratio"], 0.6)
+        self.assertEqual(result["data"]["test"], 9)
+
+        lines = [json.loads(line) for line in events.read_text().splitlines()]
+        names = {line["name"] for line in lines if line["type"] == "metric"}
+        self.assertLessEqual({"train_loss", "validation_loss", "validation_mae_ratio/slope", "learning_rate",
+                              "samples_per_second"}, names)
+        self.assertEqual({line["kind"] for line in lines if line["type"] == "artifact"}, {"model", "predictions"})
+        self.assertEqual([line["done"] for line in lines if line["type"] == "progress"][-1], 60)
+        self.assertEqual(sum(line["type"] == "checkpoint" for line in lines), 12)
+        self.assertEqual(len((self.root / "whole/metrics.csv").read_text().splitlines()), 13)
+
+        # Python's torch, without any of our code, predicts what predictions.csv says.
+        import torch
+        model = torch.jit.load(str(self.root / "whole/model.pt"))
+        with open(self.root / "whole/predictions.csv") as file:
+            rows = {int(row["id"]): row for row in csv.DictReader(file)}
+        self.assertEqual(len(rows), 9)
+        for shard in glob.glob(str(self.root / "shards/test/*.h5")):
+            with h5py.File(shard) as file:
+                predicted = model(torch.from_numpy(file["x"][:])).tolist()
+                for sample, truth, values in zip(file["id"][:], file["y"][:], predicted):
+                    row = rows.pop(int(sample))
+                    for label, true, value in zip(model.targets, truth, values):
+                        self.assertEqual(float(row[label]), true)
+                        expected = float(row[label + "_predicted"])
+                        self.assertLess(abs(value - expected), 1e-4 * abs(expected) + 1e-6)
+        self.assertEqual(rows, {})
+
+        # The same command again has nothing to train and says the same.
+        again = self.train(self.root / "whole.yaml")
+        self.assertIn("continued from epoch 12, step 60", again.stdout)
+        self.assertEqual(self.result("whole")["test"], result["test"])
+
+    def test_other_models_and_options(self):
+        for name, keys in {
+            "mlperf": {"model": {"name": "mlperf", "width": 4, "tanh_output": True}, "loss": "mae",
+                       "optimizer": {"name": "sgd", "clip_norm": 1}, "transform": "log1p"},
+            "sc18": {"model": {"name": "sc18", "width": 2, "dense": [8]}, "targets": ["slope"], "loss": "huber",
+                     "optimizer": {"name": "adam", "larc_trust": 0.02}, "transform": None},
+            "best": {"select": "best", "early_stop": 1, "epochs": 30, "optimizer": {"name": "adamw", "learning_rate": 0.05}},
+        }.items():
+            self.train(self.config(name, **{"epochs": 2, **keys}))
+            self.assertTrue((self.root / name / "model.pt").exists())
+        self.assertTrue(self.result("best")["stopped_early"])
+        self.assertEqual(list(self.result("sc18")["test"]["targets"]), ["slope"])
+
+    def test_dry_run_and_help(self):
+        done = self.train(self.config("dry"), 1, "--dry-run")
+        self.assertRegex(done.stdout, r"parameters +\d")
+        self.assertIn("steps           5 an epoch, 20 in all", done.stdout)
+        self.assertFalse((self.root / "dry").exists())
+        self.assertIn("Examples:", subprocess.run([PROGRAMS.train, "--help"], capture_output=True, text=True).stdout)
+
+    def test_keys_may_stand_under_train(self):
+        path = self.config("nested", epochs=1)
+        path.write_text(json.dumps({"train": json.loads(path.read_text())}))
+        self.train(path)
+        self.assertTrue((self.root / "nested/result.json").exists())
+
+
+class Ranks(TrainRun):
+    def test_two_ranks_take_the_steps_of_one(self):
+        keys = {"model": {"name": "cosmoflow", "width": 3, "batch_norm": False}, "epochs": 2,
+                "optimizer": {"name": "sgd", "learning_rate": 0.01}}
+        self.train(self.config("one", **keys))
+        one, _ = self.weights("one")
+        for ranks in (2, 3):
+            self.train(self.config(f"many{ranks}", **keys), ranks)
+            many, _ = self.weights(f"many{ranks}")
+            a, b = numpy.frombuffer(one, numpy.float32), numpy.frombuffer(many, numpy.float32)
+            self.assertLess(numpy.abs(a - b).max(), 1e-4 * numpy.abs(a).max())
+
+    def test_ranks_without_samples_in_the_last_batch(self):
+        # 30 samples in batches of 29: the last batch has one sample for three ranks.
+        self.train(self.config("uneven", batch=29, epochs=2), 3)
+        self.assertEqual(self.result("uneven")["steps"], 4)
+
+    def test_same_ranks_same_bits(self):
+        for name in ("bits1", "bits2"):
+            self.train(self.config(name, epochs=2), 2)
+        self.assertEqual(self.weights("bits1")[0], self.weights("bits2")[0])
+
+    def test_world_of_one_where_more_were_asked_for(self):
+        path = self.config("world", ranks=2, epochs=1)
+        done = self.train(path, code=5)
+        self.assertIn("asks for 2 ranks and MPI (Open MPI", done.stderr)
+        self.train(path, 1, "--allow-any-ranks")
+
+    def test_a_rank_that_fails_ends_all(self):
+        # Damaged in the middle of the first sample: one of the ranks meets it.
+        shards = self.root / "damaged"
+        shutil.copytree(self.root / "shards", shards)
+        shard = sorted((shards / "train").glob("*.h5"))[0]
+        with h5py.File(shard) as file:
+            offset = int(file["wflow/index"][0][0])
+        data = bytearray(shard.read_bytes())
+        data[offset + 20] ^= 0xff
+        shard.write_bytes(data)
+        done = self.train(self.config("damage", data=str(shards)), 2, code=4)
+        self.assertRegex(done.stderr, r"wflow-train: rank \d: .*shard-0000")
+
+
+class Restarts(TrainRun):
+    def reference(self, name, ranks, **keys):
+        self.train(self.config(name, **keys), ranks)
+        return self.weights(name)
+
+    def kill_group_after(self, process, condition):
+        deadline = time.monotonic() + 120
+        while not condition():
+            self.assertIsNone(process.poll(), "ended before it was killed")
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.002)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+    def test_sigkill_at_any_time_gives_the_same_bits(self):
+        keys = {"epochs": 30, "checkpoint": {"every_steps": 3, "keep": 2}, "select": "best"}
+        whole, header = self.reference("unbroken", 2, **keys)
+        path = self.config("broken", **keys)
+        checkpoints = self.root / "broken/checkpoints"
+        killed = 0
+        for least in (1, 40, 90):
+            process = subprocess.Popen(self.command(path, 2), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       start_new_session=True)
+
+            def reached():
+                steps = [int(p.name[5:17]) for p in checkpoints.glob("step-*.wfck")] if checkpoints.exists() else []
+                return steps and max(steps) >= least
+            self.kill_group_after(process, reached)
+            killed += 1
+        done = self.train(path, 2)
+        self.assertRegex(done.stdout, r"continued from epoch \d+, step \d+")
+        broken, broken_header = self.weights("broken")
+        self.assertEqual(killed, 3)
+        self.assertEqual(broken, whole)
+        self.assertEqual(broken_header["history"][-1]["train_loss"], header["history"][-1]["train_loss"])
+        self.assertEqual(self.result("broken")["test"], self.result("unbroken")["test"])
+        self.assertEqual(len((self.root / "broken/metrics.csv").read_text().splitlines()), 31)
+        self.assertEqual([p for p in checkpoints.iterdir() if ".tmp" in p.name], [])
+
+    def test_signal_writes_a_checkpoint_and_ends_with_6(self):
+        keys = {"epochs": 25}
+        whole, _ = self.reference("calm", 1, **keys)
+        path = self.config("asked", **keys)
+        process = subprocess.Popen(self.command(path), stdout=subprocess.PIPE, text=True)
+        for line in process.stdout:
+            if line.startswith("epoch 2/"):
+                break
+        process.send_signal(signal.SIGTERM)
+        rest = process.communicate(timeout=120)[0]
+        self.assertEqual(process.returncode, 6, rest)
+        self.assertIn("the same command continues", rest)
+        self.train(path)
+        self.assertEqual(self.weights("asked")[0], whole)
+
+    def test_time_limit_on_two_ranks(self):
+        path = self.config("limited", epochs=100000, max_seconds=1)
+        done = self.train(path, 2, code=6)
+        self.assertIn("stopped at epoch", done.stdout)
+
+    def test_other_ranks_continue_with_the_same_order(self):
+        keys = {"model": {"name": "cosmoflow", "width": 3, "batch_norm": False}, "epochs": 3,
+                "optimizer": {"name": "sgd", "learning_rate": 0.01}}
+        whole, _ = self.reference("steady", 1, **keys)
+        path = self.config("moved", **keys)
+        self.train(path)
+        (self.root / "moved/checkpoints/step-000000000015.wfck").unlink()
+        done = self.train(path, 2)
+        self.assertIn("continued from epoch 2, step 10", done.stdout)
+        a, b = (numpy.frombuffer(w, numpy.float32) for w in (whole, self.weights("moved")[0]))
+        self.assertLess(numpy.abs(a - b).max(), 1e-4 * numpy.abs(a).max())
+
+    def test_damaged_newest_falls_back(self):
+        keys = {"epochs": 3}
+        whole, _ = self.reference("sound", 1, **keys)
+        path = self.root / "sound/checkpoints/step-000000000015.wfck"
+        path.write_bytes(path.read_bytes()[:1000])
+        done = self.train(self.root / "sound.yaml")
+        self.assertIn("is damaged", done.stderr)
+        self.assertIn("continued from epoch 2, step 10", done.stdout)
+        self.assertEqual(self.weights("sound")[0], whole)
+
+    def test_other_configuration_is_refused(self):
+        self.train(self.config("first", epochs=1))
+        path = self.config("first", epochs=1, seed=9)
+        done = self.train(path, code=4)
+        self.assertIn("'seed' was 1 and is 9; use --fresh to start anew", done.stderr)
+        self.assertIn("epoch 1/1", self.train(path, 1, "--fresh").stdout)
+
+
+class WrongInput(TrainRun):
+    def test_spec_errors(self):
+        path = self.config("wrong", epohcs=3, batch="x")
+        done = self.train(path, code=3)
+        self.assertIn("did you mean 'epochs'?", done.stderr)
+        self.assertIn("'batch' must be a whole number", done.stderr)
+        done = self.train(self.config("label", targets=["amplitud"]), code=3)
+        self.assertIn("did you mean 'amplitude'?", done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1)
+
+    def test_missing_things(self):
+        self.train(self.root / "no.yaml", code=4)
+        done = self.train(self.config("nodata", data=str(self.root / "nowhere")), code=4)
+        self.assertIn("manifest.json", done.stderr)
+        self.train("--no-such-option", code=2)
+
+    def test_diverging_loss_names_epoch_and_step(self):
+        path = self.config("diverge", optimizer={"name": "sgd", "learning_rate": 900}, model={"batch_norm": False})
+        for ranks in (1, 2):
+            done = self.train(path, ranks, "--fresh", code=4)
+            self.assertRegex(done.stderr, r"the (loss|gradient) is not finite at epoch \d+, step \d+")
+
+    def test_values_that_the_transform_cannot_take(self):
+        done = self.train(self.config("negative", transform={"log": 1e-30}, data=str(self.negative())), code=4)
+        self.assertIn("that 'transform: log' cannot take", done.stderr)
+
+    def negative(self):
+        numpy.save(self.root / "negative.npy", -numpy.ones((1, 8, 8, 8), dtype=numpy.float32))
+        (self.root / "n.csv").write_text("id,file,a\n" + "".join(
+            f"{i},{self.root}/negative.npy,{i}\n" for i in range(6)))
+        (self.root / "n.yaml").write_text(f"samples: {self.root}/n.csv\ntargets: [a]\noutput: {self.root}/n\n"
+                                          "split: {train: 4, validation: 1, test: 1}\n")
+        subprocess.run([PROGRAMS.convert, self.root / "n.yaml"], check=True, stdout=subprocess.DEVNULL)
+        return self.root / "n"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--train", required=True)
+    parser.add_argument("--convert", required=True)
+    parser.add_argument("--mpirun", required=True)
+    PROGRAMS, rest = parser.parse_known_args()
+    del TrainRun  # has no tests of its own
+    unittest.main(argv=[sys.argv[0], *rest])
