@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/close_range.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -305,8 +306,8 @@ class Agent {
   std::string reason_;
   Time now_ = Clock::now();
   Time last_busy_;
-  Time next_heartbeat_ = Time::min();
-  Time next_events_ = Time::min();
+  Time next_heartbeat_;
+  Time next_events_;
   Time farewell_ = Time::max();
   bool journal_full_ = false;
   bool more_to_start_ = false;
@@ -327,6 +328,8 @@ int run_agent(const WorkerOptions& options, const Identity& identity, SlotTable&
   if (::getppid() != identity.guardian) return static_cast<int>(ExitCode::internal);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   default_signals();
+  // What the worker's starter has left open is not for tasks.
+  ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   const FileDescriptor null = open_file("/dev/null", O_RDONLY | O_CLOEXEC);
   ::dup2(null.get(), STDIN_FILENO);
   return Agent(options, identity, table, journal).run();
