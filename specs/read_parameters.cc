@@ -140,7 +140,11 @@ void read_ours(Reading& reading, const yaml::Node& node) {
                                                         text::format_count(kMaxCombinations)));
         break;
       }
-      if (!reading.diagnostics.has_errors()) rows = product(rows, {factor});
+      if (!reading.diagnostics.has_errors()) {
+        rows = product(rows, {factor});
+      } else {
+        rows.push_back(std::move(factor));  // so that its name is known to the steps
+      }
     }
   }
   auto& all = reading.study.parameters;
@@ -160,6 +164,13 @@ void read_parameters(Reading& reading) {
     reading.study.parameters = read_zipped(reading, *merlins, "the global.parameters: block");
   }
   if (ours != nullptr && !ours->is_null()) read_ours(reading, *ours);
+  // Ragged lists have been told; the checks that follow count on equal ones.
+  std::size_t rows = 1;
+  for (const Parameter& parameter : reading.study.parameters) rows = std::max(rows, parameter.values.size());
+  for (Parameter& parameter : reading.study.parameters) {
+    parameter.values.resize(rows);
+    parameter.labels.resize(rows);
+  }
   std::set<std::string> names;
   for (const Parameter& parameter : reading.study.parameters) {
     if (!names.insert(parameter.name).second) {
