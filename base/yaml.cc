@@ -2,10 +2,12 @@
 #include "base/yaml.h"
 
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "base/text.h"
 
@@ -155,16 +157,54 @@ class Converter {
   bool overflow_ = false;
 };
 
+// Sees whether a document has any content, and where it begins.
+class DocumentProbe final : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark& mark) override { mark_ = mark; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override { has_content_ = true; }
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {
+    has_content_ = true;
+  }
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+    has_content_ = true;
+  }
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+    has_content_ = true;
+  }
+  void OnMapEnd() override {}
+
+  bool has_content() const { return has_content_; }
+  Mark mark() const { return mark_of(mark_); }
+
+ private:
+  YAML::Mark mark_;
+  bool has_content_ = false;
+};
+
+// Reports what stands behind the first document. Document by document, and two at most: YAML::LoadAll of yaml-cpp 0.7 finds
+// documents without end where a comma stands behind a whole one ("[a], b"), until memory is gone.
+void check_single_document(const std::string& text, Diagnostics& diagnostics) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentProbe first;
+  if (!parser.HandleNextDocument(first)) return;
+  DocumentProbe second;
+  if (!parser.HandleNextDocument(second)) return;
+  if (second.has_content() || static_cast<bool>(parser)) {
+    diagnostics.error(second.mark(), "a second YAML document or stray text begins here; one document was expected");
+  }
+}
+
 }  // namespace
 
 Node parse(std::string_view text, Diagnostics& diagnostics) {
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
-    if (documents.size() > 1) {
-      diagnostics.error(mark_of(documents[1].Mark()), "a second YAML document begins here; one was expected");
-    }
-    if (documents.empty()) return {};
-    return Converter(diagnostics).convert(documents.front(), 0);
+    const std::string copy(text);
+    check_single_document(copy, diagnostics);
+    return Converter(diagnostics).convert(YAML::Load(copy), 0);
   } catch (const YAML::Exception& error) {
     diagnostics.error(mark_of(error.mark), fmt::format("this is not valid YAML: {}", error.msg));
     return {};

@@ -33,6 +33,19 @@ TEST(Yaml, SyntaxErrorsAndDuplicatesHaveAPlace) {
   EXPECT_EQ(twice.to_string(), "g.yaml:2:1: error: the key 'a' stands here twice");
 }
 
+TEST(Yaml, OneDocumentIsExpected) {
+  for (const char* text : {"a: 1\n---\nb: 2\n", "[a], b", ", a", "- a\n, b\n", "a: 1\n...\nb: 2\n"}) {
+    Diagnostics diagnostics("f.yaml");
+    parse(text, diagnostics);
+    EXPECT_TRUE(diagnostics.has_errors()) << text;
+  }
+  for (const char* text : {"", "# nothing\n", "---\na: 1\n", "a: 1\n...\n", "a: 1\n---\n"}) {
+    Diagnostics diagnostics("f.yaml");
+    parse(text, diagnostics);
+    EXPECT_FALSE(diagnostics.has_errors()) << text << diagnostics.to_string();
+  }
+}
+
 TEST(Yaml, DeepNestingAndAliasBombsAreRefused) {
   Diagnostics deep("deep.yaml");
   parse(std::string(300, '[') + std::string(300, ']'), deep);

@@ -51,15 +51,6 @@ std::string damaged(std::string text, const std::string& other, Dice& dice) {
   return text;
 }
 
-// yaml-cpp 0.7 finds documents without end where a comma stands behind a whole document (", a"; "[a], b").
-bool never_ends(std::string_view text) {
-  if (text.find_first_not_of(" \t\n") == text.find_first_of("[{'\",")) return true;
-  for (const std::string& line : text::split(text, '\n')) {
-    if (text::trim(line).starts_with(',')) return true;
-  }
-  return false;
-}
-
 TEST(Fuzz, DamagedStudiesNeverCrash) {
   std::vector<std::string> texts;
   std::uint64_t well_formed = 0;
@@ -82,7 +73,6 @@ TEST(Fuzz, DamagedStudiesNeverCrash) {
     Dice dice(round);
     const std::string text =
         damaged(texts[dice(dice(4) == 0 ? texts.size() : well_formed)], texts[dice(texts.size())], dice);
-    if (never_ends(text)) continue;
     try {
       const auto read = read_study_text(text, options.directory / "fuzz.yaml", "fuzz.yaml", options);
       const Plan plan(read.study, "/campaign");
