@@ -54,7 +54,7 @@ std::string step_line(const StepStatus& step, const Terminal& terminal, int name
   std::string counts = fmt::format("{}/{}", text::format_count(done), text::format_count(total));
   if (step.elements == 1 && step.progress_total > 0 && step.ended() == 0) counts += " " + step.progress_unit;
   const double fraction = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1.0;
-  const int bar_width = std::clamp(terminal.width - name_width - 50, 0, 30);
+  const int bar_width = std::clamp(terminal.width - name_width - 64, 0, 30);
   std::string line = fmt::format("  {} ", fitted(step.name, name_width, true));
   if (bar_width >= 8) line += bar(terminal, fraction, bar_width) + " ";
   return line + fmt::format("{:>13}  ", counts) + remarks(step, terminal);

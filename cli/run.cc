@@ -31,6 +31,7 @@ struct RunOptions {
   std::string time_limit;
   bool quiet = false;
   bool zero = false;
+  double zero_failures = 0;
 };
 
 double limit_of(const RunOptions& options) {
@@ -45,7 +46,8 @@ double limit_of(const RunOptions& options) {
 int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed) {
   engine::CoordinatorOptions coordinator;
   coordinator.slots = options.slots;
-  coordinator.zero_workers = options.zero;
+  coordinator.zero_workers = options.zero || options.zero_failures > 0;
+  coordinator.zero_failures = options.zero_failures;
   coordinator.resumed = resumed;
   coordinator.time_limit_s = limit_of(options);
   std::signal(SIGPIPE, SIG_IGN);
@@ -101,6 +103,9 @@ void add_common(CLI::App& command, RunOptions& options) {
   command.add_option("--time-limit", options.time_limit, "stop starting tasks after this time (10min, 1.5h), so that a batch job ends cleanly");
   command.add_flag("-q,--quiet", options.quiet, "print errors only");
   command.add_flag("--zero-workers", options.zero, "complete every task without running it (measures the coordinator)");
+  command.add_option("--zero-failures", options.zero_failures,
+                     "as --zero-workers, but each task's end is told by itself, and this fraction fails")
+      ->check(CLI::Range(0.0, 1.0));
 }
 
 }  // namespace

@@ -19,6 +19,8 @@ void add_worker(CLI::App& app, Command& chosen) {
   command->add_option("--idle-timeout", options->idle_timeout_s, "end after so many seconds without work");
   command->add_option("--linger", options->linger_s, "end after so many seconds without a coordinator, once nothing runs");
   command->add_flag("--zero", options->zero, "complete every task without running it (measures the coordinator)");
+  command->add_option("--zero-failures", options->zero_failures, "with --zero: the fraction of tasks that fail, each told one by one")
+      ->check(CLI::Range(0.0, 1.0));
   command->callback([options, &chosen] { chosen = [options] { return workers::run_worker(*options); }; });
 }
 

@@ -24,6 +24,8 @@ constexpr double kReturn_s = 20;
 // Without a heartbeat for so long a worker counts as lost, where its process can't be watched.
 constexpr double kSilence_s = 60;
 constexpr double kDismiss_s = 15;
+// How long a question for the status waits for a coordinator that begins or ends.
+constexpr double kStatus_s = 10;
 constexpr int kMaxIdleStarts = 3;
 
 CampaignStatus recorded_status(store::Store& store) {
@@ -110,7 +112,8 @@ void Coordinator::start_pool() {
                 fmt::format("workers on this machine end as soon as they start; see {}",
                             (plan_.campaign() / ".wflow" / "workers" / "local-default.log").string()));
   }
-  pool_.start({"default", options_.slots > 0 ? options_.slots : batch::usable_cores(), options_.zero_workers});
+  pool_.start({"default", options_.slots > 0 ? options_.slots : batch::usable_cores(), options_.zero_workers,
+               options_.zero_failures});
 }
 
 void Coordinator::step() {
@@ -377,11 +380,21 @@ ExitCode run_coordinator(const specs::Plan& plan, const CoordinatorOptions& opti
 
 CampaignStatus campaign_status(const std::filesystem::path& campaign) {
   if (!std::filesystem::exists(store::database_path(campaign))) store::Store missing(campaign);  // throws its sentence
-  if (wire::read_endpoint(campaign)) {
-    const auto answer = wire::ask(campaign, {"status", "{}"}, std::chrono::milliseconds(3000));
-    if (answer && answer->ok) return status_from_json(nlohmann::json::parse(answer->body));
+  // A coordinator that begins or ends holds the database without answering yet, or no longer.
+  for (const double until_s = steady_now_s() + kStatus_s;;) {
+    if (wire::read_endpoint(campaign)) {
+      const auto answer = wire::ask(campaign, {"status", "{}"}, std::chrono::milliseconds(3000));
+      if (answer && answer->ok) return status_from_json(nlohmann::json::parse(answer->body));
+    }
+    try {
+      return store::Store(campaign).status_at_rest();
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::busy) throw;
+      if (steady_now_s() > until_s) {
+        throw Error(ExitCode::busy, fmt::format("the coordinator of {} does not answer; try again", campaign.string()));
+      }
+    }
   }
-  return store::Store(campaign).status_at_rest();
 }
 
 }  // namespace wflow::engine

@@ -16,6 +16,7 @@ namespace wflow::engine {
 struct CoordinatorOptions {
   int slots = 0;                 // cores of the local worker; 0: all that this process may use
   bool zero_workers = false;     // complete every task without running it (benchmarks)
+  double zero_failures = 0;      // with zero_workers: the fraction that fails, each end told by itself
   bool resumed = false;
   double time_limit_s = 0;       // then drain; 0: none
   double status_interval_s = 0.25;

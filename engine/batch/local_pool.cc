@@ -43,6 +43,9 @@ void LocalPool::start(const LocalWorkerOptions& options) {
   request.argv = {sibling_program("wflow"), "worker",  "--campaign", campaign_.string(), "--group", options.group,
                   "--slots",                std::to_string(options.slots)};
   if (options.zero) request.argv.push_back("--zero");
+  if (options.zero_failures > 0) {
+    request.argv.insert(request.argv.end(), {"--zero-failures", std::to_string(options.zero_failures)});
+  }
   request.stdout_fd = log.get();
   request.stderr_fd = log.get();
   request.own_group = true;

@@ -18,6 +18,7 @@ struct LocalWorkerOptions {
   std::string group = "default";
   int slots = 1;
   bool zero = false;  // completes tasks without running them: benchmarks of the coordinator
+  double zero_failures = 0;
 };
 
 // Cores that this process may use.
