@@ -124,7 +124,9 @@ void Scheduler::done(const wire::DoneRun& run) {
   if (!valid(run.array, run.first, run.count)) return;
   const Range range{run.first, run.first + run.count - 1};
   release_from_lease(run.lease, range);
-  const std::vector<Range> fresh = parts_in(run.array, range, [](ElementState s) { return !has_ended(s); });
+  const bool stale = run_stale_again(run.array, range);
+  const auto counts = [&](ElementState s) { return stale ? s == ElementState::leased : !has_ended(s); };
+  const std::vector<Range> fresh = parts_in(run.array, range, counts);
   if (fresh.empty()) return;  // told twice: after a reconnection, or by two coordinators' worth of journals
   Array& array = arrays_[run.array];
   array.timed += run.count;
@@ -139,7 +141,7 @@ void Scheduler::ended_badly(const wire::Outcome& outcome, const WorkerId& worker
   const Range range{outcome.element, outcome.element};
   release_from_lease(outcome.lease, range);
   Array& array = arrays_[outcome.array];
-  if (has_ended(array.states.at(outcome.element))) return;
+  if (has_ended(array.states.at(outcome.element)) || run_stale_again(outcome.array, range)) return;
   if (outcome.reason == wire::EndReason::cancelled) {
     give_back(outcome.array, range);
     return;
@@ -189,12 +191,20 @@ void Scheduler::cancel_waiting() {
   newly_ended_.clear();  // whatever they would release has just been cancelled too
 }
 
-std::uint64_t Scheduler::retry_failed(ArrayId array, Range range) {
-  const auto bad = [](ElementState s) {
-    return s == ElementState::failed || s == ElementState::hard_failed || s == ElementState::cancelled;
-  };
+std::uint64_t Scheduler::cancel(ArrayId array, Range range) {
   std::uint64_t count = 0;
-  for (const Range& part : parts_in(array, range, bad)) {
+  const auto waits = [](ElementState s) { return !has_ended(s) && s != ElementState::leased; };
+  for (const Range& part : parts_in(array, range, waits)) {
+    end(array, part, ElementState::cancelled);
+    count += part.size();
+  }
+  propagate();
+  return count;
+}
+
+std::uint64_t Scheduler::retry_failed(ArrayId array, Range range) {
+  std::uint64_t count = 0;
+  for (const Range& part : parts_in(array, range, can_retry)) {
     reopen(array, part);
     count += part.size();
   }
@@ -203,19 +213,53 @@ std::uint64_t Scheduler::retry_failed(ArrayId array, Range range) {
   return count;
 }
 
-// Back to blocked, and with it everything that was skipped because of it.
+// Back to blocked, and with it everything below that was skipped because of it or has run without it. A list and not
+// recursion, as in propagate().
 void Scheduler::reopen(ArrayId id, Range range) {
+  std::vector<std::pair<ArrayId, Range>> list = {{id, range}};
+  while (!list.empty()) {
+    const auto [array, touched] = list.back();
+    list.pop_back();
+    std::vector<std::pair<Range, ElementState>> parts;
+    arrays_[array].states.for_each_in(touched, [&](Range r, ElementState s) { parts.emplace_back(r, s); });
+    for (const auto& [part, state] : parts) {
+      reopen_one(array, part, state);
+      if (!has_ended(state)) continue;  // what waits for it is blocked
+      for (const Child& child : arrays_[array].children) {
+        if (const auto below = children_of(child, part)) list.emplace_back(child.array, *below);
+      }
+    }
+  }
+}
+
+void Scheduler::reopen_one(ArrayId id, Range range, ElementState state) {
   Array& array = arrays_[id];
+  if (state == ElementState::blocked) return;
+  if (state == ElementState::leased) {
+    array.stale.add(range);
+    return;
+  }
+  drop_waiting(id, range);
   array.states.set(range, ElementState::blocked);
+  if (!has_ended(state)) return;
   array.ended.remove(range);
   open_ += range.size();
   actions_.ends.push_back({id, range, ElementState::blocked});
-  for (const Child& child : array.children) {
-    const std::optional<Range> touched = children_of(child, range);
-    if (!touched) continue;
-    const auto skipped = [](ElementState s) { return s == ElementState::skipped; };
-    for (const Range& part : parts_in(child.array, *touched, skipped)) reopen(child.array, part);
+}
+
+// Elements of `range` whose execution does not count wait for their input again. False when there are none.
+bool Scheduler::run_stale_again(ArrayId id, Range range) {
+  Array& array = arrays_[id];
+  std::vector<Range> parts;
+  array.stale.for_each_in(range, [&](Range r) { parts.push_back(r); });
+  for (const Range& part : parts) {
+    array.stale.remove(part);
+    drop_waiting(id, part);
+    array.states.set(part, ElementState::blocked);
+    resolve(id, part);
   }
+  if (!parts.empty()) propagate();
+  return !parts.empty();
 }
 
 bool Scheduler::valid(ArrayId array, Element first, std::uint64_t count) const {
@@ -265,6 +309,7 @@ void Scheduler::make_ready(ArrayId id, Range range) {
 }
 
 void Scheduler::give_back(ArrayId id, Range range) {
+  run_stale_again(id, range);
   for (const Range& part : parts_in(id, range, [](ElementState s) { return s == ElementState::leased; })) {
     leased_ -= part.size();
     make_ready(id, part);

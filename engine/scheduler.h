@@ -105,8 +105,10 @@ class Scheduler {
   bool paused() const { return paused_; }
   // Everything that has not ended and does not run becomes cancelled.
   void cancel_waiting();
-  // Final failures of an array run again (all whose state is failed, hard_failed or cancelled), with what was skipped
-  // because of them.
+  // The same for a part of one array; what waits for it is skipped. Gives how many.
+  std::uint64_t cancel(ArrayId array, Range range);
+  // Final failures of an array run again (all whose state is failed, hard_failed or cancelled), with everything below
+  // them that was skipped or has run without them. What runs below them just now ends first, then runs again.
   std::uint64_t retry_failed(ArrayId array, Range range);
 
   // ---- decisions
@@ -130,6 +132,18 @@ class Scheduler {
     bool draining = false;
   };
   std::map<WorkerId, WorkerView> workers() const;
+  // Calls visit(const WorkerId&, ArrayId, Range) for every part of every lease.
+  template <typename Visit>
+  void for_each_lease(Visit visit) const {
+    for (const auto& [id, lease] : leases_) {
+      lease.remaining.for_each_in({0, arrays_[lease.array].spec.count - 1},
+                                  [&](Range range) { visit(lease.worker, lease.array, range); });
+    }
+  }
+  // Whether an ended state counts as a failure that retry_failed() opens again.
+  static bool can_retry(ElementState state) {
+    return state == ElementState::failed || state == ElementState::hard_failed || state == ElementState::cancelled;
+  }
 
  private:
   struct Child {
@@ -151,6 +165,7 @@ class Scheduler {
     IntervalSet ended;
     std::map<Element, Attempt> attempts;  // elements that ran without success and have not ended
     std::set<Element> retry_ready;        // state delayed, and due
+    IntervalSet stale;                    // leased, but on input that is made again: their end does not count
     std::vector<Child> children;
     std::uint64_t timed = 0;
     double duration_sum_s = 0;
@@ -179,6 +194,8 @@ class Scheduler {
   bool valid(ArrayId array, Element first, std::uint64_t count) const;
   void end(ArrayId array, Range range, ElementState state);
   void reopen(ArrayId array, Range range);
+  void reopen_one(ArrayId array, Range range, ElementState state);
+  bool run_stale_again(ArrayId array, Range range);
   void make_ready(ArrayId array, Range range);
   void give_back(ArrayId array, Range range);
   void drop_waiting(ArrayId array, Range range);
