@@ -188,8 +188,8 @@ TEST_F(WorkerKillTest, ANewCoordinatorGetsEverythingOnce) {
   coordinator_.reset();  // its sockets close as those of a killed one do
   std::filesystem::remove(path("hold"));
   // The worker goes on alone: all tasks end without a coordinator.
-  while (lines("ended").size() < 12) {
-  }
+  const auto end = std::chrono::steady_clock::now() + FakeCoordinator::kDeadline;
+  while (lines("ended").size() < 12) ASSERT_LT(std::chrono::steady_clock::now(), end);
   std::ofstream(path("hold")) << "";
   coordinator_ = std::make_unique<FakeCoordinator>(campaign_.path(), 2);
   ASSERT_TRUE(coordinator_->welcome_worker());
