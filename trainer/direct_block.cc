@@ -12,8 +12,11 @@
 namespace wflow::trainer {
 namespace {
 
-// Beyond these oneDNN's blocked kernels win (bench/train_vs_pytorch).
-constexpr std::int64_t kMostChannels = 64;
+// Up to so many products of channels by channels the kernels beat libtorch's (measured with AVX-512; short
+// rows fill only a part of a vector).
+std::int64_t most_channel_pairs(std::int64_t row) {
+  return row >= 16 ? 64 * 128 : row >= 8 ? 32 * 64 : 16 * 32;
+}
 
 BoxSize box_of(const TensorShape& shape) {
   return {shape.extent[0], shape.extent[1], shape.extent[2]};
@@ -36,7 +39,7 @@ class DirectBlock final : public TorchLayer {
     return conv_.parameters.size() > 1 ? conv_.parameters[1].value.data_ptr<float>() : nullptr;
   }
   at::Tensor outputs(std::int64_t samples) const;
-  void convolve(const at::Tensor& x, float* padded, std::int64_t padded_stride, float* y, bool with_bias);
+  void convolve(const at::Tensor& x, float* padded, float* y);
   void activate(const float* y, std::int64_t samples, float* z) const;
   void measure_batch(std::int64_t samples);
   void set_running_activations();
@@ -51,6 +54,7 @@ class DirectBlock final : public TorchLayer {
   std::int64_t in_stride_;      // floats of a sample's input,
   std::int64_t padded_stride_;  // of its padded copy,
   std::int64_t y_stride_;       // and of the convolution's output
+  bool plain_ = false;          // a convolution alone: its output is the block's
   bool norm_ = false;
   bool pool_ = false;
   LayerTensors conv_;
@@ -79,6 +83,7 @@ DirectBlock::DirectBlock(std::span<const Layer> layers, std::span<const LayerTen
       activations_(static_cast<std::size_t>(out_)),
       means_(static_cast<std::size_t>(out_), 0.0F),
       inverse_deviations_(static_cast<std::size_t>(out_), 1.0) {
+  plain_ = layers.size() == 1;
   for (std::size_t i = 1; i < layers.size(); ++i) {
     if (layers[i].kind == LayerKind::batch_norm) {
       norm_ = true;
@@ -89,7 +94,10 @@ DirectBlock::DirectBlock(std::span<const Layer> layers, std::span<const LayerTen
       for (Activation& a : activations_) a.slope = static_cast<float>(layers[i].value);
     }
   }
-  for (Activation& a : activations_) a.pool = pool_;
+  for (Activation& a : activations_) {
+    a.pool = pool_;
+    if (plain_) a.slope = 1;
+  }
   packed_.resize(static_cast<std::size_t>(std::max(packed_size(in_, out_), packed_size(out_, in_))));
 }
 
@@ -98,16 +106,14 @@ at::Tensor DirectBlock::outputs(std::int64_t samples) const {
   return at::empty({samples, output_.channels, e[0], e[1], e[2]}, at::TensorOptions().dtype(at::kFloat));
 }
 
-void DirectBlock::convolve(const at::Tensor& x, float* padded, std::int64_t padded_stride, float* y,
-                           bool with_bias) {
+void DirectBlock::convolve(const at::Tensor& x, float* padded, float* y) {
   pack_weights(conv_.parameters[0].value.data_ptr<float>(), in_, out_, false, packed_.data());
   const float* from = x.data_ptr<float>();
   at::parallel_for(0, x.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = begin; n < end; ++n) {
-      float* copy = padded + n * padded_stride;
+      float* copy = padded + n * padded_stride_;
       kernels_.pad(from + n * in_stride_, in_, box_, copy);
-      kernels_.convolve(copy, packed_.data(), with_bias ? bias() : nullptr, in_, out_, box_,
-                        y + n * y_stride_);
+      kernels_.convolve(copy, packed_.data(), bias(), in_, out_, box_, y + n * y_stride_);
     }
   });
 }
@@ -179,10 +185,14 @@ at::Tensor DirectBlock::forward(const at::Tensor& x, const StepKey&) {
     if (static_cast<std::int64_t>(values.size()) < count) values.resize(static_cast<std::size_t>(count));
   };
   grow(padded_, samples_ * padded_stride_);
-  grow(y_, samples_ * y_stride_);
-  convolve(x.contiguous(), padded_.data(), padded_stride_, y_.data(), true);
-  if (norm_) measure_batch(samples_);
   at::Tensor z = outputs(samples_);
+  if (plain_) {
+    convolve(x.contiguous(), padded_.data(), z.data_ptr<float>());
+    return z;
+  }
+  grow(y_, samples_ * y_stride_);
+  convolve(x.contiguous(), padded_.data(), y_.data());
+  if (norm_) measure_batch(samples_);
   activate(y_.data(), samples_, z.data_ptr<float>());
   return z;
 }
@@ -190,9 +200,13 @@ at::Tensor DirectBlock::forward(const at::Tensor& x, const StepKey&) {
 at::Tensor DirectBlock::predict(const at::Tensor& x) {
   if (norm_) set_running_activations();
   std::vector<float> padded(static_cast<std::size_t>(x.size(0) * padded_stride_));
-  std::vector<float> y(static_cast<std::size_t>(x.size(0) * y_stride_));
-  convolve(x.contiguous(), padded.data(), padded_stride_, y.data(), true);
   at::Tensor z = outputs(x.size(0));
+  if (plain_) {
+    convolve(x.contiguous(), padded.data(), z.data_ptr<float>());
+    return z;
+  }
+  std::vector<float> y(static_cast<std::size_t>(x.size(0) * y_stride_));
+  convolve(x.contiguous(), padded.data(), y.data());
   activate(y.data(), x.size(0), z.data_ptr<float>());
   return z;
 }
@@ -201,8 +215,9 @@ at::Tensor DirectBlock::backward(const at::Tensor& gradient, bool wants_input) {
   const at::Tensor dz_tensor = gradient.contiguous();
   const float* dz = dz_tensor.data_ptr<float>();
   const auto dz_of = [&](std::int64_t n, std::int64_t c) { return dz + (n * out_ + c) * output_.voxels(); };
+  // Alone, the convolution has dz for its dy, and no use for y.
   const auto y_of = [&](std::int64_t n, std::int64_t c) {
-    return y_.data() + n * y_stride_ + c * box_.voxels();
+    return plain_ ? dz_of(n, c) : y_.data() + n * y_stride_ + c * box_.voxels();
   };
 
   std::vector<Moments> parts(static_cast<std::size_t>(samples_ * out_));
@@ -250,20 +265,21 @@ at::Tensor DirectBlock::backward(const at::Tensor& gradient, bool wants_input) {
     pack_weights(conv_.parameters[0].value.data_ptr<float>(), in_, out_, true, packed_.data());
   }
   at::parallel_for(0, static_cast<std::int64_t>(threads), 1, [&](std::int64_t first, std::int64_t last) {
-    std::vector<float> dy(static_cast<std::size_t>(y_stride_));
+    std::vector<float> own(plain_ ? 0 : static_cast<std::size_t>(y_stride_));
     std::vector<float> padded(wants_input ? static_cast<std::size_t>(out_ * padded_voxels(box_)) : 0);
     for (std::int64_t thread = first; thread < last; ++thread) {
       const auto t = static_cast<std::int64_t>(threads);
       for (std::int64_t n = samples_ * thread / t; n < samples_ * (thread + 1) / t; ++n) {
-        for (std::int64_t c = 0; c < out_; ++c) {
+        for (std::int64_t c = 0; c < out_ && !plain_; ++c) {
           const auto i = static_cast<std::size_t>(c);
           kernels_.activate_backward(y_of(n, c), dz_of(n, c), box_, activations_[i], means_[i], g_means[i],
-                                     gy_factors[i], dy.data() + c * box_.voxels());
+                                     gy_factors[i], own.data() + c * box_.voxels());
         }
-        kernels_.weight_gradient(padded_.data() + n * padded_stride_, dy.data(), in_, out_, box_,
+        const float* dy = plain_ ? dz_of(n, 0) : own.data();
+        kernels_.weight_gradient(padded_.data() + n * padded_stride_, dy, in_, out_, box_,
                                  weight_sums_.data() + static_cast<std::size_t>(thread) * sums_size);
         if (!wants_input) continue;
-        kernels_.pad(dy.data(), out_, box_, padded.data());
+        kernels_.pad(dy, out_, box_, padded.data());
         kernels_.convolve(padded.data(), packed_.data(), nullptr, out_, in_, box_,
                           dx.data_ptr<float>() + n * in_stride_);
       }
@@ -289,7 +305,7 @@ void DirectBlock::reduce_weight_sums(std::span<const float> sums, std::size_t th
 bool fits(const Layer& layer) {
   constexpr std::array<std::int64_t, 3> kThree = {3, 3, 3};
   return layer.kind == LayerKind::convolution && layer.kernel == kThree &&
-         layer.input.channels <= kMostChannels && layer.output.channels <= kMostChannels;
+         layer.input.channels * layer.output.channels <= most_channel_pairs(layer.input.extent[2]);
 }
 
 }  // namespace
@@ -298,8 +314,8 @@ std::size_t direct_block_length(std::span<const Layer> layers) {
   if (layers.empty() || !fits(layers[0])) return 0;
   std::size_t length = 1;
   if (length < layers.size() && layers[length].kind == LayerKind::batch_norm) ++length;
-  // Without an activation the block has nothing to fuse; a slope above 1 would not be the kernels' maximum.
-  if (length >= layers.size() || layers[length].kind != LayerKind::leaky_relu) return 0;
+  if (length >= layers.size() || layers[length].kind != LayerKind::leaky_relu)
+    return 1;  // the convolution alone
   ++length;
   const std::array<std::int64_t, 3> two = {2, 2, 2};
   if (length < layers.size() && layers[length].kind == LayerKind::average_pool) {

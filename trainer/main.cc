@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
-#include <optional>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -63,6 +63,9 @@ trainer::TrainConfig read_config(const std::string& path) {
   }
   trainer::TrainConfig config = trainer::read_train_config(root, diagnostics);
   diagnostics.throw_if_errors();
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  config.data = (folder / config.data).string();
+  config.output = (folder / config.output).string();
   return config;
 }
 

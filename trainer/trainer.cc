@@ -53,6 +53,7 @@ class Run {
   EpochEnd train_epoch(DataLoader& loader);
   void step(const Batch& batch, std::size_t global_batch);
   void finish_epoch();
+  void report_epoch(const EpochRow& row);
   bool validate(EpochRow& row);
   void write_checkpoint();
   void write_best();
@@ -149,6 +150,8 @@ void Run::resume_or_begin() {
     const std::string note = fmt::format("continued from epoch {}, step {}", counters_.epoch, counters_.step);
     say(note);
     events_.note(note);
+    // Who was killed may have taken the last epochs' events along; told twice, they count once.
+    for (const EpochRow& row : counters_.history) report_epoch(row);
   }
   ++counters_.segments;
   // After the restore: a back end on a GPU copies the values when it is made.
@@ -314,6 +317,12 @@ void Run::finish_epoch() {
   say(epoch_line(row, config_.epochs));
   if (counters_.stopped_early)
     say(fmt::format("no better validation since epoch {}: stopped early", counters_.best_epoch));
+  report_epoch(row);
+  write_file_durably(fs::path(config_.output) / "metrics.csv",
+                     metrics_csv(data_.labels(), counters_.history));
+}
+
+void Run::report_epoch(const EpochRow& row) {
   const auto epoch = static_cast<std::uint64_t>(row.epoch);
   const auto at = static_cast<std::uint64_t>(row.step);
   events_.metric("train_loss", row.train_loss, epoch, at);
@@ -323,8 +332,6 @@ void Run::finish_epoch() {
   }
   events_.metric("learning_rate", row.learning_rate, epoch, at);
   events_.metric("samples_per_second", row.samples_per_second, epoch, at);
-  write_file_durably(fs::path(config_.output) / "metrics.csv",
-                     metrics_csv(data_.labels(), counters_.history));
 }
 
 void Run::write_checkpoint() {
