@@ -64,7 +64,7 @@ void Display::print_changes(const engine::CampaignStatus& status) {
   }
   for (; reported_history_ < status.history.size(); ++reported_history_) {
     const auto& row = status.history[reported_history_];
-    if (row.kind == "stop" || row.kind == "error") print(stamp + row.text + "\n");
+    if (row.kind == "stop" || row.kind == "error" || row.kind == "retry" || row.kind == "note") print(stamp + row.text + "\n");
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/process.h"
 #include "base/text.h"
+#include "engine/batch/orphans.h"
 #include "engine/clock.h"
 #include "engine/coordinator_impl.h"
 #include "engine/graph.h"
@@ -67,13 +68,7 @@ ExitCode Coordinator::run() {
 // What earlier coordinators committed, and what their workers finished without being heard.
 void Coordinator::recover() {
   const store::Restored restored = store_.restore();
-  for (const auto& end : restored.ends) scheduler_.restore_end(end.array, end.range, end.state);
-  for (const auto& attempt : restored.attempts) {
-    scheduler_.restore_attempt(attempt.array, attempt.element, attempt.next_attempt, attempt.restart);
-  }
-  for (const auto& total : restored.durations) {
-    scheduler_.restore_durations(total.array, total.timed, total.sum_s, total.square_sum);
-  }
+  restore_states(scheduler_, restored);
   scheduler_.start();
   std::map<std::string, store::WorkerRow> known;
   for (const auto& worker : restored.workers) known[worker.id] = worker;
@@ -86,9 +81,13 @@ void Coordinator::recover() {
     known.erase(leftover.worker);
   }
   for (const auto& [id, worker] : known) batch_.workers_ended.push_back({id, unix_now_s(), "its coordinator ended"});
+  if (options_.retry) retry(*options_.retry);
 }
 
 void Coordinator::take_leftover(const wire::Leftover& leftover) {
+  if (const std::size_t orphans = batch::end_orphans(leftover.worker); orphans > 0) {
+    record("worker", fmt::format("{} processes that worker {} left behind were ended", orphans, leftover.worker));
+  }
   std::uint64_t count = 0;
   for (const wire::Results& results : leftover.results) {
     apply(results, leftover.worker);
@@ -128,6 +127,7 @@ void Coordinator::step() {
   if (scheduler_.stop_requested() && phase_ == Phase::running) {
     request_drain("a task asked for the end of the campaign (exit code 102 or 105)");
   }
+  if (cancelled_) scheduler_.cancel_waiting();
   if (!waits_for_workers()) scheduler_.assign(now_s);
   carry_out();
   commit();
@@ -166,6 +166,11 @@ void Coordinator::carry_out() {
   for (const RecordEnd& end : actions.ends) timed_arrays_.insert(end.array);
   for (RecordFailure& failure : actions.failures) {
     status_.failure(failure);
+    const wire::Outcome& outcome = failure.outcome;
+    if (!failure.final && is_single(outcome.array)) {
+      record("retry", fmt::format("{} ended with {} and runs again", plan_.array_name(outcome.array),
+                                  describe_end(static_cast<int>(outcome.reason), outcome.exit_code)));
+    }
     batch_.failures.push_back(std::move(failure));
   }
 }
@@ -309,18 +314,20 @@ bool Coordinator::over() const {
 ExitCode Coordinator::finish() {
   const bool ended = scheduler_.ended();
   const CampaignStatus& now = status_.update(scheduler_, steady_now_s(), unix_now_s());
-  std::string text = fmt::format("{} of {} tasks done", now.ended() - now.failed(), now.elements());
+  std::string text = fmt::format("{} of {} tasks done", now.ended() - now.failed() - now.cancelled(), now.elements());
   if (now.failed() > 0) text += fmt::format(", {} failed", now.failed());
+  const std::uint64_t cancelled = now.cancelled();
+  if (cancelled > 0) text += fmt::format(", {} cancelled", cancelled);
   const bool failed = now.failed() > 0;
   if (!ended) text += fmt::format("; continue with: wflow resume {}", plan_.campaign().string());
   dismiss_workers();
   record(ended ? "end" : "interrupted", text);
-  status_.set_state(!ended ? "interrupted" : failed ? "finished with failures" : "finished");
+  status_.set_state(!ended ? "interrupted" : end_state(now));
   flush();
   show(steady_now_s(), true);
   std::error_code ignored;
   std::filesystem::remove(plan_.campaign() / ".wflow" / "endpoint.json", ignored);
-  if (!ended) return ExitCode::interrupted;
+  if (!ended || cancelled > 0) return ExitCode::interrupted;
   return failed ? ExitCode::tasks_failed : ExitCode::ok;
 }
 
@@ -352,6 +359,9 @@ void Coordinator::dismiss_workers() {
   pool_.kill_all(SIGKILL);
 }
 
+// Of a step with one task, such as a training, the history tells more: there are few such tasks.
+bool Coordinator::is_single(ArrayId array) const { return plan_.steps()[plan_.step_of(array)].elements == 1; }
+
 void Coordinator::record(const std::string& kind, const std::string& text) {
   store::HistoryRow row{unix_now_s(), kind, text};
   status_.history(row);
@@ -369,7 +379,7 @@ void Coordinator::show(double now_s, bool last) {
                        now_s - peer->second.heard_s, view.draining});
   }
   status_.set_workers(std::move(workers));
-  if (phase_ == Phase::running && !last) status_.set_state("running");
+  if (phase_ == Phase::running && !last) status_.set_state(scheduler_.paused() ? "paused" : "running");
   const CampaignStatus& status = status_.update(scheduler_, now_s, unix_now_s());
   if (sink_) sink_(status);
 }

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -59,12 +60,19 @@ class Coordinator {
   void show(double now_s, bool last);
   void record(const std::string& kind, const std::string& text);
   bool over() const;
+  bool is_single(ArrayId array) const;
   ExitCode finish();
   void flush();
   void dismiss_workers();
   void forget_journal(const std::string& worker);
   void lose_worker(const std::string& worker, const std::string& reason);
   Peer* peer_by_routing(const std::string& routing, std::string* name);
+  // commands.cc
+  wire::Answer answer(const wire::Query& query);
+  nlohmann::json obey(const std::string& verb, const nlohmann::json& arguments);
+  std::uint64_t retry(const RetryRequest& request);
+  std::uint64_t cancel(const nlohmann::json& arguments);
+
   bool waits_for_workers() const { return !expected_.empty(); }
 
   // handlers.cc
@@ -96,13 +104,14 @@ class Coordinator {
     std::int64_t pid = 0;
     double until_s = 0;
   };
-  std::map<std::string, Expected> expected_;  // workers of an earlier coordinator that still live
+  std::map<std::string, Expected> expected_;  // workers of an earlier coordinator that live and have not handed over yet
   store::Batch batch_;
   std::map<std::string, std::uint64_t> acknowledge_after_commit_;
   std::set<ArrayId> timed_arrays_;
   std::vector<std::string> journals_to_remove_;
   std::vector<std::string> journals_after_commit_;
   Phase phase_ = Phase::running;
+  bool cancelled_ = false;  // the whole campaign: nothing may become ready again
   double next_status_s_ = 0;
   double next_pulse_s_ = 0;
   double deadline_s_ = 0;

@@ -11,6 +11,13 @@
 
 namespace wflow::engine {
 
+namespace {
+
+// Between the Hello of a worker that comes back and the heartbeat that ends its hand-over.
+constexpr double kHandOver_s = 60;
+
+}  // namespace
+
 void Coordinator::handle(const std::string& routing, wire::Message message) {
   std::visit(
       [&](const auto& value) {
@@ -50,7 +57,11 @@ void Coordinator::on(const std::string& routing, const wire::Hello& hello) {
   if (plan_.study().samples) welcome.sample_design = specs::to_json(plan_.study().samples->design).dump();
   socket_.send(routing, welcome);
   scheduler_.worker_joined(hello.worker, {hello.cores, hello.gpus}, hello.held);
-  const bool returned = expected_.erase(hello.worker) > 0;
+  // What it finished while it was alone comes next, and its first heartbeat after that: leases that it no longer
+  // holds are not free before.
+  const auto expected = expected_.find(hello.worker);
+  const bool returned = expected != expected_.end();
+  if (returned) expected->second.until_s = steady_now_s() + kHandOver_s;
   if (!known) {
     batch_.workers_joined.push_back(
         {hello.worker, hello.host, hello.group, hello.pid, hello.cores, hello.gpus, unix_now_s()});
@@ -85,6 +96,9 @@ void Coordinator::apply(const wire::Results& results, const std::string& worker)
   for (const wire::TaskEvent& event : results.events) {
     if (event.array >= plan_.array_count()) continue;
     status_.event(event);
+    if (const auto note = LiveStatus::note_of(event); note && is_single(event.array)) {
+      record("note", fmt::format("{}: {}", plan_.array_name(event.array), *note));
+    }
     batch_.events.push_back(event);
   }
 }
@@ -95,6 +109,7 @@ void Coordinator::on(const std::string& routing, const wire::Heartbeat& heartbea
   Peer& peer = peers_.at(name->second);
   peer.heard_s = steady_now_s();
   peer.running = heartbeat.running;
+  expected_.erase(name->second);
 }
 
 void Coordinator::on(const std::string& routing, const wire::Goodbye& goodbye) {
@@ -103,6 +118,7 @@ void Coordinator::on(const std::string& routing, const wire::Goodbye& goodbye) {
   const std::string worker = name->second;
   batch_.workers_ended.push_back({worker, unix_now_s(), goodbye.reason});
   scheduler_.worker_lost(worker, {});
+  expected_.erase(worker);
   peers_.erase(worker);
   by_routing_.erase(routing);
 }
@@ -113,14 +129,8 @@ void Coordinator::on(const std::string& routing, const wire::Query& query) {
   if (query.verb == "status") {
     const CampaignStatus& status = status_.update(scheduler_, steady_now_s(), unix_now_s());
     socket_.send(routing, wire::Answer{true, to_json(status).dump()});
-  } else if (query.verb == "drain") {
-    request_drain("asked to drain");
-    socket_.send(routing, wire::Answer{true, "{}"});
-  } else if (query.verb == "stop") {
-    request_stop("asked to stop");
-    socket_.send(routing, wire::Answer{true, "{}"});
   } else {
-    socket_.send(routing, wire::Answer{false, fmt::format("the coordinator does not know the question '{}'", query.verb)});
+    socket_.send(routing, answer(query));
   }
 }
 

@@ -45,6 +45,13 @@ void LiveStatus::failure(const RecordFailure& failure) {
   if (status_.failures.size() > kListedFailures) status_.failures.erase(status_.failures.begin());
 }
 
+void LiveStatus::reopened(ArrayId array, Range range) {
+  const std::string& step = plan_.steps()[plan_.step_of(array)].name;
+  std::erase_if(status_.failures, [&](const FailureView& view) {
+    return view.step == step && range.first <= view.element && view.element <= range.last && view.task == task_name(array, view.element);
+  });
+}
+
 void LiveStatus::metric(const std::string& name, std::uint64_t epoch, std::uint64_t step, double value) {
   // A training that goes on from a checkpoint says some steps again: the last word counts.
   const auto same = [&](const MetricPoint& p) { return p.name == name && p.step == step; };
@@ -79,6 +86,17 @@ void LiveStatus::event(const wire::TaskEvent& event) {
   } catch (const nlohmann::json::exception&) {
     // A task may write any types it likes into its event file; what can't be shown is not shown.
   }
+}
+
+std::optional<std::string> LiveStatus::note_of(const wire::TaskEvent& event) {
+  if (event.line.find("\"note\"") == std::string::npos) return std::nullopt;
+  const nlohmann::json body = nlohmann::json::parse(event.line, nullptr, false);
+  const auto text_of = [&](const char* key) {
+    const auto at = body.find(key);
+    return at != body.end() && at->is_string() ? at->get<std::string>() : std::string();
+  };
+  if (!body.is_object() || text_of("type") != "note") return std::nullopt;
+  return text_of("text");
 }
 
 void LiveStatus::history(const store::HistoryRow& row) {

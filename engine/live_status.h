@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,11 @@ class LiveStatus {
   LiveStatus(const specs::Plan& plan, CampaignStatus recorded);
 
   void failure(const RecordFailure& failure);
+  // These run again: they are no failures any more.
+  void reopened(ArrayId array, Range range);
   void event(const wire::TaskEvent& event);
+  // The text of a task's note, where the event is one.
+  static std::optional<std::string> note_of(const wire::TaskEvent& event);
   void history(const store::HistoryRow& row);
   void set_workers(std::vector<WorkerStatus> workers) { status_.workers = std::move(workers); }
   void set_state(std::string state) { status_.state = std::move(state); }

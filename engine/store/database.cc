@@ -3,12 +3,49 @@
 
 #include <fmt/format.h>
 #include <sqlite3.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
 
 #include "base/error.h"
 #include "engine/store/schema.h"
 #include "engine/store/store.h"
 
 namespace wflow::engine::store {
+
+namespace {
+
+// `wflow status` holds the database for some milliseconds: that must not look like another coordinator.
+constexpr std::chrono::seconds kPatience{2};
+
+SQLite::Database open_once(const std::filesystem::path& path) {
+  SQLite::Database database(path.string(), SQLite::OPEN_READWRITE);
+  // Exclusive first: the write-ahead log then needs no shared memory, which network file systems lack.
+  database.exec("PRAGMA locking_mode=EXCLUSIVE");
+  if (database.execAndGet("PRAGMA journal_mode=WAL").getString() != "wal") database.exec("PRAGMA journal_mode=TRUNCATE");
+  database.exec("PRAGMA synchronous=FULL; PRAGMA temp_store=MEMORY; PRAGMA wal_autocheckpoint=2000; BEGIN IMMEDIATE; COMMIT");
+  return database;
+}
+
+bool is_busy(const SQLite::Exception& error) {
+  return error.getErrorCode() == SQLITE_BUSY || error.getErrorCode() == SQLITE_LOCKED;
+}
+
+// Closed before every other try: two that wait with a lock in hand would wait for each other.
+SQLite::Database open_patiently(const std::filesystem::path& path) {
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (true) {
+    try {
+      return open_once(path);
+    } catch (const SQLite::Exception& error) {
+      if (!is_busy(error) || std::chrono::steady_clock::now() > until) throw;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5 + ::getpid() % 11));
+  }
+}
+
+}  // namespace
 
 std::filesystem::path database_path(const std::filesystem::path& campaign) { return campaign / ".wflow" / "campaign.db"; }
 
@@ -35,11 +72,7 @@ SQLite::Database open_database(const std::filesystem::path& path) {
                                             path.parent_path().parent_path().string()));
   }
   try {
-    SQLite::Database database(path.string(), SQLite::OPEN_READWRITE);
-    // Exclusive first: the write-ahead log then needs no shared memory, which network file systems lack.
-    database.exec("PRAGMA locking_mode=EXCLUSIVE");
-    if (database.execAndGet("PRAGMA journal_mode=WAL").getString() != "wal") database.exec("PRAGMA journal_mode=TRUNCATE");
-    database.exec("PRAGMA synchronous=FULL; PRAGMA temp_store=MEMORY; PRAGMA wal_autocheckpoint=2000; BEGIN IMMEDIATE; COMMIT");
+    SQLite::Database database = open_patiently(path);
     const int version = database.execAndGet("PRAGMA user_version").getInt();
     if (version > kSchemaVersion) {
       throw Error(ExitCode::version, fmt::format("{} was made by a newer wflow (format {}, this one knows {}); use that one",

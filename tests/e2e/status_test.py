@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asking a campaign how it is, and what is shown on which kind of output."""
+
+import json
+import signal
+import unittest
+
+from wflow_test import BUSY, OK, CampaignTest, Gate, Terminal, gated_study
+
+TASKS = 6
+FREE = 2
+STATUS_KEYS = {"name", "directory", "state", "coordinator", "started_s", "elapsed_s", "steps", "workers", "failures", "metrics",
+               "artifacts", "history"}
+STEP_KEYS = {"name", "kind", "arrays", "elements", "counts", "mean_s", "deviation_s", "rate_per_s", "left_s", "progress"}
+STATES = {"blocked", "ready", "running", "delayed", "done", "failed", "hard_failed", "skipped", "cancelled"}
+
+
+class Status(CampaignTest):
+    def setUp(self):
+        super().setUp()
+        self.gate = Gate(self.folder, FREE)
+        self.path = self.study(gated_study(self.gate, TASKS))
+
+    def begin(self):
+        run = self.start("run", self.path, "-j", "2")
+        self.wait_for_campaign(run)
+        self.wait_for_done("work", FREE, run)
+        self.wait(lambda: self.gate.waiting() == 2, "two tasks wait", run)
+        return run
+
+    def check_schema(self, status):
+        self.assertEqual(set(status), STATUS_KEYS)
+        for step in status["steps"]:
+            self.assertEqual(set(step), STEP_KEYS)
+            self.assertEqual(set(step["counts"]), STATES)
+            self.assertEqual(sum(step["counts"].values()), step["elements"])
+        for row in status["history"]:
+            self.assertEqual(set(row), {"time_s", "kind", "text"})
+        for worker in status["workers"]:
+            self.assertEqual(set(worker), {"id", "host", "cores", "running", "leased", "silent_s", "draining"})
+
+    def test_while_it_runs_killed_and_after(self):
+        run = self.begin()
+        status = self.wait(lambda: self.status()["workers"] and self.status(), "a worker", run)
+        self.check_schema(status)
+        self.assertEqual(status["state"], "running")
+        self.assertIn(f"pid {run.pid}", status["coordinator"])
+        self.assertEqual(status["workers"][0]["cores"], 2)
+        self.assertIn("running", self.wflow("status", self.campaign()).out)
+
+        run.signal(signal.SIGKILL)
+        run.wait()
+        status = self.status()
+        self.check_schema(status)
+        self.assertEqual((status["state"], status["coordinator"]), ("interrupted", ""))
+        self.assertIn(f"wflow resume {self.campaign()}", self.wflow("status", self.campaign()).out)
+
+        self.gate.open()
+        self.wflow("resume", self.campaign(), code=OK)
+        status = self.status()
+        self.check_schema(status)
+        self.assertEqual((status["state"], status["coordinator"]), ("finished", ""))
+        out = self.wflow("status", self.campaign()).out
+        for word in ("started", "resumed", "end"):
+            self.assertIn(word, out)
+
+    def test_two_coordinators(self):
+        run = self.begin()
+        second = self.wflow("resume", self.campaign(), code=BUSY)
+        self.assert_one_sentence(second, "another coordinator runs this campaign")
+        self.gate.open()
+        self.assertEqual(run.wait(), OK, run.err)
+        self.assertEqual(sorted(self.gate.began()), list(range(TASKS)))
+
+    def test_questions_never_stand_in_the_way(self):
+        # Questions hold the database for a moment; a coordinator that begins just then must not give up.
+        run = self.begin()
+        run.signal(signal.SIGKILL)
+        run.wait()
+        directory = self.campaign()
+        self.gate.open()
+        resume = self.start("resume", directory)
+        asked = 0
+        while resume.running():
+            asked += 1
+            self.check_schema(json.loads(self.wflow("status", directory, "--json").out))
+        self.assertEqual(resume.wait(), OK, resume.err)
+        self.assertGreater(asked, 0)
+
+    def test_found_by_name(self):
+        self.gate.open()
+        self.wflow("run", self.path)
+        for words in ((), ("gated",), (self.campaign().name,)):
+            self.assertIn("finished", self.wflow("status", *words).out)
+
+
+class Output(CampaignTest):
+    def setUp(self):
+        super().setUp()
+        self.gate = Gate(self.folder, TASKS)
+        self.path = self.study(gated_study(self.gate, TASKS, then="[ $(MERLIN_SAMPLE_ID) != 1 ] || exit 3"))
+
+    def test_piped(self):
+        run = self.wflow("run", self.path, code=1)
+        self.assertNotIn("\x1b", run.out)
+        self.assertNotIn("\r", run.out)
+        self.assertIn("work: 6/6", run.out)
+        self.assertNotIn("\x1b", self.wflow("status", self.campaign()).out)
+
+    def test_narrow_terminal(self):
+        terminal = Terminal(self, ["run", self.path], columns=40)
+        self.assertEqual(terminal.finish(), 1)
+        self.assertIn("\x1b[", terminal.text)
+        for line in terminal.lines():
+            self.assertLessEqual(len(line), 40, line)
+        terminal = Terminal(self, ["status", self.campaign()], columns=40)
+        self.assertEqual(terminal.finish(), OK)
+        for line in terminal.lines():
+            self.assertLessEqual(len(line), 40, line)
+
+    def test_no_colour(self):
+        terminal = Terminal(self, ["run", self.path], columns=100, environment={"NO_COLOR": "1"})
+        self.assertEqual(terminal.finish(), 1)
+        self.assertNotRegex(terminal.text, r"\x1b\[[0-9;]*m")
+
+    def test_dumb_terminal(self):
+        terminal = Terminal(self, ["run", self.path], columns=100, environment={"TERM": "dumb"})
+        self.assertEqual(terminal.finish(), 1)
+        self.assertNotIn("\x1b", terminal.text)
+
+    def test_quiet(self):
+        run = self.wflow("run", self.path, "-q", code=1)
+        self.assertEqual(run.out, "")
+
+    def test_reader_that_goes_away(self):
+        terminal = Terminal(self, ["run", self.path], columns=80)
+        self.assertEqual(terminal.finish(), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
