@@ -200,7 +200,10 @@ class Agent {
   }
 
   void handle(wire::Drain&) {
-    if (mode_ == Mode::working) begin_end(Mode::draining);
+    if (mode_ == Mode::working) {
+      begin_end(Mode::draining);
+      executor_.interrupt_trainings();
+    }
     connection_.send(wire::Returned{executor_.queue().take({})});
   }
 

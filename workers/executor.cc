@@ -256,7 +256,8 @@ void Executor::finish(std::size_t slot, int code, int status, Time now) {
   wire::Results results;
   take_events(slot, true, results);
   if (!record_of.returned) {
-    const Ending ending = judge(record_of, code, status);
+    Ending ending = judge(record_of, code, status);
+    if (tasks_[slot].interrupted && !ending.success) ending.reason = wire::EndReason::cancelled;
     if (ending.success) steps::mark_finished(record_of.marker.data());
     add_ending(results, record_of, ending, unix_time());
     record(std::move(results), now);
@@ -354,6 +355,16 @@ void Executor::cancel(std::span<const wire::LeaseId> leases, Time now) {
   for (const auto& [pid, slot] : slot_of_) {
     const bool named = std::find(leases.begin(), leases.end(), slots_[slot].lease) != leases.end();
     if (leases.empty() || named) terminate(slot, wire::EndReason::cancelled, now);
+  }
+}
+
+void Executor::interrupt_trainings() {
+  for (const auto& [pid, slot] : slot_of_) {
+    const auto array = arrays_.find(slots_[slot].array);
+    if (array == arrays_.end() || array->second->task_template.kind != specs::StepKind::train) continue;
+    tasks_[slot].interrupted = true;
+    // To the leader alone: mpirun passes it on to its ranks.
+    ::kill(pid, SIGUSR1);
   }
 }
 

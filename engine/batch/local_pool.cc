@@ -48,7 +48,6 @@ void LocalPool::start(const LocalWorkerOptions& options) {
   }
   request.stdout_fd = log.get();
   request.stderr_fd = log.get();
-  request.own_group = true;
   const pid_t pid = spawn(request);
   processes_[pid] = {open_process(pid), true};
 }

@@ -27,7 +27,7 @@ int usable_cores();
 class LocalPool {
  public:
   explicit LocalPool(std::filesystem::path campaign) : campaign_(std::move(campaign)) {}
-  // Starts `wflow worker` in a session of its own: Ctrl-C reaches the coordinator only, which then drains it.
+  // Starts `wflow worker`, which makes a session of its own: Ctrl-C reaches the coordinator only, which then drains it.
   void start(const LocalWorkerOptions& options);
   // Watches a process of this host that an earlier coordinator has started. False if it has already ended.
   bool adopt(pid_t pid);
