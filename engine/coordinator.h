@@ -4,10 +4,12 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "engine/queries.h"
 #include "engine/status.h"
 #include "specs/plan.h"
 
@@ -18,6 +20,7 @@ struct CoordinatorOptions {
   bool zero_workers = false;     // complete every task without running it (benchmarks)
   double zero_failures = 0;      // with zero_workers: the fraction that fails, each end told by itself
   bool resumed = false;
+  std::optional<RetryRequest> retry;  // before anything runs
   double time_limit_s = 0;       // then drain; 0: none
   double status_interval_s = 0.25;
 };

@@ -40,4 +40,14 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan) {
   return arrays;
 }
 
+void restore_states(Scheduler& scheduler, const store::Restored& restored) {
+  for (const auto& end : restored.ends) scheduler.restore_end(end.array, end.range, end.state);
+  for (const auto& attempt : restored.attempts) {
+    scheduler.restore_attempt(attempt.array, attempt.element, attempt.next_attempt, attempt.restart);
+  }
+  for (const auto& total : restored.durations) {
+    scheduler.restore_durations(total.array, total.timed, total.sum_s, total.square_sum);
+  }
+}
+
 }  // namespace wflow::engine

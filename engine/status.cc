@@ -88,6 +88,16 @@ std::uint64_t CampaignStatus::elements() const {
 
 std::uint64_t CampaignStatus::ended() const { return sum(steps, &StepStatus::ended); }
 std::uint64_t CampaignStatus::failed() const { return sum(steps, &StepStatus::failed); }
+std::uint64_t CampaignStatus::cancelled() const {
+  std::uint64_t total = 0;
+  for (const StepStatus& step : steps) total += step.count(ElementState::cancelled);
+  return total;
+}
+
+std::string end_state(const CampaignStatus& status) {
+  if (status.cancelled() > 0) return "cancelled";
+  return status.failed() > 0 ? "finished with failures" : "finished";
+}
 
 std::string describe_end(int reason, int exit_code) {
   switch (static_cast<wire::EndReason>(reason)) {

@@ -73,7 +73,7 @@ struct ArtifactView {
 
 struct CampaignStatus {
   std::string name, directory;
-  std::string state;  // running, draining, paused, finished, finished with failures, interrupted, stopped
+  std::string state;  // running, draining, paused, finished, finished with failures, cancelled, interrupted
   std::string coordinator;  // "host (pid 12)" while one runs
   double started_s = 0;  // Unix time
   double elapsed_s = 0;
@@ -87,7 +87,11 @@ struct CampaignStatus {
   std::uint64_t elements() const;
   std::uint64_t ended() const;
   std::uint64_t failed() const;
+  std::uint64_t cancelled() const;
 };
+
+// What a campaign that has ended is called: finished, finished with failures, cancelled.
+std::string end_state(const CampaignStatus& status);
 
 nlohmann::json to_json(const CampaignStatus& status);
 CampaignStatus status_from_json(const nlohmann::json& json);

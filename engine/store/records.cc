@@ -137,7 +137,7 @@ CampaignStatus Store::status_at_rest() {
   add_records(status);
   // Without a coordinator the last line of its history says how it went.
   const bool all_ended = status.ended() == status.elements();
-  status.state = !all_ended ? "interrupted" : status.failed() > 0 ? "finished with failures" : "finished";
+  status.state = all_ended ? end_state(status) : "interrupted";
   if (!status.history.empty()) status.elapsed_s = status.history.back().time_s - status.started_s;
   return status;
 }

@@ -54,6 +54,38 @@ CREATE VIEW v_failures AS
 CREATE VIEW v_metrics AS
   SELECT a.step, a.name AS array, m.element AS sample, m.name, m.epoch, m.step AS train_step, m.value, m.time
   FROM metrics m JOIN arrays a ON a.id = m.array;
+CREATE VIEW v_progress AS
+  SELECT a.step, sum(a.elements) AS elements, sum(a.elements) - sum(COALESCE(r.ended, 0)) AS open,
+         sum(COALESCE(r.done, 0)) AS done, sum(COALESCE(r.failed, 0)) AS failed, sum(COALESCE(r.skipped, 0)) AS skipped,
+         sum(COALESCE(r.cancelled, 0)) AS cancelled, sum(a.duration_sum) / max(sum(a.timed), 1) AS mean_duration
+  FROM arrays a LEFT JOIN (
+    SELECT r.array, sum(r.last - r.first + 1) AS ended,
+           sum(CASE s.name WHEN 'done' THEN r.last - r.first + 1 END) AS done,
+           sum(CASE WHEN s.name IN ('failed', 'hard_failed') THEN r.last - r.first + 1 END) AS failed,
+           sum(CASE s.name WHEN 'skipped' THEN r.last - r.first + 1 END) AS skipped,
+           sum(CASE s.name WHEN 'cancelled' THEN r.last - r.first + 1 END) AS cancelled
+    FROM runs r JOIN states s ON s.state = r.state GROUP BY r.array) r ON r.array = a.id
+  GROUP BY a.step ORDER BY min(a.id);
+CREATE VIEW v_tasks AS
+  SELECT a.step, a.name AS array, f.element AS sample,
+         COALESCE((SELECT s.name FROM runs r JOIN states s ON s.state = r.state
+                   WHERE r.array = f.array AND r.first <= f.element AND r.last >= f.element), 'pending') AS state,
+         c.executions AS failed_executions, f.reason, f.exit_code, f.started, f.duration, f.worker, f.detail
+  FROM failures f
+  JOIN (SELECT max(id) AS id, count(*) AS executions FROM failures GROUP BY array, element) c ON c.id = f.id
+  JOIN arrays a ON a.id = f.array;
+CREATE VIEW v_retries AS
+  SELECT a.step, a.name AS array, t.element AS sample, t.next_attempt, t.restart
+  FROM attempts t JOIN arrays a ON a.id = t.array;
+CREATE VIEW v_workers AS
+  SELECT w.id AS worker, w.host, w.pid, w.worker_group, w.cores, w.gpus, w.joined, w.ended, w.reason FROM workers w;
+CREATE VIEW v_history AS SELECT time, kind, text FROM history ORDER BY id;
+CREATE VIEW v_events AS
+  SELECT e.time, a.step, a.name AS array, e.element AS sample, e.attempt, e.type, e.body
+  FROM events e JOIN arrays a ON a.id = e.array;
+CREATE VIEW v_task_progress AS
+  SELECT a.step, a.name AS array, p.element AS sample, p.time, p.done, p.total, p.unit
+  FROM progress p JOIN arrays a ON a.id = p.array;
 )sql";
 
 }  // namespace wflow::engine::store

@@ -214,6 +214,9 @@ void Store::Impl::write_end(const RecordEnd& end) {
   const int state = static_cast<int>(end.state);
   if (!has_ended(end.state)) {
     cut_runs(end.array, end.range);
+    // It will run again: what it failed of is history, not its end.
+    execute(statement("UPDATE failures SET final = 0 WHERE array = ? AND element BETWEEN ? AND ? AND final"), end.array,
+            signed_of(end.range.first), signed_of(end.range.last));
     return;
   }
   Range range = end.range;

@@ -73,6 +73,23 @@ struct Restored {
   std::vector<WorkerRow> workers;  // that have not ended
 };
 
+// The last execution of an element that did not succeed at least once.
+struct ExecutionRecord {
+  Element element = 0;
+  std::uint32_t executions = 0;  // that did not succeed
+  int exit_code = 0;
+  std::string reason;  // exited, signalled, timed_out, not_started, bad_output, worker_lost
+  std::string worker;
+  double started_s = 0;
+  double duration_s = 0;
+};
+
+struct WorkerRecord : WorkerRow {
+  double ended_s = 0;  // 0: not that one knows
+  std::string reason;
+  std::uint64_t failures = 0;  // executions that did not succeed on it
+};
+
 class Store {
  public:
   // Makes the database of a new campaign (temporary name, then rename).
@@ -96,6 +113,13 @@ class Store {
   CampaignStatus status_at_rest();
   std::vector<FailureView> failures(std::size_t limit, bool final_only);
   std::vector<FailureView> failures_of(ArrayId array, Element element);
+
+  // inquiries.cc
+  std::vector<ExecutionRecord> executions(ArrayId array, Range range);  // in order of elements
+  std::vector<WorkerRecord> workers();                                  // in the order in which they joined
+  std::optional<WorkerRecord> worker(const std::string& id);            // without its failures
+  // A consistent copy of the database as a new file.
+  void snapshot(const std::filesystem::path& path);
 
  private:
   struct Impl;
