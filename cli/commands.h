@@ -12,6 +12,7 @@ using Command = std::function<int()>;
 void add_run(CLI::App& app, Command& chosen);
 void add_resume(CLI::App& app, Command& chosen);
 void add_status(CLI::App& app, Command& chosen);
+void add_tasks(CLI::App& app, Command& chosen);
 void add_validate(CLI::App& app, Command& chosen);
 void add_plan(CLI::App& app, Command& chosen);
 void add_logs(CLI::App& app, Command& chosen);

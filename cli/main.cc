@@ -1,9 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "base/error.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "cli/commands.h"
 
 namespace {
+
+// The parser's own word for an unknown command is that one is required.
+void check_command(const CLI::App& app, const std::string& word) {
+  if (word.empty() || word.starts_with('-')) return;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), word) != names.end()) return;
+  throw wflow::Error(wflow::ExitCode::usage, "there is no command '" + word + "'" + wflow::text::suggestion(word, names) +
+                                                 " (wflow --help lists the commands)");
+}
 
 int body(int argc, char** argv) {
   using namespace wflow;
@@ -24,12 +39,14 @@ int body(int argc, char** argv) {
   cli::add_run(app, chosen);
   cli::add_resume(app, chosen);
   cli::add_status(app, chosen);
+  cli::add_tasks(app, chosen);
   cli::add_logs(app, chosen);
   cli::add_validate(app, chosen);
   cli::add_plan(app, chosen);
   cli::add_delegates(app);
   cli::add_worker(app, chosen);
   cli::add_doctor(app, chosen);
+  check_command(app, argc > 1 ? argv[1] : "");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& request) {
