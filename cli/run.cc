@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "base/yaml.h"
 #include "cli/campaigns.h"
@@ -65,16 +66,33 @@ int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed)
   return static_cast<int>(code);
 }
 
-// The directory's name has the time to the second: a second campaign in the same one waits for a free name.
+// The directory's name has the time to the second: a second campaign in the same one takes the next free name. Made
+// here and not by whoever fills it, so that two runs at once can't both take it.
+fs::path make_campaign_directory(const specs::Study& study, std::string* timestamp) {
+  for (std::time_t now = std::time(nullptr);; ++now) {
+    *timestamp = fmt::format("{:%Y%m%d-%H%M%S}", fmt::localtime(now));
+    const fs::path directory = specs::campaign_directory(study, *timestamp);
+    make_directories(directory.parent_path());
+    std::error_code error;
+    if (fs::create_directory(directory, error)) return directory;
+    if (error) throw system_error(error.value(), "cannot make " + directory.string());
+  }
+}
+
+// A campaign that can be resumed, or nothing.
 specs::Plan create(const specs::StudyAndWarnings& read) {
-  std::time_t now = std::time(nullptr);
-  for (;; ++now) {
-    const std::string timestamp = fmt::format("{:%Y%m%d-%H%M%S}", fmt::localtime(now));
-    specs::ReadOptions options = read.study.options;
-    options.timestamp = timestamp;
-    const fs::path directory = specs::campaign_directory(read.study, timestamp);
-    if (fs::exists(directory)) continue;
-    return specs::create_campaign(specs::Plan(specs::read_study(read.study.file, options).study, directory));
+  specs::ReadOptions options = read.study.options;
+  const fs::path directory = make_campaign_directory(read.study, &options.timestamp);
+  try {
+    specs::Plan plan = specs::create_campaign(specs::Plan(specs::read_study(read.study.file, options).study, directory));
+    engine::wire::create_keys(plan.campaign());
+    engine::store::Store::create(plan.campaign(), plan);
+    return plan;
+  } catch (const Error& error) {
+    // What a command that generates samples said stays: its error points there.
+    std::error_code ignored;
+    if (error.code() != ExitCode::data) fs::remove_all(directory, ignored);
+    throw;
   }
 }
 
@@ -83,8 +101,6 @@ int run(const RunOptions& options) {
   const specs::StudyAndWarnings read = specs::read_study(options.study, options.read);
   for (const auto& warning : read.warnings) fmt::print(stderr, "{}\n", warning.to_string());
   const specs::Plan plan = create(read);
-  engine::wire::create_keys(plan.campaign());
-  engine::store::Store::create(plan.campaign(), plan);
   if (!options.quiet) {
     fmt::print("{}: {} tasks in {}\n", plan.study().name, text::format_count(plan.element_count()), plan.campaign().string());
   }

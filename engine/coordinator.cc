@@ -60,9 +60,26 @@ ExitCode Coordinator::run() {
   endpoint.epoch = epoch_;
   wire::write_endpoint(plan_.campaign(), endpoint);
   if (options_.time_limit_s > 0) deadline_s_ = steady_now_s() + options_.time_limit_s;
-  start_pool();
-  while (!over()) step();
-  return finish();
+  try {
+    start_pool();
+    while (!over()) step();
+    return finish();
+  } catch (...) {
+    abandon_workers();
+    throw;
+  }
+}
+
+// The database can't be written any more, or worse: what runs is ended, so that nothing is left behind when this process
+// ends. Results that were not committed are in the workers' journals.
+void Coordinator::abandon_workers() {
+  pool_.kill_all(SIGTERM);
+  const double until_s = steady_now_s() + kDismiss_s;
+  while (!pool_.empty() && steady_now_s() < until_s) {
+    socket_.wait(std::chrono::milliseconds(200), pool_.descriptors());
+    pool_.take_ended();
+  }
+  pool_.kill_all(SIGKILL);
 }
 
 // What earlier coordinators committed, and what their workers finished without being heard.

@@ -64,6 +64,7 @@ class Coordinator {
   ExitCode finish();
   void flush();
   void dismiss_workers();
+  void abandon_workers();
   void forget_journal(const std::string& worker);
   void lose_worker(const std::string& worker, const std::string& reason);
   Peer* peer_by_routing(const std::string& routing, std::string* name);

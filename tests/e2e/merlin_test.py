@@ -29,7 +29,7 @@ study:
       depends: [sim]
   - name: gather
     description: once a parameter
-    run: {cmd: 'cat $(add.workspace)/*/*.out', depends: [add_*]}
+    run: {cmd: 'cat $(add.workspace)/*/*/*.out', depends: [add_*]}
   - name: all
     description: once
     run: {cmd: 'echo all', depends: [gather_*]}
@@ -54,7 +54,7 @@ class Merlin(CampaignTest):
         self.assertLessEqual({"samples.csv", "study.orig.yaml", "study.partial.yaml", "study.expanded.yaml"}, info)
 
     def special(self, command, restart="", retries=3):
-        restart = f"\n      restart: |\n        {restart}" if restart else ""
+        restart = f"\n      restart: |\n        : $(X)\n        {restart}" if restart else ""
         return self.study(f"""
 description: {{name: special, description: exit codes}}
 env: {{variables: {{OUTPUT_PATH: .}}}}
@@ -64,12 +64,13 @@ study:
     description: asks for something
     run:
       cmd: |
+        : $(X)
         {command}
       max_retries: {retries}
       retry_delay: 0{restart}
   - name: after
     description: waits for it
-    run: {{cmd: echo after, depends: [work]}}
+    run: {{cmd: echo after $(X), depends: [work]}}
 """)
 
     def setUp(self):

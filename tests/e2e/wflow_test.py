@@ -65,6 +65,10 @@ def xxh3_128(data):
     return f"{value.high:016x}{value.low:016x}"
 
 
+def without_escapes(text):
+    return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)
+
+
 class Process:
     """A wflow program in a session of its own, its output in files: a full pipe never holds it up."""
 
@@ -330,7 +334,3 @@ class Terminal:
         self.text = data.decode(errors="replace")
         os.close(self.descriptor)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-
-    def lines(self):
-        """What stands on the screen, without escape sequences."""
-        return [re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line) for line in re.split(r"[\r\n]+", self.text)]
