@@ -116,7 +116,8 @@ study:
         run = self.wflow("run", self.study(study), code=TASKS_FAILED)
         self.assertRegex(run.out, r"train after \d executions?: exit code 3")
         self.assertRegex(run.out, r"wflow-train: .*1 x 2 x 5 x 7")
-        said = set((self.campaign() / "train" / "train.err").read_text().strip().split("\n"))
+        lines = (self.campaign() / "train" / "train.err").read_text().strip().split("\n")
+        said = {line for line in lines if "warning:" not in line}  # a busy machine's BLAS may seem slow
         self.assertEqual(len(said), 1, said)
 
 
