@@ -61,6 +61,13 @@ fs::path find_campaign(const std::string& name) {
                            [](const auto& a, const auto& b) { return time_of(a) < time_of(b); });
 }
 
+std::vector<fs::path> find_campaigns(const fs::path& directory) {
+  std::vector<fs::path> found;
+  gather(directory, 2, found);
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return time_of(a) < time_of(b); });
+  return found;
+}
+
 specs::Plan read_plan(const fs::path& campaign) { return specs::Plan(specs::read_campaign(campaign), campaign); }
 
 }  // namespace wflow::cli

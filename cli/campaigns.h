@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "specs/plan.h"
 
@@ -11,6 +12,9 @@ namespace wflow::cli {
 // A campaign named by its directory, by a name that begins its directory's name here, or by nothing: then the one that
 // contains the working directory, else the newest at most two levels below it. Throws Error{usage} with what was looked for.
 std::filesystem::path find_campaign(const std::string& name);
+
+// All campaigns at most two levels below `directory`, the oldest first.
+std::vector<std::filesystem::path> find_campaigns(const std::filesystem::path& directory);
 
 // The plan that the campaign was created with.
 specs::Plan read_plan(const std::filesystem::path& campaign);

@@ -12,6 +12,14 @@ using Command = std::function<int()>;
 void add_run(CLI::App& app, Command& chosen);
 void add_resume(CLI::App& app, Command& chosen);
 void add_status(CLI::App& app, Command& chosen);
+void add_attach(CLI::App& app, Command& chosen);
+void add_retry(CLI::App& app, Command& chosen);
+void add_cancel(CLI::App& app, Command& chosen);
+// pause, unpause, drain, stop
+void add_control(CLI::App& app, Command& chosen);
+// ls, rm, snapshot, workers
+void add_manage(CLI::App& app, Command& chosen);
+void add_explain(CLI::App& app, Command& chosen);
 void add_tasks(CLI::App& app, Command& chosen);
 void add_validate(CLI::App& app, Command& chosen);
 void add_plan(CLI::App& app, Command& chosen);

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/campaigns.h"
 #include "cli/commands.h"
+#include "cli/task_name.h"
 #include "engine/store/store.h"
 #include "specs/samples.h"
 #include "steps/step.h"
@@ -22,34 +23,6 @@ struct LogsOptions {
   bool only_out = false;
   bool only_err = false;
 };
-
-struct Task {
-  specs::ArrayId array = 0;
-  specs::Element element = 0;
-};
-
-Task find_task(const specs::Plan& plan, const std::string& name) {
-  std::vector<std::string> names;
-  for (specs::ArrayId array = 0; array < plan.array_count(); ++array) {
-    const std::string array_name = plan.array_name(array);
-    const std::uint64_t elements = plan.steps()[plan.step_of(array)].elements;
-    if (name == array_name && elements == 1) return {array, 0};
-    if (name == array_name) {
-      throw Error(ExitCode::usage, fmt::format("{} has {} tasks; name one, for example {}/0", name, text::format_count(elements), name));
-    }
-    if (name.starts_with(array_name + "/")) {
-      const auto element = text::to_integer(name.substr(array_name.size() + 1));
-      if (element && *element >= 0 && static_cast<std::uint64_t>(*element) < elements) {
-        return {array, static_cast<specs::Element>(*element)};
-      }
-      if (element) {
-        throw Error(ExitCode::usage, fmt::format("{} has tasks 0 to {}", array_name, elements - 1));
-      }
-    }
-    names.push_back(array_name);
-  }
-  throw Error(ExitCode::usage, fmt::format("no task '{}' in this campaign{}", name, text::suggestion(name, names)));
-}
 
 void print_file(const std::filesystem::path& path, const char* title) {
   if (!std::filesystem::exists(path)) return;
@@ -65,7 +38,7 @@ int logs(const LogsOptions& options) {
   const bool both = !options.second.empty();
   const auto campaign = find_campaign(both ? options.first : std::string());
   const specs::Plan plan = read_plan(campaign);
-  const Task task = find_task(plan, both ? options.second : options.first);
+  const TaskId task = find_task(plan, both ? options.second : options.first);
   const specs::TaskTemplate task_template = plan.task_template(task.array);
   std::unique_ptr<const specs::SampleTable> samples;
   if (plan.study().samples) samples = specs::open_samples(plan.study().samples->design);

@@ -39,7 +39,13 @@ int body(int argc, char** argv) {
   cli::add_run(app, chosen);
   cli::add_resume(app, chosen);
   cli::add_status(app, chosen);
+  cli::add_attach(app, chosen);
   cli::add_tasks(app, chosen);
+  cli::add_explain(app, chosen);
+  cli::add_retry(app, chosen);
+  cli::add_cancel(app, chosen);
+  cli::add_control(app, chosen);
+  cli::add_manage(app, chosen);
   cli::add_logs(app, chosen);
   cli::add_validate(app, chosen);
   cli::add_plan(app, chosen);

@@ -13,6 +13,7 @@
 #include "cli/campaigns.h"
 #include "cli/commands.h"
 #include "cli/display.h"
+#include "cli/run.h"
 #include "engine/coordinator.h"
 #include "engine/store/store.h"
 #include "engine/wire/keys.h"
@@ -24,17 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct RunOptions {
-  std::string study;
-  std::string campaign;
-  specs::ReadOptions read;
-  int slots = 0;
-  std::string time_limit;
-  bool quiet = false;
-  bool zero = false;
-  double zero_failures = 0;
-};
-
 double limit_of(const RunOptions& options) {
   if (options.time_limit.empty()) return 0;
   const auto seconds = yaml::parse_seconds(options.time_limit);
@@ -44,12 +34,19 @@ double limit_of(const RunOptions& options) {
   return *seconds;
 }
 
+}  // namespace
+
 int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed) {
+  if (options.detach && detach(plan.campaign())) {
+    if (!options.quiet) fmt::print("runs in the background; wflow attach shows it, wflow drain ends it\n");
+    return 0;
+  }
   engine::CoordinatorOptions coordinator;
   coordinator.slots = options.slots;
   coordinator.zero_workers = options.zero || options.zero_failures > 0;
   coordinator.zero_failures = options.zero_failures;
   coordinator.resumed = resumed;
+  coordinator.retry = options.retry;
   coordinator.time_limit_s = limit_of(options);
   std::signal(SIGPIPE, SIG_IGN);
   Display display(options.quiet);
@@ -65,6 +62,8 @@ int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed)
   }
   return static_cast<int>(code);
 }
+
+namespace {
 
 // The directory's name has the time to the second: a second campaign in the same one takes the next free name. Made
 // here and not by whoever fills it, so that two runs at once can't both take it.
@@ -113,18 +112,19 @@ int resume(const RunOptions& options) {
   return coordinate(plan, options, true);
 }
 
+}  // namespace
+
 void add_common(CLI::App& command, RunOptions& options) {
   command.add_option("-j,--slots", options.slots, "cores that tasks may use on this machine (default: all)")
       ->check(CLI::Range(1, 100000));
   command.add_option("--time-limit", options.time_limit, "stop starting tasks after this time (10min, 1.5h), so that a batch job ends cleanly");
   command.add_flag("-q,--quiet", options.quiet, "print errors only");
+  command.add_flag("--detach", options.detach, "go on in the background; wflow attach shows it");
   command.add_flag("--zero-workers", options.zero, "complete every task without running it (measures the coordinator)");
   command.add_option("--zero-failures", options.zero_failures,
                      "as --zero-workers, but each task's end is told by itself, and this fraction fails")
       ->check(CLI::Range(0.0, 1.0));
 }
-
-}  // namespace
 
 void add_run(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<RunOptions>();

@@ -26,9 +26,22 @@ using engine::ElementState;
 using engine::Range;
 
 // The fields that an expression has beside the sample's columns, in the order of fixed_fields().
-enum Field : std::size_t { kStep, kArray, kState, kSample, kExitCode, kAttempts, kWorker, kDuration, kReason, kFixedFields };
+enum Field : std::size_t {
+  kStep,
+  kArray,
+  kState,
+  kSample,
+  kExitCode,
+  kAttempts,
+  kWorker,
+  kDuration,
+  kReason,
+  kFixedFields
+};
 
-std::string state_name(std::size_t state) { return std::string(name_of(static_cast<ElementState>(state))); }
+std::string state_name(std::size_t state) {
+  return std::string(name_of(static_cast<ElementState>(state)));
+}
 
 std::vector<WhereField> fields_of(const specs::Plan& plan, const specs::SampleTable* samples) {
   WhereField step{"step", WhereField::Kind::text, {}};
@@ -36,9 +49,18 @@ std::vector<WhereField> fields_of(const specs::Plan& plan, const specs::SampleTa
   WhereField state{"state", WhereField::Kind::text, {}};
   for (std::size_t i = 0; i < engine::kElementStates; ++i) state.words.push_back(state_name(i));
   using Kind = WhereField::Kind;
-  std::vector<WhereField> fields = {step, {"array", Kind::text, {}}, state, {"sample", Kind::number, {}}, {"exit_code", Kind::number, {}},
-                                    {"attempts", Kind::number, {}}, {"worker", Kind::text, {}}, {"duration", Kind::number, {}},
-                                    {"reason", Kind::text, {"exited", "signalled", "timed_out", "not_started", "bad_output", "worker_lost"}}};
+  std::vector<WhereField> fields = {
+      step,
+      {"array", Kind::text, {}},
+      state,
+      {"sample", Kind::number, {}},
+      {"exit_code", Kind::number, {}},
+      {"attempts", Kind::number, {}},
+      {"worker", Kind::text, {}},
+      {"duration", Kind::number, {}},
+      {"reason",
+       Kind::text,
+       {"exited", "signalled", "timed_out", "not_started", "bad_output", "worker_lost"}}};
   if (samples == nullptr) return fields;
   for (const std::string& column : samples->columns()) fields.push_back({column, Kind::cell, {}});
   return fields;
@@ -54,7 +76,9 @@ unsigned mask_of(const std::vector<std::string>& names) {
       const auto at = std::find(known.begin(), known.end(), name);
       if (at == known.end()) {
         const std::string hint = text::suggestion(name, known);
-        throw Error(ExitCode::usage, fmt::format("--state: no state '{}'{}", name, hint.empty() ? "; there are " + text::join(known, ", ") : hint));
+        throw Error(ExitCode::usage,
+                    fmt::format("--state: no state '{}'{}", name,
+                                hint.empty() ? "; there are " + text::join(known, ", ") : hint));
       }
       mask |= 1U << static_cast<unsigned>(at - known.begin());
     }
@@ -64,9 +88,13 @@ unsigned mask_of(const std::vector<std::string>& names) {
 
 std::string duration_expression(const std::string& written) {
   const std::size_t digits = written.find_first_not_of("<>= ");
-  if (digits == std::string::npos) throw Error(ExitCode::usage, fmt::format("--duration '{}': write for example '>2' or '<=1.5min'", written));
+  if (digits == std::string::npos)
+    throw Error(ExitCode::usage,
+                fmt::format("--duration '{}': write for example '>2' or '<=1.5min'", written));
   const auto seconds = yaml::parse_seconds(written.substr(digits));
-  if (!seconds) throw Error(ExitCode::usage, fmt::format("--duration '{}': write for example '>2' or '<=1.5min'", written));
+  if (!seconds)
+    throw Error(ExitCode::usage,
+                fmt::format("--duration '{}': write for example '>2' or '<=1.5min'", written));
   const std::string sign(text::trim(std::string_view(written).substr(0, digits)));
   return fmt::format("duration {} {}", sign.empty() ? ">" : sign, text::from_real(*seconds));
 }
@@ -78,7 +106,8 @@ class Selection {
     if (plan.study().samples) samples_ = specs::open_samples(plan.study().samples->design);
     const std::vector<WhereField> fields = fields_of(plan, samples_.get());
     if (!options.where.empty()) conditions_.emplace_back(options.where, fields);
-    if (options.exit_code) conditions_.emplace_back(fmt::format("exit_code = {}", *options.exit_code), fields);
+    if (options.exit_code)
+      conditions_.emplace_back(fmt::format("exit_code = {}", *options.exit_code), fields);
     if (!options.duration.empty()) conditions_.emplace_back(duration_expression(options.duration), fields);
     if (!options.worker.empty()) worker_ = options.worker;
     if (!options.range.empty()) range_ = parse_range(options.range);
@@ -98,11 +127,15 @@ class Selection {
   }
 
  private:
-  bool visit_step(ArrayId first, ArrayId last, unsigned mask, const std::function<bool(const TaskRow&)>& visit) {
+  bool visit_step(ArrayId first, ArrayId last, unsigned mask,
+                  const std::function<bool(const TaskRow&)>& visit) {
     nlohmann::json from = {first, range_.first};
     while (!from.is_null()) {
-      const nlohmann::json page = client_.ask(
-          "tasks", {{"from", from}, {"last_array", last}, {"first", range_.first}, {"last", range_.last}, {"states", mask}});
+      const nlohmann::json page = client_.ask("tasks", {{"from", from},
+                                                        {"last_array", last},
+                                                        {"first", range_.first},
+                                                        {"last", range_.last},
+                                                        {"states", mask}});
       if (!visit_page(page, visit)) return false;
       from = page.at("next");
     }
@@ -120,7 +153,8 @@ class Selection {
         if (field == kExitCode && static_cast<ElementState>(state) == ElementState::done) return 0.0;
         return {};
       };
-      const bool possible = std::all_of(conditions_.begin(), conditions_.end(), [&](const Where& w) { return w.evaluate(lookup) != Truth::no; });
+      const bool possible = std::all_of(conditions_.begin(), conditions_.end(),
+                                        [&](const Where& w) { return w.evaluate(lookup) != Truth::no; });
       if (possible) mask |= 1U << state;
     }
     return mask;
@@ -128,7 +162,8 @@ class Selection {
 
   bool visit_page(const nlohmann::json& page, const std::function<bool(const TaskRow&)>& visit) {
     std::map<std::pair<ArrayId, Element>, TaskRow> known;
-    const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+    const double now_s =
+        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
     for (const auto& r : page.at("records")) {
       TaskRow& row = known[{r.at(0), r.at(1)}];
       row.attempts = r.at(2);
@@ -139,7 +174,8 @@ class Selection {
       row.duration_s = r.at(7).get<double>();
     }
     std::map<std::pair<ArrayId, Element>, std::pair<Element, std::string>> leases;  // first -> last, worker
-    for (const auto& lease : page.at("leases")) leases[{lease.at(0), lease.at(1)}] = {lease.at(2), lease.at(3)};
+    for (const auto& lease : page.at("leases"))
+      leases[{lease.at(0), lease.at(1)}] = {lease.at(2), lease.at(3)};
     std::map<std::pair<ArrayId, Element>, double> running;
     for (const auto& r : page.at("running")) running[{r.at(0), r.at(1)}] = r.at(2);
     for (const auto& run : page.at("runs")) {
@@ -167,7 +203,9 @@ class Selection {
           row.attempts += 1;
           auto lease = leases.upper_bound({array, element});
           if (lease != leases.begin()) --lease;
-          if (lease != leases.end() && lease->first.first == array && lease->first.second <= element && element <= lease->second.first) row.worker = lease->second.second;
+          if (lease != leases.end() && lease->first.first == array && lease->first.second <= element &&
+              element <= lease->second.first)
+            row.worker = lease->second.second;
           row.started_s.reset();
           row.duration_s.reset();
           if (const auto at = running.find({array, element}); at != running.end()) {
@@ -208,10 +246,12 @@ class Selection {
         default:
           break;
       }
-      if (!planned.sample_dependent || planned.block_samples > 0 || row.element >= samples_->count()) return {};
+      if (!planned.sample_dependent || planned.block_samples > 0 || row.element >= samples_->count())
+        return {};
       return samples_->text(row.element, field - kFixedFields);
     };
-    return std::all_of(conditions_.begin(), conditions_.end(), [&](const Where& w) { return w.evaluate(lookup) == Truth::yes; });
+    return std::all_of(conditions_.begin(), conditions_.end(),
+                       [&](const Where& w) { return w.evaluate(lookup) == Truth::yes; });
   }
 
   const specs::Plan& plan_;
@@ -231,22 +271,30 @@ Range parse_range(const std::string& written) {
   const std::string first = written.substr(0, colon);
   const std::string last = colon == std::string::npos ? first : written.substr(colon + 1);
   const auto a = first.empty() ? std::optional<std::int64_t>(0) : text::to_integer(first);
-  const auto b = last.empty() ? std::optional<std::int64_t>(std::numeric_limits<std::int64_t>::max()) : text::to_integer(last);
+  const auto b = last.empty() ? std::optional<std::int64_t>(std::numeric_limits<std::int64_t>::max())
+                              : text::to_integer(last);
   if (!a || !b || *a < 0 || *b < *a || written == ":" || written.empty()) {
-    throw Error(ExitCode::usage, fmt::format("--range '{}': write A:B, both included, for example 100:199, 100: or 7", written));
+    throw Error(
+        ExitCode::usage,
+        fmt::format("--range '{}': write A:B, both included, for example 100:199, 100: or 7", written));
   }
   return {static_cast<Element>(*a), static_cast<Element>(*b)};
 }
 
 void add_selection(CLI::App& command, SelectionOptions& options) {
   command.add_option("--step", options.step, "of this step only");
-  command.add_option("--state", options.states, "in this state: blocked, ready, running, delayed, done, failed, hard_failed, skipped, cancelled")
+  command
+      .add_option(
+          "--state", options.states,
+          "in this state: blocked, ready, running, delayed, done, failed, hard_failed, skipped, cancelled")
       ->take_all();
   command.add_option("--exit-code", options.exit_code, "whose last execution ended with this exit code");
   command.add_option("--worker", options.worker, "on this worker, or on all of this host");
   command.add_option("--range", options.range, "A:B: samples A to B, both included");
-  command.add_option("--duration", options.duration, "'>2', '<=1.5min': how long the last execution took or has taken");
-  command.add_option("--where", options.where, "an expression, for example \"omega_m > 0.3 and state = failed\"");
+  command.add_option("--duration", options.duration,
+                     "'>2', '<=1.5min': how long the last execution took or has taken");
+  command.add_option("--where", options.where,
+                     "an expression, for example \"omega_m > 0.3 and state = failed\"");
 }
 
 void select_tasks(const specs::Plan& plan, engine::Client& client, const SelectionOptions& options,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tasks of a campaign are meant (wflow tasks): options and --where, evaluated page by page, so that the first
-// hundred of a million are found without looking at the rest.
+// Which tasks of a campaign are meant (wflow tasks): options and --where, evaluated page by page, so that the
+// first hundred of a million are found without looking at the rest.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -26,8 +26,8 @@ struct SelectionOptions {
 };
 void add_selection(CLI::App& command, SelectionOptions& options);
 
-// A task with what is known of it; the optional ones are absent where nothing is (a task that is done has no worker:
-// successes are recorded as runs of neighbours).
+// A task with what is known of it; the optional ones are absent where nothing is (a task that is done has no
+// worker: successes are recorded as runs of neighbours).
 struct TaskRow {
   engine::ArrayId array = 0;
   engine::Element element = 0;

@@ -30,7 +30,8 @@ void Table::print(const Terminal& terminal) const {
       const Cell cell = cell_of(i);
       // The last column is not padded: no blanks at the end of a line.
       const bool last = i + 1 == headings_.size();
-      text += styled(terminal, cell.style, last ? cell.text : fitted(cell.text, widths[i], true)) + (last ? "" : "  ");
+      text += styled(terminal, cell.style, last ? cell.text : fitted(cell.text, widths[i], true)) +
+              (last ? "" : "  ");
     }
     if (terminal.interactive) text = fitted(text, terminal.width, false);
     text.erase(text.find_last_not_of(' ') + 1);
@@ -41,7 +42,8 @@ void Table::print(const Terminal& terminal) const {
 }
 
 void Table::print_csv() const {
-  for (std::size_t i = 0; i < headings_.size(); ++i) fmt::print("{}{}", i > 0 ? "," : "", csv_cell(headings_[i]));
+  for (std::size_t i = 0; i < headings_.size(); ++i)
+    fmt::print("{}{}", i > 0 ? "," : "", csv_cell(headings_[i]));
   fmt::print("\n");
   for (const auto& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) fmt::print("{}{}", i > 0 ? "," : "", csv_cell(row[i].text));

@@ -54,7 +54,9 @@ nlohmann::json to_json(const specs::Plan& plan, const TaskRow& row) {
 }
 
 std::vector<Cell> cells_of(const specs::Plan& plan, const TaskRow& row, bool for_people) {
-  const auto number = [](const std::optional<double>& value, const auto& format) { return value ? format(*value) : std::string(); };
+  const auto number = [](const std::optional<double>& value, const auto& format) {
+    return value ? format(*value) : std::string();
+  };
   std::vector<Cell> cells;
   cells.push_back({engine::task_name(plan, row.array, row.element)});
   if (!for_people) {
@@ -64,7 +66,8 @@ std::vector<Cell> cells_of(const specs::Plan& plan, const TaskRow& row, bool for
   cells.push_back({std::string(name_of(row.state)), style_of(row.state)});
   cells.push_back({std::to_string(row.attempts)});
   cells.push_back({row.exit_code ? std::to_string(*row.exit_code) : row.reason});
-  cells.push_back({number(row.duration_s, [&](double v) { return for_people ? text::format_duration(v) : text::from_real(v); })});
+  cells.push_back({number(
+      row.duration_s, [&](double v) { return for_people ? text::format_duration(v) : text::from_real(v); })});
   if (!for_people) cells.push_back({number(row.started_s, [](double v) { return text::from_real(v); })});
   cells.push_back({row.worker});
   return cells;
@@ -74,12 +77,15 @@ int tasks(const TasksOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.campaign));
   engine::Client client(plan);
   // What a program reads is complete; what a person reads has an end.
-  const std::uint64_t limit = options.limit.value_or(options.json || options.csv || options.count ? 0 : kDefaultLimit);
+  const std::uint64_t limit =
+      options.limit.value_or(options.json || options.csv || options.count ? 0 : kDefaultLimit);
   std::uint64_t found = 0;
   bool more = false;
   nlohmann::json list = nlohmann::json::array();
-  Table table(options.csv ? std::vector<std::string>{"task", "step", "sample", "state", "attempts", "exit_code", "duration", "started", "worker"}
-                          : std::vector<std::string>{"task", "state", "attempts", "exit code", "duration", "worker"});
+  Table table(options.csv
+                  ? std::vector<std::string>{"task", "step", "sample", "state", "attempts", "exit_code",
+                                             "duration", "started", "worker"}
+                  : std::vector<std::string>{"task", "state", "attempts", "exit code", "duration", "worker"});
   select_tasks(plan, client, options.selection, [&](const TaskRow& row) {
     if (limit > 0 && found == limit) {
       more = true;
@@ -115,14 +121,20 @@ void add_tasks(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<TasksOptions>();
   CLI::App* command = app.add_subcommand("tasks", "list single tasks: which failed, how, where");
   command->footer(
-      "Options and --where hold together. Fields of --where: step, array, state, sample, exit_code, attempts, worker, duration,\n"
-      "reason, and the columns of the samples; = != < <= > >= in, and, or, not, parentheses. A comparison with what is not\n"
+      "Options and --where hold together. Fields of --where: step, array, state, sample, exit_code, "
+      "attempts, worker, duration,\n"
+      "reason, and the columns of the samples; = != < <= > >= in, and, or, not, parentheses. A comparison "
+      "with what is not\n"
       "known (the worker of a task that is done) holds for no task.\n"
-      "Examples:\n  wflow tasks --state failed\n  wflow tasks --where \"omega_m > 0.3 and state = failed\" --csv\n"
-      "  wflow tasks cosmoflow --step simulate --exit-code 137 --count\n  wflow tasks --state running --duration '>10min'");
-  command->add_option("campaign", options->campaign, "its directory, or the beginning of its name (default: the newest here)");
+      "Examples:\n  wflow tasks --state failed\n  wflow tasks --where \"omega_m > 0.3 and state = failed\" "
+      "--csv\n"
+      "  wflow tasks cosmoflow --step simulate --exit-code 137 --count\n  wflow tasks --state running "
+      "--duration '>10min'");
+  command->add_option("campaign", options->campaign,
+                      "its directory, or the beginning of its name (default: the newest here)");
   add_selection(*command, options->selection);
-  command->add_option("--limit", options->limit, "show so many at most; 0: all (default: 100, all for programs)");
+  command->add_option("--limit", options->limit,
+                      "show so many at most; 0: all (default: 100, all for programs)");
   command->add_flag("--count", options->count, "only how many");
   auto* json = command->add_flag("--json", options->json, "as JSON");
   command->add_flag("--csv", options->csv, "as comma-separated values")->excludes(json);

@@ -30,7 +30,9 @@ struct Token {
   std::size_t column = 1;
 };
 
-bool is_word_character(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '/' || c == '-'; }
+bool is_word_character(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '/' || c == '-';
+}
 
 }  // namespace
 
@@ -46,7 +48,9 @@ using Node = Where::Node;
 
 class Parser {
  public:
-  Parser(std::string_view text, const std::vector<WhereField>& fields) : text_(text), fields_(fields) { next(); }
+  Parser(std::string_view text, const std::vector<WhereField>& fields) : text_(text), fields_(fields) {
+    next();
+  }
 
   Node parse() {
     Node node = any(0);
@@ -77,13 +81,18 @@ class Parser {
       at_ = end + 1;
     } else if (is_word_character(c) || c == '+') {
       // 1e+5 is one word, a sign in its middle.
-      while (at_ < text_.size() && (is_word_character(text_[at_]) || (text_[at_] == '+' && (at_ == begin || text_[at_ - 1] == 'e' || text_[at_ - 1] == 'E')))) {
+      while (at_ < text_.size() &&
+             (is_word_character(text_[at_]) ||
+              (text_[at_] == '+' && (at_ == begin || text_[at_ - 1] == 'e' || text_[at_ - 1] == 'E')))) {
         ++at_;
       }
       const std::string word(text_.substr(begin, at_ - begin));
       token_ = {text::to_real(word) ? Token::Kind::number : Token::Kind::word, word, begin + 1};
     } else {
-      at_ += text_.substr(begin, 2) == "==" || text_.substr(begin, 2) == "!=" || text_.substr(begin, 2) == "<=" || text_.substr(begin, 2) == ">=" ? 2 : 1;
+      at_ += text_.substr(begin, 2) == "==" || text_.substr(begin, 2) == "!=" ||
+                     text_.substr(begin, 2) == "<=" || text_.substr(begin, 2) == ">="
+                 ? 2
+                 : 1;
       token_ = {Token::Kind::symbol, std::string(text_.substr(begin, at_ - begin)), begin + 1};
     }
   }
@@ -129,10 +138,13 @@ class Parser {
     next();
     if (take("in")) return membership(field);
     constexpr std::pair<std::string_view, Operator> kOperators[] = {
-        {"=", Operator::equal}, {"==", Operator::equal},      {"!=", Operator::unequal}, {"<", Operator::less},
-        {"<=", Operator::less_equal}, {">", Operator::greater}, {">=", Operator::greater_equal}};
-    const auto* const known = std::find_if(std::begin(kOperators), std::end(kOperators), [&](const auto& o) { return o.first == token_.text; });
-    if (token_.kind != Token::Kind::symbol || known == std::end(kOperators)) fail("expected one of = != < <= > >= in");
+        {"=", Operator::equal},         {"==", Operator::equal},      {"!=", Operator::unequal},
+        {"<", Operator::less},          {"<=", Operator::less_equal}, {">", Operator::greater},
+        {">=", Operator::greater_equal}};
+    const auto* const known = std::find_if(std::begin(kOperators), std::end(kOperators),
+                                           [&](const auto& o) { return o.first == token_.text; });
+    if (token_.kind != Token::Kind::symbol || known == std::end(kOperators))
+      fail("expected one of = != < <= > >= in");
     next();
     return {known->second, {}, {field, {}}, operand(field)};
   }
@@ -152,7 +164,8 @@ class Parser {
     std::vector<std::string> names;
     for (const WhereField& field : fields_) names.push_back(field.name);
     const std::string hint = text::suggestion(name, names);
-    wrong(column, fmt::format("no field '{}'{}", name, hint.empty() ? "; there are " + text::join(names, ", ") : hint));
+    wrong(column, fmt::format("no field '{}'{}", name,
+                              hint.empty() ? "; there are " + text::join(names, ", ") : hint));
   }
 
   std::optional<std::size_t> find_field(const std::string& name) const {
@@ -169,19 +182,26 @@ class Parser {
     if (token.kind == Token::Kind::end || token.kind == Token::Kind::symbol) fail("expected a value");
     next();
     if (left.kind == WhereField::Kind::text) {
-      if (!left.words.empty() && std::find(left.words.begin(), left.words.end(), token.text) == left.words.end()) {
+      if (!left.words.empty() &&
+          std::find(left.words.begin(), left.words.end(), token.text) == left.words.end()) {
         const std::string hint = text::suggestion(token.text, left.words);
-        wrong(token.column, fmt::format("no {} '{}'{}", left.name, token.text, !hint.empty() ? hint : left.words.size() > 20 ? std::string() : "; there are " + text::join(left.words, ", ")));
+        wrong(token.column,
+              fmt::format("no {} '{}'{}", left.name, token.text,
+                          !hint.empty()            ? hint
+                          : left.words.size() > 20 ? std::string()
+                                                   : "; there are " + text::join(left.words, ", ")));
       }
       return {std::nullopt, token.text};
     }
     if (token.kind == Token::Kind::number) return {std::nullopt, *text::to_real(token.text)};
     if (token.kind == Token::Kind::word) {
-      if (const auto other = find_field(token.text); other && fields_[*other].kind != WhereField::Kind::text) return {other, {}};
+      if (const auto other = find_field(token.text); other && fields_[*other].kind != WhereField::Kind::text)
+        return {other, {}};
       if (left.kind == WhereField::Kind::cell) return {std::nullopt, token.text};
       field_named(token.text, token.column);
     }
-    if (left.kind == WhereField::Kind::number) wrong(token.column, fmt::format("{} is a number, '{}' is not", left.name, token.text));
+    if (left.kind == WhereField::Kind::number)
+      wrong(token.column, fmt::format("{} is a number, '{}' is not", left.name, token.text));
     return {std::nullopt, token.text};
   }
 
@@ -191,7 +211,9 @@ class Parser {
   Token token_;
 };
 
-WhereValue value_of(const Operand& operand, const WhereLookup& lookup) { return operand.field ? lookup(*operand.field) : operand.value; }
+WhereValue value_of(const Operand& operand, const WhereLookup& lookup) {
+  return operand.field ? lookup(*operand.field) : operand.value;
+}
 
 template <typename T>
 bool compare(Operator kind, const T& a, const T& b) {
@@ -251,11 +273,14 @@ Truth evaluate_node(const Node& node, const WhereLookup& lookup) {
 
 }  // namespace
 
-Where::Where(std::string_view text, std::vector<WhereField> fields) : root_(std::make_unique<Node>(Parser(text, fields).parse())) {}
+Where::Where(std::string_view text, std::vector<WhereField> fields)
+    : root_(std::make_unique<Node>(Parser(text, fields).parse())) {}
 Where::~Where() = default;
 Where::Where(Where&&) noexcept = default;
 Where& Where::operator=(Where&&) noexcept = default;
 
-Truth Where::evaluate(const WhereLookup& lookup) const { return evaluate_node(*root_, lookup); }
+Truth Where::evaluate(const WhereLookup& lookup) const {
+  return evaluate_node(*root_, lookup);
+}
 
 }  // namespace wflow::cli

@@ -2,12 +2,12 @@
 // The expressions of `wflow tasks --where`: omega_m > 0.3 and state = failed.
 //
 //   expression = term { "or" term }        term = factor { "and" factor }
-//   factor     = "not" factor | "(" expression ")" | field (= == != < <= > >=) value | field "in" "(" value, ... ")"
-//   value      = number | 'text' | "text" | word | field
+//   factor     = "not" factor | "(" expression ")" | field (= == != < <= > >=) value | field "in" "(" value,
+//   ... ")" value      = number | 'text' | "text" | word | field
 //
-// Three-valued, as SQL has it: a comparison with a value that is not known is neither true nor false. This serves twice:
-// for a task that has no exit code, and for a run of a million tasks of which only step and state are known, which is
-// passed over when the expression is false already.
+// Three-valued, as SQL has it: a comparison with a value that is not known is neither true nor false. This
+// serves twice: for a task that has no exit code, and for a run of a million tasks of which only step and
+// state are known, which is passed over when the expression is false already.
 #pragma once
 
 #include <functional>

@@ -41,15 +41,19 @@ std::string error_of(std::string_view text) {
   return "no error";
 }
 
-const Values kFailed = {{"step", "simulate"}, {"state", "failed"}, {"sample", 12.0}, {"exit_code", 3.0}, {"omega_m", "0.31"}, {"kind", "odd"}};
+const Values kFailed = {{"step", "simulate"}, {"state", "failed"}, {"sample", 12.0},
+                        {"exit_code", 3.0},   {"omega_m", "0.31"}, {"kind", "odd"}};
 
 TEST(Where, Comparisons) {
-  for (const char* text : {"omega_m > 0.3", "omega_m>=0.31", "omega_m <= .31", "sample = 12", "sample == 12", "sample != 13", "sample < 1e2",
-                           "exit_code > -1", "state = failed", "state = 'failed'", "state != \"done\"", "kind = odd", "kind = 'odd'",
-                           "sample in (1, 12)", "state in (failed, running)", "exit_code < sample", "sample > omega_m"}) {
+  for (const char* text :
+       {"omega_m > 0.3", "omega_m>=0.31", "omega_m <= .31", "sample = 12", "sample == 12", "sample != 13",
+        "sample < 1e2", "exit_code > -1", "state = failed", "state = 'failed'", "state != \"done\"",
+        "kind = odd", "kind = 'odd'", "sample in (1, 12)", "state in (failed, running)", "exit_code < sample",
+        "sample > omega_m"}) {
     EXPECT_EQ(evaluate(text, kFailed), Truth::yes) << text;
   }
-  for (const char* text : {"omega_m > 0.31", "sample = 13", "state = done", "sample in (1, 2)", "kind = even"}) {
+  for (const char* text :
+       {"omega_m > 0.31", "sample = 13", "state = done", "sample in (1, 2)", "kind = even"}) {
     EXPECT_EQ(evaluate(text, kFailed), Truth::no) << text;
   }
 }
@@ -75,12 +79,15 @@ TEST(Where, Errors) {
   EXPECT_EQ(error_of("omega_m > "), "--where, column 11: expected a value, found the end");
   EXPECT_EQ(error_of("omega_m ~ 3"), "--where, column 9: expected one of = != < <= > >= in, found '~'");
   EXPECT_EQ(error_of("(sample = 1"), "--where, column 12: expected ')', found the end");
-  EXPECT_EQ(error_of("sample = 1 sample = 2"), "--where, column 12: expected 'and', 'or' or the end, found 'sample'");
+  EXPECT_EQ(error_of("sample = 1 sample = 2"),
+            "--where, column 12: expected 'and', 'or' or the end, found 'sample'");
   EXPECT_EQ(error_of("sample = 'x'"), "--where, column 10: sample is a number, 'x' is not");
   EXPECT_EQ(error_of("state = 'done"), "--where, column 9: this text has no closing quote");
   EXPECT_EQ(error_of(""), "--where, column 1: expected a field (state, sample, ...), found the end");
   EXPECT_EQ(error_of("3 = sample"), "--where, column 1: expected a field (state, sample, ...), found '3'");
-  EXPECT_EQ(error_of("zzzzzz = 1"), "--where, column 1: no field 'zzzzzz'; there are step, state, worker, sample, exit_code, omega_m, kind");
+  EXPECT_EQ(error_of("zzzzzz = 1"),
+            "--where, column 1: no field 'zzzzzz'; there are step, state, worker, sample, exit_code, "
+            "omega_m, kind");
   EXPECT_NE(error_of(std::string(100000, '(')).find("too many parentheses"), std::string::npos);
 }
 

@@ -19,7 +19,8 @@ namespace {
 constexpr double kPatience_s = 10;
 constexpr std::chrono::milliseconds kAnswer{20000};
 
-std::optional<nlohmann::json> ask_coordinator(const specs::Plan& plan, const std::string& verb, const nlohmann::json& arguments) {
+std::optional<nlohmann::json> ask_coordinator(const specs::Plan& plan, const std::string& verb,
+                                              const nlohmann::json& arguments) {
   if (!wire::read_endpoint(plan.campaign())) return std::nullopt;
   const auto answer = wire::ask(plan.campaign(), {verb, arguments.dump()}, kAnswer);
   if (!answer) return std::nullopt;
@@ -32,7 +33,9 @@ std::optional<nlohmann::json> ask_coordinator(const specs::Plan& plan, const std
 // A campaign without a coordinator: the states that a coordinator would begin with.
 struct Client::Record {
   explicit Record(const specs::Plan& plan)
-      : store(plan.campaign()), scheduler(array_specs(plan), 0), queries(plan, scheduler, store, nothing_runs) {
+      : store(plan.campaign()),
+        scheduler(array_specs(plan), 0),
+        queries(plan, scheduler, store, nothing_runs) {
     restore_states(scheduler, store.restore());
     scheduler.start();
   }
@@ -53,7 +56,8 @@ nlohmann::json Client::ask(const std::string& verb, const nlohmann::json& argume
     } catch (const Error& error) {
       if (error.code() != ExitCode::busy) throw;
       if (steady_now_s() > until_s) {
-        throw Error(ExitCode::busy, fmt::format("the coordinator of {} does not answer; try again", plan_.campaign().string()));
+        throw Error(ExitCode::busy, fmt::format("the coordinator of {} does not answer; try again",
+                                                plan_.campaign().string()));
       }
     }
   }
@@ -71,7 +75,8 @@ std::optional<nlohmann::json> Client::command(const std::string& verb, const nlo
     } catch (const Error& error) {
       if (error.code() != ExitCode::busy) throw;
       if (steady_now_s() > until_s) {
-        throw Error(ExitCode::busy, fmt::format("the coordinator of {} does not answer; try again", plan_.campaign().string()));
+        throw Error(ExitCode::busy, fmt::format("the coordinator of {} does not answer; try again",
+                                                plan_.campaign().string()));
       }
     }
   }

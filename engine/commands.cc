@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people ask of a running coordinator (wflow retry, cancel, pause, ...), beside the questions of queries.h.
+// What people ask of a running coordinator (wflow retry, cancel, pause, ...), beside the questions of
+// queries.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +18,8 @@ wire::Answer Coordinator::answer(const wire::Query& query) {
     const nlohmann::json arguments = nlohmann::json::parse(query.arguments);
     return {true, obey(query.verb, arguments).dump()};
   } catch (const nlohmann::json::exception& error) {
-    return {false, fmt::format("the coordinator can't read the arguments of '{}': {}", query.verb, error.what())};
+    return {false,
+            fmt::format("the coordinator can't read the arguments of '{}': {}", query.verb, error.what())};
   } catch (const Error& error) {
     if (error.code() == ExitCode::system) throw;  // a full disk is not the asking one's mistake
     return {false, error.what()};
@@ -34,10 +36,12 @@ nlohmann::json Coordinator::obey(const std::string& verb, const nlohmann::json& 
     return nlohmann::json::object();
   }
   if (verb == "pause" || verb == "unpause") {
-    if (phase_ != Phase::running) throw Error(ExitCode::usage, "the campaign is ending; it can be continued with wflow resume");
+    if (phase_ != Phase::running)
+      throw Error(ExitCode::usage, "the campaign is ending; it can be continued with wflow resume");
     const bool pause = verb == "pause";
     if (pause != scheduler_.paused()) record("stop", pause ? "paused: no new tasks are started" : "goes on");
     scheduler_.set_paused(pause);
+    status_.set_state(pause ? "paused" : "running");
     return nlohmann::json::object();
   }
   if (verb == "retry") return {{"count", retry(retry_from_json(arguments))}};
@@ -48,13 +52,15 @@ nlohmann::json Coordinator::obey(const std::string& verb, const nlohmann::json& 
   for (const auto& [id, peer] : peers_) {
     for (const wire::RunningElement& element : peer.running) running.emplace_back(id, element);
   }
-  if (auto known = Queries(plan_, scheduler_, store_, running).answer(verb, arguments)) return std::move(*known);
+  if (auto known = Queries(plan_, scheduler_, store_, running).answer(verb, arguments))
+    return std::move(*known);
   throw Error(ExitCode::usage, fmt::format("the coordinator does not know the question '{}'", verb));
 }
 
 std::uint64_t Coordinator::retry(const RetryRequest& request) {
   if (phase_ != Phase::running) {
-    throw Error(ExitCode::usage, "the campaign is ending; ask again when it has ended: wflow retry then continues it");
+    throw Error(ExitCode::usage,
+                "the campaign is ending; ask again when it has ended: wflow retry then continues it");
   }
   if (commits_) flush();  // failures that it may be about are in the store
   std::uint64_t count = 0;
@@ -64,8 +70,9 @@ std::uint64_t Coordinator::retry(const RetryRequest& request) {
   }
   if (count > 0) {
     cancelled_ = false;
-    record("retry", fmt::format("{} failed task{} will run again, with what follows from {}", text::format_count(count),
-                                count == 1 ? "" : "s", count == 1 ? "it" : "them"));
+    record("retry",
+           fmt::format("{} failed task{} will run again, with what follows from {}",
+                       text::format_count(count), count == 1 ? "" : "s", count == 1 ? "it" : "them"));
   }
   return count;
 }
@@ -88,8 +95,9 @@ std::uint64_t Coordinator::cancel(const nlohmann::json& arguments) {
       for (const auto& [worker, peer] : peers_) socket_.send(peer.routing, wire::Revoke{{}, true});
     }
   }
-  record("stop", fmt::format("{}{} task{} cancelled{}", part.step.empty() ? "" : part.step + ": ", text::format_count(count),
-                             count == 1 ? "" : "s", everything && kill ? ", running ones ended" : ""));
+  record("stop", fmt::format("{}{} task{} cancelled{}", part.step.empty() ? "" : part.step + ": ",
+                             text::format_count(count), count == 1 ? "" : "s",
+                             everything && kill ? ", running ones ended" : ""));
   return count;
 }
 

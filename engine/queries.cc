@@ -21,11 +21,13 @@ constexpr std::size_t kPage = 10000;
 constexpr std::size_t kNamedParents = 5;
 
 Json record_json(ArrayId array, const store::ExecutionRecord& record) {
-  return {array, record.element, record.executions, record.exit_code, record.reason, record.worker, record.started_s,
-          record.duration_s};
+  return {array,         record.element, record.executions, record.exit_code,
+          record.reason, record.worker,  record.started_s,  record.duration_s};
 }
 
-Range whole(const Scheduler& scheduler, ArrayId array) { return {0, scheduler.states(array).count() - 1}; }
+Range whole(const Scheduler& scheduler, ArrayId array) {
+  return {0, scheduler.states(array).count() - 1};
+}
 
 }  // namespace
 
@@ -53,10 +55,12 @@ std::vector<ArrayId> arrays_of_step(const specs::Plan& plan, const std::string& 
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     }
     if (!step.empty() && step != planned.name && step != of_study) continue;
-    for (ArrayId array = planned.first_array; array < planned.first_array + planned.arrays; ++array) arrays.push_back(array);
+    for (ArrayId array = planned.first_array; array < planned.first_array + planned.arrays; ++array)
+      arrays.push_back(array);
   }
   if (arrays.empty()) {
-    throw Error(ExitCode::usage, fmt::format("no step '{}' in this campaign{}", step, text::suggestion(step, names)));
+    throw Error(ExitCode::usage,
+                fmt::format("no step '{}' in this campaign{}", step, text::suggestion(step, names)));
   }
   return arrays;
 }
@@ -66,8 +70,8 @@ std::string task_name(const specs::Plan& plan, ArrayId array, Element element) {
   return plan.steps()[plan.step_of(array)].elements > 1 ? fmt::format("{}/{}", name, element) : name;
 }
 
-std::vector<std::pair<ArrayId, Range>> parts_to_retry(const specs::Plan& plan, const Scheduler& scheduler, store::Store& store,
-                                                      const RetryRequest& request) {
+std::vector<std::pair<ArrayId, Range>> parts_to_retry(const specs::Plan& plan, const Scheduler& scheduler,
+                                                      store::Store& store, const RetryRequest& request) {
   std::vector<std::pair<ArrayId, Range>> parts;
   for (const ArrayId array : arrays_of_step(plan, request.step)) {
     const auto& states = scheduler.states(array);
@@ -91,7 +95,8 @@ std::vector<std::pair<ArrayId, Range>> parts_to_retry(const specs::Plan& plan, c
   return parts;
 }
 
-Queries::Queries(const specs::Plan& plan, const Scheduler& scheduler, store::Store& store, const Running& running)
+Queries::Queries(const specs::Plan& plan, const Scheduler& scheduler, store::Store& store,
+                 const Running& running)
     : plan_(plan), scheduler_(scheduler), store_(store), running_(running) {}
 
 std::optional<Json> Queries::answer(const std::string& verb, const Json& arguments) {
@@ -103,15 +108,19 @@ std::optional<Json> Queries::answer(const std::string& verb, const Json& argumen
   return std::nullopt;
 }
 
-// Runs of equal state from (array, element) on, in arrays [.., last_array], elements [first, last], of the states in the
-// mask; and for these what is known of single elements. "next" goes on where the page ended.
+// Runs of equal state from (array, element) on, in arrays [.., last_array], elements [first, last], of the
+// states in the mask; and for these what is known of single elements. "next" goes on where the page ended.
 Json Queries::tasks(const Json& arguments) {
-  const ArrayId last_array = std::min(arguments.at("last_array").get<ArrayId>(), static_cast<ArrayId>(scheduler_.array_count() - 1));
+  const ArrayId last_array =
+      std::min(arguments.at("last_array").get<ArrayId>(), static_cast<ArrayId>(scheduler_.array_count() - 1));
   const Element last = arguments.at("last");
   const unsigned mask = arguments.at("states");
   ArrayId array = arguments.at("from").at(0);
   Element from = arguments.at("from").at(1);
-  Json answer = {{"runs", Json::array()}, {"records", Json::array()}, {"leases", Json::array()}, {"running", Json::array()},
+  Json answer = {{"runs", Json::array()},
+                 {"records", Json::array()},
+                 {"leases", Json::array()},
+                 {"running", Json::array()},
                  {"next", nullptr}};
   Json& runs = answer["runs"];
   for (; array <= last_array; ++array, from = arguments.at("first")) {
@@ -130,7 +139,8 @@ Json Queries::tasks(const Json& arguments) {
       spanned = Range{spanned ? spanned->first : run.first, run.last};
     });
     if (spanned) {
-      for (const auto& record : store_.executions(array, *spanned)) answer["records"].push_back(record_json(array, record));
+      for (const auto& record : store_.executions(array, *spanned))
+        answer["records"].push_back(record_json(array, record));
     }
     if (!answer["next"].is_null()) break;
   }
@@ -138,11 +148,13 @@ Json Queries::tasks(const Json& arguments) {
   scheduler_.for_each_lease([&](const WorkerId& worker, ArrayId leased, Range part) {
     answer["leases"].push_back({leased, part.first, part.last, worker});
   });
-  for (const auto& [worker, element] : running_) answer["running"].push_back({element.array, element.element, element.started_s});
+  for (const auto& [worker, element] : running_)
+    answer["running"].push_back({element.array, element.element, element.started_s});
   return answer;
 }
 
-// What an element waits for: for each edge how many of the elements that it needs are in which state, and some by name.
+// What an element waits for: for each edge how many of the elements that it needs are in which state, and
+// some by name.
 Json Queries::parents(ArrayId array, Element element) const {
   Json list = Json::array();
   for (const specs::Edge& edge : plan_.edges(array)) {
@@ -164,7 +176,10 @@ Json Queries::parents(ArrayId array, Element element) const {
         names.push_back(task_name(plan_, edge.parent, at));
       }
     });
-    list.push_back({{"array", plan_.array_name(edge.parent)}, {"needed", needed.size()}, {"counts", counts}, {"open", open},
+    list.push_back({{"array", plan_.array_name(edge.parent)},
+                    {"needed", needed.size()},
+                    {"counts", counts},
+                    {"open", open},
                     {"ended_badly", bad}});
   }
   return list;
@@ -184,11 +199,12 @@ Json Queries::explain(const Json& arguments) {
                  {"executions", Json::array()}};
   if (const auto worker = scheduler_.worker_of(array, element)) answer["worker"] = *worker;
   for (const auto& [worker, execution] : running_) {
-    if (execution.array == array && execution.element == element) answer["running_since"] = execution.started_s;
+    if (execution.array == array && execution.element == element)
+      answer["running_since"] = execution.started_s;
   }
   for (const FailureView& failure : store_.failures_of(array, element)) {
-    Json row = {{"attempt", failure.attempt}, {"reason", failure.reason},         {"worker", failure.worker},
-                {"started", failure.time_s},  {"duration", failure.duration_s},   {"final", failure.final},
+    Json row = {{"attempt", failure.attempt}, {"reason", failure.reason},       {"worker", failure.worker},
+                {"started", failure.time_s},  {"duration", failure.duration_s}, {"final", failure.final},
                 {"detail", failure.detail}};
     if (const auto worker = store_.worker(failure.worker)) {
       row["host"] = worker->host;
@@ -204,15 +220,16 @@ Json Queries::workers() {
   const auto views = scheduler_.workers();
   Json list = Json::array();
   for (const store::WorkerRecord& row : store_.workers()) {
-    Json worker = {{"id", row.id},     {"host", row.host}, {"group", row.group},   {"pid", row.pid},
-                   {"cores", row.cores}, {"gpus", row.gpus}, {"joined", row.joined_s}, {"state", "ended"},
-                   {"failures", row.failures}};
+    Json worker = {{"id", row.id},           {"host", row.host},   {"group", row.group},
+                   {"pid", row.pid},         {"cores", row.cores}, {"gpus", row.gpus},
+                   {"joined", row.joined_s}, {"state", "ended"},   {"failures", row.failures}};
     if (row.ended_s > 0) worker["ended"] = row.ended_s;
     if (!row.reason.empty()) worker["reason"] = row.reason;
     if (const auto view = views.find(row.id); view != views.end()) {
       worker["state"] = view->second.draining ? "draining" : "working";
       worker["leased"] = view->second.elements;
-      worker["running"] = std::count_if(running_.begin(), running_.end(), [&](const auto& r) { return r.first == row.id; });
+      worker["running"] =
+          std::count_if(running_.begin(), running_.end(), [&](const auto& r) { return r.first == row.id; });
     } else if (row.ended_s <= 0) {
       worker["state"] = "unknown";  // its coordinator was killed and none has asked for it since
     }
@@ -223,7 +240,8 @@ Json Queries::workers() {
 
 Json Queries::retryable(const Json& arguments) {
   std::uint64_t count = 0;
-  for (const auto& [array, range] : parts_to_retry(plan_, scheduler_, store_, retry_from_json(arguments))) count += range.size();
+  for (const auto& [array, range] : parts_to_retry(plan_, scheduler_, store_, retry_from_json(arguments)))
+    count += range.size();
   return {{"count", count}};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions about single tasks and workers, answered in the same way by a coordinator and from the record of a campaign
-// at rest: from a scheduler's states and the store. Answers are JSON, as they travel (docs/queries.md).
+// Questions about single tasks and workers, answered in the same way by a coordinator and from the record of
+// a campaign at rest: from a scheduler's states and the store. Answers are JSON, as they travel
+//.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@ nlohmann::json to_json(const RetryRequest& request);
 RetryRequest retry_from_json(const nlohmann::json& json);
 
 // The parts of arrays that the request means. Error{usage} for a step that the study does not have.
-std::vector<std::pair<ArrayId, Range>> parts_to_retry(const specs::Plan& plan, const Scheduler& scheduler, store::Store& store,
-                                                      const RetryRequest& request);
+std::vector<std::pair<ArrayId, Range>> parts_to_retry(const specs::Plan& plan, const Scheduler& scheduler,
+                                                      store::Store& store, const RetryRequest& request);
 
 // The arrays of a step of the study or plan ("data" is also "data.manifest"), all of them for an empty name.
 std::vector<ArrayId> arrays_of_step(const specs::Plan& plan, const std::string& step);
@@ -59,8 +60,8 @@ class Queries {
   const Running& running_;
 };
 
-// Asks about one campaign: its coordinator where one lives, else its record. Errors as Store's constructor, and what
-// the coordinator objects to.
+// Asks about one campaign: its coordinator where one lives, else its record. Errors as Store's constructor,
+// and what the coordinator objects to.
 class Client {
  public:
   explicit Client(const specs::Plan& plan);

@@ -15,13 +15,17 @@ namespace wflow::engine::store {
 namespace {
 
 constexpr const char* kExecutions =
-    "SELECT f.element, c.executions, f.exit_code, f.reason, f.worker, f.started, f.duration FROM failures f JOIN "
-    "(SELECT max(id) AS id, count(*) AS executions FROM failures WHERE array = ? AND element BETWEEN ? AND ? GROUP BY element) c "
+    "SELECT f.element, c.executions, f.exit_code, f.reason, f.worker, f.started, f.duration FROM failures f "
+    "JOIN "
+    "(SELECT max(id) AS id, count(*) AS executions FROM failures WHERE array = ? AND element BETWEEN ? AND ? "
+    "GROUP BY element) c "
     "ON c.id = f.id ORDER BY f.element";
 
 constexpr const char* kWorkers =
-    "SELECT w.id, w.host, w.worker_group, w.pid, w.cores, w.gpus, w.joined, w.ended, w.reason, COALESCE(f.failures, 0) "
-    "FROM workers w LEFT JOIN (SELECT worker, count(*) AS failures FROM failures GROUP BY worker) f ON f.worker = w.id "
+    "SELECT w.id, w.host, w.worker_group, w.pid, w.cores, w.gpus, w.joined, w.ended, w.reason, "
+    "COALESCE(f.failures, 0) "
+    "FROM workers w LEFT JOIN (SELECT worker, count(*) AS failures FROM failures GROUP BY worker) f ON "
+    "f.worker = w.id "
     "ORDER BY w.joined";
 constexpr const char* kWorker =
     "SELECT id, host, worker_group, pid, cores, gpus, joined, ended, reason, 0 FROM workers WHERE id = ?";
@@ -49,8 +53,9 @@ std::vector<ExecutionRecord> Store::executions(ArrayId array, Range range) {
   std::vector<ExecutionRecord> records;
   while (select.executeStep()) {
     records.push_back({static_cast<Element>(select.getColumn(0).getInt64()), select.getColumn(1).getUInt(),
-                       select.getColumn(2).getInt(), select.getColumn(3).getString(), select.getColumn(4).getString(),
-                       select.getColumn(5).getDouble(), select.getColumn(6).getDouble()});
+                       select.getColumn(2).getInt(), select.getColumn(3).getString(),
+                       select.getColumn(4).getString(), select.getColumn(5).getDouble(),
+                       select.getColumn(6).getDouble()});
   }
   return records;
 }
@@ -72,7 +77,8 @@ std::optional<WorkerRecord> Store::worker(const std::string& id) {
 void Store::snapshot(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored)) {
-    throw Error(ExitCode::usage, fmt::format("{} exists already; a snapshot replaces nothing", path.string()));
+    throw Error(ExitCode::usage,
+                fmt::format("{} exists already; a snapshot replaces nothing", path.string()));
   }
   DurableFile file(path);
   try {

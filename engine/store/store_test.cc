@@ -103,6 +103,40 @@ TEST_F(StoreTest, AttemptsLiveUntilTheElementEnds) {
   EXPECT_EQ(store.failures_of(0, 7)[0].task, "simulate/7");
 }
 
+TEST_F(StoreTest, ExecutionsOfElementsAndASnapshotOfThem) {
+  RecordFailure failure;
+  failure.worker = "w1";
+  failure.final = true;
+  Batch batch;
+  for (const Element element : {7U, 7U, 9U}) {
+    failure.outcome.element = element;
+    failure.outcome.exit_code += 1;
+    batch.failures.push_back(failure);
+  }
+  batch.workers_joined.push_back({"w1", "host", "default", 12, 2, 0, 1.0});
+  batch.ends = {{0, {7, 7}, kFailed}, {0, {9, 9}, kFailed}};
+  {
+    Store store(campaign_);
+    store.commit(batch);
+    const auto records = store.executions(0, {0, 99});
+    ASSERT_EQ(records.size(), 2u);
+    EXPECT_EQ(records[0].element, 7u);
+    EXPECT_EQ(records[0].executions, 2u);
+    EXPECT_EQ(records[0].exit_code, 2);
+    EXPECT_TRUE(store.executions(0, {8, 8}).empty());
+    ASSERT_EQ(store.workers().size(), 1u);
+    EXPECT_EQ(store.workers()[0].failures, 3u);
+    EXPECT_FALSE(store.worker("w2"));
+    store.commit(ends({{0, {9, 9}, ElementState::blocked}}));
+    EXPECT_EQ(store.failures(10, true).size(), 2u) << "what runs again is no final failure";
+    store.snapshot(campaign_ / "copy.db");
+    EXPECT_THROW(store.snapshot(campaign_ / "copy.db"), Error);
+  }
+  fs::remove(database_path(campaign_));
+  fs::rename(campaign_ / "copy.db", database_path(campaign_));
+  EXPECT_EQ(Store(campaign_).executions(0, {0, 99}).size(), 2u);
+}
+
 TEST_F(StoreTest, EventsBecomeMetricsProgressAndArtifacts) {
   Store store(campaign_);
   Batch batch;

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "cli/campaigns.h"
+#include "cli/commands.h"
+#include "cli/display.h"
+#include "cli/run.h"
+#include "engine/coordinator.h"
+#include "engine/wire/keys.h"
+
+namespace wflow::cli {
+
+namespace {
+
+constexpr std::chrono::milliseconds kLook{250};
+constexpr std::chrono::milliseconds kBegin{20};
+
+void leave_terminal(const std::filesystem::path& log_path) {
+  ::setsid();
+  const FileDescriptor nothing = open_file("/dev/null", O_RDONLY);
+  const FileDescriptor log = open_file(log_path, O_WRONLY | O_CREAT | O_APPEND);
+  ::dup2(nothing.get(), STDIN_FILENO);
+  ::dup2(log.get(), STDOUT_FILENO);
+  ::dup2(log.get(), STDERR_FILENO);
+}
+
+}  // namespace
+
+bool detach(const std::filesystem::path& campaign) {
+  const std::filesystem::path log = campaign / ".wflow" / "coordinator.log";
+  std::fflush(stdout);
+  const pid_t child = ::fork();  // before any thread is made
+  if (child < 0) throw system_error(errno, "cannot start a process in the background");
+  if (child == 0) {
+    leave_terminal(log);
+    return false;
+  }
+  for (;;) {
+    int status = 0;
+    if (::waitpid(child, &status, WNOHANG) == child) {
+      // A campaign may have ended already; anything else could not begin.
+      const int code = exit_status(status);
+      if (code <= static_cast<int>(ExitCode::tasks_failed)) return true;
+      const std::string said(text::trim(text::tail(read_file(log), 500)));
+      throw Error(static_cast<ExitCode>(code),
+                  fmt::format("the campaign ended at once: {}", text::split(said, '\n').back()));
+    }
+    const auto endpoint = engine::wire::read_endpoint(campaign);
+    if (endpoint && endpoint->pid == child) return true;
+    std::this_thread::sleep_for(kBegin);
+  }
+}
+
+int follow(const std::filesystem::path& campaign, bool quiet) {
+  std::signal(SIGPIPE, SIG_IGN);
+  Display display(quiet);
+  engine::CampaignStatus status = engine::campaign_status(campaign);
+  while (!status.coordinator.empty()) {
+    display.show(status);
+    std::this_thread::sleep_for(kLook);
+    status = engine::campaign_status(campaign);
+  }
+  display.finish(status);
+  if (!quiet)
+    fmt::print("\n{} in {}; campaign: {}\n", status.state, text::format_duration(status.elapsed_s),
+               status.directory);
+  if (status.state == "interrupted" || status.state == "cancelled")
+    return static_cast<int>(ExitCode::interrupted);
+  return static_cast<int>(status.failed() > 0 ? ExitCode::tasks_failed : ExitCode::ok);
+}
+
+void add_attach(CLI::App& app, Command& chosen) {
+  const auto name = std::make_shared<std::string>();
+  const auto quiet = std::make_shared<bool>(false);
+  CLI::App* command = app.add_subcommand("attach", "show a running campaign until it ends");
+  command->footer(
+      "Ctrl-C ends only the showing. The exit code is the campaign's own, as of wflow run.\n"
+      "Examples:\n  wflow run cosmoflow.yaml --detach; wflow attach\n  wflow attach -q && echo all is well");
+  command->add_option("campaign", *name,
+                      "its directory, or the beginning of its name (default: the newest here)");
+  command->add_flag("-q,--quiet", *quiet, "only wait");
+  command->callback(
+      [name, quiet, &chosen] { chosen = [name, quiet] { return follow(find_campaign(*name), *quiet); }; });
+}
+
+}  // namespace wflow::cli

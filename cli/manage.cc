@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// wflow ls, rm, snapshot, workers: campaigns as a whole.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/campaigns.h"
+#include "cli/commands.h"
+#include "cli/report.h"
+#include "cli/table.h"
+#include "engine/coordinator.h"
+#include "engine/queries.h"
+#include "engine/store/store.h"
+
+namespace wflow::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kCampaign = "its directory, or the beginning of its name (default: the newest here)";
+
+struct ManageOptions {
+  std::string campaign;
+  std::string file;
+  std::vector<std::string> keep;
+  bool yes = false;
+  bool json = false;
+};
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::uint64_t bytes_below(const fs::path& directory) {
+  std::uint64_t bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(directory, fs::directory_options::skip_permission_denied, error),
+       end;
+       at != end; at.increment(error)) {
+    if (error) break;
+    std::error_code gone;  // files come and go while a campaign runs
+    if (at->is_regular_file(gone) && !at->is_symlink(gone)) bytes += at->file_size(gone);
+  }
+  return bytes;
+}
+
+int list(const ManageOptions& options) {
+  Table table({"campaign", "state", "tasks", "failed", "size", "started"});
+  nlohmann::json rows = nlohmann::json::array();
+  for (const fs::path& campaign : find_campaigns(fs::current_path())) {
+    engine::CampaignStatus status;
+    std::string state;
+    try {
+      status = engine::campaign_status(campaign);
+      state = status.state;
+    } catch (const Error& error) {
+      state = "unreadable";  // one damaged campaign must not hide the others
+    }
+    const std::uint64_t bytes = bytes_below(campaign);
+    rows.push_back({{"directory", campaign.string()},
+                    {"name", status.name},
+                    {"state", state},
+                    {"ended", status.ended()},
+                    {"elements", status.elements()},
+                    {"failed", status.failed()},
+                    {"bytes", bytes},
+                    {"started", status.started_s}});
+    table.add(
+        {{fs::relative(campaign).string()},
+         {state, state == "finished"  ? Style::green
+                 : state == "running" ? Style::cyan
+                                      : Style::yellow},
+         {fmt::format("{}/{}", text::format_count(status.ended()), text::format_count(status.elements()))},
+         {text::format_count(status.failed())},
+         {text::format_bytes(bytes)},
+         {status.started_s > 0 ? text::format_duration(now_s() - status.started_s) + " ago" : ""}});
+  }
+  if (options.json) {
+    fmt::print("{}\n", rows.dump(2));
+  } else if (rows.empty()) {
+    fmt::print("no campaign here; start one with: wflow run STUDY.yaml\n");
+  } else {
+    table.print(standard_output());
+  }
+  return 0;
+}
+
+// The entries of the campaign's directory that go: all, or all but those kept by step or name.
+std::vector<fs::path> doomed(const fs::path& campaign, const std::vector<std::string>& keep) {
+  std::vector<std::string> names;
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(campaign))
+    names.push_back(entry.path().filename().string());
+  for (const std::string& name : keep) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      throw Error(ExitCode::usage, fmt::format("--keep: there is no '{}' in {}{}", name, campaign.string(),
+                                               text::suggestion(name, names)));
+    }
+  }
+  for (const std::string& name : names) {
+    if (std::find(keep.begin(), keep.end(), name) == keep.end()) paths.push_back(campaign / name);
+  }
+  return paths;
+}
+
+int remove(const ManageOptions& options) {
+  const fs::path campaign = find_campaign(options.campaign);
+  std::vector<std::string> keep;
+  for (const std::string& item : options.keep) {
+    for (const std::string& name : text::split(item, ',')) keep.push_back(name);
+  }
+  const std::vector<fs::path> paths = doomed(campaign, keep);
+  // Held until the end: no coordinator can begin meanwhile. Error{busy} where one lives.
+  const engine::store::Store held(campaign);
+  if (!options.yes) {
+    if (::isatty(STDIN_FILENO) == 0)
+      throw Error(ExitCode::usage, "wflow rm asks before it removes; say --yes where there is nobody to ask");
+    fmt::print("remove {} ({}){}? [y/N] ", campaign.string(), text::format_bytes(bytes_below(campaign)),
+               keep.empty() ? "" : ", but keep " + text::join(keep, ", "));
+    std::fflush(stdout);
+    std::string answer;
+    std::getline(std::cin, answer);
+    if (text::lower(answer) != "y" && text::lower(answer) != "yes") {
+      fmt::print("nothing removed\n");
+      return 0;
+    }
+  }
+  const auto remove_one = [](const fs::path& path) {
+    std::error_code error;
+    fs::remove_all(path, error);
+    if (error) throw system_error(error.value(), "cannot remove " + path.string());
+  };
+  // The record goes last: what is interrupted can be asked for again.
+  for (const fs::path& path : paths) {
+    if (path.filename() != ".wflow") remove_one(path);
+  }
+  if (std::find(keep.begin(), keep.end(), ".wflow") == keep.end()) remove_one(campaign / ".wflow");
+  if (keep.empty()) remove_one(campaign);
+  fmt::print("removed {}\n", campaign.string());
+  return 0;
+}
+
+int snapshot(const ManageOptions& options) {
+  const specs::Plan plan = read_plan(find_campaign(options.campaign));
+  const fs::path file = fs::absolute(options.file);
+  engine::Client(plan).ask("snapshot", {{"path", file.string()}});
+  fmt::print("{}\n", file.string());
+  return 0;
+}
+
+int workers(const ManageOptions& options) {
+  const specs::Plan plan = read_plan(find_campaign(options.campaign));
+  const nlohmann::json answer = engine::Client(plan).ask("workers", nlohmann::json::object());
+  if (options.json) {
+    fmt::print("{}\n", answer.at("workers").dump(2));
+    return 0;
+  }
+  Table table({"worker", "state", "cores", "running", "leased", "failures", "joined", "ended"});
+  for (const auto& w : answer.at("workers")) {
+    const std::string state = w.at("state");
+    const auto count = [&](const char* key) {
+      return w.contains(key) ? text::format_count(w.at(key).get<std::uint64_t>()) : std::string();
+    };
+    table.add(
+        {{w.at("id").get<std::string>()},
+         {state, state == "working" ? Style::green : Style::plain},
+         {count("cores")},
+         {count("running")},
+         {count("leased")},
+         {count("failures")},
+         {clock_time(w.at("joined"))},
+         {w.contains("ended") ? clock_time(w.at("ended")) +
+                                    (w.contains("reason") ? " " + w.at("reason").get<std::string>() : "")
+                              : ""}});
+  }
+  table.print(standard_output());
+  return 0;
+}
+
+CLI::App* add(CLI::App& app, Command& chosen, const char* name, const char* description, const char* footer,
+              const std::shared_ptr<ManageOptions>& options, int (*action)(const ManageOptions&)) {
+  CLI::App* command = app.add_subcommand(name, description);
+  command->footer(footer);
+  command->callback([options, action, &chosen] { chosen = [options, action] { return action(*options); }; });
+  return command;
+}
+
+}  // namespace
+
+void add_manage(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<ManageOptions>();
+  auto* ls = add(app, chosen, "ls", "the campaigns here and two levels below",
+                 "Examples:\n  wflow ls\n  wflow ls --json", options, list);
+  ls->add_flag("--json", options->json, "as JSON");
+  auto* all = add(app, chosen, "workers", "the workers of a campaign, also those that are gone",
+                  "Examples:\n  wflow workers\n  wflow workers cosmoflow --json", options, workers);
+  all->add_option("campaign", options->campaign, kCampaign);
+  all->add_flag("--json", options->json, "as JSON");
+  auto* rm = add(app, chosen, "rm", "remove a campaign's directory",
+                 "Asks first; refuses while the campaign runs.\n"
+                 "Examples:\n  wflow rm campaigns/cosmoflow_20261121-160001\n  wflow rm cosmoflow --keep "
+                 "data,train --yes",
+                 options, remove);
+  rm->add_option("campaign", options->campaign, "its directory, or the beginning of its name")->required();
+  rm->add_option("--keep", options->keep, "directories in it that stay: steps' names, .wflow for the record")
+      ->take_all();
+  rm->add_flag("--yes", options->yes, "do not ask");
+  auto* copy =
+      add(app, chosen, "snapshot", "a consistent copy of a campaign's database, also while it runs",
+          "Example:\n  wflow snapshot cosmoflow copy.db && sqlite3 copy.db 'select * from v_progress'",
+          options, snapshot);
+  copy->add_option("campaign", options->campaign, "its directory, or the beginning of its name")->required();
+  copy->add_option("file", options->file, "the copy; must not exist")->required();
+}
+
+}  // namespace wflow::cli

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Coordinating a campaign from this process: for run, resume and retry.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+
+#include "engine/queries.h"
+#include "specs/plan.h"
+#include "specs/study.h"
+
+namespace wflow::cli {
+
+struct RunOptions {
+  std::string study;
+  std::string campaign;
+  specs::ReadOptions read;
+  int slots = 0;
+  std::string time_limit;
+  bool quiet = false;
+  bool zero = false;
+  double zero_failures = 0;
+  bool detach = false;
+  std::optional<engine::RetryRequest> retry;
+};
+
+// Options that run, resume and retry share.
+void add_common(CLI::App& command, RunOptions& options);
+
+// Runs the campaign to its end and shows it; or, with --detach, starts a process of its own that does.
+int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed);
+
+// attach.cc: shows a campaign that another process runs until it has ended. Ctrl-C ends only the showing.
+int follow(const std::filesystem::path& campaign, bool quiet);
+// Goes on in a process of its own, which outlives the terminal; true there, false here once that one
+// coordinates.
+bool detach(const std::filesystem::path& campaign);
+
+}  // namespace wflow::cli
