@@ -23,7 +23,7 @@ target_include_directories(wflow_settings INTERFACE "${CMAKE_SOURCE_DIR}")
 target_compile_options(wflow_settings INTERFACE -Wall -Wextra -Wpedantic -Werror)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 sees overlapping copies inside std::string's own operators at -O3 (GCC bug 105651).
-  target_compile_options(wflow_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+  target_compile_options(wflow_settings INTERFACE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-Wno-restrict>)
 endif()
 if(WFLOW_SANITIZE)
   target_compile_options(wflow_settings INTERFACE
