@@ -127,6 +127,7 @@ class Gate:
         return [int(n) for n in lines_of(self.folder / "passed")]
 
     def waiting(self):
+        """How many are held."""
         return len(self.began()) - len(self.passed())
 
 
@@ -145,7 +146,8 @@ class CampaignTest(unittest.TestCase):
         self.addCleanup(self.clean_up)
 
     def clean_up(self):
-        failed = not self._outcome.success  # then its campaign was not brought to an end
+        result = self._outcome.result
+        failed = any(test is self for test, _ in result.failures + result.errors)  # then its campaign did not come to an end
         try:
             if not failed:
                 wait_for(lambda: not self.processes(), "the end of all processes", 30)
