@@ -29,8 +29,8 @@ struct CoordinatorOptions {
 using StatusSink = std::function<void(const CampaignStatus&)>;
 
 // Runs the campaign in `plan.campaign()`, whose database exists, until it has ended or is interrupted.
-// SIGINT once (or SIGTERM, or the time limit): nothing new is started, what runs may finish, training writes a
-// checkpoint; SIGINT twice: what runs is killed (it will run again). SIGHUP is ignored: a lost terminal does not end a campaign.
+// SIGINT once (or the time limit): nothing new is started, what runs may finish, training writes a checkpoint; SIGINT
+// twice, or SIGTERM: what runs is ended (it will run again). SIGHUP is ignored: a lost terminal does not end a campaign.
 // Gives ok, tasks_failed or interrupted; throws Error for busy, a damaged or full database.
 ExitCode run_coordinator(const specs::Plan& plan, const CoordinatorOptions& options, const StatusSink& sink);
 
