@@ -10,15 +10,15 @@ namespace wflow {
 // Exit codes of every wflow program. docs/exit-codes.md is the same table for users; both change together.
 enum class ExitCode : int {
   ok = 0,
-  tasks_failed = 1,   // the campaign ended, and some of its tasks have failed for good
-  usage = 2,          // the command line is wrong
-  spec = 3,           // the YAML file is wrong
-  data = 4,           // an input file (samples, simulation output, shard, checkpoint) is wrong
-  system = 5,         // the machine refused: disk full, permission, missing program, socket
-  interrupted = 6,    // stopped before the end by the user or a time limit; can be resumed
-  busy = 7,           // another coordinator runs this campaign
-  version = 8,        // a file or a peer is of a newer format than this program knows
-  internal = 70,      // a defect in wflow
+  tasks_failed = 1,  // the campaign ended, and some of its tasks have failed for good
+  usage = 2,         // the command line is wrong
+  spec = 3,          // the YAML file is wrong
+  data = 4,          // an input file (samples, simulation output, shard, checkpoint) is wrong
+  system = 5,        // the machine refused: disk full, permission, missing program, socket
+  interrupted = 6,   // stopped before the end by the user or a time limit; can be resumed
+  busy = 7,          // another coordinator runs this campaign
+  version = 8,       // a file or a peer is of a newer format than this program knows
+  internal = 70,     // a defect in wflow
 };
 
 // Thrown for whatever is expected to fail. what() is one sentence that says what happened, where, and what

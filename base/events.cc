@@ -15,7 +15,8 @@ EventWriter EventWriter::from_environment() {
 }
 
 EventWriter::EventWriter(const std::string& path) {
-  if (!path.empty()) fd_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!path.empty())
+    fd_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
 }
 
 void EventWriter::emit(const nlohmann::json& event) {
@@ -32,7 +33,8 @@ void EventWriter::metric(std::string_view name, double value, std::uint64_t epoc
   emit({{"type", "metric"}, {"name", name}, {"value", value}, {"epoch", epoch}, {"step", step}});
 }
 
-void EventWriter::checkpoint(std::string_view path, std::string_view hash, std::uint64_t epoch, std::uint64_t step) {
+void EventWriter::checkpoint(std::string_view path, std::string_view hash, std::uint64_t epoch,
+                             std::uint64_t step) {
   emit({{"type", "checkpoint"}, {"path", path}, {"hash", hash}, {"epoch", epoch}, {"step", step}});
 }
 
@@ -40,6 +42,8 @@ void EventWriter::artifact(std::string_view kind, std::string_view path) {
   emit({{"type", "artifact"}, {"kind", kind}, {"path", path}});
 }
 
-void EventWriter::note(std::string_view text) { emit({{"type", "note"}, {"text", text}}); }
+void EventWriter::note(std::string_view text) {
+  emit({{"type", "note"}, {"text", text}});
+}
 
 }  // namespace wflow

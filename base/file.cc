@@ -31,7 +31,9 @@ FileDescriptor::~FileDescriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-int FileDescriptor::release() { return std::exchange(fd_, -1); }
+int FileDescriptor::release() {
+  return std::exchange(fd_, -1);
+}
 
 FileDescriptor open_file(const fs::path& path, int flags, int mode) {
   for (;;) {
@@ -39,7 +41,8 @@ FileDescriptor open_file(const fs::path& path, int flags, int mode) {
     if (fd >= 0) return FileDescriptor(fd);
     if (errno == EINTR) continue;
     const bool writes = (flags & (O_WRONLY | O_RDWR)) != 0;
-    if (errno == ENOENT && !writes) throw Error(ExitCode::data, fmt::format("no such file: {}", path.string()));
+    if (errno == ENOENT && !writes)
+      throw Error(ExitCode::data, fmt::format("no such file: {}", path.string()));
     throw system_error(errno, fmt::format("cannot {} {}", writes ? "write" : "read", path.string()));
   }
 }
@@ -74,7 +77,8 @@ void sync_directory(const fs::path& directory) {
   const fs::path path = directory.empty() ? fs::path(".") : directory;
   const FileDescriptor fd = open_file(path, O_RDONLY | O_DIRECTORY);
   // Some network file systems can't sync a directory and say EINVAL: their rename is already durable.
-  if (::fsync(fd.get()) != 0 && errno != EINVAL) throw system_error(errno, fmt::format("cannot sync {}", path.string()));
+  if (::fsync(fd.get()) != 0 && errno != EINVAL)
+    throw system_error(errno, fmt::format("cannot sync {}", path.string()));
 }
 
 namespace {
@@ -117,7 +121,9 @@ void write_file_durably(const fs::path& path, std::string_view bytes, int mode) 
 
 namespace {
 
-std::string hex(const XXH128_hash_t& hash) { return fmt::format("{:016x}{:016x}", hash.high64, hash.low64); }
+std::string hex(const XXH128_hash_t& hash) {
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
 
 struct FreeState {
   void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
@@ -125,7 +131,9 @@ struct FreeState {
 
 }  // namespace
 
-std::string hash_bytes(std::string_view bytes) { return hex(XXH3_128bits(bytes.data(), bytes.size())); }
+std::string hash_bytes(std::string_view bytes) {
+  return hex(XXH3_128bits(bytes.data(), bytes.size()));
+}
 
 std::string hash_file(const fs::path& path) {
   const FileDescriptor fd = open_file(path, O_RDONLY);

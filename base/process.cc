@@ -164,7 +164,8 @@ CommandResult run_command(const SpawnRequest& request) {
     for (std::size_t i = 0; i < polls.size(); ++i) {
       if (polls[i].fd < 0 || polls[i].revents == 0) continue;
       const ssize_t got = ::read(polls[i].fd, buffer.data(), buffer.size());
-      if (got > 0 && texts[i]->size() < kLimit) texts[i]->append(buffer.data(), static_cast<std::size_t>(got));
+      if (got > 0 && texts[i]->size() < kLimit)
+        texts[i]->append(buffer.data(), static_cast<std::size_t>(got));
       if (got == 0 || (got < 0 && errno != EINTR)) polls[i].fd = -1;
     }
   }
@@ -199,8 +200,10 @@ std::string sibling_program(const std::string& name) {
   const std::string beside = executable_directory() + "/" + name;
   if (::access(beside.c_str(), X_OK) == 0) return beside;
   if (const auto found = find_program(name)) return *found;
-  throw Error(ExitCode::system, fmt::format("the program {} is neither in {} nor in PATH; build or install it "
-                                            "(scripts/quickstart does)", name, executable_directory()));
+  throw Error(ExitCode::system,
+              fmt::format("the program {} is neither in {} nor in PATH; build or install it "
+                          "(scripts/quickstart does)",
+                          name, executable_directory()));
 }
 
 std::string host_name() {

@@ -12,14 +12,14 @@
 namespace wflow {
 
 struct SpawnRequest {
-  std::vector<std::string> argv;                        // argv[0] with a slash is a path, else looked up in PATH
+  std::vector<std::string> argv;  // argv[0] with a slash is a path, else looked up in PATH
   std::optional<std::vector<std::string>> environment;  // "KEY=value" each; absent: the caller's
   std::string directory;                                // empty: the caller's
   int stdin_fd = -1;                                    // -1: /dev/null
   int stdout_fd = -1;                                   // -1: the caller's
   int stderr_fd = -1;                                   // -1: the caller's
-  bool own_group = false;                               // a process group of its own, so that killpg ends its tree
-  bool die_with_parent = false;                         // SIGKILL when the calling *thread* ends (Linux)
+  bool own_group = false;        // a process group of its own, so that killpg ends its tree
+  bool die_with_parent = false;  // SIGKILL when the calling *thread* ends (Linux)
 };
 
 // Starts the program and gives its pid. Throws Error{system} that names the program or directory when it

@@ -23,9 +23,13 @@ TEST(Process, CapturesOutputAndStatus) {
   EXPECT_EQ(result.status, 3);
 }
 
-TEST(Process, DeathBySignalIsReportedAsShellsDo) { EXPECT_EQ(shell("kill -9 $$").status, 137); }
+TEST(Process, DeathBySignalIsReportedAsShellsDo) {
+  EXPECT_EQ(shell("kill -9 $$").status, 137);
+}
 
-TEST(Process, StandardInputIsEmptyUnlessGiven) { EXPECT_EQ(shell("cat | wc -c").out, "0\n"); }
+TEST(Process, StandardInputIsEmptyUnlessGiven) {
+  EXPECT_EQ(shell("cat | wc -c").out, "0\n");
+}
 
 TEST(Process, DirectoryAndEnvironment) {
   SpawnRequest request;

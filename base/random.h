@@ -19,10 +19,13 @@ constexpr std::uint64_t hash64(std::uint64_t seed, std::uint64_t counter) {
 }
 
 // Uniform in [0, 1), 53 bits.
-constexpr double unit_real(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1.0p-53; }
+constexpr double unit_real(std::uint64_t bits) {
+  return static_cast<double>(bits >> 11) * 0x1.0p-53;
+}
 
 // A keyed bijection of 0..count-1, computed by index in constant time: a four-round Feistel network on the
-// smallest even-bit domain that holds `count`, cycle-walked into the range (Black and Rogaway 2002, section 3).
+// smallest even-bit domain that holds `count`, cycle-walked into the range (Black and Rogaway 2002, section
+// 3).
 class Permutation {
  public:
   Permutation(std::uint64_t count, std::uint64_t key) : count_(count), key_(key) {

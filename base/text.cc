@@ -88,10 +88,16 @@ std::optional<Number> convert(std::string_view text) {
 }
 }  // namespace
 
-std::optional<std::int64_t> to_integer(std::string_view text) { return convert<std::int64_t>(text); }
-std::optional<double> to_real(std::string_view text) { return convert<double>(text); }
+std::optional<std::int64_t> to_integer(std::string_view text) {
+  return convert<std::int64_t>(text);
+}
+std::optional<double> to_real(std::string_view text) {
+  return convert<double>(text);
+}
 
-std::string from_real(double value) { return fmt::format("{}", value); }
+std::string from_real(double value) {
+  return fmt::format("{}", value);
+}
 
 std::string format_count(std::uint64_t value) {
   std::string digits = std::to_string(value);

@@ -33,9 +33,9 @@ std::optional<double> to_real(std::string_view text);
 // The shortest text that reads back as exactly this number.
 std::string from_real(double value);
 
-std::string format_count(std::uint64_t value);      // 1234567 -> "1,234,567"
-std::string format_bytes(std::uint64_t bytes);      // "12.3 MiB"
-std::string format_duration(double seconds);        // "850 ms", "12.3 s", "4 min 05 s", "2 h 03 min"
+std::string format_count(std::uint64_t value);  // 1234567 -> "1,234,567"
+std::string format_bytes(std::uint64_t bytes);  // "12.3 MiB"
+std::string format_duration(double seconds);    // "850 ms", "12.3 s", "4 min 05 s", "2 h 03 min"
 
 // Quotes for /bin/sh only where needed.
 std::string shell_quote(std::string_view word);

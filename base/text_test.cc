@@ -37,7 +37,9 @@ TEST(Text, ShellQuote) {
   EXPECT_EQ(shell_quote(""), "''");
 }
 
-TEST(Text, TailStartsAtALine) { EXPECT_EQ(tail("first\nsecond\nthird\n", 9), "third\n"); }
+TEST(Text, TailStartsAtALine) {
+  EXPECT_EQ(tail("first\nsecond\nthird\n", 9), "third\n");
+}
 
 }  // namespace
 }  // namespace wflow::text

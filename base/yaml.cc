@@ -20,7 +20,9 @@ const Node* Node::find(std::string_view key) const {
   return nullptr;
 }
 
-Node* Node::find(std::string_view key) { return const_cast<Node*>(std::as_const(*this).find(key)); }
+Node* Node::find(std::string_view key) {
+  return const_cast<Node*>(std::as_const(*this).find(key));
+}
 
 std::string Node::describe() const {
   switch (kind) {
@@ -77,7 +79,9 @@ void Diagnostics::throw_if_errors() const {
 
 namespace {
 
-Mark mark_of(const YAML::Mark& mark) { return mark.is_null() ? Mark{} : Mark{mark.line + 1, mark.column + 1}; }
+Mark mark_of(const YAML::Mark& mark) {
+  return mark.is_null() ? Mark{} : Mark{mark.line + 1, mark.column + 1};
+}
 
 // Deeper than any real file; stops a hostile one before the stack ends.
 constexpr int kMaxDepth = 100;
@@ -92,7 +96,8 @@ class Converter {
     Node node;
     node.mark = mark_of(from.Mark());
     if (depth > kMaxDepth || ++count_ > kMaxNodes) {
-      if (!overflow_) diagnostics_.error(node.mark, "the YAML is nested too deeply or repeats its anchors too often");
+      if (!overflow_)
+        diagnostics_.error(node.mark, "the YAML is nested too deeply or repeats its anchors too often");
       overflow_ = true;
       return node;
     }
@@ -144,7 +149,8 @@ class Converter {
       return;
     }
     if (!source.is_map()) {
-      diagnostics_.error(source.mark, "'<<' merges a mapping or a list of mappings, found " + source.describe());
+      diagnostics_.error(source.mark,
+                         "'<<' merges a mapping or a list of mappings, found " + source.describe());
       return;
     }
     for (const auto& [key, value] : source.entries) {
@@ -167,7 +173,8 @@ class DocumentProbe final : public YAML::EventHandler {
   void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {
     has_content_ = true;
   }
-  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
     has_content_ = true;
   }
   void OnSequenceEnd() override {}
@@ -184,8 +191,9 @@ class DocumentProbe final : public YAML::EventHandler {
   bool has_content_ = false;
 };
 
-// Reports what stands behind the first document. Document by document, and two at most: YAML::LoadAll of yaml-cpp 0.7 finds
-// documents without end where a comma stands behind a whole one ("[a], b"), until memory is gone.
+// Reports what stands behind the first document. Document by document, and two at most: YAML::LoadAll of
+// yaml-cpp 0.7 finds documents without end where a comma stands behind a whole one ("[a], b"), until memory
+// is gone.
 void check_single_document(const std::string& text, Diagnostics& diagnostics) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);
@@ -194,7 +202,8 @@ void check_single_document(const std::string& text, Diagnostics& diagnostics) {
   DocumentProbe second;
   if (!parser.HandleNextDocument(second)) return;
   if (second.has_content() || static_cast<bool>(parser)) {
-    diagnostics.error(second.mark(), "a second YAML document or stray text begins here; one document was expected");
+    diagnostics.error(second.mark(),
+                      "a second YAML document or stray text begins here; one document was expected");
   }
 }
 
@@ -284,8 +293,8 @@ Node map(std::vector<std::pair<std::string, Node>> entries) {
 namespace {
 
 template <typename T>
-std::optional<T> expect(std::optional<T> value, const Node& node, std::string_view name, std::string_view expected,
-                        Diagnostics& diagnostics) {
+std::optional<T> expect(std::optional<T> value, const Node& node, std::string_view name,
+                        std::string_view expected, Diagnostics& diagnostics) {
   if (!value) {
     diagnostics.error(node.mark, fmt::format("'{}' must be {}, found {}", name, expected, node.describe()));
   }
@@ -318,13 +327,15 @@ std::optional<bool> as_boolean(const Node& node, std::string_view name, Diagnost
 }
 
 std::optional<std::string> as_string(const Node& node, std::string_view name, Diagnostics& diagnostics) {
-  return expect(node.is_scalar() ? std::optional(node.text) : std::nullopt, node, name, "a text", diagnostics);
+  return expect(node.is_scalar() ? std::optional(node.text) : std::nullopt, node, name, "a text",
+                diagnostics);
 }
 
 MapReader::MapReader(const Node& node, std::string where, Diagnostics& diagnostics)
     : node_(&node), where_(std::move(where)), diagnostics_(&diagnostics) {
   if (!node.is_map() && !node.is_null()) {
-    diagnostics.error(node.mark, fmt::format("{} must be a mapping (key: value), found {}", where_, node.describe()));
+    diagnostics.error(node.mark,
+                      fmt::format("{} must be a mapping (key: value), found {}", where_, node.describe()));
   }
 }
 
@@ -334,7 +345,9 @@ const Node* MapReader::find(std::string_view key) {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
-bool MapReader::has(std::string_view key) { return find(key) != nullptr; }
+bool MapReader::has(std::string_view key) {
+  return find(key) != nullptr;
+}
 
 const Node* MapReader::required(std::string_view key) {
   const Node* value = find(key);
@@ -358,13 +371,15 @@ std::string MapReader::required_string(std::string_view key) {
   return result;
 }
 
-std::int64_t MapReader::integer(std::string_view key, std::int64_t fallback, std::int64_t least, std::int64_t most) {
+std::int64_t MapReader::integer(std::string_view key, std::int64_t fallback, std::int64_t least,
+                                std::int64_t most) {
   const Node* value = find(key);
   if (value == nullptr) return fallback;
   const auto number = as_integer(*value, key, *diagnostics_);
   if (!number) return fallback;
   if (*number < least || *number > most) {
-    diagnostics_->error(value->mark, fmt::format("'{}' must be between {} and {}, found {}", key, least, most, *number));
+    diagnostics_->error(value->mark,
+                        fmt::format("'{}' must be between {} and {}, found {}", key, least, most, *number));
     return fallback;
   }
   return *number;
@@ -376,7 +391,8 @@ double MapReader::real(std::string_view key, double fallback, double least, doub
   const auto number = as_real(*value, key, *diagnostics_);
   if (!number) return fallback;
   if (*number < least || *number > most) {
-    diagnostics_->error(value->mark, fmt::format("'{}' must be between {} and {}, found {}", key, least, most, *number));
+    diagnostics_->error(value->mark,
+                        fmt::format("'{}' must be between {} and {}, found {}", key, least, most, *number));
     return fallback;
   }
   return *number;
@@ -387,13 +403,15 @@ bool MapReader::boolean(std::string_view key, bool fallback) {
   return value == nullptr ? fallback : as_boolean(*value, key, *diagnostics_).value_or(fallback);
 }
 
-std::size_t MapReader::choice(std::string_view key, std::size_t fallback, std::span<const std::string> choices) {
+std::size_t MapReader::choice(std::string_view key, std::size_t fallback,
+                              std::span<const std::string> choices) {
   const Node* value = find(key);
   if (value == nullptr) return fallback;
   const auto at = value->is_scalar() ? std::find(choices.begin(), choices.end(), value->text) : choices.end();
   if (at != choices.end()) return static_cast<std::size_t>(at - choices.begin());
-  diagnostics_->error(value->mark, fmt::format("'{}' must be one of {}, found {}{}", key, text::join(choices, ", "),
-                                               value->describe(), text::suggestion(value->text, choices)));
+  diagnostics_->error(value->mark,
+                      fmt::format("'{}' must be one of {}, found {}{}", key, text::join(choices, ", "),
+                                  value->describe(), text::suggestion(value->text, choices)));
   return fallback;
 }
 
@@ -420,7 +438,8 @@ std::vector<std::int64_t> MapReader::integers(std::string_view key, std::int64_t
     const auto number = as_integer(item, key, *diagnostics_);
     if (!number) continue;
     if (*number < least || *number > most) {
-      diagnostics_->error(item.mark, fmt::format("'{}' must be between {} and {}, found {}", key, least, most, *number));
+      diagnostics_->error(item.mark,
+                          fmt::format("'{}' must be between {} and {}, found {}", key, least, most, *number));
     }
     list.push_back(*number);
   }
@@ -439,7 +458,8 @@ double MapReader::seconds(std::string_view key, double fallback) {
   const Node* value = find(key);
   if (value == nullptr) return fallback;
   const auto number = value->is_scalar() ? parse_seconds(value->text) : std::nullopt;
-  return expect(number, *value, key, "a time (90, 90 s, 10 min, 1.5 h, hh:mm:ss)", *diagnostics_).value_or(fallback);
+  return expect(number, *value, key, "a time (90, 90 s, 10 min, 1.5 h, hh:mm:ss)", *diagnostics_)
+      .value_or(fallback);
 }
 
 std::int64_t MapReader::bytes(std::string_view key, std::int64_t fallback) {
@@ -469,7 +489,8 @@ namespace {
 std::optional<std::pair<double, std::string>> number_and_unit(std::string_view text) {
   text = text::trim(text);
   std::size_t end = 0;
-  while (end < text.size() && (std::isdigit(static_cast<unsigned char>(text[end])) || text[end] == '.')) ++end;
+  while (end < text.size() && (std::isdigit(static_cast<unsigned char>(text[end])) || text[end] == '.'))
+    ++end;
   const auto number = text::to_real(text.substr(0, end));
   if (!number) return std::nullopt;
   return std::pair(*number, text::lower(text::trim(text.substr(end))));
@@ -502,9 +523,9 @@ std::optional<double> parse_seconds(std::string_view text) {
   const auto parts = number_and_unit(text);
   if (!parts) return std::nullopt;
   static const std::map<std::string, double> kUnits = {
-      {"", 1},      {"s", 1},      {"sec", 1},     {"second", 1}, {"seconds", 1}, {"ms", 1e-3},   {"m", 60},
-      {"min", 60},  {"minute", 60}, {"minutes", 60}, {"h", 3600},   {"hour", 3600}, {"hours", 3600}, {"d", 86400},
-      {"day", 86400}, {"days", 86400}};
+      {"", 1},         {"s", 1},     {"sec", 1},     {"second", 1},   {"seconds", 1}, {"ms", 1e-3},
+      {"m", 60},       {"min", 60},  {"minute", 60}, {"minutes", 60}, {"h", 3600},    {"hour", 3600},
+      {"hours", 3600}, {"d", 86400}, {"day", 86400}, {"days", 86400}};
   const auto unit = kUnits.find(parts->second);
   if (unit == kUnits.end()) return std::nullopt;
   return parts->first * unit->second;
@@ -514,8 +535,8 @@ std::optional<std::int64_t> parse_bytes(std::string_view text) {
   const auto parts = number_and_unit(text);
   if (!parts) return std::nullopt;
   static const std::map<std::string, double> kUnits = {
-      {"", 1},       {"b", 1},     {"k", 1024.0},   {"kib", 1024.0},        {"m", 1048576.0}, {"mib", 1048576.0},
-      {"g", 0x1p30}, {"gib", 0x1p30}, {"t", 0x1p40}, {"tib", 0x1p40},       {"kb", 1e3},      {"mb", 1e6},
+      {"", 1},       {"b", 1},        {"k", 1024.0}, {"kib", 1024.0}, {"m", 1048576.0}, {"mib", 1048576.0},
+      {"g", 0x1p30}, {"gib", 0x1p30}, {"t", 0x1p40}, {"tib", 0x1p40}, {"kb", 1e3},      {"mb", 1e6},
       {"gb", 1e9},   {"tb", 1e12}};
   const auto unit = kUnits.find(parts->second);
   if (unit == kUnits.end()) return std::nullopt;

@@ -72,13 +72,14 @@ TEST(MapReader, ReportsEverythingAtOnce) {
   reader.choice("model", 0, models);
   reader.required("data");
   reader.finish();
-  EXPECT_EQ(diagnostics.to_string(),
-            "f.yaml:1:1: error: the train: block needs the key 'data'\n"
-            "f.yaml:1:9: error: 'epochs' must be a whole number, found the text 'ten'\n"
-            "f.yaml:2:7: error: 'rate' must be between 0 and 1, found 5\n"
-            "f.yaml:3:8: error: 'model' must be one of cosmoflow, sc18, found the text 'cosmoflo'; did you mean "
-            "'cosmoflow'?\n"
-            "f.yaml:4:1: error: unknown key 'epoch' in the train: block; did you mean 'epochs'?");
+  EXPECT_EQ(
+      diagnostics.to_string(),
+      "f.yaml:1:1: error: the train: block needs the key 'data'\n"
+      "f.yaml:1:9: error: 'epochs' must be a whole number, found the text 'ten'\n"
+      "f.yaml:2:7: error: 'rate' must be between 0 and 1, found 5\n"
+      "f.yaml:3:8: error: 'model' must be one of cosmoflow, sc18, found the text 'cosmoflo'; did you mean "
+      "'cosmoflow'?\n"
+      "f.yaml:4:1: error: unknown key 'epoch' in the train: block; did you mean 'epochs'?");
 }
 
 TEST(Units, TimesAndSizes) {

@@ -22,7 +22,8 @@ bool is_campaign(const fs::path& directory) {
 
 void gather(const fs::path& directory, int depth, std::vector<fs::path>& found) {
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory, fs::directory_options::skip_permission_denied, error)) {
+  for (const auto& entry :
+       fs::directory_iterator(directory, fs::directory_options::skip_permission_denied, error)) {
     if (!entry.is_directory(error) || entry.path().filename().string().starts_with('.')) continue;
     if (is_campaign(entry.path())) {
       found.push_back(entry.path());
@@ -43,7 +44,8 @@ std::string time_of(const fs::path& campaign) {
 fs::path find_campaign(const std::string& name) {
   if (!name.empty() && fs::is_directory(name)) {
     if (is_campaign(name)) return fs::canonical(name);
-    throw Error(ExitCode::usage, fmt::format("{} is not a campaign directory: it has no .wflow/campaign.db", name));
+    throw Error(ExitCode::usage,
+                fmt::format("{} is not a campaign directory: it has no .wflow/campaign.db", name));
   }
   if (name.empty()) {
     for (fs::path at = fs::current_path(); at != at.root_path(); at = at.parent_path()) {
@@ -54,8 +56,10 @@ fs::path find_campaign(const std::string& name) {
   gather(fs::current_path(), 2, found);
   std::erase_if(found, [&](const fs::path& path) { return !path.filename().string().starts_with(name); });
   if (found.empty()) {
-    throw Error(ExitCode::usage, name.empty() ? "no campaign here; name its directory, or start one with: wflow run STUDY.yaml"
-                                              : fmt::format("no campaign directory '{}', and none here whose name begins so", name));
+    throw Error(ExitCode::usage,
+                name.empty()
+                    ? "no campaign here; name its directory, or start one with: wflow run STUDY.yaml"
+                    : fmt::format("no campaign directory '{}', and none here whose name begins so", name));
   }
   return *std::max_element(found.begin(), found.end(),
                            [](const auto& a, const auto& b) { return time_of(a) < time_of(b); });
@@ -68,6 +72,8 @@ std::vector<fs::path> find_campaigns(const fs::path& directory) {
   return found;
 }
 
-specs::Plan read_plan(const fs::path& campaign) { return specs::Plan(specs::read_campaign(campaign), campaign); }
+specs::Plan read_plan(const fs::path& campaign) {
+  return specs::Plan(specs::read_campaign(campaign), campaign);
+}
 
 }  // namespace wflow::cli

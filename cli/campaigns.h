@@ -9,8 +9,9 @@
 
 namespace wflow::cli {
 
-// A campaign named by its directory, by a name that begins its directory's name here, or by nothing: then the one that
-// contains the working directory, else the newest at most two levels below it. Throws Error{usage} with what was looked for.
+// A campaign named by its directory, by a name that begins its directory's name here, or by nothing: then the
+// one that contains the working directory, else the newest at most two levels below it. Throws Error{usage}
+// with what was looked for.
 std::filesystem::path find_campaign(const std::string& name);
 
 // All campaigns at most two levels below `directory`, the oldest first.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The subcommands, one a file. Each adds itself to the command line and, when it is the one given, sets `chosen`.
+// The subcommands, one a file. Each adds itself to the command line and, when it is the one given, sets
+// `chosen`.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -17,9 +17,11 @@ namespace wflow::cli {
 
 namespace {
 
-// Ranks that a training file asks for; 1 where there is none to read (wflow-train says what is wrong with it).
+// Ranks that a training file asks for; 1 where there is none to read (wflow-train says what is wrong with
+// it).
 std::int64_t ranks_of(const std::vector<std::string>& arguments) {
-  if (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMI_SIZE") != nullptr) return 1;  // under a launcher
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMI_SIZE") != nullptr)
+    return 1;  // under a launcher
   for (const std::string& argument : arguments) {
     if (argument.starts_with('-')) continue;
     try {
@@ -50,7 +52,12 @@ void run_delegate(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 2, argv + argc);
   std::vector<std::string> words;
   if (const std::int64_t ranks = name == "train" ? ranks_of(arguments) : 1; ranks > 1) {
-    words = {find_program("mpirun.openmpi").value_or("mpirun"), "-n", std::to_string(ranks), "--oversubscribe", "--bind-to", "none"};
+    words = {find_program("mpirun.openmpi").value_or("mpirun"),
+             "-n",
+             std::to_string(ranks),
+             "--oversubscribe",
+             "--bind-to",
+             "none"};
     if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   }
   words.push_back(sibling_program("wflow-" + name));

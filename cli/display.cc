@@ -46,7 +46,8 @@ void Display::print_changes(const engine::CampaignStatus& status) {
     auto [reported, first] = tenths_.try_emplace(step.name, 0);
     if (tenths <= reported->second) continue;
     reported->second = tenths;
-    std::string line = fmt::format("{}{}: {}/{}", stamp, step.name, text::format_count(step.ended()), text::format_count(step.elements));
+    std::string line = fmt::format("{}{}: {}/{}", stamp, step.name, text::format_count(step.ended()),
+                                   text::format_count(step.elements));
     if (step.failed() > 0) line += fmt::format(", {} failed", text::format_count(step.failed()));
     if (step.rate_per_s > 0 && step.left_s) {
       line += fmt::format(", {:.1f}/s, {} left", step.rate_per_s, text::format_duration(*step.left_s));
@@ -64,7 +65,8 @@ void Display::print_changes(const engine::CampaignStatus& status) {
   }
   for (; reported_history_ < status.history.size(); ++reported_history_) {
     const auto& row = status.history[reported_history_];
-    if (row.kind == "stop" || row.kind == "error" || row.kind == "retry" || row.kind == "note") print(stamp + row.text + "\n");
+    if (row.kind == "stop" || row.kind == "error" || row.kind == "retry" || row.kind == "note")
+      print(stamp + row.text + "\n");
   }
 }
 

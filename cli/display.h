@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `wflow run` shows while it runs: on a terminal a picture that is drawn again in place, elsewhere plain lines.
+// What `wflow run` shows while it runs: on a terminal a picture that is drawn again in place, elsewhere plain
+// lines.
 #pragma once
 
 #include <cstdint>

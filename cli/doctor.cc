@@ -52,15 +52,19 @@ void check_program(Report& report, const std::string& name, const std::string& a
   }
 }
 
-// The distribution's libtorch multiplies matrices with whatever libblas.so.3 is: the reference one is 40 times slower.
+// The distribution's libtorch multiplies matrices with whatever libblas.so.3 is: the reference one is 40
+// times slower.
 void check_blas(Report& report) {
   std::error_code error;
-  for (const char* folder : {"/etc/alternatives/libblas.so.3-x86_64-linux-gnu", "/etc/alternatives/libblas.so.3-aarch64-linux-gnu"}) {
+  for (const char* folder : {"/etc/alternatives/libblas.so.3-x86_64-linux-gnu",
+                             "/etc/alternatives/libblas.so.3-aarch64-linux-gnu"}) {
     const auto target = std::filesystem::read_symlink(folder, error);
     if (error) continue;
     const std::string path = target.string();
-    const bool fast = path.find("openblas") != std::string::npos || path.find("mkl") != std::string::npos || path.find("blis") != std::string::npos;
-    fast ? report.good("BLAS", path) : report.weak("BLAS", path + " is slow; install libopenblas0 (scripts/install-deps)");
+    const bool fast = path.find("openblas") != std::string::npos || path.find("mkl") != std::string::npos ||
+                      path.find("blis") != std::string::npos;
+    fast ? report.good("BLAS", path)
+         : report.weak("BLAS", path + " is slow; install libopenblas0 (scripts/install-deps)");
     return;
   }
   report.weak("BLAS", "libblas.so.3 not found; training needs libopenblas0");
@@ -70,7 +74,8 @@ void check_limits(Report& report) {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   const std::string text = fmt::format("{} open files a process", limit.rlim_cur);
-  limit.rlim_cur >= 1024 ? report.good("limits", text) : report.weak("limits", text + "; raise it with ulimit -n");
+  limit.rlim_cur >= 1024 ? report.good("limits", text)
+                         : report.weak("limits", text + "; raise it with ulimit -n");
   struct statvfs disk {};
   if (::statvfs(".", &disk) == 0) {
     const std::uint64_t bytes = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
@@ -84,7 +89,8 @@ int doctor() {
   fmt::print("wflow {} on {}, {} usable cores\n", kVersion, host_name(), engine::batch::usable_cores());
   check_program(report, "wflow-convert", "build it: cmake --build --preset release", true);
   check_program(report, "wflow-train", "build it: cmake --build --preset release", true);
-  check_program(report, "wflow-cola", "the CosmoFlow example's simulator; build it or run scripts/quickstart", false);
+  check_program(report, "wflow-cola", "the CosmoFlow example's simulator; build it or run scripts/quickstart",
+                false);
   check_program(report, "mpirun.openmpi", "training on several ranks needs it; install openmpi-bin", false);
   check_program(report, "python3", "only for python shells and --pgen; install python3", false);
   check_blas(report);
@@ -93,7 +99,9 @@ int doctor() {
     if (find_program(scheduler)) report.good(scheduler, "found: this is a batch system's login node");
   }
   if (report.complete()) return 0;
-  fmt::print("\nsomething is missing; scripts/install-deps and scripts/quickstart in wflow's source tree set it up\n");
+  fmt::print(
+      "\nsomething is missing; scripts/install-deps and scripts/quickstart in wflow's source tree set it "
+      "up\n");
   return static_cast<int>(ExitCode::system);
 }
 

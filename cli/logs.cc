@@ -46,9 +46,11 @@ int logs(const LogsOptions& options) {
   const steps::PreparedTask prepared = step->prepare({task.element, 0, false});
   const std::filesystem::path folder = prepared.directory;
   const bool titles = !options.only_out && !options.only_err;
-  if (!std::filesystem::exists(folder / prepared.out_file) && !std::filesystem::exists(folder / prepared.err_file)) {
-    throw Error(ExitCode::data, fmt::format("{} has not run yet: there is no {}", both ? options.second : options.first,
-                                            (folder / prepared.out_file).string()));
+  if (!std::filesystem::exists(folder / prepared.out_file) &&
+      !std::filesystem::exists(folder / prepared.err_file)) {
+    throw Error(ExitCode::data,
+                fmt::format("{} has not run yet: there is no {}", both ? options.second : options.first,
+                            (folder / prepared.out_file).string()));
   }
   if (!options.only_err) print_file(folder / prepared.out_file, titles ? "output" : nullptr);
   if (!options.only_out) print_file(folder / prepared.err_file, titles ? "errors" : nullptr);
@@ -60,9 +62,14 @@ int logs(const LogsOptions& options) {
 void add_logs(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<LogsOptions>();
   CLI::App* command = app.add_subcommand("logs", "what a task printed");
-  command->footer("Examples:\n  wflow logs simulate/12\n  wflow logs campaigns/cosmoflow_20261121-160001 train --err");
-  command->add_option("campaign-or-task", options->first, "the campaign (default: the newest here), then the task")->required();
-  command->add_option("task", options->second, "the task: step/12, step/<labels>/12, or step where it is a single one");
+  command->footer(
+      "Examples:\n  wflow logs simulate/12\n  wflow logs campaigns/cosmoflow_20261121-160001 train --err");
+  command
+      ->add_option("campaign-or-task", options->first,
+                   "the campaign (default: the newest here), then the task")
+      ->required();
+  command->add_option("task", options->second,
+                      "the task: step/12, step/<labels>/12, or step where it is a single one");
   command->add_flag("--out", options->only_out, "standard output only");
   command->add_flag("--err", options->only_err, "standard error only");
   command->callback([options, &chosen] { chosen = [options] { return logs(*options); }; });

@@ -14,9 +14,11 @@ namespace {
 void check_command(const CLI::App& app, const std::string& word) {
   if (word.empty() || word.starts_with('-')) return;
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
   if (std::find(names.begin(), names.end(), word) != names.end()) return;
-  throw wflow::Error(wflow::ExitCode::usage, "there is no command '" + word + "'" + wflow::text::suggestion(word, names) +
+  throw wflow::Error(wflow::ExitCode::usage, "there is no command '" + word + "'" +
+                                                 wflow::text::suggestion(word, names) +
                                                  " (wflow --help lists the commands)");
 }
 
@@ -24,7 +26,8 @@ int body(int argc, char** argv) {
   using namespace wflow;
   cli::run_delegate(argc, argv);
   CLI::App app{
-      "wflow runs ensembles of simulations, turns their output into training data and trains a network on it.\n"
+      "wflow runs ensembles of simulations, turns their output into training data and trains a network on "
+      "it.\n"
       "\n"
       "  wflow run cosmoflow.yaml     run a study; Ctrl-C ends it so that it can go on later\n"
       "  wflow status                 the newest campaign here: what is done, what failed, what is left\n"
@@ -33,8 +36,9 @@ int body(int argc, char** argv) {
   app.set_version_flag("--version", std::string("wflow ") + kVersion);
   app.require_subcommand(1);
   app.get_formatter()->column_width(32);
-  app.footer("Exit codes: 0 done, 1 tasks failed, 2 command line, 3 study, 4 input data, 5 system, 6 interrupted\n"
-             "(resume it), 7 already running, 8 newer format, 70 a defect in wflow.");
+  app.footer(
+      "Exit codes: 0 done, 1 tasks failed, 2 command line, 3 study, 4 input data, 5 system, 6 interrupted\n"
+      "(resume it), 7 already running, 8 newer format, 70 a defect in wflow.");
   cli::Command chosen;
   cli::add_run(app, chosen);
   cli::add_resume(app, chosen);
@@ -67,4 +71,6 @@ int body(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return wflow::run_main("wflow", body, argc, argv); }
+int main(int argc, char** argv) {
+  return wflow::run_main("wflow", body, argc, argv);
+}

@@ -26,14 +26,16 @@ Style style_of(const std::string& state) {
 
 // Done elements; of a single long task its own progress.
 std::pair<std::uint64_t, std::uint64_t> progress_of(const StepStatus& step) {
-  if (step.elements == 1 && step.progress_total > 0 && step.ended() == 0) return {step.progress_done, step.progress_total};
+  if (step.elements == 1 && step.progress_total > 0 && step.ended() == 0)
+    return {step.progress_done, step.progress_total};
   return {step.ended(), step.elements};
 }
 
 std::string remarks(const StepStatus& step, const Terminal& terminal) {
   std::vector<std::string> parts;
   const auto add = [&](std::uint64_t count, const char* word, Style style) {
-    if (count > 0) parts.push_back(styled(terminal, style, fmt::format("{} {}", text::format_count(count), word)));
+    if (count > 0)
+      parts.push_back(styled(terminal, style, fmt::format("{} {}", text::format_count(count), word)));
   };
   add(step.failed(), "failed", Style::red);
   add(step.count(ElementState::skipped), "skipped", Style::yellow);
@@ -41,7 +43,8 @@ std::string remarks(const StepStatus& step, const Terminal& terminal) {
   add(step.count(ElementState::delayed), "to retry", Style::yellow);
   add(step.count(ElementState::leased), "in progress", Style::plain);
   if (step.rate_per_s > 0 && step.progress_total == 0) {
-    parts.push_back(step.rate_per_s < 1 ? fmt::format("{:.1f}/min", step.rate_per_s * 60) : fmt::format("{:.1f}/s", step.rate_per_s));
+    parts.push_back(step.rate_per_s < 1 ? fmt::format("{:.1f}/min", step.rate_per_s * 60)
+                                        : fmt::format("{:.1f}/s", step.rate_per_s));
   }
   const bool ended = step.ended() == step.elements;
   if (step.left_s && !ended) parts.push_back(text::format_duration(*step.left_s) + " left");
@@ -96,11 +99,13 @@ std::string training_line(const CampaignStatus& status) {
 std::vector<std::string> overview(const CampaignStatus& status, const Terminal& terminal) {
   std::vector<std::string> lines;
   std::string head = styled(terminal, Style::bold, status.name) + "  " +
-                     styled(terminal, style_of(status.state), status.state) + "  " + text::format_duration(status.elapsed_s);
+                     styled(terminal, style_of(status.state), status.state) + "  " +
+                     text::format_duration(status.elapsed_s);
   std::uint64_t running = 0;
   for (const auto& worker : status.workers) running += worker.running;
   if (!status.workers.empty()) {
-    head += fmt::format("  {} worker{}, {} running", status.workers.size(), status.workers.size() == 1 ? "" : "s", running);
+    head += fmt::format("  {} worker{}, {} running", status.workers.size(),
+                        status.workers.size() == 1 ? "" : "s", running);
   }
   lines.push_back(head);
   int name_width = 8;
@@ -125,34 +130,40 @@ std::vector<std::string> details(const CampaignStatus& status, const Terminal& t
   std::vector<std::string> lines;
   if (!status.failures.empty()) {
     lines.push_back("");
-    lines.push_back(fmt::format("{} task{} failed:", text::format_count(status.failed()), status.failed() == 1 ? "" : "s"));
-    const std::size_t shown = everything ? status.failures.size() : std::min<std::size_t>(status.failures.size(), 5);
-    for (auto at = status.failures.end() - static_cast<std::ptrdiff_t>(shown); at != status.failures.end(); ++at) {
-      lines.push_back(fmt::format("  {} after {} execution{}: {}", styled(terminal, Style::red, at->task), at->attempt + 1,
-                                  at->attempt == 0 ? "" : "s", at->reason));
+    lines.push_back(fmt::format("{} task{} failed:", text::format_count(status.failed()),
+                                status.failed() == 1 ? "" : "s"));
+    const std::size_t shown =
+        everything ? status.failures.size() : std::min<std::size_t>(status.failures.size(), 5);
+    for (auto at = status.failures.end() - static_cast<std::ptrdiff_t>(shown); at != status.failures.end();
+         ++at) {
+      lines.push_back(fmt::format("  {} after {} execution{}: {}", styled(terminal, Style::red, at->task),
+                                  at->attempt + 1, at->attempt == 0 ? "" : "s", at->reason));
       const std::string detail = text::tail(at->detail, everything ? 2000 : 400);
       for (const std::string& line : text::split(text::trim(detail), '\n')) {
         if (!line.empty()) lines.push_back("      " + line);
       }
     }
-    lines.push_back("  one task's output: wflow logs " + status.directory + " " + status.failures.back().task);
+    lines.push_back("  one task's output: wflow logs " + status.directory + " " +
+                    status.failures.back().task);
   }
   if (everything && !status.workers.empty()) {
     lines.push_back("");
     lines.push_back("workers:");
     for (const auto& worker : status.workers) {
-      lines.push_back(fmt::format("  {}  {} cores, {} running, {} leased{}", worker.id, worker.cores, worker.running,
-                                  worker.leased, worker.draining ? ", draining" : ""));
+      lines.push_back(fmt::format("  {}  {} cores, {} running, {} leased{}", worker.id, worker.cores,
+                                  worker.running, worker.leased, worker.draining ? ", draining" : ""));
     }
   }
   if (!status.artifacts.empty()) {
     lines.push_back("");
-    for (const auto& artifact : status.artifacts) lines.push_back(fmt::format("  {:<12} {}", artifact.kind, artifact.path));
+    for (const auto& artifact : status.artifacts)
+      lines.push_back(fmt::format("  {:<12} {}", artifact.kind, artifact.path));
   }
   if (everything && !status.history.empty()) {
     lines.push_back("");
     lines.push_back("history:");
-    for (const auto& row : status.history) lines.push_back(fmt::format("  {}  {:<9} {}", clock_time(row.time_s), row.kind, row.text));
+    for (const auto& row : status.history)
+      lines.push_back(fmt::format("  {}  {:<9} {}", clock_time(row.time_s), row.kind, row.text));
   }
   return lines;
 }

@@ -29,7 +29,9 @@ double limit_of(const RunOptions& options) {
   if (options.time_limit.empty()) return 0;
   const auto seconds = yaml::parse_seconds(options.time_limit);
   if (!seconds || *seconds <= 0) {
-    throw Error(ExitCode::usage, fmt::format("--time-limit '{}' is no time; write 90, 90s, 10min, 1.5h or hh:mm:ss", options.time_limit));
+    throw Error(ExitCode::usage,
+                fmt::format("--time-limit '{}' is no time; write 90, 90s, 10min, 1.5h or hh:mm:ss",
+                            options.time_limit));
   }
   return *seconds;
 }
@@ -57,7 +59,8 @@ int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed)
   });
   display.finish(last);
   if (!options.quiet) {
-    fmt::print("\n{} in {}; campaign: {}\n", last.state, text::format_duration(last.elapsed_s), last.directory);
+    fmt::print("\n{} in {}; campaign: {}\n", last.state, text::format_duration(last.elapsed_s),
+               last.directory);
     if (code == ExitCode::interrupted) fmt::print("continue with: wflow resume {}\n", last.directory);
   }
   return static_cast<int>(code);
@@ -65,8 +68,8 @@ int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed)
 
 namespace {
 
-// The directory's name has the time to the second: a second campaign in the same one takes the next free name. Made
-// here and not by whoever fills it, so that two runs at once can't both take it.
+// The directory's name has the time to the second: a second campaign in the same one takes the next free
+// name. Made here and not by whoever fills it, so that two runs at once can't both take it.
 fs::path make_campaign_directory(const specs::Study& study, std::string* timestamp) {
   for (std::time_t now = std::time(nullptr);; ++now) {
     *timestamp = fmt::format("{:%Y%m%d-%H%M%S}", fmt::localtime(now));
@@ -83,7 +86,8 @@ specs::Plan create(const specs::StudyAndWarnings& read) {
   specs::ReadOptions options = read.study.options;
   const fs::path directory = make_campaign_directory(read.study, &options.timestamp);
   try {
-    specs::Plan plan = specs::create_campaign(specs::Plan(specs::read_study(read.study.file, options).study, directory));
+    specs::Plan plan =
+        specs::create_campaign(specs::Plan(specs::read_study(read.study.file, options).study, directory));
     engine::wire::create_keys(plan.campaign());
     engine::store::Store::create(plan.campaign(), plan);
     return plan;
@@ -101,7 +105,8 @@ int run(const RunOptions& options) {
   for (const auto& warning : read.warnings) fmt::print(stderr, "{}\n", warning.to_string());
   const specs::Plan plan = create(read);
   if (!options.quiet) {
-    fmt::print("{}: {} tasks in {}\n", plan.study().name, text::format_count(plan.element_count()), plan.campaign().string());
+    fmt::print("{}: {} tasks in {}\n", plan.study().name, text::format_count(plan.element_count()),
+               plan.campaign().string());
   }
   return coordinate(plan, options, false);
 }
@@ -117,23 +122,30 @@ int resume(const RunOptions& options) {
 void add_common(CLI::App& command, RunOptions& options) {
   command.add_option("-j,--slots", options.slots, "cores that tasks may use on this machine (default: all)")
       ->check(CLI::Range(1, 100000));
-  command.add_option("--time-limit", options.time_limit, "stop starting tasks after this time (10min, 1.5h), so that a batch job ends cleanly");
+  command.add_option("--time-limit", options.time_limit,
+                     "stop starting tasks after this time (10min, 1.5h), so that a batch job ends cleanly");
   command.add_flag("-q,--quiet", options.quiet, "print errors only");
   command.add_flag("--detach", options.detach, "go on in the background; wflow attach shows it");
-  command.add_flag("--zero-workers", options.zero, "complete every task without running it (measures the coordinator)");
-  command.add_option("--zero-failures", options.zero_failures,
-                     "as --zero-workers, but each task's end is told by itself, and this fraction fails")
+  command.add_flag("--zero-workers", options.zero,
+                   "complete every task without running it (measures the coordinator)");
+  command
+      .add_option("--zero-failures", options.zero_failures,
+                  "as --zero-workers, but each task's end is told by itself, and this fraction fails")
       ->check(CLI::Range(0.0, 1.0));
 }
 
 void add_run(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run", "run a study");
-  command->footer("Examples:\n  wflow run cosmoflow.yaml\n  wflow run study.yaml --vars OUTPUT_PATH=/scratch/me N=100 -j 8\n"
-                  "  wflow run study.yaml --time-limit 2h     # then: wflow resume");
+  command->footer(
+      "Examples:\n  wflow run cosmoflow.yaml\n  wflow run study.yaml --vars OUTPUT_PATH=/scratch/me N=100 -j "
+      "8\n"
+      "  wflow run study.yaml --time-limit 2h     # then: wflow resume");
   command->add_option("study", options->study, "the study (YAML)")->required();
-  command->add_option("--vars", options->read.variables, "NAME=value: overrides a variable of the study")->take_all();
-  command->add_option("--samplesfile", options->read.samples_file, "use this table of samples instead of the study's");
+  command->add_option("--vars", options->read.variables, "NAME=value: overrides a variable of the study")
+      ->take_all();
+  command->add_option("--samplesfile", options->read.samples_file,
+                      "use this table of samples instead of the study's");
   command->add_flag("--strict", options->read.strict, "unknown keys are errors in Merlin's files too");
   add_common(*command, *options);
   command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
@@ -142,9 +154,11 @@ void add_run(CLI::App& app, Command& chosen) {
 void add_resume(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("resume", "go on with a campaign that was interrupted");
-  command->footer("Nothing that has finished runs again; training goes on from its last checkpoint.\n"
-                  "Examples:\n  wflow resume\n  wflow resume campaigns/cosmoflow_20261121-160001");
-  command->add_option("campaign", options->campaign, "its directory, or the beginning of its name (default: the newest here)");
+  command->footer(
+      "Nothing that has finished runs again; training goes on from its last checkpoint.\n"
+      "Examples:\n  wflow resume\n  wflow resume campaigns/cosmoflow_20261121-160001");
+  command->add_option("campaign", options->campaign,
+                      "its directory, or the beginning of its name (default: the newest here)");
   add_common(*command, *options);
   command->callback([options, &chosen] { chosen = [options] { return resume(*options); }; });
 }

@@ -31,7 +31,8 @@ int status(const StatusOptions& options) {
     for (const std::string& line : details(status, terminal, true)) fmt::print("{}\n", line);
   }
   fmt::print("\n{}\n", status.directory);
-  if (status.coordinator.empty() && status.state == "interrupted") fmt::print("continue with: wflow resume {}\n", status.directory);
+  if (status.coordinator.empty() && status.state == "interrupted")
+    fmt::print("continue with: wflow resume {}\n", status.directory);
   return 0;
 }
 
@@ -40,9 +41,11 @@ int status(const StatusOptions& options) {
 void add_status(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<StatusOptions>();
   CLI::App* command = app.add_subcommand("status", "what is done, what failed, what is left");
-  command->footer("Works while the campaign runs and after it has ended or was killed.\n"
-                  "Examples:\n  wflow status\n  wflow status campaigns/cosmoflow_20261121-160001 --json");
-  command->add_option("campaign", options->campaign, "its directory, or the beginning of its name (default: the newest here)");
+  command->footer(
+      "Works while the campaign runs and after it has ended or was killed.\n"
+      "Examples:\n  wflow status\n  wflow status campaigns/cosmoflow_20261121-160001 --json");
+  command->add_option("campaign", options->campaign,
+                      "its directory, or the beginning of its name (default: the newest here)");
   command->add_flag("--json", options->json, "everything, as JSON");
   command->add_flag("--brief", options->brief, "one line a step");
   command->callback([options, &chosen] { chosen = [options] { return status(*options); }; });

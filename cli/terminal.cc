@@ -49,7 +49,8 @@ Terminal standard_output() {
   terminal.colour = terminal.interactive && !is_set("NO_COLOR");
   terminal.unicode = utf8_locale();
   winsize size{};
-  if (terminal.interactive && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) terminal.width = size.ws_col;
+  if (terminal.interactive && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    terminal.width = size.ws_col;
   return terminal;
 }
 
@@ -63,7 +64,8 @@ int columns_of(std::string_view text) {
   int columns = 0;
   while (!text.empty()) {
     const std::size_t escape = escape_length(text);
-    const std::size_t length = escape > 0 ? escape : character_length(static_cast<unsigned char>(text.front()));
+    const std::size_t length =
+        escape > 0 ? escape : character_length(static_cast<unsigned char>(text.front()));
     if (escape == 0) ++columns;
     text.remove_prefix(std::min(length, text.size()));
   }
@@ -81,8 +83,8 @@ std::string fitted(std::string_view text, int columns, bool pad) {
       if (escapes) result += "\x1b[0m";
       return result;
     }
-    const std::size_t length =
-        std::min(escape > 0 ? escape : character_length(static_cast<unsigned char>(text.front())), text.size());
+    const std::size_t length = std::min(
+        escape > 0 ? escape : character_length(static_cast<unsigned char>(text.front())), text.size());
     result += text.substr(0, length);
     text.remove_prefix(length);
     escapes = escapes || escape > 0;
@@ -97,7 +99,8 @@ std::string bar(const Terminal& terminal, double fraction, int columns) {
   std::string result;
   if (!terminal.unicode) {
     const int full = static_cast<int>(fraction * columns);
-    return std::string(static_cast<std::size_t>(full), '#') + std::string(static_cast<std::size_t>(columns - full), '.');
+    return std::string(static_cast<std::size_t>(full), '#') +
+           std::string(static_cast<std::size_t>(columns - full), '.');
   }
   constexpr std::array<const char*, 8> kEighths = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   const int eighths = static_cast<int>(fraction * columns * 8);

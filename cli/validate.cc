@@ -26,7 +26,8 @@ specs::Plan plan_of(const ValidateOptions& options) {
 
 int validate(const ValidateOptions& options) {
   const specs::Plan plan = plan_of(options);
-  fmt::print("{}: valid; {} steps, {} tasks\n", options.study, plan.study().steps.size(), text::format_count(plan.element_count()));
+  fmt::print("{}: valid; {} steps, {} tasks\n", options.study, plan.study().steps.size(),
+             text::format_count(plan.element_count()));
   return 0;
 }
 
@@ -41,8 +42,10 @@ void add(CLI::App& app, Command& chosen, const char* name, const char* descripti
   CLI::App* command = app.add_subcommand(name, description);
   command->footer(footer);
   command->add_option("study", options->study, "the study (YAML)")->required();
-  command->add_option("--vars", options->read.variables, "NAME=value: overrides a variable of the study")->take_all();
-  command->add_option("--samplesfile", options->read.samples_file, "use this table of samples instead of the study's");
+  command->add_option("--vars", options->read.variables, "NAME=value: overrides a variable of the study")
+      ->take_all();
+  command->add_option("--samplesfile", options->read.samples_file,
+                      "use this table of samples instead of the study's");
   command->add_flag("--strict", options->read.strict, "unknown keys are errors in Merlin's files too");
   command->callback([options, action, &chosen] { chosen = [options, action] { return action(*options); }; });
 }
@@ -51,12 +54,15 @@ void add(CLI::App& app, Command& chosen, const char* name, const char* descripti
 
 void add_validate(CLI::App& app, Command& chosen) {
   add(app, chosen, "validate", "check a study without making anything",
-      "Every error with file, line and column. Exit code 0 or 3.\nExample:\n  wflow validate cosmoflow.yaml", validate);
+      "Every error with file, line and column. Exit code 0 or 3.\nExample:\n  wflow validate cosmoflow.yaml",
+      validate);
 }
 
 void add_plan(CLI::App& app, Command& chosen) {
   add(app, chosen, "plan", "show what a study would run",
-      "Steps, task counts, what waits for what, first and last command.\nExample:\n  wflow plan cosmoflow.yaml --vars N=10", show_plan);
+      "Steps, task counts, what waits for what, first and last command.\nExample:\n  wflow plan "
+      "cosmoflow.yaml --vars N=10",
+      show_plan);
 }
 
 }  // namespace wflow::cli

@@ -9,8 +9,8 @@ namespace wflow::engine {
 
 namespace {
 
-// Work that a worker should have ahead of it, in seconds a core: long enough to hide a round trip and a group commit,
-// short enough to stay balanced. It is topped up when half of it is gone.
+// Work that a worker should have ahead of it, in seconds a core: long enough to hide a round trip and a group
+// commit, short enough to stay balanced. It is topped up when half of it is gone.
 constexpr double kAheadSeconds = 0.5;
 // What a task is taken to last before the first of its array has ended.
 constexpr double kUnknownSeconds = 0.25;
@@ -97,7 +97,8 @@ int Scheduler::cores_of(const Array& array, const Worker& worker) const {
   return std::clamp(asked.cores * asked.procs, 1, std::max(worker.capacity.cores, 1));
 }
 
-Scheduler::LeaseState& Scheduler::add_lease(LeaseId lease_id, const WorkerId& id, Worker& worker, ArrayId array_id) {
+Scheduler::LeaseState& Scheduler::add_lease(LeaseId lease_id, const WorkerId& id, Worker& worker,
+                                            ArrayId array_id) {
   const Array& array = arrays_[array_id];
   LeaseState& lease = leases_[lease_id];
   lease.worker = id;
@@ -117,7 +118,8 @@ void Scheduler::add_to_lease(LeaseState& lease, Worker& worker, Range range) {
   leased_ += range.size();
 }
 
-void Scheduler::grant(const WorkerId& id, Worker& worker, ArrayId array_id, Range range, const Attempt& attempt) {
+void Scheduler::grant(const WorkerId& id, Worker& worker, ArrayId array_id, Range range,
+                      const Attempt& attempt) {
   const LeaseId lease_id = next_lease_++;
   add_to_lease(add_lease(lease_id, id, worker, array_id), worker, range);
   actions_.grants.push_back({id,
@@ -125,7 +127,8 @@ void Scheduler::grant(const WorkerId& id, Worker& worker, ArrayId array_id, Rang
                               arrays_[array_id].spec.priority}});
 }
 
-// A lease that another coordinator granted and its worker still holds. What can't be held any more is revoked.
+// A lease that another coordinator granted and its worker still holds. What can't be held any more is
+// revoked.
 void Scheduler::adopt_lease(const WorkerId& id, Worker& worker, const wire::Lease& lease) {
   if (!valid(lease.array, lease.first, lease.count)) {
     actions_.revokes.push_back({id, lease.id});
@@ -143,7 +146,8 @@ void Scheduler::adopt_lease(const WorkerId& id, Worker& worker, const wire::Leas
   LeaseState& state = add_lease(lease.id, id, worker, lease.array);
   for (const Range& part : parts) {
     array.ready.remove(part);
-    array.retry_ready.erase(array.retry_ready.lower_bound(part.first), array.retry_ready.upper_bound(part.last));
+    array.retry_ready.erase(array.retry_ready.lower_bound(part.first),
+                            array.retry_ready.upper_bound(part.last));
     add_to_lease(state, worker, part);
   }
   update_queue(lease.array);
@@ -178,6 +182,8 @@ void Scheduler::update_queue(ArrayId id) {
   }
 }
 
-Actions Scheduler::take_actions() { return std::exchange(actions_, {}); }
+Actions Scheduler::take_actions() {
+  return std::exchange(actions_, {});
+}
 
 }  // namespace wflow::engine

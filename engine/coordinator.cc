@@ -20,7 +20,8 @@ namespace wflow::engine {
 namespace {
 
 constexpr double kPulse_s = 1.0;
-// A worker that an earlier coordinator left alive has this long to say Hello before it is ended: then it hangs.
+// A worker that an earlier coordinator left alive has this long to say Hello before it is ended: then it
+// hangs.
 constexpr double kReturn_s = 20;
 // Without a heartbeat for so long a worker counts as lost, where its process can't be watched.
 constexpr double kSilence_s = 60;
@@ -70,8 +71,8 @@ ExitCode Coordinator::run() {
   }
 }
 
-// The database can't be written any more, or worse: what runs is ended, so that nothing is left behind when this process
-// ends. Results that were not committed are in the workers' journals.
+// The database can't be written any more, or worse: what runs is ended, so that nothing is left behind when
+// this process ends. Results that were not committed are in the workers' journals.
 void Coordinator::abandon_workers() {
   pool_.kill_all(SIGTERM);
   const double until_s = steady_now_s() + kDismiss_s;
@@ -92,18 +93,21 @@ void Coordinator::recover() {
   for (const wire::Leftover& leftover : wire::find_leftovers(plan_.campaign())) {
     if (!leftover.alive) {
       take_leftover(leftover);
-    } else if (const auto at = known.find(leftover.worker); at != known.end() && pool_.adopt(static_cast<pid_t>(at->second.pid))) {
+    } else if (const auto at = known.find(leftover.worker);
+               at != known.end() && pool_.adopt(static_cast<pid_t>(at->second.pid))) {
       expected_[leftover.worker] = {at->second.pid, steady_now_s() + kReturn_s};
     }
     known.erase(leftover.worker);
   }
-  for (const auto& [id, worker] : known) batch_.workers_ended.push_back({id, unix_now_s(), "its coordinator ended"});
+  for (const auto& [id, worker] : known)
+    batch_.workers_ended.push_back({id, unix_now_s(), "its coordinator ended"});
   if (options_.retry) retry(*options_.retry);
 }
 
 void Coordinator::take_leftover(const wire::Leftover& leftover) {
   if (const std::size_t orphans = batch::end_orphans(leftover.worker); orphans > 0) {
-    record("worker", fmt::format("{} processes that worker {} left behind were ended", orphans, leftover.worker));
+    record("worker",
+           fmt::format("{} processes that worker {} left behind were ended", orphans, leftover.worker));
   }
   std::uint64_t count = 0;
   for (const wire::Results& results : leftover.results) {
@@ -140,7 +144,8 @@ void Coordinator::step() {
   const double now_s = steady_now_s();
   check_expected();
   check_silence(now_s);
-  if (deadline_s_ > 0 && now_s > deadline_s_ && phase_ == Phase::running) request_drain("the time limit is reached");
+  if (deadline_s_ > 0 && now_s > deadline_s_ && phase_ == Phase::running)
+    request_drain("the time limit is reached");
   if (scheduler_.stop_requested() && phase_ == Phase::running) {
     request_drain("a task asked for the end of the campaign (exit code 102 or 105)");
   }
@@ -212,7 +217,8 @@ void Coordinator::commit() {
   journals_after_commit_ = std::exchange(journals_to_remove_, {});
   for (const ArrayId array : std::exchange(timed_arrays_, {})) {
     const ArrayProgress progress = scheduler_.progress(array);
-    batch_.durations.push_back({array, progress.timed, progress.duration_sum_s, progress.duration_square_sum});
+    batch_.durations.push_back(
+        {array, progress.timed, progress.duration_sum_s, progress.duration_square_sum});
   }
   if (batch_.empty()) {
     send_acknowledgements();
@@ -320,7 +326,8 @@ void Coordinator::check_silence(double now_s) {
     socket_.send(peer.routing, wire::Pulse{});
     if (!peer.local && now_s - peer.heard_s > kSilence_s) silent.push_back(worker);
   }
-  for (const std::string& worker : silent) lose_worker(worker, fmt::format("nothing heard for {:.0f} s", kSilence_s));
+  for (const std::string& worker : silent)
+    lose_worker(worker, fmt::format("nothing heard for {:.0f} s", kSilence_s));
 }
 
 bool Coordinator::over() const {
@@ -331,7 +338,8 @@ bool Coordinator::over() const {
 ExitCode Coordinator::finish() {
   const bool ended = scheduler_.ended();
   const CampaignStatus& now = status_.update(scheduler_, steady_now_s(), unix_now_s());
-  std::string text = fmt::format("{} of {} tasks done", now.ended() - now.failed() - now.cancelled(), now.elements());
+  std::string text =
+      fmt::format("{} of {} tasks done", now.ended() - now.failed() - now.cancelled(), now.elements());
   if (now.failed() > 0) text += fmt::format(", {} failed", now.failed());
   const std::uint64_t cancelled = now.cancelled();
   if (cancelled > 0) text += fmt::format(", {} cancelled", cancelled);
@@ -377,7 +385,9 @@ void Coordinator::dismiss_workers() {
 }
 
 // Of a step with one task, such as a training, the history tells more: there are few such tasks.
-bool Coordinator::is_single(ArrayId array) const { return plan_.steps()[plan_.step_of(array)].elements == 1; }
+bool Coordinator::is_single(ArrayId array) const {
+  return plan_.steps()[plan_.step_of(array)].elements == 1;
+}
 
 void Coordinator::record(const std::string& kind, const std::string& text) {
   store::HistoryRow row{unix_now_s(), kind, text};
@@ -406,7 +416,8 @@ ExitCode run_coordinator(const specs::Plan& plan, const CoordinatorOptions& opti
 }
 
 CampaignStatus campaign_status(const std::filesystem::path& campaign) {
-  if (!std::filesystem::exists(store::database_path(campaign))) store::Store missing(campaign);  // throws its sentence
+  if (!std::filesystem::exists(store::database_path(campaign)))
+    store::Store missing(campaign);  // throws its sentence
   // A coordinator that begins or ends holds the database without answering yet, or no longer.
   for (const double until_s = steady_now_s() + kStatus_s;;) {
     if (wire::read_endpoint(campaign)) {
@@ -418,7 +429,8 @@ CampaignStatus campaign_status(const std::filesystem::path& campaign) {
     } catch (const Error& error) {
       if (error.code() != ExitCode::busy) throw;
       if (steady_now_s() > until_s) {
-        throw Error(ExitCode::busy, fmt::format("the coordinator of {} does not answer; try again", campaign.string()));
+        throw Error(ExitCode::busy,
+                    fmt::format("the coordinator of {} does not answer; try again", campaign.string()));
       }
     }
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator: one thread that carries messages to the scheduler and its decisions to workers and database.
+// The coordinator: one thread that carries messages to the scheduler and its decisions to workers and
+// database.
 #pragma once
 
 #include <filesystem>
@@ -16,12 +17,12 @@
 namespace wflow::engine {
 
 struct CoordinatorOptions {
-  int slots = 0;                 // cores of the local worker; 0: all that this process may use
-  bool zero_workers = false;     // complete every task without running it (benchmarks)
-  double zero_failures = 0;      // with zero_workers: the fraction that fails, each end told by itself
+  int slots = 0;              // cores of the local worker; 0: all that this process may use
+  bool zero_workers = false;  // complete every task without running it (benchmarks)
+  double zero_failures = 0;   // with zero_workers: the fraction that fails, each end told by itself
   bool resumed = false;
   std::optional<RetryRequest> retry;  // before anything runs
-  double time_limit_s = 0;       // then drain; 0: none
+  double time_limit_s = 0;            // then drain; 0: none
   double status_interval_s = 0.25;
 };
 
@@ -29,9 +30,10 @@ struct CoordinatorOptions {
 using StatusSink = std::function<void(const CampaignStatus&)>;
 
 // Runs the campaign in `plan.campaign()`, whose database exists, until it has ended or is interrupted.
-// SIGINT once (or the time limit): nothing new is started, what runs may finish, training writes a checkpoint; SIGINT
-// twice, or SIGTERM: what runs is ended (it will run again). SIGHUP is ignored: a lost terminal does not end a campaign.
-// Gives ok, tasks_failed or interrupted; throws Error for busy, a damaged or full database.
+// SIGINT once (or the time limit): nothing new is started, what runs may finish, training writes a
+// checkpoint; SIGINT twice, or SIGTERM: what runs is ended (it will run again). SIGHUP is ignored: a lost
+// terminal does not end a campaign. Gives ok, tasks_failed or interrupted; throws Error for busy, a damaged
+// or full database.
 ExitCode run_coordinator(const specs::Plan& plan, const CoordinatorOptions& options, const StatusSink& sink);
 
 // The status of a campaign: asked from its coordinator where one lives, else read from its database.

@@ -34,7 +34,7 @@ class Coordinator {
     std::int64_t pid = 0;
     double heard_s = 0;
     std::vector<wire::RunningElement> running;
-    std::set<ArrayId> templates;  // arrays that it knows
+    std::set<ArrayId> templates;    // arrays that it knows
     std::uint64_t acknowledge = 0;  // highest sequence in the batch being gathered
     bool local = false;
   };
@@ -105,7 +105,8 @@ class Coordinator {
     std::int64_t pid = 0;
     double until_s = 0;
   };
-  std::map<std::string, Expected> expected_;  // workers of an earlier coordinator that live and have not handed over yet
+  std::map<std::string, Expected>
+      expected_;  // workers of an earlier coordinator that live and have not handed over yet
   store::Batch batch_;
   std::map<std::string, std::uint64_t> acknowledge_after_commit_;
   std::set<ArrayId> timed_arrays_;

@@ -13,10 +13,12 @@ int failure_retries(const specs::PlannedStep& step) {
   return step.kind == specs::StepKind::train ? kTrainingRetries : 0;
 }
 
-// A data set's closing step and a training can't work without what they wait for; everything else follows Merlin.
+// A data set's closing step and a training can't work without what they wait for; everything else follows
+// Merlin.
 specs::ContinueOn continue_on(const specs::PlannedStep& step) {
   const bool closes = step.kind == specs::StepKind::convert && step.block_samples == 0;
-  return closes || step.kind == specs::StepKind::train ? specs::ContinueOn::never : specs::ContinueOn::soft_fail;
+  return closes || step.kind == specs::StepKind::train ? specs::ContinueOn::never
+                                                       : specs::ContinueOn::soft_fail;
 }
 
 }  // namespace

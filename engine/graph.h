@@ -9,8 +9,8 @@
 
 namespace wflow::engine {
 
-// What the scheduler needs of a plan. Deeper steps have priority, so that a sample's chain is finished (and its block
-// converted) before new samples begin.
+// What the scheduler needs of a plan. Deeper steps have priority, so that a sample's chain is finished (and
+// its block converted) before new samples begin.
 std::vector<ArraySpec> array_specs(const specs::Plan& plan);
 
 // What earlier coordinators committed; before start().

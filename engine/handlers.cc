@@ -30,8 +30,9 @@ void Coordinator::handle(const std::string& routing, wire::Message message) {
 std::optional<std::string> Coordinator::reason_to_refuse(const wire::Hello& hello) const {
   if (hello.campaign != keys_.token) return "this worker belongs to another campaign";
   if (hello.protocol != wire::kProtocol) {
-    return fmt::format("worker speaks protocol {} (wflow {}), coordinator {} (wflow {}); use the same version", hello.protocol,
-                       hello.version, wire::kProtocol, kVersion);
+    return fmt::format(
+        "worker speaks protocol {} (wflow {}), coordinator {} (wflow {}); use the same version",
+        hello.protocol, hello.version, wire::kProtocol, kVersion);
   }
   if (hello.cores < 1) return "a worker needs at least one core";
   return std::nullopt;
@@ -57,8 +58,8 @@ void Coordinator::on(const std::string& routing, const wire::Hello& hello) {
   if (plan_.study().samples) welcome.sample_design = specs::to_json(plan_.study().samples->design).dump();
   socket_.send(routing, welcome);
   scheduler_.worker_joined(hello.worker, {hello.cores, hello.gpus}, hello.held);
-  // What it finished while it was alone comes next, and its first heartbeat after that: leases that it no longer
-  // holds are not free before.
+  // What it finished while it was alone comes next, and its first heartbeat after that: leases that it no
+  // longer holds are not free before.
   const auto expected = expected_.find(hello.worker);
   const bool returned = expected != expected_.end();
   if (returned) expected->second.until_s = steady_now_s() + kHandOver_s;
@@ -83,7 +84,8 @@ void Coordinator::on(const std::string& routing, const wire::Hello& hello) {
 void Coordinator::on(const std::string& routing, const wire::Results& results) {
   const auto name = by_routing_.find(routing);
   apply(results, name == by_routing_.end() ? std::string() : name->second);
-  if (name == by_routing_.end()) return;  // recorded, but not acknowledged: it will say Hello and send them again
+  if (name == by_routing_.end())
+    return;  // recorded, but not acknowledged: it will say Hello and send them again
   Peer& peer = peers_.at(name->second);
   peer.heard_s = steady_now_s();
   peer.acknowledge = std::max(peer.acknowledge, results.sequence);
@@ -123,7 +125,9 @@ void Coordinator::on(const std::string& routing, const wire::Goodbye& goodbye) {
   by_routing_.erase(routing);
 }
 
-void Coordinator::on(const std::string&, const wire::Returned& returned) { scheduler_.returned(returned.leases); }
+void Coordinator::on(const std::string&, const wire::Returned& returned) {
+  scheduler_.returned(returned.leases);
+}
 
 void Coordinator::on(const std::string& routing, const wire::Query& query) {
   if (query.verb == "status") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets and maps over element numbers, kept as runs: a million neighbours in the same state are one entry. Why wflow's
-// memory and database grow with what is in flight and what went wrong, not with the campaign.
+// Sets and maps over element numbers, kept as runs: a million neighbours in the same state are one entry. Why
+// wflow's memory and database grow with what is in flight and what went wrong, not with the campaign.
 #pragma once
 
 #include <algorithm>
@@ -73,7 +73,8 @@ class IntervalSet {
     return Range{first, std::min(last, first + (limit - 1))};
   }
 
-  // Calls visit(Range) for every part of `range` that is in the set, in order. `visit` must not change the set.
+  // Calls visit(Range) for every part of `range` that is in the set, in order. `visit` must not change the
+  // set.
   template <typename Visit>
   void for_each_in(Range range, Visit visit) const {
     auto at = runs_.upper_bound(range.first);
@@ -92,7 +93,8 @@ class IntervalSet {
   std::uint64_t size_ = 0;
 };
 
-// A total map from 0..count-1 to a small enum with members 0..kStates-1; neighbouring equal values are one run.
+// A total map from 0..count-1 to a small enum with members 0..kStates-1; neighbouring equal values are one
+// run.
 template <typename State, std::size_t kStates>
 class RunMap {
  public:
@@ -119,11 +121,13 @@ class RunMap {
     if (first != runs_.begin() && std::prev(first)->second == state) runs_.erase(first);
   }
 
-  // Calls visit(Range, State) for every run that touches `range`, cut to it, in order. `visit` must not change the map.
+  // Calls visit(Range, State) for every run that touches `range`, cut to it, in order. `visit` must not
+  // change the map.
   template <typename Visit>
   void for_each_in(Range range, Visit visit) const {
     if (count_ == 0) return;
-    for (auto at = std::prev(runs_.upper_bound(range.first)); at != runs_.end() && at->first <= range.last; ++at) {
+    for (auto at = std::prev(runs_.upper_bound(range.first)); at != runs_.end() && at->first <= range.last;
+         ++at) {
       visit(Range{std::max(at->first, range.first), std::min(run_end(at) - 1, range.last)}, at->second);
     }
   }

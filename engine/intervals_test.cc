@@ -64,7 +64,8 @@ TEST(RunMap, AgreesWithAVectorAndStaysMerged) {
 
 TEST(RunMap, HundredMillionElementsAreOneRun) {
   RunMap<Colour, 3> map(100'000'000, Colour::red);
-  for (Element first = 0; first < 100'000'000; first += 1'000'000) map.set({first, first + 999'999}, Colour::green);
+  for (Element first = 0; first < 100'000'000; first += 1'000'000)
+    map.set({first, first + 999'999}, Colour::green);
   EXPECT_EQ(map.run_count(), 1u);
   EXPECT_EQ(map.total(Colour::green), 100'000'000u);
 }

@@ -48,7 +48,8 @@ void LiveStatus::failure(const RecordFailure& failure) {
 void LiveStatus::reopened(ArrayId array, Range range) {
   const std::string& step = plan_.steps()[plan_.step_of(array)].name;
   std::erase_if(status_.failures, [&](const FailureView& view) {
-    return view.step == step && range.first <= view.element && view.element <= range.last && view.task == task_name(array, view.element);
+    return view.step == step && range.first <= view.element && view.element <= range.last &&
+           view.task == task_name(array, view.element);
   });
 }
 
@@ -76,8 +77,8 @@ void LiveStatus::event(const wire::TaskEvent& event) {
       step.progress_total = body.value("total", std::uint64_t{0});
       step.progress_unit = body.value("unit", "");
     } else if (type == "metric") {
-      metric(body.value("name", ""), body.value("epoch", std::uint64_t{0}), body.value("step", std::uint64_t{0}),
-             body.value("value", 0.0));
+      metric(body.value("name", ""), body.value("epoch", std::uint64_t{0}),
+             body.value("step", std::uint64_t{0}), body.value("value", 0.0));
     } else if (type == "artifact" && body.value("kind", "") != "shard") {
       ArtifactView view{planned.name, body.value("kind", ""), body.value("path", "")};
       std::erase_if(status_.artifacts, [&](const auto& known) { return known.path == view.path; });
@@ -110,7 +111,9 @@ void LiveStatus::count(const Scheduler& scheduler) {
     const specs::PlannedStep& planned = plan_.steps()[i];
     StepStatus& step = status_.steps[i];
     step.name = planned.name;
-    step.kind = planned.kind == specs::StepKind::convert ? "convert" : planned.kind == specs::StepKind::train ? "train" : "shell";
+    step.kind = planned.kind == specs::StepKind::convert ? "convert"
+                : planned.kind == specs::StepKind::train ? "train"
+                                                         : "shell";
     step.arrays = planned.arrays;
     step.elements = planned.arrays * planned.elements;
     step.counts.fill(0);
@@ -119,7 +122,8 @@ void LiveStatus::count(const Scheduler& scheduler) {
     double squares = 0;
     for (ArrayId array = planned.first_array; array < planned.first_array + planned.arrays; ++array) {
       const ArrayProgress progress = scheduler.progress(array);
-      for (std::size_t state = 0; state < kElementStates; ++state) step.counts[state] += progress.counts[state];
+      for (std::size_t state = 0; state < kElementStates; ++state)
+        step.counts[state] += progress.counts[state];
       timed += static_cast<double>(progress.timed);
       sum += progress.duration_sum_s;
       squares += progress.duration_square_sum;
@@ -129,7 +133,8 @@ void LiveStatus::count(const Scheduler& scheduler) {
   }
 }
 
-// Rate and time left from the last seconds: of ended elements, or of the progress that a single long task reports.
+// Rate and time left from the last seconds: of ended elements, or of the progress that a single long task
+// reports.
 void LiveStatus::estimate(std::size_t index, double steady_s) {
   StepStatus& step = status_.steps[index];
   std::deque<Sample>& window = windows_[index];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The status of a running campaign, kept up to date from what passes through the coordinator, so that a status query
-// costs no database read.
+// The status of a running campaign, kept up to date from what passes through the coordinator, so that a
+// status query costs no database read.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,8 @@ class LiveStatus {
   };
   const specs::Plan& plan_;
   CampaignStatus status_;
-  std::vector<std::deque<Sample>> windows_;  // a step: ended elements (or a task's own progress) over the last seconds
+  std::vector<std::deque<Sample>>
+      windows_;  // a step: ended elements (or a task's own progress) over the last seconds
 };
 
 }  // namespace wflow::engine

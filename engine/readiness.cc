@@ -6,14 +6,15 @@
 
 namespace wflow::engine {
 
-// Ends cascade (a skipped element ends too), so they are worked off from a list and not by recursion: a chain of a
-// thousand steps must not need a thousand frames.
+// Ends cascade (a skipped element ends too), so they are worked off from a list and not by recursion: a chain
+// of a thousand steps must not need a thousand frames.
 void Scheduler::propagate() {
   while (!newly_ended_.empty()) {
     const auto [parent, range] = newly_ended_.back();
     newly_ended_.pop_back();
     for (const Child& child : arrays_[parent].children) {
-      if (child.kind == specs::EdgeKind::all && arrays_[parent].ended.size() < arrays_[parent].spec.count) continue;
+      if (child.kind == specs::EdgeKind::all && arrays_[parent].ended.size() < arrays_[parent].spec.count)
+        continue;
       if (const auto touched = children_of(child, range)) resolve(child.array, *touched);
     }
   }
@@ -32,9 +33,11 @@ std::optional<Range> Scheduler::children_of(const Child& child, Range range) con
 }
 
 void Scheduler::resolve(ArrayId child, Range range) {
-  for (const Range& part : parts_in(child, range, [](ElementState s) { return s == ElementState::blocked; })) {
+  for (const Range& part :
+       parts_in(child, range, [](ElementState s) { return s == ElementState::blocked; })) {
     std::vector<Judged> judged = {{part, Verdict::run}};
-    for (const specs::Edge& edge : arrays_[child].spec.edges) judged = judge(judged, edge, arrays_[child].spec.continue_on);
+    for (const specs::Edge& edge : arrays_[child].spec.edges)
+      judged = judge(judged, edge, arrays_[child].spec.continue_on);
     for (const auto& [run, verdict] : judged) {
       if (verdict == Verdict::run) make_ready(child, run);
       if (verdict == Verdict::skip) end(child, run, ElementState::skipped);
@@ -47,7 +50,8 @@ std::vector<Scheduler::Judged> Scheduler::judge(const std::vector<Judged>& parts
                                                 specs::ContinueOn policy) const {
   std::vector<Judged> result;
   const auto add = [&](Range range, Verdict verdict) {
-    const bool joins = !result.empty() && result.back().second == verdict && result.back().first.last + 1 == range.first;
+    const bool joins =
+        !result.empty() && result.back().second == verdict && result.back().first.last + 1 == range.first;
     joins ? void(result.back().first.last = range.last) : void(result.emplace_back(range, verdict));
   };
   for (const auto& [range, before] : parts) {
@@ -55,13 +59,15 @@ std::vector<Scheduler::Judged> Scheduler::judge(const std::vector<Judged>& parts
       add(range, before);
       continue;
     }
-    for_each_verdict(edge, range, policy, [&](Range r, Verdict verdict) { add(r, std::max(before, verdict)); });
+    for_each_verdict(edge, range, policy,
+                     [&](Range r, Verdict verdict) { add(r, std::max(before, verdict)); });
   }
   return result;
 }
 
 template <typename Visit>
-void Scheduler::for_each_verdict(const specs::Edge& edge, Range range, specs::ContinueOn policy, Visit visit) const {
+void Scheduler::for_each_verdict(const specs::Edge& edge, Range range, specs::ContinueOn policy,
+                                 Visit visit) const {
   const Array& parent = arrays_[edge.parent];
   const auto of_state = [&](ElementState state) {
     if (!has_ended(state)) return Verdict::wait;
@@ -76,7 +82,8 @@ void Scheduler::for_each_verdict(const specs::Edge& edge, Range range, specs::Co
         const Range needed{block * edge.block, std::min((block + 1) * edge.block, parent.spec.count) - 1};
         Verdict verdict = parent.ended.contains(needed) ? Verdict::run : Verdict::wait;
         if (verdict == Verdict::run) {
-          parent.states.for_each_in(needed, [&](Range, ElementState s) { verdict = std::max(verdict, of_state(s)); });
+          parent.states.for_each_in(needed,
+                                    [&](Range, ElementState s) { verdict = std::max(verdict, of_state(s)); });
         }
         visit(Range{block, block}, verdict);
       }

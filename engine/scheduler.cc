@@ -16,7 +16,8 @@ constexpr int kEpochShift = 40;
 
 }  // namespace
 
-Scheduler::Scheduler(std::vector<ArraySpec> arrays, std::uint64_t epoch) : next_lease_((epoch << kEpochShift) + 1) {
+Scheduler::Scheduler(std::vector<ArraySpec> arrays, std::uint64_t epoch)
+    : next_lease_((epoch << kEpochShift) + 1) {
   arrays_.reserve(arrays.size());
   for (ArraySpec& spec : arrays) {
     open_ += spec.count;
@@ -60,7 +61,8 @@ void Scheduler::start() {
   propagate();
 }
 
-void Scheduler::worker_joined(const WorkerId& id, const WorkerCapacity& capacity, const std::vector<wire::Lease>& held) {
+void Scheduler::worker_joined(const WorkerId& id, const WorkerCapacity& capacity,
+                              const std::vector<wire::Lease>& held) {
   Worker& worker = workers_[id];
   total_cores_ += capacity.cores - worker.capacity.cores;
   worker.capacity = capacity;
@@ -78,7 +80,8 @@ void Scheduler::worker_lost(const WorkerId& id, const std::vector<wire::RunningE
     if (lease == leases_.end()) continue;
     const ArrayId array = lease->second.array;
     std::vector<Range> rest;
-    lease->second.remaining.for_each_in({0, arrays_[array].spec.count - 1}, [&](Range r) { rest.push_back(r); });
+    lease->second.remaining.for_each_in({0, arrays_[array].spec.count - 1},
+                                        [&](Range r) { rest.push_back(r); });
     leases_.erase(lease);
     for (const Range& range : rest) give_back(array, range);
   }
@@ -147,7 +150,8 @@ void Scheduler::ended_badly(const wire::Outcome& outcome, const WorkerId& worker
     return;
   }
   Attempt attempt;
-  if (const auto known = array.attempts.find(outcome.element); known != array.attempts.end()) attempt = known->second;
+  if (const auto known = array.attempts.find(outcome.element); known != array.attempts.end())
+    attempt = known->second;
   if (outcome.attempt < attempt.number) return;  // told twice
   ++attempt.number;
   decide(outcome, worker, attempt, now_s);
@@ -156,7 +160,14 @@ void Scheduler::ended_badly(const wire::Outcome& outcome, const WorkerId& worker
 
 // Merlin's exit codes (research/merlin.md 1.7), and ordinary failures.
 void Scheduler::decide(const wire::Outcome& outcome, const WorkerId& worker, Attempt attempt, double now_s) {
-  enum : int { kRestart = 100, kSoftFail = 101, kHardFail = 102, kDry = 103, kRetry = 104, kStopWorkers = 105 };
+  enum : int {
+    kRestart = 100,
+    kSoftFail = 101,
+    kHardFail = 102,
+    kDry = 103,
+    kRetry = 104,
+    kStopWorkers = 105
+  };
   const ArraySpec& spec = arrays_[outcome.array].spec;
   const int code = outcome.reason == wire::EndReason::exited ? outcome.exit_code : -1;
   const Range range{outcome.element, outcome.element};
@@ -167,9 +178,10 @@ void Scheduler::decide(const wire::Outcome& outcome, const WorkerId& worker, Att
   }
   const bool asked_again = code == kRestart || code == kRetry;
   if (!asked_again) ++attempt.failures;
-  const bool again = code != kSoftFail && code != kHardFail &&
-                     (asked_again ? attempt.number - attempt.failures <= static_cast<std::uint32_t>(spec.max_retries)
-                                  : attempt.failures <= static_cast<std::uint32_t>(spec.failure_retries));
+  const bool again =
+      code != kSoftFail && code != kHardFail &&
+      (asked_again ? attempt.number - attempt.failures <= static_cast<std::uint32_t>(spec.max_retries)
+                   : attempt.failures <= static_cast<std::uint32_t>(spec.failure_retries));
   if (asked_again) attempt.restart = code == kRestart;
   actions_.failures.push_back({outcome, worker, !again, attempt.number, attempt.restart});
   if (again) {
@@ -213,8 +225,8 @@ std::uint64_t Scheduler::retry_failed(ArrayId array, Range range) {
   return count;
 }
 
-// Back to blocked, and with it everything below that was skipped because of it or has run without it. A list and not
-// recursion, as in propagate().
+// Back to blocked, and with it everything below that was skipped because of it or has run without it. A list
+// and not recursion, as in propagate().
 void Scheduler::reopen(ArrayId id, Range range) {
   std::vector<std::pair<ArrayId, Range>> list = {{id, range}};
   while (!list.empty()) {
@@ -286,7 +298,8 @@ void Scheduler::drop_waiting(ArrayId id, Range range) {
   });
   array.ready.remove(range);
   array.attempts.erase(array.attempts.lower_bound(range.first), array.attempts.upper_bound(range.last));
-  array.retry_ready.erase(array.retry_ready.lower_bound(range.first), array.retry_ready.upper_bound(range.last));
+  array.retry_ready.erase(array.retry_ready.lower_bound(range.first),
+                          array.retry_ready.upper_bound(range.last));
   update_queue(id);
 }
 
@@ -298,7 +311,8 @@ void Scheduler::make_ready(ArrayId id, Range range) {
     array.ready.add(r);
   };
   Element next = range.first;
-  for (auto at = array.attempts.lower_bound(range.first); at != array.attempts.end() && at->first <= range.last; ++at) {
+  for (auto at = array.attempts.lower_bound(range.first);
+       at != array.attempts.end() && at->first <= range.last; ++at) {
     if (at->first > next) fresh({next, at->first - 1});
     array.states.set({at->first, at->first}, ElementState::delayed);
     array.retry_ready.insert(at->first);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs next and what is done: pure state. Events in, actions out; no socket, clock, database or process. The
-// coordinator feeds it and carries out its actions; tests drive a campaign of a million tasks in seconds.
+// What runs next and what is done: pure state. Events in, actions out; no socket, clock, database or process.
+// The coordinator feeds it and carries out its actions; tests drive a campaign of a million tasks in seconds.
 #pragma once
 
 #include <cstdint>
@@ -93,7 +93,8 @@ class Scheduler {
   void start();
 
   // ---- events; `now_s` is any steady clock
-  void worker_joined(const WorkerId& worker, const WorkerCapacity& capacity, const std::vector<wire::Lease>& held);
+  void worker_joined(const WorkerId& worker, const WorkerCapacity& capacity,
+                     const std::vector<wire::Lease>& held);
   // Executions that the worker last said were running count against the element's crash limit.
   void worker_lost(const WorkerId& worker, const std::vector<wire::RunningElement>& running);
   void worker_draining(const WorkerId& worker);
@@ -107,8 +108,9 @@ class Scheduler {
   void cancel_waiting();
   // The same for a part of one array; what waits for it is skipped. Gives how many.
   std::uint64_t cancel(ArrayId array, Range range);
-  // Final failures of an array run again (all whose state is failed, hard_failed or cancelled), with everything below
-  // them that was skipped or has run without them. What runs below them just now ends first, then runs again.
+  // Final failures of an array run again (all whose state is failed, hard_failed or cancelled), with
+  // everything below them that was skipped or has run without them. What runs below them just now ends first,
+  // then runs again.
   std::uint64_t retry_failed(ArrayId array, Range range);
 
   // ---- decisions
@@ -142,7 +144,8 @@ class Scheduler {
   }
   // Whether an ended state counts as a failure that retry_failed() opens again.
   static bool can_retry(ElementState state) {
-    return state == ElementState::failed || state == ElementState::hard_failed || state == ElementState::cancelled;
+    return state == ElementState::failed || state == ElementState::hard_failed ||
+           state == ElementState::cancelled;
   }
 
  private:
@@ -181,8 +184,8 @@ class Scheduler {
   struct Worker {
     WorkerCapacity capacity;
     std::set<LeaseId> leases;
-    double load_cores = 0;    // cores that its elements would take together
-    double load_core_s = 0;   // estimated core seconds ahead of it
+    double load_cores = 0;   // cores that its elements would take together
+    double load_core_s = 0;  // estimated core seconds ahead of it
     bool draining = false;
   };
 
@@ -207,7 +210,8 @@ class Scheduler {
   void propagate();
   void resolve(ArrayId child, Range range);
   std::optional<Range> children_of(const Child& child, Range range) const;
-  std::vector<Judged> judge(const std::vector<Judged>& parts, const specs::Edge& edge, specs::ContinueOn policy) const;
+  std::vector<Judged> judge(const std::vector<Judged>& parts, const specs::Edge& edge,
+                            specs::ContinueOn policy) const;
   template <typename Visit>
   void for_each_verdict(const specs::Edge& edge, Range range, specs::ContinueOn policy, Visit visit) const;
 
@@ -245,7 +249,7 @@ class Scheduler {
   std::vector<std::pair<ArrayId, Range>> newly_ended_;  // whose children are not resolved yet
   Actions actions_;
   LeaseId next_lease_;
-  std::uint64_t open_ = 0;    // elements that have not ended
+  std::uint64_t open_ = 0;  // elements that have not ended
   std::uint64_t leased_ = 0;
   int total_cores_ = 0;
   bool paused_ = false;

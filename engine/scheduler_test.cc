@@ -42,7 +42,9 @@ class Campaign {
     failures.insert(failures.end(), actions.failures.begin(), actions.failures.end());
   }
 
-  void succeed(const wire::Lease& lease) { scheduler.done({lease.id, lease.array, lease.first, lease.count, 0.1, 0.01, 0}); }
+  void succeed(const wire::Lease& lease) {
+    scheduler.done({lease.id, lease.array, lease.first, lease.count, 0.1, 0.01, 0});
+  }
   void fail(const wire::Lease& lease, int code) {
     wire::Outcome outcome;
     outcome.lease = lease.id;
@@ -74,7 +76,9 @@ class Campaign {
   }
 
   ElementState state(ArrayId array, Element element) const { return scheduler.states(array).at(element); }
-  std::uint64_t total(ArrayId array, ElementState state) const { return scheduler.states(array).total(state); }
+  std::uint64_t total(ArrayId array, ElementState state) const {
+    return scheduler.states(array).total(state);
+  }
 
   Scheduler scheduler;
   double now = 0;
@@ -126,7 +130,8 @@ TEST(Scheduler, DepthFirst) {
 
 TEST(Scheduler, BlocksWaitForTheirElementsOnly) {
   // 25 samples in blocks of 10: the last block has 5.
-  Campaign campaign({array_of(25), array_of(3, {{0, EdgeKind::block, 10}}), array_of(1, {{1, EdgeKind::all, 0}})});
+  Campaign campaign(
+      {array_of(25), array_of(3, {{0, EdgeKind::block, 10}}), array_of(1, {{1, EdgeKind::all, 0}})});
   campaign.scheduler.start();
   for (Element i = 0; i < 9; ++i) campaign.scheduler.done({0, 0, i, 1, 0, 0, 0});
   EXPECT_EQ(campaign.state(1, 0), ElementState::blocked);
@@ -194,7 +199,8 @@ TEST(Scheduler, MerlinExitCodes) {
 }
 
 TEST(Scheduler, HardFailureSkipsDependentsAndAsksForTheEnd) {
-  Campaign campaign({array_of(1), array_of(1, {{0, EdgeKind::all, 0}}), array_of(1, {{1, EdgeKind::all, 0}})});
+  Campaign campaign(
+      {array_of(1), array_of(1, {{0, EdgeKind::all, 0}}), array_of(1, {{1, EdgeKind::all, 0}})});
   campaign.scheduler.start();
   campaign.scheduler.worker_joined("a", {1, 0}, {});
   campaign.run([](const auto&) { return 102; });
@@ -312,9 +318,11 @@ TEST(Scheduler, RetryOpensWhatWasSkipped) {
 }
 
 TEST(Scheduler, RetryOpensWhatRanWithoutIt) {
-  // Samples, their analysis, a funnel over all analyses, and what follows it: all ran in spite of one soft failure.
-  Campaign campaign({array_of(3), array_of(3, {{0, EdgeKind::element, 0}}), array_of(1, {{1, EdgeKind::all, 0}}),
-                     array_of(1, {{2, EdgeKind::all, 0}}), array_of(1)});
+  // Samples, their analysis, a funnel over all analyses, and what follows it: all ran in spite of one soft
+  // failure.
+  Campaign campaign({array_of(3), array_of(3, {{0, EdgeKind::element, 0}}),
+                     array_of(1, {{1, EdgeKind::all, 0}}), array_of(1, {{2, EdgeKind::all, 0}}),
+                     array_of(1)});
   campaign.scheduler.start();
   campaign.scheduler.worker_joined("a", {1, 0}, {});
   campaign.run([](const auto& lease) { return lease.array == 0 && lease.first == 1 ? 1 : 0; });
@@ -325,7 +333,8 @@ TEST(Scheduler, RetryOpensWhatRanWithoutIt) {
   EXPECT_EQ(campaign.state(2, 0), ElementState::blocked);
   campaign.run([](const auto&) { return 0; });
   EXPECT_TRUE(campaign.scheduler.ended());
-  const std::map<std::pair<ArrayId, Element>, int> again = {{{0, 1}, 1}, {{1, 1}, 1}, {{2, 0}, 1}, {{3, 0}, 1}};
+  const std::map<std::pair<ArrayId, Element>, int> again = {
+      {{0, 1}, 1}, {{1, 1}, 1}, {{2, 0}, 1}, {{3, 0}, 1}};
   EXPECT_EQ(campaign.grants, again);
   EXPECT_EQ(campaign.scheduler.progress(2).counts[static_cast<std::size_t>(ElementState::done)], 1u);
 }
@@ -398,13 +407,15 @@ TEST(Scheduler, HostileMessagesAreIgnored) {
   EXPECT_EQ(campaign.total(0, ElementState::ready), 4u);
 }
 
-// Random ends, losses and reconnections over a diamond of steps: everything ends, nothing that succeeded runs again.
+// Random ends, losses and reconnections over a diamond of steps: everything ends, nothing that succeeded runs
+// again.
 TEST(Scheduler, RandomCampaignsEndWithEverythingAccountedFor) {
   for (unsigned seed = 1; seed <= 30; ++seed) {
     std::mt19937 random(seed);
     ArraySpec flaky = array_of(97);
     flaky.failure_retries = 3;
-    Campaign campaign({flaky, array_of(97, {{0, EdgeKind::element, 0}}, 1), array_of(10, {{0, EdgeKind::block, 10}}, 1),
+    Campaign campaign({flaky, array_of(97, {{0, EdgeKind::element, 0}}, 1),
+                       array_of(10, {{0, EdgeKind::block, 10}}, 1),
                        array_of(1, {{1, EdgeKind::all, 0}, {2, EdgeKind::all, 0}}, 2)});
     campaign.scheduler.start();
     std::map<std::pair<ArrayId, Element>, int> successes;
@@ -412,7 +423,8 @@ TEST(Scheduler, RandomCampaignsEndWithEverythingAccountedFor) {
     for (int round = 0; round < 100000 && !campaign.scheduler.ended(); ++round) {
       campaign.now += 0.1;
       if (campaign.scheduler.workers().size() < 3) {
-        campaign.scheduler.worker_joined("w" + std::to_string(joined++), {1 + static_cast<int>(random() % 4), 0}, {});
+        campaign.scheduler.worker_joined("w" + std::to_string(joined++),
+                                         {1 + static_cast<int>(random() % 4), 0}, {});
       }
       campaign.take();
       if (campaign.leased.empty()) continue;
@@ -446,7 +458,8 @@ TEST(Scheduler, AMillionElementsStayFewRuns) {
   Campaign campaign({array_of(1'000'000), array_of(1'000'000, {{0, EdgeKind::element, 0}}, 1),
                      array_of(100, {{1, EdgeKind::block, 10'000}}, 2)});
   campaign.scheduler.start();
-  for (int worker = 0; worker < 100; ++worker) campaign.scheduler.worker_joined("w" + std::to_string(worker), {8, 0}, {});
+  for (int worker = 0; worker < 100; ++worker)
+    campaign.scheduler.worker_joined("w" + std::to_string(worker), {8, 0}, {});
   std::size_t most_runs = 0;
   std::deque<wire::Lease> leases;
   while (!campaign.scheduler.ended()) {
@@ -456,7 +469,8 @@ TEST(Scheduler, AMillionElementsStayFewRuns) {
     const wire::Lease lease = leases.front();
     leases.pop_front();
     const double each = 1e-3;
-    campaign.scheduler.done({lease.id, lease.array, lease.first, lease.count, each * static_cast<double>(lease.count), 0, 0});
+    campaign.scheduler.done(
+        {lease.id, lease.array, lease.first, lease.count, each * static_cast<double>(lease.count), 0, 0});
     most_runs = std::max(most_runs, campaign.scheduler.states(0).run_count());
   }
   EXPECT_LT(most_runs, 1000u);

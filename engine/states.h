@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "specs/template.h"
 #include "specs/study.h"
+#include "specs/template.h"
 
 namespace wflow::engine {
 
@@ -30,12 +30,14 @@ enum class ElementState : std::uint8_t {
 inline constexpr std::size_t kElementStates = 9;
 
 constexpr std::string_view name_of(ElementState state) {
-  constexpr std::string_view kNames[kElementStates] = {"blocked", "ready",       "running", "delayed",  "done",
-                                                       "failed",  "hard_failed", "skipped", "cancelled"};
+  constexpr std::string_view kNames[kElementStates] = {
+      "blocked", "ready", "running", "delayed", "done", "failed", "hard_failed", "skipped", "cancelled"};
   return kNames[static_cast<std::size_t>(state)];
 }
 
-constexpr bool has_ended(ElementState state) { return state >= ElementState::done; }
+constexpr bool has_ended(ElementState state) {
+  return state >= ElementState::done;
+}
 
 // Whether a parent that ended in `state` lets a child of this policy run.
 constexpr bool lets_run(ElementState state, specs::ContinueOn policy) {

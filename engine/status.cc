@@ -10,8 +10,8 @@
 
 namespace wflow::engine {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FailureView, task, step, element, attempt, reason, worker, time_s, duration_s, final,
-                                   detail)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FailureView, task, step, element, attempt, reason, worker, time_s,
+                                   duration_s, final, detail)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MetricPoint, name, epoch, step, value)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerStatus, id, host, cores, running, leased, silent_s, draining)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HistoryView, time_s, kind, text)
@@ -40,7 +40,8 @@ void to_json(nlohmann::json& json, const StepStatus& step) {
           {"mean_s", step.mean_s},
           {"deviation_s", step.deviation_s},
           {"rate_per_s", step.rate_per_s},
-          {"progress", {{"done", step.progress_done}, {"total", step.progress_total}, {"unit", step.progress_unit}}}};
+          {"progress",
+           {{"done", step.progress_done}, {"total", step.progress_total}, {"unit", step.progress_unit}}}};
   json["left_s"] = step.left_s ? nlohmann::json(*step.left_s) : nlohmann::json();
 }
 
@@ -50,7 +51,8 @@ void from_json(const nlohmann::json& json, StepStatus& step) {
   step.arrays = json.at("arrays");
   step.elements = json.at("elements");
   for (std::size_t state = 0; state < kElementStates; ++state) {
-    step.counts[state] = json.at("counts").value(std::string(name_of(static_cast<ElementState>(state))), 0ULL);
+    step.counts[state] =
+        json.at("counts").value(std::string(name_of(static_cast<ElementState>(state))), 0ULL);
   }
   step.mean_s = json.at("mean_s");
   step.deviation_s = json.at("deviation_s");
@@ -61,8 +63,8 @@ void from_json(const nlohmann::json& json, StepStatus& step) {
   step.progress_unit = json.at("progress").at("unit");
 }
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CampaignStatus, name, directory, state, coordinator, started_s, elapsed_s, steps, workers,
-                                   failures, metrics, artifacts, history)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CampaignStatus, name, directory, state, coordinator, started_s, elapsed_s,
+                                   steps, workers, failures, metrics, artifacts, history)
 
 nlohmann::json to_json(const CampaignStatus& status) {
   nlohmann::json json;
@@ -70,7 +72,9 @@ nlohmann::json to_json(const CampaignStatus& status) {
   return json;
 }
 
-CampaignStatus status_from_json(const nlohmann::json& json) { return json.get<CampaignStatus>(); }
+CampaignStatus status_from_json(const nlohmann::json& json) {
+  return json.get<CampaignStatus>();
+}
 
 std::uint64_t StepStatus::ended() const {
   std::uint64_t total = 0;
@@ -86,8 +90,12 @@ std::uint64_t CampaignStatus::elements() const {
   return total;
 }
 
-std::uint64_t CampaignStatus::ended() const { return sum(steps, &StepStatus::ended); }
-std::uint64_t CampaignStatus::failed() const { return sum(steps, &StepStatus::failed); }
+std::uint64_t CampaignStatus::ended() const {
+  return sum(steps, &StepStatus::ended);
+}
+std::uint64_t CampaignStatus::failed() const {
+  return sum(steps, &StepStatus::failed);
+}
 std::uint64_t CampaignStatus::cancelled() const {
   std::uint64_t total = 0;
   for (const StepStatus& step : steps) total += step.count(ElementState::cancelled);

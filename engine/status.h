@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a campaign looks like at one moment: the value behind `wflow status`, the progress display and `--json`.
+// What a campaign looks like at one moment: the value behind `wflow status`, the progress display and
+// `--json`.
 #pragma once
 
 #include <array>
@@ -41,8 +42,8 @@ struct StepStatus {
   std::array<std::uint64_t, kElementStates> counts{};
   double mean_s = 0;  // of the elements done
   double deviation_s = 0;
-  double rate_per_s = 0;           // of the last seconds; 0 when nothing runs
-  std::optional<double> left_s;    // estimated
+  double rate_per_s = 0;         // of the last seconds; 0 when nothing runs
+  std::optional<double> left_s;  // estimated
   // A single long task's own progress, where it reports one.
   std::uint64_t progress_done = 0;
   std::uint64_t progress_total = 0;
@@ -75,7 +76,7 @@ struct CampaignStatus {
   std::string name, directory;
   std::string state;  // running, draining, paused, finished, finished with failures, cancelled, interrupted
   std::string coordinator;  // "host (pid 12)" while one runs
-  double started_s = 0;  // Unix time
+  double started_s = 0;     // Unix time
   double elapsed_s = 0;
   std::vector<StepStatus> steps;
   std::vector<WorkerStatus> workers;

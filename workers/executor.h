@@ -56,7 +56,8 @@ class Executor {
 
   // Ends running elements of these leases (of all leases where there are none) with the result `cancelled`.
   void cancel(std::span<const engine::wire::LeaseId> leases, Time now);
-  // Lets trainings write a checkpoint and end (SIGUSR1): what a drain would else have to wait for. They go on later.
+  // Lets trainings write a checkpoint and end (SIGUSR1): what a drain would else have to wait for. They go on
+  // later.
   void interrupt_trainings();
   // Ends all that runs without a result; gives what was running, one lease an element.
   std::vector<engine::wire::Lease> give_back_running(Time now);

@@ -77,5 +77,7 @@ int run_worker(const WorkerOptions& given) {
 #ifdef __SANITIZE_THREAD__
 // Read by the sanitizer, whose own thread makes the fork above look like one of a process with threads.
 extern "C" const char* __tsan_default_options();
-extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+extern "C" const char* __tsan_default_options() {
+  return "die_after_fork=0";
+}
 #endif

@@ -19,7 +19,9 @@ namespace wflow::engine::batch {
 
 namespace {
 
-FileDescriptor open_process(pid_t pid) { return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
+FileDescriptor open_process(pid_t pid) {
+  return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
 
 bool is_readable(int fd) {
   pollfd poll{fd, POLLIN, 0};
@@ -38,10 +40,17 @@ int usable_cores() {
 void LocalPool::start(const LocalWorkerOptions& options) {
   const std::filesystem::path folder = campaign_ / ".wflow" / "workers";
   make_directories(folder);
-  const FileDescriptor log = open_file(folder / ("local-" + options.group + ".log"), O_WRONLY | O_CREAT | O_APPEND);
+  const FileDescriptor log =
+      open_file(folder / ("local-" + options.group + ".log"), O_WRONLY | O_CREAT | O_APPEND);
   SpawnRequest request;
-  request.argv = {sibling_program("wflow"), "worker",  "--campaign", campaign_.string(), "--group", options.group,
-                  "--slots",                std::to_string(options.slots)};
+  request.argv = {sibling_program("wflow"),
+                  "worker",
+                  "--campaign",
+                  campaign_.string(),
+                  "--group",
+                  options.group,
+                  "--slots",
+                  std::to_string(options.slots)};
   if (options.zero) request.argv.push_back("--zero");
   if (options.zero_failures > 0) {
     request.argv.insert(request.argv.end(), {"--zero-failures", std::to_string(options.zero_failures)});
@@ -81,7 +90,8 @@ std::vector<pid_t> LocalPool::take_ended() {
 }
 
 void LocalPool::kill_all(int signal) const {
-  for (const auto& [pid, process] : processes_) ::syscall(SYS_pidfd_send_signal, process.descriptor.get(), signal, nullptr, 0);
+  for (const auto& [pid, process] : processes_)
+    ::syscall(SYS_pidfd_send_signal, process.descriptor.get(), signal, nullptr, 0);
 }
 
 }  // namespace wflow::engine::batch

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers on this machine: started by the coordinator, watched by process descriptors, so that a death is known at once.
+// Workers on this machine: started by the coordinator, watched by process descriptors, so that a death is
+// known at once.
 #pragma once
 
 #include <sys/types.h>
@@ -27,7 +28,8 @@ int usable_cores();
 class LocalPool {
  public:
   explicit LocalPool(std::filesystem::path campaign) : campaign_(std::move(campaign)) {}
-  // Starts `wflow worker`, which makes a session of its own: Ctrl-C reaches the coordinator only, which then drains it.
+  // Starts `wflow worker`, which makes a session of its own: Ctrl-C reaches the coordinator only, which then
+  // drains it.
   void start(const LocalWorkerOptions& options);
   // Watches a process of this host that an earlier coordinator has started. False if it has already ended.
   bool adopt(pid_t pid);

@@ -43,7 +43,8 @@ std::set<pid_t> find_orphans(const std::string& worker) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
     const auto pid = text::to_integer(entry.path().filename().string());
-    if (pid && *pid != ::getpid() && belongs_to(static_cast<pid_t>(*pid), worker)) found.insert(static_cast<pid_t>(*pid));
+    if (pid && *pid != ::getpid() && belongs_to(static_cast<pid_t>(*pid), worker))
+      found.insert(static_cast<pid_t>(*pid));
   }
   return found;
 }
@@ -51,7 +52,8 @@ std::set<pid_t> find_orphans(const std::string& worker) {
 // Through a process descriptor, looked at once more: the number may have gone to another process since.
 void kill_orphan(pid_t pid, const std::string& worker) {
   const FileDescriptor descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (descriptor && belongs_to(pid, worker)) ::syscall(SYS_pidfd_send_signal, descriptor.get(), SIGKILL, nullptr, 0);
+  if (descriptor && belongs_to(pid, worker))
+    ::syscall(SYS_pidfd_send_signal, descriptor.get(), SIGKILL, nullptr, 0);
 }
 
 }  // namespace

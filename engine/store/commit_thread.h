@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Group commit: one thread writes while the coordinator's loop gathers the next batch. The slower the disk, the larger
-// the batches; the loop never waits for it.
+// Group commit: one thread writes while the coordinator's loop gathers the next batch. The slower the disk,
+// the larger the batches; the loop never waits for it.
 #pragma once
 
 #include <condition_variable>

@@ -23,8 +23,11 @@ SQLite::Database open_once(const std::filesystem::path& path) {
   SQLite::Database database(path.string(), SQLite::OPEN_READWRITE);
   // Exclusive first: the write-ahead log then needs no shared memory, which network file systems lack.
   database.exec("PRAGMA locking_mode=EXCLUSIVE");
-  if (database.execAndGet("PRAGMA journal_mode=WAL").getString() != "wal") database.exec("PRAGMA journal_mode=TRUNCATE");
-  database.exec("PRAGMA synchronous=FULL; PRAGMA temp_store=MEMORY; PRAGMA wal_autocheckpoint=2000; BEGIN IMMEDIATE; COMMIT");
+  if (database.execAndGet("PRAGMA journal_mode=WAL").getString() != "wal")
+    database.exec("PRAGMA journal_mode=TRUNCATE");
+  database.exec(
+      "PRAGMA synchronous=FULL; PRAGMA temp_store=MEMORY; PRAGMA wal_autocheckpoint=2000; BEGIN IMMEDIATE; "
+      "COMMIT");
   return database;
 }
 
@@ -47,14 +50,18 @@ SQLite::Database open_patiently(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::filesystem::path database_path(const std::filesystem::path& campaign) { return campaign / ".wflow" / "campaign.db"; }
+std::filesystem::path database_path(const std::filesystem::path& campaign) {
+  return campaign / ".wflow" / "campaign.db";
+}
 
-void throw_database_error(const SQLite::Exception& error, const char* doing, const std::filesystem::path& path) {
+void throw_database_error(const SQLite::Exception& error, const char* doing,
+                          const std::filesystem::path& path) {
   const std::string where = fmt::format("cannot {} {}", doing, path.string());
   switch (error.getErrorCode()) {
     case SQLITE_FULL:
-      throw Error(ExitCode::system, fmt::format("{}: the disk is full; free some space, then continue with `wflow resume {}`",
-                                                where, path.parent_path().parent_path().string()));
+      throw Error(ExitCode::system,
+                  fmt::format("{}: the disk is full; free some space, then continue with `wflow resume {}`",
+                              where, path.parent_path().parent_path().string()));
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       throw Error(ExitCode::busy, fmt::format("{}: another coordinator runs this campaign", where));
@@ -75,8 +82,9 @@ SQLite::Database open_database(const std::filesystem::path& path) {
     SQLite::Database database = open_patiently(path);
     const int version = database.execAndGet("PRAGMA user_version").getInt();
     if (version > kSchemaVersion) {
-      throw Error(ExitCode::version, fmt::format("{} was made by a newer wflow (format {}, this one knows {}); use that one",
-                                                 path.string(), version, kSchemaVersion));
+      throw Error(ExitCode::version,
+                  fmt::format("{} was made by a newer wflow (format {}, this one knows {}); use that one",
+                              path.string(), version, kSchemaVersion));
     }
     return database;
   } catch (const SQLite::Exception& error) {

@@ -28,11 +28,13 @@ std::vector<FailureView> Store::Impl::read_failures(SQLite::Statement& select) {
   while (select.executeStep()) {
     FailureView view;
     const std::int64_t element = select.getColumn(3).getInt64();
-    view.task = task_name(select.getColumn(0).getString(), static_cast<std::uint64_t>(select.getColumn(2).getInt64()), element);
+    view.task = task_name(select.getColumn(0).getString(),
+                          static_cast<std::uint64_t>(select.getColumn(2).getInt64()), element);
     view.step = select.getColumn(1).getString();
     view.element = static_cast<std::uint64_t>(element);
     view.attempt = select.getColumn(4).getUInt();
-    view.reason = describe_end(reason_from_name(select.getColumn(5).getString()), select.getColumn(6).getInt());
+    view.reason =
+        describe_end(reason_from_name(select.getColumn(5).getString()), select.getColumn(6).getInt());
     view.time_s = select.getColumn(7).getDouble();
     view.duration_s = select.getColumn(8).getDouble();
     view.worker = select.getColumn(9).getString();
@@ -45,11 +47,15 @@ std::vector<FailureView> Store::Impl::read_failures(SQLite::Statement& select) {
 
 namespace {
 constexpr const char* kNewestFailures =
-    "SELECT a.name, a.step, a.elements, f.element, f.attempt, f.reason, f.exit_code, f.started, f.duration, f.worker, "
-    "f.final, f.detail FROM failures f JOIN arrays a ON a.id = f.array WHERE f.final >= ? ORDER BY f.id DESC LIMIT ?";
+    "SELECT a.name, a.step, a.elements, f.element, f.attempt, f.reason, f.exit_code, f.started, f.duration, "
+    "f.worker, "
+    "f.final, f.detail FROM failures f JOIN arrays a ON a.id = f.array WHERE f.final >= ? ORDER BY f.id DESC "
+    "LIMIT ?";
 constexpr const char* kFailuresOfElement =
-    "SELECT a.name, a.step, a.elements, f.element, f.attempt, f.reason, f.exit_code, f.started, f.duration, f.worker, "
-    "f.final, f.detail FROM failures f JOIN arrays a ON a.id = f.array WHERE f.array = ? AND f.element = ? ORDER BY f.id";
+    "SELECT a.name, a.step, a.elements, f.element, f.attempt, f.reason, f.exit_code, f.started, f.duration, "
+    "f.worker, "
+    "f.final, f.detail FROM failures f JOIN arrays a ON a.id = f.array WHERE f.array = ? AND f.element = ? "
+    "ORDER BY f.id";
 }  // namespace
 
 std::vector<FailureView> Store::failures(std::size_t limit, bool final_only) {
@@ -68,13 +74,16 @@ std::vector<FailureView> Store::failures_of(ArrayId array, Element element) {
 
 void Store::add_records(CampaignStatus& status) {
   status.failures = failures(kListedFailures, true);
-  auto& metrics = impl_->statement("SELECT name, epoch, step, value FROM metrics ORDER BY array, element, step, name");
+  auto& metrics =
+      impl_->statement("SELECT name, epoch, step, value FROM metrics ORDER BY array, element, step, name");
   while (metrics.executeStep()) {
-    status.metrics.push_back({metrics.getColumn(0).getString(), static_cast<std::uint64_t>(metrics.getColumn(1).getInt64()),
-                              static_cast<std::uint64_t>(metrics.getColumn(2).getInt64()), metrics.getColumn(3).getDouble()});
+    status.metrics.push_back(
+        {metrics.getColumn(0).getString(), static_cast<std::uint64_t>(metrics.getColumn(1).getInt64()),
+         static_cast<std::uint64_t>(metrics.getColumn(2).getInt64()), metrics.getColumn(3).getDouble()});
   }
   auto& artifacts = impl_->statement(
-      "SELECT a.step, e.body FROM events e JOIN arrays a ON a.id = e.array WHERE e.type = 'artifact' ORDER BY e.id");
+      "SELECT a.step, e.body FROM events e JOIN arrays a ON a.id = e.array WHERE e.type = 'artifact' ORDER "
+      "BY e.id");
   while (artifacts.executeStep()) {
     const nlohmann::json body = nlohmann::json::parse(artifacts.getColumn(1).getString(), nullptr, false);
     if (!body.is_object()) continue;
@@ -83,14 +92,16 @@ void Store::add_records(CampaignStatus& status) {
     std::erase_if(status.artifacts, [&](const auto& known) { return known.path == view.path; });
     status.artifacts.push_back(std::move(view));
   }
-  auto& history = impl_->statement("SELECT time, kind, text FROM (SELECT * FROM history ORDER BY id DESC LIMIT ?) ORDER BY id");
+  auto& history = impl_->statement(
+      "SELECT time, kind, text FROM (SELECT * FROM history ORDER BY id DESC LIMIT ?) ORDER BY id");
   SQLite::bind(history, static_cast<std::int64_t>(kListedHistory));
   while (history.executeStep()) {
-    status.history.push_back(
-        {history.getColumn(0).getDouble(), history.getColumn(1).getString(), history.getColumn(2).getString()});
+    status.history.push_back({history.getColumn(0).getDouble(), history.getColumn(1).getString(),
+                              history.getColumn(2).getString()});
   }
-  auto& progress =
-      impl_->statement("SELECT a.step, p.done, p.total, p.unit FROM progress p JOIN arrays a ON a.id = p.array WHERE a.elements = 1");
+  auto& progress = impl_->statement(
+      "SELECT a.step, p.done, p.total, p.unit FROM progress p JOIN arrays a ON a.id = p.array WHERE "
+      "a.elements = 1");
   while (progress.executeStep()) {
     for (StepStatus& step : status.steps) {
       if (step.name != progress.getColumn(0).getString()) continue;
@@ -107,7 +118,8 @@ CampaignStatus Store::status_at_rest() {
   status.directory = impl_->campaign.string();
   status.name = impl_->database.execAndGet("SELECT value FROM meta WHERE key = 'name'").getString();
   auto& steps = impl_->statement(
-      "SELECT step, kind, count(*), sum(elements), sum(timed), sum(duration_sum), sum(duration_square_sum) FROM arrays "
+      "SELECT step, kind, count(*), sum(elements), sum(timed), sum(duration_sum), sum(duration_square_sum) "
+      "FROM arrays "
       "GROUP BY step ORDER BY min(id)");
   while (steps.executeStep()) {
     StepStatus step;
@@ -118,17 +130,20 @@ CampaignStatus Store::status_at_rest() {
     const double timed = steps.getColumn(4).getDouble();
     if (timed > 0) {
       step.mean_s = steps.getColumn(5).getDouble() / timed;
-      step.deviation_s = std::sqrt(std::max(0.0, steps.getColumn(6).getDouble() / timed - step.mean_s * step.mean_s));
+      step.deviation_s =
+          std::sqrt(std::max(0.0, steps.getColumn(6).getDouble() / timed - step.mean_s * step.mean_s));
     }
     status.steps.push_back(std::move(step));
   }
   auto& counts = impl_->statement(
-      "SELECT a.step, r.state, sum(r.last - r.first + 1) FROM runs r JOIN arrays a ON a.id = r.array GROUP BY a.step, r.state");
+      "SELECT a.step, r.state, sum(r.last - r.first + 1) FROM runs r JOIN arrays a ON a.id = r.array GROUP "
+      "BY a.step, r.state");
   while (counts.executeStep()) {
     for (StepStatus& step : status.steps) {
       if (step.name != counts.getColumn(0).getString()) continue;
       const auto state = static_cast<std::size_t>(counts.getColumn(1).getInt());
-      if (state < kElementStates) step.counts[state] = static_cast<std::uint64_t>(counts.getColumn(2).getInt64());
+      if (state < kElementStates)
+        step.counts[state] = static_cast<std::uint64_t>(counts.getColumn(2).getInt64());
     }
   }
   for (StepStatus& step : status.steps) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The campaign database's tables. docs/database.md describes the views, which are the stable public interface.
+// The campaign database's tables. docs/database.md describes the views, which are the stable public
+// interface.
 #pragma once
 
 namespace wflow::engine::store {

@@ -2,8 +2,8 @@
 // What the store writes, and what it gives back to a coordinator that starts. Reports are in records.cc.
 #include "engine/store/store.h"
 
-#include <fmt/format.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -55,7 +55,8 @@ void fill_new_database(SQLite::Database& database, const specs::Plan& plan) {
     state.exec();
     state.reset();
   }
-  SQLite::Statement insert(database, "INSERT INTO arrays (id, step, name, kind, elements) VALUES (?, ?, ?, ?, ?)");
+  SQLite::Statement insert(database,
+                           "INSERT INTO arrays (id, step, name, kind, elements) VALUES (?, ?, ?, ?, ?)");
   for (ArrayId array = 0; array < plan.array_count(); ++array) {
     const specs::PlannedStep& step = plan.steps()[plan.step_of(array)];
     insert.bind(1, static_cast<std::int64_t>(array));
@@ -71,7 +72,9 @@ void fill_new_database(SQLite::Database& database, const specs::Plan& plan) {
 
 }  // namespace
 
-std::string reason_name(wire::EndReason reason) { return kReasons[static_cast<std::size_t>(reason)]; }
+std::string reason_name(wire::EndReason reason) {
+  return kReasons[static_cast<std::size_t>(reason)];
+}
 
 int reason_from_name(std::string_view name) {
   const auto* const at = std::find(std::begin(kReasons), std::end(kReasons), name);
@@ -79,7 +82,8 @@ int reason_from_name(std::string_view name) {
 }
 
 bool Batch::empty() const {
-  return ends.empty() && failures.empty() && workers_joined.empty() && workers_ended.empty() && events.empty() && history.empty() && durations.empty();
+  return ends.empty() && failures.empty() && workers_joined.empty() && workers_ended.empty() &&
+         events.empty() && history.empty() && durations.empty();
 }
 
 void Store::create(const std::filesystem::path& campaign, const specs::Plan& plan) {
@@ -107,7 +111,8 @@ SQLite::Statement& Store::Impl::statement(const char* sql) {
     found->second.reset();
     return found->second;
   }
-  return statements.emplace(std::piecewise_construct, std::forward_as_tuple(sql), std::forward_as_tuple(database, sql))
+  return statements
+      .emplace(std::piecewise_construct, std::forward_as_tuple(sql), std::forward_as_tuple(database, sql))
       .first->second;
 }
 
@@ -146,8 +151,8 @@ Restored Store::restore() {
                                     static_cast<std::uint64_t>(durations.getColumn(1).getInt64()),
                                     durations.getColumn(2).getDouble(), durations.getColumn(3).getDouble()});
     }
-    auto& workers =
-        impl_->statement("SELECT id, host, worker_group, pid, cores, gpus, joined FROM workers WHERE ended IS NULL");
+    auto& workers = impl_->statement(
+        "SELECT id, host, worker_group, pid, cores, gpus, joined FROM workers WHERE ended IS NULL");
     while (workers.executeStep()) {
       restored.workers.push_back({workers.getColumn(0).getString(), workers.getColumn(1).getString(),
                                   workers.getColumn(2).getString(), workers.getColumn(3).getInt64(),
@@ -168,19 +173,22 @@ void execute(SQLite::Statement& statement, const Values&... values) {
   statement.exec();
 }
 
-std::int64_t signed_of(std::uint64_t value) { return static_cast<std::int64_t>(value); }
+std::int64_t signed_of(std::uint64_t value) {
+  return static_cast<std::int64_t>(value);
+}
 
 // Neighbours that ended in one batch become one write. Order matters only where an element is opened again.
 std::vector<RecordEnd> merged(std::vector<RecordEnd> ends) {
-  const bool reopens = std::any_of(ends.begin(), ends.end(), [](const auto& e) { return !has_ended(e.state); });
+  const bool reopens =
+      std::any_of(ends.begin(), ends.end(), [](const auto& e) { return !has_ended(e.state); });
   if (reopens) return ends;
   std::sort(ends.begin(), ends.end(), [](const auto& a, const auto& b) {
     return std::pair(a.array, a.range.first) < std::pair(b.array, b.range.first);
   });
   std::vector<RecordEnd> result;
   for (const RecordEnd& end : ends) {
-    const bool joins = !result.empty() && result.back().array == end.array && result.back().state == end.state &&
-                       result.back().range.last + 1 == end.range.first;
+    const bool joins = !result.empty() && result.back().array == end.array &&
+                       result.back().state == end.state && result.back().range.last + 1 == end.range.first;
     joins ? void(result.back().range.last = end.range.last) : result.push_back(end);
   }
   return result;
@@ -190,7 +198,8 @@ std::vector<RecordEnd> merged(std::vector<RecordEnd> ends) {
 
 // Removes [first, last] from the rows of the array; rows that stick out are cut.
 void Store::Impl::cut_runs(ArrayId array, Range range) {
-  auto& select = statement("SELECT first, last, state FROM runs WHERE array = ? AND first <= ? AND last >= ?");
+  auto& select =
+      statement("SELECT first, last, state FROM runs WHERE array = ? AND first <= ? AND last >= ?");
   SQLite::bind(select, array, signed_of(range.last), signed_of(range.first));
   std::vector<std::pair<Range, int>> rows;
   while (select.executeStep()) {
@@ -215,13 +224,13 @@ void Store::Impl::write_end(const RecordEnd& end) {
   if (!has_ended(end.state)) {
     cut_runs(end.array, end.range);
     // It will run again: what it failed of is history, not its end.
-    execute(statement("UPDATE failures SET final = 0 WHERE array = ? AND element BETWEEN ? AND ? AND final"), end.array,
-            signed_of(end.range.first), signed_of(end.range.last));
+    execute(statement("UPDATE failures SET final = 0 WHERE array = ? AND element BETWEEN ? AND ? AND final"),
+            end.array, signed_of(end.range.first), signed_of(end.range.last));
     return;
   }
   Range range = end.range;
-  auto& before =
-      statement("SELECT first, last FROM runs WHERE array = ? AND first < ? AND state = ? ORDER BY first DESC LIMIT 1");
+  auto& before = statement(
+      "SELECT first, last FROM runs WHERE array = ? AND first < ? AND state = ? ORDER BY first DESC LIMIT 1");
   SQLite::bind(before, end.array, signed_of(range.first), state);
   if (before.executeStep() && static_cast<Element>(before.getColumn(1).getInt64()) + 1 == range.first) {
     range.first = static_cast<Element>(before.getColumn(0).getInt64());
@@ -230,7 +239,8 @@ void Store::Impl::write_end(const RecordEnd& end) {
   SQLite::bind(after, end.array, signed_of(range.last + 1), state);
   if (after.executeStep()) {
     const auto last = static_cast<Element>(after.getColumn(0).getInt64());
-    execute(statement("DELETE FROM runs WHERE array = ? AND first = ?"), end.array, signed_of(range.last + 1));
+    execute(statement("DELETE FROM runs WHERE array = ? AND first = ?"), end.array,
+            signed_of(range.last + 1));
     range.last = last;
   }
   before.reset();
@@ -241,13 +251,15 @@ void Store::Impl::write_end(const RecordEnd& end) {
 
 void Store::Impl::write_failure(const RecordFailure& row) {
   const wire::Outcome& outcome = row.outcome;
-  execute(statement("INSERT INTO failures (array, element, attempt, reason, exit_code, started, duration, worker, final, "
+  execute(statement("INSERT INTO failures (array, element, attempt, reason, exit_code, started, duration, "
+                    "worker, final, "
                     "detail) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
-          outcome.array, signed_of(outcome.element), outcome.attempt, reason_name(outcome.reason), outcome.exit_code,
-          outcome.started_s, outcome.duration_s, row.worker, row.final ? 1 : 0, outcome.detail);
+          outcome.array, signed_of(outcome.element), outcome.attempt, reason_name(outcome.reason),
+          outcome.exit_code, outcome.started_s, outcome.duration_s, row.worker, row.final ? 1 : 0,
+          outcome.detail);
   if (row.final) return;
-  execute(statement("INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?)"), outcome.array, signed_of(outcome.element),
-          row.next_attempt, row.restart ? 1 : 0);
+  execute(statement("INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?)"), outcome.array,
+          signed_of(outcome.element), row.next_attempt, row.restart ? 1 : 0);
 }
 
 void Store::Impl::write_event(const wire::TaskEvent& event) {
@@ -263,23 +275,24 @@ void Store::Impl::write_event(const wire::TaskEvent& event) {
   };
   const std::string type = text("type");
   if (type == "progress") {
-    execute(statement("INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?, ?, ?)"), event.array, signed_of(event.element),
-            event.time_s, static_cast<std::int64_t>(number("done")), static_cast<std::int64_t>(number("total")),
-            text("unit"));
+    execute(statement("INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?, ?, ?)"), event.array,
+            signed_of(event.element), event.time_s, static_cast<std::int64_t>(number("done")),
+            static_cast<std::int64_t>(number("total")), text("unit"));
   } else if (type == "metric") {
     execute(statement("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?, ?, ?, ?, ?)"), event.array,
             signed_of(event.element), text("name"), static_cast<std::int64_t>(number("step")),
             static_cast<std::int64_t>(number("epoch")), number("value"), event.time_s, event.attempt);
   } else {
-    execute(statement("INSERT INTO events (time, array, element, attempt, type, body) VALUES (?, ?, ?, ?, ?, ?)"),
-            event.time_s, event.array, signed_of(event.element), event.attempt, type, event.line);
+    execute(
+        statement("INSERT INTO events (time, array, element, attempt, type, body) VALUES (?, ?, ?, ?, ?, ?)"),
+        event.time_s, event.array, signed_of(event.element), event.attempt, type, event.line);
   }
 }
 
 void Store::Impl::write(const Batch& batch) {
   for (const WorkerRow& worker : batch.workers_joined) {
-    execute(statement("INSERT OR REPLACE INTO workers VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL)"), worker.id, worker.host,
-            worker.pid, worker.group, worker.cores, worker.gpus, worker.joined_s);
+    execute(statement("INSERT OR REPLACE INTO workers VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL)"), worker.id,
+            worker.host, worker.pid, worker.group, worker.cores, worker.gpus, worker.joined_s);
   }
   for (const RecordEnd& end : merged(batch.ends)) write_end(end);
   for (const RecordFailure& failure : batch.failures) write_failure(failure);
@@ -289,10 +302,12 @@ void Store::Impl::write(const Batch& batch) {
             signed_of(total.timed), total.sum_s, total.square_sum, total.array);
   }
   for (const Batch::WorkerEnd& end : batch.workers_ended) {
-    execute(statement("UPDATE workers SET ended = ?, reason = ? WHERE id = ?"), end.time_s, end.reason, end.id);
+    execute(statement("UPDATE workers SET ended = ?, reason = ? WHERE id = ?"), end.time_s, end.reason,
+            end.id);
   }
   for (const HistoryRow& row : batch.history) {
-    execute(statement("INSERT INTO history (time, kind, text) VALUES (?, ?, ?)"), row.time_s, row.kind, row.text);
+    execute(statement("INSERT INTO history (time, kind, text) VALUES (?, ?, ?)"), row.time_s, row.kind,
+            row.text);
   }
 }
 
@@ -301,7 +316,8 @@ void Store::commit(const Batch& batch) {
   try {
     SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
     impl_->write(batch);
-    for (auto& [sql, statement] : impl_->statements) statement.tryReset();  // a pending read would block the commit
+    for (auto& [sql, statement] : impl_->statements)
+      statement.tryReset();  // a pending read would block the commit
     transaction.commit();
   } catch (const SQLite::Exception& error) {
     throw_database_error(error, "write", database_path(impl_->campaign));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The campaign's record in SQLite: <campaign>/.wflow/campaign.db. One connection, exclusive, is its only door: no
-// shared-memory index is made, which is what keeps it safe on NFS, Lustre and GPFS (research/cluster.md 6).
+// The campaign's record in SQLite: <campaign>/.wflow/campaign.db. One connection, exclusive, is its only
+// door: no shared-memory index is made, which is what keeps it safe on NFS, Lustre and GPFS
+// (research/cluster.md 6).
 #pragma once
 
 #include <cstdint>
@@ -31,8 +32,8 @@ struct HistoryRow {
   std::string text;
 };
 
-// What one transaction makes durable. Leases are not in it: a worker knows what it holds and says so to the next
-// coordinator, or its journal does (engine/wire/leftovers.h).
+// What one transaction makes durable. Leases are not in it: a worker knows what it holds and says so to the
+// next coordinator, or its journal does (engine/wire/leftovers.h).
 struct Batch {
   std::vector<RecordEnd> ends;
   std::vector<RecordFailure> failures;

@@ -33,14 +33,16 @@ study:
 class StoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    campaign_ = fs::path(::testing::TempDir()) / ("store_" + std::to_string(::getpid()) + "_" +
-                                                  ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    campaign_ =
+        fs::path(::testing::TempDir()) / ("store_" + std::to_string(::getpid()) + "_" +
+                                          ::testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::remove_all(campaign_);
     fs::create_directories(campaign_);
     write_file_durably(campaign_ / "study.yaml", kStudy);
     specs::ReadOptions options;
     options.timestamp = "20260101-000000";
-    plan_ = std::make_unique<specs::Plan>(specs::read_study(campaign_ / "study.yaml", options).study, campaign_);
+    plan_ =
+        std::make_unique<specs::Plan>(specs::read_study(campaign_ / "study.yaml", options).study, campaign_);
     Store::create(campaign_, *plan_);
   }
   void TearDown() override { fs::remove_all(campaign_); }
@@ -53,8 +55,8 @@ class StoreTest : public ::testing::Test {
   static std::string text_of(const Restored& restored) {
     std::string text;
     for (const auto& end : restored.ends) {
-      text += std::to_string(end.array) + ":" + std::to_string(end.range.first) + "-" + std::to_string(end.range.last) +
-              std::string(name_of(end.state)) + " ";
+      text += std::to_string(end.array) + ":" + std::to_string(end.range.first) + "-" +
+              std::to_string(end.range.last) + std::string(name_of(end.state)) + " ";
     }
     return text;
   }
