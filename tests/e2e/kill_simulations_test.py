@@ -69,8 +69,7 @@ class KillSimulations(CampaignTest):
         self.check_simulated_once()  # the worker is in a session of its own, and went on
 
     def test_everything(self):
-        everything = self.processes()
-        self.kill(everything)
+        everything = self.kill_everything()
         self.run_.wait()
         self.wait_until_gone(everything)
         self.assertEqual(self.processes(), [])

@@ -76,8 +76,7 @@ class KillTraining(CampaignTest):
         self.assertTrue(any("came back" in text for text in self.history("worker")), self.history())
 
     def test_everything(self):
-        everything = self.processes()
-        self.kill(everything)
+        everything = self.kill_everything()
         self.run_.wait()
         self.wait_until_gone(everything)
         self.assert_in_the_middle()

@@ -202,6 +202,19 @@ class CampaignTest(unittest.TestCase):
                 except ProcessLookupError:
                     pass
 
+    def kill_everything(self):
+        """Every process of this test, with what they fork while they are being found: what is stopped forks no more."""
+        stopped = []
+        while new := [pid for pid in self.processes() if pid not in stopped]:
+            for pid in new:
+                try:
+                    os.kill(pid, signal.SIGSTOP)
+                except ProcessLookupError:
+                    pass
+            stopped += new
+        self.kill(stopped)
+        return stopped
+
     def wait_until_gone(self, pids):
         wait_for(lambda: not set(pids) & set(self.processes()), f"the end of {pids}")
 
