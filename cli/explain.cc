@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::json;
 
 struct ExplainOptions {
-  std::string first, second;  // [CAMPAIGN] TASK
+  TaskArguments task;
   bool json = false;
 };
 
@@ -104,9 +104,8 @@ void print_execution(const Json& row) {
 }
 
 int explain(const ExplainOptions& options) {
-  const bool both = !options.second.empty();
-  const specs::Plan plan = read_plan(find_campaign(both ? options.first : std::string()));
-  const TaskId task = find_task(plan, both ? options.second : options.first);
+  const specs::Plan plan = read_plan(find_campaign(options.task.campaign()));
+  const TaskId task = find_task(plan, options.task.task());
   engine::Client client(plan);
   const Json answer = client.ask("explain", {{"array", task.array}, {"element", task.element}});
   if (options.json) {
@@ -130,12 +129,7 @@ void add_explain(CLI::App& app, Command& chosen) {
       "after.\n"
       "Examples:\n  wflow explain simulate/12\n  wflow explain campaigns/cosmoflow_20261121-160001 train "
       "--json");
-  command
-      ->add_option("campaign-or-task", options->first,
-                   "the campaign (default: the newest here), then the task")
-      ->required();
-  command->add_option("task", options->second,
-                      "the task: step/12, step/<labels>/12, or step where it is a single one");
+  add_task_arguments(*command, options->task);
   command->add_flag("--json", options->json, "as JSON");
   command->callback([options, &chosen] { chosen = [options] { return explain(*options); }; });
 }

@@ -19,7 +19,7 @@ namespace wflow::cli {
 namespace {
 
 struct LogsOptions {
-  std::string first, second;  // [CAMPAIGN] TASK
+  TaskArguments task;
   bool only_out = false;
   bool only_err = false;
 };
@@ -35,10 +35,9 @@ void print_file(const std::filesystem::path& path, const char* title) {
 }
 
 int logs(const LogsOptions& options) {
-  const bool both = !options.second.empty();
-  const auto campaign = find_campaign(both ? options.first : std::string());
+  const auto campaign = find_campaign(options.task.campaign());
   const specs::Plan plan = read_plan(campaign);
-  const TaskId task = find_task(plan, both ? options.second : options.first);
+  const TaskId task = find_task(plan, options.task.task());
   const specs::TaskTemplate task_template = plan.task_template(task.array);
   std::unique_ptr<const specs::SampleTable> samples;
   if (plan.study().samples) samples = specs::open_samples(plan.study().samples->design);
@@ -48,9 +47,8 @@ int logs(const LogsOptions& options) {
   const bool titles = !options.only_out && !options.only_err;
   if (!std::filesystem::exists(folder / prepared.out_file) &&
       !std::filesystem::exists(folder / prepared.err_file)) {
-    throw Error(ExitCode::data,
-                fmt::format("{} has not run yet: there is no {}", both ? options.second : options.first,
-                            (folder / prepared.out_file).string()));
+    throw Error(ExitCode::data, fmt::format("{} has not run yet: there is no {}", options.task.task(),
+                                            (folder / prepared.out_file).string()));
   }
   if (!options.only_err) print_file(folder / prepared.out_file, titles ? "output" : nullptr);
   if (!options.only_out) print_file(folder / prepared.err_file, titles ? "errors" : nullptr);
@@ -64,12 +62,7 @@ void add_logs(CLI::App& app, Command& chosen) {
   CLI::App* command = app.add_subcommand("logs", "what a task printed");
   command->footer(
       "Examples:\n  wflow logs simulate/12\n  wflow logs campaigns/cosmoflow_20261121-160001 train --err");
-  command
-      ->add_option("campaign-or-task", options->first,
-                   "the campaign (default: the newest here), then the task")
-      ->required();
-  command->add_option("task", options->second,
-                      "the task: step/12, step/<labels>/12, or step where it is a single one");
+  add_task_arguments(*command, options->task);
   command->add_flag("--out", options->only_out, "standard output only");
   command->add_flag("--err", options->only_err, "standard error only");
   command->callback([options, &chosen] { chosen = [options] { return logs(*options); }; });

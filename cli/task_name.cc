@@ -35,4 +35,13 @@ TaskId find_task(const specs::Plan& plan, const std::string& name) {
               fmt::format("no task '{}' in this campaign{}", name, text::suggestion(name, names)));
 }
 
+void add_task_arguments(CLI::App& command, TaskArguments& arguments) {
+  command
+      .add_option("campaign-or-task", arguments.first,
+                  "the campaign (default: the newest here), then the task")
+      ->required();
+  command.add_option("task", arguments.second,
+                     "the task: step/12, step/<labels>/12, or step where it is a single one");
+}
+
 }  // namespace wflow::cli
