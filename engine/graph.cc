@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/graph.h"
 
+#include <algorithm>
+
 namespace wflow::engine {
 
 namespace {
 
 // Training goes on from its checkpoint, so that one more try after a crash costs little.
 constexpr int kTrainingRetries = 1;
+
+// A step's own priority comes before its depth.
+constexpr int kDeepest = 1 << 16;
 
 int failure_retries(const specs::PlannedStep& step) {
   if (step.retry_failures) return step.max_retries;
@@ -16,6 +21,7 @@ int failure_retries(const specs::PlannedStep& step) {
 // A data set's closing step and a training can't work without what they wait for; everything else follows
 // Merlin.
 specs::ContinueOn continue_on(const specs::PlannedStep& step) {
+  if (step.continue_on) return *step.continue_on;
   const bool closes = step.kind == specs::StepKind::convert && step.block_samples == 0;
   return closes || step.kind == specs::StepKind::train ? specs::ContinueOn::never
                                                        : specs::ContinueOn::soft_fail;
@@ -30,7 +36,7 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan) {
     const specs::PlannedStep& step = plan.steps()[plan.step_of(id)];
     ArraySpec array;
     array.count = step.elements;
-    array.priority = step.depth;
+    array.priority = step.priority * kDeepest + std::min(step.depth, kDeepest - 1);
     array.resources = step.resources;
     array.max_retries = step.max_retries;
     array.failure_retries = failure_retries(step);

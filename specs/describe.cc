@@ -152,6 +152,15 @@ std::string template_text(const Plan& plan, const Pieces& pieces) {
       case Piece::Kind::sample_vector:
         result += "$(MERLIN_SAMPLE_VECTOR)";
         break;
+      case Piece::Kind::samples_file:
+        result += "$(WFLOW_SAMPLES_FILE)";
+        break;
+      case Piece::Kind::first_sample:
+        result += "$(WFLOW_FIRST)";
+        break;
+      case Piece::Kind::sample_count:
+        result += "$(WFLOW_COUNT)";
+        break;
     }
   }
   return result;
@@ -179,6 +188,15 @@ std::string command_text(const Pieces& pieces, std::uint64_t sample, const Sampl
           if (i > 0) result += ' ';
           result += table->text(sample, i);
         }
+        break;
+      case Piece::Kind::samples_file:
+        result += "$(WFLOW_SAMPLES_FILE)";
+        break;
+      case Piece::Kind::first_sample:
+        result += std::to_string(sample);
+        break;
+      case Piece::Kind::sample_count:
+        result += "$(WFLOW_COUNT)";
         break;
     }
   }

@@ -20,10 +20,13 @@ constexpr std::array<std::pair<std::string_view, int>, 7> kReturnCodes = {{{"MER
                                                                            {"MERLIN_STOP_WORKERS", 105},
                                                                            {"MERLIN_RAISE_ERROR", 106}}};
 
-constexpr std::array<std::pair<std::string_view, Piece::Kind>, 3> kSampleTokens = {
+constexpr std::array<std::pair<std::string_view, Piece::Kind>, 6> kSampleTokens = {
     {{"merlin_sample_id", Piece::Kind::sample_id},
      {"merlin_sample_path", Piece::Kind::sample_path},
-     {"merlin_sample_vector", Piece::Kind::sample_vector}}};
+     {"merlin_sample_vector", Piece::Kind::sample_vector},
+     {"wflow_samples_file", Piece::Kind::samples_file},
+     {"wflow_first", Piece::Kind::first_sample},
+     {"wflow_count", Piece::Kind::sample_count}}};
 
 }  // namespace
 
@@ -42,6 +45,9 @@ const std::vector<std::string>& reserved_names() {
                                                   "MERLIN_SAMPLE_PATH",
                                                   "MERLIN_SAMPLE_VECTOR",
                                                   "MERLIN_SAMPLE_NAMES",
+                                                  "WFLOW_SAMPLES_FILE",
+                                                  "WFLOW_FIRST",
+                                                  "WFLOW_COUNT",
                                                   "MERLIN_GLOB_PATH",
                                                   "MERLIN_PATHS_ALL",
                                                   "MERLIN_SUCCESS",

@@ -56,6 +56,9 @@ void Plan::make_steps() {
     planned.resources = expansion_->resources(i, 0);
     planned.max_retries = step.max_retries;
     planned.retry_failures = step.retry_failures;
+    planned.priority = step.priority;
+    planned.bundle = step.bundle;
+    planned.continue_on = step.continue_on;
     planned.retry_delay_s = step.retry_delay_s;
     planned.timeout_s = step.timeout_s;
     if (step.kind == StepKind::convert) {

@@ -61,6 +61,13 @@ struct Dependency {
   bool funnel = false;  // "step_*": all parameter combinations of `step`
 };
 
+// An entry of outputs:, its file with tokens.
+struct StepOutput {
+  std::string file, dataset;
+  std::vector<std::uint64_t> shape;
+  bool finite = false;
+};
+
 struct Step {
   std::string name;
   std::string description;
@@ -74,6 +81,12 @@ struct Step {
   double retry_delay_s = 1;
   double timeout_s = 0;
   std::optional<ContinueOn> continue_on;
+  std::string when;  // an expression over parameters: combinations for which it is false don't exist
+  int priority = 0;  // higher goes first, before depth
+  std::uint64_t bundle = 0;
+  OutputMode output = OutputMode::files;
+  std::vector<StepOutput> outputs;
+  bool shell_given = false;
   std::string task_queue = "merlin";
   std::map<std::string, std::string> launcher_keys;  // slurm, flux, lsf, walltime, ...: for $(LAUNCHER)
   yaml::Mark mark;

@@ -120,6 +120,11 @@ TaskTemplate Plan::task_template(ArrayId array) const {
   task.level_max_dirs = study_->samples ? study_->samples->level_max_dirs : 25;
   task.resources = expansion_->resources(index, row);
   task.timeout_s = step.timeout_s;
+  task.shell_given = step.shell_given;
+  task.bundle = step.bundle;
+  task.output = step.output;
+  for (const StepOutput& output : step.outputs)
+    task.outputs.push_back({pieces(output.file, planned, row), output.dataset, output.shape, output.finite});
   switch (step.kind) {
     case StepKind::shell:
       fill_shell(task, planned, row);

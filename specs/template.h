@@ -27,6 +27,9 @@ struct Piece {
     sample_id,      // MERLIN_SAMPLE_ID: row number from 0
     sample_path,    // MERLIN_SAMPLE_PATH: "00/07"
     sample_vector,  // MERLIN_SAMPLE_VECTOR: all cells, blank separated
+    samples_file,   // WFLOW_SAMPLES_FILE: the rows of this process of a bundled step
+    first_sample,   // WFLOW_FIRST: the first of them
+    sample_count,   // WFLOW_COUNT: how many
   };
   Kind kind = Kind::literal;
   std::string text;          // literal
@@ -42,6 +45,20 @@ struct Resources {
   int procs = 1;  // MPI ranks of the whole task
 };
 
+// How what a task prints is kept.
+enum class OutputMode : std::uint8_t {
+  files,   // <script>.out and <script>.err in its directory
+  packed,  // in indexed files of the step (docs/formats/packed-output.md)
+};
+
+// A file that an execution must have left for its elements to count as done.
+struct DeclaredOutput {
+  Pieces file;                       // relative to the working directory
+  std::string dataset;               // in an HDF5 file; empty: an array file, or any file
+  std::vector<std::uint64_t> shape;  // slowest axis first; empty: any
+  bool finite = false;               // neither NaN nor infinity in it
+};
+
 struct TaskTemplate {
   ArrayId array = 0;
   std::string step;
@@ -50,9 +67,11 @@ struct TaskTemplate {
   Pieces command;         // shell: body of the script
   Pieces restart;         // shell: body after MERLIN_RESTART, empty: `command` again
   std::string shell;      // the text after "#!"
+  bool shell_given = false;  // by the study: the command is never started without it
   std::string settings;   // convert, train: the resolved block as YAML
   std::string workspace;  // absolute directory of this step and combination
   std::string script;     // file name without suffix: "<step>" or "<step>_<labels>"
+  std::string suffix;     // before ".sh", ".out", ".err": ".slurm" as Merlin has it, or nothing
   std::string campaign;   // absolute campaign directory
   bool sample_dependent = false;
   std::uint64_t sample_count = 0;  // of the study (not of this array)
@@ -64,6 +83,11 @@ struct TaskTemplate {
   std::uint64_t block_samples = 0;
   std::string source_workspace;
   std::vector<std::pair<std::string, std::string>> environment;  // added for every element
+  // Samples of one process: elements [b * bundle, (b + 1) * bundle) or, when some of them are tried again, a
+  // part of these. 0: every element has a process and a directory of its own.
+  std::uint64_t bundle = 0;
+  OutputMode output = OutputMode::files;
+  std::vector<DeclaredOutput> outputs;
 };
 
 // Directory of a sample below its step's workspace as Merlin lays it out: mixed-radix digits of `sample` in

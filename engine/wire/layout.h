@@ -28,10 +28,11 @@ WFLOW_LAYOUT(TaskEvent, &T::array, &T::element, &T::attempt, &T::time_s, &T::lin
 WFLOW_LAYOUT(RunningElement, &T::array, &T::element, &T::started_s);
 WFLOW_LAYOUT(specs::Piece, &T::kind, &T::text, &T::column);
 WFLOW_LAYOUT(specs::Resources, &T::cores, &T::gpus, &T::memory_bytes, &T::nodes, &T::procs);
+WFLOW_LAYOUT(specs::DeclaredOutput, &T::file, &T::dataset, &T::shape, &T::finite);
 WFLOW_LAYOUT(specs::TaskTemplate, &T::array, &T::step, &T::label, &T::kind, &T::command, &T::restart,
-             &T::shell, &T::settings, &T::workspace, &T::script, &T::campaign, &T::sample_dependent,
-             &T::sample_count, &T::level_max_dirs, &T::resources, &T::timeout_s, &T::block_samples,
-             &T::source_workspace, &T::environment);
+             &T::shell, &T::shell_given, &T::settings, &T::workspace, &T::script, &T::suffix, &T::campaign,
+             &T::sample_dependent, &T::sample_count, &T::level_max_dirs, &T::resources, &T::timeout_s,
+             &T::block_samples, &T::source_workspace, &T::environment, &T::bundle, &T::output, &T::outputs);
 
 WFLOW_LAYOUT(Hello, &T::protocol, &T::version, &T::campaign, &T::worker, &T::host, &T::group, &T::pid,
              &T::cores, &T::gpus, &T::memory_bytes, &T::held);
@@ -70,8 +71,10 @@ inline constexpr E kLast = E{};
 template <>
 inline constexpr EndReason kLast<EndReason> = EndReason::cancelled;
 template <>
-inline constexpr specs::Piece::Kind kLast<specs::Piece::Kind> = specs::Piece::Kind::sample_vector;
+inline constexpr specs::Piece::Kind kLast<specs::Piece::Kind> = specs::Piece::Kind::sample_count;
 template <>
 inline constexpr specs::StepKind kLast<specs::StepKind> = specs::StepKind::train;
+template <>
+inline constexpr specs::OutputMode kLast<specs::OutputMode> = specs::OutputMode::packed;
 
 }  // namespace wflow::engine::wire

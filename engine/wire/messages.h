@@ -17,7 +17,7 @@ using specs::Element;
 using LeaseId = std::uint64_t;
 
 // Raised by one with every change that an older peer would misread.
-inline constexpr std::uint32_t kProtocol = 1;
+inline constexpr std::uint32_t kProtocol = 2;
 
 // The right to run elements [first, first + count) of an array, once each.
 struct Lease {

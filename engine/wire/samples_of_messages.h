@@ -29,6 +29,11 @@ inline specs::TaskTemplate sample_template() {
   t.block_samples = 64;
   t.source_workspace = "/campaign/other";
   t.environment = {{"KEY", "value with \n and \xff"}, {"EMPTY", ""}};
+  t.shell_given = true;
+  t.suffix = ".slurm";
+  t.bundle = 4096;
+  t.output = specs::OutputMode::packed;
+  t.outputs = {{{{specs::Piece::Kind::literal, "u.h5", 0}}, "density", {64, 64, 64}, true}};
   return t;
 }
 
