@@ -62,7 +62,7 @@ void Scheduler::fill_worker(const WorkerId& id, Worker& worker) {
       array.retry_ready.erase(array.retry_ready.begin());
       grant(id, worker, array_id, {element, element}, array.attempts[element]);
     } else {
-      const Range range = *array.ready.front(bundle_size(array, worker));
+      const Range range = next_range(array, worker);
       array.ready.remove(range);
       grant(id, worker, array_id, range, {});
     }
@@ -71,11 +71,21 @@ void Scheduler::fill_worker(const WorkerId& id, Worker& worker) {
   }
 }
 
+// What a bundled step's worker gets ends where a process ends, so that no process is cut in two.
+Range Scheduler::next_range(const Array& array, const Worker& worker) const {
+  const std::uint64_t size = bundle_size(array, worker);
+  const std::uint64_t bundle = array.spec.bundle;
+  if (bundle <= 1) return *array.ready.front(size);
+  const Element first = array.ready.front(1)->first;
+  return *array.ready.front((first + size + bundle - 1) / bundle * bundle - first);
+}
+
 std::uint64_t Scheduler::bundle_size(const Array& array, const Worker& worker) const {
   const double cores = worker.capacity.cores;
   const double cores_each = cores_of(array, worker);
   const double seconds = std::max(mean_duration_s(array).value_or(kUnknownSeconds), 1e-7);
-  const double to_fill = std::ceil((cores - worker.load_cores) / cores_each);
+  const double process = static_cast<double>(std::max<std::uint64_t>(array.spec.bundle, 1));
+  const double to_fill = std::ceil((cores - worker.load_cores) / cores_each) * process;
   const double ahead = std::ceil((kAheadSeconds * cores - worker.load_core_s) / (seconds * cores_each));
   double size = std::max({to_fill, ahead, 1.0});
   // Towards the end no worker takes more than half of its share, so that all end together.
@@ -110,9 +120,12 @@ Scheduler::LeaseState& Scheduler::add_lease(LeaseId lease_id, const WorkerId& id
 }
 
 void Scheduler::add_to_lease(LeaseState& lease, Worker& worker, Range range) {
+  const std::uint64_t bundle = std::max<std::uint64_t>(arrays_[lease.array].spec.bundle, 1);
+  if (lease.remaining.empty())
+    lease.processes_each = 1.0 / static_cast<double>(std::min(bundle, range.size()));
   lease.remaining.add(range);
   const double cores = static_cast<double>(range.size()) * lease.cores_each;
-  worker.load_cores += cores;
+  worker.load_cores += cores * lease.processes_each;
   worker.load_core_s += cores * lease.seconds_each;
   arrays_[lease.array].states.set(range, ElementState::leased);
   leased_ += range.size();
@@ -162,7 +175,7 @@ bool Scheduler::release_from_lease(LeaseId lease_id, Range range) {
   const double cores = static_cast<double>(before - lease.remaining.size()) * lease.cores_each;
   const auto worker = workers_.find(lease.worker);
   if (worker != workers_.end()) {
-    worker->second.load_cores -= cores;
+    worker->second.load_cores -= cores * lease.processes_each;
     worker->second.load_core_s -= cores * lease.seconds_each;
     if (lease.remaining.empty()) worker->second.leases.erase(lease_id);
     // Sums of many small numbers drift; an idle worker has exactly no load.

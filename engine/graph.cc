@@ -38,6 +38,7 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan) {
     array.count = step.elements;
     array.priority = step.priority * kDeepest + std::min(step.depth, kDeepest - 1);
     array.resources = step.resources;
+    array.bundle = step.bundle;
     array.max_retries = step.max_retries;
     array.failure_retries = failure_retries(step);
     array.retry_delay_s = step.retry_delay_s;

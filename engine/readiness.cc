@@ -32,12 +32,32 @@ std::optional<Range> Scheduler::children_of(const Child& child, Range range) con
   return touched;
 }
 
+// Elements of one process start together: those that could run wait for the others of their bundle.
+void Scheduler::hold_incomplete_bundles(const Array& array, std::vector<Judged>& parts) const {
+  const std::uint64_t bundle = array.spec.bundle;
+  IntervalSet free;
+  for (const auto& [range, verdict] : parts) {
+    if (verdict == Verdict::run) free.add(range);
+  }
+  for (const auto& [range, verdict] : parts) {
+    if (verdict == Verdict::wait)
+      free.remove({range.first / bundle * bundle, range.last / bundle * bundle + bundle - 1});
+  }
+  std::erase_if(parts, [](const Judged& part) { return part.second == Verdict::run; });
+  free.for_each_in({0, array.spec.count - 1}, [&](Range r) { parts.emplace_back(r, Verdict::run); });
+}
+
 void Scheduler::resolve(ArrayId child, Range range) {
+  const ArraySpec& spec = arrays_[child].spec;
+  if (spec.bundle > 1) {
+    range = {range.first / spec.bundle * spec.bundle,
+             std::min(range.last / spec.bundle * spec.bundle + spec.bundle, spec.count) - 1};
+  }
   for (const Range& part :
        parts_in(child, range, [](ElementState s) { return s == ElementState::blocked; })) {
     std::vector<Judged> judged = {{part, Verdict::run}};
-    for (const specs::Edge& edge : arrays_[child].spec.edges)
-      judged = judge(judged, edge, arrays_[child].spec.continue_on);
+    for (const specs::Edge& edge : spec.edges) judged = judge(judged, edge, spec.continue_on);
+    if (spec.bundle > 1) hold_incomplete_bundles(arrays_[child], judged);
     for (const auto& [run, verdict] : judged) {
       if (verdict == Verdict::run) make_ready(child, run);
       if (verdict == Verdict::skip) end(child, run, ElementState::skipped);

@@ -27,8 +27,9 @@ struct ArraySpec {
   std::uint64_t count = 1;
   int priority = 0;  // higher first
   specs::Resources resources;
-  int max_retries = 0;      // executions asked for by exit codes 100 (restart) and 104 (retry)
-  int failure_retries = 0;  // executions after an ordinary failure
+  std::uint64_t bundle = 0;  // elements of one process: leases end where processes do; 0: one each
+  int max_retries = 0;       // executions asked for by exit codes 100 (restart) and 104 (retry)
+  int failure_retries = 0;   // executions after an ordinary failure
   double retry_delay_s = 0;
   specs::ContinueOn continue_on = specs::ContinueOn::soft_fail;
   std::vector<specs::Edge> edges;
@@ -180,6 +181,7 @@ class Scheduler {
     IntervalSet remaining;
     double seconds_each = 0;  // as estimated when granted
     int cores_each = 1;
+    double processes_each = 1;  // of an element: less than one where a process takes several
   };
   struct Worker {
     WorkerCapacity capacity;
@@ -209,6 +211,7 @@ class Scheduler {
   // readiness.cc: dependencies
   void propagate();
   void resolve(ArrayId child, Range range);
+  void hold_incomplete_bundles(const Array& array, std::vector<Judged>& parts) const;
   std::optional<Range> children_of(const Child& child, Range range) const;
   std::vector<Judged> judge(const std::vector<Judged>& parts, const specs::Edge& edge,
                             specs::ContinueOn policy) const;
@@ -220,6 +223,7 @@ class Scheduler {
   void fill_worker(const WorkerId& id, Worker& worker);
   bool wants_more(const Worker& worker) const;
   std::uint64_t bundle_size(const Array& array, const Worker& worker) const;
+  Range next_range(const Array& array, const Worker& worker) const;
   std::optional<double> mean_duration_s(const Array& array) const;
   int cores_of(const Array& array, const Worker& worker) const;
   LeaseState& add_lease(LeaseId lease_id, const WorkerId& id, Worker& worker, ArrayId array_id);

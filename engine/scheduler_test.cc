@@ -114,6 +114,58 @@ TEST(Scheduler, ElementEdgesReleaseSampleBySample) {
   EXPECT_EQ(campaign.total(1, ElementState::ready), 1u);
 }
 
+ArraySpec bundled(std::uint64_t count, std::uint64_t bundle, std::vector<specs::Edge> edges = {}) {
+  ArraySpec spec = array_of(count, std::move(edges));
+  spec.bundle = bundle;
+  return spec;
+}
+
+TEST(Scheduler, LeasesOfABundledStepEndWhereProcessesEnd) {
+  Scheduler scheduler({bundled(1005, 10)}, 1);
+  scheduler.start();
+  scheduler.worker_joined("a", {2, 0}, {});
+  scheduler.worker_joined("b", {3, 0}, {});
+  std::uint64_t leased = 0;
+  while (leased < 1005) {
+    scheduler.assign(0);
+    const Actions actions = scheduler.take_actions();
+    ASSERT_FALSE(actions.grants.empty());
+    for (const GrantLease& grant : actions.grants) {
+      const wire::Lease& lease = grant.lease;
+      EXPECT_EQ(lease.first % 10, 0U);
+      EXPECT_TRUE((lease.first + lease.count) % 10 == 0 || lease.first + lease.count == 1005);
+      leased += lease.count;
+      scheduler.done({lease.id, 0, lease.first, lease.count, 0.1, 0.01, 0});
+    }
+  }
+  EXPECT_TRUE(scheduler.ended());
+}
+
+TEST(Scheduler, AWorkerGetsABundleForEachOfItsCores) {
+  Scheduler scheduler({bundled(1000, 10)}, 1);
+  scheduler.start();
+  scheduler.worker_joined("a", {4, 0}, {});
+  scheduler.assign(0);
+  std::uint64_t leased = 0;
+  for (const GrantLease& grant : scheduler.take_actions().grants) leased += grant.lease.count;
+  EXPECT_GE(leased, 40U);
+}
+
+TEST(Scheduler, ABundleWaitsForTheLastOfItsElements) {
+  Campaign campaign({array_of(25), bundled(25, 10, {{0, EdgeKind::element, 0}})});
+  campaign.scheduler.start();
+  for (const Element element : {0, 1, 2, 3, 4, 5, 6, 7, 8}) {
+    campaign.scheduler.done({0, 0, element, 1, 0, 0, 0});
+    EXPECT_EQ(campaign.total(1, ElementState::ready), 0U);
+  }
+  campaign.scheduler.done({0, 0, 20, 5, 0, 0, 0});  // the last bundle is short
+  EXPECT_EQ(campaign.total(1, ElementState::ready), 5U);
+  campaign.scheduler.done({0, 0, 9, 1, 0, 0, 0});
+  EXPECT_EQ(campaign.total(1, ElementState::ready), 15U);
+  EXPECT_EQ(campaign.state(1, 9), ElementState::ready);
+  EXPECT_EQ(campaign.state(1, 10), ElementState::blocked);
+}
+
 TEST(Scheduler, DepthFirst) {
   Campaign campaign({array_of(100), array_of(100, {{0, EdgeKind::element, 0}}, 1)});
   campaign.scheduler.start();

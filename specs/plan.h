@@ -43,9 +43,9 @@ struct PlannedStep {
   bool retry_failures = false;  // any failure is tried again, not only MERLIN_RETRY and MERLIN_RESTART
   double retry_delay_s = 1;
   double timeout_s = 0;
-  int depth = 0;                    // longest path from a root: deeper goes first
-  int priority = 0;                 // of the study; before depth
-  std::uint64_t bundle = 0;         // samples a process; 0: one, in a directory of its own
+  int depth = 0;             // longest path from a root: deeper goes first
+  int priority = 0;          // of the study; before depth
+  std::uint64_t bundle = 0;  // samples a process; 0: one, in a directory of its own
   std::optional<ContinueOn> continue_on;
   std::vector<Edge> edges;          // parent = first array of the parent step; for messages and drawing
   std::uint64_t block_samples = 0;  // convert: samples a block; 0 for the closing step

@@ -64,15 +64,15 @@ struct TaskTemplate {
   std::string step;
   std::string label;  // parameter labels joined by ".", empty without parameters
   StepKind kind = StepKind::shell;
-  Pieces command;         // shell: body of the script
-  Pieces restart;         // shell: body after MERLIN_RESTART, empty: `command` again
-  std::string shell;      // the text after "#!"
+  Pieces command;            // shell: body of the script
+  Pieces restart;            // shell: body after MERLIN_RESTART, empty: `command` again
+  std::string shell;         // the text after "#!"
   bool shell_given = false;  // by the study: the command is never started without it
-  std::string settings;   // convert, train: the resolved block as YAML
-  std::string workspace;  // absolute directory of this step and combination
-  std::string script;     // file name without suffix: "<step>" or "<step>_<labels>"
-  std::string suffix;     // before ".sh", ".out", ".err": ".slurm" as Merlin has it, or nothing
-  std::string campaign;   // absolute campaign directory
+  std::string settings;      // convert, train: the resolved block as YAML
+  std::string workspace;     // absolute directory of this step and combination
+  std::string script;        // file name without suffix: "<step>" or "<step>_<labels>"
+  std::string suffix;        // before ".sh", ".out", ".err": ".slurm" as Merlin has it, or nothing
+  std::string campaign;      // absolute campaign directory
   bool sample_dependent = false;
   std::uint64_t sample_count = 0;  // of the study (not of this array)
   std::uint32_t level_max_dirs = 25;

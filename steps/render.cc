@@ -61,7 +61,8 @@ std::string render(const specs::Pieces& pieces, const specs::SampleTable* sample
       case Kind::samples_file:
       case Kind::first_sample:
       case Kind::sample_count:
-        throw Error(ExitCode::data, "a command asks for the samples of a bundle, and its step has no bundle:");
+        throw Error(ExitCode::data,
+                    "a command asks for the samples of a bundle, and its step has no bundle:");
     }
   }
   return text;
