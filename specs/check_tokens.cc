@@ -70,17 +70,30 @@ class TokenChecker {
       const auto at = reading_.step_nodes.find(step.name);
       if (at == reading_.step_nodes.end()) continue;
       step_ = &step;
+      find_outputs(*at->second);
       for_each_scalar(*at->second, [&](const yaml::Node& node, bool script) { check(node, script, true); });
     }
   }
 
  private:
+  // The scalars of outputs:, which may differ from sample to sample as scripts do.
+  void find_outputs(const yaml::Node& step) {
+    outputs_.clear();
+    const yaml::Node* run = step.find("run");
+    for (const yaml::Node* home : {run, &step}) {
+      const yaml::Node* list = home == nullptr ? nullptr : home->find("outputs");
+      if (list == nullptr) continue;
+      for_each_scalar(*list, [&](const yaml::Node& node, bool) { outputs_.insert(&node); });
+    }
+  }
+
   void check(const yaml::Node& node, bool script, bool for_steps) {
     const std::string_view text = node.text;
     for (auto token = find_token(text); token; token = find_token(text, token->end)) {
       const std::string_view name = token->name;
       if (name.ends_with(kWorkspaceSuffix) && step_ != nullptr && check_workspace(node, name)) continue;
-      const bool in_script = script && step_ != nullptr;
+      const bool is_output = step_ != nullptr && outputs_.contains(&node);
+      const bool in_script = (script || is_output) && step_ != nullptr;
       if (anywhere_.contains(name)) {
         if (!for_steps) misplaced(node, name, "in steps");
       } else if (is_of_samples(name)) {
@@ -90,6 +103,8 @@ class TokenChecker {
           misplaced(node, name, "in cmd and restart");
         } else if (!for_steps) {
           misplaced(node, name, "in cmd and restart");
+        } else if (step_ != nullptr && check_process(node, name, is_output)) {
+          continue;
         } else if (name == "MERLIN_PATHS_ALL" && reading_.study.samples->design.count > kMostPaths) {
           // No shell takes a command of such a length, and Merlin would fail on it later.
           reading_.diagnostics.error(
@@ -103,6 +118,33 @@ class TokenChecker {
         report(node, name, fmt::format("undefined variable '$({})'{}", name, text::suggestion(name, known_)));
       }
     }
+  }
+
+  // Whether a token of samples fits what a process of the step gets: one sample, a bundle, or none. True when
+  // it has said something.
+  bool check_process(const yaml::Node& node, std::string_view name, bool is_output) {
+    const auto kind = sample_token(name);
+    const bool of_bundle = kind == Piece::Kind::samples_file || kind == Piece::Kind::first_sample ||
+                           kind == Piece::Kind::sample_count;
+    const bool of_sample = !of_bundle && (kind || expansion_.column(name));
+    std::string message;
+    if (of_bundle && step_->bundle == 0) {
+      message = fmt::format("'$({})' needs the key 'bundle' (samples a process) in the step '{}'", name,
+                            step_->name);
+    } else if (of_sample && step_->bundle > 0) {
+      message = fmt::format(
+          "'$({})' is of one sample, and a process of the step '{}' gets several (bundle: {}); "
+          "{}",
+          name, step_->name, step_->bundle,
+          is_output ? "name a file of the bundle, with $(WFLOW_FIRST)"
+                    : "read the rows of $(WFLOW_SAMPLES_FILE)");
+    } else if (of_sample && is_output && !expansion_.sample_dependent(*expansion_.step_index(step_->name))) {
+      message = fmt::format("'$({})' is of one sample, and the step '{}' does not run once a sample", name,
+                            step_->name);
+    }
+    if (message.empty()) return false;
+    reading_.diagnostics.error(place_of(reading_, node, name), std::move(message));
+    return true;
   }
 
   // True when it has said something, or the name is a step's.
@@ -184,6 +226,7 @@ class TokenChecker {
   std::vector<std::string> known_;               // for suggestions
   std::vector<std::string> workspaces_;          // "<step>.workspace"
   std::set<std::string, std::less<>> anywhere_;  // in all text that belongs to steps
+  std::set<const yaml::Node*> outputs_;          // scalars of outputs: of step_
   std::set<std::string> reported_;
 };
 

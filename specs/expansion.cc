@@ -99,6 +99,7 @@ void Expansion::find_used_parameters() {
       look_at(*text);
     }
     for (const auto& [key, value] : step.launcher_keys) look_at(value);
+    for (const StepOutput& output : step.outputs) look_at(output.file);
     for_each_scalar(step.settings, [&](const yaml::Node& node, bool) { look_at(node.text); });
     for (const Dependency& dependency : step.depends) {
       const auto parent = step_index(dependency.step);
@@ -154,7 +155,7 @@ const Instances& Expansion::make_group(const std::vector<std::uint32_t>& paramet
 
 void Expansion::find_sample_dependent_steps() {
   for (const Step& step : study_.steps) {
-    bool found = false;
+    bool found = step.bundle > 0;
     for (const std::string* text : {&step.command, &step.restart}) {
       for (auto token = find_token(*text); token && study_.samples && !found;
            token = find_token(*text, token->end)) {

@@ -68,6 +68,11 @@ std::string batch_type(const Study& study, const Step& step) {
   return own.empty() ? study.batch.type : own;
 }
 
+std::string script_suffix(const Study& study, const Step& step) {
+  const std::string type = batch_type(study, step);
+  return type == "slurm" || type == "flux" || type == "lsf" || type == "lsf-srun" ? ".slurm" : "";
+}
+
 std::string launcher(const Study& study, const Step& step, const Resources& resources) {
   const bool cores = step.launcher_keys.contains("cores per task") || step.launcher_keys.contains("cores");
   return command(study, step,

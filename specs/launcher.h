@@ -11,6 +11,10 @@ namespace wflow::specs {
 // The step's own batch type, else the study's.
 std::string batch_type(const Study& study, const Step& step);
 
+// What Merlin puts before ".sh", ".out" and ".err" in the names of a step's files: ".slurm" for Slurm, Flux
+// and LSF, else nothing.
+std::string script_suffix(const Study& study, const Step& step);
+
 std::string launcher(const Study& study, const Step& step, const Resources& resources);
 
 // The same with ${MERLIN_NODES}, ${MERLIN_PROCS}, ${MERLIN_CORES}, ${MERLIN_GPUS} for the numbers, so that

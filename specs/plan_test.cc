@@ -188,6 +188,53 @@ study:
   EXPECT_EQ(train.resources.cores, 2);
 }
 
+TEST(Plan, PassesOnHowAStepsSamplesAreRun) {
+  const Plan plan = StudyText(R"yaml(
+description: {name: n}
+batch: {type: flux}
+parameters: {P: [1, 2]}
+samples: {design: uniform, count: 10, parameters: {a: [0, 1]}}
+study:
+  - name: s
+    priority: high
+    run:
+      cmd: sim $(WFLOW_SAMPLES_FILE) $(WFLOW_FIRST) $(wflow_count)
+      bundle: 4
+      output: packed
+      continue_on: any
+      shell: /bin/sh
+      outputs: [x_$(WFLOW_FIRST).h5, {file: y_$(P).h5, dataset: d, shape: [3, 4], finite: true}]
+  - {name: t, priority: -3, run: {cmd: use $(a), outputs: $(MERLIN_SAMPLE_ID).npy, depends: [s]}}
+)yaml")
+                        .plan();
+  const PlannedStep& step = plan.steps()[0];
+  EXPECT_EQ(step.arrays, 2U) << "outputs: uses P";
+  EXPECT_EQ(step.elements, 10U);
+  EXPECT_EQ(step.bundle, 4U);
+  EXPECT_EQ(step.priority, 100);
+  EXPECT_EQ(step.continue_on, ContinueOn::any);
+  const TaskTemplate task = plan.task_template(1);
+  ASSERT_EQ(task.command.size(), 6U);
+  EXPECT_EQ(task.command[1].kind, Piece::Kind::samples_file);
+  EXPECT_EQ(task.command[3].kind, Piece::Kind::first_sample);
+  EXPECT_EQ(task.command[5].kind, Piece::Kind::sample_count);
+  EXPECT_EQ(task.bundle, 4U);
+  EXPECT_EQ(task.output, OutputMode::packed);
+  EXPECT_TRUE(task.shell_given);
+  EXPECT_EQ(task.suffix, ".slurm");
+  ASSERT_EQ(task.outputs.size(), 2U);
+  EXPECT_EQ(literal(task.outputs[0].file), "x_<>.h5");
+  EXPECT_EQ(task.outputs[0].file[1].kind, Piece::Kind::first_sample);
+  EXPECT_EQ(literal(task.outputs[1].file), "y_2.h5");
+  EXPECT_EQ(task.outputs[1].dataset, "d");
+  EXPECT_THAT(task.outputs[1].shape, ElementsAre(3, 4));
+  EXPECT_TRUE(task.outputs[1].finite);
+  EXPECT_EQ(plan.steps()[1].priority, -3);
+  EXPECT_FALSE(plan.steps()[1].continue_on.has_value());
+  EXPECT_FALSE(plan.task_template(2).shell_given);
+  EXPECT_EQ(plan.task_template(2).outputs[0].file[0].kind, Piece::Kind::sample_id);
+}
+
 std::string launched(const std::string& type, const std::string& more, const std::string& command) {
   const StudyText text("description: {name: n, description: d}\nmerlin:\nbatch: {type: " + type +
                        "}\nstudy:\n  - {name: a, description: d, run: {cmd: \"" + command +

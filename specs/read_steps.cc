@@ -18,11 +18,70 @@ namespace wflow::specs {
 namespace {
 
 // Keys of run: that are only put on a launcher's command line, or accepted and not used (Maestro's heritage).
-constexpr std::array<std::string_view, 21> kLauncherKeys = {
-    "slurm",         "flux",          "lsf",         "walltime",    "reservation",      "exclusive",
-    "nested",        "priority",      "qos",         "bind",        "num resource set", "launch_distribution",
-    "exit_on_error", "tasks per rs",  "rs per node", "cpus per rs", "bind gpus",        "pre",
-    "post",          "gpus per node", "launch_args"};
+constexpr std::array<std::string_view, 20> kLauncherKeys = {"slurm",
+                                                            "flux",
+                                                            "lsf",
+                                                            "walltime",
+                                                            "reservation",
+                                                            "exclusive",
+                                                            "nested",
+                                                            "qos",
+                                                            "bind",
+                                                            "num resource set",
+                                                            "launch_distribution",
+                                                            "exit_on_error",
+                                                            "tasks per rs",
+                                                            "rs per node",
+                                                            "cpus per rs",
+                                                            "bind gpus",
+                                                            "pre",
+                                                            "post",
+                                                            "gpus per node",
+                                                            "launch_args"};
+
+constexpr int kMostPriority = 1000;
+constexpr std::int64_t kMostBundle = 1'000'000'000;
+
+// Maestro's words; ours are numbers.
+constexpr std::array<std::pair<std::string_view, int>, 9> kPriorities = {{{"held", -1000},
+                                                                          {"minimal", -200},
+                                                                          {"low", -100},
+                                                                          {"medium", 0},
+                                                                          {"normal", 0},
+                                                                          {"high", 100},
+                                                                          {"expedite", 200},
+                                                                          {"expedited", 200},
+                                                                          {"critical", 300}}};
+
+const std::array<std::string, 3> kContinueOn = {"never", "soft_fail", "any"};
+const std::array<std::string, 2> kOutputModes = {"files", "packed"};
+
+std::uint64_t read_extent(const yaml::Node& node, yaml::Diagnostics& diagnostics) {
+  const auto extent = yaml::as_integer(node, "shape", diagnostics);
+  if (!extent || *extent > 0) return static_cast<std::uint64_t>(extent.value_or(1));
+  diagnostics.error(node.mark, fmt::format("'shape' holds numbers from 1, found {}", *extent));
+  return 1;
+}
+
+// An entry of outputs:, a path or a mapping.
+StepOutput read_output(const yaml::Node& node, const std::string& where, yaml::Diagnostics& diagnostics) {
+  StepOutput output;
+  if (node.is_scalar() || node.is_null()) {
+    output.file = node.text;
+    if (output.file.empty()) diagnostics.error(node.mark, "an entry of outputs: of " + where + " is empty");
+  } else {
+    yaml::MapReader entry(node, "an entry of outputs: of " + where, diagnostics);
+    output.file = entry.required_string("file");
+    output.dataset = entry.string("dataset");
+    if (const yaml::Node* shape = entry.find("shape")) {
+      for (const yaml::Node& extent : shape->is_sequence() ? shape->items : std::vector<yaml::Node>{*shape})
+        output.shape.push_back(read_extent(extent, diagnostics));
+    }
+    output.finite = entry.boolean("finite", false);
+    entry.finish();
+  }
+  return output;
+}
 
 class StepReader {
  public:
@@ -68,6 +127,8 @@ class StepReader {
       step.command = run_->required_string("cmd");
       step.restart = run_->string("restart");
       step.shell = run_->string("shell", reading_.study.batch.shell);
+      const yaml::Node* batch = reading_.root.find("batch");
+      step.shell_given = run_->has("shell") || (batch != nullptr && batch->find("shell") != nullptr);
     } else if (convert != nullptr) {
       step.kind = StepKind::convert;
       step.settings = *convert;
@@ -79,9 +140,13 @@ class StepReader {
 
   // A key of run: may stand beside it as well: convert: and train: have only that place.
   yaml::MapReader& home(std::string_view key) {
-    if (run_ && run_->has(key)) return *run_;
-    step_.has(key);
-    return step_;
+    const bool beside = step_.has(key);
+    if (!run_ || !run_->has(key)) return step_;
+    if (beside && doubled_.emplace(key).second) {
+      reading_.diagnostics.error(step_.mark_of(key),
+                                 fmt::format("'{}' stands in run: and beside it; one of them must go", key));
+    }
+    return *run_;
   }
 
   bool has(std::string_view key) { return home(key).has(key); }
@@ -108,6 +173,48 @@ class StepReader {
       step.launcher_keys["batch type"] = block.string("type");
     }
     if (step.kind == StepKind::train) train_resources(step);
+    if (has("continue_on"))
+      step.continue_on = static_cast<ContinueOn>(home("continue_on").choice("continue_on", 0, kContinueOn));
+    read_priority(step);
+    read_processes(step);
+  }
+
+  void read_priority(Step& step) {
+    yaml::MapReader& reader = home("priority");
+    const yaml::Node* value = reader.find("priority");
+    if (value == nullptr) return;
+    if (value->is_scalar() && text::to_integer(value->text)) {
+      step.priority = static_cast<int>(reader.integer("priority", 0, -kMostPriority, kMostPriority));
+      return;
+    }
+    std::vector<std::string> words;
+    for (const auto& [word, number] : kPriorities) {
+      if (value->is_scalar() && text::lower(value->text) == word) {
+        step.priority = number;
+        return;
+      }
+      words.emplace_back(word);
+    }
+    reading_.diagnostics.error(
+        value->mark, fmt::format("'priority' must be a whole number from {} to {}, or one of {}; found {}{}",
+                                 -kMostPriority, kMostPriority, text::join(words, ", "), value->describe(),
+                                 text::suggestion(value->text, words)));
+  }
+
+  // How samples get processes, and what these leave.
+  void read_processes(Step& step) {
+    for (const char* key : {"bundle", "output", "outputs"}) {
+      if (!has(key) || step.kind == StepKind::shell) continue;
+      reading_.diagnostics.error(home(key).mark_of(key), fmt::format("'{}' is for steps with run:", key));
+    }
+    step.bundle = static_cast<std::uint64_t>(home("bundle").integer("bundle", 0, 1, kMostBundle));
+    if (step.bundle > 0 && !reading_.study.samples)
+      reading_.diagnostics.error(home("bundle").mark_of("bundle"), "'bundle' needs a samples: block");
+    step.output = static_cast<OutputMode>(home("output").choice("output", 0, kOutputModes));
+    const yaml::Node* outputs = home("outputs").find("outputs");
+    if (outputs == nullptr) return;
+    for (const yaml::Node& item : outputs->is_sequence() ? outputs->items : std::vector<yaml::Node>{*outputs})
+      step.outputs.push_back(read_output(item, step_.where(), reading_.diagnostics));
   }
 
   // A number that may be a parameter's value: then it is known for each combination only.
@@ -156,6 +263,7 @@ class StepReader {
   Reading& reading_;
   yaml::MapReader step_;
   std::optional<yaml::MapReader> run_;
+  std::set<std::string, std::less<>> doubled_;  // keys that stand in run: and beside it
 };
 
 void check_name(Reading& reading, const Step& step) {

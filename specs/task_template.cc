@@ -114,6 +114,7 @@ TaskTemplate Plan::task_template(ArrayId array) const {
   task.workspace = expansion_->workspace(campaign_, index, row).string();
   task.script =
       task.label.empty() ? clean_path(planned.name) : clean_path(planned.name) + "_" + clean_path(task.label);
+  task.suffix = step.kind == StepKind::shell ? script_suffix(*study_, step) : "";
   task.campaign = campaign_.string();
   task.sample_dependent = planned.sample_dependent;
   task.sample_count = study_->samples ? study_->samples->design.count : 1;
