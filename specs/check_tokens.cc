@@ -56,6 +56,7 @@ class TokenChecker {
     known_.insert(known_.end(), reserved_names().begin(), reserved_names().end());
     known_.insert(known_.end(), workspaces_.begin(), workspaces_.end());
     for (const char* name : {"OUTPUT_PATH"}) known_.emplace_back(name);
+    if (study.iterate) known_.insert(known_.end(), iteration_names().begin(), iteration_names().end());
   }
 
   void check_all() {

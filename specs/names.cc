@@ -60,6 +60,11 @@ const std::vector<std::string>& reserved_names() {
   return kNames;
 }
 
+const std::vector<std::string>& iteration_names() {
+  static const std::vector<std::string> kNames = {"ITERATION", "PREVIOUS", "FIRST_ITERATION"};
+  return kNames;
+}
+
 std::optional<int> return_code(std::string_view name) {
   for (const auto& [known, code] : kReturnCodes) {
     if (known == name) return code;

@@ -14,6 +14,9 @@ namespace wflow::specs {
 // Every reserved word but OUTPUT_PATH, which a study may set.
 const std::vector<std::string>& reserved_names();
 
+// The words that are reserved in a study with iterate: alone: others may have variables of these names.
+const std::vector<std::string>& iteration_names();
+
 // MERLIN_SUCCESS and its like: the exit codes of a step.
 std::optional<int> return_code(std::string_view name);
 

@@ -41,8 +41,7 @@ class Variables {
 
   void add(const yaml::Node& key, const yaml::Node& value) {
     const std::string& name = key.text;
-    const auto& reserved = reserved_names();
-    if (std::find(reserved.begin(), reserved.end(), upper(name)) != reserved.end()) {
+    if (is_reserved(upper(name))) {
       reading_.diagnostics.error(key.mark, fmt::format("'{}' is a reserved word and can't be set", name));
       return;
     }
@@ -92,6 +91,13 @@ class Variables {
     yaml::Mark mark;
     State state = State::fresh;
   };
+
+  bool is_reserved(const std::string& name) const {
+    const auto has = [&](const std::vector<std::string>& names) {
+      return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    return has(reserved_names()) || (has_iterate(reading_.root) && has(iteration_names()));
+  }
 
   Entry* find(std::string_view name) {
     for (Entry& entry : entries_) {
@@ -217,6 +223,11 @@ void set_reserved_words(Reading& reading) {
   reading.values["MERLIN_SPEC_ORIGINAL_TEMPLATE"] = (info / (stem + ".orig.yaml")).string();
   reading.values["MERLIN_SPEC_EXECUTED_RUN"] = (info / (stem + ".partial.yaml")).string();
   reading.values["MERLIN_SPEC_ARCHIVED_COPY"] = (info / (stem + ".expanded.yaml")).string();
+  if (!has_iterate(reading.root)) return;
+  const Iteration& iteration = reading.options.iteration;
+  reading.values["ITERATION"] = std::to_string(iteration.number);
+  reading.values["PREVIOUS"] = iteration.previous.string();
+  reading.values["FIRST_ITERATION"] = (iteration.first.empty() ? campaign : iteration.first).string();
 }
 
 const yaml::Node* env_block(const Reading& reading) {

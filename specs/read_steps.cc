@@ -273,6 +273,8 @@ void check_name(Reading& reading, const Step& step) {
   if (directory.empty() || directory == "." || directory == "..") why = "can't be the name of a directory";
   if (why.empty() && (directory == "merlin_info" || directory.starts_with(".")))
     why = "is a directory of wflow's own";
+  if (why.empty() && directory == kIterationsDirectory && has_iterate(reading.root))
+    why = "is the directory that iterate: puts its campaigns into";
   if (step.name.find('/') != std::string::npos) why = "becomes a directory and can hold no '/'";
   if (step.name.ends_with('*')) why = "ends in '*', which depends: has for all combinations of a step";
   if (find_token(step.name)) why = "must be the same for all parameters and samples";

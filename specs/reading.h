@@ -32,6 +32,7 @@ void read_description(Reading& reading);
 void read_labels(Reading& reading);  // env.labels, sources
 void read_batch(Reading& reading);
 void read_parameters(Reading& reading);
+void read_iterate(Reading& reading);  // before the samples, which it may replace
 void read_samples(Reading& reading);
 void read_steps(Reading& reading);
 void read_workers(Reading& reading);
@@ -42,6 +43,9 @@ void check_blocks(Reading& reading);        // convert: and train:
 // read_study() of text that was read from `file`; messages name it `shown_as`.
 StudyAndWarnings read_study_text(std::string text, const std::filesystem::path& file,
                                  const std::string& shown_as, const ReadOptions& options);
+
+// Whether the file has iterate:, which its variables must know before the block is read.
+bool has_iterate(const yaml::Node& root);
 
 // Where `token` is written: found in the file's text from the node's place on, because YAML tells only
 // where a scalar begins.

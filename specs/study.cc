@@ -85,7 +85,7 @@ namespace {
 void check_blocks_of_the_file(Reading& reading) {
   yaml::MapReader root(reading.root, "the study", reading.diagnostics);
   for (const char* key : {"description", "env", "batch", "user", "study", "global.parameters", "parameters",
-                          "merlin", "samples", "workers"}) {
+                          "merlin", "samples", "workers", "iterate"}) {
     root.find(key);
   }
   root.finish();
@@ -99,6 +99,7 @@ void read_blocks(Reading& reading) {
   read_labels(reading);
   read_batch(reading);
   read_parameters(reading);
+  read_iterate(reading);
   read_samples(reading);
   read_steps(reading);
   read_workers(reading);

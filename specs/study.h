@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,13 @@
 
 namespace wflow::specs {
 
+// Which time round a study with iterate: is read for.
+struct Iteration {
+  int number = 1;
+  std::filesystem::path previous;  // campaign directory of the one before; empty in the first
+  std::filesystem::path first;     // that of the first; empty in the first: its own
+};
+
 struct ReadOptions {
   std::vector<std::string> variables;  // --vars NAME=value
   std::string samples_file;            // --samplesfile
@@ -23,6 +31,7 @@ struct ReadOptions {
   std::string timestamp;               // YYYYMMDD-HHMMSS of the campaign; part of its directory's name
   std::filesystem::path campaign;      // set when resuming: the campaign directory to use
   std::filesystem::path directory;     // relative paths of the study start here; empty: the current directory
+  Iteration iteration;
 };
 
 struct Batch {
@@ -97,6 +106,16 @@ struct GitDependency {
   std::string name, path, url, tag;
 };
 
+// In the first campaign of a study with iterate:, where the others are.
+inline constexpr std::string_view kIterationsDirectory = "iterations";
+
+// The study is run again and again, each time as a campaign of its own, until a task says so.
+struct Iterate {
+  int max = 1;
+  std::string until = "converged";  // type of the event (docs/formats/events.md) that ends it
+  std::string samples;              // a table for the second iteration and those after it; empty: as the first
+};
+
 struct Study {
   std::filesystem::path file;  // absolute
   bool merlin = false;  // the file has Merlin's `merlin:` block, and its rules where they differ from ours
@@ -110,6 +129,7 @@ struct Study {
   std::optional<Samples> samples;
   std::vector<WorkerGroup> workers;
   std::vector<Step> steps;
+  std::optional<Iterate> iterate;
   std::filesystem::path output_path;  // absolute
   std::string text;                   // the file, byte by byte
   yaml::Node original;                // the file

@@ -24,15 +24,14 @@ fs::path spec_directory(const fs::path& campaign) {
   return campaign / ".wflow" / "spec";
 }
 
+[[noreturn]] void throw_unreadable(const fs::path& file, const nlohmann::json::exception& error) {
+  throw Error(ExitCode::data, fmt::format("{} does not read: {}", file.string(), error.what()));
+}
+
 void write_options(const Study& study, const fs::path& directory) {
-  const ReadOptions& options = study.options;
-  const nlohmann::json json = {{"version", kFormatVersion},
-                               {"file", study.file.string()},
-                               {"directory", options.directory.string()},
-                               {"variables", options.variables},
-                               {"samples_file", options.samples_file},
-                               {"strict", options.strict},
-                               {"timestamp", options.timestamp}};
+  nlohmann::json json = options_to_json(study.options);
+  json["version"] = kFormatVersion;
+  json["file"] = study.file.string();
   write_file_durably(directory / "options.json", json.dump(2) + "\n");
 }
 
@@ -139,18 +138,54 @@ Study read_campaign(const fs::path& campaign) {
                   fmt::format("{} was made by a newer wflow; use that one", campaign.string()));
     }
     file = json.at("file").get<std::string>();
+    options = options_from_json(json, spec / "options.json");
+  } catch (const nlohmann::json::exception& error) {
+    throw_unreadable(spec / "options.json", error);
+  }
+  options.campaign = fs::absolute(campaign).lexically_normal();
+  if (!options.campaign.has_filename()) options.campaign = options.campaign.parent_path();
+  return read_study_copy(spec / "study.yaml", file, options).study;
+}
+
+fs::path study_copy(const fs::path& campaign) {
+  return spec_directory(campaign) / "study.yaml";
+}
+
+StudyAndWarnings read_study_copy(const fs::path& copy, const fs::path& file, const ReadOptions& options) {
+  return read_study_text(read_file(copy), file, copy.string(), options);
+}
+
+nlohmann::json options_to_json(const ReadOptions& options) {
+  nlohmann::json json = {{"directory", options.directory.string()},
+                         {"variables", options.variables},
+                         {"samples_file", options.samples_file},
+                         {"strict", options.strict},
+                         {"timestamp", options.timestamp}};
+  if (options.iteration.number > 1) {
+    json["iteration"] = {{"number", options.iteration.number},
+                         {"previous", options.iteration.previous.string()},
+                         {"first", options.iteration.first.string()}};
+  }
+  return json;
+}
+
+ReadOptions options_from_json(const nlohmann::json& json, const fs::path& where) {
+  ReadOptions options;
+  try {
     options.directory = json.at("directory").get<std::string>();
     options.variables = json.at("variables").get<std::vector<std::string>>();
     options.samples_file = json.at("samples_file").get<std::string>();
     options.strict = json.at("strict").get<bool>();
     options.timestamp = json.at("timestamp").get<std::string>();
+    if (const auto at = json.find("iteration"); at != json.end()) {
+      options.iteration.number = at->at("number").get<int>();
+      options.iteration.previous = at->at("previous").get<std::string>();
+      options.iteration.first = at->at("first").get<std::string>();
+    }
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ExitCode::data,
-                fmt::format("{} does not read: {}", (spec / "options.json").string(), error.what()));
+    throw_unreadable(where, error);
   }
-  options.campaign = fs::absolute(campaign).lexically_normal();
-  if (!options.campaign.has_filename()) options.campaign = options.campaign.parent_path();
-  return read_study_text(read_file(spec / "study.yaml"), file, (spec / "study.yaml").string(), options).study;
+  return options;
 }
 
 }  // namespace wflow::specs

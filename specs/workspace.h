@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
 #include "specs/plan.h"
@@ -24,5 +25,16 @@ std::filesystem::path campaign_directory(const Study& study, std::string_view ti
 
 // The study of a campaign, with the options it was created with.
 Study read_campaign(const std::filesystem::path& campaign);
+
+// The copy of its study as its author wrote it, in a campaign's directory.
+std::filesystem::path study_copy(const std::filesystem::path& campaign);
+
+// Reads `copy`, which was made of the study `file`, as that would be read.
+StudyAndWarnings read_study_copy(const std::filesystem::path& copy, const std::filesystem::path& file,
+                                 const ReadOptions& options);
+
+// What a study was read with, but for the campaign. from: throws Error{data} that names `where`.
+nlohmann::json options_to_json(const ReadOptions& options);
+ReadOptions options_from_json(const nlohmann::json& json, const std::filesystem::path& where);
 
 }  // namespace wflow::specs

@@ -66,6 +66,40 @@ study:
   EXPECT_THAT(read_file(plan.campaign() / "merlin_info/cmd.sh"), HasSubstr("printf"));
 }
 
+TEST(Campaign, OfALaterIterationReadsBackTheSame) {
+  StudyText text(R"yaml(
+description: {name: n}
+env: {variables: {BEFORE: "<$(PREVIOUS)>", OUTPUT_PATH: out}}
+samples: {design: uniform, count: 3, parameters: {x: [0, 1]}}
+iterate: {max: $(MOST), until: $(WORD), samples: $(PREVIOUS)/s/new.csv}
+study:
+  - {name: s, run: {cmd: "echo $(x) $(ITERATION) $(BEFORE) $(FIRST_ITERATION)"}}
+)yaml");
+  text.options.variables = {"MOST=7", "WORD=done"};
+  const Plan first = start(text);
+  const auto command = [](const Plan& plan) { return plan.task_template(0).command.back().text; };
+  EXPECT_EQ(first.study().iterate->max, 7);
+  EXPECT_EQ(first.study().iterate->until, "done");
+  EXPECT_EQ(first.element_count(), 3U);
+  EXPECT_EQ(command(first), " 1 <> " + first.campaign().string());
+
+  fs::create_directories(first.campaign() / "s");
+  std::ofstream(first.campaign() / "s/new.csv") << "0.25\n0.75\n";
+  ReadOptions options = first.study().options;
+  options.iteration = {2, first.campaign(), first.campaign()};
+  options.campaign = first.campaign() / "iterations/002";
+  const Plan made = create_campaign(
+      Plan(read_study_copy(study_copy(first.campaign()), first.study().file, options).study, options.campaign));
+  fs::remove(first.campaign() / "s/new.csv");
+  const Plan second(read_campaign(options.campaign), options.campaign);
+  for (const Plan& plan : {made, second}) {
+    EXPECT_EQ(plan.study().options.iteration.number, 2);
+    EXPECT_EQ(plan.element_count(), 2U);
+    EXPECT_EQ(command(plan), " 2 <" + first.campaign().string() + "> " + first.campaign().string());
+    EXPECT_EQ(plan.task_template(0).workspace, (options.campaign / "s").string());
+  }
+}
+
 TEST(Campaign, SaysWhenNoSamplesCome) {
   StudyText text(R"yaml(
 description: {name: n}
