@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
@@ -15,7 +16,7 @@ namespace wflow::specs {
 namespace {
 
 struct Numbers {
-  std::string nodes, procs, cores, gpus;  // cores, gpus: empty when not asked for
+  std::string nodes, procs, procs_a_node, cores, gpus;  // cores, gpus: empty when not asked for
 };
 
 std::string key(const Step& step, const std::string& name) {
@@ -44,13 +45,15 @@ std::string command(const Study& study, const Step& step, const Numbers& n) {
     words = {"flux run", "-n " + n.procs, "-N " + n.nodes};
     add("-c ", n.cores);
     add("-g ", n.gpus);
+    if (const auto limit = yaml::parse_seconds(key(step, "walltime")))
+      add("-t ", fmt::format("{:.0f}s", *limit));
     add("", key(step, "flux"));
   } else if (type == "lsf") {
     words = {"jsrun", "--np " + n.procs, "--nrs " + or_else("num resource set", n.nodes)};
     add("-c ", n.cores);
     add("-g ", n.gpus);
     add("-b ", or_else("bind", "rs"));
-    add("-d ", or_else("launch_distribution", "plane:" + n.procs + "/" + n.nodes));
+    add("-d ", or_else("launch_distribution", "plane:" + n.procs_a_node));
     add("-X ", or_else("exit_on_error", "1"));
     add("", key(step, "lsf"));
   } else if (type == "pbs") {
@@ -73,10 +76,16 @@ std::string script_suffix(const Study& study, const Step& step) {
   return type == "slurm" || type == "flux" || type == "lsf" || type == "lsf-srun" ? ".slurm" : "";
 }
 
+Resources slot_resources(const Study& study, Resources resources) {
+  if (study.merlin) resources.gpus = 0;
+  return resources;
+}
+
 std::string launcher(const Study& study, const Step& step, const Resources& resources) {
   const bool cores = step.launcher_keys.contains("cores per task") || step.launcher_keys.contains("cores");
   return command(study, step,
                  {std::to_string(resources.nodes), std::to_string(resources.procs),
+                  std::to_string(resources.procs / std::max(1, resources.nodes)),
                   cores ? std::to_string(resources.cores) : "",
                   resources.gpus > 0 ? std::to_string(resources.gpus) : ""});
 }
@@ -84,7 +93,7 @@ std::string launcher(const Study& study, const Step& step, const Resources& reso
 std::string variable_launcher(const Study& study, const Step& step) {
   if (batch_type(study, step) == "local") return {};
   return command(study, step,
-                 {"${MERLIN_NODES}", "${MERLIN_PROCS}", "${MERLIN_CORES}",
+                 {"${MERLIN_NODES}", "${MERLIN_PROCS}", "$((MERLIN_PROCS / MERLIN_NODES))", "${MERLIN_CORES}",
                   step.resources.gpus > 0 ? "${MERLIN_GPUS}" : ""});
 }
 

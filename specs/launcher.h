@@ -15,6 +15,10 @@ std::string batch_type(const Study& study, const Step& step);
 // and LSF, else nothing.
 std::string script_suffix(const Study& study, const Step& step);
 
+// What a task takes of its worker. Merlin's GPUs are words on the launcher's command line, and may be those
+// of nodes beyond the worker's: such a task waits for none.
+Resources slot_resources(const Study& study, Resources resources);
+
 std::string launcher(const Study& study, const Step& step, const Resources& resources);
 
 // The same with ${MERLIN_NODES}, ${MERLIN_PROCS}, ${MERLIN_CORES}, ${MERLIN_GPUS} for the numbers, so that

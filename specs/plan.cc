@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "specs/blocks.h"
 #include "specs/expansion.h"
+#include "specs/launcher.h"
 #include "specs/names.h"
 #include "specs/tokens.h"
 
@@ -53,7 +54,7 @@ void Plan::make_steps() {
     planned.sample_dependent = expansion_->sample_dependent(i);
     planned.elements = planned.sample_dependent ? samples : 1;
     planned.kind = step.kind;
-    planned.resources = expansion_->resources(i, 0);
+    planned.resources = slot_resources(*study_, expansion_->resources(i, 0));
     planned.max_retries = step.max_retries;
     planned.retry_failures = step.retry_failures;
     planned.priority = step.priority;

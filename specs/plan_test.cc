@@ -247,7 +247,7 @@ TEST(Launcher, IsTheBatchSystems) {
   EXPECT_EQ(launched("slurm", ", walltime: '01:00:00', slurm: --mpi=none", "$(LAUNCHER) x"),
             "srun -n 8 -N 2 -t 01:00:00 --mpi=none x");
   EXPECT_EQ(launched("flux", ", cores per task: 3", "$(LAUNCHER) x"), "flux run -n 8 -N 2 -c 3 x");
-  EXPECT_EQ(launched("lsf", "", "$(LAUNCHER) x"), "jsrun --np 8 --nrs 2 -b rs -d plane:8/2 -X 1 x");
+  EXPECT_EQ(launched("lsf", "", "$(LAUNCHER) x"), "jsrun --np 8 --nrs 2 -b rs -d plane:4 -X 1 x");
   EXPECT_EQ(launched("pbs", "", "$(LAUNCHER) x"), "mpiexec -n 8 x");
   EXPECT_EQ(launched("local", ", batch: {type: slurm}", "$(LAUNCHER) x"), "srun -n 8 -N 2 x");
   EXPECT_EQ(launched("slurm", "", "MERLIN_PROCS=3; $(VLAUNCHER) x"),

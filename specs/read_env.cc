@@ -156,9 +156,10 @@ void read_dependencies(Reading& reading, const yaml::Node& node) {
     const auto at = reading.values.find(name);
     return at == reading.values.end() ? std::nullopt : std::optional(at->second);
   };
-  const auto path_of = [&](yaml::MapReader& item) {
-    return expand_shell(replace_tokens(std::string_view(item.required_string("path")), resolver));
+  const auto resolved = [&](const std::string& text) {
+    return expand_shell(replace_tokens(std::string_view(text), resolver));
   };
+  const auto path_of = [&](yaml::MapReader& item) { return resolved(item.required_string("path")); };
   const auto items = [&](std::string_view key) {
     const yaml::Node* list = block.find(key);
     if (list == nullptr) return std::vector<yaml::Node>{};
@@ -182,8 +183,8 @@ void read_dependencies(Reading& reading, const yaml::Node& node) {
     GitDependency git;
     git.name = entry.required_string("name");
     git.path = locate(reading.study, path_of(entry)).string();
-    git.url = entry.required_string("url");
-    git.tag = entry.string("tag", entry.string("hash", entry.string("branch")));
+    git.url = resolved(entry.required_string("url"));
+    git.tag = resolved(entry.string("tag", entry.string("hash", entry.string("branch"))));
     entry.finish();
     reading.values.insert_or_assign(git.name, (fs::path(git.path) / git.name).string());
     reading.study.git.push_back(std::move(git));

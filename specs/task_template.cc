@@ -121,7 +121,8 @@ TaskTemplate Plan::task_template(ArrayId array) const {
   task.level_max_dirs = study_->samples ? study_->samples->level_max_dirs : 25;
   task.resources = expansion_->resources(index, row);
   task.timeout_s = step.timeout_s;
-  task.shell_given = step.shell_given;
+  // Merlin's users find the script of every task in its directory.
+  task.shell_given = step.shell_given || study_->merlin;
   task.bundle = step.bundle;
   task.output = step.output;
   for (const StepOutput& output : step.outputs)
@@ -137,6 +138,7 @@ TaskTemplate Plan::task_template(ArrayId array) const {
       fill_train(task, planned, row);
       break;
   }
+  task.resources = slot_resources(*study_, task.resources);
   return task;
 }
 
