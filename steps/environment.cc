@@ -11,8 +11,11 @@ namespace wflow::steps {
 
 namespace {
 
-constexpr std::array<std::string_view, 6> kTaskVariables = {
-    "WFLOW_TASK", "WFLOW_ATTEMPT", "WFLOW_SAMPLE_ID", "WFLOW_EVENTS", "WFLOW_WORKSPACE", "WFLOW_WORKER"};
+// Of another task, and of the shell that started the worker: a task's shell sets the last three itself.
+constexpr std::array<std::string_view, 9> kTaskVariables = {
+    "WFLOW_TASK",   "WFLOW_ATTEMPT",   "WFLOW_SAMPLE_ID",
+    "WFLOW_EVENTS", "WFLOW_WORKSPACE", "WFLOW_WORKER",
+    "PWD",          "OLDPWD",          "_"};
 
 std::string_view key_of(std::string_view variable) {
   return variable.substr(0, variable.find('='));

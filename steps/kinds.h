@@ -9,7 +9,8 @@
 namespace wflow::steps {
 
 std::unique_ptr<const Step> make_shell(const specs::TaskTemplate& task_template,
-                                       const specs::SampleTable* samples);
+                                       const specs::SampleTable* samples,
+                                       std::span<const std::string> environment);
 std::unique_ptr<const Step> make_convert(const specs::TaskTemplate& task_template,
                                          const specs::SampleTable* samples);
 std::unique_ptr<const Step> make_train(const specs::TaskTemplate& task_template);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shell steps as Merlin leaves them: a script, its output beside it, MERLIN_FINISHED after success.
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -7,6 +8,7 @@
 #include "base/text.h"
 #include "steps/kinds.h"
 #include "steps/render.h"
+#include "steps/words.h"
 
 namespace wflow::steps {
 
@@ -15,9 +17,13 @@ namespace {
 // One of the two texts of a step, and how it is run.
 struct Script {
   const specs::Pieces* body = nullptr;
-  std::string base;         // file name without suffix
-  std::string shared_path;  // set when the text is the same for every element: one file for the array
+  std::string base;         // file name without ".sh"
+  bool shared = false;      // the text is the same for every element
+  std::string shared_path;  // then one file for the array, where it goes through a shell
+  std::string program;      // what is started directly; empty: all elements go through the shell
 };
+
+constexpr std::size_t kMaxArgument = 120'000;  // the kernel takes 131,071 bytes of one argument
 
 // "#!/usr/bin/env python3" as the kernel takes it apart: the program, and all the rest as one argument.
 // Starting the interpreter directly spares the kernel's second look at the file, and works where scripts may
@@ -33,19 +39,44 @@ std::vector<std::string> interpreter(const std::string& shell) {
   return argv;
 }
 
+// The program that a command names, where it can be started without a shell for some samples at least: its
+// first word must be plain and the same for all.
+std::string direct_program(const specs::Pieces& body, std::span<const std::string> environment) {
+  if (body.empty() || body.front().kind != specs::Piece::Kind::literal) return {};
+  std::string_view first = body.front().text;
+  first.remove_prefix(std::min(first.find_first_not_of(' '), first.size()));
+  const std::size_t end = first.find_first_of(" \t\n");
+  if (end == std::string_view::npos && body.size() > 1) return {};
+  const auto words = plain_words(first.substr(0, end));
+  std::string all;  // with a harmless value in every hole
+  for (const specs::Piece& piece : body) all += piece.kind == specs::Piece::Kind::literal ? piece.text : "0";
+  if (!words || words->size() != 1 || !plain_words(all)) return {};
+  return program_path(words->front(), environment).value_or("");
+}
+
 class Shell final : public Step {
  public:
-  Shell(const specs::TaskTemplate& task_template, const specs::SampleTable* samples)
-      : template_(task_template), samples_(samples), interpreter_(interpreter(task_template.shell)) {
-    command_ = make_script(template_.command, template_.script);
-    restart_ =
-        template_.restart.empty() ? command_ : make_script(template_.restart, template_.script + ".restart");
+  Shell(const specs::TaskTemplate& task_template, const specs::SampleTable* samples,
+        std::span<const std::string> environment)
+      : template_(task_template),
+        samples_(samples),
+        packed_(template_.output == specs::OutputMode::packed),
+        interpreter_(interpreter(task_template.shell)),
+        takes_text_(takes_text(interpreter_)) {
+    const bool may_be_direct = !template_.shell_given && takes_text_ && interpreter_.size() == 1;
+    if (!may_be_direct) environment = {};
+    command_ = make_script(template_.command, template_.script, environment);
+    restart_ = template_.restart.empty()
+                   ? command_
+                   : make_script(template_.restart, template_.script + ".restart", environment);
+    names_directory_ = names_directory(command_) || names_directory(restart_);
   }
 
   ArraySetup setup() const override {
     ArraySetup setup{{template_.workspace}, {}};
     for (const Script* script : {&command_, &restart_}) {
-      if (!script->shared_path.empty()) setup.files.push_back({script->shared_path, text_of(*script, 0, {})});
+      if (!script->shared_path.empty())
+        setup.files.push_back({script->shared_path, file_text(*script, 0, {})});
     }
     return setup;
   }
@@ -59,28 +90,69 @@ class Shell final : public Step {
       path = specs::sample_path(execution.element, template_.sample_count, template_.level_max_dirs);
       if (!path.empty()) task.directory.append("/").append(path);
     }
-    task.argv.reserve(interpreter_.size() + 1);
-    task.argv = interpreter_;
-    if (script.shared_path.empty()) {
-      task.argv.push_back(task.directory + "/" + script.base + ".sh");
-      task.files.push_back({task.argv.back(), text_of(script, execution.element, path)});
-    } else {
-      task.argv.push_back(script.shared_path);
+    task.environment = element_environment(template_, execution);
+    if (execution.through_shell || !start_directly(script, execution.element, path, task)) {
+      start_shell(script, execution.element, path, task);
     }
+    task.packed = packed_;
+    task.directory_on_demand = packed_ && !path.empty() && !names_directory_ && task.files.empty();
+    if (packed_) return task;
     task.out_file = script.base + ".out";
     task.err_file = script.base + ".err";
     task.finished_marker = task.directory + "/MERLIN_FINISHED";
-    task.environment = element_environment(template_, execution);
     return task;
   }
 
  private:
-  Script make_script(const specs::Pieces& body, const std::string& base) const {
+  Script make_script(const specs::Pieces& body, const std::string& base,
+                     std::span<const std::string> environment) const {
     check_columns(body, samples_);
-    return {&body, base, has_sample_tokens(body) ? "" : template_.workspace + "/" + base + ".sh"};
+    Script script{&body, base + template_.suffix, !has_sample_tokens(body), {}, {}};
+    if (!environment.empty()) script.program = direct_program(body, environment);
+    if (script.shared && script.program.empty())
+      script.shared_path = template_.workspace + "/" + script.base + ".sh";
+    return script;
   }
 
-  std::string text_of(const Script& script, std::uint64_t row, std::string_view path) const {
+  static bool names_directory(const Script& script) {
+    return std::any_of(script.body->begin(), script.body->end(),
+                       [](const auto& piece) { return piece.kind == specs::Piece::Kind::sample_path; });
+  }
+
+  bool start_directly(const Script& script, std::uint64_t row, std::string_view path,
+                      PreparedTask& task) const {
+    if (script.program.empty()) return false;
+    auto words = plain_words(render(*script.body, samples_, row, path));
+    if (!words) return false;  // this sample's cells hold what a shell would not take as it is
+    task.argv = std::move(*words);
+    task.program = script.program;
+    task.direct = true;
+    return true;
+  }
+
+  void start_shell(const Script& script, std::uint64_t row, std::string_view path, PreparedTask& task) const {
+    task.argv.reserve(interpreter_.size() + 3);
+    task.argv = interpreter_;
+    if (!script.shared_path.empty()) {
+      task.argv.push_back(script.shared_path);
+      return;
+    }
+    // Without a file of its own: a task whose output is packed, and one of a program that could not be
+    // started.
+    const std::string name = task.directory + "/" + script.base + ".sh";
+    if (takes_text_ && (packed_ || script.shared)) {
+      std::string text = render(*script.body, samples_, row, path);
+      if (text.size() <= kMaxArgument) {
+        for (std::string word : {std::string("-c"), std::move(text), name})
+          task.argv.push_back(std::move(word));
+        return;
+      }
+    }
+    task.argv.push_back(name);
+    task.files.push_back({name, file_text(script, row, path)});
+  }
+
+  std::string file_text(const Script& script, std::uint64_t row, std::string_view path) const {
     std::string text = "#!" + (template_.shell.empty() ? "/bin/bash" : template_.shell) + "\n\n";
     text += render(*script.body, samples_, row, path);
     if (!text.ends_with('\n')) text += '\n';
@@ -89,7 +161,10 @@ class Shell final : public Step {
 
   const specs::TaskTemplate& template_;
   const specs::SampleTable* samples_;
+  bool packed_ = false;
   std::vector<std::string> interpreter_;
+  bool takes_text_ = false;  // after "-c"
+  bool names_directory_ = false;
   Script command_;
   Script restart_;
 };
@@ -97,8 +172,9 @@ class Shell final : public Step {
 }  // namespace
 
 std::unique_ptr<const Step> make_shell(const specs::TaskTemplate& task_template,
-                                       const specs::SampleTable* samples) {
-  return std::make_unique<Shell>(task_template, samples);
+                                       const specs::SampleTable* samples,
+                                       std::span<const std::string> environment) {
+  return std::make_unique<Shell>(task_template, samples, environment);
 }
 
 }  // namespace wflow::steps

@@ -102,6 +102,135 @@ TEST(Shell, TakesTheInterpreterApartAsTheKernelDoes) {
   EXPECT_THAT(step->setup().files.at(0).text, StartsWith("#!/usr/bin/env python3 -u\n"));
 }
 
+// ---- without a shell
+
+const std::vector<std::string> kPath = {"PATH=/usr/bin:/bin"};
+
+TEST(DirectShell, StartsAPlainCommandWithoutScript) {
+  auto t = plain();
+  t.command = {literal("env -u 'A B' x=1\n")};
+  const auto step = make_step(t, nullptr, kPath);
+  EXPECT_THAT(step->setup().files, IsEmpty());
+  const PreparedTask task = step->prepare({0, 0, false});
+  EXPECT_TRUE(task.direct);
+  EXPECT_EQ(task.program, "/usr/bin/env");
+  EXPECT_THAT(task.argv, ElementsAre("env", "-u", "A B", "x=1"));
+  EXPECT_EQ(task.out_file, "simulate.out");
+  EXPECT_EQ(task.finished_marker, "/campaign/simulate/MERLIN_FINISHED");
+  // What the shell says when the program has gone meanwhile.
+  const PreparedTask shell = step->prepare({0, 0, false, true});
+  EXPECT_FALSE(shell.direct);
+  EXPECT_THAT(shell.argv,
+              ElementsAre("/bin/bash", "-c", "env -u 'A B' x=1\n", "/campaign/simulate/simulate.sh"));
+}
+
+TEST(DirectShell, LeavesTheRestToTheShell) {
+  const auto direct = [](specs::TaskTemplate t) { return make_step(t, nullptr, kPath)->prepare({}).direct; };
+  auto t = plain();
+  for (const char* command :
+       {"env; env", "env\nenv", "echo a", "no-such-program", "X=1 env", "env > file", "env $HOME"}) {
+    t.command = {literal(command)};
+    EXPECT_FALSE(direct(t)) << command;
+  }
+  t.command = {literal("true")};
+  EXPECT_TRUE(direct(t));
+  t.shell_given = true;
+  EXPECT_FALSE(direct(t));
+  t.shell_given = false;
+  t.shell = "/usr/bin/python3";
+  EXPECT_FALSE(direct(t));
+  t.shell = "/bin/bash -e";
+  EXPECT_FALSE(direct(t));
+}
+
+TEST(DirectShell, DecidesByTheCellsOfEverySample) {
+  auto t = sampled();
+  t.command = {literal("env "), token(Kind::column, 0), literal(" '"), token(Kind::column, 1), literal("'")};
+  const TestSamples samples(30);
+  PreparedTask task = make_step(t, &samples, kPath)->prepare({26, 0, false});
+  EXPECT_TRUE(task.direct);
+  EXPECT_THAT(task.argv, ElementsAre("env", "260", "a,\"26\""));
+  EXPECT_THAT(task.files, IsEmpty());
+
+  class Nasty final : public specs::SampleTable {
+   public:
+    std::uint64_t count() const override { return 2; }
+    const std::vector<std::string>& columns() const override { return columns_; }
+    std::string text(std::uint64_t row, std::size_t) const override { return row == 0 ? "1.5" : "$(reboot)"; }
+
+   private:
+    std::vector<std::string> columns_ = {"x"};
+  } nasty;
+  t.sample_count = 2;
+  t.command = {literal("env "), token(Kind::column, 0)};
+  const auto step = make_step(t, &nasty, kPath);
+  EXPECT_TRUE(step->prepare({0, 0, false}).direct);
+  task = step->prepare({1, 0, false});
+  EXPECT_FALSE(task.direct);
+  EXPECT_EQ(task.files.at(0).text, "#!/bin/bash\n\nenv $(reboot)\n");
+  // A program that differs from sample to sample.
+  t.command = {token(Kind::column, 0), literal(" a")};
+  EXPECT_FALSE(make_step(t, &nasty, kPath)->prepare({0, 0, false}).direct);
+  t.command = {literal("env"), token(Kind::column, 0)};
+  EXPECT_FALSE(make_step(t, &nasty, kPath)->prepare({0, 0, false}).direct);
+}
+
+// ---- output: packed
+
+TEST(PackedShell, NeedsNeitherScriptNorDirectoryNorOutputFiles) {
+  auto t = sampled();
+  t.output = specs::OutputMode::packed;
+  t.command = {literal("run "), token(Kind::column, 0), literal(" | tee x")};
+  const TestSamples samples(30);
+  const PreparedTask task = make_step(t, &samples, kPath)->prepare({26, 0, false});
+  EXPECT_TRUE(task.packed);
+  EXPECT_TRUE(task.directory_on_demand);
+  EXPECT_EQ(task.directory, "/campaign/simulate/01/01");
+  EXPECT_THAT(task.argv,
+              ElementsAre("/bin/bash", "-c", "run 260 | tee x", "/campaign/simulate/01/01/simulate.sh"));
+  EXPECT_THAT(task.files, IsEmpty());
+  EXPECT_EQ(task.out_file + task.err_file + task.finished_marker, "");
+}
+
+TEST(PackedShell, MakesTheDirectoryThatACommandNames) {
+  auto t = sampled();
+  t.output = specs::OutputMode::packed;
+  const TestSamples samples(30);
+  EXPECT_FALSE(make_step(t, &samples, kPath)->prepare({26, 0, false}).directory_on_demand);
+  t.command = {literal("run")};
+  t.restart = {literal("ls /campaign/simulate/"), token(Kind::sample_path)};
+  EXPECT_FALSE(make_step(t, &samples, kPath)->prepare({26, 0, false}).directory_on_demand);
+  t.restart.clear();
+  EXPECT_TRUE(make_step(t, &samples, kPath)->prepare({26, 0, false}).directory_on_demand);
+}
+
+TEST(PackedShell, WritesAScriptForOtherInterpretersAndLongTexts) {
+  auto t = sampled();
+  t.output = specs::OutputMode::packed;
+  t.shell = "/usr/bin/python3";
+  t.command = {literal("print("), token(Kind::column, 0), literal(")")};
+  const TestSamples samples(30);
+  PreparedTask task = make_step(t, &samples, kPath)->prepare({26, 0, false});
+  EXPECT_FALSE(task.directory_on_demand);
+  EXPECT_EQ(task.files.at(0).path, "/campaign/simulate/01/01/simulate.sh");
+  t.shell = "/bin/bash";
+  t.command = {literal(std::string(130'000, '#')), token(Kind::column, 0)};
+  task = make_step(t, &samples, kPath)->prepare({26, 0, false});
+  EXPECT_FALSE(task.directory_on_demand);
+  EXPECT_EQ(task.files.size(), 1U);
+}
+
+TEST(Shell, PutsTheSchedulersNameIntoItsFiles) {
+  auto t = plain();
+  t.suffix = ".slurm";
+  t.restart = {literal("echo again")};
+  const auto step = make_step(t, nullptr);
+  EXPECT_EQ(step->prepare({}).argv.back(), "/campaign/simulate/simulate.slurm.sh");
+  EXPECT_EQ(step->prepare({}).out_file, "simulate.slurm.out");
+  EXPECT_EQ(step->prepare({0, 1, true}).argv.back(), "/campaign/simulate/simulate.restart.slurm.sh");
+  EXPECT_EQ(step->prepare({0, 1, true}).err_file, "simulate.restart.slurm.err");
+}
+
 TEST(Shell, RefusesColumnsThatAreNotThere) {
   auto t = sampled();
   EXPECT_THROW(make_step(t, nullptr), Error);

@@ -9,10 +9,11 @@
 namespace wflow::steps {
 
 std::unique_ptr<const Step> make_step(const specs::TaskTemplate& task_template,
-                                      const specs::SampleTable* samples) {
+                                      const specs::SampleTable* samples,
+                                      std::span<const std::string> environment) {
   switch (task_template.kind) {
     case specs::StepKind::shell:
-      return make_shell(task_template, samples);
+      return make_shell(task_template, samples, environment);
     case specs::StepKind::convert:
       return make_convert(task_template, samples);
     case specs::StepKind::train:

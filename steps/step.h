@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,15 +29,22 @@ struct Execution {
   specs::Element element = 0;
   std::uint32_t attempt = 0;
   bool restart = false;
+  bool through_shell = false;  // also where the command needs no shell: its program could not be started
 };
 
 struct PreparedTask {
-  std::vector<std::string> argv;         // argv[0] is a path
-  std::string directory;                 // made where missing; the working directory
-  std::vector<NewFile> files;            // written before the start
-  std::string out_file;                  // relative to `directory`; appended to
-  std::string err_file;                  // the same
-  std::string finished_marker;           // made when the task ended with 0; empty: none
+  std::string program;  // a path, from `directory` where relative; empty: argv[0]
+  std::vector<std::string> argv;
+  bool direct = false;    // the command itself, without a shell
+  std::string directory;  // made where missing; the working directory
+  // Nothing names `directory` before the task has ended: it may run elsewhere, and what it leaves in its
+  // working directory is moved there; it is not made where nothing is left.
+  bool directory_on_demand = false;
+  std::vector<NewFile> files;   // written before the start
+  bool packed = false;          // output goes into the step's packed files; out_file, err_file are empty
+  std::string out_file;         // relative to `directory`; appended to
+  std::string err_file;         // the same
+  std::string finished_marker;  // made when the task ended with 0; empty: none
   std::vector<std::string> environment;  // "KEY=value" of this element, beside those of the array
 };
 
@@ -49,10 +57,12 @@ class Step {
   virtual PreparedTask prepare(const Execution& execution) const = 0;
 };
 
-// `samples` may be null for a study without any; it and the template must outlive the step. Throws
-// Error{data} for a template that asks for samples there are none of.
+// `samples` may be null for a study without any; it and the template must outlive the step. `environment` is
+// the array's (steps/environment.h); without it every command goes through its shell. Throws Error{data} for
+// a template that asks for samples there are none of.
 std::unique_ptr<const Step> make_step(const specs::TaskTemplate& task_template,
-                                      const specs::SampleTable* samples);
+                                      const specs::SampleTable* samples,
+                                      std::span<const std::string> environment = {});
 
 // "simulate/OMEGA.0.3/12"
 std::string task_name(const specs::TaskTemplate& task_template, specs::Element element);

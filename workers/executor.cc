@@ -24,7 +24,8 @@ namespace wire = engine::wire;
 
 namespace {
 
-constexpr int kStartsACall = 256;  // so that messages are read in between, however many starts fail
+constexpr int kStartsACall = 256;       // so that messages are read in between, however many starts fail
+constexpr std::size_t kOpenPacks = 16;  // of two files each
 
 double unix_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -58,9 +59,10 @@ Executor::Executor(const WorkerOptions& options, SlotTable& table, Journal& jour
       outbox_(outbox),
       pool_(options.cores, options.gpus, own_visible_devices()),
       environment_(steps::worker_environment(steps::own_environment(), executable_directory())),
-      tasks_(slots_.size()) {
+      tasks_(slots_.size()),
+      worker_(directory.filename().string()) {
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-    event_files_.push_back((directory / fmt::format("slot-{}.events", slot)).string());
+    files_.emplace_back(directory, slot);
     free_slots_.push_back(slots_.size() - 1 - slot);
   }
   table_.set_open_sequence(outbox_.sequence());
@@ -173,17 +175,53 @@ bool Executor::start_next(Time now) {
   return true;
 }
 
+void Executor::open_step(Array& array) {
+  if (array.step) return;
+  auto step = steps::make_step(array.task_template, samples_.get(), array.environment);
+  steps::write_setup(step->setup());
+  array.step = std::move(step);
+}
+
 void Executor::launch(const wire::Lease& lease, Array& array, std::size_t slot, Time now) {
-  if (!array.step) {
-    auto step = steps::make_step(array.task_template, samples_.get());
-    steps::write_setup(step->setup());
-    array.step = std::move(step);
+  open_step(array);
+  steps::Execution execution{lease.first, lease.attempt, lease.restart};
+  steps::PreparedTask task = array.step->prepare(execution);
+  try {
+    start(lease, array, task, slot);
+  } catch (const ExecError&) {
+    if (!task.direct) throw;
+    // The shell can tell what is wrong with the program, or what to do with it.
+    execution.through_shell = true;
+    task = array.step->prepare(execution);
+    start(lease, array, task, slot);
   }
-  steps::PreparedTask task = array.step->prepare({lease.first, lease.attempt, lease.restart});
-  steps::write_files(task);
-  task.environment.push_back("WFLOW_EVENTS=" + event_files_[slot]);
+  slot_of_.emplace(slots_[slot].pid.load(), slot);
+  const double limit_s = array.task_template.timeout_s;
+  if (limit_s > 0) tasks_[slot].end_by = after(now, limit_s);
+}
+
+void Executor::start(const wire::Lease& lease, const Array& array, steps::PreparedTask& task,
+                     std::size_t slot) {
+  fill(slot, lease, task);
+  SlotFiles& files = files_[slot];
+  if (task.directory_on_demand) {
+    task.directory = files.enter(task.directory);
+  } else {
+    steps::write_files(task);
+  }
+  if (task.packed) files.open_output();
+  task.environment.push_back("WFLOW_EVENTS=" + files.events());
+  if (task.direct) task.environment.push_back("PWD=" + task.directory);  // as a shell would have set it
   const Share& share = tasks_[slot].share;
   if (!share.gpus.empty()) task.environment.push_back("CUDA_VISIBLE_DEVICES=" + pool_.visible_devices(share));
+  gather_environment(array, task, share);
+  const std::string& program = task.program.empty() ? task.argv.front() : task.program;
+  launcher_.start({program.c_str(), &task.argv, &pointers_, &task.directory, &task.out_file, &task.err_file,
+                   task.packed ? files.out_fd() : -1, task.packed ? files.err_fd() : -1,
+                   reinterpret_cast<pid_t*>(&slots_[slot].pid)});
+}
+
+void Executor::gather_environment(const Array& array, const steps::PreparedTask& task, const Share& share) {
   pointers_.clear();
   for (const std::string& variable : array.environment) {
     // A worker that sees some of the node's GPUs has the variable itself; the task's own one must be the only
@@ -193,18 +231,10 @@ void Executor::launch(const wire::Lease& lease, Array& array, std::size_t slot, 
   }
   for (const std::string& variable : task.environment) pointers_.push_back(variable.c_str());
   pointers_.push_back(nullptr);
-
-  SlotRecord& record = slots_[slot];
-  fill(record, lease, task);
-  store_path(record.events, event_files_[slot]);
-  launcher_.start({&task.argv, &pointers_, &task.directory, &task.out_file, &task.err_file,
-                   reinterpret_cast<pid_t*>(&record.pid)});
-  slot_of_.emplace(record.pid.load(), slot);
-  const double limit_s = array.task_template.timeout_s;
-  if (limit_s > 0) tasks_[slot].end_by = after(now, limit_s);
 }
 
-void Executor::fill(SlotRecord& slot, const wire::Lease& lease, const steps::PreparedTask& task) const {
+void Executor::fill(std::size_t number, const wire::Lease& lease, const steps::PreparedTask& task) {
+  SlotRecord& slot = slots_[number];
   slot.lease = lease.id;
   slot.array = lease.array;
   slot.element = lease.first;
@@ -213,12 +243,16 @@ void Executor::fill(SlotRecord& slot, const wire::Lease& lease, const steps::Pre
   slot.killed = false;
   slot.returned = false;
   slot.events_read = 0;
-  const steps::OutputSizes sizes = lease.attempt > 0 ? steps::output_sizes(task) : steps::OutputSizes{};
+  steps::OutputSizes sizes;
+  if (lease.attempt > 0 && !task.packed) sizes = steps::output_sizes(task);
   slot.out_before = sizes.out;
   slot.err_before = sizes.err;
   store_path(slot.marker, task.finished_marker);
-  store_path(slot.out, task.directory + "/" + task.out_file);
-  store_path(slot.err, task.directory + "/" + task.err_file);
+  store_path(slot.out, task.packed ? files_[number].out() : task.directory + "/" + task.out_file);
+  store_path(slot.err, task.packed ? files_[number].err() : task.directory + "/" + task.err_file);
+  const auto& workspace = arrays_.at(lease.array)->task_template.workspace;
+  store_path(slot.pack, task.packed ? steps::packed_directory(workspace).string() : "");
+  store_path(slot.own_place, task.directory_on_demand ? task.directory : "");
 }
 
 void Executor::refuse(const wire::Lease& lease, const std::string& why, Time now) {
@@ -255,14 +289,18 @@ void Executor::finish(std::size_t slot, int code, int status, Time now) {
   if (!tasks_[slot].below.empty()) kill_tree(slot);
   wire::Results results;
   take_events(slot, true, results);
+  Ending ending = judge(record_of, code, status);
+  settle_place(record_of, files_[slot], ending);
   if (!record_of.returned) {
-    Ending ending = judge(record_of, code, status);
     if (tasks_[slot].interrupted && !ending.success) ending.reason = wire::EndReason::cancelled;
     if (ending.success) steps::mark_finished(record_of.marker.data());
-    add_ending(results, record_of, ending, unix_time());
+    const double now_s = unix_time();
+    if (record_of.pack[0] != '\0') pack(slot, ending, now_s);
+    add_ending(results, record_of, ending, now_s);
     record(std::move(results), now);
   }
   record_of.pid = 0;
+  empty_output(slot);
   pool_.give_back(tasks_[slot].share);
   free_slots_.push_back(slot);
 }
@@ -272,23 +310,48 @@ void Executor::record(wire::Results&& results, Time now) {
   try {
     journal_.append(results);
   } catch (const Error& error) {
-    // A full disk. The results are on their way to the coordinator; only the death of both at once would lose
-    // them.
-    if (!journal_failed_) fmt::print(stderr, "wflow worker: {}\n", error.what());
-    journal_failed_ = true;
+    // The results are on their way to the coordinator; only the death of both at once would lose them.
+    give_up(error);
   }
   outbox_.add(std::move(results), now);
+}
+
+// A full disk, said once.
+void Executor::give_up(const Error& error) {
+  if (!write_failed_) fmt::print(stderr, "wflow worker: {}\n", error.what());
+  write_failed_ = true;
+}
+
+void Executor::empty_output(std::size_t slot) {
+  try {
+    files_[slot].empty_output();
+  } catch (const Error& error) {
+    give_up(error);
+  }
+}
+
+void Executor::pack(std::size_t slot, const Ending& ending, double now_s) {
+  try {
+    if (files_[slot].nothing_printed()) return;
+    const auto array = slots_[slot].array;
+    if (packs_.size() >= kOpenPacks && !packs_.contains(array)) packs_.clear();
+    const auto& workspace = arrays_.at(array)->task_template.workspace;
+    const auto pack = packs_.try_emplace(array, steps::packed_directory(workspace), worker_).first;
+    pack_output(slots_[slot], files_[slot], ending, now_s, pack->second);
+  } catch (const Error& error) {
+    give_up(error);
+  }
 }
 
 void Executor::take_events(std::size_t slot, bool at_end, wire::Results& results) {
   const SlotRecord& record_of = slots_[slot];
   EventTail& tail = tasks_[slot].events;
-  for (std::string& line : read_events(event_files_[slot], tail, at_end)) {
+  for (std::string& line : read_events(files_[slot].events(), tail, at_end)) {
     results.events.push_back(
         {record_of.array, record_of.element, record_of.attempt, unix_time(), std::move(line)});
   }
   slots_[slot].events_read = tail.offset;
-  if (at_end && tail.offset > 0) ::unlink(event_files_[slot].c_str());
+  if (at_end && tail.offset > 0) ::unlink(files_[slot].events().c_str());
 }
 
 void Executor::follow_events(Time now) {

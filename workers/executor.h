@@ -77,12 +77,19 @@ class Executor {
 
   bool start_next(Time now);
   void launch(const engine::wire::Lease& lease, Array& array, std::size_t slot, Time now);
-  void fill(SlotRecord& slot, const engine::wire::Lease& lease, const steps::PreparedTask& task) const;
+  void open_step(Array& array);
+  void start(const engine::wire::Lease& lease, const Array& array, steps::PreparedTask& task,
+             std::size_t slot);
+  void gather_environment(const Array& array, const steps::PreparedTask& task, const Share& share);
+  void fill(std::size_t slot, const engine::wire::Lease& lease, const steps::PreparedTask& task);
   void refuse(const engine::wire::Lease& lease, const std::string& why, Time now);
   void finish(std::size_t slot, int code, int status, Time now);
   void terminate(std::size_t slot, engine::wire::EndReason reason, Time now);
   void kill_tree(std::size_t slot);
   void take_events(std::size_t slot, bool at_end, engine::wire::Results& results);
+  void pack(std::size_t slot, const Ending& ending, double now_s);
+  void empty_output(std::size_t slot);
+  void give_up(const Error& error);
   void record(engine::wire::Results&& results, Time now);
   void complete_at_once(const engine::wire::Lease& lease, Time now);
 
@@ -97,12 +104,14 @@ class Executor {
   std::unique_ptr<const specs::SampleTable> samples_;
   std::vector<std::string> environment_;
   std::map<engine::wire::ArrayId, std::unique_ptr<Array>> arrays_;
-  std::vector<Task> tasks_;               // one a slot
-  std::vector<std::string> event_files_;  // one a slot
+  std::vector<Task> tasks_;       // one a slot
+  std::vector<SlotFiles> files_;  // one a slot
   std::vector<std::size_t> free_slots_;
   std::unordered_map<pid_t, std::size_t> slot_of_;
   std::vector<const char*> pointers_;  // of the environment of the task being started
-  bool journal_failed_ = false;
+  std::string worker_;
+  std::map<engine::wire::ArrayId, steps::PackWriter> packs_;  // open ones
+  bool write_failed_ = false;
 };
 
 }  // namespace wflow::workers

@@ -70,30 +70,46 @@ bool wait_for_leader(pid_t pid, siginfo_t& info) {
   }
 }
 
-void add_last_events(wire::Results& results, const SlotRecord& slot) {
+void add_last_events(wire::Results& results, const SlotRecord& slot, const SlotFiles& files) {
   EventTail tail{slot.events_read, false};
-  for (std::string& line : read_events(slot.events.data(), tail, true)) {
+  for (std::string& line : read_events(files.events(), tail, true)) {
     results.events.push_back({slot.array, slot.element, slot.attempt, unix_time(), std::move(line)});
   }
 }
 
-void settle(SlotRecord& slot, std::set<Execution>& known, wire::Results& results) {
+void pack(const SlotRecord& slot, SlotFiles& files, const Ending& ending, const std::string& worker) {
+  if (slot.pack[0] == '\0') return;
+  try {
+    files.open_output();
+    steps::PackWriter writer(slot.pack.data(), worker);
+    pack_output(slot, files, ending, unix_time(), writer);
+  } catch (const Error& error) {
+    fmt::print(stderr, "wflow worker: {}\n", error.what());
+  }
+}
+
+void settle(SlotRecord& slot, SlotFiles files, const std::string& worker, std::set<Execution>& known,
+            wire::Results& results) {
   const pid_t pid = slot.pid;
   if (pid <= 0) return;
   ::kill(-pid, SIGKILL);
   siginfo_t info{};
-  if (!wait_for_leader(pid, info) || slot.returned) return;
+  if (!wait_for_leader(pid, info)) return;
+  Ending ending = judge(slot, info.si_code, info.si_status);
+  settle_place(slot, files, ending);
+  if (slot.returned) return;
   // SIGKILL came from its agent's death or from here, so the task did not end: it runs again. Unless it was
   // condemned.
   if (info.si_code != CLD_EXITED && info.si_status == SIGKILL && !slot.killed) return;
   if (!known.emplace(slot.lease, slot.array, slot.element).second) return;
-  const Ending ending = judge(slot, info.si_code, info.si_status);
   if (ending.success) steps::mark_finished(slot.marker.data());
-  add_last_events(results, slot);
+  add_last_events(results, slot, files);
+  pack(slot, files, ending, worker);
   add_ending(results, slot, ending, unix_time());
 }
 
-void settle_all(SlotTable& table, Journal& journal) {
+// `directory`: the worker's own, whose name is the worker's.
+void settle_all(SlotTable& table, Journal& journal, const std::filesystem::path& directory) {
   std::set<Execution> known;
   wire::Results results;
   // An agent that was killed between writing a result and clearing its slot has left both.
@@ -104,7 +120,9 @@ void settle_all(SlotTable& table, Journal& journal) {
     for (const auto& outcome : record.outcomes) known.emplace(outcome.lease, outcome.array, outcome.element);
   }
   results.sequence = table.open_sequence() + 1;
-  for (SlotRecord& slot : table.slots()) settle(slot, known, results);
+  for (std::size_t i = 0; i < table.slots().size(); ++i) {
+    settle(table.slots()[i], SlotFiles(directory, i), directory.filename().string(), known, results);
+  }
   if (!results.done.empty() || !results.outcomes.empty() || !results.events.empty()) {
     journal.append(results);
   }
@@ -129,7 +147,7 @@ int run_guardian(pid_t agent, const WorkerOptions& options, SlotTable& table, Jo
                agent, WTERMSIG(status));
   }
   try {
-    settle_all(table, journal);
+    settle_all(table, journal, directory);
     if (journal.size() == 0) journal.remove();
   } catch (const std::exception& error) {
     fmt::print(stderr, "wflow worker: {}\n", error.what());

@@ -32,6 +32,8 @@ struct Plan {
   const char* directory;
   const char* out_file;
   const char* err_file;
+  int out_fd;
+  int err_fd;
   pid_t parent;
   sigset_t no_signals;
   Stage stage;
@@ -44,8 +46,8 @@ WFLOW_CHILD int failed(Plan* plan, Stage stage) {
   ::_exit(kFailed);
 }
 
-WFLOW_CHILD bool redirect(const char* file, int target) {
-  const int fd = ::open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+WFLOW_CHILD bool redirect(const char* file, int fd, int target) {
+  if (fd < 0) fd = ::open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   return fd >= 0 && ::dup2(fd, target) >= 0;  // exec closes fd
 }
 
@@ -56,7 +58,8 @@ WFLOW_CHILD int run_child(void* argument) {
   // The parent died before the line above: end as the kernel would have ended it, not with an exit code.
   if (::getppid() != plan->parent) ::kill(::getpid(), SIGKILL);
   if (::chdir(plan->directory) != 0) return failed(plan, Stage::directory);
-  if (!redirect(plan->out_file, STDOUT_FILENO) || !redirect(plan->err_file, STDERR_FILENO)) {
+  if (!redirect(plan->out_file, plan->out_fd, STDOUT_FILENO) ||
+      !redirect(plan->err_file, plan->err_fd, STDERR_FILENO)) {
     return failed(plan, Stage::output);
   }
   ::sigprocmask(SIG_SETMASK, &plan->no_signals, nullptr);
@@ -64,15 +67,16 @@ WFLOW_CHILD int run_child(void* argument) {
   return failed(plan, Stage::exec);
 }
 
-Error start_error(const Plan& plan) {
+[[noreturn]] void throw_start_error(const Plan& plan) {
   switch (plan.stage) {
     case Stage::directory:
-      return system_error(plan.error, fmt::format("cannot enter {}", plan.directory));
+      throw system_error(plan.error, fmt::format("cannot enter {}", plan.directory));
     case Stage::output:
-      return system_error(plan.error, fmt::format("cannot write {} or {} in {}", plan.out_file, plan.err_file,
-                                                  plan.directory));
+      throw system_error(plan.error, fmt::format("cannot write {} or {} in {}", plan.out_file, plan.err_file,
+                                                 plan.directory));
     default:
-      return system_error(plan.error, fmt::format("cannot start '{}'", plan.program));
+      throw ExecError(ExitCode::system,
+                      system_error(plan.error, fmt::format("cannot start '{}'", plan.program)).what());
   }
 }
 
@@ -92,12 +96,14 @@ void Launcher::start(const LaunchRequest& request) {
   argv_.clear();
   for (const std::string& word : *request.argv) argv_.push_back(const_cast<char*>(word.c_str()));
   argv_.push_back(nullptr);
-  Plan plan{argv_.front(),
+  Plan plan{request.program,
             argv_.data(),
             const_cast<char* const*>(request.environment->data()),
             request.directory->c_str(),
             request.out_file->c_str(),
             request.err_file->c_str(),
+            request.out_fd,
+            request.err_fd,
             ::getpid(),
             {},
             Stage::none,
@@ -114,7 +120,7 @@ void Launcher::start(const LaunchRequest& request) {
   while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
   }
   *request.pid = 0;
-  throw start_error(plan);
+  throw_start_error(plan);
 }
 
 }  // namespace wflow::workers

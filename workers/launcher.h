@@ -14,12 +14,21 @@
 namespace wflow::workers {
 
 struct LaunchRequest {
-  const std::vector<std::string>* argv = nullptr;         // argv[0] is a path
+  const char* program = nullptr;  // a path, from `directory` where relative
+  const std::vector<std::string>* argv = nullptr;
   const std::vector<const char*>* environment = nullptr;  // ends with a null pointer
   const std::string* directory = nullptr;
   const std::string* out_file = nullptr;  // made or appended to; relative to `directory`
   const std::string* err_file = nullptr;
+  int out_fd = -1;  // of open files, in place of the names
+  int err_fd = -1;
   pid_t* pid = nullptr;  // in shared memory; 0 again when the start fails
+};
+
+// The program itself could not be started (is not there, is no program): a shell may do better.
+class ExecError : public Error {
+ public:
+  using Error::Error;
 };
 
 class Launcher {
@@ -31,7 +40,8 @@ class Launcher {
 
   // The child is in a group of its own, dies with the calling thread, has no signal blocked, and the caller's
   // stdin. The caller must have no signal handlers and all its signals blocked: until exec the child runs in
-  // its memory. Throws Error{system} that says what could not be done.
+  // its memory. Throws Error{system} that says what could not be done; ExecError where
+  // only the program's own start failed.
   void start(const LaunchRequest& request);
 
  private:

@@ -24,7 +24,9 @@ class LauncherTest : public ::testing::Test {
     EXPECT_EQ(::waitpid(pid_, &status, 0), pid_);
     return status;
   }
-  LaunchRequest request() { return {&argv_, &environment_, &directory_, &out_, &err_, &pid_}; }
+  LaunchRequest request() {
+    return {argv_.front().c_str(), &argv_, &environment_, &directory_, &out_, &err_, -1, -1, &pid_};
+  }
 
   engine::wire::TemporaryCampaign place_;
   std::string directory_ = place_.path().string();

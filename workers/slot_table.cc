@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "workers/slot_table.h"
 
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -45,10 +46,44 @@ void add_ending(wire::Results& results, const SlotRecord& slot, const Ending& en
         {slot.lease, slot.array, slot.element, 1, duration_s, duration_s * duration_s, now_s});
     return;
   }
+  const std::string detail = ending.detail.empty()
+                                 ? steps::output_tail(slot.out.data(), slot.err.data(),
+                                                      {slot.out_before, slot.err_before}, kDetailBytes)
+                                 : ending.detail;
   results.outcomes.push_back({slot.lease, slot.array, slot.element, slot.attempt, ending.reason,
-                              ending.exit_code, slot.started_s, duration_s,
-                              steps::output_tail(slot.out.data(), slot.err.data(),
-                                                 {slot.out_before, slot.err_before}, kDetailBytes)});
+                              ending.exit_code, slot.started_s, duration_s, detail});
+}
+
+void settle_place(const SlotRecord& slot, SlotFiles& files, Ending& ending) {
+  if (slot.own_place[0] == '\0') return;
+  try {
+    files.leave(slot.own_place.data());
+  } catch (const Error& error) {
+    if (!ending.success) return;
+    ending = {false, wire::EndReason::bad_output, 0, error.what()};
+  }
+}
+
+void pack_output(const SlotRecord& slot, SlotFiles& files, const Ending& ending, double now_s,
+                 steps::PackWriter& writer) {
+  steps::PackedEntry entry;
+  entry.element = slot.element;
+  entry.lease = slot.lease;
+  entry.attempt = slot.attempt;
+  entry.ended_s = now_s;
+  const char* how = ending.success                                ? "done"
+                    : ending.reason == wire::EndReason::exited    ? "exit code"
+                    : ending.reason == wire::EndReason::signalled ? "signal"
+                    : ending.reason == wire::EndReason::timed_out ? "timed out"
+                    : ending.reason == wire::EndReason::cancelled ? "cancelled"
+                                                                  : "failed";
+  const bool number =
+      !ending.success && ending.exit_code != 0 &&
+      (ending.reason == wire::EndReason::exited || ending.reason == wire::EndReason::signalled);
+  writer.append(entry,
+                fmt::format("== {} attempt {}: {}{}", slot.element, slot.attempt, how,
+                            number ? fmt::format(" {}", ending.exit_code) : ""),
+                files.out_fd(), files.err_fd());
 }
 
 SlotTable::SlotTable(std::size_t slots) : bytes_(sizeof(SlotRecord) * (slots + 1)) {

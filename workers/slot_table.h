@@ -12,6 +12,8 @@
 #include <string>
 
 #include "engine/wire/messages.h"
+#include "steps/packed_output.h"
+#include "workers/slot_files.h"
 
 namespace wflow::workers {
 
@@ -32,7 +34,9 @@ struct SlotRecord {
   engine::wire::EndReason kill_reason;
   std::uint64_t events_read;  // bytes of the events file that were forwarded
   std::uint64_t out_before, err_before;
-  std::array<char, kPathBytes> marker, out, err, events;
+  std::array<char, kPathBytes> marker, out, err;
+  std::array<char, kPathBytes> pack;  // where what it prints goes in the end; empty: it is in `out` and `err`
+  std::array<char, kPathBytes> own_place;  // where what it leaves goes in the end; empty: it is there
 };
 static_assert(std::atomic<pid_t>::is_always_lock_free && sizeof(std::atomic<pid_t>) == sizeof(pid_t));
 
@@ -43,12 +47,21 @@ struct Ending {
   bool success = false;
   engine::wire::EndReason reason = engine::wire::EndReason::exited;
   std::int32_t exit_code = 0;
+  std::string detail;  // why it counts as failed, where its output does not say it
 };
 // `code` and `status` as waitid() gives them in si_code and si_status.
 Ending judge(const SlotRecord& slot, int code, int status);
 
 // Puts the ending of the slot's task into `results`, with the end of its output where it failed.
 void add_ending(engine::wire::Results& results, const SlotRecord& slot, const Ending& ending, double now_s);
+
+// Moves what the slot's task left to its own place, if that was to be made on demand. Failing that, the task
+// failed.
+void settle_place(const SlotRecord& slot, SlotFiles& files, Ending& ending);
+
+// Adds what the slot's task printed to the packed files of its step.
+void pack_output(const SlotRecord& slot, SlotFiles& files, const Ending& ending, double now_s,
+                 steps::PackWriter& writer);
 
 class SlotTable {
  public:

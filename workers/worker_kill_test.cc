@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "engine/wire/leftovers.h"
+#include "steps/packed_output.h"
 #include "workers/fake_coordinator.h"
 #include "workers/process_tree.h"
 
@@ -22,7 +23,7 @@ class WorkerKillTest : public ::testing::Test {
   std::string path(const std::string& name) const { return (campaign_.path() / name).string(); }
 
   // Every task writes its number when it begins and before it ends; those from `hang` on do not end.
-  void begin(std::uint64_t count, std::uint64_t hang) {
+  void begin(std::uint64_t count, std::uint64_t hang, bool packed = false) {
     worker_ =
         std::make_unique<WorkerProcess>(campaign_.path(), std::vector<std::string>{"slots=3", "linger=60"});
     ASSERT_TRUE(coordinator_->welcome_worker());
@@ -30,7 +31,12 @@ class WorkerKillTest : public ::testing::Test {
                              std::to_string(hang) + " ] || { setsid sleep 1000 & sleep 1000; }\n" +
                              "while [ -e " + path("hold") + " ]; do sleep 0.01; done\n" +
                              "echo $WFLOW_SAMPLE_ID >> " + path("ended") + "\n";
-    coordinator_->send(wire::Templates{{shell_task(campaign_.path(), body, count)}});
+    specs::TaskTemplate task = shell_task(campaign_.path(), body, count);
+    if (packed) {
+      task.output = specs::OutputMode::packed;
+      task.command[0].text += "echo printed by $WFLOW_SAMPLE_ID; touch left-by-$WFLOW_SAMPLE_ID\n";
+    }
+    coordinator_->send(wire::Templates{{task}});
     coordinator_->send(wire::Leases{{{1, 1, 0, count}}});
   }
   std::multiset<std::string> lines(const std::string& name) const {
@@ -138,6 +144,39 @@ TEST_F(WorkerKillTest, NothingFinishedIsLostWheneverTheAgentDies) {
     for (const std::string& line : lines("ended")) unknown += ends.count({1, std::stoull(line)}) == 0 ? 1 : 0;
     EXPECT_LE(unknown, 3U);
     for (const auto& [element, times] : ends) EXPECT_LE(times & 0xff, 1) << element.second;
+  }
+}
+
+// Of every task that counts as done, what it printed and what it left is in its place, whoever took its
+// result.
+TEST_F(WorkerKillTest, PackedOutputIsWholeWheneverTheAgentDies) {
+  for (std::uint64_t round = 0; round < 8; ++round) {
+    std::filesystem::remove_all(path("step"));
+    std::filesystem::remove(path("ended"));
+    coordinator_ = std::make_unique<FakeCoordinator>(campaign_.path(), round + 1);
+    begin(500, 1000, true);
+    ASSERT_TRUE(coordinator_->until([&] { return coordinator_->ends.size() >= 4 + 9 * round; }));
+    ::kill(worker_->agent(), SIGKILL);
+    EXPECT_EQ(worker_->wait(), 70);
+    std::set<wire::Element> done;
+    for (const auto& [element, times] : coordinator_->ends) done.insert(element.second);
+    for (const auto& left : wire::find_leftovers(campaign_.path())) {
+      for (const auto& results : left.results) {
+        EXPECT_TRUE(results.outcomes.empty());
+        for (const auto& run : results.done) {
+          for (std::uint64_t i = 0; i < run.count; ++i) done.insert(run.first + i);
+        }
+      }
+      std::filesystem::remove(left.journal);
+    }
+    for (const wire::Element element : done) {
+      const auto found = steps::find_packed(steps::packed_directory(path("step")), element);
+      ASSERT_EQ(found.size(), 1U) << element;
+      EXPECT_EQ(steps::packed_out(found[0]), "printed by " + std::to_string(element) + "\n");
+      const std::string place = path("step/" + specs::sample_path(element, 500, 25));
+      EXPECT_TRUE(std::filesystem::exists(place + "/left-by-" + std::to_string(element))) << place;
+      EXPECT_EQ(std::distance(std::filesystem::directory_iterator(place), {}), 1) << place;
+    }
   }
 }
 

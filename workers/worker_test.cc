@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The worker as the coordinator sees it, with real processes.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <fstream>
 
 #include "base/file.h"
 #include "engine/wire/leftovers.h"
+#include "steps/packed_output.h"
 #include "workers/fake_coordinator.h"
 
 namespace wflow::workers {
@@ -151,6 +153,111 @@ TEST_F(WorkerTest, ForwardsEvents) {
   lease(1, 1);
   ASSERT_TRUE(ended(2));
   EXPECT_EQ(coordinator_.events.size(), 6U);
+}
+
+// ---- output: packed
+
+std::string packed(const std::string& workspace, wire::Element element) {
+  std::string text;
+  for (const auto& found : steps::find_packed(steps::packed_directory(workspace), element)) {
+    text += "[" + steps::packed_out(found) + "|" + steps::packed_err(found) + "]";
+  }
+  return text;
+}
+
+TEST_F(WorkerTest, PacksWhatTasksPrint) {
+  begin("", 60, {"slots=3"});
+  task_.output = specs::OutputMode::packed;
+  task_.shell = "/bin/bash";
+  task_.command = {
+      {specs::Piece::Kind::literal, "[ ", 0},
+      {specs::Piece::Kind::sample_id, "", 0},
+      {specs::Piece::Kind::literal,
+       " -lt 30 ] || exit 0; echo out $WFLOW_SAMPLE_ID; echo err >&2; [ $WFLOW_SAMPLE_ID != 40 ] || exit 3",
+       0}};
+  coordinator_.send(wire::Templates{{task_}});
+  lease(0, 60);
+  ASSERT_TRUE(ended(60));
+  expect_each_once();
+  ASSERT_EQ(coordinator_.outcomes.size(), 1U);
+  EXPECT_EQ(coordinator_.outcomes[0].detail, "err\n");
+  for (wire::Element element = 0; element < 60; ++element) {
+    EXPECT_EQ(packed(path("step"), element),
+              element < 30 ? "" : "[out " + std::to_string(element) + "\n|err\n]");
+  }
+  // No directory a sample, no script.
+  for (const auto& entry : std::filesystem::directory_iterator(file("step"))) {
+    EXPECT_EQ(entry.path().filename(), "packed");
+  }
+}
+
+TEST_F(WorkerTest, StartsPlainCommandsWithoutAShell) {
+  begin("env", 4);
+  task_.output = specs::OutputMode::packed;
+  coordinator_.send(wire::Templates{{task_}});
+  lease(0, 4);
+  ASSERT_TRUE(ended(4));
+  EXPECT_TRUE(coordinator_.outcomes.empty());
+  const std::string text = packed(path("step"), 2);
+  EXPECT_NE(text.find("\nWFLOW_TASK=step/2\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nPWD=" + path(".wflow/workers")), std::string::npos) << text;
+  EXPECT_EQ(text.find("\nSHLVL="), std::string::npos) << "a shell was started";
+}
+
+// The shell says what is wrong with a program that cannot be started, with its own exit codes.
+TEST_F(WorkerTest, LetsTheShellExplainWhatCannotBeStarted) {
+  begin("./missing -x", 3);
+  specs::TaskTemplate text = task_;
+  text.array = 2;
+  text.command[0].text = path("text");
+  std::ofstream(file("text")) << "exit 5\n";
+  ::chmod(path("text").c_str(), 0755);
+  coordinator_.send(wire::Templates{{text}});
+  coordinator_.send(wire::Leases{{{1, 1, 0, 1}, {2, 2, 0, 1}}});
+  ASSERT_TRUE(ended(2));
+  std::sort(coordinator_.outcomes.begin(), coordinator_.outcomes.end(),
+            [](const auto& a, const auto& b) { return a.array < b.array; });
+  EXPECT_EQ(coordinator_.outcomes.at(0).reason, wire::EndReason::exited);
+  EXPECT_EQ(coordinator_.outcomes.at(0).exit_code, 127);
+  EXPECT_NE(coordinator_.outcomes.at(0).detail.find("missing"), std::string::npos);
+  EXPECT_EQ(coordinator_.outcomes.at(1).exit_code, 5);  // no "#!": the shell runs it itself
+}
+
+TEST_F(WorkerTest, GivesAPackedTaskADirectoryWhereItLeavesFiles) {
+  begin(
+      "[ $WFLOW_SAMPLE_ID = 1 ] || { echo $WFLOW_ATTEMPT >> result; mkdir -p sub; touch sub/$WFLOW_ATTEMPT; "
+      "}",
+      3, {"slots=1"});
+  task_.output = specs::OutputMode::packed;
+  coordinator_.send(wire::Templates{{task_}});
+  lease(0, 3);
+  ASSERT_TRUE(ended(3));
+  EXPECT_EQ(read_file(file("step/00/result")), "0\n");
+  EXPECT_EQ(read_file(file("step/02/result")), "0\n");
+  EXPECT_FALSE(std::filesystem::exists(file("step/01")));
+  // Again: in what the first execution left.
+  coordinator_.ends.clear();
+  coordinator_.send(wire::Leases{{{9, 1, 2, 1, 1}}});
+  ASSERT_TRUE(ended(1));
+  EXPECT_EQ(read_file(file("step/02/result")), "0\n1\n");
+  EXPECT_TRUE(std::filesystem::exists(file("step/02/sub/1")));
+}
+
+TEST_F(WorkerTest, FailsAPackedTaskWhoseFilesCannotBeKept) {
+  begin("touch result", 2);
+  task_.output = specs::OutputMode::packed;
+  coordinator_.send(wire::Templates{{task_}});
+  lease(0, 1);
+  ASSERT_TRUE(ended(1));
+  EXPECT_TRUE(coordinator_.outcomes.empty());
+  std::filesystem::remove_all(file("step"));
+  std::ofstream(file("step")) << "in the way";
+  lease(1, 1);
+  ASSERT_TRUE(ended(2));
+  ASSERT_EQ(coordinator_.outcomes.size(), 1U);
+  EXPECT_EQ(coordinator_.outcomes[0].reason, wire::EndReason::bad_output);
+  EXPECT_NE(coordinator_.outcomes[0].detail.find(path("step")), std::string::npos)
+      << coordinator_.outcomes[0].detail;
 }
 
 TEST_F(WorkerTest, GivesBackWhatHasNotStarted) {

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steps/packed_output.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+
+namespace wflow::steps {
+
+namespace {
+
+constexpr std::size_t kEntryBytes = 52;
+constexpr std::uint64_t kLogBytes = 1 << 30;  // a new pair of files is begun beyond
+constexpr std::size_t kCopyBytes = 1 << 20;
+
+static_assert(sizeof(double) == 8);
+
+// Little endian on every machine that this is built for; base/ checks nothing else either.
+template <class T>
+void put(char*& at, T value) {
+  std::memcpy(at, &value, sizeof value);
+  at += sizeof value;
+}
+template <class T>
+void take(const char*& at, T& value) {
+  std::memcpy(&value, at, sizeof value);
+  at += sizeof value;
+}
+
+std::uint32_t check_of(const char* bytes) {
+  return static_cast<std::uint32_t>(XXH3_64bits(bytes, kEntryBytes - sizeof(std::uint32_t)));
+}
+
+std::array<char, kEntryBytes> encode(const PackedEntry& entry) {
+  std::array<char, kEntryBytes> bytes{};
+  char* at = bytes.data();
+  put(at, entry.element);
+  put(at, entry.lease);
+  put(at, entry.offset);
+  put(at, entry.ended_s);
+  put(at, entry.out_bytes);
+  put(at, entry.err_bytes);
+  put(at, entry.attempt);
+  put(at, entry.count);
+  put(at, check_of(bytes.data()));
+  return bytes;
+}
+
+std::optional<PackedEntry> decode(const char* bytes) {
+  PackedEntry entry;
+  const char* at = bytes;
+  take(at, entry.element);
+  take(at, entry.lease);
+  take(at, entry.offset);
+  take(at, entry.ended_s);
+  take(at, entry.out_bytes);
+  take(at, entry.err_bytes);
+  take(at, entry.attempt);
+  take(at, entry.count);
+  std::uint32_t check = 0;
+  take(at, check);
+  if (check != check_of(bytes)) return std::nullopt;
+  return entry;
+}
+
+std::uint64_t size_of(int fd) {
+  struct stat status {};
+  return ::fstat(fd, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
+}
+
+std::string read_at(int fd, std::uint64_t offset, std::uint64_t size) {
+  std::string bytes(size, '\0');
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t got =
+        ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  bytes.resize(done);
+  return bytes;
+}
+
+// Appends a part of a file; gives the bytes written (fewer where somebody has cut it meanwhile).
+std::uint64_t copy(int from, std::uint64_t offset, std::uint64_t size, int to,
+                   const std::filesystem::path& path) {
+  std::uint64_t done = 0;
+  while (done < size) {
+    const std::string part = read_at(from, offset + done, std::min<std::uint64_t>(size - done, kCopyBytes));
+    if (part.empty()) break;
+    write_all(to, part, path);
+    done += part.size();
+  }
+  return done;
+}
+
+// Beginning and end of a stream that is too long, and a sentence in the middle.
+std::uint64_t copy_stream(int from, std::uint64_t size, int to, const std::filesystem::path& path) {
+  if (size <= kPackedStreamBytes) return copy(from, 0, size, to, path);
+  constexpr std::uint64_t kSentence = 256;
+  constexpr std::uint64_t kPart = (kPackedStreamBytes - kSentence) / 2;
+  std::uint64_t written = copy(from, 0, kPart, to, path);
+  const std::string sentence = fmt::format("\n[wflow: {} bytes are left out here]\n", size - 2 * kPart);
+  write_all(to, sentence, path);
+  written += sentence.size();
+  return written + copy(from, size - kPart, kPart, to, path);
+}
+
+std::filesystem::path file_of(const std::filesystem::path& directory, const std::string& worker,
+                              std::uint32_t number, const char* suffix) {
+  return directory / fmt::format("{}.{}.{}", worker, number, suffix);
+}
+
+}  // namespace
+
+PackWriter::PackWriter(std::filesystem::path directory, std::string worker)
+    : directory_(std::move(directory)), worker_(std::move(worker)) {
+  make_directories(directory_);
+  std::uint32_t last = 0;
+  while (std::filesystem::exists(file_of(directory_, worker_, last + 1, "log"))) ++last;
+  open(last);
+}
+
+void PackWriter::open(std::uint32_t number) {
+  constexpr int kFlags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC;
+  log_ = open_file(file_of(directory_, worker_, number, "log"), kFlags);
+  index_ = open_file(file_of(directory_, worker_, number, "index"), kFlags);
+  number_ = number;
+  end_ = size_of(log_.get());
+  // The writer before may have died within an entry: entries stay where multiples of their size are.
+  const std::uint64_t entries = size_of(index_.get());
+  if (entries % kEntryBytes != 0 &&
+      ::ftruncate(index_.get(), static_cast<off_t>(entries - entries % kEntryBytes)) != 0) {
+    throw system_error(errno, "cannot repair " + file_of(directory_, worker_, number, "index").string());
+  }
+}
+
+void PackWriter::append(PackedEntry entry, const std::string& title, int out, int err) {
+  const std::uint64_t out_size = size_of(out);
+  const std::uint64_t err_size = size_of(err);
+  if (out_size + err_size == 0) return;
+  if (end_ >= kLogBytes) open(number_ + 1);
+  const std::filesystem::path path = file_of(directory_, worker_, number_, "log");
+  const std::string header = (end_ == 0 ? "" : "\n") + title + "\n";
+  // A write that failed half way has left bytes that no entry names.
+  end_ = size_of(log_.get());
+  write_all(log_.get(), header, path);
+  end_ += header.size();
+  entry.offset = end_;
+  entry.out_bytes = static_cast<std::uint32_t>(copy_stream(out, out_size, log_.get(), path));
+  entry.err_bytes = static_cast<std::uint32_t>(copy_stream(err, err_size, log_.get(), path));
+  end_ += std::uint64_t{entry.out_bytes} + entry.err_bytes;
+  const auto bytes = encode(entry);
+  write_all(index_.get(), {bytes.data(), bytes.size()}, file_of(directory_, worker_, number_, "index"));
+}
+
+std::filesystem::path packed_directory(const std::filesystem::path& workspace) {
+  return workspace / "packed";
+}
+
+namespace {
+
+// (worker, lease, attempt): a worker that was killed between entry and result has left both its entry and its
+// guardian's, and the last one counts.
+using Key = std::tuple<std::string, std::uint64_t, std::uint32_t>;
+
+void find_in(const std::filesystem::path& index, specs::Element element,
+             std::map<Key, PackedExecution>& found) {
+  const FileDescriptor fd = open_file(index, O_RDONLY | O_CLOEXEC);
+  const std::string worker = index.stem().stem().string();  // <worker>.<number>.index
+  auto log = index;
+  log.replace_extension(".log");
+  std::uint64_t offset = 0;
+  while (true) {
+    const std::string bytes = read_at(fd.get(), offset, kCopyBytes / kEntryBytes * kEntryBytes);
+    if (bytes.size() < kEntryBytes) return;
+    offset += bytes.size();
+    for (std::size_t at = 0; at + kEntryBytes <= bytes.size(); at += kEntryBytes) {
+      specs::Element first = 0;
+      std::memcpy(&first, bytes.data() + at, sizeof first);
+      if (first > element) continue;
+      const auto entry = decode(bytes.data() + at);
+      if (!entry || element - first >= entry->count) continue;
+      found[{worker, entry->lease, entry->attempt}] = {*entry, log};
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<PackedExecution> find_packed(const std::filesystem::path& directory, specs::Element element) {
+  std::map<Key, PackedExecution> found;
+  std::error_code missing;
+  for (const auto& file : std::filesystem::directory_iterator(directory, missing)) {
+    if (file.path().extension() == ".index") find_in(file.path(), element, found);
+  }
+  std::vector<PackedExecution> executions;
+  for (auto& [key, execution] : found) executions.push_back(std::move(execution));
+  std::stable_sort(executions.begin(), executions.end(),
+                   [](const auto& a, const auto& b) { return a.entry.ended_s < b.entry.ended_s; });
+  return executions;
+}
+
+std::string packed_out(const PackedExecution& execution) {
+  const FileDescriptor fd = open_file(execution.log, O_RDONLY | O_CLOEXEC);
+  return read_at(fd.get(), execution.entry.offset, execution.entry.out_bytes);
+}
+
+std::string packed_err(const PackedExecution& execution) {
+  const FileDescriptor fd = open_file(execution.log, O_RDONLY | O_CLOEXEC);
+  return read_at(fd.get(), execution.entry.offset + execution.entry.out_bytes, execution.entry.err_bytes);
+}
+
+}  // namespace wflow::steps

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tasks of a step with `output: packed` print: a log and an index a worker instead of two files a
+// task (docs/formats/packed-output.md).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "specs/template.h"
+
+namespace wflow::steps {
+
+inline constexpr std::uint64_t kPackedStreamBytes = 64 << 20;  // kept of each stream of an execution
+
+// One execution that printed something: an entry of the index.
+struct PackedEntry {
+  specs::Element element = 0;  // the first of `count`: a bundle's process prints for all of its samples
+  std::uint64_t lease = 0;     // (lease, element) names the execution
+  std::uint64_t offset = 0;    // of its output in the log, followed by its errors
+  double ended_s = 0;          // Unix time
+  std::uint32_t out_bytes = 0;
+  std::uint32_t err_bytes = 0;
+  std::uint32_t attempt = 0;
+  std::uint32_t count = 1;
+};
+
+// Adds executions to one worker's files in one step's directory. One writer at a time: the agent, or the
+// guardian when it has died.
+class PackWriter {
+ public:
+  // `directory`: packed_directory() of the step's; made where missing.
+  PackWriter(std::filesystem::path directory, std::string worker);
+
+  // Copies what the files `out` and `err` hold, from their beginnings, and then enters it; `offset` and sizes
+  // of `entry` are filled in. `title` is for people: a line before the text. Nothing is written where both
+  // are empty.
+  void append(PackedEntry entry, const std::string& title, int out, int err);
+
+ private:
+  void open(std::uint32_t number);
+
+  std::filesystem::path directory_;
+  std::string worker_;
+  std::uint32_t number_ = 0;
+  FileDescriptor log_;
+  FileDescriptor index_;
+  std::uint64_t end_ = 0;  // of the log
+};
+
+std::filesystem::path packed_directory(const std::filesystem::path& workspace);
+
+// An execution as it was found, and where its text is.
+struct PackedExecution {
+  PackedEntry entry;
+  std::filesystem::path log;
+};
+
+// Every execution of an element that printed something, in the order in which they ended; several workers may
+// have some. Reads all indexes of the directory once.
+std::vector<PackedExecution> find_packed(const std::filesystem::path& directory, specs::Element element);
+std::string packed_out(const PackedExecution& execution);
+std::string packed_err(const PackedExecution& execution);
+
+}  // namespace wflow::steps

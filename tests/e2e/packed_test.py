@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`output: packed`, and commands that need no shell, through the whole engine."""
+
+import re
+import unittest
+
+from wflow_test import DATA, OK, TASKS_FAILED, CampaignTest
+
+TASKS = 30
+
+
+class Packed(CampaignTest):
+    def text(self, cmd, extra="", output="packed"):
+        return f"""
+description: {{name: packed}}
+env: {{variables: {{OUTPUT_PATH: "{self.folder}/out"}}}}
+samples: {{design: uniform, count: {TASKS}, parameters: {{x: [0, 1]}}}}
+study:
+  - name: work
+    run:
+      cmd: |
+        {cmd}
+      output: {output}
+{extra}
+"""
+
+    def files(self):
+        return sorted(str(path.relative_to(self.campaign() / "work")) for path in (self.campaign() / "work").rglob("*") if path.is_file())
+
+    def test_logs_of_one_sample(self):
+        self.wflow("run", self.study(self.text('echo "x is $(x)"; [ $(MERLIN_SAMPLE_ID) != 7 ] || { echo ill >&2; exit 3; }')), "-j", "2",
+                   code=TASKS_FAILED)
+        self.assertRegex(self.wflow("logs", "work/12").out, r"^== output of attempt 0 \(from .*\.log\)\nx is 0\.\d+\n$")
+        self.assertEqual(self.wflow("logs", "work/7", "--err").out, "ill\n")
+        self.assertIn("ill", self.wflow("explain", "work/7").out)
+        names = self.files()
+        self.assertTrue(all(re.fullmatch(r"packed/.*\.0\.(log|index)", name) for name in names), names)
+
+    def test_nothing_printed_is_no_file(self):
+        self.wflow("run", self.study(self.text("true $(MERLIN_SAMPLE_ID)")), "-j", "2", code=OK)
+        self.assertEqual(self.files(), [])
+        self.assertEqual(list((self.campaign() / "work").iterdir()), [])
+        self.assert_one_sentence(self.wflow("logs", "work/3", code=DATA), "work/3 has printed nothing, or has not ended yet")
+
+    def test_files_that_a_task_leaves_are_found_by_what_depends_on_it(self):
+        extra = """
+  - name: read
+    run: {cmd: 'cat "$(work.workspace)/$(MERLIN_SAMPLE_PATH)/u"', depends: [work], output: packed}
+"""
+        self.wflow("run", self.study(self.text("echo $(MERLIN_SAMPLE_ID) > u", extra)), "-j", "2", code=OK)
+        for element in (0, 13, TASKS - 1):
+            self.assertEqual(self.wflow("logs", f"read/{element}", "--out").out, f"{element}\n")
+
+    def test_a_plain_command_has_no_script(self):
+        self.wflow("run", self.study(self.text("env A=$(MERLIN_SAMPLE_ID)", output="files")), "-j", "2", code=OK)
+        self.assertEqual({name.rsplit("/", 1)[1] for name in self.files()}, {"work.out", "work.err", "MERLIN_FINISHED"})
+        self.assertIn("\nA=7\n", self.wflow("logs", "work/7", "--out").out)
+
+    def test_merlins_files_keep_their_scripts(self):
+        text = f"""
+description: {{name: merlins, description: one}}
+env: {{variables: {{OUTPUT_PATH: "{self.folder}/out"}}}}
+study:
+  - {{name: work, description: plain, run: {{cmd: env A=1}}}}
+merlin: {{resources: {{workers: {{w: {{steps: [all]}}}}}}}}
+"""
+        self.wflow("run", self.study(text), "-j", "2", code=OK)
+        self.assertIn("work.sh", self.files())
+
+
+if __name__ == "__main__":
+    unittest.main()
