@@ -173,7 +173,7 @@ TEST_F(WorkerTest, PacksWhatTasksPrint) {
       {specs::Piece::Kind::literal, "[ ", 0},
       {specs::Piece::Kind::sample_id, "", 0},
       {specs::Piece::Kind::literal,
-       " -lt 30 ] || exit 0; echo out $WFLOW_SAMPLE_ID; echo err >&2; [ $WFLOW_SAMPLE_ID != 40 ] || exit 3",
+       " -ge 30 ] || exit 0; echo out $WFLOW_SAMPLE_ID; echo err >&2; [ $WFLOW_SAMPLE_ID != 40 ] || exit 3",
        0}};
   coordinator_.send(wire::Templates{{task_}});
   lease(0, 60);
@@ -193,6 +193,7 @@ TEST_F(WorkerTest, PacksWhatTasksPrint) {
 
 TEST_F(WorkerTest, StartsPlainCommandsWithoutAShell) {
   begin("env", 4);
+  task_.shell = "/bin/bash";
   task_.output = specs::OutputMode::packed;
   coordinator_.send(wire::Templates{{task_}});
   lease(0, 4);
@@ -201,7 +202,7 @@ TEST_F(WorkerTest, StartsPlainCommandsWithoutAShell) {
   const std::string text = packed(path("step"), 2);
   EXPECT_NE(text.find("\nWFLOW_TASK=step/2\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\nPWD=" + path(".wflow/workers")), std::string::npos) << text;
-  EXPECT_EQ(text.find("\nSHLVL="), std::string::npos) << "a shell was started";
+  EXPECT_EQ(text.find("\n_="), std::string::npos) << "a shell was started";
 }
 
 // The shell says what is wrong with a program that cannot be started, with its own exit codes.

@@ -13,7 +13,7 @@ class Packed(CampaignTest):
     def text(self, cmd, extra="", output="packed"):
         return f"""
 description: {{name: packed}}
-env: {{variables: {{OUTPUT_PATH: "{self.folder}/out"}}}}
+env: {{variables: {{OUTPUT_PATH: "{self.folder}"}}}}
 samples: {{design: uniform, count: {TASKS}, parameters: {{x: [0, 1]}}}}
 study:
   - name: work
@@ -59,7 +59,7 @@ study:
     def test_merlins_files_keep_their_scripts(self):
         text = f"""
 description: {{name: merlins, description: one}}
-env: {{variables: {{OUTPUT_PATH: "{self.folder}/out"}}}}
+env: {{variables: {{OUTPUT_PATH: "{self.folder}"}}}}
 study:
   - {{name: work, description: plain, run: {{cmd: env A=1}}}}
 merlin: {{resources: {{workers: {{w: {{steps: [all]}}}}}}}}
