@@ -96,13 +96,15 @@ class Agent {
     while (true) {
       const ssize_t got = ::read(signals_.get(), infos.data(), sizeof infos);
       if (got <= 0) return;
-      for (std::size_t i = 0; i < static_cast<std::size_t>(got) / sizeof(signalfd_siginfo); ++i) {
+      const std::size_t count = static_cast<std::size_t>(got) / sizeof(signalfd_siginfo);
+      for (std::size_t i = 0; i < count; ++i) {
         const auto number = static_cast<int>(infos[i].ssi_signo);
         if (number == SIGTERM || number == SIGINT || number == SIGHUP) end_quickly();
         // The kernel says that the guardian has died: without it nobody would clean up after this process.
         if (number == SIGUSR2 && ::getppid() != identity_.guardian)
           exit_code_ = static_cast<int>(ExitCode::internal);
       }
+      if (count < infos.size()) return;
     }
   }
 

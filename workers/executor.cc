@@ -35,6 +35,16 @@ Executor::Time after(Executor::Time now, double seconds) {
   return now + std::chrono::duration_cast<Executor::Time::duration>(std::chrono::duration<double>(seconds));
 }
 
+// The slot table must hold the places of what a packed task prints and leaves.
+void check_paths(const std::string& pack, const steps::PreparedTask& task) {
+  if (!task.packed || std::max(pack.size(), task.directory.size()) < SlotRecord::kPathBytes) return;
+  throw Error(
+      ExitCode::system,
+      fmt::format("{} is longer than the {} bytes that a step with 'output: packed' can have; use a shorter "
+                  "OUTPUT_PATH or shorter labels",
+                  task.directory, SlotRecord::kPathBytes - 1));
+}
+
 std::string own_visible_devices() {
   const char* devices = std::getenv("CUDA_VISIBLE_DEVICES");
   return devices == nullptr ? "" : devices;
@@ -46,6 +56,7 @@ std::string own_visible_devices() {
 struct Executor::Array {
   specs::TaskTemplate task_template;
   std::vector<std::string> environment;
+  std::string pack;  // folder of its packed output
   std::unique_ptr<const steps::Step>
       step;  // made for the first element; it keeps a reference to task_template
 };
@@ -78,6 +89,7 @@ void Executor::set_samples(std::unique_ptr<const specs::SampleTable> samples) {
 void Executor::add_template(specs::TaskTemplate task_template) {
   auto array = std::make_unique<Array>();
   array->environment = steps::array_environment(environment_, task_template);
+  array->pack = steps::packed_directory(task_template.workspace).string();
   array->task_template = std::move(task_template);
   const wire::ArrayId id = array->task_template.array;
   arrays_[id] = std::move(array);
@@ -202,7 +214,8 @@ void Executor::launch(const wire::Lease& lease, Array& array, std::size_t slot, 
 
 void Executor::start(const wire::Lease& lease, const Array& array, steps::PreparedTask& task,
                      std::size_t slot) {
-  fill(slot, lease, task);
+  check_paths(array.pack, task);
+  fill(slot, lease, array, task);
   SlotFiles& files = files_[slot];
   if (task.directory_on_demand) {
     task.directory = files.enter(task.directory);
@@ -233,7 +246,8 @@ void Executor::gather_environment(const Array& array, const steps::PreparedTask&
   pointers_.push_back(nullptr);
 }
 
-void Executor::fill(std::size_t number, const wire::Lease& lease, const steps::PreparedTask& task) {
+void Executor::fill(std::size_t number, const wire::Lease& lease, const Array& array,
+                    const steps::PreparedTask& task) {
   SlotRecord& slot = slots_[number];
   slot.lease = lease.id;
   slot.array = lease.array;
@@ -250,8 +264,7 @@ void Executor::fill(std::size_t number, const wire::Lease& lease, const steps::P
   store_path(slot.marker, task.finished_marker);
   store_path(slot.out, task.packed ? files_[number].out() : task.directory + "/" + task.out_file);
   store_path(slot.err, task.packed ? files_[number].err() : task.directory + "/" + task.err_file);
-  const auto& workspace = arrays_.at(lease.array)->task_template.workspace;
-  store_path(slot.pack, task.packed ? steps::packed_directory(workspace).string() : "");
+  store_path(slot.pack, task.packed ? array.pack : "");
   store_path(slot.own_place, task.directory_on_demand ? task.directory : "");
 }
 
@@ -291,16 +304,17 @@ void Executor::finish(std::size_t slot, int code, int status, Time now) {
   take_events(slot, true, results);
   Ending ending = judge(record_of, code, status);
   settle_place(record_of, files_[slot], ending);
+  const bool printed = record_of.pack[0] != '\0' && files_[slot].printed();
   if (!record_of.returned) {
     if (tasks_[slot].interrupted && !ending.success) ending.reason = wire::EndReason::cancelled;
     if (ending.success) steps::mark_finished(record_of.marker.data());
     const double now_s = unix_time();
-    if (record_of.pack[0] != '\0') pack(slot, ending, now_s);
+    if (printed) pack(slot, ending, now_s);
     add_ending(results, record_of, ending, now_s);
     record(std::move(results), now);
   }
   record_of.pid = 0;
-  empty_output(slot);
+  if (printed) empty_output(slot);
   pool_.give_back(tasks_[slot].share);
   free_slots_.push_back(slot);
 }
@@ -332,11 +346,9 @@ void Executor::empty_output(std::size_t slot) {
 
 void Executor::pack(std::size_t slot, const Ending& ending, double now_s) {
   try {
-    if (files_[slot].nothing_printed()) return;
     const auto array = slots_[slot].array;
     if (packs_.size() >= kOpenPacks && !packs_.contains(array)) packs_.clear();
-    const auto& workspace = arrays_.at(array)->task_template.workspace;
-    const auto pack = packs_.try_emplace(array, steps::packed_directory(workspace), worker_).first;
+    const auto pack = packs_.try_emplace(array, slots_[slot].pack.data(), worker_).first;
     pack_output(slots_[slot], files_[slot], ending, now_s, pack->second);
   } catch (const Error& error) {
     give_up(error);

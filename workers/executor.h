@@ -81,7 +81,8 @@ class Executor {
   void start(const engine::wire::Lease& lease, const Array& array, steps::PreparedTask& task,
              std::size_t slot);
   void gather_environment(const Array& array, const steps::PreparedTask& task, const Share& share);
-  void fill(std::size_t slot, const engine::wire::Lease& lease, const steps::PreparedTask& task);
+  void fill(std::size_t slot, const engine::wire::Lease& lease, const Array& array,
+            const steps::PreparedTask& task);
   void refuse(const engine::wire::Lease& lease, const std::string& why, Time now);
   void finish(std::size_t slot, int code, int status, Time now);
   void terminate(std::size_t slot, engine::wire::EndReason reason, Time now);

@@ -82,7 +82,7 @@ WFLOW_CHILD int run_child(void* argument) {
 
 }  // namespace
 
-Launcher::Launcher() {
+Launcher::Launcher() : parent_(::getpid()) {
   stack_ =
       ::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   if (stack_ == MAP_FAILED) throw system_error(errno, "cannot make a stack for starting tasks");
@@ -104,7 +104,7 @@ void Launcher::start(const LaunchRequest& request) {
             request.err_file->c_str(),
             request.out_fd,
             request.err_fd,
-            ::getpid(),
+            parent_,
             {},
             Stage::none,
             0};

@@ -45,6 +45,7 @@ class Launcher {
   void start(const LaunchRequest& request);
 
  private:
+  pid_t parent_;  // whoever made this object starts the tasks
   std::vector<char*> argv_;
   void* stack_ = nullptr;
 };

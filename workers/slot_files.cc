@@ -64,14 +64,13 @@ void SlotFiles::open_output() {
   if (!err_fd_) err_fd_ = open_file(err_, kFlags, 0600);
 }
 
-bool SlotFiles::nothing_printed() const {
+bool SlotFiles::printed() const {
   struct stat out {};
   struct stat err {};
-  return ::fstat(out_fd(), &out) == 0 && ::fstat(err_fd(), &err) == 0 && out.st_size + err.st_size == 0;
+  return ::fstat(out_fd(), &out) != 0 || ::fstat(err_fd(), &err) != 0 || out.st_size + err.st_size > 0;
 }
 
 void SlotFiles::empty_output() {
-  if (!out_fd_ || nothing_printed()) return;
   if (::ftruncate(out_fd(), 0) != 0 || ::ftruncate(err_fd(), 0) != 0) {
     throw system_error(errno, "cannot empty " + out_);
   }

@@ -23,7 +23,7 @@ class SlotFiles {
   void open_output();
   int out_fd() const { return out_fd_.get(); }
   int err_fd() const { return err_fd_.get(); }
-  bool nothing_printed() const;
+  bool printed() const;
   void empty_output();  // for the next task
 
   // The working directory of a task whose own one is made on demand: `target` where that is there already

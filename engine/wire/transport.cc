@@ -338,6 +338,7 @@ struct ClientSocket::Impl {
   zmq::socket_t dealer;
   zmq::socket_t monitor;
   std::vector<zmq::pollitem_t> items;
+  bool quiet = false;  // nothing had come when wait() looked: receive() need not ask again
   bool lost = false;
 };
 
@@ -358,6 +359,7 @@ bool ClientSocket::lost() const {
 }
 
 std::optional<Message> ClientSocket::receive() {
+  if (impl_->quiet) return std::nullopt;
   try {
     return impl_->receive();
   } catch (const zmq::error_t& error) {
@@ -380,6 +382,7 @@ void ClientSocket::wait(std::chrono::milliseconds timeout, std::span<const int> 
   add_fds(impl_->items, 2, fds);
   poll(impl_->items, timeout);
   if (impl_->items[1].revents != 0) impl_->see_monitor();
+  impl_->quiet = impl_->items[0].revents == 0;
 }
 
 std::optional<Answer> ask(const std::filesystem::path& campaign, const Query& query,
