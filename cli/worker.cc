@@ -19,6 +19,11 @@ void add_worker(CLI::App& app, Command& chosen) {
   command->add_option("--slots", options->slots, "tasks at a time (default: the cores it may use)");
   command->add_option("--cores", options->cores, "cores shared by the tasks (default: as many as slots)");
   command->add_option("--gpus", options->gpus, "GPUs to give to tasks");
+  command
+      ->add_option("--memory", options->memory_bytes,
+                   "bytes shared by tasks that ask for memory: 64GiB (default: what it may use)")
+      ->transform(CLI::AsSizeValue(false));
+  command->add_flag("--pin", options->pin, "give every task processors of its own");
   command->add_option("--idle-timeout", options->idle_timeout_s, "end after so many seconds without work");
   command->add_option("--linger", options->linger_s,
                       "end after so many seconds without a coordinator, once nothing runs");

@@ -48,12 +48,13 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& envi
 }
 
 std::vector<std::string> array_environment(const std::vector<std::string>& worker,
-                                           const specs::TaskTemplate& task_template) {
+                                           const specs::TaskTemplate& task_template, int worker_cores) {
   std::vector<std::string> result = worker;
   for (const auto& [key, value] : task_template.environment) set(result, key, value);
   set(result, "WFLOW_WORKSPACE", task_template.workspace);
   if (!has(result, "OMP_NUM_THREADS")) {
-    set(result, "OMP_NUM_THREADS", std::to_string(std::max(1, task_template.resources.cores)));
+    set(result, "OMP_NUM_THREADS",
+        std::to_string(std::clamp(task_template.resources.cores, 1, std::max(1, worker_cores))));
   }
   return result;
 }

@@ -14,9 +14,10 @@ namespace wflow::steps {
 std::vector<std::string> worker_environment(const std::vector<std::string>& environment,
                                             const std::string& program_directory);
 
-// That with the array's own variables, WFLOW_WORKSPACE and OMP_NUM_THREADS (kept where the user has set it).
+// That with the array's own variables, WFLOW_WORKSPACE and OMP_NUM_THREADS (kept where the user has set it):
+// the cores of a rank, at most those of the worker.
 std::vector<std::string> array_environment(const std::vector<std::string>& worker,
-                                           const specs::TaskTemplate& task_template);
+                                           const specs::TaskTemplate& task_template, int worker_cores);
 
 // The calling process's environment as a list.
 std::vector<std::string> own_environment();

@@ -22,18 +22,25 @@ TEST(Environment, OfAnArrayHasItsThreadsAndVariables) {
   t.workspace = "/w";
   t.resources.cores = 4;
   t.environment = {{"HOME", "/other"}, {"NEW", "a=b"}};
-  EXPECT_THAT(array_environment({"HOME=/h"}, t),
+  EXPECT_THAT(array_environment({"HOME=/h"}, t, 8),
               UnorderedElementsAre("HOME=/other", "NEW=a=b", "WFLOW_WORKSPACE=/w", "OMP_NUM_THREADS=4"));
+}
+
+TEST(Environment, GivesNoMoreThreadsThanTheWorkerHasCores) {
+  specs::TaskTemplate t;
+  t.workspace = "/w";
+  t.resources.cores = 64;
+  EXPECT_THAT(array_environment({}, t, 8), UnorderedElementsAre("WFLOW_WORKSPACE=/w", "OMP_NUM_THREADS=8"));
 }
 
 TEST(Environment, KeepsTheUsersThreads) {
   specs::TaskTemplate t;
   t.workspace = "/w";
   t.resources.cores = 4;
-  EXPECT_THAT(array_environment({"OMP_NUM_THREADS=2"}, t),
+  EXPECT_THAT(array_environment({"OMP_NUM_THREADS=2"}, t, 8),
               UnorderedElementsAre("WFLOW_WORKSPACE=/w", "OMP_NUM_THREADS=2"));
   t.environment = {{"OMP_NUM_THREADS", "3"}};
-  EXPECT_THAT(array_environment({}, t), UnorderedElementsAre("WFLOW_WORKSPACE=/w", "OMP_NUM_THREADS=3"));
+  EXPECT_THAT(array_environment({}, t, 8), UnorderedElementsAre("WFLOW_WORKSPACE=/w", "OMP_NUM_THREADS=3"));
 }
 
 }  // namespace

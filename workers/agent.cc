@@ -42,10 +42,6 @@ Clock::duration seconds(double value) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(value));
 }
 
-std::int64_t memory_bytes() {
-  return std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
-}
-
 enum class Mode : std::uint8_t {
   working,
   draining,  // finishes what runs, takes nothing new
@@ -133,7 +129,7 @@ class Agent {
     hello.pid = identity_.guardian;
     hello.cores = options_.cores;
     hello.gpus = options_.gpus;
-    hello.memory_bytes = memory_bytes();
+    hello.memory_bytes = options_.memory_bytes;
     hello.held = executor_.held();
     connection_.send(hello);
   }

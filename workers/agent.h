@@ -2,6 +2,7 @@
 // The worker as its starter sees it: `wflow worker` fills the options and calls run_worker().
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -10,14 +11,16 @@ namespace wflow::workers {
 struct WorkerOptions {
   std::filesystem::path campaign;
   std::string group;
-  int slots = 0;              // tasks at a time; 0: as many as the cores that this process may use
-  int cores = 0;              // shared by the tasks; 0: as many as slots
-  int gpus = 0;               // numbered from 0, or as CUDA_VISIBLE_DEVICES lists them
-  double idle_timeout_s = 0;  // ends after so long without work; 0: never
-  double linger_s = 300;      // ends after so long without a coordinator, once nothing runs
-  double grace_s = 5;         // between SIGTERM and SIGKILL
-  bool zero = false;          // benchmarks: every task is over at once and nothing is run
-  double zero_failures = 0;   // of these, the fraction that fails (by a hash of array, element and attempt)
+  int slots = 0;                  // tasks at a time; 0: as many as the cores that this process may use
+  int cores = 0;                  // shared by the tasks; 0: as many as slots
+  int gpus = 0;                   // numbered from 0, or as CUDA_VISIBLE_DEVICES lists them
+  std::int64_t memory_bytes = 0;  // shared by the tasks that ask for some; 0: what this process may use
+  bool pin = false;               // every task to processors of its own
+  double idle_timeout_s = 0;      // ends after so long without work; 0: never
+  double linger_s = 300;          // ends after so long without a coordinator, once nothing runs
+  double grace_s = 5;             // between SIGTERM and SIGKILL
+  bool zero = false;              // benchmarks: every task is over at once and nothing is run
+  double zero_failures = 0;  // of these, the fraction that fails (by a hash of array, element and attempt)
 };
 
 // Runs until told to end, and leaves no process behind. Call it from a process without threads: it forks.

@@ -68,7 +68,8 @@ Executor::Executor(const WorkerOptions& options, SlotTable& table, Journal& jour
       slots_(table.slots()),
       journal_(journal),
       outbox_(outbox),
-      pool_(options.cores, options.gpus, own_visible_devices()),
+      pool_({options.cores, options.gpus, options.memory_bytes, own_visible_devices(),
+             options.pin ? usable_cpus() : std::vector<int>()}),
       environment_(steps::worker_environment(steps::own_environment(), executable_directory())),
       tasks_(slots_.size()),
       worker_(directory.filename().string()) {
@@ -88,7 +89,7 @@ void Executor::set_samples(std::unique_ptr<const specs::SampleTable> samples) {
 
 void Executor::add_template(specs::TaskTemplate task_template) {
   auto array = std::make_unique<Array>();
-  array->environment = steps::array_environment(environment_, task_template);
+  array->environment = steps::array_environment(environment_, task_template, options_.cores);
   array->pack = steps::packed_directory(task_template.workspace).string();
   array->task_template = std::move(task_template);
   const wire::ArrayId id = array->task_template.array;
@@ -230,7 +231,7 @@ void Executor::start(const wire::Lease& lease, const Array& array, steps::Prepar
   gather_environment(array, task, share);
   const std::string& program = task.program.empty() ? task.argv.front() : task.program;
   launcher_.start({program.c_str(), &task.argv, &pointers_, &task.directory, &task.out_file, &task.err_file,
-                   task.packed ? files.out_fd() : -1, task.packed ? files.err_fd() : -1,
+                   task.packed ? files.out_fd() : -1, task.packed ? files.err_fd() : -1, &share.cpus,
                    reinterpret_cast<pid_t*>(&slots_[slot].pid)});
 }
 
@@ -299,7 +300,7 @@ void Executor::finish(std::size_t slot, int code, int status, Time now) {
   // What the task left behind in its group; the leader is not reaped yet, so that the number is still its
   // own.
   ::kill(-pid, SIGKILL);
-  if (!tasks_[slot].below.empty()) kill_tree(slot);
+  if (record_of.killed || record_of.returned) kill_tree(slot);
   wire::Results results;
   take_events(slot, true, results);
   Ending ending = judge(record_of, code, status);
@@ -398,15 +399,30 @@ void Executor::terminate(std::size_t slot, wire::EndReason reason, Time now) {
   ::kill(-record_of.pid, SIGTERM);
 }
 
-// The task's group, and what has left it: descendants from before that are still ours.
+// The task's group, and what has left it: descendants from before that are still ours, and what is known by
+// its environment alone.
 void Executor::kill_tree(std::size_t slot) {
   ::kill(-slots_[slot].pid, SIGKILL);
   const std::vector<pid_t> ours = descendants(::getpid());
   std::vector<pid_t>& below = tasks_[slot].below;
   for (const pid_t pid : descendants(slots_[slot].pid)) below.push_back(pid);
+  for (const pid_t pid : started_with(ours, own_variables(slot))) below.push_back(pid);
   for (const pid_t pid : below) {
     if (std::find(ours.begin(), ours.end(), pid) != ours.end()) ::kill(pid, SIGKILL);
   }
+}
+
+// Those that no other task has. Without an open array: one that no process has.
+std::vector<std::string> Executor::own_variables(std::size_t slot) const {
+  const wire::Lease& lease = tasks_[slot].lease;
+  const auto array = arrays_.find(lease.array);
+  std::vector<std::string> variables = {"WFLOW_EVENTS=" + files_[slot].events()};
+  if (array == arrays_.end() || !array->second->step) return {"="};
+  for (std::string& variable :
+       array->second->step->prepare({lease.first, lease.attempt, lease.restart}).environment) {
+    variables.push_back(std::move(variable));
+  }
+  return variables;
 }
 
 void Executor::enforce_limits(Time now) {

@@ -87,6 +87,7 @@ class Executor {
   void finish(std::size_t slot, int code, int status, Time now);
   void terminate(std::size_t slot, engine::wire::EndReason reason, Time now);
   void kill_tree(std::size_t slot);
+  std::vector<std::string> own_variables(std::size_t slot) const;
   void take_events(std::size_t slot, bool at_end, engine::wire::Results& results);
   void pack(std::size_t slot, const Ending& ending, double now_s);
   void empty_output(std::size_t slot);

@@ -34,6 +34,7 @@ struct Plan {
   const char* err_file;
   int out_fd;
   int err_fd;
+  const cpu_set_t* cpus;
   pid_t parent;
   sigset_t no_signals;
   Stage stage;
@@ -62,6 +63,8 @@ WFLOW_CHILD int run_child(void* argument) {
       !redirect(plan->err_file, plan->err_fd, STDERR_FILENO)) {
     return failed(plan, Stage::output);
   }
+  // A processor may have gone off line meanwhile: then it runs unpinned.
+  if (plan->cpus != nullptr) ::sched_setaffinity(0, sizeof *plan->cpus, plan->cpus);
   ::sigprocmask(SIG_SETMASK, &plan->no_signals, nullptr);
   ::execve(plan->program, plan->argv, plan->environment);
   return failed(plan, Stage::exec);
@@ -96,6 +99,12 @@ void Launcher::start(const LaunchRequest& request) {
   argv_.clear();
   for (const std::string& word : *request.argv) argv_.push_back(const_cast<char*>(word.c_str()));
   argv_.push_back(nullptr);
+  const bool pinned = request.cpus != nullptr && !request.cpus->empty();
+  cpu_set_t cpus;
+  if (pinned) {
+    CPU_ZERO(&cpus);
+    for (const int cpu : *request.cpus) CPU_SET(static_cast<std::size_t>(cpu), &cpus);
+  }
   Plan plan{request.program,
             argv_.data(),
             const_cast<char* const*>(request.environment->data()),
@@ -104,6 +113,7 @@ void Launcher::start(const LaunchRequest& request) {
             request.err_file->c_str(),
             request.out_fd,
             request.err_fd,
+            pinned ? &cpus : nullptr,
             parent_,
             {},
             Stage::none,

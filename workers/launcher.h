@@ -22,7 +22,8 @@ struct LaunchRequest {
   const std::string* err_file = nullptr;
   int out_fd = -1;  // of open files, in place of the names
   int err_fd = -1;
-  pid_t* pid = nullptr;  // in shared memory; 0 again when the start fails
+  const std::vector<int>* cpus = nullptr;  // where it may run; null or empty: where its parent may
+  pid_t* pid = nullptr;                    // in shared memory; 0 again when the start fails
 };
 
 // The program itself could not be started (is not there, is no program): a shell may do better.

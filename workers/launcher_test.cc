@@ -25,7 +25,7 @@ class LauncherTest : public ::testing::Test {
     return status;
   }
   LaunchRequest request() {
-    return {argv_.front().c_str(), &argv_, &environment_, &directory_, &out_, &err_, -1, -1, &pid_};
+    return {argv_.front().c_str(), &argv_, &environment_, &directory_, &out_, &err_, -1, -1, nullptr, &pid_};
   }
 
   engine::wire::TemporaryCampaign place_;

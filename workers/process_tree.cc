@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -16,6 +17,7 @@
 #include <string_view>
 #include <thread>
 
+#include "base/error.h"
 #include "base/file.h"
 
 namespace wflow::workers {
@@ -64,6 +66,23 @@ std::vector<pid_t> descendants(pid_t root) {
       found.push_back(child->second);
       open.push_back(child->second);
     }
+  }
+  return found;
+}
+
+std::vector<pid_t> started_with(std::span<const pid_t> pids, std::span<const std::string> variables) {
+  std::vector<pid_t> found;
+  for (const pid_t pid : pids) {
+    std::string environment;
+    try {
+      environment = '\0' + read_file("/proc/" + std::to_string(pid) + "/environ") + '\0';
+    } catch (const Error&) {
+      continue;  // it has ended, or is somebody else's
+    }
+    const bool all = std::all_of(variables.begin(), variables.end(), [&](const std::string& variable) {
+      return environment.find('\0' + variable + '\0') != std::string::npos;
+    });
+    if (all) found.push_back(pid);
   }
   return found;
 }

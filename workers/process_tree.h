@@ -5,12 +5,18 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <span>
+#include <string>
 #include <vector>
 
 namespace wflow::workers {
 
 // All below `root`, without it. A snapshot: processes may come and go.
 std::vector<pid_t> descendants(pid_t root);
+
+// Those of `pids` that began with all of these variables ("KEY=value" each) in their environment: what a task
+// started, though its parents have ended and it has left the task's group.
+std::vector<pid_t> started_with(std::span<const pid_t> pids, std::span<const std::string> variables);
 
 // Kills and reaps all children of the calling process (a subreaper: orphans of killed ones become its
 // children) until none is left. False when some are still there after `limit` (they hang in the kernel).

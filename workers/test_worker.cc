@@ -20,6 +20,8 @@ int body(int count, char** words) {
     if (parts[0] == "slots") options.slots = static_cast<int>(value);
     if (parts[0] == "cores") options.cores = static_cast<int>(value);
     if (parts[0] == "gpus") options.gpus = static_cast<int>(value);
+    if (parts[0] == "memory") options.memory_bytes = static_cast<std::int64_t>(value);
+    if (parts[0] == "pin") options.pin = value > 0;
     if (parts[0] == "linger") options.linger_s = value;
     if (parts[0] == "idle") options.idle_timeout_s = value;
     if (parts[0] == "zero") options.zero = value > 0;

@@ -23,6 +23,13 @@ WorkerOptions completed(WorkerOptions options) {
   options.campaign = std::filesystem::absolute(options.campaign);
   if (options.slots <= 0) options.slots = usable_cores();
   if (options.cores <= 0) options.cores = options.slots;
+  if (options.memory_bytes <= 0) options.memory_bytes = usable_memory_bytes();
+  if (options.pin && options.cores > usable_cores()) {
+    throw Error(ExitCode::usage,
+                fmt::format("cannot pin the tasks of {} cores: this process may use {}; leave out "
+                            "--pin, or give fewer --cores",
+                            options.cores, usable_cores()));
+  }
   return options;
 }
 

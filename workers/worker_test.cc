@@ -135,6 +135,38 @@ TEST_F(WorkerTest, KillsTheWholeTreeAtATimeOut) {
   EXPECT_TRUE(coordinator_.until([&] { return processes_with("WFLOW_WORKSPACE=" + path("step")).empty(); }));
 }
 
+// What has left the group and whose parents have ended is known by its environment.
+TEST_F(WorkerTest, KillsDaemonsToo) {
+  begin("(setsid sh -c 'sleep 1000 & echo started >> " + path("started") +
+            "') & wait; while :; do sleep 1000; done",
+        1);
+  lease(0, 1);
+  ASSERT_TRUE(coordinator_.until([&] { return std::filesystem::exists(file("started")); }));
+  coordinator_.send(wire::Revoke{{}, true});
+  ASSERT_TRUE(ended(1));
+  EXPECT_EQ(coordinator_.outcomes.at(0).reason, wire::EndReason::cancelled);
+  EXPECT_TRUE(coordinator_.until([&] { return processes_with("WFLOW_WORKSPACE=" + path("step")).empty(); }));
+  EXPECT_FALSE(coordinator_.goodbye.has_value());
+}
+
+TEST_F(WorkerTest, PinsTasksToProcessors) {
+  begin("grep Cpus_allowed_list /proc/self/status > cpus", 1, {"slots=1", "pin=1"});
+  lease(0, 1);
+  ASSERT_TRUE(ended(1));
+  EXPECT_EQ(read_file(file("step/cpus")).find_first_of(",-", 18), std::string::npos)
+      << read_file(file("step/cpus"));
+}
+
+TEST_F(WorkerTest, SharesItsMemory) {
+  begin("mkdir " + path("alone") + " && rmdir " + path("alone"), 20, {"slots=3", "memory=1000"});
+  task_.resources.memory_bytes = 501;
+  coordinator_.send(wire::Templates{{task_}});
+  EXPECT_EQ(coordinator_.hello->memory_bytes, 1000);
+  lease(0, 20);
+  ASSERT_TRUE(ended(20));
+  EXPECT_TRUE(coordinator_.outcomes.empty());
+}
+
 TEST_F(WorkerTest, ForwardsEvents) {
   begin("echo '{\"n\":1}' >> $WFLOW_EVENTS; while [ ! -e " + path("go") +
             " ]; do sleep 0.01; done; echo '{\"n\":2}' >> $WFLOW_EVENTS; printf '{\"n\":3}' >> $WFLOW_EVENTS",
