@@ -47,6 +47,7 @@ int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed)
   coordinator.slots = options.slots;
   coordinator.zero_workers = options.zero || options.zero_failures > 0;
   coordinator.zero_failures = options.zero_failures;
+  coordinator.max_bundle = options.zero_bundle;
   coordinator.resumed = resumed;
   coordinator.retry = options.retry;
   coordinator.time_limit_s = limit_of(options);
@@ -132,6 +133,8 @@ void add_common(CLI::App& command, RunOptions& options) {
       .add_option("--zero-failures", options.zero_failures,
                   "as --zero-workers, but each task's end is told by itself, and this fraction fails")
       ->check(CLI::Range(0.0, 1.0));
+  command.add_option("--zero-bundle", options.zero_bundle,
+                     "no lease has more tasks than this; 1: each is leased by itself (for the two above)");
 }
 
 void add_run(CLI::App& app, Command& chosen) {

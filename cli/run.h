@@ -21,6 +21,7 @@ struct RunOptions {
   bool quiet = false;
   bool zero = false;
   double zero_failures = 0;
+  std::uint64_t zero_bundle = 0;
   bool detach = false;
   std::optional<engine::RetryRequest> retry;
 };

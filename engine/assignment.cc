@@ -1,74 +1,105 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scheduler's leases: which worker gets which elements, and how many at once.
+// The scheduler's leases: which worker gets which elements, and how many at once. What goes first is in
+// queue.cc, what is taken back in split.cc.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "engine/scheduler.h"
+#include "engine/sizing.h"
 
 namespace wflow::engine {
 
 namespace {
 
-// Work that a worker should have ahead of it, in seconds a core: long enough to hide a round trip and a group
-// commit, short enough to stay balanced. It is topped up when half of it is gone.
-constexpr double kAheadSeconds = 0.5;
-// What a task is taken to last before the first of its array has ended.
-constexpr double kUnknownSeconds = 0.25;
-constexpr std::uint64_t kMaxBundle = 1 << 16;
+// What a task is taken to last before the first of its step has ended.
+constexpr double kUnknown_s = 0.25;
+constexpr double kShortest_s = 1e-6;
+// Of one worker: a hundred thousand retries that are due at once are no message.
+constexpr std::size_t kMaxLeases = 4096;
+
+double processes_of(const ArraySpec& spec, std::uint64_t elements) {
+  return 1.0 / static_cast<double>(std::min(std::max<std::uint64_t>(spec.bundle, 1), elements));
+}
 
 }  // namespace
 
 void Scheduler::assign(double now_s) {
+  now_s_ = now_s;
   move_due_retries(now_s);
-  if (paused_ || stop_requested_) return;
-  for (auto& [id, worker] : workers_) {
-    if (queue_.empty()) return;
-    fill_worker(id, worker);
+  if (paused_ || stop_requested_) {
+    next_split_s_.reset();
+    return;
   }
-}
-
-void Scheduler::move_due_retries(double now_s) {
-  while (!delayed_.empty() && delayed_.begin()->first <= now_s) {
-    const auto [array, element] = delayed_.begin()->second;
-    delayed_.erase(delayed_.begin());
-    if (arrays_[array].states.at(element) != ElementState::delayed) continue;  // cancelled meanwhile
-    arrays_[array].retry_ready.insert(element);
-    update_queue(array);
+  mark_overdue();
+  while (!queue_.empty() && !hungry_.empty()) {
+    Worker& worker = *hungry_.begin()->second;
+    if (!grant_next(worker)) unserved_.insert(hungry_.extract(hungry_.begin()));
   }
+  split_back();
 }
 
 std::optional<double> Scheduler::next_due_s() const {
-  if (delayed_.empty()) return std::nullopt;
-  return delayed_.begin()->first;
+  std::optional<double> due = next_split_s_;
+  if (!delayed_.empty()) due = std::min(due.value_or(delayed_.begin()->first), delayed_.begin()->first);
+  return due;
 }
 
-bool Scheduler::wants_more(const Worker& worker) const {
-  if (worker.draining) return false;
-  const double cores = worker.capacity.cores;
-  return worker.load_cores < cores || worker.load_core_s < 0.5 * kAheadSeconds * cores;
-}
-
-void Scheduler::fill_worker(const WorkerId& id, Worker& worker) {
-  auto next = queue_.begin();
-  while (next != queue_.end() && wants_more(worker)) {
-    const ArrayId array_id = next->second;
-    Array& array = arrays_[array_id];
-    if (array.spec.resources.gpus > worker.capacity.gpus) {
-      ++next;
-      continue;
-    }
-    if (!array.retry_ready.empty()) {
-      const Element element = *array.retry_ready.begin();
-      array.retry_ready.erase(array.retry_ready.begin());
-      grant(id, worker, array_id, {element, element}, array.attempts[element]);
-    } else {
-      const Range range = next_range(array, worker);
-      array.ready.remove(range);
-      grant(id, worker, array_id, range, {});
-    }
-    update_queue(array_id);
-    next = queue_.begin();
+// Gives the worker something of the first line that has anything for it; false when none has.
+bool Scheduler::grant_next(Worker& worker) {
+  const auto next = std::find_if(queue_.begin(), queue_.end(), [&](const QueueKey& key) {
+    return takes(worker, lines_[std::get<LineId>(key)]);
+  });
+  if (next == queue_.end()) return false;
+  const ArrayId array_id = *lines_[std::get<LineId>(*next)].waiting.begin();
+  Array& array = arrays_[array_id];
+  if (!array.retry_ready.empty()) {
+    const Element element = *array.retry_ready.begin();
+    array.retry_ready.erase(array.retry_ready.begin());
+    grant(worker, array_id, {element, element}, array.attempts[element]);
+  } else {
+    const Range range = next_range(array, worker);
+    array.ready.remove(range);
+    grant(worker, array_id, range, {});
   }
+  return true;
+}
+
+bool Scheduler::takes(const Worker& worker, const Line& line) const {
+  if (!worker.serves[static_cast<std::size_t>(&line - lines_.data())]) return false;
+  if (room(worker, line) >= 1) return true;
+  const bool enough = worker.load.core_s >= 0.5 * kAhead_s * worker.capacity.cores;
+  return !worker.untried && !enough && scarce_s(worker, line) < 0.5 * kAhead_s;
+}
+
+// Seconds ahead of the worker in which this line's tasks have all of what it has of GPUs or memory; 0 for a
+// line that asks for cores only.
+double Scheduler::scarce_s(const Worker& worker, const Line& line) const {
+  const auto at = worker.scarce_s.find(static_cast<LineId>(&line - lines_.data()));
+  return at == worker.scarce_s.end() ? 0 : at->second;
+}
+
+// Of the worker's GPUs or memory that one process of the line takes.
+double Scheduler::scarce_share(const Worker& worker, const Line& line) {
+  const auto memory =
+      static_cast<double>(std::min(line.resources.memory_bytes, worker.capacity.memory_bytes));
+  double share = memory > 0 ? memory / static_cast<double>(worker.capacity.memory_bytes) : 0;
+  if (line.resources.gpus > 0 && worker.capacity.gpus > 0)
+    share = std::max(share, static_cast<double>(line.resources.gpus) / worker.capacity.gpus);
+  return share;
+}
+
+// How many more of the line's processes could start on the worker at once.
+double Scheduler::room(const Worker& worker, const Line& line) const {
+  const WorkerCapacity& capacity = worker.capacity;
+  const Load& load = worker.load;
+  double room = (capacity.cores - load.cores) / cores_of(line, worker);
+  if (line.resources.gpus > 0 && capacity.gpus > 0)
+    room = std::min(room, (capacity.gpus - load.gpus) / line.resources.gpus);
+  const auto memory = static_cast<double>(std::min(line.resources.memory_bytes, capacity.memory_bytes));
+  if (memory > 0)
+    room = std::min(room, (static_cast<double>(capacity.memory_bytes) - load.memory_bytes) / memory);
+  return std::max(0.0, std::floor(room + 1e-6));
 }
 
 // What a bundled step's worker gets ends where a process ends, so that no process is cut in two.
@@ -81,70 +112,105 @@ Range Scheduler::next_range(const Array& array, const Worker& worker) const {
 }
 
 std::uint64_t Scheduler::bundle_size(const Array& array, const Worker& worker) const {
+  const Line& line = lines_[array.line];
   const double cores = worker.capacity.cores;
-  const double cores_each = cores_of(array, worker);
-  const double seconds = std::max(mean_duration_s(array).value_or(kUnknownSeconds), 1e-7);
   const double process = static_cast<double>(std::max<std::uint64_t>(array.spec.bundle, 1));
-  const double to_fill = std::ceil((cores - worker.load_cores) / cores_each) * process;
-  const double ahead = std::ceil((kAheadSeconds * cores - worker.load_core_s) / (seconds * cores_each));
-  double size = std::max({to_fill, ahead, 1.0});
-  // Towards the end no worker takes more than half of its share, so that all end together.
-  if (workers_.size() > 1) {
-    const double share = static_cast<double>(array.ready.size()) * cores / (2.0 * std::max(total_cores_, 1));
-    size = std::min(size, std::max(std::ceil(share), 1.0));
+  const double seconds = std::max(seconds_of(array, worker), kShortest_s);
+  double size = room(worker, line) * process;
+  if (!worker.untried) {
+    double ahead = (kAhead_s * cores - worker.load.core_s) / (seconds * cores_of(line, worker));
+    const double share = scarce_share(worker, line);
+    if (share > 0) ahead = std::min(ahead, (kAhead_s - scarce_s(worker, line)) / (seconds * share));
+    size = std::max(size, std::ceil(ahead));
   }
-  return static_cast<std::uint64_t>(std::min(size, static_cast<double>(kMaxBundle)));
+  // Its turn is a small one.
+  if (line.overdue) size = std::min(size, std::max(kAhead_s / seconds, process));
+  // Towards the end no worker takes more than half of its share, so that all end together.
+  if (line.workers > 1) {
+    const double share = static_cast<double>(line.ready) * cores / (2.0 * std::max(line.cores, 1));
+    size = std::min(size, std::ceil(share));
+  }
+  return static_cast<std::uint64_t>(std::clamp(size, 1.0, static_cast<double>(max_bundle_)));
 }
 
-std::optional<double> Scheduler::mean_duration_s(const Array& array) const {
-  if (array.timed == 0) return std::nullopt;
-  return array.duration_sum_s / static_cast<double>(array.timed);
+// An element, on this worker.
+double Scheduler::seconds_of(const Array& array, const Worker& worker) const {
+  const Line& line = lines_[array.line];
+  const auto mean = [](std::uint64_t timed, double sum_s) { return sum_s / static_cast<double>(timed); };
+  if (array.timed > 0) return mean(array.timed, array.duration_sum_s) * worker.slowness;
+  return line.timed > 0 ? mean(line.timed, line.duration_sum_s) * worker.slowness : kUnknown_s;
 }
 
 // A task that asks for more cores than its worker has runs there alone.
-int Scheduler::cores_of(const Array& array, const Worker& worker) const {
-  const specs::Resources& asked = array.spec.resources;
-  return std::clamp(asked.cores * asked.procs, 1, std::max(worker.capacity.cores, 1));
+double Scheduler::cores_of(const Line& line, const Worker& worker) {
+  const std::int64_t asked = std::int64_t{line.resources.cores} * line.resources.procs;
+  return static_cast<double>(std::clamp<std::int64_t>(asked, 1, std::max(worker.capacity.cores, 1)));
 }
 
-Scheduler::LeaseState& Scheduler::add_lease(LeaseId lease_id, const WorkerId& id, Worker& worker,
-                                            ArrayId array_id) {
-  const Array& array = arrays_[array_id];
+Scheduler::LeaseState& Scheduler::add_lease(LeaseId lease_id, Worker& worker, ArrayId array_id) {
   LeaseState& lease = leases_[lease_id];
-  lease.worker = id;
+  lease.worker = &worker;
   lease.array = array_id;
-  lease.seconds_each = mean_duration_s(array).value_or(kUnknownSeconds);
-  lease.cores_each = cores_of(array, worker);
+  lease.seconds_each = seconds_of(arrays_[array_id], worker);
+  lease.cores_each = cores_of(lines_[arrays_[array_id].line], worker);
   worker.leases.insert(lease_id);
   return lease;
 }
 
-void Scheduler::add_to_lease(LeaseState& lease, Worker& worker, Range range) {
-  const std::uint64_t bundle = std::max<std::uint64_t>(arrays_[lease.array].spec.bundle, 1);
-  if (lease.remaining.empty())
-    lease.processes_each = 1.0 / static_cast<double>(std::min(bundle, range.size()));
+void Scheduler::add_to_lease(LeaseState& lease, Range range) {
+  Array& array = arrays_[lease.array];
+  if (lease.remaining.empty()) {
+    lease.processes_each = processes_of(array.spec, range.size());
+    // A long task fills its core and no more: what is ahead of the other cores does not depend on it.
+    lease.seconds_each = std::clamp(lease.seconds_each, kShortest_s, kAhead_s * lease.processes_each);
+  }
   lease.remaining.add(range);
-  const double cores = static_cast<double>(range.size()) * lease.cores_each;
-  worker.load_cores += cores * lease.processes_each;
-  worker.load_core_s += cores * lease.seconds_each;
-  arrays_[lease.array].states.set(range, ElementState::leased);
+  change_load(lease, static_cast<double>(range.size()));
+  lines_[array.line].leased += range.size();
+  array.states.set(range, ElementState::leased);
   leased_ += range.size();
 }
 
-void Scheduler::grant(const WorkerId& id, Worker& worker, ArrayId array_id, Range range,
-                      const Attempt& attempt) {
+void Scheduler::change_load(const LeaseState& lease, double elements) {
+  Worker& worker = *lease.worker;
+  const specs::Resources& asked = arrays_[lease.array].spec.resources;
+  const double processes = elements * lease.processes_each;
+  worker.load.cores += processes * lease.cores_each;
+  worker.load.core_s += elements * lease.cores_each * lease.seconds_each;
+  worker.load.gpus += processes * asked.gpus;
+  worker.load.memory_bytes +=
+      processes * static_cast<double>(std::min(asked.memory_bytes, worker.capacity.memory_bytes));
+  const LineId line = arrays_[lease.array].line;
+  if (const double share = scarce_share(worker, lines_[line]); share > 0)
+    worker.scarce_s[line] += elements * lease.seconds_each * share;
+  // Sums of many small numbers drift; an idle worker has exactly no load.
+  if (worker.leases.empty()) {
+    worker.load = {};
+    worker.scarce_s.clear();
+  }
+  place(worker);
+}
+
+void Scheduler::grant(Worker& worker, ArrayId array_id, Range range, const Attempt& attempt) {
   const LeaseId lease_id = next_lease_++;
-  add_to_lease(add_lease(lease_id, id, worker, array_id), worker, range);
-  actions_.grants.push_back({id,
-                             {lease_id, array_id, range.first, range.size(), attempt.number, attempt.restart,
-                              arrays_[array_id].spec.priority}});
+  LeaseState& lease = add_lease(lease_id, worker, array_id);
+  const Line& line = lines_[arrays_[array_id].line];
+  // Served in its turn, it must not wait behind the others on the worker.
+  const int priority = line.overdue ? std::numeric_limits<int>::max() : line.priority;
+  const double core_s = static_cast<double>(range.size()) * lease.cores_each * lease.seconds_each;
+  add_to_lease(lease, range);
+  actions_.grants.push_back(
+      {worker.id,
+       {lease_id, array_id, range.first, range.size(), attempt.number, attempt.restart, priority}});
+  update_queue(array_id);
+  serve(arrays_[array_id].line, core_s);
 }
 
 // A lease that another coordinator granted and its worker still holds. What can't be held any more is
 // revoked.
-void Scheduler::adopt_lease(const WorkerId& id, Worker& worker, const wire::Lease& lease) {
+void Scheduler::adopt_lease(Worker& worker, const wire::Lease& lease) {
   if (!valid(lease.array, lease.first, lease.count)) {
-    actions_.revokes.push_back({id, lease.id});
+    actions_.revokes.push_back({worker.id, lease.id, true});
     return;
   }
   const Range range{lease.first, lease.first + lease.count - 1};
@@ -152,16 +218,16 @@ void Scheduler::adopt_lease(const WorkerId& id, Worker& worker, const wire::Leas
   if (leases_.contains(lease.id)) return;  // the same coordinator: the connection was lost, the lease was not
   const std::vector<Range> parts = parts_in(lease.array, range, waits);
   if (parts.empty()) {
-    actions_.revokes.push_back({id, lease.id});
+    actions_.revokes.push_back({worker.id, lease.id, true});
     return;
   }
   Array& array = arrays_[lease.array];
-  LeaseState& state = add_lease(lease.id, id, worker, lease.array);
+  LeaseState& state = add_lease(lease.id, worker, lease.array);
   for (const Range& part : parts) {
     array.ready.remove(part);
     array.retry_ready.erase(array.retry_ready.lower_bound(part.first),
                             array.retry_ready.upper_bound(part.last));
-    add_to_lease(state, worker, part);
+    add_to_lease(state, part);
   }
   update_queue(lease.array);
 }
@@ -172,27 +238,34 @@ bool Scheduler::release_from_lease(LeaseId lease_id, Range range) {
   LeaseState& lease = found->second;
   const std::uint64_t before = lease.remaining.size();
   lease.remaining.remove(range);
-  const double cores = static_cast<double>(before - lease.remaining.size()) * lease.cores_each;
-  const auto worker = workers_.find(lease.worker);
-  if (worker != workers_.end()) {
-    worker->second.load_cores -= cores * lease.processes_each;
-    worker->second.load_core_s -= cores * lease.seconds_each;
-    if (lease.remaining.empty()) worker->second.leases.erase(lease_id);
-    // Sums of many small numbers drift; an idle worker has exactly no load.
-    if (worker->second.leases.empty()) worker->second.load_cores = worker->second.load_core_s = 0;
-  }
+  const std::uint64_t released = before - lease.remaining.size();
+  lines_[arrays_[lease.array].line].leased -= released;
+  if (lease.remaining.empty()) lease.worker->leases.erase(lease_id);
+  change_load(lease, -static_cast<double>(released));
   if (lease.remaining.empty()) leases_.erase(found);
   return true;
 }
 
-void Scheduler::update_queue(ArrayId id) {
-  const Array& array = arrays_[id];
-  const std::pair<int, ArrayId> key(-array.spec.priority, id);
-  if (array.ready.empty() && array.retry_ready.empty()) {
-    queue_.erase(key);
-  } else {
-    queue_.insert(key);
+// Puts the worker where assign() looks for it.
+void Scheduler::place(Worker& worker) {
+  displace(worker);
+  const double cores = worker.capacity.cores;
+  const bool has_free = worker.load.cores < cores - 1e-6;
+  if (!has_free || worker.draining) worker.free_since_s.reset();
+  if (worker.draining || worker.leases.size() >= kMaxLeases) return;
+  if (has_free && !worker.free_since_s) {
+    worker.free_since_s = now_s_;
+    next_split_s_ = std::min(next_split_s_.value_or(now_s_ + kAhead_s), now_s_ + kAhead_s);
   }
+  if (!has_free && (worker.untried || worker.load.core_s >= 0.5 * kAhead_s * cores)) return;
+  worker.key = HungerKey(!has_free, worker.load.core_s / cores, worker.number);
+  hungry_.emplace(*worker.key, &worker);
+}
+
+void Scheduler::displace(Worker& worker) {
+  if (!worker.key) return;
+  if (hungry_.erase(*worker.key) == 0) unserved_.erase(*worker.key);
+  worker.key.reset();
 }
 
 Actions Scheduler::take_actions() {

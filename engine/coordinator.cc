@@ -46,6 +46,7 @@ Coordinator::Coordinator(const specs::Plan& plan, const CoordinatorOptions& opti
       signals_({SIGINT, SIGTERM, SIGHUP}),
       store_(plan.campaign()),
       epoch_(store_.next_epoch()),
+      groups_(plan.study()),
       scheduler_(array_specs(plan), epoch_),
       status_(plan, recorded_status(store_)),
       socket_(keys_),
@@ -54,6 +55,7 @@ Coordinator::Coordinator(const specs::Plan& plan, const CoordinatorOptions& opti
 ExitCode Coordinator::run() {
   const std::string where = fmt::format("{} (pid {})", host_name(), ::getpid());
   status_.set_coordinator(where);
+  if (options_.max_bundle > 0) scheduler_.set_max_bundle(options_.max_bundle);
   recover();
   record(options_.resumed ? "resumed" : "started", fmt::format("coordinator {} on {}", epoch_, where));
   commits_ = std::make_unique<store::CommitThread>(store_);
@@ -62,6 +64,7 @@ ExitCode Coordinator::run() {
   wire::write_endpoint(plan_.campaign(), endpoint);
   if (options_.time_limit_s > 0) deadline_s_ = steady_now_s() + options_.time_limit_s;
   try {
+    find_local_groups();
     start_pool();
     while (!over()) step();
     return finish();
@@ -94,7 +97,7 @@ void Coordinator::recover() {
     if (!leftover.alive) {
       take_leftover(leftover);
     } else if (const auto at = known.find(leftover.worker);
-               at != known.end() && pool_.adopt(static_cast<pid_t>(at->second.pid))) {
+               at != known.end() && pool_.adopt(static_cast<pid_t>(at->second.pid), at->second.group)) {
       expected_[leftover.worker] = {at->second.pid, steady_now_s() + kReturn_s};
     }
     known.erase(leftover.worker);
@@ -122,18 +125,41 @@ void Coordinator::take_leftover(const wire::Leftover& leftover) {
   journals_to_remove_.push_back(leftover.worker);
 }
 
+// A worker for each group that has none on this machine.
 void Coordinator::start_pool() {
   if (!expected_.empty()) return;
-  const std::uint64_t ended = scheduler_.array_count() == 0 ? 0 : status_.update(scheduler_, 0, 0).ended();
-  if (ended > ended_at_last_start_) worker_starts_ = 0;
-  ended_at_last_start_ = ended;
-  if (++worker_starts_ > kMaxIdleStarts) {
-    throw Error(ExitCode::system,
-                fmt::format("workers on this machine end as soon as they start; see {}",
-                            (plan_.campaign() / ".wflow" / "workers" / "local-default.log").string()));
+  for (const auto& [group, slots] : local_groups_) {
+    if (!pool_.has(group)) start_worker(group, slots);
   }
-  pool_.start({"default", options_.slots > 0 ? options_.slots : batch::usable_cores(), options_.zero_workers,
-               options_.zero_failures});
+}
+
+void Coordinator::start_worker(const std::string& group, int slots) {
+  const std::uint64_t ended = scheduler_.array_count() == 0 ? 0 : status_.update(scheduler_, 0, 0).ended();
+  Starts& starts = starts_[group];
+  if (ended > starts.ended) starts.number = 0;
+  starts.ended = ended;
+  if (++starts.number > kMaxIdleStarts) {
+    throw Error(ExitCode::system, fmt::format("workers on this machine end as soon as they start; see {}",
+                                              pool_.log_of(group).string()));
+  }
+  pool_.start({group, slots, options_.zero_workers, options_.zero_failures});
+}
+
+// What this machine starts; workers of other groups are started by hand, where the study wants them.
+void Coordinator::find_local_groups() {
+  std::vector<Group> here;
+  for (const Group& group : groups_.all()) {
+    if (may_run_on(group, host_name())) {
+      here.push_back(group);
+      continue;
+    }
+    record("worker",
+           fmt::format("the group '{}' wants workers on {}; start them there: wflow worker --campaign {} "
+                       "--group '{}'",
+                       group.name, text::join(group.machines, ", "), plan_.campaign().string(), group.name));
+  }
+  const std::vector<int> slots = local_slots(here, batch::usable_cores(), options_.slots);
+  for (std::size_t i = 0; i < here.size(); ++i) local_groups_.emplace_back(here[i].name, slots[i]);
 }
 
 void Coordinator::step() {
@@ -159,7 +185,8 @@ void Coordinator::step() {
 void Coordinator::wait() {
   const double now_s = steady_now_s();
   double until_s = std::min(next_status_s_, next_pulse_s_);
-  if (const auto due = scheduler_.next_due_s()) until_s = std::min(until_s, *due);
+  if (const auto due = scheduler_.next_due_s(); due && !waits_for_workers())
+    until_s = std::min(until_s, *due);
   const double timeout_ms = std::clamp((until_s - now_s) * 1e3, 0.0, 1000.0);
   std::vector<int> descriptors = pool_.descriptors();
   descriptors.push_back(signals_.descriptor());
@@ -182,7 +209,8 @@ void Coordinator::carry_out() {
   send_grants(actions.grants);
   for (const RevokeLease& revoke : actions.revokes) {
     const auto peer = peers_.find(revoke.worker);
-    if (peer != peers_.end()) socket_.send(peer->second.routing, wire::Revoke{{revoke.lease}, true});
+    if (peer != peers_.end())
+      socket_.send(peer->second.routing, wire::Revoke{{revoke.lease}, revoke.kill_running});
   }
   batch_.ends.insert(batch_.ends.end(), actions.ends.begin(), actions.ends.end());
   for (const RecordEnd& end : actions.ends) timed_arrays_.insert(end.array);
@@ -215,11 +243,8 @@ void Coordinator::commit() {
     if (peer.acknowledge > 0) acknowledge_after_commit_[worker] = std::exchange(peer.acknowledge, 0);
   }
   journals_after_commit_ = std::exchange(journals_to_remove_, {});
-  for (const ArrayId array : std::exchange(timed_arrays_, {})) {
-    const ArrayProgress progress = scheduler_.progress(array);
-    batch_.durations.push_back(
-        {array, progress.timed, progress.duration_sum_s, progress.duration_square_sum});
-  }
+  for (const ArrayId array : std::exchange(timed_arrays_, {}))
+    batch_.totals.push_back({array, scheduler_.progress(array)});
   if (batch_.empty()) {
     send_acknowledgements();
     return;
@@ -291,8 +316,7 @@ void Coordinator::check_processes() {
     }
     if (peers_.contains(worker)) lose_worker(worker, "its process ended");
   }
-  const bool needed = phase_ == Phase::running && !scheduler_.ended();
-  if (needed && pool_.empty() && expected_.empty()) start_pool();
+  if (phase_ == Phase::running && !scheduler_.ended()) start_pool();
 }
 
 void Coordinator::lose_worker(const std::string& worker, const std::string& reason) {

@@ -17,9 +17,10 @@
 namespace wflow::engine {
 
 struct CoordinatorOptions {
-  int slots = 0;              // cores of the local worker; 0: all that this process may use
-  bool zero_workers = false;  // complete every task without running it (benchmarks)
-  double zero_failures = 0;   // with zero_workers: the fraction that fails, each end told by itself
+  int slots = 0;                 // cores of the local worker; 0: all that this process may use
+  bool zero_workers = false;     // complete every task without running it (benchmarks)
+  double zero_failures = 0;      // with zero_workers: the fraction that fails, each end told by itself
+  std::uint64_t max_bundle = 0;  // tasks a lease at most; 0: as the scheduler likes
   bool resumed = false;
   std::optional<RetryRequest> retry;  // before anything runs
   double time_limit_s = 0;            // then drain; 0: none

@@ -12,6 +12,7 @@
 
 #include "engine/batch/local_pool.h"
 #include "engine/coordinator.h"
+#include "engine/groups.h"
 #include "engine/live_status.h"
 #include "engine/scheduler.h"
 #include "engine/signals.h"
@@ -44,6 +45,8 @@ class Coordinator {
   void recover();
   void take_leftover(const wire::Leftover& leftover);
   void start_pool();
+  void start_worker(const std::string& group, int slots);
+  void find_local_groups();
   void step();
   void wait();
   void receive_all();
@@ -94,6 +97,7 @@ class Coordinator {
   SignalQueue signals_;
   store::Store store_;
   std::uint64_t epoch_;
+  Groups groups_;
   Scheduler scheduler_;
   LiveStatus status_;
   wire::ServerSocket socket_;
@@ -117,8 +121,12 @@ class Coordinator {
   double next_status_s_ = 0;
   double next_pulse_s_ = 0;
   double deadline_s_ = 0;
-  int worker_starts_ = 0;
-  std::uint64_t ended_at_last_start_ = 0;
+  std::vector<std::pair<std::string, int>> local_groups_;  // and the slots of each one's worker
+  struct Starts {
+    int number = 0;  // since something ended
+    std::uint64_t ended = 0;
+  };
+  std::map<std::string, Starts> starts_;          // of workers on this machine, by group
   std::unique_ptr<store::CommitThread> commits_;  // last: its thread uses store_
 };
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "engine/groups.h"
+
 namespace wflow::engine {
 
 namespace {
@@ -30,6 +32,7 @@ specs::ContinueOn continue_on(const specs::PlannedStep& step) {
 }  // namespace
 
 std::vector<ArraySpec> array_specs(const specs::Plan& plan) {
+  const Groups groups(plan.study());
   std::vector<ArraySpec> arrays;
   arrays.reserve(plan.array_count());
   for (ArrayId id = 0; id < plan.array_count(); ++id) {
@@ -37,11 +40,14 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan) {
     ArraySpec array;
     array.count = step.elements;
     array.priority = step.priority * kDeepest + std::min(step.depth, kDeepest - 1);
+    array.step = static_cast<std::uint32_t>(plan.step_of(id));
+    array.pool = groups.pool_of(step.study_step);
     array.resources = step.resources;
     array.bundle = step.bundle;
     array.max_retries = step.max_retries;
     array.failure_retries = failure_retries(step);
     array.retry_delay_s = step.retry_delay_s;
+    array.own_program = step.kind != specs::StepKind::shell;
     array.continue_on = continue_on(step);
     array.edges = plan.edges(id);
     arrays.push_back(std::move(array));
@@ -54,8 +60,8 @@ void restore_states(Scheduler& scheduler, const store::Restored& restored) {
   for (const auto& attempt : restored.attempts) {
     scheduler.restore_attempt(attempt.array, attempt.element, attempt.next_attempt, attempt.restart);
   }
-  for (const auto& total : restored.durations) {
-    scheduler.restore_durations(total.array, total.timed, total.sum_s, total.square_sum);
+  for (const auto& [array, progress] : restored.totals) {
+    scheduler.restore_durations(array, progress.timed, progress.duration_sum_s, progress.duration_square_sum);
   }
 }
 

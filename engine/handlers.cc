@@ -35,7 +35,7 @@ std::optional<std::string> Coordinator::reason_to_refuse(const wire::Hello& hell
         hello.protocol, hello.version, wire::kProtocol, kVersion);
   }
   if (hello.cores < 1) return "a worker needs at least one core";
-  return std::nullopt;
+  return groups_.reason_to_refuse(hello.group, hello.host);
 }
 
 void Coordinator::on(const std::string& routing, const wire::Hello& hello) {
@@ -52,12 +52,14 @@ void Coordinator::on(const std::string& routing, const wire::Hello& hello) {
   peer.pid = hello.pid;
   peer.heard_s = steady_now_s();
   peer.templates.clear();
-  peer.local = hello.host == host_name() && pool_.adopt(static_cast<pid_t>(hello.pid));
+  peer.local = hello.host == host_name() && pool_.adopt(static_cast<pid_t>(hello.pid), hello.group);
   wire::Welcome welcome;
   welcome.campaign_directory = plan_.campaign().string();
   if (plan_.study().samples) welcome.sample_design = specs::to_json(plan_.study().samples->design).dump();
   socket_.send(routing, welcome);
-  scheduler_.worker_joined(hello.worker, {hello.cores, hello.gpus}, hello.held);
+  scheduler_.worker_joined(hello.worker,
+                           {hello.cores, hello.gpus, hello.memory_bytes, groups_.find(hello.group)->pools},
+                           hello.held);
   // What it finished while it was alone comes next, and its first heartbeat after that: leases that it no
   // longer holds are not free before.
   const auto expected = expected_.find(hello.worker);
@@ -111,6 +113,7 @@ void Coordinator::on(const std::string& routing, const wire::Heartbeat& heartbea
   Peer& peer = peers_.at(name->second);
   peer.heard_s = steady_now_s();
   peer.running = heartbeat.running;
+  scheduler_.handed_over(name->second);
   expected_.erase(name->second);
 }
 

@@ -23,6 +23,7 @@ Scheduler::Scheduler(std::vector<ArraySpec> arrays, std::uint64_t epoch)
     open_ += spec.count;
     arrays_.emplace_back(std::move(spec));
   }
+  make_lines();
   for (ArrayId child = 0; child < arrays_.size(); ++child) {
     for (const specs::Edge& edge : arrays_[child].spec.edges) {
       WFLOW_CHECK(edge.parent < arrays_.size());
@@ -50,6 +51,8 @@ void Scheduler::restore_durations(ArrayId array, std::uint64_t timed, double sum
   arrays_[array].timed = timed;
   arrays_[array].duration_sum_s = sum_s;
   arrays_[array].duration_square_sum = square_sum;
+  lines_[arrays_[array].line].timed += timed;
+  lines_[arrays_[array].line].duration_sum_s += sum_s;
 }
 
 void Scheduler::start() {
@@ -64,10 +67,24 @@ void Scheduler::start() {
 void Scheduler::worker_joined(const WorkerId& id, const WorkerCapacity& capacity,
                               const std::vector<wire::Lease>& held) {
   Worker& worker = workers_[id];
-  total_cores_ += capacity.cores - worker.capacity.cores;
+  if (!worker.serves.empty()) {
+    note_missing(worker, held);
+    count_worker(worker, -1);
+  } else {
+    worker.id = id;
+    worker.number = joined_++;
+  }
   worker.capacity = capacity;
   worker.draining = false;
-  for (const wire::Lease& lease : held) adopt_lease(id, worker, lease);
+  worker.serves.assign(lines_.size(), false);
+  for (LineId line = 0; line < lines_.size(); ++line) {
+    const bool in_pool = capacity.pools.empty() ||
+                         (lines_[line].pool < capacity.pools.size() && capacity.pools[lines_[line].pool]);
+    worker.serves[line] = in_pool && lines_[line].resources.gpus <= capacity.gpus;
+  }
+  count_worker(worker, 1);
+  place(worker);
+  for (const wire::Lease& lease : held) adopt_lease(worker, lease);
 }
 
 void Scheduler::worker_lost(const WorkerId& id, const std::vector<wire::RunningElement>& running) {
@@ -82,10 +99,12 @@ void Scheduler::worker_lost(const WorkerId& id, const std::vector<wire::RunningE
     std::vector<Range> rest;
     lease->second.remaining.for_each_in({0, arrays_[array].spec.count - 1},
                                         [&](Range r) { rest.push_back(r); });
+    lines_[arrays_[array].line].leased -= lease->second.remaining.size();
     leases_.erase(lease);
     for (const Range& range : rest) give_back(array, range);
   }
-  total_cores_ -= found->second.capacity.cores;
+  displace(found->second);
+  count_worker(found->second, -1);
   workers_.erase(found);
   propagate();
 }
@@ -112,7 +131,9 @@ void Scheduler::count_crash(const WorkerId& worker, const wire::RunningElement& 
 
 void Scheduler::worker_draining(const WorkerId& id) {
   const auto found = workers_.find(id);
-  if (found != workers_.end()) found->second.draining = true;
+  if (found == workers_.end()) return;
+  found->second.draining = true;
+  place(found->second);
 }
 
 void Scheduler::returned(const std::vector<wire::Lease>& leases) {
@@ -126,6 +147,7 @@ void Scheduler::returned(const std::vector<wire::Lease>& leases) {
 void Scheduler::done(const wire::DoneRun& run) {
   if (!valid(run.array, run.first, run.count)) return;
   const Range range{run.first, run.first + run.count - 1};
+  learn_speed(run);
   release_from_lease(run.lease, range);
   const bool stale = run_stale_again(run.array, range);
   const auto counts = [&](ElementState s) { return stale ? s == ElementState::leased : !has_ended(s); };
@@ -135,6 +157,8 @@ void Scheduler::done(const wire::DoneRun& run) {
   array.timed += run.count;
   array.duration_sum_s += run.duration_sum_s;
   array.duration_square_sum += run.duration_square_sum;
+  lines_[array.line].timed += run.count;
+  lines_[array.line].duration_sum_s += run.duration_sum_s;
   for (const Range& part : fresh) end(run.array, part, ElementState::done);
   propagate();
 }
@@ -176,10 +200,12 @@ void Scheduler::decide(const wire::Outcome& outcome, const WorkerId& worker, Att
     end(outcome.array, range, ElementState::done);
     return;
   }
+  // Usage, spec and data errors of our own programs: docs/exit-codes.md.
+  const bool hopeless = spec.own_program && code >= 2 && code <= 4;
   const bool asked_again = code == kRestart || code == kRetry;
   if (!asked_again) ++attempt.failures;
   const bool again =
-      code != kSoftFail && code != kHardFail &&
+      code != kSoftFail && code != kHardFail && !hopeless &&
       (asked_again ? attempt.number - attempt.failures <= static_cast<std::uint32_t>(spec.max_retries)
                    : attempt.failures <= static_cast<std::uint32_t>(spec.failure_retries));
   if (asked_again) attempt.restart = code == kRestart;
@@ -286,7 +312,11 @@ void Scheduler::end(ArrayId id, Range range, ElementState state) {
   array.states.set(range, state);
   array.ended.add(range);
   open_ -= range.size();
-  actions_.ends.push_back({id, range, state});
+  // Neighbours that end one by one are one record.
+  std::vector<RecordEnd>& ends = actions_.ends;
+  const bool joins = !ends.empty() && ends.back().array == id && ends.back().state == state &&
+                     ends.back().range.last + 1 == range.first;
+  joins ? void(ends.back().range.last = range.last) : ends.push_back({id, range, state});
   newly_ended_.emplace_back(id, range);
 }
 
@@ -353,7 +383,7 @@ ArrayProgress Scheduler::progress(ArrayId id) const {
 
 std::optional<WorkerId> Scheduler::worker_of(ArrayId array, Element element) const {
   for (const auto& [id, lease] : leases_) {
-    if (lease.array == array && lease.remaining.contains({element, element})) return lease.worker;
+    if (lease.array == array && lease.remaining.contains({element, element})) return lease.worker->id;
   }
   return std::nullopt;
 }

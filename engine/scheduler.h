@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -26,18 +27,26 @@ using WorkerId = std::string;
 struct ArraySpec {
   std::uint64_t count = 1;
   int priority = 0;  // higher first
+  // Arrays of one step go in the order of their numbers; steps of equal priority take turns.
+  std::uint32_t step = 0;
+  std::uint32_t pool = 0;  // which workers serve it: WorkerCapacity::pools
   specs::Resources resources;
   std::uint64_t bundle = 0;  // elements of one process: leases end where processes do; 0: one each
   int max_retries = 0;       // executions asked for by exit codes 100 (restart) and 104 (retry)
   int failure_retries = 0;   // executions after an ordinary failure
   double retry_delay_s = 0;
+  bool own_program = false;  // a wflow program: its exit codes 2 to 4 say that another try would end the same
   specs::ContinueOn continue_on = specs::ContinueOn::soft_fail;
   std::vector<specs::Edge> edges;
 };
 
 struct WorkerCapacity {
-  int cores = 1;
-  int gpus = 0;
+  WorkerCapacity(int cores_ = 1, int gpus_ = 0, std::int64_t memory_bytes_ = 0, std::vector<bool> pools_ = {})
+      : cores(cores_), gpus(gpus_), memory_bytes(memory_bytes_), pools(std::move(pools_)) {}
+  int cores;
+  int gpus;
+  std::int64_t memory_bytes;  // 0: not known, taken as enough
+  std::vector<bool> pools;    // which it serves, by ArraySpec::pool; empty: all
 };
 
 // ---- actions
@@ -50,6 +59,7 @@ struct GrantLease {
 struct RevokeLease {
   WorkerId worker;
   LeaseId lease = 0;
+  bool kill_running = false;
 };
 
 // Neighbouring elements reached a final state: to be made durable.
@@ -99,11 +109,17 @@ class Scheduler {
   // Executions that the worker last said were running count against the element's crash limit.
   void worker_lost(const WorkerId& worker, const std::vector<wire::RunningElement>& running);
   void worker_draining(const WorkerId& worker);
+  // After a worker has joined: it has told everything that it finished before. What it was leased and then
+  // neither held nor told was lost on the way and is leased again.
+  void handed_over(const WorkerId& worker);
   void returned(const std::vector<wire::Lease>& leases);
   void done(const wire::DoneRun& run);
   void ended_badly(const wire::Outcome& outcome, const WorkerId& worker, double now_s);
   // No new leases until resumed.
-  void set_paused(bool paused) { paused_ = paused; }
+  void set_paused(bool paused) {
+    paused_ = paused;
+    next_split_s_ = now_s_;
+  }
   bool paused() const { return paused_; }
   // Everything that has not ended and does not run becomes cancelled.
   void cancel_waiting();
@@ -114,10 +130,16 @@ class Scheduler {
   // then runs again.
   std::uint64_t retry_failed(ArrayId array, Range range);
 
+  // No lease has more elements than this (benchmarks).
+  void set_max_bundle(std::uint64_t elements) { max_bundle_ = elements; }
+
   // ---- decisions
+  // Leases what is ready to workers that want more, the idlest first, and takes back what has not started
+  // from workers that have too much of it.
   void assign(double now_s);
   Actions take_actions();
-  // When assign() would do something new without another event (a retry becomes due).
+  // When assign() would do something new without another event (a retry becomes due, a worker has been idle
+  // for too long).
   std::optional<double> next_due_s() const;
 
   // ---- questions
@@ -140,7 +162,7 @@ class Scheduler {
   void for_each_lease(Visit visit) const {
     for (const auto& [id, lease] : leases_) {
       lease.remaining.for_each_in({0, arrays_[lease.array].spec.count - 1},
-                                  [&](Range range) { visit(lease.worker, lease.array, range); });
+                                  [&](Range range) { visit(lease.worker->id, lease.array, range); });
     }
   }
   // Whether an ended state counts as a failure that retry_failed() opens again.
@@ -161,9 +183,12 @@ class Scheduler {
     std::uint32_t crashes = 0;   // lost with a worker while running
     bool restart = false;
   };
+  using LineId = std::uint32_t;
   struct Array {
     explicit Array(ArraySpec s) : spec(std::move(s)), states(spec.count, ElementState::blocked) {}
     ArraySpec spec;
+    LineId line = 0;
+    std::uint64_t counted = 0;  // of its elements in the line's `ready`
     RunMap<ElementState, kElementStates> states;
     IntervalSet ready;
     IntervalSet ended;
@@ -175,20 +200,57 @@ class Scheduler {
     double duration_sum_s = 0;
     double duration_square_sum = 0;
   };
+  // Before, or behind, all others of the queue: lines that have waited too long; then by priority; then those
+  // that got the least so far.
+  using QueueKey = std::tuple<int, std::int64_t, double, LineId>;
+  // The arrays of a step: they ask for the same, and go in the order of their numbers.
+  struct Line {
+    int priority = 0;
+    std::uint32_t pool = 0;
+    specs::Resources resources;
+    std::set<ArrayId> waiting;    // with something to lease
+    std::optional<QueueKey> key;  // in the queue
+    std::uint64_t ready = 0;      // elements to lease
+    std::uint64_t leased = 0;
+    std::uint64_t timed = 0;
+    double duration_sum_s = 0;
+    double served_core_s = 0;  // leased so far, as estimated; a line that comes later begins with the others
+    double waits_since_s = 0;  // it came into the queue, or was served
+    bool overdue = false;
+    int cores = 0;  // of the workers that serve it
+    int workers = 0;
+  };
+  struct Worker;
   struct LeaseState {
-    WorkerId worker;
+    Worker* worker = nullptr;
     ArrayId array = 0;
     IntervalSet remaining;
-    double seconds_each = 0;  // as estimated when granted
-    int cores_each = 1;
+    double seconds_each = 0;  // as estimated when granted, at most what a core should have ahead of it
+    double cores_each = 1;
     double processes_each = 1;  // of an element: less than one where a process takes several
+    bool revoked = false;       // asked for what has not started
   };
+  // What the elements leased to a worker take, all at once.
+  struct Load {
+    double cores = 0, gpus = 0, memory_bytes = 0;
+    double core_s = 0;  // estimated core seconds ahead
+  };
+  using HungerKey = std::tuple<bool, double, std::uint64_t>;
   struct Worker {
+    WorkerId id;
+    std::uint64_t number = 0;  // in order of joining
     WorkerCapacity capacity;
+    std::vector<bool> serves;  // by line
     std::set<LeaseId> leases;
-    double load_cores = 0;   // cores that its elements would take together
-    double load_core_s = 0;  // estimated core seconds ahead of it
+    Load load;
+    std::map<LineId, double> scarce_s;  // of lines that ask for GPUs or memory: see scarce_s()
+    double slowness = 1;                // its tasks' durations over their arrays' means, lately
+    bool untried =
+        false;  // was taken back from, and has told of nothing since: gets no more than it can start
     bool draining = false;
+    std::optional<double> free_since_s;      // it has cores without work
+    std::optional<HungerKey> key;            // in hungry_ or unserved_
+    std::map<LeaseId, IntervalSet> missing;  // neither held nor told when it joined again
   };
 
   // What the edges of an element say of it, the worse the greater.
@@ -219,19 +281,37 @@ class Scheduler {
   void for_each_verdict(const specs::Edge& edge, Range range, specs::ContinueOn policy, Visit visit) const;
 
   // assignment.cc: leases
-  void move_due_retries(double now_s);
-  void fill_worker(const WorkerId& id, Worker& worker);
-  bool wants_more(const Worker& worker) const;
+  bool grant_next(Worker& worker);
+  bool takes(const Worker& worker, const Line& line) const;
+  double room(const Worker& worker, const Line& line) const;
+  double scarce_s(const Worker& worker, const Line& line) const;
+  static double scarce_share(const Worker& worker, const Line& line);
   std::uint64_t bundle_size(const Array& array, const Worker& worker) const;
   Range next_range(const Array& array, const Worker& worker) const;
-  std::optional<double> mean_duration_s(const Array& array) const;
-  int cores_of(const Array& array, const Worker& worker) const;
-  LeaseState& add_lease(LeaseId lease_id, const WorkerId& id, Worker& worker, ArrayId array_id);
-  void add_to_lease(LeaseState& lease, Worker& worker, Range range);
-  void grant(const WorkerId& id, Worker& worker, ArrayId array, Range range, const Attempt& attempt);
-  void adopt_lease(const WorkerId& id, Worker& worker, const wire::Lease& lease);
+  double seconds_of(const Array& array, const Worker& worker) const;
+  static double cores_of(const Line& line, const Worker& worker);
+  LeaseState& add_lease(LeaseId lease_id, Worker& worker, ArrayId array_id);
+  void add_to_lease(LeaseState& lease, Range range);
+  void change_load(const LeaseState& lease, double elements);
+  void grant(Worker& worker, ArrayId array, Range range, const Attempt& attempt);
+  void adopt_lease(Worker& worker, const wire::Lease& lease);
   bool release_from_lease(LeaseId lease, Range range);
+  void place(Worker& worker);
+  void displace(Worker& worker);
+  // split.cc: taking back
+  void split_back();
+  bool revoke_from(Worker& owner, const Worker& idle);
+  void learn_speed(const wire::DoneRun& run);
+  void note_missing(Worker& worker, const std::vector<wire::Lease>& held);
+
+  // queue.cc: what goes first
+  void make_lines();
+  void move_due_retries(double now_s);
+  void mark_overdue();
   void update_queue(ArrayId array);
+  void requeue(LineId line);
+  void serve(LineId line, double core_s);
+  void count_worker(const Worker& worker, int sign);
 
   // The parts of `range` whose state `keep` accepts: gathered first, because the visitors change the map.
   template <typename Keep>
@@ -246,16 +326,23 @@ class Scheduler {
   }
 
   std::vector<Array> arrays_;
+  std::vector<Line> lines_;
   std::unordered_map<LeaseId, LeaseState> leases_;
   std::map<WorkerId, Worker> workers_;
-  std::set<std::pair<int, ArrayId>> queue_;  // (-priority, array) with something to lease
+  std::set<QueueKey> queue_;  // lines with something to lease
+  // Workers that want more: the idlest first; and those of them for which the queue has nothing.
+  std::map<HungerKey, Worker*> hungry_, unserved_;
   std::multimap<double, std::pair<ArrayId, Element>> delayed_;
   std::vector<std::pair<ArrayId, Range>> newly_ended_;  // whose children are not resolved yet
   Actions actions_;
   LeaseId next_lease_;
   std::uint64_t open_ = 0;  // elements that have not ended
   std::uint64_t leased_ = 0;
-  int total_cores_ = 0;
+  std::uint64_t max_bundle_ = 1 << 16;
+  std::uint64_t joined_ = 0;
+  double now_s_ = 0;
+  double next_patience_s_ = 0;
+  std::optional<double> next_split_s_;
   bool paused_ = false;
   bool started_ = false;
   bool stop_requested_ = false;

@@ -113,7 +113,7 @@ inline constexpr std::string_view kIterationsDirectory = "iterations";
 struct Iterate {
   int max = 1;
   std::string until = "converged";  // type of the event (docs/formats/events.md) that ends it
-  std::string samples;              // a table for the second iteration and those after it; empty: as the first
+  std::string samples;  // a table for the second iteration and those after it; empty: as the first
 };
 
 struct Study {

@@ -88,8 +88,8 @@ study:
   ReadOptions options = first.study().options;
   options.iteration = {2, first.campaign(), first.campaign()};
   options.campaign = first.campaign() / "iterations/002";
-  const Plan made = create_campaign(
-      Plan(read_study_copy(study_copy(first.campaign()), first.study().file, options).study, options.campaign));
+  const Plan made = create_campaign(Plan(
+      read_study_copy(study_copy(first.campaign()), first.study().file, options).study, options.campaign));
   fs::remove(first.campaign() / "s/new.csv");
   const Plan second(read_campaign(options.campaign), options.campaign);
   for (const Plan& plan : {made, second}) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 
 #include "base/error.h"
@@ -37,18 +38,30 @@ int usable_cores() {
   return std::max(1, CPU_COUNT(&set));
 }
 
+FileLimit::FileLimit() {
+  ::getrlimit(RLIMIT_NOFILE, &before_);
+  raise();
+}
+
+void FileLimit::lower() const {
+  ::setrlimit(RLIMIT_NOFILE, &before_);
+}
+
+void FileLimit::raise() const {
+  const rlimit most{before_.rlim_max, before_.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &most);
+}
+
 void LocalPool::start(const LocalWorkerOptions& options) {
-  const std::filesystem::path folder = campaign_ / ".wflow" / "workers";
-  make_directories(folder);
-  const FileDescriptor log =
-      open_file(folder / ("local-" + options.group + ".log"), O_WRONLY | O_CREAT | O_APPEND);
+  const std::filesystem::path log_file = log_of(options.group);
+  make_directories(log_file.parent_path());
+  const FileDescriptor log = open_file(log_file, O_WRONLY | O_CREAT | O_APPEND);
   SpawnRequest request;
   request.argv = {sibling_program("wflow"),
                   "worker",
                   "--campaign",
                   campaign_.string(),
-                  "--group",
-                  options.group,
+                  "--group=" + options.group,
                   "--slots",
                   std::to_string(options.slots)};
   if (options.zero) request.argv.push_back("--zero");
@@ -57,16 +70,31 @@ void LocalPool::start(const LocalWorkerOptions& options) {
   }
   request.stdout_fd = log.get();
   request.stderr_fd = log.get();
+  files_.lower();
   const pid_t pid = spawn(request);
-  processes_[pid] = {open_process(pid), true};
+  files_.raise();
+  processes_[pid] = {open_process(pid), true, options.group};
 }
 
-bool LocalPool::adopt(pid_t pid) {
+bool LocalPool::adopt(pid_t pid, const std::string& group) {
   if (watches(pid)) return true;
   FileDescriptor descriptor = open_process(pid);
   if (!descriptor) return false;
-  processes_[pid] = {std::move(descriptor), false};
+  processes_[pid] = {std::move(descriptor), false, group};
   return true;
+}
+
+bool LocalPool::has(const std::string& group) const {
+  return std::any_of(processes_.begin(), processes_.end(),
+                     [&](const auto& entry) { return entry.second.group == group; });
+}
+
+std::filesystem::path LocalPool::log_of(const std::string& group) const {
+  std::string name = group;
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-' && c != '_' && c != '.') c = '_';
+  }
+  return campaign_ / ".wflow" / "workers" / ("local-" + name + ".log");
 }
 
 std::vector<int> LocalPool::descriptors() const {

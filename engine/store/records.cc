@@ -118,9 +118,10 @@ CampaignStatus Store::status_at_rest() {
   status.directory = impl_->campaign.string();
   status.name = impl_->database.execAndGet("SELECT value FROM meta WHERE key = 'name'").getString();
   auto& steps = impl_->statement(
-      "SELECT step, kind, count(*), sum(elements), sum(timed), sum(duration_sum), sum(duration_square_sum) "
-      "FROM arrays "
-      "GROUP BY step ORDER BY min(id)");
+      "SELECT step, kind, count(*), sum(elements), sum(timed), sum(duration_sum), sum(duration_square_sum), "
+      "sum(done), sum(failed), sum(hard_failed), sum(skipped), sum(cancelled) FROM arrays GROUP BY step "
+      "ORDER BY "
+      "min(id)");
   while (steps.executeStep()) {
     StepStatus step;
     step.name = steps.getColumn(0).getString();
@@ -133,18 +134,13 @@ CampaignStatus Store::status_at_rest() {
       step.deviation_s =
           std::sqrt(std::max(0.0, steps.getColumn(6).getDouble() / timed - step.mean_s * step.mean_s));
     }
-    status.steps.push_back(std::move(step));
-  }
-  auto& counts = impl_->statement(
-      "SELECT a.step, r.state, sum(r.last - r.first + 1) FROM runs r JOIN arrays a ON a.id = r.array GROUP "
-      "BY a.step, r.state");
-  while (counts.executeStep()) {
-    for (StepStatus& step : status.steps) {
-      if (step.name != counts.getColumn(0).getString()) continue;
-      const auto state = static_cast<std::size_t>(counts.getColumn(1).getInt());
-      if (state < kElementStates)
-        step.counts[state] = static_cast<std::uint64_t>(counts.getColumn(2).getInt64());
+    int column = 7;
+    for (const ElementState state : {ElementState::done, ElementState::failed, ElementState::hard_failed,
+                                     ElementState::skipped, ElementState::cancelled}) {
+      step.counts[static_cast<std::size_t>(state)] =
+          static_cast<std::uint64_t>(steps.getColumn(column++).getInt64());
     }
+    status.steps.push_back(std::move(step));
   }
   for (StepStatus& step : status.steps) {
     step.counts[static_cast<std::size_t>(ElementState::blocked)] = step.elements - step.ended();

@@ -12,7 +12,10 @@ inline constexpr const char* kSchema = R"sql(
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE arrays (
   id INTEGER PRIMARY KEY, step TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL, elements INTEGER NOT NULL,
-  timed INTEGER NOT NULL DEFAULT 0, duration_sum REAL NOT NULL DEFAULT 0, duration_square_sum REAL NOT NULL DEFAULT 0);
+  timed INTEGER NOT NULL DEFAULT 0, duration_sum REAL NOT NULL DEFAULT 0, duration_square_sum REAL NOT NULL DEFAULT 0,
+  -- How many have ended so: what the runs below add up to, so that a status reads no run.
+  done INTEGER NOT NULL DEFAULT 0, failed INTEGER NOT NULL DEFAULT 0, hard_failed INTEGER NOT NULL DEFAULT 0,
+  skipped INTEGER NOT NULL DEFAULT 0, cancelled INTEGER NOT NULL DEFAULT 0);
 -- Elements first..last of an array have ended in this state; neighbours of equal state are one row.
 CREATE TABLE runs (
   array INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, state INTEGER NOT NULL,
@@ -56,17 +59,10 @@ CREATE VIEW v_metrics AS
   SELECT a.step, a.name AS array, m.element AS sample, m.name, m.epoch, m.step AS train_step, m.value, m.time
   FROM metrics m JOIN arrays a ON a.id = m.array;
 CREATE VIEW v_progress AS
-  SELECT a.step, sum(a.elements) AS elements, sum(a.elements) - sum(COALESCE(r.ended, 0)) AS open,
-         sum(COALESCE(r.done, 0)) AS done, sum(COALESCE(r.failed, 0)) AS failed, sum(COALESCE(r.skipped, 0)) AS skipped,
-         sum(COALESCE(r.cancelled, 0)) AS cancelled, sum(a.duration_sum) / max(sum(a.timed), 1) AS mean_duration
-  FROM arrays a LEFT JOIN (
-    SELECT r.array, sum(r.last - r.first + 1) AS ended,
-           sum(CASE s.name WHEN 'done' THEN r.last - r.first + 1 END) AS done,
-           sum(CASE WHEN s.name IN ('failed', 'hard_failed') THEN r.last - r.first + 1 END) AS failed,
-           sum(CASE s.name WHEN 'skipped' THEN r.last - r.first + 1 END) AS skipped,
-           sum(CASE s.name WHEN 'cancelled' THEN r.last - r.first + 1 END) AS cancelled
-    FROM runs r JOIN states s ON s.state = r.state GROUP BY r.array) r ON r.array = a.id
-  GROUP BY a.step ORDER BY min(a.id);
+  SELECT step, sum(elements) AS elements, sum(elements - done - failed - hard_failed - skipped - cancelled) AS open,
+         sum(done) AS done, sum(failed + hard_failed) AS failed, sum(skipped) AS skipped, sum(cancelled) AS cancelled,
+         sum(duration_sum) / max(sum(timed), 1) AS mean_duration
+  FROM arrays GROUP BY step ORDER BY min(id);
 CREATE VIEW v_tasks AS
   SELECT a.step, a.name AS array, f.element AS sample,
          COALESCE((SELECT s.name FROM runs r JOIN states s ON s.state = r.state

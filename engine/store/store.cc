@@ -83,7 +83,7 @@ int reason_from_name(std::string_view name) {
 
 bool Batch::empty() const {
   return ends.empty() && failures.empty() && workers_joined.empty() && workers_ended.empty() &&
-         events.empty() && history.empty() && durations.empty();
+         events.empty() && history.empty() && totals.empty();
 }
 
 void Store::create(const std::filesystem::path& campaign, const specs::Plan& plan) {
@@ -147,9 +147,11 @@ Restored Store::restore() {
     auto& durations =
         impl_->statement("SELECT id, timed, duration_sum, duration_square_sum FROM arrays WHERE timed > 0");
     while (durations.executeStep()) {
-      restored.durations.push_back({static_cast<ArrayId>(durations.getColumn(0).getUInt()),
-                                    static_cast<std::uint64_t>(durations.getColumn(1).getInt64()),
-                                    durations.getColumn(2).getDouble(), durations.getColumn(3).getDouble()});
+      ArrayProgress progress;
+      progress.timed = static_cast<std::uint64_t>(durations.getColumn(1).getInt64());
+      progress.duration_sum_s = durations.getColumn(2).getDouble();
+      progress.duration_square_sum = durations.getColumn(3).getDouble();
+      restored.totals.push_back({static_cast<ArrayId>(durations.getColumn(0).getUInt()), progress});
     }
     auto& workers = impl_->statement(
         "SELECT id, host, worker_group, pid, cores, gpus, joined FROM workers WHERE ended IS NULL");
@@ -297,9 +299,17 @@ void Store::Impl::write(const Batch& batch) {
   for (const RecordEnd& end : merged(batch.ends)) write_end(end);
   for (const RecordFailure& failure : batch.failures) write_failure(failure);
   for (const wire::TaskEvent& event : batch.events) write_event(event);
-  for (const Batch::Durations& total : batch.durations) {
-    execute(statement("UPDATE arrays SET timed = ?, duration_sum = ?, duration_square_sum = ? WHERE id = ?"),
-            signed_of(total.timed), total.sum_s, total.square_sum, total.array);
+  for (const auto& [array, progress] : batch.totals) {
+    const auto of = [&](ElementState state) {
+      return signed_of(progress.counts[static_cast<std::size_t>(state)]);
+    };
+    execute(
+        statement(
+            "UPDATE arrays SET timed = ?, duration_sum = ?, duration_square_sum = ?, done = ?, failed = ?, "
+            "hard_failed = ?, skipped = ?, cancelled = ? WHERE id = ?"),
+        signed_of(progress.timed), progress.duration_sum_s, progress.duration_square_sum,
+        of(ElementState::done), of(ElementState::failed), of(ElementState::hard_failed),
+        of(ElementState::skipped), of(ElementState::cancelled), array);
   }
   for (const Batch::WorkerEnd& end : batch.workers_ended) {
     execute(statement("UPDATE workers SET ended = ?, reason = ? WHERE id = ?"), end.time_s, end.reason,

@@ -46,12 +46,11 @@ struct Batch {
   std::vector<WorkerEnd> workers_ended;
   std::vector<wire::TaskEvent> events;
   std::vector<HistoryRow> history;
-  struct Durations {
+  struct Totals {
     ArrayId array;
-    std::uint64_t timed;
-    double sum_s, square_sum;
+    ArrayProgress progress;
   };
-  std::vector<Durations> durations;  // totals, not increments
+  std::vector<Totals> totals;  // of arrays with new ends; not increments
   bool empty() const;
 };
 
@@ -70,8 +69,8 @@ struct RestoredAttempt {
 struct Restored {
   std::vector<RestoredEnd> ends;
   std::vector<RestoredAttempt> attempts;
-  std::vector<Batch::Durations> durations;
-  std::vector<WorkerRow> workers;  // that have not ended
+  std::vector<Batch::Totals> totals;  // durations only
+  std::vector<WorkerRow> workers;     // that have not ended
 };
 
 // The last execution of an element that did not succeed at least once.

@@ -159,6 +159,23 @@ TEST_F(StoreTest, EventsBecomeMetricsProgressAndArtifacts) {
   EXPECT_EQ(status_from_json(to_json(status)).steps[1].progress_total, 9u);
 }
 
+TEST_F(StoreTest, TheStatusAtRestIsWhatTheRunsAddUpTo) {
+  Store store(campaign_);
+  Batch batch = ends({{0, {0, 89}, kDone}, {0, {90, 94}, kFailed}});
+  ArrayProgress progress;
+  progress.counts[static_cast<std::size_t>(kDone)] = 90;
+  progress.counts[static_cast<std::size_t>(kFailed)] = 5;
+  progress.timed = 90;
+  progress.duration_sum_s = 180;
+  batch.totals.push_back({0, progress});
+  store.commit(batch);
+  const StepStatus step = store.status_at_rest().steps[0];
+  EXPECT_EQ(step.count(kDone), 90U);
+  EXPECT_EQ(step.failed(), 5U);
+  EXPECT_EQ(step.count(ElementState::blocked), step.elements - 95);
+  EXPECT_EQ(step.mean_s, 2);
+}
+
 TEST_F(StoreTest, ASecondCoordinatorIsRefused) {
   const Store first(campaign_);
   try {

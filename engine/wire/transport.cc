@@ -32,7 +32,7 @@ constexpr int kMonitorEvents = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED | ZMQ_E
                                ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
                                ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
 constexpr const char* kZapAddress = "inproc://zeromq.zap.01";
-constexpr const char* kMonitorAddress = "inproc://wflow.monitor";
+constexpr int kClients = 20'000;  // of one context, three sockets each
 
 Error socket_error(const zmq::error_t& error, const std::string& what) {
   return Error(ExitCode::system, fmt::format("{}: {}", what, error.what()));
@@ -288,17 +288,31 @@ void ServerSocket::wait(std::chrono::milliseconds timeout, std::span<const int> 
 
 // ---- client
 
+struct ClientContext::Impl {
+  zmq::context_t context{1, 3 * kClients};
+};
+
+ClientContext::ClientContext() : impl_(std::make_unique<Impl>()) {}
+ClientContext::~ClientContext() = default;
+
 struct ClientSocket::Impl {
   Impl(const CampaignKeys& keys, const Endpoint& endpoint)
-      : context(1), dealer(context, ZMQ_DEALER), monitor(context, ZMQ_PAIR) {
+      : Impl(std::make_unique<zmq::context_t>(1), nullptr, keys, endpoint) {}
+
+  Impl(std::unique_ptr<zmq::context_t> alone, zmq::context_t* shared, const CampaignKeys& keys,
+       const Endpoint& endpoint)
+      : own(std::move(alone)),
+        dealer(shared ? *shared : *own, ZMQ_DEALER),
+        monitor(shared ? *shared : *own, ZMQ_PAIR) {
+    const std::string events = fmt::format("inproc://wflow.monitor.{}", static_cast<const void*>(this));
     set_common(dealer);
     dealer.set(zmq::sockopt::reconnect_ivl, -1);
     dealer.set(zmq::sockopt::curve_serverkey, keys.server.public_key);
     dealer.set(zmq::sockopt::curve_publickey, keys.client.public_key);
     dealer.set(zmq::sockopt::curve_secretkey, keys.client.secret_key);
     monitor.set(zmq::sockopt::linger, 0);
-    if (::zmq_socket_monitor(dealer.handle(), kMonitorAddress, kMonitorEvents) != 0) throw zmq::error_t();
-    monitor.connect(kMonitorAddress);
+    if (::zmq_socket_monitor(dealer.handle(), events.c_str(), kMonitorEvents) != 0) throw zmq::error_t();
+    monitor.connect(events);
     dealer.connect(address_of(endpoint));
     items = {{dealer.handle(), 0, ZMQ_POLLIN, 0}, {monitor.handle(), 0, ZMQ_POLLIN, 0}};
   }
@@ -334,13 +348,21 @@ struct ClientSocket::Impl {
     }
   }
 
-  zmq::context_t context;
+  std::unique_ptr<zmq::context_t> own;
   zmq::socket_t dealer;
   zmq::socket_t monitor;
   std::vector<zmq::pollitem_t> items;
   bool quiet = false;  // nothing had come when wait() looked: receive() need not ask again
   bool lost = false;
 };
+
+ClientSocket::ClientSocket(const CampaignKeys& keys, const Endpoint& endpoint, ClientContext& context) {
+  try {
+    impl_ = std::make_unique<Impl>(nullptr, &context.impl_->context, keys, endpoint);
+  } catch (const zmq::error_t& error) {
+    throw socket_error(error, fmt::format("cannot connect to the coordinator at {}", endpoint.remote));
+  }
+}
 
 ClientSocket::ClientSocket(const CampaignKeys& keys, const Endpoint& endpoint) {
   try {

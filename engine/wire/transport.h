@@ -48,10 +48,25 @@ class ServerSocket {
   std::unique_ptr<Impl> impl_;
 };
 
+// What many clients of one process share: a thread for their connections. Outlives them.
+class ClientContext {
+ public:
+  ClientContext();
+  ~ClientContext();
+  ClientContext(const ClientContext&) = delete;
+  ClientContext& operator=(const ClientContext&) = delete;
+
+ private:
+  friend class ClientSocket;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
 // A worker's or client's end: one DEALER. Prefers the local endpoint when it runs on the coordinator's host.
 class ClientSocket {
  public:
-  ClientSocket(const CampaignKeys& keys, const Endpoint& endpoint);
+  ClientSocket(const CampaignKeys& keys, const Endpoint& endpoint);  // with a context of its own
+  ClientSocket(const CampaignKeys& keys, const Endpoint& endpoint, ClientContext& context);
   ~ClientSocket();
   ClientSocket(ClientSocket&&) noexcept;
   ClientSocket& operator=(ClientSocket&&) noexcept;
