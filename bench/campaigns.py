@@ -31,8 +31,13 @@ study:
     return path
 
 
+def all_of(folder):
+    return {entry.path for entry in os.scandir(folder) if entry.is_dir() and entry.name.startswith("scale_")}
+
+
 def newest(folder):
-    return max((entry.path for entry in os.scandir(folder) if entry.is_dir() and entry.name.startswith("scale_")), key=os.path.getmtime)
+    """Their names are times."""
+    return max(all_of(folder))
 
 
 def start(folder, *arguments):
@@ -73,7 +78,7 @@ class Run:
         self.wall = time.monotonic() - begin
         if process.returncode not in codes:
             raise SystemExit(f"wflow {' '.join(arguments)} ended with {process.returncode}: {process.stderr.read()}")
-        self.campaign = newest(folder)
+        self.campaign = arguments[1] if arguments[0] == "resume" else newest(folder)
 
     @property
     def database(self):

@@ -29,8 +29,9 @@ struct SimulatedWorker {
   std::vector<wire::Lease> leases;
 };
 
-wire::Hello hello_of(const wire::CampaignKeys& keys, std::size_t number) {
+wire::Hello hello_of(const wire::CampaignKeys& keys, std::size_t number, const std::vector<wire::Lease>& held) {
   wire::Hello hello;
+  hello.held = held;
   hello.campaign = keys.token;
   hello.worker = fmt::format("simulated-{}-{}", ::getpid(), number);
   hello.host = "elsewhere";  // not this host: it is watched by its heartbeats
@@ -60,9 +61,10 @@ int simulate(const std::filesystem::path& campaign, std::size_t number, double s
   workers.reserve(number);
   for (std::size_t i = 0; i < number; ++i) {
     workers.push_back({wire::ClientSocket(keys, *endpoint, context), {}});
-    workers.back().socket.send(hello_of(keys, i));
+    workers.back().socket.send(hello_of(keys, i, {}));
   }
   bool ready = false;
+  std::size_t reconnected = 0;
   auto end = Clock::time_point::max();
   // A tenth of them each tenth of a second: every one once a second.
   for (std::size_t turn = 0; Clock::now() < end; ++turn) {
@@ -71,7 +73,11 @@ int simulate(const std::filesystem::path& campaign, std::size_t number, double s
     for (std::size_t i = 0; i < number; ++i) {
       take_messages(workers[i]);
       leased += workers[i].leases.empty() ? 0 : 1;
-      if (workers[i].socket.lost()) throw wflow::Error(wflow::ExitCode::system, "a connection was lost");
+      if (workers[i].socket.lost()) {  // as wflow's workers: once more, with what it holds
+        workers[i].socket = wire::ClientSocket(keys, *endpoint, context);
+        workers[i].socket.send(hello_of(keys, i, workers[i].leases));
+        ++reconnected;
+      }
       if (workers[i].leases.empty() || i % 10 != turn % 10) continue;
       const wire::Lease& lease = workers[i].leases.front();
       workers[i].socket.send(wire::Heartbeat{0, {{lease.array, lease.first, 0}}});
@@ -79,7 +85,7 @@ int simulate(const std::filesystem::path& campaign, std::size_t number, double s
     if (leased == number && !ready) {
       ready = true;
       end = Clock::now() + std::chrono::milliseconds(static_cast<int>(seconds * 1000));
-      fmt::print("ready\n");
+      fmt::print("ready after {} broken connections\n", reconnected);
       std::fflush(stdout);
     }
     std::this_thread::sleep_until(next);

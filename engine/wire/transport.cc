@@ -24,6 +24,7 @@ namespace wflow::engine::wire {
 namespace {
 
 constexpr int kQueuedMessages = 100'000;  // a peer; beyond it send() says false
+constexpr int kBacklog = 4096;            // an allocation's workers come all at once
 constexpr int kHeartbeatMs = 2'000;       // TCP's own keep-alive takes hours to see a node that is gone
 constexpr int kHeartbeatTimeoutMs = 20'000;
 constexpr int kHandshakeMs = 20'000;
@@ -149,6 +150,7 @@ struct ServerSocket::Impl {
     zap.set(zmq::sockopt::linger, 0);
     zap.bind(kZapAddress);  // before the router binds, or its first peers would be let in unchecked
     set_common(router);
+    router.set(zmq::sockopt::backlog, kBacklog);
     router.set(zmq::sockopt::router_mandatory, true);
     router.set(zmq::sockopt::router_handover, true);
     router.set(zmq::sockopt::curve_server, true);
