@@ -23,6 +23,7 @@ namespace wflow::steps {
 namespace {
 
 constexpr std::size_t kEntryBytes = 52;
+constexpr std::size_t kCountOffset = 44;
 constexpr std::uint64_t kLogBytes = 1 << 30;  // a new pair of files is begun beyond
 constexpr std::size_t kCopyBytes = 1 << 20;
 
@@ -158,12 +159,19 @@ void PackWriter::append(PackedEntry entry, const std::string& title, int out, in
   const std::string header = (end_ == 0 ? "" : "\n") + title + "\n";
   // A write that failed half way has left bytes that no entry names.
   end_ = size_of(log_.get());
-  write_all(log_.get(), header, path);
-  end_ += header.size();
-  entry.offset = end_;
-  entry.out_bytes = static_cast<std::uint32_t>(copy_stream(out, out_size, log_.get(), path));
-  entry.err_bytes = static_cast<std::uint32_t>(copy_stream(err, err_size, log_.get(), path));
-  end_ += std::uint64_t{entry.out_bytes} + entry.err_bytes;
+  entry.offset = end_ + header.size();
+  if (out_size + err_size <= kCopyBytes) {  // nearly always: one write
+    const std::string text = read_at(out, 0, out_size);
+    const std::string errors = read_at(err, 0, err_size);
+    write_all(log_.get(), header + text + errors, path);
+    entry.out_bytes = static_cast<std::uint32_t>(text.size());
+    entry.err_bytes = static_cast<std::uint32_t>(errors.size());
+  } else {
+    write_all(log_.get(), header, path);
+    entry.out_bytes = static_cast<std::uint32_t>(copy_stream(out, out_size, log_.get(), path));
+    entry.err_bytes = static_cast<std::uint32_t>(copy_stream(err, err_size, log_.get(), path));
+  }
+  end_ = entry.offset + entry.out_bytes + entry.err_bytes;
   const auto bytes = encode(entry);
   write_all(index_.get(), {bytes.data(), bytes.size()}, file_of(directory_, worker_, number_, "index"));
 }
@@ -190,11 +198,14 @@ void find_in(const std::filesystem::path& index, specs::Element element,
     if (bytes.size() < kEntryBytes) return;
     offset += bytes.size();
     for (std::size_t at = 0; at + kEntryBytes <= bytes.size(); at += kEntryBytes) {
+      // Not the checksum of every entry: an index may have 10^7.
       specs::Element first = 0;
+      std::uint32_t count = 0;
       std::memcpy(&first, bytes.data() + at, sizeof first);
-      if (first > element) continue;
+      std::memcpy(&count, bytes.data() + at + kCountOffset, sizeof count);
+      if (element - first >= count) continue;  // also where element < first
       const auto entry = decode(bytes.data() + at);
-      if (!entry || element - first >= entry->count) continue;
+      if (!entry) continue;
       found[{worker, entry->lease, entry->attempt}] = {*entry, log};
     }
   }
