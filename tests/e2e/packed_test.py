@@ -4,7 +4,7 @@
 import re
 import unittest
 
-from wflow_test import DATA, OK, TASKS_FAILED, CampaignTest
+from wflow_test import DATA, OK, TASKS_FAILED, CampaignTest, Gate
 
 TASKS = 30
 
@@ -50,6 +50,23 @@ study:
         self.wflow("run", self.study(self.text("echo $(MERLIN_SAMPLE_ID) > u", extra)), "-j", "2", code=OK)
         for element in (0, 13, TASKS - 1):
             self.assertEqual(self.wflow("logs", f"read/{element}", "--out").out, f"{element}\n")
+
+    def test_everything_killed_in_the_middle(self):
+        gate = Gate(self.folder, free=10)
+        text = self.text(f"{gate.command()}; echo printed by $(MERLIN_SAMPLE_ID); touch left")
+        run = self.start("run", self.study(text), "-j", "2")
+        self.wait_for_campaign(run)
+        self.wait_for_done("work", 10, run)
+        self.wait(lambda: gate.waiting() == 2, "two are in the middle", run)
+        everything = self.kill_everything()
+        run.wait()
+        self.wait_until_gone(everything)
+        gate.open()
+        self.wflow("resume", self.campaign(), "-j", "2", code=OK)
+        self.assertEqual(len(gate.began()), TASKS + 2)
+        for element in range(TASKS):
+            self.assertEqual(self.wflow("logs", f"work/{element}", "--out").out, f"printed by {element}\n")
+            self.assertEqual([path.name for path in (self.campaign() / f"work/{element // 25:02}/{element % 25:02}").iterdir()], ["left"])
 
     def test_a_plain_command_has_no_script(self):
         self.wflow("run", self.study(self.text("env A=$(MERLIN_SAMPLE_ID)", output="files")), "-j", "2", code=OK)
