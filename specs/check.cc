@@ -126,11 +126,12 @@ void check_dependencies(Reading& reading) {
 
 namespace {
 
-// The block as the worker will read it for the first combination.
+// The block as the worker will read it for the first combination that there is.
 yaml::Node resolved_block(const Reading& reading, const Expansion& expansion, std::size_t index) {
   yaml::Node block = reading.study.steps[index].settings;
+  const std::uint32_t row = expansion.count(index) > 0 ? expansion.row(index, 0) : 0;
   replace_tokens(
-      block, [&](std::string_view name) { return expansion.resolve("/campaign", index, 0, name); },
+      block, [&](std::string_view name) { return expansion.resolve("/campaign", index, row, name); },
       kTokenLevels);
   return block;
 }
@@ -206,8 +207,7 @@ void check_train(Reading& reading, const Expansion& expansion, std::size_t index
 
 }  // namespace
 
-void check_blocks(Reading& reading) {
-  const Expansion expansion(reading.study);
+void check_blocks(Reading& reading, const Expansion& expansion) {
   for (std::size_t i = 0; i < reading.study.steps.size(); ++i) {
     if (reading.study.steps[i].kind == StepKind::convert) check_convert(reading, expansion, i);
     if (reading.study.steps[i].kind == StepKind::train) check_train(reading, expansion, i);

@@ -34,7 +34,7 @@ bool is_shouted(std::string_view name) {
 
 class TokenChecker {
  public:
-  explicit TokenChecker(Reading& reading) : reading_(reading), expansion_(reading.study) {
+  TokenChecker(Reading& reading, const Expansion& expansion) : reading_(reading), expansion_(expansion) {
     const Study& study = reading.study;
     for (const auto& [name, value] : study.variables) known_.push_back(name);
     for (const Parameter& parameter : study.parameters) {
@@ -71,18 +71,21 @@ class TokenChecker {
       const auto at = reading_.step_nodes.find(step.name);
       if (at == reading_.step_nodes.end()) continue;
       step_ = &step;
-      find_outputs(*at->second);
+      find_places(*at->second);
       for_each_scalar(*at->second, [&](const yaml::Node& node, bool script) { check(node, script, true); });
     }
   }
 
  private:
-  // The scalars of outputs:, which may differ from sample to sample as scripts do.
-  void find_outputs(const yaml::Node& step) {
+  // The scalars of outputs:, which may differ from sample to sample as scripts do, and when:, which
+  // check_conditions() looks at.
+  void find_places(const yaml::Node& step) {
     outputs_.clear();
-    const yaml::Node* run = step.find("run");
-    for (const yaml::Node* home : {run, &step}) {
-      const yaml::Node* list = home == nullptr ? nullptr : home->find("outputs");
+    when_ = nullptr;
+    for (const yaml::Node* home : {step.find("run"), &step}) {
+      if (home == nullptr) continue;
+      if (const yaml::Node* when = home->find("when")) when_ = when;
+      const yaml::Node* list = home->find("outputs");
       if (list == nullptr) continue;
       for_each_scalar(*list, [&](const yaml::Node& node, bool) { outputs_.insert(&node); });
     }
@@ -90,6 +93,7 @@ class TokenChecker {
 
   void check(const yaml::Node& node, bool script, bool for_steps) {
     const std::string_view text = node.text;
+    if (step_ != nullptr && &node == when_) return;
     for (auto token = find_token(text); token; token = find_token(text, token->end)) {
       const std::string_view name = token->name;
       if (name.ends_with(kWorkspaceSuffix) && step_ != nullptr && check_workspace(node, name)) continue;
@@ -222,19 +226,20 @@ class TokenChecker {
   }
 
   Reading& reading_;
-  Expansion expansion_;
+  const Expansion& expansion_;
   const Step* step_ = nullptr;
   std::vector<std::string> known_;               // for suggestions
   std::vector<std::string> workspaces_;          // "<step>.workspace"
   std::set<std::string, std::less<>> anywhere_;  // in all text that belongs to steps
   std::set<const yaml::Node*> outputs_;          // scalars of outputs: of step_
+  const yaml::Node* when_ = nullptr;             // of step_
   std::set<std::string> reported_;
 };
 
 }  // namespace
 
-void check_tokens(Reading& reading) {
-  TokenChecker(reading).check_all();
+void check_tokens(Reading& reading, const Expansion& expansion) {
+  TokenChecker(reading, expansion).check_all();
 }
 
 }  // namespace wflow::specs

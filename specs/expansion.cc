@@ -2,10 +2,12 @@
 #include "specs/expansion.h"
 
 #include <algorithm>
+#include <functional>
 #include <unordered_map>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "specs/blocks.h"
 #include "specs/launcher.h"
 #include "specs/names.h"
 #include "specs/tokens.h"
@@ -17,14 +19,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kWorkspaceSuffix = ".workspace";
-
-// "P", "P.label" and "P.name" all name P.
-std::string_view without_suffix(std::string_view name) {
-  for (const std::string_view suffix : {".label", ".name"}) {
-    if (name.ends_with(suffix)) return name.substr(0, name.size() - suffix.size());
-  }
-  return name;
-}
 
 bool is_funnel(const Step& step, std::string_view parent) {
   return std::any_of(step.depends.begin(), step.depends.end(), [&](const Dependency& dependency) {
@@ -47,7 +41,10 @@ Expansion::Expansion(const Study& study) : study_(study) {
       lower_columns_.emplace(text::lower(columns[i].name), static_cast<std::uint32_t>(i));
     }
   }
-  find_used_parameters();
+  WhenConditions conditions(study);
+  find_used_parameters(conditions);
+  find_left_out(conditions);
+  problems_ = conditions.problems();
   find_sample_dependent_steps();
 }
 
@@ -68,18 +65,18 @@ void Expansion::add_used(std::string_view text, std::vector<bool>& used) const {
     if (const auto label = labels_.find(token->name); label != labels_.end()) {
       const std::string_view value = label->second;
       for (auto inner = find_token(value); inner; inner = find_token(value, inner->end)) {
-        const auto at = parameter_index_.find(without_suffix(inner->name));
+        const auto at = parameter_index_.find(parameter_of(inner->name));
         if (at != parameter_index_.end()) used[at->second] = true;
       }
     }
-    for (const std::string_view name : {token->name, without_suffix(token->name)}) {
+    for (const std::string_view name : {token->name, parameter_of(token->name)}) {
       const auto at = parameter_index_.find(name);
       if (at != parameter_index_.end()) used[at->second] = true;
     }
   }
 }
 
-void Expansion::find_used_parameters() {
+void Expansion::find_used_parameters(const WhenConditions& conditions) {
   const std::size_t count = study_.steps.size();
   std::vector<std::vector<bool>> used(count, std::vector<bool>(study_.parameters.size()));
   std::vector<std::vector<std::size_t>> inherits(count);
@@ -98,6 +95,7 @@ void Expansion::find_used_parameters() {
          {&step.description, &step.command, &step.restart, &step.shell, &step.task_queue}) {
       look_at(*text);
     }
+    look_at(conditions.tokens(i));
     for (const auto& [key, value] : step.launcher_keys) look_at(value);
     for (const StepOutput& output : step.outputs) look_at(output.file);
     for_each_scalar(step.settings, [&](const yaml::Node& node, bool) { look_at(node.text); });
@@ -153,6 +151,39 @@ const Instances& Expansion::make_group(const std::vector<std::uint32_t>& paramet
   return groups_.emplace(parameters, std::move(group)).first->second;
 }
 
+// A step whose source is left out is left out with it; sources come first.
+void Expansion::find_left_out(WhenConditions& conditions) {
+  kept_.resize(study_.steps.size());
+  std::vector<bool> seen(study_.steps.size());
+  const std::function<void(std::size_t)> find = [&](std::size_t step) {
+    if (seen[step]) return;
+    seen[step] = true;  // before its source: a study with a circle is refused later
+    const auto source = step_index(source_step(study_.steps[step]));
+    if (source) find(*source);
+    if (!conditions.has(step) && (!source || !kept_[*source])) return;
+    const Instances& all = group(step);
+    kept_[step].emplace(all.count(), [&](std::uint32_t instance) {
+      const std::uint32_t row = all.rows[instance];
+      return conditions.holds(step, row) && (!source || combination_at(*source, row));
+    });
+  };
+  for (std::size_t i = 0; i < study_.steps.size(); ++i) find(i);
+}
+
+std::uint32_t Expansion::count(std::size_t step) const {
+  return kept_[step] ? kept_[step]->count() : group(step).count();
+}
+
+std::uint32_t Expansion::row(std::size_t step, std::uint32_t combination) const {
+  return group(step).rows[kept_[step] ? kept_[step]->at(combination) : combination];
+}
+
+std::optional<std::uint32_t> Expansion::combination_at(std::size_t step, std::uint32_t row) const {
+  const std::uint32_t instance = group(step).at_row(row);
+  if (!kept_[step]) return instance;
+  return kept_[step]->contains(instance) ? std::optional(kept_[step]->position(instance)) : std::nullopt;
+}
+
 void Expansion::find_sample_dependent_steps() {
   for (const Step& step : study_.steps) {
     bool found = step.bundle > 0;
@@ -183,12 +214,9 @@ fs::path Expansion::workspace(const fs::path& campaign, std::size_t step, std::u
 std::optional<std::string> Expansion::resolve(const fs::path& campaign, std::size_t step, std::uint32_t row,
                                               std::string_view name) const {
   if (const auto at = labels_.find(name); at != labels_.end()) return at->second;
-  if (const auto at = parameter_index_.find(name); at != parameter_index_.end()) {
-    return study_.parameters[at->second].values[row];
-  }
-  if (const auto at = parameter_index_.find(without_suffix(name)); at != parameter_index_.end()) {
-    const Parameter& parameter = study_.parameters[at->second];
-    return name.ends_with(".label") ? parameter.labels[row] : parameter.name;
+  for (const std::string_view parameter : {name, parameter_of(name)}) {
+    const auto at = parameter_index_.find(parameter);
+    if (at != parameter_index_.end()) return parameter_text(study_.parameters[at->second], name, row);
   }
   if (name == "WORKSPACE") return workspace(campaign, step, row).string();
   if (name.ends_with(kWorkspaceSuffix)) {
@@ -237,6 +265,11 @@ Resources Expansion::resources(std::size_t step, std::uint32_t row) const {
   put("gpus per task", result.gpus);
   put("gpus", result.gpus);
   return result;
+}
+
+std::string parameter_text(const Parameter& parameter, std::string_view name, std::uint32_t row) {
+  if (name == parameter.name) return parameter.values[row];
+  return name.ends_with(".label") ? parameter.labels[row] : parameter.title;
 }
 
 std::string glob_path(const Samples& samples) {

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "specs/study.h"
+#include "specs/subset.h"
+#include "specs/when.h"
 
 namespace wflow::specs {
 
@@ -28,7 +30,15 @@ class Expansion {
  public:
   explicit Expansion(const Study& study);
 
-  const Instances& instances(std::size_t step) const { return groups_.at(used_[step]); }
+  // The combinations that a step exists for: those of its parameters for which its when: is true and, for a
+  // conversion or a training, the step whose output it reads exists. Numbered from 0.
+  std::uint32_t count(std::size_t step) const;
+  std::uint32_t row(std::size_t step, std::uint32_t combination) const;  // the first with its values
+  std::optional<std::uint32_t> combination_at(std::size_t step, std::uint32_t row) const;
+
+  // Conditions without a value for some combination.
+  const std::vector<WhenConditions::Problem>& problems() const { return problems_; }
+
   bool sample_dependent(std::size_t step) const { return sample_dependent_[step]; }
   std::optional<std::size_t> step_index(std::string_view name) const;
 
@@ -49,10 +59,12 @@ class Expansion {
   std::optional<std::uint32_t> column(std::string_view name) const;
 
  private:
-  void find_used_parameters();
+  void find_used_parameters(const WhenConditions& conditions);
   void add_used(std::string_view text, std::vector<bool>& used) const;
   void find_sample_dependent_steps();
   const Instances& make_group(const std::vector<std::uint32_t>& parameters);
+  const Instances& group(std::size_t step) const { return groups_.at(used_[step]); }
+  void find_left_out(WhenConditions& conditions);
 
   const Study& study_;
   std::map<std::string, std::size_t, std::less<>> step_index_;
@@ -62,8 +74,13 @@ class Expansion {
   std::map<std::string, std::uint32_t, std::less<>> lower_columns_;  // in small letters
   std::vector<std::vector<std::uint32_t>> used_;                     // of each step
   std::map<std::vector<std::uint32_t>, Instances> groups_;
+  std::vector<std::optional<Subset>> kept_;  // of each step: instances of its group; nothing: all
+  std::vector<WhenConditions::Problem> problems_;
   std::vector<bool> sample_dependent_;
 };
+
+// $(P), $(P.label) or $(P.name) in a row.
+std::string parameter_text(const Parameter& parameter, std::string_view name, std::uint32_t row);
 
 // Merlin's fan-out pattern: "*/" once a level; and all directories of samples.
 std::string glob_path(const Samples& samples);

@@ -80,6 +80,20 @@ std::optional<Piece::Kind> sample_token(std::string_view name) {
   return std::nullopt;
 }
 
+std::string_view parameter_of(std::string_view name) {
+  for (const std::string_view suffix : {".label", ".name"}) {
+    if (name.ends_with(suffix)) return name.substr(0, name.size() - suffix.size());
+  }
+  return name;
+}
+
+std::string upper(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return result;
+}
+
 std::string clean_path(std::string_view name) {
   std::string result;
   for (const char c : name) {

@@ -23,6 +23,12 @@ std::optional<int> return_code(std::string_view name);
 // Merlin's per-sample tokens, in any case.
 std::optional<Piece::Kind> sample_token(std::string_view name);
 
+// "P.label" and "P.name" are of P; any other name is itself.
+std::string_view parameter_of(std::string_view name);
+
+// In capitals.
+std::string upper(std::string_view text);
+
 // A directory name as Maestro makes it: letters, digits and "-_.() " stay, blanks become "_".
 std::string clean_path(std::string_view name);
 

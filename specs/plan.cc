@@ -50,11 +50,15 @@ void Plan::make_steps() {
     PlannedStep planned;
     planned.name = step.name;
     planned.study_step = i;
-    planned.arrays = expansion_->instances(i).count();
+    planned.arrays = expansion_->count(i);
+    if (planned.arrays == 0) {  // left out by its when:
+      last_of_.emplace_back();
+      continue;
+    }
     planned.sample_dependent = expansion_->sample_dependent(i);
     planned.elements = planned.sample_dependent ? samples : 1;
     planned.kind = step.kind;
-    planned.resources = slot_resources(*study_, expansion_->resources(i, 0));
+    planned.resources = slot_resources(*study_, expansion_->resources(i, expansion_->row(i, 0)));
     planned.max_retries = step.max_retries;
     planned.retry_failures = step.retry_failures;
     planned.priority = step.priority;
@@ -95,8 +99,9 @@ void Plan::make_links() {
       links_[i].push_back({i - 1, false, EdgeKind::all, 0});
     } else {
       for (const Dependency& dependency : step.depends) {
-        const std::size_t parent = last_of_[*expansion_->step_index(dependency.step)];
-        Link link{parent, dependency.funnel, kind_of(child, steps_[parent], dependency.funnel), 0};
+        const auto parent = last_of_[*expansion_->step_index(dependency.step)];
+        if (!parent) continue;
+        Link link{*parent, dependency.funnel, kind_of(child, steps_[*parent], dependency.funnel), 0};
         if (child.kind == StepKind::convert && !dependency.funnel && dependency.step == source_step(step)) {
           link.kind = EdgeKind::block;
           link.block = child.block_samples;
@@ -144,7 +149,7 @@ std::size_t Plan::step_of(ArrayId array) const {
 }
 
 std::uint32_t Plan::row_of(const PlannedStep& step, ArrayId array) const {
-  return expansion_->instances(step.study_step).rows[array - step.first_array];
+  return expansion_->row(step.study_step, array - step.first_array);
 }
 
 std::string Plan::array_name(ArrayId array) const {
@@ -162,9 +167,8 @@ std::vector<Edge> Plan::edges(ArrayId array) const {
     if (link.funnel) {
       for (std::uint32_t i = 0; i < parent.arrays; ++i)
         edges.push_back({parent.first_array + i, link.kind, link.block});
-    } else {
-      const std::uint32_t instance = expansion_->instances(parent.study_step).at_row(row);
-      edges.push_back({parent.first_array + instance, link.kind, link.block});
+    } else if (const auto combination = expansion_->combination_at(parent.study_step, row)) {
+      edges.push_back({parent.first_array + *combination, link.kind, link.block});
     }
   }
   return edges;

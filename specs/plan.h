@@ -29,7 +29,8 @@ struct Edge {
   std::uint64_t block = 0;
 };
 
-// A step of the plan. A `convert` step of the study makes two: its blocks, and one that writes the manifest.
+// A step of the plan. One whose when: is true for no combination is not in it. A `convert` step of the study
+// makes two: its blocks, and one that writes the manifest.
 struct PlannedStep {
   std::string name;  // "data", and "data.manifest" for the closing one
   std::size_t study_step = 0;
@@ -96,7 +97,8 @@ class Plan {
   std::unique_ptr<const Expansion> expansion_;
   std::vector<PlannedStep> steps_;
   std::vector<std::vector<Link>> links_;  // of each step
-  std::vector<std::size_t> last_of_;      // study step -> the planned step that dependents wait for
+  // Study step -> the planned step that dependents wait for; nothing where no combination is left.
+  std::vector<std::optional<std::size_t>> last_of_;
 };
 
 }  // namespace wflow::specs

@@ -235,6 +235,59 @@ study:
   EXPECT_EQ(plan.task_template(2).outputs[0].file[0].kind, Piece::Kind::sample_id);
 }
 
+TEST(Plan, LeavesCombinationsOut) {
+  const Plan plan = StudyText(R"yaml(
+description: {name: n}
+env: {variables: {MODE: not so fast, LEAST: 2}, labels: {BOTH: $(P)$(Q)}}
+parameters: {P: [1, 2, 3, 4], Q: [a, a, b, b]}
+samples: {design: uniform, count: 20, parameters: {x: [0, 1]}}
+study:
+  - {name: sim, run: {cmd: sim $(x), when: P >= $(LEAST) and MODE == "not so fast" and "$(BOTH)" != 4b}}
+  - {name: next, run: {cmd: use $(x), depends: [sim]}}
+  - {name: all, run: {cmd: "ls", depends: [sim_*]}}
+  - {name: data, convert: {from: sim, file: u.h5, shard_samples: 10}}
+  - {name: train, when: Q == b, train: {data: data}}
+  - {name: report, run: {cmd: report, depends: [train]}}
+)yaml")
+                        .plan();
+  EXPECT_EQ(plan.steps()[planned(plan, "sim")].arrays, 2U) << "2a and 3b";
+  EXPECT_EQ(plan.array_name(0), "sim/P.2.Q.a");
+  EXPECT_EQ(plan.array_name(1), "sim/P.3.Q.b");
+  EXPECT_EQ(plan.steps()[planned(plan, "next")].arrays, 4U);
+  EXPECT_THAT(edges(plan, array(plan, "next/P.1.Q.a")), ElementsAre());
+  EXPECT_THAT(edges(plan, array(plan, "next/P.3.Q.b")), ElementsAre("sim/P.3.Q.b element"));
+  EXPECT_THAT(edges(plan, array(plan, "all")), ElementsAre("sim/P.2.Q.a all", "sim/P.3.Q.b all"));
+  EXPECT_EQ(plan.steps()[planned(plan, "data")].arrays, 2U) << "as its source";
+  EXPECT_EQ(plan.steps()[planned(plan, "train")].arrays, 1U);
+  EXPECT_THAT(edges(plan, array(plan, "train/P.3.Q.b")), ElementsAre("data.manifest/P.3.Q.b all"));
+  EXPECT_EQ(plan.task_template(1).label, "P.3.Q.b");
+  EXPECT_THAT(edges(plan, array(plan, "report/P.3.Q.b")), ElementsAre("train/P.3.Q.b all"));
+  EXPECT_THAT(edges(plan, array(plan, "report/P.4.Q.b")), ElementsAre());
+}
+
+TEST(Plan, IsWithoutStepsThatAreLeftOut) {
+  StudyText text(R"yaml(
+description: {name: n}
+env: {variables: {TRAIN: true}}
+samples: {design: uniform, count: 20, parameters: {x: [0, 1]}}
+study:
+  - {name: sim, run: {cmd: sim $(x)}}
+  - {name: data, when: TRAIN, convert: {from: sim, file: u.h5}}
+  - {name: train, train: {data: data}}
+  - {name: report, run: {cmd: report, depends: [train, sim]}}
+)yaml");
+  EXPECT_EQ(text.plan().steps().size(), 5U);
+  text.options.variables = {"TRAIN=no"};
+  const Plan plan = text.plan();
+  ASSERT_EQ(plan.steps().size(), 2U);
+  EXPECT_EQ(plan.array_count(), 2U);
+  EXPECT_THAT(edges(plan, 1), ElementsAre("sim all"));
+  const StudyAndWarnings read = text.read();
+  ASSERT_EQ(read.warnings.size(), 2U);
+  EXPECT_EQ(read.warnings[0].message, "the step 'data' is left out: its when: is true for no combination");
+  EXPECT_EQ(read.warnings[1].message, "the step 'train' is left out, because the step it reads is");
+}
+
 std::string launched(const std::string& type, const std::string& more, const std::string& command) {
   const StudyText text("description: {name: n, description: d}\nmerlin:\nbatch: {type: " + type +
                        "}\nstudy:\n  - {name: a, description: d, run: {cmd: \"" + command +
@@ -268,6 +321,7 @@ TEST(Plan, OfALargeStudyIsQuickAndSmall) {
   for (int i = 0; i < 500; ++i) {
     text += "  - name: step" + std::to_string(i) + "\n    run:\n      cmd: run $(a) $(b) $(" +
             (i % 3 == 0 ? "P" : "Q") + ")\n";
+    if (i % 2 == 1) text += "      when: P != " + std::to_string(i) + " and (Q >= 0 or P in [1, 2, 3])\n";
     if (i > 0) text += "      depends: [step" + std::to_string(i - 1) + (i % 50 == 0 ? "_*" : "") + "]\n";
   }
   const StudyText file(text);

@@ -21,13 +21,6 @@ namespace {
 // A variable longer than this comes of variables that multiply each other.
 constexpr std::size_t kMaxValueBytes = std::size_t{64} << 10;
 
-std::string upper(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  return result;
-}
-
 bool is_identifier(std::string_view name) {
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name.front()))) return false;
   return std::all_of(name.begin(), name.end(),

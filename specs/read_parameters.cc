@@ -47,6 +47,7 @@ void check_labels(Reading& reading, const Parameter& parameter, const yaml::Mark
 Parameter read_parameter(Reading& reading, const yaml::Node& key, const yaml::Node& node) {
   Parameter parameter;
   parameter.name = key.text;
+  parameter.title = key.text;
   const std::string where = fmt::format("the parameter '{}'", key.text);
   if (node.is_sequence()) {  // ours: just the values
     parameter.values = texts(node);
@@ -54,6 +55,7 @@ Parameter read_parameter(Reading& reading, const yaml::Node& key, const yaml::No
   } else {
     yaml::MapReader block(node, where, reading.diagnostics);
     if (const yaml::Node* values = block.required("values")) parameter.values = texts(*values);
+    parameter.title = block.string("name", key.text);
     const yaml::Node* label = block.find("label");
     if (label != nullptr && label->is_sequence()) {
       parameter.labels = texts(*label);
@@ -114,6 +116,7 @@ std::vector<Parameter> product(const std::vector<Parameter>& left, const std::ve
   const auto add = [&](const Parameter& from, bool slow) {
     Parameter parameter;
     parameter.name = from.name;
+    parameter.title = from.title;
     for (std::size_t row = 0; row < rows; ++row) {
       const std::size_t at = slow ? row / inner : row % inner;
       parameter.values.push_back(from.values[at]);

@@ -86,7 +86,7 @@ StepOutput read_output(const yaml::Node& node, const std::string& where, yaml::D
 class StepReader {
  public:
   StepReader(Reading& reading, const yaml::Node& node, std::size_t index)
-      : reading_(reading), step_(node, title(node, index), reading.diagnostics) {}
+      : reading_(reading), index_(index), step_(node, title(node, index), reading.diagnostics) {}
 
   Step read() {
     Step step;
@@ -176,7 +176,22 @@ class StepReader {
     if (has("continue_on"))
       step.continue_on = static_cast<ContinueOn>(home("continue_on").choice("continue_on", 0, kContinueOn));
     read_priority(step);
+    read_when(step);
     read_processes(step);
+  }
+
+  // The expression with its variables unreplaced: their values must not be taken apart as an expression is.
+  void read_when(Step& step) {
+    yaml::MapReader& reader = home("when");
+    step.when = reader.string("when");
+    if (reader.has("when") && step.when.empty() && reader.find("when")->is_scalar())
+      reading_.diagnostics.error(reader.mark_of("when"), "'when' is empty; an expression was expected");
+    const yaml::Node* list = reading_.study.original.find("study");
+    if (step.when.empty() || list == nullptr || index_ >= list->items.size()) return;
+    const yaml::Node& original = list->items[index_];
+    const yaml::Node* home_node = &reader == &step_ ? &original : original.find("run");
+    const yaml::Node* when = home_node == nullptr ? nullptr : home_node->find("when");
+    if (when != nullptr && when->is_scalar()) step.when = when->text;
   }
 
   void read_priority(Step& step) {
@@ -261,6 +276,7 @@ class StepReader {
   }
 
   Reading& reading_;
+  std::size_t index_;
   yaml::MapReader step_;
   std::optional<yaml::MapReader> run_;
   std::set<std::string, std::less<>> doubled_;  // keys that stand in run: and beside it

@@ -16,6 +16,8 @@ namespace wflow::specs {
 
 using Values = std::map<std::string, std::string, std::less<>>;
 
+class Expansion;
+
 struct Reading {
   Study& study;
   const ReadOptions& options;
@@ -26,8 +28,9 @@ struct Reading {
 };
 
 // In this order:
-void read_variables(Reading& reading);    // env.variables, labels, sources, dependencies
-void expand_variables(Reading& reading);  // replaces them in `root`
+void read_variables(Reading& reading);       // env.variables, labels, sources, dependencies
+void generate_parameters(Reading& reading);  // --pgen, in place of the file's block
+void expand_variables(Reading& reading);     // replaces them in `root`
 void read_description(Reading& reading);
 void read_labels(Reading& reading);  // env.labels, sources
 void read_batch(Reading& reading);
@@ -37,8 +40,9 @@ void read_samples(Reading& reading);
 void read_steps(Reading& reading);
 void read_workers(Reading& reading);
 void check_dependencies(Reading& reading);  // unknown steps, cycles
-void check_tokens(Reading& reading);        // undefined variables
-void check_blocks(Reading& reading);        // convert: and train:
+void check_conditions(Reading& reading, const Expansion& expansion);  // when:
+void check_tokens(Reading& reading, const Expansion& expansion);      // undefined variables
+void check_blocks(Reading& reading, const Expansion& expansion);      // convert: and train:
 
 // read_study() of text that was read from `file`; messages name it `shown_as`.
 StudyAndWarnings read_study_text(std::string text, const std::filesystem::path& file,

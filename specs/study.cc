@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "specs/expansion.h"
 #include "specs/reading.h"
 #include "specs/workspace.h"
 
@@ -94,6 +95,7 @@ void check_blocks_of_the_file(Reading& reading) {
 void read_blocks(Reading& reading) {
   check_blocks_of_the_file(reading);
   read_variables(reading);
+  generate_parameters(reading);
   expand_variables(reading);
   read_description(reading);
   read_labels(reading);
@@ -104,9 +106,11 @@ void read_blocks(Reading& reading) {
   read_steps(reading);
   read_workers(reading);
   check_dependencies(reading);
-  check_tokens(reading);
+  const Expansion expansion(reading.study);
+  check_conditions(reading, expansion);
+  check_tokens(reading, expansion);
   // These look at steps through their dependencies, and would only repeat what is wrong so far.
-  if (!reading.diagnostics.has_errors()) check_blocks(reading);
+  if (!reading.diagnostics.has_errors()) check_blocks(reading, expansion);
 }
 
 }  // namespace

@@ -25,12 +25,15 @@ struct Iteration {
 };
 
 struct ReadOptions {
-  std::vector<std::string> variables;  // --vars NAME=value
-  std::string samples_file;            // --samplesfile
-  bool strict = false;                 // unknown keys are errors in Merlin's files too
-  std::string timestamp;               // YYYYMMDD-HHMMSS of the campaign; part of its directory's name
-  std::filesystem::path campaign;      // set when resuming: the campaign directory to use
-  std::filesystem::path directory;     // relative paths of the study start here; empty: the current directory
+  std::vector<std::string> variables;            // --vars NAME=value
+  std::string samples_file;                      // --samplesfile
+  std::string generator;                         // --pgen: the Python file that makes the parameters
+  std::vector<std::string> generator_arguments;  // --pargs KEY:VALUE
+  std::string parameters;           // as JSON, what it made: set by reading, so that it runs once
+  bool strict = false;              // unknown keys are errors in Merlin's files too
+  std::string timestamp;            // YYYYMMDD-HHMMSS of the campaign; part of its directory's name
+  std::filesystem::path campaign;   // set when resuming: the campaign directory to use
+  std::filesystem::path directory;  // relative paths of the study start here; empty: the current directory
   Iteration iteration;
 };
 
@@ -54,6 +57,7 @@ struct WorkerGroup {
 
 struct Parameter {
   std::string name;
+  std::string title;                // $(P.name): `name:` of Maestro, else the name
   std::vector<std::string> values;  // as written
   std::vector<std::string> labels;  // one a value, tokens and odd characters not yet cleaned
 };

@@ -161,6 +161,11 @@ nlohmann::json options_to_json(const ReadOptions& options) {
                          {"samples_file", options.samples_file},
                          {"strict", options.strict},
                          {"timestamp", options.timestamp}};
+  if (!options.generator.empty()) {
+    json["generator"] = options.generator;
+    json["generator_arguments"] = options.generator_arguments;
+    json["parameters"] = options.parameters;
+  }
   if (options.iteration.number > 1) {
     json["iteration"] = {{"number", options.iteration.number},
                          {"previous", options.iteration.previous.string()},
@@ -177,6 +182,11 @@ ReadOptions options_from_json(const nlohmann::json& json, const fs::path& where)
     options.samples_file = json.at("samples_file").get<std::string>();
     options.strict = json.at("strict").get<bool>();
     options.timestamp = json.at("timestamp").get<std::string>();
+    if (json.contains("generator")) {
+      options.generator = json.at("generator").get<std::string>();
+      options.generator_arguments = json.at("generator_arguments").get<std::vector<std::string>>();
+      options.parameters = json.at("parameters").get<std::string>();
+    }
     if (const auto at = json.find("iteration"); at != json.end()) {
       options.iteration.number = at->at("number").get<int>();
       options.iteration.previous = at->at("previous").get<std::string>();
