@@ -24,6 +24,7 @@ void add_explain(CLI::App& app, Command& chosen);
 void add_tasks(CLI::App& app, Command& chosen);
 void add_validate(CLI::App& app, Command& chosen);
 void add_plan(CLI::App& app, Command& chosen);
+void add_schema(CLI::App& app, Command& chosen);
 void add_logs(CLI::App& app, Command& chosen);
 void add_worker(CLI::App& app, Command& chosen);
 void add_doctor(CLI::App& app, Command& chosen);

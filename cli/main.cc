@@ -53,6 +53,7 @@ int body(int argc, char** argv) {
   cli::add_logs(app, chosen);
   cli::add_validate(app, chosen);
   cli::add_plan(app, chosen);
+  cli::add_schema(app, chosen);
   cli::add_delegates(app);
   cli::add_worker(app, chosen);
   cli::add_doctor(app, chosen);

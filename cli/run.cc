@@ -13,6 +13,8 @@
 #include "cli/campaigns.h"
 #include "cli/commands.h"
 #include "cli/display.h"
+#include "cli/dry.h"
+#include "cli/read_options.h"
 #include "cli/run.h"
 #include "engine/coordinator.h"
 #include "engine/store/store.h"
@@ -104,12 +106,14 @@ int run(const RunOptions& options) {
   limit_of(options);
   const specs::StudyAndWarnings read = specs::read_study(options.study, options.read);
   for (const auto& warning : read.warnings) fmt::print(stderr, "{}\n", warning.to_string());
+  const bool dry = options.dry || read.study.batch.dry_run;
+  if (dry) check_dry(specs::Plan(read.study, "/"));
   const specs::Plan plan = create(read);
   if (!options.quiet) {
     fmt::print("{}: {} tasks in {}\n", plan.study().name, text::format_count(plan.element_count()),
                plan.campaign().string());
   }
-  return coordinate(plan, options, false);
+  return dry ? write_scripts(plan, options.quiet) : coordinate(plan, options, false);
 }
 
 int resume(const RunOptions& options) {
@@ -145,11 +149,11 @@ void add_run(CLI::App& app, Command& chosen) {
       "8\n"
       "  wflow run study.yaml --time-limit 2h     # then: wflow resume");
   command->add_option("study", options->study, "the study (YAML)")->required();
-  command->add_option("--vars", options->read.variables, "NAME=value: overrides a variable of the study")
-      ->take_all();
-  command->add_option("--samplesfile", options->read.samples_file,
-                      "use this table of samples instead of the study's");
-  command->add_flag("--strict", options->read.strict, "unknown keys are errors in Merlin's files too");
+  add_read_options(*command, options->read);
+  command->add_flag("--dry", options->dry,
+                    "make the campaign with all directories and scripts, and run nothing");
+  // Merlin's: here nothing runs anywhere else, and errors are never left out of the report.
+  for (const char* name : {"--local", "--no-errors"}) command->add_flag(name)->group("");
   add_common(*command, *options);
   command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
 }

@@ -19,6 +19,7 @@ struct RunOptions {
   int slots = 0;
   std::string time_limit;
   bool quiet = false;
+  bool dry = false;
   bool zero = false;
   double zero_failures = 0;
   std::uint64_t zero_bundle = 0;

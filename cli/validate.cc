@@ -2,10 +2,14 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/read_options.h"
 #include "specs/describe.h"
+#include "specs/plan_formats.h"
+#include "specs/schema.h"
 #include "specs/workspace.h"
 
 namespace wflow::cli {
@@ -15,6 +19,8 @@ namespace {
 struct ValidateOptions {
   std::string study;
   specs::ReadOptions read;
+  bool json = false;
+  bool dot = false;
 };
 
 specs::Plan plan_of(const ValidateOptions& options) {
@@ -26,28 +32,39 @@ specs::Plan plan_of(const ValidateOptions& options) {
 
 int validate(const ValidateOptions& options) {
   const specs::Plan plan = plan_of(options);
+  if (options.json) {
+    const nlohmann::ordered_json json = {
+        {"valid", true}, {"steps", plan.study().steps.size()}, {"tasks", plan.element_count()}};
+    fmt::print("{}\n", json.dump());
+    return 0;
+  }
   fmt::print("{}: valid; {} steps, {} tasks\n", options.study, plan.study().steps.size(),
              text::format_count(plan.element_count()));
   return 0;
 }
 
 int show_plan(const ValidateOptions& options) {
-  fmt::print("{}", specs::describe(plan_of(options)));
+  const specs::Plan plan = plan_of(options);
+  if (options.json) {
+    using Json = nlohmann::ordered_json;
+    fmt::print("{}\n", specs::plan_to_json(plan).dump(2, ' ', false, Json::error_handler_t::replace));
+  } else {
+    fmt::print("{}", options.dot ? specs::plan_to_dot(plan) : specs::describe(plan));
+  }
   return 0;
 }
 
-void add(CLI::App& app, Command& chosen, const char* name, const char* description, const char* footer,
-         int (*action)(const ValidateOptions&)) {
+std::shared_ptr<ValidateOptions> add(CLI::App& app, Command& chosen, const char* name,
+                                     const char* description, const char* footer,
+                                     int (*action)(const ValidateOptions&)) {
   const auto options = std::make_shared<ValidateOptions>();
   CLI::App* command = app.add_subcommand(name, description);
   command->footer(footer);
   command->add_option("study", options->study, "the study (YAML)")->required();
-  command->add_option("--vars", options->read.variables, "NAME=value: overrides a variable of the study")
-      ->take_all();
-  command->add_option("--samplesfile", options->read.samples_file,
-                      "use this table of samples instead of the study's");
-  command->add_flag("--strict", options->read.strict, "unknown keys are errors in Merlin's files too");
+  add_read_options(*command, options->read);
+  command->add_flag("--json", options->json, "for programs");
   command->callback([options, action, &chosen] { chosen = [options, action] { return action(*options); }; });
+  return options;
 }
 
 }  // namespace
@@ -59,10 +76,27 @@ void add_validate(CLI::App& app, Command& chosen) {
 }
 
 void add_plan(CLI::App& app, Command& chosen) {
-  add(app, chosen, "plan", "show what a study would run",
-      "Steps, task counts, what waits for what, first and last command.\nExample:\n  wflow plan "
-      "cosmoflow.yaml --vars N=10",
-      show_plan);
+  const auto options =
+      add(app, chosen, "plan", "show what a study would run",
+          "Steps, task counts, what waits for what, first and last command.\nExample:\n  wflow plan "
+          "cosmoflow.yaml --vars N=10",
+          show_plan);
+  app.get_subcommand("plan")
+      ->add_flag("--dot", options->dot, "as a graph for Graphviz's dot")
+      ->excludes("--json");
+}
+
+void add_schema(CLI::App& app, Command& chosen) {
+  CLI::App* command = app.add_subcommand("schema", "print the JSON Schema of the study file, for editors");
+  command->footer(
+      "Example:\n  wflow schema > wflow.schema.json\n"
+      "and in the study's first line: # yaml-language-server: $schema=wflow.schema.json");
+  command->callback([&chosen] {
+    chosen = [] {
+      fmt::print("{}", specs::study_schema());
+      return 0;
+    };
+  });
 }
 
 }  // namespace wflow::cli

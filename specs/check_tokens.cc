@@ -10,6 +10,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "specs/expansion.h"
+#include "specs/launcher.h"
 #include "specs/names.h"
 #include "specs/reading.h"
 #include "specs/tokens.h"
@@ -94,6 +95,10 @@ class TokenChecker {
   void check(const yaml::Node& node, bool script, bool for_steps) {
     const std::string_view text = node.text;
     if (step_ != nullptr && &node == when_) return;
+    if (step_ != nullptr && script) {
+      for (const LauncherProblem& problem : check_launchers(text, *step_))
+        reading_.diagnostics.error(place_of(reading_, node, "LAUNCHER", problem.brackets), problem.message);
+    }
     for (auto token = find_token(text); token; token = find_token(text, token->end)) {
       const std::string_view name = token->name;
       if (name.ends_with(kWorkspaceSuffix) && step_ != nullptr && check_workspace(node, name)) continue;

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/text.h"
+#include "specs/plan_formats.h"
 
 namespace wflow::specs {
 
@@ -86,20 +87,48 @@ class Describer {
   }
 
   std::string step_text(const PlannedStep& step) const {
-    const char* kind = step.kind == StepKind::convert ? "convert"
-                       : step.kind == StepKind::train ? "train"
-                                                      : "shell";
-    std::string result = fmt::format("\n{} ({}): ", step.name, kind);
+    std::string result = fmt::format("\n{} ({}): ", step.name, name_of(step.kind));
     if (step.arrays > 1) result += plural(step.arrays, "combination") + " x ";
     result += fmt::format("{}, {}\n", plural(step.elements, "task"), resources_text(step));
     std::vector<std::string> after;
     for (const Edge& edge : step.edges)
       after.push_back(edge_text(edge, plan_.steps()[plan_.step_of(edge.parent)].name));
     if (!after.empty()) result += fmt::format("  after  {}\n", text::join(after, ", "));
+    result += keys_text(step);
+    if (step.bundle > 0) return result + bundle_text(step);
     const ArrayId last = step.first_array + step.arrays - 1;
     result += task_text("first", step, step.first_array, 0);
     if (step.arrays > 1 || step.elements > 1) result += task_text("last", step, last, step.elements - 1);
     return result;
+  }
+
+  // What the study says beside the command.
+  std::string keys_text(const PlannedStep& planned) const {
+    const Step& step = plan_.study().steps[planned.study_step];
+    std::string result;
+    if (!step.when.empty()) result += indented("when", step.when);
+    std::vector<std::string> with;
+    if (planned.priority != 0) with.push_back(fmt::format("priority {}", planned.priority));
+    if (planned.continue_on) with.push_back(fmt::format("continue_on {}", name_of(*planned.continue_on)));
+    if (step.output == OutputMode::packed) with.emplace_back("packed output");
+    if (planned.bundle > 0) with.push_back("bundles of " + plural(planned.bundle, "sample"));
+    if (!with.empty()) result += indented("with", text::join(with, ", "));
+    std::vector<std::string> outputs;
+    for (const StepOutput& output : step.outputs) outputs.push_back(output_text(output));
+    if (!outputs.empty()) result += indented("leaves", text::join(outputs, ", "));
+    return result;
+  }
+
+  static std::string output_text(const StepOutput& output) {
+    std::string result = output.file;
+    if (!output.dataset.empty()) result += ":" + output.dataset;
+    if (!output.shape.empty()) result += fmt::format(" [{}]", fmt::join(output.shape, ", "));
+    return output.finite ? result + " finite" : result;
+  }
+
+  std::string bundle_text(const PlannedStep& step) const {
+    const TaskTemplate task = plan_.task_template(step.first_array);
+    return indented("first", "in " + task.workspace) + indented("", template_text(plan_, task.command));
   }
 
   std::string task_text(const char* title, const PlannedStep& step, ArrayId array,

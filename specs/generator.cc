@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// --pgen FILE: the function get_custom_generator(env, **kwargs) of a Python file makes the parameters, as with
-// Maestro. Run by the system's python3 through a driver of ours, which stands in for the part of maestrowf that
-// such files import where that is not installed.
+// --pgen FILE: the function get_custom_generator(env, **kwargs) of a Python file makes the parameters, as
+// with Maestro. Run by the system's python3 through a driver of ours, which stands in for the part of
+// maestrowf that such files import where that is not installed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -117,11 +117,16 @@ nlohmann::json arguments_of(const ReadOptions& options) {
 
 // The "parameters" object that the driver prints, as text.
 std::string run_generator(const Study& study) {
-  const std::string file = locate(study, study.options.generator).string();
+  const auto here = (study.options.directory / study.options.generator).lexically_normal();
+  std::error_code ignored;
+  const std::string file = std::filesystem::exists(here, ignored)
+                               ? here.string()
+                               : locate(study, study.options.generator).string();
   nlohmann::json variables = nlohmann::json::array();
   for (const auto& [name, value] : study.variables) variables.push_back({name, value});
-  const bool has_output_path = std::any_of(study.variables.begin(), study.variables.end(),
-                                           [](const auto& variable) { return variable.first == "OUTPUT_PATH"; });
+  const bool has_output_path =
+      std::any_of(study.variables.begin(), study.variables.end(),
+                  [](const auto& variable) { return variable.first == "OUTPUT_PATH"; });
   if (!has_output_path) variables.push_back({"OUTPUT_PATH", study.output_path.string()});
   variables.push_back({"SPECROOT", study.file.parent_path().string()});
   const nlohmann::json request = {

@@ -72,7 +72,8 @@ TEST(Generator, SaysWhatFailed) {
   EXPECT_EQ(failure("x = 3\n"),
             "generate.py: error: the parameter generator failed: AttributeError: it has no function "
             "get_custom_generator(env, **kwargs)");
-  EXPECT_THAT(failure("def f(:\n"), HasSubstr("generate.py:1: error: the parameter generator failed: SyntaxError"));
+  EXPECT_THAT(failure("def f(:\n"),
+              HasSubstr("generate.py:1: error: the parameter generator failed: SyntaxError"));
   EXPECT_THAT(failure("def get_custom_generator(env):\n  return 3\n"), HasSubstr("no ParameterGenerator"));
   EXPECT_THAT(failure("import sys\nsys.exit(3)\n"), HasSubstr("generate.py:2: error"));
   EXPECT_THAT(failure("import os\nos._exit(3)\n"), HasSubstr("generate.py ended with exit code 3"));
@@ -87,13 +88,14 @@ TEST(Generator, SaysWhatFailed) {
 
 TEST(Generator, IsCheckedAsTheFilesOwnParametersAre) {
   StudyText text(kStudy);
-  text.options.generator = text.folder().write("generate.py",
-                                               "from maestrowf.datastructures.core import ParameterGenerator\n"
-                                               "def get_custom_generator(env):\n"
-                                               "  made = ParameterGenerator()\n"
-                                               "  made.add_parameter('ITER', [1, 2])\n"
-                                               "  made.add_parameter('SIZE', [1])\n"
-                                               "  return made\n");
+  text.options.generator =
+      text.folder().write("generate.py",
+                          "from maestrowf.datastructures.core import ParameterGenerator\n"
+                          "def get_custom_generator(env):\n"
+                          "  made = ParameterGenerator()\n"
+                          "  made.add_parameter('ITER', [1, 2])\n"
+                          "  made.add_parameter('SIZE', [1])\n"
+                          "  return made\n");
   EXPECT_THAT(text.error(), HasSubstr("error: the parameter 'SIZE' has 1 value, 'ITER' has 2"));
 }
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -88,6 +90,89 @@ std::string launcher(const Study& study, const Step& step, const Resources& reso
                   std::to_string(resources.procs / std::max(1, resources.nodes)),
                   cores ? std::to_string(resources.cores) : "",
                   resources.gpus > 0 ? std::to_string(resources.gpus) : ""});
+}
+
+namespace {
+
+// What stands in the brackets of $(LAUNCHER)[2n, 4p]; 0: not given.
+struct Allocation {
+  int nodes = 0;
+  int procs = 0;
+};
+
+// `text` between the brackets: "2n, 4p", "4p", "2n", or nodes and processes by place: "2, 4".
+std::optional<Allocation> allocation_of(std::string_view text) {
+  Allocation allocation;
+  const std::vector<std::string> parts = text::split(text, ',');
+  if (parts.size() > 2) return std::nullopt;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    std::string_view part = text::trim(parts[i]);
+    const char unit = part.empty() ? ' ' : part.back();
+    const bool has_unit = unit == 'n' || unit == 'p';
+    if (!has_unit && parts.size() != 2) return std::nullopt;
+    if (has_unit) part.remove_suffix(1);
+    const auto number = text::to_integer(part);
+    int& place = (has_unit ? unit == 'n' : i == 0) ? allocation.nodes : allocation.procs;
+    if (!number || *number < 1 || *number > 10'000'000 || place != 0) return std::nullopt;
+    place = static_cast<int>(*number);
+  }
+  return allocation;
+}
+
+// Calls `use` for every $(LAUNCHER) with what stands in brackets right behind it, if anything does.
+void for_each_launcher(std::string_view script,
+                       const std::function<void(const Token&, std::optional<std::string_view>)>& use) {
+  for (auto token = find_token(script); token; token = find_token(script, token->end)) {
+    if (token->name != "LAUNCHER") continue;
+    const std::size_t end = script.find_first_of("]\n", token->end);
+    const bool bracket =
+        script.substr(token->end, 1) == "[" && end != std::string_view::npos && script[end] == ']';
+    use(*token, bracket ? std::optional(script.substr(token->end + 1, end - token->end - 1)) : std::nullopt);
+  }
+}
+
+}  // namespace
+
+std::string put_launchers(std::string_view script, const Study& study, const Step& step,
+                          const Resources& resources) {
+  std::string result;
+  std::size_t done = 0;
+  for_each_launcher(script, [&](const Token& token, std::optional<std::string_view> bracket) {
+    const auto part = bracket ? allocation_of(*bracket) : std::nullopt;
+    Resources reduced = resources;
+    if (part && part->nodes > 0) reduced.nodes = part->nodes;
+    if (part && part->procs > 0) reduced.procs = part->procs;
+    result += script.substr(done, token.begin - done);
+    result += launcher(study, step, reduced);
+    done = part ? token.end + bracket->size() + 2 : token.end;
+  });
+  return result += script.substr(done);
+}
+
+std::vector<LauncherProblem> check_launchers(std::string_view script, const Step& step) {
+  std::vector<LauncherProblem> problems;
+  for_each_launcher(script, [&](const Token&, std::optional<std::string_view> bracket) {
+    if (!bracket || find_token(*bracket)) return;  // a parameter's value is known later
+    const auto part = allocation_of(*bracket);
+    const auto exceeds = [&](int wanted, const char* name, int there) {
+      const auto written = step.launcher_keys.find(name);
+      const bool known = written == step.launcher_keys.end() || !find_token(written->second);
+      if (wanted <= there || !known) return;
+      problems.push_back({fmt::format("[{}]", *bracket),
+                          fmt::format("'$(LAUNCHER)[{}]' asks for {} {}, and the step '{}' has {}", *bracket,
+                                      wanted, name, step.name, there)});
+    };
+    if (!part) {
+      problems.push_back({fmt::format("[{}]", *bracket),
+                          fmt::format("'$(LAUNCHER)[{}]' does not read; numbers of nodes and processes are "
+                                      "expected: [2n, 4p]",
+                                      *bracket)});
+    } else {
+      exceeds(part->nodes, "nodes", step.resources.nodes);
+      exceeds(part->procs, "procs", step.resources.procs);
+    }
+  });
+  return problems;
 }
 
 std::string variable_launcher(const Study& study, const Step& step) {

@@ -2,7 +2,10 @@
 // $(LAUNCHER) and $(VLAUNCHER): what stands before a parallel program.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "specs/study.h"
 
@@ -20,6 +23,18 @@ std::string script_suffix(const Study& study, const Step& step);
 Resources slot_resources(const Study& study, Resources resources);
 
 std::string launcher(const Study& study, const Step& step, const Resources& resources);
+
+// Puts the launcher in for every $(LAUNCHER) of `script`, and in for $(LAUNCHER)[2n, 4p], Maestro's, one of
+// so many nodes and processes.
+std::string put_launchers(std::string_view script, const Study& study, const Step& step,
+                          const Resources& resources);
+
+// What is wrong with the brackets behind the $(LAUNCHER)s of `script`.
+struct LauncherProblem {
+  std::string brackets;  // with what is in them
+  std::string message;
+};
+std::vector<LauncherProblem> check_launchers(std::string_view script, const Step& step);
 
 // The same with ${MERLIN_NODES}, ${MERLIN_PROCS}, ${MERLIN_CORES}, ${MERLIN_GPUS} for the numbers, so that
 // the script can choose them while it runs.

@@ -306,6 +306,12 @@ TEST(Launcher, IsTheBatchSystems) {
   EXPECT_EQ(launched("slurm", "", "MERLIN_PROCS=3; $(VLAUNCHER) x"),
             "MERLIN_NODES=2\nMERLIN_CORES=1\nMERLIN_GPUS=0\nMERLIN_PROCS=3; srun -n ${MERLIN_PROCS} -N "
             "${MERLIN_NODES} -c ${MERLIN_CORES} x");
+  EXPECT_EQ(
+      launched("slurm", "", "$(LAUNCHER)[1n, 4p] x; $(LAUNCHER)[2p] y; $(LAUNCHER)[2, 3] z; $(LAUNCHER) w"),
+      "srun -n 4 -N 1 x; srun -n 2 -N 2 y; srun -n 3 -N 2 z; srun -n 8 -N 2 w");
+  EXPECT_EQ(launched("flux", "", "$(LAUNCHER)[1n] x"), "flux run -n 8 -N 1 x");
+  EXPECT_EQ(launched("pbs", "", "$(LAUNCHER)[4p] x"), "mpiexec -n 4 x");
+  EXPECT_EQ(launched("local", "", "$(LAUNCHER)[4p] x"), " x");
 }
 
 TEST(Plan, OfALargeStudyIsQuickAndSmall) {

@@ -39,7 +39,7 @@ void read_iterate(Reading& reading);  // before the samples, which it may replac
 void read_samples(Reading& reading);
 void read_steps(Reading& reading);
 void read_workers(Reading& reading);
-void check_dependencies(Reading& reading);  // unknown steps, cycles
+void check_dependencies(Reading& reading);                            // unknown steps, cycles
 void check_conditions(Reading& reading, const Expansion& expansion);  // when:
 void check_tokens(Reading& reading, const Expansion& expansion);      // undefined variables
 void check_blocks(Reading& reading, const Expansion& expansion);      // convert: and train:
@@ -51,9 +51,10 @@ StudyAndWarnings read_study_text(std::string text, const std::filesystem::path& 
 // Whether the file has iterate:, which its variables must know before the block is read.
 bool has_iterate(const yaml::Node& root);
 
-// Where `token` is written: found in the file's text from the node's place on, because YAML tells only
-// where a scalar begins.
-yaml::Mark place_of(const Reading& reading, const yaml::Node& node, std::string_view token);
+// Where `token`, with `behind` behind it, is written: found in the file's text from the node's place on,
+// because YAML tells only where a scalar begins.
+yaml::Mark place_of(const Reading& reading, const yaml::Node& node, std::string_view token,
+                    std::string_view behind = {});
 
 // A relative path of the study: beside the spec for ours, in the caller's directory for Merlin's, and in the
 // other of the two when only that exists.

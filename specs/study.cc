@@ -44,7 +44,8 @@ std::vector<std::string> step_names(const Study& study) {
   return names;
 }
 
-yaml::Mark place_of(const Reading& reading, const yaml::Node& node, std::string_view token) {
+yaml::Mark place_of(const Reading& reading, const yaml::Node& node, std::string_view token,
+                    std::string_view behind) {
   const std::string& text = reading.study.text;
   if (node.mark.line == 0) return node.mark;
   std::size_t line_start = 0;
@@ -53,7 +54,7 @@ yaml::Mark place_of(const Reading& reading, const yaml::Node& node, std::string_
     if (line_start == std::string::npos) return node.mark;
     ++line_start;
   }
-  const std::string written = fmt::format("$({})", token);
+  const std::string written = fmt::format("$({}){}", token, behind);
   const std::size_t at = text.find(written, line_start + static_cast<std::size_t>(node.mark.column) - 1);
   if (at == std::string::npos) return node.mark;
   yaml::Mark mark = node.mark;

@@ -25,9 +25,15 @@ void add_text(Pieces& pieces, std::string_view text) {
 
 Pieces Plan::pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row) const {
   const std::size_t step = planned.study_step;
-  const std::string resolved = replace_tokens(
-      text, [&](std::string_view name) { return expansion_->resolve(campaign_, step, row, name); },
+  // Launchers last: what stands in the brackets behind them may be parameters.
+  std::string resolved = replace_tokens(
+      text,
+      [&](std::string_view name) {
+        return name == "LAUNCHER" ? std::nullopt : expansion_->resolve(campaign_, step, row, name);
+      },
       kTokenLevels);
+  if (mentions(resolved, "LAUNCHER"))
+    resolved = put_launchers(resolved, *study_, study_->steps[step], expansion_->resources(step, row));
   Pieces pieces;
   const std::string_view rest = resolved;
   std::size_t done = 0;
