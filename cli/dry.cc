@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -20,26 +22,25 @@ namespace {
 constexpr std::uint64_t kMostTasks = 100'000;
 
 // Scripts only: what else a task gets (a table of its samples) belongs to its running.
-std::uint64_t write(const std::vector<steps::NewFile>& files) {
-  std::uint64_t written = 0;
+void write(const std::vector<steps::NewFile>& files, std::set<std::string>& written) {
   for (const steps::NewFile& file : files) {
-    if (!file.path.ends_with(".sh")) continue;
+    if (!file.path.ends_with(".sh") || !written.insert(file.path).second) continue;
     // Not durably: a script that a power cut takes is written again by running the campaign.
     const FileDescriptor script = open_file(file.path, O_WRONLY | O_CREAT | O_TRUNC, 0755);
     write_all(script.get(), file.text, file.path);
-    ++written;
   }
-  return written;
 }
 
-std::uint64_t write_array(specs::TaskTemplate task, std::uint64_t elements, const specs::SampleTable* samples) {
+std::uint64_t write_array(specs::TaskTemplate task, std::uint64_t elements,
+                          const specs::SampleTable* samples) {
   // A command that would be started without a script gets one here.
   task.shell_given = true;
   task.output = specs::OutputMode::files;
   const auto step = steps::make_step(task, samples);
   const steps::ArraySetup setup = step->setup();
   for (const std::string& directory : setup.directories) make_directories(directory);
-  std::uint64_t written = write(setup.files);
+  std::set<std::string> written;
+  write(setup.files, written);
   const std::uint64_t stride = task.bundle > 0 ? task.bundle : 1;
   for (std::uint64_t element = 0; element < elements; element += stride) {
     steps::Execution execution;
@@ -49,20 +50,21 @@ std::uint64_t write_array(specs::TaskTemplate task, std::uint64_t elements, cons
       execution.restart = restart;
       const steps::PreparedTask prepared = step->prepare(execution);
       make_directories(prepared.directory);
-      written += write(prepared.files);
+      write(prepared.files, written);
     }
   }
-  return written;
+  return written.size();
 }
 
 }  // namespace
 
 void check_dry(const specs::Plan& plan) {
   if (plan.element_count() <= kMostTasks) return;
-  throw Error(ExitCode::usage,
-              fmt::format("--dry writes the scripts of all tasks, and this study has {} of them (at most {}); take "
-                          "fewer samples, or use wflow plan",
-                          text::format_count(plan.element_count()), text::format_count(kMostTasks)));
+  throw Error(
+      ExitCode::usage,
+      fmt::format("--dry writes the scripts of all tasks, and this study has {} of them (at most {}); take "
+                  "fewer samples, or use wflow plan",
+                  text::format_count(plan.element_count()), text::format_count(kMostTasks)));
 }
 
 int write_scripts(const specs::Plan& plan, bool quiet) {

@@ -7,6 +7,10 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 
 set(WFLOW_SANITIZE "" CACHE STRING "sanitizers for every target, as -fsanitize= takes them")
+option(WFLOW_FUZZ "build the fuzzers, with clang" OFF)
+if(WFLOW_FUZZ AND NOT WFLOW_SANITIZE)
+  set(WFLOW_SANITIZE "fuzzer-no-link,address,undefined")
+endif()
 option(WFLOW_NATIVE "compile for this machine's processor (-march=native)" OFF)
 
 find_program(WFLOW_CCACHE ccache)

@@ -54,8 +54,10 @@ Json step_to_json(const Plan& plan, const PlannedStep& planned) {
   if (planned.continue_on) json["continue_on"] = name_of(*planned.continue_on);
   if (step.output == OutputMode::packed) json["output"] = "packed";
   for (const StepOutput& output : step.outputs) {
-    json["outputs"].push_back(
-        {{"file", output.file}, {"dataset", output.dataset}, {"shape", output.shape}, {"finite", output.finite}});
+    json["outputs"].push_back({{"file", output.file},
+                               {"dataset", output.dataset},
+                               {"shape", output.shape},
+                               {"finite", output.finite}});
   }
   json["after"] = Json::array();
   for (const Edge& edge : planned.edges) {
@@ -72,7 +74,7 @@ Json step_to_json(const Plan& plan, const PlannedStep& planned) {
   return json;
 }
 
-std::string quoted(std::string_view text) {
+std::string dot_text(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') result += '\\';
@@ -130,7 +132,8 @@ Json plan_to_json(const Plan& plan) {
 }
 
 std::string plan_to_dot(const Plan& plan) {
-  std::string text = fmt::format("digraph {} {{\n  rankdir=LR;\n  node [shape=box];\n", quoted(plan.study().name));
+  std::string text =
+      fmt::format("digraph {} {{\n  rankdir=LR;\n  node [shape=box];\n", dot_text(plan.study().name));
   for (const PlannedStep& step : plan.steps()) {
     const Step& from = plan.study().steps[step.study_step];
     std::string label = step.name + "\n";
@@ -139,15 +142,15 @@ std::string plan_to_dot(const Plan& plan) {
     if (step.bundle > 0) label += fmt::format("\nbundles of {}", step.bundle);
     if (!from.when.empty()) label += "\nwhen " + from.when;
     if (step.priority != 0) label += fmt::format("\npriority {}", step.priority);
-    text += fmt::format("  {} [label={}];\n", quoted(step.name), quoted(label));
+    text += fmt::format("  {} [label={}];\n", dot_text(step.name), dot_text(label));
   }
   for (const PlannedStep& step : plan.steps()) {
     for (const Edge& edge : step.edges) {
       const std::string label = edge.kind == EdgeKind::block     ? fmt::format("blocks of {}", edge.block)
                                 : edge.kind == EdgeKind::element ? "sample by sample"
                                                                  : "all";
-      text += fmt::format("  {} -> {} [label={}];\n", quoted(plan.steps()[plan.step_of(edge.parent)].name),
-                          quoted(step.name), quoted(label));
+      text += fmt::format("  {} -> {} [label={}];\n", dot_text(plan.steps()[plan.step_of(edge.parent)].name),
+                          dot_text(step.name), dot_text(label));
     }
   }
   return text + "}\n";

@@ -171,6 +171,7 @@ class StepReader {
     if (const yaml::Node* batch = run_ ? run_->find("batch") : nullptr) {
       yaml::MapReader block(*batch, "batch: of " + step_.where(), reading_.diagnostics);
       step.launcher_keys["batch type"] = block.string("type");
+      block.finish();
     }
     if (step.kind == StepKind::train) train_resources(step);
     if (has("continue_on"))

@@ -6,8 +6,8 @@
 
 namespace wflow::specs {
 
-// Made of specs/study.schema.json, converters/convert.schema.json and trainer/train.schema.json, which stand beside
-// the readers of the same keys. tests/schema_test.py holds them together.
+// Made of specs/study.schema.json, converters/convert.schema.json and trainer/train.schema.json, which stand
+// beside the readers of the same keys. tests/schema_test.py holds them together.
 std::string study_schema();
 
 }  // namespace wflow::specs

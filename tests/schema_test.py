@@ -99,7 +99,7 @@ class Studies(unittest.TestCase):
 
     def test_refuses_what_the_readers_refuse(self):
         for name, place in {"unknown_keys": None, "step_words": ["study", 0, "run", "priority"],
-                            "outputs": ["study", 2], "missing_study": [], "step_without_kind": ["study", 0]}.items():
+                            "outputs": ["study", 0, "run", "outputs"], "missing_study": [], "step_without_kind": ["study", 0]}.items():
             study = load(f"{ROOT}/specs/testdata/errors/{name}.yaml")
             places = [list(error.absolute_path) for error in VALIDATOR.iter_errors(study)]
             self.assertTrue(places, name)
@@ -213,12 +213,12 @@ class Keys(unittest.TestCase):
 
     # Readers ask for keys by name; whatever they ask for must be in the schema.
     CALLS = re.compile(r"(?:\.|->)(?:find|required|required_string|string|strings|integer|integers|real|reals|boolean|choice|"
-                       r"seconds|bytes|has)\(\s*\"([^\"]+)\"|\b(?:home|whole|either|choose|distinct_names|read_part|has)"
+                       r"seconds|bytes|has)\(\s*\"([^\"]+)\"|\b(?:home|whole|either|choose|distinct_names|read_part|has|items)"
                        r"\([^\"();]*\"([^\"]+)\"(?:,\s*\"([^\"]+)\")?")
     LISTS = re.compile(r"(?:for \(const (?:char\*|std::string_view) \w+ :|kLauncherKeys =|kOtherKeys =|kSplitNames =)\s*"
                        r"\{([^}]*)\}")
     # Asked of something else than a mapping of the study.
-    NOT_KEYS = {"%%", "OUTPUT_PATH", "walltime", "WORKSPACE"}
+    NOT_KEYS = {"%%", "$(", "OUTPUT_PATH", "walltime", "WORKSPACE"}
 
     def asked(self, paths):
         found = set()
