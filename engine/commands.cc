@@ -78,26 +78,16 @@ std::uint64_t Coordinator::retry(const RetryRequest& request) {
 }
 
 std::uint64_t Coordinator::cancel(const nlohmann::json& arguments) {
-  const RetryRequest part = retry_from_json(arguments);
-  std::uint64_t count = 0;
-  for (const ArrayId array : arrays_of_step(plan_, part.step)) {
-    const std::uint64_t elements = scheduler_.states(array).count();
-    if (elements == 0) continue;
-    Range range{0, elements - 1};
-    if (part.elements) range = {part.elements->first, std::min(part.elements->last, range.last)};
-    if (range.first <= range.last) count += scheduler_.cancel(array, range);
-  }
-  const bool everything = part.step.empty() && !part.elements;
+  const RetryRequest request = retry_from_json(arguments);
   const bool kill = arguments.value("kill", false);
-  if (everything) {
-    cancelled_ = true;
-    if (kill) {
-      for (const auto& [worker, peer] : peers_) socket_.send(peer.routing, wire::Revoke{{}, true});
-    }
-  }
-  record("stop", fmt::format("{}{} task{} cancelled{}", part.step.empty() ? "" : part.step + ": ",
-                             text::format_count(count), count == 1 ? "" : "s",
-                             everything && kill ? ", running ones ended" : ""));
+  std::uint64_t count = 0;
+  for (const auto& [array, range] : parts_named(plan_, request))
+    count += scheduler_.cancel(array, range, kill);
+  const bool everything = request.step.empty() && !request.elements && !request.parts;
+  if (everything) cancelled_ = true;
+  record("stop",
+         fmt::format("{}{} task{} cancelled{}", request.step.empty() ? "" : request.step + ": ",
+                     text::format_count(count), count == 1 ? "" : "s", kill ? ", running ones ended" : ""));
   return count;
 }
 

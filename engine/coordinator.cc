@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/printable.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "engine/batch/orphans.h"
@@ -90,6 +91,7 @@ void Coordinator::abandon_workers() {
 void Coordinator::recover() {
   const store::Restored restored = store_.restore();
   restore_states(scheduler_, restored);
+  scheduler_.set_keep_going(options_.keep_going);
   scheduler_.start();
   std::map<std::string, store::WorkerRow> known;
   for (const auto& worker : restored.workers) known[worker.id] = worker;
@@ -215,6 +217,7 @@ void Coordinator::carry_out() {
   batch_.ends.insert(batch_.ends.end(), actions.ends.begin(), actions.ends.end());
   for (const RecordEnd& end : actions.ends) timed_arrays_.insert(end.array);
   for (RecordFailure& failure : actions.failures) {
+    failure.outcome.detail = printable(failure.outcome.detail);  // a task may have printed anything
     status_.failure(failure);
     const wire::Outcome& outcome = failure.outcome;
     if (!failure.final && is_single(outcome.array)) {

@@ -35,6 +35,10 @@ Json to_json(const RetryRequest& request) {
   Json json = {{"step", request.step}};
   if (request.elements) json["elements"] = {request.elements->first, request.elements->last};
   if (request.exit_code) json["exit_code"] = *request.exit_code;
+  if (request.parts) {
+    Json& parts = json["parts"] = Json::array();
+    for (const auto& [array, range] : *request.parts) parts.push_back({array, range.first, range.last});
+  }
   return json;
 }
 
@@ -43,6 +47,10 @@ RetryRequest retry_from_json(const Json& json) {
   request.step = json.value("step", "");
   if (json.contains("elements")) request.elements = Range{json["elements"].at(0), json["elements"].at(1)};
   if (json.contains("exit_code")) request.exit_code = json["exit_code"].get<int>();
+  if (json.contains("parts")) {
+    request.parts.emplace();
+    for (const Json& part : json["parts"]) request.parts->push_back({part.at(0), {part.at(1), part.at(2)}});
+  }
   return request;
 }
 
@@ -70,16 +78,29 @@ std::string task_name(const specs::Plan& plan, ArrayId array, Element element) {
   return plan.steps()[plan.step_of(array)].elements > 1 ? fmt::format("{}/{}", name, element) : name;
 }
 
+std::vector<std::pair<ArrayId, Range>> parts_named(const specs::Plan& plan, const RetryRequest& request) {
+  std::vector<std::pair<ArrayId, Range>> named;
+  const auto add = [&](ArrayId array, Range range) {
+    if (array >= plan.array_count()) return;
+    const std::uint64_t count = plan.steps()[plan.step_of(array)].elements;
+    if (count == 0 || range.first >= count || range.first > range.last) return;
+    named.push_back({array, {range.first, std::min(range.last, count - 1)}});
+  };
+  if (request.parts) {
+    for (const auto& [array, range] : *request.parts) add(array, range);
+    return named;
+  }
+  const Range everything{0, std::numeric_limits<Element>::max()};
+  for (const ArrayId array : arrays_of_step(plan, request.step))
+    add(array, request.elements.value_or(everything));
+  return named;
+}
+
 std::vector<std::pair<ArrayId, Range>> parts_to_retry(const specs::Plan& plan, const Scheduler& scheduler,
                                                       store::Store& store, const RetryRequest& request) {
   std::vector<std::pair<ArrayId, Range>> parts;
-  for (const ArrayId array : arrays_of_step(plan, request.step)) {
-    const auto& states = scheduler.states(array);
-    if (states.count() == 0) continue;
-    Range range = whole(scheduler, array);
-    if (request.elements) range = {request.elements->first, std::min(request.elements->last, range.last)};
-    if (range.first > range.last) continue;
-    states.for_each_in(range, [&](Range part, ElementState state) {
+  for (const auto& [array, range] : parts_named(plan, request)) {
+    scheduler.states(array).for_each_in(range, [&, array = array](Range part, ElementState state) {
       if (!Scheduler::can_retry(state)) return;
       if (!request.exit_code) {
         parts.emplace_back(array, part);

@@ -18,11 +18,13 @@
 
 namespace wflow::engine {
 
-// Which failures to run again.
+// Which failures to run again; or, for cancel, which tasks.
 struct RetryRequest {
   std::string step;  // of the study; empty: all
   std::optional<Range> elements;
   std::optional<int> exit_code;  // of the last execution
+  // These instead, where the asking side has chosen: what is above does not count.
+  std::optional<std::vector<std::pair<ArrayId, Range>>> parts;
 };
 nlohmann::json to_json(const RetryRequest& request);
 RetryRequest retry_from_json(const nlohmann::json& json);
@@ -30,6 +32,9 @@ RetryRequest retry_from_json(const nlohmann::json& json);
 // The parts of arrays that the request means. Error{usage} for a step that the study does not have.
 std::vector<std::pair<ArrayId, Range>> parts_to_retry(const specs::Plan& plan, const Scheduler& scheduler,
                                                       store::Store& store, const RetryRequest& request);
+
+// The parts of arrays that the request names, whatever their state and exit codes are.
+std::vector<std::pair<ArrayId, Range>> parts_named(const specs::Plan& plan, const RetryRequest& request);
 
 // The arrays of a step of the study or plan ("data" is also "data.manifest"), all of them for an empty name.
 std::vector<ArrayId> arrays_of_step(const specs::Plan& plan, const std::string& step);

@@ -204,8 +204,9 @@ void Scheduler::decide(const wire::Outcome& outcome, const WorkerId& worker, Att
   const bool hopeless = spec.own_program && code >= 2 && code <= 4;
   const bool asked_again = code == kRestart || code == kRetry;
   if (!asked_again) ++attempt.failures;
+  const bool doomed = arrays_[outcome.array].doomed.contains(range);
   const bool again =
-      code != kSoftFail && code != kHardFail && !hopeless &&
+      code != kSoftFail && code != kHardFail && !hopeless && !doomed &&
       (asked_again ? attempt.number - attempt.failures <= static_cast<std::uint32_t>(spec.max_retries)
                    : attempt.failures <= static_cast<std::uint32_t>(spec.failure_retries));
   if (asked_again) attempt.restart = code == kRestart;
@@ -214,7 +215,7 @@ void Scheduler::decide(const wire::Outcome& outcome, const WorkerId& worker, Att
     schedule_retry(outcome.array, outcome.element, attempt, now_s + spec.retry_delay_s);
     return;
   }
-  stop_requested_ = stop_requested_ || code == kHardFail;
+  stop_requested_ = stop_requested_ || (code == kHardFail && !keep_going_);
   end(outcome.array, range, code == kHardFail ? ElementState::hard_failed : ElementState::failed);
 }
 
@@ -229,14 +230,33 @@ void Scheduler::cancel_waiting() {
   newly_ended_.clear();  // whatever they would release has just been cancelled too
 }
 
-std::uint64_t Scheduler::cancel(ArrayId array, Range range) {
-  std::uint64_t count = 0;
+std::uint64_t Scheduler::cancel(ArrayId array, Range range, bool kill) {
+  std::uint64_t count = kill ? doom(array, range) : 0;
   const auto waits = [](ElementState s) { return !has_ended(s) && s != ElementState::leased; };
   for (const Range& part : parts_in(array, range, waits)) {
     end(array, part, ElementState::cancelled);
     count += part.size();
   }
   propagate();
+  return count;
+}
+
+// Revokes every lease that has a part in `range`; what else these leases hold is given back with it and runs
+// again.
+std::uint64_t Scheduler::doom(ArrayId array, Range range) {
+  std::uint64_t count = 0;
+  for (auto& [id, lease] : leases_) {
+    if (lease.array != array) continue;
+    std::vector<Range> parts;
+    lease.remaining.for_each_in(range, [&](Range part) { parts.push_back(part); });
+    if (parts.empty()) continue;
+    actions_.revokes.push_back({lease.worker->id, id, true});
+    lease.revoked = true;
+    for (const Range& part : parts) {
+      arrays_[array].doomed.add(part);
+      count += part.size();
+    }
+  }
   return count;
 }
 
@@ -327,6 +347,7 @@ void Scheduler::drop_waiting(ArrayId id, Range range) {
     if (s == ElementState::leased) leased_ -= r.size();
   });
   array.ready.remove(range);
+  array.doomed.remove(range);
   array.attempts.erase(array.attempts.lower_bound(range.first), array.attempts.upper_bound(range.last));
   array.retry_ready.erase(array.retry_ready.lower_bound(range.first),
                           array.retry_ready.upper_bound(range.last));
@@ -354,6 +375,12 @@ void Scheduler::make_ready(ArrayId id, Range range) {
 
 void Scheduler::give_back(ArrayId id, Range range) {
   run_stale_again(id, range);
+  for (const Range& part : parts_in(id, range, [](ElementState s) { return s == ElementState::leased; })) {
+    std::vector<Range> doomed;
+    arrays_[id].doomed.for_each_in(part, [&](Range r) { doomed.push_back(r); });
+    for (const Range& one : doomed) end(id, one, ElementState::cancelled);
+  }
+  if (!newly_ended_.empty()) propagate();
   for (const Range& part : parts_in(id, range, [](ElementState s) { return s == ElementState::leased; })) {
     leased_ -= part.size();
     make_ready(id, part);

@@ -121,10 +121,13 @@ class Scheduler {
     next_split_s_ = now_s_;
   }
   bool paused() const { return paused_; }
+  // A hard failure then ends only what depends on it.
+  void set_keep_going(bool keep_going) { keep_going_ = keep_going; }
   // Everything that has not ended and does not run becomes cancelled.
   void cancel_waiting();
-  // The same for a part of one array; what waits for it is skipped. Gives how many.
-  std::uint64_t cancel(ArrayId array, Range range);
+  // The same for a part of one array; what waits for it is skipped. `kill`: also what runs, which is
+  // cancelled once its worker has ended it, unless it has come to an end of its own by then. Gives how many.
+  std::uint64_t cancel(ArrayId array, Range range, bool kill = false);
   // Final failures of an array run again (all whose state is failed, hard_failed or cancelled), with
   // everything below them that was skipped or has run without them. What runs below them just now ends first,
   // then runs again.
@@ -195,6 +198,7 @@ class Scheduler {
     std::map<Element, Attempt> attempts;  // elements that ran without success and have not ended
     std::set<Element> retry_ready;        // state delayed, and due
     IntervalSet stale;                    // leased, but on input that is made again: their end does not count
+    IntervalSet doomed;                   // leased, and cancelled as soon as their worker gives them back
     std::vector<Child> children;
     std::uint64_t timed = 0;
     double duration_sum_s = 0;
@@ -263,6 +267,7 @@ class Scheduler {
   void reopen(ArrayId array, Range range);
   void reopen_one(ArrayId array, Range range, ElementState state);
   bool run_stale_again(ArrayId array, Range range);
+  std::uint64_t doom(ArrayId array, Range range);
   void make_ready(ArrayId array, Range range);
   void give_back(ArrayId array, Range range);
   void drop_waiting(ArrayId array, Range range);
@@ -344,6 +349,7 @@ class Scheduler {
   double next_patience_s_ = 0;
   std::optional<double> next_split_s_;
   bool paused_ = false;
+  bool keep_going_ = false;
   bool started_ = false;
   bool stop_requested_ = false;
 };

@@ -261,6 +261,46 @@ TEST(Scheduler, HardFailureSkipsDependentsAndAsksForTheEnd) {
   EXPECT_EQ(campaign.state(2, 0), ElementState::skipped);
 }
 
+TEST(Scheduler, KeepsGoingAfterAHardFailureWhereAsked) {
+  Campaign campaign({array_of(4), array_of(4, {{0, EdgeKind::element, 0}})});
+  campaign.scheduler.set_keep_going(true);
+  campaign.scheduler.start();
+  campaign.scheduler.worker_joined("a", {1, 0}, {});
+  campaign.run([](const auto& lease) { return lease.array == 0 && lease.first == 1 ? 102 : 0; });
+  EXPECT_TRUE(campaign.scheduler.ended());
+  EXPECT_EQ(campaign.state(0, 1), ElementState::hard_failed);
+  EXPECT_EQ(campaign.state(1, 1), ElementState::skipped);
+  EXPECT_EQ(campaign.total(1, ElementState::done), 3u);
+}
+
+TEST(Scheduler, CancelsAPartAndWhatRunsOfIt) {
+  ArraySpec spec = array_of(8);
+  spec.failure_retries = 3;
+  Campaign campaign({spec, array_of(8, {{0, EdgeKind::element, 0}})});
+  campaign.scheduler.start();
+  campaign.scheduler.worker_joined("a", {2, 0}, {});
+  campaign.take();
+  const std::deque<std::pair<WorkerId, wire::Lease>> held = campaign.leased;
+  ASSERT_GE(held.size(), 2u);
+  EXPECT_EQ(campaign.scheduler.cancel(0, {0, 7}, false), 8 - held.size()) << "what is leased goes on";
+  EXPECT_EQ(campaign.scheduler.cancel(0, {0, 1}, true), 2u);
+  const Actions actions = campaign.scheduler.take_actions();
+  EXPECT_FALSE(actions.revokes.empty());
+  EXPECT_EQ(campaign.state(0, 0), ElementState::leased) << "until its worker has ended it";
+  campaign.scheduler.returned({held[0].second});
+  EXPECT_EQ(campaign.state(0, 0), ElementState::cancelled);
+  EXPECT_EQ(campaign.state(1, 0), ElementState::skipped);
+  campaign.fail(held[1].second, 1);
+  EXPECT_EQ(campaign.state(0, 1), ElementState::failed) << "not tried again";
+  campaign.leased.erase(campaign.leased.begin(), campaign.leased.begin() + 2);
+  campaign.run([](const auto&) { return 0; });
+  EXPECT_TRUE(campaign.scheduler.ended());
+  EXPECT_EQ(campaign.scheduler.retry_failed(0, {0, 7}), 2 + 8 - held.size());
+  campaign.run([](const auto&) { return 0; });
+  EXPECT_EQ(campaign.total(0, ElementState::done), 8u);
+  EXPECT_EQ(campaign.total(1, ElementState::done), 8u);
+}
+
 TEST(Scheduler, ContinueOnNeverSkipsAfterASoftFailure) {
   ArraySpec child = array_of(1, {{0, EdgeKind::all, 0}});
   child.continue_on = specs::ContinueOn::never;
