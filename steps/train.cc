@@ -33,6 +33,8 @@ class Train final : public Step {
     }
     argv_.push_back(sibling_program("wflow-train"));
     argv_.push_back(template_.workspace + "/train.yaml");
+    // A simulation that is tried again after the training changes what it learns from.
+    argv_.emplace_back("--fresh-on-new-data");
   }
 
   ArraySetup setup() const override {

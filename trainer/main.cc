@@ -46,6 +46,7 @@ SIGTERM and SIGUSR1 write a checkpoint at the next step and end with exit code 6
 struct Arguments {
   std::string config;
   bool fresh = false;
+  bool fresh_on_new_data = false;
   bool dry_run = false;
   bool allow_any_ranks = false;
 };
@@ -122,7 +123,8 @@ int run(const Arguments& arguments, trainer::Communicator& communicator) {
     if (leader) check_machine(config);
     std::signal(SIGTERM, remember_signal);
     std::signal(SIGUSR1, remember_signal);
-    const trainer::RunOptions options = {arguments.fresh, [] { return stop_signal != 0; }};
+    const trainer::RunOptions options = {arguments.fresh, arguments.fresh_on_new_data,
+                                         [] { return stop_signal != 0; }};
     const trainer::Outcome outcome = trainer::train(config, communicator, options);
     return static_cast<int>(outcome == trainer::Outcome::finished ? ExitCode::ok : ExitCode::interrupted);
   } catch (const trainer::CommonError& error) {
@@ -147,6 +149,8 @@ int body(int argc, char** argv) {
   app.add_option("CONFIG", arguments.config, "YAML file with the training's configuration")->required();
   app.add_flag("--fresh", arguments.fresh,
                "remove earlier checkpoints of the output directory and start anew");
+  app.add_flag("--fresh-on-new-data", arguments.fresh_on_new_data,
+               "the same if the data have changed since, which is an error otherwise");
   app.add_flag("--dry-run", arguments.dry_run,
                "print network, parameters, flops, memory and steps; train nothing");
   app.add_flag("--allow-any-ranks", arguments.allow_any_ranks,

@@ -50,6 +50,7 @@ class Run {
   enum class EpochEnd { complete, interrupted };
 
   void resume_or_begin();
+  bool is_of_other_data(const Checkpoint& checkpoint) const;
   EpochEnd train_epoch(DataLoader& loader);
   void step(const Batch& batch, std::size_t global_batch);
   void finish_epoch();
@@ -115,6 +116,13 @@ void Run::say(const std::string& line) const {
   std::fflush(stdout);
 }
 
+bool Run::is_of_other_data(const Checkpoint& checkpoint) const {
+  nlohmann::json before = checkpoint.header.value("fingerprint", nlohmann::json::object());
+  if (before.value("data_hash", "") == fingerprint_.at("data_hash")) return false;
+  before["data_hash"] = fingerprint_.at("data_hash");
+  return fingerprint_differences(before, fingerprint_).empty();
+}
+
 // Rank 0 reads, all restore from the same bytes: the other nodes need not see the file.
 void Run::resume_or_begin() {
   std::string bytes;
@@ -132,6 +140,13 @@ void Run::resume_or_begin() {
     }
   }
   communicator_.broadcast(bytes);
+  if (!bytes.empty() && options_.fresh_on_new_data && is_of_other_data(decode_checkpoint(bytes, source))) {
+    bytes.clear();
+    const std::string note = "the data have changed since the last checkpoint: training starts anew";
+    say(note);
+    events_.note(note);
+    if (leader()) checkpoints_.clear();
+  }
   if (bytes.empty()) {
     data_.compute_normalisation(communicator_);
   } else {

@@ -17,7 +17,9 @@ class CommonError : public Error {
 };
 
 struct RunOptions {
-  bool fresh = false;                // forget earlier checkpoints
+  bool fresh = false;  // forget earlier checkpoints
+  bool fresh_on_new_data =
+      false;  // forget them where nothing but the data has changed since, instead of an error
   std::function<bool()> stop_asked;  // a signal has come
 };
 
