@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 
@@ -64,9 +65,9 @@ bool detach(const std::filesystem::path& campaign) {
   }
 }
 
-int follow(const std::filesystem::path& campaign, bool quiet) {
+int follow(const std::filesystem::path& campaign, bool quiet, bool json) {
   std::signal(SIGPIPE, SIG_IGN);
-  Display display(quiet);
+  Display display(quiet || json);
   engine::CampaignStatus status = engine::campaign_status(campaign);
   while (!status.coordinator.empty()) {
     display.show(status);
@@ -74,9 +75,12 @@ int follow(const std::filesystem::path& campaign, bool quiet) {
     status = engine::campaign_status(campaign);
   }
   display.finish(status);
-  if (!quiet)
+  if (json) {
+    fmt::print("{}\n", engine::to_json(status).dump(2));
+  } else if (!quiet) {
     fmt::print("\n{} in {}; campaign: {}\n", status.state, text::format_duration(status.elapsed_s),
                status.directory);
+  }
   if (status.state == "interrupted" || status.state == "cancelled")
     return static_cast<int>(ExitCode::interrupted);
   return static_cast<int>(status.failed() > 0 ? ExitCode::tasks_failed : ExitCode::ok);
@@ -85,6 +89,7 @@ int follow(const std::filesystem::path& campaign, bool quiet) {
 void add_attach(CLI::App& app, Command& chosen) {
   const auto name = std::make_shared<std::string>();
   const auto quiet = std::make_shared<bool>(false);
+  const auto json = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand("attach", "show a running campaign until it ends");
   command->footer(
       "Ctrl-C ends only the showing. The exit code is the campaign's own, as of wflow run.\n"
@@ -92,8 +97,10 @@ void add_attach(CLI::App& app, Command& chosen) {
   command->add_option("campaign", *name,
                       "its directory, or the beginning of its name (default: the newest here)");
   command->add_flag("-q,--quiet", *quiet, "only wait");
-  command->callback(
-      [name, quiet, &chosen] { chosen = [name, quiet] { return follow(find_campaign(*name), *quiet); }; });
+  command->add_flag("--json", *json, "only the status at the end, as JSON");
+  command->callback([name, quiet, json, &chosen] {
+    chosen = [name, quiet, json] { return follow(find_campaign(*name), *quiet, *json); };
+  });
 }
 
 }  // namespace wflow::cli

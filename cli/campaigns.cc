@@ -13,12 +13,12 @@ namespace wflow::cli {
 
 namespace fs = std::filesystem;
 
-namespace {
-
 bool is_campaign(const fs::path& directory) {
   std::error_code ignored;
   return fs::exists(directory / ".wflow" / "campaign.db", ignored);
 }
+
+namespace {
 
 void gather(const fs::path& directory, int depth, std::vector<fs::path>& found) {
   std::error_code error;

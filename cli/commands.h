@@ -10,6 +10,9 @@ namespace wflow::cli {
 
 using Command = std::function<int()>;
 
+// All of them, in the order in which --help lists them.
+void add_commands(CLI::App& app, Command& chosen);
+
 void add_run(CLI::App& app, Command& chosen);
 void add_resume(CLI::App& app, Command& chosen);
 void add_status(CLI::App& app, Command& chosen);
@@ -26,8 +29,17 @@ void add_validate(CLI::App& app, Command& chosen);
 void add_plan(CLI::App& app, Command& chosen);
 void add_schema(CLI::App& app, Command& chosen);
 void add_logs(CLI::App& app, Command& chosen);
+void add_rerun(CLI::App& app, Command& chosen);
+void add_init(CLI::App& app, Command& chosen);
 void add_worker(CLI::App& app, Command& chosen);
 void add_doctor(CLI::App& app, Command& chosen);
+void add_help(CLI::App& app, Command& chosen);
+void add_completion(CLI::App& app, Command& chosen);
+// Hidden: writes the manual pages.
+void add_manual(CLI::App& app, Command& chosen);
+// `wflow complete WORD...`, which the shells' completion calls: prints what the last word may become. False
+// when argv asks for something else.
+bool complete(const CLI::App& app, int argc, char** argv);
 // `wflow convert ...` and `wflow train ...` become wflow-convert and wflow-train, as git does it.
 void add_delegates(CLI::App& app);
 // Does not return when argv names one of them.

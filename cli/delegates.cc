@@ -66,8 +66,15 @@ void run_delegate(int argc, char** argv) {
 }
 
 void add_delegates(CLI::App& app) {
-  app.add_subcommand("convert", "simulation output to training shards, without a campaign (wflow-convert)");
-  app.add_subcommand("train", "train a network on shards, without a campaign (wflow-train)");
+  // Only for help and manual pages: their options are wflow-convert's and wflow-train's own.
+  app.add_subcommand("convert", "simulation output to training shards, without a campaign (wflow-convert)")
+      ->footer(
+          "Takes the arguments of wflow-convert; wflow convert --help tells them, docs/convert.md the keys.\n"
+          "Examples:\n  wflow convert convert.yaml");
+  app.add_subcommand("train", "train a network on shards, without a campaign (wflow-train)")
+      ->footer(
+          "Takes the arguments of wflow-train; wflow train --help tells them, docs/train.md the keys.\n"
+          "Examples:\n  wflow train train.yaml\n  wflow train train.yaml --dry-run");
 }
 
 }  // namespace wflow::cli

@@ -4,6 +4,8 @@
 #include <sys/statvfs.h>
 
 #include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/process.h"
@@ -19,6 +21,7 @@ namespace {
 
 class Report {
  public:
+  explicit Report(bool silent) : silent_(silent) {}
   void good(const std::string& what, const std::string& found) { line(Style::green, "ok", what, found); }
   void missing(const std::string& what, const std::string& advice) {
     line(Style::red, "missing", what, advice);
@@ -26,12 +29,17 @@ class Report {
   }
   void weak(const std::string& what, const std::string& advice) { line(Style::yellow, "note", what, advice); }
   bool complete() const { return complete_; }
+  const nlohmann::json& rows() const { return rows_; }
 
  private:
   void line(Style style, const char* verdict, const std::string& what, const std::string& text) {
+    rows_.push_back({{"verdict", verdict}, {"what", what}, {"found", text}});
+    if (silent_) return;
     fmt::print("{} {:<22} {}\n", styled(terminal_, style, fmt::format("{:<8}", verdict)), what, text);
   }
   Terminal terminal_ = standard_output();
+  nlohmann::json rows_ = nlohmann::json::array();
+  bool silent_;
   bool complete_ = true;
 };
 
@@ -84,9 +92,10 @@ void check_limits(Report& report) {
   }
 }
 
-int doctor() {
-  Report report;
-  fmt::print("wflow {} on {}, {} usable cores\n", kVersion, host_name(), engine::batch::usable_cores());
+int doctor(bool json) {
+  Report report(json);
+  if (!json)
+    fmt::print("wflow {} on {}, {} usable cores\n", kVersion, host_name(), engine::batch::usable_cores());
   check_program(report, "wflow-convert", "build it: cmake --build --preset release", true);
   check_program(report, "wflow-train", "build it: cmake --build --preset release", true);
   check_program(report, "wflow-cola", "the CosmoFlow example's simulator; build it or run scripts/quickstart",
@@ -98,10 +107,12 @@ int doctor() {
   for (const char* scheduler : {"sbatch", "flux", "bsub", "qsub"}) {
     if (find_program(scheduler)) report.good(scheduler, "found: this is a batch system's login node");
   }
+  if (json) fmt::print("{}\n", report.rows().dump(2));
   if (report.complete()) return 0;
-  fmt::print(
-      "\nsomething is missing; scripts/install-deps and scripts/quickstart in wflow's source tree set it "
-      "up\n");
+  if (!json)
+    fmt::print(
+        "\nsomething is missing; scripts/install-deps and scripts/quickstart in wflow's source tree set it "
+        "up\n");
   return static_cast<int>(ExitCode::system);
 }
 
@@ -109,7 +120,10 @@ int doctor() {
 
 void add_doctor(CLI::App& app, Command& chosen) {
   CLI::App* command = app.add_subcommand("doctor", "check this machine and say what is missing");
-  command->callback([&chosen] { chosen = doctor; });
+  command->footer("Examples:\n  wflow doctor");
+  const auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "as JSON");
+  command->callback([json, &chosen] { chosen = [json] { return doctor(*json); }; });
 }
 
 }  // namespace wflow::cli

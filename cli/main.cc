@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "base/version.h"
 #include "cli/commands.h"
 
 namespace {
@@ -25,38 +24,10 @@ void check_command(const CLI::App& app, const std::string& word) {
 int body(int argc, char** argv) {
   using namespace wflow;
   cli::run_delegate(argc, argv);
-  CLI::App app{
-      "wflow runs ensembles of simulations, turns their output into training data and trains a network on "
-      "it.\n"
-      "\n"
-      "  wflow run cosmoflow.yaml     run a study; Ctrl-C ends it so that it can go on later\n"
-      "  wflow status                 the newest campaign here: what is done, what failed, what is left\n"
-      "  wflow resume DIR             go on with a campaign; nothing that has finished runs again\n"
-      "  wflow logs DIR simulate/12   what one task printed"};
-  app.set_version_flag("--version", std::string("wflow ") + kVersion);
-  app.require_subcommand(1);
-  app.get_formatter()->column_width(32);
-  app.footer(
-      "Exit codes: 0 done, 1 tasks failed, 2 command line, 3 study, 4 input data, 5 system, 6 interrupted\n"
-      "(resume it), 7 already running, 8 newer format, 70 a defect in wflow.");
+  CLI::App app;
   cli::Command chosen;
-  cli::add_run(app, chosen);
-  cli::add_resume(app, chosen);
-  cli::add_status(app, chosen);
-  cli::add_attach(app, chosen);
-  cli::add_tasks(app, chosen);
-  cli::add_explain(app, chosen);
-  cli::add_retry(app, chosen);
-  cli::add_cancel(app, chosen);
-  cli::add_control(app, chosen);
-  cli::add_manage(app, chosen);
-  cli::add_logs(app, chosen);
-  cli::add_validate(app, chosen);
-  cli::add_plan(app, chosen);
-  cli::add_schema(app, chosen);
-  cli::add_delegates(app);
-  cli::add_worker(app, chosen);
-  cli::add_doctor(app, chosen);
+  cli::add_commands(app, chosen);
+  if (cli::complete(app, argc, argv)) return 0;
   check_command(app, argc > 1 ? argv[1] : "");
   try {
     app.parse(argc, argv);

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 #include "base/text.h"
 #include "cli/campaigns.h"
 #include "cli/commands.h"
+#include "cli/listing.h"
 #include "cli/report.h"
 #include "cli/table.h"
 #include "engine/coordinator.h"
@@ -33,63 +33,13 @@ struct ManageOptions {
   std::vector<std::string> keep;
   bool yes = false;
   bool json = false;
+  bool csv = false;
+  bool size = false;
 };
 
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::uint64_t bytes_below(const fs::path& directory) {
-  std::uint64_t bytes = 0;
-  std::error_code error;
-  for (fs::recursive_directory_iterator at(directory, fs::directory_options::skip_permission_denied, error),
-       end;
-       at != end; at.increment(error)) {
-    if (error) break;
-    std::error_code gone;  // files come and go while a campaign runs
-    if (at->is_regular_file(gone) && !at->is_symlink(gone)) bytes += at->file_size(gone);
-  }
-  return bytes;
-}
-
 int list(const ManageOptions& options) {
-  Table table({"campaign", "state", "tasks", "failed", "size", "started"});
-  nlohmann::json rows = nlohmann::json::array();
-  for (const fs::path& campaign : find_campaigns(fs::current_path())) {
-    engine::CampaignStatus status;
-    std::string state;
-    try {
-      status = engine::campaign_status(campaign);
-      state = status.state;
-    } catch (const Error& error) {
-      state = "unreadable";  // one damaged campaign must not hide the others
-    }
-    const std::uint64_t bytes = bytes_below(campaign);
-    rows.push_back({{"directory", campaign.string()},
-                    {"name", status.name},
-                    {"state", state},
-                    {"ended", status.ended()},
-                    {"elements", status.elements()},
-                    {"failed", status.failed()},
-                    {"bytes", bytes},
-                    {"started", status.started_s}});
-    table.add(
-        {{fs::relative(campaign).string()},
-         {state, state == "finished"  ? Style::green
-                 : state == "running" ? Style::cyan
-                                      : Style::yellow},
-         {fmt::format("{}/{}", text::format_count(status.ended()), text::format_count(status.elements()))},
-         {text::format_count(status.failed())},
-         {text::format_bytes(bytes)},
-         {status.started_s > 0 ? text::format_duration(now_s() - status.started_s) + " ago" : ""}});
-  }
-  if (options.json) {
-    fmt::print("{}\n", rows.dump(2));
-  } else if (rows.empty()) {
-    fmt::print("no campaign here; start one with: wflow run STUDY.yaml\n");
-  } else {
-    table.print(standard_output());
-  }
+  const Format format = options.json ? Format::json : options.csv ? Format::csv : Format::people;
+  print_campaigns(find_campaigns(fs::current_path()), format, options.size);
   return 0;
 }
 
@@ -144,7 +94,11 @@ int remove(const ManageOptions& options) {
   }
   if (std::find(keep.begin(), keep.end(), ".wflow") == keep.end()) remove_one(campaign / ".wflow");
   if (keep.empty()) remove_one(campaign);
-  fmt::print("removed {}\n", campaign.string());
+  if (options.json) {
+    fmt::print("{}\n", nlohmann::json{{"removed", campaign.string()}, {"kept", keep}}.dump());
+  } else {
+    fmt::print("removed {}\n", campaign.string());
+  }
   return 0;
 }
 
@@ -152,7 +106,7 @@ int snapshot(const ManageOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.campaign));
   const fs::path file = fs::absolute(options.file);
   engine::Client(plan).ask("snapshot", {{"path", file.string()}});
-  fmt::print("{}\n", file.string());
+  fmt::print("{}\n", options.json ? nlohmann::json{{"file", file.string()}}.dump() : file.string());
   return 0;
 }
 
@@ -198,8 +152,12 @@ CLI::App* add(CLI::App& app, Command& chosen, const char* name, const char* desc
 void add_manage(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<ManageOptions>();
   auto* ls = add(app, chosen, "ls", "the campaigns here and two levels below",
-                 "Examples:\n  wflow ls\n  wflow ls --json", options, list);
-  ls->add_flag("--json", options->json, "as JSON");
+                 "wflow status --all lists those elsewhere, too.\nExamples:\n  wflow ls\n  wflow ls --size\n "
+                 " wflow ls --json",
+                 options, list);
+  ls->add_flag("--size", options->size, "with the bytes that each takes (reads all of it)");
+  auto* json = ls->add_flag("--json", options->json, "as JSON");
+  ls->add_flag("--csv", options->csv, "as comma-separated values")->excludes(json);
   auto* all = add(app, chosen, "workers", "the workers of a campaign, also those that are gone",
                   "Examples:\n  wflow workers\n  wflow workers cosmoflow --json", options, workers);
   all->add_option("campaign", options->campaign, kCampaign);
@@ -213,12 +171,14 @@ void add_manage(CLI::App& app, Command& chosen) {
   rm->add_option("--keep", options->keep, "directories in it that stay: steps' names, .wflow for the record")
       ->take_all();
   rm->add_flag("--yes", options->yes, "do not ask");
+  rm->add_flag("--json", options->json, "as JSON");
   auto* copy =
       add(app, chosen, "snapshot", "a consistent copy of a campaign's database, also while it runs",
-          "Example:\n  wflow snapshot cosmoflow copy.db && sqlite3 copy.db 'select * from v_progress'",
+          "Examples:\n  wflow snapshot cosmoflow copy.db && sqlite3 copy.db 'select * from v_progress'",
           options, snapshot);
   copy->add_option("campaign", options->campaign, "its directory, or the beginning of its name")->required();
   copy->add_option("file", options->file, "the copy; must not exist")->required();
+  copy->add_flag("--json", options->json, "as JSON");
 }
 
 }  // namespace wflow::cli

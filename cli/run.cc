@@ -5,6 +5,8 @@
 #include <csignal>
 #include <ctime>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -15,6 +17,7 @@
 #include "cli/display.h"
 #include "cli/dry.h"
 #include "cli/read_options.h"
+#include "cli/registry.h"
 #include "cli/run.h"
 #include "engine/coordinator.h"
 #include "engine/store/store.h"
@@ -41,8 +44,14 @@ double limit_of(const RunOptions& options) {
 }  // namespace
 
 int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed) {
+  remember_campaign(plan.campaign());
   if (options.detach && detach(plan.campaign())) {
-    if (!options.quiet) fmt::print("runs in the background; wflow attach shows it, wflow drain ends it\n");
+    if (options.json) {
+      fmt::print("{}\n",
+                 nlohmann::json{{"directory", plan.campaign().string()}, {"state", "running"}}.dump());
+    } else if (!options.quiet) {
+      fmt::print("runs in the background; wflow attach shows it, wflow drain ends it\n");
+    }
     return 0;
   }
   engine::CoordinatorOptions coordinator;
@@ -52,16 +61,20 @@ int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed)
   coordinator.max_bundle = options.zero_bundle;
   coordinator.resumed = resumed;
   coordinator.retry = options.retry;
+  coordinator.keep_going = options.keep_going;
   coordinator.time_limit_s = limit_of(options);
   std::signal(SIGPIPE, SIG_IGN);
-  Display display(options.quiet);
+  Display display(options.silent());
   engine::CampaignStatus last;
+  bool recorded = false;  // only once this process coordinates
   const ExitCode code = engine::run_coordinator(plan, coordinator, [&](const engine::CampaignStatus& status) {
+    if (!std::exchange(recorded, true)) record_environment(plan.campaign());
     display.show(status);
     last = status;
   });
   display.finish(last);
-  if (!options.quiet) {
+  if (options.json) fmt::print("{}\n", engine::to_json(last).dump(2));
+  if (!options.silent()) {
     fmt::print("\n{} in {}; campaign: {}\n", last.state, text::format_duration(last.elapsed_s),
                last.directory);
     if (code == ExitCode::interrupted) fmt::print("continue with: wflow resume {}\n", last.directory);
@@ -109,16 +122,16 @@ int run(const RunOptions& options) {
   const bool dry = options.dry || read.study.batch.dry_run;
   if (dry) check_dry(specs::Plan(read.study, "/"));
   const specs::Plan plan = create(read);
-  if (!options.quiet) {
+  if (!options.silent()) {
     fmt::print("{}: {} tasks in {}\n", plan.study().name, text::format_count(plan.element_count()),
                plan.campaign().string());
   }
-  return dry ? write_scripts(plan, options.quiet) : coordinate(plan, options, false);
+  return dry ? write_scripts(plan, options.silent()) : coordinate(plan, options, false);
 }
 
 int resume(const RunOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.campaign));
-  if (!options.quiet) fmt::print("{}: continuing {}\n", plan.study().name, plan.campaign().string());
+  if (!options.silent()) fmt::print("{}: continuing {}\n", plan.study().name, plan.campaign().string());
   return coordinate(plan, options, true);
 }
 
@@ -130,6 +143,8 @@ void add_common(CLI::App& command, RunOptions& options) {
   command.add_option("--time-limit", options.time_limit,
                      "stop starting tasks after this time (10min, 1.5h), so that a batch job ends cleanly");
   command.add_flag("-q,--quiet", options.quiet, "print errors only");
+  command.add_flag("--keep-going", options.keep_going,
+                   "exit code 102 of a task ends only what depends on it, not the campaign");
   command.add_flag("--detach", options.detach, "go on in the background; wflow attach shows it");
   command.add_flag("--zero-workers", options.zero,
                    "complete every task without running it (measures the coordinator)");
@@ -154,6 +169,7 @@ void add_run(CLI::App& app, Command& chosen) {
                     "make the campaign with all directories and scripts, and run nothing");
   // Merlin's: here nothing runs anywhere else, and errors are never left out of the report.
   for (const char* name : {"--local", "--no-errors"}) command->add_flag(name)->group("");
+  command->add_flag("--json", options->json, "only the status at the end, as JSON");
   add_common(*command, *options);
   command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
 }
@@ -166,6 +182,7 @@ void add_resume(CLI::App& app, Command& chosen) {
       "Examples:\n  wflow resume\n  wflow resume campaigns/cosmoflow_20261121-160001");
   command->add_option("campaign", options->campaign,
                       "its directory, or the beginning of its name (default: the newest here)");
+  command->add_flag("--json", options->json, "only the status at the end, as JSON");
   add_common(*command, *options);
   command->callback([options, &chosen] { chosen = [options] { return resume(*options); }; });
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -24,7 +25,10 @@ struct RunOptions {
   double zero_failures = 0;
   std::uint64_t zero_bundle = 0;
   bool detach = false;
+  bool keep_going = false;
+  bool json = false;
   std::optional<engine::RetryRequest> retry;
+  bool silent() const { return quiet || json; }
 };
 
 // Options that run, resume and retry share.
@@ -34,9 +38,12 @@ void add_common(CLI::App& command, RunOptions& options);
 int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed);
 
 // attach.cc: shows a campaign that another process runs until it has ended. Ctrl-C ends only the showing.
-int follow(const std::filesystem::path& campaign, bool quiet);
+int follow(const std::filesystem::path& campaign, bool quiet, bool json);
 // Goes on in a process of its own, which outlives the terminal; true there, false here once that one
 // coordinates.
 bool detach(const std::filesystem::path& campaign);
+
+// rerun.cc: keeps this process's variables, 0600, for wflow rerun.
+void record_environment(const std::filesystem::path& campaign);
 
 }  // namespace wflow::cli

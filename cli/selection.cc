@@ -281,20 +281,24 @@ Range parse_range(const std::string& written) {
   return {static_cast<Element>(*a), static_cast<Element>(*b)};
 }
 
-void add_selection(CLI::App& command, SelectionOptions& options) {
+void add_chosen(CLI::App& command, SelectionOptions& options) {
   command.add_option("--step", options.step, "of this step only");
+  command.add_option("--range", options.range, "A:B: samples A to B, both included");
+  command.add_option("--worker", options.worker, "on this worker, or on all of this host");
+  command.add_option("--duration", options.duration,
+                     "'>2', '<=1.5min': how long the last execution took or has taken");
+  command.add_option("--where", options.where,
+                     "an expression, for example \"omega_m > 0.3 and state = failed\"");
+}
+
+void add_selection(CLI::App& command, SelectionOptions& options) {
+  add_chosen(command, options);
   command
       .add_option(
           "--state", options.states,
           "in this state: blocked, ready, running, delayed, done, failed, hard_failed, skipped, cancelled")
       ->take_all();
   command.add_option("--exit-code", options.exit_code, "whose last execution ended with this exit code");
-  command.add_option("--worker", options.worker, "on this worker, or on all of this host");
-  command.add_option("--range", options.range, "A:B: samples A to B, both included");
-  command.add_option("--duration", options.duration,
-                     "'>2', '<=1.5min': how long the last execution took or has taken");
-  command.add_option("--where", options.where,
-                     "an expression, for example \"omega_m > 0.3 and state = failed\"");
 }
 
 void select_tasks(const specs::Plan& plan, engine::Client& client, const SelectionOptions& options,

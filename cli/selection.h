@@ -25,6 +25,8 @@ struct SelectionOptions {
   std::string where;
 };
 void add_selection(CLI::App& command, SelectionOptions& options);
+// Without --state and --exit-code: for commands that say themselves in which states a task must be.
+void add_chosen(CLI::App& command, SelectionOptions& options);
 
 // A task with what is known of it; the optional ones are absent where nothing is (a task that is done has no
 // worker: successes are recorded as runs of neighbours).

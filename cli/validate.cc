@@ -71,14 +71,14 @@ std::shared_ptr<ValidateOptions> add(CLI::App& app, Command& chosen, const char*
 
 void add_validate(CLI::App& app, Command& chosen) {
   add(app, chosen, "validate", "check a study without making anything",
-      "Every error with file, line and column. Exit code 0 or 3.\nExample:\n  wflow validate cosmoflow.yaml",
+      "Every error with file, line and column. Exit code 0 or 3.\nExamples:\n  wflow validate cosmoflow.yaml",
       validate);
 }
 
 void add_plan(CLI::App& app, Command& chosen) {
   const auto options =
       add(app, chosen, "plan", "show what a study would run",
-          "Steps, task counts, what waits for what, first and last command.\nExample:\n  wflow plan "
+          "Steps, task counts, what waits for what, first and last command.\nExamples:\n  wflow plan "
           "cosmoflow.yaml --vars N=10",
           show_plan);
   app.get_subcommand("plan")
@@ -89,8 +89,8 @@ void add_plan(CLI::App& app, Command& chosen) {
 void add_schema(CLI::App& app, Command& chosen) {
   CLI::App* command = app.add_subcommand("schema", "print the JSON Schema of the study file, for editors");
   command->footer(
-      "Example:\n  wflow schema > wflow.schema.json\n"
-      "and in the study's first line: # yaml-language-server: $schema=wflow.schema.json");
+      "Write # yaml-language-server: $schema=wflow.schema.json into the study's first line.\n"
+      "Examples:\n  wflow schema > wflow.schema.json");
   command->callback([&chosen] {
     chosen = [] {
       fmt::print("{}", specs::study_schema());

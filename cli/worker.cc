@@ -12,7 +12,7 @@ void add_worker(CLI::App& app, Command& chosen) {
   CLI::App* command =
       app.add_subcommand("worker", "run tasks of a campaign (started by wflow run, or inside an allocation)");
   command->footer(
-      "Example:\n  srun --ntasks-per-node=1 wflow worker --campaign "
+      "Examples:\n  srun --ntasks-per-node=1 wflow worker --campaign "
       "/scratch/me/campaigns/cosmoflow_20261121-160001");
   command->add_option("--campaign", options->campaign, "the campaign's directory")->required();
   command->add_option("--group", options->group, "worker group of the study");

@@ -87,5 +87,78 @@ class Failures(CampaignTest):
         self.assertIn(str(BROKEN), inspected)
 
 
+class RetryAfterTraining(CampaignTest):
+    def test_everything_below_runs_again(self):
+        cure = self.folder / "cure"
+        study = quickstart(UNIVERSES, 2, failing=f'[ $(MERLIN_SAMPLE_ID) != {BROKEN} ] || [ -e {cure} ] || exit 101')
+        self.wflow("run", self.study(study), "-j", "2", "-q", code=TASKS_FAILED)
+        train, data = self.campaign() / "train", self.campaign() / "data"
+        old_model, old_manifest = (train / "model.pt").read_bytes(), json.loads((data / "manifest.json").read_text())
+        self.assertEqual(old_manifest["missing"], [BROKEN])
+        cure.touch()
+        self.wflow("retry", "--step", "simulate", "-j", "2", "-q", code=OK)
+        manifest = json.loads((data / "manifest.json").read_text())
+        self.assertEqual(manifest["missing"], [])
+        self.assertEqual(sum(split["samples"] for split in manifest["splits"].values()), UNIVERSES)
+        # Trained anew on the new data, and that is told; not refused, not continued from the old checkpoint.
+        self.assertNotEqual((train / "model.pt").read_bytes(), old_model)
+        self.assertTrue(any("training starts anew" in text for text in self.history("note")), self.history())
+        self.assertEqual({k: v for k, v in self.counts("train").items() if v}, {"done": 1})
+        self.assertEqual({s["name"]: s["counts"]["done"] for s in self.status()["steps"]}["simulate"], UNIVERSES)
+        # Without new data there is nothing to train: resume ends at once.
+        model = (train / "model.pt").stat().st_mtime_ns
+        self.wflow("resume", "-q", code=OK)
+        self.assertEqual((train / "model.pt").stat().st_mtime_ns, model)
+
+
+class WhatTasksPrint(CampaignTest):
+    def test_bytes_that_are_no_text(self):
+        # They go into the record, through the coordinator's answers and onto terminals: never an internal error.
+        gate = Gate(self.folder, 2)
+        study = self.study(f"""
+description: {{name: bytes, description: prints anything}}
+env: {{variables: {{OUTPUT_PATH: .}}}}
+samples: {{design: uniform, count: 3, seed: 1, parameters: {{x: [0, 1]}}}}
+study:
+  - name: work
+    run:
+      cmd: |
+        {gate.command()}
+        printf 'a\\377\\033[31mb\\000c\\n' >&2
+        exit 3
+""")
+        run = self.start("run", study, "-j", "1")
+        self.wait_for_campaign(run)
+        self.wait(lambda: self.counts("work")["failed"] == 2, "two have failed", run)
+        self.assertIn("a\ufffdb?c", self.wflow("explain", "work/0").out)
+        self.assertEqual(json.loads(self.wflow("explain", "work/0", "--json").out)["executions"][0]["detail"].strip(), "a\ufffdb?c")
+        gate.open()
+        self.assertEqual(run.wait(), TASKS_FAILED, run.err)
+        self.assertNotIn("\x1b", run.out + self.wflow("status").out)
+        self.assertEqual(json.loads(self.wflow("logs", "work/1", "--json").out)["err"], "a\ufffdb?c\n")
+
+    def test_follow(self):
+        study = self.study(f"""
+description: {{name: slow, description: prints bit by bit}}
+env: {{variables: {{OUTPUT_PATH: .}}}}
+study:
+  - name: work
+    run:
+      cmd: |
+        echo first
+        until [ -e {self.folder}/go ]; do sleep 0.02; done
+        echo second
+""")
+        run = self.start("run", study)
+        self.wait_for_campaign(run)
+        follow = self.start("logs", self.campaign(), "work", "--follow")
+        self.wait(lambda: follow.out == "first\n", "what is there", follow)
+        (self.folder / "go").touch()
+        self.assertEqual(follow.wait(), OK, follow.err)
+        self.assertEqual(follow.out, "first\nsecond\n")
+        self.assertEqual(run.wait(), OK, run.err)
+        self.assertEqual(self.wflow("logs", "work", "--follow").out, "first\nsecond\n", "at rest it ends at once")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -87,6 +87,128 @@ class Verbs(CampaignTest):
         self.wflow("retry", code=OK)
         self.assertEqual(self.tasks("--state", "done"), [*(f"work/{i}" for i in range(TASKS)), "collect"])
 
+    def test_retry_by_expression(self):
+        text = gated_study(Gate(self.folder, TASKS), TASKS,
+                           then=f'[ -e "{self.folder}/cure" ] || exit $(( $(MERLIN_SAMPLE_ID) % 3 ))')
+        self.wflow("run", self.study(text), "-q", code=TASKS_FAILED)
+        self.assertEqual(self.tasks("--state", "failed"), ["work/1", "work/2", "work/4", "work/5"])
+        (self.folder / "cure").touch()
+        self.assertIn("nothing to run again", self.wflow("retry", "--where", "sample = 3").out)
+        self.wflow("retry", "--where", "sample > 3 and exit_code = 2", "-q", code=TASKS_FAILED)
+        self.assertEqual(self.tasks("--state", "failed"), ["work/1", "work/2", "work/4"])
+        self.wflow("retry", "--range", "1:2", "--exit-code", "1", "-q", code=TASKS_FAILED)
+        self.assertEqual(self.tasks("--state", "failed"), ["work/2", "work/4"])
+        answer = self.wflow("retry", "--step", "work", "--json", code=OK).out
+        self.assertEqual(json.loads(answer), {"count": 2, "live": False})
+        self.assertEqual(self.tasks("--state", "failed"), [])
+
+    def test_remove_but_keep(self):
+        self.wflow("run", self.failing(), "-q", code=TASKS_FAILED)
+        directory = self.campaign()
+        self.assert_one_sentence(self.wflow("rm", directory, "--keep", "wrok", "--yes", code=USAGE), "wrok", "work")
+        self.wflow("rm", directory, "--keep", "work,collect", "--yes")
+        self.assertEqual({p.name for p in directory.iterdir()}, {"work", "collect"})
+        self.assert_one_sentence(self.wflow("rm", directory, "--yes", code=USAGE), "not a campaign")
+
+
+class LiveVerbs(CampaignTest):
+    """Of a campaign of six tasks, two of which run."""
+
+    def begin(self):
+        self.gate = Gate(self.folder, 1)
+        self.run_ = self.start("run", self.study(gated_study(self.gate, TASKS)), "-j", "2")
+        self.wait_for_campaign(self.run_)
+        self.wait(lambda: self.gate.waiting() == 2, "two tasks wait", self.run_)
+
+    def states(self, state):
+        return [row["task"] for row in json.loads(self.wflow("tasks", "--state", state, "--json").out)]
+
+    def test_cancel_and_kill_a_part(self):
+        self.begin()
+        answer = json.loads(self.wflow("cancel", "--step", "work", "--range", "1:3", "--kill", "--json").out)
+        self.assertEqual(answer, {"count": 3})
+        self.wait(lambda: self.states("cancelled") == ["work/1", "work/2", "work/3"], "what ran has ended", self.run_)
+        self.wait(lambda: len(self.gate.began()) == 5, "others take their place", self.run_)
+        self.assertNotIn(3, self.gate.began())
+        self.gate.open()
+        self.assertEqual(self.run_.wait(), INTERRUPTED, self.run_.err)
+        self.assertEqual(self.states("done"), ["work/0", "work/4", "work/5"])
+        self.wflow("retry", "-q", code=OK)
+        self.assertEqual(len(self.states("done")), TASKS)
+
+    def test_cancel_and_kill_everything(self):
+        self.begin()
+        self.wflow("cancel", "--kill")
+        self.assertEqual(self.run_.wait(), INTERRUPTED, self.run_.err)
+        self.assertEqual(len(self.states("cancelled")), TASKS - 1)
+        self.assertEqual(len(self.gate.began()), 3)
+
+    def test_cancel_what_runs_too_long(self):
+        self.begin()
+        self.wait(lambda: len(self.states("running")) >= 2, "two run", self.run_)
+        self.wflow("cancel", "--kill", "--where", "state = running and duration >= 0 and sample = 1")
+        self.wait(lambda: self.states("cancelled") == ["work/1"], "it has ended", self.run_)
+        self.gate.open()
+        self.assertEqual(self.run_.wait(), INTERRUPTED, self.run_.err)
+        self.assertEqual(len(self.states("done")), TASKS - 1)
+
+    def test_workers_and_what_becomes_of_them(self):
+        self.begin()
+        (worker,) = json.loads(self.wflow("workers", "--json").out)
+        self.assertEqual((worker["state"], worker["cores"]), ("working", 2))
+        self.assertIn(worker["id"], self.wflow("workers").out)
+        self.assertEqual(self.states("running")[:2], ["work/1", "work/2"])
+        running = self.wait(lambda: [r for r in json.loads(self.wflow("tasks", "--worker", worker["id"], "--duration", ">=0", "--json").out)],
+                            "the worker has said what runs", self.run_)
+        self.assertLessEqual({r["task"] for r in running}, {"work/1", "work/2"})
+        self.assertIn("on worker " + worker["id"], self.wflow("explain", running[0]["task"]).out)
+        self.kill([worker["pid"]])
+        self.wait(lambda: len(json.loads(self.wflow("workers", "--json").out)) == 2, "another worker", self.run_)
+        self.gate.open()
+        self.assertEqual(self.run_.wait(), OK, self.run_.err)
+        for row in json.loads(self.wflow("workers", "--json").out):
+            self.assertEqual(row["state"], "ended")
+        # Long after the worker is gone.
+        told = "".join(self.wflow("explain", f"work/{i}").out for i in (1, 2))
+        self.assertIn("succeeded", told)
+        self.assertIn(worker["id"], "".join(text for text in self.history("worker")))
+
+    def test_drain(self):
+        self.begin()
+        self.assertIn("wflow resume", self.wflow("drain").out)
+        self.wait(lambda: self.status()["state"] == "draining", "it drains", self.run_)
+        self.gate.open()
+        self.assertEqual(self.run_.wait(), INTERRUPTED, self.run_.err)
+        self.assertEqual(len(self.gate.began()), 3, "nothing new is started")
+        self.wflow("resume", "-q")
+        self.assertEqual(sorted(self.gate.began()), list(range(TASKS)))
+
+    def test_stop(self):
+        self.begin()
+        self.assertEqual(json.loads(self.wflow("stop", "--json").out)["asked"], "stop")
+        self.assertEqual(self.run_.wait(), INTERRUPTED, self.run_.err)
+        self.assertEqual(self.processes(), [])
+        self.gate.open()
+        self.wflow("resume", "-q")
+        self.assertEqual(sorted(self.gate.began()), sorted([*range(TASKS), 1, 2]))
+
+    def test_snapshot_is_one_moment(self):
+        # While results come in: each copy is whole, and later ones have no less.
+        run = self.start("run", self.study(gated_study(Gate(self.folder, 400), 400)), "-j", "2", "-q")
+        self.wait_for_campaign(run)
+        done = [0]
+        while run.running():
+            copy = self.folder / f"copy-{len(done)}.db"
+            self.wflow("snapshot", self.campaign(), copy)
+            with sqlite3.connect(copy) as database:
+                self.assertEqual(database.execute("pragma integrity_check").fetchone(), ("ok",))
+                (elements, now_done, still_open), = database.execute("select elements, done, open from v_progress")
+                self.assertEqual(now_done + still_open, elements)
+                self.assertGreaterEqual(now_done, done[-1])
+                done.append(now_done)
+        self.assertEqual(run.wait(), OK, run.err)
+        self.assert_one_sentence(self.wflow("snapshot", self.campaign(), self.folder / "copy-1.db", code=USAGE), "exists already")
+
 
 if __name__ == "__main__":
     unittest.main()
