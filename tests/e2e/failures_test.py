@@ -151,6 +151,7 @@ study:
 """)
         run = self.start("run", study)
         self.wait_for_campaign(run)
+        self.wait(lambda: self.status()["coordinator"], "a coordinator", run)
         follow = self.start("logs", self.campaign(), "work", "--follow")
         self.wait(lambda: follow.out == "first\n", "what is there", follow)
         (self.folder / "go").touch()
