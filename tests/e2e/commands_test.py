@@ -13,8 +13,8 @@ import unittest
 
 from wflow_test import BIN, INTERRUPTED, OK, SOURCE, TASKS_FAILED, USAGE, CampaignTest, Gate, Terminal, gated_study
 
-# Verbs that print nothing of their own, or whose output is a file for a program as it is.
-WITHOUT_JSON = {"validate", "plan", "convert", "train", "worker", "help", "completion", "schema"}
+# Verbs that print nothing of their own, or whose output is for programs as it is.
+WITHOUT_JSON = {"convert", "train", "worker", "help", "completion", "schema"}
 
 
 class Definitions(CampaignTest):
