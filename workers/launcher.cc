@@ -100,9 +100,8 @@ void Launcher::start(const LaunchRequest& request) {
   for (const std::string& word : *request.argv) argv_.push_back(const_cast<char*>(word.c_str()));
   argv_.push_back(nullptr);
   const bool pinned = request.cpus != nullptr && !request.cpus->empty();
-  cpu_set_t cpus;
+  cpu_set_t cpus{};
   if (pinned) {
-    CPU_ZERO(&cpus);
     for (const int cpu : *request.cpus) CPU_SET(static_cast<std::size_t>(cpu), &cpus);
   }
   Plan plan{request.program,
