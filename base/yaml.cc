@@ -13,6 +13,14 @@
 
 namespace wflow::yaml {
 
+// Not in the class: clang would look into pairs of nodes before a node is complete.
+Node::Node() = default;
+Node::Node(const Node& other) = default;
+Node::Node(Node&& other) noexcept = default;
+Node& Node::operator=(const Node& other) = default;
+Node& Node::operator=(Node&& other) noexcept = default;
+Node::~Node() = default;
+
 const Node* Node::find(std::string_view key) const {
   for (const auto& [name, value] : entries) {
     if (name.text == key) return &value;

@@ -27,6 +27,13 @@ enum class Kind { null, scalar, sequence, map };
 
 // A node and all below it; a value. Scalars keep their text as written ("0.10" stays "0.10").
 struct Node {
+  Node();
+  Node(const Node& other);
+  Node(Node&& other) noexcept;
+  Node& operator=(const Node& other);
+  Node& operator=(Node&& other) noexcept;
+  ~Node();
+
   Kind kind = Kind::null;
   Mark mark;
   bool quoted = false;                         // scalar in quotes or a block (| >): always a string

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer's way in: whatever the text, reading and planning it gives a plan or an Error (specs/README.md).
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/text.h"
