@@ -99,8 +99,10 @@ class TokenChecker {
       for (const LauncherProblem& problem : check_launchers(text, *step_))
         reading_.diagnostics.error(place_of(reading_, node, "LAUNCHER", problem.brackets), problem.message);
     }
+    std::set<std::string_view> seen;  // variables that repeat each other make a name stand here 100,000 times
     for (auto token = find_token(text); token; token = find_token(text, token->end)) {
       const std::string_view name = token->name;
+      if (!seen.insert(name).second) continue;
       if (name.ends_with(kWorkspaceSuffix) && step_ != nullptr && check_workspace(node, name)) continue;
       const bool is_output = step_ != nullptr && outputs_.contains(&node);
       const bool in_script = (script || is_output) && step_ != nullptr;
