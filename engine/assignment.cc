@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "engine/scheduler.h"
 #include "engine/sizing.h"
@@ -25,6 +26,9 @@ double processes_of(const ArraySpec& spec, std::uint64_t elements) {
 }  // namespace
 
 void Scheduler::assign(double now_s) {
+  if (!std::exchange(clock_runs_, true)) {
+    for (Line& line : lines_) line.waits_since_s = now_s;
+  }
   now_s_ = now_s;
   move_due_retries(now_s);
   if (paused_ || stop_requested_) {

@@ -266,6 +266,15 @@ TEST(Cluster, ThreeStepsDepthFirstAndNoneStarves) {
   EXPECT_LE(static_cast<double>(reports.size()), others_end * 4 / 20) << "and takes a small share";
 }
 
+TEST(Cluster, TheClockBeginsAnywhere) {
+  Cluster cluster({step_of(0, 100), step_of(1, 100, kLow)});
+  cluster.now = 1e6;
+  cluster.scheduler.start();
+  cluster.join("a", {1});
+  cluster.run(1e6 + 30);
+  EXPECT_EQ(cluster.core_s(1), 0) << "nothing has waited for a minute yet";
+}
+
 TEST(Cluster, AWaitingStepOfLongTasksTakesASmallShare) {
   Cluster cluster({step_of(0, 100'000), step_of(1, 1000, kLow)});
   cluster.seconds = [](auto task) { return task.first == 0 ? 1.0 : 500.0; };

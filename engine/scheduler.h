@@ -345,7 +345,8 @@ class Scheduler {
   std::uint64_t leased_ = 0;
   std::uint64_t max_bundle_ = 1 << 16;
   std::uint64_t joined_ = 0;
-  double now_s_ = 0;
+  double now_s_ = 0;         // of the last assign(): events come in between
+  bool clock_runs_ = false;  // there was one
   double next_patience_s_ = 0;
   std::optional<double> next_split_s_;
   bool paused_ = false;
