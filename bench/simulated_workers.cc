@@ -29,7 +29,8 @@ struct SimulatedWorker {
   std::vector<wire::Lease> leases;
 };
 
-wire::Hello hello_of(const wire::CampaignKeys& keys, std::size_t number, const std::vector<wire::Lease>& held) {
+wire::Hello hello_of(const wire::CampaignKeys& keys, std::size_t number,
+                     const std::vector<wire::Lease>& held) {
   wire::Hello hello;
   hello.held = held;
   hello.campaign = keys.token;

@@ -29,6 +29,7 @@ struct Store::Impl {
   void insert_run(ArrayId array, Range range, int state);
   void write_failure(const RecordFailure& row);
   void write_event(const wire::TaskEvent& event);
+  std::vector<StepStatus> read_steps();
   std::vector<FailureView> read_failures(SQLite::Statement& select);
 };
 

@@ -113,35 +113,52 @@ void Store::add_records(CampaignStatus& status) {
   status.started_s = impl_->database.execAndGet("SELECT COALESCE(MIN(time), 0) FROM history").getDouble();
 }
 
+// Added up here, in the order of the arrays: SQLite would sort them by step first.
+std::vector<StepStatus> Store::Impl::read_steps() {
+  auto& select = statement(
+      "SELECT step, kind, elements, timed, duration_sum, duration_square_sum, done, failed, hard_failed, "
+      "skipped, "
+      "cancelled FROM arrays ORDER BY id");
+  struct Durations {
+    double timed = 0, sum_s = 0, square_sum = 0;
+  };
+  std::vector<StepStatus> steps;
+  std::vector<Durations> durations;
+  while (select.executeStep()) {
+    const char* name = select.getColumn(0).getText();
+    if (steps.empty() || steps.back().name != name) {
+      steps.emplace_back().name = name;
+      steps.back().kind = select.getColumn(1).getString();
+      steps.back().arrays = 0;
+      durations.emplace_back();
+    }
+    StepStatus& step = steps.back();
+    ++step.arrays;
+    step.elements += static_cast<std::uint64_t>(select.getColumn(2).getInt64());
+    durations.back().timed += select.getColumn(3).getDouble();
+    durations.back().sum_s += select.getColumn(4).getDouble();
+    durations.back().square_sum += select.getColumn(5).getDouble();
+    int column = 6;
+    for (const ElementState state : {ElementState::done, ElementState::failed, ElementState::hard_failed,
+                                     ElementState::skipped, ElementState::cancelled}) {
+      step.counts[static_cast<std::size_t>(state)] +=
+          static_cast<std::uint64_t>(select.getColumn(column++).getInt64());
+    }
+  }
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const auto& [timed, sum_s, square_sum] = durations[i];
+    if (timed <= 0) continue;
+    steps[i].mean_s = sum_s / timed;
+    steps[i].deviation_s = std::sqrt(std::max(0.0, square_sum / timed - steps[i].mean_s * steps[i].mean_s));
+  }
+  return steps;
+}
+
 CampaignStatus Store::status_at_rest() {
   CampaignStatus status;
   status.directory = impl_->campaign.string();
   status.name = impl_->database.execAndGet("SELECT value FROM meta WHERE key = 'name'").getString();
-  auto& steps = impl_->statement(
-      "SELECT step, kind, count(*), sum(elements), sum(timed), sum(duration_sum), sum(duration_square_sum), "
-      "sum(done), sum(failed), sum(hard_failed), sum(skipped), sum(cancelled) FROM arrays GROUP BY step "
-      "ORDER BY "
-      "min(id)");
-  while (steps.executeStep()) {
-    StepStatus step;
-    step.name = steps.getColumn(0).getString();
-    step.kind = steps.getColumn(1).getString();
-    step.arrays = static_cast<std::uint64_t>(steps.getColumn(2).getInt64());
-    step.elements = static_cast<std::uint64_t>(steps.getColumn(3).getInt64());
-    const double timed = steps.getColumn(4).getDouble();
-    if (timed > 0) {
-      step.mean_s = steps.getColumn(5).getDouble() / timed;
-      step.deviation_s =
-          std::sqrt(std::max(0.0, steps.getColumn(6).getDouble() / timed - step.mean_s * step.mean_s));
-    }
-    int column = 7;
-    for (const ElementState state : {ElementState::done, ElementState::failed, ElementState::hard_failed,
-                                     ElementState::skipped, ElementState::cancelled}) {
-      step.counts[static_cast<std::size_t>(state)] =
-          static_cast<std::uint64_t>(steps.getColumn(column++).getInt64());
-    }
-    status.steps.push_back(std::move(step));
-  }
+  status.steps = impl_->read_steps();
   for (StepStatus& step : status.steps) {
     step.counts[static_cast<std::size_t>(ElementState::blocked)] = step.elements - step.ended();
   }

@@ -292,6 +292,7 @@ void ServerSocket::wait(std::chrono::milliseconds timeout, std::span<const int> 
 
 struct ClientContext::Impl {
   zmq::context_t context{1, 3 * kClients};
+  std::uint64_t clients = 0;  // so far
 };
 
 ClientContext::ClientContext() : impl_(std::make_unique<Impl>()) {}
@@ -299,14 +300,14 @@ ClientContext::~ClientContext() = default;
 
 struct ClientSocket::Impl {
   Impl(const CampaignKeys& keys, const Endpoint& endpoint)
-      : Impl(std::make_unique<zmq::context_t>(1), nullptr, keys, endpoint) {}
+      : Impl(std::make_unique<zmq::context_t>(1), nullptr, 0, keys, endpoint) {}
 
-  Impl(std::unique_ptr<zmq::context_t> alone, zmq::context_t* shared, const CampaignKeys& keys,
-       const Endpoint& endpoint)
+  Impl(std::unique_ptr<zmq::context_t> alone, zmq::context_t* shared, std::uint64_t number,
+       const CampaignKeys& keys, const Endpoint& endpoint)
       : own(std::move(alone)),
         dealer(shared ? *shared : *own, ZMQ_DEALER),
         monitor(shared ? *shared : *own, ZMQ_PAIR) {
-    const std::string events = fmt::format("inproc://wflow.monitor.{}", static_cast<const void*>(this));
+    const std::string events = fmt::format("inproc://wflow.monitor.{}", number);
     set_common(dealer);
     dealer.set(zmq::sockopt::reconnect_ivl, -1);
     dealer.set(zmq::sockopt::curve_serverkey, keys.server.public_key);
@@ -360,7 +361,8 @@ struct ClientSocket::Impl {
 
 ClientSocket::ClientSocket(const CampaignKeys& keys, const Endpoint& endpoint, ClientContext& context) {
   try {
-    impl_ = std::make_unique<Impl>(nullptr, &context.impl_->context, keys, endpoint);
+    impl_ =
+        std::make_unique<Impl>(nullptr, &context.impl_->context, ++context.impl_->clients, keys, endpoint);
   } catch (const zmq::error_t& error) {
     throw socket_error(error, fmt::format("cannot connect to the coordinator at {}", endpoint.remote));
   }
