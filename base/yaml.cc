@@ -142,8 +142,10 @@ class Converter {
       Node value = convert(entry.second, depth + 1);
       if (key.text == "<<" && !key.quoted) {
         merged.push_back(std::move(value));
-      } else if (node.find(key.text) != nullptr) {
-        diagnostics_.error(key.mark, fmt::format("the key '{}' stands here twice", key.text));
+      } else if (Node* earlier = node.find(key.text)) {
+        // Where it is only warned of, the last one counts, as in Python.
+        diagnostics_.unknown_key(key.mark, fmt::format("the key '{}' stands here twice", key.text));
+        *earlier = std::move(value);
       } else {
         node.entries.emplace_back(std::move(key), std::move(value));
       }

@@ -51,7 +51,8 @@ Coordinator::Coordinator(const specs::Plan& plan, const CoordinatorOptions& opti
       scheduler_(array_specs(plan), epoch_),
       status_(plan, recorded_status(store_)),
       socket_(keys_),
-      pool_(plan.campaign()) {}
+      pool_(plan.campaign()),
+      merlin_status_(plan) {}
 
 ExitCode Coordinator::run() {
   const std::string where = fmt::format("{} (pid {})", host_name(), ::getpid());
@@ -181,6 +182,8 @@ void Coordinator::step() {
   if (!waits_for_workers()) scheduler_.assign(now_s);
   carry_out();
   commit();
+  // Then everything that has ended is in the store, and the store is ours.
+  if (!commits_->busy()) merlin_status_.write_some(scheduler_, store_);
   show(now_s, false);
 }
 
@@ -215,7 +218,10 @@ void Coordinator::carry_out() {
       socket_.send(peer->second.routing, wire::Revoke{{revoke.lease}, revoke.kill_running});
   }
   batch_.ends.insert(batch_.ends.end(), actions.ends.begin(), actions.ends.end());
-  for (const RecordEnd& end : actions.ends) timed_arrays_.insert(end.array);
+  for (const RecordEnd& end : actions.ends) {
+    timed_arrays_.insert(end.array);
+    merlin_status_.changed(end.array);
+  }
   for (RecordFailure& failure : actions.failures) {
     failure.outcome.detail = printable(failure.outcome.detail);  // a task may have printed anything
     status_.failure(failure);
@@ -376,6 +382,7 @@ ExitCode Coordinator::finish() {
   record(ended ? "end" : "interrupted", text);
   status_.set_state(!ended ? "interrupted" : end_state(now));
   flush();
+  merlin_status_.finish(scheduler_, store_);
   show(steady_now_s(), true);
   std::error_code ignored;
   std::filesystem::remove(plan_.campaign() / ".wflow" / "endpoint.json", ignored);

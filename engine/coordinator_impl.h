@@ -14,6 +14,7 @@
 #include "engine/coordinator.h"
 #include "engine/groups.h"
 #include "engine/live_status.h"
+#include "engine/merlin_status.h"
 #include "engine/scheduler.h"
 #include "engine/signals.h"
 #include "engine/store/commit_thread.h"
@@ -102,6 +103,7 @@ class Coordinator {
   LiveStatus status_;
   wire::ServerSocket socket_;
   batch::LocalPool pool_;
+  MerlinStatus merlin_status_;
 
   std::map<std::string, Peer> peers_;  // by worker
   std::map<std::string, std::string> by_routing_;

@@ -96,7 +96,10 @@ void Coordinator::on(const std::string& routing, const wire::Results& results) {
 void Coordinator::apply(const wire::Results& results, const std::string& worker) {
   const double now_s = steady_now_s();
   for (const wire::DoneRun& run : results.done) scheduler_.done(run);
-  for (const wire::Outcome& outcome : results.outcomes) scheduler_.ended_badly(outcome, worker, now_s);
+  for (const wire::Outcome& outcome : results.outcomes) {
+    scheduler_.ended_badly(outcome, worker, now_s);
+    merlin_status_.stopped(outcome);
+  }
   for (const wire::TaskEvent& event : results.events) {
     if (event.array >= plan_.array_count()) continue;
     status_.event(event);

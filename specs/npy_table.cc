@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "specs/dialect.h"
 #include "specs/tables.h"
 
 namespace wflow::specs {
@@ -23,16 +24,6 @@ namespace {
 constexpr std::int64_t kMaxLength = std::int64_t{1} << 48;
 
 static_assert(std::endian::native == std::endian::little);
-
-// As Python's str() writes a float: the shortest digits that read back, and always a sign that it is one.
-template <typename Real>
-std::string python_text(Real value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  std::string digits = fmt::format("{}", value);
-  if (digits.find_first_of(".e") == std::string::npos) digits += ".0";
-  return digits;
-}
 
 class NpyTable : public SampleTable {
  public:

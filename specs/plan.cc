@@ -158,6 +158,14 @@ std::string Plan::array_name(ArrayId array) const {
   return label.empty() ? step.name : step.name + "/" + label;
 }
 
+std::vector<std::pair<std::string, std::string>> Plan::parameters(ArrayId array) const {
+  const std::uint32_t row = row_of(steps_[step_of(array)], array);
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const Parameter& parameter : study_->parameters)
+    values.emplace_back(parameter.name, parameter.values[row]);
+  return values;
+}
+
 std::vector<Edge> Plan::edges(ArrayId array) const {
   const std::size_t index = step_of(array);
   const std::uint32_t row = row_of(steps_[index], array);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "specs/study.h"
@@ -69,6 +70,8 @@ class Plan {
   std::uint64_t element_count() const;
   std::size_t step_of(ArrayId array) const;
   std::string array_name(ArrayId array) const;  // "simulate" or "simulate/OMEGA.0.3"
+  // The parameters of the study and their values; of those that the step does not use, any.
+  std::vector<std::pair<std::string, std::string>> parameters(ArrayId array) const;
   TaskTemplate task_template(ArrayId array) const;
   std::vector<Edge> edges(ArrayId array) const;  // what `array` waits for
 

@@ -13,7 +13,7 @@ namespace wflow::specs {
 
 namespace {
 
-const std::array<std::string, 6> kTypes = {"local", "slurm", "flux", "lsf", "pbs", "lsf-srun"};
+const std::array<std::string, 7> kTypes = {"local", "slurm", "flux", "lsf", "pbs", "lsf-srun", "local_pool"};
 
 // Merlin's and Maestro's, beside those with a member of their own.
 constexpr std::array<std::string_view, 14> kOtherKeys = {
@@ -78,6 +78,7 @@ void read_batch(Reading& reading) {
   yaml::MapReader block(*node, "the batch: block", reading.diagnostics);
   Batch& batch = reading.study.batch;
   batch.type = kTypes[block.choice("type", 0, kTypes)];
+  if (batch.type == "local_pool") batch.type = "local";  // Maestro's word for several tasks at once
   batch.shell = block.string("shell", batch.shell);
   batch.bank = block.string("bank");
   batch.queue = block.string("queue");

@@ -186,30 +186,38 @@ void read_dependencies(Reading& reading, const yaml::Node& node) {
   block.finish();
 }
 
+void set_name(Reading& reading) {
+  const yaml::Node* description = reading.study.original.find("description");
+  const yaml::Node* name = description == nullptr ? nullptr : description->find("name");
+  if (name == nullptr || !name->is_scalar()) return;
+  reading.study.name =
+      replace_tokens(std::string_view(name->text), [&](std::string_view token) -> std::optional<std::string> {
+        const auto at = reading.values.find(token);
+        return at == reading.values.end() ? std::nullopt : std::optional(at->second);
+      });
+}
+
+fs::path campaign_of(const Reading& reading) {
+  return reading.options.campaign.empty() ? campaign_directory(reading.study, reading.options.timestamp)
+                                          : fs::absolute(reading.options.campaign);
+}
+
 void set_output_path(Reading& reading) {
   Study& study = reading.study;
   const auto written = reading.values.find("OUTPUT_PATH");
   const std::string path = written == reading.values.end() ? "." : written->second;
   study.output_path = (caller_directory(reading.options) / path).lexically_normal();
   if (!study.output_path.has_filename()) study.output_path = study.output_path.parent_path();
-  // Merlin leaves a relative path relative, although the tasks run elsewhere.
-  reading.values["OUTPUT_PATH"] = study.merlin ? path : study.output_path.string();
+  set_name(reading);
+  // Merlin leaves a relative path relative, although the tasks run elsewhere; Maestro's is the study's own.
+  reading.values["OUTPUT_PATH"] = reading.maestro ? campaign_of(reading).string()
+                                  : study.merlin  ? path
+                                                  : study.output_path.string();
 }
 
 void set_reserved_words(Reading& reading) {
-  Study& study = reading.study;
-  const yaml::Node* description = study.original.find("description");
-  const yaml::Node* name = description == nullptr ? nullptr : description->find("name");
-  if (name != nullptr && name->is_scalar()) {
-    study.name = replace_tokens(
-        std::string_view(name->text), [&](std::string_view token) -> std::optional<std::string> {
-          const auto at = reading.values.find(token);
-          return at == reading.values.end() ? std::nullopt : std::optional(at->second);
-        });
-  }
-  const fs::path campaign = reading.options.campaign.empty()
-                                ? campaign_directory(study, reading.options.timestamp)
-                                : fs::absolute(reading.options.campaign);
+  const Study& study = reading.study;
+  const fs::path campaign = campaign_of(reading);
   const fs::path info = campaign / "merlin_info";
   const std::string stem = study.file.stem().string();
   reading.values["MERLIN_WORKSPACE"] = campaign.string();
@@ -282,6 +290,7 @@ void expand_variables(Reading& reading) {
     for (auto& [key, value] : node->entries) {
       const auto at = reading.values.find(key.text);
       if (!value.is_scalar() || at == reading.values.end()) continue;
+      if (reading.maestro && key.text == "OUTPUT_PATH") continue;  // a copy would go below this campaign
       value.text = at->second;
     }
   }

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "specs/dialect.h"
 #include "specs/expansion.h"
 #include "specs/reading.h"
 #include "specs/workspace.h"
@@ -129,6 +130,11 @@ StudyAndWarnings read_study_text(std::string text, const fs::path& file, const s
   study.options.directory = caller_directory(options);
   study.text = std::move(text);
   yaml::Diagnostics diagnostics(shown_as);
+  // A first look tells whose format it is, and so what is only a warning.
+  yaml::Diagnostics first_look(shown_as);
+  const Dialect dialect = dialect_of(yaml::parse(study.text, first_look), study.text);
+  study.merlin = dialect != Dialect::ours;
+  diagnostics.set_lenient(study.merlin && !options.strict);
   study.original = yaml::parse(study.text, diagnostics);
   if (!study.original.is_map()) {
     diagnostics.throw_if_errors();
@@ -138,9 +144,8 @@ StudyAndWarnings read_study_text(std::string text, const fs::path& file, const s
                                                              study.original.describe());
     diagnostics.throw_if_errors();
   }
-  study.merlin = study.original.find("merlin") != nullptr;
-  diagnostics.set_lenient(study.merlin && !options.strict);
-  Reading reading{study, study.options, diagnostics, study.original, {}, {}};
+  Reading reading{study, study.options, diagnostics, study.original, {}, {}, dialect == Dialect::maestro};
+  if (study.merlin) print_values_as_python(reading.root);
   read_blocks(reading);
   diagnostics.throw_if_errors();
   study.expanded = std::move(reading.root);

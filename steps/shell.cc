@@ -94,6 +94,11 @@ class Shell final : public Step {
     if (execution.through_shell || !start_directly(script, execution.element, path, task)) {
       start_shell(script, execution.element, path, task);
     }
+    // Merlin writes both scripts before the first execution.
+    const bool leave_restart = template_.shell_given && !template_.restart.empty() && !execution.restart;
+    if (leave_restart && !packed_ && template_.bundle == 0 && restart_.shared_path.empty())
+      task.files.push_back(
+          {task.directory + "/" + restart_.base + ".sh", file_text(restart_, execution.element, path)});
     task.packed = packed_;
     task.directory_on_demand = packed_ && !path.empty() && !names_directory_ && task.files.empty();
     if (packed_) return task;
@@ -107,7 +112,9 @@ class Shell final : public Step {
   Script make_script(const specs::Pieces& body, const std::string& base,
                      std::span<const std::string> environment) const {
     check_columns(body, samples_);
-    Script script{&body, base + template_.suffix, !has_sample_tokens(body), {}, {}};
+    // Where scripts are left for people, every sample's directory has its own.
+    const bool own_script = template_.shell_given && template_.sample_dependent;
+    Script script{&body, base + template_.suffix, !has_sample_tokens(body) && !own_script, {}, {}};
     if (!environment.empty()) script.program = direct_program(body, environment);
     if (script.shared && script.program.empty())
       script.shared_path = template_.workspace + "/" + script.base + ".sh";
