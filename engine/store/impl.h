@@ -29,6 +29,8 @@ struct Store::Impl {
   void insert_run(ArrayId array, Range range, int state);
   void write_failure(const RecordFailure& row);
   void write_event(const wire::TaskEvent& event);
+  void write_followup(const Followup& followup);
+  void write_now(SQLite::Statement& statement);
   std::vector<FailureView> read_failures(SQLite::Statement& select);
 };
 
