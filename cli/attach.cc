@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <memory>
@@ -20,6 +21,7 @@
 #include "cli/display.h"
 #include "cli/run.h"
 #include "engine/coordinator.h"
+#include "engine/followups.h"
 #include "engine/wire/keys.h"
 
 namespace wflow::cli {
@@ -59,31 +61,51 @@ bool detach(const std::filesystem::path& campaign) {
       throw Error(static_cast<ExitCode>(code),
                   fmt::format("the campaign ended at once: {}", text::split(said, '\n').back()));
     }
-    const auto endpoint = engine::wire::read_endpoint(campaign);
+    const auto at = engine::running_campaign(campaign);
+    const auto endpoint = engine::wire::read_endpoint(at.value_or(campaign));
     if (endpoint && endpoint->pid == child) return true;
     std::this_thread::sleep_for(kBegin);
   }
 }
 
+namespace {
+
+// With what follows on it.
+ExitCode whole_code(const engine::CampaignStatus& status) {
+  ExitCode code = engine::end_code(status);
+  for (const engine::FollowupView& followup : status.followups) {
+    code = std::max(code, followup.left()       ? ExitCode::interrupted
+                          : followup.failed > 0 ? ExitCode::tasks_failed
+                                                : ExitCode::ok);
+  }
+  return code;
+}
+
+}  // namespace
+
 int follow(const std::filesystem::path& campaign, bool quiet, bool json) {
   std::signal(SIGPIPE, SIG_IGN);
   Display display(quiet || json);
-  engine::CampaignStatus status = engine::campaign_status(campaign);
-  while (!status.coordinator.empty()) {
-    display.show(status);
+  std::filesystem::path shown = campaign;
+  while (const auto at = engine::running_campaign(campaign)) {
+    if (*at != shown) {
+      display.finish(engine::campaign_status(shown));
+      display = Display(quiet || json);
+      shown = *at;
+    }
+    // What follows is announced before it is there.
+    if (is_campaign(shown)) display.show(engine::campaign_status(shown));
     std::this_thread::sleep_for(kLook);
-    status = engine::campaign_status(campaign);
   }
-  display.finish(status);
+  if (is_campaign(shown)) display.finish(engine::campaign_status(shown));
+  const engine::CampaignStatus status = engine::campaign_status(campaign);
   if (json) {
     fmt::print("{}\n", engine::to_json(status).dump(2));
   } else if (!quiet) {
     fmt::print("\n{} in {}; campaign: {}\n", status.state, text::format_duration(status.elapsed_s),
                status.directory);
   }
-  if (status.state == "interrupted" || status.state == "cancelled")
-    return static_cast<int>(ExitCode::interrupted);
-  return static_cast<int>(status.failed() > 0 ? ExitCode::tasks_failed : ExitCode::ok);
+  return static_cast<int>(whole_code(status));
 }
 
 void add_attach(CLI::App& app, Command& chosen) {

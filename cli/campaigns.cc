@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/followups.h"
 #include "specs/workspace.h"
 
 namespace wflow::cli {
@@ -16,6 +17,11 @@ namespace fs = std::filesystem;
 bool is_campaign(const fs::path& directory) {
   std::error_code ignored;
   return fs::exists(directory / ".wflow" / "campaign.db", ignored);
+}
+
+fs::path working_campaign(const fs::path& campaign) {
+  const fs::path at = engine::running_campaign(campaign).value_or(campaign);
+  return is_campaign(at) ? at : campaign;
 }
 
 namespace {

@@ -16,6 +16,13 @@ bool is_campaign(const std::filesystem::path& directory);
 // with what was looked for.
 std::filesystem::path find_campaign(const std::string& name);
 
+// Whether the directory is one of a campaign.
+bool is_campaign(const std::filesystem::path& directory);
+
+// The campaign on which a process works that was begun with this one: itself, or one that follows on it;
+// itself where there is none.
+std::filesystem::path working_campaign(const std::filesystem::path& campaign);
+
 // All campaigns at most two levels below `directory`, the oldest first.
 std::vector<std::filesystem::path> find_campaigns(const std::filesystem::path& directory);
 

@@ -42,6 +42,7 @@ void add_commands(CLI::App& app, Command& chosen) {
   add_control(app, chosen);
   add_manage(app, chosen);
   add_delegates(app);
+  add_event(app, chosen);
   add_worker(app, chosen);
   add_doctor(app, chosen);
   add_help(app, chosen);

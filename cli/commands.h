@@ -5,6 +5,8 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 
 namespace wflow::cli {
 
@@ -32,6 +34,7 @@ void add_logs(CLI::App& app, Command& chosen);
 void add_rerun(CLI::App& app, Command& chosen);
 void add_init(CLI::App& app, Command& chosen);
 void add_worker(CLI::App& app, Command& chosen);
+void add_event(CLI::App& app, Command& chosen);
 void add_doctor(CLI::App& app, Command& chosen);
 void add_help(CLI::App& app, Command& chosen);
 void add_completion(CLI::App& app, Command& chosen);
@@ -40,6 +43,11 @@ void add_manual(CLI::App& app, Command& chosen);
 // `wflow complete WORD...`, which the shells' completion calls: prints what the last word may become. False
 // when argv asks for something else.
 bool complete(const CLI::App& app, int argc, char** argv);
+// Appends a line to the calling task's $WFLOW_EVENTS. Error{usage} outside of a task.
+void append_event(const nlohmann::json& event);
+// `wflow merlin ...`, which the program `merlin` of a task calls; its exit code, or nothing when argv asks
+// for something else.
+std::optional<int> run_merlin(int argc, char** argv);
 // `wflow convert ...` and `wflow train ...` become wflow-convert and wflow-train, as git does it.
 void add_delegates(CLI::App& app);
 // Does not return when argv names one of them.

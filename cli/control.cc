@@ -85,7 +85,7 @@ nlohmann::json command(const specs::Plan& plan, const std::string& verb, const n
 }
 
 int cancel(const ControlOptions& options) {
-  const specs::Plan plan = read_plan(find_campaign(options.run.campaign));
+  const specs::Plan plan = read_plan(working_campaign(find_campaign(options.run.campaign)));
   std::vector<std::string> states = {"blocked", "ready", "delayed"};
   if (options.kill) states.emplace_back("running");
   nlohmann::json arguments = engine::to_json(request_of(plan, options.selection, states));
@@ -100,7 +100,7 @@ int cancel(const ControlOptions& options) {
 }
 
 int simple(const ControlOptions& options, const std::string& verb, const char* said) {
-  const specs::Plan plan = read_plan(find_campaign(options.run.campaign));
+  const specs::Plan plan = read_plan(working_campaign(find_campaign(options.run.campaign)));
   command(plan, verb, nlohmann::json::object());
   if (options.json) {
     fmt::print("{}\n", nlohmann::json{{"directory", plan.campaign().string()}, {"asked", verb}}.dump());

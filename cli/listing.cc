@@ -33,6 +33,9 @@ Row row_of(const fs::path& campaign, bool sizes) {
   Row row{campaign, {}, {}};
   try {
     row.status = engine::campaign_status(campaign);
+    for (const engine::FollowupView& followup : row.status.followups) {
+      if (row.status.state == "finished" && followup.left()) row.status.state = followup.state;
+    }
   } catch (const Error&) {
     row.status.state = "unreadable";  // one damaged campaign must not hide the others
   }

@@ -24,6 +24,7 @@ void check_command(const CLI::App& app, const std::string& word) {
 int body(int argc, char** argv) {
   using namespace wflow;
   cli::run_delegate(argc, argv);
+  if (const auto code = cli::run_merlin(argc, argv)) return *code;
   CLI::App app;
   cli::Command chosen;
   cli::add_commands(app, chosen);

@@ -16,6 +16,7 @@
 #include "cli/report.h"
 #include "cli/table.h"
 #include "engine/coordinator.h"
+#include "engine/followups.h"
 #include "engine/queries.h"
 #include "engine/store/store.h"
 
@@ -69,6 +70,7 @@ int remove(const ManageOptions& options) {
   }
   const std::vector<fs::path> paths = doomed(campaign, keep);
   // Held until the end: no coordinator can begin meanwhile. Error{busy} where one lives.
+  const engine::FollowupQueue alone(campaign);
   const engine::store::Store held(campaign);
   if (!options.yes) {
     if (::isatty(STDIN_FILENO) == 0)

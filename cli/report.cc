@@ -71,6 +71,23 @@ std::vector<double> series(const CampaignStatus& status, const std::string& name
   return values;
 }
 
+// "  iteration 2  running, 3/12 tasks, 1 failed  /campaigns/.../iterations/002"
+std::string followup_line(const engine::FollowupView& followup, const Terminal& terminal) {
+  const std::string name =
+      followup.kind == "iteration" ? fmt::format("iteration {}", followup.iteration) : followup.kind;
+  std::string line =
+      fmt::format("  {:<13} {}", name, styled(terminal, style_of(followup.state), followup.state));
+  if (followup.elements > 0) {
+    line += fmt::format(", {}/{} tasks", text::format_count(followup.ended),
+                        text::format_count(followup.elements));
+  }
+  if (followup.failed > 0) {
+    line +=
+        ", " + styled(terminal, Style::red, fmt::format("{} failed", text::format_count(followup.failed)));
+  }
+  return line + "  " + (followup.directory.empty() ? followup.spec : followup.directory);
+}
+
 }  // namespace
 
 std::string clock_time(double unix_s) {
@@ -119,6 +136,9 @@ std::vector<std::string> overview(const CampaignStatus& status, const Terminal& 
     lines.push_back(fmt::format("  {} {}  {:.4g}", fitted(name, std::max(name_width, 16), true),
                                 sparkline(terminal, values, columns), values.back()));
   }
+  for (const engine::FollowupView& followup : status.followups)
+    lines.push_back(followup_line(followup, terminal));
+  if (!status.iterations.empty()) lines.push_back("  iterations: " + status.iterations);
   for (std::string& line : lines) {
     if (terminal.interactive) line = fitted(line, terminal.width, false);
     while (line.ends_with(' ')) line.pop_back();

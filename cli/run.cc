@@ -2,85 +2,24 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <csignal>
 #include <ctime>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "base/yaml.h"
 #include "cli/campaigns.h"
 #include "cli/commands.h"
-#include "cli/display.h"
 #include "cli/dry.h"
 #include "cli/read_options.h"
-#include "cli/registry.h"
 #include "cli/run.h"
-#include "engine/coordinator.h"
 #include "engine/store/store.h"
 #include "engine/wire/keys.h"
 #include "specs/workspace.h"
 
 namespace wflow::cli {
 
-namespace {
-
 namespace fs = std::filesystem;
-
-double limit_of(const RunOptions& options) {
-  if (options.time_limit.empty()) return 0;
-  const auto seconds = yaml::parse_seconds(options.time_limit);
-  if (!seconds || *seconds <= 0) {
-    throw Error(ExitCode::usage,
-                fmt::format("--time-limit '{}' is no time; write 90, 90s, 10min, 1.5h or hh:mm:ss",
-                            options.time_limit));
-  }
-  return *seconds;
-}
-
-}  // namespace
-
-int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed) {
-  remember_campaign(plan.campaign());
-  if (options.detach && detach(plan.campaign())) {
-    if (options.json) {
-      fmt::print("{}\n",
-                 nlohmann::json{{"directory", plan.campaign().string()}, {"state", "running"}}.dump());
-    } else if (!options.quiet) {
-      fmt::print("runs in the background; wflow attach shows it, wflow drain ends it\n");
-    }
-    return 0;
-  }
-  engine::CoordinatorOptions coordinator;
-  coordinator.slots = options.slots;
-  coordinator.zero_workers = options.zero || options.zero_failures > 0;
-  coordinator.zero_failures = options.zero_failures;
-  coordinator.max_bundle = options.zero_bundle;
-  coordinator.resumed = resumed;
-  coordinator.retry = options.retry;
-  coordinator.keep_going = options.keep_going;
-  coordinator.time_limit_s = limit_of(options);
-  std::signal(SIGPIPE, SIG_IGN);
-  Display display(options.silent());
-  engine::CampaignStatus last;
-  bool recorded = false;  // only once this process coordinates
-  const ExitCode code = engine::run_coordinator(plan, coordinator, [&](const engine::CampaignStatus& status) {
-    if (!std::exchange(recorded, true)) record_environment(plan.campaign());
-    display.show(status);
-    last = status;
-  });
-  display.finish(last);
-  if (options.json) fmt::print("{}\n", engine::to_json(last).dump(2));
-  if (!options.silent()) {
-    fmt::print("\n{} in {}; campaign: {}\n", last.state, text::format_duration(last.elapsed_s),
-               last.directory);
-    if (code == ExitCode::interrupted) fmt::print("continue with: wflow resume {}\n", last.directory);
-  }
-  return static_cast<int>(code);
-}
 
 namespace {
 

@@ -34,7 +34,11 @@ struct RunOptions {
 // Options that run, resume and retry share.
 void add_common(CLI::App& command, RunOptions& options);
 
-// Runs the campaign to its end and shows it; or, with --detach, starts a process of its own that does.
+// --time-limit in seconds, 0 without one. Error{usage} for what is no time.
+double limit_of(const RunOptions& options);
+
+// Runs the campaign, and what follows on it, to the end and shows it; or, with --detach, starts a process of
+// its own that does.
 int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed);
 
 // attach.cc: shows a campaign that another process runs until it has ended. Ctrl-C ends only the showing.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -12,6 +13,7 @@
 #include "cli/report.h"
 #include "cli/table.h"
 #include "engine/coordinator.h"
+#include "engine/followups.h"
 
 namespace wflow::cli {
 
@@ -63,7 +65,10 @@ int status(const StatusOptions& options) {
     for (const std::string& line : details(status, terminal, true)) fmt::print("{}\n", line);
   }
   fmt::print("\n{}\n", status.directory);
-  if (status.coordinator.empty() && status.state == "interrupted")
+  const auto& after = status.followups;
+  const bool left = std::any_of(after.begin(), after.end(), [](const auto& f) { return f.left(); });
+  if (status.coordinator.empty() && (status.state == "interrupted" || left) &&
+      !engine::running_campaign(status.directory))
     fmt::print("continue with: wflow resume {}\n", status.directory);
   return 0;
 }

@@ -14,6 +14,7 @@
 #include "engine/batch/orphans.h"
 #include "engine/clock.h"
 #include "engine/coordinator_impl.h"
+#include "engine/followups.h"
 #include "engine/graph.h"
 
 namespace wflow::engine {
@@ -54,7 +55,7 @@ Coordinator::Coordinator(const specs::Plan& plan, const CoordinatorOptions& opti
       pool_(plan.campaign()),
       merlin_status_(plan) {}
 
-ExitCode Coordinator::run() {
+CoordinatorEnd Coordinator::run() {
   const std::string where = fmt::format("{} (pid {})", host_name(), ::getpid());
   status_.set_coordinator(where);
   if (options_.max_bundle > 0) scheduler_.set_max_bundle(options_.max_bundle);
@@ -65,6 +66,7 @@ ExitCode Coordinator::run() {
   endpoint.epoch = epoch_;
   wire::write_endpoint(plan_.campaign(), endpoint);
   if (options_.time_limit_s > 0) deadline_s_ = steady_now_s() + options_.time_limit_s;
+  if (!options_.zero_workers) write_merlin_shim(plan_.campaign());
   try {
     find_local_groups();
     start_pool();
@@ -368,7 +370,8 @@ bool Coordinator::over() const {
   return phase_ != Phase::running && scheduler_.leased() == 0 && expected_.empty();
 }
 
-ExitCode Coordinator::finish() {
+CoordinatorEnd Coordinator::finish() {
+  bool asked = phase_ != Phase::running;
   const bool ended = scheduler_.ended();
   const CampaignStatus& now = status_.update(scheduler_, steady_now_s(), unix_now_s());
   std::string text =
@@ -386,8 +389,9 @@ ExitCode Coordinator::finish() {
   show(steady_now_s(), true);
   std::error_code ignored;
   std::filesystem::remove(plan_.campaign() / ".wflow" / "endpoint.json", ignored);
-  if (!ended || cancelled > 0) return ExitCode::interrupted;
-  return failed ? ExitCode::tasks_failed : ExitCode::ok;
+  while (const auto signal = signals_.take()) asked = asked || *signal != SIGHUP;
+  if (!ended || cancelled > 0) return {ExitCode::interrupted, asked};
+  return {failed ? ExitCode::tasks_failed : ExitCode::ok, asked};
 }
 
 // Everything gathered so far is on disk and acknowledged when this returns.
@@ -445,11 +449,14 @@ void Coordinator::show(double now_s, bool last) {
   if (sink_) sink_(status);
 }
 
-ExitCode run_coordinator(const specs::Plan& plan, const CoordinatorOptions& options, const StatusSink& sink) {
+CoordinatorEnd run_coordinator(const specs::Plan& plan, const CoordinatorOptions& options,
+                               const StatusSink& sink) {
   return Coordinator(plan, options, sink).run();
 }
 
-CampaignStatus campaign_status(const std::filesystem::path& campaign) {
+namespace {
+
+CampaignStatus own_status(const std::filesystem::path& campaign) {
   if (!std::filesystem::exists(store::database_path(campaign)))
     store::Store missing(campaign);  // throws its sentence
   // A coordinator that begins or ends holds the database without answering yet, or no longer.
@@ -468,6 +475,29 @@ CampaignStatus campaign_status(const std::filesystem::path& campaign) {
       }
     }
   }
+}
+
+// How far it is: it may be running, have been killed, or not be there yet.
+void look_at(FollowupView& followup) {
+  if (followup.state == "pending" || !std::filesystem::exists(store::database_path(followup.directory)))
+    return;
+  try {
+    const CampaignStatus status = own_status(followup.directory);
+    followup.state = status.state;
+    followup.elements = status.elements();
+    followup.ended = status.ended();
+    followup.failed = status.failed();
+  } catch (const Error&) {
+    // What the record says of it has to do.
+  }
+}
+
+}  // namespace
+
+CampaignStatus campaign_status(const std::filesystem::path& campaign) {
+  CampaignStatus status = own_status(campaign);
+  for (FollowupView& followup : status.followups) look_at(followup);
+  return status;
 }
 
 }  // namespace wflow::engine

@@ -31,14 +31,20 @@ struct CoordinatorOptions {
 // Called from the coordinator's thread: every status_interval_s, and once at the end.
 using StatusSink = std::function<void(const CampaignStatus&)>;
 
+struct CoordinatorEnd {
+  ExitCode code = ExitCode::ok;  // ok, tasks_failed, interrupted
+  bool asked_to_end = false;     // by a signal, the time limit, a verb or a task: nothing is to follow
+};
+
 // Runs the campaign in `plan.campaign()`, whose database exists, until it has ended or is interrupted.
 // SIGINT once (or the time limit): nothing new is started, what runs may finish, training writes a
 // checkpoint; SIGINT twice, or SIGTERM: what runs is ended (it will run again). SIGHUP is ignored: a lost
-// terminal does not end a campaign. Gives ok, tasks_failed or interrupted; throws Error for busy, a damaged
-// or full database.
-ExitCode run_coordinator(const specs::Plan& plan, const CoordinatorOptions& options, const StatusSink& sink);
+// terminal does not end a campaign. Throws Error for busy, a damaged or full database.
+CoordinatorEnd run_coordinator(const specs::Plan& plan, const CoordinatorOptions& options,
+                               const StatusSink& sink);
 
-// The status of a campaign: asked from its coordinator where one lives, else read from its database.
+// The status of a campaign, and how far those are that follow on it: asked from its coordinator where one
+// lives, else read from its database.
 CampaignStatus campaign_status(const std::filesystem::path& campaign);
 
 }  // namespace wflow::engine

@@ -27,7 +27,7 @@ namespace wflow::engine {
 class Coordinator {
  public:
   Coordinator(const specs::Plan& plan, const CoordinatorOptions& options, const StatusSink& sink);
-  ExitCode run();
+  CoordinatorEnd run();
 
  private:
   struct Peer {
@@ -65,7 +65,7 @@ class Coordinator {
   void record(const std::string& kind, const std::string& text);
   bool over() const;
   bool is_single(ArrayId array) const;
-  ExitCode finish();
+  CoordinatorEnd finish();
   void flush();
   void dismiss_workers();
   void abandon_workers();

@@ -8,6 +8,7 @@
 #include "base/version.h"
 #include "engine/clock.h"
 #include "engine/coordinator_impl.h"
+#include "engine/followups.h"
 
 namespace wflow::engine {
 
@@ -105,6 +106,11 @@ void Coordinator::apply(const wire::Results& results, const std::string& worker)
     status_.event(event);
     if (const auto note = LiveStatus::note_of(event); note && is_single(event.array)) {
       record("note", fmt::format("{}: {}", plan_.array_name(event.array), *note));
+    }
+    if (const auto followup = followup_of(event); followup && status_.submitted(*followup)) {
+      record("submit", fmt::format("{}: {}", plan_.array_name(event.array),
+                                   followup->spec.empty() ? followup->directory : followup->spec));
+      batch_.followups.push_back(*followup);
     }
     batch_.events.push_back(event);
   }

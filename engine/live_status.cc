@@ -64,6 +64,13 @@ void LiveStatus::metric(const std::string& name, std::uint64_t epoch, std::uint6
   }
 }
 
+bool LiveStatus::submitted(const store::Followup& followup) {
+  if (!submitted_.insert(followup.source).second) return false;
+  status_.followups.push_back(
+      {followup.kind, followup.iteration, followup.spec, followup.directory, followup.state, 0, 0, 0});
+  return true;
+}
+
 void LiveStatus::event(const wire::TaskEvent& event) {
   if (event.array >= plan_.array_count()) return;
   const nlohmann::json body = nlohmann::json::parse(event.line, nullptr, false);

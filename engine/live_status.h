@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ class LiveStatus {
   // The text of a task's note, where the event is one.
   static std::optional<std::string> note_of(const wire::TaskEvent& event);
   void history(const store::HistoryRow& row);
+  // False when it has been heard before.
+  bool submitted(const store::Followup& followup);
   void set_workers(std::vector<WorkerStatus> workers) { status_.workers = std::move(workers); }
   void set_state(std::string state) { status_.state = std::move(state); }
   void set_coordinator(std::string text) { status_.coordinator = std::move(text); }
@@ -48,6 +51,7 @@ class LiveStatus {
   };
   const specs::Plan& plan_;
   CampaignStatus status_;
+  std::set<std::string> submitted_;  // sources
   std::vector<std::deque<Sample>>
       windows_;  // a step: ended elements (or a task's own progress) over the last seconds
 };

@@ -21,7 +21,9 @@ SignalQueue::SignalQueue(std::initializer_list<int> signals) {
 }
 
 SignalQueue::~SignalQueue() {
-  while (take()) {
+  // Left for the queue around this one, where there is one; else they would end the process.
+  const bool outermost = ::sigismember(&before_, SIGINT) == 0;
+  while (outermost && take()) {
   }
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }

@@ -16,6 +16,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MetricPoint, name, epoch, step, value)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerStatus, id, host, cores, running, leased, silent_s, draining)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HistoryView, time_s, kind, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ArtifactView, step, kind, path)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FollowupView, kind, iteration, spec, directory, state, elements, ended,
+                                   failed)
 
 namespace {
 
@@ -64,7 +66,8 @@ void from_json(const nlohmann::json& json, StepStatus& step) {
 }
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CampaignStatus, name, directory, state, coordinator, started_s, elapsed_s,
-                                   steps, workers, failures, metrics, artifacts, history)
+                                   steps, workers, failures, metrics, artifacts, history, followups,
+                                   iterations)
 
 nlohmann::json to_json(const CampaignStatus& status) {
   nlohmann::json json;
@@ -74,6 +77,11 @@ nlohmann::json to_json(const CampaignStatus& status) {
 
 CampaignStatus status_from_json(const nlohmann::json& json) {
   return json.get<CampaignStatus>();
+}
+
+bool FollowupView::left() const {
+  if (state == "could not begin" || state.starts_with("handed over")) return false;
+  return elements == 0 || ended < elements;
 }
 
 std::uint64_t StepStatus::ended() const {
@@ -105,6 +113,11 @@ std::uint64_t CampaignStatus::cancelled() const {
 std::string end_state(const CampaignStatus& status) {
   if (status.cancelled() > 0) return "cancelled";
   return status.failed() > 0 ? "finished with failures" : "finished";
+}
+
+ExitCode end_code(const CampaignStatus& status) {
+  if (status.ended() < status.elements() || status.cancelled() > 0) return ExitCode::interrupted;
+  return status.failed() > 0 ? ExitCode::tasks_failed : ExitCode::ok;
 }
 
 std::string describe_end(int reason, int exit_code) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "engine/states.h"
 
 namespace wflow::engine {
@@ -72,6 +73,17 @@ struct ArtifactView {
   std::string step, kind, path;
 };
 
+// A campaign that comes after this one.
+struct FollowupView {
+  std::string kind;  // submitted, restart, iteration
+  int iteration = 0;
+  std::string spec, directory;
+  std::string state;  // pending, could not begin, or as CampaignStatus::state
+  std::uint64_t elements = 0, ended = 0, failed = 0;
+  // Whether it has something to do yet, as far as this campaign's own run goes.
+  bool left() const;
+};
+
 struct CampaignStatus {
   std::string name, directory;
   std::string state;  // running, draining, paused, finished, finished with failures, cancelled, interrupted
@@ -84,6 +96,8 @@ struct CampaignStatus {
   std::vector<MetricPoint> metrics;   // of training, in order of step
   std::vector<ArtifactView> artifacts;
   std::vector<HistoryView> history;
+  std::vector<FollowupView> followups;  // in order
+  std::string iterations;               // of a study with iterate:, how they came to an end
 
   std::uint64_t elements() const;
   std::uint64_t ended() const;
@@ -93,6 +107,9 @@ struct CampaignStatus {
 
 // What a campaign that has ended is called: finished, finished with failures, cancelled.
 std::string end_state(const CampaignStatus& status);
+
+// The exit code of `wflow run` for a campaign that no process runs, without what follows on it.
+ExitCode end_code(const CampaignStatus& status);
 
 nlohmann::json to_json(const CampaignStatus& status);
 CampaignStatus status_from_json(const nlohmann::json& json);

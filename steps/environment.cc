@@ -12,10 +12,17 @@ namespace wflow::steps {
 namespace {
 
 // Of another task, and of the shell that started the worker: a task's shell sets the last three itself.
-constexpr std::array<std::string_view, 9> kTaskVariables = {
-    "WFLOW_TASK",   "WFLOW_ATTEMPT",   "WFLOW_SAMPLE_ID",
-    "WFLOW_EVENTS", "WFLOW_WORKSPACE", "WFLOW_WORKER",
-    "PWD",          "OLDPWD",          "_"};
+constexpr std::array<std::string_view, 11> kTaskVariables = {"WFLOW_TASK",
+                                                             "WFLOW_ATTEMPT",
+                                                             "WFLOW_SAMPLE_ID",
+                                                             "WFLOW_EVENTS",
+                                                             "WFLOW_WORKSPACE",
+                                                             "WFLOW_WORKER",
+                                                             "WFLOW_CORES",
+                                                             "WFLOW_CAMPAIGN",
+                                                             "PWD",
+                                                             "OLDPWD",
+                                                             "_"};
 
 std::string_view key_of(std::string_view variable) {
   return variable.substr(0, variable.find('='));
@@ -23,6 +30,13 @@ std::string_view key_of(std::string_view variable) {
 
 bool has(const std::vector<std::string>& environment, std::string_view key) {
   return std::any_of(environment.begin(), environment.end(), [&](const auto& v) { return key_of(v) == key; });
+}
+
+std::string value_of(const std::vector<std::string>& environment, std::string_view key) {
+  for (const std::string& variable : environment) {
+    if (key_of(variable) == key) return variable.substr(key.size() + 1);
+  }
+  return {};
 }
 
 void set(std::vector<std::string>& environment, const std::string& key, const std::string& value) {
@@ -52,10 +66,15 @@ std::vector<std::string> array_environment(const std::vector<std::string>& worke
   std::vector<std::string> result = worker;
   for (const auto& [key, value] : task_template.environment) set(result, key, value);
   set(result, "WFLOW_WORKSPACE", task_template.workspace);
-  if (!has(result, "OMP_NUM_THREADS")) {
-    set(result, "OMP_NUM_THREADS",
-        std::to_string(std::clamp(task_template.resources.cores, 1, std::max(1, worker_cores))));
+  if (!task_template.campaign.empty()) {
+    set(result, "WFLOW_CAMPAIGN", task_template.campaign);
+    // Its `merlin`, which is wflow, before any other of that name.
+    set(result, "PATH", task_template.campaign + "/.wflow/bin:" + value_of(result, "PATH"));
   }
+  const std::string cores =
+      std::to_string(std::clamp(task_template.resources.cores, 1, std::max(1, worker_cores)));
+  set(result, "WFLOW_CORES", cores);
+  if (!has(result, "OMP_NUM_THREADS")) set(result, "OMP_NUM_THREADS", cores);
   return result;
 }
 

@@ -14,8 +14,9 @@ namespace wflow::steps {
 std::vector<std::string> worker_environment(const std::vector<std::string>& environment,
                                             const std::string& program_directory);
 
-// That with the array's own variables, WFLOW_WORKSPACE and OMP_NUM_THREADS (kept where the user has set it):
-// the cores of a rank, at most those of the worker.
+// That with the array's own variables, WFLOW_WORKSPACE, WFLOW_CAMPAIGN, the cores of a rank, at most those of
+// the worker, as WFLOW_CORES and OMP_NUM_THREADS (kept where the user has set it), and the campaign's own
+// programs first in PATH.
 std::vector<std::string> array_environment(const std::vector<std::string>& worker,
                                            const specs::TaskTemplate& task_template, int worker_cores);
 

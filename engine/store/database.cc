@@ -81,10 +81,11 @@ SQLite::Database open_database(const std::filesystem::path& path) {
   try {
     SQLite::Database database = open_patiently(path);
     const int version = database.execAndGet("PRAGMA user_version").getInt();
-    if (version > kSchemaVersion) {
-      throw Error(ExitCode::version,
-                  fmt::format("{} was made by a newer wflow (format {}, this one knows {}); use that one",
-                              path.string(), version, kSchemaVersion));
+    if (version != kSchemaVersion) {
+      throw Error(
+          ExitCode::version,
+          fmt::format("{} was made by {} wflow (format {}, this one knows {}); use that one", path.string(),
+                      version > kSchemaVersion ? "a newer" : "an older", version, kSchemaVersion));
     }
     return database;
   } catch (const SQLite::Exception& error) {

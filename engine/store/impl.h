@@ -30,6 +30,8 @@ struct Store::Impl {
   void write_failure(const RecordFailure& row);
   void write_event(const wire::TaskEvent& event);
   std::vector<StepStatus> read_steps();
+  void write_followup(const Followup& followup);
+  void write_now(SQLite::Statement& statement);
   std::vector<FailureView> read_failures(SQLite::Statement& select);
 };
 

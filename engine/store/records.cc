@@ -110,6 +110,13 @@ void Store::add_records(CampaignStatus& status) {
       step.progress_unit = progress.getColumn(3).getString();
     }
   }
+  for (const Followup& followup : followups()) {
+    status.followups.push_back(
+        {followup.kind, followup.iteration, followup.spec, followup.directory, followup.state, 0, 0, 0});
+  }
+  status.iterations =
+      impl_->database.execAndGet("SELECT COALESCE(max(value), '') FROM meta WHERE key = 'iterations'")
+          .getString();
   status.started_s = impl_->database.execAndGet("SELECT COALESCE(MIN(time), 0) FROM history").getDouble();
 }
 

@@ -5,8 +5,8 @@
 
 namespace wflow::engine::store {
 
-// Raised with every change of the tables; a newer one is refused.
-inline constexpr int kSchemaVersion = 1;
+// Raised with every change of the tables; another one is refused.
+inline constexpr int kSchemaVersion = 2;
 
 inline constexpr const char* kSchema = R"sql(
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -44,6 +44,11 @@ CREATE TABLE metrics (
   value REAL, time REAL NOT NULL, attempt INTEGER NOT NULL, PRIMARY KEY (array, element, name, step)) WITHOUT ROWID;
 -- The campaign's own story: coordinators that came and went, workers, stops.
 CREATE TABLE history (id INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL);
+-- Campaigns that come after this one. source: who asked for it, so that asking is recorded once.
+CREATE TABLE followups (
+  id INTEGER PRIMARY KEY, kind TEXT NOT NULL, iteration INTEGER NOT NULL, spec TEXT NOT NULL, options TEXT NOT NULL,
+  directory TEXT NOT NULL, state TEXT NOT NULL, exit_code INTEGER NOT NULL, source TEXT NOT NULL UNIQUE,
+  created REAL NOT NULL, started REAL, ended REAL);
 CREATE TABLE states (state INTEGER PRIMARY KEY, name TEXT NOT NULL);
 
 CREATE VIEW v_steps AS
@@ -83,6 +88,9 @@ CREATE VIEW v_events AS
 CREATE VIEW v_task_progress AS
   SELECT a.step, a.name AS array, p.element AS sample, p.time, p.done, p.total, p.unit
   FROM progress p JOIN arrays a ON a.id = p.array;
+CREATE VIEW v_followups AS
+  SELECT id, kind, iteration, spec, options, directory, state, exit_code, created, started, ended
+  FROM followups ORDER BY id;
 )sql";
 
 }  // namespace wflow::engine::store

@@ -83,7 +83,7 @@ int reason_from_name(std::string_view name) {
 
 bool Batch::empty() const {
   return ends.empty() && failures.empty() && workers_joined.empty() && workers_ended.empty() &&
-         events.empty() && history.empty() && totals.empty();
+         events.empty() && history.empty() && totals.empty() && followups.empty();
 }
 
 void Store::create(const std::filesystem::path& campaign, const specs::Plan& plan) {
@@ -299,6 +299,7 @@ void Store::Impl::write(const Batch& batch) {
   for (const RecordEnd& end : merged(batch.ends)) write_end(end);
   for (const RecordFailure& failure : batch.failures) write_failure(failure);
   for (const wire::TaskEvent& event : batch.events) write_event(event);
+  for (const Followup& followup : batch.followups) write_followup(followup);
   for (const auto& [array, progress] : batch.totals) {
     const auto of = [&](ElementState state) {
       return signed_of(progress.counts[static_cast<std::size_t>(state)]);

@@ -32,6 +32,22 @@ struct HistoryRow {
   std::string text;
 };
 
+// A campaign that comes after this one (engine/followups.h).
+struct Followup {
+  std::int64_t id = 0;    // in order; 0: not recorded yet
+  std::string kind;       // submitted, restart, iteration
+  int iteration = 0;      // its number
+  std::string spec;       // the study; empty for restart
+  std::string options;    // JSON: what the study is read with
+  std::string directory;  // of the campaign, absolute; empty until it is chosen
+  std::string state;      // pending, running, handed over, or how it ended
+  int exit_code = 0;      // once it has ended
+  std::string source;     // unique: what is recorded already is not recorded again
+  double created_s = 0;
+  double started_s = 0;  // 0: not yet
+  double ended_s = 0;    // 0: not yet
+};
+
 // What one transaction makes durable. Leases are not in it: a worker knows what it holds and says so to the
 // next coordinator, or its journal does (engine/wire/leftovers.h).
 struct Batch {
@@ -50,7 +66,8 @@ struct Batch {
     ArrayId array;
     ArrayProgress progress;
   };
-  std::vector<Totals> totals;  // of arrays with new ends; not increments
+  std::vector<Totals> totals;       // of arrays with new ends; not increments
+  std::vector<Followup> followups;  // new ones
   bool empty() const;
 };
 
@@ -118,6 +135,15 @@ class Store {
   std::vector<ExecutionRecord> executions(ArrayId array, Range range);  // in order of elements
   std::vector<WorkerRecord> workers();                                  // in the order in which they joined
   std::optional<WorkerRecord> worker(const std::string& id);            // without its failures
+  // followups.cc
+  std::vector<Followup> followups();  // in order of id
+  // Its directory, state, exit code and times, durably.
+  void update_followup(const Followup& followup);
+  // How the iterations came to an end, for people; durably.
+  void set_iterations(const std::string& text);
+  // Whether a task has written an event of this type.
+  bool has_event(const std::string& type);
+
   // A consistent copy of the database as a new file.
   void snapshot(const std::filesystem::path& path);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/store/store.h"
 
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -228,6 +229,49 @@ TEST_F(StoreTest, CommittedWorkSurvivesSigkill) {
     EXPECT_EQ(restored.ends[0].range.first, 0u);
     EXPECT_GE(restored.ends[0].range.last, 19u + static_cast<unsigned>(round));
     store.commit(ends({{0, {0, 99}, ElementState::blocked}}));
+  }
+}
+
+TEST_F(StoreTest, FollowupsAreRecordedOnceAndKeepTheirOrder) {
+  Batch batch;
+  for (const char* source : {"0/0/0/a", "0/0/0/b", "0/0/0/a"}) {
+    Followup followup;
+    followup.kind = "submitted";
+    followup.spec = "/study.yaml";
+    followup.state = "pending";
+    followup.source = source;
+    batch.followups.push_back(followup);
+  }
+  EXPECT_FALSE(batch.empty());
+  Store(campaign_).commit(batch);
+  Store(campaign_).commit(batch);
+  Store store(campaign_);
+  auto followups = store.followups();
+  ASSERT_EQ(followups.size(), 2u);
+  EXPECT_EQ(followups[0].source, "0/0/0/a");
+  followups[1].directory = "/there";
+  followups[1].state = "finished with failures";
+  followups[1].exit_code = 1;
+  followups[1].ended_s = 12;
+  store.update_followup(followups[1]);
+  followups = store.followups();
+  EXPECT_EQ(followups[0].state, "pending");
+  EXPECT_EQ(followups[1].directory, "/there");
+  EXPECT_EQ(followups[1].exit_code, 1);
+  EXPECT_EQ(followups[1].ended_s, 12);
+}
+
+TEST_F(StoreTest, OneOfAnotherFormatIsRefused) {
+  for (const auto& [version, word] : {std::pair(1, "an older wflow"), std::pair(1000, "a newer wflow")}) {
+    SQLite::Database(database_path(campaign_).string(), SQLite::OPEN_READWRITE)
+        .exec("PRAGMA user_version=" + std::to_string(version));
+    try {
+      const Store store(campaign_);
+      ADD_FAILURE() << version;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::version);
+      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
+    }
   }
 }
 
