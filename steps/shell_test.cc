@@ -153,7 +153,7 @@ TEST(DirectShell, StartsAPlainCommandWithoutScript) {
   EXPECT_EQ(task.out_file, "simulate.out");
   EXPECT_EQ(task.finished_marker, "/campaign/simulate/MERLIN_FINISHED");
   // What the shell says when the program has gone meanwhile.
-  const PreparedTask shell = step->prepare({0, 0, false, true});
+  const PreparedTask shell = step->prepare({0, 0, false, 1, true});
   EXPECT_FALSE(shell.direct);
   EXPECT_THAT(shell.argv,
               ElementsAre("/bin/bash", "-c", "env -u 'A B' x=1\n", "/campaign/simulate/simulate.sh"));
