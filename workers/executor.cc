@@ -379,7 +379,7 @@ bool Executor::start_check(std::size_t slot, Ending& ending) {
     record_of.checking = true;
     tasks_[slot].end_by = Time::max();
     launcher_.start({argv.front().c_str(), &argv, &pointers_, &directory_, &log, &log, -1, -1,
-                     reinterpret_cast<pid_t*>(&record_of.pid)});
+                     &tasks_[slot].share.cpus, reinterpret_cast<pid_t*>(&record_of.pid)});
   } catch (const Error& error) {
     return bad(fmt::format("its outputs could not be looked at: {}", error.what()));
   }

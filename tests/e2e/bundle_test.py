@@ -102,7 +102,7 @@ if n == 5: open("u.h5", "r+b").truncate(1000)
         self.wflow("run", self.study(f"""
 description: {{name: declared, description: outputs that must be right}}
 env: {{variables: {{OUTPUT_PATH: .}}}}
-samples: {{design: list, parameters: {{n: [0, 1, 2, 3, 4, 5, 6]}}}}
+samples: {{design: list, columns: [n], values: [[0], [1], [2], [3], [4], [5], [6]]}}
 study:
   - name: sim
     run:

@@ -17,7 +17,7 @@ def broken_study(values, bundle, extra="", step=""):
     return f"""
 description: {{name: broken, description: a plugin that fails}}
 env: {{variables: {{OUTPUT_PATH: .}}}}
-samples: {{design: list, parameters: {{what: [{", ".join(map(str, values))}]}}}}
+samples: {{design: list, columns: [what], values: [{", ".join(f"[{v}]" for v in values)}]}}
 study:
   - name: sim
     plugin: {{library: {LIBRARIES}/libbroken_plugin.so, bundle: {bundle}{extra}}}
@@ -94,9 +94,9 @@ class Plugins(CampaignTest):
                     seen += ids.tolist()
                     numpy.testing.assert_array_equal(file["x"][...].reshape(len(ids), 64), rows[ids])
         self.assertEqual(sorted(seen), list(range(1000)))
-        # Faster shells get hotter: the physics is the function's, sample by sample.
-        self.assertGreater(numpy.corrcoef(scalars[:, 1], 1 / scalars[:, 4] ** 2)[0, 1], 0.5)
-        self.assertTrue((scalars[:, 4] > 0).all() and (scalars[:, 4] < 1).all())
+        # Adiabatic: the peak temperature times the smallest radius squared is adiabat * (1 - mix), whatever the velocity.
+        constant = scalars[:, 1] * scalars[:, 4] ** 2
+        self.assertTrue((constant > 0.02 * 0.7 - 1e-9).all() and (constant < 0.08 + 1e-9).all())
 
     def test_failed_samples_are_missing_in_the_data(self):
         what = [0] * 20
