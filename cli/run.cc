@@ -2,11 +2,13 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 #include <memory>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "cli/campaigns.h"
 #include "cli/commands.h"
@@ -54,9 +56,22 @@ specs::Plan create(const specs::StudyAndWarnings& read) {
   }
 }
 
+// The programs beside wflow that the study's tasks are: better missed now than by the first task.
+void require_programs(const specs::Study& study) {
+  for (const specs::Step& step : study.steps) {
+    const bool looks = std::any_of(step.outputs.begin(), step.outputs.end(), [](const auto& output) {
+      return !output.dataset.empty() || !output.shape.empty() || output.finite;
+    });
+    if (step.kind == specs::StepKind::convert || looks) sibling_program("wflow-convert");
+    if (step.kind == specs::StepKind::train) sibling_program("wflow-train");
+    if (step.kind == specs::StepKind::plugin) sibling_program("wflow-plugin-host");
+  }
+}
+
 int run(const RunOptions& options) {
   limit_of(options);
   const specs::StudyAndWarnings read = specs::read_study(options.study, options.read);
+  if (!options.zero && options.zero_failures <= 0) require_programs(read.study);
   for (const auto& warning : read.warnings) fmt::print(stderr, "{}\n", warning.to_string());
   const bool dry = options.dry || read.study.batch.dry_run;
   if (dry) check_dry(specs::Plan(read.study, "/"));

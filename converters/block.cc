@@ -27,6 +27,7 @@ std::string hash_of_rows(const std::vector<SampleRow>& rows) {
   std::string text;
   for (const SampleRow& row : rows) {
     text += fmt::format("{},{},{}", row.number, row.id, row.file.filename().string());
+    if (row.row) text += fmt::format(",row {}", *row.row);
     for (const double target : row.targets) text += "," + text::from_real(target);
     text += '\n';
   }
@@ -264,6 +265,7 @@ std::string conversion_hash(const ConvertConfig& config) {
   relevant.from = defaults.from;
   relevant.samples = defaults.samples;
   relevant.file = defaults.file;
+  relevant.bundle = defaults.bundle;
   relevant.on_missing = defaults.on_missing;
   relevant.max_missing = defaults.max_missing;
   relevant.delete_inputs = defaults.delete_inputs;

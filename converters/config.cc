@@ -31,6 +31,7 @@ void read_source(yaml::MapReader& reader, ConvertConfig& config) {
   config.from = reader.string("from");
   config.samples = reader.string("samples");
   config.file = reader.string("file");
+  config.bundle = static_cast<std::uint64_t>(reader.integer("bundle", 0, 1, kMostSamples));
   config.output = reader.string("output");
   auto& diagnostics = reader.diagnostics();
   if (config.from.empty() && config.samples.empty()) {
@@ -86,6 +87,7 @@ void read_raw(yaml::MapReader& reader, ConvertConfig& config) {
 void read_input(yaml::MapReader& reader, ConvertConfig& config) {
   config.format = choose(reader, "format", Format::automatic, kFormats);
   config.dataset = reader.string("dataset");
+  config.stacked = reader.boolean("stacked", false);
   if (!config.dataset.empty() && (config.format == Format::npy || config.format == Format::raw)) {
     reader.diagnostics().error(reader.mark_of("dataset"), "'dataset' is for HDF5 files");
   }
@@ -187,6 +189,11 @@ void read_output(yaml::MapReader& reader, ConvertConfig& config) {
   config.on_missing = choose(reader, "on_missing", OnMissing::skip, kOnMissing);
   config.max_missing = reader.real("max_missing", 0.5, 0, 1);
   config.delete_inputs = reader.boolean("delete_inputs", false);
+  if (config.delete_inputs && config.stacked) {
+    reader.diagnostics().error(
+        reader.mark_of("delete_inputs"),
+        "'delete_inputs' does not go with 'stacked': a file may hold samples of other blocks");
+  }
   config.name = reader.string("name");
   config.count = static_cast<std::uint64_t>(reader.integer("count", 0, 1, kMostSamples));
 }
@@ -278,7 +285,9 @@ yaml::Node to_yaml(const ConvertConfig& config) {
   out.text("from", config.from);
   out.text("samples", config.samples);
   out.text("file", config.file);
+  out.positive("bundle", config.bundle);
   out.plain("format", word(config.format, kFormats));
+  if (config.stacked) out.flag("stacked", true);
   out.text("dataset", config.dataset);
   if (!config.shape.empty()) out.node("shape", shape_node(config.shape));
   if (has_raw(config)) out.node("raw", raw_node(config));

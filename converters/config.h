@@ -26,7 +26,9 @@ struct ConvertConfig {
   std::string from;     // campaign: the step whose sample directories hold the files
   std::string samples;  // stand-alone: a CSV table with a column `file`
 
-  std::string file;                   // campaign: the file's name in each sample directory
+  std::string file;          // campaign: the file's name in each sample (or bundle) directory
+  bool stacked = false;      // a file holds an array of samples, one a row of its slowest axis
+  std::uint64_t bundle = 0;  // campaign: samples a directory of the step `from`, where they share one
   Format format = Format::automatic;  // automatic: by the file's suffix
   std::string dataset;                // HDF5: path in the file; empty: the only dataset of its root group
   std::vector<std::size_t>

@@ -17,13 +17,18 @@ std::string shape_text(const std::vector<std::size_t>& shape) {
   return fmt::format("({})", fmt::join(shape, ", "));
 }
 
+// The file, and in it the row.
+std::string place_of(const SampleRow& row) {
+  return row.row ? fmt::format("{} (row {})", row.file.string(), *row.row) : row.file.string();
+}
+
 // The sample in its stored type, or Error{data} where it is not what the configuration wants.
 Array read_sample(const ConvertConfig& config, const SampleRow& row, SampleForm& form) {
   if (row.file.empty()) throw Error(ExitCode::data, "no output file was handed over for it");
-  Array array = read_array(row.file, config);
+  Array array = read_array(row.file, config, row.row);
   const auto refuse = [&](const std::string& what) {
     return Error(ExitCode::data,
-                 fmt::format("{} has shape {}, {}", row.file.string(), shape_text(array.shape), what));
+                 fmt::format("{} has shape {}, {}", place_of(row), shape_text(array.shape), what));
   };
   const auto shape = normal_shape(array.shape);
   if (!shape) throw refuse("but one to four axes with values are expected");
@@ -39,16 +44,15 @@ Array read_sample(const ConvertConfig& config, const SampleRow& row, SampleForm&
 
 void check_form(const SampleRow& row, const SampleForm& form, const SampleForm& expected) {
   if (form == expected) return;
-  throw Error(ExitCode::data,
-              fmt::format("{} holds ({}) {}, the block's first sample ({}) {}", row.file.string(),
-                          fmt::join(form.shape, ", "), dtype_name(form.dtype),
-                          fmt::join(expected.shape, ", "), dtype_name(expected.dtype)));
+  throw Error(ExitCode::data, fmt::format("{} holds ({}) {}, the block's first sample ({}) {}", place_of(row),
+                                          fmt::join(form.shape, ", "), dtype_name(form.dtype),
+                                          fmt::join(expected.shape, ", "), dtype_name(expected.dtype)));
 }
 
 void check_finite(const ConvertConfig& config, const SampleRow& row, const Array& array) {
   if (!config.check_finite) return;
   if (!all_finite(array.dtype, array.bytes)) {
-    throw Error(ExitCode::data, fmt::format("{} holds NaN or infinite values", row.file.string()));
+    throw Error(ExitCode::data, fmt::format("{} holds NaN or infinite values", place_of(row)));
   }
   for (const double target : row.targets) {
     if (!std::isfinite(target))

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/version.h"
+#include "converters/check.h"
 #include "converters/report.h"
 #include "converters/run.h"
 
@@ -27,6 +28,8 @@ constexpr const char* kExamples = R"(Examples:
   wflow-convert convert.yaml --finish           write the manifest of the converted blocks
   wflow-convert inspect DATA                    summary of a data set: splits, statistics, missing samples
   wflow-convert verify DATA                     read every byte and compare the checksums
+  wflow-convert check u.h5 --dataset density --shape 64,64,64 --finite
+                                                whether a simulation's file is what it should be
 
 A conversion that was stopped goes on where it was when started again. The keys of the
 configuration are in docs/convert.md, the exit codes in docs/exit-codes.md.)";
@@ -69,6 +72,17 @@ int run_program(int argc, char** argv) {
   inspect_command->add_option("directory", directory, "the data set")->required();
   auto* verify_command = app.add_subcommand("verify", "recompute the checksums of a data set");
   verify_command->add_option("directory", directory, "the data set")->required();
+  auto* check_command =
+      app.add_subcommand("check", "whether a file holds what is expected: one sentence if not");
+  OutputCheck expected;
+  std::string list;
+  check_command->add_option("file", expected.file, "HDF5 or .npy");
+  check_command->add_option("--dataset", expected.dataset,
+                            "HDF5: its path in the file (default: the only one)");
+  check_command->add_option("--shape", expected.shape, "lengths, slowest axis first: 64,64,64")
+      ->delimiter(',');
+  check_command->add_flag("--finite", expected.finite, "neither NaN nor infinity");
+  check_command->add_option("--list", list, "several files, as JSON: what workers do");
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {
@@ -81,6 +95,12 @@ int run_program(int argc, char** argv) {
     return 0;
   }
   if (*verify_command) return verify(directory);
+  if (*check_command) {
+    if (list.empty() == expected.file.empty()) throw Error(ExitCode::usage, "check needs a file, or --list");
+    for (const OutputCheck& output : list.empty() ? std::vector{expected} : checks_from_json(list))
+      check(output);
+    return 0;
+  }
   if (options.config.empty())
     throw Error(ExitCode::usage, "a configuration file is needed (--help tells more)");
   if (*block_option) options.block = block;

@@ -159,8 +159,9 @@ NpyHeader parse_npy_header(std::span<const std::uint8_t> start, const std::strin
   return header;
 }
 
-Array read_npy(const std::filesystem::path& path, const ConvertConfig&) {
-  const InputFile file(path);
+namespace {
+
+NpyHeader read_header(const InputFile& file) {
   const std::size_t start_bytes =
       static_cast<std::size_t>(std::min<std::uint64_t>(file.size(), kMostNpyHeader));
   // Nearly every header is of 128 bytes: read little, and all of a long one only where it is needed.
@@ -170,12 +171,29 @@ Array read_npy(const std::filesystem::path& path, const ConvertConfig&) {
   const bool longer_v1 = start.size() >= 10 && start[6] == 1 &&
                          little_endian(std::span(start).subspan(8, 2)) > start.size() - 10;
   if (longer || longer_v1) start = file.read(0, start_bytes);
-  const NpyHeader header = parse_npy_header(start, path.string());
-  const auto bytes = array_bytes(header.dtype, header.shape);
+  return parse_npy_header(start, file.path().string());
+}
+
+}  // namespace
+
+FileForm npy_form(const std::filesystem::path& path) {
+  const NpyHeader header = read_header(InputFile(path));
+  return {header.dtype, header.shape};
+}
+
+Array read_npy(const std::filesystem::path& path, const ConvertConfig&, Row row) {
+  const InputFile file(path);
+  const NpyHeader header = read_header(file);
+  if (row && header.fortran_order) {
+    throw Error(ExitCode::data,
+                fmt::format("{} is in Fortran order; rows are read of files in C order", path.string()));
+  }
+  const std::vector<std::size_t> shape = row ? row_shape(path, header.shape, *row) : header.shape;
+  const auto bytes = array_bytes(header.dtype, shape);
   if (!bytes)
     throw Error(ExitCode::data,
                 fmt::format("{} holds more than 4 GiB, which no sample may have", path.string()));
-  Array array{header.dtype, header.shape, file.read(header.data_offset, *bytes)};
+  Array array{header.dtype, shape, file.read(header.data_offset + row.value_or(0) * *bytes, *bytes)};
   if (header.big_endian) swap_byte_order(array.bytes, dtype_size(array.dtype));
   if (header.fortran_order) to_c_order(array);
   return array;

@@ -113,7 +113,7 @@ void check_block(const ConvertConfig& config, const RunOptions& options) {
 // Of a table of all samples.
 Job table_job(ConvertConfig config, const RunOptions& options) {
   require_output(config);
-  SampleTable table = read_sample_table(config.samples, config.targets, Numbering::by_row);
+  SampleTable table = read_sample_table(config.samples, config.targets, Numbering::by_row, config.stacked);
   if (config.count > 0 && config.count != table.rows.size()) {
     throw Error(ExitCode::spec, fmt::format("'count' is {}, but {} has {} rows", config.count, config.samples,
                                             table.rows.size()));
@@ -152,7 +152,7 @@ Job campaign_job(ConvertConfig config, const RunOptions& options) {
   Job job{{std::move(config), output, {}}, {}};
   if (!options.block) return job;
   const ConvertConfig& c = job.conversion.config;
-  job.table = read_sample_table(options.rows, c.targets, Numbering::by_id);
+  job.table = read_sample_table(options.rows, c.targets, Numbering::by_id, c.stacked);
   job.conversion.labels = job.table.labels;
   const std::uint64_t first = *options.block * c.shard_samples;
   const std::uint64_t end = std::min(c.count, first + c.shard_samples);

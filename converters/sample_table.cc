@@ -18,14 +18,14 @@ namespace {
 
 struct Columns {
   std::size_t file = 0;
-  std::optional<std::size_t> id;
+  std::optional<std::size_t> id, row;
   std::vector<std::size_t> targets;
 };
 
-std::vector<std::string> other_columns(const CsvReader& csv) {
+std::vector<std::string> other_columns(const CsvReader& csv, bool stacked) {
   std::vector<std::string> names;
   for (const auto& name : csv.header()) {
-    if (name != "file" && name != "id") names.push_back(name);
+    if (name != "file" && name != "id" && !(stacked && name == "row")) names.push_back(name);
   }
   return names;
 }
@@ -35,8 +35,10 @@ std::size_t required_column(const CsvReader& csv, const std::string& name) {
   csv.fail(fmt::format("there is no column '{}'{}", name, text::suggestion(name, csv.header())));
 }
 
-Columns find_columns(const CsvReader& csv, const std::vector<std::string>& labels, Numbering numbering) {
-  Columns columns{required_column(csv, "file"), csv.column("id"), {}};
+Columns find_columns(const CsvReader& csv, const std::vector<std::string>& labels, Numbering numbering,
+                     bool stacked) {
+  Columns columns{required_column(csv, "file"), csv.column("id"), {}, {}};
+  if (stacked) columns.row = required_column(csv, "row");
   if (numbering == Numbering::by_id) columns.id = required_column(csv, "id");
   for (const auto& label : labels) columns.targets.push_back(required_column(csv, label));
   return columns;
@@ -54,6 +56,12 @@ SampleRow make_row(const CsvReader& csv, const Columns& columns, const std::vect
   }
   if (fields[columns.file].empty()) csv.fail("the column 'file' is empty");
   row.file = folder / fields[columns.file];
+  if (columns.row) {
+    const auto number = text::to_integer(fields[*columns.row]);
+    if (!number || *number < 0)
+      csv.fail(fmt::format("the row '{}' is not a whole number from 0", fields[*columns.row]));
+    row.row = static_cast<std::uint64_t>(*number);
+  }
   for (const std::size_t column : columns.targets) {
     const auto value = text::to_real(fields[column]);
     if (!value)
@@ -66,11 +74,11 @@ SampleRow make_row(const CsvReader& csv, const Columns& columns, const std::vect
 }  // namespace
 
 SampleTable read_sample_table(const fs::path& path, const std::vector<std::string>& targets,
-                              Numbering numbering) {
+                              Numbering numbering, bool stacked) {
   const std::string bytes = read_file(path);
   CsvReader csv(bytes, path.string());
-  SampleTable table{targets.empty() ? other_columns(csv) : targets, {}};
-  const Columns columns = find_columns(csv, table.labels, numbering);
+  SampleTable table{targets.empty() ? other_columns(csv, stacked) : targets, {}};
+  const Columns columns = find_columns(csv, table.labels, numbering, stacked);
   std::vector<std::string> fields;
   while (csv.next(fields))
     table.rows.push_back(make_row(csv, columns, fields, path.parent_path(), table.rows.size()));

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct SampleRow {
   std::int64_t id = 0;       // what /id of the shard says
   std::filesystem::path file;
   std::vector<double> targets;
+  std::optional<std::uint64_t> row = std::nullopt;  // of a stacked file
 };
 
 struct SampleTable {
@@ -25,9 +27,9 @@ struct SampleTable {
 // numbers where there is no column `id`). by_id: a block's rows of a campaign; the id is the number.
 enum class Numbering { by_row, by_id };
 
-// `targets` empty: all columns but `file` and `id`. Relative files are relative to the table's folder.
-// Throws Error{data} with file and line.
+// `targets` empty: all columns but `file` and `id`, and `row` where the files are stacked. Relative files are
+// relative to the table's folder. Throws Error{data} with file and line.
 SampleTable read_sample_table(const std::filesystem::path& path, const std::vector<std::string>& targets,
-                              Numbering numbering);
+                              Numbering numbering, bool stacked = false);
 
 }  // namespace wflow::converters

@@ -118,9 +118,7 @@ void LiveStatus::count(const Scheduler& scheduler) {
     const specs::PlannedStep& planned = plan_.steps()[i];
     StepStatus& step = status_.steps[i];
     step.name = planned.name;
-    step.kind = planned.kind == specs::StepKind::convert ? "convert"
-                : planned.kind == specs::StepKind::train ? "train"
-                                                         : "shell";
+    step.kind = specs::name_of(planned.kind);
     step.arrays = planned.arrays;
     step.elements = planned.arrays * planned.elements;
     step.counts.fill(0);

@@ -9,7 +9,7 @@
 namespace wflow::specs {
 
 std::string source_step(const Step& step) {
-  if (step.kind == StepKind::shell) return {};
+  if (step.kind == StepKind::shell || step.kind == StepKind::plugin) return {};
   const yaml::Node* node = step.settings.find(step.kind == StepKind::convert ? "from" : "data");
   if (node == nullptr || !node->is_scalar() || node->text.find('/') != std::string::npos) return {};
   return node->text;
@@ -24,6 +24,19 @@ void add_block_dependencies(Study& study) {
     if (source.empty() || std::any_of(step.depends.begin(), step.depends.end(), same)) continue;
     step.depends.insert(step.depends.begin(), Dependency{source, false});
   }
+}
+
+PluginBlock read_plugin(const yaml::Node& block, yaml::Diagnostics& diagnostics) {
+  constexpr std::int64_t kUsualBundle = 1000;
+  PluginBlock plugin;
+  yaml::MapReader reader(block, "the plugin: block", diagnostics);
+  plugin.library = reader.required_string("library");
+  plugin.symbol = reader.string("symbol", "wflow_plugin");
+  plugin.bundle = static_cast<std::uint64_t>(reader.integer("bundle", kUsualBundle, 1, kMostBundle));
+  plugin.parameters = reader.strings("parameters");
+  plugin.check_finite = reader.boolean("check_finite", true);
+  reader.finish();
+  return plugin;
 }
 
 void check_block(StepKind kind, const yaml::Node& block, yaml::Diagnostics& diagnostics) {

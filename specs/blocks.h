@@ -23,6 +23,18 @@ std::string source_step(const Step& step);
 // `from` and `data` imply a dependency.
 void add_block_dependencies(Study& study);
 
+inline constexpr std::int64_t kMostBundle = 1'000'000;
+
+// A plugin: block.
+struct PluginBlock {
+  std::string library;                  // as written: relative to the study's file
+  std::string symbol;                   // the function that describes the plugin
+  std::uint64_t bundle = 0;             // samples a process
+  std::vector<std::string> parameters;  // columns that the function gets, in this order; empty: all
+  bool check_finite = true;             // a sample whose results hold NaN or infinity has failed
+};
+PluginBlock read_plugin(const yaml::Node& block, yaml::Diagnostics& diagnostics);
+
 // Reads the block with the reader of its own room, which reports what is wrong.
 void check_block(StepKind kind, const yaml::Node& block, yaml::Diagnostics& diagnostics);
 

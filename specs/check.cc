@@ -154,20 +154,33 @@ void check_convert(Reading& reading, const Expansion& expansion, std::size_t ind
     }
     return;
   }
-  for (const std::string_view key : {"samples", "output", "count"}) {
+  for (const std::string_view key : {"samples", "output", "count", "bundle"}) {
     if (block.find(key) == nullptr) continue;
     reading.diagnostics.error(
         mark_of(key), fmt::format("'{}' belongs to wflow-convert alone; a campaign sets it itself", key));
     remove_key(block, key);
   }
   const std::size_t source = *expansion.step_index(source_step(step));
-  if (study.steps[source].kind != StepKind::shell || !expansion.sample_dependent(source)) {
+  const StepKind source_kind = study.steps[source].kind;
+  const bool simulates = source_kind == StepKind::shell || source_kind == StepKind::plugin;
+  if (!simulates || !expansion.sample_dependent(source)) {
     reading.diagnostics.error(
         mark_of("from"),
         fmt::format("the step '{}' does not run once a sample, so that it has nothing to convert; "
                     "use a column of samples: or $(MERLIN_SAMPLE_ID) in its cmd",
                     source_step(step)));
     return;
+  }
+  const yaml::Node* file = block.find("file");
+  const yaml::Node* stacked = block.find("stacked");
+  const bool one_each = file == nullptr || file->text.find("$(MERLIN_SAMPLE_ID)") != std::string::npos;
+  if (source_kind == StepKind::shell && study.steps[source].bundle > 0 && !one_each && stacked == nullptr) {
+    reading.diagnostics.error(
+        mark_of("file"),
+        fmt::format(
+            "a process of the step '{}' makes '{}' for several samples (bundle: {}); put $(MERLIN_SAMPLE_ID) "
+            "into the name where each has a file, or write 'stacked: true' where it is an array of them",
+            source_step(step), file->text, study.steps[source].bundle));
   }
   const std::uint64_t count = study.samples->design.count;
   if (count > 0) set_key(block, "count", yaml::scalar(std::to_string(count)));
@@ -205,12 +218,34 @@ void check_train(Reading& reading, const Expansion& expansion, std::size_t index
   }
 }
 
+void check_plugin(Reading& reading, const Expansion& expansion, std::size_t index) {
+  const Study& study = reading.study;
+  const yaml::Node block = resolved_block(reading, expansion, index);
+  const yaml::Node* library = block.find("library");
+  if (library == nullptr || !library->is_scalar() || library->text.empty() || !study.samples) return;
+  std::error_code ignored;
+  const auto path = locate(study, library->text);
+  if (!std::filesystem::is_regular_file(path, ignored))
+    reading.diagnostics.error(library->mark, fmt::format("there is no library {}", path.string()));
+  std::vector<std::string> columns;
+  for (const SampleColumn& column : study.samples->design.columns) columns.push_back(column.name);
+  const yaml::Node* list = block.find("parameters");
+  if (list == nullptr) return;
+  yaml::Diagnostics ignored_errors("");  // read_plugin() has reported them
+  for (const std::string& name : read_plugin(block, ignored_errors).parameters) {
+    if (std::find(columns.begin(), columns.end(), name) != columns.end()) continue;
+    reading.diagnostics.error(list->mark, fmt::format("the parameter '{}' is no column of the samples{}",
+                                                      name, text::suggestion(name, columns)));
+  }
+}
+
 }  // namespace
 
 void check_blocks(Reading& reading, const Expansion& expansion) {
   for (std::size_t i = 0; i < reading.study.steps.size(); ++i) {
     if (reading.study.steps[i].kind == StepKind::convert) check_convert(reading, expansion, i);
     if (reading.study.steps[i].kind == StepKind::train) check_train(reading, expansion, i);
+    if (reading.study.steps[i].kind == StepKind::plugin) check_plugin(reading, expansion, i);
   }
 }
 

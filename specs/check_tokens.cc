@@ -90,6 +90,8 @@ class TokenChecker {
       if (list == nullptr) continue;
       for_each_scalar(*list, [&](const yaml::Node& node, bool) { outputs_.insert(&node); });
     }
+    const yaml::Node* convert = step.find("convert");
+    converted_ = convert == nullptr ? nullptr : convert->find("file");
   }
 
   void check(const yaml::Node& node, bool script, bool for_steps) {
@@ -109,6 +111,7 @@ class TokenChecker {
       if (anywhere_.contains(name)) {
         if (!for_steps) misplaced(node, name, "in steps");
       } else if (is_of_samples(name)) {
+        if (&node == converted_ && sample_token(name) == Piece::Kind::sample_id) continue;
         if (!reading_.study.samples) {
           report(node, name, fmt::format("'$({})' needs a samples: block", name));
         } else if (!in_script && step_ != nullptr) {
@@ -240,6 +243,7 @@ class TokenChecker {
   std::set<std::string, std::less<>> anywhere_;  // in all text that belongs to steps
   std::set<const yaml::Node*> outputs_;          // scalars of outputs: of step_
   const yaml::Node* when_ = nullptr;             // of step_
+  const yaml::Node* converted_ = nullptr;        // file: of convert:, which may name one for each sample
   std::set<std::string> reported_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "base/text.h"
@@ -136,12 +137,21 @@ class Describer {
     const TaskTemplate task = plan_.task_template(array);
     if (step.elements == 0) return indented("each", template_text(plan_, task.command));
     std::string where = task.workspace;
-    const bool in_sample = task.sample_dependent && task.kind == StepKind::shell && task.sample_count > 1;
-    if (in_sample) where += "/" + sample_path(element, task.sample_count, task.level_max_dirs);
+    const bool has_own =
+        task.sample_dependent && (task.kind == StepKind::shell || task.kind == StepKind::plugin);
+    const std::uint64_t each = std::max<std::uint64_t>(task.bundle, 1);
+    const std::uint64_t directories = (task.sample_count + each - 1) / each;
+    if (has_own && directories > 1)
+      where += "/" + sample_path(element / each, directories, task.level_max_dirs);
     std::string result = indented(title, "in " + where);
+    if (task.kind == StepKind::plugin) {
+      const std::uint64_t from = element / each * each;
+      return result + indented("", fmt::format("samples {} to {}", from,
+                                               std::min(from + each, task.sample_count) - 1));
+    }
     if (task.kind == StepKind::shell) {
-      return result + indented("", command_text(task.command, element, table_.get(), task.sample_count,
-                                                task.level_max_dirs));
+      return result + indented("", command_text(task.command, element / each * each, table_.get(),
+                                                task.sample_count, task.level_max_dirs));
     }
     if (task.kind == StepKind::convert && task.block_samples > 0) {
       const std::uint64_t from = element * task.block_samples;

@@ -18,17 +18,14 @@ std::uint64_t column_key(std::uint64_t seed, std::size_t column) {
   return hash64(hash64(seed, 0x5a3d1e5), column);
 }
 
-// A place in [0, 1) on the column's axis, in the column's unit and form.
-std::string place(const SampleColumn& column, double u) {
-  if (column.integer) {
-    const double value = std::floor(column.low + u * (column.high - column.low + 1));
-    return std::to_string(static_cast<std::int64_t>(std::min(value, column.high)));
-  }
-  if (column.log) {
-    const double value = std::exp(std::log(column.low) + u * (std::log(column.high) - std::log(column.low)));
-    return text::from_real(std::clamp(value, column.low, column.high));
-  }
-  return text::from_real(std::clamp(column.low + u * (column.high - column.low), column.low, column.high));
+// A place in [0, 1) on the column's axis.
+double place(const SampleColumn& column, double u) {
+  if (column.integer)
+    return std::min(std::floor(column.low + u * (column.high - column.low + 1)), column.high);
+  const double value =
+      column.log ? std::exp(std::log(column.low) + u * (std::log(column.high) - std::log(column.low)))
+                 : column.low + u * (column.high - column.low);
+  return std::clamp(value, column.low, column.high);
 }
 
 class Computed : public SampleTable {
@@ -48,46 +45,66 @@ class Computed : public SampleTable {
   std::vector<std::string> names_;
 };
 
-class UniformTable : public Computed {
+// Points in a box: a column's value follows from a place in [0, 1).
+class BoxTable : public Computed {
  public:
   using Computed::Computed;
-  std::string text(std::uint64_t row, std::size_t index) const override {
-    return place(column(index), unit_real(hash64(column_key(design().seed, index), row)));
+  std::string text(std::uint64_t row, std::size_t index) const final {
+    const double value = number(row, index);
+    return column(index).integer ? std::to_string(static_cast<std::int64_t>(value)) : text::from_real(value);
+  }
+  double number(std::uint64_t row, std::size_t index) const final {
+    return place(column(index), unit(row, index));
+  }
+
+ private:
+  virtual double unit(std::uint64_t row, std::size_t index) const = 0;
+};
+
+class UniformTable : public BoxTable {
+ public:
+  using BoxTable::BoxTable;
+
+ private:
+  double unit(std::uint64_t row, std::size_t index) const override {
+    return unit_real(hash64(column_key(design().seed, index), row));
   }
 };
 
 // One sample in each of `count` equal strata of every axis; the strata of two axes meet in an order of their
 // own (a keyed permutation), and a hash chooses the place inside the stratum.
-class LatinHypercubeTable : public Computed {
+class LatinHypercubeTable : public BoxTable {
  public:
-  explicit LatinHypercubeTable(const SampleDesign& design) : Computed(design) {
+  explicit LatinHypercubeTable(const SampleDesign& design) : BoxTable(design) {
     for (std::size_t i = 0; i < design.columns.size(); ++i) {
       orders_.emplace_back(design.count, column_key(design.seed, i));
     }
   }
-  std::string text(std::uint64_t row, std::size_t index) const override {
-    const double jitter = unit_real(hash64(column_key(design().seed, index) ^ 0x6a09e667, row));
-    const auto stratum = static_cast<double>(orders_.at(index)(row));
-    return place(column(index), std::min((stratum + jitter) / static_cast<double>(count()), kBelowOne));
-  }
 
  private:
+  double unit(std::uint64_t row, std::size_t index) const override {
+    const double jitter = unit_real(hash64(column_key(design().seed, index) ^ 0x6a09e667, row));
+    const auto stratum = static_cast<double>(orders_.at(index)(row));
+    return std::min((stratum + jitter) / static_cast<double>(count()), kBelowOne);
+  }
+
   static constexpr double kBelowOne = 1 - 0x1.0p-53;
   std::vector<Permutation> orders_;
 };
 
-class SobolTable : public Computed {
+class SobolTable : public BoxTable {
  public:
-  explicit SobolTable(const SampleDesign& design) : Computed(design), sequence_(design.columns.size()) {}
-  std::string text(std::uint64_t row, std::size_t index) const override {
+  explicit SobolTable(const SampleDesign& design) : BoxTable(design), sequence_(design.columns.size()) {}
+
+ private:
+  double unit(std::uint64_t row, std::size_t index) const override {
     // The plain sequence leaves its origin out, as GSL does; a shifted one needs it to stay a digital net.
     const bool shifted = design().seed != 0;
     std::uint64_t bits = sequence_.bits(shifted ? row : row + 1, index);
     if (shifted) bits ^= hash64(column_key(design().seed, index), 0) >> (64 - Sobol::kBits);
-    return place(column(index), std::ldexp(static_cast<double>(bits), -Sobol::kBits));
+    return std::ldexp(static_cast<double>(bits), -Sobol::kBits);
   }
 
- private:
   Sobol sequence_;
 };
 
@@ -110,20 +127,21 @@ double radical_inverse(std::uint64_t n, std::uint64_t base) {
   return sum;
 }
 
-class HaltonTable : public Computed {
+class HaltonTable : public BoxTable {
  public:
   explicit HaltonTable(const SampleDesign& design)
-      : Computed(design), primes_(primes(design.columns.size())) {}
-  std::string text(std::uint64_t row, std::size_t index) const override {
+      : BoxTable(design), primes_(primes(design.columns.size())) {}
+
+ private:
+  double unit(std::uint64_t row, std::size_t index) const override {
     double u = radical_inverse(row + 1, primes_.at(index));
     if (design().seed != 0) {  // Cranley and Patterson's rotation
       u += unit_real(hash64(column_key(design().seed, index), 0));
       if (u >= 1) u -= 1;
     }
-    return place(column(index), u);
+    return u;
   }
 
- private:
   std::vector<std::uint64_t> primes_;
 };
 

@@ -66,7 +66,7 @@ Json step_to_json(const Plan& plan, const PlannedStep& planned) {
     json["after"].push_back(std::move(after));
   }
   json["workspace"] = first.workspace;
-  if (planned.kind == StepKind::convert || planned.kind == StepKind::train) {
+  if (planned.kind == StepKind::convert || planned.kind == StepKind::train || planned.kind == StepKind::plugin) {
     json["settings"] = first.settings;
   } else {
     json["command"] = template_text(plan, first.command);
@@ -84,18 +84,6 @@ std::string dot_text(std::string_view text) {
 }
 
 }  // namespace
-
-const char* name_of(StepKind kind) {
-  switch (kind) {
-    case StepKind::convert:
-      return "convert";
-    case StepKind::train:
-      return "train";
-    case StepKind::shell:
-      break;
-  }
-  return "shell";
-}
 
 const char* name_of(ContinueOn continue_on) {
   switch (continue_on) {

@@ -15,8 +15,7 @@ nlohmann::ordered_json plan_to_json(const Plan& plan);
 // Graphviz: a box a step, an edge a dependency.
 std::string plan_to_dot(const Plan& plan);
 
-// "convert", as the study has it.
-const char* name_of(StepKind kind);
+// As the study has it.
 const char* name_of(ContinueOn continue_on);
 
 }  // namespace wflow::specs

@@ -40,7 +40,6 @@ constexpr std::array<std::string_view, 20> kLauncherKeys = {"slurm",
                                                             "launch_args"};
 
 constexpr int kMostPriority = 1000;
-constexpr std::int64_t kMostBundle = 1'000'000'000;
 
 // Maestro's words; ours are numbers.
 constexpr std::array<std::pair<std::string_view, int>, 9> kPriorities = {{{"held", -1000},
@@ -115,12 +114,12 @@ class StepReader {
     const yaml::Node* run = step_.find("run");
     const yaml::Node* convert = step_.find("convert");
     const yaml::Node* train = step_.find("train");
-    const int given = (run != nullptr) + (convert != nullptr) + (train != nullptr);
+    const yaml::Node* plugin = step_.find("plugin");
+    const int given = (run != nullptr) + (convert != nullptr) + (train != nullptr) + (plugin != nullptr);
     if (given != 1) {
       reading_.diagnostics.error(
-          step.mark,
-          given == 0 ? fmt::format("{} needs one of the keys run, convert and train", step_.where())
-                     : fmt::format("{} has more than one of the keys run, convert and train", step_.where()));
+          step.mark, fmt::format("{} {} of the keys run, convert, train and plugin", step_.where(),
+                                 given == 0 ? "needs one" : "has more than one"));
     }
     if (run != nullptr) {
       run_.emplace(*run, "run: of " + step_.where(), reading_.diagnostics);
@@ -135,6 +134,10 @@ class StepReader {
     } else if (train != nullptr) {
       step.kind = StepKind::train;
       step.settings = *train;
+    } else if (plugin != nullptr) {
+      step.kind = StepKind::plugin;
+      step.settings = *plugin;
+      step.bundle = read_plugin(*plugin, reading_.diagnostics).bundle;
     }
   }
 
@@ -225,9 +228,12 @@ class StepReader {
       if (!has(key) || step.kind == StepKind::shell) continue;
       reading_.diagnostics.error(home(key).mark_of(key), fmt::format("'{}' is for steps with run:", key));
     }
-    step.bundle = static_cast<std::uint64_t>(home("bundle").integer("bundle", 0, 1, kMostBundle));
+    if (step.kind != StepKind::plugin)
+      step.bundle = static_cast<std::uint64_t>(home("bundle").integer("bundle", 0, 1, kMostBundle));
     if (step.bundle > 0 && !reading_.study.samples)
-      reading_.diagnostics.error(home("bundle").mark_of("bundle"), "'bundle' needs a samples: block");
+      reading_.diagnostics.error(step.kind == StepKind::plugin ? step.mark : home("bundle").mark_of("bundle"),
+                                 step.kind == StepKind::plugin ? "a plugin needs a samples: block"
+                                                               : "'bundle' needs a samples: block");
     step.output = static_cast<OutputMode>(home("output").choice("output", 0, kOutputModes));
     const yaml::Node* outputs = home("outputs").find("outputs");
     if (outputs == nullptr) return;

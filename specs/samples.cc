@@ -68,6 +68,13 @@ SampleDesign design_from_json(const nlohmann::json& json) {
   }
 }
 
+double SampleTable::number(std::uint64_t row, std::size_t column) const {
+  const std::string cell = text(row, column);
+  if (const auto value = text::to_real(cell)) return *value;
+  throw Error(ExitCode::data, fmt::format("sample {} has '{}' in column '{}', which is not a number", row,
+                                          cell, columns().at(column)));
+}
+
 std::vector<std::string> column_names(const SampleDesign& design, std::size_t found) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < found; ++i) {

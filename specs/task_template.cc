@@ -2,6 +2,8 @@
 // Plan::task_template(): a step's text with everything put in but what differs from sample to sample.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/text.h"
 #include "specs/blocks.h"
 #include "specs/expansion.h"
@@ -87,6 +89,9 @@ void Plan::fill_convert(TaskTemplate& task, const PlannedStep& planned, std::uin
   set_key(settings, "output", yaml::quoted(task.workspace));
   set_key(settings, "count", yaml::scalar(std::to_string(task.sample_count)));
   set_key(settings, "shard_samples", yaml::scalar(std::to_string(block)));
+  const Step& simulation = study_->steps[source];
+  if (simulation.bundle > 0) set_key(settings, "bundle", yaml::scalar(std::to_string(simulation.bundle)));
+  if (simulation.kind == StepKind::plugin) set_key(settings, "stacked", yaml::scalar("true"));
   task.settings = yaml::emit(settings);
 }
 
@@ -104,6 +109,16 @@ void Plan::fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint3
                                  : task.workspace;
   set_key(settings, "data", yaml::quoted(directory.string()));
   set_key(settings, "output", yaml::quoted(target));
+  task.settings = yaml::emit(settings);
+}
+
+void Plan::fill_plugin(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const {
+  yaml::Node settings = resolved_settings(planned, row);
+  const yaml::Node* library = settings.find("library");
+  if (library != nullptr) set_key(settings, "library", yaml::quoted(locate(*study_, library->text).string()));
+  set_key(settings, "bundle", yaml::scalar(std::to_string(task.bundle)));
+  // What a process needs to compute any row itself.
+  set_key(settings, "samples", yaml::quoted(to_json(study_->samples->design).dump()));
   task.settings = yaml::emit(settings);
 }
 
@@ -142,6 +157,9 @@ TaskTemplate Plan::task_template(ArrayId array) const {
       break;
     case StepKind::train:
       fill_train(task, planned, row);
+      break;
+    case StepKind::plugin:
+      fill_plugin(task, planned, row);
       break;
   }
   task.resources = slot_resources(*study_, task.resources);

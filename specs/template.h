@@ -2,8 +2,10 @@
 // What a worker needs to know once to run any element of a task array.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,7 +19,13 @@ using Element = std::uint64_t;
 // work without what they wait for. An element whose parent ended worse is skipped.
 enum class ContinueOn : std::uint8_t { never, soft_fail, any };
 
-enum class StepKind : std::uint8_t { shell, convert, train };
+// plugin: a function of a shared library (plugin/wflow_plugin.h), run by wflow-plugin-host.
+enum class StepKind : std::uint8_t { shell, convert, train, plugin };
+
+constexpr std::string_view name_of(StepKind kind) {
+  constexpr std::string_view kNames[] = {"shell", "convert", "train", "plugin"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
 
 // A command is text with holes that differ from sample to sample; everything else has been substituted.
 struct Piece {
@@ -68,7 +76,7 @@ struct TaskTemplate {
   Pieces restart;            // shell: body after MERLIN_RESTART, empty: `command` again
   std::string shell;         // the text after "#!"
   bool shell_given = false;  // by the study: the command is never started without it
-  std::string settings;      // convert, train: the resolved block as YAML
+  std::string settings;      // convert, train, plugin: the resolved block as YAML
   std::string workspace;     // absolute directory of this step and combination
   std::string script;        // file name without suffix: "<step>" or "<step>_<labels>"
   std::string suffix;        // before ".sh", ".out", ".err": ".slurm" as Merlin has it, or nothing

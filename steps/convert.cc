@@ -6,22 +6,14 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "base/text.h"
 #include "base/yaml.h"
 #include "steps/kinds.h"
+#include "steps/render.h"
 
 namespace wflow::steps {
 
 namespace {
-
-std::string csv_cell(const std::string& cell) {
-  if (cell.find_first_of(",\"\r\n") == std::string::npos) return cell;
-  std::string quoted = "\"";
-  for (const char letter : cell) {
-    if (letter == '"') quoted += '"';
-    quoted += letter;
-  }
-  return quoted + '"';
-}
 
 class Convert final : public Step {
  public:
@@ -61,7 +53,7 @@ class Convert final : public Step {
   std::string own_directory() const { return template_.workspace + "/.wflow-convert"; }
   std::string config_path() const { return own_directory() + "/config.yaml"; }
 
-  // Only the two keys that say which rows to write; wflow-convert reads and checks the whole block.
+  // Only the keys that say which rows to write; wflow-convert reads and checks the whole block.
   void read_settings() {
     yaml::Diagnostics diagnostics(template_.workspace + "/.wflow-convert/config.yaml");
     const yaml::Node block = yaml::parse(template_.settings, diagnostics);
@@ -71,6 +63,9 @@ class Convert final : public Step {
     } else {
       file_ = file->text;
     }
+    if (const yaml::Node* stacked = block.find("stacked")) stacked_ = stacked->text == "true";
+    if (const yaml::Node* bundle = block.find("bundle"))
+      bundle_ = static_cast<std::uint64_t>(text::to_integer(bundle->text).value_or(0));
     std::vector<std::string> names;
     if (const yaml::Node* targets = block.find("targets")) {
       if (targets->is_scalar()) names.push_back(targets->text);
@@ -98,26 +93,41 @@ class Convert final : public Step {
   }
 
   std::string rows_of(specs::Element block) const {
-    std::string text = "id,file";
+    std::string text = stacked_ ? "id,file,row" : "id,file";
     for (const std::size_t column : columns_) text += "," + csv_cell(samples_->columns()[column]);
     text += '\n';
     const std::uint64_t first = block * template_.block_samples;
     const std::uint64_t end = std::min(first + template_.block_samples, template_.sample_count);
     for (std::uint64_t row = first; row < end; ++row) {
-      std::string file = template_.source_workspace + "/";
-      const std::string path = specs::sample_path(row, template_.sample_count, template_.level_max_dirs);
-      if (!path.empty()) file += path + "/";
-      text += std::to_string(row) + "," + csv_cell(file + file_);
+      text += std::to_string(row) + "," + csv_cell(file_of(row));
+      if (stacked_) text += "," + std::to_string(bundle_ > 0 ? row % bundle_ : 0);
       for (const std::size_t column : columns_) text += "," + csv_cell(samples_->text(row, column));
       text += '\n';
     }
     return text;
   }
 
+  // Where the step `from` has left a sample, alone or with the others of its bundle.
+  std::string file_of(std::uint64_t row) const {
+    specs::TaskTemplate source;
+    source.workspace = template_.source_workspace;
+    source.sample_dependent = true;
+    source.sample_count = template_.sample_count;
+    source.level_max_dirs = template_.level_max_dirs;
+    source.bundle = bundle_;
+    std::string name = file_;
+    constexpr std::string_view kSample = "$(MERLIN_SAMPLE_ID)";
+    for (std::size_t at = name.find(kSample); at != std::string::npos; at = name.find(kSample, at))
+      name.replace(at, kSample.size(), std::to_string(row));
+    return working_directory(source, row) + "/" + name;
+  }
+
   const specs::TaskTemplate& template_;
   const specs::SampleTable* samples_;
   std::string program_;
   std::string file_;
+  bool stacked_ = false;
+  std::uint64_t bundle_ = 0;
   std::vector<std::size_t> columns_;
 };
 

@@ -44,6 +44,20 @@ class ConvertTest : public ::testing::Test {
   TestSamples samples_{30};
 };
 
+TEST_F(ConvertTest, FindsSamplesInTheDirectoriesOfBundles) {
+  auto t = blocks();
+  t.settings = "from: simulate\nfile: u.npy\nstacked: true\nbundle: 3\ntargets: [x]\n";
+  const PreparedTask stacked = make_step(t, &samples_)->prepare({1, 0, false});
+  EXPECT_THAT(stacked.files.at(0).text, ::testing::StartsWith("id,file,row,x\n"
+                                                              "8,/campaign/simulate/02/u.npy,2,80\n"
+                                                              "9,/campaign/simulate/03/u.npy,0,90\n"));
+  t.settings = "from: simulate\nfile: u_$(MERLIN_SAMPLE_ID).h5\nbundle: 3\ntargets: [x]\n";
+  const PreparedTask single = make_step(t, &samples_)->prepare({1, 0, false});
+  EXPECT_THAT(single.files.at(0).text,
+              ::testing::StartsWith(
+                  "id,file,x\n8,/campaign/simulate/02/u_8.h5,80\n9,/campaign/simulate/03/u_9.h5,90\n"));
+}
+
 TEST_F(ConvertTest, SharesTheConfiguration) {
   const auto t = blocks();
   const ArraySetup setup = make_step(t, &samples_)->setup();

@@ -39,7 +39,7 @@ void check_columns(const specs::Pieces& pieces, const specs::SampleTable* sample
 }
 
 std::string render(const specs::Pieces& pieces, const specs::SampleTable* samples, std::uint64_t row,
-                   std::string_view sample_path) {
+                   std::string_view sample_path, const BundleRows* bundle) {
   std::string text;
   for (const specs::Piece& piece : pieces) {
     switch (piece.kind) {
@@ -61,9 +61,41 @@ std::string render(const specs::Pieces& pieces, const specs::SampleTable* sample
       case Kind::samples_file:
       case Kind::first_sample:
       case Kind::sample_count:
-        throw Error(ExitCode::data,
-                    "a command asks for the samples of a bundle, and its step has no bundle:");
+        if (bundle == nullptr) {
+          throw Error(ExitCode::data,
+                      "a command asks for the samples of a bundle, and its step has no bundle:");
+        }
+        text += piece.kind == Kind::samples_file   ? bundle->file
+                : piece.kind == Kind::first_sample ? std::to_string(bundle->first)
+                                                   : std::to_string(bundle->count);
+        break;
     }
+  }
+  return text;
+}
+
+std::string csv_cell(const std::string& cell) {
+  if (cell.find_first_of(",\"\r\n") == std::string::npos) return cell;
+  std::string quoted = "\"";
+  for (const char letter : cell) {
+    if (letter == '"') quoted += '"';
+    quoted += letter;
+  }
+  return quoted + '"';
+}
+
+std::string samples_csv(const specs::SampleTable& samples, std::uint64_t first, std::uint64_t count) {
+  const std::size_t columns = samples.columns().size();
+  std::string text = "MERLIN_SAMPLE_ID";
+  for (const std::string& name : samples.columns()) text += "," + csv_cell(name);
+  text += '\n';
+  for (std::uint64_t row = first; row < first + count; ++row) {
+    text += std::to_string(row);
+    for (std::size_t column = 0; column < columns; ++column) {
+      text += ',';
+      text += csv_cell(samples.text(row, column));
+    }
+    text += '\n';
   }
   return text;
 }

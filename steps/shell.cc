@@ -84,23 +84,26 @@ class Shell final : public Step {
   PreparedTask prepare(const Execution& execution) const override {
     const Script& script = execution.restart ? restart_ : command_;
     PreparedTask task;
-    task.directory = template_.workspace;
-    std::string path;
-    if (template_.sample_dependent) {
-      path = specs::sample_path(execution.element, template_.sample_count, template_.level_max_dirs);
-      if (!path.empty()) task.directory.append("/").append(path);
-    }
+    task.directory = working_directory(template_, execution.element);
     task.environment = element_environment(template_, execution);
-    if (execution.through_shell || !start_directly(script, execution.element, path, task)) {
-      start_shell(script, execution.element, path, task);
+    const std::string suffix = process_suffix(template_, execution);
+    BundleRows rows;
+    if (template_.bundle > 0) {
+      rows = {task.directory + "/samples" + suffix + ".csv", execution.element, execution.count};
+      task.files.push_back({rows.file, samples_csv(*samples_, rows.first, rows.count)});
+      task.environment.push_back("WFLOW_SAMPLES_FILE=" + rows.file);
+    }
+    if (execution.through_shell || !start_directly(script, execution.element, rows, task)) {
+      start_shell(script, execution.element, rows, suffix, task);
     }
     // Merlin writes both scripts before the first execution.
     const bool leave_restart = template_.shell_given && !template_.restart.empty() && !execution.restart;
     if (leave_restart && !packed_ && template_.bundle == 0 && restart_.shared_path.empty())
       task.files.push_back(
-          {task.directory + "/" + restart_.base + ".sh", file_text(restart_, execution.element, path)});
+          {task.directory + "/" + restart_.base + ".sh", file_text(restart_, execution.element, rows)});
     task.packed = packed_;
-    task.directory_on_demand = packed_ && !path.empty() && !names_directory_ && task.files.empty();
+    task.directory_on_demand =
+        packed_ && task.directory != template_.workspace && !names_directory_ && task.files.empty();
     if (packed_) return task;
     task.out_file = script.base + ".out";
     task.err_file = script.base + ".err";
@@ -112,6 +115,8 @@ class Shell final : public Step {
   Script make_script(const specs::Pieces& body, const std::string& base,
                      std::span<const std::string> environment) const {
     check_columns(body, samples_);
+    if (template_.bundle > 0 && samples_ == nullptr)
+      throw Error(ExitCode::data, "a step takes bundles of samples, and there are no samples");
     // Where scripts are left for people, every sample's directory has its own.
     const bool own_script = template_.shell_given && template_.sample_dependent;
     Script script{&body, base + template_.suffix, !has_sample_tokens(body) && !own_script, {}, {}};
@@ -126,10 +131,10 @@ class Shell final : public Step {
                        [](const auto& piece) { return piece.kind == specs::Piece::Kind::sample_path; });
   }
 
-  bool start_directly(const Script& script, std::uint64_t row, std::string_view path,
+  bool start_directly(const Script& script, std::uint64_t row, const BundleRows& rows,
                       PreparedTask& task) const {
     if (script.program.empty()) return false;
-    auto words = plain_words(render(*script.body, samples_, row, path));
+    auto words = plain_words(text_of(script, row, rows));
     if (!words) return false;  // this sample's cells hold what a shell would not take as it is
     task.argv = std::move(*words);
     task.program = script.program;
@@ -137,7 +142,8 @@ class Shell final : public Step {
     return true;
   }
 
-  void start_shell(const Script& script, std::uint64_t row, std::string_view path, PreparedTask& task) const {
+  void start_shell(const Script& script, std::uint64_t row, const BundleRows& rows, const std::string& suffix,
+                   PreparedTask& task) const {
     task.argv.reserve(interpreter_.size() + 3);
     task.argv = interpreter_;
     if (!script.shared_path.empty()) {
@@ -146,9 +152,9 @@ class Shell final : public Step {
     }
     // Without a file of its own: a task whose output is packed, and one of a program that could not be
     // started.
-    const std::string name = task.directory + "/" + script.base + ".sh";
+    const std::string name = task.directory + "/" + script.base + suffix + ".sh";
     if (takes_text_ && (packed_ || script.shared)) {
-      std::string text = render(*script.body, samples_, row, path);
+      std::string text = text_of(script, row, rows);
       if (text.size() <= kMaxArgument) {
         for (std::string word : {std::string("-c"), std::move(text), name})
           task.argv.push_back(std::move(word));
@@ -156,12 +162,19 @@ class Shell final : public Step {
       }
     }
     task.argv.push_back(name);
-    task.files.push_back({name, file_text(script, row, path)});
+    task.files.push_back({name, file_text(script, row, rows)});
   }
 
-  std::string file_text(const Script& script, std::uint64_t row, std::string_view path) const {
+  std::string text_of(const Script& script, std::uint64_t row, const BundleRows& rows) const {
+    const std::string path = template_.sample_dependent && template_.bundle == 0
+                                 ? specs::sample_path(row, template_.sample_count, template_.level_max_dirs)
+                                 : "";
+    return render(*script.body, samples_, row, path, template_.bundle > 0 ? &rows : nullptr);
+  }
+
+  std::string file_text(const Script& script, std::uint64_t row, const BundleRows& rows) const {
     std::string text = "#!" + (template_.shell.empty() ? "/bin/bash" : template_.shell) + "\n\n";
-    text += render(*script.body, samples_, row, path);
+    text += text_of(script, row, rows);
     if (!text.ends_with('\n')) text += '\n';
     return text;
   }

@@ -55,6 +55,41 @@ TEST(Shell, RunsOneScriptForAnArrayWithoutSampleTokens) {
   EXPECT_THAT(task.environment, ElementsAre("WFLOW_TASK=simulate/0", "WFLOW_ATTEMPT=0"));
 }
 
+specs::TaskTemplate bundled() {
+  specs::TaskTemplate t = plain();
+  t.sample_dependent = true;
+  t.sample_count = 30;
+  t.bundle = 8;
+  t.command = {literal("fast "), token(Kind::samples_file), literal(" "), token(Kind::first_sample),
+               literal(" "),     token(Kind::sample_count)};
+  return t;
+}
+
+TEST(Shell, GivesABundleItsRowsInAFile) {
+  const auto t = bundled();
+  const TestSamples samples(30);
+  const PreparedTask task = make_step(t, &samples)->prepare({24, 0, false, 6});
+  EXPECT_EQ(task.directory, "/campaign/simulate/03");
+  EXPECT_THAT(task.argv, ElementsAre("/bin/bash", "/campaign/simulate/03/simulate.sh"));
+  ASSERT_EQ(task.files.size(), 2U);
+  EXPECT_EQ(task.files[0].path, "/campaign/simulate/03/samples.csv");
+  EXPECT_THAT(task.files[0].text,
+              StartsWith("MERLIN_SAMPLE_ID,x,name\n24,240,\"a,\"\"24\"\"\"\n25,250,\"a,\"\"25\"\"\"\n"));
+  EXPECT_EQ(task.files[1].text, "#!/bin/bash\n\nfast /campaign/simulate/03/samples.csv 24 6\n");
+  EXPECT_THAT(task.environment, Contains("WFLOW_FIRST=24"));
+  EXPECT_THAT(task.environment, Contains("WFLOW_COUNT=6"));
+  EXPECT_THAT(task.environment, Contains("WFLOW_SAMPLES_FILE=/campaign/simulate/03/samples.csv"));
+}
+
+TEST(Shell, PartsOfABundleKeepTheirFilesApart) {
+  const auto t = bundled();
+  const TestSamples samples(30);
+  const PreparedTask task = make_step(t, &samples)->prepare({17, 1, false, 2});
+  EXPECT_EQ(task.directory, "/campaign/simulate/02");
+  EXPECT_EQ(task.files[0].path, "/campaign/simulate/02/samples-17-2.csv");
+  EXPECT_EQ(task.files[1].path, "/campaign/simulate/02/simulate-17-2.sh");
+}
+
 TEST(Shell, PutsASamplesValuesIntoItsScript) {
   const auto t = sampled();
   const TestSamples samples(30);
@@ -118,7 +153,7 @@ TEST(DirectShell, StartsAPlainCommandWithoutScript) {
   EXPECT_EQ(task.out_file, "simulate.out");
   EXPECT_EQ(task.finished_marker, "/campaign/simulate/MERLIN_FINISHED");
   // What the shell says when the program has gone meanwhile.
-  const PreparedTask shell = step->prepare({0, 0, false, true});
+  const PreparedTask shell = step->prepare({0, 0, false, 1, true});
   EXPECT_FALSE(shell.direct);
   EXPECT_THAT(shell.argv,
               ElementsAre("/bin/bash", "-c", "env -u 'A B' x=1\n", "/campaign/simulate/simulate.sh"));

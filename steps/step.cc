@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "steps/kinds.h"
 
@@ -18,6 +20,8 @@ std::unique_ptr<const Step> make_step(const specs::TaskTemplate& task_template,
       return make_convert(task_template, samples);
     case specs::StepKind::train:
       return make_train(task_template);
+    case specs::StepKind::plugin:
+      return make_plugin(task_template);
   }
   throw Error(ExitCode::internal, "a step of an unknown kind");
 }
@@ -27,13 +31,33 @@ std::string task_name(const specs::TaskTemplate& task_template, specs::Element e
   return fmt::format("{}/{}/{}", task_template.step, task_template.label, element);
 }
 
+std::string working_directory(const specs::TaskTemplate& t, specs::Element element) {
+  if (!t.sample_dependent) return t.workspace;
+  const std::string path =
+      t.bundle == 0 ? specs::sample_path(element, t.sample_count, t.level_max_dirs)
+                    : specs::sample_path(element / t.bundle, (t.sample_count + t.bundle - 1) / t.bundle,
+                                         t.level_max_dirs);
+  return path.empty() ? t.workspace : t.workspace + "/" + path;
+}
+
+std::string process_suffix(const specs::TaskTemplate& t, const Execution& execution) {
+  if (t.bundle == 0) return {};
+  const std::uint64_t first = execution.element / t.bundle * t.bundle;
+  const bool whole =
+      execution.element == first && execution.count == std::min(t.bundle, t.sample_count - first);
+  return whole ? "" : fmt::format("-{}-{}", execution.element, execution.count);
+}
+
 std::vector<std::string> element_environment(const specs::TaskTemplate& task_template,
                                              const Execution& execution) {
   std::vector<std::string> environment;
-  environment.reserve(5);  // with room for what the worker adds
+  environment.reserve(6);  // with room for what the worker adds
   environment.push_back("WFLOW_TASK=" + task_name(task_template, execution.element));
   environment.push_back("WFLOW_ATTEMPT=" + std::to_string(execution.attempt));
-  if (task_template.sample_dependent) {
+  if (task_template.bundle > 0) {
+    environment.push_back("WFLOW_FIRST=" + std::to_string(execution.element));
+    environment.push_back("WFLOW_COUNT=" + std::to_string(execution.count));
+  } else if (task_template.sample_dependent) {
     environment.push_back("WFLOW_SAMPLE_ID=" + std::to_string(execution.element));
   }
   return environment;

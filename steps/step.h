@@ -29,6 +29,7 @@ struct Execution {
   specs::Element element = 0;
   std::uint32_t attempt = 0;
   bool restart = false;
+  std::uint64_t count = 1;     // elements of this process, within one bundle
   bool through_shell = false;  // also where the command needs no shell: its program could not be started
 };
 

@@ -23,10 +23,12 @@ ROOMS = {
     "engine/store": {"engine", "engine/wire", "specs", "base"},
     "engine/batch": {"specs", "base"},
     "steps": {"base", "specs"},
+    "plugin": {"base", "specs"},
     "workers": {"steps", "engine/wire", "specs", "base"},
     "cli": {"base", "specs", "engine", "engine/wire", "engine/store", "engine/batch", "steps", "workers", "converters",
             "converters/config", "trainer/config"},
     "examples/cosmoflow": set(),
+    "examples/jag_like": {"plugin"},
 }
 ROOMS["engine"] |= {"engine/wire", "engine/store", "engine/batch"}
 ROOMS["trainer"] |= {"converters/config", "trainer/config"}

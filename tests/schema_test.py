@@ -88,7 +88,10 @@ class Studies(unittest.TestCase):
         studies = [path for path in sorted(paths) if "study" in (load(path) or {})]
         self.assertGreater(len(studies), 8)
         for path in studies:
-            strict = subprocess.run([WFLOW, "validate", "--strict", path], capture_output=True, text=True,
+            # A simulator that is compiled: the build has it.
+            library = f"LIBRARY={os.path.dirname(WFLOW)}/../lib/libimplosion.so"
+            variables = ["--vars", library] if path.endswith("jag_like.yaml") else []
+            strict = subprocess.run([WFLOW, "validate", "--strict", path, *variables], capture_output=True, text=True,
                                     cwd=os.path.dirname(path), check=False)
             if "conformance" in path and strict.returncode != 0:
                 continue  # wrong on purpose, or with keys that are warned of
@@ -159,6 +162,7 @@ PLACES = [
     (at("study", "convert"), ["study", 1, "convert"], [CONVERT["convert"]]),
     (at("study", "convert", "raw"), ["study", 1, "convert", "raw"], [{"dtype": "int8"}]),
     (at("study", "convert", "split"), ["study", 1, "convert", "split"], [{}]),
+    (at("study", "plugin"), ["study", 1, "plugin"], [{"library": "x.so"}]),
     (at("study", "train"), ["study", 2, "train"], [{"data": "c"}]),
     (at("study", "train", "model"), ["study", 2, "train", "model"], [{}]),
     (at("study", "train", "transform"), ["study", 2, "train", "transform"], [{"log": 0.1}]),
@@ -174,11 +178,11 @@ class Keys(unittest.TestCase):
         must be a known one."""
         value = {key: None for key in keys}
         value.update(copy.deepcopy(least))
-        for kind in ("convert", "train"):
+        for kind in ("convert", "train", "plugin"):
             if path == ["study", 0]:
                 value.pop(kind, None)
         study = study_with(path, value) if path else value
-        if "study" in study and len(path) > 1 and path[0] == "study" and path[1] > 0:
+        if "study" in study and len(path) > 1 and path[0] == "study" and path[1] > 0 and "plugin" not in path:
             study["study"][1].setdefault("name", "c")
             study["study"][1].setdefault("convert", {})
             for key, default in CONVERT["convert"].items():

@@ -10,13 +10,17 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/process.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "steps/environment.h"
 #include "steps/files.h"
+#include "steps/outputs.h"
 #include "workers/process_tree.h"
+#include "workers/sample_reports.h"
 
 namespace wflow::workers {
 
@@ -43,6 +47,10 @@ void check_paths(const std::string& pack, const steps::PreparedTask& task) {
       fmt::format("{} is longer than the {} bytes that a step with 'output: packed' can have; use a shorter "
                   "OUTPUT_PATH or shorter labels",
                   task.directory, SlotRecord::kPathBytes - 1));
+}
+
+std::string check_log(std::size_t slot) {
+  return fmt::format("slot-{}.check", slot);
 }
 
 std::string own_visible_devices() {
@@ -72,6 +80,7 @@ Executor::Executor(const WorkerOptions& options, SlotTable& table, Journal& jour
              options.pin ? usable_cpus() : std::vector<int>()}),
       environment_(steps::worker_environment(steps::own_environment(), executable_directory())),
       tasks_(slots_.size()),
+      directory_(directory.string()),
       worker_(directory.filename().string()) {
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
     files_.emplace_back(directory, slot);
@@ -149,6 +158,16 @@ bool Executor::start_ready(Time now) {
   return true;
 }
 
+namespace {
+
+// How many of a lease's first elements one process takes: those up to the end of their bundle.
+std::uint64_t process_size(const specs::TaskTemplate& task_template, const wire::Lease& lease) {
+  if (task_template.bundle == 0) return 1;
+  return std::min(lease.count, task_template.bundle - lease.first % task_template.bundle);
+}
+
+}  // namespace
+
 // False when nothing waits or what is next does not fit. Nothing behind it is started in its place: a task
 // that wants all cores would wait for ever where small ones keep coming.
 bool Executor::start_next(Time now) {
@@ -160,8 +179,8 @@ bool Executor::start_next(Time now) {
     const specs::Resources& wanted = found->second->task_template.resources;
     if (pool_.possible(wanted) && !pool_.fits(wanted)) return false;
   }
-  queue_.pop();
-  lease.count = 1;
+  lease.count = known ? process_size(found->second->task_template, lease) : 1;
+  queue_.pop(lease.count);
   if (!known) {
     refuse(lease, "the worker was not told what this task is", now);
     return true;
@@ -197,7 +216,7 @@ void Executor::open_step(Array& array) {
 
 void Executor::launch(const wire::Lease& lease, Array& array, std::size_t slot, Time now) {
   open_step(array);
-  steps::Execution execution{lease.first, lease.attempt, lease.restart};
+  steps::Execution execution{lease.first, lease.attempt, lease.restart, lease.count};
   steps::PreparedTask task = array.step->prepare(execution);
   try {
     start(lease, array, task, slot);
@@ -253,6 +272,12 @@ void Executor::fill(std::size_t number, const wire::Lease& lease, const Array& a
   slot.lease = lease.id;
   slot.array = lease.array;
   slot.element = lease.first;
+  slot.count = lease.count;
+  const specs::TaskTemplate& task_template = array.task_template;
+  slot.bundled = task_template.bundle > 0;
+  slot.isolated = task_template.kind == specs::StepKind::plugin;
+  slot.unchecked = !task_template.outputs.empty();
+  slot.checking = false;
   slot.attempt = lease.attempt;
   slot.started_s = unix_time();
   slot.killed = false;
@@ -271,8 +296,10 @@ void Executor::fill(std::size_t number, const wire::Lease& lease, const Array& a
 
 void Executor::refuse(const wire::Lease& lease, const std::string& why, Time now) {
   wire::Results results;
-  results.outcomes.push_back({lease.id, lease.array, lease.first, lease.attempt, wire::EndReason::not_started,
-                              0, unix_time(), 0, why});
+  for (wire::Element element = lease.first; element < lease.first + lease.count; ++element) {
+    results.outcomes.push_back({lease.id, lease.array, element, lease.attempt, wire::EndReason::not_started,
+                                0, unix_time(), 0, why});
+  }
   record(std::move(results), now);
 }
 
@@ -284,8 +311,9 @@ void Executor::reap(Time now) {
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
     const auto found = slot_of_.find(info.si_pid);
     if (found != slot_of_.end()) {
-      finish(found->second, info.si_code, info.si_status, now);
+      const std::size_t slot = found->second;
       slot_of_.erase(found);
+      finish(slot, info.si_code, info.si_status, now);
     }
     // Reaped last: until here the guardian could have taken over. Others are orphans that this subreaper
     // adopted.
@@ -303,21 +331,94 @@ void Executor::finish(std::size_t slot, int code, int status, Time now) {
   if (record_of.killed || record_of.returned) kill_tree(slot);
   wire::Results results;
   take_events(slot, true, results);
-  Ending ending = judge(record_of, code, status);
-  settle_place(record_of, files_[slot], ending);
+  Ending ending = record_of.checking ? judge_check(slot, code, status) : judge(record_of, code, status);
+  if (!record_of.checking) settle_place(record_of, files_[slot], ending);
   const bool printed = record_of.pack[0] != '\0' && files_[slot].printed();
   if (!record_of.returned) {
+    if (ending.success && record_of.unchecked && !record_of.checking && start_check(slot, ending)) {
+      if (!results.events.empty()) record(std::move(results), now);
+      return;
+    }
     if (tasks_[slot].interrupted && !ending.success) ending.reason = wire::EndReason::cancelled;
     if (ending.success) steps::mark_finished(record_of.marker.data());
     const double now_s = unix_time();
     if (printed) pack(slot, ending, now_s);
-    add_ending(results, record_of, ending, now_s);
+    const std::vector<wire::Lease> again =
+        add_ending(results, record_of, files_[slot].events(), ending, now_s);
+    if (!again.empty()) run_again(slot, again, ending, results);
     record(std::move(results), now);
   }
+  // Not before the results are in the journal: until then a guardian needs the file to judge.
+  if (tasks_[slot].events.offset > 0) ::unlink(files_[slot].events().c_str());
   record_of.pid = 0;
   if (printed) empty_output(slot);
   pool_.give_back(tasks_[slot].share);
   free_slots_.push_back(slot);
+}
+
+bool Executor::start_check(std::size_t slot, Ending& ending) {
+  SlotRecord& record_of = slots_[slot];
+  const Array& array = *arrays_.at(record_of.array);
+  const wire::Lease& lease = tasks_[slot].lease;
+  const std::vector<steps::OutputFile> files = steps::output_files(
+      array.task_template, samples_.get(), {lease.first, lease.attempt, lease.restart, lease.count});
+  const auto bad = [&](std::string why) {
+    ending = {false, wire::EndReason::bad_output, 0, std::move(why)};
+    return false;
+  };
+  if (std::string why = steps::missing_output(files); !why.empty()) return bad(std::move(why));
+  const std::string log = check_log(slot);
+  ::unlink((directory_ + "/" + log).c_str());
+  pointers_.clear();
+  for (const std::string& variable : array.environment) pointers_.push_back(variable.c_str());
+  pointers_.push_back(nullptr);
+  try {
+    const std::vector<std::string> argv = steps::check_command(files);
+    if (argv.empty()) return false;
+    // From here on a guardian gives the task no result.
+    record_of.checking = true;
+    tasks_[slot].end_by = Time::max();
+    launcher_.start({argv.front().c_str(), &argv, &pointers_, &directory_, &log, &log, -1, -1,
+                     &tasks_[slot].share.cpus, reinterpret_cast<pid_t*>(&record_of.pid)});
+  } catch (const Error& error) {
+    return bad(fmt::format("its outputs could not be looked at: {}", error.what()));
+  }
+  slot_of_.emplace(record_of.pid.load(), slot);
+  return true;
+}
+
+Ending Executor::judge_check(std::size_t slot, int code, int status) const {
+  Ending ending = judge(slots_[slot], code, status);
+  if (ending.success || slots_[slot].killed) return ending;
+  constexpr std::size_t kSentence = 2048;
+  const std::string log = directory_ + "/" + check_log(slot);
+  std::string said(text::trim(steps::output_tail("", log, {}, kSentence)));
+  const std::string_view program = "wflow-convert: ";
+  if (said.starts_with(program)) said.erase(0, program.size());
+  const bool judged = code == CLD_EXITED && status == static_cast<int>(ExitCode::data);
+  ending.reason = wire::EndReason::bad_output;
+  ending.exit_code = 0;
+  ending.detail =
+      judged ? "a declared output is wrong: " + said
+             : fmt::format("its outputs could not be looked at: wflow-convert check ended with {} {}: {}",
+                           code == CLD_EXITED ? "exit code" : "signal", status, said);
+  return ending;
+}
+
+// The samples of a process that has died of one of them, before anything else.
+void Executor::run_again(std::size_t slot, const std::vector<wire::Lease>& parts, const Ending& ending,
+                         wire::Results& results) {
+  const SlotRecord& record_of = slots_[slot];
+  const std::string text =
+      fmt::format("the process of samples {} to {} was ended by signal {}; they run again in smaller parts",
+                  record_of.element, record_of.element + record_of.count - 1, ending.exit_code);
+  results.events.push_back({record_of.array, record_of.element, record_of.attempt, unix_time(),
+                            nlohmann::json{{"type", "note"}, {"text", text}}.dump()});
+  for (wire::Lease part : parts) {
+    part.priority = tasks_[slot].lease.priority;
+    part.restart = tasks_[slot].lease.restart;
+    queue_.add(part);
+  }
 }
 
 void Executor::record(wire::Results&& results, Time now) {
@@ -360,11 +461,11 @@ void Executor::take_events(std::size_t slot, bool at_end, wire::Results& results
   const SlotRecord& record_of = slots_[slot];
   EventTail& tail = tasks_[slot].events;
   for (std::string& line : read_events(files_[slot].events(), tail, at_end)) {
+    if (record_of.bundled && is_sample_report(line)) continue;
     results.events.push_back(
         {record_of.array, record_of.element, record_of.attempt, unix_time(), std::move(line)});
   }
   slots_[slot].events_read = tail.offset;
-  if (at_end && tail.offset > 0) ::unlink(files_[slot].events().c_str());
 }
 
 void Executor::follow_events(Time now) {

@@ -66,7 +66,7 @@ class Executor {
  private:
   struct Array;
   struct Task {
-    engine::wire::Lease lease;  // of this element alone
+    engine::wire::Lease lease;  // of the elements of this process alone
     Share share;
     Time end_by = Time::max();   // its time limit
     Time kill_at = Time::max();  // after SIGTERM
@@ -83,8 +83,14 @@ class Executor {
   void gather_environment(const Array& array, const steps::PreparedTask& task, const Share& share);
   void fill(std::size_t slot, const engine::wire::Lease& lease, const Array& array,
             const steps::PreparedTask& task);
+  // Whether a process that looks at the task's outputs runs in its slot now; otherwise `ending` says how they
+  // are.
+  bool start_check(std::size_t slot, Ending& ending);
+  Ending judge_check(std::size_t slot, int code, int status) const;
   void refuse(const engine::wire::Lease& lease, const std::string& why, Time now);
   void finish(std::size_t slot, int code, int status, Time now);
+  void run_again(std::size_t slot, const std::vector<engine::wire::Lease>& parts, const Ending& ending,
+                 engine::wire::Results& results);
   void terminate(std::size_t slot, engine::wire::EndReason reason, Time now);
   void kill_tree(std::size_t slot);
   std::vector<std::string> own_variables(std::size_t slot) const;
@@ -108,6 +114,7 @@ class Executor {
   std::map<engine::wire::ArrayId, std::unique_ptr<Array>> arrays_;
   std::vector<Task> tasks_;       // one a slot
   std::vector<SlotFiles> files_;  // one a slot
+  std::string directory_;
   std::vector<std::size_t> free_slots_;
   std::unordered_map<pid_t, std::size_t> slot_of_;
   std::vector<const char*> pointers_;  // of the environment of the task being started

@@ -44,6 +44,7 @@ class FakeCoordinator {
 
   bool acknowledging = true;
   double lost_s = 60;
+  std::string sample_design;  // JSON, for welcome_worker()
 
  private:
   void hear(const engine::wire::Results& results);
@@ -71,6 +72,9 @@ class WorkerProcess {
 
 // Processes that carry `mark` in their environment or command line, as /proc shows them.
 std::vector<pid_t> processes_with(const std::string& mark);
+
+// Samples of one column "x" that holds the sample's number.
+std::string counting_design(std::uint64_t count);
 
 // A shell task in <campaign>/step that runs `body` for each of `count` samples ($WFLOW_SAMPLE_ID).
 specs::TaskTemplate shell_task(const std::filesystem::path& campaign, const std::string& body,

@@ -9,14 +9,14 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
-#include <set>
 #include <thread>
-#include <tuple>
+#include <vector>
 
 #include "base/error.h"
 #include "steps/files.h"
 #include "workers/event_tail.h"
 #include "workers/process_tree.h"
+#include "workers/sample_reports.h"
 
 namespace wflow::workers {
 
@@ -25,7 +25,6 @@ namespace wire = engine::wire;
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Execution = std::tuple<wire::LeaseId, wire::ArrayId, wire::Element>;
 
 constexpr std::chrono::seconds kKillLimit{10};
 constexpr std::chrono::seconds kPatience{
@@ -73,6 +72,7 @@ bool wait_for_leader(pid_t pid, siginfo_t& info) {
 void add_last_events(wire::Results& results, const SlotRecord& slot, const SlotFiles& files) {
   EventTail tail{slot.events_read, false};
   for (std::string& line : read_events(files.events(), tail, true)) {
+    if (slot.bundled && is_sample_report(line)) continue;
     results.events.push_back({slot.array, slot.element, slot.attempt, unix_time(), std::move(line)});
   }
 }
@@ -88,8 +88,25 @@ void pack(const SlotRecord& slot, SlotFiles& files, const Ending& ending, const 
   }
 }
 
-void settle(SlotRecord& slot, SlotFiles files, const std::string& worker, std::set<Execution>& known,
-            wire::Results& results) {
+// Whether the journal has the results of the slot's process: they went there all at once.
+bool is_known(const SlotRecord& slot, const std::vector<wire::Results>& records) {
+  const auto own = [&](wire::LeaseId lease, wire::ArrayId array, wire::Element first, std::uint64_t count) {
+    return lease == slot.lease && array == slot.array && first < slot.element + slot.count &&
+           slot.element < first + count;
+  };
+  for (const wire::Results& record : records) {
+    for (const auto& run : record.done) {
+      if (own(run.lease, run.array, run.first, run.count)) return true;
+    }
+    for (const auto& outcome : record.outcomes) {
+      if (own(outcome.lease, outcome.array, outcome.element, 1)) return true;
+    }
+  }
+  return false;
+}
+
+void settle(SlotRecord& slot, SlotFiles files, const std::string& worker,
+            const std::vector<wire::Results>& known, wire::Results& results) {
   const pid_t pid = slot.pid;
   if (pid <= 0) return;
   ::kill(-pid, SIGKILL);
@@ -101,24 +118,21 @@ void settle(SlotRecord& slot, SlotFiles files, const std::string& worker, std::s
   // SIGKILL came from its agent's death or from here, so the task did not end: it runs again. Unless it was
   // condemned.
   if (info.si_code != CLD_EXITED && info.si_status == SIGKILL && !slot.killed) return;
-  if (!known.emplace(slot.lease, slot.array, slot.element).second) return;
+  // Its outputs have not been looked at: it runs again.
+  if (slot.checking || (slot.unchecked && ending.success)) return;
+  // An agent that was killed between writing a result and clearing its slot has left both.
+  if (is_known(slot, known)) return;
   if (ending.success) steps::mark_finished(slot.marker.data());
   add_last_events(results, slot, files);
   pack(slot, files, ending, worker);
-  add_ending(results, slot, ending, unix_time());
+  // What is to run in smaller parts is simply still leased.
+  add_ending(results, slot, files.events(), ending, unix_time());
 }
 
 // `directory`: the worker's own, whose name is the worker's.
 void settle_all(SlotTable& table, Journal& journal, const std::filesystem::path& directory) {
-  std::set<Execution> known;
+  const std::vector<wire::Results> known = journal.recover();
   wire::Results results;
-  // An agent that was killed between writing a result and clearing its slot has left both.
-  for (const wire::Results& record : journal.recover()) {
-    for (const auto& run : record.done) {
-      for (std::uint64_t i = 0; i < run.count; ++i) known.emplace(run.lease, run.array, run.first + i);
-    }
-    for (const auto& outcome : record.outcomes) known.emplace(outcome.lease, outcome.array, outcome.element);
-  }
   results.sequence = table.open_sequence() + 1;
   for (std::size_t i = 0; i < table.slots().size(); ++i) {
     settle(table.slots()[i], SlotFiles(directory, i), directory.filename().string(), known, results);

@@ -14,11 +14,12 @@ void LeaseQueue::add(const Lease& lease) {
   leases_.emplace(std::pair{-std::int64_t{lease.priority}, arrivals_++}, lease);
 }
 
-void LeaseQueue::pop() {
+void LeaseQueue::pop(std::uint64_t count) {
   Lease& lease = leases_.begin()->second;
-  --elements_;
-  ++lease.first;
-  if (--lease.count == 0) leases_.erase(leases_.begin());
+  elements_ -= count;
+  lease.first += count;
+  lease.count -= count;
+  if (lease.count == 0) leases_.erase(leases_.begin());
 }
 
 std::vector<Lease> LeaseQueue::take(std::span<const LeaseId> ids) {

@@ -20,7 +20,7 @@ class LeaseQueue {
   // The lease whose first element is next: higher priority first, then the one that came first. Not when
   // empty().
   const engine::wire::Lease& front() const { return leases_.begin()->second; }
-  void pop();  // front()'s first element has started
+  void pop(std::uint64_t count = 1);  // so many of front()'s elements have started
   // Takes out all leases of these ids (all leases where there are none).
   std::vector<engine::wire::Lease> take(std::span<const engine::wire::LeaseId> ids);
   std::vector<engine::wire::Lease> list() const;

@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
+#include <optional>
 
 #include "base/error.h"
 #include "steps/files.h"
+#include "workers/sample_reports.h"
 
 namespace wflow::workers {
 
@@ -39,19 +41,108 @@ Ending judge(const SlotRecord& slot, int code, int status) {
   return ending;
 }
 
-void add_ending(wire::Results& results, const SlotRecord& slot, const Ending& ending, double now_s) {
+namespace {
+
+std::string detail_of(const SlotRecord& slot, const Ending& ending) {
+  if (!ending.detail.empty()) return ending.detail;
+  return steps::output_tail(slot.out.data(), slot.err.data(), {slot.out_before, slot.err_before},
+                            kDetailBytes);
+}
+
+// The ending of a process of a bundled step, sample by sample: what it has reported, and for all others how
+// the process ended.
+class BundleEnding {
+ public:
+  BundleEnding(wire::Results& results, const SlotRecord& slot, const std::string& events,
+               const Ending& ending, double now_s)
+      : results_(results),
+        slot_(slot),
+        ending_(ending),
+        now_s_(now_s),
+        each_s_(std::max(0.0, now_s - slot.started_s) / static_cast<double>(slot.count)),
+        reports_(read_reports(events, slot.element, slot.count)),
+        isolating_(slot.isolated && slot.count > 1 && !ending.success &&
+                   ending.reason == wire::EndReason::signalled) {}
+
+  std::vector<wire::Lease> add() {
+    for (wire::Element element = slot_.element; element < slot_.element + slot_.count; ++element)
+      one(element);
+    return std::move(again_);
+  }
+
+ private:
+  void one(wire::Element element) {
+    const auto failure = reports_.failures().find(element);
+    if (failure != reports_.failures().end()) {
+      outcome(element, wire::EndReason::exited, failure->second.exit_code, failure->second.error);
+    } else if (ending_.success || (reports_.done(element) && !slot_.unchecked)) {
+      done(element);
+    } else if (isolating_) {
+      again(element);
+    } else {
+      outcome(element, ending_.reason, ending_.exit_code, unreported(element));
+    }
+  }
+
+  // The process's output stands at the first of its samples only: it may have thousands.
+  std::string unreported(wire::Element element) {
+    if (!told_) {
+      told_ = element;
+      return detail_of(slot_, ending_);
+    }
+    return fmt::format("ended with the process of sample {}, which has its output", *told_);
+  }
+
+  void done(wire::Element element) {
+    const bool joins = !results_.done.empty() && results_.done.back().lease == slot_.lease &&
+                       results_.done.back().array == slot_.array &&
+                       results_.done.back().first + results_.done.back().count == element;
+    if (!joins) results_.done.push_back({slot_.lease, slot_.array, element, 0, 0, 0, now_s_});
+    wire::DoneRun& run = results_.done.back();
+    ++run.count;
+    run.duration_sum_s += each_s_;
+    run.duration_square_sum += each_s_ * each_s_;
+  }
+
+  void outcome(wire::Element element, wire::EndReason reason, std::int32_t code, std::string detail) {
+    results_.outcomes.push_back({slot_.lease, slot_.array, element, slot_.attempt, reason, code,
+                                 slot_.started_s, each_s_, std::move(detail)});
+  }
+
+  // In parts of at most half of the process's samples, so that the one it died of is soon alone.
+  void again(wire::Element element) {
+    const std::uint64_t most = (slot_.count + 1) / 2;
+    const bool joins =
+        !again_.empty() && again_.back().first + again_.back().count == element && again_.back().count < most;
+    if (!joins) again_.push_back({slot_.lease, slot_.array, element, 0, slot_.attempt, false, 0});
+    ++again_.back().count;
+  }
+
+  wire::Results& results_;
+  const SlotRecord& slot_;
+  const Ending& ending_;
+  double now_s_;
+  double each_s_;
+  SampleReports reports_;
+  bool isolating_;
+  std::optional<wire::Element> told_;
+  std::vector<wire::Lease> again_;
+};
+
+}  // namespace
+
+std::vector<wire::Lease> add_ending(wire::Results& results, const SlotRecord& slot, const std::string& events,
+                                    const Ending& ending, double now_s) {
+  if (slot.bundled) return BundleEnding(results, slot, events, ending, now_s).add();
   const double duration_s = std::max(0.0, now_s - slot.started_s);
   if (ending.success) {
     results.done.push_back(
         {slot.lease, slot.array, slot.element, 1, duration_s, duration_s * duration_s, now_s});
-    return;
+  } else {
+    results.outcomes.push_back({slot.lease, slot.array, slot.element, slot.attempt, ending.reason,
+                                ending.exit_code, slot.started_s, duration_s, detail_of(slot, ending)});
   }
-  const std::string detail = ending.detail.empty()
-                                 ? steps::output_tail(slot.out.data(), slot.err.data(),
-                                                      {slot.out_before, slot.err_before}, kDetailBytes)
-                                 : ending.detail;
-  results.outcomes.push_back({slot.lease, slot.array, slot.element, slot.attempt, ending.reason,
-                              ending.exit_code, slot.started_s, duration_s, detail});
+  return {};
 }
 
 void settle_place(const SlotRecord& slot, SlotFiles& files, Ending& ending) {
@@ -71,6 +162,7 @@ void pack_output(const SlotRecord& slot, SlotFiles& files, const Ending& ending,
   entry.lease = slot.lease;
   entry.attempt = slot.attempt;
   entry.ended_s = now_s;
+  entry.count = static_cast<std::uint32_t>(slot.count);
   const char* how = ending.success                                ? "done"
                     : ending.reason == wire::EndReason::exited    ? "exit code"
                     : ending.reason == wire::EndReason::signalled ? "signal"
@@ -81,8 +173,9 @@ void pack_output(const SlotRecord& slot, SlotFiles& files, const Ending& ending,
       !ending.success && ending.exit_code != 0 &&
       (ending.reason == wire::EndReason::exited || ending.reason == wire::EndReason::signalled);
   writer.append(entry,
-                fmt::format("== {} attempt {}: {}{}", slot.element, slot.attempt, how,
-                            number ? fmt::format(" {}", ending.exit_code) : ""),
+                fmt::format("== {}{} attempt {}: {}{}", slot.element,
+                            slot.count > 1 ? fmt::format(" to {}", slot.element + slot.count - 1) : "",
+                            slot.attempt, how, number ? fmt::format(" {}", ending.exit_code) : ""),
                 files.out_fd(), files.err_fd());
 }
 

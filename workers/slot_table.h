@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "engine/wire/messages.h"
 #include "steps/packed_output.h"
@@ -26,11 +27,16 @@ struct SlotRecord {
   std::atomic<pid_t> pid;
   engine::wire::LeaseId lease;
   engine::wire::ArrayId array;
-  engine::wire::Element element;
+  engine::wire::Element element;  // the first one of this process
+  std::uint64_t count;            // how many it has
   std::uint32_t attempt;
-  double started_s;            // Unix time
-  std::atomic<bool> killed;    // by wflow, for `kill_reason`
-  std::atomic<bool> returned;  // its element goes back to the coordinator: no result
+  bool bundled;   // it may report on single samples
+  bool isolated;  // when a signal ends it, its samples run again in smaller parts until one is left
+  std::atomic<bool> unchecked;  // it has declared outputs, which its agent looks at when it has ended well
+  std::atomic<bool> checking;   // `pid` is the process that does
+  double started_s;             // Unix time
+  std::atomic<bool> killed;     // by wflow, for `kill_reason`
+  std::atomic<bool> returned;   // its element goes back to the coordinator: no result
   engine::wire::EndReason kill_reason;
   std::uint64_t events_read;  // bytes of the events file that were forwarded
   std::uint64_t out_before, err_before;
@@ -52,8 +58,11 @@ struct Ending {
 // `code` and `status` as waitid() gives them in si_code and si_status.
 Ending judge(const SlotRecord& slot, int code, int status);
 
-// Puts the ending of the slot's task into `results`, with the end of its output where it failed.
-void add_ending(engine::wire::Results& results, const SlotRecord& slot, const Ending& ending, double now_s);
+// Puts the ending of the slot's task into `results`, with the end of its output where it failed. `events` is
+// the file of its reports. Gives what is to run again first: elements of a process that died of one of them,
+// as parts of the slot's lease.
+std::vector<engine::wire::Lease> add_ending(engine::wire::Results& results, const SlotRecord& slot,
+                                            const std::string& events, const Ending& ending, double now_s);
 
 // Moves what the slot's task left to its own place, if that was to be made on demand. Failing that, the task
 // failed.

@@ -180,6 +180,97 @@ TEST_F(WorkerKillTest, PackedOutputIsWholeWheneverTheAgentDies) {
   }
 }
 
+// Bundles of seven, of which each process reports two as failed: what the agent or its guardian has recorded
+// of a process is all of it or nothing, once, and as the process has said.
+TEST_F(WorkerKillTest, BundlesAreRecordedWholeWheneverTheAgentDies) {
+  constexpr std::uint64_t kSamples = 2100;
+  for (std::uint64_t round = 0; round < 8; ++round) {
+    std::filesystem::remove(path("ended"));
+    coordinator_ = std::make_unique<FakeCoordinator>(campaign_.path(), round + 1);
+    coordinator_->sample_design = counting_design(kSamples);
+    worker_ =
+        std::make_unique<WorkerProcess>(campaign_.path(), std::vector<std::string>{"slots=3", "linger=60"});
+    ASSERT_TRUE(coordinator_->welcome_worker());
+    auto task = shell_task(campaign_.path(),
+                           R"(echo '{"type":"sample_failed","sample":'$((WFLOW_FIRST + 2))'}' >> $WFLOW_EVENTS
+echo '{"type":"sample_failed","sample":'$((WFLOW_FIRST + 6))',"error":"last"}' >> $WFLOW_EVENTS
+echo $WFLOW_FIRST >> )" + path("ended"),
+                           kSamples);
+    task.bundle = 7;
+    coordinator_->send(wire::Templates{{task}});
+    coordinator_->send(wire::Leases{{{1, 1, 0, kSamples}}});
+    ASSERT_TRUE(coordinator_->until([&] { return coordinator_->ends.size() >= 7 + 49 * round; }));
+    ::kill(worker_->agent(), SIGKILL);
+    EXPECT_EQ(worker_->wait(), 70);
+    coordinator_->until([end = std::chrono::steady_clock::now() + std::chrono::milliseconds(100)] {
+      return std::chrono::steady_clock::now() > end;  // what was still in the socket
+    });
+    std::map<wire::Element, int> done;
+    std::map<wire::Element, int> failed;
+    const auto known = coordinator_->ends;
+    for (const auto& [element, times] : known) {
+      EXPECT_EQ(times, 1) << element.second;
+      done[element.second] = 1;
+    }
+    for (const auto& outcome : coordinator_->outcomes) {
+      done.erase(outcome.element);
+      failed[outcome.element] = 1;
+    }
+    for (const auto& left : wire::find_leftovers(campaign_.path())) {
+      for (const auto& results : left.results) {
+        for (const auto& run : results.done) {
+          for (std::uint64_t i = 0; i < run.count; ++i) done[run.first + i] = 1;
+        }
+        for (const auto& outcome : results.outcomes) failed[outcome.element] = 1;
+      }
+      std::filesystem::remove(left.journal);
+    }
+    std::set<wire::Element> bundles;
+    for (const auto& [element, times] : done) bundles.insert(element / 7);
+    for (const auto& [element, times] : failed) bundles.insert(element / 7);
+    for (const wire::Element bundle : bundles) {
+      for (wire::Element element = bundle * 7; element < bundle * 7 + 7; ++element) {
+        const bool bad = element % 7 == 2 || element % 7 == 6;
+        EXPECT_EQ(failed.count(element), bad ? 1U : 0U) << element;
+        EXPECT_EQ(done.count(element), bad ? 0U : 1U) << element;
+      }
+    }
+    // Processes that had said so and were killed before they ended: at most one a slot.
+    std::size_t unknown = 0;
+    for (const std::string& line : lines("ended")) unknown += bundles.contains(std::stoull(line) / 7) ? 0 : 1;
+    EXPECT_LE(unknown, 3U);
+  }
+}
+
+// A task's outputs are looked at before it counts as done, whoever dies in between.
+TEST_F(WorkerKillTest, NothingIsDoneBeforeItsOutputsWereLookedAt) {
+  for (std::uint64_t round = 0; round < 4; ++round) {
+    coordinator_ = std::make_unique<FakeCoordinator>(campaign_.path(), round + 1);
+    worker_ =
+        std::make_unique<WorkerProcess>(campaign_.path(), std::vector<std::string>{"slots=3", "linger=60"});
+    ASSERT_TRUE(coordinator_->welcome_worker());
+    // Odd ones leave nothing.
+    auto task = shell_task(campaign_.path(), "[ $((WFLOW_SAMPLE_ID % 2)) = 1 ] || echo > out", 2000);
+    task.outputs = {{{{specs::Piece::Kind::literal, "out", 0}}, "", {}, false}};
+    coordinator_->send(wire::Templates{{task}});
+    coordinator_->send(wire::Leases{{{1, 1, 0, 2000}}});
+    ASSERT_TRUE(coordinator_->until([&] { return coordinator_->ends.size() >= 5 + 13 * round; }));
+    ::kill(worker_->agent(), SIGKILL);
+    EXPECT_EQ(worker_->wait(), 70);
+    for (const auto& outcome : coordinator_->outcomes) EXPECT_EQ(outcome.element % 2, 1U);
+    for (const auto& left : wire::find_leftovers(campaign_.path())) {
+      for (const auto& results : left.results) {
+        for (const auto& run : results.done) {
+          for (std::uint64_t i = 0; i < run.count; ++i) EXPECT_EQ((run.first + i) % 2, 0U);
+        }
+        for (const auto& outcome : results.outcomes) EXPECT_EQ(outcome.element % 2, 1U);
+      }
+      std::filesystem::remove(left.journal);
+    }
+    std::filesystem::remove_all(path("step"));
+  }
+}
+
 TEST_F(WorkerKillTest, AKilledGuardianTakesEverythingAlong) {
   begin(40, 0);
   ASSERT_TRUE(running(3));

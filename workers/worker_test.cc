@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "engine/wire/leftovers.h"
 #include "steps/packed_output.h"
 #include "workers/fake_coordinator.h"
@@ -341,6 +342,115 @@ TEST_F(WorkerTest, StartsHigherPrioritiesFirst) {
   std::ofstream(file("go")) << "";
   ASSERT_TRUE(ended(5));
   EXPECT_EQ(read_file(file("order")), "0\n3\n4\n1\n2\n");
+}
+
+class BundleTest : public WorkerTest {
+ protected:
+  // Bundles of ten; every process says which rows it has got.
+  void begin_bundles(const std::string& body, std::uint64_t count,
+                     const std::vector<std::string>& options = {"slots=2"}) {
+    coordinator_.sample_design = counting_design(count);
+    begin("echo $WFLOW_FIRST $WFLOW_COUNT >> " + path("processes") + "\n" + body, count, options);
+    task_.bundle = 10;
+    coordinator_.send(wire::Templates{{task_}});
+  }
+  std::vector<std::string> processes() const {
+    auto all = text::split(read_file(file("processes")), '\n');
+    all.pop_back();
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+  void sort_outcomes() {
+    std::sort(coordinator_.outcomes.begin(), coordinator_.outcomes.end(),
+              [](const auto& a, const auto& b) { return a.element < b.element; });
+  }
+};
+
+TEST_F(BundleTest, OneProcessGetsTheSamplesOfABundle) {
+  begin_bundles("cp $WFLOW_SAMPLES_FILE rows", 25);
+  lease(0, 25);
+  ASSERT_TRUE(ended(25));
+  expect_each_once();
+  EXPECT_TRUE(coordinator_.outcomes.empty());
+  EXPECT_EQ(processes(), (std::vector<std::string>{"0 10", "10 10", "20 5"}));
+  EXPECT_EQ(read_file(file("step/02/rows")), "MERLIN_SAMPLE_ID,x\n20,20\n21,21\n22,22\n23,23\n24,24\n");
+  EXPECT_TRUE(std::filesystem::exists(file("step/00/MERLIN_FINISHED")));
+}
+
+TEST_F(BundleTest, ALeaseMayBeginAndEndInsideABundle) {
+  begin_bundles("", 30);
+  lease(4, 11);
+  ASSERT_TRUE(ended(11));
+  lease(17, 1);
+  ASSERT_TRUE(ended(12));
+  expect_each_once();
+  EXPECT_EQ(processes(), (std::vector<std::string>{"10 5", "17 1", "4 6"}));
+  EXPECT_TRUE(std::filesystem::exists(file("step/01/samples-17-1.csv")));
+}
+
+TEST_F(BundleTest, SingleSamplesFailInAProcessThatEndsWell) {
+  begin_bundles(R"(echo '{"type":"sample_failed","sample":3,"error":"no root in cell 7"}' >> $WFLOW_EVENTS
+echo '{"type":"progress","done":5,"total":10}' >> $WFLOW_EVENTS)",
+                10);
+  lease(0, 10);
+  ASSERT_TRUE(ended(10));
+  expect_each_once();
+  ASSERT_EQ(coordinator_.outcomes.size(), 1U);
+  EXPECT_EQ(coordinator_.outcomes[0].element, 3U);
+  EXPECT_EQ(coordinator_.outcomes[0].reason, wire::EndReason::exited);
+  EXPECT_EQ(coordinator_.outcomes[0].exit_code, 1);
+  EXPECT_EQ(coordinator_.outcomes[0].detail, "no root in cell 7");
+  // Reports on samples are results, not events.
+  ASSERT_EQ(coordinator_.events.size(), 1U);
+  EXPECT_NE(coordinator_.events[0].line.find("progress"), std::string::npos);
+}
+
+TEST_F(BundleTest, AProcessThatFailsTakesAlongWhatItHasNotReported) {
+  begin_bundles(R"(for n in 0 1 2; do echo '{"type":"sample_done","sample":'$n'}' >> $WFLOW_EVENTS; done
+echo '{"type":"sample_failed","sample":4,"error":"gone","exit_code":104}' >> $WFLOW_EVENTS
+echo what went wrong >&2; exit 7)",
+                10);
+  lease(0, 10);
+  ASSERT_TRUE(ended(10));
+  expect_each_once();
+  sort_outcomes();
+  ASSERT_EQ(coordinator_.outcomes.size(), 7U);
+  EXPECT_EQ(coordinator_.outcomes[0].element, 3U);
+  EXPECT_EQ(coordinator_.outcomes[0].exit_code, 7);
+  EXPECT_EQ(coordinator_.outcomes[0].detail, "what went wrong\n");
+  EXPECT_EQ(coordinator_.outcomes[1].element, 4U);
+  EXPECT_EQ(coordinator_.outcomes[1].exit_code, 104);
+  EXPECT_EQ(coordinator_.outcomes[2].exit_code, 7);
+  EXPECT_NE(coordinator_.outcomes[2].detail.find("sample 3"), std::string::npos);
+}
+
+TEST_F(BundleTest, ATimeLimitIsTheProcesss) {
+  begin_bundles(R"(echo '{"type":"sample_done","first":0,"count":9}' >> $WFLOW_EVENTS; sleep 1000)", 10);
+  task_.timeout_s = 0.3;
+  coordinator_.send(wire::Templates{{task_}});
+  lease(0, 10);
+  ASSERT_TRUE(ended(10));
+  ASSERT_EQ(coordinator_.outcomes.size(), 1U);
+  EXPECT_EQ(coordinator_.outcomes[0].element, 9U);
+  EXPECT_EQ(coordinator_.outcomes[0].reason, wire::EndReason::timed_out);
+}
+
+TEST_F(WorkerTest, LooksForDeclaredOutputs) {
+  begin("case $WFLOW_SAMPLE_ID in 1) ;; 2) : > out.txt;; 3) exit 7;; *) echo value > out.txt;; esac", 5);
+  task_.outputs = {{{{specs::Piece::Kind::literal, "out.txt", 0}}, "", {}, false}};
+  coordinator_.send(wire::Templates{{task_}});
+  lease(0, 5);
+  ASSERT_TRUE(ended(5));
+  expect_each_once();
+  std::sort(coordinator_.outcomes.begin(), coordinator_.outcomes.end(),
+            [](const auto& a, const auto& b) { return a.element < b.element; });
+  ASSERT_EQ(coordinator_.outcomes.size(), 3U);
+  EXPECT_EQ(coordinator_.outcomes[0].reason, wire::EndReason::bad_output);
+  EXPECT_NE(coordinator_.outcomes[0].detail.find("step/01/out.txt is not there"), std::string::npos);
+  EXPECT_EQ(coordinator_.outcomes[1].reason, wire::EndReason::bad_output);
+  EXPECT_NE(coordinator_.outcomes[1].detail.find("out.txt is empty"), std::string::npos);
+  EXPECT_EQ(coordinator_.outcomes[2].exit_code, 7);
+  EXPECT_FALSE(std::filesystem::exists(file("step/01/MERLIN_FINISHED")));
 }
 
 TEST_F(WorkerTest, RunsWideTasksAlone) {

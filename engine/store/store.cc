@@ -22,18 +22,6 @@ namespace {
 constexpr const char* kReasons[] = {"exited",     "signalled",   "timed_out", "not_started",
                                     "bad_output", "worker_lost", "cancelled"};
 
-const char* kind_name(specs::StepKind kind) {
-  switch (kind) {
-    case specs::StepKind::convert:
-      return "convert";
-    case specs::StepKind::train:
-      return "train";
-    case specs::StepKind::shell:
-      break;
-  }
-  return "shell";
-}
-
 void set_meta(SQLite::Database& database, const std::string& key, const std::string& value) {
   SQLite::Statement insert(database, "INSERT OR REPLACE INTO meta VALUES (?, ?)");
   insert.bind(1, key);
@@ -62,7 +50,7 @@ void fill_new_database(SQLite::Database& database, const specs::Plan& plan) {
     insert.bind(1, static_cast<std::int64_t>(array));
     insert.bind(2, step.name);
     insert.bind(3, plan.array_name(array));
-    insert.bind(4, kind_name(step.kind));
+    insert.bind(4, std::string(specs::name_of(step.kind)));
     insert.bind(5, static_cast<std::int64_t>(step.elements));
     insert.exec();
     insert.reset();

@@ -73,7 +73,7 @@ inline constexpr EndReason kLast<EndReason> = EndReason::cancelled;
 template <>
 inline constexpr specs::Piece::Kind kLast<specs::Piece::Kind> = specs::Piece::Kind::sample_count;
 template <>
-inline constexpr specs::StepKind kLast<specs::StepKind> = specs::StepKind::train;
+inline constexpr specs::StepKind kLast<specs::StepKind> = specs::StepKind::plugin;
 template <>
 inline constexpr specs::OutputMode kLast<specs::OutputMode> = specs::OutputMode::packed;
 
