@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <string>
@@ -44,6 +45,7 @@ std::uint64_t write_array(specs::TaskTemplate task, std::uint64_t elements,
   const std::uint64_t stride = task.bundle > 0 ? task.bundle : 1;
   for (std::uint64_t element = 0; element < elements; element += stride) {
     steps::Execution execution;
+    execution.count = std::min(stride, elements - element);
     for (const bool restart : {false, true}) {
       if (restart && task.restart.empty()) continue;
       execution.element = element;

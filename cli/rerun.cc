@@ -90,7 +90,7 @@ Rerun prepare(const specs::Plan& plan, const TaskId& id, const RerunOptions& opt
             "{} closes a data set that is already there; convert a block of it again: wflow rerun {}/0",
             options.task.task(), plan.study().steps[planned.study_step].name));
   }
-  if (task_template.kind != specs::StepKind::shell)
+  if (task_template.kind == specs::StepKind::convert || task_template.kind == specs::StepKind::train)
     task_template.settings = settings_for(task_template.settings, directory);
   std::unique_ptr<const specs::SampleTable> samples;
   if (plan.study().samples) samples = specs::open_samples(plan.study().samples->design);
