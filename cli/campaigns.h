@@ -9,8 +9,6 @@
 
 namespace wflow::cli {
 
-bool is_campaign(const std::filesystem::path& directory);
-
 // A campaign named by its directory, by a name that begins its directory's name here, or by nothing: then the
 // one that contains the working directory, else the newest at most two levels below it. Throws Error{usage}
 // with what was looked for.
