@@ -15,11 +15,12 @@ namespace wflow::specs {
 
 namespace {
 
-// Blocks and keys of run: that neither Merlin nor Maestro has, or that mean more with us.
+// Blocks and keys of run: that neither Merlin nor Maestro has.
 constexpr std::array<std::string_view, 4> kOurBlocks = {"samples", "workers", "parameters", "iterate"};
-constexpr std::array<std::string_view, 10> kOurKeys = {"timeout",     "memory",     "cores",       "bundle",
-                                                       "output",      "outputs",    "continue_on", "when",
-                                                       "max_retries", "retry_delay"};
+constexpr std::array<std::string_view, 8> kOurKeys = {"timeout", "memory",  "cores",       "bundle",
+                                                      "output",  "outputs", "continue_on", "when"};
+// What Merlin has and Maestro has not, and what means more with us.
+constexpr std::array<std::string_view, 2> kRetryKeys = {"max_retries", "retry_delay"};
 
 template <std::size_t N>
 bool has_any(const yaml::Node& map, const std::array<std::string_view, N>& keys) {
@@ -113,19 +114,19 @@ Dialect dialect_of(const yaml::Node& root, std::string_view text) {
   if (has_any(root, kOurBlocks) || description == nullptr || study == nullptr || study->items.empty())
     return Dialect::ours;
   if (!has_text(*description, "name") || !has_text(*description, "description")) return Dialect::ours;
-  bool ours = false;
+  bool retries = false;
   bool merlin = text.find("$(MERLIN_") != std::string_view::npos;
   for (const yaml::Node& step : study->items) {
     const yaml::Node* run = run_of(step);
-    if (run == nullptr) return Dialect::ours;
-    ours = ours || has_any(*run, kOurKeys);
+    if (run == nullptr || has_any(*run, kOurKeys)) return Dialect::ours;
+    retries = retries || has_any(*run, kRetryKeys);
     merlin = merlin || run->find("task_queue") != nullptr;
   }
   if (merlin) return Dialect::merlin;
   // A shell a step is Merlin's and ours, not Maestro's.
   const auto has_shell = [](const yaml::Node& step) { return step.find("run")->find("shell") != nullptr; };
-  if (!ours && std::any_of(study->items.begin(), study->items.end(), has_shell)) return Dialect::merlin;
-  return ours ? Dialect::ours : Dialect::maestro;
+  if (!retries && std::any_of(study->items.begin(), study->items.end(), has_shell)) return Dialect::merlin;
+  return retries ? Dialect::ours : Dialect::maestro;
 }
 
 void print_values_as_python(yaml::Node& root) {
