@@ -7,7 +7,7 @@ A case is cases/GROUP/CASE.yaml, the study, and CASE.expect (YAML):
 
   about:        what it shows
   inputs:       {FILE: text}, beside the study
-  before:       shell lines that make further inputs
+  before:       shell lines that make further inputs; they and the study find $HERE, the study's directory, and $MACHINE
   commands:     [{ARGUMENTS OF WFLOW: EXIT CODE}], one after the other; default: [{run CASE.yaml: 0}]
   errors:       lines that stderr must hold
   campaign:     where the campaign directory is, from the study's
@@ -76,7 +76,8 @@ class Case:
 
     def environment(self):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("MERLIN_", "WFLOW_", "SLURM_", "OMP_"))}
-        return {**environment, "PATH": f"{BIN}:{environment['PATH']}", "HERE": str(self.folder), "LC_ALL": "C.UTF-8",
+        return {**environment, "PATH": f"{BIN}:{environment['PATH']}", "HERE": str(self.folder), "MACHINE": os.uname().nodename,
+                "LC_ALL": "C.UTF-8",
                 "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 
     def execute(self, arguments):
