@@ -7,7 +7,7 @@ A case is cases/GROUP/CASE.yaml, the study, and CASE.expect (YAML):
 
   about:        what it shows
   inputs:       {FILE: text}, beside the study
-  before:       shell lines that make further inputs
+  before:       shell lines that make further inputs; they and the study find $HERE, the study's directory, and $MACHINE
   commands:     [{ARGUMENTS OF WFLOW: EXIT CODE}], one after the other; default: [{run CASE.yaml: 0}]
   errors:       lines that stderr must hold
   campaign:     where the campaign directory is, from the study's
@@ -26,6 +26,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -76,8 +77,8 @@ class Case:
 
     def environment(self):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("MERLIN_", "WFLOW_", "SLURM_", "OMP_"))}
-        return {**environment, "PATH": f"{BIN}:{environment['PATH']}", "HERE": str(self.folder), "LC_ALL": "C.UTF-8",
-                "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+        return {**environment, "PATH": f"{BIN}:{environment['PATH']}", "HERE": str(self.folder), "MACHINE": os.uname().nodename,
+                "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 
     def execute(self, arguments):
         return subprocess.run(arguments, cwd=self.folder, env=self.environment(), stdin=subprocess.DEVNULL, text=True, errors="replace",
@@ -172,6 +173,16 @@ class Case:
             self.problems.append(f"{key} differs:\n{difference}\n{self.errors}")
 
 
+def end_processes(folder):
+    """Of a case that did not come to its end: coordinator and workers name the folder in their command lines."""
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and int(entry.name) != os.getpid() and str(folder).encode() in (entry / "cmdline").read_bytes():
+                os.kill(int(entry.name), signal.SIGKILL)
+        except OSError:
+            pass  # it has ended meanwhile
+
+
 def run_case(study, renew):
     """Its problems; none when all is as it should be."""
     folder = Path(tempfile.mkdtemp(prefix="wflow-conformance-")).resolve()
@@ -188,6 +199,7 @@ def run_case(study, renew):
     except Exception:  # a case that can't be read or ends in the middle fails, the others run
         return [traceback.format_exc()]
     finally:
+        end_processes(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 
