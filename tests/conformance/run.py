@@ -26,6 +26,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -77,8 +78,7 @@ class Case:
     def environment(self):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("MERLIN_", "WFLOW_", "SLURM_", "OMP_"))}
         return {**environment, "PATH": f"{BIN}:{environment['PATH']}", "HERE": str(self.folder), "MACHINE": os.uname().nodename,
-                "LC_ALL": "C.UTF-8",
-                "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+                "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 
     def execute(self, arguments):
         return subprocess.run(arguments, cwd=self.folder, env=self.environment(), stdin=subprocess.DEVNULL, text=True, errors="replace",
@@ -173,6 +173,16 @@ class Case:
             self.problems.append(f"{key} differs:\n{difference}\n{self.errors}")
 
 
+def end_processes(folder):
+    """Of a case that did not come to its end: coordinator and workers name the folder in their command lines."""
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and int(entry.name) != os.getpid() and str(folder).encode() in (entry / "cmdline").read_bytes():
+                os.kill(int(entry.name), signal.SIGKILL)
+        except OSError:
+            pass  # it has ended meanwhile
+
+
 def run_case(study, renew):
     """Its problems; none when all is as it should be."""
     folder = Path(tempfile.mkdtemp(prefix="wflow-conformance-")).resolve()
@@ -189,6 +199,7 @@ def run_case(study, renew):
     except Exception:  # a case that can't be read or ends in the middle fails, the others run
         return [traceback.format_exc()]
     finally:
+        end_processes(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 
