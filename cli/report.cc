@@ -139,6 +139,8 @@ std::vector<std::string> overview(const CampaignStatus& status, const Terminal& 
   for (const engine::FollowupView& followup : status.followups)
     lines.push_back(followup_line(followup, terminal));
   if (!status.iterations.empty()) lines.push_back("  iterations: " + status.iterations);
+  if (!status.coordinator.empty() && !status.history.empty() && status.history.back().kind == "note")
+    lines.push_back("  " + status.history.back().text);
   for (std::string& line : lines) {
     if (terminal.interactive) line = fitted(line, terminal.width, false);
     while (line.ends_with(' ')) line.pop_back();

@@ -27,6 +27,8 @@ constexpr double kPulse_s = 1.0;
 constexpr double kReturn_s = 20;
 // Without a heartbeat for so long a worker counts as lost, where its process can't be watched.
 constexpr double kSilence_s = 60;
+// A step without any worker for so long is told of.
+constexpr double kUnserved_s = 3;
 constexpr double kDismiss_s = 15;
 // How long a question for the status waits for a coordinator that begins or ends.
 constexpr double kStatus_s = 10;
@@ -356,6 +358,7 @@ void Coordinator::check_expected() {
 void Coordinator::check_silence(double now_s) {
   if (now_s < next_pulse_s_) return;
   next_pulse_s_ = now_s + kPulse_s;
+  tell_unserved();
   std::vector<std::string> silent;
   for (const auto& [worker, peer] : peers_) {
     socket_.send(peer.routing, wire::Pulse{});
@@ -363,6 +366,21 @@ void Coordinator::check_silence(double now_s) {
   }
   for (const std::string& worker : silent)
     lose_worker(worker, fmt::format("nothing heard for {:.0f} s", kSilence_s));
+}
+
+// A campaign that waits for a worker that nobody has started would look as if it hung.
+void Coordinator::tell_unserved() {
+  if (phase_ != Phase::running || waits_for_workers() || scheduler_.paused()) return;
+  for (const ArrayId array : scheduler_.without_worker(kUnserved_s)) {
+    const std::size_t step = plan_.step_of(array);
+    if (!told_unserved_.insert(step).second) continue;
+    const specs::PlannedStep& planned = plan_.steps()[step];
+    const std::string gpus =
+        planned.resources.gpus > 0 ? fmt::format(" with {} GPUs", planned.resources.gpus) : "";
+    record("note", fmt::format("no worker{} serves the step '{}': it waits until one is started (wflow worker "
+                               "--campaign {})",
+                               gpus, planned.name, plan_.campaign().string()));
+  }
 }
 
 bool Coordinator::over() const {

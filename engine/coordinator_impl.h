@@ -59,6 +59,7 @@ class Coordinator {
   void check_processes();
   void check_expected();
   void check_silence(double now_s);
+  void tell_unserved();
   void request_drain(const std::string& why);
   void request_stop(const std::string& why);
   void show(double now_s, bool last);
@@ -122,6 +123,7 @@ class Coordinator {
   bool cancelled_ = false;  // the whole campaign: nothing may become ready again
   double next_status_s_ = 0;
   double next_pulse_s_ = 0;
+  std::set<std::size_t> told_unserved_;  // steps
   double deadline_s_ = 0;
   std::vector<std::pair<std::string, int>> local_groups_;  // and the slots of each one's worker
   struct Starts {

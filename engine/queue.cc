@@ -111,4 +111,14 @@ void Scheduler::serve(LineId id, double core_s) {
   if (line.key) requeue(id);
 }
 
+std::vector<ArrayId> Scheduler::without_worker(double patience_s) const {
+  std::vector<ArrayId> arrays;
+  for (const auto& key : queue_) {
+    const Line& line = lines_[std::get<LineId>(key)];
+    if (line.workers == 0 && now_s_ - line.waits_since_s >= patience_s)
+      arrays.push_back(*line.waiting.begin());
+  }
+  return arrays;
+}
+
 }  // namespace wflow::engine

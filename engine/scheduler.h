@@ -151,6 +151,8 @@ class Scheduler {
   const RunMap<ElementState, kElementStates>& states(ArrayId array) const { return arrays_[array].states; }
   bool ended() const { return open_ == 0; }
   std::uint64_t leased() const { return leased_; }
+  // Of each step that has had something to lease for `patience_s`, and no worker that serves it: one array.
+  std::vector<ArrayId> without_worker(double patience_s) const;
   // Asked for by exit code 105 or 102: end the campaign after what runs.
   bool stop_requested() const { return stop_requested_; }
   std::optional<WorkerId> worker_of(ArrayId array, Element element) const;

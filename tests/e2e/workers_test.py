@@ -87,6 +87,8 @@ study:
         self.assertIn("its groups are: here, away", worker.err)
         gate.open()
         self.wait_for_done("one", 1, run)
+        self.wait(lambda: any("no worker serves the step 'two'" in text for text in self.history("note")), "the user is told",
+                  run)
         self.wflow("cancel", directory)
         run.wait()
 
