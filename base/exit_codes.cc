@@ -19,7 +19,7 @@ constexpr ExitCodeText kExitCodes[] = {
      "stopped before the end, by Ctrl-C, a signal or a time limit; or tasks were cancelled",
      "`wflow resume`; `wflow retry` runs cancelled tasks"},
     {ExitCode::busy, "busy", "another coordinator runs this campaign", "`wflow status`"},
-    {ExitCode::version, "version", "a file or a peer is of a newer format", "use that version of wflow"},
+    {ExitCode::version, "version", "a file or a peer is of another format", "use that version of wflow"},
     {ExitCode::internal, "internal", "a defect in wflow", "please report it"},
 };
 

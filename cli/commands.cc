@@ -23,7 +23,7 @@ void add_commands(CLI::App& app, Command& chosen) {
   app.get_formatter()->column_width(32);
   app.footer(
       "Exit codes: 0 done, 1 tasks failed, 2 command line, 3 study, 4 input data, 5 system, 6 interrupted\n"
-      "(resume it), 7 already running, 8 newer format, 70 a defect in wflow. More: wflow help exit-codes\n"
+      "(resume it), 7 already running, 8 another format, 70 a defect in wflow. More: wflow help exit-codes\n"
       "Examples:\n  wflow init hello && wflow run study.yaml\n  wflow help run");
   add_init(app, chosen);
   add_validate(app, chosen);
