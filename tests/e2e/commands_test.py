@@ -127,7 +127,7 @@ complete -p wflow"""
 class Templates(CampaignTest):
     def test_all_run_as_they_are(self):
         names = [row["name"] for row in json.loads(self.wflow("init", "--json").out)]
-        self.assertLessEqual({"hello", "parameters", "samples", "chain", "restart", "python", "cosmoflow"}, set(names))
+        self.assertLessEqual({"hello", "parameters", "samples", "chain", "restart", "python", "cosmoflow", "iterate", "bundle"}, set(names))
         listed = self.wflow("init").out
         for name in names:
             self.assertIn(name, listed)
@@ -152,6 +152,10 @@ class Templates(CampaignTest):
         self.assertIn("reached step 10", out("restart", "long"))
         self.assertIn("100 results", out("samples", "collect"))
         self.assertEqual(len(out("parameters", "table").splitlines()), 6)
+        self.assertEqual(out("bundle", "collect"), "1000\n")
+        self.assertLess(max(float(v) for p in self.folder.glob("bundle_*/simulate/**/results_*.txt") for v in p.read_text().split()), 2)
+        out("iterate", "choose")
+        self.assertIn("converged in iteration 6", self.wflow("status", "iterate").out)
 
 
 class TemplatesInTraining(CampaignTest):
