@@ -48,11 +48,7 @@ std::string time_of(const fs::path& campaign) {
 }  // namespace
 
 fs::path find_campaign(const std::string& name) {
-  if (!name.empty() && fs::is_directory(name)) {
-    if (is_campaign(name)) return fs::canonical(name);
-    throw Error(ExitCode::usage,
-                fmt::format("{} is not a campaign directory: it has no .wflow/campaign.db", name));
-  }
+  if (!name.empty() && is_campaign(name)) return fs::canonical(name);
   if (name.empty()) {
     for (fs::path at = fs::current_path(); at != at.root_path(); at = at.parent_path()) {
       if (is_campaign(at)) return at;
@@ -62,6 +58,10 @@ fs::path find_campaign(const std::string& name) {
   gather(fs::current_path(), 2, found);
   std::erase_if(found, [&](const fs::path& path) { return !path.filename().string().starts_with(name); });
   if (found.empty()) {
+    if (!name.empty() && fs::is_directory(name)) {
+      throw Error(ExitCode::usage,
+                  fmt::format("{} is not a campaign directory: it has no .wflow/campaign.db", name));
+    }
     throw Error(ExitCode::usage,
                 name.empty()
                     ? "no campaign here; name its directory, or start one with: wflow run STUDY.yaml"

@@ -418,13 +418,15 @@ std::optional<Answer> ask(const std::filesystem::path& campaign, const Query& qu
   ClientSocket socket(read_keys(campaign), *endpoint);
   if (!socket.send(query)) return std::nullopt;
   const auto end = std::chrono::steady_clock::now() + timeout;
-  while (true) {
+  for (bool lost = false;;) {
     while (auto message = socket.receive()) {
       if (auto* answer = std::get_if<Answer>(&*message)) return std::move(*answer);
     }
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-    if (socket.lost() || left.count() <= 0) return std::nullopt;
+    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    if (lost || left.count() <= 0) return std::nullopt;
+    // A coordinator that answers and ends: what came before the end of the line is looked for once more.
+    lost = socket.lost();
+    if (lost) left = std::chrono::milliseconds(0);
     socket.wait(left, {});
   }
 }

@@ -127,7 +127,7 @@ complete -p wflow"""
 class Templates(CampaignTest):
     def test_all_run_as_they_are(self):
         names = [row["name"] for row in json.loads(self.wflow("init", "--json").out)]
-        self.assertLessEqual({"hello", "parameters", "samples", "chain", "restart", "python", "cosmoflow"}, set(names))
+        self.assertLessEqual({"hello", "parameters", "samples", "chain", "restart", "python", "cosmoflow", "iterate", "bundle"}, set(names))
         listed = self.wflow("init").out
         for name in names:
             self.assertIn(name, listed)
@@ -141,17 +141,21 @@ class Templates(CampaignTest):
             self.assertEqual(self.wflow("validate", file).err, "", name)
             status = json.loads(self.wflow("run", file, "--vars", f"OUTPUT_PATH={self.folder / name}", "--json").out)
             self.assertEqual(status["state"], "finished", name)
+        self.check_promises()
 
-    def test_what_they_promise(self):
+    def check_promises(self):
         def out(name, step):
-            self.wflow("init", name, self.folder / name)
-            self.wflow("run", self.folder / name / "study.yaml", "--vars", f"OUTPUT_PATH={self.folder}", "-q")
-            return "".join(p.read_text() for p in self.folder.glob(f"{name}_*/{step}/**/*.out"))
+            return "".join(p.read_text() for p in self.folder.glob(f"{name}/{name}_*/{step}/**/*.out"))
 
         self.assertEqual(out("hello", "hello"), "hello world\n")
         self.assertIn("reached step 10", out("restart", "long"))
         self.assertIn("100 results", out("samples", "collect"))
         self.assertEqual(len(out("parameters", "table").splitlines()), 6)
+        self.assertEqual(out("bundle", "collect"), "1000\n")
+        results = self.folder.glob("bundle/bundle_*/simulate/**/results_*.txt")
+        self.assertLess(max(float(value) for path in results for value in path.read_text().split()), 2)
+        (loop,) = (self.folder / "iterate").glob("iterate_*")
+        self.assertIn("converged in iteration 6", self.wflow("status", loop).out)
 
 
 class TemplatesInTraining(CampaignTest):

@@ -145,7 +145,8 @@ class LiveVerbs(CampaignTest):
 
     def test_cancel_what_runs_too_long(self):
         self.begin()
-        self.wait(lambda: len(self.states("running")) >= 2, "two run", self.run_)
+        timed = ("tasks", "--duration", ">=0", "--range", "1", "--count")
+        self.wait(lambda: self.wflow(*timed).out == "1\n", "its worker has said since when it runs", self.run_)
         self.wflow("cancel", "--kill", "--where", "state = running and duration >= 0 and sample = 1")
         self.wait(lambda: self.states("cancelled") == ["work/1"], "it has ended", self.run_)
         self.gate.open()
