@@ -149,7 +149,7 @@ void Coordinator::start_worker(const std::string& group, int slots) {
     throw Error(ExitCode::system, fmt::format("workers on this machine end as soon as they start; see {}",
                                               pool_.log_of(group).string()));
   }
-  pool_.start({group, slots, options_.zero_workers, options_.zero_failures});
+  pool_.start({group, slots, groups_.find(group)->pin, options_.zero_workers, options_.zero_failures});
 }
 
 // What this machine starts; workers of other groups are started by hand, where the study wants them.
@@ -166,6 +166,7 @@ void Coordinator::find_local_groups() {
                        group.name, text::join(group.machines, ", "), plan_.campaign().string(), group.name));
   }
   const std::vector<int> slots = local_slots(here, batch::usable_cores(), options_.slots);
+  check_pins(here, slots, batch::usable_cores());
   for (std::size_t i = 0; i < here.size(); ++i) local_groups_.emplace_back(here[i].name, slots[i]);
 }
 

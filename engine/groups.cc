@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/error.h"
 #include "base/text.h"
 
 namespace wflow::engine {
@@ -25,7 +26,7 @@ bool serves(const specs::WorkerGroup& group, const std::string& step) {
 
 Groups::Groups(const specs::Study& study) {
   for (const specs::WorkerGroup& group : study.workers)
-    groups_.push_back({group.name, group.slots, group.machines, {}});
+    groups_.push_back({group.name, group.slots, group.machines, group.pin, {}});
   std::map<std::vector<std::size_t>, std::uint32_t> pools;
   for (const specs::Step& step : study.steps) {
     std::vector<std::size_t> by;
@@ -33,7 +34,7 @@ Groups::Groups(const specs::Study& study) {
       if (serves(study.workers[group], step.name)) by.push_back(group);
     }
     if (by.empty()) {
-      if (find(kDefault) == nullptr) groups_.push_back({kDefault, 0, {}, {}});
+      if (find(kDefault) == nullptr) groups_.push_back({kDefault, 0, {}, false, {}});
       by.push_back(static_cast<std::size_t>(find(kDefault) - groups_.data()));
     }
     pool_of_.push_back(pools.emplace(std::move(by), static_cast<std::uint32_t>(pools.size())).first->second);
@@ -85,6 +86,25 @@ std::vector<int> local_slots(const std::vector<Group>& groups, int cores, int li
   }
   for (std::size_t i = 0; i < slots.size() && left > 0; ++i, --left) ++slots[i];
   return slots;
+}
+
+void check_pins(const std::vector<Group>& groups, const std::vector<int>& slots, int cores) {
+  const Group* pinned = nullptr;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (!groups[i].pin) continue;
+    if (pinned != nullptr) {
+      throw Error(ExitCode::usage,
+                  fmt::format("the worker groups '{}' and '{}' would pin their tasks to the same processors "
+                              "of this machine; only one of them can have 'pin'",
+                              pinned->name, groups[i].name));
+    }
+    pinned = &groups[i];
+    if (slots[i] <= cores) continue;
+    throw Error(ExitCode::usage,
+                fmt::format("the worker group '{}' pins the tasks of {} slots, and this process may use {} "
+                            "processors; give it fewer slots, or leave out 'pin'",
+                            pinned->name, slots[i], cores));
+  }
 }
 
 }  // namespace wflow::engine

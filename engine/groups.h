@@ -15,6 +15,7 @@ struct Group {
   std::string name;
   int slots = 0;                      // as the study says; 0: it does not
   std::vector<std::string> machines;  // parts of host names; empty: any
+  bool pin = false;                   // its tasks have processors of their own
   std::vector<bool> pools;            // which it serves: WorkerCapacity::pools
 };
 
@@ -41,5 +42,9 @@ bool may_run_on(const Group& group, const std::string& host);
 // Slots of a worker of each group on this machine. A group's own number counts, others have as many as there
 // are cores; `limit` (0: none) is divided among them all.
 std::vector<int> local_slots(const std::vector<Group>& groups, int cores, int limit);
+
+// Throws Error{usage} where groups with so many slots each cannot have processors of their own on this
+// machine.
+void check_pins(const std::vector<Group>& groups, const std::vector<int>& slots, int cores);
 
 }  // namespace wflow::engine

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
+
 namespace wflow::engine {
 namespace {
 
@@ -64,6 +66,14 @@ TEST(Groups, SlotsOfThisMachine) {
   EXPECT_EQ(local_slots(groups.all(), 4, 16), (std::vector<int>{6, 2, 4}));
   EXPECT_EQ(local_slots(groups.all(), 4, 6), (std::vector<int>{3, 1, 2})) << "-j 6 is for all of them";
   EXPECT_EQ(local_slots(groups.all(), 4, 1), (std::vector<int>{1, 1, 1})) << "none can do without";
+}
+
+TEST(Groups, OnlyOneOfAMachinePins) {
+  const Groups one(study_of({{"a", 4, {}, "", {}, true}, {"b", 9, {}, "", {}}}));
+  EXPECT_NO_THROW(check_pins(one.all(), {4, 9}, 4));
+  EXPECT_THROW(check_pins(one.all(), {5, 9}, 4), Error);
+  const Groups two(study_of({{"a", 1, {}, "", {}, true}, {"b", 1, {}, "", {}, true}}));
+  EXPECT_THROW(check_pins(two.all(), {1, 1}, 4), Error);
 }
 
 }  // namespace

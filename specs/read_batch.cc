@@ -57,6 +57,7 @@ void read_group(Reading& reading, const yaml::Node& key, const yaml::Node& node,
   group.nodes = block.string("nodes");
   group.machines = block.strings("machines");
   group.slots = static_cast<int>(block.integer("slots", 0, 0, 100000));
+  group.pin = block.boolean("pin", false);
   const std::string args = block.string("args");
   if (!ours && group.slots == 0) group.slots = concurrency_of(args);
   block.find("batch");

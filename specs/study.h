@@ -53,6 +53,7 @@ struct WorkerGroup {
   std::vector<std::string> steps;     // empty or "all": every step
   std::string nodes;                  // as written: a number, "all" or nothing
   std::vector<std::string> machines;  // only on hosts of these names
+  bool pin = false;                   // every task has processors of its own: `wflow worker --pin`
 };
 
 struct Parameter {

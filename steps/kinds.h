@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of steps, for make_step().
+// The kinds of steps, for make_step(), and what they share.
 #pragma once
 
 #include <memory>

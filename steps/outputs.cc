@@ -48,6 +48,8 @@ std::string missing_output(const std::vector<OutputFile>& files) {
     struct stat status {};
     if (::stat(file.path.c_str(), &status) != 0)
       return fmt::format("the declared output {} is not there ({})", file.path, std::strerror(errno));
+    if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
+      return fmt::format("the declared output {} is neither a file nor a directory", file.path);
     if (S_ISREG(status.st_mode) && status.st_size == 0)
       return fmt::format("the declared output {} is empty", file.path);
   }

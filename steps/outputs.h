@@ -21,7 +21,8 @@ struct OutputFile {
 std::vector<OutputFile> output_files(const specs::TaskTemplate& task_template,
                                      const specs::SampleTable* samples, const Execution& execution);
 
-// A sentence about the first file that is not there, is no file, or is empty; nothing where all are there.
+// A sentence about the first file that is not there, is a pipe or the like, or is empty; nothing where all
+// are there.
 std::string missing_output(const std::vector<OutputFile>& files);
 
 // The command that looks into the files (dataset, shape, values), whose exit code 0 means that all is well, 4

@@ -142,11 +142,15 @@ void PackWriter::open(std::uint32_t number) {
   index_ = open_file(file_of(directory_, worker_, number, "index"), kFlags);
   number_ = number;
   end_ = size_of(log_.get());
-  // The writer before may have died within an entry: entries stay where multiples of their size are.
+  cut_index();  // the writer before may have died within an entry
+}
+
+// Entries stay where multiples of their size are.
+void PackWriter::cut_index() {
   const std::uint64_t entries = size_of(index_.get());
   if (entries % kEntryBytes != 0 &&
       ::ftruncate(index_.get(), static_cast<off_t>(entries - entries % kEntryBytes)) != 0) {
-    throw system_error(errno, "cannot repair " + file_of(directory_, worker_, number, "index").string());
+    throw system_error(errno, "cannot repair " + file_of(directory_, worker_, number_, "index").string());
   }
 }
 
@@ -173,7 +177,12 @@ void PackWriter::append(PackedEntry entry, const std::string& title, int out, in
   }
   end_ = entry.offset + entry.out_bytes + entry.err_bytes;
   const auto bytes = encode(entry);
-  write_all(index_.get(), {bytes.data(), bytes.size()}, file_of(directory_, worker_, number_, "index"));
+  try {
+    write_all(index_.get(), {bytes.data(), bytes.size()}, file_of(directory_, worker_, number_, "index"));
+  } catch (const Error&) {  // a full disk takes a part of it
+    cut_index();
+    throw;
+  }
 }
 
 std::filesystem::path packed_directory(const std::filesystem::path& workspace) {

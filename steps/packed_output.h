@@ -41,6 +41,7 @@ class PackWriter {
 
  private:
   void open(std::uint32_t number);
+  void cut_index();
 
   std::filesystem::path directory_;
   std::string worker_;

@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -91,6 +93,24 @@ TEST_F(PackedOutput, SurvivesAWriterThatDiedWithinAnEntry) {
   add(guardian, 4, "four again", "");
   EXPECT_EQ(texts(3), (Texts{{"three", ""}}));
   EXPECT_EQ(texts(4), (Texts{{"four again", ""}}));
+}
+
+// As on a full disk: the second entry does not fit.
+TEST_F(PackedOutput, GoesOnAfterAnEntryThatCouldNotBeWritten) {
+  PackWriter writer(directory_, "host-1-a");
+  add(writer, 3, "3", "");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit limit{52 + 30, before.rlim_max};
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  EXPECT_THROW(add(writer, 4, "4", ""), Error);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ::signal(SIGXFSZ, handler);
+  add(writer, 5, "5", "");
+  EXPECT_EQ(texts(3), (Texts{{"3", ""}}));
+  EXPECT_TRUE(texts(4).empty());
+  EXPECT_EQ(texts(5), (Texts{{"5", ""}}));
 }
 
 TEST_F(PackedOutput, CutsTheMiddleOutOfWhatIsTooLong) {

@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "steps/environment.h"
 #include "steps/files.h"
+#include "steps/kinds.h"
 #include "steps/outputs.h"
 #include "workers/process_tree.h"
 #include "workers/sample_reports.h"
@@ -51,6 +52,13 @@ void check_paths(const std::string& pack, const steps::PreparedTask& task) {
 
 std::string check_log(std::size_t slot) {
   return fmt::format("slot-{}.check", slot);
+}
+
+// Though not reaped yet.
+bool has_ended(pid_t pid) {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid;
 }
 
 std::string own_visible_devices() {
@@ -284,7 +292,9 @@ void Executor::fill(std::size_t number, const wire::Lease& lease, const Array& a
   slot.returned = false;
   slot.events_read = 0;
   steps::OutputSizes sizes;
-  if (lease.attempt > 0 && !task.packed) sizes = steps::output_sizes(task);
+  // Other processes may have printed there before: an earlier attempt, or one with another part of the
+  // bundle.
+  if ((lease.attempt > 0 || slot.bundled) && !task.packed) sizes = steps::output_sizes(task);
   slot.out_before = sizes.out;
   slot.err_before = sizes.err;
   store_path(slot.marker, task.finished_marker);
@@ -337,6 +347,7 @@ void Executor::finish(std::size_t slot, int code, int status, Time now) {
   if (!record_of.returned) {
     if (ending.success && record_of.unchecked && !record_of.checking && start_check(slot, ending)) {
       if (!results.events.empty()) record(std::move(results), now);
+      record_of.events_read = tasks_[slot].events.offset;
       return;
     }
     if (tasks_[slot].interrupted && !ending.success) ending.reason = wire::EndReason::cancelled;
@@ -360,19 +371,19 @@ bool Executor::start_check(std::size_t slot, Ending& ending) {
   SlotRecord& record_of = slots_[slot];
   const Array& array = *arrays_.at(record_of.array);
   const wire::Lease& lease = tasks_[slot].lease;
-  const std::vector<steps::OutputFile> files = steps::output_files(
-      array.task_template, samples_.get(), {lease.first, lease.attempt, lease.restart, lease.count});
   const auto bad = [&](std::string why) {
     ending = {false, wire::EndReason::bad_output, 0, std::move(why)};
     return false;
   };
-  if (std::string why = steps::missing_output(files); !why.empty()) return bad(std::move(why));
   const std::string log = check_log(slot);
   ::unlink((directory_ + "/" + log).c_str());
   pointers_.clear();
   for (const std::string& variable : array.environment) pointers_.push_back(variable.c_str());
   pointers_.push_back(nullptr);
   try {
+    const std::vector<steps::OutputFile> files = steps::output_files(
+        array.task_template, samples_.get(), {lease.first, lease.attempt, lease.restart, lease.count});
+    if (std::string why = steps::missing_output(files); !why.empty()) return bad(std::move(why));
     const std::vector<std::string> argv = steps::check_command(files);
     if (argv.empty()) return false;
     // From here on a guardian gives the task no result.
@@ -465,20 +476,14 @@ void Executor::take_events(std::size_t slot, bool at_end, wire::Results& results
     results.events.push_back(
         {record_of.array, record_of.element, record_of.attempt, unix_time(), std::move(line)});
   }
-  slots_[slot].events_read = tail.offset;
 }
 
 void Executor::follow_events(Time now) {
   for (const auto& [pid, slot] : slot_of_) {
     wire::Results results;
-    const std::uint64_t before = slots_[slot].events_read;
     take_events(slot, false, results);
-    if (results.events.empty()) continue;
-    // First on disk, then counted as read: the guardian may send a line twice, but loses none.
-    const std::uint64_t read = slots_[slot].events_read;
-    slots_[slot].events_read = before;
-    record(std::move(results), now);
-    slots_[slot].events_read = read;
+    if (!results.events.empty()) record(std::move(results), now);
+    slots_[slot].events_read = tasks_[slot].events.offset;
   }
 }
 
@@ -486,16 +491,17 @@ void Executor::follow_events(Time now) {
 
 void Executor::terminate(std::size_t slot, wire::EndReason reason, Time now) {
   SlotRecord& record_of = slots_[slot];
-  if (record_of.killed || record_of.returned) return;
+  Task& task = tasks_[slot];
+  task.end_by = Time::max();
+  // What has ended by itself has its own result, which reap() takes.
+  if (record_of.killed || record_of.returned || has_ended(record_of.pid)) return;
   if (reason == wire::EndReason::worker_lost) {
     record_of.returned = true;
   } else {
     record_of.kill_reason = reason;
     record_of.killed = true;
   }
-  Task& task = tasks_[slot];
   task.below = descendants(record_of.pid);
-  task.end_by = Time::max();
   task.kill_at = after(now, options_.grace_s);
   ::kill(-record_of.pid, SIGTERM);
 }
@@ -513,16 +519,12 @@ void Executor::kill_tree(std::size_t slot) {
   }
 }
 
-// Those that no other task has. Without an open array: one that no process has.
+// Those that no other task has.
 std::vector<std::string> Executor::own_variables(std::size_t slot) const {
   const wire::Lease& lease = tasks_[slot].lease;
-  const auto array = arrays_.find(lease.array);
-  std::vector<std::string> variables = {"WFLOW_EVENTS=" + files_[slot].events()};
-  if (array == arrays_.end() || !array->second->step) return {"="};
-  for (std::string& variable :
-       array->second->step->prepare({lease.first, lease.attempt, lease.restart}).environment) {
-    variables.push_back(std::move(variable));
-  }
+  std::vector<std::string> variables = steps::element_environment(
+      arrays_.at(lease.array)->task_template, {lease.first, lease.attempt, lease.restart, lease.count});
+  variables.push_back("WFLOW_EVENTS=" + files_[slot].events());
   return variables;
 }
 
@@ -564,8 +566,8 @@ std::vector<wire::Lease> Executor::give_back_running(Time now) {
   std::vector<wire::Lease> leases;
   for (const auto& [pid, slot] : slot_of_) {
     if (slots_[slot].killed || slots_[slot].returned) continue;
-    leases.push_back(tasks_[slot].lease);
     terminate(slot, wire::EndReason::worker_lost, now);
+    if (slots_[slot].returned) leases.push_back(tasks_[slot].lease);
   }
   return leases;
 }

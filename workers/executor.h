@@ -94,6 +94,8 @@ class Executor {
   void terminate(std::size_t slot, engine::wire::EndReason reason, Time now);
   void kill_tree(std::size_t slot);
   std::vector<std::string> own_variables(std::size_t slot) const;
+  // Counted as read in the slot only once they are in the journal: its guardian may send a line twice, but
+  // loses none.
   void take_events(std::size_t slot, bool at_end, engine::wire::Results& results);
   void pack(std::size_t slot, const Ending& ending, double now_s);
   void empty_output(std::size_t slot);

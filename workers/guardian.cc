@@ -81,6 +81,7 @@ void pack(const SlotRecord& slot, SlotFiles& files, const Ending& ending, const 
   if (slot.pack[0] == '\0') return;
   try {
     files.open_output();
+    if (!files.printed()) return;
     steps::PackWriter writer(slot.pack.data(), worker);
     pack_output(slot, files, ending, unix_time(), writer);
   } catch (const Error& error) {

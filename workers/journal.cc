@@ -26,7 +26,14 @@ Journal::Journal(const std::filesystem::path& campaign, const std::string& worke
 
 void Journal::append(const wire::Results& results) {
   const std::string record = wire::frame_record(results);
-  write_all(fd_.get(), record, path_);
+  try {
+    write_all(fd_.get(), record, path_);
+  } catch (const Error&) {
+    // A full disk takes a part of it, behind which no other would be found.
+    if (::ftruncate(fd_.get(), static_cast<off_t>(size_)) != 0)
+      throw system_error(errno, "cannot repair " + path_.string());
+    throw;
+  }
   size_ += record.size();
 }
 

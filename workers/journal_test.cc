@@ -2,6 +2,8 @@
 #include "workers/journal.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include "base/error.h"
 #include "engine/wire/leftovers.h"
@@ -54,6 +56,27 @@ TEST(Journal, RecoversFromACutRecord) {
     const std::string cut = wire::frame_record(results(2)).substr(0, 13);
     write_all(journal.descriptor(), cut, "journal");
     EXPECT_EQ(journal.recover().size(), 1U);
+    journal.append(results(3));
+  }
+  const auto left = wire::find_leftovers(campaign.path());
+  ASSERT_EQ(left.at(0).results.size(), 2U);
+  EXPECT_EQ(left[0].results[1].sequence, 3U);
+}
+
+// As on a full disk: the second record does not fit.
+TEST(Journal, GoesOnAfterARecordThatCouldNotBeWritten) {
+  const wire::TemporaryCampaign campaign;
+  {
+    Journal journal(campaign.path(), "w");
+    journal.append(results(1));
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+    const rlimit limit{journal.size() + 13, before.rlim_max};
+    const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+    EXPECT_THROW(journal.append(results(2)), Error);
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    ::signal(SIGXFSZ, handler);
     journal.append(results(3));
   }
   const auto left = wire::find_leftovers(campaign.path());

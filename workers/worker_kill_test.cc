@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whatever is killed: nothing finished is lost or runs twice, and nothing is left behind.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <set>
@@ -52,6 +55,21 @@ class WorkerKillTest : public ::testing::Test {
     return coordinator_->until([&] { return processes_with("WFLOW_WORKSPACE=" + path("step")).empty(); });
   }
 
+  // The last line is written before a shell has ended.
+  bool zombies(pid_t agent, int count) {
+    return coordinator_->until([&] {
+      int found = 0;
+      for (const pid_t pid : descendants(agent)) {
+        try {
+          const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
+          found += stat.at(stat.rfind(')') + 2) == 'Z' ? 1 : 0;
+        } catch (const std::exception&) {
+        }
+      }
+      return found == count;
+    });
+  }
+
   wire::TemporaryCampaign campaign_;
   std::unique_ptr<FakeCoordinator> coordinator_ = std::make_unique<FakeCoordinator>(campaign_.path(), 1);
   std::unique_ptr<WorkerProcess> worker_;
@@ -88,19 +106,7 @@ TEST_F(WorkerKillTest, TheGuardianTakesWhatTheAgentHadNotSeen) {
   const pid_t agent = worker_->agent();
   ::kill(agent, SIGSTOP);
   std::filesystem::remove(path("hold"));
-  ASSERT_TRUE(coordinator_->until([&] { return lines("ended").size() == 3; }));
-  // The last line is written before the shell has ended: wait for three zombies.
-  ASSERT_TRUE(coordinator_->until([&] {
-    int zombies = 0;
-    for (const pid_t pid : descendants(agent)) {
-      try {
-        const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
-        zombies += stat.at(stat.rfind(')') + 2) == 'Z' ? 1 : 0;
-      } catch (const std::exception&) {
-      }
-    }
-    return zombies == 3;
-  }));
+  ASSERT_TRUE(zombies(agent, 3));
   ::kill(agent, SIGKILL);
   EXPECT_EQ(worker_->wait(), 70);
   const auto left = wire::find_leftovers(campaign_.path());
@@ -112,6 +118,83 @@ TEST_F(WorkerKillTest, TheGuardianTakesWhatTheAgentHadNotSeen) {
   EXPECT_EQ(done, (std::set<std::string>{"0", "1", "2"}));
   EXPECT_TRUE(std::filesystem::exists(path("step/01/00/MERLIN_FINISHED")) ||
               std::filesystem::exists(path("step/00/00/MERLIN_FINISHED")));
+}
+
+// An agent is told to end before it has seen that tasks have: these are done, and are not given back.
+TEST_F(WorkerKillTest, WhatHasEndedIsNotGivenBack) {
+  std::ofstream(path("hold")) << "";
+  begin(40, 1000);
+  ASSERT_TRUE(running(3));
+  const pid_t agent = worker_->agent();
+  ::kill(agent, SIGSTOP);
+  std::filesystem::remove(path("hold"));
+  ASSERT_TRUE(zombies(agent, 3));
+  ::kill(agent, SIGTERM);
+  ::kill(agent, SIGCONT);
+  ASSERT_TRUE(coordinator_->until([&] { return coordinator_->goodbye.has_value(); }));
+  EXPECT_EQ(worker_->wait(), 0);
+  EXPECT_EQ(coordinator_->ends.size(), lines("ended").size());
+  EXPECT_GE(coordinator_->ends.size(), 3U);
+  EXPECT_TRUE(coordinator_->outcomes.empty());
+  std::uint64_t returned = 0;
+  for (const auto& lease : coordinator_->returned) returned += lease.count;
+  EXPECT_EQ(returned, 40 - coordinator_->ends.size());
+}
+
+// The agent is killed after it has read a task's last line, while it writes what the task printed: into a
+// pipe here, which nobody empties.
+TEST_F(WorkerKillTest, NoLineOfATaskIsLostWithAnAgentThatPacks) {
+  coordinator_->acknowledging = false;
+  worker_ =
+      std::make_unique<WorkerProcess>(campaign_.path(), std::vector<std::string>{"slots=1", "linger=60"});
+  ASSERT_TRUE(coordinator_->welcome_worker());
+  const std::string log = path("step/packed/" + coordinator_->hello->worker + ".0.log");
+  std::filesystem::create_directories(path("step/packed"));
+  ASSERT_EQ(::mkfifo(log.c_str(), 0600), 0);
+  const FileDescriptor pipe = open_file(log, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  auto task = shell_task(campaign_.path(), "seq 100000; echo '{\"n\":1}' >> $WFLOW_EVENTS", 1);
+  task.output = specs::OutputMode::packed;
+  coordinator_->send(wire::Templates{{task}});
+  coordinator_->send(wire::Leases{{{1, 1, 0, 1}}});
+  ASSERT_TRUE(coordinator_->until([&] {
+    int bytes = 0;
+    return ::ioctl(pipe.get(), FIONREAD, &bytes) == 0 && bytes == ::fcntl(pipe.get(), F_GETPIPE_SZ);
+  }));
+  std::filesystem::remove(log);
+  ::kill(worker_->agent(), SIGKILL);
+  EXPECT_EQ(worker_->wait(), 70);
+  std::size_t events = 0;
+  std::uint64_t done = 0;
+  for (const auto& left : wire::find_leftovers(campaign_.path())) {
+    for (const auto& results : left.results) {
+      events += results.events.size();
+      for (const auto& run : results.done) done += run.count;
+    }
+  }
+  EXPECT_EQ(events, 1U);
+  EXPECT_EQ(done, 1U);
+  EXPECT_EQ(steps::packed_out(steps::find_packed(path("step/packed"), 0).at(0)).size(), 588895U);
+}
+
+TEST_F(WorkerKillTest, AGuardianPacksNothingWhereNothingWasPrinted) {
+  std::ofstream(path("hold")) << "";
+  worker_ =
+      std::make_unique<WorkerProcess>(campaign_.path(), std::vector<std::string>{"slots=1", "linger=60"});
+  ASSERT_TRUE(coordinator_->welcome_worker());
+  auto task = shell_task(campaign_.path(), "while [ -e " + path("hold") + " ]; do sleep 0.01; done", 1);
+  task.output = specs::OutputMode::packed;
+  coordinator_->send(wire::Templates{{task}});
+  coordinator_->send(wire::Leases{{{1, 1, 0, 1}}});
+  ASSERT_TRUE(running(1));
+  const pid_t agent = worker_->agent();
+  ::kill(agent, SIGSTOP);
+  std::filesystem::remove(path("hold"));
+  ASSERT_TRUE(zombies(agent, 1));
+  ::kill(agent, SIGKILL);
+  EXPECT_EQ(worker_->wait(), 70);
+  ASSERT_EQ(wire::find_leftovers(campaign_.path()).size(), 1U);
+  EXPECT_EQ(wire::find_leftovers(campaign_.path())[0].results.size(), 1U);
+  EXPECT_FALSE(std::filesystem::exists(path("step/packed")));
 }
 
 // Killed at many different moments of a busy worker: what ended is reported or in the journal, exactly once.

@@ -143,6 +143,7 @@ TEST_F(WorkerTest, KillsDaemonsToo) {
         1);
   lease(0, 1);
   ASSERT_TRUE(coordinator_.until([&] { return std::filesystem::exists(file("started")); }));
+  coordinator_.send(wire::Templates{{task_}});  // as a new coordinator does
   coordinator_.send(wire::Revoke{{}, true});
   ASSERT_TRUE(ended(1));
   EXPECT_EQ(coordinator_.outcomes.at(0).reason, wire::EndReason::cancelled);
@@ -424,6 +425,39 @@ echo what went wrong >&2; exit 7)",
   EXPECT_NE(coordinator_.outcomes[2].detail.find("sample 3"), std::string::npos);
 }
 
+TEST_F(BundleTest, KillsTheDaemonsOfAProcess) {
+  begin_bundles("(setsid sh -c 'sleep 1000 & echo started >> " + path("started") +
+                    "') & wait; while :; do sleep 1000; done",
+                10);
+  lease(0, 10);
+  ASSERT_TRUE(coordinator_.until([&] { return std::filesystem::exists(file("started")); }));
+  coordinator_.send(wire::Revoke{{}, true});
+  ASSERT_TRUE(ended(10));
+  EXPECT_TRUE(coordinator_.until([&] { return processes_with("WFLOW_WORKSPACE=" + path("step")).empty(); }));
+}
+
+// Processes of one bundle share its files.
+TEST_F(BundleTest, AFailureShowsWhatItsOwnProcessPrinted) {
+  begin_bundles("[ $WFLOW_FIRST = 5 ] || { echo fine >&2; exit 0; }; exit 3", 10, {"slots=1"});
+  lease(0, 5);
+  lease(5, 5);
+  ASSERT_TRUE(ended(10));
+  sort_outcomes();
+  ASSERT_EQ(coordinator_.outcomes.size(), 5U);
+  EXPECT_EQ(coordinator_.outcomes[0].element, 5U);
+  EXPECT_EQ(coordinator_.outcomes[0].detail, "");
+}
+
+TEST_F(BundleTest, WhatAProcessPrintsIsPackedForAllOfItsSamples) {
+  begin_bundles("echo of $WFLOW_FIRST", 25);
+  task_.output = specs::OutputMode::packed;
+  coordinator_.send(wire::Templates{{task_}});
+  lease(0, 25);
+  ASSERT_TRUE(ended(25));
+  for (const wire::Element element : {0U, 9U, 10U, 24U})
+    EXPECT_EQ(packed(path("step"), element), "[of " + std::to_string(element / 10 * 10) + "\n|]");
+}
+
 TEST_F(BundleTest, ATimeLimitIsTheProcesss) {
   begin_bundles(R"(echo '{"type":"sample_done","first":0,"count":9}' >> $WFLOW_EVENTS; sleep 1000)", 10);
   task_.timeout_s = 0.3;
@@ -436,20 +470,24 @@ TEST_F(BundleTest, ATimeLimitIsTheProcesss) {
 }
 
 TEST_F(WorkerTest, LooksForDeclaredOutputs) {
-  begin("case $WFLOW_SAMPLE_ID in 1) ;; 2) : > out.txt;; 3) exit 7;; *) echo value > out.txt;; esac", 5);
+  begin(
+      "case $WFLOW_SAMPLE_ID in 1) ;; 2) : > out.txt;; 3) exit 7;; 5) mkfifo out.txt;; *) echo value > "
+      "out.txt;; esac",
+      6);
   task_.outputs = {{{{specs::Piece::Kind::literal, "out.txt", 0}}, "", {}, false}};
   coordinator_.send(wire::Templates{{task_}});
-  lease(0, 5);
-  ASSERT_TRUE(ended(5));
+  lease(0, 6);
+  ASSERT_TRUE(ended(6));
   expect_each_once();
   std::sort(coordinator_.outcomes.begin(), coordinator_.outcomes.end(),
             [](const auto& a, const auto& b) { return a.element < b.element; });
-  ASSERT_EQ(coordinator_.outcomes.size(), 3U);
+  ASSERT_EQ(coordinator_.outcomes.size(), 4U);
   EXPECT_EQ(coordinator_.outcomes[0].reason, wire::EndReason::bad_output);
   EXPECT_NE(coordinator_.outcomes[0].detail.find("step/01/out.txt is not there"), std::string::npos);
   EXPECT_EQ(coordinator_.outcomes[1].reason, wire::EndReason::bad_output);
   EXPECT_NE(coordinator_.outcomes[1].detail.find("out.txt is empty"), std::string::npos);
   EXPECT_EQ(coordinator_.outcomes[2].exit_code, 7);
+  EXPECT_NE(coordinator_.outcomes[3].detail.find("neither a file nor a directory"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(file("step/01/MERLIN_FINISHED")));
 }
 

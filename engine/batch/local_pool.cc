@@ -64,6 +64,7 @@ void LocalPool::start(const LocalWorkerOptions& options) {
                   "--group=" + options.group,
                   "--slots",
                   std::to_string(options.slots)};
+  if (options.pin) request.argv.push_back("--pin");
   if (options.zero) request.argv.push_back("--zero");
   if (options.zero_failures > 0) {
     request.argv.insert(request.argv.end(), {"--zero-failures", std::to_string(options.zero_failures)});

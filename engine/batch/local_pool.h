@@ -19,6 +19,7 @@ namespace wflow::engine::batch {
 struct LocalWorkerOptions {
   std::string group = "default";
   int slots = 1;
+  bool pin = false;
   bool zero = false;  // completes tasks without running them: benchmarks of the coordinator
   double zero_failures = 0;
 };

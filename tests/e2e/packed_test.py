@@ -36,6 +36,14 @@ study:
         names = self.files()
         self.assertTrue(all(re.fullmatch(r"packed/.*\.0\.(log|index)", name) for name in names), names)
 
+    def test_logs_of_a_sample_of_a_bundle(self):
+        text = self.text("echo samples from $(WFLOW_FIRST); echo $(WFLOW_COUNT) of them >&2", "      bundle: 12")
+        self.wflow("run", self.study(text), "-j", "2", code=OK)
+        for element in (0, 11, 12, TASKS - 1):
+            first = element // 12 * 12
+            self.assertEqual(self.wflow("logs", self.campaign(), f"work/{element}", "--out").out, f"samples from {first}\n")
+            self.assertEqual(self.wflow("logs", f"work/{element}", "--err").out, f"{min(12, TASKS - first)} of them\n")
+
     def test_nothing_printed_is_no_file(self):
         self.wflow("run", self.study(self.text("true $(MERLIN_SAMPLE_ID)")), "-j", "2", code=OK)
         self.assertEqual(self.files(), [])

@@ -37,6 +37,20 @@ study:
         self.assertEqual(sorted(began), list(range(TASKS)))
         self.assertEqual(lines_of(self.folder / "ended")[-1], "0")
 
+    def test_a_group_pins_its_tasks(self):
+        study = self.study(f"""
+description: {{name: pinned, description: a processor a task}}
+env: {{variables: {{OUTPUT_PATH: .}}}}
+workers: {{all: {{slots: 1, pin: true}}}}
+study:
+  - name: one
+    run: {{cmd: "nproc > {self.folder}/processors"}}
+""")
+        self.wflow("run", study)
+        self.assertEqual(lines_of(self.folder / "processors"), ["1"])
+        study.write_text(study.read_text().replace("slots: 1", "slots: 5000"))
+        self.assert_one_sentence(self.wflow("run", study, code=USAGE), "the worker group 'all' pins the tasks of 5000 slots")
+
     def test_groups_serve_their_steps(self):
         study = self.study(f"""
 description: {{name: groups, description: two groups}}
