@@ -104,8 +104,8 @@ Rerun prepare(const specs::Plan& plan, const TaskId& id, const RerunOptions& opt
   rerun.argv = task.argv;
   rerun.directory = directory;
   rerun.environment = steps::array_environment(
-      steps::worker_environment(recorded_environment(plan.campaign()), executable_directory()),
-      task_template, workers::usable_cores());
+      steps::worker_environment(recorded_environment(plan.campaign()), executable_directory()), task_template,
+      workers::usable_cores());
   rerun.environment.insert(rerun.environment.end(), task.environment.begin(), task.environment.end());
   rerun.environment.push_back("WFLOW_EVENTS=" + (directory / "events.jsonl").string());
   rerun.timeout_s = task_template.timeout_s;

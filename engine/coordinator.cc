@@ -378,9 +378,10 @@ void Coordinator::tell_unserved() {
     const specs::PlannedStep& planned = plan_.steps()[step];
     const std::string gpus =
         planned.resources.gpus > 0 ? fmt::format(" with {} GPUs", planned.resources.gpus) : "";
-    record("note", fmt::format("no worker{} serves the step '{}': it waits until one is started (wflow worker "
-                               "--campaign {})",
-                               gpus, planned.name, plan_.campaign().string()));
+    record("note",
+           fmt::format("no worker{} serves the step '{}': it waits until one is started (wflow worker "
+                       "--campaign {})",
+                       gpus, planned.name, plan_.campaign().string()));
   }
 }
 

@@ -41,7 +41,8 @@ TEST(Environment, GivesNoMoreThreadsThanTheWorkerHasCores) {
   specs::TaskTemplate t;
   t.workspace = "/w";
   t.resources.cores = 64;
-  EXPECT_THAT(array_environment({}, t, 8), UnorderedElementsAre("WFLOW_WORKSPACE=/w", "WFLOW_CORES=8", "OMP_NUM_THREADS=8"));
+  EXPECT_THAT(array_environment({}, t, 8),
+              UnorderedElementsAre("WFLOW_WORKSPACE=/w", "WFLOW_CORES=8", "OMP_NUM_THREADS=8"));
 }
 
 TEST(Environment, KeepsTheUsersThreads) {

@@ -43,7 +43,8 @@ TEST_F(TrainTest, RunsOneRankDirectly) {
   EXPECT_EQ(step->setup().files[0].path, "/campaign/train/train.yaml");
   EXPECT_EQ(step->setup().files[0].text, "epochs: 3\n");
   const PreparedTask task = step->prepare({0, 1, true});
-  EXPECT_THAT(task.argv, ElementsAre(EndsWith("/wflow-train"), "/campaign/train/train.yaml", "--fresh-on-new-data"));
+  EXPECT_THAT(task.argv,
+              ElementsAre(EndsWith("/wflow-train"), "/campaign/train/train.yaml", "--fresh-on-new-data"));
   EXPECT_EQ(task.out_file, "train.out");
   EXPECT_EQ(task.err_file, "train.err");
   EXPECT_EQ(task.directory, "/campaign/train");
