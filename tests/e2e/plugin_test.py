@@ -25,6 +25,12 @@ study:
 
 
 class Plugins(CampaignTest):
+    def setUp(self):
+        super().setUp()
+        # A crash of the plugin is to end its process by the signal, also where AddressSanitizer would catch it.
+        options = self.environment.get("ASAN_OPTIONS", "")
+        self.environment["ASAN_OPTIONS"] = f"{options}:handle_segv=0".strip(":")
+
     def rows(self, name, bundle=None):
         folder = self.campaign() / "sim"
         return numpy.load((folder if bundle is None else folder / f"{bundle:02}") / f"{name}.npy")
