@@ -26,12 +26,21 @@ int edit_distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
+namespace {
+
+// Nobody mistypes a word as long as this; what is longer is a text where a name belongs.
+constexpr std::size_t kLongestWord = 200;
+
+}  // namespace
+
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates) {
+  if (word.size() > kLongestWord) return std::nullopt;
   const std::string wanted = lower(word);
   // A third of the word's length in edits: enough for typing errors, too little for other words.
   int best = std::max<int>(1, static_cast<int>(word.size()) / 3) + 1;
   std::optional<std::string> found;
   for (const std::string& candidate : candidates) {
+    if (candidate.size() > 2 * kLongestWord) continue;
     const int distance = edit_distance(wanted, lower(candidate));
     if (distance < best) {
       best = distance;

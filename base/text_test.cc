@@ -12,6 +12,7 @@ TEST(Text, NearestKnowsTypingErrorsOnly) {
   EXPECT_EQ(nearest("descripton", keys), "description");
   EXPECT_EQ(nearest("rnu", keys), "run");
   EXPECT_EQ(nearest("walltime", keys), std::nullopt);
+  EXPECT_EQ(nearest(std::string(100'000'000, 'd'), keys), std::nullopt);  // at once
 }
 
 TEST(Text, Conversions) {

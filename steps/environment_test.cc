@@ -28,7 +28,7 @@ TEST(Environment, OfAnArrayHasItsThreadsAndVariables) {
 }
 
 TEST(Environment, FindsTheCampaignsMerlinFirst) {
-  specs::TaskTemplate t;
+  specs::TaskTemplate t{};
   t.workspace = "/c/s";
   t.campaign = "/c";
   const auto worker = worker_environment({"PATH=/user/bin", "WFLOW_CAMPAIGN=/outer", "WFLOW_CORES=9"}, "/p");
