@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only door to YAML: text -> a tree of our own with the place of every word, and a reader that checks
+// The only boundary to YAML: text -> a tree of our own with the place of every word, and a reader that checks
 // types and keys and gathers all errors with file, line and column instead of stopping at the first.
 #pragma once
 

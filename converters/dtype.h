@@ -19,7 +19,7 @@ bool is_floating(DType type);
 std::optional<DType> parse_dtype(std::string_view name);
 const std::vector<std::string>& dtype_names();
 
-// Calls f with a value of the C++ type that stands for `type`: one switch for all the room.
+// Calls f with a value of the C++ type that stands for `type`: one switch for the module.
 template <typename F>
 decltype(auto) with_type(DType type, F&& f) {
   switch (type) {

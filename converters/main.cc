@@ -11,9 +11,9 @@
 
 #include "base/error.h"
 #include "base/version.h"
-#include "converters/check.h"
-#include "converters/report.h"
-#include "converters/run.h"
+#include "converters/convert/report.h"
+#include "converters/convert/run.h"
+#include "converters/input/check.h"
 
 namespace {
 

@@ -19,8 +19,8 @@
 #include "base/yaml.h"
 #include "plugin/library.h"
 #include "plugin/row_file.h"
-#include "specs/blocks.h"
-#include "specs/samples.h"
+#include "specs/samples/samples.h"
+#include "specs/study/blocks.h"
 
 namespace wflow::plugin {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "specs/template.h"
+#include "specs/plan/template.h"
 
 namespace wflow::steps {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "specs/samples.h"
-#include "specs/template.h"
+#include "specs/plan/template.h"
+#include "specs/samples/samples.h"
 #include "steps/step.h"
 
 namespace wflow::steps {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "specs/template.h"
+#include "specs/plan/template.h"
 
 namespace wflow::steps {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "specs/samples.h"
-#include "specs/template.h"
+#include "specs/plan/template.h"
+#include "specs/samples/samples.h"
 
 namespace wflow::steps {
 

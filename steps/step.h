@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "specs/samples.h"
-#include "specs/template.h"
+#include "specs/plan/template.h"
+#include "specs/samples/samples.h"
 
 namespace wflow::steps {
 

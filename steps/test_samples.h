@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "specs/samples.h"
+#include "specs/samples/samples.h"
 
 namespace wflow::steps {
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Who may include whom (the table of CONTRIBUTING.md), which library stands behind which door, a licence line in each
-source file and a README in each room. Prints every offence as file:line: sentence."""
+"""Who may include whom (the table of CONTRIBUTING.md), which library stands behind which boundary, a licence line in each
+source file and a README in each module. Prints every offence as file:line: sentence."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 # Ours that a folder may include; the longest prefix that fits a file or an include counts.
-ROOMS = {
+MODULES = {
     "base": set(),
     "converters": {"base"},
     "converters/config": {"base"},
@@ -30,13 +30,13 @@ ROOMS = {
     "examples/cosmoflow": set(),
     "examples/jag_like": {"plugin"},
 }
-ROOMS["engine"] |= {"engine/wire", "engine/store", "engine/batch"}
-ROOMS["trainer"] |= {"converters/config", "trainer/config"}
-ROOMS["converters"] |= {"converters/config"}
+MODULES["engine"] |= {"engine/wire", "engine/store", "engine/batch"}
+MODULES["trainer"] |= {"converters/config", "trainer/config"}
+MODULES["converters"] |= {"converters/config"}
 ALL = {"tests", "bench"}
 
 # A library's headers, and the files that may include them.
-DOORS = {
+BOUNDARIES = {
     r"yaml-cpp/": r"base/yaml\.cc",
     r"zmq(\.hpp|_addon\.hpp|\.h)$": r"engine/wire/.*",
     r"(sqlite3\.h|SQLiteCpp/)": r"engine/store/.*",
@@ -61,22 +61,22 @@ def tracked_files():
     return sorted(name for name in names if (ROOT / name).is_file())
 
 
-def room_of(name):
-    """The room of a file or an include: "converters/config" for converters/config.h and .cc, "base" for base/file.h."""
+def module_of(name):
+    """The module of a file or an include: "converters/config" for converters/config.h and .cc, "base" for base/file.h."""
     stem = re.sub(r"\.\w+$", "", name)
-    fitting = [room for room in ROOMS if stem == room or stem.startswith(room + "/")]
+    fitting = [module for module in MODULES if stem == module or stem.startswith(module + "/")]
     return max(fitting, key=len, default=name.split("/")[0])
 
 
 def allowed(name, included):
-    here, there = room_of(name), room_of(included)
+    here, there = module_of(name), module_of(included)
     if here.split("/")[0] in ALL or here == there:
         return True
     if here in ("converters/config", "trainer/config") and there == here.split("/")[0]:
-        # A light header of the own room, such as converters/split.h, is followed by its own includes.
+        # A light header of the own module, such as converters/split.h, is followed by its own includes.
         return True
-    # A *_test.cc beside its unit may also use what stands in its own room.
-    return there in ROOMS.get(here, set()) or (name.endswith("_test.cc") and there.split("/")[0] == here.split("/")[0])
+    # A *_test.cc beside its unit may also use what stands in its own module.
+    return there in MODULES.get(here, set()) or (name.endswith("_test.cc") and there.split("/")[0] == here.split("/")[0])
 
 
 def check_includes(name, text):
@@ -87,10 +87,10 @@ def check_includes(name, text):
             continue
         quoted, included = found[1] == '"', found[2]
         if quoted and (ROOT / included).exists() and not allowed(name, included):
-            offences.append(f"{name}:{number}: {room_of(name)}/ may not include {included} (CONTRIBUTING.md, Rooms)")
-        for library, door in DOORS.items():
-            if re.match(library, included) and not re.fullmatch(door, name) and not OUTSIDE.fullmatch(name):
-                offences.append(f"{name}:{number}: <{included}> may be included only in {door}")
+            offences.append(f"{name}:{number}: {module_of(name)}/ may not include {included} (CONTRIBUTING.md, Modules)")
+        for library, boundary in BOUNDARIES.items():
+            if re.match(library, included) and not re.fullmatch(boundary, name) and not OUTSIDE.fullmatch(name):
+                offences.append(f"{name}:{number}: <{included}> may be included only in {boundary}")
     return offences
 
 
@@ -100,10 +100,10 @@ def check_licence(name, text):
 
 
 def check_readmes(names):
-    rooms = {"base", "specs", "engine", "steps", "workers", "converters", "trainer", "cli", "tests", "bench", "examples/cosmoflow"}
+    modules = {"base", "specs", "engine", "steps", "workers", "converters", "trainer", "cli", "tests", "bench", "examples/cosmoflow"}
     present = {name for name in names}
-    existing = {room for room in rooms if any(name.startswith(room + "/") for name in names)}
-    return [f"{room}/README.md: missing; each room has one of a screen" for room in sorted(existing) if f"{room}/README.md" not in present]
+    existing = {module for module in modules if any(name.startswith(module + "/") for name in names)}
+    return [f"{module}/README.md: missing; each module has one of a screen" for module in sorted(existing) if f"{module}/README.md" not in present]
 
 
 def offences_of(names):
@@ -123,23 +123,23 @@ def offences_of(names):
 def check_myself():
     """The rules catch what they are there for."""
     wrong = {
-        "engine/coordinator.cc": '#include "workers/agent.h"',
-        "base/text.cc": '#include "specs/study.h"',
-        "workers/agent.cc": '#include "engine/store/store.h"',
-        "cli/run.cc": '#include "trainer/trainer.h"',
-        "specs/plan.cc": "#include <yaml-cpp/yaml.h>",
-        "engine/coordinator.cc ": "#include <zmq.hpp>",
-        "cli/status.cc": "#include <sqlite3.h>",
-        "trainer/trainer.cc": "#include <hdf5.h>",
-        "converters/run.cc": "#include <mpi.h>",
-        "cli/report.cc": "#include <torch/torch.h>",
+        "engine/coordinate/coordinator.cc": '#include "workers/agent/agent.h"',
+        "base/text.cc": '#include "specs/study/study.h"',
+        "workers/agent/agent.cc": '#include "engine/store/store.h"',
+        "cli/commands/run.cc": '#include "trainer/training/trainer.h"',
+        "specs/plan/plan.cc": "#include <yaml-cpp/yaml.h>",
+        "engine/coordinate/coordinator.cc ": "#include <zmq.hpp>",
+        "cli/commands/status.cc": "#include <sqlite3.h>",
+        "trainer/training/trainer.cc": "#include <hdf5.h>",
+        "converters/convert/run.cc": "#include <mpi.h>",
+        "cli/view/report.cc": "#include <torch/torch.h>",
     }
     right = {
-        "engine/coordinator.cc": '#include "engine/store/store.h"',
-        "specs/blocks.cc": '#include "trainer/config.h"',
-        "workers/agent.cc": '#include "engine/wire/messages.h"',
-        "trainer/sample_source.cc": '#include "converters/shard_reader.h"',
-        "tests/anything.cc": '#include "workers/agent.h"',
+        "engine/coordinate/coordinator.cc": '#include "engine/store/store.h"',
+        "specs/study/blocks.cc": '#include "trainer/config.h"',
+        "workers/agent/agent.cc": '#include "engine/wire/messages.h"',
+        "trainer/data/sample_source.cc": '#include "converters/shards/shard_reader.h"',
+        "tests/anything.cc": '#include "workers/agent/agent.h"',
     }
     problems = [f"tests/includes_test.py: does not catch {text} in {name}" for name, text in wrong.items() if not check_includes(name, text)]
     return problems + [f"tests/includes_test.py: forbids {text} in {name}" for name, text in right.items() if check_includes(name, text)]

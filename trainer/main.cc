@@ -11,10 +11,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/version.h"
-#include "trainer/communicator.h"
 #include "trainer/config.h"
-#include "trainer/network.h"
-#include "trainer/trainer.h"
+#include "trainer/model/network.h"
+#include "trainer/parallel/communicator.h"
+#include "trainer/training/trainer.h"
 
 namespace {
 

@@ -112,9 +112,9 @@ class EndToEnd(TrainRun):
         for shard in glob.glob(str(self.root / "shards/test/*.h5")):
             with h5py.File(shard) as file:
                 predicted = model(torch.from_numpy(file["x"][:])).tolist()
-                for sample, truth, values in zip(file["id"][:], file["y"][:], predicted):
+                for sample, targets, values in zip(file["id"][:], file["y"][:], predicted):
                     row = rows.pop(int(sample))
-                    for label, true, value in zip(model.targets, truth, values):
+                    for label, true, value in zip(model.targets, targets, values):
                         self.assertEqual(float(row[label]), true)
                         expected = float(row[label + "_predicted"])
                         self.assertLess(abs(value - expected), 1e-4 * abs(expected) + 1e-6)

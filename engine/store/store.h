@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/scheduler.h"
-#include "engine/status.h"
+#include "engine/monitor/status.h"
+#include "engine/schedule/scheduler.h"
 #include "engine/wire/messages.h"
-#include "specs/plan.h"
+#include "specs/plan/plan.h"
 
 namespace wflow::engine::store {
 
@@ -32,7 +32,7 @@ struct HistoryRow {
   std::string text;
 };
 
-// A campaign that comes after this one (engine/followups.h).
+// A campaign that comes after this one (engine/followups/followups.h).
 struct Followup {
   std::int64_t id = 0;    // in order; 0: not recorded yet
   std::string kind;       // submitted, restart, iteration
@@ -49,7 +49,7 @@ struct Followup {
 };
 
 // What one transaction makes durable. Leases are not in it: a worker knows what it holds and says so to the
-// next coordinator, or its journal does (engine/wire/leftovers.h).
+// next coordinator, or its journal does (engine/wire/worker_journal.h).
 struct Batch {
   std::vector<RecordEnd> ends;
   std::vector<RecordFailure> failures;
@@ -124,14 +124,14 @@ class Store {
   // All or nothing, on disk when it returns. Error{system} on a full disk: the transaction is rolled back.
   void commit(const Batch& batch);
 
-  // The part of the status that only the database knows; see engine/status.h.
+  // The part of the status that only the database knows; see engine/monitor/status.h.
   void add_records(CampaignStatus& status);
   // For a campaign without a coordinator: counts too.
   CampaignStatus status_at_rest();
   std::vector<FailureView> failures(std::size_t limit, bool final_only);
   std::vector<FailureView> failures_of(ArrayId array, Element element);
 
-  // inquiries.cc
+  // reads.cc
   std::vector<ExecutionRecord> executions(ArrayId array, Range range);  // in order of elements
   std::vector<WorkerRecord> workers();                                  // in the order in which they joined
   std::optional<WorkerRecord> worker(const std::string& id);            // without its failures

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "engine/store/commit_thread.h"
-#include "specs/study.h"
+#include "specs/study/study.h"
 
 namespace wflow::engine::store {
 namespace {

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "specs/template.h"
+#include "specs/plan/template.h"
 
 namespace wflow::engine::wire {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only door to ZeroMQ. Every socket is CURVE-encrypted; the coordinator accepts the campaign's client key
-// only.
+// The only boundary to ZeroMQ. Every socket is CURVE-encrypted; the coordinator accepts the campaign's client
+// key only.
 #pragma once
 
 #include <chrono>

@@ -60,11 +60,11 @@ Table read_table(const std::string& folder, std::optional<SummaryStatistics>& st
   return table;
 }
 
-std::vector<double> errors_of(const Matrix& prediction, const Matrix& truth) {
-  std::vector<double> mae(truth.columns);
-  for (std::size_t i = 0; i < truth.rows; ++i) {
-    for (std::size_t j = 0; j < truth.columns; ++j) {
-      mae[j] += std::abs(prediction.row(i)[j] - truth.row(i)[j]) / static_cast<double>(truth.rows);
+std::vector<double> errors_of(const Matrix& prediction, const Matrix& targets) {
+  std::vector<double> mae(targets.columns);
+  for (std::size_t i = 0; i < targets.rows; ++i) {
+    for (std::size_t j = 0; j < targets.columns; ++j) {
+      mae[j] += std::abs(prediction.row(i)[j] - targets.row(i)[j]) / static_cast<double>(targets.rows);
     }
   }
   return mae;
@@ -164,12 +164,12 @@ Baseline read_network(const std::string& predictions, const BaselineReport& repo
   std::string line;
   std::getline(file, line);
   const std::vector<std::string> header = cells_of(line);
-  std::vector<std::pair<std::size_t, std::size_t>> columns;  // truth, prediction
+  std::vector<std::pair<std::size_t, std::size_t>> columns;  // targets, prediction
   for (const std::string& label : report.labels) {
-    const auto truth = std::find(header.begin(), header.end(), label);
+    const auto targets = std::find(header.begin(), header.end(), label);
     const auto guess = std::find(header.begin(), header.end(), label + "_predicted");
-    if (truth == header.end() || guess == header.end()) throw fail("it has no columns for " + label);
-    columns.emplace_back(truth - header.begin(), guess - header.begin());
+    if (targets == header.end() || guess == header.end()) throw fail("it has no columns for " + label);
+    columns.emplace_back(targets - header.begin(), guess - header.begin());
   }
   Baseline network{"network", std::vector<double>(report.labels.size()), {}, {}};
   std::size_t rows = 0;

@@ -99,11 +99,11 @@ Matrix with_products(const Matrix& m) {
   return r;
 }
 
-double mean_absolute_error(const Matrix& prediction, const Matrix& truth, std::size_t column) {
+double mean_absolute_error(const Matrix& prediction, const Matrix& targets, std::size_t column) {
   double sum = 0;
-  for (std::size_t i = 0; i < truth.rows; ++i)
-    sum += std::abs(prediction.row(i)[column] - truth.row(i)[column]);
-  return truth.rows > 0 ? sum / static_cast<double>(truth.rows) : 0;
+  for (std::size_t i = 0; i < targets.rows; ++i)
+    sum += std::abs(prediction.row(i)[column] - targets.row(i)[column]);
+  return targets.rows > 0 ? sum / static_cast<double>(targets.rows) : 0;
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace cola {
 enum class Scheme {
   cola,      // modified kick and drift operators, n = -2.5
   standard,  // COLA's frame with the standard operators
-  plain_pm,  // no moving frame: the truth that COLA's few steps are checked against
+  plain_pm,  // no moving frame: the targets that COLA's few steps are checked against
 };
 
 struct StepPlan {

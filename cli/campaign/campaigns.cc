@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/campaign/campaigns.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/followups/followups.h"
+#include "specs/plan/workspace.h"
+
+namespace wflow::cli {
+
+namespace fs = std::filesystem;
+
+bool is_campaign(const fs::path& directory) {
+  std::error_code ignored;
+  return fs::exists(directory / ".wflow" / "campaign.db", ignored);
+}
+
+fs::path working_campaign(const fs::path& campaign) {
+  const fs::path at = engine::running_campaign(campaign).value_or(campaign);
+  return is_campaign(at) ? at : campaign;
+}
+
+namespace {
+
+void gather(const fs::path& directory, int depth, std::vector<fs::path>& found) {
+  std::error_code error;
+  for (const auto& entry :
+       fs::directory_iterator(directory, fs::directory_options::skip_permission_denied, error)) {
+    if (!entry.is_directory(error) || entry.path().filename().string().starts_with('.')) continue;
+    if (is_campaign(entry.path())) {
+      found.push_back(entry.path());
+    } else if (depth > 1) {
+      gather(entry.path(), depth - 1, found);
+    }
+  }
+}
+
+// Directory names end with the time, so that the greatest tail is the newest.
+std::string time_of(const fs::path& campaign) {
+  const std::string name = campaign.filename().string();
+  return name.size() > 15 ? name.substr(name.size() - 15) : name;
+}
+
+}  // namespace
+
+fs::path find_campaign(const std::string& name) {
+  if (!name.empty() && is_campaign(name)) return fs::canonical(name);
+  if (name.empty()) {
+    for (fs::path at = fs::current_path(); at != at.root_path(); at = at.parent_path()) {
+      if (is_campaign(at)) return at;
+    }
+  }
+  std::vector<fs::path> found;
+  gather(fs::current_path(), 2, found);
+  std::erase_if(found, [&](const fs::path& path) { return !path.filename().string().starts_with(name); });
+  if (found.empty()) {
+    if (!name.empty() && fs::is_directory(name)) {
+      throw Error(ExitCode::usage,
+                  fmt::format("{} is not a campaign directory: it has no .wflow/campaign.db", name));
+    }
+    throw Error(ExitCode::usage,
+                name.empty()
+                    ? "no campaign here; name its directory, or start one with: wflow run STUDY.yaml"
+                    : fmt::format("no campaign directory '{}', and none here whose name begins so", name));
+  }
+  return *std::max_element(found.begin(), found.end(),
+                           [](const auto& a, const auto& b) { return time_of(a) < time_of(b); });
+}
+
+std::vector<fs::path> find_campaigns(const fs::path& directory) {
+  std::vector<fs::path> found;
+  gather(directory, 2, found);
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return time_of(a) < time_of(b); });
+  return found;
+}
+
+specs::Plan read_plan(const fs::path& campaign) {
+  return specs::Plan(specs::read_campaign(campaign), campaign);
+}
+
+}  // namespace wflow::cli

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "specs/plan/plan.h"
+
+namespace wflow::cli {
+
+// A campaign named by its directory, by a name that begins its directory's name here, or by nothing: then the
+// one that contains the working directory, else the newest at most two levels below it. Throws Error{usage}
+// with what was looked for.
+std::filesystem::path find_campaign(const std::string& name);
+
+// Whether the directory is one of a campaign.
+bool is_campaign(const std::filesystem::path& directory);
+
+// The campaign on which a process works that was begun with this one: itself, or one that follows on it;
+// itself where there is none.
+std::filesystem::path working_campaign(const std::filesystem::path& campaign);
+
+// All campaigns at most two levels below `directory`, the oldest first.
+std::vector<std::filesystem::path> find_campaigns(const std::filesystem::path& directory);
+
+// The plan that the campaign was created with.
+specs::Plan read_plan(const std::filesystem::path& campaign);
+
+}  // namespace wflow::cli

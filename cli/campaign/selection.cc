@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/campaign/selection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "base/yaml.h"
+#include "cli/campaign/where.h"
+#include "specs/samples/samples.h"
+
+namespace wflow::cli {
+
+namespace {
+
+using engine::ArrayId;
+using engine::Element;
+using engine::ElementState;
+using engine::Range;
+
+// The fields that an expression has beside the sample's columns, in the order of fixed_fields().
+enum Field : std::size_t {
+  kStep,
+  kArray,
+  kState,
+  kSample,
+  kExitCode,
+  kAttempts,
+  kWorker,
+  kDuration,
+  kReason,
+  kFixedFields
+};
+
+std::string state_name(std::size_t state) {
+  return std::string(name_of(static_cast<ElementState>(state)));
+}
+
+std::vector<WhereField> fields_of(const specs::Plan& plan, const specs::SampleTable* samples) {
+  WhereField step{"step", WhereField::Kind::text, {}};
+  for (const auto& planned : plan.steps()) step.words.push_back(planned.name);
+  WhereField state{"state", WhereField::Kind::text, {}};
+  for (std::size_t i = 0; i < engine::kElementStates; ++i) state.words.push_back(state_name(i));
+  using Kind = WhereField::Kind;
+  std::vector<WhereField> fields = {
+      step,
+      {"array", Kind::text, {}},
+      state,
+      {"sample", Kind::number, {}},
+      {"exit_code", Kind::number, {}},
+      {"attempts", Kind::number, {}},
+      {"worker", Kind::text, {}},
+      {"duration", Kind::number, {}},
+      {"reason",
+       Kind::text,
+       {"exited", "signalled", "timed_out", "not_started", "bad_output", "worker_lost"}}};
+  if (samples == nullptr) return fields;
+  for (const std::string& column : samples->columns()) fields.push_back({column, Kind::cell, {}});
+  return fields;
+}
+
+unsigned mask_of(const std::vector<std::string>& names) {
+  if (names.empty()) return (1U << engine::kElementStates) - 1;
+  std::vector<std::string> known;
+  for (std::size_t i = 0; i < engine::kElementStates; ++i) known.push_back(state_name(i));
+  unsigned mask = 0;
+  for (const std::string& list : names) {
+    for (const std::string& name : text::split(list, ',')) {
+      const auto at = std::find(known.begin(), known.end(), name);
+      if (at == known.end()) {
+        const std::string hint = text::suggestion(name, known);
+        throw Error(ExitCode::usage,
+                    fmt::format("--state: no state '{}'{}", name,
+                                hint.empty() ? "; there are " + text::join(known, ", ") : hint));
+      }
+      mask |= 1U << static_cast<unsigned>(at - known.begin());
+    }
+  }
+  return mask;
+}
+
+std::string duration_expression(const std::string& written) {
+  const std::size_t digits = written.find_first_not_of("<>= ");
+  if (digits == std::string::npos)
+    throw Error(ExitCode::usage,
+                fmt::format("--duration '{}': write for example '>2' or '<=1.5min'", written));
+  const auto seconds = yaml::parse_seconds(written.substr(digits));
+  if (!seconds)
+    throw Error(ExitCode::usage,
+                fmt::format("--duration '{}': write for example '>2' or '<=1.5min'", written));
+  const std::string sign(text::trim(std::string_view(written).substr(0, digits)));
+  return fmt::format("duration {} {}", sign.empty() ? ">" : sign, text::from_real(*seconds));
+}
+
+class Selection {
+ public:
+  Selection(const specs::Plan& plan, engine::Client& client, const SelectionOptions& options)
+      : plan_(plan), client_(client), mask_(mask_of(options.states)) {
+    if (plan.study().samples) samples_ = specs::open_samples(plan.study().samples->design);
+    const std::vector<WhereField> fields = fields_of(plan, samples_.get());
+    if (!options.where.empty()) conditions_.emplace_back(options.where, fields);
+    if (options.exit_code)
+      conditions_.emplace_back(fmt::format("exit_code = {}", *options.exit_code), fields);
+    if (!options.duration.empty()) conditions_.emplace_back(duration_expression(options.duration), fields);
+    if (!options.worker.empty()) worker_ = options.worker;
+    if (!options.range.empty()) range_ = parse_range(options.range);
+    arrays_ = engine::arrays_of_step(plan, options.step);
+  }
+
+  void run(const std::function<bool(const TaskRow&)>& visit) {
+    // A step's arrays are neighbours: each stretch of arrays is asked for at once.
+    for (std::size_t begin = 0; begin < arrays_.size();) {
+      const std::size_t step = plan_.step_of(arrays_[begin]);
+      std::size_t end = begin + 1;
+      while (end < arrays_.size() && plan_.step_of(arrays_[end]) == step) ++end;
+      const unsigned mask = possible_states(step);
+      if (mask != 0 && !visit_step(arrays_[begin], arrays_[end - 1], mask, visit)) return;
+      begin = end;
+    }
+  }
+
+ private:
+  bool visit_step(ArrayId first, ArrayId last, unsigned mask,
+                  const std::function<bool(const TaskRow&)>& visit) {
+    nlohmann::json from = {first, range_.first};
+    while (!from.is_null()) {
+      const nlohmann::json page = client_.ask("tasks", {{"from", from},
+                                                        {"last_array", last},
+                                                        {"first", range_.first},
+                                                        {"last", range_.last},
+                                                        {"states", mask}});
+      if (!visit_page(page, visit)) return false;
+      from = page.at("next");
+    }
+    return true;
+  }
+
+  // The states in which an element of the step may meet the conditions, as far as step and state tell.
+  unsigned possible_states(std::size_t step) const {
+    unsigned mask = 0;
+    for (std::size_t state = 0; state < engine::kElementStates; ++state) {
+      if ((mask_ >> state & 1U) == 0) continue;
+      const auto lookup = [&](std::size_t field) -> WhereValue {
+        if (field == kStep) return plan_.steps()[step].name;
+        if (field == kState) return state_name(state);
+        if (field == kExitCode && static_cast<ElementState>(state) == ElementState::done) return 0.0;
+        return {};
+      };
+      const bool possible = std::all_of(conditions_.begin(), conditions_.end(),
+                                        [&](const Where& w) { return w.evaluate(lookup) != Truth::no; });
+      if (possible) mask |= 1U << state;
+    }
+    return mask;
+  }
+
+  bool visit_page(const nlohmann::json& page, const std::function<bool(const TaskRow&)>& visit) {
+    std::map<std::pair<ArrayId, Element>, TaskRow> known;
+    const double now_s = unix_now_s();
+    for (const auto& r : page.at("records")) {
+      TaskRow& row = known[{r.at(0), r.at(1)}];
+      row.attempts = r.at(2);
+      row.exit_code = r.at(3).get<int>();
+      row.reason = r.at(4);
+      row.worker = r.at(5);
+      row.started_s = r.at(6).get<double>();
+      row.duration_s = r.at(7).get<double>();
+    }
+    std::map<std::pair<ArrayId, Element>, std::pair<Element, std::string>> leases;  // first -> last, worker
+    for (const auto& lease : page.at("leases"))
+      leases[{lease.at(0), lease.at(1)}] = {lease.at(2), lease.at(3)};
+    std::map<std::pair<ArrayId, Element>, double> running;
+    for (const auto& r : page.at("running")) running[{r.at(0), r.at(1)}] = r.at(2);
+    for (const auto& run : page.at("runs")) {
+      const ArrayId array = run.at(0);
+      const Element last = run.at(2);
+      const auto state = static_cast<ElementState>(run.at(3).get<int>());
+      const std::string name = plan_.array_name(array);
+      auto record = known.lower_bound({array, run.at(1)});
+      for (Element element = run.at(1); element <= last; ++element) {
+        TaskRow row;
+        while (record != known.end() && record->first < std::pair(array, element)) ++record;
+        if (record != known.end() && record->first == std::pair(array, element)) row = record->second;
+        row.array = array;
+        row.element = element;
+        row.state = state;
+        if (state == ElementState::done) {
+          // Of executions that succeeded nothing is recorded but their number.
+          row.attempts += 1;
+          row.exit_code = 0;
+          row.reason.clear();
+          row.worker.clear();
+          row.started_s.reset();
+          row.duration_s.reset();
+        } else if (state == ElementState::leased) {
+          row.attempts += 1;
+          auto lease = leases.upper_bound({array, element});
+          if (lease != leases.begin()) --lease;
+          if (lease != leases.end() && lease->first.first == array && lease->first.second <= element &&
+              element <= lease->second.first)
+            row.worker = lease->second.second;
+          row.started_s.reset();
+          row.duration_s.reset();
+          if (const auto at = running.find({array, element}); at != running.end()) {
+            row.started_s = at->second;
+            row.duration_s = now_s - at->second;
+          }
+        }
+        if (row.reason != "" && row.reason != "exited") row.exit_code.reset();  // it did not end by itself
+        if (matches(row, name) && !visit(row)) return false;
+      }
+    }
+    return true;
+  }
+
+  bool matches(const TaskRow& row, const std::string& array_name) const {
+    if (!worker_.empty() && row.worker != worker_ && !row.worker.starts_with(worker_ + "-")) return false;
+    const auto& planned = plan_.steps()[plan_.step_of(row.array)];
+    const auto lookup = [&](std::size_t field) -> WhereValue {
+      switch (field) {
+        case kStep:
+          return planned.name;
+        case kArray:
+          return array_name;
+        case kState:
+          return state_name(static_cast<std::size_t>(row.state));
+        case kSample:
+          return static_cast<double>(row.element);
+        case kExitCode:
+          return row.exit_code ? WhereValue(static_cast<double>(*row.exit_code)) : WhereValue();
+        case kAttempts:
+          return static_cast<double>(row.attempts);
+        case kWorker:
+          return row.worker.empty() ? WhereValue() : WhereValue(row.worker);
+        case kDuration:
+          return row.duration_s ? WhereValue(*row.duration_s) : WhereValue();
+        case kReason:
+          return row.reason.empty() ? WhereValue() : WhereValue(row.reason);
+        default:
+          break;
+      }
+      if (!planned.sample_dependent || planned.block_samples > 0 || row.element >= samples_->count())
+        return {};
+      return samples_->text(row.element, field - kFixedFields);
+    };
+    return std::all_of(conditions_.begin(), conditions_.end(),
+                       [&](const Where& w) { return w.evaluate(lookup) == Truth::yes; });
+  }
+
+  const specs::Plan& plan_;
+  engine::Client& client_;
+  std::unique_ptr<const specs::SampleTable> samples_;
+  unsigned mask_;
+  std::vector<Where> conditions_;
+  std::string worker_;
+  Range range_{0, static_cast<Element>(std::numeric_limits<std::int64_t>::max())};
+  std::vector<ArrayId> arrays_;
+};
+
+}  // namespace
+
+Range parse_range(const std::string& written) {
+  const std::size_t colon = written.find(':');
+  const std::string first = written.substr(0, colon);
+  const std::string last = colon == std::string::npos ? first : written.substr(colon + 1);
+  const auto a = first.empty() ? std::optional<std::int64_t>(0) : text::to_integer(first);
+  const auto b = last.empty() ? std::optional<std::int64_t>(std::numeric_limits<std::int64_t>::max())
+                              : text::to_integer(last);
+  if (!a || !b || *a < 0 || *b < *a || written == ":" || written.empty()) {
+    throw Error(
+        ExitCode::usage,
+        fmt::format("--range '{}': write A:B, both included, for example 100:199, 100: or 7", written));
+  }
+  return {static_cast<Element>(*a), static_cast<Element>(*b)};
+}
+
+void add_chosen(CLI::App& command, SelectionOptions& options) {
+  command.add_option("--step", options.step, "of this step only");
+  command.add_option("--range", options.range, "A:B: samples A to B, both included");
+  command.add_option("--worker", options.worker, "on this worker, or on all of this host");
+  command.add_option("--duration", options.duration,
+                     "'>2', '<=1.5min': how long the last execution took or has taken");
+  command.add_option("--where", options.where,
+                     "an expression, for example \"omega_m > 0.3 and state = failed\"");
+}
+
+void add_selection(CLI::App& command, SelectionOptions& options) {
+  add_chosen(command, options);
+  command
+      .add_option(
+          "--state", options.states,
+          "in this state: blocked, ready, running, delayed, done, failed, hard_failed, skipped, cancelled")
+      ->take_all();
+  command.add_option("--exit-code", options.exit_code, "whose last execution ended with this exit code");
+}
+
+void select_tasks(const specs::Plan& plan, engine::Client& client, const SelectionOptions& options,
+                  const std::function<bool(const TaskRow&)>& visit) {
+  Selection(plan, client, options).run(visit);
+}
+
+}  // namespace wflow::cli

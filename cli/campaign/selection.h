@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tasks of a campaign are meant (wflow tasks): options and --where, evaluated page by page, so that the
+// first hundred of a million are found without looking at the rest.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/query/queries.h"
+#include "specs/plan/plan.h"
+
+namespace wflow::cli {
+
+struct SelectionOptions {
+  std::string step;
+  std::vector<std::string> states;
+  std::optional<int> exit_code;
+  std::string worker;
+  std::string range;     // A:B
+  std::string duration;  // ">2"
+  std::string where;
+};
+void add_selection(CLI::App& command, SelectionOptions& options);
+// Without --state and --exit-code: for commands that say themselves in which states a task must be.
+void add_chosen(CLI::App& command, SelectionOptions& options);
+
+// A task with what is known of it; the optional ones are absent where nothing is (a task that is done has no
+// worker: successes are recorded as runs of neighbours).
+struct TaskRow {
+  engine::ArrayId array = 0;
+  engine::Element element = 0;
+  engine::ElementState state = engine::ElementState::blocked;
+  std::uint64_t attempts = 0;
+  std::optional<int> exit_code;
+  std::string reason;
+  std::string worker;
+  std::optional<double> started_s;
+  std::optional<double> duration_s;
+};
+
+// "3:7", "3:", ":7", "5": first and last element. Throws Error{usage}.
+engine::Range parse_range(const std::string& text);
+
+// Calls visit for every task that is meant, in order, until it gives false.
+void select_tasks(const specs::Plan& plan, engine::Client& client, const SelectionOptions& options,
+                  const std::function<bool(const TaskRow&)>& visit);
+
+}  // namespace wflow::cli

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "specs/plan/plan.h"
+
+namespace wflow::cli {
+
+struct TaskId {
+  specs::ArrayId array = 0;
+  specs::Element element = 0;
+};
+
+// "simulate/12", "simulate/OMEGA.0.3/12", "train". Throws Error{usage} with what there is.
+TaskId find_task(const specs::Plan& plan, const std::string& name);
+
+// "[CAMPAIGN] TASK" on the command line: one word is a task of the newest campaign here.
+struct TaskArguments {
+  std::string first, second;
+  std::string campaign() const { return second.empty() ? std::string() : first; }
+  const std::string& task() const { return second.empty() ? first : second; }
+};
+// `arguments` must outlive the parsing.
+void add_task_arguments(CLI::App& command, TaskArguments& arguments);
+
+}  // namespace wflow::cli

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands/commands.h"
+
+#include <fmt/format.h>
+
+#include "base/version.h"
+
+namespace wflow::cli {
+
+void add_commands(CLI::App& app, Command& chosen) {
+  app.name("wflow");
+  app.description(
+      "wflow runs ensembles of simulations, turns their output into training data and trains a network on "
+      "it.\n"
+      "\n"
+      "  wflow init                   templates to begin with\n"
+      "  wflow run cosmoflow.yaml     run a study; Ctrl-C ends it so that it can go on later\n"
+      "  wflow status                 the newest campaign here: what is done, what failed, what is left\n"
+      "  wflow resume DIR             go on with a campaign; nothing that has finished runs again\n"
+      "  wflow logs DIR simulate/12   what one task printed");
+  app.set_version_flag("--version", fmt::format("wflow {}", kVersion));
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(32);
+  app.footer(
+      "Exit codes: 0 done, 1 tasks failed, 2 command line, 3 study, 4 input data, 5 system, 6 interrupted\n"
+      "(resume it), 7 already running, 8 another format, 70 a defect in wflow. More: wflow help exit-codes\n"
+      "Examples:\n  wflow init hello && wflow run study.yaml\n  wflow help run");
+  add_init(app, chosen);
+  add_validate(app, chosen);
+  add_plan(app, chosen);
+  add_schema(app, chosen);
+  add_run(app, chosen);
+  add_resume(app, chosen);
+  add_status(app, chosen);
+  add_attach(app, chosen);
+  add_tasks(app, chosen);
+  add_explain(app, chosen);
+  add_logs(app, chosen);
+  add_rerun(app, chosen);
+  add_retry(app, chosen);
+  add_cancel(app, chosen);
+  add_control(app, chosen);
+  add_manage(app, chosen);
+  add_delegates(app);
+  add_event(app, chosen);
+  add_worker(app, chosen);
+  add_doctor(app, chosen);
+  add_help(app, chosen);
+  add_completion(app, chosen);
+  add_manual(app, chosen);
+}
+
+}  // namespace wflow::cli

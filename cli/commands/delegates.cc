@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/process.h"
+#include "base/yaml.h"
+#include "cli/commands/commands.h"
+#include "trainer/config.h"
+
+namespace wflow::cli {
+
+namespace {
+
+// Ranks that a training file asks for; 1 where there is none to read (wflow-train says what is wrong with
+// it).
+std::int64_t ranks_of(const std::vector<std::string>& arguments) {
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMI_SIZE") != nullptr)
+    return 1;  // under a launcher
+  for (const std::string& argument : arguments) {
+    if (argument.starts_with('-')) continue;
+    try {
+      yaml::Diagnostics diagnostics(argument);
+      const yaml::Node root = yaml::parse(read_file(argument), diagnostics);
+      const yaml::Node* block = root.find("train");
+      return trainer::read_train_config(block != nullptr ? *block : root, diagnostics).ranks;
+    } catch (const Error&) {
+      return 1;
+    }
+  }
+  return 1;
+}
+
+[[noreturn]] void replace_process(const std::vector<std::string>& words) {
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  throw system_error(errno, "cannot start " + words[0]);
+}
+
+}  // namespace
+
+void run_delegate(int argc, char** argv) {
+  const std::string name = argc > 1 ? argv[1] : "";
+  if (name != "convert" && name != "train") return;
+  const std::vector<std::string> arguments(argv + 2, argv + argc);
+  std::vector<std::string> words;
+  if (const std::int64_t ranks = name == "train" ? ranks_of(arguments) : 1; ranks > 1) {
+    words = {find_program("mpirun.openmpi").value_or("mpirun"),
+             "-n",
+             std::to_string(ranks),
+             "--oversubscribe",
+             "--bind-to",
+             "none"};
+    if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
+  }
+  words.push_back(sibling_program("wflow-" + name));
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  replace_process(words);
+}
+
+void add_delegates(CLI::App& app) {
+  // Only for help and manual pages: their options are wflow-convert's and wflow-train's own.
+  app.add_subcommand("convert", "simulation output to training shards, without a campaign (wflow-convert)")
+      ->footer(
+          "Takes the arguments of wflow-convert; wflow convert --help tells them, docs/convert.md the keys.\n"
+          "Examples:\n  wflow convert convert.yaml");
+  app.add_subcommand("train", "train a network on shards, without a campaign (wflow-train)")
+      ->footer(
+          "Takes the arguments of wflow-train; wflow train --help tells them, docs/train.md the keys.\n"
+          "Examples:\n  wflow train train.yaml\n  wflow train train.yaml --dry-run");
+}
+
+}  // namespace wflow::cli

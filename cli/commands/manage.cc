@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// wflow ls, rm, snapshot, workers: campaigns as a whole.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/campaign/campaigns.h"
+#include "cli/commands/commands.h"
+#include "cli/view/listing.h"
+#include "cli/view/report.h"
+#include "cli/view/table.h"
+#include "engine/coordinate/coordinator.h"
+#include "engine/followups/followups.h"
+#include "engine/query/queries.h"
+#include "engine/store/store.h"
+
+namespace wflow::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kCampaign = "its directory, or the beginning of its name (default: the newest here)";
+
+struct ManageOptions {
+  std::string campaign;
+  std::string file;
+  std::vector<std::string> keep;
+  bool yes = false;
+  bool json = false;
+  bool csv = false;
+  bool size = false;
+};
+
+int list(const ManageOptions& options) {
+  const Format format = options.json ? Format::json : options.csv ? Format::csv : Format::people;
+  print_campaigns(find_campaigns(fs::current_path()), format, options.size);
+  return 0;
+}
+
+// The entries of the campaign's directory that go: all, or all but those kept by step or name.
+std::vector<fs::path> doomed(const fs::path& campaign, const std::vector<std::string>& keep) {
+  std::vector<std::string> names;
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(campaign))
+    names.push_back(entry.path().filename().string());
+  for (const std::string& name : keep) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      throw Error(ExitCode::usage, fmt::format("--keep: there is no '{}' in {}{}", name, campaign.string(),
+                                               text::suggestion(name, names)));
+    }
+  }
+  for (const std::string& name : names) {
+    if (std::find(keep.begin(), keep.end(), name) == keep.end()) paths.push_back(campaign / name);
+  }
+  return paths;
+}
+
+int remove(const ManageOptions& options) {
+  const fs::path campaign = find_campaign(options.campaign);
+  std::vector<std::string> keep;
+  for (const std::string& item : options.keep) {
+    for (const std::string& name : text::split(item, ',')) keep.push_back(name);
+  }
+  const std::vector<fs::path> paths = doomed(campaign, keep);
+  // Held until the end: no coordinator can begin meanwhile. Error{busy} where one lives.
+  const engine::FollowupQueue alone(campaign);
+  const engine::store::Store held(campaign);
+  if (!options.yes) {
+    if (::isatty(STDIN_FILENO) == 0)
+      throw Error(ExitCode::usage, "wflow rm asks before it removes; say --yes where there is nobody to ask");
+    fmt::print("remove {} ({}){}? [y/N] ", campaign.string(), text::format_bytes(bytes_below(campaign)),
+               keep.empty() ? "" : ", but keep " + text::join(keep, ", "));
+    std::fflush(stdout);
+    std::string answer;
+    std::getline(std::cin, answer);
+    if (text::lower(answer) != "y" && text::lower(answer) != "yes") {
+      fmt::print("nothing removed\n");
+      return 0;
+    }
+  }
+  const auto remove_one = [](const fs::path& path) {
+    std::error_code error;
+    fs::remove_all(path, error);
+    if (error) throw system_error(error.value(), "cannot remove " + path.string());
+  };
+  // The record goes last: what is interrupted can be asked for again.
+  for (const fs::path& path : paths) {
+    if (path.filename() != ".wflow") remove_one(path);
+  }
+  if (std::find(keep.begin(), keep.end(), ".wflow") == keep.end()) remove_one(campaign / ".wflow");
+  if (keep.empty()) remove_one(campaign);
+  if (options.json) {
+    fmt::print("{}\n", nlohmann::json{{"removed", campaign.string()}, {"kept", keep}}.dump());
+  } else {
+    fmt::print("removed {}\n", campaign.string());
+  }
+  return 0;
+}
+
+int snapshot(const ManageOptions& options) {
+  const specs::Plan plan = read_plan(find_campaign(options.campaign));
+  const fs::path file = fs::absolute(options.file);
+  engine::Client(plan).ask("snapshot", {{"path", file.string()}});
+  fmt::print("{}\n", options.json ? nlohmann::json{{"file", file.string()}}.dump() : file.string());
+  return 0;
+}
+
+int workers(const ManageOptions& options) {
+  const specs::Plan plan = read_plan(find_campaign(options.campaign));
+  const nlohmann::json answer = engine::Client(plan).ask("workers", nlohmann::json::object());
+  if (options.json) {
+    fmt::print("{}\n", answer.at("workers").dump(2));
+    return 0;
+  }
+  Table table({"worker", "state", "cores", "running", "leased", "failures", "joined", "ended"});
+  for (const auto& w : answer.at("workers")) {
+    const std::string state = w.at("state");
+    const auto count = [&](const char* key) {
+      return w.contains(key) ? text::format_count(w.at(key).get<std::uint64_t>()) : std::string();
+    };
+    table.add(
+        {{w.at("id").get<std::string>()},
+         {state, state == "working" ? Style::green : Style::plain},
+         {count("cores")},
+         {count("running")},
+         {count("leased")},
+         {count("failures")},
+         {clock_time(w.at("joined"))},
+         {w.contains("ended") ? clock_time(w.at("ended")) +
+                                    (w.contains("reason") ? " " + w.at("reason").get<std::string>() : "")
+                              : ""}});
+  }
+  table.print(standard_output());
+  return 0;
+}
+
+CLI::App* add(CLI::App& app, Command& chosen, const char* name, const char* description, const char* footer,
+              const std::shared_ptr<ManageOptions>& options, int (*action)(const ManageOptions&)) {
+  CLI::App* command = app.add_subcommand(name, description);
+  command->footer(footer);
+  command->callback([options, action, &chosen] { chosen = [options, action] { return action(*options); }; });
+  return command;
+}
+
+}  // namespace
+
+void add_manage(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<ManageOptions>();
+  auto* ls = add(app, chosen, "ls", "the campaigns here and two levels below",
+                 "wflow status --all lists those elsewhere, too.\nExamples:\n  wflow ls\n  wflow ls --size\n "
+                 " wflow ls --json",
+                 options, list);
+  ls->add_flag("--size", options->size, "with the bytes that each takes (reads all of it)");
+  auto* json = ls->add_flag("--json", options->json, "as JSON");
+  ls->add_flag("--csv", options->csv, "as comma-separated values")->excludes(json);
+  auto* all = add(app, chosen, "workers", "the workers of a campaign, also those that are gone",
+                  "Examples:\n  wflow workers\n  wflow workers cosmoflow --json", options, workers);
+  all->add_option("campaign", options->campaign, kCampaign);
+  all->add_flag("--json", options->json, "as JSON");
+  auto* rm = add(app, chosen, "rm", "remove a campaign's directory",
+                 "Asks first; refuses while the campaign runs.\n"
+                 "Examples:\n  wflow rm campaigns/cosmoflow_20261121-160001\n  wflow rm cosmoflow --keep "
+                 "data,train --yes",
+                 options, remove);
+  rm->add_option("campaign", options->campaign, "its directory, or the beginning of its name")->required();
+  rm->add_option("--keep", options->keep, "directories in it that stay: steps' names, .wflow for the record")
+      ->take_all();
+  rm->add_flag("--yes", options->yes, "do not ask");
+  rm->add_flag("--json", options->json, "as JSON");
+  auto* copy =
+      add(app, chosen, "snapshot", "a consistent copy of a campaign's database, also while it runs",
+          "Examples:\n  wflow snapshot cosmoflow copy.db && sqlite3 copy.db 'select * from v_progress'",
+          options, snapshot);
+  copy->add_option("campaign", options->campaign, "its directory, or the beginning of its name")->required();
+  copy->add_option("file", options->file, "the copy; must not exist")->required();
+  copy->add_flag("--json", options->json, "as JSON");
+}
+
+}  // namespace wflow::cli

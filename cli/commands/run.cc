@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <memory>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "cli/campaign/campaigns.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/dry.h"
+#include "cli/commands/read_options.h"
+#include "cli/commands/run.h"
+#include "engine/store/store.h"
+#include "engine/wire/keys.h"
+#include "specs/plan/workspace.h"
+
+namespace wflow::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The directory's name has the time to the second: a second campaign in the same one takes the next free
+// name. Made here and not by whoever fills it, so that two runs at once can't both take it.
+fs::path make_campaign_directory(const specs::Study& study, std::string* timestamp) {
+  for (std::time_t now = std::time(nullptr);; ++now) {
+    *timestamp = fmt::format("{:%Y%m%d-%H%M%S}", fmt::localtime(now));
+    const fs::path directory = specs::campaign_directory(study, *timestamp);
+    make_directories(directory.parent_path());
+    std::error_code error;
+    if (fs::create_directory(directory, error)) return directory;
+    if (error) throw system_error(error.value(), "cannot make " + directory.string());
+  }
+}
+
+// A campaign that can be resumed, or nothing.
+specs::Plan create(const specs::StudyAndWarnings& read) {
+  specs::ReadOptions options = read.study.options;
+  const fs::path directory = make_campaign_directory(read.study, &options.timestamp);
+  try {
+    specs::Plan plan =
+        specs::create_campaign(specs::Plan(specs::read_study(read.study.file, options).study, directory));
+    engine::wire::create_keys(plan.campaign());
+    engine::store::Store::create(plan.campaign(), plan);
+    return plan;
+  } catch (const Error& error) {
+    // What a command that generates samples said stays: its error points there.
+    std::error_code ignored;
+    if (error.code() != ExitCode::data) fs::remove_all(directory, ignored);
+    throw;
+  }
+}
+
+// The programs beside wflow that the study's tasks are: better missed now than by the first task.
+void require_programs(const specs::Study& study) {
+  for (const specs::Step& step : study.steps) {
+    const bool looks = std::any_of(step.outputs.begin(), step.outputs.end(), [](const auto& output) {
+      return !output.dataset.empty() || !output.shape.empty() || output.finite;
+    });
+    if (step.kind == specs::StepKind::convert || looks) sibling_program("wflow-convert");
+    if (step.kind == specs::StepKind::train) sibling_program("wflow-train");
+    if (step.kind == specs::StepKind::plugin) sibling_program("wflow-plugin-host");
+  }
+}
+
+int run(const RunOptions& options) {
+  limit_of(options);
+  const specs::StudyAndWarnings read = specs::read_study(options.study, options.read);
+  if (!options.zero && options.zero_failures <= 0) require_programs(read.study);
+  for (const auto& warning : read.warnings) fmt::print(stderr, "{}\n", warning.to_string());
+  const bool dry = options.dry || read.study.batch.dry_run;
+  if (dry) check_dry(specs::Plan(read.study, "/"));
+  const specs::Plan plan = create(read);
+  if (!options.silent()) {
+    fmt::print("{}: {} tasks in {}\n", plan.study().name, text::format_count(plan.element_count()),
+               plan.campaign().string());
+  }
+  return dry ? write_scripts(plan, options.silent()) : coordinate(plan, options, false);
+}
+
+int resume(const RunOptions& options) {
+  const specs::Plan plan = read_plan(find_campaign(options.campaign));
+  if (!options.silent()) fmt::print("{}: continuing {}\n", plan.study().name, plan.campaign().string());
+  return coordinate(plan, options, true);
+}
+
+}  // namespace
+
+void add_common(CLI::App& command, RunOptions& options) {
+  command.add_option("-j,--slots", options.slots, "cores that tasks may use on this machine (default: all)")
+      ->check(CLI::Range(1, 100000));
+  command.add_option("--time-limit", options.time_limit,
+                     "stop starting tasks after this time (10min, 1.5h), so that a batch job ends cleanly");
+  command.add_flag("-q,--quiet", options.quiet, "print errors only");
+  command.add_flag("--keep-going", options.keep_going,
+                   "exit code 102 of a task ends only what depends on it, not the campaign");
+  command.add_flag("--detach", options.detach, "go on in the background; wflow attach shows it");
+  command.add_flag("--zero-workers", options.zero,
+                   "complete every task without running it (measures the coordinator)");
+  command
+      .add_option("--zero-failures", options.zero_failures,
+                  "as --zero-workers, but each task's end is told by itself, and this fraction fails")
+      ->check(CLI::Range(0.0, 1.0));
+  command.add_option("--zero-bundle", options.zero_bundle,
+                     "no lease has more tasks than this; 1: each is leased by itself (for the two above)");
+}
+
+void add_run(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* command = app.add_subcommand("run", "run a study");
+  command->footer(
+      "Examples:\n  wflow run cosmoflow.yaml\n  wflow run study.yaml --vars OUTPUT_PATH=/scratch/me N=100 -j "
+      "8\n"
+      "  wflow run study.yaml --time-limit 2h     # then: wflow resume");
+  command->add_option("study", options->study, "the study (YAML)")->required();
+  add_read_options(*command, options->read);
+  command->add_flag("--dry", options->dry,
+                    "make the campaign with all directories and scripts, and run nothing");
+  // Merlin's: here nothing runs anywhere else, and errors are never left out of the report.
+  for (const char* name : {"--local", "--no-errors"}) command->add_flag(name)->group("");
+  command->add_flag("--json", options->json, "only the status at the end, as JSON");
+  add_common(*command, *options);
+  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+}
+
+void add_resume(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* command = app.add_subcommand("resume", "go on with a campaign that was interrupted");
+  command->footer(
+      "Nothing that has finished runs again; training goes on from its last checkpoint.\n"
+      "Examples:\n  wflow resume\n  wflow resume campaigns/cosmoflow_20261121-160001");
+  command->add_option("campaign", options->campaign,
+                      "its directory, or the beginning of its name (default: the newest here)");
+  command->add_flag("--json", options->json, "only the status at the end, as JSON");
+  add_common(*command, *options);
+  command->callback([options, &chosen] { chosen = [options] { return resume(*options); }; });
+}
+
+}  // namespace wflow::cli

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "cli/campaign/campaigns.h"
+#include "cli/campaign/selection.h"
+#include "cli/commands/commands.h"
+#include "cli/view/table.h"
+#include "cli/view/terminal.h"
+
+namespace wflow::cli {
+
+namespace {
+
+constexpr std::uint64_t kDefaultLimit = 100;
+
+struct TasksOptions {
+  std::string campaign;
+  SelectionOptions selection;
+  std::optional<std::uint64_t> limit;
+  bool json = false;
+  bool csv = false;
+  bool count = false;
+};
+
+Style style_of(engine::ElementState state) {
+  using engine::ElementState;
+  if (state == ElementState::failed || state == ElementState::hard_failed) return Style::red;
+  if (state == ElementState::done) return Style::green;
+  return state == ElementState::leased ? Style::cyan : Style::yellow;
+}
+
+nlohmann::json to_json(const specs::Plan& plan, const TaskRow& row) {
+  nlohmann::json json = {{"task", engine::task_name(plan, row.array, row.element)},
+                         {"step", plan.steps()[plan.step_of(row.array)].name},
+                         {"array", plan.array_name(row.array)},
+                         {"sample", row.element},
+                         {"state", std::string(name_of(row.state))},
+                         {"attempts", row.attempts},
+                         {"exit_code", nullptr},
+                         {"reason", nullptr},
+                         {"worker", nullptr},
+                         {"started", nullptr},
+                         {"duration", nullptr}};
+  if (row.exit_code) json["exit_code"] = *row.exit_code;
+  if (!row.reason.empty()) json["reason"] = row.reason;
+  if (!row.worker.empty()) json["worker"] = row.worker;
+  if (row.started_s) json["started"] = *row.started_s;
+  if (row.duration_s) json["duration"] = *row.duration_s;
+  return json;
+}
+
+std::vector<Cell> cells_of(const specs::Plan& plan, const TaskRow& row, bool for_people) {
+  const auto number = [](const std::optional<double>& value, const auto& format) {
+    return value ? format(*value) : std::string();
+  };
+  std::vector<Cell> cells;
+  cells.push_back({engine::task_name(plan, row.array, row.element)});
+  if (!for_people) {
+    cells.push_back({plan.steps()[plan.step_of(row.array)].name});
+    cells.push_back({std::to_string(row.element)});
+  }
+  cells.push_back({std::string(name_of(row.state)), style_of(row.state)});
+  cells.push_back({std::to_string(row.attempts)});
+  cells.push_back({row.exit_code ? std::to_string(*row.exit_code) : row.reason});
+  cells.push_back({number(
+      row.duration_s, [&](double v) { return for_people ? text::format_duration(v) : text::from_real(v); })});
+  if (!for_people) cells.push_back({number(row.started_s, [](double v) { return text::from_real(v); })});
+  cells.push_back({row.worker});
+  return cells;
+}
+
+int tasks(const TasksOptions& options) {
+  const specs::Plan plan = read_plan(find_campaign(options.campaign));
+  engine::Client client(plan);
+  // What a program reads is complete; what a person reads has an end.
+  const std::uint64_t limit =
+      options.limit.value_or(options.json || options.csv || options.count ? 0 : kDefaultLimit);
+  std::uint64_t found = 0;
+  bool more = false;
+  nlohmann::json list = nlohmann::json::array();
+  Table table(options.csv
+                  ? std::vector<std::string>{"task", "step", "sample", "state", "attempts", "exit_code",
+                                             "duration", "started", "worker"}
+                  : std::vector<std::string>{"task", "state", "attempts", "exit code", "duration", "worker"});
+  select_tasks(plan, client, options.selection, [&](const TaskRow& row) {
+    if (limit > 0 && found == limit) {
+      more = true;
+      return false;
+    }
+    ++found;
+    if (options.count) return true;
+    if (options.json) {
+      list.push_back(to_json(plan, row));
+    } else {
+      table.add(cells_of(plan, row, !options.csv));
+    }
+    return true;
+  });
+  if (options.count) {
+    fmt::print("{}\n", found);
+  } else if (options.json) {
+    fmt::print("{}\n", list.dump(2));
+  } else if (options.csv) {
+    table.print_csv();
+  } else if (found == 0) {
+    fmt::print("no such task\n");
+  } else {
+    table.print(standard_output());
+    if (more) fmt::print("the first {}; --limit 0 shows all, --count counts them\n", found);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_tasks(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<TasksOptions>();
+  CLI::App* command = app.add_subcommand("tasks", "list single tasks: which failed, how, where");
+  command->footer(
+      "Options and --where hold together. Fields of --where: step, array, state, sample, exit_code, "
+      "attempts, worker, duration,\n"
+      "reason, and the columns of the samples; = != < <= > >= in, and, or, not, parentheses. A comparison "
+      "with what is not\n"
+      "known (the worker of a task that is done) holds for no task.\n"
+      "Examples:\n  wflow tasks --state failed\n  wflow tasks --where \"omega_m > 0.3 and state = failed\" "
+      "--csv\n"
+      "  wflow tasks cosmoflow --step simulate --exit-code 137 --count\n  wflow tasks --state running "
+      "--duration '>10min'");
+  command->add_option("campaign", options->campaign,
+                      "its directory, or the beginning of its name (default: the newest here)");
+  add_selection(*command, options->selection);
+  command->add_option("--limit", options->limit,
+                      "show so many at most; 0: all (default: 100, all for programs)");
+  command->add_flag("--count", options->count, "only how many");
+  auto* json = command->add_flag("--json", options->json, "as JSON");
+  command->add_flag("--csv", options->csv, "as comma-separated values")->excludes(json);
+  command->callback([options, &chosen] { chosen = [options] { return tasks(*options); }; });
+}
+
+}  // namespace wflow::cli

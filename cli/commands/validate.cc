@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/read_options.h"
+#include "specs/plan/plan_formats.h"
+#include "specs/plan/workspace.h"
+#include "specs/study/describe.h"
+#include "specs/study/schema.h"
+
+namespace wflow::cli {
+
+namespace {
+
+struct ValidateOptions {
+  std::string study;
+  specs::ReadOptions read;
+  bool json = false;
+  bool dot = false;
+};
+
+specs::Plan plan_of(const ValidateOptions& options) {
+  specs::StudyAndWarnings read = specs::read_study(options.study, options.read);
+  for (const auto& warning : read.warnings) fmt::print(stderr, "{}\n", warning.to_string());
+  const auto directory = specs::campaign_directory(read.study, specs::kNoTimestamp);
+  return specs::Plan(std::move(read.study), directory);
+}
+
+int validate(const ValidateOptions& options) {
+  const specs::Plan plan = plan_of(options);
+  if (options.json) {
+    const nlohmann::ordered_json json = {
+        {"valid", true}, {"steps", plan.study().steps.size()}, {"tasks", plan.element_count()}};
+    fmt::print("{}\n", json.dump());
+    return 0;
+  }
+  fmt::print("{}: valid; {} steps, {} tasks\n", options.study, plan.study().steps.size(),
+             text::format_count(plan.element_count()));
+  return 0;
+}
+
+int show_plan(const ValidateOptions& options) {
+  const specs::Plan plan = plan_of(options);
+  if (options.json) {
+    using Json = nlohmann::ordered_json;
+    fmt::print("{}\n", specs::plan_to_json(plan).dump(2, ' ', false, Json::error_handler_t::replace));
+  } else {
+    fmt::print("{}", options.dot ? specs::plan_to_dot(plan) : specs::describe(plan));
+  }
+  return 0;
+}
+
+std::shared_ptr<ValidateOptions> add(CLI::App& app, Command& chosen, const char* name,
+                                     const char* description, const char* footer,
+                                     int (*action)(const ValidateOptions&)) {
+  const auto options = std::make_shared<ValidateOptions>();
+  CLI::App* command = app.add_subcommand(name, description);
+  command->footer(footer);
+  command->add_option("study", options->study, "the study (YAML)")->required();
+  add_read_options(*command, options->read);
+  command->add_flag("--json", options->json, "for programs");
+  command->callback([options, action, &chosen] { chosen = [options, action] { return action(*options); }; });
+  return options;
+}
+
+}  // namespace
+
+void add_validate(CLI::App& app, Command& chosen) {
+  add(app, chosen, "validate", "check a study without making anything",
+      "Every error with file, line and column. Exit code 0 or 3.\nExamples:\n  wflow validate cosmoflow.yaml",
+      validate);
+}
+
+void add_plan(CLI::App& app, Command& chosen) {
+  const auto options =
+      add(app, chosen, "plan", "show what a study would run",
+          "Steps, task counts, what waits for what, first and last command.\nExamples:\n  wflow plan "
+          "cosmoflow.yaml --vars N=10",
+          show_plan);
+  app.get_subcommand("plan")
+      ->add_flag("--dot", options->dot, "as a graph for Graphviz's dot")
+      ->excludes("--json");
+}
+
+void add_schema(CLI::App& app, Command& chosen) {
+  CLI::App* command = app.add_subcommand("schema", "print the JSON Schema of the study file, for editors");
+  command->footer(
+      "Write # yaml-language-server: $schema=wflow.schema.json into the study's first line.\n"
+      "Examples:\n  wflow schema > wflow.schema.json");
+  command->callback([&chosen] {
+    chosen = [] {
+      fmt::print("{}", specs::study_schema());
+      return 0;
+    };
+  });
+}
+
+}  // namespace wflow::cli

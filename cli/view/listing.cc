@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/view/listing.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/view/table.h"
+#include "engine/coordinate/coordinator.h"
+
+namespace wflow::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Row {
+  fs::path directory;
+  engine::CampaignStatus status;
+  std::optional<std::uint64_t> bytes;
+};
+
+double now_s() {
+  return unix_now_s();
+}
+
+Row row_of(const fs::path& campaign, bool sizes) {
+  Row row{campaign, {}, {}};
+  try {
+    row.status = engine::campaign_status(campaign);
+    for (const engine::FollowupView& followup : row.status.followups) {
+      if (row.status.state == "finished" && followup.left()) row.status.state = followup.state;
+    }
+  } catch (const Error&) {
+    row.status.state = "unreadable";  // one damaged campaign must not hide the others
+  }
+  if (sizes) row.bytes = bytes_below(campaign);
+  return row;
+}
+
+nlohmann::json json_of(const Row& row) {
+  nlohmann::json json = {{"directory", row.directory.string()}, {"name", row.status.name},
+                         {"state", row.status.state},           {"ended", row.status.ended()},
+                         {"elements", row.status.elements()},   {"failed", row.status.failed()},
+                         {"started", row.status.started_s}};
+  if (row.bytes) json["bytes"] = *row.bytes;
+  return json;
+}
+
+// Relative where that is shorter.
+std::string short_name(const fs::path& directory) {
+  const std::string relative = fs::relative(directory).string();
+  return relative.starts_with("..") ? directory.string() : relative;
+}
+
+std::vector<Cell> cells_of(const Row& row) {
+  const engine::CampaignStatus& status = row.status;
+  const Style style = status.state == "finished"  ? Style::green
+                      : status.state == "running" ? Style::cyan
+                                                  : Style::yellow;
+  std::vector<Cell> cells = {
+      {short_name(row.directory)},
+      {status.state, style},
+      {fmt::format("{}/{}", text::format_count(status.ended()), text::format_count(status.elements()))},
+      {text::format_count(status.failed())},
+      {status.started_s > 0 ? text::format_duration(now_s() - status.started_s) + " ago" : ""}};
+  if (row.bytes) cells.push_back({text::format_bytes(*row.bytes)});
+  return cells;
+}
+
+std::vector<Cell> csv_cells_of(const Row& row) {
+  const engine::CampaignStatus& status = row.status;
+  std::vector<Cell> cells = {{row.directory.string()},
+                             {status.name},
+                             {status.state},
+                             {std::to_string(status.elements())},
+                             {std::to_string(status.ended())},
+                             {std::to_string(status.failed())},
+                             {text::from_real(status.started_s)}};
+  if (row.bytes) cells.push_back({std::to_string(*row.bytes)});
+  return cells;
+}
+
+}  // namespace
+
+std::uint64_t bytes_below(const fs::path& directory) {
+  std::uint64_t bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(directory, fs::directory_options::skip_permission_denied, error),
+       end;
+       at != end; at.increment(error)) {
+    if (error) break;
+    std::error_code gone;
+    if (at->is_regular_file(gone) && !at->is_symlink(gone)) bytes += at->file_size(gone);
+  }
+  return bytes;
+}
+
+void print_campaigns(const std::vector<fs::path>& campaigns, Format format, bool sizes) {
+  std::vector<std::string> headings = {"campaign", "state", "tasks", "failed", "started"};
+  if (format == Format::csv)
+    headings = {"directory", "name", "state", "elements", "ended", "failed", "started"};
+  if (sizes) headings.emplace_back(format == Format::csv ? "bytes" : "size");
+  Table table(std::move(headings));
+  nlohmann::json rows = nlohmann::json::array();
+  for (const fs::path& campaign : campaigns) {
+    const Row row = row_of(campaign, sizes);
+    if (format == Format::json) {
+      rows.push_back(json_of(row));
+    } else {
+      table.add(format == Format::csv ? csv_cells_of(row) : cells_of(row));
+    }
+  }
+  if (format == Format::json) {
+    fmt::print("{}\n", rows.dump(2));
+  } else if (format == Format::csv) {
+    table.print_csv();
+  } else if (campaigns.empty()) {
+    fmt::print("no campaign; start one with: wflow run STUDY.yaml\n");
+  } else {
+    table.print(standard_output());
+  }
+}
+
+}  // namespace wflow::cli

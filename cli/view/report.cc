@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/view/report.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <map>
+
+#include "base/text.h"
+
+namespace wflow::cli {
+
+namespace {
+
+using engine::CampaignStatus;
+using engine::ElementState;
+using engine::StepStatus;
+
+Style style_of(const std::string& state) {
+  if (state == "finished") return Style::green;
+  if (state == "running") return Style::cyan;
+  return Style::yellow;
+}
+
+// Done elements; of a single long task its own progress.
+std::pair<std::uint64_t, std::uint64_t> progress_of(const StepStatus& step) {
+  if (step.elements == 1 && step.progress_total > 0 && step.ended() == 0)
+    return {step.progress_done, step.progress_total};
+  return {step.ended(), step.elements};
+}
+
+std::string remarks(const StepStatus& step, const Terminal& terminal) {
+  std::vector<std::string> parts;
+  const auto add = [&](std::uint64_t count, const char* word, Style style) {
+    if (count > 0)
+      parts.push_back(styled(terminal, style, fmt::format("{} {}", text::format_count(count), word)));
+  };
+  add(step.failed(), "failed", Style::red);
+  add(step.count(ElementState::skipped), "skipped", Style::yellow);
+  add(step.count(ElementState::cancelled), "cancelled", Style::yellow);
+  add(step.count(ElementState::delayed), "to retry", Style::yellow);
+  add(step.count(ElementState::leased), "in progress", Style::plain);
+  if (step.rate_per_s > 0 && step.progress_total == 0) {
+    parts.push_back(step.rate_per_s < 1 ? fmt::format("{:.1f}/min", step.rate_per_s * 60)
+                                        : fmt::format("{:.1f}/s", step.rate_per_s));
+  }
+  const bool ended = step.ended() == step.elements;
+  if (step.left_s && !ended) parts.push_back(text::format_duration(*step.left_s) + " left");
+  if (ended && step.mean_s > 0) parts.push_back(fmt::format("{} each", text::format_duration(step.mean_s)));
+  return text::join(parts, ", ");
+}
+
+std::string step_line(const StepStatus& step, const Terminal& terminal, int name_width) {
+  const auto [done, total] = progress_of(step);
+  std::string counts = fmt::format("{}/{}", text::format_count(done), text::format_count(total));
+  if (step.elements == 1 && step.progress_total > 0 && step.ended() == 0) counts += " " + step.progress_unit;
+  const double fraction = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1.0;
+  const int bar_width = std::clamp(terminal.width - name_width - 64, 0, 30);
+  std::string line = fmt::format("  {} ", fitted(step.name, name_width, true));
+  if (bar_width >= 8) line += bar(terminal, fraction, bar_width) + " ";
+  return line + fmt::format("{:>13}  ", counts) + remarks(step, terminal);
+}
+
+std::vector<double> series(const CampaignStatus& status, const std::string& name) {
+  std::vector<double> values;
+  for (const auto& point : status.metrics) {
+    if (point.name == name) values.push_back(point.value);
+  }
+  return values;
+}
+
+// "  iteration 2  running, 3/12 tasks, 1 failed  /campaigns/.../iterations/002"
+std::string followup_line(const engine::FollowupView& followup, const Terminal& terminal) {
+  const std::string name =
+      followup.kind == "iteration" ? fmt::format("iteration {}", followup.iteration) : followup.kind;
+  std::string line =
+      fmt::format("  {:<13} {}", name, styled(terminal, style_of(followup.state), followup.state));
+  if (followup.elements > 0) {
+    line += fmt::format(", {}/{} tasks", text::format_count(followup.ended),
+                        text::format_count(followup.elements));
+  }
+  if (followup.failed > 0) {
+    line +=
+        ", " + styled(terminal, Style::red, fmt::format("{} failed", text::format_count(followup.failed)));
+  }
+  return line + "  " + (followup.directory.empty() ? followup.spec : followup.directory);
+}
+
+}  // namespace
+
+std::string clock_time(double unix_s) {
+  const auto seconds = static_cast<std::time_t>(unix_s);
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(seconds));
+}
+
+std::uint64_t newest_epoch(const CampaignStatus& status) {
+  std::uint64_t newest = 0;
+  for (const auto& point : status.metrics) newest = std::max(newest, point.epoch);
+  return newest;
+}
+
+std::string training_line(const CampaignStatus& status) {
+  const std::uint64_t epoch = newest_epoch(status);
+  std::map<std::string, double> values;
+  for (const auto& point : status.metrics) {
+    if (point.epoch == epoch) values[point.name] = point.value;
+  }
+  if (values.empty()) return {};
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : values) parts.push_back(fmt::format("{} {:.4g}", name, value));
+  return fmt::format("epoch {}: {}", epoch, text::join(parts, ", "));
+}
+
+std::vector<std::string> overview(const CampaignStatus& status, const Terminal& terminal) {
+  std::vector<std::string> lines;
+  std::string head = styled(terminal, Style::bold, status.name) + "  " +
+                     styled(terminal, style_of(status.state), status.state) + "  " +
+                     text::format_duration(status.elapsed_s);
+  std::uint64_t running = 0;
+  for (const auto& worker : status.workers) running += worker.running;
+  if (!status.workers.empty()) {
+    head += fmt::format("  {} worker{}, {} running", status.workers.size(),
+                        status.workers.size() == 1 ? "" : "s", running);
+  }
+  lines.push_back(head);
+  int name_width = 8;
+  for (const StepStatus& step : status.steps) name_width = std::max(name_width, columns_of(step.name));
+  name_width = std::min(name_width, std::max(8, terminal.width / 3));
+  for (const StepStatus& step : status.steps) lines.push_back(step_line(step, terminal, name_width));
+  for (const char* name : {"train_loss", "validation_loss"}) {
+    const std::vector<double> values = series(status, name);
+    if (values.empty()) continue;
+    const int columns = std::clamp(terminal.width - name_width - 30, 8, 60);
+    lines.push_back(fmt::format("  {} {}  {:.4g}", fitted(name, std::max(name_width, 16), true),
+                                sparkline(terminal, values, columns), values.back()));
+  }
+  for (const engine::FollowupView& followup : status.followups)
+    lines.push_back(followup_line(followup, terminal));
+  if (!status.iterations.empty()) lines.push_back("  iterations: " + status.iterations);
+  if (!status.coordinator.empty() && !status.history.empty() && status.history.back().kind == "note")
+    lines.push_back("  " + status.history.back().text);
+  for (std::string& line : lines) {
+    if (terminal.interactive) line = fitted(line, terminal.width, false);
+    while (line.ends_with(' ')) line.pop_back();
+  }
+  return lines;
+}
+
+std::vector<std::string> details(const CampaignStatus& status, const Terminal& terminal, bool everything) {
+  std::vector<std::string> lines;
+  if (!status.failures.empty()) {
+    lines.push_back("");
+    lines.push_back(fmt::format("{} task{} failed:", text::format_count(status.failed()),
+                                status.failed() == 1 ? "" : "s"));
+    const std::size_t shown =
+        everything ? status.failures.size() : std::min<std::size_t>(status.failures.size(), 5);
+    for (auto at = status.failures.end() - static_cast<std::ptrdiff_t>(shown); at != status.failures.end();
+         ++at) {
+      lines.push_back(fmt::format("  {} after {} execution{}: {}", styled(terminal, Style::red, at->task),
+                                  at->attempt + 1, at->attempt == 0 ? "" : "s", at->reason));
+      const std::string detail = text::tail(at->detail, everything ? 2000 : 400);
+      for (const std::string& line : text::split(text::trim(detail), '\n')) {
+        if (!line.empty()) lines.push_back("      " + line);
+      }
+    }
+    lines.push_back("  one task's output: wflow logs " + status.directory + " " +
+                    status.failures.back().task);
+  }
+  if (everything && !status.workers.empty()) {
+    lines.push_back("");
+    lines.push_back("workers:");
+    for (const auto& worker : status.workers) {
+      lines.push_back(fmt::format("  {}  {} cores, {} running, {} leased{}", worker.id, worker.cores,
+                                  worker.running, worker.leased, worker.draining ? ", draining" : ""));
+    }
+  }
+  if (!status.artifacts.empty()) {
+    lines.push_back("");
+    for (const auto& artifact : status.artifacts)
+      lines.push_back(fmt::format("  {:<12} {}", artifact.kind, artifact.path));
+  }
+  if (everything && !status.history.empty()) {
+    lines.push_back("");
+    lines.push_back("history:");
+    for (const auto& row : status.history)
+      lines.push_back(fmt::format("  {}  {:<9} {}", clock_time(row.time_s), row.kind, row.text));
+  }
+  return lines;
+}
+
+}  // namespace wflow::cli

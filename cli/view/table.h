@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows with a heading: aligned for people, RFC 4180 for programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/view/terminal.h"
+
+namespace wflow::cli {
+
+struct Cell {
+  std::string text;
+  Style style = Style::plain;
+};
+
+class Table {
+ public:
+  explicit Table(std::vector<std::string> headings) : headings_(std::move(headings)) {}
+  void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
+  // On a terminal lines are cut to its width.
+  void print(const Terminal& terminal) const;
+  void print_csv() const;
+
+ private:
+  std::vector<std::string> headings_;
+  std::vector<std::vector<Cell>> rows_;
+};
+
+}  // namespace wflow::cli

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "converters/convert/block.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "converters/convert/ordered_parallel.h"
+#include "converters/shards/encode.h"
+#include "converters/shards/manifest.h"
+#include "converters/shards/shard_file.h"
+#include "converters/shards/shard_writer.h"
+
+namespace wflow::converters {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The file names are part of it, their folder is not: a campaign directory may be moved.
+std::string hash_of_rows(const std::vector<SampleRow>& rows) {
+  std::string text;
+  for (const SampleRow& row : rows) {
+    text += fmt::format("{},{},{}", row.number, row.id, row.file.filename().string());
+    if (row.row) text += fmt::format(",row {}", *row.row);
+    for (const double target : row.targets) text += "," + text::from_real(target);
+    text += '\n';
+  }
+  return hash_bytes(text);
+}
+
+std::string hash_of_inputs(const std::vector<SampleRow>& rows) {
+  std::string text;
+  for (const SampleRow& row : rows) text += file_state(row.file) + '\n';
+  return hash_bytes(text);
+}
+
+struct PlacedRow {
+  SampleRow row;
+  std::size_t split = 0;
+};
+
+std::vector<PlacedRow> place_rows(const SplitMap& split, const std::vector<SampleRow>& rows) {
+  std::vector<PlacedRow> placed;
+  for (const SampleRow& row : rows) {
+    if (const auto part = split.of(row.number)) placed.push_back({row, *part});
+  }
+  return placed;
+}
+
+class BlockConverter {
+ public:
+  BlockConverter(const Conversion& conversion, std::uint64_t block, const std::vector<SampleRow>& rows,
+                 const BlockObserver& observer)
+      : conversion_(conversion),
+        config_(conversion.config),
+        observer_(observer),
+        placed_(place_rows(SplitMap(config_.split, config_.count), rows)),
+        form_(find_form(config_, rows)) {
+    record_.block = block;
+    record_.shard_samples = config_.shard_samples;
+    record_.config_hash = conversion_hash(config_);
+    record_.rows_hash = hash_of_rows(rows);
+    record_.inputs_hash =
+        hash_of_inputs(rows);  // before they are read: one that changes meanwhile is seen next time
+    record_.labels = conversion.labels;
+    if (form_) {
+      record_.shape = form_->shape;
+      record_.dtype = dtype_name(form_->dtype);
+    }
+  }
+
+  BlockRecord run() {
+    remove_leftovers();
+    encode_all();
+    close_shards();
+    if (config_.delete_inputs) verify_shards();
+    publish();
+    return std::move(record_);
+  }
+
+ private:
+  struct Shard {
+    std::optional<ShardWriter> writer;
+    std::vector<std::uint64_t> raw_hashes;
+    std::vector<std::int64_t> missing;
+  };
+
+  fs::path shard_path(std::size_t split) const {
+    return conversion_.output / shard_name(kSplitNames[split], record_.block);
+  }
+
+  // Temporaries of a run of this block that was killed. (One that still lives has lost its lease.)
+  void remove_leftovers() const {
+    for (std::size_t k = 0; k < kSplitNames.size(); ++k) remove_temporaries(shard_path(k));
+    remove_temporaries(block_record_path(conversion_.output, record_.block));
+  }
+
+  static void remove_temporaries(const fs::path& target) {
+    const std::string prefix = fmt::format(".{}.tmp-", target.filename().string());
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(target.parent_path(), error)) {
+      if (entry.path().filename().string().starts_with(prefix)) fs::remove(entry.path(), error);
+    }
+  }
+
+  void encode_all() {
+    const std::size_t threads =
+        std::max<std::size_t>(1, std::min<std::size_t>(conversion_.threads, placed_.size()));
+    std::vector<SampleEncoder> encoders;
+    for (std::size_t i = 0; i < threads; ++i) encoders.emplace_back(config_, form_);
+    ordered_parallel<EncodedSample>(
+        placed_.size(), threads,
+        [&](std::size_t worker, std::size_t i) {
+          return encoders[worker].encode(placed_[i].row, placed_[i].split == kTrain);
+        },
+        [&](std::size_t i, EncodedSample sample) { take(placed_[i], sample); });
+  }
+
+  void take(const PlacedRow& placed, const EncodedSample& sample) {
+    if (!sample.problem.empty()) {
+      note_missing(placed, sample.problem);
+    } else {
+      add(placed, sample);
+    }
+    if (observer_.converted) observer_.converted(1);
+  }
+
+  void note_missing(const PlacedRow& placed, const std::string& reason) {
+    const SampleRow& row = placed.row;
+    if (config_.on_missing == OnMissing::fail) {
+      throw Error(ExitCode::data,
+                  fmt::format("sample {} is not usable: {} (on_missing: fail)", row.id, reason));
+    }
+    record_.missing.push_back({row.id, std::string(kSplitNames[placed.split]), reason, row.file.string()});
+    shards_[placed.split].missing.push_back(row.id);
+    if (observer_.missing) observer_.missing(record_.missing.back());
+  }
+
+  void add(const PlacedRow& placed, const EncodedSample& sample) {
+    Shard& shard = shards_[placed.split];
+    if (!shard.writer) shard.writer.emplace(shard_path(placed.split), describe(placed.split));
+    shard.writer->add(placed.row.id, placed.row.targets, sample.chunk);
+    shard.raw_hashes.push_back(sample.raw_hash);
+    if (placed.split != kTrain) return;
+    merge(record_.x, sample.x);
+    std::vector<Moments> targets;
+    for (const double target : placed.row.targets) targets.push_back(moments_of(target));
+    merge(record_.y, targets);
+  }
+
+  ShardDescription describe(std::size_t split) const {
+    const auto samples =
+        std::count_if(placed_.begin(), placed_.end(), [&](const auto& p) { return p.split == split; });
+    return {.shape = form_->shape,
+            .dtype = form_->dtype,
+            .filters = filters_of(config_, form_->dtype),
+            .level = config_.level,
+            .labels = conversion_.labels,
+            .channels = config_.channels,
+            .units = config_.units,
+            .split = std::string(kSplitNames[split]),
+            .block = record_.block,
+            .most_samples = static_cast<std::uint64_t>(samples)};
+  }
+
+  void close_shards() {
+    for (std::size_t k = 0; k < shards_.size(); ++k) {
+      auto& writer = shards_[k].writer;
+      if (!writer) continue;
+      writer->close(shards_[k].missing);
+      const fs::path& file = writer->temporary();
+      record_.shards.push_back({std::string(kSplitNames[k]),
+                                {shard_name(kSplitNames[k], record_.block), writer->samples(),
+                                 fs::file_size(file), hash_file(file)}});
+    }
+  }
+
+  // Reads every sample back from the file before what it was made from is deleted.
+  void verify_shards() const {
+    ReadScratch scratch;
+    for (const Shard& shard : shards_) {
+      if (!shard.writer) continue;
+      const ShardFile file(shard.writer->temporary(), true);
+      std::vector<std::uint8_t> raw(file.sample_bytes());
+      for (std::size_t row = 0; row < file.size(); ++row) {
+        file.read_stored(row, scratch, raw, true);
+        if (chunk_hash(raw) == shard.raw_hashes[row]) continue;
+        throw Error(ExitCode::system,
+                    fmt::format("sample {} did not read back from {} as it was written; no input was "
+                                "deleted",
+                                file.layout().ids[row], file.path().string()));
+      }
+    }
+  }
+
+  // The record and the manifest vouch for the shards, so they go before these are replaced.
+  void publish() {
+    remove_durably(conversion_.output / kManifestName);
+    remove_durably(block_record_path(conversion_.output, record_.block));
+    for (std::size_t k = 0; k < shards_.size(); ++k) {
+      if (shards_[k].writer) {
+        shards_[k].writer->publish();
+        if (observer_.shard) observer_.shard(shard_path(k));
+      } else {
+        remove_durably(shard_path(k));
+      }
+    }
+    write_block_record(conversion_.output, record_);
+  }
+
+  static void remove_durably(const fs::path& path) {
+    std::error_code error;
+    const bool removed = fs::remove(path, error);
+    if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory) {
+      throw system_error(error.value(), fmt::format("cannot replace {}", path.string()));
+    }
+    if (removed) sync_directory(path.parent_path());
+  }
+
+  const Conversion& conversion_;
+  const ConvertConfig& config_;
+  const BlockObserver& observer_;
+  std::vector<PlacedRow> placed_;
+  std::optional<SampleForm> form_;
+  std::array<Shard, 3> shards_;
+  BlockRecord record_;
+};
+
+bool is_missing(const BlockRecord& record, std::int64_t id) {
+  return std::any_of(record.missing.begin(), record.missing.end(), [&](const auto& m) { return m.id == id; });
+}
+
+// Whether a sample that is in the shards could not be read again: its input was deleted.
+bool inputs_gone(const BlockRecord& record, const std::vector<PlacedRow>& placed) {
+  return std::any_of(placed.begin(), placed.end(),
+                     [&](const auto& p) { return !is_missing(record, p.row.id) && !fs::exists(p.row.file); });
+}
+
+void delete_inputs(const BlockRecord& record, const std::vector<PlacedRow>& placed) {
+  for (const PlacedRow& p : placed) {
+    std::error_code error;
+    if (!is_missing(record, p.row.id)) fs::remove(p.row.file, error);
+    if (error) throw system_error(error.value(), fmt::format("cannot delete {}", p.row.file.string()));
+  }
+}
+
+void report_existing(const BlockRecord& record, std::size_t rows, const BlockObserver& observer) {
+  for (const MissingSample& sample : record.missing) {
+    if (observer.missing) observer.missing(sample);
+  }
+  if (observer.converted) observer.converted(rows);
+}
+
+}  // namespace
+
+std::string conversion_hash(const ConvertConfig& config) {
+  ConvertConfig relevant = config;
+  const ConvertConfig defaults;
+  relevant.from = defaults.from;
+  relevant.samples = defaults.samples;
+  relevant.file = defaults.file;
+  relevant.bundle = defaults.bundle;
+  relevant.on_missing = defaults.on_missing;
+  relevant.max_missing = defaults.max_missing;
+  relevant.delete_inputs = defaults.delete_inputs;
+  relevant.output = defaults.output;
+  relevant.name = defaults.name;
+  return hash_bytes(yaml::emit(to_yaml(relevant)));
+}
+
+BlockRecord convert_block(const Conversion& conversion, std::uint64_t block,
+                          const std::vector<SampleRow>& rows, const BlockObserver& observer) {
+  const ConvertConfig& config = conversion.config;
+  make_directories(conversion.output / "blocks");
+  const auto placed = place_rows(SplitMap(config.split, config.count), rows);
+  const auto existing = read_block_record(conversion.output, block);
+  if (existing && !shards_problem(conversion.output, *existing)) {
+    const bool same = existing->config_hash == conversion_hash(config) &&
+                      existing->rows_hash == hash_of_rows(rows) && existing->labels == conversion.labels;
+    const bool gone = inputs_gone(*existing, placed);
+    if (same && !conversion.force && (gone || existing->inputs_hash == hash_of_inputs(rows))) {
+      if (config.delete_inputs) delete_inputs(*existing, placed);
+      report_existing(*existing, rows.size(), observer);
+      return *existing;
+    }
+    if (gone) {
+      throw Error(ExitCode::data,
+                  fmt::format("block {} was converted from files that are no longer there; remove {} to "
+                              "convert it without them",
+                              block, block_record_path(conversion.output, block).string()));
+    }
+  }
+  BlockRecord record = BlockConverter(conversion, block, rows, observer).run();
+  if (config.delete_inputs) delete_inputs(record, placed);
+  return record;
+}
+
+}  // namespace wflow::converters

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "converters/convert/block_record.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "converters/shards/manifest.h"
+
+namespace wflow::converters {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+Json to_json(const std::vector<Moments>& list) {
+  Json result = Json::array();
+  for (const Moments& m : list) {
+    result.push_back({{"count", m.count}, {"mean", m.mean}, {"m2", m.m2}, {"min", m.min}, {"max", m.max}});
+  }
+  return result;
+}
+
+std::vector<Moments> moments_from(const nlohmann::json& list) {
+  std::vector<Moments> result;
+  for (const auto& m : list)
+    result.push_back({m.at("count"), m.at("mean"), m.at("m2"), m.at("min"), m.at("max")});
+  return result;
+}
+
+Json to_json(const BlockShard& shard) {
+  const ShardEntry& e = shard.entry;
+  return {{"split", shard.split},
+          {"file", e.file},
+          {"samples", e.samples},
+          {"bytes", e.bytes},
+          {"xxh3_128", e.xxh3_128}};
+}
+
+BlockShard shard_from(const nlohmann::json& json) {
+  return {json.at("split"), {json.at("file"), json.at("samples"), json.at("bytes"), json.at("xxh3_128")}};
+}
+
+Json to_json(const MissingSample& m) {
+  return {{"sample", m.id}, {"split", m.split}, {"reason", m.reason}, {"file", m.file}};
+}
+
+MissingSample missing_from(const nlohmann::json& json) {
+  return {json.at("sample"), json.at("split"), json.at("reason"), json.at("file")};
+}
+
+template <typename List>
+Json list_json(const List& list) {
+  Json result = Json::array();
+  for (const auto& item : list) result.push_back(to_json(item));
+  return result;
+}
+
+BlockRecord record_from(const nlohmann::json& json) {
+  BlockRecord r;
+  r.block = json.at("block");
+  r.shard_samples = json.at("shard_samples");
+  r.config_hash = json.at("config");
+  r.rows_hash = json.at("rows");
+  r.inputs_hash = json.at("inputs");
+  r.shape = json.at("shape");
+  r.dtype = json.at("dtype");
+  r.labels = json.at("labels").get<std::vector<std::string>>();
+  for (const auto& shard : json.at("shards")) r.shards.push_back(shard_from(shard));
+  for (const auto& sample : json.at("missing")) r.missing.push_back(missing_from(sample));
+  r.x = moments_from(json.at("statistics").at("x"));
+  r.y = moments_from(json.at("statistics").at("y"));
+  return r;
+}
+
+}  // namespace
+
+std::string file_state(const fs::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return "absent";
+  return fmt::format("{}@{}.{:09}", status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+}
+
+fs::path block_record_path(const fs::path& output, std::uint64_t block) {
+  return output / "blocks" / fmt::format("{:05}.json", block);
+}
+
+std::string shard_name(std::string_view split, std::uint64_t block) {
+  return fmt::format("{}/shard-{:05}.h5", split, block);
+}
+
+void write_block_record(const fs::path& output, const BlockRecord& r) {
+  const Json json = {{"wflow_format", kFormatVersion},
+                     {"block", r.block},
+                     {"shard_samples", r.shard_samples},
+                     {"config", r.config_hash},
+                     {"rows", r.rows_hash},
+                     {"inputs", r.inputs_hash},
+                     {"shape", r.shape},
+                     {"dtype", r.dtype},
+                     {"labels", r.labels},
+                     {"shards", list_json(r.shards)},
+                     {"missing", list_json(r.missing)},
+                     {"statistics", {{"x", to_json(r.x)}, {"y", to_json(r.y)}}}};
+  write_file_durably(block_record_path(output, r.block),
+                     json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+std::optional<BlockRecord> read_block_record(const fs::path& output, std::uint64_t block) {
+  const fs::path path = block_record_path(output, block);
+  if (!fs::exists(path)) return std::nullopt;
+  const nlohmann::json json = read_json(path, "the block record");
+  try {
+    return record_from(json);
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ExitCode::data,
+                fmt::format("the block record {} is damaged ({}); remove it and convert the block again",
+                            path.string(), error.what()));
+  }
+}
+
+std::optional<std::string> shards_problem(const fs::path& output, const BlockRecord& record) {
+  for (const BlockShard& shard : record.shards) {
+    const fs::path path = output / shard.entry.file;
+    std::error_code error;
+    const auto bytes = fs::file_size(path, error);
+    if (error) return fmt::format("{} is missing", path.string());
+    if (bytes != shard.entry.bytes) {
+      return fmt::format("{} has {} bytes, {} were written", path.string(), bytes, shard.entry.bytes);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace wflow::converters

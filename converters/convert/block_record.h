@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// blocks/NNNNN.json: what the conversion of a block found. Written last of a block's files, so that a block
+// with a record is a finished one; finish() makes the manifest of these alone.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "converters/convert/statistics.h"
+#include "converters/shards/shard_reader.h"
+
+namespace wflow::converters {
+
+struct MissingSample {
+  std::int64_t id = 0;
+  std::string split;
+  std::string reason;
+  std::string file;
+};
+
+struct BlockShard {
+  std::string split;
+  ShardEntry entry;
+};
+
+struct BlockRecord {
+  std::uint64_t block = 0;
+  std::uint64_t shard_samples = 0;
+  std::string config_hash;  // of what decides the bytes, see conversion_hash()
+  std::string rows_hash;    // of the block's rows
+  std::string inputs_hash;  // of the sizes and times of their files: one that changed is converted again
+  std::array<std::size_t, 4> shape{};  // zeros where no sample was usable
+  std::string dtype;
+  std::vector<std::string> labels;
+  std::vector<BlockShard> shards;
+  std::vector<MissingSample> missing;
+  std::vector<Moments> x;  // of the training samples, one a channel
+  std::vector<Moments> y;  // one a label
+};
+
+// "absent", or size and time of change.
+std::string file_state(const std::filesystem::path& path);
+
+std::filesystem::path block_record_path(const std::filesystem::path& output, std::uint64_t block);
+std::string shard_name(std::string_view split, std::uint64_t block);  // "train/shard-00003.h5"
+
+void write_block_record(const std::filesystem::path& output, const BlockRecord& record);
+// Nothing where there is none; Error{data} where it is damaged.
+std::optional<BlockRecord> read_block_record(const std::filesystem::path& output, std::uint64_t block);
+
+// Whether the record's shards are there with the recorded sizes; else the sentence that says what is not.
+std::optional<std::string> shards_problem(const std::filesystem::path& output, const BlockRecord& record);
+
+}  // namespace wflow::converters

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "converters/convert/run.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/events.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "converters/convert/block.h"
+#include "converters/convert/finish.h"
+#include "converters/shards/encode.h"
+#include "converters/shards/manifest.h"
+
+namespace wflow::converters {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Tells the campaign (events) and the person (lines) how the conversion goes.
+class Progress {
+ public:
+  Progress(EventWriter& events, std::uint64_t total) : events_(events), total_(total) {}
+
+  BlockObserver observer() {
+    return {[this](std::uint64_t samples) { converted(samples); },
+            [this](const MissingSample& sample) { missing(sample); },
+            [this](const fs::path& path) { events_.artifact("shard", path.string()); }};
+  }
+  std::uint64_t missing_samples() const { return missing_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kInterval{500};
+  static constexpr std::uint64_t kMostLines = 10;
+
+  void converted(std::uint64_t samples) {
+    done_ += samples;
+    if (done_ < total_ && Clock::now() - last_ < kInterval) return;
+    last_ = Clock::now();
+    events_.progress(done_, total_, "samples");
+  }
+  void missing(const MissingSample& sample) {
+    events_.emit({{"type", "missing"}, {"sample", sample.id}, {"reason", sample.reason}});
+    if (++missing_ > kMostLines) return;
+    fmt::print(stderr, "sample {} is left out: {}\n", sample.id, sample.reason);
+    if (missing_ == kMostLines)
+      fmt::print(stderr, "(further ones are not listed; `wflow-convert inspect` tells)\n");
+  }
+
+  EventWriter& events_;
+  std::uint64_t total_;
+  std::uint64_t done_ = 0;
+  std::uint64_t missing_ = 0;
+  Clock::time_point last_{};
+};
+
+struct Job {
+  Conversion conversion;
+  SampleTable table;  // of all samples, or of one block, or empty for finish alone
+
+  std::uint64_t blocks() const {
+    return block_count(conversion.config.count, conversion.config.shard_samples);
+  }
+  std::vector<SampleRow> rows_of(std::uint64_t block) const {
+    const std::uint64_t k = conversion.config.shard_samples;
+    std::vector<SampleRow> rows;
+    for (const SampleRow& row : table.rows) {
+      if (row.number / k == block) rows.push_back(row);
+    }
+    return rows;
+  }
+};
+
+void require_output(const ConvertConfig& config) {
+  if (config.output.empty())
+    throw Error(ExitCode::spec, "the configuration needs the key 'output': where the data set goes");
+}
+
+// Blocks that exist decide: with another K the same samples would lie in other files, and the files that were
+// looked at to choose it may be gone since (delete_inputs).
+std::uint64_t choose_shard_samples(const ConvertConfig& config, const fs::path& output,
+                                   const SampleTable& table) {
+  const bool decided = config.shard_samples > 0 || !config.shape.empty();
+  if (!decided) {
+    if (const auto record = read_block_record(output, 0)) return record->shard_samples;
+  }
+  std::uint64_t bytes = 0;
+  if (const auto form = decided ? std::nullopt : find_form(config, table.rows)) {
+    bytes = dtype_size(form->dtype);
+    for (const std::size_t length : form->shape) bytes *= length;
+  }
+  return shard_samples_of(config, config.count, bytes);
+}
+
+// Before rows are looked at: a wrong number is told as that. `config.count` is known.
+void check_block(const ConvertConfig& config, const RunOptions& options) {
+  if (!options.block) return;
+  const std::uint64_t k = shard_samples_of(config, config.count);
+  const std::uint64_t blocks = block_count(config.count, k);
+  if (*options.block < blocks) return;
+  throw Error(ExitCode::usage, fmt::format("there is no block {}: the {} samples make {} of {}",
+                                           *options.block, config.count, blocks, k));
+}
+
+// Of a table of all samples.
+Job table_job(ConvertConfig config, const RunOptions& options) {
+  require_output(config);
+  SampleTable table = read_sample_table(config.samples, config.targets, Numbering::by_row, config.stacked);
+  if (config.count > 0 && config.count != table.rows.size()) {
+    throw Error(ExitCode::spec, fmt::format("'count' is {}, but {} has {} rows", config.count, config.samples,
+                                            table.rows.size()));
+  }
+  config.count = table.rows.size();
+  config.shard_samples = choose_shard_samples(config, config.output, table);
+  check_block(config, options);
+  const fs::path output = config.output;
+  const auto labels = table.labels;
+  return {{std::move(config), output, labels}, std::move(table)};
+}
+
+// Samples that the campaign handed over no row for are missing ones.
+void fill_gaps(SampleTable& table, std::uint64_t first, std::uint64_t end) {
+  std::vector<SampleRow> rows;
+  auto next = table.rows.begin();
+  for (std::uint64_t number = first; number < end; ++number) {
+    if (next != table.rows.end() && next->number == number) {
+      rows.push_back(*next++);
+    } else {
+      const std::vector<double> unknown(table.labels.size(), std::numeric_limits<double>::quiet_NaN());
+      rows.push_back({number, static_cast<std::int64_t>(number), {}, unknown});
+    }
+  }
+  table.rows = std::move(rows);
+}
+
+// Of a campaign: one block's rows, or none to finish.
+Job campaign_job(ConvertConfig config, const RunOptions& options) {
+  require_output(config);
+  if (config.count == 0)
+    throw Error(ExitCode::spec, "the configuration needs the key 'count': the number of samples in all");
+  config.shard_samples = shard_samples_of(config, config.count);
+  check_block(config, options);
+  const fs::path output = config.output;
+  Job job{{std::move(config), output, {}}, {}};
+  if (!options.block) return job;
+  const ConvertConfig& c = job.conversion.config;
+  job.table = read_sample_table(options.rows, c.targets, Numbering::by_id, c.stacked);
+  job.conversion.labels = job.table.labels;
+  const std::uint64_t first = *options.block * c.shard_samples;
+  const std::uint64_t end = std::min(c.count, first + c.shard_samples);
+  for (const SampleRow& row : job.table.rows) {
+    if (row.number >= first && row.number < end) continue;
+    throw Error(ExitCode::data,
+                fmt::format("{} has sample {}, but block {} is of samples {} to {}", options.rows.string(),
+                            row.id, *options.block, first, end == 0 ? 0 : end - 1));
+  }
+  fill_gaps(job.table, first, end);
+  return job;
+}
+
+Job make_job(const RunOptions& options) {
+  ConvertConfig config = load_config(options.config);
+  const bool campaign = !options.rows.empty() || config.samples.empty();
+  if (campaign && !options.block && !options.finish) {
+    throw Error(ExitCode::usage,
+                fmt::format("{} is of a campaign ('from'): give --block and --samples, or --finish",
+                            options.config.string()));
+  }
+  if (campaign && options.block && options.rows.empty()) {
+    throw Error(ExitCode::usage, "--block needs --samples here: the table of the block's rows");
+  }
+  Job job = campaign ? campaign_job(std::move(config), options) : table_job(std::move(config), options);
+  job.conversion.threads = options.threads;
+  job.conversion.force = options.force;
+  return job;
+}
+
+void convert_one(const Job& job, std::uint64_t block, const BlockObserver& observer) {
+  const BlockRecord record = convert_block(job.conversion, block, job.rows_of(block), observer);
+  std::uint64_t samples = 0;
+  for (const BlockShard& shard : record.shards) samples += shard.entry.samples;
+  fmt::print("block {}: {} samples in {} shards, {} missing\n", block, samples, record.shards.size(),
+             record.missing.size());
+}
+
+void finish(const Job& job, EventWriter& events) {
+  const Manifest manifest = finish_conversion(job.conversion);
+  const fs::path path = job.conversion.output / kManifestName;
+  events.artifact("manifest", path.string());
+  fmt::print("{}: {} train, {} validation, {} test samples of ({}) {}, {} missing\n", path.string(),
+             manifest.split("train").samples, manifest.split("validation").samples,
+             manifest.split("test").samples, fmt::join(manifest.shape, ", "), manifest.dtype,
+             manifest.missing.size());
+}
+
+void print_plan(const Job& job) {
+  const ConvertConfig& config = job.conversion.config;
+  const SplitMap split(config.split, config.count);
+  std::uint64_t done = 0;
+  for (std::uint64_t block = 0; block < job.blocks(); ++block) {
+    const auto record = read_block_record(job.conversion.output, block);
+    if (record && record->config_hash == conversion_hash(config) &&
+        !shards_problem(job.conversion.output, *record))
+      ++done;
+  }
+  fmt::print("{} samples in {} blocks of {}: {} train, {} validation, {} test\n", config.count, job.blocks(),
+             config.shard_samples, split.size(0), split.size(1), split.size(2));
+  fmt::print("labels: {}\n", text::join(job.conversion.labels, ", "));
+  fmt::print("output: {} ({} of {} blocks are there)\n", job.conversion.output.string(), done, job.blocks());
+}
+
+}  // namespace
+
+ConvertConfig load_config(const fs::path& path) {
+  yaml::Diagnostics diagnostics(path.string());
+  const yaml::Node root = yaml::parse(read_file(path), diagnostics);
+  diagnostics.throw_if_errors();
+  const yaml::Node* block = root.find("convert");
+  ConvertConfig config = read_convert_config(block != nullptr ? *block : root, diagnostics);
+  diagnostics.throw_if_errors();
+  const fs::path folder = path.parent_path();
+  if (!config.samples.empty()) config.samples = (folder / config.samples).string();
+  if (!config.output.empty()) config.output = (folder / config.output).lexically_normal().string();
+  while (config.output.size() > 1 && config.output.ends_with('/')) config.output.pop_back();
+  return config;
+}
+
+void run_conversion(const RunOptions& options) {
+  const Job job = make_job(options);
+  if (options.dry_run) {
+    print_plan(job);
+    return;
+  }
+  EventWriter events = EventWriter::from_environment();
+  if (!options.finish) {
+    Progress progress(events, job.table.rows.size());
+    const BlockObserver observer = progress.observer();
+    if (options.block) {
+      convert_one(job, *options.block, observer);
+      return;
+    }
+    for (std::uint64_t block = 0; block < job.blocks(); ++block) convert_one(job, block, observer);
+  }
+  finish(job, events);
+}
+
+}  // namespace wflow::converters

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "converters/shards/codec.h"
+
+#include <libdeflate.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "converters/shards/shuffle.h"
+
+namespace wflow::converters {
+
+std::uint64_t chunk_hash(std::span<const std::uint8_t> stored) {
+  return XXH3_64bits(stored.data(), stored.size());
+}
+
+void Encoder::Free::operator()(libdeflate_compressor* compressor) const {
+  libdeflate_free_compressor(compressor);
+}
+void Decoder::Free::operator()(libdeflate_decompressor* d) const {
+  libdeflate_free_decompressor(d);
+}
+
+Encoder::Encoder(Filters filters, int level) : filters_(filters) {
+  if (filters.deflate) compressor_.reset(libdeflate_alloc_compressor(level));
+  WFLOW_CHECK(!filters.deflate || compressor_ != nullptr);
+}
+
+EncodedChunk Encoder::encode(std::vector<std::uint8_t> raw, std::size_t width) {
+  EncodedChunk chunk;
+  if (filters_.deflate) {
+    std::span<const std::uint8_t> input = raw;
+    if (filters_.shuffle) {
+      shuffled_.resize(raw.size());
+      shuffle_bytes(raw, shuffled_, width);
+      input = shuffled_;
+    }
+    chunk.bytes.resize(raw.size() - raw.size() / 20);  // no room for a stream that does not shrink enough
+    const std::size_t size = libdeflate_zlib_compress(compressor_.get(), input.data(), input.size(),
+                                                      chunk.bytes.data(), chunk.bytes.size());
+    chunk.bytes.resize(size);
+    chunk.bytes.shrink_to_fit();
+  }
+  if (chunk.bytes.empty()) {
+    chunk.bytes = std::move(raw);
+    chunk.mask = filters_.all();
+  }
+  chunk.hash = chunk_hash(chunk.bytes);
+  return chunk;
+}
+
+Decoder::Decoder() : decompressor_(libdeflate_alloc_decompressor()) {
+  WFLOW_CHECK(decompressor_ != nullptr);
+}
+
+bool Decoder::inflate(std::span<const std::uint8_t> stored, std::span<std::uint8_t> out) {
+  return libdeflate_zlib_decompress(decompressor_.get(), stored.data(), stored.size(), out.data(), out.size(),
+                                    nullptr) == LIBDEFLATE_SUCCESS;
+}
+
+bool Decoder::decode(std::span<const std::uint8_t> stored, Filters filters, std::uint32_t mask,
+                     std::size_t width, std::span<std::uint8_t> raw) {
+  const bool shuffled = filters.shuffled(mask) && width > 1;
+  if (!filters.deflated(mask)) {
+    if (stored.size() != raw.size()) return false;
+    if (shuffled) {
+      unshuffle_bytes(stored, raw, width);
+    } else {
+      std::copy(stored.begin(), stored.end(), raw.begin());
+    }
+    return true;
+  }
+  if (!shuffled) return inflate(stored, raw);
+  shuffled_.resize(raw.size());
+  if (!inflate(stored, shuffled_)) return false;
+  unshuffle_bytes(shuffled_, raw, width);
+  return true;
+}
+
+}  // namespace wflow::converters

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The manifest as text. Reading it is read_manifest() of shard_reader.h.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "converters/shards/shard_reader.h"
+
+namespace wflow::converters {
+
+inline constexpr int kFormatVersion = 1;
+inline constexpr const char* kManifestName = "manifest.json";
+
+std::string manifest_text(const Manifest& manifest);
+
+// Parses one of our JSON files and checks its wflow_format; `what` names it in messages ("the manifest").
+nlohmann::json read_json(const std::filesystem::path& path, const std::string& what);
+
+}  // namespace wflow::converters

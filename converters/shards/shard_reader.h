@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading a training data set that wflow-convert wrote (docs/formats/shards.md). The trainer's data loader
+// calls this; HDF5 stays behind it, in the .cc files of this folder.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace wflow::converters {
+
+// Of the training split alone; std is the population's.
+struct ChannelStatistics {
+  double mean = 0;
+  double std = 0;
+  double min = 0;
+  double max = 0;
+  bool operator==(const ChannelStatistics&) const = default;
+};
+
+struct DatasetStatistics {
+  std::vector<ChannelStatistics> x;  // one a channel
+  std::vector<ChannelStatistics> y;  // one a label
+};
+
+struct ShardEntry {
+  std::string file;  // relative to the data directory
+  std::uint64_t samples = 0;
+  std::uint64_t bytes = 0;
+  std::string xxh3_128;
+};
+
+struct SplitEntry {
+  std::uint64_t samples = 0;
+  std::vector<ShardEntry> shards;  // in order of block number
+};
+
+struct Manifest {
+  std::string name;
+  std::string created_by;
+  std::array<std::size_t, 4> shape{};  // C, D, H, W
+  std::string dtype;                   // of the stored values: "float32", "uint16", ...
+  std::string units;                   // of the stored values, where given
+  std::vector<std::string> labels;     // names of the targets
+  std::vector<std::string> channels;   // names of the channels; empty where none were given
+  std::uint64_t split_seed = 0;
+  std::map<std::string, SplitEntry, std::less<>> splits;  // always "train", "validation" and "test"
+  std::vector<std::int64_t> missing;                      // ids of the samples without usable output
+  DatasetStatistics statistics;
+  std::string hash;  // XXH3-128 of the manifest file: names this very data set
+
+  const SplitEntry& split(std::string_view name) const;  // Error{usage} for an unknown name
+};
+
+// Error{data} where there is no manifest (the conversion has not ended) or it is damaged; Error{version}
+// where a newer wflow wrote it.
+Manifest read_manifest(const std::filesystem::path& data_directory);
+
+struct ReadOptions {
+  bool verify = true;  // compare the XXH3-64 of the stored bytes at each read (over 10 GB/s a core)
+};
+
+// All samples of one split, addressed 0..size()-1 in order of shard and row. Ids and targets of the whole
+// split are in memory from open() on; the samples themselves stay on disk.
+class SplitReader {
+ public:
+  // Opens every shard once with HDF5. Error{data} where a shard is missing or is not what the manifest says.
+  static SplitReader open(const std::filesystem::path& data_directory, const Manifest& manifest,
+                          std::string_view split, ReadOptions options = {});
+  SplitReader(SplitReader&&) noexcept;
+  SplitReader& operator=(SplitReader&&) noexcept;
+  ~SplitReader();
+
+  std::size_t size() const;
+  std::array<std::size_t, 4> shape() const;
+  std::size_t values() const;  // C * D * H * W: the length that read() wants
+
+  std::int64_t id(std::size_t i) const;
+  std::span<const double> targets(std::size_t i) const;
+
+  // Reads sample i as float32, whatever type is stored. Thread-safe: pread and inflate on the calling
+  // thread, no HDF5 call and no lock held while reading. (A shard that some other tool rewrote in a layout of
+  // its own, with other chunks or filters, is still read, but through HDF5 and its global lock.) Error{data}
+  // names the file and the sample where the bytes are damaged.
+  void read(std::size_t i, std::span<float> x) const;
+
+ private:
+  struct State;
+  explicit SplitReader(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace wflow::converters

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "converters/shards/shard_reader.h"
+
+#include <fcntl.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "base/process.h"
+#include "converters/convert/report.h"
+#include "converters/convert/test_support.h"
+#include "converters/shards/manifest.h"
+#include "converters/shards/shard_file.h"
+
+// HDF5 forgets some of its memory when it gives up on a damaged file, which one of these tests hands it
+// hundreds of.
+extern "C" const char* __lsan_default_suppressions() {
+  return "leak:libhdf5";
+}  // NOLINT
+
+namespace wflow::converters {
+namespace {
+
+class ShardReaderTest : public FolderTest {
+ protected:
+  void convert(std::uint64_t count, const ConvertConfig& config) {
+    conversion_ = make_conversion(folder_, count);
+    conversion_.config = config;
+    manifest_ = convert_all(conversion_, write_samples(folder_, count));
+    data_ = conversion_.output;
+  }
+  void expect_all_samples() const {
+    std::set<std::int64_t> seen;
+    for (const char* split : {"train", "validation", "test"}) {
+      const SplitReader reader = SplitReader::open(data_, manifest_, split);
+      EXPECT_EQ(reader.size(), manifest_.split(split).samples);
+      std::vector<float> x(reader.values());
+      for (std::size_t i = 0; i < reader.size(); ++i) {
+        reader.read(i, x);
+        EXPECT_EQ(x, sample_values(static_cast<std::uint64_t>(reader.id(i))));
+        const double id = static_cast<double>(reader.id(i));
+        EXPECT_EQ(reader.targets(i)[0], id);
+        EXPECT_EQ(reader.targets(i)[1], id * id);
+        seen.insert(reader.id(i));
+      }
+    }
+    EXPECT_EQ(seen.size(), conversion_.config.count - manifest_.missing.size());
+  }
+  fs::path first_shard() const { return data_ / manifest_.split("train").shards[0].file; }
+  // Rewrites a shard with h5repack; false where there is no such program.
+  bool repack(const fs::path& path, const std::vector<std::string>& options) const {
+    const auto program = find_program("h5repack");
+    if (!program) return false;
+    const fs::path packed = path.string() + ".packed";
+    SpawnRequest request{.argv = {*program}, .environment = {}, .directory = {}};
+    request.argv.insert(request.argv.end(), options.begin(), options.end());
+    request.argv.insert(request.argv.end(), {path.string(), packed.string()});
+    const CommandResult result = run_command(request);
+    EXPECT_EQ(result.status, 0) << result.out << result.err;
+    fs::rename(packed, path);
+    return true;
+  }
+  Conversion conversion_;
+  Manifest manifest_;
+  fs::path data_;
+};
+
+TEST_F(ShardReaderTest, EveryTypeAndCompression) {
+  for (const Compression compression : {Compression::gzip, Compression::none}) {
+    ConvertConfig config = raw_config(20);
+    config.compression = compression;
+    convert(20, config);
+    expect_all_samples();
+    EXPECT_EQ(ShardFile(first_shard(), true).layout().has_hashes, true);
+    fs::remove_all(folder_ / "data");
+  }
+}
+
+TEST_F(ShardReaderTest, OtherTypesBecomeFloat) {
+  for (const char* name : {"uint8", "int16", "uint32", "int64", "float64"}) {
+    const DType dtype = *parse_dtype(name);
+    Conversion conversion = make_conversion(folder_ / name, 4);
+    conversion.config.raw_dtype = dtype;
+    conversion.config.split.parts = {1, 0, 0};
+    fs::create_directories(folder_ / name);
+    std::vector<SampleRow> rows;
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      const auto values = sample_values(i);
+      const std::string bytes = with_type(dtype, [&](auto zero) {
+        return bytes_of(std::vector<decltype(zero)>(values.begin(), values.end()));
+      });
+      rows.push_back({i, static_cast<std::int64_t>(i), folder_ / name / std::to_string(i), {0, 0}});
+      write_file_durably(rows.back().file, bytes);
+    }
+    const Manifest manifest = convert_all(conversion, rows);
+    EXPECT_EQ(manifest.dtype, name);
+    const SplitReader reader = SplitReader::open(conversion.output, manifest, "train");
+    std::vector<float> x(reader.values());
+    for (std::size_t i = 0; i < 4; ++i) {
+      reader.read(i, x);
+      EXPECT_EQ(x, sample_values(i)) << name;
+    }
+  }
+}
+
+TEST_F(ShardReaderTest, RepackedFilesAreStillRead) {
+  const std::vector<std::vector<std::string>> ways = {
+      {},                                                  // as it is: the chunks move, the index is stale
+      {"-f", "x:GZIP=6"},                                  // no shuffle
+      {"-f", "x:NONE"},                                    // chunks without filters
+      {"-f", "x:SHUF", "-f", "x:GZIP=2", "-f", "x:FLET"},  // a filter that Decoder does not know
+      {"-l", "x:CONTI"},                                   // contiguous
+      {"-l", "x:CHUNK=2x1x6x6x3", "-f", "x:GZIP=1"},       // other chunks
+  };
+  for (std::size_t way = 0; way < ways.size(); ++way) {
+    convert(20, raw_config(20));
+    for (const char* split : {"train", "validation", "test"}) {
+      for (const ShardEntry& shard : manifest_.split(split).shards) {
+        if (!repack(data_ / shard.file, ways[way])) GTEST_SKIP() << "no h5repack (package hdf5-tools)";
+      }
+    }
+    EXPECT_FALSE(ShardFile(first_shard(), true).layout().has_hashes);
+    SCOPED_TRACE(way);
+    expect_all_samples();
+    fs::remove_all(data_);
+  }
+}
+
+TEST_F(ShardReaderTest, ManyThreadsReadAtOnce) {
+  convert(24, raw_config(24));
+  const SplitReader reader = SplitReader::open(data_, manifest_, "train");
+  std::vector<std::jthread> threads;
+  for (std::size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::vector<float> x(reader.values());
+      for (std::size_t k = 0; k < 200; ++k) {
+        const std::size_t i = hash64(t, k) % reader.size();
+        reader.read(i, x);
+        EXPECT_EQ(x, sample_values(static_cast<std::uint64_t>(reader.id(i))));
+      }
+    });
+  }
+}
+
+TEST_F(ShardReaderTest, ADamagedChunkIsNamed) {
+  convert(8, raw_config(8));
+  const ChunkPlace place = ShardFile(first_shard(), true).layout().chunks.at(1);
+  const std::int64_t id = ShardFile(first_shard(), true).layout().ids.at(1);
+  std::string bytes = read_file(first_shard());
+  bytes[place.offset + place.bytes / 2] ^= 1;
+  write_file_durably(first_shard(), bytes);
+  const SplitReader reader = SplitReader::open(data_, manifest_, "train");
+  std::vector<float> x(reader.values());
+  reader.read(0, x);
+  const std::string expected =
+      "4: sample " + std::to_string(id) + " of " + first_shard().string() + " is damaged";
+  EXPECT_TRUE(error_of([&] { reader.read(1, x); }).starts_with(expected));
+  const Verification verification = verify_dataset(data_);
+  ASSERT_EQ(verification.problems.size(), 2U);  // the file, and the sample in it
+  EXPECT_NE(verification.problems[1].find("sample " + std::to_string(id)), std::string::npos);
+}
+
+TEST_F(ShardReaderTest, AnyChangedByteIsAnErrorOrHarmless) {
+  convert(8, raw_config(8));
+  const std::string good = read_file(first_shard());
+  const ShardLayout layout = ShardFile(first_shard(), true).layout();
+  const std::size_t chunks_end = layout.chunks.back().offset + layout.chunks.back().bytes;
+  std::vector<float> x(kValues);
+  for (std::uint64_t round = 0; round < 400; ++round) {
+    std::string bytes = good;
+    // Half of the rounds aim at what is not chunks: headers, index, tables.
+    const std::size_t first = round % 2 == 0 || chunks_end >= bytes.size() ? 0 : chunks_end;
+    bytes[first + hash64(1, round) % (bytes.size() - first)] ^= static_cast<char>(1 + hash64(2, round) % 255);
+    if (round % 10 == 0) bytes.resize(hash64(3, round) % bytes.size());
+    {
+      const FileDescriptor fd = open_file(first_shard(), O_WRONLY | O_TRUNC);
+      write_all(fd.get(), bytes, first_shard());
+    }
+    const std::string error = error_of([&] {
+      const SplitReader reader = SplitReader::open(data_, manifest_, "train");
+      for (std::size_t i = 0; i < reader.size(); ++i) reader.read(i, x);
+    });
+    EXPECT_TRUE(error.empty() || error.starts_with("4: ") || error.starts_with("8: ") ||
+                error.starts_with("5: "))
+        << error;
+  }
+}
+
+TEST_F(ShardReaderTest, ErrorsOfTheManifest) {
+  EXPECT_NE(
+      error_of([&] { read_manifest(folder_); }).find("4: " + folder_.string() + " has no manifest.json"),
+      std::string::npos);
+  convert(8, raw_config(8));
+  EXPECT_EQ(read_manifest(data_).hash, manifest_.hash);
+  EXPECT_EQ(manifest_text(read_manifest(data_)), read_file(data_ / kManifestName));
+  EXPECT_TRUE(
+      error_of([&] { SplitReader::open(data_, manifest_, "trian"); }).ends_with("did you mean 'train'?"));
+  auto json = nlohmann::json::parse(read_file(data_ / kManifestName));
+  const auto why = [&](auto change) {
+    auto changed = json;
+    change(changed);
+    write_file_durably(data_ / kManifestName, changed.dump());
+    return error_of([&] { SplitReader::open(data_, read_manifest(data_), "train"); });
+  };
+  EXPECT_TRUE(why([](auto& j) { j["wflow_format"] = 2; }).starts_with("8: "));
+  EXPECT_TRUE(why([](auto& j) { j.erase("shape"); }).starts_with("4: "));
+  EXPECT_TRUE(why([](auto& j) { j["splits"]["train"]["shards"][0]["file"] = "../x.h5"; }).starts_with("4: "));
+  EXPECT_TRUE(why([](auto& j) {
+                j["splits"]["train"]["shards"][0]["file"] = "train/none.h5";
+              }).starts_with("4: no such file"));
+  EXPECT_NE(why([](auto& j) {
+              j["shape"] = {1, 6, 6, 6};
+              j["statistics"]["x"].erase(1);
+            }).find("not what the manifest says"),
+            std::string::npos);
+  write_file_durably(data_ / kManifestName, "{");
+  EXPECT_TRUE(error_of([&] { read_manifest(data_); }).starts_with("4: the manifest"));
+}
+
+}  // namespace
+}  // namespace wflow::converters

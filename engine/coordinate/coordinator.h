@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator: one thread that carries messages to the scheduler and its decisions to workers and
+// database.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/monitor/status.h"
+#include "engine/query/queries.h"
+#include "specs/plan/plan.h"
+
+namespace wflow::engine {
+
+struct CoordinatorOptions {
+  int slots = 0;                // cores of the local worker; 0: all that this process may use
+  bool zero_workers = false;    // complete every task without running it (benchmarks)
+  double zero_failures = 0;     // with zero_workers: the fraction that fails, each end told by itself
+  std::uint64_t max_range = 0;  // tasks a lease at most; 0: as the scheduler likes
+  bool resumed = false;
+  bool keep_going = false;            // a hard failure (exit code 102) does not end the campaign
+  std::optional<RetryRequest> retry;  // before anything runs
+  double time_limit_s = 0;            // then drain; 0: none
+  double status_interval_s = 0.25;
+};
+
+// Called from the coordinator's thread: every status_interval_s, and once at the end.
+using StatusSink = std::function<void(const CampaignStatus&)>;
+
+struct CoordinatorEnd {
+  ExitCode code = ExitCode::ok;  // ok, tasks_failed, interrupted
+  bool asked_to_end = false;     // by a signal, the time limit, a verb or a task: nothing is to follow
+};
+
+// Runs the campaign in `plan.campaign()`, whose database exists, until it has ended or is interrupted.
+// SIGINT once (or the time limit): nothing new is started, what runs may finish, training writes a
+// checkpoint; SIGINT twice, or SIGTERM: what runs is ended (it will run again). SIGHUP is ignored: a lost
+// terminal does not end a campaign. Throws Error for busy, a damaged or full database.
+CoordinatorEnd run_coordinator(const specs::Plan& plan, const CoordinatorOptions& options,
+                               const StatusSink& sink);
+
+// The status of a campaign, and how far those are that follow on it: asked from its coordinator where one
+// lives, else read from its database.
+CampaignStatus campaign_status(const std::filesystem::path& campaign);
+
+}  // namespace wflow::engine

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/followups/followups.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "engine/wire/keys.h"
+#include "specs/plan/workspace.h"
+
+namespace wflow::engine {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+namespace {
+
+constexpr const char* kEvent = "submit";
+constexpr const char* kSubmitted = "submitted";
+constexpr const char* kRestart = "restart";
+constexpr const char* kIteration = "iteration";
+constexpr const char* kPending = "pending";
+constexpr const char* kRunning = "running";
+
+// A line of its own for each time that something is asked for: equal ones are one that was heard twice.
+std::string unique_id() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return fmt::format("{}-{}-{}", host_name(), ::getpid(),
+                     std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+// Its options, as begin() reads them.
+std::string options_text(const specs::ReadOptions& options, const fs::path& copy) {
+  Json json = specs::options_to_json(options);
+  json["copy"] = copy.string();
+  return json.dump();
+}
+
+bool is_open(const store::Followup& followup) {
+  return followup.state == kPending || followup.state == kRunning;
+}
+
+std::string handed_over(const fs::path& top) {
+  return "handed over to " + top.string();
+}
+
+fs::path lock_file(const fs::path& top) {
+  return top / ".wflow" / "run.lock";
+}
+
+// Of the open file, not of the process: whoever opens the file sees it.
+struct flock whole_file() {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
+bool has_database(const fs::path& campaign) {
+  std::error_code ignored;
+  return fs::exists(store::database_path(campaign), ignored);
+}
+
+// The time in the name of a campaign's directory.
+std::string time_in(const fs::path& directory) {
+  const std::string name = directory.filename().string();
+  return name.size() > 15 ? name.substr(name.size() - 15) : name;
+}
+
+std::string time_text(std::time_t time) {
+  return fmt::format("{:%Y%m%d-%H%M%S}", fmt::localtime(time));
+}
+
+}  // namespace
+
+Json submit_study(const fs::path& campaign, const specs::Study& study) {
+  const fs::path copy = campaign / ".wflow" / "submitted" / (hash_bytes(study.text) + ".yaml");
+  make_directories(copy.parent_path());
+  write_file_durably(copy, study.text);
+  return {{"type", kEvent},
+          {"kind", kSubmitted},
+          {"id", unique_id()},
+          {"spec", study.file.string()},
+          {"options", options_text(study.options, copy)}};
+}
+
+Json submit_restart(const fs::path& campaign) {
+  return {{"type", kEvent}, {"kind", kRestart}, {"id", unique_id()}, {"directory", campaign.string()}};
+}
+
+std::optional<store::Followup> followup_of(const wire::TaskEvent& event) {
+  if (event.line.find(kEvent) == std::string::npos) return std::nullopt;
+  const Json body = Json::parse(event.line, nullptr, false);
+  if (!body.is_object()) return std::nullopt;
+  try {
+    if (body.value("type", "") != kEvent) return std::nullopt;
+    store::Followup followup;
+    followup.kind = body.at("kind").get<std::string>();
+    followup.spec = body.value("spec", "");
+    followup.options = body.value("options", "{}");
+    followup.directory = body.value("directory", "");
+    followup.state = kPending;
+    followup.source = fmt::format("{}/{}/{}/{}", event.array, event.element, event.attempt,
+                                  body.at("id").get<std::string>());
+    followup.created_s = event.time_s;
+    const bool whole = followup.kind == kRestart ? !followup.directory.empty()
+                                                 : followup.kind == kSubmitted && !followup.spec.empty();
+    return whole ? std::optional(followup) : std::nullopt;
+  } catch (const Json::exception&) {
+    return std::nullopt;  // a task may write anything
+  }
+}
+
+void write_merlin_shim(const fs::path& campaign) {
+  const fs::path path = campaign / ".wflow" / "bin" / "merlin";
+  const std::string text =
+      fmt::format("#!/bin/sh\nexec {} merlin \"$@\"\n", text::shell_quote(sibling_program("wflow")));
+  std::error_code ignored;
+  if (fs::exists(path, ignored) && read_file(path) == text) return;
+  make_directories(path.parent_path());
+  write_file_durably(path, text, 0755);
+}
+
+FollowupQueue::FollowupQueue(fs::path top)
+    : top_(std::move(top)), lock_(open_file(lock_file(top_), O_RDWR | O_CREAT)) {
+  struct flock lock = whole_file();
+  if (::fcntl(lock_.get(), F_OFD_SETLK, &lock) != 0 && (errno == EAGAIN || errno == EACCES)) {
+    const fs::path at = running_campaign(top_).value_or(top_);
+    const std::string now = at == top_ ? "" : fmt::format("; it is at {}", at.string());
+    throw Error(ExitCode::busy,
+                fmt::format("{}: another coordinator runs this campaign{}", top_.string(), now));
+  }
+  // A file system without locks: the campaigns' databases are held exclusively all the same.
+  announce(top_);
+}
+
+void FollowupQueue::announce(const fs::path& campaign) {
+  // The first line counts: a reader sees the old one or the new one.
+  const std::string line = campaign.string() + "\n";
+  [[maybe_unused]] const ssize_t put = ::pwrite(lock_.get(), line.data(), line.size(), 0);
+}
+
+std::optional<fs::path> running_campaign(const fs::path& top) {
+  std::error_code ignored;
+  if (!fs::exists(lock_file(top), ignored)) return std::nullopt;
+  const FileDescriptor file = open_file(lock_file(top), O_RDONLY);
+  struct flock lock = whole_file();
+  if (::fcntl(file.get(), F_OFD_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return std::nullopt;
+  const std::string line = text::split(read_file(lock_file(top)), '\n').front();
+  return line.empty() ? top : fs::path(line);
+}
+
+std::vector<store::Followup> FollowupQueue::all() {
+  return store::Store(top_).followups();
+}
+
+std::optional<store::Followup> FollowupQueue::next() {
+  for (store::Followup& followup : all()) {
+    if (is_open(followup)) return std::move(followup);
+  }
+  return std::nullopt;
+}
+
+// Where the campaign goes, as `wflow run` would have it: OUTPUT_PATH/<name>_<time>.
+void FollowupQueue::choose_directory(store::Followup& followup, const specs::Study& study) {
+  for (std::time_t now = std::time(nullptr);; ++now) {
+    const fs::path directory = specs::campaign_directory(study, time_text(now));
+    std::error_code ignored;
+    if (fs::exists(directory, ignored)) continue;
+    followup.directory = directory.string();
+    return;
+  }
+}
+
+specs::Plan FollowupQueue::begin(store::Followup& followup) {
+  followup.state = kRunning;
+  if (followup.started_s <= 0) followup.started_s = unix_now_s();
+  const bool restart = followup.kind == kRestart;
+  specs::ReadOptions options;
+  fs::path copy;
+  if (!restart) {
+    const Json json = Json::parse(followup.options, nullptr, false);
+    options = specs::options_from_json(json, fmt::format("the record of a campaign after {}", top_.string()));
+    copy = json.value("copy", "");
+    if (followup.directory.empty())
+      choose_directory(followup, specs::read_study_copy(copy, followup.spec, options).study);
+  }
+  store::Store(top_).update_followup(followup);
+  const fs::path directory = followup.directory;
+  announce(directory);
+  if (restart || has_database(directory)) return {specs::read_campaign(directory), directory};
+  options.campaign = directory;
+  options.timestamp = followup.kind == kIteration ? time_text(std::time(nullptr)) : time_in(directory);
+  make_directories(directory);
+  std::error_code ignored;  // what was half made is made anew
+  fs::remove(directory / ".wflow" / "spec" / "options.json", ignored);
+  specs::Plan plan = specs::create_campaign(
+      specs::Plan(specs::read_study_copy(copy, followup.spec, options).study, directory));
+  wire::create_keys(directory);
+  store::Store::create(directory, plan);
+  return plan;
+}
+
+void FollowupQueue::end(store::Followup& followup, const std::string& state, ExitCode code) {
+  followup.state = state;
+  followup.exit_code = static_cast<int>(code);
+  followup.ended_s = unix_now_s();
+  store::Store(top_).update_followup(followup);
+}
+
+void FollowupQueue::reopen(store::Followup& followup) {
+  followup.state = kPending;
+  followup.exit_code = 0;
+  followup.ended_s = 0;
+  store::Store(top_).update_followup(followup);
+}
+
+void FollowupQueue::take_from(const specs::Plan& campaign, const CampaignStatus& status, bool keep_going) {
+  if (status.ended() < status.elements()) return;
+  if (campaign.campaign() != top_) take_submitted(campaign.campaign());
+  if (campaign.study().iterate) take_iteration(campaign, status, keep_going);
+}
+
+// First out of its own queue, then into ours: a kill in between loses nothing, because it is done again, and
+// whoever resumes that campaign alone meanwhile does not run them too.
+void FollowupQueue::take_submitted(const fs::path& campaign) {
+  store::Batch batch;
+  {
+    store::Store from(campaign);
+    for (store::Followup& followup : from.followups()) {
+      store::Followup ours = followup;
+      if (!followup.source.starts_with('/')) ours.source = campaign.string() + ":" + followup.source;
+      if (is_open(followup)) {
+        followup.state = handed_over(top_);
+        from.update_followup(followup);
+      } else if (followup.state == handed_over(top_)) {
+        ours.state = kPending;
+      } else if (followup.state.starts_with(handed_over(""))) {
+        continue;  // another's
+      }
+      batch.followups.push_back(std::move(ours));
+    }
+  }
+  store::Store(top_).commit(batch);
+}
+
+void FollowupQueue::take_iteration(const specs::Plan& campaign, const CampaignStatus& status,
+                                   bool keep_going) {
+  const specs::Study& study = campaign.study();
+  const specs::Iteration& at = study.options.iteration;
+  // Of an iteration that is run alone, the next one is its first one's to begin.
+  if (status.cancelled() > 0 || (campaign.campaign() == top_ && at.number > 1)) return;
+  const fs::path first = at.number > 1 ? at.first : campaign.campaign();
+  const int number = at.number + 1;
+  const fs::path directory = first / specs::kIterationsDirectory / fmt::format("{:03}", number);
+  const auto followups = all();
+  if (std::any_of(followups.begin(), followups.end(), [&](const auto& f) { return f.source == directory; }))
+    return;  // decided before
+  std::string why;
+  if (store::Store(campaign.campaign()).has_event(study.iterate->until)) {
+    why = fmt::format("{} in iteration {}", study.iterate->until, at.number);
+  } else if (status.failed() > 0 && !keep_going) {
+    why = fmt::format("stopped, because tasks of iteration {} failed", at.number);
+  } else if (at.number >= study.iterate->max) {
+    why = fmt::format("ended with iteration {}, the last (max), and not {}", at.number, study.iterate->until);
+  }
+  store::Store(first).set_iterations(why);
+  if (!why.empty()) return;
+  specs::ReadOptions options = study.options;
+  options.iteration = {number, campaign.campaign(), first};
+  store::Followup next;
+  next.kind = kIteration;
+  next.iteration = number;
+  next.spec = study.file.string();
+  next.options = options_text(options, specs::study_copy(first));
+  next.directory = directory.string();
+  next.state = kPending;
+  next.source = next.directory;
+  next.created_s = unix_now_s();
+  store::Batch batch;
+  batch.followups.push_back(std::move(next));
+  store::Store(top_).commit(batch);
+}
+
+}  // namespace wflow::engine

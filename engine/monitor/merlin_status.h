@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// MERLIN_STATUS.json, which Merlin leaves in the directory of every step and combination, for people and
+// programs that read it. A view, written when an array has ended: nothing of ours reads it.
+#pragma once
+
+#include <future>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/schedule/scheduler.h"
+#include "engine/store/store.h"
+#include "specs/plan/plan.h"
+
+namespace wflow::engine {
+
+// Of larger arrays only the first so many elements are in the file, which Merlin's tools read as a whole.
+inline constexpr std::uint64_t kMostStatusElements = 100'000;
+
+// What the file of one array says.
+struct ArrayStatus {
+  std::string file;  // absolute
+  std::string key;   // "<step>" or "<step>_<labels>"
+  std::string path;  // of the array's directory, from the campaign's
+  std::vector<std::pair<std::string, std::string>> cmd_parameters, restart_parameters;
+  std::uint64_t samples = 1;  // of the study: how deep its tree is
+  bool sample_dependent = false;
+  std::uint32_t level_max_dirs = 25;
+  double mean_s = 0;  // of what is done: no time is kept for each element
+  std::vector<std::pair<Range, ElementState>> states;
+  std::vector<store::ExecutionRecord> failures;  // in order of elements
+};
+
+std::string merlin_status_text(const ArrayStatus& status);
+
+class MerlinStatus {
+ public:
+  explicit MerlinStatus(const specs::Plan& plan);
+  // Elements of this array have ended.
+  void changed(ArrayId array);
+  // An execution that did not end with 0; those that asked for the end of the workers leave no record
+  // elsewhere.
+  void stopped(const wire::Outcome& outcome);
+  // Starts to write the files of arrays that have ended, on a thread of its own. `store` must be the
+  // caller's.
+  void write_some(const Scheduler& scheduler, store::Store& store);
+  // Writes what is left, and returns when it is there.
+  void finish(const Scheduler& scheduler, store::Store& store);
+
+ private:
+  void write(const std::set<ArrayId>& arrays, const Scheduler& scheduler, store::Store& store);
+  ArrayStatus gather(ArrayId array, const Scheduler& scheduler, store::Store& store) const;
+
+  const specs::Plan& plan_;
+  bool wanted_;  // the study is Merlin's
+  std::set<ArrayId> due_;
+  std::map<ArrayId, std::map<Element, store::ExecutionRecord>> stopped_;  // with exit code 105
+  std::future<void> writing_;
+};
+
+}  // namespace wflow::engine

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/schedule/graph.h"
+
+#include <algorithm>
+
+#include "engine/schedule/groups.h"
+
+namespace wflow::engine {
+
+namespace {
+
+// Training goes on from its checkpoint, so that one more try after a crash costs little.
+constexpr int kTrainingRetries = 1;
+
+// A step's own priority comes before its depth.
+constexpr int kDeepest = 1 << 16;
+
+int failure_retries(const specs::PlannedStep& step) {
+  if (step.retry_failures) return step.max_retries;
+  return step.kind == specs::StepKind::train ? kTrainingRetries : 0;
+}
+
+// A data set's closing step and a training can't work without what they wait for; everything else follows
+// Merlin.
+specs::ContinueOn continue_on(const specs::PlannedStep& step) {
+  if (step.continue_on) return *step.continue_on;
+  const bool closes = step.kind == specs::StepKind::convert && step.block_samples == 0;
+  return closes || step.kind == specs::StepKind::train ? specs::ContinueOn::never
+                                                       : specs::ContinueOn::soft_fail;
+}
+
+}  // namespace
+
+std::vector<ArraySpec> array_specs(const specs::Plan& plan) {
+  const Groups groups(plan.study());
+  std::vector<ArraySpec> arrays;
+  arrays.reserve(plan.array_count());
+  for (ArrayId id = 0; id < plan.array_count(); ++id) {
+    const specs::PlannedStep& step = plan.steps()[plan.step_of(id)];
+    ArraySpec array;
+    array.count = step.elements;
+    array.priority = step.priority * kDeepest + std::min(step.depth, kDeepest - 1);
+    array.step = static_cast<std::uint32_t>(plan.step_of(id));
+    array.pool = groups.pool_of(step.study_step);
+    array.resources = step.resources;
+    array.bundle = step.bundle;
+    array.max_retries = step.max_retries;
+    array.failure_retries = failure_retries(step);
+    array.retry_delay_s = step.retry_delay_s;
+    array.own_program = step.kind != specs::StepKind::shell;
+    array.continue_on = continue_on(step);
+    array.edges = plan.edges(id);
+    arrays.push_back(std::move(array));
+  }
+  return arrays;
+}
+
+void restore_states(Scheduler& scheduler, const store::Restored& restored) {
+  for (const auto& end : restored.ends) scheduler.restore_end(end.array, end.range, end.state);
+  for (const auto& attempt : restored.attempts) {
+    scheduler.restore_attempt(attempt.array, attempt.element, attempt.next_attempt, attempt.restart);
+  }
+  for (const auto& [array, progress] : restored.totals) {
+    scheduler.restore_durations(array, progress.timed, progress.duration_sum_s, progress.duration_square_sum);
+  }
+}
+
+}  // namespace wflow::engine

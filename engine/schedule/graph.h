@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "engine/schedule/scheduler.h"
+#include "engine/store/store.h"
+#include "specs/plan/plan.h"
+
+namespace wflow::engine {
+
+// What the scheduler needs of a plan. Deeper steps have priority, so that a sample's chain is finished (and
+// its block converted) before new samples begin.
+std::vector<ArraySpec> array_specs(const specs::Plan& plan);
+
+// What earlier coordinators committed; before start().
+void restore_states(Scheduler& scheduler, const store::Restored& restored);
+
+}  // namespace wflow::engine

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/schedule/intervals.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+namespace wflow::engine {
+namespace {
+
+TEST(IntervalSet, AgreesWithASimpleSet) {
+  constexpr std::size_t kCount = 60;
+  std::mt19937 random(7);
+  IntervalSet set;
+  std::vector<bool> reference(kCount);
+  for (int step = 0; step < 20000; ++step) {
+    Element a = random() % kCount;
+    Element b = random() % kCount;
+    if (a > b) std::swap(a, b);
+    const bool add = random() % 2 == 0;
+    add ? set.add({a, b}) : set.remove({a, b});
+    for (Element i = a; i <= b; ++i) reference[i] = add;
+    std::vector<bool> seen(kCount);
+    std::size_t runs = 0;
+    set.for_each_in({0, kCount - 1}, [&](Range r) {
+      ++runs;
+      for (Element i = r.first; i <= r.last; ++i) seen[i] = true;
+    });
+    ASSERT_EQ(seen, reference);
+    ASSERT_EQ(set.run_count(), runs);
+    ASSERT_EQ(set.size(), static_cast<std::uint64_t>(std::count(reference.begin(), reference.end(), true)));
+    bool all = true;
+    for (Element i = a; i <= b; ++i) all = all && reference[i];
+    ASSERT_EQ(set.contains({a, b}), all);
+  }
+}
+
+enum class Colour : std::uint8_t { red, green, blue };
+
+TEST(RunMap, AgreesWithAVectorAndStaysMerged) {
+  constexpr std::size_t kCount = 50;
+  std::mt19937 random(8);
+  RunMap<Colour, 3> map(kCount, Colour::red);
+  std::vector<Colour> reference(kCount, Colour::red);
+  for (int step = 0; step < 20000; ++step) {
+    Element a = random() % kCount;
+    Element b = random() % kCount;
+    if (a > b) std::swap(a, b);
+    const auto colour = static_cast<Colour>(random() % 3);
+    map.set({a, b}, colour);
+    for (Element i = a; i <= b; ++i) reference[i] = colour;
+    std::size_t runs = 1;
+    for (std::size_t i = 1; i < kCount; ++i) runs += reference[i] != reference[i - 1];
+    ASSERT_EQ(map.run_count(), runs);
+    std::uint64_t reds = 0;
+    for (Element i = 0; i < kCount; ++i) {
+      ASSERT_EQ(map.at(i), reference[i]);
+      reds += reference[i] == Colour::red;
+    }
+    ASSERT_EQ(map.total(Colour::red), reds);
+  }
+}
+
+TEST(RunMap, HundredMillionElementsAreOneRun) {
+  RunMap<Colour, 3> map(100'000'000, Colour::red);
+  for (Element first = 0; first < 100'000'000; first += 1'000'000)
+    map.set({first, first + 999'999}, Colour::green);
+  EXPECT_EQ(map.run_count(), 1u);
+  EXPECT_EQ(map.total(Colour::green), 100'000'000u);
+}
+
+}  // namespace
+}  // namespace wflow::engine

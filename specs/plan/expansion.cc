@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "specs/plan/expansion.h"
+
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "specs/plan/launcher.h"
+#include "specs/study/blocks.h"
+#include "specs/study/names.h"
+#include "specs/study/tokens.h"
+
+namespace wflow::specs {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kWorkspaceSuffix = ".workspace";
+
+bool is_funnel(const Step& step, std::string_view parent) {
+  return std::any_of(step.depends.begin(), step.depends.end(), [&](const Dependency& dependency) {
+    return dependency.step == parent && dependency.funnel;
+  });
+}
+
+}  // namespace
+
+Expansion::Expansion(const Study& study) : study_(study) {
+  for (std::size_t i = 0; i < study.steps.size(); ++i) step_index_.emplace(study.steps[i].name, i);
+  for (std::size_t i = 0; i < study.parameters.size(); ++i) {
+    parameter_index_.emplace(study.parameters[i].name, static_cast<std::uint32_t>(i));
+  }
+  for (const auto& [name, value] : study.labels) labels_.emplace(name, value);
+  if (study.samples) {
+    const auto& columns = study.samples->design.columns;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      columns_.emplace(columns[i].name, static_cast<std::uint32_t>(i));
+      lower_columns_.emplace(text::lower(columns[i].name), static_cast<std::uint32_t>(i));
+    }
+  }
+  WhenConditions conditions(study);
+  find_used_parameters(conditions);
+  find_left_out(conditions);
+  problems_ = conditions.problems();
+  find_sample_dependent_steps();
+}
+
+std::optional<std::size_t> Expansion::step_index(std::string_view name) const {
+  const auto at = step_index_.find(name);
+  return at == step_index_.end() ? std::nullopt : std::optional(at->second);
+}
+
+std::optional<std::uint32_t> Expansion::column(std::string_view name) const {
+  if (const auto at = columns_.find(name); at != columns_.end()) return at->second;
+  const auto at = lower_columns_.find(text::lower(name));
+  return at == lower_columns_.end() ? std::nullopt : std::optional(at->second);
+}
+
+// Parameters that `text` names itself, through env.labels too.
+void Expansion::add_used(std::string_view text, std::vector<bool>& used) const {
+  for (auto token = find_token(text); token; token = find_token(text, token->end)) {
+    if (const auto label = labels_.find(token->name); label != labels_.end()) {
+      const std::string_view value = label->second;
+      for (auto inner = find_token(value); inner; inner = find_token(value, inner->end)) {
+        const auto at = parameter_index_.find(parameter_of(inner->name));
+        if (at != parameter_index_.end()) used[at->second] = true;
+      }
+    }
+    for (const std::string_view name : {token->name, parameter_of(token->name)}) {
+      const auto at = parameter_index_.find(name);
+      if (at != parameter_index_.end()) used[at->second] = true;
+    }
+  }
+}
+
+void Expansion::find_used_parameters(const WhenConditions& conditions) {
+  const std::size_t count = study_.steps.size();
+  std::vector<std::vector<bool>> used(count, std::vector<bool>(study_.parameters.size()));
+  std::vector<std::vector<std::size_t>> inherits(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Step& step = study_.steps[i];
+    const auto look_at = [&](std::string_view text) {
+      add_used(text, used[i]);
+      for (auto token = find_token(text); token; token = find_token(text, token->end)) {
+        if (!token->name.ends_with(kWorkspaceSuffix)) continue;
+        const std::string_view name = token->name.substr(0, token->name.size() - kWorkspaceSuffix.size());
+        const auto other = step_index(name);
+        if (other && *other != i && !is_funnel(step, name)) inherits[i].push_back(*other);
+      }
+    };
+    for (const std::string* text :
+         {&step.description, &step.command, &step.restart, &step.shell, &step.task_queue}) {
+      look_at(*text);
+    }
+    look_at(conditions.tokens(i));
+    for (const auto& [key, value] : step.launcher_keys) look_at(value);
+    for (const StepOutput& output : step.outputs) look_at(output.file);
+    for_each_scalar(step.settings, [&](const yaml::Node& node, bool) { look_at(node.text); });
+    for (const Dependency& dependency : step.depends) {
+      const auto parent = step_index(dependency.step);
+      if (parent && !dependency.funnel) inherits[i].push_back(*parent);
+    }
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (std::size_t i = 0; i < count; ++i) {
+      for (const std::size_t parent : inherits[i]) {
+        for (std::size_t p = 0; p < used[i].size(); ++p) {
+          if (!used[parent][p] || used[i][p]) continue;
+          used[i][p] = true;
+          changed = true;
+        }
+      }
+    }
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    std::vector<std::uint32_t> parameters;
+    for (const auto& [name, index] : parameter_index_) {  // sorted by name
+      if (used[i][index]) parameters.push_back(index);
+    }
+    make_group(parameters);
+    used_.push_back(std::move(parameters));
+  }
+}
+
+// Refines the group without the last parameter by that parameter's labels: equal labels are one directory,
+// and so one instance.
+const Instances& Expansion::make_group(const std::vector<std::uint32_t>& parameters) {
+  if (const auto at = groups_.find(parameters); at != groups_.end()) return at->second;
+  Instances group;
+  group.parameters = parameters;
+  if (parameters.empty()) {
+    group.rows = {0};
+    return groups_.emplace(parameters, std::move(group)).first->second;
+  }
+  const Instances& coarse = make_group({parameters.begin(), parameters.end() - 1});
+  const Parameter& last = study_.parameters[parameters.back()];
+  std::unordered_map<std::string_view, std::uint32_t> label_ids;
+  std::unordered_map<std::uint64_t, std::uint32_t> ids;
+  for (std::uint32_t row = 0; row < last.labels.size(); ++row) {
+    const auto label =
+        label_ids.emplace(last.labels[row], static_cast<std::uint32_t>(label_ids.size())).first->second;
+    const std::uint64_t key = (std::uint64_t{coarse.at_row(row)} << 32) | label;
+    const auto [at, fresh] = ids.emplace(key, group.count());
+    if (fresh) group.rows.push_back(row);
+    group.instance_of.push_back(at->second);
+  }
+  return groups_.emplace(parameters, std::move(group)).first->second;
+}
+
+// A step whose source is left out is left out with it; sources come first.
+void Expansion::find_left_out(WhenConditions& conditions) {
+  kept_.resize(study_.steps.size());
+  std::vector<bool> seen(study_.steps.size());
+  const std::function<void(std::size_t)> find = [&](std::size_t step) {
+    if (seen[step]) return;
+    seen[step] = true;  // before its source: a study with a circle is refused later
+    const auto source = step_index(source_step(study_.steps[step]));
+    if (source) find(*source);
+    if (!conditions.has(step) && (!source || !kept_[*source])) return;
+    const Instances& all = group(step);
+    kept_[step].emplace(all.count(), [&](std::uint32_t instance) {
+      const std::uint32_t row = all.rows[instance];
+      return conditions.holds(step, row) && (!source || combination_at(*source, row));
+    });
+  };
+  for (std::size_t i = 0; i < study_.steps.size(); ++i) find(i);
+}
+
+std::uint32_t Expansion::count(std::size_t step) const {
+  return kept_[step] ? kept_[step]->count() : group(step).count();
+}
+
+std::uint32_t Expansion::row(std::size_t step, std::uint32_t combination) const {
+  return group(step).rows[kept_[step] ? kept_[step]->at(combination) : combination];
+}
+
+std::optional<std::uint32_t> Expansion::combination_at(std::size_t step, std::uint32_t row) const {
+  const std::uint32_t instance = group(step).at_row(row);
+  if (!kept_[step]) return instance;
+  return kept_[step]->contains(instance) ? std::optional(kept_[step]->position(instance)) : std::nullopt;
+}
+
+void Expansion::find_sample_dependent_steps() {
+  for (const Step& step : study_.steps) {
+    bool found = step.bundle > 0;
+    for (const std::string* text : {&step.command, &step.restart}) {
+      for (auto token = find_token(*text); token && study_.samples && !found;
+           token = find_token(*text, token->end)) {
+        const auto kind = sample_token(token->name);
+        // Merlin has only the first two make a step sample-dependent.
+        const bool counts = kind && (*kind != Piece::Kind::sample_vector || !study_.merlin);
+        found = counts || column(token->name).has_value();
+      }
+    }
+    sample_dependent_.push_back(found);
+  }
+}
+
+std::string Expansion::label(std::size_t step, std::uint32_t row) const {
+  std::vector<std::string> labels;
+  for (const std::uint32_t index : used_[step]) labels.push_back(study_.parameters[index].labels[row]);
+  return text::join(labels, ".");
+}
+
+fs::path Expansion::workspace(const fs::path& campaign, std::size_t step, std::uint32_t row) const {
+  const fs::path directory = campaign / clean_path(study_.steps[step].name);
+  return used_[step].empty() ? directory : directory / clean_path(label(step, row));
+}
+
+std::optional<std::string> Expansion::resolve(const fs::path& campaign, std::size_t step, std::uint32_t row,
+                                              std::string_view name) const {
+  if (const auto at = labels_.find(name); at != labels_.end()) return at->second;
+  for (const std::string_view parameter : {name, parameter_of(name)}) {
+    const auto at = parameter_index_.find(parameter);
+    if (at != parameter_index_.end()) return parameter_text(study_.parameters[at->second], name, row);
+  }
+  if (name == "WORKSPACE") return workspace(campaign, step, row).string();
+  if (name.ends_with(kWorkspaceSuffix)) {
+    const std::string_view other = name.substr(0, name.size() - kWorkspaceSuffix.size());
+    const auto index = step_index(other);
+    if (!index) return std::nullopt;
+    if (is_funnel(study_.steps[step], other)) return (campaign / clean_path(other)).string();
+    return workspace(campaign, *index, row).string();
+  }
+  if (name == "LAUNCHER") return launcher(study_, study_.steps[step], resources(step, row));
+  if (name == "VLAUNCHER") return variable_launcher(study_, study_.steps[step]);
+  if (const auto code = return_code(name)) return std::to_string(*code);
+  if (!study_.samples) return std::nullopt;
+  if (name == "MERLIN_GLOB_PATH") return glob_path(*study_.samples);
+  if (name == "MERLIN_PATHS_ALL") return all_sample_paths(*study_.samples);
+  if (name == "MERLIN_SAMPLE_NAMES") {
+    std::vector<std::string> names;
+    for (const SampleColumn& column : study_.samples->design.columns) names.push_back(column.name);
+    return text::join(names, " ");
+  }
+  return std::nullopt;
+}
+
+Resources Expansion::resources(std::size_t step, std::uint32_t row) const {
+  const Step& from = study_.steps[step];
+  Resources result = from.resources;
+  const auto put = [&](std::string_view key, int& number) {
+    const auto at = from.launcher_keys.find(std::string(key));
+    if (at == from.launcher_keys.end() || !find_token(at->second)) return;
+    // Only parameters can stand here; asking resolve() for a launcher would come back to this function.
+    const std::string value = replace_tokens(
+        std::string_view(at->second), [&](std::string_view name) -> std::optional<std::string> {
+          if (const auto label = labels_.find(name); label != labels_.end()) return label->second;
+          const auto parameter = parameter_index_.find(name);
+          if (parameter == parameter_index_.end()) return std::nullopt;
+          return study_.parameters[parameter->second].values[row];
+        });
+    if (const auto whole = text::to_integer(text::trim(value)); whole && *whole >= 0 && *whole < 10'000'000) {
+      number = static_cast<int>(*whole);
+    }
+  };
+  put("nodes", result.nodes);
+  put("procs", result.procs);
+  put("cores per task", result.cores);
+  put("cores", result.cores);
+  put("gpus per task", result.gpus);
+  put("gpus", result.gpus);
+  return result;
+}
+
+std::string parameter_text(const Parameter& parameter, std::string_view name, std::uint32_t row) {
+  if (name == parameter.name) return parameter.values[row];
+  return name.ends_with(".label") ? parameter.labels[row] : parameter.title;
+}
+
+std::string glob_path(const Samples& samples) {
+  const std::string path = sample_path(0, samples.design.count, samples.level_max_dirs);
+  const auto levels = path.empty() ? 0 : 1 + std::count(path.begin(), path.end(), '/');
+  std::string glob;
+  for (std::ptrdiff_t i = 0; i < levels; ++i) glob += "*/";
+  return glob;
+}
+
+std::string all_sample_paths(const Samples& samples) {
+  std::string all;
+  for (std::uint64_t i = 0; i < samples.design.count; ++i) {
+    if (i > 0) all += ' ';
+    all += sample_path(i, samples.design.count, samples.level_max_dirs);
+  }
+  return all;
+}
+
+}  // namespace wflow::specs

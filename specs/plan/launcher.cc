@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "specs/plan/launcher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "specs/study/tokens.h"
+
+namespace wflow::specs {
+
+namespace {
+
+struct Numbers {
+  std::string nodes, procs, procs_a_node, cores, gpus;  // cores, gpus: empty when not asked for
+};
+
+std::string key(const Step& step, const std::string& name) {
+  const auto at = step.launcher_keys.find(name);
+  return at == step.launcher_keys.end() ? std::string() : at->second;
+}
+
+std::string command(const Study& study, const Step& step, const Numbers& n) {
+  const std::string type = batch_type(study, step);
+  std::vector<std::string> words;
+  const auto add = [&words](std::string_view flag, const std::string& value) {
+    if (!value.empty()) words.push_back(fmt::format("{}{}", flag, value));
+  };
+  const auto or_else = [&step](const std::string& name, std::string fallback) {
+    const std::string value = key(step, name);
+    return value.empty() ? fallback : value;
+  };
+  if (type == "slurm" || type == "lsf-srun") {
+    words = {"srun", "-n " + n.procs, "-N " + n.nodes};
+    add("-c ", n.cores);
+    add("--gpus-per-task=", n.gpus);
+    add("-t ", key(step, "walltime"));
+    add("--reservation=", key(step, "reservation"));
+    add("", key(step, "slurm"));
+  } else if (type == "flux") {
+    words = {"flux run", "-n " + n.procs, "-N " + n.nodes};
+    add("-c ", n.cores);
+    add("-g ", n.gpus);
+    if (const auto limit = yaml::parse_seconds(key(step, "walltime")))
+      add("-t ", fmt::format("{:.0f}s", *limit));
+    add("", key(step, "flux"));
+  } else if (type == "lsf") {
+    words = {"jsrun", "--np " + n.procs, "--nrs " + or_else("num resource set", n.nodes)};
+    add("-c ", n.cores);
+    add("-g ", n.gpus);
+    add("-b ", or_else("bind", "rs"));
+    add("-d ", or_else("launch_distribution", "plane:" + n.procs_a_node));
+    add("-X ", or_else("exit_on_error", "1"));
+    add("", key(step, "lsf"));
+  } else if (type == "pbs") {
+    words = {"mpiexec", "-n " + n.procs};
+  } else if (!study.merlin && n.procs != "1") {
+    words = {"mpirun", "-n " + n.procs};  // Merlin has nothing here, and runs the program once
+  }
+  return text::join(words, " ");
+}
+
+}  // namespace
+
+std::string batch_type(const Study& study, const Step& step) {
+  const std::string own = key(step, "batch type");
+  return own.empty() ? study.batch.type : own;
+}
+
+std::string script_suffix(const Study& study, const Step& step) {
+  const std::string type = batch_type(study, step);
+  return type == "slurm" || type == "flux" || type == "lsf" || type == "lsf-srun" ? ".slurm" : "";
+}
+
+Resources slot_resources(const Study& study, Resources resources) {
+  if (study.merlin) resources.gpus = 0;
+  return resources;
+}
+
+std::string launcher(const Study& study, const Step& step, const Resources& resources) {
+  const bool cores = step.launcher_keys.contains("cores per task") || step.launcher_keys.contains("cores");
+  return command(study, step,
+                 {std::to_string(resources.nodes), std::to_string(resources.procs),
+                  std::to_string(resources.procs / std::max(1, resources.nodes)),
+                  cores ? std::to_string(resources.cores) : "",
+                  resources.gpus > 0 ? std::to_string(resources.gpus) : ""});
+}
+
+namespace {
+
+// What stands in the brackets of $(LAUNCHER)[2n, 4p]; 0: not given.
+struct Allocation {
+  int nodes = 0;
+  int procs = 0;
+};
+
+// `text` between the brackets: "2n, 4p", "4p", "2n", or nodes and processes by place: "2, 4".
+std::optional<Allocation> allocation_of(std::string_view text) {
+  Allocation allocation;
+  const std::vector<std::string> parts = text::split(text, ',');
+  if (parts.size() > 2) return std::nullopt;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    std::string_view part = text::trim(parts[i]);
+    const char unit = part.empty() ? ' ' : part.back();
+    const bool has_unit = unit == 'n' || unit == 'p';
+    if (!has_unit && parts.size() != 2) return std::nullopt;
+    if (has_unit) part.remove_suffix(1);
+    const auto number = text::to_integer(part);
+    int& place = (has_unit ? unit == 'n' : i == 0) ? allocation.nodes : allocation.procs;
+    if (!number || *number < 1 || *number > 10'000'000 || place != 0) return std::nullopt;
+    place = static_cast<int>(*number);
+  }
+  return allocation;
+}
+
+// Calls `use` for every $(LAUNCHER) with what stands in brackets right behind it, if anything does.
+void for_each_launcher(std::string_view script,
+                       const std::function<void(const Token&, std::optional<std::string_view>)>& use) {
+  for (auto token = find_token(script); token; token = find_token(script, token->end)) {
+    if (token->name != "LAUNCHER") continue;
+    const std::size_t end = script.find_first_of("]\n", token->end);
+    const bool bracket =
+        script.substr(token->end, 1) == "[" && end != std::string_view::npos && script[end] == ']';
+    use(*token, bracket ? std::optional(script.substr(token->end + 1, end - token->end - 1)) : std::nullopt);
+  }
+}
+
+}  // namespace
+
+std::string put_launchers(std::string_view script, const Study& study, const Step& step,
+                          const Resources& resources) {
+  std::string result;
+  std::size_t done = 0;
+  for_each_launcher(script, [&](const Token& token, std::optional<std::string_view> bracket) {
+    const auto part = bracket ? allocation_of(*bracket) : std::nullopt;
+    Resources reduced = resources;
+    if (part && part->nodes > 0) reduced.nodes = part->nodes;
+    if (part && part->procs > 0) reduced.procs = part->procs;
+    result += script.substr(done, token.begin - done);
+    result += launcher(study, step, reduced);
+    done = part ? token.end + bracket->size() + 2 : token.end;
+  });
+  return result += script.substr(done);
+}
+
+std::vector<LauncherProblem> check_launchers(std::string_view script, const Step& step) {
+  std::vector<LauncherProblem> problems;
+  for_each_launcher(script, [&](const Token&, std::optional<std::string_view> bracket) {
+    if (!bracket || find_token(*bracket)) return;  // a parameter's value is known later
+    const auto part = allocation_of(*bracket);
+    const auto exceeds = [&](int wanted, const char* name, int there) {
+      const auto written = step.launcher_keys.find(name);
+      const bool known = written == step.launcher_keys.end() || !find_token(written->second);
+      if (wanted <= there || !known) return;
+      problems.push_back({fmt::format("[{}]", *bracket),
+                          fmt::format("'$(LAUNCHER)[{}]' asks for {} {}, and the step '{}' has {}", *bracket,
+                                      wanted, name, step.name, there)});
+    };
+    if (!part) {
+      problems.push_back({fmt::format("[{}]", *bracket),
+                          fmt::format("'$(LAUNCHER)[{}]' does not read; numbers of nodes and processes are "
+                                      "expected: [2n, 4p]",
+                                      *bracket)});
+    } else {
+      exceeds(part->nodes, "nodes", step.resources.nodes);
+      exceeds(part->procs, "procs", step.resources.procs);
+    }
+  });
+  return problems;
+}
+
+std::string variable_launcher(const Study& study, const Step& step) {
+  if (batch_type(study, step) == "local") return {};
+  return command(study, step,
+                 {"${MERLIN_NODES}", "${MERLIN_PROCS}", "$((MERLIN_PROCS / MERLIN_NODES))", "${MERLIN_CORES}",
+                  step.resources.gpus > 0 ? "${MERLIN_GPUS}" : ""});
+}
+
+std::string launcher_defaults(const Resources& resources, const std::string& script) {
+  if (!mentions(script, "VLAUNCHER")) return {};
+  const std::array<std::pair<const char*, int>, 4> defaults = {{{"MERLIN_NODES", resources.nodes},
+                                                                {"MERLIN_PROCS", resources.procs},
+                                                                {"MERLIN_CORES", resources.cores},
+                                                                {"MERLIN_GPUS", resources.gpus}}};
+  std::string lines;
+  for (const auto& [name, value] : defaults) {
+    if (script.find(std::string(name) + "=") == std::string::npos)
+      lines += fmt::format("{}={}\n", name, value);
+  }
+  return lines;
+}
+
+}  // namespace wflow::specs

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "specs/plan/plan.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "specs/plan/expansion.h"
+#include "specs/plan/launcher.h"
+#include "specs/study/blocks.h"
+#include "specs/study/names.h"
+#include "specs/study/tokens.h"
+
+namespace wflow::specs {
+
+Plan::Plan(Study study, const std::filesystem::path& campaign)
+    : study_(std::make_unique<const Study>(std::move(study))),
+      campaign_(std::filesystem::absolute(campaign).lexically_normal()),
+      expansion_(std::make_unique<const Expansion>(*study_)) {
+  if (!campaign_.has_filename()) campaign_ = campaign_.parent_path();
+  make_steps();
+  make_links();
+  find_depths();
+}
+
+Plan::Plan(const Plan& other) : Plan(*other.study_, other.campaign_) {}
+Plan::Plan(Plan&& other) noexcept = default;
+Plan& Plan::operator=(Plan other) noexcept {
+  std::swap(study_, other.study_);
+  std::swap(campaign_, other.campaign_);
+  std::swap(expansion_, other.expansion_);
+  std::swap(steps_, other.steps_);
+  std::swap(links_, other.links_);
+  std::swap(last_of_, other.last_of_);
+  return *this;
+}
+Plan::~Plan() = default;
+
+void Plan::make_steps() {
+  const std::uint64_t samples = study_->samples ? study_->samples->design.count : 1;
+  std::uint64_t next = 0;
+  const auto add = [&](PlannedStep step) {
+    step.first_array = static_cast<ArrayId>(next);
+    next += step.arrays;
+    if (next > UINT32_MAX)
+      throw Error(ExitCode::spec, "the study has more than 2^32 combinations of steps and parameters");
+    steps_.push_back(std::move(step));
+  };
+  for (std::size_t i = 0; i < study_->steps.size(); ++i) {
+    const Step& step = study_->steps[i];
+    PlannedStep planned;
+    planned.name = step.name;
+    planned.study_step = i;
+    planned.arrays = expansion_->count(i);
+    if (planned.arrays == 0) {  // left out by its when:
+      last_of_.emplace_back();
+      continue;
+    }
+    planned.sample_dependent = expansion_->sample_dependent(i);
+    planned.elements = planned.sample_dependent ? samples : 1;
+    planned.kind = step.kind;
+    planned.resources = slot_resources(*study_, expansion_->resources(i, expansion_->row(i, 0)));
+    planned.max_retries = step.max_retries;
+    planned.retry_failures = step.retry_failures;
+    planned.priority = step.priority;
+    planned.bundle = step.bundle;
+    planned.continue_on = step.continue_on;
+    planned.retry_delay_s = step.retry_delay_s;
+    planned.timeout_s = step.timeout_s;
+    if (step.kind == StepKind::convert) {
+      planned.block_samples = convert_block_samples(step.settings, samples);
+      planned.elements = (samples + planned.block_samples - 1) / planned.block_samples;
+      add(planned);
+      planned.name += kManifestSuffix;
+      planned.block_samples = 0;
+      planned.elements = 1;
+    }
+    add(std::move(planned));
+    last_of_.push_back(steps_.size() - 1);
+  }
+}
+
+EdgeKind Plan::kind_of(const PlannedStep& child, const PlannedStep& parent, bool funnel) const {
+  if (!child.sample_dependent || !parent.sample_dependent) return EdgeKind::all;
+  if (funnel && parent.arrays > 1) return EdgeKind::all;
+  // A step that looks at all samples of its parents must not start when one of them is done.
+  const Step& step = study_->steps[child.study_step];
+  for (const std::string* text : {&step.command, &step.restart}) {
+    if (mentions(*text, "MERLIN_GLOB_PATH") || mentions(*text, "MERLIN_PATHS_ALL")) return EdgeKind::all;
+  }
+  return EdgeKind::element;
+}
+
+void Plan::make_links() {
+  links_.resize(steps_.size());
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    PlannedStep& child = steps_[i];
+    const Step& step = study_->steps[child.study_step];
+    if (child.kind == StepKind::convert && child.block_samples == 0) {
+      links_[i].push_back({i - 1, false, EdgeKind::all, 0});
+    } else {
+      for (const Dependency& dependency : step.depends) {
+        const auto parent = last_of_[*expansion_->step_index(dependency.step)];
+        if (!parent) continue;
+        Link link{*parent, dependency.funnel, kind_of(child, steps_[*parent], dependency.funnel), 0};
+        if (child.kind == StepKind::convert && !dependency.funnel && dependency.step == source_step(step)) {
+          link.kind = EdgeKind::block;
+          link.block = child.block_samples;
+        }
+        links_[i].push_back(link);
+      }
+    }
+    for (const Link& link : links_[i])
+      child.edges.push_back({steps_[link.parent].first_array, link.kind, link.block});
+  }
+}
+
+// Steps may stand in any order: each pass settles one level, and there is no circle.
+void Plan::find_depths() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      for (const Link& link : links_[i]) {
+        const int depth = steps_[link.parent].depth + 1;
+        if (depth <= steps_[i].depth) continue;
+        WFLOW_CHECK(depth <= static_cast<int>(steps_.size()));
+        steps_[i].depth = depth;
+        changed = true;
+      }
+    }
+  }
+}
+
+ArrayId Plan::array_count() const {
+  return steps_.empty() ? 0 : steps_.back().first_array + steps_.back().arrays;
+}
+
+std::uint64_t Plan::element_count() const {
+  std::uint64_t count = 0;
+  for (const PlannedStep& step : steps_) count += step.arrays * step.elements;
+  return count;
+}
+
+std::size_t Plan::step_of(ArrayId array) const {
+  const auto after =
+      std::upper_bound(steps_.begin(), steps_.end(), array,
+                       [](ArrayId id, const PlannedStep& step) { return id < step.first_array; });
+  WFLOW_CHECK(after != steps_.begin() && array < array_count());
+  return static_cast<std::size_t>(after - steps_.begin()) - 1;
+}
+
+std::uint32_t Plan::row_of(const PlannedStep& step, ArrayId array) const {
+  return expansion_->row(step.study_step, array - step.first_array);
+}
+
+std::string Plan::array_name(ArrayId array) const {
+  const PlannedStep& step = steps_[step_of(array)];
+  const std::string label = expansion_->label(step.study_step, row_of(step, array));
+  return label.empty() ? step.name : step.name + "/" + label;
+}
+
+std::vector<std::pair<std::string, std::string>> Plan::parameters(ArrayId array) const {
+  const std::uint32_t row = row_of(steps_[step_of(array)], array);
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const Parameter& parameter : study_->parameters)
+    values.emplace_back(parameter.name, parameter.values[row]);
+  return values;
+}
+
+std::vector<Edge> Plan::edges(ArrayId array) const {
+  const std::size_t index = step_of(array);
+  const std::uint32_t row = row_of(steps_[index], array);
+  std::vector<Edge> edges;
+  for (const Link& link : links_[index]) {
+    const PlannedStep& parent = steps_[link.parent];
+    if (link.funnel) {
+      for (std::uint32_t i = 0; i < parent.arrays; ++i)
+        edges.push_back({parent.first_array + i, link.kind, link.block});
+    } else if (const auto combination = expansion_->combination_at(parent.study_step, row)) {
+      edges.push_back({parent.first_array + *combination, link.kind, link.block});
+    }
+  }
+  return edges;
+}
+
+}  // namespace wflow::specs

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The expanded study: every step as task arrays over parameter combinations, and what waits for what.
+// Arrays are computed on demand from (step, combination): a plan of 500 steps, 10,000 combinations and 10^8
+// samples stays in tens of megabytes.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "specs/plan/template.h"
+#include "specs/study/study.h"
+
+namespace wflow::specs {
+
+enum class EdgeKind : std::uint8_t {
+  element,  // child element i waits for parent element i
+  block,    // child element b waits for parent elements [b * block, (b + 1) * block)
+  all,      // every child element waits for every parent element
+};
+
+struct Edge {
+  ArrayId parent = 0;
+  EdgeKind kind = EdgeKind::all;
+  std::uint64_t block = 0;
+};
+
+// A step of the plan. One whose when: is true for no combination is not in it. A `convert` step of the study
+// makes two: its blocks, and one that writes the manifest.
+struct PlannedStep {
+  std::string name;  // "data", and "data.manifest" for the closing one
+  std::size_t study_step = 0;
+  ArrayId first_array = 0;
+  std::uint32_t arrays = 1;    // parameter combinations
+  std::uint64_t elements = 1;  // a array
+  bool sample_dependent = false;
+  StepKind kind = StepKind::shell;
+  Resources resources;
+  int max_retries = 30;
+  bool retry_failures = false;  // any failure is tried again, not only MERLIN_RETRY and MERLIN_RESTART
+  double retry_delay_s = 1;
+  double timeout_s = 0;
+  int depth = 0;             // longest path from a root: deeper goes first
+  int priority = 0;          // of the study; before depth
+  std::uint64_t bundle = 0;  // samples a process; 0: one, in a directory of its own
+  std::optional<ContinueOn> continue_on;
+  std::vector<Edge> edges;          // parent = first array of the parent step; for messages and drawing
+  std::uint64_t block_samples = 0;  // convert: samples a block; 0 for the closing step
+};
+
+class Expansion;
+
+class Plan {
+ public:
+  Plan(Study study, const std::filesystem::path& campaign);
+  Plan(const Plan& other);
+  Plan(Plan&& other) noexcept;
+  Plan& operator=(Plan other) noexcept;
+  ~Plan();
+
+  const Study& study() const { return *study_; }
+  const std::filesystem::path& campaign() const { return campaign_; }
+  const std::vector<PlannedStep>& steps() const { return steps_; }
+  ArrayId array_count() const;
+  std::uint64_t element_count() const;
+  std::size_t step_of(ArrayId array) const;
+  std::string array_name(ArrayId array) const;  // "simulate" or "simulate/OMEGA.0.3"
+  // The parameters of the study and their values; of those that the step does not use, any.
+  std::vector<std::pair<std::string, std::string>> parameters(ArrayId array) const;
+  TaskTemplate task_template(ArrayId array) const;
+  std::vector<Edge> edges(ArrayId array) const;  // what `array` waits for
+
+ private:
+  // One dependency between two planned steps.
+  struct Link {
+    std::size_t parent = 0;  // index into steps_
+    bool funnel = false;
+    EdgeKind kind = EdgeKind::all;
+    std::uint64_t block = 0;
+  };
+
+  void make_steps();
+  void make_links();
+  void find_depths();
+  EdgeKind kind_of(const PlannedStep& child, const PlannedStep& parent, bool funnel) const;
+  std::uint32_t row_of(const PlannedStep& step, ArrayId array) const;
+  void fill_shell(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
+  void fill_convert(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
+  void fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
+  void fill_plugin(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
+  Pieces pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row) const;
+  yaml::Node resolved_settings(const PlannedStep& planned, std::uint32_t row) const;
+
+  std::unique_ptr<const Study> study_;  // stays in its place, because expansion_ refers to it
+  std::filesystem::path campaign_;
+  std::unique_ptr<const Expansion> expansion_;
+  std::vector<PlannedStep> steps_;
+  std::vector<std::vector<Link>> links_;  // of each step
+  // Study step -> the planned step that dependents wait for; nothing where no combination is left.
+  std::vector<std::optional<std::size_t>> last_of_;
+};
+
+}  // namespace wflow::specs

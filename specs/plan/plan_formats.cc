@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "specs/plan/plan_formats.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "specs/study/describe.h"
+#include "specs/study/names.h"
+
+namespace wflow::specs {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* name_of(EdgeKind kind) {
+  switch (kind) {
+    case EdgeKind::element:
+      return "sample";
+    case EdgeKind::block:
+      return "block";
+    case EdgeKind::all:
+      break;
+  }
+  return "all";
+}
+
+Json resources_to_json(const Resources& resources) {
+  return {{"nodes", resources.nodes},
+          {"procs", resources.procs},
+          {"cores", resources.cores},
+          {"gpus", resources.gpus},
+          {"memory_bytes", resources.memory_bytes}};
+}
+
+Json step_to_json(const Plan& plan, const PlannedStep& planned) {
+  const Step& step = plan.study().steps[planned.study_step];
+  const TaskTemplate first = plan.task_template(planned.first_array);
+  Json json = {{"name", planned.name},
+               {"kind", name_of(planned.kind)},
+               {"combinations", planned.arrays},
+               {"tasks_a_combination", planned.elements},
+               {"runs_once_a_sample", planned.sample_dependent},
+               {"depth", planned.depth},
+               {"resources", resources_to_json(planned.resources)},
+               {"max_retries", planned.max_retries},
+               {"timeout_s", planned.timeout_s},
+               {"priority", planned.priority}};
+  if (!step.when.empty()) json["when"] = step.when;
+  if (planned.bundle > 0) json["bundle"] = planned.bundle;
+  if (planned.block_samples > 0) json["block_samples"] = planned.block_samples;
+  if (planned.continue_on) json["continue_on"] = name_of(*planned.continue_on);
+  if (step.output == OutputMode::packed) json["output"] = "packed";
+  for (const StepOutput& output : step.outputs) {
+    json["outputs"].push_back({{"file", output.file},
+                               {"dataset", output.dataset},
+                               {"shape", output.shape},
+                               {"finite", output.finite}});
+  }
+  json["after"] = Json::array();
+  for (const Edge& edge : planned.edges) {
+    Json after = {{"step", plan.steps()[plan.step_of(edge.parent)].name}, {"edge", name_of(edge.kind)}};
+    if (edge.kind == EdgeKind::block) after["block"] = edge.block;
+    json["after"].push_back(std::move(after));
+  }
+  json["workspace"] = first.workspace;
+  if (planned.kind == StepKind::convert || planned.kind == StepKind::train ||
+      planned.kind == StepKind::plugin) {
+    json["settings"] = first.settings;
+  } else {
+    json["command"] = template_text(plan, first.command);
+  }
+  return json;
+}
+
+std::string dot_text(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    c == '\n' ? result += "\\n" : result += c;
+  }
+  return result + "\"";
+}
+
+}  // namespace
+
+const char* name_of(ContinueOn continue_on) {
+  switch (continue_on) {
+    case ContinueOn::never:
+      return "never";
+    case ContinueOn::any:
+      return "any";
+    case ContinueOn::soft_fail:
+      break;
+  }
+  return "soft_fail";
+}
+
+Json plan_to_json(const Plan& plan) {
+  const Study& study = plan.study();
+  Json json = {{"study", study.name}, {"campaign", plan.campaign().string()}};
+  if (study.samples) {
+    Json columns = Json::array();
+    for (const SampleColumn& column : study.samples->design.columns) columns.push_back(column.name);
+    json["samples"] = {{"design", name_of(study.samples->design.kind)},
+                       {"count", study.samples->design.count},
+                       {"columns", columns}};
+  }
+  if (!study.parameters.empty()) {
+    Json names = Json::array();
+    for (const Parameter& parameter : study.parameters) names.push_back(parameter.name);
+    json["parameters"] = {{"names", names}, {"combinations", study.parameters.front().values.size()}};
+  }
+  json["steps"] = Json::array();
+  for (const PlannedStep& step : plan.steps()) json["steps"].push_back(step_to_json(plan, step));
+  json["arrays"] = plan.array_count();
+  json["tasks"] = plan.element_count();
+  return json;
+}
+
+std::string plan_to_dot(const Plan& plan) {
+  std::string text =
+      fmt::format("digraph {} {{\n  rankdir=LR;\n  node [shape=box];\n", dot_text(plan.study().name));
+  for (const PlannedStep& step : plan.steps()) {
+    const Step& from = plan.study().steps[step.study_step];
+    std::string label = step.name + "\n";
+    if (step.arrays > 1) label += text::format_count(step.arrays) + " x ";
+    label += text::format_count(step.elements) + (step.elements == 1 ? " task" : " tasks");
+    if (step.bundle > 0) label += fmt::format("\nbundles of {}", step.bundle);
+    if (!from.when.empty()) label += "\nwhen " + from.when;
+    if (step.priority != 0) label += fmt::format("\npriority {}", step.priority);
+    text += fmt::format("  {} [label={}];\n", dot_text(step.name), dot_text(label));
+  }
+  for (const PlannedStep& step : plan.steps()) {
+    for (const Edge& edge : step.edges) {
+      const std::string label = edge.kind == EdgeKind::block     ? fmt::format("blocks of {}", edge.block)
+                                : edge.kind == EdgeKind::element ? "sample by sample"
+                                                                 : "all";
+      text += fmt::format("  {} -> {} [label={}];\n", dot_text(plan.steps()[plan.step_of(edge.parent)].name),
+                          dot_text(step.name), dot_text(label));
+    }
+  }
+  return text + "}\n";
+}
+
+}  // namespace wflow::specs

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "specs/plan/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <chrono>
+
+#include "base/yaml.h"
+#include "specs/study/test_study.h"
+
+namespace wflow::specs {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string literal(const Pieces& pieces) {
+  std::string text;
+  for (const Piece& piece : pieces) {
+    text += piece.kind == Piece::Kind::literal  ? piece.text
+            : piece.kind == Piece::Kind::column ? "<" + std::to_string(piece.column) + ">"
+                                                : "<>";
+  }
+  return text;
+}
+
+// "parent kind block" of what an array waits for.
+std::vector<std::string> edges(const Plan& plan, ArrayId array) {
+  std::vector<std::string> found;
+  for (const Edge& edge : plan.edges(array)) {
+    const char* kind = edge.kind == EdgeKind::element ? "element"
+                       : edge.kind == EdgeKind::block ? "block"
+                                                      : "all";
+    found.push_back(plan.array_name(edge.parent) + " " + kind +
+                    (edge.block > 0 ? " " + std::to_string(edge.block) : ""));
+  }
+  return found;
+}
+
+ArrayId array(const Plan& plan, const std::string& name) {
+  for (ArrayId i = 0; i < plan.array_count(); ++i) {
+    if (plan.array_name(i) == name) return i;
+  }
+  throw Error(ExitCode::internal, "no array " + name);
+}
+
+TEST(Plan, RestrictsCombinationsToUsedParameters) {
+  const Plan plan = StudyText(R"yaml(
+description: {name: n}
+global.parameters:
+  A: {values: [1, 1, 2], label: A.%%}
+  B: {values: [x, y, y], label: B.%%}
+study:
+  - {name: none, run: {cmd: echo}}
+  - {name: a, run: {cmd: echo $(A)}}
+  - {name: b, run: {cmd: echo $(B.label), depends: [a]}}
+  - {name: c, run: {cmd: echo $(b.workspace), depends: [b]}}
+  - {name: funnel, run: {cmd: "ls $(a.workspace)", depends: [a_*, none]}}
+  - {name: star, run: {cmd: "ls $(B)", depends: ["a*"]}}
+)yaml")
+                        .plan();
+  EXPECT_EQ(plan.array_name(array(plan, "none")), "none");
+  EXPECT_EQ(plan.steps()[planned(plan, "a")].arrays, 2U);
+  EXPECT_EQ(plan.steps()[planned(plan, "b")].arrays, 3U);
+  EXPECT_EQ(plan.steps()[planned(plan, "c")].arrays, 3U);
+  EXPECT_EQ(plan.steps()[planned(plan, "funnel")].arrays, 1U);
+  EXPECT_EQ(plan.steps()[planned(plan, "star")].arrays, 2U);
+  EXPECT_THAT(edges(plan, array(plan, "b/A.1.B.y")), ElementsAre("a/A.1 all"));
+  EXPECT_THAT(edges(plan, array(plan, "c/A.2.B.y")), ElementsAre("b/A.2.B.y all"));
+  EXPECT_THAT(edges(plan, array(plan, "funnel")), ElementsAre("a/A.1 all", "a/A.2 all", "none all"));
+  EXPECT_EQ(literal(plan.task_template(array(plan, "c/A.2.B.y")).command), "echo /campaign/b/A.2.B.y");
+  EXPECT_EQ(literal(plan.task_template(array(plan, "funnel")).command), "ls /campaign/a");
+  EXPECT_EQ(plan.steps()[planned(plan, "none")].depth, 0);
+  EXPECT_EQ(plan.steps()[planned(plan, "c")].depth, 2);
+}
+
+TEST(Plan, CleansLabelsInPathsOnly) {
+  const Plan plan = StudyText(R"yaml(
+description: {name: n}
+global.parameters:
+  Q: {values: [c/d, "e f"], label: Q.%%}
+study:
+  - {name: my step, run: {cmd: "echo $(Q) $(WORKSPACE)"}}
+)yaml")
+                        .plan();
+  const TaskTemplate task = plan.task_template(0);
+  EXPECT_EQ(plan.array_name(0), "my step/Q.c/d");
+  EXPECT_EQ(task.workspace, "/campaign/my_step/Q.cd");
+  EXPECT_EQ(task.script, "my_step_Q.cd");
+  EXPECT_EQ(literal(task.command), "echo c/d /campaign/my_step/Q.cd");
+  EXPECT_EQ(plan.task_template(1).workspace, "/campaign/my_step/Q.e_f");
+}
+
+constexpr std::string_view kSamples = R"yaml(
+description: {name: n}
+samples: {design: sobol, count: 100, parameters: {a: [0, 1], B: [0, 1]}}
+study:
+  - {name: sim, run: {cmd: "sim $(a) $(b) $(merlin_sample_id)", restart: "again $(MERLIN_SAMPLE_PATH)"}}
+  - {name: next, run: {cmd: "use $(sim.workspace)/$(MERLIN_SAMPLE_PATH)", depends: [sim]}}
+  - {name: glob, run: {cmd: "cat $(a) $(sim.workspace)/$(MERLIN_GLOB_PATH)/x", depends: [sim]}}
+  - {name: collect, run: {cmd: "ls $(MERLIN_GLOB_PATH) $(MERLIN_SAMPLE_NAMES)", depends: [next]}}
+  - {name: vector, run: {cmd: "echo $(MERLIN_SAMPLE_VECTOR)"}}
+  - {name: funnel, run: {cmd: "echo $(a)", depends: [sim_*]}}
+)yaml";
+
+TEST(Plan, ChainsSamplesAndCollectsThem) {
+  const Plan plan = StudyText(kSamples).plan();
+  EXPECT_EQ(plan.steps()[planned(plan, "sim")].elements, 100U);
+  EXPECT_EQ(plan.steps()[planned(plan, "collect")].elements, 1U);
+  EXPECT_EQ(plan.steps()[planned(plan, "vector")].elements, 100U);
+  EXPECT_THAT(edges(plan, array(plan, "next")), ElementsAre("sim element"));
+  EXPECT_THAT(edges(plan, array(plan, "glob")), ElementsAre("sim all"));
+  EXPECT_THAT(edges(plan, array(plan, "collect")), ElementsAre("next all"));
+  EXPECT_THAT(edges(plan, array(plan, "funnel")), ElementsAre("sim element"));
+  const TaskTemplate task = plan.task_template(array(plan, "sim"));
+  EXPECT_EQ(literal(task.command), "sim <0> <1> <>");
+  EXPECT_EQ(literal(task.restart), "again <>");
+  EXPECT_EQ(literal(plan.task_template(array(plan, "collect")).command), "ls */*/ a B");
+  EXPECT_EQ(plan.element_count(), 501U);
+}
+
+TEST(Plan, HasOneSampleWithoutALevel) {
+  const Plan plan = StudyText(R"yaml(
+description: {name: n}
+samples: {design: list, columns: [a], values: [[5]]}
+study:
+  - {name: s, run: {cmd: "echo $(a) [$(MERLIN_GLOB_PATH)]"}}
+)yaml")
+                        .plan();
+  EXPECT_EQ(literal(plan.task_template(0).command), "echo <0> []");
+  EXPECT_EQ(plan.steps()[0].elements, 1U);
+}
+
+TEST(Plan, RunsSamplesForEachCombination) {
+  const Plan plan = StudyText(R"yaml(
+description: {name: n}
+parameters: {P: [1, 2, 3]}
+samples: {design: uniform, count: 26, parameters: {a: [0, 1]}}
+study:
+  - {name: s, run: {cmd: "echo $(a) $(P)", procs: $(P), "cores per task": $(P)}}
+  - {name: t, run: {cmd: "echo $(a)", depends: [s_*]}}
+)yaml")
+                        .plan();
+  EXPECT_EQ(plan.array_count(), 4U);
+  EXPECT_EQ(plan.element_count(), 26U * 4);
+  EXPECT_THAT(edges(plan, 3), ElementsAre("s/P.1 all", "s/P.2 all", "s/P.3 all"));
+  EXPECT_EQ(plan.task_template(2).resources.procs, 3);
+  EXPECT_EQ(plan.task_template(2).resources.cores, 3);
+  EXPECT_EQ(plan.step_of(2), 0U);
+  EXPECT_EQ(plan.step_of(3), 1U);
+}
+
+TEST(Plan, ConvertsInBlocksAndTrainsOnTheManifest) {
+  const Plan plan = StudyText(R"yaml(
+description: {name: n}
+parameters: {P: [1, 2]}
+samples: {design: sobol, count: 105, parameters: {a: [0, 1]}}
+study:
+  - {name: sim, run: {cmd: "sim $(a) $(P)"}}
+  - {name: other, run: {cmd: "x"}}
+  - {name: data, depends: [other], convert: {from: sim, file: u.h5, shard_samples: 10}}
+  - {name: train, train: {data: data, ranks: 4, threads: 2}}
+  - {name: report, run: {cmd: "cat $(data.workspace)/manifest.json", depends: [data_*]}}
+)yaml")
+                        .plan();
+  EXPECT_EQ(plan.steps()[planned(plan, "data")].elements, 11U);
+  EXPECT_EQ(plan.steps()[planned(plan, "data")].block_samples, 10U);
+  EXPECT_EQ(plan.steps()[planned(plan, "data.manifest")].elements, 1U);
+  EXPECT_THAT(edges(plan, array(plan, "data/P.2")), ElementsAre("sim/P.2 block 10", "other all"));
+  EXPECT_THAT(edges(plan, array(plan, "data.manifest/P.2")), ElementsAre("data/P.2 all"));
+  EXPECT_THAT(edges(plan, array(plan, "train/P.1")), ElementsAre("data.manifest/P.1 all"));
+  EXPECT_THAT(edges(plan, array(plan, "report")),
+              ElementsAre("data.manifest/P.1 all", "data.manifest/P.2 all"));
+  const TaskTemplate data = plan.task_template(array(plan, "data/P.2"));
+  EXPECT_EQ(data.source_workspace, "/campaign/sim/P.2");
+  EXPECT_EQ(data.block_samples, 10U);
+  yaml::Diagnostics diagnostics("settings");
+  const yaml::Node settings = yaml::parse(data.settings, diagnostics);
+  EXPECT_EQ(settings.find("output")->text, "/campaign/data/P.2");
+  EXPECT_EQ(settings.find("count")->text, "105");
+  EXPECT_NE(settings.find("from"), nullptr) << "rows come a block at a time";
+  EXPECT_EQ(plan.task_template(array(plan, "data.manifest/P.2")).block_samples, 0U);
+  const TaskTemplate train = plan.task_template(array(plan, "train/P.1"));
+  EXPECT_EQ(yaml::parse(train.settings, diagnostics).find("data")->text, "/campaign/data/P.1");
+  EXPECT_EQ(train.resources.procs, 4);
+  EXPECT_EQ(train.resources.cores, 2);
+}
+
+TEST(Plan, PassesOnHowAStepsSamplesAreRun) {
+  const Plan plan = StudyText(R"yaml(
+description: {name: n}
+batch: {type: flux}
+parameters: {P: [1, 2]}
+samples: {design: uniform, count: 10, parameters: {a: [0, 1]}}
+study:
+  - name: s
+    priority: high
+    run:
+      cmd: sim $(WFLOW_SAMPLES_FILE) $(WFLOW_FIRST) $(wflow_count)
+      bundle: 4
+      output: packed
+      continue_on: any
+      shell: /bin/sh
+      outputs: [x_$(WFLOW_FIRST).h5, {file: y_$(P).h5, dataset: d, shape: [3, 4], finite: true}]
+  - {name: t, priority: -3, run: {cmd: use $(a), outputs: $(MERLIN_SAMPLE_ID).npy, depends: [s]}}
+)yaml")
+                        .plan();
+  const PlannedStep& step = plan.steps()[0];
+  EXPECT_EQ(step.arrays, 2U) << "outputs: uses P";
+  EXPECT_EQ(step.elements, 10U);
+  EXPECT_EQ(step.bundle, 4U);
+  EXPECT_EQ(step.priority, 100);
+  EXPECT_EQ(step.continue_on, ContinueOn::any);
+  const TaskTemplate task = plan.task_template(1);
+  ASSERT_EQ(task.command.size(), 6U);
+  EXPECT_EQ(task.command[1].kind, Piece::Kind::samples_file);
+  EXPECT_EQ(task.command[3].kind, Piece::Kind::first_sample);
+  EXPECT_EQ(task.command[5].kind, Piece::Kind::sample_count);
+  EXPECT_EQ(task.bundle, 4U);
+  EXPECT_EQ(task.output, OutputMode::packed);
+  EXPECT_TRUE(task.shell_given);
+  EXPECT_EQ(task.suffix, ".slurm");
+  ASSERT_EQ(task.outputs.size(), 2U);
+  EXPECT_EQ(literal(task.outputs[0].file), "x_<>.h5");
+  EXPECT_EQ(task.outputs[0].file[1].kind, Piece::Kind::first_sample);
+  EXPECT_EQ(literal(task.outputs[1].file), "y_2.h5");
+  EXPECT_EQ(task.outputs[1].dataset, "d");
+  EXPECT_THAT(task.outputs[1].shape, ElementsAre(3, 4));
+  EXPECT_TRUE(task.outputs[1].finite);
+  EXPECT_EQ(plan.steps()[1].priority, -3);
+  EXPECT_FALSE(plan.steps()[1].continue_on.has_value());
+  EXPECT_FALSE(plan.task_template(2).shell_given);
+  EXPECT_EQ(plan.task_template(2).outputs[0].file[0].kind, Piece::Kind::sample_id);
+}
+
+TEST(Plan, LeavesCombinationsOut) {
+  const Plan plan = StudyText(R"yaml(
+description: {name: n}
+env: {variables: {MODE: not so fast, LEAST: 2}, labels: {BOTH: $(P)$(Q)}}
+parameters: {P: [1, 2, 3, 4], Q: [a, a, b, b]}
+samples: {design: uniform, count: 20, parameters: {x: [0, 1]}}
+study:
+  - {name: sim, run: {cmd: sim $(x), when: P >= $(LEAST) and MODE == "not so fast" and "$(BOTH)" != 4b}}
+  - {name: next, run: {cmd: use $(x), depends: [sim]}}
+  - {name: all, run: {cmd: "ls", depends: [sim_*]}}
+  - {name: data, convert: {from: sim, file: u.h5, shard_samples: 10}}
+  - {name: train, when: Q == b, train: {data: data}}
+  - {name: report, run: {cmd: report, depends: [train]}}
+)yaml")
+                        .plan();
+  EXPECT_EQ(plan.steps()[planned(plan, "sim")].arrays, 2U) << "2a and 3b";
+  EXPECT_EQ(plan.array_name(0), "sim/P.2.Q.a");
+  EXPECT_EQ(plan.array_name(1), "sim/P.3.Q.b");
+  EXPECT_EQ(plan.steps()[planned(plan, "next")].arrays, 4U);
+  EXPECT_THAT(edges(plan, array(plan, "next/P.1.Q.a")), ElementsAre());
+  EXPECT_THAT(edges(plan, array(plan, "next/P.3.Q.b")), ElementsAre("sim/P.3.Q.b element"));
+  EXPECT_THAT(edges(plan, array(plan, "all")), ElementsAre("sim/P.2.Q.a all", "sim/P.3.Q.b all"));
+  EXPECT_EQ(plan.steps()[planned(plan, "data")].arrays, 2U) << "as its source";
+  EXPECT_EQ(plan.steps()[planned(plan, "train")].arrays, 1U);
+  EXPECT_THAT(edges(plan, array(plan, "train/P.3.Q.b")), ElementsAre("data.manifest/P.3.Q.b all"));
+  EXPECT_EQ(plan.task_template(1).label, "P.3.Q.b");
+  EXPECT_THAT(edges(plan, array(plan, "report/P.3.Q.b")), ElementsAre("train/P.3.Q.b all"));
+  EXPECT_THAT(edges(plan, array(plan, "report/P.4.Q.b")), ElementsAre());
+}
+
+TEST(Plan, IsWithoutStepsThatAreLeftOut) {
+  StudyText text(R"yaml(
+description: {name: n}
+env: {variables: {TRAIN: true}}
+samples: {design: uniform, count: 20, parameters: {x: [0, 1]}}
+study:
+  - {name: sim, run: {cmd: sim $(x)}}
+  - {name: data, when: TRAIN, convert: {from: sim, file: u.h5}}
+  - {name: train, train: {data: data}}
+  - {name: report, run: {cmd: report, depends: [train, sim]}}
+)yaml");
+  EXPECT_EQ(text.plan().steps().size(), 5U);
+  text.options.variables = {"TRAIN=no"};
+  const Plan plan = text.plan();
+  ASSERT_EQ(plan.steps().size(), 2U);
+  EXPECT_EQ(plan.array_count(), 2U);
+  EXPECT_THAT(edges(plan, 1), ElementsAre("sim all"));
+  const StudyAndWarnings read = text.read();
+  ASSERT_EQ(read.warnings.size(), 2U);
+  EXPECT_EQ(read.warnings[0].message, "the step 'data' is left out: its when: is true for no combination");
+  EXPECT_EQ(read.warnings[1].message, "the step 'train' is left out, because the step it reads is");
+}
+
+std::string launched(const std::string& type, const std::string& more, const std::string& command) {
+  const StudyText text("description: {name: n, description: d}\nmerlin:\nbatch: {type: " + type +
+                       "}\nstudy:\n  - {name: a, description: d, run: {cmd: \"" + command +
+                       "\", nodes: 2, procs: 8" + more + "}}\n");
+  return literal(text.plan().task_template(0).command);
+}
+
+TEST(Launcher, IsTheBatchSystems) {
+  EXPECT_EQ(launched("local", "", "$(LAUNCHER) x"), " x");
+  EXPECT_EQ(launched("slurm", ", walltime: '01:00:00', slurm: --mpi=none", "$(LAUNCHER) x"),
+            "srun -n 8 -N 2 -t 01:00:00 --mpi=none x");
+  EXPECT_EQ(launched("flux", ", cores per task: 3", "$(LAUNCHER) x"), "flux run -n 8 -N 2 -c 3 x");
+  EXPECT_EQ(launched("lsf", "", "$(LAUNCHER) x"), "jsrun --np 8 --nrs 2 -b rs -d plane:4 -X 1 x");
+  EXPECT_EQ(launched("pbs", "", "$(LAUNCHER) x"), "mpiexec -n 8 x");
+  EXPECT_EQ(launched("local", ", batch: {type: slurm}", "$(LAUNCHER) x"), "srun -n 8 -N 2 x");
+  EXPECT_EQ(launched("slurm", "", "MERLIN_PROCS=3; $(VLAUNCHER) x"),
+            "MERLIN_NODES=2\nMERLIN_CORES=1\nMERLIN_GPUS=0\nMERLIN_PROCS=3; srun -n ${MERLIN_PROCS} -N "
+            "${MERLIN_NODES} -c ${MERLIN_CORES} x");
+  EXPECT_EQ(
+      launched("slurm", "", "$(LAUNCHER)[1n, 4p] x; $(LAUNCHER)[2p] y; $(LAUNCHER)[2, 3] z; $(LAUNCHER) w"),
+      "srun -n 4 -N 1 x; srun -n 2 -N 2 y; srun -n 3 -N 2 z; srun -n 8 -N 2 w");
+  EXPECT_EQ(launched("flux", "", "$(LAUNCHER)[1n] x"), "flux run -n 8 -N 1 x");
+  EXPECT_EQ(launched("pbs", "", "$(LAUNCHER)[4p] x"), "mpiexec -n 4 x");
+  EXPECT_EQ(launched("local", "", "$(LAUNCHER)[4p] x"), " x");
+}
+
+TEST(Plan, OfALargeStudyIsQuickAndSmall) {
+  std::string text =
+      "description: {name: large}\nsamples: {design: sobol, count: 100000000, parameters: {a: [0, 1], b: [0, "
+      "1]}}\nparameters:\n";
+  for (const char* name : {"P", "Q"}) {
+    text += std::string("  ") + name + ": [";
+    for (int i = 0; i < 10000; ++i) text += std::to_string(name[0] == 'P' ? i : i / 100) + ", ";
+    text += "]\n";
+  }
+  text += "study:\n";
+  for (int i = 0; i < 500; ++i) {
+    text += "  - name: step" + std::to_string(i) + "\n    run:\n      cmd: run $(a) $(b) $(" +
+            (i % 3 == 0 ? "P" : "Q") + ")\n";
+    if (i % 2 == 1) text += "      when: P != " + std::to_string(i) + " and (Q >= 0 or P in [1, 2, 3])\n";
+    if (i > 0) text += "      depends: [step" + std::to_string(i - 1) + (i % 50 == 0 ? "_*" : "") + "]\n";
+  }
+  const StudyText file(text);
+  const auto start = std::chrono::steady_clock::now();
+  const Plan plan = file.plan();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  EXPECT_GT(plan.element_count(), 100'000'000ULL * 1'000'000);
+  const TaskTemplate last = plan.task_template(plan.array_count() - 1);
+  EXPECT_EQ(last.sample_count, 100'000'000U);
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  RecordProperty("seconds", std::to_string(took.count()));
+  RecordProperty("megabytes", std::to_string(usage.ru_maxrss / 1024));
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  EXPECT_LT(took.count(), 60);
+#else
+  EXPECT_LT(took.count(), 10) << "2 s on an idle machine";
+  EXPECT_LT(usage.ru_maxrss, 200 * 1024);
+#endif
+}
+
+}  // namespace
+}  // namespace wflow::specs

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plan::task_template(): a step's text with everything put in but what differs from sample to sample.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "specs/plan/expansion.h"
+#include "specs/plan/launcher.h"
+#include "specs/plan/plan.h"
+#include "specs/study/blocks.h"
+#include "specs/study/names.h"
+#include "specs/study/reading.h"
+#include "specs/study/tokens.h"
+
+namespace wflow::specs {
+
+namespace {
+
+void add_text(Pieces& pieces, std::string_view text) {
+  if (text.empty()) return;
+  if (pieces.empty() || pieces.back().kind != Piece::Kind::literal) pieces.emplace_back();
+  pieces.back().text += text;
+}
+
+}  // namespace
+
+Pieces Plan::pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row) const {
+  const std::size_t step = planned.study_step;
+  // Launchers last: what stands in the brackets behind them may be parameters.
+  std::string resolved = replace_tokens(
+      text,
+      [&](std::string_view name) {
+        return name == "LAUNCHER" ? std::nullopt : expansion_->resolve(campaign_, step, row, name);
+      },
+      kTokenLevels);
+  if (mentions(resolved, "LAUNCHER"))
+    resolved = put_launchers(resolved, *study_, study_->steps[step], expansion_->resources(step, row));
+  Pieces pieces;
+  const std::string_view rest = resolved;
+  std::size_t done = 0;
+  for (auto token = find_token(rest); token && planned.sample_dependent;
+       token = find_token(rest, token->end)) {
+    const auto column = expansion_->column(token->name);
+    const auto kind = sample_token(token->name);
+    if (!column && !kind) continue;
+    add_text(pieces, rest.substr(done, token->begin - done));
+    done = token->end;
+    Piece piece;
+    piece.kind = column ? Piece::Kind::column : *kind;
+    piece.column = column.value_or(0);
+    pieces.push_back(std::move(piece));
+  }
+  add_text(pieces, rest.substr(done));
+  return pieces;
+}
+
+yaml::Node Plan::resolved_settings(const PlannedStep& planned, std::uint32_t row) const {
+  yaml::Node block = study_->steps[planned.study_step].settings;
+  replace_tokens(
+      block,
+      [&](std::string_view name) { return expansion_->resolve(campaign_, planned.study_step, row, name); },
+      kTokenLevels);
+  return block;
+}
+
+void Plan::fill_shell(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const {
+  const Step& step = study_->steps[planned.study_step];
+  std::string before;
+  for (const std::string& line : study_->sources) before += line + "\n";
+  const auto body = [&](const std::string& script) {
+    return pieces(before + launcher_defaults(task.resources, script) + script, planned, row);
+  };
+  task.command = body(step.command);
+  if (!step.restart.empty()) task.restart = body(step.restart);
+  task.shell = replace_tokens(
+      std::string_view(step.shell),
+      [&](std::string_view name) { return expansion_->resolve(campaign_, planned.study_step, row, name); },
+      kTokenLevels);
+}
+
+void Plan::fill_convert(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const {
+  const Step& step = study_->steps[planned.study_step];
+  const std::size_t source = *expansion_->step_index(source_step(step));
+  const std::uint64_t block = convert_block_samples(step.settings, task.sample_count);
+  task.block_samples = planned.block_samples;
+  task.source_workspace = expansion_->workspace(campaign_, source, row).string();
+  yaml::Node settings = resolved_settings(planned, row);
+  set_key(settings, "output", yaml::quoted(task.workspace));
+  set_key(settings, "count", yaml::scalar(std::to_string(task.sample_count)));
+  set_key(settings, "shard_samples", yaml::scalar(std::to_string(block)));
+  const Step& simulation = study_->steps[source];
+  if (simulation.bundle > 0) set_key(settings, "bundle", yaml::scalar(std::to_string(simulation.bundle)));
+  if (simulation.kind == StepKind::plugin) set_key(settings, "stacked", yaml::scalar("true"));
+  task.settings = yaml::emit(settings);
+}
+
+void Plan::fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const {
+  const Step& step = study_->steps[planned.study_step];
+  yaml::Node settings = resolved_settings(planned, row);
+  const auto source = expansion_->step_index(source_step(step));
+  const yaml::Node* data = settings.find("data");
+  const std::filesystem::path directory = source ? expansion_->workspace(campaign_, *source, row)
+                                                 : locate(*study_, data == nullptr ? "" : data->text);
+  const yaml::Node* output = settings.find("output");
+  const std::filesystem::path workspace = task.workspace;
+  const std::string target = output != nullptr && output->is_scalar()
+                                 ? (workspace / output->text).lexically_normal().string()
+                                 : task.workspace;
+  set_key(settings, "data", yaml::quoted(directory.string()));
+  set_key(settings, "output", yaml::quoted(target));
+  task.settings = yaml::emit(settings);
+}
+
+void Plan::fill_plugin(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const {
+  yaml::Node settings = resolved_settings(planned, row);
+  const yaml::Node* library = settings.find("library");
+  if (library != nullptr) set_key(settings, "library", yaml::quoted(locate(*study_, library->text).string()));
+  set_key(settings, "bundle", yaml::scalar(std::to_string(task.bundle)));
+  // What a process needs to compute any row itself.
+  set_key(settings, "samples", yaml::quoted(to_json(study_->samples->design).dump()));
+  task.settings = yaml::emit(settings);
+}
+
+TaskTemplate Plan::task_template(ArrayId array) const {
+  const PlannedStep& planned = steps_[step_of(array)];
+  const std::size_t index = planned.study_step;
+  const std::uint32_t row = row_of(planned, array);
+  const Step& step = study_->steps[index];
+  TaskTemplate task;
+  task.array = array;
+  task.step = planned.name;
+  task.label = expansion_->label(index, row);
+  task.kind = step.kind;
+  task.workspace = expansion_->workspace(campaign_, index, row).string();
+  task.script =
+      task.label.empty() ? clean_path(planned.name) : clean_path(planned.name) + "_" + clean_path(task.label);
+  task.suffix = step.kind == StepKind::shell ? script_suffix(*study_, step) : "";
+  task.campaign = campaign_.string();
+  task.sample_dependent = planned.sample_dependent;
+  task.sample_count = study_->samples ? study_->samples->design.count : 1;
+  task.level_max_dirs = study_->samples ? study_->samples->level_max_dirs : 25;
+  task.resources = expansion_->resources(index, row);
+  task.timeout_s = step.timeout_s;
+  // Merlin's users find the script of every task in its directory.
+  task.shell_given = step.shell_given || study_->merlin;
+  task.bundle = step.bundle;
+  task.output = step.output;
+  for (const StepOutput& output : step.outputs)
+    task.outputs.push_back({pieces(output.file, planned, row), output.dataset, output.shape, output.finite});
+  switch (step.kind) {
+    case StepKind::shell:
+      fill_shell(task, planned, row);
+      break;
+    case StepKind::convert:
+      fill_convert(task, planned, row);
+      break;
+    case StepKind::train:
+      fill_train(task, planned, row);
+      break;
+    case StepKind::plugin:
+      fill_plugin(task, planned, row);
+      break;
+  }
+  task.resources = slot_resources(*study_, task.resources);
+  return task;
+}
+
+}  // namespace wflow::specs

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "specs/plan/workspace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "specs/study/reading.h"
+
+namespace wflow::specs {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kFormatVersion = 1;
+
+fs::path spec_directory(const fs::path& campaign) {
+  return campaign / ".wflow" / "spec";
+}
+
+[[noreturn]] void throw_unreadable(const fs::path& file, const nlohmann::json::exception& error) {
+  throw Error(ExitCode::data, fmt::format("{} does not read: {}", file.string(), error.what()));
+}
+
+void write_options(const Study& study, const fs::path& directory) {
+  nlohmann::json json = options_to_json(study.options);
+  json["version"] = kFormatVersion;
+  json["file"] = study.file.string();
+  write_file_durably(directory / "options.json", json.dump(2) + "\n");
+}
+
+void copy_durably(const fs::path& from, const fs::path& to) {
+  std::error_code same;
+  if (fs::equivalent(from, to, same)) return;
+  DurableFile file(to);
+  std::error_code error;
+  fs::copy_file(from, file.temporary(), error);
+  if (error)
+    throw system_error(error.value(), fmt::format("cannot copy {} to {}", from.string(), to.string()));
+  file.publish();
+}
+
+// samples: generate: cmd: runs in merlin_info/, where Merlin leaves its script and output.
+void generate_samples(const Study& study, const fs::path& info) {
+  const fs::path script = info / "cmd.sh";
+  write_file_durably(script, "#!/bin/bash\n\n" + study.samples->generate_command + "\n", 0755);
+  SpawnRequest request;
+  request.argv = {study.batch.shell.find(' ') == std::string::npos ? study.batch.shell : "/bin/bash",
+                  script.string()};
+  request.directory = study.options.directory.string();
+  const CommandResult result = run_command(request);
+  write_file_durably(info / "cmd.out", result.out);
+  write_file_durably(info / "cmd.err", result.err);
+  std::error_code ignored;
+  if (result.status == 0 && fs::exists(study.samples->design.file, ignored)) return;
+  const std::string said(text::trim(text::tail(result.err, 400)));
+  throw Error(
+      ExitCode::data,
+      fmt::format("samples: generate: cmd: {}; its output is in {}{}",
+                  result.status != 0 ? fmt::format("ended with exit code {}", result.status)
+                                     : fmt::format("did not write {}", study.samples->design.file.string()),
+                  (info / "cmd.err").string(), said.empty() ? "" : ":\n" + said));
+}
+
+void clone(const GitDependency& git) {
+  const fs::path target = fs::path(git.path) / git.name;
+  std::error_code ignored;
+  if (fs::exists(target, ignored)) return;
+  make_directories(git.path);
+  const auto run = [&](std::vector<std::string> argv) {
+    SpawnRequest request;
+    request.argv = std::move(argv);
+    const CommandResult result = run_command(request);
+    if (result.status == 0) return;
+    throw Error(ExitCode::system, fmt::format("the dependency '{}' can't be cloned from {}: {}", git.name,
+                                              git.url, text::trim(text::tail(result.err, 400))));
+  };
+  run({"git", "clone", "--quiet", git.url, target.string()});
+  if (!git.tag.empty()) run({"git", "-C", target.string(), "checkout", "--quiet", git.tag});
+}
+
+}  // namespace
+
+fs::path campaign_directory(const Study& study, std::string_view timestamp) {
+  std::string name = study.name.empty() ? "study" : study.name;
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return study.output_path / fmt::format("{}_{}", name, timestamp.empty() ? kNoTimestamp : timestamp);
+}
+
+Plan create_campaign(const Plan& plan) {
+  const Study& study = plan.study();
+  const fs::path& campaign = plan.campaign();
+  const fs::path info = campaign / "merlin_info";
+  const fs::path spec = spec_directory(campaign);
+  std::error_code ignored;
+  if (fs::exists(spec / "options.json", ignored)) {
+    throw Error(ExitCode::usage,
+                fmt::format("{} is a campaign already; continue it with wflow resume", campaign.string()));
+  }
+  make_directories(info);
+  make_directories(spec);
+  const std::string stem = study.file.stem().string();
+  write_file_durably(info / (stem + ".orig.yaml"), study.text);
+  write_file_durably(info / (stem + ".partial.yaml"), yaml::emit(study.partial));
+  for (const GitDependency& git : study.git) clone(git);
+  if (study.samples && study.samples->design.kind == DesignKind::file) {
+    const fs::path& file = study.samples->design.file;
+    if (!study.samples->generate_command.empty() && !fs::exists(file, ignored)) generate_samples(study, info);
+    copy_durably(file, info / file.filename());
+  }
+  write_file_durably(spec / "study.yaml", study.text);
+  // Last: a directory with this file is a whole campaign.
+  write_options(study, spec);
+  Plan result(read_campaign(campaign), campaign);
+  write_file_durably(info / (stem + ".expanded.yaml"), yaml::emit(result.study().expanded));
+  return result;
+}
+
+Study read_campaign(const fs::path& campaign) {
+  const fs::path spec = spec_directory(fs::absolute(campaign));
+  std::error_code ignored;
+  if (!fs::exists(spec / "options.json", ignored)) {
+    throw Error(ExitCode::data, fmt::format("{} is no campaign directory (it has no {})", campaign.string(),
+                                            (spec / "options.json").string()));
+  }
+  ReadOptions options;
+  fs::path file;
+  try {
+    const nlohmann::json json = nlohmann::json::parse(read_file(spec / "options.json"));
+    if (json.at("version").get<int>() > kFormatVersion) {
+      throw Error(ExitCode::version,
+                  fmt::format("{} was made by a newer wflow; use that one", campaign.string()));
+    }
+    file = json.at("file").get<std::string>();
+    options = options_from_json(json, spec / "options.json");
+  } catch (const nlohmann::json::exception& error) {
+    throw_unreadable(spec / "options.json", error);
+  }
+  options.campaign = fs::absolute(campaign).lexically_normal();
+  if (!options.campaign.has_filename()) options.campaign = options.campaign.parent_path();
+  return read_study_copy(spec / "study.yaml", file, options).study;
+}
+
+fs::path study_copy(const fs::path& campaign) {
+  return spec_directory(campaign) / "study.yaml";
+}
+
+StudyAndWarnings read_study_copy(const fs::path& copy, const fs::path& file, const ReadOptions& options) {
+  return read_study_text(read_file(copy), file, copy.string(), options);
+}
+
+nlohmann::json options_to_json(const ReadOptions& options) {
+  nlohmann::json json = {{"directory", options.directory.string()},
+                         {"variables", options.variables},
+                         {"samples_file", options.samples_file},
+                         {"strict", options.strict},
+                         {"timestamp", options.timestamp}};
+  if (!options.generator.empty()) {
+    json["generator"] = options.generator;
+    json["generator_arguments"] = options.generator_arguments;
+    json["parameters"] = options.parameters;
+  }
+  if (options.iteration.number > 1) {
+    json["iteration"] = {{"number", options.iteration.number},
+                         {"previous", options.iteration.previous.string()},
+                         {"first", options.iteration.first.string()}};
+  }
+  return json;
+}
+
+ReadOptions options_from_json(const nlohmann::json& json, const fs::path& where) {
+  ReadOptions options;
+  try {
+    options.directory = json.at("directory").get<std::string>();
+    options.variables = json.at("variables").get<std::vector<std::string>>();
+    options.samples_file = json.at("samples_file").get<std::string>();
+    options.strict = json.at("strict").get<bool>();
+    options.timestamp = json.at("timestamp").get<std::string>();
+    if (json.contains("generator")) {
+      options.generator = json.at("generator").get<std::string>();
+      options.generator_arguments = json.at("generator_arguments").get<std::vector<std::string>>();
+      options.parameters = json.at("parameters").get<std::string>();
+    }
+    if (const auto at = json.find("iteration"); at != json.end()) {
+      options.iteration.number = at->at("number").get<int>();
+      options.iteration.previous = at->at("previous").get<std::string>();
+      options.iteration.first = at->at("first").get<std::string>();
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw_unreadable(where, error);
+  }
+  return options;
+}
+
+}  // namespace wflow::specs

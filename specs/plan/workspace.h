@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The campaign directory: made once, read again by every resume.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+
+#include "specs/plan/plan.h"
+#include "specs/study/study.h"
+
+namespace wflow::specs {
+
+// Stands where a campaign has no time yet (wflow validate, wflow plan).
+inline constexpr std::string_view kNoTimestamp = "YYYYMMDD-HHMMSS";
+
+// OUTPUT_PATH/<name with blanks as _>_<timestamp>, absolute.
+std::filesystem::path campaign_directory(const Study& study, std::string_view timestamp);
+
+// Makes `plan.campaign()`: merlin_info/ with the three copies of the study and the sample file,
+// .wflow/spec/ with what read_campaign() needs, git dependencies, and the sample file where the study has a
+// command for it. Gives the plan to run: read back from the directory, so that every resume has the same one,
+// and with the number of samples known. Throws Error{usage} when the directory is a campaign already.
+[[nodiscard]] Plan create_campaign(const Plan& plan);
+
+// The study of a campaign, with the options it was created with.
+Study read_campaign(const std::filesystem::path& campaign);
+
+// The copy of its study as its author wrote it, in a campaign's directory.
+std::filesystem::path study_copy(const std::filesystem::path& campaign);
+
+// Reads `copy`, which was made of the study `file`, as that would be read.
+StudyAndWarnings read_study_copy(const std::filesystem::path& copy, const std::filesystem::path& file,
+                                 const ReadOptions& options);
+
+// What a study was read with, but for the campaign. from: throws Error{data} that names `where`.
+nlohmann::json options_to_json(const ReadOptions& options);
+ReadOptions options_from_json(const nlohmann::json& json, const std::filesystem::path& where);
+
+}  // namespace wflow::specs

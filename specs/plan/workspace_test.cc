@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "specs/plan/workspace.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "specs/study/describe.h"
+#include "specs/study/test_study.h"
+
+namespace wflow::specs {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+Plan start(StudyText& text) {
+  text.options.timestamp = "20260101-120000";
+  Study study = text.study();
+  const fs::path campaign = campaign_directory(study, text.options.timestamp);
+  return create_campaign(Plan(std::move(study), campaign));
+}
+
+TEST(Campaign, HasMerlinsCopiesAndReadsBackTheSame) {
+  StudyText text(R"yaml(
+description: {name: two words}
+env: {variables: {N: 4, OUTPUT_PATH: out}}
+samples: {file: s.csv}
+study:
+  - {name: s, run: {cmd: "echo $(a) $(N) $(SPECROOT) $(MERLIN_TIMESTAMP) $(MERLIN_INFO)"}}
+)yaml");
+  text.folder().write("s.csv", "a,b\n1,2\n3,4\n");
+  text.options.variables = {"N=9"};
+  const Plan plan = start(text);
+  EXPECT_EQ(plan.campaign(), text.folder().path() / "out/two_words_20260101-120000");
+  const fs::path info = plan.campaign() / "merlin_info";
+  EXPECT_EQ(read_file(info / "study.orig.yaml"), read_file(text.file()));
+  EXPECT_THAT(read_file(info / "study.partial.yaml"), HasSubstr("echo $(a) 9 $(SPECROOT)"));
+  EXPECT_THAT(read_file(info / "study.expanded.yaml"),
+              HasSubstr("echo $(a) 9 " + text.folder().path().string() + " 20260101-120000"));
+  EXPECT_EQ(read_file(info / "s.csv"), "a,b\n1,2\n3,4\n");
+  const std::string before = describe(plan);
+  // Neither the caller's directory, nor the study or its samples, need to be there any more.
+  fs::remove(text.file());
+  fs::remove(text.folder().path() / "s.csv");
+  const Plan again(read_campaign(plan.campaign()), plan.campaign());
+  EXPECT_EQ(describe(again), before);
+  EXPECT_THAT(before, HasSubstr("echo 3 9 "));
+  EXPECT_THROW(static_cast<void>(create_campaign(plan)), Error);
+}
+
+TEST(Campaign, GeneratesItsSamplesOnce) {
+  StudyText text(R"yaml(
+description: {name: n, description: d}
+merlin:
+  samples:
+    generate: {cmd: "echo made; printf '1,2\n3,4\n' > $(MERLIN_INFO)/s.csv"}
+    file: $(MERLIN_INFO)/s.csv
+    column_labels: [a, b]
+study:
+  - {name: s, description: d, run: {cmd: "echo $(a) $(b)"}}
+)yaml");
+  const Plan plan = start(text);
+  EXPECT_EQ(plan.element_count(), 2U);
+  EXPECT_EQ(read_file(plan.campaign() / "merlin_info/cmd.out"), "made\n");
+  EXPECT_THAT(read_file(plan.campaign() / "merlin_info/cmd.sh"), HasSubstr("printf"));
+}
+
+TEST(Campaign, OfALaterIterationReadsBackTheSame) {
+  StudyText text(R"yaml(
+description: {name: n}
+env: {variables: {BEFORE: "<$(PREVIOUS)>", OUTPUT_PATH: out}}
+samples: {design: uniform, count: 3, parameters: {x: [0, 1]}}
+iterate: {max: $(MOST), until: $(WORD), samples: $(PREVIOUS)/s/new.csv}
+study:
+  - {name: s, run: {cmd: "echo $(x) $(ITERATION) $(BEFORE) $(FIRST_ITERATION)"}}
+)yaml");
+  text.options.variables = {"MOST=7", "WORD=done"};
+  const Plan first = start(text);
+  const auto command = [](const Plan& plan) { return plan.task_template(0).command.back().text; };
+  EXPECT_EQ(first.study().iterate->max, 7);
+  EXPECT_EQ(first.study().iterate->until, "done");
+  EXPECT_EQ(first.element_count(), 3U);
+  EXPECT_EQ(command(first), " 1 <> " + first.campaign().string());
+
+  fs::create_directories(first.campaign() / "s");
+  std::ofstream(first.campaign() / "s/new.csv") << "0.25\n0.75\n";
+  ReadOptions options = first.study().options;
+  options.iteration = {2, first.campaign(), first.campaign()};
+  options.campaign = first.campaign() / "iterations/002";
+  const Plan made = create_campaign(Plan(
+      read_study_copy(study_copy(first.campaign()), first.study().file, options).study, options.campaign));
+  fs::remove(first.campaign() / "s/new.csv");
+  const Plan second(read_campaign(options.campaign), options.campaign);
+  for (const Plan& plan : {made, second}) {
+    EXPECT_EQ(plan.study().options.iteration.number, 2);
+    EXPECT_EQ(plan.element_count(), 2U);
+    EXPECT_EQ(command(plan), " 2 <" + first.campaign().string() + "> " + first.campaign().string());
+    EXPECT_EQ(plan.task_template(0).workspace, (options.campaign / "s").string());
+  }
+}
+
+TEST(Campaign, SaysWhenNoSamplesCome) {
+  StudyText text(R"yaml(
+description: {name: n}
+samples: {file: s.csv, column_labels: [a], generate: {cmd: "echo no luck >&2; exit 3"}}
+study:
+  - {name: s, run: {cmd: "echo $(a)"}}
+)yaml");
+  try {
+    static_cast<void>(start(text));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+    EXPECT_THAT(error.what(), HasSubstr("ended with exit code 3"));
+    EXPECT_THAT(error.what(), HasSubstr("no luck"));
+  }
+}
+
+TEST(Campaign, OfNothingIsRefused) {
+  const TemporaryFolder folder;
+  EXPECT_THROW(read_campaign(folder.path()), Error);
+}
+
+}  // namespace
+}  // namespace wflow::specs

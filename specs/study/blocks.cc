@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "specs/study/blocks.h"
+
+#include <algorithm>
+
+#include "converters/config.h"
+#include "trainer/config.h"
+
+namespace wflow::specs {
+
+std::string source_step(const Step& step) {
+  if (step.kind == StepKind::shell || step.kind == StepKind::plugin) return {};
+  const yaml::Node* node = step.settings.find(step.kind == StepKind::convert ? "from" : "data");
+  if (node == nullptr || !node->is_scalar() || node->text.find('/') != std::string::npos) return {};
+  return node->text;
+}
+
+void add_block_dependencies(Study& study) {
+  for (Step& step : study.steps) {
+    const std::string source = source_step(step);
+    const auto same = [&source](const Dependency& dependency) {
+      return dependency.step == source && !dependency.funnel;
+    };
+    if (source.empty() || std::any_of(step.depends.begin(), step.depends.end(), same)) continue;
+    step.depends.insert(step.depends.begin(), Dependency{source, false});
+  }
+}
+
+PluginBlock read_plugin(const yaml::Node& block, yaml::Diagnostics& diagnostics) {
+  constexpr std::int64_t kUsualBundle = 1000;
+  PluginBlock plugin;
+  yaml::MapReader reader(block, "the plugin: block", diagnostics);
+  plugin.library = reader.required_string("library");
+  plugin.symbol = reader.string("symbol", "wflow_plugin");
+  plugin.bundle = static_cast<std::uint64_t>(reader.integer("bundle", kUsualBundle, 1, kMostBundle));
+  plugin.parameters = reader.strings("parameters");
+  plugin.check_finite = reader.boolean("check_finite", true);
+  reader.finish();
+  return plugin;
+}
+
+void check_block(StepKind kind, const yaml::Node& block, yaml::Diagnostics& diagnostics) {
+  if (kind == StepKind::convert) converters::read_convert_config(block, diagnostics);
+  if (kind == StepKind::train) trainer::read_train_config(block, diagnostics);
+}
+
+namespace {
+
+converters::ConvertConfig quiet_config(const yaml::Node& block) {
+  yaml::Diagnostics ignored("");  // check_block() has reported it all
+  return converters::read_convert_config(block, ignored);
+}
+
+}  // namespace
+
+std::vector<std::string> convert_targets(const yaml::Node& block) {
+  return quiet_config(block).targets;
+}
+
+std::uint64_t convert_block_samples(const yaml::Node& block, std::uint64_t sample_count) {
+  return std::max<std::uint64_t>(1, converters::shard_samples_of(quiet_config(block), sample_count));
+}
+
+void set_key(yaml::Node& map, std::string_view key, yaml::Node value) {
+  if (yaml::Node* old = map.find(key)) {
+    *old = std::move(value);
+  } else {
+    map.kind = yaml::Kind::map;
+    map.entries.emplace_back(yaml::scalar(std::string(key)), std::move(value));
+  }
+}
+
+void remove_key(yaml::Node& map, std::string_view key) {
+  std::erase_if(map.entries, [key](const auto& entry) { return entry.first.text == key; });
+}
+
+}  // namespace wflow::specs

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// convert: and train: as specs sees them: the module that runs a block also reads it; here are the calls to
+// it, and the few keys that tie a block to other steps.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/yaml.h"
+#include "specs/study/study.h"
+
+namespace wflow::specs {
+
+// The name of a convert step's closing task is the step's with this behind it.
+inline constexpr std::string_view kManifestSuffix = ".manifest";
+
+// The step whose output a block reads (`from` of convert:, `data` of train:); empty without one, or where it
+// is a directory.
+std::string source_step(const Step& step);
+
+// `from` and `data` imply a dependency.
+void add_block_dependencies(Study& study);
+
+inline constexpr std::int64_t kMostBundle = 1'000'000;
+
+// A plugin: block.
+struct PluginBlock {
+  std::string library;                  // as written: relative to the study's file
+  std::string symbol;                   // the function that describes the plugin
+  std::uint64_t bundle = 0;             // samples a process
+  std::vector<std::string> parameters;  // columns that the function gets, in this order; empty: all
+  bool check_finite = true;             // a sample whose results hold NaN or infinity has failed
+};
+PluginBlock read_plugin(const yaml::Node& block, yaml::Diagnostics& diagnostics);
+
+// Reads the block with the reader of its own module, which reports what is wrong.
+void check_block(StepKind kind, const yaml::Node& block, yaml::Diagnostics& diagnostics);
+
+// The columns that a convert: block makes targets of.
+std::vector<std::string> convert_targets(const yaml::Node& block);
+
+// Samples a shard, and so a task, of a convert: block.
+std::uint64_t convert_block_samples(const yaml::Node& block, std::uint64_t sample_count);
+
+// Sets a key of a mapping, or removes it.
+void set_key(yaml::Node& map, std::string_view key, yaml::Node value);
+void remove_key(yaml::Node& map, std::string_view key);
+
+}  // namespace wflow::specs

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// What can only be said of the study as a whole: dependencies that lead nowhere or in a circle, and the
+// blocks of other modules, read as they will be read on the workers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/text.h"
+#include "specs/plan/expansion.h"
+#include "specs/study/blocks.h"
+#include "specs/study/reading.h"
+#include "specs/study/tokens.h"
+
+namespace wflow::specs {
+
+namespace {
+
+// The entry of depends:, from: or data: that names `name`.
+yaml::Mark dependency_mark(const Reading& reading, const Step& step, const std::string& name) {
+  const auto at = reading.step_nodes.find(step.name);
+  if (at == reading.step_nodes.end()) return step.mark;
+  yaml::Mark mark = step.mark;
+  const auto look = [&](const yaml::Node* node) {
+    if (node == nullptr) return;
+    for_each_scalar(*node, [&](const yaml::Node& scalar, bool) {
+      const bool funnel = scalar.text.starts_with(name) && scalar.text.ends_with('*');
+      if (scalar.text == name || (funnel && scalar.text.size() <= name.size() + 2)) mark = scalar.mark;
+    });
+  };
+  const yaml::Node* run = at->second->find("run");
+  look(run == nullptr ? nullptr : run->find("depends"));
+  look(at->second->find("depends"));
+  if (step.kind == StepKind::convert) look(step.settings.find("from"));
+  if (step.kind == StepKind::train) look(step.settings.find("data"));
+  return mark;
+}
+
+// A circle of dependencies reachable from `from`, as indices; empty without one. Iterative: a chain of steps
+// may be longer than the stack.
+class CircleFinder {
+ public:
+  explicit CircleFinder(const std::vector<std::vector<std::size_t>>& parents)
+      : parents_(parents), state_(parents.size(), State::fresh) {}
+
+  std::vector<std::size_t> find(std::size_t from) {
+    struct Frame {
+      std::size_t step;
+      std::size_t next;
+    };
+    std::vector<Frame> path;
+    if (state_[from] == State::fresh) push(path, from);
+    while (!path.empty()) {
+      Frame& top = path.back();
+      if (top.next == parents_[top.step].size()) {
+        state_[top.step] = State::done;
+        path.pop_back();
+        continue;
+      }
+      const std::size_t parent = parents_[top.step][top.next++];
+      if (state_[parent] == State::open) {
+        std::vector<std::size_t> circle;
+        for (const Frame& frame : path) {
+          if (!circle.empty() || frame.step == parent) circle.push_back(frame.step);
+        }
+        for (const Frame& frame : path) state_[frame.step] = State::done;
+        return circle;
+      }
+      if (state_[parent] == State::fresh) push(path, parent);
+    }
+    return {};
+  }
+
+ private:
+  enum class State { fresh, open, done };
+  template <typename Path>
+  void push(Path& path, std::size_t step) {
+    state_[step] = State::open;
+    path.push_back({step, 0});
+  }
+
+  const std::vector<std::vector<std::size_t>>& parents_;
+  std::vector<State> state_;
+};
+
+void report_circle(Reading& reading, std::vector<std::size_t> circle) {
+  const Study& study = reading.study;
+  // From the step that stands first, so that the message does not depend on where the search began.
+  std::rotate(circle.begin(), std::min_element(circle.begin(), circle.end()), circle.end());
+  std::vector<std::string> names;
+  for (const std::size_t step : circle) names.push_back(study.steps[step].name);
+  names.push_back(names.front());
+  const Step& first = study.steps[circle.front()];
+  reading.diagnostics.error(dependency_mark(reading, first, names[1]),
+                            fmt::format("these steps wait for each other: {}", text::join(names, " -> ")));
+}
+
+}  // namespace
+
+void check_dependencies(Reading& reading) {
+  const Study& study = reading.study;
+  const std::vector<std::string> names = step_names(study);
+  std::map<std::string_view, std::size_t> index;
+  for (std::size_t i = 0; i < names.size(); ++i) index.emplace(names[i], i);
+  std::vector<std::vector<std::size_t>> parents(names.size());
+  for (std::size_t i = 0; i < study.steps.size(); ++i) {
+    const Step& step = study.steps[i];
+    for (const Dependency& dependency : step.depends) {
+      const auto at = index.find(dependency.step);
+      if (at != index.end()) {
+        parents[i].push_back(at->second);
+        continue;
+      }
+      reading.diagnostics.error(
+          dependency_mark(reading, step, dependency.step),
+          fmt::format("the step '{}' depends on '{}', which is not in the study{}", step.name,
+                      dependency.step, text::suggestion(dependency.step, names)));
+    }
+  }
+  CircleFinder finder(parents);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    auto circle = finder.find(i);
+    if (!circle.empty()) report_circle(reading, std::move(circle));
+  }
+}
+
+namespace {
+
+// The block as the worker will read it for the first combination that there is.
+yaml::Node resolved_block(const Reading& reading, const Expansion& expansion, std::size_t index) {
+  yaml::Node block = reading.study.steps[index].settings;
+  const std::uint32_t row = expansion.count(index) > 0 ? expansion.row(index, 0) : 0;
+  replace_tokens(
+      block, [&](std::string_view name) { return expansion.resolve("/campaign", index, row, name); },
+      kTokenLevels);
+  return block;
+}
+
+void check_convert(Reading& reading, const Expansion& expansion, std::size_t index) {
+  const Study& study = reading.study;
+  const Step& step = study.steps[index];
+  yaml::Node block = resolved_block(reading, expansion, index);
+  const yaml::Node* from = block.find("from");
+  const auto mark_of = [&](std::string_view key) {
+    const yaml::Node* node = step.settings.find(key);
+    return node != nullptr && node->mark.line > 0 ? node->mark : step.settings.mark;
+  };
+  if (from == nullptr || source_step(step).empty()) {
+    if (block.is_map()) {
+      reading.diagnostics.error(mark_of("from"),
+                                fmt::format("convert: of the step '{}' needs the key 'from', the name of "
+                                            "the step whose output is converted",
+                                            step.name));
+    }
+    return;
+  }
+  for (const std::string_view key : {"samples", "output", "count", "bundle"}) {
+    if (block.find(key) == nullptr) continue;
+    reading.diagnostics.error(
+        mark_of(key), fmt::format("'{}' belongs to wflow-convert alone; a campaign sets it itself", key));
+    remove_key(block, key);
+  }
+  const std::size_t source = *expansion.step_index(source_step(step));
+  const StepKind source_kind = study.steps[source].kind;
+  const bool simulates = source_kind == StepKind::shell || source_kind == StepKind::plugin;
+  if (!simulates || !expansion.sample_dependent(source)) {
+    reading.diagnostics.error(
+        mark_of("from"),
+        fmt::format("the step '{}' does not run once a sample, so that it has nothing to convert; "
+                    "use a column of samples: or $(MERLIN_SAMPLE_ID) in its cmd",
+                    source_step(step)));
+    return;
+  }
+  const yaml::Node* file = block.find("file");
+  const yaml::Node* stacked = block.find("stacked");
+  const bool one_each = file == nullptr || file->text.find("$(MERLIN_SAMPLE_ID)") != std::string::npos;
+  if (source_kind == StepKind::shell && study.steps[source].bundle > 0 && !one_each && stacked == nullptr) {
+    reading.diagnostics.error(
+        mark_of("file"),
+        fmt::format(
+            "a process of the step '{}' makes '{}' for several samples (bundle: {}); put $(MERLIN_SAMPLE_ID) "
+            "into the name where each has a file, or write 'stacked: true' where it is an array of them",
+            source_step(step), file->text, study.steps[source].bundle));
+  }
+  const std::uint64_t count = study.samples->design.count;
+  if (count > 0) set_key(block, "count", yaml::scalar(std::to_string(count)));
+  check_block(StepKind::convert, block, reading.diagnostics);
+  std::vector<std::string> columns;
+  for (const SampleColumn& column : study.samples->design.columns) columns.push_back(column.name);
+  for (const std::string& target : convert_targets(block)) {
+    if (std::find(columns.begin(), columns.end(), target) != columns.end()) continue;
+    reading.diagnostics.error(mark_of("targets"), fmt::format("the target '{}' is no column of the samples{}",
+                                                              target, text::suggestion(target, columns)));
+  }
+}
+
+void check_train(Reading& reading, const Expansion& expansion, std::size_t index) {
+  const Study& study = reading.study;
+  const Step& step = study.steps[index];
+  const yaml::Node block = resolved_block(reading, expansion, index);
+  check_block(StepKind::train, block, reading.diagnostics);
+  const yaml::Node* data = block.find("data");
+  if (data == nullptr || !data->is_scalar() || data->text.empty()) return;
+  const std::string source = source_step(step);
+  std::error_code ignored;
+  if (source.empty()) {
+    const auto manifest = locate(study, data->text) / "manifest.json";
+    if (!std::filesystem::exists(manifest, ignored)) {
+      reading.diagnostics.error(data->mark, fmt::format("there is no data set in {} (no manifest.json)",
+                                                        manifest.parent_path().string()));
+    }
+    return;
+  }
+  if (study.steps[*expansion.step_index(source)].kind != StepKind::convert) {
+    reading.diagnostics.error(
+        data->mark,
+        fmt::format("the step '{}' is no convert: step, so that it makes no training data", source));
+  }
+}
+
+void check_plugin(Reading& reading, const Expansion& expansion, std::size_t index) {
+  const Study& study = reading.study;
+  const yaml::Node block = resolved_block(reading, expansion, index);
+  const yaml::Node* library = block.find("library");
+  if (library == nullptr || !library->is_scalar() || library->text.empty() || !study.samples) return;
+  std::error_code ignored;
+  const auto path = locate(study, library->text);
+  if (!std::filesystem::is_regular_file(path, ignored))
+    reading.diagnostics.error(library->mark, fmt::format("there is no library {}", path.string()));
+  std::vector<std::string> columns;
+  for (const SampleColumn& column : study.samples->design.columns) columns.push_back(column.name);
+  const yaml::Node* list = block.find("parameters");
+  if (list == nullptr) return;
+  yaml::Diagnostics ignored_errors("");  // read_plugin() has reported them
+  for (const std::string& name : read_plugin(block, ignored_errors).parameters) {
+    if (std::find(columns.begin(), columns.end(), name) != columns.end()) continue;
+    reading.diagnostics.error(list->mark, fmt::format("the parameter '{}' is no column of the samples{}",
+                                                      name, text::suggestion(name, columns)));
+  }
+}
+
+}  // namespace
+
+void check_blocks(Reading& reading, const Expansion& expansion) {
+  for (std::size_t i = 0; i < reading.study.steps.size(); ++i) {
+    if (reading.study.steps[i].kind == StepKind::convert) check_convert(reading, expansion, i);
+    if (reading.study.steps[i].kind == StepKind::train) check_train(reading, expansion, i);
+    if (reading.study.steps[i].kind == StepKind::plugin) check_plugin(reading, expansion, i);
+  }
+}
+
+}  // namespace wflow::specs

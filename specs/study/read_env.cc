@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// env: and what is replaced in the whole file because of it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "base/text.h"
+#include "specs/plan/workspace.h"
+#include "specs/study/names.h"
+#include "specs/study/reading.h"
+#include "specs/study/tokens.h"
+
+namespace wflow::specs {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// A variable longer than this comes of variables that multiply each other.
+constexpr std::size_t kMaxValueBytes = std::size_t{64} << 10;
+
+bool is_identifier(std::string_view name) {
+  if (name.empty() || std::isdigit(static_cast<unsigned char>(name.front()))) return false;
+  return std::all_of(name.begin(), name.end(),
+                     [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.' || c == '-'; });
+}
+
+// The variables as the file and --vars have them, and their values with each other put in.
+class Variables {
+ public:
+  explicit Variables(Reading& reading) : reading_(reading) {}
+
+  void add(const yaml::Node& key, const yaml::Node& value) {
+    const std::string& name = key.text;
+    if (is_reserved(upper(name))) {
+      reading_.diagnostics.error(key.mark, fmt::format("'{}' is a reserved word and can't be set", name));
+      return;
+    }
+    if (!reading_.study.merlin && !is_identifier(name)) {
+      reading_.diagnostics.error(
+          key.mark, fmt::format("'{}' is no name for a variable; take letters, digits and _", name));
+      return;
+    }
+    entries_.push_back({name, value_text(value), key.mark});
+  }
+
+  void override_with(const std::string& assignment) {
+    const std::size_t equals = assignment.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      reading_.diagnostics.error({}, fmt::format("--vars takes NAME=value, found '{}'", assignment));
+      return;
+    }
+    const std::string name = assignment.substr(0, equals);
+    const std::string value = assignment.substr(equals + 1);
+    std::vector<std::string> known;
+    for (Entry& entry : entries_) {
+      known.push_back(entry.name);
+      if (entry.name != name) continue;
+      entry.text = value;
+      return;
+    }
+    if (name != "OUTPUT_PATH" && reading_.study.text.find("$(" + name + ")") == std::string::npos) {
+      reading_.diagnostics.error({}, fmt::format("--vars sets '{}', which this study has not{}", name,
+                                                 text::suggestion(name, known)));
+      return;
+    }
+    entries_.push_back({name, value, {}});
+  }
+
+  void resolve_all() {
+    for (Entry& entry : entries_) resolve(entry, 0);
+    for (const Entry& entry : entries_) reading_.values.insert_or_assign(entry.name, entry.text);
+    for (const Entry& entry : entries_) reading_.values.emplace(upper(entry.name), entry.text);
+    for (const Entry& entry : entries_) reading_.study.variables.emplace_back(entry.name, entry.text);
+  }
+
+ private:
+  enum class State { fresh, open, done };
+  struct Entry {
+    std::string name;
+    std::string text;
+    yaml::Mark mark;
+    State state = State::fresh;
+  };
+
+  bool is_reserved(const std::string& name) const {
+    const auto has = [&](const std::vector<std::string>& names) {
+      return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    return has(reserved_names()) || (has_iterate(reading_.root) && has(iteration_names()));
+  }
+
+  Entry* find(std::string_view name) {
+    for (Entry& entry : entries_) {
+      if (entry.name == name) return &entry;
+    }
+    for (Entry& entry : entries_) {
+      if (upper(entry.name) == name) return &entry;
+    }
+    return nullptr;
+  }
+
+  void resolve(Entry& entry, int depth) {
+    if (entry.state == State::done) return;
+    if (entry.state == State::open || depth > 1000) {
+      reading_.diagnostics.error(entry.mark,
+                                 fmt::format("the variable '{}' is defined by itself", entry.name));
+      entry.text.clear();
+      return;
+    }
+    entry.state = State::open;
+    std::string result;
+    std::size_t done = 0;
+    const std::string text = entry.text;
+    for (auto token = find_token(text); token; token = find_token(text, token->end)) {
+      result += std::string_view(text).substr(done, token->begin - done);
+      done = token->end;
+      Entry* other = find(token->name);
+      const auto known = reading_.values.find(token->name);
+      if (other != nullptr) {
+        resolve(*other, depth + 1);
+        result += other->text;
+      } else if (known != reading_.values.end()) {
+        result += known->second;
+      } else {
+        result += std::string_view(text).substr(token->begin, token->end - token->begin);
+      }
+      if (result.size() <= kMaxValueBytes) continue;
+      reading_.diagnostics.error(entry.mark,
+                                 fmt::format("the variable '{}' becomes longer than 64 KiB", entry.name));
+      result.clear();
+      break;
+    }
+    result += std::string_view(text).substr(std::min(done, text.size()));
+    entry.text = expand_shell(result);
+    entry.state = State::done;
+  }
+
+  Reading& reading_;
+  std::vector<Entry> entries_;
+};
+
+// dependencies: each name stands for its path.
+void read_dependencies(Reading& reading, const yaml::Node& node) {
+  yaml::MapReader block(node, "the dependencies: block", reading.diagnostics);
+  const auto resolver = [&](std::string_view name) -> std::optional<std::string> {
+    const auto at = reading.values.find(name);
+    return at == reading.values.end() ? std::nullopt : std::optional(at->second);
+  };
+  const auto resolved = [&](const std::string& text) {
+    return expand_shell(replace_tokens(std::string_view(text), resolver));
+  };
+  const auto path_of = [&](yaml::MapReader& item) { return resolved(item.required_string("path")); };
+  const auto items = [&](std::string_view key) {
+    const yaml::Node* list = block.find(key);
+    if (list == nullptr) return std::vector<yaml::Node>{};
+    return list->is_sequence() ? list->items : std::vector<yaml::Node>{*list};
+  };
+  for (const yaml::Node& item : items("paths")) {
+    yaml::MapReader entry(item, "an entry of dependencies: paths:", reading.diagnostics);
+    const std::string name = entry.required_string("name");
+    const std::string path = path_of(entry);
+    entry.finish();
+    const fs::path full = locate(reading.study, path);
+    std::error_code ignored;
+    if (!path.empty() && !fs::exists(full, ignored)) {
+      reading.diagnostics.error(entry.mark_of("path"),
+                                fmt::format("the dependency '{}' is not there: {}", name, full.string()));
+    }
+    reading.values.insert_or_assign(name, full.string());
+  }
+  for (const yaml::Node& item : items("git")) {
+    yaml::MapReader entry(item, "an entry of dependencies: git:", reading.diagnostics);
+    GitDependency git;
+    git.name = entry.required_string("name");
+    git.path = locate(reading.study, path_of(entry)).string();
+    git.url = resolved(entry.required_string("url"));
+    git.tag = resolved(entry.string("tag", entry.string("hash", entry.string("branch"))));
+    entry.finish();
+    reading.values.insert_or_assign(git.name, (fs::path(git.path) / git.name).string());
+    reading.study.git.push_back(std::move(git));
+  }
+  block.find("spack");
+  block.finish();
+}
+
+void set_name(Reading& reading) {
+  const yaml::Node* description = reading.study.original.find("description");
+  const yaml::Node* name = description == nullptr ? nullptr : description->find("name");
+  if (name == nullptr || !name->is_scalar()) return;
+  reading.study.name =
+      replace_tokens(std::string_view(name->text), [&](std::string_view token) -> std::optional<std::string> {
+        const auto at = reading.values.find(token);
+        return at == reading.values.end() ? std::nullopt : std::optional(at->second);
+      });
+}
+
+fs::path campaign_of(const Reading& reading) {
+  return reading.options.campaign.empty() ? campaign_directory(reading.study, reading.options.timestamp)
+                                          : fs::absolute(reading.options.campaign);
+}
+
+void set_output_path(Reading& reading) {
+  Study& study = reading.study;
+  const auto written = reading.values.find("OUTPUT_PATH");
+  const std::string path = written == reading.values.end() ? "." : written->second;
+  study.output_path = (caller_directory(reading.options) / path).lexically_normal();
+  if (!study.output_path.has_filename()) study.output_path = study.output_path.parent_path();
+  set_name(reading);
+  // Merlin leaves a relative path relative, although the tasks run elsewhere; Maestro's is the study's own.
+  reading.values["OUTPUT_PATH"] = reading.maestro ? campaign_of(reading).string()
+                                  : study.merlin  ? path
+                                                  : study.output_path.string();
+}
+
+void set_reserved_words(Reading& reading) {
+  const Study& study = reading.study;
+  const fs::path campaign = campaign_of(reading);
+  const fs::path info = campaign / "merlin_info";
+  const std::string stem = study.file.stem().string();
+  reading.values["MERLIN_WORKSPACE"] = campaign.string();
+  reading.values["MERLIN_INFO"] = info.string();
+  reading.values["MERLIN_SPEC_ORIGINAL_TEMPLATE"] = (info / (stem + ".orig.yaml")).string();
+  reading.values["MERLIN_SPEC_EXECUTED_RUN"] = (info / (stem + ".partial.yaml")).string();
+  reading.values["MERLIN_SPEC_ARCHIVED_COPY"] = (info / (stem + ".expanded.yaml")).string();
+  if (!has_iterate(reading.root)) return;
+  const Iteration& iteration = reading.options.iteration;
+  reading.values["ITERATION"] = std::to_string(iteration.number);
+  reading.values["PREVIOUS"] = iteration.previous.string();
+  reading.values["FIRST_ITERATION"] = (iteration.first.empty() ? campaign : iteration.first).string();
+}
+
+const yaml::Node* env_block(const Reading& reading) {
+  const yaml::Node* env = reading.root.find("env");
+  return env != nullptr && !env->is_null() ? env : nullptr;
+}
+
+}  // namespace
+
+void read_variables(Reading& reading) {
+  reading.values["SPECROOT"] = reading.study.file.parent_path().string();
+  reading.values["MERLIN_TIMESTAMP"] =
+      reading.options.timestamp.empty() ? kNoTimestamp : std::string_view(reading.options.timestamp);
+  Variables variables(reading);
+  const yaml::Node* dependencies = nullptr;
+  if (const yaml::Node* env = env_block(reading)) {
+    yaml::MapReader block(*env, "the env: block", reading.diagnostics);
+    if (const yaml::Node* node = block.find("variables")) {
+      yaml::MapReader list(*node, "the variables: block", reading.diagnostics);
+      for (const auto& [key, value] : list.node().entries) variables.add(key, value);
+    }
+    block.find("labels");
+    block.find("sources");
+    dependencies = block.find("dependencies");
+    block.finish();
+  }
+  for (const std::string& assignment : reading.options.variables) variables.override_with(assignment);
+  variables.resolve_all();
+  set_output_path(reading);
+  if (dependencies != nullptr) read_dependencies(reading, *dependencies);
+}
+
+void expand_variables(Reading& reading) {
+  const std::set<std::string, std::less<>> late = {"SPECROOT", "MERLIN_TIMESTAMP"};
+  const auto value_of = [&](std::string_view name) -> std::optional<std::string> {
+    const auto at = reading.values.find(name);
+    return at == reading.values.end() ? std::nullopt : std::optional(at->second);
+  };
+  const auto users_value_of = [&](std::string_view name) {
+    return late.contains(name) ? std::nullopt : value_of(name);
+  };
+  reading.study.partial = reading.root;
+  for (auto& [key, value] : reading.study.partial.entries) replace_tokens(value, users_value_of);
+  // Variables as they came out, so that the copies say what the campaign ran with.
+  set_reserved_words(reading);
+  for (auto& [name, value] : reading.study.variables)
+    value = replace_tokens(std::string_view(value), value_of);
+  for (auto& [name, value] : reading.values) value = replace_tokens(std::string_view(value), value_of);
+  for (auto& [key, value] : reading.root.entries) {
+    if (key.text == "user") continue;
+    replace_tokens(value, value_of);
+    expand_shell(value);
+  }
+  for (yaml::Node* tree : {&reading.study.partial, &reading.root}) {
+    yaml::Node* env = tree->find("env");
+    yaml::Node* node = env == nullptr ? nullptr : env->find("variables");
+    if (node == nullptr) continue;
+    for (auto& [key, value] : node->entries) {
+      const auto at = reading.values.find(key.text);
+      if (!value.is_scalar() || at == reading.values.end()) continue;
+      if (reading.maestro && key.text == "OUTPUT_PATH") continue;  // a copy would go below this campaign
+      value.text = at->second;
+    }
+  }
+}
+
+void read_labels(Reading& reading) {
+  const yaml::Node* env = env_block(reading);
+  if (env == nullptr || !env->is_map()) return;
+  yaml::MapReader block(*env, "the env: block", reading.diagnostics);
+  if (const yaml::Node* node = block.find("labels")) {
+    yaml::MapReader list(*node, "the labels: block", reading.diagnostics);
+    for (const auto& [key, value] : list.node().entries) {
+      reading.study.labels.emplace_back(key.text, value_text(value));
+    }
+  }
+  reading.study.sources = block.strings("sources");
+}
+
+}  // namespace wflow::specs

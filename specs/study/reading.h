@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps of read_study(), each in its own file: every one reads one block, and puts what it finds wrong
+// into the diagnostics.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/yaml.h"
+#include "specs/study/study.h"
+
+namespace wflow::specs {
+
+using Values = std::map<std::string, std::string, std::less<>>;
+
+class Expansion;
+
+struct Reading {
+  Study& study;
+  const ReadOptions& options;
+  yaml::Diagnostics& diagnostics;
+  yaml::Node root;  // the file; after expand_variables() with all variables replaced
+  Values values;    // what the names of variables, dependencies and the study's reserved words stand for
+  std::map<std::string, const yaml::Node*, std::less<>> step_nodes;  // below root
+  bool maestro = false;                                              // study.merlin is set too
+};
+
+// In this order:
+void read_variables(Reading& reading);       // env.variables, labels, sources, dependencies
+void generate_parameters(Reading& reading);  // --pgen, in place of the file's block
+void expand_variables(Reading& reading);     // replaces them in `root`
+void read_description(Reading& reading);
+void read_labels(Reading& reading);  // env.labels, sources
+void read_batch(Reading& reading);
+void read_parameters(Reading& reading);
+void read_iterate(Reading& reading);  // before the samples, which it may replace
+void read_samples(Reading& reading);
+void read_steps(Reading& reading);
+void read_workers(Reading& reading);
+void check_dependencies(Reading& reading);                            // unknown steps, cycles
+void check_conditions(Reading& reading, const Expansion& expansion);  // when:
+void check_tokens(Reading& reading, const Expansion& expansion);      // undefined variables
+void check_blocks(Reading& reading, const Expansion& expansion);      // convert: and train:
+
+// read_study() of text that was read from `file`; messages name it `shown_as`.
+StudyAndWarnings read_study_text(std::string text, const std::filesystem::path& file,
+                                 const std::string& shown_as, const ReadOptions& options);
+
+// Whether the file has iterate:, which its variables must know before the block is read.
+bool has_iterate(const yaml::Node& root);
+
+// Where `token`, with `behind` behind it, is written: found in the file's text from the node's place on,
+// because YAML tells only where a scalar begins.
+yaml::Mark place_of(const Reading& reading, const yaml::Node& node, std::string_view token,
+                    std::string_view behind = {});
+
+// A relative path of the study: beside the spec for ours, in the caller's directory for Merlin's, and in the
+// other of the two when only that exists.
+std::filesystem::path locate(const Study& study, const std::string& path);
+
+// The caller's directory.
+std::filesystem::path caller_directory(const ReadOptions& options);
+
+// A scalar, or a list as Python writes it (Merlin takes any YAML value as text).
+std::string value_text(const yaml::Node& node);
+
+std::vector<std::string> step_names(const Study& study);
+
+}  // namespace wflow::specs

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "specs/study/study.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "specs/plan/expansion.h"
+#include "specs/plan/workspace.h"
+#include "specs/study/dialect.h"
+#include "specs/study/reading.h"
+
+namespace wflow::specs {
+
+namespace fs = std::filesystem;
+
+fs::path caller_directory(const ReadOptions& options) {
+  return options.directory.empty() ? fs::current_path() : fs::absolute(options.directory);
+}
+
+fs::path locate(const Study& study, const std::string& path) {
+  const fs::path given(path);
+  if (given.is_absolute()) return given.lexically_normal();
+  const fs::path beside = (study.file.parent_path() / given).lexically_normal();
+  const fs::path here = (caller_directory(study.options) / given).lexically_normal();
+  const auto& [first, second] = study.merlin ? std::tie(here, beside) : std::tie(beside, here);
+  std::error_code ignored;
+  return !fs::exists(first, ignored) && fs::exists(second, ignored) ? second : first;
+}
+
+std::string value_text(const yaml::Node& node) {
+  if (node.is_scalar()) return node.text;
+  if (node.is_null()) return "None";
+  std::vector<std::string> parts;
+  for (const yaml::Node& item : node.items) parts.push_back(value_text(item));
+  for (const auto& [key, value] : node.entries) parts.push_back(key.text + ": " + value_text(value));
+  return (node.is_map() ? "{" : "[") + text::join(parts, ", ") + (node.is_map() ? "}" : "]");
+}
+
+std::vector<std::string> step_names(const Study& study) {
+  std::vector<std::string> names;
+  for (const Step& step : study.steps) names.push_back(step.name);
+  return names;
+}
+
+yaml::Mark place_of(const Reading& reading, const yaml::Node& node, std::string_view token,
+                    std::string_view behind) {
+  const std::string& text = reading.study.text;
+  if (node.mark.line == 0) return node.mark;
+  std::size_t line_start = 0;
+  for (int line = 1; line < node.mark.line; ++line) {
+    line_start = text.find('\n', line_start);
+    if (line_start == std::string::npos) return node.mark;
+    ++line_start;
+  }
+  const std::string written = fmt::format("$({}){}", token, behind);
+  const std::size_t at = text.find(written, line_start + static_cast<std::size_t>(node.mark.column) - 1);
+  if (at == std::string::npos) return node.mark;
+  yaml::Mark mark = node.mark;
+  for (std::size_t i = line_start; i < at; ++i) {
+    if (text[i] != '\n') continue;
+    ++mark.line;
+    line_start = i + 1;
+  }
+  mark.column = static_cast<int>(at - line_start) + 1;
+  return mark;
+}
+
+void read_description(Reading& reading) {
+  yaml::MapReader root(reading.root, "the study", reading.diagnostics);
+  const yaml::Node* node = root.required("description");
+  if (node == nullptr) return;
+  yaml::MapReader block(*node, "the description: block", reading.diagnostics);
+  reading.study.name = block.required_string("name");
+  reading.study.description =
+      reading.study.merlin ? block.required_string("description") : block.string("description");
+  block.finish();
+  if (!reading.study.name.empty() && reading.study.name.find('/') != std::string::npos) {
+    reading.diagnostics.error(block.mark_of("name"), "'name' becomes a directory and can hold no '/'");
+  }
+}
+
+namespace {
+
+// Blocks that the readers look at; user: is free.
+void check_blocks_of_the_file(Reading& reading) {
+  yaml::MapReader root(reading.root, "the study", reading.diagnostics);
+  for (const char* key : {"description", "env", "batch", "user", "study", "global.parameters", "parameters",
+                          "merlin", "samples", "workers", "iterate"}) {
+    root.find(key);
+  }
+  root.finish();
+}
+
+void read_blocks(Reading& reading) {
+  check_blocks_of_the_file(reading);
+  read_variables(reading);
+  generate_parameters(reading);
+  expand_variables(reading);
+  read_description(reading);
+  read_labels(reading);
+  read_batch(reading);
+  read_parameters(reading);
+  read_iterate(reading);
+  read_samples(reading);
+  read_steps(reading);
+  read_workers(reading);
+  check_dependencies(reading);
+  const Expansion expansion(reading.study);
+  check_conditions(reading, expansion);
+  check_tokens(reading, expansion);
+  // These look at steps through their dependencies, and would only repeat what is wrong so far.
+  if (!reading.diagnostics.has_errors()) check_blocks(reading, expansion);
+}
+
+}  // namespace
+
+StudyAndWarnings read_study(const fs::path& file, const ReadOptions& options) {
+  return read_study_text(read_file(file), file, file.string(), options);
+}
+
+StudyAndWarnings read_study_text(std::string text, const fs::path& file, const std::string& shown_as,
+                                 const ReadOptions& options) {
+  StudyAndWarnings result;
+  Study& study = result.study;
+  study.file = fs::absolute(file).lexically_normal();
+  study.options = options;
+  study.options.directory = caller_directory(options);
+  study.text = std::move(text);
+  yaml::Diagnostics diagnostics(shown_as);
+  // A first look tells whose format it is, and so what is only a warning.
+  yaml::Diagnostics first_look(shown_as);
+  const Dialect dialect = dialect_of(yaml::parse(study.text, first_look), study.text);
+  study.merlin = dialect != Dialect::ours;
+  diagnostics.set_lenient(study.merlin && !options.strict);
+  study.original = yaml::parse(study.text, diagnostics);
+  if (!study.original.is_map()) {
+    diagnostics.throw_if_errors();
+    diagnostics.error({1, 1}, study.original.is_null() ? "this file is empty; a study was expected"
+                                                       : "a study is a mapping with the keys description and "
+                                                         "study, found " +
+                                                             study.original.describe());
+    diagnostics.throw_if_errors();
+  }
+  Reading reading{study, study.options, diagnostics, study.original, {}, {}, dialect == Dialect::maestro};
+  if (study.merlin) print_values_as_python(reading.root);
+  read_blocks(reading);
+  diagnostics.throw_if_errors();
+  study.expanded = std::move(reading.root);
+  result.warnings = diagnostics.list();
+  std::stable_sort(result.warnings.begin(), result.warnings.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.mark.line, a.mark.column) < std::pair(b.mark.line, b.mark.column);
+  });
+  return result;
+}
+
+}  // namespace wflow::specs

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// A study as its author wrote it, read and checked: no expansion yet.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/yaml.h"
+#include "specs/plan/template.h"
+#include "specs/samples/samples.h"
+
+namespace wflow::specs {
+
+// Which time round a study with iterate: is read for.
+struct Iteration {
+  int number = 1;
+  std::filesystem::path previous;  // campaign directory of the one before; empty in the first
+  std::filesystem::path first;     // that of the first; empty in the first: its own
+};
+
+struct ReadOptions {
+  std::vector<std::string> variables;            // --vars NAME=value
+  std::string samples_file;                      // --samplesfile
+  std::string generator;                         // --pgen: the Python file that makes the parameters
+  std::vector<std::string> generator_arguments;  // --pargs KEY:VALUE
+  std::string parameters;           // as JSON, what it made: set by reading, so that it runs once
+  bool strict = false;              // unknown keys are errors in Merlin's files too
+  std::string timestamp;            // YYYYMMDD-HHMMSS of the campaign; part of its directory's name
+  std::filesystem::path campaign;   // set when resuming: the campaign directory to use
+  std::filesystem::path directory;  // relative paths of the study start here; empty: the current directory
+  Iteration iteration;
+};
+
+struct Batch {
+  std::string type = "local";  // local, slurm, flux, lsf, pbs
+  std::string shell = "/bin/bash";
+  std::string bank, queue, walltime, launch_pre, launch_args, worker_launch;
+  std::string nodes;  // as written: a number or a token
+  bool dry_run = false;
+  std::map<std::string, std::string> other;  // host, reservation, qos, flux_path, ...: as written
+};
+
+// A group of workers of the pool. Local: slots on this machine.
+struct WorkerGroup {
+  std::string name;
+  int slots = 0;                      // 0: the cores this process may use
+  std::vector<std::string> steps;     // empty or "all": every step
+  std::string nodes;                  // as written: a number, "all" or nothing
+  std::vector<std::string> machines;  // only on hosts of these names
+  bool pin = false;                   // every task has processors of its own: `wflow worker --pin`
+};
+
+struct Parameter {
+  std::string name;
+  std::string title;                // $(P.name): `name:` of Maestro, else the name
+  std::vector<std::string> values;  // as written
+  std::vector<std::string> labels;  // one a value, tokens and odd characters not yet cleaned
+};
+
+struct Samples {
+  SampleDesign design;           // design.count is 0 while `generate_command` has its file still to write
+  std::string generate_command;  // runs once, when design.file does not exist yet
+  std::uint32_t level_max_dirs = 25;
+  yaml::Mark mark;
+};
+
+struct Dependency {
+  std::string step;
+  bool funnel = false;  // "step_*": all parameter combinations of `step`
+};
+
+// An entry of outputs:, its file with tokens.
+struct StepOutput {
+  std::string file, dataset;
+  std::vector<std::uint64_t> shape;
+  bool finite = false;
+};
+
+struct Step {
+  std::string name;
+  std::string description;
+  StepKind kind = StepKind::shell;
+  std::string command, restart, shell;
+  yaml::Node settings;  // convert, train: the block
+  std::vector<Dependency> depends;
+  Resources resources;
+  int max_retries = 30;
+  bool retry_failures = false;  // any failure is tried again, not only MERLIN_RETRY and MERLIN_RESTART
+  double retry_delay_s = 1;
+  double timeout_s = 0;
+  std::optional<ContinueOn> continue_on;
+  std::string when;  // an expression over parameters: combinations for which it is false don't exist
+  int priority = 0;  // higher goes first, before depth
+  std::uint64_t bundle = 0;
+  OutputMode output = OutputMode::files;
+  std::vector<StepOutput> outputs;
+  bool shell_given = false;
+  std::string task_queue = "merlin";
+  std::map<std::string, std::string> launcher_keys;  // slurm, flux, lsf, walltime, ...: for $(LAUNCHER)
+  yaml::Mark mark;
+};
+
+// Cloned to <path>/<name> before the campaign starts.
+struct GitDependency {
+  std::string name, path, url, tag;
+};
+
+// In the first campaign of a study with iterate:, where the others are.
+inline constexpr std::string_view kIterationsDirectory = "iterations";
+
+// The study is run again and again, each time as a campaign of its own, until a task says so.
+struct Iterate {
+  int max = 1;
+  std::string until = "converged";  // type of the event (docs/formats/events.md) that ends it
+  std::string samples;  // a table for the second iteration and those after it; empty: as the first
+};
+
+struct Study {
+  std::filesystem::path file;  // absolute
+  bool merlin = false;  // the file has Merlin's `merlin:` block, and its rules where they differ from ours
+  std::string name, description;
+  Batch batch;
+  std::vector<std::pair<std::string, std::string>> variables;  // in order, resolved
+  std::vector<std::pair<std::string, std::string>> labels;
+  std::vector<std::string> sources;
+  std::vector<GitDependency> git;
+  std::vector<Parameter> parameters;
+  std::optional<Samples> samples;
+  std::vector<WorkerGroup> workers;
+  std::vector<Step> steps;
+  std::optional<Iterate> iterate;
+  std::filesystem::path output_path;  // absolute
+  std::string text;                   // the file, byte by byte
+  yaml::Node original;                // the file
+  yaml::Node partial;                 // after the user's variables: merlin_info/<stem>.partial.yaml
+  yaml::Node expanded;                // after variables: merlin_info/<stem>.expanded.yaml
+  ReadOptions options;                // it was read with
+};
+
+struct StudyAndWarnings {
+  Study study;
+  std::vector<yaml::Diagnostic> warnings;
+};
+
+// Reads and checks all of it, convert: and train: blocks too. Throws Error{spec} with every error, a line
+// each.
+StudyAndWarnings read_study(const std::filesystem::path& file, const ReadOptions& options);
+
+}  // namespace wflow::specs

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "specs/study/study.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "specs/study/test_study.h"
+#include "specs/study/tokens.h"
+
+namespace wflow::specs {
+namespace {
+
+using testing::HasSubstr;
+
+std::string variable(const Study& study, const std::string& name) {
+  for (const auto& [key, value] : study.variables) {
+    if (key == name) return value;
+  }
+  return "?";
+}
+
+TEST(Tokens, AreFound) {
+  EXPECT_FALSE(find_token("$( ls ) $() ${X} $(unfinished"));
+  EXPECT_EQ(find_token("a $($(X))")->name, "X");
+  EXPECT_EQ(find_token("a $(b c.workspace)")->name, "b c.workspace");
+  EXPECT_TRUE(mentions("x $(A) y", "A"));
+  EXPECT_FALSE(mentions("x $(AB) y", "A"));
+}
+
+TEST(Tokens, ExpandTheShellsVariables) {
+  ::setenv("WFLOW_TEST_X", "value", 1);
+  ::unsetenv("WFLOW_TEST_Y");
+  EXPECT_EQ(expand_shell("a$WFLOW_TEST_X/${WFLOW_TEST_X}b"), "avalue/valueb");
+  EXPECT_EQ(expand_shell("$WFLOW_TEST_Y ${WFLOW_TEST_Y} $ ${ $$ a$"),
+            "$WFLOW_TEST_Y ${WFLOW_TEST_Y} $ ${ $$ a$");
+  ::setenv("HOME", "/home/someone", 1);
+  EXPECT_EQ(expand_shell("~/x"), "/home/someone/x");
+  EXPECT_EQ(expand_shell("x~"), "x~");
+}
+
+constexpr std::string_view kPlain = R"yaml(
+description: {name: my study}
+env:
+  variables: {A: 1, B: "$(A)2", DATA: $(SPECROOT)/data, mixed: 5, OUTPUT_PATH: out/$(A)}
+study:
+  - name: a
+    run: {cmd: "echo $(B) $(MIXED) $(mixed) $(DATA) $HOME $(MERLIN_TIMESTAMP) $(MERLIN_SUCCESS)"}
+)yaml";
+
+TEST(Variables, AreReplaced) {
+  const StudyText text(kPlain);
+  const Study study = text.study();
+  const std::string root = text.folder().path().string();
+  EXPECT_EQ(variable(study, "B"), "12");
+  EXPECT_EQ(variable(study, "DATA"), root + "/data");
+  EXPECT_EQ(study.output_path, root + "/out/1");
+  EXPECT_EQ(study.steps[0].command, "echo 12 5 5 " + root + "/data $HOME YYYYMMDD-HHMMSS $(MERLIN_SUCCESS)");
+  EXPECT_EQ(text.plan().task_template(0).command[0].text,
+            "echo 12 5 5 " + root + "/data $HOME YYYYMMDD-HHMMSS 0");
+}
+
+TEST(Variables, AreOverridden) {
+  StudyText text(kPlain);
+  text.options.variables = {"A=7", "mixed=x=y"};
+  EXPECT_THAT(text.study().steps[0].command, HasSubstr("echo 72 x=y x=y"));
+  text.options.variables = {"mixd=3", "none"};
+  EXPECT_THAT(text.error(), HasSubstr("--vars sets 'mixd', which this study has not; did you mean 'mixed'?"));
+  EXPECT_THAT(text.error(), HasSubstr("--vars takes NAME=value, found 'none'"));
+}
+
+TEST(Variables, OutputPathStaysRelativeInMerlinsFiles) {
+  const StudyText text(R"yaml(
+description: {name: n, description: d}
+env: {variables: {OUTPUT_PATH: ./out}}
+merlin:
+study:
+  - {name: a, description: d, run: {cmd: "echo $(OUTPUT_PATH) $(MERLIN_WORKSPACE)"}}
+)yaml");
+  const Study study = text.study();
+  EXPECT_EQ(study.steps[0].command, "echo ./out " + text.folder().path().string() + "/out/n_YYYYMMDD-HHMMSS");
+  EXPECT_EQ(study.output_path, text.folder().path() / "out");
+}
+
+TEST(Merlin, UnknownKeysAreWarningsUnlessStrict) {
+  StudyText text(R"yaml(
+description: {name: n, description: d}
+merlin: {resources: {workers: {w: {args: -l INFO --concurrency 6 -O fair, steps: [a]}}}}
+study:
+  - {name: a, description: d, run: {cmd: "echo $(NOTHING)", max_retrys: 3, nodes: 2}}
+)yaml");
+  const StudyAndWarnings read = text.read();
+  ASSERT_EQ(read.warnings.size(), 2U);
+  EXPECT_THAT(read.warnings[0].message + read.warnings[1].message, HasSubstr("did you mean 'max_retries'"));
+  EXPECT_EQ(read.study.workers.at(0).slots, 6);
+  EXPECT_EQ(read.study.steps[0].resources.nodes, 2);
+  EXPECT_FALSE(read.study.steps[0].retry_failures);
+  text.options.strict = true;
+  EXPECT_THAT(text.error(), HasSubstr("unknown key 'max_retrys'"));
+  EXPECT_THAT(text.error(), HasSubstr("undefined variable '$(NOTHING)'"));
+}
+
+TEST(Maestro, LabelsSourcesAndAnchorsWork) {
+  const StudyText text(R"yaml(
+description: {name: n, description: d}
+user: {anchors: {run: &run {procs: 4, nodes: 2}}}
+env:
+  variables: {ROOT: /r}
+  labels: {OUT: $(ROOT)/$(P.label)/x}
+  sources: [source /etc/profile]
+global.parameters:
+  P: {values: [1, 2], label: P.%%}
+study:
+  - name: a
+    run: {<<: *run, cmd: "echo $(OUT)"}
+)yaml");
+  const Plan plan = text.plan();
+  EXPECT_EQ(plan.steps()[0].arrays, 2U);
+  EXPECT_EQ(plan.task_template(1).command[0].text, "source /etc/profile\necho /r/P.2/x");
+  EXPECT_EQ(plan.task_template(1).resources.procs, 4);
+}
+
+TEST(Samples, AreOverriddenByAFile) {
+  StudyText text(R"yaml(
+description: {name: n}
+samples: {design: sobol, count: 10, seed: 3, parameters: {a: [0, 1], b: [0, 1]}}
+study:
+  - {name: s, run: {cmd: "echo $(a) $(B)"}}
+)yaml");
+  text.options.samples_file = "mine.csv";
+  EXPECT_THAT(text.error(), HasSubstr("no such file"));
+  text.folder().write("mine.csv", "1,2\n3,4\n5,6\n");
+  const Study study = text.study();
+  EXPECT_EQ(study.samples->design.count, 3U);
+  EXPECT_EQ(study.samples->design.columns[1].name, "b");
+  EXPECT_TRUE(Plan(study, "/c").steps()[0].sample_dependent);
+}
+
+TEST(Samples, OfMerlinMayHaveOtherColumns) {
+  const StudyText text(R"yaml(
+description: {name: n, description: d}
+merlin: {samples: {file: s.csv, column_labels: [a, b, c]}}
+study:
+  - {name: s, description: d, run: {cmd: "echo $(a)"}}
+)yaml");
+  text.folder().write("s.csv", "1,2\n3,4\n");
+  const StudyAndWarnings read = text.read();
+  ASSERT_EQ(read.warnings.size(), 1U);
+  EXPECT_THAT(read.warnings[0].message, HasSubstr("has 2 columns, column_labels has 3"));
+  EXPECT_EQ(read.study.samples->design.columns.size(), 2U);
+}
+
+TEST(Samples, MayBeUnknownUntilGenerated) {
+  const StudyText text(R"yaml(
+description: {name: n}
+samples: {file: $(MERLIN_INFO)/s.csv, column_labels: [a], generate: {cmd: make it}}
+study:
+  - {name: s, run: {cmd: "echo $(a)"}}
+)yaml");
+  const Plan plan = text.plan();
+  EXPECT_EQ(plan.study().samples->design.count, 0U);
+  EXPECT_EQ(plan.element_count(), 0U);
+}
+
+TEST(Parameters, MakeProducts) {
+  const StudyText text(R"yaml(
+description: {name: n}
+parameters:
+  A: [1, 2]
+  B: {values: [x, y], label: "%%%%"}
+  product: {C: [7, 8, 9]}
+study:
+  - {name: a, run: {cmd: "echo $(A) $(B) $(C) $(C.label) $(C.name)"}}
+)yaml");
+  const Plan plan = text.plan();
+  ASSERT_EQ(plan.array_count(), 6U);
+  EXPECT_EQ(plan.task_template(1).command[0].text, "echo 1 x 8 C.8 C");
+  EXPECT_EQ(plan.array_name(1), "a/A.1.xx.C.8");
+  EXPECT_EQ(plan.task_template(5).command[0].text, "echo 2 y 9 C.9 C");
+}
+
+TEST(Commands, MayHoldTheShellsOwnSubstitutions) {
+  const StudyText text(R"yaml(
+description: {name: n}
+study:
+  - name: a
+    run:
+      cmd: |
+        f() { echo hi; }
+        x=$(f) y=$(ls) z=$(pwd) w=$(cat file | wc -l) v=$((1 + 2)) u=${x}
+)yaml");
+  EXPECT_EQ(text.error(), "");
+}
+
+TEST(Files, ThatAreNoStudyAreSaidToBe) {
+  EXPECT_THROW(read_study("/no/such/file.yaml", {}), Error);
+  EXPECT_THAT(StudyText("").error(), HasSubstr("this file is empty"));
+  EXPECT_THAT(StudyText("{").error(), HasSubstr("not valid YAML"));
+}
+
+}  // namespace
+}  // namespace wflow::specs

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "specs/study/tokens.h"
+
+#include <pwd.h>
+
+#include <cctype>
+#include <cstdlib>
+
+namespace wflow::specs {
+
+namespace {
+
+bool is_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+}
+
+bool is_script_key(const yaml::Node& key) {
+  return key.text == "cmd" || key.text == "restart";
+}
+
+}  // namespace
+
+std::optional<Token> find_token(std::string_view text, std::size_t from) {
+  while (from < text.size()) {
+    const std::size_t begin = text.find("$(", from);
+    if (begin == std::string_view::npos) return std::nullopt;
+    const std::size_t end = text.find_first_of("()$\n\"'`", begin + 2);
+    if (end == std::string_view::npos) return std::nullopt;
+    const std::string_view name = text.substr(begin + 2, end - begin - 2);
+    const bool framed = text[end] == ')' && !name.empty() && name.front() != ' ' && name.back() != ' ';
+    if (framed) return Token{begin, end + 1, name};
+    from = begin + 2;
+  }
+  return std::nullopt;
+}
+
+bool mentions(std::string_view text, std::string_view name) {
+  for (auto token = find_token(text); token; token = find_token(text, token->end)) {
+    if (token->name == name) return true;
+  }
+  return false;
+}
+
+std::string replace_tokens(std::string_view text, const Resolver& resolver, int levels) {
+  constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
+  std::string result;
+  std::size_t done = 0;
+  for (auto token = find_token(text); token && result.size() < kMaxBytes;
+       token = find_token(text, token->end)) {
+    const auto value = resolver(token->name);
+    if (!value) continue;
+    result += text.substr(done, token->begin - done);
+    done = token->end;
+    result += levels > 0 ? replace_tokens(std::string_view(*value), resolver, levels - 1) : *value;
+  }
+  return result += text.substr(done);
+}
+
+void replace_tokens(yaml::Node& node, const Resolver& resolver, int levels) {
+  if (node.is_scalar() && node.text.find("$(") != std::string::npos) {
+    node.text = replace_tokens(std::string_view(node.text), resolver, levels);
+  }
+  for (yaml::Node& item : node.items) replace_tokens(item, resolver, levels);
+  for (auto& [key, value] : node.entries) {
+    replace_tokens(key, resolver, levels);
+    replace_tokens(value, resolver, levels);
+  }
+}
+
+std::string expand_shell(const std::string& text) {
+  std::string result;
+  std::size_t at = 0;
+  if (text.starts_with('~')) {
+    at = std::min(text.find('/'), text.size());
+    const std::string user = text.substr(1, at - 1);
+    const char* home = user.empty() ? std::getenv("HOME") : nullptr;
+    if (const passwd* entry = user.empty() ? nullptr : ::getpwnam(user.c_str())) home = entry->pw_dir;
+    result = home != nullptr ? std::string(home) : text.substr(0, at);
+  }
+  while (at < text.size()) {
+    const std::size_t dollar = text.find('$', at);
+    result += text.substr(at, dollar - at);
+    if (dollar == std::string::npos) break;
+    const bool braced = text.compare(dollar, 2, "${") == 0;
+    const std::size_t first = dollar + (braced ? 2 : 1);
+    std::size_t last = first;
+    while (last < text.size() && is_word(text[last])) ++last;
+    const bool whole = last > first && (!braced || (last < text.size() && text[last] == '}'));
+    const char* value = whole ? std::getenv(text.substr(first, last - first).c_str()) : nullptr;
+    at = whole && braced ? last + 1 : last;
+    result += value != nullptr ? std::string(value) : text.substr(dollar, at - dollar);
+  }
+  return result;
+}
+
+void expand_shell(yaml::Node& node) {
+  if (node.is_scalar() && node.text.find_first_of("$~") != std::string::npos)
+    node.text = expand_shell(node.text);
+  for (yaml::Node& item : node.items) expand_shell(item);
+  for (auto& [key, value] : node.entries) {
+    if (!is_script_key(key)) expand_shell(value);
+  }
+}
+
+void for_each_scalar(const yaml::Node& node, const std::function<void(const yaml::Node&, bool)>& use,
+                     bool script) {
+  if (node.is_scalar()) use(node, script);
+  for (const yaml::Node& item : node.items) for_each_scalar(item, use, script);
+  for (const auto& [key, value] : node.entries) {
+    use(key, false);
+    for_each_scalar(value, use, is_script_key(key));
+  }
+}
+
+}  // namespace wflow::specs

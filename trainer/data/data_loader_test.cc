@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/data/data_loader.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace wflow::trainer {
+namespace {
+
+constexpr TensorShape kShape = {2, {3, 3, 3}};
+const Normalisation kNoChange = {{0, 0}, {1, 1}, {0}, {1}};
+
+// Sample i holds 1000 i, 1000 i + 1, ...
+class CountingSource final : public SampleSource {
+ public:
+  explicit CountingSource(std::size_t size) : size_(size) {}
+  std::size_t size() const override { return size_; }
+  std::int64_t id(std::size_t i) const override { return static_cast<std::int64_t>(i); }
+  std::span<const double> targets(std::size_t) const override { return {}; }
+  void read(std::size_t i, std::span<float> x) const override {
+    ++reads_;
+    if (i == broken_) throw Error(ExitCode::data, "sample is broken");
+    std::iota(x.begin(), x.end(), static_cast<float>(1000 * i));
+  }
+  mutable std::atomic<int> reads_ = 0;
+  std::size_t broken_ = 1'000'000;
+
+ private:
+  std::size_t size_;
+};
+
+DataLoader::Plan plan_of(std::vector<std::vector<std::size_t>> batches) {
+  return [batches = std::move(batches)](std::uint64_t n) -> std::optional<std::vector<BatchItem>> {
+    if (n >= batches.size()) return std::nullopt;
+    std::vector<BatchItem> items;
+    for (const std::size_t i : batches[n]) items.push_back({i, {}});
+    return items;
+  };
+}
+
+TEST(DataLoader, GivesThePlannedBatchesInOrder) {
+  const CountingSource source(10);
+  for (const int threads : {1, 4}) {
+    CacheBudget budget(1 << 20);
+    CachedSplit split(source, kShape, {}, budget);
+    DataLoader loader(split, kNoChange, 3, threads, plan_of({{1, 2, 3}, {}, {9, 0}, {4}, {5}, {6}}));
+    for (const auto& expected : std::vector<std::vector<std::size_t>>{{1, 2, 3}, {}, {9, 0}, {4}, {5}, {6}}) {
+      const Batch* batch = loader.next();
+      ASSERT_NE(batch, nullptr);
+      ASSERT_EQ(batch->items.size(), expected.size());
+      for (std::size_t n = 0; n < expected.size(); ++n) {
+        EXPECT_EQ(batch->values(kShape)[n * 54], static_cast<float>(1000 * expected[n]));
+        EXPECT_EQ(batch->values(kShape)[n * 54 + 53], static_cast<float>(1000 * expected[n] + 53));
+      }
+    }
+    EXPECT_EQ(loader.next(), nullptr);
+    EXPECT_EQ(loader.next(), nullptr);
+  }
+}
+
+TEST(DataLoader, CachesAsFarAsTheBudgetGoes) {
+  const CountingSource source(4);
+  CacheBudget budget(2 * 54 * sizeof(float));
+  CachedSplit split(source, kShape, {}, budget);
+  std::vector<float> scratch;
+  for (int round = 0; round < 3; ++round) {
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(split.get(i, scratch)[0], static_cast<float>(1000 * i));
+  }
+  EXPECT_EQ(source.reads_.load(), 4 + 2 + 2);
+}
+
+TEST(DataLoader, PassesErrorsOn) {
+  CountingSource source(4);
+  source.broken_ = 2;
+  CacheBudget budget(0);
+  CachedSplit split(source, kShape, {}, budget);
+  DataLoader loader(split, kNoChange, 1, 2, plan_of({{1}, {2}, {3}}));
+  EXPECT_THROW(while (loader.next() != nullptr){}, Error);
+}
+
+TEST(DataLoader, MayBeDroppedHalfWay) {
+  const CountingSource source(4);
+  CacheBudget budget(0);
+  CachedSplit split(source, kShape, {}, budget);
+  DataLoader loader(split, kNoChange, 1, 2, plan_of({{1}, {2}, {3}, {0}, {1}, {2}}));
+  EXPECT_NE(loader.next(), nullptr);
+}
+
+TEST(TransformedData, RefusesWhatIsNotFinite) {
+  std::vector<float> values = {1, -2};
+  EXPECT_FALSE(apply_transform({TransformName::log, 0.1}, values));
+  values = {1, 2};
+  EXPECT_TRUE(apply_transform({TransformName::log1p, 0.1}, values));
+}
+
+TEST(TrainingOrder, IsTheSameForAnyNumberOfRanks) {
+  const std::size_t samples = 37;
+  for (const std::uint64_t epoch : {0, 1}) {
+    std::vector<std::size_t> one;
+    const TrainingOrder alone = {5, samples, 8, 0, 1};
+    for (std::uint64_t step = 0; step < alone.steps_per_epoch(); ++step) {
+      const auto part = alone.indices(epoch, step);
+      one.insert(one.end(), part.begin(), part.end());
+    }
+    for (const std::size_t ranks : {2, 3, 8}) {
+      std::vector<std::size_t> all;
+      for (std::uint64_t step = 0; step < alone.steps_per_epoch(); ++step) {
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+          const auto part = TrainingOrder{5, samples, 8, rank, ranks}.indices(epoch, step);
+          EXPECT_LE(part.size(), 8 / ranks + 1);
+          all.insert(all.end(), part.begin(), part.end());
+        }
+      }
+      EXPECT_EQ(all, one);
+    }
+    std::sort(one.begin(), one.end());
+    for (std::size_t i = 0; i < samples; ++i) EXPECT_EQ(one[i], i);
+  }
+}
+
+TEST(TrainingOrder, ChangesWithTheEpoch) {
+  const TrainingOrder order = {5, 100, 100, 0, 1};
+  EXPECT_NE(order.indices(0, 0), order.indices(1, 0));
+}
+
+TEST(Augmentation, IsAFunctionOfSeedEpochAndSample) {
+  const AugmentConfig all = {true, true, true};
+  const auto drawn = draw_augmentation(all, kShape, 1, 2, 3);
+  EXPECT_EQ(drawn, draw_augmentation(all, kShape, 1, 2, 3));
+  int same = 0;
+  for (std::int64_t id = 0; id < 100; ++id) same += draw_augmentation(all, kShape, 1, 2, id) == drawn ? 1 : 0;
+  EXPECT_LT(same, 5);
+  EXPECT_EQ(draw_augmentation({}, kShape, 1, 2, 3), Augmentation());
+  EXPECT_EQ(draw_augmentation({false, false, true}, {1, {4, 4, 8}}, 1, 2, 3), Augmentation());
+}
+
+TEST(Augmentation, MovesEveryCellOnceAndKeepsNeighbours) {
+  std::vector<float> from(54);
+  std::iota(from.begin(), from.end(), 0.0F);
+  std::vector<float> to(54);
+  for (std::int64_t id = 0; id < 50; ++id) {
+    const auto drawn = draw_augmentation({true, true, true}, kShape, 1, 1, id);
+    copy_sample(from, to, kShape, kNoChange, drawn);
+    std::vector<float> sorted = to;
+    std::sort(sorted.begin(), sorted.begin() + 27);
+    std::sort(sorted.begin() + 27, sorted.end());
+    EXPECT_EQ(sorted, from);
+    for (std::size_t i = 0; i < 27; ++i) EXPECT_EQ(to[i] + 27, to[i + 27]);  // channels move together
+  }
+  copy_sample(from, to, kShape, {{1, 2}, {2, 4}, {}, {}}, {{0, 1, 2}, {false, false, true}, {0, 0, 1}});
+  EXPECT_FLOAT_EQ(to[0], (0 - 1) / 2.0F);  // cell 2 mirrored and shifted by one round the end is cell 0
+  EXPECT_FLOAT_EQ(to[1], (2 - 1) / 2.0F);
+  EXPECT_FLOAT_EQ(to[27 + 2], (28 - 2) / 4.0F);
+}
+
+}  // namespace
+}  // namespace wflow::trainer

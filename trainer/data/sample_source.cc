@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/data/sample_source.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "converters/shards/shard_reader.h"
+
+namespace wflow::trainer {
+namespace {
+
+class ShardSource final : public SampleSource {
+ public:
+  explicit ShardSource(converters::SplitReader reader) : reader_(std::move(reader)) {}
+  std::size_t size() const override { return reader_.size(); }
+  std::int64_t id(std::size_t i) const override { return reader_.id(i); }
+  std::span<const double> targets(std::size_t i) const override { return reader_.targets(i); }
+  void read(std::size_t i, std::span<float> x) const override { reader_.read(i, x); }
+
+ private:
+  converters::SplitReader reader_;
+};
+
+}  // namespace
+
+Dataset open_dataset(const std::filesystem::path& directory) {
+  const converters::Manifest manifest = converters::read_manifest(directory);
+  Dataset dataset;
+  DatasetInfo& info = dataset.info;
+  info.name = manifest.name;
+  info.hash = manifest.hash;
+  info.shape.channels = static_cast<std::int64_t>(manifest.shape[0]);
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    info.shape.extent[axis] = static_cast<std::int64_t>(manifest.shape[axis + 1]);
+  }
+  info.labels = manifest.labels;
+  info.missing = manifest.missing.size();
+  for (const converters::ChannelStatistics& label : manifest.statistics.y) {
+    info.label_range.push_back({label.mean, label.std, label.min, label.max});
+  }
+  if (info.labels.empty() || info.label_range.size() != info.labels.size()) {
+    throw Error(ExitCode::data,
+                fmt::format("{}/manifest.json names no labels with statistics; the network would have "
+                            "nothing to learn: name parameters in the convert: block",
+                            directory.string()));
+  }
+  const auto open = [&](const char* split) {
+    return std::make_unique<ShardSource>(converters::SplitReader::open(directory, manifest, split));
+  };
+  dataset.train = open("train");
+  dataset.validation = open("validation");
+  dataset.test = open("test");
+  if (dataset.train->size() == 0) {
+    throw Error(ExitCode::data, fmt::format("{} has no training samples", directory.string()));
+  }
+  return dataset;
+}
+
+}  // namespace wflow::trainer

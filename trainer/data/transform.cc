@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/data/transform.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/random.h"
+
+namespace wflow::trainer {
+
+bool apply_transform(const TransformConfig& transform, std::span<float> values) {
+  switch (transform.name) {
+    case TransformName::none:
+      break;
+    case TransformName::log: {
+      const auto offset = static_cast<float>(transform.offset);
+      for (float& v : values) v = std::log(v + offset);
+      break;
+    }
+    case TransformName::log1p:
+      for (float& v : values) v = std::log1p(v);
+      break;
+  }
+  float sum = 0;  // stays finite (0 * v) as long as all are
+  for (const float v : values) sum += v * 0.0F;
+  return sum == 0.0F;
+}
+
+nlohmann::json to_json(const Normalisation& normalisation) {
+  return {{"x_mean", normalisation.x_mean},
+          {"x_std", normalisation.x_std},
+          {"y_mean", normalisation.y_mean},
+          {"y_std", normalisation.y_std}};
+}
+
+Normalisation normalisation_from_json(const nlohmann::json& json) {
+  return {json.at("x_mean").get<std::vector<double>>(), json.at("x_std").get<std::vector<double>>(),
+          json.at("y_mean").get<std::vector<double>>(), json.at("y_std").get<std::vector<double>>()};
+}
+
+Augmentation draw_augmentation(const AugmentConfig& config, const TensorShape& shape, std::uint64_t seed,
+                               std::uint64_t epoch, std::int64_t sample_id) {
+  Augmentation drawn;
+  const std::uint64_t key = hash64(hash64(seed, epoch), static_cast<std::uint64_t>(sample_id));
+  const auto& n = shape.extent;
+  if (config.permute && n[0] == n[1] && n[1] == n[2]) {
+    constexpr std::array<std::array<std::uint8_t, 3>, 6> kOrders = {
+        {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}};
+    drawn.source = kOrders[hash64(key, 0) % kOrders.size()];
+  }
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    if (config.flip) drawn.mirror[axis] = (hash64(key, 1 + axis) & 1) != 0;
+    if (config.shift) {
+      drawn.shift[axis] =
+          static_cast<std::int64_t>(hash64(key, 4 + axis) % static_cast<std::uint64_t>(n[axis]));
+    }
+  }
+  return drawn;
+}
+
+void copy_sample(std::span<const float> from, std::span<float> to, const TensorShape& shape,
+                 const Normalisation& normalisation, const Augmentation& augmentation) {
+  const auto& n = shape.extent;
+  const std::array<std::int64_t, 3> strides = {n[1] * n[2], n[2], 1};
+  std::array<std::vector<std::int64_t>, 3> offsets;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    offsets[axis].resize(static_cast<std::size_t>(n[axis]));
+    for (std::int64_t o = 0; o < n[axis]; ++o) {
+      const std::int64_t cell = (augmentation.mirror[axis] ? n[axis] - 1 - o : o) + augmentation.shift[axis];
+      offsets[axis][static_cast<std::size_t>(o)] = cell % n[axis] * strides[augmentation.source[axis]];
+    }
+  }
+  float* out = to.data();
+  for (std::int64_t c = 0; c < shape.channels; ++c) {
+    const auto channel = static_cast<std::size_t>(c);
+    const auto factor = static_cast<float>(1 / normalisation.x_std[channel]);
+    const auto constant = static_cast<float>(-normalisation.x_mean[channel] / normalisation.x_std[channel]);
+    const float* in = from.data() + c * shape.voxels();
+    for (const std::int64_t d : offsets[0]) {
+      for (const std::int64_t h : offsets[1]) {
+        const float* row = in + d + h;
+        for (const std::int64_t w : offsets[2]) *out++ = row[w] * factor + constant;
+      }
+    }
+  }
+}
+
+}  // namespace wflow::trainer

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// From what a simulation wrote to what the network sees: a point-wise transform, a normalisation by the
+// training split's statistics, and the symmetries of the box.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <vector>
+
+#include "trainer/config.h"
+#include "trainer/model/model_graph.h"
+
+namespace wflow::trainer {
+
+// In place. Gives false if a value is not finite (before or after): the logarithm of a negative density, say.
+bool apply_transform(const TransformConfig& transform, std::span<float> values);
+
+// seen = (transformed - mean) / deviation, a channel; the same for the chosen targets.
+struct Normalisation {
+  std::vector<double> x_mean;
+  std::vector<double> x_std;
+  std::vector<double> y_mean;
+  std::vector<double> y_std;
+  bool operator==(const Normalisation&) const = default;
+};
+nlohmann::json to_json(const Normalisation& normalisation);
+Normalisation normalisation_from_json(const nlohmann::json& json);
+
+// Output cell o along axis a is input cell (mirror[a] ? n-1-o : o) + shift[a], periodic, along axis
+// source[a].
+struct Augmentation {
+  std::array<std::uint8_t, 3> source = {0, 1, 2};
+  std::array<bool, 3> mirror = {false, false, false};
+  std::array<std::int64_t, 3> shift = {0, 0, 0};
+  bool operator==(const Augmentation&) const = default;
+};
+
+// A function of (seed, epoch, sample) alone. Axes are exchanged only where the box is a cube.
+Augmentation draw_augmentation(const AugmentConfig& config, const TensorShape& shape, std::uint64_t seed,
+                               std::uint64_t epoch, std::int64_t sample_id);
+
+// Normalises and augments one transformed sample in one pass.
+void copy_sample(std::span<const float> from, std::span<float> to, const TensorShape& shape,
+                 const Normalisation& normalisation, const Augmentation& augmentation);
+
+}  // namespace wflow::trainer

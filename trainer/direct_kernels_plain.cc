@@ -1,3 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#define WFLOW_KERNELS plain_kernels
-#include "trainer/direct_kernels.inc"

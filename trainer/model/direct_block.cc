@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/model/direct_block.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "trainer/model/direct_kernels.h"
+
+namespace wflow::trainer {
+namespace {
+
+// Up to so many products of channels by channels the kernels beat libtorch's (measured with AVX-512; short
+// rows fill only a part of a vector).
+std::int64_t most_channel_pairs(std::int64_t row) {
+  return row >= 16 ? 64 * 128 : row >= 8 ? 32 * 64 : 16 * 32;
+}
+
+BoxSize box_of(const TensorShape& shape) {
+  return {shape.extent[0], shape.extent[1], shape.extent[2]};
+}
+
+class DirectBlock final : public TorchLayer {
+ public:
+  DirectBlock(std::span<const Layer> layers, std::span<const LayerTensors> tensors);
+  at::Tensor forward(const at::Tensor& x, const StepKey& key) override;
+  at::Tensor predict(const at::Tensor& x) override;
+  at::Tensor backward(const at::Tensor& gradient, bool wants_input) override;
+
+ private:
+  struct Moments {
+    double sum = 0;
+    double squares = 0;
+  };
+
+  const float* bias() const {
+    return conv_.parameters.size() > 1 ? conv_.parameters[1].value.data_ptr<float>() : nullptr;
+  }
+  at::Tensor outputs(std::int64_t samples) const;
+  void convolve(const at::Tensor& x, float* padded, float* y);
+  void activate(const float* y, std::int64_t samples, float* z) const;
+  void measure_batch(std::int64_t samples);
+  void set_running_activations();
+  void reduce_weight_sums(std::span<const float> sums, std::size_t threads);
+
+  const DirectKernels& kernels_ = direct_kernels();
+  Layer first_;
+  TensorShape output_;
+  BoxSize box_;
+  std::int64_t in_;
+  std::int64_t out_;
+  std::int64_t in_stride_;      // floats of a sample's input,
+  std::int64_t padded_stride_;  // of its padded copy,
+  std::int64_t y_stride_;       // and of the convolution's output
+  bool plain_ = false;          // a convolution alone: its output is the block's
+  bool norm_ = false;
+  bool pool_ = false;
+  LayerTensors conv_;
+  LayerTensors norm_tensors_;
+  std::vector<Activation> activations_;  // a channel
+  std::vector<float> means_;
+  std::vector<double> inverse_deviations_;
+  std::vector<float> packed_;
+  // Grow to the largest batch and stay: no allocation in a step.
+  std::vector<float> padded_;
+  std::vector<float> y_;
+  std::vector<float> weight_sums_;
+  std::int64_t samples_ = 0;
+};
+
+DirectBlock::DirectBlock(std::span<const Layer> layers, std::span<const LayerTensors> tensors)
+    : first_(layers.front()),
+      output_(layers.back().output),
+      box_(box_of(layers.front().output)),
+      in_(layers.front().input.channels),
+      out_(layers.front().output.channels),
+      in_stride_(layers.front().input.count()),
+      padded_stride_(in_ * padded_voxels(box_)),
+      y_stride_(layers.front().output.count()),
+      conv_(tensors.front()),
+      activations_(static_cast<std::size_t>(out_)),
+      means_(static_cast<std::size_t>(out_), 0.0F),
+      inverse_deviations_(static_cast<std::size_t>(out_), 1.0) {
+  plain_ = layers.size() == 1;
+  for (std::size_t i = 1; i < layers.size(); ++i) {
+    if (layers[i].kind == LayerKind::batch_norm) {
+      norm_ = true;
+      norm_tensors_ = tensors[i];
+    }
+    if (layers[i].kind == LayerKind::average_pool) pool_ = true;
+    if (layers[i].kind == LayerKind::leaky_relu) {
+      for (Activation& a : activations_) a.slope = static_cast<float>(layers[i].value);
+    }
+  }
+  for (Activation& a : activations_) {
+    a.pool = pool_;
+    if (plain_) a.slope = 1;
+  }
+  packed_.resize(static_cast<std::size_t>(std::max(packed_size(in_, out_), packed_size(out_, in_))));
+}
+
+at::Tensor DirectBlock::outputs(std::int64_t samples) const {
+  const auto& e = output_.extent;
+  return at::empty({samples, output_.channels, e[0], e[1], e[2]}, at::TensorOptions().dtype(at::kFloat));
+}
+
+void DirectBlock::convolve(const at::Tensor& x, float* padded, float* y) {
+  pack_weights(conv_.parameters[0].value.data_ptr<float>(), in_, out_, false, packed_.data());
+  const float* from = x.data_ptr<float>();
+  at::parallel_for(0, x.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t n = begin; n < end; ++n) {
+      float* copy = padded + n * padded_stride_;
+      kernels_.pad(from + n * in_stride_, in_, box_, copy);
+      kernels_.convolve(copy, packed_.data(), bias(), in_, out_, box_, y + n * y_stride_);
+    }
+  });
+}
+
+void DirectBlock::activate(const float* y, std::int64_t samples, float* z) const {
+  at::parallel_for(0, samples, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t n = begin; n < end; ++n) {
+      for (std::int64_t c = 0; c < out_; ++c) {
+        kernels_.activate(y + n * y_stride_ + c * box_.voxels(), box_,
+                          activations_[static_cast<std::size_t>(c)], z + (n * out_ + c) * output_.voxels());
+      }
+    }
+  });
+}
+
+// Mean and variance of this batch; sums a sample, added in order of the samples whatever the number of
+// threads.
+void DirectBlock::measure_batch(std::int64_t samples) {
+  std::vector<Moments> parts(static_cast<std::size_t>(samples * out_));
+  at::parallel_for(0, samples, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t n = begin; n < end; ++n) {
+      for (std::int64_t c = 0; c < out_; ++c) {
+        Moments& part = parts[static_cast<std::size_t>(n * out_ + c)];
+        // About the first value: the difference of large squares would lose the digits.
+        kernels_.moments(y_.data() + n * y_stride_ + c * box_.voxels(), box_.voxels(),
+                         y_[static_cast<std::size_t>(c * box_.voxels())], &part.sum, &part.squares);
+      }
+    }
+  });
+  const double count = static_cast<double>(samples) * static_cast<double>(box_.voxels());
+  const float* scale = norm_tensors_.parameters[0].value.data_ptr<float>();
+  const float* shift = norm_tensors_.parameters[1].value.data_ptr<float>();
+  for (std::int64_t c = 0; c < out_; ++c) {
+    const auto i = static_cast<std::size_t>(c);
+    double sum = 0;
+    double squares = 0;
+    for (std::int64_t n = 0; n < samples; ++n) {
+      sum += parts[static_cast<std::size_t>(n * out_ + c)].sum;
+      squares += parts[static_cast<std::size_t>(n * out_ + c)].squares;
+    }
+    const double mean = sum / count;
+    const double variance = std::max(0.0, squares / count - mean * mean);
+    means_[i] = static_cast<float>(mean + y_[static_cast<std::size_t>(c * box_.voxels())]);
+    inverse_deviations_[i] = 1 / std::sqrt(variance + kNormEpsilon);
+    activations_[i].factor = static_cast<float>(scale[c] * inverse_deviations_[i]);
+    activations_[i].constant = shift[c] - means_[i] * activations_[i].factor;
+    const auto weight = static_cast<double>(samples);
+    norm_tensors_.statistics[0].data_ptr<float>()[c] = static_cast<float>(weight * means_[i]);
+    norm_tensors_.statistics[1].data_ptr<float>()[c] =
+        static_cast<float>(weight * variance * count / std::max(1.0, count - 1));
+  }
+}
+
+void DirectBlock::set_running_activations() {
+  const float* mean = norm_tensors_.running[0].data_ptr<float>();
+  const float* variance = norm_tensors_.running[1].data_ptr<float>();
+  const float* scale = norm_tensors_.parameters[0].value.data_ptr<float>();
+  const float* shift = norm_tensors_.parameters[1].value.data_ptr<float>();
+  for (std::int64_t c = 0; c < out_; ++c) {
+    Activation& a = activations_[static_cast<std::size_t>(c)];
+    a.factor = static_cast<float>(scale[c] / std::sqrt(variance[c] + kNormEpsilon));
+    a.constant = shift[c] - mean[c] * a.factor;
+  }
+}
+
+at::Tensor DirectBlock::forward(const at::Tensor& x, const StepKey&) {
+  samples_ = x.size(0);
+  const auto grow = [](std::vector<float>& values, std::int64_t count) {
+    if (static_cast<std::int64_t>(values.size()) < count) values.resize(static_cast<std::size_t>(count));
+  };
+  grow(padded_, samples_ * padded_stride_);
+  at::Tensor z = outputs(samples_);
+  if (plain_) {
+    convolve(x.contiguous(), padded_.data(), z.data_ptr<float>());
+    return z;
+  }
+  grow(y_, samples_ * y_stride_);
+  convolve(x.contiguous(), padded_.data(), y_.data());
+  if (norm_) measure_batch(samples_);
+  activate(y_.data(), samples_, z.data_ptr<float>());
+  return z;
+}
+
+at::Tensor DirectBlock::predict(const at::Tensor& x) {
+  if (norm_) set_running_activations();
+  std::vector<float> padded(static_cast<std::size_t>(x.size(0) * padded_stride_));
+  at::Tensor z = outputs(x.size(0));
+  if (plain_) {
+    convolve(x.contiguous(), padded.data(), z.data_ptr<float>());
+    return z;
+  }
+  std::vector<float> y(static_cast<std::size_t>(x.size(0) * y_stride_));
+  convolve(x.contiguous(), padded.data(), y.data());
+  activate(y.data(), x.size(0), z.data_ptr<float>());
+  return z;
+}
+
+at::Tensor DirectBlock::backward(const at::Tensor& gradient, bool wants_input) {
+  const at::Tensor dz_tensor = gradient.contiguous();
+  const float* dz = dz_tensor.data_ptr<float>();
+  const auto dz_of = [&](std::int64_t n, std::int64_t c) { return dz + (n * out_ + c) * output_.voxels(); };
+  // Alone, the convolution has dz for its dy, and no use for y.
+  const auto y_of = [&](std::int64_t n, std::int64_t c) {
+    return plain_ ? dz_of(n, c) : y_.data() + n * y_stride_ + c * box_.voxels();
+  };
+
+  std::vector<Moments> parts(static_cast<std::size_t>(samples_ * out_));
+  at::parallel_for(0, samples_, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t n = begin; n < end; ++n) {
+      for (std::int64_t c = 0; c < out_; ++c) {
+        Moments& part = parts[static_cast<std::size_t>(n * out_ + c)];
+        const auto i = static_cast<std::size_t>(c);
+        kernels_.gradient_sums(y_of(n, c), dz_of(n, c), box_, activations_[i], means_[i], &part.sum,
+                               &part.squares);
+      }
+    }
+  });
+  std::vector<float> g_means(static_cast<std::size_t>(out_), 0.0F);
+  std::vector<float> gy_factors(static_cast<std::size_t>(out_), 0.0F);
+  const double count = static_cast<double>(samples_) * static_cast<double>(box_.voxels());
+  for (std::int64_t c = 0; c < out_; ++c) {
+    const auto i = static_cast<std::size_t>(c);
+    double sum_g = 0;
+    double sum_gy = 0;
+    for (std::int64_t n = 0; n < samples_; ++n) {
+      sum_g += parts[static_cast<std::size_t>(n * out_ + c)].sum;
+      sum_gy += parts[static_cast<std::size_t>(n * out_ + c)].squares;
+    }
+    if (norm_) {
+      norm_tensors_.parameters[0].gradient.data_ptr<float>()[c] =
+          static_cast<float>(sum_gy * inverse_deviations_[i]);
+      norm_tensors_.parameters[1].gradient.data_ptr<float>()[c] = static_cast<float>(sum_g);
+      g_means[i] = static_cast<float>(sum_g / count);
+      gy_factors[i] = static_cast<float>(sum_gy / count * inverse_deviations_[i] * inverse_deviations_[i]);
+    } else if (bias() != nullptr) {
+      conv_.parameters[1].gradient.data_ptr<float>()[c] = static_cast<float>(sum_g);
+    }
+  }
+
+  // A sample's dy is made, used for both gradients while it is in the cache, and overwritten by the next
+  // one's.
+  const auto threads = static_cast<std::size_t>(std::min<std::int64_t>(at::get_num_threads(), samples_));
+  const std::size_t sums_size = static_cast<std::size_t>(out_ * in_ * 27 * kPartialSums);
+  weight_sums_.assign(threads * sums_size, 0.0F);
+  at::Tensor dx;
+  if (wants_input) {
+    const auto& e = first_.input.extent;
+    dx = at::empty({samples_, in_, e[0], e[1], e[2]}, at::TensorOptions().dtype(at::kFloat));
+    pack_weights(conv_.parameters[0].value.data_ptr<float>(), in_, out_, true, packed_.data());
+  }
+  at::parallel_for(0, static_cast<std::int64_t>(threads), 1, [&](std::int64_t first, std::int64_t last) {
+    std::vector<float> own(plain_ ? 0 : static_cast<std::size_t>(y_stride_));
+    std::vector<float> padded(wants_input ? static_cast<std::size_t>(out_ * padded_voxels(box_)) : 0);
+    for (std::int64_t thread = first; thread < last; ++thread) {
+      const auto t = static_cast<std::int64_t>(threads);
+      for (std::int64_t n = samples_ * thread / t; n < samples_ * (thread + 1) / t; ++n) {
+        for (std::int64_t c = 0; c < out_ && !plain_; ++c) {
+          const auto i = static_cast<std::size_t>(c);
+          kernels_.activate_backward(y_of(n, c), dz_of(n, c), box_, activations_[i], means_[i], g_means[i],
+                                     gy_factors[i], own.data() + c * box_.voxels());
+        }
+        const float* dy = plain_ ? dz_of(n, 0) : own.data();
+        kernels_.weight_gradient(padded_.data() + n * padded_stride_, dy, in_, out_, box_,
+                                 weight_sums_.data() + static_cast<std::size_t>(thread) * sums_size);
+        if (!wants_input) continue;
+        kernels_.pad(dy, out_, box_, padded.data());
+        kernels_.convolve(padded.data(), packed_.data(), nullptr, out_, in_, box_,
+                          dx.data_ptr<float>() + n * in_stride_);
+      }
+    }
+  });
+  reduce_weight_sums(weight_sums_, threads);
+  return dx;
+}
+
+void DirectBlock::reduce_weight_sums(std::span<const float> sums, std::size_t threads) {
+  float* gradient = conv_.parameters[0].gradient.data_ptr<float>();
+  const auto weights = static_cast<std::size_t>(out_ * in_ * 27);
+  for (std::size_t w = 0; w < weights; ++w) {
+    double sum = 0;
+    for (std::size_t thread = 0; thread < threads; ++thread) {
+      const float* part = sums.data() + (thread * weights + w) * kPartialSums;
+      for (std::int64_t i = 0; i < kPartialSums; ++i) sum += part[i];
+    }
+    gradient[w] = static_cast<float>(sum);
+  }
+}
+
+bool fits(const Layer& layer) {
+  constexpr std::array<std::int64_t, 3> kThree = {3, 3, 3};
+  return layer.kind == LayerKind::convolution && layer.kernel == kThree &&
+         layer.input.channels * layer.output.channels <= most_channel_pairs(layer.input.extent[2]);
+}
+
+}  // namespace
+
+std::size_t direct_block_length(std::span<const Layer> layers) {
+  if (layers.empty() || !fits(layers[0])) return 0;
+  std::size_t length = 1;
+  if (length < layers.size() && layers[length].kind == LayerKind::batch_norm) ++length;
+  if (length >= layers.size() || layers[length].kind != LayerKind::leaky_relu)
+    return 1;  // the convolution alone
+  ++length;
+  const std::array<std::int64_t, 3> two = {2, 2, 2};
+  if (length < layers.size() && layers[length].kind == LayerKind::average_pool) {
+    const auto& e = layers[0].output.extent;
+    if (layers[length].kernel == two && e[0] % 2 == 0 && e[1] % 2 == 0 && e[2] % 2 == 0) ++length;
+  }
+  return length;
+}
+
+std::unique_ptr<TorchLayer> make_direct_block(std::span<const Layer> layers,
+                                              std::span<const LayerTensors> tensors) {
+  return std::make_unique<DirectBlock>(layers, tensors);
+}
+
+}  // namespace wflow::trainer

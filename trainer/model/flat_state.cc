@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/model/flat_state.h"
+
+#include <algorithm>
+#include <new>
+
+#include "base/error.h"
+
+namespace wflow::trainer {
+namespace {
+
+constexpr std::size_t kLineBytes = 64;
+constexpr std::int64_t kLineFloats = kLineBytes / sizeof(float);
+
+std::int64_t round_up(std::int64_t count) {
+  return (count + kLineFloats - 1) / kLineFloats * kLineFloats;
+}
+
+}  // namespace
+
+FloatBuffer::FloatBuffer(std::int64_t count) : count_(count) {
+  const auto bytes = static_cast<std::size_t>(std::max(round_up(count), kLineFloats)) * sizeof(float);
+  data_.reset(static_cast<float*>(std::aligned_alloc(kLineBytes, bytes)));
+  if (data_ == nullptr) throw std::bad_alloc();
+  std::fill_n(data_.get(), bytes / sizeof(float), 0.0F);
+}
+
+FlatLayout::FlatLayout(const std::vector<ParameterSpec>& specs) {
+  for (const ParameterSpec& spec : specs) {
+    entries.push_back({spec, size, spec.count()});
+    size += round_up(spec.count());
+  }
+}
+
+const FlatEntry* FlatLayout::find(std::string_view name) const {
+  for (const FlatEntry& entry : entries) {
+    if (entry.spec.name == name) return &entry;
+  }
+  return nullptr;
+}
+
+FlatState::FlatState(const ModelGraph& graph)
+    : parameters_(graph.parameters()),
+      buffers_(graph.buffers()),
+      values_(parameters_.size),
+      buffer_values_(buffers_.size),
+      exchange_(kScalarSpace + buffers_.size + parameters_.size) {}
+
+std::span<float> FlatState::batch_statistics() {
+  return exchange_.span().subspan(kScalarSpace, static_cast<std::size_t>(buffers_.size));
+}
+
+std::span<float> FlatState::gradients() {
+  return exchange_.span().subspan(static_cast<std::size_t>(gradients_begin()));
+}
+
+void FlatState::fill_initial_values(std::uint64_t seed) {
+  for (const FlatEntry& entry : parameters_.entries) fill_initial(entry.spec, seed, value(entry));
+  for (const FlatEntry& entry : buffers_.entries) fill_initial(entry.spec, seed, buffer(entry));
+}
+
+void FlatState::update_running_statistics(std::int64_t samples, double momentum) {
+  const std::span<const float> batch = batch_statistics();
+  const std::span<float> running = buffer_values_.span();
+  const auto keep = static_cast<float>(1 - momentum);
+  const auto take = static_cast<float>(momentum / static_cast<double>(samples));
+  for (std::size_t i = 0; i < running.size(); ++i) running[i] = keep * running[i] + take * batch[i];
+}
+
+}  // namespace wflow::trainer

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// All numbers of a network in a few flat arrays, and where each named one lies: the optimiser, the gradient
+// exchange and the checkpoint work on these, whatever back end computes.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "trainer/model/model_graph.h"
+
+namespace wflow::trainer {
+
+// Zeroed floats on a cache line's boundary; of fixed length.
+class FloatBuffer {
+ public:
+  FloatBuffer() = default;
+  explicit FloatBuffer(std::int64_t count);
+  std::span<float> span() { return {data_.get(), static_cast<std::size_t>(count_)}; }
+  std::span<const float> span() const { return {data_.get(), static_cast<std::size_t>(count_)}; }
+  float* data() { return data_.get(); }
+  const float* data() const { return data_.get(); }
+  std::int64_t size() const { return count_; }
+
+ private:
+  struct Free {
+    void operator()(float* p) const { std::free(p); }  // NOLINT: the counterpart of aligned_alloc
+  };
+  std::unique_ptr<float, Free> data_;
+  std::int64_t count_ = 0;
+};
+
+struct FlatEntry {
+  ParameterSpec spec;
+  std::int64_t offset = 0;  // in floats, on a cache line's boundary
+  std::int64_t count = 0;
+};
+
+struct FlatLayout {
+  std::vector<FlatEntry> entries;
+  std::int64_t size = 0;  // with the gaps, which stay 0
+
+  FlatLayout() = default;
+  explicit FlatLayout(const std::vector<ParameterSpec>& specs);
+  const FlatEntry* find(std::string_view name) const;
+};
+
+// Numbers a rank adds to the gradient exchange, so that a step has one collective and no more.
+enum class Scalar : std::size_t { loss, absolute_error, stop, count };
+inline constexpr std::int64_t kScalarSpace = 16;
+
+// Parameters, their gradients, and the norms' running statistics of one network.
+class FlatState {
+ public:
+  explicit FlatState(const ModelGraph& graph);
+
+  const FlatLayout& parameters() const { return parameters_; }
+  const FlatLayout& buffers() const { return buffers_; }
+
+  std::span<float> values() { return values_.span(); }
+  std::span<const float> values() const { return values_.span(); }
+  std::span<float> buffer_values() { return buffer_values_.span(); }
+  std::span<const float> buffer_values() const { return buffer_values_.span(); }
+
+  // One array for the all-reduce: scalars, then statistics of this batch (laid out as the buffers,
+  // weighted with the rank's number of samples), then gradients in order of the layers.
+  std::span<float> exchange() { return exchange_.span(); }
+  std::span<float> batch_statistics();
+  std::span<float> gradients();
+  std::int64_t gradients_begin() const { return kScalarSpace + buffers_.size; }
+  float& scalar(Scalar which) { return exchange_.span()[static_cast<std::size_t>(which)]; }
+
+  std::span<float> value(const FlatEntry& entry) { return part(values_, entry, 0); }
+  std::span<float> gradient(const FlatEntry& entry) { return part(exchange_, entry, gradients_begin()); }
+  std::span<float> buffer(const FlatEntry& entry) { return part(buffer_values_, entry, 0); }
+  std::span<float> batch_statistic(const FlatEntry& entry) { return part(exchange_, entry, kScalarSpace); }
+
+  void fill_initial_values(std::uint64_t seed);
+  // running = (1 - momentum) * running + momentum * (statistics summed over ranks) / samples.
+  void update_running_statistics(std::int64_t samples, double momentum);
+
+ private:
+  static std::span<float> part(FloatBuffer& buffer, const FlatEntry& entry, std::int64_t begin) {
+    return buffer.span().subspan(static_cast<std::size_t>(begin + entry.offset),
+                                 static_cast<std::size_t>(entry.count));
+  }
+
+  FlatLayout parameters_;
+  FlatLayout buffers_;
+  FloatBuffer values_;
+  FloatBuffer buffer_values_;
+  FloatBuffer exchange_;
+};
+
+}  // namespace wflow::trainer

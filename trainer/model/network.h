@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What executes a layer graph. The torch back end is in torch_network.cc; nothing of libtorch shows here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "trainer/model/flat_state.h"
+#include "trainer/model/model_graph.h"
+
+namespace wflow::trainer {
+
+// What a dropout layer's zeros depend on besides layer and unit: not on the rank that has the sample.
+struct StepKey {
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+  std::int64_t first_sample = 0;  // place in the global batch of the first sample of this call
+};
+
+class Network {
+ public:
+  virtual ~Network() = default;
+
+  // x: [samples, C, D, H, W], outputs: [samples, outputs]. With the running statistics, without dropout.
+  virtual void predict(std::span<const float> x, std::int64_t samples, std::span<float> outputs) = 0;
+
+  // As predict, with the batch's statistics and dropout; keeps what backward() needs. Puts the statistics of
+  // the norms, times `samples`, into state.batch_statistics().
+  virtual void forward(std::span<const float> x, std::int64_t samples, const StepKey& key,
+                       std::span<float> outputs) = 0;
+
+  // Fills state.gradients(). Calls `ready(place)` whenever all gradients from that place of the exchange
+  // array on are final.
+  using Ready = std::function<void(std::int64_t from)>;
+  virtual void backward(std::span<const float> output_gradients, const Ready& ready) = 0;
+
+  // To be called when values or buffers have been changed by others: the optimiser, a checkpoint.
+  virtual void values_changed() = 0;
+};
+
+enum class KernelChoice { fastest, library };  // library: libtorch's own for every layer; the oracle in tests
+
+// The state must outlive the network. Runs on a GPU where libtorch finds one and `allow_gpu`.
+std::unique_ptr<Network> make_torch_network(const ModelGraph& graph, FlatState& state,
+                                            KernelChoice kernels = KernelChoice::fastest,
+                                            bool allow_gpu = true);
+
+// Threads for libtorch's and the BLAS's kernels; the defaults of neither fit (1, and all cores a rank).
+void set_compute_threads(int threads, bool deterministic);
+std::string torch_version();
+std::string compute_device();
+// GFLOP/s of a 256 x 256 x 256 product: an optimised BLAS gives tens, the reference one about 1.
+double measure_blas_gflops();
+
+}  // namespace wflow::trainer

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only boundary to MPI. One thread makes every MPI call: Open MPI makes no progress by itself, so only a
+// thread of our own hides a reduction behind the backward pass (research/training.md 1.4), and
+// MPI_THREAD_FUNNELED is enough. While it waits it yields and then sleeps: on a full node it must not take
+// the core from the computation.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace wflow::trainer {
+
+class Communicator {
+ public:
+  // MPI_Init. A program started without mpirun is a world of one.
+  Communicator(int& argc, char**& argv);
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  // MPI_Finalize, which waits for the other ranks: not to be reached while an exception passes, see abort().
+  ~Communicator();
+
+  int rank() const;
+  int size() const;
+  int ranks_on_node() const;
+  const std::string& library() const;  // "Open MPI v4.1.4"
+
+  // Sums over ranks into everyone's `values`: the same bits on all ranks, and the same at every run with as
+  // many ranks (a fixed tree over the ranks). Returns at once; the values must not be touched until wait().
+  using Ticket = std::uint64_t;
+  Ticket start_all_reduce(std::span<float> values);
+  void wait(Ticket ticket);
+  void all_reduce(std::span<float> values) { wait(start_all_reduce(values)); }
+
+  // Every rank's bytes, in order of rank, on every rank.
+  std::vector<std::string> all_gather(const std::string& bytes);
+  // Rank 0's bytes on every rank.
+  void broadcast(std::string& bytes);
+  void barrier();
+
+  // Ends all ranks with this exit code. For the rank that fails.
+  [[noreturn]] void abort(int exit_code);
+
+  // Seconds that wait() has blocked, and that reductions took on the communication thread.
+  double exposed_seconds() const;
+  double reduction_seconds() const;
+
+ private:
+  class Worker;
+  std::unique_ptr<Worker> worker_;
+};
+
+}  // namespace wflow::trainer

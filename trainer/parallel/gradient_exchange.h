@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cuts the exchange array into buckets and hands each to the communication thread as soon as the backward
+// pass has finished it. The last layers come first.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "trainer/parallel/communicator.h"
+
+namespace wflow::trainer {
+
+class GradientExchange {
+ public:
+  // `values`: the whole exchange array, of the same length on every rank.
+  GradientExchange(Communicator& communicator, std::span<float> values, std::int64_t bucket_floats = 1 << 20);
+
+  // Everything from place `from` on is final.
+  void ready(std::int64_t from);
+  // The rest is final too; returns when all buckets are summed over the ranks.
+  void finish();
+
+  std::size_t buckets() const { return begins_.size(); }
+
+ private:
+  Communicator& communicator_;
+  std::span<float> values_;
+  std::vector<std::int64_t> begins_;  // of the buckets, from the last to the first
+  std::size_t started_ = 0;
+  Communicator::Ticket last_ = 0;
+};
+
+}  // namespace wflow::trainer

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/training/checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace wflow::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class CheckpointTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "wflow-checkpoint-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    directory_ = name;
+  }
+  void TearDown() override { fs::remove_all(directory_); }
+  fs::path directory_;
+};
+
+Checkpoint example(int step) {
+  Checkpoint checkpoint;
+  checkpoint.header = {{"step", step}, {"note", "ö"}};
+  checkpoint.arrays.push_back(
+      {"parameter", "conv1.weight", {2, 3}, {1, 2, 3, 4, 5, static_cast<float>(step)}});
+  checkpoint.arrays.push_back({"first_moment", "conv1.weight", {2, 3}, {0, 0, 0, 0, 0, 1e-30F}});
+  checkpoint.arrays.push_back({"buffer", "empty", {0}, {}});
+  return checkpoint;
+}
+
+TEST_F(CheckpointTest, ReadsBackEqual) {
+  const Checkpoint before = example(7);
+  const Checkpoint after = decode_checkpoint(encode_checkpoint(before), "x");
+  EXPECT_EQ(after.header, before.header);
+  EXPECT_EQ(after.arrays, before.arrays);
+  ASSERT_NE(after.find("first_moment", "conv1.weight"), nullptr);
+  EXPECT_EQ(after.find("first_moment", "conv2.weight"), nullptr);
+}
+
+TEST_F(CheckpointTest, EveryCutAndEveryFlippedByteIsFound) {
+  const std::string whole = encode_checkpoint(example(7));
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    EXPECT_THROW(decode_checkpoint(std::string_view(whole).substr(0, length), "x"), Error) << length;
+  }
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    std::string broken = whole;
+    broken[at] = static_cast<char>(broken[at] ^ 0x10);
+    EXPECT_THROW(decode_checkpoint(broken, "x"), Error) << at;
+  }
+}
+
+TEST_F(CheckpointTest, RefusesANewerFormat) {
+  std::string bytes = encode_checkpoint(example(7));
+  bytes[8] = 2;
+  try {
+    decode_checkpoint(bytes, "x");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::version);
+    EXPECT_THAT(error.what(), HasSubstr("has format 2, this wflow-train knows 1"));
+  }
+}
+
+TEST_F(CheckpointTest, KeepsTheLastFew) {
+  CheckpointDirectory checkpoints(directory_ / "c", 2);
+  for (const int step : {1, 20, 3}) checkpoints.write(step, example(step));
+  checkpoints.write_best(example(1));
+  EXPECT_FALSE(fs::exists(directory_ / "c/step-000000000001.wfck"));
+  const auto found = checkpoints.newest([](const std::string&) { FAIL(); });
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->path.filename(), "step-000000000020.wfck");
+  EXPECT_TRUE(checkpoints.best());
+  checkpoints.clear();
+  EXPECT_FALSE(checkpoints.newest([](const std::string&) {}));
+}
+
+TEST_F(CheckpointTest, FallsBackToTheOneBeforeADamagedOne) {
+  CheckpointDirectory checkpoints(directory_, 2);
+  checkpoints.write(1, example(1));
+  checkpoints.write(2, example(2));
+  fs::resize_file(directory_ / "step-000000000002.wfck", 100);
+  std::string said;
+  const auto found = checkpoints.newest([&](const std::string& sentence) { said += sentence; });
+  ASSERT_TRUE(found);
+  EXPECT_EQ(decode_checkpoint(found->bytes, "x").header.at("step"), 1);
+  EXPECT_THAT(
+      said,
+      HasSubstr("step-000000000002.wfck is damaged: its checksum does not match; trying the one before"));
+  checkpoints.write(2, example(2));
+  EXPECT_EQ(
+      decode_checkpoint(checkpoints.newest([](const std::string&) { FAIL(); })->bytes, "x").header.at("step"),
+      2);
+}
+
+TEST_F(CheckpointTest, LeftoversOfAKilledWriterAreRemoved) {
+  std::ofstream(directory_ / ".step-000000000002.wfck.tmp-1-1") << "part";
+  const CheckpointDirectory checkpoints(directory_, 2);
+  checkpoints.remove_temporaries();
+  EXPECT_TRUE(fs::is_empty(directory_));
+}
+
+}  // namespace
+}  // namespace wflow::trainer

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/training/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace wflow::trainer {
+namespace {
+
+double norm_of(std::span<const float> values) {
+  double sum = 0;
+  for (const float v : values) sum += static_cast<double>(v) * v;
+  return std::sqrt(sum);
+}
+
+struct AdamFactors {
+  float beta1, beta2, rate, inverse_root_correction2, epsilon, shrink, decay;
+};
+
+void adam_update(std::span<float> p, std::span<const float> g, std::span<float> m, std::span<float> v,
+                 const AdamFactors& f) {
+  float* __restrict pp = p.data();
+  const float* __restrict gp = g.data();
+  float* __restrict mp = m.data();
+  float* __restrict vp = v.data();
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const float gradient = gp[i] + f.decay * pp[i];
+    mp[i] = f.beta1 * mp[i] + (1 - f.beta1) * gradient;
+    vp[i] = f.beta2 * vp[i] + (1 - f.beta2) * gradient * gradient;
+    pp[i] = pp[i] * f.shrink - f.rate * mp[i] / (std::sqrt(vp[i]) * f.inverse_root_correction2 + f.epsilon);
+  }
+}
+
+void sgd_update(std::span<float> p, std::span<const float> g, std::span<float> m, float momentum, float rate,
+                float decay, bool nesterov) {
+  float* __restrict pp = p.data();
+  const float* __restrict gp = g.data();
+  float* __restrict mp = m.data();
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const float gradient = gp[i] + decay * pp[i];
+    mp[i] = momentum * mp[i] + gradient;
+    pp[i] -= rate * (nesterov ? gradient + momentum * mp[i] : mp[i]);
+  }
+}
+
+}  // namespace
+
+Optimizer::Optimizer(const OptimizerConfig& config, const FlatLayout& layout)
+    : config_(config), layout_(layout) {
+  if (config.name == OptimizerName::sgd) {
+    slots_.push_back({"momentum", FloatBuffer(layout.size)});
+  } else {
+    slots_.push_back({"first_moment", FloatBuffer(layout.size)});
+    slots_.push_back({"second_moment", FloatBuffer(layout.size)});
+  }
+}
+
+void Optimizer::clip(std::span<float> gradients) const {
+  const double norm = norm_of(gradients);
+  if (norm <= config_.clip_norm) return;
+  const auto factor = static_cast<float>(config_.clip_norm / norm);
+  for (float& g : gradients) g *= factor;
+}
+
+// LARC: each weight array's own rate trust * |w| / (|g| + decay * |w|), never more than the common one.
+void Optimizer::adapt_rates(std::span<const float> values, std::span<float> gradients,
+                            double learning_rate) const {
+  for (const FlatEntry& entry : layout_.entries) {
+    if (!entry.spec.decays || learning_rate <= 0) continue;
+    const auto begin = static_cast<std::size_t>(entry.offset);
+    const auto count = static_cast<std::size_t>(entry.count);
+    const std::span<float> gradient = gradients.subspan(begin, count);
+    const double w = norm_of(values.subspan(begin, count));
+    const double g = norm_of(gradient);
+    if (w <= 0 || g <= 0) continue;
+    const double local = config_.larc_trust * w / (g + config_.weight_decay * w);
+    const auto factor = static_cast<float>(std::min(local / learning_rate, 1.0));
+    for (float& value : gradient) value *= factor;
+  }
+}
+
+void Optimizer::step(std::span<float> values, std::span<float> gradients, double learning_rate) {
+  ++steps_;
+  if (config_.clip_norm > 0) clip(gradients);
+  if (config_.larc_trust > 0) adapt_rates(values, gradients, learning_rate);
+  const double t = static_cast<double>(steps_);
+  const double correction1 = 1 - std::pow(config_.beta1, t);
+  const double correction2 = 1 - std::pow(config_.beta2, t);
+  for (const FlatEntry& entry : layout_.entries) {
+    const auto begin = static_cast<std::size_t>(entry.offset);
+    const auto count = static_cast<std::size_t>(entry.count);
+    const auto part = [&](std::span<float> all) { return all.subspan(begin, count); };
+    const double decay = entry.spec.decays ? config_.weight_decay : 0;
+    if (config_.name == OptimizerName::sgd) {
+      sgd_update(part(values), part(gradients), part(slots_[0].values.span()),
+                 static_cast<float>(config_.momentum), static_cast<float>(learning_rate),
+                 static_cast<float>(decay), config_.nesterov);
+      continue;
+    }
+    const bool decoupled = config_.name == OptimizerName::adamw;
+    const AdamFactors factors = {static_cast<float>(config_.beta1),
+                                 static_cast<float>(config_.beta2),
+                                 static_cast<float>(learning_rate / correction1),
+                                 static_cast<float>(1 / std::sqrt(correction2)),
+                                 static_cast<float>(config_.epsilon),
+                                 static_cast<float>(decoupled ? 1 - learning_rate * decay : 1),
+                                 static_cast<float>(decoupled ? 0 : decay)};
+    adam_update(part(values), part(gradients), part(slots_[0].values.span()), part(slots_[1].values.span()),
+                factors);
+  }
+}
+
+}  // namespace wflow::trainer

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/training/report.h"
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+
+namespace wflow::trainer {
+namespace {
+
+// Label names are the user's: quoted as CSV wants it where they need it.
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+}  // namespace
+
+std::string metrics_csv(const std::vector<std::string>& labels, const std::vector<EpochRow>& history) {
+  std::string out = "epoch,step,learning_rate,train_loss,validation_loss";
+  for (const std::string& label : labels) {
+    out += fmt::format(",{0},{1},{2}", csv_field("validation_mae/" + label),
+                       csv_field("validation_mse/" + label), csv_field("validation_mae_ratio/" + label));
+  }
+  out += ",samples_per_second,seconds\n";
+  for (const EpochRow& row : history) {
+    out += fmt::format("{},{},{},{},{}", row.epoch, row.step, text::from_real(row.learning_rate),
+                       text::from_real(row.train_loss), text::from_real(row.validation.loss));
+    for (const TargetErrors& t : row.validation.targets) {
+      out += fmt::format(",{},{},{}", text::from_real(t.mae), text::from_real(t.mse),
+                         text::from_real(t.ratio()));
+    }
+    out += fmt::format(",{:.1f},{:.3f}\n", row.samples_per_second, row.seconds);
+  }
+  return out;
+}
+
+std::string predictions_csv(const std::vector<std::string>& labels, const Normalisation& normalisation,
+                            std::span<const std::int64_t> ids, std::span<const double> truths,
+                            std::span<const float> outputs) {
+  std::string out = "id";
+  for (const std::string& label : labels) {
+    out += fmt::format(",{},{}", csv_field(label), csv_field(label + "_predicted"));
+  }
+  out += '\n';
+  const std::size_t count = labels.size();
+  for (std::size_t n = 0; n < ids.size(); ++n) {
+    out += std::to_string(ids[n]);
+    for (std::size_t t = 0; t < count; ++t) {
+      const double predicted = outputs[n * count + t] * normalisation.y_std[t] + normalisation.y_mean[t];
+      out += fmt::format(",{},{:.9g}", text::from_real(truths[n * count + t]), predicted);
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+std::string epoch_line(const EpochRow& row, std::int64_t epochs) {
+  std::string line = fmt::format("epoch {}/{}  loss {:.4g}", row.epoch, epochs, row.train_loss);
+  if (!row.validation.targets.empty()) {
+    line += fmt::format("  validation {:.4g}  error/mean-guess", row.validation.loss);
+    for (const TargetErrors& t : row.validation.targets)
+      line += fmt::format(" {} {:.3f}", t.label, t.ratio());
+  }
+  return line + fmt::format("  {:.1f} samples/s  lr {:.3g}", row.samples_per_second, row.learning_rate);
+}
+
+std::string test_lines(const Evaluation& evaluation) {
+  std::string out =
+      fmt::format("{:<24} {:>14} {:>18} {:>8}\n", "test", "mean abs error", "always the mean", "ratio");
+  for (const TargetErrors& t : evaluation.targets) {
+    out += fmt::format("{:<24} {:>14.6g} {:>18.6g} {:>8.3f}\n", t.label, t.mae, t.mean_guess_mae, t.ratio());
+  }
+  return out;
+}
+
+}  // namespace wflow::trainer

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run leaves for people and programs: metrics.csv, predictions.csv, and one line an epoch.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trainer/training/training_state.h"
+
+namespace wflow::trainer {
+
+std::string metrics_csv(const std::vector<std::string>& labels, const std::vector<EpochRow>& history);
+
+// ids: [samples]; truths and outputs: [samples, targets], physical and normalised.
+std::string predictions_csv(const std::vector<std::string>& labels, const Normalisation& normalisation,
+                            std::span<const std::int64_t> ids, std::span<const double> truths,
+                            std::span<const float> outputs);
+
+std::string epoch_line(const EpochRow& row, std::int64_t epochs);
+std::string test_lines(const Evaluation& evaluation);
+
+}  // namespace wflow::trainer

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/training/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace wflow::trainer {
+
+double learning_rate_factor(const ScheduleConfig& schedule, std::int64_t step, std::int64_t steps_per_epoch,
+                            std::int64_t epochs) {
+  const auto per_epoch = static_cast<double>(steps_per_epoch);
+  const double warmup = std::floor(schedule.warmup_epochs * per_epoch);
+  const auto at = static_cast<double>(step);
+  if (at < warmup) return (at + 1) / (warmup + 1);
+  const double rest = std::max(1.0, static_cast<double>(epochs) * per_epoch - warmup);
+  const double t = std::clamp((at - warmup) / rest, 0.0, 1.0);
+  const double last = schedule.final_factor;
+  switch (schedule.decay) {
+    case Decay::none:
+      return 1;
+    case Decay::cosine:
+      return last + (1 - last) * 0.5 * (1 + std::cos(std::numbers::pi * t));
+    case Decay::linear:
+      return last + (1 - last) * (1 - t);
+    case Decay::polynomial:
+      return last + (1 - last) * std::pow(1 - t, schedule.power);
+    case Decay::step: {
+      double factor = 1;
+      for (const double epoch : schedule.step_epochs) {
+        if (at >= epoch * per_epoch) factor *= schedule.step_factor;
+      }
+      return factor;
+    }
+  }
+  return 1;
+}
+
+}  // namespace wflow::trainer

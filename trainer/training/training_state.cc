@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/training/training_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/version.h"
+
+namespace wflow::trainer {
+namespace {
+
+nlohmann::json json_of(const yaml::Node& node) {
+  switch (node.kind) {
+    case yaml::Kind::null:
+      return nullptr;
+    case yaml::Kind::scalar:
+      return node.text;
+    case yaml::Kind::sequence: {
+      nlohmann::json list = nlohmann::json::array();
+      for (const yaml::Node& item : node.items) list.push_back(json_of(item));
+      return list;
+    }
+    case yaml::Kind::map: {
+      nlohmann::json map = nlohmann::json::object();
+      for (const auto& [key, value] : node.entries) map[key.text] = json_of(value);
+      return map;
+    }
+  }
+  return nullptr;
+}
+
+nlohmann::json json_of(const EpochRow& row) {
+  nlohmann::json targets = nlohmann::json::array();
+  for (const TargetErrors& t : row.validation.targets)
+    targets.push_back({t.label, t.mae, t.mse, t.mean_guess_mae});
+  return {{"epoch", row.epoch},
+          {"step", row.step},
+          {"learning_rate", row.learning_rate},
+          {"train_loss", row.train_loss},
+          {"validation_loss", row.validation.loss},
+          {"validation", targets},
+          {"samples_per_second", row.samples_per_second},
+          {"seconds", row.seconds}};
+}
+
+EpochRow row_of(const nlohmann::json& json) {
+  EpochRow row;
+  row.epoch = json.at("epoch").get<std::int64_t>();
+  row.step = json.at("step").get<std::int64_t>();
+  row.learning_rate = json.at("learning_rate").get<double>();
+  row.train_loss = json.at("train_loss").get<double>();
+  row.validation.loss = json.at("validation_loss").get<double>();
+  for (const nlohmann::json& t : json.at("validation")) {
+    row.validation.targets.push_back(
+        {t.at(0).get<std::string>(), t.at(1).get<double>(), t.at(2).get<double>(), t.at(3).get<double>()});
+  }
+  row.samples_per_second = json.at("samples_per_second").get<double>();
+  row.seconds = json.at("seconds").get<double>();
+  return row;
+}
+
+void save(std::vector<CheckpointArray>& arrays, const FlatLayout& layout, const std::string& kind,
+          std::span<const float> values) {
+  for (const FlatEntry& entry : layout.entries) {
+    const auto part =
+        values.subspan(static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.count));
+    arrays.push_back({kind, entry.spec.name, entry.spec.shape, {part.begin(), part.end()}});
+  }
+}
+
+void load(const Checkpoint& checkpoint, const FlatLayout& layout, const std::string& kind,
+          std::span<float> values) {
+  for (const FlatEntry& entry : layout.entries) {
+    const CheckpointArray* array = checkpoint.find(kind, entry.spec.name);
+    if (array == nullptr || array->shape != entry.spec.shape) {
+      throw Error(ExitCode::data,
+                  fmt::format("the checkpoint has no {} '{}' of the network's shape; it is of another "
+                              "network: use --fresh to start anew",
+                              kind, entry.spec.name));
+    }
+    std::copy(array->values.begin(), array->values.end(), values.begin() + entry.offset);
+  }
+}
+
+void flatten(const nlohmann::json& json, const std::string& prefix, std::map<std::string, std::string>& out) {
+  if (!json.is_object()) {
+    out[prefix] = json.is_string() ? json.get<std::string>() : json.dump();
+    return;
+  }
+  for (const auto& [key, value] : json.items())
+    flatten(value, prefix.empty() ? key : prefix + "." + key, out);
+}
+
+}  // namespace
+
+nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
+  nlohmann::json json = json_of(to_yaml(config));
+  for (const char* key :
+       {"data", "output", "ranks", "threads", "loader_threads", "cache", "checkpoint", "max_seconds"}) {
+    json.erase(key);
+  }
+  json["data_hash"] = data.hash;
+  return json;
+}
+
+std::string fingerprint_differences(const nlohmann::json& before, const nlohmann::json& now) {
+  std::map<std::string, std::string> a;
+  std::map<std::string, std::string> b;
+  flatten(before, "", a);
+  flatten(now, "", b);
+  std::string text;
+  const auto add = [&](const std::string& key, const std::string& was, const std::string& is) {
+    text += fmt::format("{}'{}' was {} and is {}", text.empty() ? "" : ", ", key, was, is);
+  };
+  for (const auto& [key, value] : a) {
+    const auto other = b.find(key);
+    if (other == b.end()) {
+      add(key, value, "absent");
+    } else if (other->second != value) {
+      add(key, value, other->second);
+    }
+  }
+  for (const auto& [key, value] : b) {
+    if (!a.contains(key)) add(key, "absent", value);
+  }
+  return text;
+}
+
+Checkpoint make_checkpoint(FlatState& state, Optimizer& optimizer, const TrainingCounters& counters,
+                           const Normalisation& normalisation, const nlohmann::json& fingerprint) {
+  Checkpoint checkpoint;
+  nlohmann::json history = nlohmann::json::array();
+  for (const EpochRow& row : counters.history) history.push_back(json_of(row));
+  checkpoint.header = {{"format", kCheckpointVersion},
+                       {"created_by", std::string("wflow ") + kVersion},
+                       {"fingerprint", fingerprint},
+                       {"normalisation", to_json(normalisation)},
+                       {"epoch", counters.epoch},
+                       {"step_of_epoch", counters.step_of_epoch},
+                       {"step", counters.step},
+                       {"optimizer_steps", optimizer.steps()},
+                       {"epoch_loss", counters.epoch_loss},
+                       {"epoch_samples", counters.epoch_samples},
+                       {"epoch_seconds", counters.epoch_seconds},
+                       {"seconds", counters.seconds},
+                       {"best_value", counters.best_value},
+                       {"best_epoch", counters.best_epoch},
+                       {"stopped_early", counters.stopped_early},
+                       {"segments", counters.segments},
+                       {"history", history}};
+  save(checkpoint.arrays, state.parameters(), "parameter", state.values());
+  save(checkpoint.arrays, state.buffers(), "buffer", state.buffer_values());
+  for (Optimizer::Slot& slot : optimizer.slots()) {
+    save(checkpoint.arrays, state.parameters(), slot.name, slot.values.span());
+  }
+  return checkpoint;
+}
+
+void restore_network(const Checkpoint& checkpoint, FlatState& state) {
+  load(checkpoint, state.parameters(), "parameter", state.values());
+  load(checkpoint, state.buffers(), "buffer", state.buffer_values());
+}
+
+void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimizer& optimizer,
+                        TrainingCounters& counters, Normalisation& normalisation) {
+  restore_network(checkpoint, state);
+  for (Optimizer::Slot& slot : optimizer.slots()) {
+    load(checkpoint, state.parameters(), slot.name, slot.values.span());
+  }
+  try {
+    const nlohmann::json& header = checkpoint.header;
+    optimizer.set_steps(header.at("optimizer_steps").get<std::int64_t>());
+    normalisation = normalisation_from_json(header.at("normalisation"));
+    counters.epoch = header.at("epoch").get<std::int64_t>();
+    counters.step_of_epoch = header.at("step_of_epoch").get<std::int64_t>();
+    counters.step = header.at("step").get<std::int64_t>();
+    counters.epoch_loss = header.at("epoch_loss").get<double>();
+    counters.epoch_samples = header.at("epoch_samples").get<std::int64_t>();
+    counters.epoch_seconds = header.at("epoch_seconds").get<double>();
+    counters.seconds = header.at("seconds").get<double>();
+    counters.best_value = header.at("best_value").get<double>();
+    counters.best_epoch = header.at("best_epoch").get<std::int64_t>();
+    counters.stopped_early = header.at("stopped_early").get<bool>();
+    counters.segments = header.at("segments").get<std::int64_t>();
+    counters.history.clear();
+    for (const nlohmann::json& row : header.at("history")) counters.history.push_back(row_of(row));
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(
+        ExitCode::data,
+        fmt::format("the checkpoint's header lacks something: {}; use --fresh to start anew", error.what()));
+  }
+}
+
+}  // namespace wflow::trainer

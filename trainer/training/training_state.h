@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that a training run carries from step to step, and its way into a checkpoint and back.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "trainer/config.h"
+#include "trainer/data/sample_source.h"
+#include "trainer/data/transform.h"
+#include "trainer/model/flat_state.h"
+#include "trainer/training/checkpoint.h"
+#include "trainer/training/evaluation.h"
+#include "trainer/training/optimizer.h"
+
+namespace wflow::trainer {
+
+struct EpochRow {
+  std::int64_t epoch = 0;    // from 1
+  std::int64_t step = 0;     // at its end
+  double learning_rate = 0;  // of its last step
+  double train_loss = 0;
+  Evaluation validation;
+  double samples_per_second = 0;
+  double seconds = 0;  // of training, without validation
+};
+
+struct TrainingCounters {
+  std::int64_t epoch = 0;          // finished ones
+  std::int64_t step_of_epoch = 0;  // steps done in the epoch under way
+  std::int64_t step = 0;           // steps done in all
+  double epoch_loss = 0;           // sum over the samples of the epoch under way
+  std::int64_t epoch_samples = 0;
+  double epoch_seconds = 0;
+  double seconds = 0;  // over all segments
+  double best_value = 0;
+  std::int64_t best_epoch = 0;  // 0: none yet
+  bool stopped_early = false;
+  std::int64_t segments = 0;  // how many times the program was started for this run
+  std::vector<EpochRow> history;
+};
+
+// What makes two runs the same training: the configuration without what does not change the result (ranks,
+// threads, directories, checkpoint policy), and the data.
+nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data);
+// "model.width is 4 in the checkpoint and 8 now; seed ...": the differences, empty if there are none.
+std::string fingerprint_differences(const nlohmann::json& before, const nlohmann::json& now);
+
+Checkpoint make_checkpoint(FlatState& state, Optimizer& optimizer, const TrainingCounters& counters,
+                           const Normalisation& normalisation, const nlohmann::json& fingerprint);
+// Error{data} if an array is missing or has another shape.
+void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimizer& optimizer,
+                        TrainingCounters& counters, Normalisation& normalisation);
+// Parameters and buffers alone.
+void restore_network(const Checkpoint& checkpoint, FlatState& state);
+
+}  // namespace wflow::trainer

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/agent/guardian.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "steps/files.h"
+#include "workers/execute/event_tail.h"
+#include "workers/execute/process_tree.h"
+#include "workers/execute/sample_reports.h"
+
+namespace wflow::workers {
+
+namespace wire = engine::wire;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kKillLimit{10};
+constexpr std::chrono::seconds kPatience{
+    10};  // beyond the grace that tasks have, for an agent that was told to end
+
+// Waits for the agent's end, passes on signals to end, and loses patience with one that does not.
+int wait_for_agent(pid_t agent, const WorkerOptions& options) {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&signals, number);
+  const auto patience =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.grace_s)) + kPatience;
+  auto end = Clock::time_point::max();
+  while (true) {
+    int status = 0;
+    if (::waitpid(agent, &status, WNOHANG) == agent) return status;
+    const timespec second{1, 0};
+    const int number = ::sigtimedwait(&signals, nullptr, &second);
+    if (number == SIGTERM || number == SIGINT || number == SIGHUP) {
+      const bool again = end != Clock::time_point::max();
+      ::kill(agent, again && number == SIGTERM ? SIGKILL : SIGTERM);
+      if (!again) end = Clock::now() + patience;
+    }
+    if (Clock::now() > end) ::kill(agent, SIGKILL);
+  }
+}
+
+// The end of a task's leader; false when it hangs. All of them have been killed, if not by their agent's
+// death: whoever has an exit code had ended before.
+bool wait_for_leader(pid_t pid, siginfo_t& info) {
+  const auto end = Clock::now() + kKillLimit;
+  while (true) {
+    info = {};
+    if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0) return false;
+    if (info.si_pid == pid) return true;
+    if (Clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+void add_last_events(wire::Results& results, const SlotRecord& slot, const SlotFiles& files) {
+  EventTail tail{slot.events_read, false};
+  for (std::string& line : read_events(files.events(), tail, true)) {
+    if (slot.bundled && is_sample_report(line)) continue;
+    results.events.push_back({slot.array, slot.element, slot.attempt, unix_now_s(), std::move(line)});
+  }
+}
+
+void pack(const SlotRecord& slot, SlotFiles& files, const Ending& ending, const std::string& worker) {
+  if (slot.pack[0] == '\0') return;
+  try {
+    files.open_output();
+    if (!files.printed()) return;
+    steps::PackWriter writer(slot.pack.data(), worker);
+    pack_output(slot, files, ending, unix_now_s(), writer);
+  } catch (const Error& error) {
+    fmt::print(stderr, "wflow worker: {}\n", error.what());
+  }
+}
+
+// Whether the journal has the results of the slot's process: they went there all at once.
+bool is_known(const SlotRecord& slot, const std::vector<wire::Results>& records) {
+  const auto own = [&](wire::LeaseId lease, wire::ArrayId array, wire::Element first, std::uint64_t count) {
+    return lease == slot.lease && array == slot.array && first < slot.element + slot.count &&
+           slot.element < first + count;
+  };
+  for (const wire::Results& record : records) {
+    for (const auto& run : record.done) {
+      if (own(run.lease, run.array, run.first, run.count)) return true;
+    }
+    for (const auto& outcome : record.outcomes) {
+      if (own(outcome.lease, outcome.array, outcome.element, 1)) return true;
+    }
+  }
+  return false;
+}
+
+void settle(SlotRecord& slot, SlotFiles files, const std::string& worker,
+            const std::vector<wire::Results>& known, wire::Results& results) {
+  const pid_t pid = slot.pid;
+  if (pid <= 0) return;
+  ::kill(-pid, SIGKILL);
+  siginfo_t info{};
+  if (!wait_for_leader(pid, info)) return;
+  Ending ending = judge(slot, info.si_code, info.si_status);
+  settle_place(slot, files, ending);
+  if (slot.returned) return;
+  // SIGKILL came from its agent's death or from here, so the task did not end: it runs again. Unless it was
+  // condemned.
+  if (info.si_code != CLD_EXITED && info.si_status == SIGKILL && !slot.killed) return;
+  // Its outputs have not been looked at: it runs again.
+  if (slot.checking || (slot.unchecked && ending.success)) return;
+  // An agent that was killed between writing a result and clearing its slot has left both.
+  if (is_known(slot, known)) return;
+  if (ending.success) steps::mark_finished(slot.marker.data());
+  add_last_events(results, slot, files);
+  pack(slot, files, ending, worker);
+  // What is to run in smaller parts is simply still leased.
+  add_ending(results, slot, files.events(), ending, unix_now_s());
+}
+
+// `directory`: the worker's own, whose name is the worker's.
+void settle_all(SlotTable& table, Journal& journal, const std::filesystem::path& directory) {
+  const std::vector<wire::Results> known = journal.recover();
+  wire::Results results;
+  results.sequence = table.open_sequence() + 1;
+  for (std::size_t i = 0; i < table.slots().size(); ++i) {
+    settle(table.slots()[i], SlotFiles(directory, i), directory.filename().string(), known, results);
+  }
+  if (!results.done.empty() || !results.outcomes.empty() || !results.events.empty()) {
+    journal.append(results);
+  }
+}
+
+}  // namespace
+
+void block_signals() {
+  sigset_t signals;
+  ::sigfillset(&signals);
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS})
+    ::sigdelset(&signals, number);
+  ::sigprocmask(SIG_SETMASK, &signals, nullptr);
+}
+
+int run_guardian(pid_t agent, const WorkerOptions& options, SlotTable& table, Journal& journal,
+                 const std::filesystem::path& directory) {
+  const int status = wait_for_agent(agent, options);
+  const bool ended_itself = WIFEXITED(status);
+  if (!ended_itself) {
+    fmt::print(stderr, "wflow worker: the agent (pid {}) was killed by signal {}; its tasks are ended\n",
+               agent, WTERMSIG(status));
+  }
+  try {
+    settle_all(table, journal, directory);
+    if (journal.size() == 0) journal.remove();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "wflow worker: {}\n", error.what());
+  }
+  if (!kill_all_children(kKillLimit)) fmt::print(stderr, "wflow worker: a process could not be killed\n");
+  std::error_code ignored;
+  std::filesystem::remove_all(directory, ignored);
+  return ended_itself ? WEXITSTATUS(status) : static_cast<int>(ExitCode::internal);
+}
+
+}  // namespace wflow::workers

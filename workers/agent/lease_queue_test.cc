@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/agent/lease_queue.h"
+
+#include <gtest/gtest.h>
+
+namespace wflow::workers {
+namespace {
+
+using engine::wire::Lease;
+using engine::wire::LeaseId;
+
+Lease lease(LeaseId id, std::uint64_t first, std::uint64_t count, std::int32_t priority = 0) {
+  return {id, 1, first, count, 0, false, priority};
+}
+
+std::vector<std::uint64_t> drain(LeaseQueue& queue) {
+  std::vector<std::uint64_t> elements;
+  while (!queue.empty()) {
+    elements.push_back(queue.front().first);
+    queue.pop();
+  }
+  return elements;
+}
+
+TEST(LeaseQueue, GivesHigherPrioritiesFirstThenInOrder) {
+  LeaseQueue queue;
+  queue.add(lease(1, 0, 2));
+  queue.add(lease(2, 10, 2, 1));
+  queue.add(lease(3, 20, 1, -1));
+  queue.add(lease(4, 30, 2));
+  queue.add(lease(5, 40, 0));
+  EXPECT_EQ(queue.elements(), 7U);
+  EXPECT_EQ(drain(queue), (std::vector<std::uint64_t>{10, 11, 0, 1, 30, 31, 20}));
+  EXPECT_EQ(queue.elements(), 0U);
+}
+
+TEST(LeaseQueue, TakesWhatIsLeftOfLeases) {
+  LeaseQueue queue;
+  queue.add(lease(1, 0, 5));
+  queue.add(lease(2, 10, 5));
+  queue.pop();
+  const std::vector<LeaseId> one = {1};
+  const auto taken = queue.take(one);
+  ASSERT_EQ(taken.size(), 1U);
+  EXPECT_EQ(taken[0].first, 1U);
+  EXPECT_EQ(taken[0].count, 4U);
+  EXPECT_EQ(queue.list().size(), 1U);
+  EXPECT_EQ(queue.take({}).size(), 1U);
+  EXPECT_TRUE(queue.empty());
+  EXPECT_EQ(queue.elements(), 0U);
+}
+
+}  // namespace
+}  // namespace wflow::workers

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// wflow_test_worker CAMPAIGN KEY=VALUE...: a worker for tests, without the command line of wflow.
+#include <cstdlib>
+#include <string>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "workers/agent/agent.h"
+
+namespace {
+
+int body(int count, char** words) {
+  wflow::workers::WorkerOptions options;
+  options.campaign = words[1];
+  options.group = "test";
+  options.grace_s = 0.3;
+  for (int i = 2; i < count; ++i) {
+    const auto parts = wflow::text::split(words[i], '=');
+    const double value = std::atof(parts.at(1).c_str());
+    if (parts[0] == "slots") options.slots = static_cast<int>(value);
+    if (parts[0] == "cores") options.cores = static_cast<int>(value);
+    if (parts[0] == "gpus") options.gpus = static_cast<int>(value);
+    if (parts[0] == "memory") options.memory_bytes = static_cast<std::int64_t>(value);
+    if (parts[0] == "pin") options.pin = value > 0;
+    if (parts[0] == "linger") options.linger_s = value;
+    if (parts[0] == "idle") options.idle_timeout_s = value;
+    if (parts[0] == "zero") options.zero = value > 0;
+    if (parts[0] == "zero_failures") options.zero_failures = value;
+  }
+  return wflow::workers::run_worker(options);
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  return wflow::run_main("wflow_test_worker", body, count, words);
+}

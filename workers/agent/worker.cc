@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/process.h"
+#include "workers/agent/agent_process.h"
+#include "workers/agent/guardian.h"
+#include "workers/execute/resources.h"
+
+namespace wflow::workers {
+
+namespace {
+
+WorkerOptions completed(WorkerOptions options) {
+  options.campaign = std::filesystem::absolute(options.campaign);
+  if (options.slots <= 0) options.slots = usable_cores();
+  if (options.cores <= 0) options.cores = options.slots;
+  if (options.memory_bytes <= 0) options.memory_bytes = usable_memory_bytes();
+  if (options.pin && options.cores > usable_cores()) {
+    throw Error(ExitCode::usage,
+                fmt::format("cannot pin the tasks of {} cores: this process may use {}; leave out "
+                            "--pin, or give fewer --cores",
+                            options.cores, usable_cores()));
+  }
+  return options;
+}
+
+Identity new_identity(const WorkerOptions& options) {
+  Identity identity;
+  identity.keys = engine::wire::read_keys(options.campaign);
+  identity.host = host_name();
+  identity.guardian = ::getpid();
+  std::uint64_t random = 0;
+  if (::getrandom(&random, sizeof random, 0) != sizeof random)
+    throw system_error(errno, "cannot read random bytes");
+  identity.worker = fmt::format("{}-{}-{:016x}", identity.host, identity.guardian, random);
+  identity.directory = options.campaign / ".wflow" / "workers" / identity.worker;
+  make_directories(identity.directory);
+  return identity;
+}
+
+int agent_main(const WorkerOptions& options, const Identity& identity, SlotTable& table, Journal& journal) {
+  try {
+    return run_agent(options, identity, table, journal);
+  } catch (const Error& error) {
+    fmt::print(stderr, "wflow worker: {}\n", error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "wflow worker: {}\n", error.what());
+    return static_cast<int>(ExitCode::internal);
+  }
+}
+
+}  // namespace
+
+int run_worker(const WorkerOptions& given) {
+  const WorkerOptions options = completed(given);
+  const Identity identity = new_identity(options);
+  SlotTable table(static_cast<std::size_t>(options.slots));
+  Journal journal(options.campaign, identity.worker);
+  ::setsid();  // fails for the leader of a group, which its starter has set apart already
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  block_signals();
+  const pid_t agent = ::fork();
+  if (agent < 0) throw system_error(errno, "cannot start the worker's agent");
+  if (agent == 0) {
+    const int code = agent_main(options, identity, table, journal);
+    std::fflush(nullptr);
+    ::_exit(code);  // what this process has of its parent's is not its to destroy
+  }
+  return run_guardian(agent, options, table, journal, identity.directory);
+}
+
+}  // namespace wflow::workers
+
+#ifdef __SANITIZE_THREAD__
+// Read by the sanitizer, whose own thread makes the fork above look like one of a process with threads.
+extern "C" const char* __tsan_default_options();
+extern "C" const char* __tsan_default_options() {
+  return "die_after_fork=0";
+}
+#endif

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/execute/event_tail.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <string_view>
+
+#include "base/file.h"
+
+namespace wflow::workers {
+
+namespace {
+
+constexpr std::size_t kReadBytes = 1 << 20;
+constexpr int kReadsAtEnd =
+    16;  // what a task writes in its last moment beyond 16 MiB is lost: it is a defect
+
+// Takes the whole lines off `text`; gives the number of bytes that are done with.
+std::size_t take_lines(std::string_view text, EventTail& tail, std::vector<std::string>& lines) {
+  std::size_t done = 0;
+  while (true) {
+    const std::size_t end = text.find('\n', done);
+    if (end == std::string_view::npos) break;
+    const std::string_view line = text.substr(done, end - done);
+    if (!tail.skipping && !line.empty() && line.size() <= kMaxEventLine) lines.emplace_back(line);
+    tail.skipping = false;
+    done = end + 1;
+  }
+  if (text.size() - done > kMaxEventLine) {
+    tail.skipping = true;
+    done = text.size();
+  }
+  return done;
+}
+
+}  // namespace
+
+std::vector<std::string> read_events(const std::string& path, EventTail& tail, bool at_end) {
+  std::vector<std::string> lines;
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return lines;
+  std::string buffer(kReadBytes, '\0');
+  for (int reads = 0; reads < (at_end ? kReadsAtEnd : 1); ++reads) {
+    const ssize_t got = ::pread(fd.get(), buffer.data(), buffer.size(), static_cast<off_t>(tail.offset));
+    if (got <= 0) break;
+    const std::string_view text(buffer.data(), static_cast<std::size_t>(got));
+    const std::size_t done = take_lines(text, tail, lines);
+    tail.offset += done;
+    if (text.size() == buffer.size()) continue;
+    if (at_end && done < text.size() && !tail.skipping) {
+      lines.emplace_back(text.substr(done));
+      tail.offset += text.size() - done;
+    }
+    break;
+  }
+  return lines;
+}
+
+}  // namespace wflow::workers

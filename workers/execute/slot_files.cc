@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/execute/slot_files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+
+#include "base/error.h"
+
+namespace wflow::workers {
+
+namespace {
+
+// The time of an empty directory: whatever is made in it gives it another. The present would not do: a task
+// may be over within one tick of the file system's clock.
+constexpr timespec kUntouched{1, 0};
+
+bool untouched(const std::string& directory) {
+  struct stat status {};
+  return ::stat(directory.c_str(), &status) == 0 && status.st_mtim.tv_sec == kUntouched.tv_sec &&
+         status.st_mtim.tv_nsec == kUntouched.tv_nsec;
+}
+
+void set_untouched(const std::string& directory) {
+  const std::array<timespec, 2> times = {kUntouched, kUntouched};
+  if (::utimensat(AT_FDCWD, directory.c_str(), times.data(), 0) != 0) {
+    throw system_error(errno, "cannot set the time of " + directory);
+  }
+}
+
+// Into a directory that is there: file by file, and what is there under the same name is replaced.
+void merge(const std::filesystem::path& from, const std::filesystem::path& to) {
+  make_directories(to);
+  for (const auto& entry : std::filesystem::directory_iterator(from)) {
+    const auto target = to / entry.path().filename();
+    std::error_code error;
+    if (entry.is_directory(error) && !entry.is_symlink(error) &&
+        std::filesystem::is_directory(target, error)) {
+      merge(entry.path(), target);
+    } else if (::rename(entry.path().c_str(), target.c_str()) != 0) {
+      throw system_error(errno, fmt::format("cannot move {} to {}", entry.path().string(), to.string()));
+    }
+  }
+}
+
+}  // namespace
+
+SlotFiles::SlotFiles(const std::filesystem::path& directory, std::size_t slot) {
+  const std::string base = (directory / fmt::format("slot-{}", slot)).string();
+  events_ = base + ".events";
+  out_ = base + ".out";
+  err_ = base + ".err";
+  directory_ = base + ".dir";
+}
+
+void SlotFiles::open_output() {
+  constexpr int kFlags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC;
+  if (!out_fd_) out_fd_ = open_file(out_, kFlags, 0600);
+  if (!err_fd_) err_fd_ = open_file(err_, kFlags, 0600);
+}
+
+bool SlotFiles::printed() const {
+  struct stat out {};
+  struct stat err {};
+  return ::fstat(out_fd(), &out) != 0 || ::fstat(err_fd(), &err) != 0 || out.st_size + err.st_size > 0;
+}
+
+void SlotFiles::empty_output() {
+  if (::ftruncate(out_fd(), 0) != 0 || ::ftruncate(err_fd(), 0) != 0) {
+    throw system_error(errno, "cannot empty " + out_);
+  }
+}
+
+void SlotFiles::make_directory() {
+  if (::mkdir(directory_.c_str(), 0777) != 0 && errno != EEXIST)
+    throw system_error(errno, "cannot make " + directory_);
+  set_untouched(directory_);
+  made_ = true;
+}
+
+const std::string& SlotFiles::enter(const std::string& target) {
+  struct stat status {};
+  if (::stat(target.c_str(), &status) == 0) return target;
+  if (!made_) make_directory();
+  return directory_;
+}
+
+void SlotFiles::leave(const std::string& target) {
+  if (untouched(directory_)) return;
+  made_ = false;
+  std::error_code error;
+  if (!std::filesystem::exists(directory_, error)) return;
+  if (std::filesystem::is_empty(directory_, error) && !error) return make_directory();
+  try {
+    move_to(target);
+  } catch (...) {
+    // The task has failed with it; the next one must not find what it left.
+    std::filesystem::remove_all(directory_, error);
+    throw;
+  }
+}
+
+void SlotFiles::move_to(const std::string& target) {
+  make_directories(std::filesystem::path(target).parent_path());
+  if (::rename(directory_.c_str(), target.c_str()) == 0) return;
+  // A directory that is there and not empty: what an earlier execution left.
+  if (errno != EEXIST && errno != ENOTEMPTY) {
+    throw system_error(errno, fmt::format("cannot move {} to {}", directory_, target));
+  }
+  try {
+    merge(directory_, target);
+    std::filesystem::remove_all(directory_);
+  } catch (const std::filesystem::filesystem_error& failed) {
+    throw Error(ExitCode::system, fmt::format("cannot move {} to {}: {}", directory_, target, failed.what()));
+  }
+}
+
+}  // namespace wflow::workers

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/execute/slot_table.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <optional>
+
+#include "base/error.h"
+#include "steps/files.h"
+#include "workers/execute/sample_reports.h"
+
+namespace wflow::workers {
+
+namespace wire = engine::wire;
+
+namespace {
+constexpr std::size_t kDetailBytes = 4096;
+}
+
+void store_path(std::array<char, SlotRecord::kPathBytes>& target, const std::string& path) {
+  const bool fits = path.size() < target.size();
+  if (fits) std::copy(path.begin(), path.end(), target.begin());
+  target[fits ? path.size() : 0] = '\0';
+}
+
+Ending judge(const SlotRecord& slot, int code, int status) {
+  Ending ending;
+  ending.exit_code = status;
+  if (slot.killed) {
+    ending.reason = slot.kill_reason;
+  } else if (code == CLD_EXITED) {
+    ending.success = status == 0;
+  } else {
+    ending.reason = wire::EndReason::signalled;
+  }
+  return ending;
+}
+
+namespace {
+
+std::string detail_of(const SlotRecord& slot, const Ending& ending) {
+  if (!ending.detail.empty()) return ending.detail;
+  return steps::output_tail(slot.out.data(), slot.err.data(), {slot.out_before, slot.err_before},
+                            kDetailBytes);
+}
+
+// The ending of a process of a bundled step, sample by sample: what it has reported, and for all others how
+// the process ended.
+class BundleEnding {
+ public:
+  BundleEnding(wire::Results& results, const SlotRecord& slot, const std::string& events,
+               const Ending& ending, double now_s)
+      : results_(results),
+        slot_(slot),
+        ending_(ending),
+        now_s_(now_s),
+        each_s_(std::max(0.0, now_s - slot.started_s) / static_cast<double>(slot.count)),
+        reports_(read_reports(events, slot.element, slot.count)),
+        isolating_(slot.isolated && slot.count > 1 && !ending.success &&
+                   ending.reason == wire::EndReason::signalled) {}
+
+  std::vector<wire::Lease> add() {
+    for (wire::Element element = slot_.element; element < slot_.element + slot_.count; ++element)
+      one(element);
+    return std::move(again_);
+  }
+
+ private:
+  void one(wire::Element element) {
+    const auto failure = reports_.failures().find(element);
+    if (failure != reports_.failures().end()) {
+      outcome(element, wire::EndReason::exited, failure->second.exit_code, failure->second.error);
+    } else if (ending_.success || (reports_.done(element) && !slot_.unchecked)) {
+      done(element);
+    } else if (isolating_) {
+      again(element);
+    } else {
+      outcome(element, ending_.reason, ending_.exit_code, unreported(element));
+    }
+  }
+
+  // The process's output stands at the first of its samples only: it may have thousands.
+  std::string unreported(wire::Element element) {
+    if (!told_) {
+      told_ = element;
+      return detail_of(slot_, ending_);
+    }
+    return fmt::format("ended with the process of sample {}, which has its output", *told_);
+  }
+
+  void done(wire::Element element) {
+    const bool joins = !results_.done.empty() && results_.done.back().lease == slot_.lease &&
+                       results_.done.back().array == slot_.array &&
+                       results_.done.back().first + results_.done.back().count == element;
+    if (!joins) results_.done.push_back({slot_.lease, slot_.array, element, 0, 0, 0, now_s_});
+    wire::DoneRun& run = results_.done.back();
+    ++run.count;
+    run.duration_sum_s += each_s_;
+    run.duration_square_sum += each_s_ * each_s_;
+  }
+
+  void outcome(wire::Element element, wire::EndReason reason, std::int32_t code, std::string detail) {
+    results_.outcomes.push_back({slot_.lease, slot_.array, element, slot_.attempt, reason, code,
+                                 slot_.started_s, each_s_, std::move(detail)});
+  }
+
+  // In parts of at most half of the process's samples, so that the one it died of is soon alone.
+  void again(wire::Element element) {
+    const std::uint64_t most = (slot_.count + 1) / 2;
+    const bool joins =
+        !again_.empty() && again_.back().first + again_.back().count == element && again_.back().count < most;
+    if (!joins) again_.push_back({slot_.lease, slot_.array, element, 0, slot_.attempt, false, 0});
+    ++again_.back().count;
+  }
+
+  wire::Results& results_;
+  const SlotRecord& slot_;
+  const Ending& ending_;
+  double now_s_;
+  double each_s_;
+  SampleReports reports_;
+  bool isolating_;
+  std::optional<wire::Element> told_;
+  std::vector<wire::Lease> again_;
+};
+
+}  // namespace
+
+std::vector<wire::Lease> add_ending(wire::Results& results, const SlotRecord& slot, const std::string& events,
+                                    const Ending& ending, double now_s) {
+  if (slot.bundled) return BundleEnding(results, slot, events, ending, now_s).add();
+  const double duration_s = std::max(0.0, now_s - slot.started_s);
+  if (ending.success) {
+    results.done.push_back(
+        {slot.lease, slot.array, slot.element, 1, duration_s, duration_s * duration_s, now_s});
+  } else {
+    results.outcomes.push_back({slot.lease, slot.array, slot.element, slot.attempt, ending.reason,
+                                ending.exit_code, slot.started_s, duration_s, detail_of(slot, ending)});
+  }
+  return {};
+}
+
+void settle_place(const SlotRecord& slot, SlotFiles& files, Ending& ending) {
+  if (slot.own_place[0] == '\0') return;
+  try {
+    files.leave(slot.own_place.data());
+  } catch (const Error& error) {
+    if (!ending.success) return;
+    ending = {false, wire::EndReason::bad_output, 0, error.what()};
+  }
+}
+
+void pack_output(const SlotRecord& slot, SlotFiles& files, const Ending& ending, double now_s,
+                 steps::PackWriter& writer) {
+  steps::PackedEntry entry;
+  entry.element = slot.element;
+  entry.lease = slot.lease;
+  entry.attempt = slot.attempt;
+  entry.ended_s = now_s;
+  entry.count = static_cast<std::uint32_t>(slot.count);
+  const char* how = ending.success                                ? "done"
+                    : ending.reason == wire::EndReason::exited    ? "exit code"
+                    : ending.reason == wire::EndReason::signalled ? "signal"
+                    : ending.reason == wire::EndReason::timed_out ? "timed out"
+                    : ending.reason == wire::EndReason::cancelled ? "cancelled"
+                                                                  : "failed";
+  const bool number =
+      !ending.success && ending.exit_code != 0 &&
+      (ending.reason == wire::EndReason::exited || ending.reason == wire::EndReason::signalled);
+  writer.append(entry,
+                fmt::format("== {}{} attempt {}: {}{}", slot.element,
+                            slot.count > 1 ? fmt::format(" to {}", slot.element + slot.count - 1) : "",
+                            slot.attempt, how, number ? fmt::format(" {}", ending.exit_code) : ""),
+                files.out_fd(), files.err_fd());
+}
+
+SlotTable::SlotTable(std::size_t slots) : bytes_(sizeof(SlotRecord) * (slots + 1)) {
+  memory_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory_ == MAP_FAILED) throw system_error(errno, "cannot make the worker's table of tasks");
+  // Fresh pages are zero: every slot is free. The place of one record more holds the sequence number.
+  SlotRecord* records = static_cast<SlotRecord*>(memory_);
+  slots_ = {records, slots};
+  open_sequence_ = ::new (static_cast<void*>(records + slots)) std::atomic<std::uint64_t>(0);
+}
+
+SlotTable::~SlotTable() {
+  ::munmap(memory_, bytes_);
+}
+
+}  // namespace wflow::workers
