@@ -58,7 +58,7 @@ struct GrantLease {
 
 struct RevokeLease {
   WorkerId worker;
-  LeaseId lease = 0;
+  wire::Lease part;  // elements [first, first + count) of lease `id`
   bool kill_running = false;
 };
 
@@ -78,11 +78,20 @@ struct RecordFailure {
   bool restart = false;
 };
 
+// These elements were opened again (wflow retry): what ran under leases below `lease` does not count for
+// them, whenever and from whichever journal it is heard of.
+struct RecordFloor {
+  ArrayId array = 0;
+  Range range;
+  LeaseId lease = 0;
+};
+
 struct Actions {
   std::vector<GrantLease> grants;
   std::vector<RevokeLease> revokes;
   std::vector<RecordEnd> ends;
   std::vector<RecordFailure> failures;
+  std::vector<RecordFloor> floors;
 };
 
 struct ArrayProgress {

@@ -12,83 +12,11 @@
 #include <vector>
 
 #include "engine/monitor/status.h"
-#include "engine/schedule/scheduler.h"
+#include "engine/store/batch.h"
 #include "engine/wire/messages.h"
 #include "specs/plan/plan.h"
 
 namespace wflow::engine::store {
-
-struct WorkerRow {
-  std::string id, host, group;
-  std::int64_t pid = 0;
-  int cores = 0;
-  int gpus = 0;
-  double joined_s = 0;
-};
-
-struct HistoryRow {
-  double time_s = 0;
-  std::string kind;  // started, resumed, worker, stop, end, error
-  std::string text;
-};
-
-// A campaign that comes after this one (engine/followups/followups.h).
-struct Followup {
-  std::int64_t id = 0;    // in order; 0: not recorded yet
-  std::string kind;       // submitted, restart, iteration
-  int iteration = 0;      // its number
-  std::string spec;       // the study; empty for restart
-  std::string options;    // JSON: what the study is read with
-  std::string directory;  // of the campaign, absolute; empty until it is chosen
-  std::string state;      // pending, running, handed over, or how it ended
-  int exit_code = 0;      // once it has ended
-  std::string source;     // unique: what is recorded already is not recorded again
-  double created_s = 0;
-  double started_s = 0;  // 0: not yet
-  double ended_s = 0;    // 0: not yet
-};
-
-// What one transaction makes durable. Leases are not in it: a worker knows what it holds and says so to the
-// next coordinator, or its journal does (engine/wire/worker_journal.h).
-struct Batch {
-  std::vector<RecordEnd> ends;
-  std::vector<RecordFailure> failures;
-  std::vector<WorkerRow> workers_joined;
-  struct WorkerEnd {
-    std::string id;
-    double time_s;
-    std::string reason;
-  };
-  std::vector<WorkerEnd> workers_ended;
-  std::vector<wire::TaskEvent> events;
-  std::vector<HistoryRow> history;
-  struct Totals {
-    ArrayId array;
-    ArrayProgress progress;
-  };
-  std::vector<Totals> totals;       // of arrays with new ends; not increments
-  std::vector<Followup> followups;  // new ones
-  bool empty() const;
-};
-
-struct RestoredEnd {
-  ArrayId array;
-  Range range;
-  ElementState state;
-};
-struct RestoredAttempt {
-  ArrayId array;
-  Element element;
-  std::uint32_t next_attempt;
-  bool restart;
-};
-
-struct Restored {
-  std::vector<RestoredEnd> ends;
-  std::vector<RestoredAttempt> attempts;
-  std::vector<Batch::Totals> totals;  // durations only
-  std::vector<WorkerRow> workers;     // that have not ended
-};
 
 // The last execution of an element that did not succeed at least once.
 struct ExecutionRecord {
