@@ -13,7 +13,7 @@
 #include "base/process.h"
 #include "workers/agent/agent_process.h"
 #include "workers/agent/guardian.h"
-#include "workers/execute/resources.h"
+#include "workers/execute/usable.h"
 
 namespace wflow::workers {
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "workers/execute/usable.h"
+
 namespace wflow::workers {
 namespace {
 
