@@ -80,10 +80,10 @@ struct Time {};
 
 }  // namespace event
 
-using AgentEvent = std::variant<event::EndpointRead, event::Connected, event::ConnectionLost, event::Message,
-                                event::SamplesOpened, event::TaskStarted, event::TaskNotStarted,
-                                event::TaskEnded, event::TaskChecking, event::TaskReports, event::Terminate,
-                                event::GuardianGone, event::JournalFailed, event::Time>;
+using AgentEvent =
+    std::variant<event::EndpointRead, event::Connected, event::ConnectionLost, event::Message, event::SamplesOpened,
+                 event::TaskStarted, event::TaskNotStarted, event::TaskEnded, event::TaskChecking,
+                 event::TaskReports, event::Terminate, event::GuardianGone, event::JournalFailed, event::Time>;
 
 enum class EndCause : std::uint8_t {
   time_limit,  // its result is EndReason::timed_out
@@ -93,8 +93,8 @@ enum class EndCause : std::uint8_t {
 
 namespace action {
 
-struct LookUp {};  // read the campaign's endpoint file
-struct Connect {   // close the connection, if there is one, and make a new one
+struct LookUp {};   // read the campaign's endpoint file
+struct Connect {    // close the connection, if there is one, and make a new one
   CoordinatorAddress address;
 };
 struct Send {
