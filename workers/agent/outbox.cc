@@ -45,7 +45,7 @@ void Outbox::add(Results&& part, Time now) {
   if (empty()) oldest_ = now;
   items_ += part.done.size() + part.outcomes.size() + part.events.size();
   for (const auto& outcome : part.outcomes) bytes_ += outcome.detail.size();
-  for (const auto& event : part.events) bytes_ += event.line.size();
+  for (const auto& event : part.events) bytes_ += engine::wire::bytes_of(event);
   move_to(open_.done, part.done);
   move_to(open_.outcomes, part.outcomes);
   move_to(open_.events, part.events);
