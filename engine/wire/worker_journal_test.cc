@@ -12,7 +12,7 @@ namespace wflow::engine::wire {
 namespace {
 
 Results one(std::uint64_t sequence) {
-  return {sequence, {{1, 0, sequence, 1, 0.5, 0.25, 10}}, {}, {}};
+  return {sequence, {{1, 0, sequence, 1, 0, 0.5, 0.25, 10}}, {}, {}};
 }
 
 std::filesystem::path journal(const TemporaryCampaign& campaign, const std::string& worker) {
