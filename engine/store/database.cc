@@ -19,8 +19,8 @@ namespace {
 // `wflow status` holds the database for some milliseconds: that must not look like another coordinator.
 constexpr std::chrono::seconds kPatience{2};
 
-SQLite::Database open_once(const std::filesystem::path& path, const std::string& vfs) {
-  SQLite::Database database(path.string(), SQLite::OPEN_READWRITE, 0, vfs);
+SQLite::Database open_once(const std::filesystem::path& path) {
+  SQLite::Database database(path.string(), SQLite::OPEN_READWRITE);
   // Exclusive first: the write-ahead log then needs no shared memory, which network file systems lack.
   database.exec("PRAGMA locking_mode=EXCLUSIVE");
   if (database.execAndGet("PRAGMA journal_mode=WAL").getString() != "wal")
@@ -36,12 +36,11 @@ bool is_busy(const SQLite::Exception& error) {
 }
 
 // Closed before every other try: two that wait with a lock in hand would wait for each other.
-SQLite::Database open_patiently(const std::filesystem::path& path, const DatabaseOptions& options) {
-  if (!options.vfs.empty()) return open_once(path, options.vfs);  // time does not pass there
+SQLite::Database open_patiently(const std::filesystem::path& path) {
   const auto until = std::chrono::steady_clock::now() + kPatience;
   while (true) {
     try {
-      return open_once(path, {});
+      return open_once(path);
     } catch (const SQLite::Exception& error) {
       if (!is_busy(error) || std::chrono::steady_clock::now() > until) throw;
     }
@@ -74,13 +73,13 @@ void throw_database_error(const SQLite::Exception& error, const char* doing,
   }
 }
 
-SQLite::Database open_database(const std::filesystem::path& path, const DatabaseOptions& options) {
-  if (options.vfs.empty() && !std::filesystem::exists(path)) {
+SQLite::Database open_database(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) {
     throw Error(ExitCode::data, fmt::format("{} is not a wflow campaign: it has no .wflow/campaign.db",
                                             path.parent_path().parent_path().string()));
   }
   try {
-    SQLite::Database database = open_patiently(path, options);
+    SQLite::Database database = open_patiently(path);
     const int version = database.execAndGet("PRAGMA user_version").getInt();
     if (version != kSchemaVersion) {
       throw Error(

@@ -6,12 +6,10 @@
 
 #include <filesystem>
 
-#include "engine/store/store.h"
-
 namespace wflow::engine::store {
 
 // Exclusive, write-ahead log, full durability. Errors as Store's constructor.
-SQLite::Database open_database(const std::filesystem::path& path, const DatabaseOptions& options);
+SQLite::Database open_database(const std::filesystem::path& path);
 
 // Turns a library error into ours: full disk, damage, locked. `doing` completes "cannot ... <path>".
 [[noreturn]] void throw_database_error(const SQLite::Exception& error, const char* doing,

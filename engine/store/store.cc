@@ -88,8 +88,8 @@ void Store::create(const std::filesystem::path& campaign, const specs::Plan& pla
   file.publish();
 }
 
-Store::Store(const std::filesystem::path& campaign, const DatabaseOptions& options)
-    : impl_(std::make_unique<Impl>(Impl{campaign, open_database(database_path(campaign), options), {}})) {}
+Store::Store(const std::filesystem::path& campaign)
+    : impl_(std::make_unique<Impl>(Impl{campaign, open_database(database_path(campaign)), {}})) {}
 
 Store::~Store() = default;
 

@@ -35,18 +35,13 @@ struct WorkerRecord : WorkerRow {
   std::uint64_t failures = 0;  // executions that did not succeed on it
 };
 
-// For tests/simulation.
-struct DatabaseOptions {
-  std::string vfs;  // SQLite's name of the file system; empty: the real one
-};
-
 class Store {
  public:
   // Makes the database of a new campaign (temporary name, then rename).
   static void create(const std::filesystem::path& campaign, const specs::Plan& plan);
 
   // Error{busy} when a coordinator holds it, Error{data} when it is damaged, Error{version} when it is newer.
-  explicit Store(const std::filesystem::path& campaign, const DatabaseOptions& options = {});
+  explicit Store(const std::filesystem::path& campaign);
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
