@@ -55,7 +55,8 @@ std::string checked_text(const std::string& text, std::size_t limit) {
   if (checked.size() <= limit) return checked;
   checked.resize(limit);
   // Not in the middle of a character: its other bytes begin with the bits 10.
-  while (!checked.empty() && (static_cast<unsigned char>(checked.back()) & 0xC0U) == 0x80U) checked.pop_back();
+  while (!checked.empty() && (static_cast<unsigned char>(checked.back()) & 0xC0U) == 0x80U)
+    checked.pop_back();
   if (!checked.empty() && static_cast<unsigned char>(checked.back()) >= 0xC0U) checked.pop_back();
   return checked;
 }

@@ -93,7 +93,8 @@ void CoordinatorMachine::Impl::move_to(Phase phase) {
 void CoordinatorMachine::Impl::check_time() {
   if (now_.steady_s >= next_pulse_s_) pulse();
   if (running_s_ >= next_due_s_) check_due();
-  if (now_.steady_s >= time_limit_at_s_ && phase_ == Phase::running) request_drain("the time limit is reached");
+  if (now_.steady_s >= time_limit_at_s_ && phase_ == Phase::running)
+    request_drain("the time limit is reached");
   if (scheduler_.stop_requested() && phase_ == Phase::running)
     request_drain("a task asked for the end of the campaign (exit code 102 or 105)");
 }
@@ -197,7 +198,8 @@ void CoordinatorMachine::Impl::record_end() {
   std::uint64_t done = count(ElementState::done) + count(ElementState::skipped);
   std::string text = fmt::format("{} of {} tasks done", done, elements);
   if (failed > 0) text += fmt::format(", {} failed", failed);
-  if (count(ElementState::cancelled) > 0) text += fmt::format(", {} cancelled", count(ElementState::cancelled));
+  if (count(ElementState::cancelled) > 0)
+    text += fmt::format(", {} cancelled", count(ElementState::cancelled));
   const bool over = scheduler_.ended();
   if (!over) text += fmt::format("; continue with: wflow resume {}", plan_.campaign().string());
   record(over ? "end" : "interrupted", text);
@@ -248,11 +250,10 @@ void CoordinatorMachine::Impl::record_failure(RecordFailure&& failure) {
   const wire::Outcome& outcome = failure.outcome;
   changed_arrays_.insert(outcome.array);
   if (!failure.final && is_single(outcome.array)) {
-    const std::string how = outcome.reason == wire::EndReason::exited
-                                ? fmt::format("exit code {}", outcome.exit_code)
-                            : outcome.reason == wire::EndReason::signalled
-                                ? fmt::format("signal {}", outcome.exit_code)
-                                : std::string("an error");
+    const std::string how =
+        outcome.reason == wire::EndReason::exited      ? fmt::format("exit code {}", outcome.exit_code)
+        : outcome.reason == wire::EndReason::signalled ? fmt::format("signal {}", outcome.exit_code)
+                                                       : std::string("an error");
     record("retry", fmt::format("{} ended with {} and runs again", plan_.array_name(outcome.array), how));
   }
   batch_.failures.push_back(std::move(failure));

@@ -30,8 +30,8 @@ void CoordinatorMachine::Impl::on_query(const PeerId& peer, wire::Query& query) 
   }
   if (gathered_.questions.size() >= kQuestions) {
     ++refused_;
-    act(action::Send{peer, wire::refusal("the coordinator has too many questions to answer; ask again",
-                                         ExitCode::busy)});
+    act(action::Send{
+        peer, wire::refusal("the coordinator has too many questions to answer; ask again", ExitCode::busy)});
   } else if (const auto* retry = std::get_if<wire::RetryRequest>(&query.request)) {
     ask_for_retry(peer, *retry);
   } else {

@@ -92,7 +92,8 @@ void CoordinatorMachine::Impl::on(event::JournalRead& event) {
                                  checked_text(event.worker, 255)));
   }
   if (event.damaged) {
-    log(LogLevel::warning, fmt::format("the journal of worker {} is damaged: {}", event.worker, *event.damaged));
+    log(LogLevel::warning,
+        fmt::format("the journal of worker {} is damaged: {}", event.worker, *event.damaged));
     record("error", fmt::format("the journal of worker {} is damaged: {}", event.worker, *event.damaged));
   }
   const auto at = workers_.find(event.worker);
@@ -172,7 +173,8 @@ void CoordinatorMachine::Impl::is_due(Worker& worker) {
 // wait unread.
 void CoordinatorMachine::Impl::check_silence() {
   const Timing& timing = options_.timing;
-  const double limit_s = options_.planted.lease_before_fence ? 3 * timing.heartbeat_s : timing.lost_s + timing.margin_s;
+  const double limit_s =
+      options_.planted.lease_before_fence ? 3 * timing.heartbeat_s : timing.lost_s + timing.margin_s;
   std::vector<WorkerId> silent;
   for (const auto& [id, worker] : workers_) {
     const bool talks = worker.state == WorkerState::joining || worker.state == WorkerState::working ||

@@ -33,19 +33,19 @@ struct CoordinatedWorker {
   bool guardian_ended = false, agent_ended = false;
   // It comes from an earlier coordinator, and what it holds is not known yet. Nothing is leased meanwhile.
   bool unsettled = false;
-  std::uint64_t row = 0;    // counts the rows that were recorded of it
-  bool has_row = false;     // the last one is on disk
-  bool row_ended = false;   // its end is recorded
-  bool scheduled = false;   // the scheduler knows it
-  bool reading = false;     // its journal is being read
+  std::uint64_t row = 0;        // counts the rows that were recorded of it
+  bool has_row = false;         // the last one is on disk
+  bool row_ended = false;       // its end is recorded
+  bool scheduled = false;       // the scheduler knows it
+  bool reading = false;         // its journal is being read
   bool certainly_dead = false;  // so that its journal can go
   bool said_goodbye = false;
-  bool drain = false;       // it may finish what it holds, and gets no more
+  bool drain = false;  // it may finish what it holds, and gets no more
 
   // ---- its connection
-  PeerId peer;            // empty: none
-  bool mute = false;      // something was not delivered: nothing is sent before its next Hello
-  bool identify = false;  // it must be asked for that Hello
+  PeerId peer;                  // empty: none
+  bool mute = false;            // something was not delivered: nothing is sent before its next Hello
+  bool identify = false;        // it must be asked for that Hello
   std::set<ArrayId> templates;  // sent on this connection
   std::uint64_t heartbeat = 0;  // the last one on this connection
   double heard_s = 0;           // running time of its last message
@@ -69,7 +69,7 @@ struct CoordinatorMachine::Impl {
   // What follows once the batch that is gathered, or the one that is being written, is on disk.
   struct AfterCommit {
     std::vector<std::pair<WorkerId, std::uint64_t>> joined;  // and CoordinatedWorker::row
-    std::map<WorkerId, std::uint64_t> acknowledge;  // highest sequence
+    std::map<WorkerId, std::uint64_t> acknowledge;           // highest sequence
     std::vector<WorkerId> remove_journals;
     std::vector<CoordinatorAction> questions;  // AnswerQuery, ResolveRetry
     bool empty() const {
@@ -180,10 +180,10 @@ struct CoordinatorMachine::Impl {
   bool end_recorded_ = false;
   bool killed_all_ = false;  // at the end, workers that did not end by themselves
   bool failed_ = false;
-  bool cancelled_ = false;        // the whole campaign: nothing may become ready again
-  bool retry_due_ = false;        // MachineOptions::retry has not been carried out
-  bool recovering_ = true;        // workers of earlier coordinators are awaited
-  double next_pulse_s_ = 0;       // steady
+  bool cancelled_ = false;             // the whole campaign: nothing may become ready again
+  bool retry_due_ = false;             // MachineOptions::retry has not been carried out
+  bool recovering_ = true;             // workers of earlier coordinators are awaited
+  double next_pulse_s_ = 0;            // steady
   double time_limit_at_s_ = kNever_s;  // steady
   double phase_due_s_ = kNever_s;      // running time at which stopping or dismissing is given up
   std::uint64_t refused_ = 0;
@@ -204,7 +204,7 @@ struct CoordinatorMachine::Impl {
   };
   std::map<ProcessIdentity, WatchedProcess> processes_;
   struct Starts {
-    int asked = 0;            // StartWorker under way
+    int asked = 0;  // StartWorker under way
     int since_progress = 0;
     std::uint64_t progress = 0;
   };

@@ -17,8 +17,8 @@ constexpr int kMaxIdleStarts = 3;
 
 }  // namespace
 
-// A worker of an earlier coordinator. Its leases are not in the database: it says them, or its journal and its
-// end (or its fence) make them void.
+// A worker of an earlier coordinator. Its leases are not in the database: it says them, or its journal and
+// its end (or its fence) make them void.
 void CoordinatorMachine::Impl::meet(const KnownWorker& known) {
   const bool rowless = !known.row || !known.guardian.known();
   if (rowless && known.locked) return;  // it never held a lease; it lives, and will say Hello
@@ -92,9 +92,10 @@ void CoordinatorMachine::Impl::on_hello(const PeerId& peer, wire::Hello& hello) 
   if (worker.state == WorkerState::joining && !worker.row_ended && worker.row > 0) return;  // under way
   const bool returned = worker.state == WorkerState::awaited;
   if (worker.state != WorkerState::joining) move(worker, WorkerState::joining);
-  record("worker", fmt::format("worker {} {} with {} cores", worker.id,
-                               returned && worker.unsettled ? "came back from an earlier coordinator" : "joined",
-                               hello.cores));
+  record("worker",
+         fmt::format("worker {} {} with {} cores", worker.id,
+                     returned && worker.unsettled ? "came back from an earlier coordinator" : "joined",
+                     hello.cores));
   record_row(worker);
 }
 
@@ -201,8 +202,8 @@ void CoordinatorMachine::Impl::start_local_workers() {
     starts.progress = progress_;
     if (++starts.since_progress > kMaxIdleStarts) {
       const std::string text = fmt::format(
-          "workers of the group '{}' on this machine end as soon as they start; see their logs in {}", group.name,
-          (plan_.campaign() / ".wflow" / "workers").string());
+          "workers of the group '{}' on this machine end as soon as they start; see their logs in {}",
+          group.name, (plan_.campaign() / ".wflow" / "workers").string());
       log(LogLevel::error, text);
       act(action::Fail{ExitCode::system, text});
       failed_ = true;

@@ -54,7 +54,8 @@ void CoordinatorMachine::Impl::on_message(Worker& worker, wire::Message& message
   if (auto* results = std::get_if<wire::Results>(&message)) return on_results(worker, *results);
   if (auto* heartbeat = std::get_if<wire::Heartbeat>(&message)) return on_heartbeat(worker, *heartbeat);
   if (const auto* goodbye = std::get_if<wire::Goodbye>(&message)) return on_goodbye(worker, *goodbye);
-  if (const auto* returned = std::get_if<wire::Returned>(&message)) return scheduler_.returned(returned->leases);
+  if (const auto* returned = std::get_if<wire::Returned>(&message))
+    return scheduler_.returned(returned->leases);
   ++refused_;  // only a coordinator says such a thing
 }
 
@@ -69,7 +70,8 @@ void CoordinatorMachine::Impl::on_results(Worker& worker, wire::Results& results
 void CoordinatorMachine::Impl::apply(wire::Results& results, const WorkerId& worker) {
   refused_ += check(results, scheduler_);
   for (const wire::DoneRun& run : results.done) scheduler_.done(run);
-  for (const wire::Outcome& outcome : results.outcomes) scheduler_.ended_badly(outcome, worker, now_.steady_s);
+  for (const wire::Outcome& outcome : results.outcomes)
+    scheduler_.ended_badly(outcome, worker, now_.steady_s);
   for (wire::TaskEvent& event : results.events) apply_event(event);
 }
 

@@ -13,8 +13,8 @@ namespace wflow::engine {
 //      │           │           │           │          ▲
 //      └───────────┴───────────┴───────────┴─▶ ending ┘
 enum class WorkerState : std::uint8_t {
-  awaited,   // of an earlier coordinator: it lives, or may live
-  joining,   // it has said Hello; its row is not durable yet, so that it gets no lease
+  awaited,  // of an earlier coordinator: it lives, or may live
+  joining,  // it has said Hello; its row is not durable yet, so that it gets no lease
   working,
   draining,  // finishes what runs
   ending,    // its process has ended or its fence has passed; its journal is not read yet
@@ -33,12 +33,12 @@ constexpr bool may_move(WorkerState from, WorkerState to) {
   using enum WorkerState;
   constexpr std::array<std::array<bool, kWorkerStates>, kWorkerStates> kMoves = {{
       // awaited, joining, working, draining, ending, gone
-      {false, true, false, false, true, true},   // awaited
-      {false, true, true, true, true, true},     // joining
-      {false, false, true, true, true, true},    // working
-      {false, false, true, true, true, true},    // draining
-      {false, true, true, true, true, true},     // ending
-      {false, false, false, false, false, false} // gone
+      {false, true, false, false, true, true},    // awaited
+      {false, true, true, true, true, true},      // joining
+      {false, false, true, true, true, true},     // working
+      {false, false, true, true, true, true},     // draining
+      {false, true, true, true, true, true},      // ending
+      {false, false, false, false, false, false}  // gone
   }};
   return kMoves[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)];
 }
