@@ -65,7 +65,9 @@ class Scheduler {
   // A success counts once, whichever worker reports it and whenever, unless its lease is below the element's
   // floor. If another lease holds the element now, that part is revoked.
   void done(const DoneRun& run);
-  // Stale failures have no effect: see counts().
+  // A failure counts if its lease holds the element; or if nobody does and it is of the execution that would
+  // be the next (a journal read after a restart). Others are stale and have no effect, nor have cancelled
+  // executions of leases that do not hold the element.
   void ended_badly(const Outcome& outcome, const WorkerId& worker, double now_s);
   // No known worker is awaited any more: forgets successes of elements that are still blocked, and keeps no
   // others. Until then they are kept, because the success of what they wait for may still arrive.
@@ -86,8 +88,10 @@ class Scheduler {
   Cancelled cancel(ArrayId array, Range range, bool kill = false);
   // Final failures of an array run again (all whose state is failed, hard_failed or cancelled), with
   // everything below them that was skipped or has run without them. What runs below them just now ends
-  // first, then runs again. Earlier leases do not count for any of them (RecordFloor).
-  std::uint64_t retry_failed(ArrayId array, Range range);
+  // first, then runs again. Earlier leases do not count for any of them (RecordFloor). Gives how many failed.
+  // Many parts at once cost less than one call for each.
+  std::uint64_t retry_failed(const std::vector<std::pair<ArrayId, Range>>& parts);
+  std::uint64_t retry_failed(ArrayId array, Range range) { return retry_failed({{array, range}}); }
 
   // No lease has more elements than this (benchmarks).
   void set_max_range(std::uint64_t elements) { max_range_ = elements; }
@@ -98,7 +102,7 @@ class Scheduler {
   // Leases what is ready to workers that want more, the idlest first, and takes back what has not started
   // from workers that have too much of it.
   void assign(double now_s);
-  Actions take_actions() { return std::exchange(actions_, {}); }
+  Actions take_actions();
   // When assign() would do something new without another event (a retry becomes due, a worker has been idle
   // for too long).
   std::optional<double> next_due_s() const;
@@ -115,8 +119,8 @@ class Scheduler {
   bool stop_requested() const { return stop_requested_; }
   // O(log leases).
   std::optional<WorkerId> worker_of(ArrayId array, Element element) const;
-  // Where it is the state of the element, how much of a lease: at most `limit` parts from `from` on, by array
-  // and element. `next` is where the next page begins; none after the last.
+  // What is leased from `from` on, by array and element, in at most `limit` parts. `next` is where the next
+  // page begins; there is none after the last.
   struct LeaseCursor {
     ArrayId array = 0;
     Element element = 0;
@@ -136,9 +140,8 @@ class Scheduler {
   template <typename Visit>
   void for_each_lease(Visit visit) const {
     for (ArrayId array = 0; array < arrays_.size(); ++array) {
-      leases_.holders(array).for_each([&](Range range, LeaseId lease) {
-        visit(leases_.worker_of(lease), array, range);
-      });
+      leases_.holders(array).for_each(
+          [&](Range range, LeaseId lease) { visit(leases_.worker_of(lease), array, range); });
     }
   }
   struct WorkerView {
@@ -156,44 +159,45 @@ class Scheduler {
   std::uint64_t work() const { return work_ + graph_.work(); }
 
  private:
-  // scheduler.cc: workers join and are lost, failures, cancellations; results.cc: how executions end;
-  // moves.cc: moves between states.
   bool valid(ArrayId array, Element first, std::uint64_t count) const;
-  bool valid(const Lease& lease) const { return valid(lease.array, lease.first, lease.count); }
 
-  // scheduler.cc
+  // scheduler.cc: workers and cancellations
   void adopt(Worker& worker, const Lease& lease);
   void adopt_part(Worker& worker, const Lease& lease, Range part);
   void give_back_all(Worker& worker);
-  void count_crash(const WorkerId& worker, const RunningElement& execution);
+  std::uint64_t cancel_waiting_in(ArrayId array, Range range);
   std::uint64_t request_cancel(ArrayId array, Range range);
+  static Lease part_of(LeaseId lease, ArrayId array, Range range);
   void revoke(LeaseId lease, ArrayId array, Range range, bool kill_running);
+
+  // assignment.cc: what a worker gets
   bool grant_next(Worker& worker);
   void grant(Worker& worker, ArrayId array, Range range, const Attempt& attempt);
-  void move_due_retries(double now_s);
+  void move_due_retries();
 
-  // results.cc
+  // results.cc: how executions end
+  std::vector<Range> above_floor(const DoneRun& run, Range range) const;
+  void done_while_leased(const DoneRun& run, Range range);
   void succeed(const DoneRun& run, Range part);
   void keep_early(const DoneRun& run, Range part);
-  void apply_early(ArrayId array, Range range);
+  std::vector<Range> apply_early(ArrayId array, Range range);
   void count_durations(ArrayId array, std::uint64_t timed, double sum_s, double square_sum);
-  bool counts(const Outcome& outcome) const;
+  bool counts_unheld(const Outcome& outcome) const;
   void decide(const Outcome& outcome, const WorkerId& worker, Attempt attempt, double now_s);
   void schedule_retry(ArrayId array, Element element, Attempt attempt, double due_s);
+  void count_crash(const WorkerId& worker, const RunningElement& execution);
 
-  // moves.cc
+  // moves.cc: moves between states
+  std::vector<Range> parts_in(ArrayId array, Range range, bool (*keep)(ElementState));
   void end(ArrayId array, Range range, ElementState state);
-  void reopen(ArrayId array, const std::vector<Range>& parts);
-  void reopen_part(ArrayId array, Range range, ElementState state);
-  void raise_floor(ArrayId array, Range range);
-  void make_ready(ArrayId array, Range range);
-  void release(LeaseId lease, ArrayId array, Range range);
-  void give_back(LeaseId lease, ArrayId array, Range range);
   void drop_waiting(ArrayId array, Range range);
   void propagate();
   void resolve(ArrayId array, Range range);
-  template <typename Keep>
-  std::vector<Range> parts_in(ArrayId array, Range range, Keep keep) const;
+  void make_ready(ArrayId array, Range range);
+  void give_back(LeaseId lease, ArrayId array, Range range);
+  std::vector<Range> reopen_in(ArrayId array, const IntervalSet& touched);
+  void raise_floor(ArrayId array, Range range);
+  void record_floor(ArrayId array, Range range);
 
   std::vector<TaskArray> arrays_;
   DependencyGraph graph_;
@@ -202,6 +206,7 @@ class Scheduler {
   RetryClock retries_;
   std::vector<std::pair<ArrayId, Range>> newly_ended_;  // whose children are not resolved yet
   Actions actions_;
+  std::map<ArrayId, std::size_t> last_floors_;  // in actions_.floors
   LeaseId next_lease_;
   std::uint64_t open_ = 0;  // elements that have not ended
   std::uint64_t max_range_ = 1 << 16;
