@@ -73,6 +73,14 @@ void Network::close(ConnectionId id) {
   timeline_.at(behind_s + draw_.between(0, kReset_s), [this, id] { connections_.erase(id); });
 }
 
+void Network::vanish(ConnectionId id) {
+  const auto at = connections_.find(id);
+  if (at == connections_.end()) return;
+  at->second.client = nullptr;
+  at->second.broken = true;
+  timeline_.after(draw_.between(kGiveUpAtLeast_s, kGiveUpAtMost_s), [this, id] { connections_.erase(id); });
+}
+
 double Network::delay_s(const Connection& connection) {
   return connection.client_host == connection.server_host
              ? draw_.logarithmic(options_.local_low_s, options_.local_high_s)

@@ -58,6 +58,8 @@ class Network {
   ConnectionId connect(Client& client, const std::string& host, std::uint64_t address);
   // The client's process has ended, or connects anew.
   void close(ConnectionId connection);
+  // The client's host has crashed: nobody tells the server.
+  void vanish(ConnectionId connection);
   void send_to_server(ConnectionId connection, wire::Message message);
   // False: it can't be delivered, and the sender knows.
   [[nodiscard]] bool send_to_client(ConnectionId connection, wire::Message message);

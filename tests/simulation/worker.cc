@@ -99,6 +99,7 @@ void Guardian::settle() {
   }
   worker_.tasks().all().clear();
   worker_.tasks().end_children();
+  if (worker_.read_journal().empty()) around_.disk.remove(journal_path(around_.study, worker_.id()), host().name, false);
   end();
 }
 
@@ -121,6 +122,7 @@ Worker::Worker(Surroundings& around, Host& host, WorkerNumber number, std::strin
       number_(number),
       group_(std::move(group)),
       id_(fmt::format("w{}", number)),
+      started_by_(started_by),
       tasks_(around, host, number, [this](workers::SlotId slot) { agent_->task_ended(slot); }) {
   guardian_ = std::make_unique<Guardian>(around_, host_, *this);
   workers::AgentOptions options;
@@ -135,6 +137,7 @@ Worker::Worker(Surroundings& around, Host& host, WorkerNumber number, std::strin
   options.linger_s = linger_s;
   agent_ = std::make_unique<Agent>(around_, host_, *this, std::move(options));
   journal_ = around_.disk.create(journal_path(around_.study, id_), host_.name);
+  write_header(0);
   agent_->begin();
 }
 
@@ -160,6 +163,21 @@ bool Worker::append(const wire::Results& record) {
   const double now_s = host_.at(around_.timeline.now_s()).steady_s;
   if (now_s <= guardian_->fence_s() + 0.5 * around_.timing.margin_s) around_.history.secured(record);
   return true;
+}
+
+void Worker::write_header(double lost_s) {
+  const engine::wire::JournalHeader header{id_, group_, guardian_->identity(), agent_->identity(), started_by_, lost_s};
+  journal_->write(host_.name, journal_->bytes().size(), engine::wire::frame_record(header));
+}
+
+void Worker::note_lost(double lost_s) {
+  lost_s_ = lost_s;
+  write_header(lost_s);
+}
+
+void Worker::clear_journal() {
+  journal_->truncate(host_.name, 0);
+  write_header(lost_s_);
 }
 
 std::vector<wire::Results> Worker::read_journal() const {

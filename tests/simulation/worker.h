@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,7 +55,6 @@ class Agent final : public Process, public Client {
   std::uint64_t open_sequence() const { return machine_->open_sequence(); }
   std::size_t inbox() const { return messages_.size() + children_.size() + others_.size(); }
   ConnectionId connection() const { return connection_; }
-  std::uint64_t acknowledged() const { return acknowledged_; }
   // Killed before it carries out its so many-th action from now.
   void die_after(std::uint64_t actions) { die_after_ = actions; }
 
@@ -72,6 +72,7 @@ class Agent final : public Process, public Client {
   bool take_some();
   void take_child(workers::SlotId slot);
   void handle(workers::AgentEvent event);
+  void take_acknowledgement(std::uint64_t sequence);
   void carry_out(std::vector<workers::AgentAction> actions);
   void on(workers::action::LookUp&);
   void on(workers::action::Connect& connect);
@@ -103,7 +104,7 @@ class Agent final : public Process, public Client {
   std::uint64_t idle_turns_ = 0;
   double idle_since_s_ = 0;
   std::optional<std::uint64_t> die_after_;
-  std::uint64_t acknowledged_ = 0;
+  std::map<std::uint64_t, wire::Results> unacknowledged_;  // that it has sent
 };
 
 class Worker {
@@ -126,6 +127,8 @@ class Worker {
   // What it writes to its journal; false when the disk is full.
   bool append(const wire::Results& record);
   std::vector<wire::Results> read_journal() const;
+  void clear_journal();
+  void note_lost(double lost_s);
 
   // Called when one of its processes has stopped, goes on or has ended.
   void note_attendance();
@@ -139,11 +142,14 @@ class Worker {
   bool attended() const { return guardian_->runs() || agent_->runs(); }
   double pause_limit_s() const;
   void both_ended();
+  void write_header(double lost_s);
 
   Surroundings& around_;
   Host& host_;
   WorkerNumber number_;
   std::string group_, id_;
+  std::uint64_t started_by_;
+  double lost_s_ = 0;
   TaskTable tasks_;
   std::unique_ptr<Guardian> guardian_;
   std::unique_ptr<Agent> agent_;
