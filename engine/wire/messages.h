@@ -28,15 +28,6 @@ using engine::RunningElement;
 // Raised by one with every change that an older peer would misread.
 inline constexpr std::uint32_t kProtocol = 3;
 
-// A line that a task appended to its $WFLOW_EVENTS file.
-struct TaskEvent {
-  ArrayId array = 0;
-  Element element = 0;
-  std::uint32_t attempt = 0;
-  double time_s = 0;
-  std::string line;  // JSON, at most 64 KiB
-};
-
 // ---- worker to coordinator
 
 struct Hello {
