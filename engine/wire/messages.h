@@ -17,8 +17,6 @@
 
 namespace wflow::engine::wire {
 
-using specs::ArrayId;
-using specs::Element;
 // Part of the messages, and the scheduler's own (engine/schedule/types.h).
 using engine::DoneRun;
 using engine::EndReason;
