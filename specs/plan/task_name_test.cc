@@ -13,11 +13,11 @@ Plan three_steps() {
   return StudyText(R"yaml(
 description: {name: n}
 parameters: {A: [1, 2]}
-samples: {columns: {x: [0, 1]}, count: 30}
+samples: {design: sobol, count: 30, parameters: {x: [0, 1]}}
 study:
-  - {name: sim, run: "echo $(x)"}
-  - {name: sweep, run: "echo $(x) $(A)"}
-  - {name: train, run: "true", depends: [sim_*]}
+  - {name: sim, run: {cmd: "echo $(x)"}}
+  - {name: sweep, run: {cmd: "echo $(x) $(A)"}}
+  - {name: train, run: {cmd: "true", depends: [sim_*]}}
 )yaml")
       .plan();
 }
