@@ -7,9 +7,9 @@
 
 namespace wflow::steps {
 
-// Both may run in several workers at the same time, while tasks read the files: a file that is there with this
-// text is left alone, any other is replaced as a whole by a rename. No file is ever written in place. They
-// throw Error{system} with path and reason.
+// Both may run in several workers at the same time, while tasks read the files: a file that is there with
+// this text is left alone, any other is replaced as a whole by a rename. No file is ever written in place.
+// They throw Error{system} with path and reason.
 void write_setup(const ArraySetup& setup);
 
 // The directory and the files of one task.
