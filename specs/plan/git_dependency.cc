@@ -66,8 +66,7 @@ void clone_dependency(const GitDependency& git) {
     run_git(git, {"git", "-C", repository.string(), "checkout", "--quiet", git.tag, "--"});
   fs::rename(repository, target, error);
   // Another campaign that started at the same time may have been first: its clone is as good.
-  const bool other_was_first =
-      error == std::errc::directory_not_empty || error == std::errc::file_exists;
+  const bool other_was_first = error == std::errc::directory_not_empty || error == std::errc::file_exists;
   if (error && !other_was_first)
     throw system_error(error.value(), fmt::format("cannot make {}", target.string()));
 }

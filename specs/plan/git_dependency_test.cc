@@ -89,8 +89,8 @@ TEST_F(GitDependencyTest, ACutCloneDoesNotCount) {
 }
 
 TEST_F(GitDependencyTest, ACloneThatAnotherCampaignFinishedFirstIsKept) {
-  pretend("for last; do :; done; mkdir -p \"$last\" '" + target().string() + "'; echo mine > \"$last/file\"; echo theirs > '" +
-          target().string() + "/file'\n");
+  pretend("for last; do :; done; mkdir -p \"$last\" '" + target().string() +
+          "'; echo mine > \"$last/file\"; echo theirs > '" + target().string() + "/file'\n");
   clone_dependency(dependency("anything"));
   EXPECT_EQ(read_file(target() / "file"), "theirs\n");
   EXPECT_EQ(entries(), 1U);
