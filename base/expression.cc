@@ -32,7 +32,8 @@ bool is_double_symbol(std::string_view text) {
 
 class Parser {
  public:
-  Parser(std::string_view text, const Expression::Dialect& dialect, std::vector<Expression::Operand>& operands)
+  Parser(std::string_view text, const Expression::Dialect& dialect,
+         std::vector<Expression::Operand>& operands)
       : text_(text), dialect_(dialect), operands_(operands) {
     next();
   }

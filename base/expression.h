@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expressions over named values: when: of a study and --where of `wflow tasks` are two dialects of one grammar.
+// Expressions over named values: when: of a study and --where of `wflow tasks` are two dialects of one
+// grammar.
 //
 //   expression = term { "or" term }        term = factor { "and" factor }
 //   factor     = "not" factor | "(" expression ")" | operand [comparison]

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/csv.h"
 #include "base/error.h"
 #include "base/process.h"
 #include "base/yaml.h"
@@ -82,14 +83,14 @@ class Convert final : public Step {
 
   std::string rows_of(specs::Element block) const {
     std::string text = block_.stacked ? "id,file,row" : "id,file";
-    for (const std::size_t column : columns_) text += "," + csv_cell(samples_->columns()[column]);
+    for (const std::size_t column : columns_) text += "," + csv::cell(samples_->columns()[column]);
     text += '\n';
     const std::uint64_t first = block * template_.block_samples;
     const std::uint64_t end = std::min(first + template_.block_samples, template_.sample_count);
     for (std::uint64_t row = first; row < end; ++row) {
-      text += std::to_string(row) + "," + csv_cell(file_of(row));
+      text += std::to_string(row) + "," + csv::cell(file_of(row));
       if (block_.stacked) text += "," + std::to_string(block_.bundle > 0 ? row % block_.bundle : 0);
-      for (const std::size_t column : columns_) text += "," + csv_cell(samples_->text(row, column));
+      for (const std::size_t column : columns_) text += "," + csv::cell(samples_->text(row, column));
       text += '\n';
     }
     return text;
