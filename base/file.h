@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -30,6 +31,9 @@ class FileDescriptor {
 
 FileDescriptor open_file(const std::filesystem::path& path, int flags, int mode = 0644);
 std::string read_file(const std::filesystem::path& path);
+// Reads up to `bytes` from this place of the file; fewer where it ends there.
+std::size_t read_at(int fd, std::uint64_t offset, void* into, std::size_t bytes,
+                    const std::filesystem::path& path_for_messages);
 void write_all(int fd, std::string_view bytes, const std::filesystem::path& path_for_messages);
 void sync_directory(const std::filesystem::path& directory);
 
