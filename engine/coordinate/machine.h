@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/error.h"
 #include "base/log_level.h"
 #include "base/now.h"
 #include "base/process_identity.h"
@@ -33,7 +34,9 @@ struct Message {
   PeerId peer;
   wire::Message message;
 };
-// A Send could not be delivered: the connection is gone or its queue is full.
+// A Send could not be delivered: the connection is gone or its queue is full. What else these actions send to
+// that peer must not be sent then: it would arrive without what was before it. Handle this before any
+// message.
 struct Undelivered {
   PeerId peer;
 };
@@ -52,9 +55,10 @@ struct JournalRead {
   std::optional<std::string> damaged;
 };
 struct CommitFinished {};  // the batch of the last Commit is on disk
-struct Retry {             // answers action::ResolveRetry, or is asked for at the start (then peer is empty)
-  PeerId peer;
+struct Retry {             // answers action::ResolveRetry
+  PeerId peer;             // empty for MachineOptions::retry
   std::vector<std::pair<ArrayId, Range>> parts;
+  std::optional<std::string> error;  // why the request means nothing: no such step
 };
 enum class SignalKind : std::uint8_t { interrupt, terminate, hangup };
 struct Signal {
@@ -89,8 +93,8 @@ struct Kill {
   ProcessIdentity process;
   int signal = 0;  // SIGTERM, SIGCONT or SIGKILL, through a pidfd after a look at the start time
 };
-// Ends what the worker's tasks left behind on this machine, then reads its journal: nobody writes it any more.
-// `here`: its processes stood in this process table.
+// Ends what the worker's tasks left behind on this machine, then reads its journal: nobody writes it any
+// more. `here`: its processes stood in this process table.
 struct ReadJournal {
   std::string worker;
   bool here = false;
@@ -114,12 +118,17 @@ struct Log {
   LogLevel level = LogLevel::info;
   std::string text;
 };
+// The campaign can't go on. Every worker here is to be ended; the text is for people.
+struct Fail {
+  ExitCode code = ExitCode::system;
+  std::string text;
+};
 
 }  // namespace action
 
-using CoordinatorAction =
-    std::variant<action::Send, action::Commit, action::StartWorker, action::Watch, action::Kill,
-                 action::ReadJournal, action::RemoveJournal, action::AnswerQuery, action::ResolveRetry, action::Log>;
+using CoordinatorAction = std::variant<action::Send, action::Commit, action::StartWorker, action::Watch,
+                                       action::Kill, action::ReadJournal, action::RemoveJournal,
+                                       action::AnswerQuery, action::ResolveRetry, action::Log, action::Fail>;
 
 // running ─▶ draining ─▶ stopping ─▶ dismissing ─▶ ended      (one table of legal moves: machine.cc)
 //    └───────────┴───────────────────────▲
@@ -140,8 +149,12 @@ struct LocalGroup {  // whose worker this machine starts
 struct KnownWorker {
   std::string id, group;
   ProcessIdentity guardian, agent;
-  double lost_s = 0;      // its fence
-  bool journal = false;   // there is one
+  double lost_s = 0;     // its fence
+  bool journal = false;  // there is one
+  // Somebody holds the lock of its journal. Counts only where its processes are not known: a worker without a
+  // row, which holds no lease. One that lives says Hello by itself.
+  bool locked = false;
+  bool row = true;  // the database has one of it that has not ended
 };
 
 // Bugs that the simulator must find: one switch each, set by tests/simulation alone.
@@ -162,6 +175,7 @@ struct MachineOptions {
   std::uint64_t max_range = 0;  // elements a lease at most; 0: as the scheduler likes
   Timing timing;
   PlantedBugs planted;
+  std::optional<wire::RetryRequest> retry;  // before anything else runs; resolved once recovery is over
 };
 
 class CoordinatorMachine {
@@ -173,7 +187,9 @@ class CoordinatorMachine {
 
   // Never throws for what a peer or client sends: that message alone fails, counted in refused_messages().
   void handle(Now now, CoordinatorEvent event);
-  // What is to be done, in this order. Carry out all of it before the next handle().
+  // Decides what follows from the events since the last call (several may be handled at once, to make larger
+  // batches and messages), and says what is to be done, in this order. Carry out all of it before the next
+  // handle(). To be called once after construction, too.
   std::vector<CoordinatorAction> take_actions();
   // An event::Time is due then at the latest (steady_s).
   double wake_at_s() const;
@@ -182,6 +198,8 @@ class CoordinatorMachine {
   bool ended() const { return phase() == Phase::ended; }
   // Every element has ended, as against interrupted. Valid at any time.
   bool campaign_over() const;
+  // By a signal, the time limit, a request or a task: no campaign is to follow on this one.
+  bool asked_to_end() const;
   const Scheduler& scheduler() const;
   std::uint64_t refused_messages() const;
 

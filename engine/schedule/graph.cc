@@ -60,6 +60,8 @@ void restore_states(Scheduler& scheduler, const store::Restored& restored) {
   for (const auto& attempt : restored.attempts) {
     scheduler.restore_attempt(attempt.array, attempt.element, attempt.next_attempt, attempt.restart);
   }
+  for (const RecordFloor& floor : restored.floors)
+    scheduler.restore_floor(floor.array, floor.range, floor.lease);
   for (const auto& [array, progress] : restored.totals) {
     scheduler.restore_durations(array, progress.timed, progress.duration_sum_s, progress.duration_square_sum);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets and maps over element numbers, kept as runs: a million neighbours in the same state are one entry. Why
-// wflow's memory and database grow with what is in flight and what went wrong, not with the campaign.
+// Sets and maps over element numbers, kept as runs: a million neighbours in the same state are one entry.
+// This is why wflow's memory and database grow with what is in flight and what went wrong, not with the
+// campaign.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <type_traits>
+#include <utility>
 
 #include "base/error.h"
 
@@ -63,7 +65,7 @@ class IntervalSet {
   }
 
   bool contains(Range range) const {
-    auto at = runs_.upper_bound(range.first);
+    const auto at = runs_.upper_bound(range.first);
     return at != runs_.begin() && std::prev(at)->second >= range.last;
   }
 
@@ -85,6 +87,11 @@ class IntervalSet {
     }
   }
 
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for_each_in({0, ~Element{0}}, visit);
+  }
+
   std::uint64_t size() const { return size_; }
   std::size_t run_count() const { return runs_.size(); }
   bool empty() const { return runs_.empty(); }
@@ -92,6 +99,97 @@ class IntervalSet {
  private:
   std::map<Element, Element> runs_;  // first -> last; disjoint, never touching
   std::uint64_t size_ = 0;
+};
+
+// A map from some elements to values; neighbours with equal values are one run. Every operation costs
+// O(log runs + runs touched).
+template <typename Value>
+class IntervalMap {
+ public:
+  // Whatever the range had before is replaced.
+  void set(Range range, const Value& value) {
+    auto at = cut(range);
+    if (at != runs_.end() && at->first == range.last + 1 && at->second.value == value) {
+      range.last = at->second.last;
+      at = runs_.erase(at);
+    }
+    if (at != runs_.begin()) {
+      const auto before = std::prev(at);
+      if (before->second.last + 1 == range.first && before->second.value == value) {
+        before->second.last = range.last;
+        return;
+      }
+    }
+    runs_.emplace_hint(at, range.first, Run{range.last, value});
+  }
+
+  void erase(Range range) { cut(range); }
+  void clear() { runs_.clear(); }
+
+  // The value of one element; null where it has none.
+  const Value* find(Element element) const {
+    auto at = runs_.upper_bound(element);
+    if (at == runs_.begin() || (--at)->second.last < element) return nullptr;
+    return &at->second.value;
+  }
+
+  // Calls visit(Range, const Value&) for every part of `range` that has a value, in order. `visit` must not
+  // change the map. If it returns bool, false ends the walk.
+  template <typename Visit>
+  void for_each_in(Range range, Visit visit) const {
+    auto at = runs_.upper_bound(range.first);
+    if (at != runs_.begin() && std::prev(at)->second.last >= range.first) --at;
+    for (; at != runs_.end() && at->first <= range.last; ++at) {
+      const Range part{std::max(at->first, range.first), std::min(at->second.last, range.last)};
+      if constexpr (std::is_same_v<decltype(visit(part, at->second.value)), bool>) {
+        if (!visit(part, at->second.value)) return;
+      } else {
+        visit(part, at->second.value);
+      }
+    }
+  }
+
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for_each_in({0, ~Element{0}}, visit);
+  }
+
+  std::size_t run_count() const { return runs_.size(); }
+  bool empty() const { return runs_.empty(); }
+
+ private:
+  struct Run {
+    Element last;
+    Value value;
+  };
+  using Runs = std::map<Element, Run>;
+
+  // Takes the range out; gives the first run behind it.
+  typename Runs::iterator cut(Range range) {
+    auto at = runs_.lower_bound(range.first);
+    if (at != runs_.begin()) {
+      const auto before = std::prev(at);
+      const Element last = before->second.last;
+      if (last >= range.first) {
+        before->second.last = range.first - 1;
+        if (last > range.last) return runs_.emplace_hint(at, range.last + 1, Run{last, before->second.value});
+      }
+    }
+    while (at != runs_.end() && at->first <= range.last) {
+      if (at->second.last <= range.last) {
+        at = runs_.erase(at);
+        continue;
+      }
+      // Mostly a lease of which the first elements have ended: its node is used again.
+      const auto behind = std::next(at);
+      auto node = runs_.extract(at);
+      node.key() = range.last + 1;
+      return runs_.insert(behind, std::move(node));
+    }
+    return at;
+  }
+
+  Runs runs_;  // by first element; disjoint
 };
 
 // A total map from 0..count-1 to a small enum with members 0..kStates-1; neighbouring equal values are one

@@ -66,7 +66,10 @@ struct Batch {
   std::vector<Totals> totals;       // of arrays with new ends; not increments
   std::vector<Followup> followups;  // new ones
   std::vector<RecordFloor> floors;
-  bool empty() const;
+  bool empty() const {
+    return ends.empty() && failures.empty() && workers_joined.empty() && workers_ended.empty() &&
+           events.empty() && history.empty() && totals.empty() && followups.empty() && floors.empty();
+  }
 };
 
 struct RestoredEnd {

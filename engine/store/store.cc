@@ -69,11 +69,6 @@ int reason_from_name(std::string_view name) {
   return static_cast<int>(at - std::begin(kReasons));
 }
 
-bool Batch::empty() const {
-  return ends.empty() && failures.empty() && workers_joined.empty() && workers_ended.empty() &&
-         events.empty() && history.empty() && totals.empty() && followups.empty();
-}
-
 void Store::create(const std::filesystem::path& campaign, const specs::Plan& plan) {
   const std::filesystem::path path = database_path(campaign);
   make_directories(path.parent_path());
