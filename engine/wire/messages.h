@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "base/process_identity.h"
+#include "engine/wire/answers.h"
+#include "engine/wire/requests.h"
+#include "engine/wire/task_event.h"
 #include "specs/plan/template.h"
 
 namespace wflow::engine::wire {
 
-using specs::ArrayId;
-using specs::Element;
 using LeaseId = std::uint64_t;
 
 // Raised by one with every change that an older peer would misread.
@@ -66,15 +67,6 @@ struct DoneRun {
   double duration_sum_s = 0;
   double duration_square_sum = 0;
   double last_end_s = 0;  // Unix time
-};
-
-// A line that a task appended to its $WFLOW_EVENTS file.
-struct TaskEvent {
-  ArrayId array = 0;
-  Element element = 0;
-  std::uint32_t attempt = 0;
-  double time_s = 0;
-  std::string line;  // JSON, at most 64 KiB
 };
 
 // ---- worker to coordinator
@@ -168,17 +160,7 @@ struct Returned {
   std::vector<Lease> leases;
 };
 
-// ---- status clients
-
-struct Query {
-  std::string verb;       // "status", "tasks", "cancel", ...
-  std::string arguments;  // JSON
-};
-
-struct Answer {
-  bool ok = true;
-  std::string body;  // JSON, or the sentence of the error
-};
+// ---- people's clients: Query (requests.h) and Answer (answers.h)
 
 using Message = std::variant<Hello, Results, Heartbeat, Goodbye, Welcome, Refuse, Templates, Leases,
                              Acknowledge, Revoke, Drain, Pulse, Returned, Query, Answer, Identify>;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -32,6 +31,41 @@ struct Selection {
   std::vector<Part> parts;
 };
 
+// ---- questions that read only
+
+struct StatusRequest {};  // StatusAnswer
+
+// A task of the campaign, or the place in a list of tasks where a page begins.
+struct TaskPlace {
+  specs::ArrayId array = 0;
+  specs::Element element = 0;
+};
+
+// A page of the elements [first, last] of the arrays up to `last_array`, from `from` on, that are in one of
+// the states: TasksAnswer.
+struct TasksRequest {
+  TaskPlace from;
+  specs::ArrayId last_array = 0;
+  specs::Element first = 0, last = 0;
+  std::uint32_t states = 0;  // bits: 1 << ElementState
+};
+
+struct ExplainRequest {  // ExplainAnswer
+  TaskPlace task;
+};
+
+struct WorkersRequest {    // WorkersAnswer
+  std::uint64_t from = 0;  // leave out so many: those that joined first
+};
+
+struct RetryableRequest {  // Done: how many tasks a RetryRequest would run again
+  Selection tasks;
+};
+
+struct SnapshotRequest {  // Done
+  std::string path;       // absolute; must not exist
+};
+
 // ---- commands: answered by done_answer() or refusal()
 
 struct DrainRequest {};
@@ -45,6 +79,14 @@ struct RetryRequest {
 struct CancelRequest {
   Selection tasks;
   bool kill = false;
+};
+
+using Request =
+    std::variant<StatusRequest, TasksRequest, ExplainRequest, WorkersRequest, RetryableRequest,
+                 SnapshotRequest, DrainRequest, StopRequest, PauseRequest, RetryRequest, CancelRequest>;
+
+struct Query {
+  Request request;
 };
 
 }  // namespace wflow::engine::wire

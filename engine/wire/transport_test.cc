@@ -179,23 +179,24 @@ TEST_F(TransportTest, NoDescriptorIsInherited) {
 }
 
 TEST_F(TransportTest, AskGetsItsAnswer) {
-  EXPECT_FALSE(ask(campaign_.path(), {"status", ""}, 10ms));
+  EXPECT_FALSE(ask(campaign_.path(), {StatusRequest{}}, 10ms));
   write_endpoint(campaign_.path(), server_.endpoint());
   std::optional<Answer> answer;
   std::atomic<bool> answered = false;
   std::thread asker([&] {
-    answer = ask(campaign_.path(), {"status", "{}"}, 20s);
+    answer = ask(campaign_.path(), {SnapshotRequest{"copy"}}, 20s);
     answered = true;
   });
   turn(server_, [&] {
     if (const auto received = server_.receive()) {
-      server_.send(received->peer, Answer{true, std::get<Query>(received->message).verb});
+      server_.send(received->peer,
+                   refusal(std::get<SnapshotRequest>(std::get<Query>(received->message).request).path));
     }
     return answered.load();
   });
   asker.join();
   ASSERT_TRUE(answer);
-  EXPECT_EQ(answer->body, "status");
+  EXPECT_EQ(std::get<Refusal>(answer->body).sentence, "copy");
 }
 
 }  // namespace

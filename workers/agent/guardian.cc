@@ -17,7 +17,6 @@
 #include "steps/files.h"
 #include "workers/execute/event_tail.h"
 #include "workers/execute/process_tree.h"
-#include "workers/execute/sample_reports.h"
 
 namespace wflow::workers {
 
@@ -67,10 +66,9 @@ bool wait_for_leader(pid_t pid, siginfo_t& info) {
 }
 
 void add_last_events(wire::Results& results, const SlotRecord& slot, const SlotFiles& files) {
-  EventTail tail{slot.events_read, false};
-  for (std::string& line : read_events(files.events(), tail, true)) {
-    if (slot.bundled && is_sample_report(line)) continue;
-    results.events.push_back({slot.array, slot.element, slot.attempt, unix_now_s(), std::move(line)});
+  EventTail tail{slot.events_read};
+  for (wire::EventBody& body : read_event_bodies(files.events(), tail, true)) {
+    results.events.push_back({slot.array, slot.element, slot.attempt, unix_now_s(), std::move(body)});
   }
 }
 

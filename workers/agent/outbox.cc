@@ -45,7 +45,7 @@ std::size_t weight(const Results& results) {
   constexpr std::size_t kEach = 48;
   std::size_t bytes = kEach * (results.done.size() + results.outcomes.size() + results.events.size());
   for (const auto& outcome : results.outcomes) bytes += outcome.detail.size();
-  for (const auto& event : results.events) bytes += event.line.size();
+  for (const auto& event : results.events) bytes += engine::wire::bytes_of(event);
   return bytes;
 }
 

@@ -181,7 +181,8 @@ TEST_F(WorkerTest, ForwardsEvents) {
   ASSERT_TRUE(ended(1));
   ASSERT_EQ(coordinator_.events.size(), 3U);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(coordinator_.events[static_cast<std::size_t>(i)].line, "{\"n\":" + std::to_string(i + 1) + "}");
+    EXPECT_EQ(json_of(coordinator_.events[static_cast<std::size_t>(i)].body),
+              "{\"n\":" + std::to_string(i + 1) + "}");
   }
   // The next task of the slot begins with an empty file.
   lease(1, 1);
@@ -403,7 +404,7 @@ echo '{"type":"progress","done":5,"total":10}' >> $WFLOW_EVENTS)",
   EXPECT_EQ(coordinator_.outcomes[0].detail, "no root in cell 7");
   // Reports on samples are results, not events.
   ASSERT_EQ(coordinator_.events.size(), 1U);
-  EXPECT_NE(coordinator_.events[0].line.find("progress"), std::string::npos);
+  EXPECT_EQ(type_of(coordinator_.events[0].body), "progress");
 }
 
 TEST_F(BundleTest, AProcessThatFailsTakesAlongWhatItHasNotReported) {

@@ -22,7 +22,6 @@
 #include "steps/kinds.h"
 #include "steps/outputs.h"
 #include "workers/execute/process_tree.h"
-#include "workers/execute/sample_reports.h"
 
 namespace wflow::workers {
 
@@ -468,10 +467,9 @@ void Executor::pack(std::size_t slot, const Ending& ending, double now_s) {
 void Executor::take_events(std::size_t slot, bool at_end, wire::Results& results) {
   const SlotRecord& record_of = slots_[slot];
   EventTail& tail = tasks_[slot].events;
-  for (std::string& line : read_events(files_[slot].events(), tail, at_end)) {
-    if (record_of.bundled && is_sample_report(line)) continue;
+  for (wire::EventBody& body : read_event_bodies(files_[slot].events(), tail, at_end)) {
     results.events.push_back(
-        {record_of.array, record_of.element, record_of.attempt, unix_now_s(), std::move(line)});
+        {record_of.array, record_of.element, record_of.attempt, unix_now_s(), std::move(body)});
   }
 }
 
