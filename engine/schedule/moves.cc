@@ -51,21 +51,23 @@ void Scheduler::drop_waiting(ArrayId id, Range range) {
 // of a thousand steps must not need a thousand frames. Ends of one array are taken together, so that a child
 // that waits for all of them is looked at once.
 void Scheduler::propagate() {
-  std::vector<std::pair<ArrayId, Range>> ended;
-  std::vector<Range> parts;
+  const auto resolve_below = [&](ArrayId parent, std::span<const Range> parts) {
+    graph_.for_each_below(parent, parts, [&](ArrayId child, Range range) { resolve(child, range); });
+  };
   while (!newly_ended_.empty()) {
-    ended.clear();
-    ended.swap(newly_ended_);
-    if (ended.size() > 1) {
-      std::sort(ended.begin(), ended.end(), [](const auto& a, const auto& b) {
-        return std::pair(a.first, a.second.first) < std::pair(b.first, b.second.first);
-      });
+    if (newly_ended_.size() == 1) {
+      const auto [parent, range] = newly_ended_.back();
+      newly_ended_.pop_back();
+      resolve_below(parent, {&range, 1});
+      continue;
     }
-    for (auto at = ended.begin(); at != ended.end();) {
-      const ArrayId parent = at->first;
-      parts.clear();
-      for (; at != ended.end() && at->first == parent; ++at) parts.push_back(at->second);
-      graph_.for_each_below(parent, parts, [&](ArrayId child, Range range) { resolve(child, range); });
+    std::map<ArrayId, IntervalSet> ended;
+    for (const auto& [array, range] : newly_ended_) ended[array].add(range);
+    newly_ended_.clear();
+    for (const auto& [parent, set] : ended) {
+      std::vector<Range> parts;
+      set.for_each([&](Range part) { parts.push_back(part); });
+      resolve_below(parent, parts);
     }
   }
 }
@@ -79,23 +81,28 @@ void Scheduler::resolve(ArrayId array, Range range) {
 // From blocked or leased to what can be leased: elements that ran before keep their attempt. Those whose
 // success has arrived early are done.
 void Scheduler::make_ready(ArrayId id, Range range) {
+  if (arrays_[id].early.empty()) {
+    make_ready_now(id, range);
+    return;
+  }
+  for (const Range& part : apply_early(id, range)) make_ready_now(id, part);
+}
+
+void Scheduler::make_ready_now(ArrayId id, Range range) {
   TaskArray& array = arrays_[id];
-  const std::vector<Range> parts = array.early.empty() ? std::vector<Range>{range} : apply_early(id, range);
   const auto fresh = [&](Range part) {
     array.states.set(part, ElementState::ready);
     ready_.add(id, part);
   };
-  for (const Range& part : parts) {
-    Element next = part.first;
-    for (auto at = array.attempts.lower_bound(part.first);
-         at != array.attempts.end() && at->first <= part.last; ++at) {
-      if (at->first > next) fresh({next, at->first - 1});
-      array.states.set({at->first, at->first}, ElementState::delayed);
-      ready_.add_again(id, at->first);
-      next = at->first + 1;
-    }
-    if (next <= part.last) fresh({next, part.last});
+  Element next = range.first;
+  for (auto at = array.attempts.lower_bound(range.first);
+       at != array.attempts.end() && at->first <= range.last; ++at) {
+    if (at->first > next) fresh({next, at->first - 1});
+    array.states.set({at->first, at->first}, ElementState::delayed);
+    ready_.add_again(id, at->first);
+    next = at->first + 1;
   }
+  if (next <= range.last) fresh({next, range.last});
 }
 
 // ---- leases end

@@ -194,6 +194,7 @@ class Scheduler {
   void propagate();
   void resolve(ArrayId array, Range range);
   void make_ready(ArrayId array, Range range);
+  void make_ready_now(ArrayId array, Range range);
   void give_back(LeaseId lease, ArrayId array, Range range);
   std::vector<Range> reopen_in(ArrayId array, const IntervalSet& touched);
   void raise_floor(ArrayId array, Range range);
