@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The edge of the coordinator machine: it turns sockets, signals, processes, journals and the database into
+// events, and carries out actions. It decides nothing. For coordinator.cc and carry_out.cc.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/batch/local_pool.h"
+#include "engine/coordinate/coordinator.h"
+#include "engine/coordinate/machine.h"
+#include "engine/coordinate/signals.h"
+#include "engine/monitor/live_status.h"
+#include "engine/monitor/merlin_status.h"
+#include "engine/schedule/groups.h"
+#include "engine/store/commit_thread.h"
+#include "engine/store/store.h"
+#include "engine/wire/transport.h"
+
+namespace wflow::engine {
+
+class Coordinator {
+ public:
+  Coordinator(const specs::Plan& plan, const CoordinatorOptions& options, const StatusSink& sink);
+  CoordinatorEnd run();
+
+ private:
+  // coordinator.cc
+  std::unique_ptr<CoordinatorMachine> make_machine();
+  std::vector<LocalGroup> find_local_groups() const;
+  void work();
+  void wait();
+  void take_events();
+  void take_messages();
+  void take_signals();
+  void handle(CoordinatorEvent event);
+  void abandon_workers();
+  void show(double now_s, bool last);
+  CampaignState state() const;
+  void set_state(CampaignState state);
+  CoordinatorEnd finish();
+
+  // carry_out.cc: one function an action
+  void carry_out();
+  void on(action::Send& send);
+  void on(action::Commit& commit);
+  void on(action::StartWorker& start);
+  void on(action::Watch& watch);
+  void on(action::Kill& kill);
+  void on(action::ReadJournal& read);
+  void on(action::RemoveJournal& remove);
+  void on(action::AnswerQuery& question);
+  void on(action::ResolveRetry& resolve);
+  void on(action::Log& log);
+  void on(action::Fail& fail);
+  void note_stopped(const std::vector<wire::Outcome>& outcomes);
+
+  const specs::Plan& plan_;
+  CoordinatorOptions options_;
+  const StatusSink& sink_;
+  wire::CampaignKeys keys_;
+  SignalQueue signals_;
+  store::Store store_;
+  std::uint64_t epoch_;
+  Groups groups_;
+  LiveStatus status_;
+  wire::ServerSocket socket_;
+  batch::LocalPool pool_;
+  MerlinStatus merlin_status_;
+  std::unique_ptr<CoordinatorMachine> machine_;
+  std::vector<CoordinatorEvent> answers_;  // to actions; handled once all actions are carried out
+  std::set<PeerId> unreachable_;           // a Send of these actions has failed: nothing else goes there
+  CampaignState state_ = CampaignState::running;
+  double next_status_s_ = 0;
+  std::unique_ptr<store::CommitThread> commits_;  // last: its thread uses store_
+};
+
+}  // namespace wflow::engine
