@@ -5,12 +5,14 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/task_name.h"
+#include "cli/campaign/task_arguments.h"
 #include "cli/commands/commands.h"
 #include "cli/view/report.h"
 #include "engine/query/queries.h"
+#include "specs/plan/task_name.h"
 
 namespace wflow::cli {
 
@@ -104,7 +106,7 @@ void print_execution(const Json& row) {
 
 int explain(const ExplainOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.task.campaign()));
-  const TaskId task = find_task(plan, options.task.task());
+  const specs::TaskId task = specs::find_task(plan, options.task.task());
   engine::Client client(plan);
   const Json answer = client.ask("explain", {{"array", task.array}, {"element", task.element}});
   if (options.json) {

@@ -16,7 +16,7 @@ namespace {
 constexpr std::chrono::milliseconds kLook{100};
 constexpr int kLooksAQuestion = 5;  // the coordinator has better things to do
 
-bool can_still_print(const specs::Plan& plan, const TaskId& task) {
+bool can_still_print(const specs::Plan& plan, const specs::TaskId& task) {
   engine::Client client(plan);  // a new one: it keeps what it has read of a campaign at rest
   const std::string state = client.ask("explain", {{"array", task.array}, {"element", task.element}})
                                 .at("state")
@@ -27,7 +27,7 @@ bool can_still_print(const specs::Plan& plan, const TaskId& task) {
 
 }  // namespace
 
-void follow_task(const specs::Plan& plan, const TaskId& task, const std::function<void()>& look) {
+void follow_task(const specs::Plan& plan, const specs::TaskId& task, const std::function<void()>& look) {
   while (can_still_print(plan, task)) {
     for (int i = 0; i < kLooksAQuestion; ++i) {
       look();

@@ -221,13 +221,18 @@ class RunMap {
   }
 
   // Calls visit(Range, State) for every run that touches `range`, cut to it, in order. `visit` must not
-  // change the map.
+  // change the map. If it returns bool, false ends the walk.
   template <typename Visit>
   void for_each_in(Range range, Visit visit) const {
     if (count_ == 0) return;
     for (auto at = std::prev(runs_.upper_bound(range.first)); at != runs_.end() && at->first <= range.last;
          ++at) {
-      visit(Range{std::max(at->first, range.first), std::min(run_end(at) - 1, range.last)}, at->second);
+      const Range part{std::max(at->first, range.first), std::min(run_end(at) - 1, range.last)};
+      if constexpr (std::is_same_v<decltype(visit(part, at->second)), bool>) {
+        if (!visit(part, at->second)) return;
+      } else {
+        visit(part, at->second);
+      }
     }
   }
   template <typename Visit>

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "specs/plan/expansion.h"
 #include "specs/plan/launcher.h"
+#include "specs/plan/task_name.h"
 #include "specs/study/blocks.h"
 #include "specs/study/names.h"
 #include "specs/study/tokens.h"
@@ -155,7 +156,7 @@ std::uint32_t Plan::row_of(const PlannedStep& step, ArrayId array) const {
 std::string Plan::array_name(ArrayId array) const {
   const PlannedStep& step = steps_[step_of(array)];
   const std::string label = expansion_->label(step.study_step, row_of(step, array));
-  return label.empty() ? step.name : step.name + "/" + label;
+  return specs::array_name(step.name, label);
 }
 
 std::vector<std::pair<std::string, std::string>> Plan::parameters(ArrayId array) const {

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "specs/plan/git_dependency.h"
 #include "specs/study/reading.h"
 
 namespace wflow::specs {
@@ -68,23 +69,6 @@ void generate_samples(const Study& study, const fs::path& info) {
                   (info / "cmd.err").string(), said.empty() ? "" : ":\n" + said));
 }
 
-void clone(const GitDependency& git) {
-  const fs::path target = fs::path(git.path) / git.name;
-  std::error_code ignored;
-  if (fs::exists(target, ignored)) return;
-  make_directories(git.path);
-  const auto run = [&](std::vector<std::string> argv) {
-    SpawnRequest request;
-    request.argv = std::move(argv);
-    const CommandResult result = run_command(request);
-    if (result.status == 0) return;
-    throw Error(ExitCode::system, fmt::format("the dependency '{}' can't be cloned from {}: {}", git.name,
-                                              git.url, text::trim(text::tail(result.err, 400))));
-  };
-  run({"git", "clone", "--quiet", git.url, target.string()});
-  if (!git.tag.empty()) run({"git", "-C", target.string(), "checkout", "--quiet", git.tag});
-}
-
 }  // namespace
 
 fs::path campaign_directory(const Study& study, std::string_view timestamp) {
@@ -108,7 +92,7 @@ Plan create_campaign(const Plan& plan) {
   const std::string stem = study.file.stem().string();
   write_file_durably(info / (stem + ".orig.yaml"), study.text);
   write_file_durably(info / (stem + ".partial.yaml"), yaml::emit(study.partial));
-  for (const GitDependency& git : study.git) clone(git);
+  for (const GitDependency& git : study.git) clone_dependency(git);
   if (study.samples && study.samples->design.kind == DesignKind::file) {
     const fs::path& file = study.samples->design.file;
     if (!study.samples->generate_command.empty() && !fs::exists(file, ignored)) generate_samples(study, info);

@@ -4,17 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "specs/plan/plan.h"
-
 namespace wflow::cli {
-
-struct TaskId {
-  specs::ArrayId array = 0;
-  specs::Element element = 0;
-};
-
-// "simulate/12", "simulate/OMEGA.0.3/12", "train". Throws Error{usage} with what there is.
-TaskId find_task(const specs::Plan& plan, const std::string& name);
 
 // "[CAMPAIGN] TASK" on the command line: one word is a task of the newest campaign here.
 struct TaskArguments {
