@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "engine/monitor/status.h"
-#include "engine/query/queries.h"
+#include "engine/wire/requests.h"
 #include "specs/plan/plan.h"
 
 namespace wflow::engine {
@@ -23,7 +23,7 @@ struct CoordinatorOptions {
   std::uint64_t max_range = 0;  // tasks a lease at most; 0: as the scheduler likes
   bool resumed = false;
   bool keep_going = false;            // a hard failure (exit code 102) does not end the campaign
-  std::optional<RetryRequest> retry;  // before anything runs
+  std::optional<wire::RetryRequest> retry;  // before anything runs
   double time_limit_s = 0;            // then drain; 0: none
   double status_interval_s = 0.25;
 };

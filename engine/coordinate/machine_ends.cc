@@ -91,6 +91,10 @@ void CoordinatorMachine::Impl::on(event::JournalRead& event) {
     record("worker", fmt::format("{} results of worker {} taken from its journal", text::format_count(count),
                                  checked_text(event.worker, 255)));
   }
+  if (event.orphans > 0) {
+    record("worker", fmt::format("{} processes that worker {} left behind were ended", event.orphans,
+                                 event.worker));
+  }
   if (event.damaged) {
     log(LogLevel::warning,
         fmt::format("the journal of worker {} is damaged: {}", event.worker, *event.damaged));
