@@ -138,6 +138,8 @@ class World {
     }
     const ElementState before = scheduler_->states(array).at(element);
     scheduler_->done(done_of(told.held));
+    const bool below_floor = told.held.lease < floors_[told.held.task] && !has_ended(before);
+    EXPECT_FALSE(below_floor && has_ended(scheduler_->states(array).at(element))) << "it ran on old input";
     const bool counts = told.held.lease >= floors_[told.held.task] && !has_ended(before);
     if (!counts || before == ElementState::blocked) return;
     EXPECT_EQ(scheduler_->states(array).at(element), ElementState::done);
@@ -270,6 +272,10 @@ class World {
       cursor = page.next;
     }
     ASSERT_EQ(leased.size(), scheduler_->leased());
+    for (const auto& [worker, held] : workers_) {
+      for (const Held& one : held)
+        ASSERT_EQ(scheduler_->worker_of(one.task.first, one.task.second), worker) << "runs beside its lease";
+    }
     for (const auto& [worker, view] : scheduler_->workers()) ASSERT_EQ(view.elements, by_worker[worker]);
     std::uint64_t open = 0;
     for (ArrayId array = 0; array < scheduler_->array_count(); ++array) {
