@@ -38,6 +38,7 @@ ALL = {"tests", "bench"}
 # A library's headers, and the files that may include them.
 BOUNDARIES = {
     r"yaml-cpp/": r"base/yaml\.cc",
+    r"spdlog/": r"base/log\.cc",
     r"zmq(\.hpp|_addon\.hpp|\.h)$": r"engine/wire/.*",
     r"(sqlite3\.h|SQLiteCpp/)": r"engine/store/.*",
     r"(hdf5|H5\w*)\.h": r"(converters|examples/cosmoflow)/.*",
