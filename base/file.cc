@@ -168,4 +168,18 @@ void make_directories(const fs::path& path) {
   if (error) throw system_error(error.value(), fmt::format("cannot create directory {}", path.string()));
 }
 
+fs::path current_directory() {
+  std::error_code error;
+  fs::path path = fs::current_path(error);
+  if (error) {
+    throw system_error(error.value(),
+                       "the current directory is not there any more; change to another one (cd)");
+  }
+  return path;
+}
+
+fs::path absolute_path(const fs::path& path) {
+  return path.is_absolute() ? path : current_directory() / path;
+}
+
 }  // namespace wflow

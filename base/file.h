@@ -65,4 +65,8 @@ std::string hash_bytes(std::string_view bytes);
 // create_directories with our message ("cannot create directory X: Permission denied").
 void make_directories(const std::filesystem::path& path);
 
+// The directory that relative paths begin at. Throws Error{system} where it has been removed.
+std::filesystem::path current_directory();
+std::filesystem::path absolute_path(const std::filesystem::path& path);
+
 }  // namespace wflow

@@ -60,7 +60,8 @@ std::string why(const std::string& bytes) {
 
 TEST(Npy, TypesAreLettersAndSizes) {
   const auto type = [](const std::string& descr) {
-    const NpyHeader header = parse(npy(1, "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (2,)}"));
+    const NpyHeader header =
+        parse(npy(1, "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (2,)}"));
     EXPECT_EQ(header.descr, descr);
     return std::make_pair(header.kind, header.item_bytes);
   };
@@ -79,7 +80,8 @@ TEST(Npy, RefusalsSayWhyAndWhere) {
   EXPECT_THAT(why(npy(1, "{'descr': '<f4', 'shape': (2,)}")), HasSubstr("not complete"));
   EXPECT_THAT(why(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}")),
               HasSubstr("not a number (byte 61)"));
-  EXPECT_THAT(why(npy(2, kGood).replace(8, 4, "\xff\xff\xff\x7f", 4)), HasSubstr("longer than 1 MiB (byte 8)"));
+  EXPECT_THAT(why(npy(2, kGood).replace(8, 4, "\xff\xff\xff\x7f", 4)),
+              HasSubstr("longer than 1 MiB (byte 8)"));
 }
 
 TEST(Npy, SizesAreChecked) {
@@ -92,8 +94,7 @@ TEST(Npy, SizesAreChecked) {
 
 TEST(Npy, AnyCutOrChangedHeaderIsAnErrorOrAHeader) {
   const std::string good = npy(1, kGood);
-  for (std::size_t length = 0; length < good.size(); ++length)
-    EXPECT_NE(why(good.substr(0, length)), "");
+  for (std::size_t length = 0; length < good.size(); ++length) EXPECT_NE(why(good.substr(0, length)), "");
   for (std::uint64_t round = 0; round < 20000; ++round) {
     std::string bytes = good;
     for (std::uint64_t k = 0; k <= round % 4; ++k) {
