@@ -26,15 +26,24 @@ void make_directory(const std::string& path) {
   make_directories(path);
 }
 
-void write_plainly(const NewFile& file) {
-  const FileDescriptor fd = open_file(file.path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kScriptMode);
-  write_all(fd.get(), file.text, file.path);
-}
-
 bool holds(const NewFile& file) {
   struct stat status {};
   if (::stat(file.path.c_str(), &status) != 0) return false;
   return static_cast<std::size_t>(status.st_size) == file.text.size() && read_file(file.path) == file.text;
+}
+
+// Never in place: another worker's shell may be reading the file. Where it is there with this text it stays,
+// otherwise it is replaced as a whole.
+void publish(const NewFile& file) {
+  if (holds(file)) return;
+  // Only this process writes this name, one file at a time.
+  const std::string temporary = file.path + ".tmp." + host_name() + "." + std::to_string(::getpid());
+  {
+    const FileDescriptor fd = open_file(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kScriptMode);
+    write_all(fd.get(), file.text, temporary);
+  }
+  if (::rename(temporary.c_str(), file.path.c_str()) != 0)
+    throw system_error(errno, "cannot write " + file.path);
 }
 
 std::uint64_t size_of(const std::string& path) {
@@ -58,20 +67,12 @@ std::string tail_of(const std::string& path, std::uint64_t from, std::size_t lim
 
 void write_setup(const ArraySetup& setup) {
   for (const std::string& directory : setup.directories) make_directories(directory);
-  for (const NewFile& file : setup.files) {
-    if (holds(file)) continue;
-    // Only this process writes this name, one file at a time.
-    const NewFile temporary{file.path + ".tmp." + host_name() + "." + std::to_string(::getpid()), file.text};
-    write_plainly(temporary);
-    if (::rename(temporary.path.c_str(), file.path.c_str()) != 0) {
-      throw system_error(errno, "cannot write " + file.path);
-    }
-  }
+  for (const NewFile& file : setup.files) publish(file);
 }
 
 void write_files(const PreparedTask& task) {
   make_directory(task.directory);
-  for (const NewFile& file : task.files) write_plainly(file);
+  for (const NewFile& file : task.files) publish(file);
 }
 
 void mark_finished(const std::string& marker) {
