@@ -2,6 +2,7 @@
 // What the agent's edge does for its machine, with simulated children, files and connections.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <variant>
 
@@ -46,11 +47,8 @@ void Agent::task_ended(workers::SlotId slot) {
   schedule(0);
 }
 
-void Agent::connected(ConnectionId connection) {
-  if (connection != connection_) return;
-  messages_.emplace_back(workers::event::Connected{});
-  schedule(0);
-}
+// A socket counts as connected at once: what is sent waits in it.
+void Agent::connected(ConnectionId) {}
 
 void Agent::connection_lost(ConnectionId connection) {
   if (connection != connection_) return;
@@ -222,10 +220,26 @@ void Agent::on(workers::action::Connect& connect) {
   // A file of another coordinator may have been read: its listener is part of the address here.
   connection_ = around_.network.connect(*this, host().name, std::stoull(connect.address.remote));
   around_.trace.line(worker_.id(), "connects to epoch {}", connect.address.epoch);
+  answers_.emplace_back(workers::event::Connected{});
+}
+
+// Numbers and texts that no clock and no task gives: what they belong to still counts.
+void Agent::spoil(wire::Results& results) {
+  around_.faults.count(Fault::strange_message);
+  const double strange[] = {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::infinity(), 1e300, -7};
+  for (auto& run : results.done) run.duration_sum_s = run.last_end_s = strange[around_.draw.below(4)];
+  for (auto& outcome : results.outcomes) {
+    outcome.started_s = outcome.duration_s = strange[around_.draw.below(4)];
+    outcome.detail = "\xff\xfe bytes";
+  }
+  for (auto& event : results.events) event.time_s = strange[around_.draw.below(4)];
 }
 
 void Agent::on(workers::action::Send& send) {
-  if (const auto* results = std::get_if<wire::Results>(&send.message)) unacknowledged_[results->sequence] = *results;
+  if (auto* results = std::get_if<wire::Results>(&send.message)) {
+    unacknowledged_[results->sequence] = *results;
+    if (around_.draw.chance(around_.mishaps.strange_message)) spoil(*results);
+  }
   if (connection_ != 0) around_.network.send_to_server(connection_, std::move(send.message));
 }
 
@@ -236,11 +250,11 @@ void Agent::on(workers::action::AppendJournal& append) {
 }
 
 void Agent::on(workers::action::ClearJournal&) {
-  worker_.clear_journal();
+  if (!worker_.clear_journal()) answers_.emplace_back(workers::event::JournalFailed{"the disk is full"});
 }
 
 void Agent::on(workers::action::NoteLost& note) {
-  worker_.note_lost(note.lost_s);
+  if (!worker_.note_lost(note.lost_s)) answers_.emplace_back(workers::event::JournalFailed{"the disk is full"});
 }
 
 void Agent::on(workers::action::OpenSamples&) {

@@ -46,12 +46,12 @@ Coordinator::Coordinator(Surroundings& around, Host& host, Workers& workers, Coo
 }
 
 Coordinator::~Coordinator() {
-  around_.vfs.use(&around_.disk, disk_user_, around_.seed);
+  around_.vfs.use(&around_.disk, disk_user_);
   store_.reset();
 }
 
 bool Coordinator::begin() {
-  around_.vfs.use(&around_.disk, disk_user_, around_.seed);
+  around_.vfs.use(&around_.disk, disk_user_);
   try {
     store_ = std::make_unique<engine::store::Store>(around_.study.plan.campaign(),
                                                     engine::store::DatabaseOptions{.vfs = Vfs::kName});
@@ -69,6 +69,7 @@ bool Coordinator::begin() {
     end();
     return false;
   }
+  begun_s_ = around_.timeline.now_s();
   listener_ = around_.network.listen(*this, host().name);
   workers::CoordinatorAddress address;
   address.remote = std::to_string(listener_);
@@ -142,7 +143,7 @@ void Coordinator::ended(bool with_host) {
   if (listener_ != 0) around_.network.close_server(listener_, !with_host);
   // What it has open ends with it, without another write.
   disk_user_->dead = true;
-  around_.vfs.use(&around_.disk, disk_user_, around_.seed);
+  around_.vfs.use(&around_.disk, disk_user_);
   store_.reset();
 }
 
@@ -186,7 +187,7 @@ void Coordinator::turn() {
   if (machine_->ended()) {
     campaign_over_ = machine_->campaign_over();
     if (around_.endpoint && around_.endpoint->listener == listener_) around_.endpoint.reset();
-    around_.vfs.use(&around_.disk, disk_user_, around_.seed);
+    around_.vfs.use(&around_.disk, disk_user_);
     store_.reset();  // in good order
     end();
     return;

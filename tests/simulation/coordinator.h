@@ -56,6 +56,7 @@ class Coordinator final : public Process, public Server {
   const engine::CoordinatorMachine* machine() const { return machine_.get(); }
   std::uint64_t epoch() const { return epoch_; }
   std::uint64_t listener() const { return listener_; }
+  double begun_s() const { return begun_s_; }
 
   void receive(ConnectionId connection, wire::Message message) override;
 
@@ -97,6 +98,7 @@ class Coordinator final : public Process, public Server {
   std::unique_ptr<engine::CoordinatorMachine> machine_;
   std::uint64_t epoch_ = 0;
   std::uint64_t listener_ = 0;
+  double begun_s_ = 0;
   std::deque<engine::CoordinatorEvent> urgent_;  // before any message
   std::deque<engine::CoordinatorEvent> messages_;
   std::deque<engine::CoordinatorEvent> others_;

@@ -83,7 +83,7 @@ void Coordinator::finish_commit(std::uint64_t number) {
     return;
   }
   commit_due_ = false;
-  around_.vfs.use(&around_.disk, disk_user_, around_.seed);
+  around_.vfs.use(&around_.disk, disk_user_);
   try {
     store_->commit(*committing_);
   } catch (const Error& error) {
@@ -101,7 +101,7 @@ void Coordinator::finish_commit(std::uint64_t number) {
 bool Coordinator::die_in_commit(std::uint64_t changes) {
   if (!runs() || !committing_) return false;
   around_.faults.count(Fault::coordinator_killed_in_commit);
-  around_.vfs.use(&around_.disk, disk_user_, around_.seed);
+  around_.vfs.use(&around_.disk, disk_user_);
   disk_user_->changes_left = changes;
   try {
     store_->commit(*committing_);
@@ -207,7 +207,7 @@ void Coordinator::on(engine::action::RemoveJournal& remove) {
 void Coordinator::check_answer() {
   if (committing_) throw Violation("durable answers", "a question is answered while a commit is under way");
   if (!around_.draw.chance(0.2)) return;
-  around_.vfs.use(&around_.disk, disk_user_, around_.seed);
+  around_.vfs.use(&around_.disk, disk_user_);
   std::uint64_t stored = 0;
   for (const auto& end : store_->restore().ends) stored += end.range.size();
   std::uint64_t ended = 0;

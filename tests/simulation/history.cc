@@ -108,7 +108,10 @@ void History::secured(const wire::Results& record) {
 
 void History::unsecure(ArrayId array, Element element, LeaseId lease) {
   ElementTruth& truth = at(array, element);
-  if (!truth.committed && truth.secured == lease) truth.secured = 0;
+  if (truth.committed || truth.secured != lease) return;
+  truth.secured = 0;
+  truth.losses.push_back(lease);
+  ++truth.charges;
 }
 
 void History::for_each_uncommitted(const std::function<void(ArrayId, Element, LeaseId)>& visit) const {

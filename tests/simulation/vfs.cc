@@ -216,14 +216,16 @@ Vfs::~Vfs() {
   sqlite3_vfs_unregister(vfs_.get());
 }
 
-void Vfs::use(Disk* disk, std::shared_ptr<DiskUser> user, std::uint64_t random_seed) {
-  disk_ = disk;
-  user_ = std::move(user);
-  if (random_seed == random_seed_) return;
-  random_seed_ = random_seed;
+void Vfs::restart(std::uint64_t seed) {
+  random_seed_ = seed;
   randoms_ = 0;
   owners_ = 0;
   sqlite3_randomness(0, nullptr);  // its next number starts from ours
+}
+
+void Vfs::use(Disk* disk, std::shared_ptr<DiskUser> user) {
+  disk_ = disk;
+  user_ = std::move(user);
 }
 
 }  // namespace wflow::simulation

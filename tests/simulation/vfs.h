@@ -33,8 +33,10 @@ class Vfs {
   Vfs& operator=(const Vfs&) = delete;
   ~Vfs();
 
+  // A schedule begins: SQLite's random numbers start anew.
+  void restart(std::uint64_t seed);
   // Files are opened on this disk by this process until the next call.
-  void use(Disk* disk, std::shared_ptr<DiskUser> user, std::uint64_t random_seed);
+  void use(Disk* disk, std::shared_ptr<DiskUser> user);
 
   // For the functions that SQLite calls.
   Disk& disk() { return *disk_; }

@@ -13,6 +13,7 @@
 
 #include "tests/simulation/surroundings.h"
 #include "tests/simulation/task_table.h"
+#include "workers/agent/journal.h"
 
 namespace wflow::simulation {
 
@@ -72,6 +73,7 @@ class Agent final : public Process, public Client {
   bool take_some();
   void take_child(workers::SlotId slot);
   void handle(workers::AgentEvent event);
+  void spoil(wire::Results& results);
   void take_acknowledgement(std::uint64_t sequence);
   void carry_out(std::vector<workers::AgentAction> actions);
   void on(workers::action::LookUp&);
@@ -119,16 +121,16 @@ class Worker {
   Guardian& guardian() { return *guardian_; }
   Agent& agent() { return *agent_; }
   TaskTable& tasks() { return tasks_; }
-  File& journal() { return *journal_; }
   bool gone() const { return !guardian_->alive() && !agent_->alive(); }
   // Both at once, as a kill of the whole worker does.
   void kill();
 
   // What it writes to its journal; false when the disk is full.
   bool append(const wire::Results& record);
-  std::vector<wire::Results> read_journal() const;
-  void clear_journal();
-  void note_lost(double lost_s);
+  bool clear_journal();
+  bool note_lost(double lost_s);
+  // For the guardian.
+  workers::Journal& journal() { return *journal_; }
 
   // Called when one of its processes has stopped, goes on or has ended.
   void note_attendance();
@@ -142,18 +144,15 @@ class Worker {
   bool attended() const { return guardian_->runs() || agent_->runs(); }
   double pause_limit_s() const;
   void both_ended();
-  void write_header(double lost_s);
 
   Surroundings& around_;
   Host& host_;
   WorkerNumber number_;
   std::string group_, id_;
-  std::uint64_t started_by_;
-  double lost_s_ = 0;
   TaskTable tasks_;
   std::unique_ptr<Guardian> guardian_;
   std::unique_ptr<Agent> agent_;
-  std::shared_ptr<File> journal_;
+  std::unique_ptr<workers::Journal> journal_;
   std::optional<double> unattended_since_s_;
   bool was_beyond_ = false;
   std::uint64_t settle_sequence_ = 0;
