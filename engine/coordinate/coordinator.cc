@@ -124,7 +124,10 @@ void Coordinator::wait() {
 }
 
 void Coordinator::take_events() {
-  if (commits_->committed()) handle(event::CommitFinished{});
+  if (commits_->committed()) {
+    handle(event::CommitFinished{});
+    carry_out();  // questions are answered while scheduler and store say the same
+  }
   take_messages();  // what a worker said before it ended comes first
   for (ProcessIdentity& process : pool_.take_ended()) handle(event::ProcessEnded{std::move(process)});
   take_signals();
