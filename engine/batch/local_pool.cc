@@ -80,7 +80,8 @@ ProcessIdentity LocalPool::start(const LocalWorkerOptions& options) {
 void LocalPool::watch(const ProcessIdentity& process) {
   if (processes_.contains(process)) return;
   ProcessHandle handle(process);
-  handle.open() ? void(processes_.emplace(process, Process{std::move(handle), false})) : ended_.push_back(process);
+  handle.open() ? void(processes_.emplace(process, Process{std::move(handle), false}))
+                : ended_.push_back(process);
 }
 
 std::filesystem::path LocalPool::log_of(const std::string& group) const {

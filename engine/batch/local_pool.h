@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes of this machine that the coordinator starts or watches: by process descriptors, so that a death is
-// known at once and a signal never reaches a stranger that has the same number.
+// Processes of this machine that the coordinator starts or watches: by process descriptors, so that a death
+// is known at once and a signal never reaches a stranger that has the same number.
 #pragma once
 
 #include <sys/resource.h>

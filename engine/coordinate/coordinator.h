@@ -22,9 +22,9 @@ struct CoordinatorOptions {
   double zero_failures = 0;     // with zero_workers: the fraction that fails, each end told by itself
   std::uint64_t max_range = 0;  // tasks a lease at most; 0: as the scheduler likes
   bool resumed = false;
-  bool keep_going = false;            // a hard failure (exit code 102) does not end the campaign
+  bool keep_going = false;                  // a hard failure (exit code 102) does not end the campaign
   std::optional<wire::RetryRequest> retry;  // before anything runs
-  double time_limit_s = 0;            // then drain; 0: none
+  double time_limit_s = 0;                  // then drain; 0: none
   double status_interval_s = 0.25;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The workers' journals (engine/wire/worker_journal.h) as the coordinator's edge finds, reads and removes them.
+// The workers' journals (engine/wire/worker_journal.h) as the coordinator's edge finds, reads and removes
+// them.
 #pragma once
 
 #include <filesystem>

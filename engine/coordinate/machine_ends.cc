@@ -92,8 +92,8 @@ void CoordinatorMachine::Impl::on(event::JournalRead& event) {
                                  checked_text(event.worker, 255)));
   }
   if (event.orphans > 0) {
-    record("worker", fmt::format("{} processes that worker {} left behind were ended", event.orphans,
-                                 event.worker));
+    record("worker",
+           fmt::format("{} processes that worker {} left behind were ended", event.orphans, event.worker));
   }
   if (event.damaged) {
     log(LogLevel::warning,
