@@ -66,7 +66,7 @@ TEST(Outbox, IsFullByNumberOrBytes) {
   outbox.seal();
   EXPECT_FALSE(outbox.full());
   Results large;
-  large.events.push_back({1, 1, 0, 0, std::string(Outbox::kBatchBytes, 'x')});
+  large.events.push_back({1, 1, 0, 0, engine::wire::Note{std::string(Outbox::kBatchBytes, 'x')}});
   outbox.add(std::move(large), kNow);
   EXPECT_TRUE(outbox.full());
 }

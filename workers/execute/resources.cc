@@ -17,11 +17,6 @@ ResourcePool::ResourcePool(const Capacity& capacity)
       gpu_taken_(static_cast<std::size_t>(capacity.gpus)),
       free_gpus_(capacity.gpus) {
   WFLOW_CHECK(free_cpus_.empty() || free_cpus_.size() >= static_cast<std::size_t>(cores_));
-  const auto listed =
-      capacity.visible.empty() ? std::vector<std::string>() : text::split(capacity.visible, ',');
-  for (std::size_t i = 0; i < gpu_taken_.size(); ++i) {
-    gpu_names_.push_back(i < listed.size() ? listed[i] : std::to_string(i));
-  }
 }
 
 int ResourcePool::cores_wanted(const specs::Resources& wanted) const {
@@ -71,9 +66,16 @@ void ResourcePool::give_back(const Share& share) {
   for (const std::size_t gpu : share.gpus) gpu_taken_[gpu] = false;
 }
 
-std::string ResourcePool::visible_devices(const Share& share) const {
+DeviceNames::DeviceNames(const Capacity& capacity) {
+  const auto listed =
+      capacity.visible.empty() ? std::vector<std::string>() : text::split(capacity.visible, ',');
+  const auto count = static_cast<std::size_t>(capacity.gpus);
+  for (std::size_t i = 0; i < count; ++i) names_.push_back(i < listed.size() ? listed[i] : std::to_string(i));
+}
+
+std::string DeviceNames::of(const Share& share) const {
   std::vector<std::string> names;
-  for (const std::size_t gpu : share.gpus) names.push_back(gpu_names_[gpu]);
+  for (const std::size_t gpu : share.gpus) names.push_back(names_.at(gpu));
   return text::join(names, ",");
 }
 
