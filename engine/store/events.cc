@@ -8,7 +8,7 @@
 namespace wflow::engine::store {
 
 void Store::Impl::write_event(const wire::TaskEvent& event) {
-  const nlohmann::json body = nlohmann::json::parse(event.line, nullptr, false);
+  const nlohmann::json body = nlohmann::json::parse(wire::json_of(event.body), nullptr, false);
   if (!body.is_object()) return;  // a task may write anything; what is no JSON object is not an event
   const auto text = [&](const char* key) {
     const auto at = body.find(key);
@@ -29,7 +29,7 @@ void Store::Impl::write_event(const wire::TaskEvent& event) {
   } else if (type == "metric") {
     write_metric(event, text("name"), whole("step"), whole("epoch"), number("value"));
   } else {
-    write_other(event, type, event.line);
+    write_other(event, type, wire::json_of(event.body));
   }
 }
 
