@@ -44,6 +44,7 @@ ALL = {"tests", "bench"}
 # A library's headers, and the files that may include them.
 BOUNDARIES = {
     r"yaml-cpp/": r"base/yaml\.cc",
+    r"spdlog/": r"base/log\.cc",
     r"zmq(\.hpp|_addon\.hpp|\.h)$": r"engine/wire/.*",
     r"(sqlite3\.h|SQLiteCpp/)": r"engine/store/.*",
     r"(hdf5|H5\w*)\.h": r"(converters|examples/cosmoflow)/.*",
@@ -143,10 +144,12 @@ def check_licence(name, text):
 
 
 def check_readmes(names):
-    modules = {"base", "specs", "engine", "steps", "workers", "converters", "trainer", "cli", "tests", "bench", "examples/cosmoflow"}
+    modules = {"base", "specs", "engine", "steps", "workers", "converters", "trainer", "cli", "tests", "bench", "examples/cosmoflow", "plugin",
+               "specs/study", "specs/samples", "specs/plan", "converters/input", "converters/shards", "converters/convert",
+               "trainer/data", "trainer/model", "trainer/parallel", "trainer/training", "cli/commands", "cli/view", "cli/campaign"}
     present = {name for name in names}
     existing = {module for module in modules if any(name.startswith(module + "/") for name in names)}
-    return [f"{module}/README.md: missing; each module has one of a screen" for module in sorted(existing) if f"{module}/README.md" not in present]
+    return [f"{module}/README.md: missing; each module and each of its folders has one of a screen" for module in sorted(existing) if f"{module}/README.md" not in present]
 
 
 def offences_of(names):

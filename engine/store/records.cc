@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "engine/store/database.h"
@@ -16,6 +17,14 @@ namespace {
 
 constexpr std::size_t kListedFailures = 20;
 constexpr std::size_t kListedHistory = 50;
+
+// A value, or the name of one that is no number.
+double number_of(const SQLite::Column& column) {
+  if (!column.isText()) return column.getDouble();
+  const std::string name = column.getString();
+  if (name == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  return name.starts_with('-') ? -HUGE_VAL : HUGE_VAL;
+}
 
 std::string task_name(const std::string& array, std::uint64_t elements, std::int64_t element) {
   return elements > 1 ? fmt::format("{}/{}", array, element) : array;
@@ -46,42 +55,64 @@ std::vector<FailureView> Store::Impl::read_failures(SQLite::Statement& select) {
 }
 
 namespace {
-constexpr const char* kNewestFailures =
-    "SELECT a.name, a.step, a.elements, f.element, f.attempt, f.reason, f.exit_code, f.started, f.duration, "
-    "f.worker, "
-    "f.final, f.detail FROM failures f JOIN arrays a ON a.id = f.array WHERE f.final >= ? ORDER BY f.id DESC "
-    "LIMIT ?";
-constexpr const char* kFailuresOfElement =
-    "SELECT a.name, a.step, a.elements, f.element, f.attempt, f.reason, f.exit_code, f.started, f.duration, "
-    "f.worker, "
-    "f.final, f.detail FROM failures f JOIN arrays a ON a.id = f.array WHERE f.array = ? AND f.element = ? "
-    "ORDER BY f.id";
+
+// `final`: whether the element has ended by this failure, as in v_failures (schema.h).
+std::string failures_query(const char* which) {
+  return fmt::format(
+      "SELECT a.name, a.step, a.elements, f.element, f.attempt, f.reason, f.exit_code, f.started, "
+      "f.duration, "
+      "f.worker, f.id = (SELECT max(g.id) FROM failures g WHERE g.array = f.array AND g.element = f.element) "
+      "AND EXISTS (SELECT 1 FROM runs r WHERE r.array = f.array AND r.last >= f.element AND r.state IN (5, "
+      "6) "
+      "AND r.first = (SELECT max(q.first) FROM runs q WHERE q.array = f.array AND q.first <= f.element)) "
+      "AS final, f.detail FROM failures f JOIN arrays a ON a.id = f.array {}",
+      which);
+}
+
 }  // namespace
 
 std::vector<FailureView> Store::failures(std::size_t limit, bool final_only) {
-  auto& select = impl_->statement(kNewestFailures);
-  SQLite::bind(select, final_only ? 1 : 0, static_cast<std::int64_t>(limit));
-  auto views = impl_->read_failures(select);
-  std::reverse(views.begin(), views.end());
-  return views;
+  return impl_->reading([&] {
+    // No more than that have ended so: a search for more would read every failure.
+    const auto all = impl_->database.execAndGet("SELECT sum(failed + hard_failed) FROM arrays").getInt64();
+    auto& select = impl_->statement(
+        failures_query(final_only ? "WHERE final ORDER BY f.id DESC LIMIT ?" : "ORDER BY f.id DESC LIMIT ?")
+            .c_str());
+    SQLite::bind(select, final_only ? std::min(signed_of(limit), all) : signed_of(limit));
+    auto views = impl_->read_failures(select);
+    std::reverse(views.begin(), views.end());
+    return views;
+  });
 }
 
 std::vector<FailureView> Store::failures_of(ArrayId array, Element element) {
-  auto& select = impl_->statement(kFailuresOfElement);
-  SQLite::bind(select, array, static_cast<std::int64_t>(element));
-  return impl_->read_failures(select);
+  return impl_->reading([&] {
+    auto& select =
+        impl_->statement(failures_query("WHERE f.array = ? AND f.element = ? ORDER BY f.id").c_str());
+    SQLite::bind(select, array, signed_of(element));
+    return impl_->read_failures(select);
+  });
 }
 
 void Store::add_records(CampaignStatus& status) {
   status.failures = failures(kListedFailures, true);
-  auto& metrics =
-      impl_->statement("SELECT name, epoch, step, value FROM metrics ORDER BY array, element, step, name");
+  for (const Followup& followup : followups()) {
+    status.followups.push_back(
+        {followup.kind, followup.iteration, followup.spec, followup.directory, followup.state, 0, 0, 0});
+  }
+  impl_->reading([&] { impl_->add_records(status); });
+}
+
+void Store::Impl::add_records(CampaignStatus& status) {
+  auto& metrics = statement(
+      "SELECT name, epoch, step, COALESCE(value, not_finite) FROM metrics ORDER BY array, element, step, "
+      "name");
   while (metrics.executeStep()) {
     status.metrics.push_back(
         {metrics.getColumn(0).getString(), static_cast<std::uint64_t>(metrics.getColumn(1).getInt64()),
-         static_cast<std::uint64_t>(metrics.getColumn(2).getInt64()), metrics.getColumn(3).getDouble()});
+         static_cast<std::uint64_t>(metrics.getColumn(2).getInt64()), number_of(metrics.getColumn(3))});
   }
-  auto& artifacts = impl_->statement(
+  auto& artifacts = statement(
       "SELECT a.step, e.body FROM events e JOIN arrays a ON a.id = e.array WHERE e.type = 'artifact' ORDER "
       "BY e.id");
   while (artifacts.executeStep()) {
@@ -92,14 +123,14 @@ void Store::add_records(CampaignStatus& status) {
     std::erase_if(status.artifacts, [&](const auto& known) { return known.path == view.path; });
     status.artifacts.push_back(std::move(view));
   }
-  auto& history = impl_->statement(
-      "SELECT time, kind, text FROM (SELECT * FROM history ORDER BY id DESC LIMIT ?) ORDER BY id");
+  auto& history =
+      statement("SELECT time, kind, text FROM (SELECT * FROM history ORDER BY id DESC LIMIT ?) ORDER BY id");
   SQLite::bind(history, static_cast<std::int64_t>(kListedHistory));
   while (history.executeStep()) {
     status.history.push_back({history.getColumn(0).getDouble(), history.getColumn(1).getString(),
                               history.getColumn(2).getString()});
   }
-  auto& progress = impl_->statement(
+  auto& progress = statement(
       "SELECT a.step, p.done, p.total, p.unit FROM progress p JOIN arrays a ON a.id = p.array WHERE "
       "a.elements = 1");
   while (progress.executeStep()) {
@@ -110,14 +141,9 @@ void Store::add_records(CampaignStatus& status) {
       step.progress_unit = progress.getColumn(3).getString();
     }
   }
-  for (const Followup& followup : followups()) {
-    status.followups.push_back(
-        {followup.kind, followup.iteration, followup.spec, followup.directory, followup.state, 0, 0, 0});
-  }
   status.iterations =
-      impl_->database.execAndGet("SELECT COALESCE(max(value), '') FROM meta WHERE key = 'iterations'")
-          .getString();
-  status.started_s = impl_->database.execAndGet("SELECT COALESCE(MIN(time), 0) FROM history").getDouble();
+      database.execAndGet("SELECT COALESCE(max(value), '') FROM meta WHERE key = 'iterations'").getString();
+  status.started_s = database.execAndGet("SELECT COALESCE(MIN(time), 0) FROM history").getDouble();
 }
 
 // Added up here, in the order of the arrays: SQLite would sort them by step first.
@@ -164,8 +190,10 @@ std::vector<StepStatus> Store::Impl::read_steps() {
 CampaignStatus Store::status_at_rest() {
   CampaignStatus status;
   status.directory = impl_->campaign.string();
-  status.name = impl_->database.execAndGet("SELECT value FROM meta WHERE key = 'name'").getString();
-  status.steps = impl_->read_steps();
+  impl_->reading([&] {
+    status.name = impl_->database.execAndGet("SELECT value FROM meta WHERE key = 'name'").getString();
+    status.steps = impl_->read_steps();
+  });
   for (StepStatus& step : status.steps) {
     step.counts[static_cast<std::size_t>(ElementState::blocked)] = step.elements - step.ended();
   }
