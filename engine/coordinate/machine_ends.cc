@@ -96,9 +96,9 @@ void CoordinatorMachine::Impl::on(event::JournalRead& event) {
            fmt::format("{} processes that worker {} left behind were ended", event.orphans, event.worker));
   }
   if (event.damaged) {
-    log(LogLevel::warning,
-        fmt::format("the journal of worker {} is damaged: {}", event.worker, *event.damaged));
-    record("error", fmt::format("the journal of worker {} is damaged: {}", event.worker, *event.damaged));
+    const std::string text = fmt::format("worker {}: {}", event.worker, *event.damaged);
+    log(LogLevel::warning, text);
+    batch_.history.push_back({now_.unix_s, "error", text});
   }
   const auto at = workers_.find(event.worker);
   if (at == workers_.end() || !std::exchange(at->second.reading, false)) return;
