@@ -43,7 +43,7 @@ void CoordinatorMachine::Impl::process_ended(Worker& worker) {
     move(worker, WorkerState::ending);
     if (worker.scheduled) scheduler_.worker_draining(worker.id);
   }
-  if (worker.guardian_ended && worker.agent_ended) {
+  if (worker.guardian_ended && (worker.agent_ended || !worker.agent.known())) {
     worker.certainly_dead = true;
     set_due(worker, Worker::Due::nothing, 0);
     read_journal(worker);
@@ -205,6 +205,7 @@ void CoordinatorMachine::Impl::kill_all() {
 void CoordinatorMachine::Impl::move(Worker& worker, WorkerState state) {
   if (worker.state == state) return;
   WFLOW_CHECK(may_move(worker.state, state));
+  log(LogLevel::debug, fmt::format("worker {}: {} -> {}", worker.id, name_of(worker.state), name_of(state)));
   worker.state = state;
 }
 
