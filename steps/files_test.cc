@@ -44,6 +44,29 @@ TEST(Files, OfATaskAreWrittenIntoItsDirectory) {
   EXPECT_THROW(write_files(task), Error);
 }
 
+// Two workers may share a task's script: a shell that reads it must not see it change.
+TEST(Files, OfATaskAreNeverChangedInPlace) {
+  const TemporaryDirectory directory;
+  PreparedTask task;
+  task.directory = directory.path();
+  const std::string script = directory.path() + "/s.sh";
+  task.files = {{script, "echo one\n"}};
+  write_files(task);
+  std::ifstream reader(script);
+  struct stat first {};
+  ASSERT_EQ(::stat(script.c_str(), &first), 0);
+  write_files(task);
+  struct stat again {};
+  ASSERT_EQ(::stat(script.c_str(), &again), 0);
+  EXPECT_EQ(first.st_ino, again.st_ino);
+  task.files[0].text = "echo another one\n";
+  write_files(task);
+  EXPECT_EQ(read_file(script), "echo another one\n");
+  const std::string seen(std::istreambuf_iterator<char>(reader), {});
+  EXPECT_EQ(seen, "echo one\n");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
+}
+
 TEST(Files, TailIsOfStderrElseOfStdoutAndOfThisAttempt) {
   const TemporaryDirectory directory;
   PreparedTask task;
