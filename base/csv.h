@@ -36,7 +36,8 @@ class LineReader {
   bool next(Line& line) {
     for (;;) {
       const char* begin = buffer_.data() + begin_;
-      const auto* end = static_cast<const char*>(std::memchr(buffer_.data() + searched_, '\n', end_ - searched_));
+      const auto* end =
+          static_cast<const char*>(std::memchr(buffer_.data() + searched_, '\n', end_ - searched_));
       if (end == nullptr && !at_end_) {
         searched_ = end_;
         read_more();

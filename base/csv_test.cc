@@ -55,7 +55,8 @@ class CsvTest : public testing::Test {
     LineReader reader(fd.get(), file, from, to);
     std::vector<std::string> found;
     for (Line line; reader.next(line);)
-      found.push_back(std::to_string(line.number) + " " + std::to_string(line.offset) + " " + std::string(line.text));
+      found.push_back(std::to_string(line.number) + " " + std::to_string(line.offset) + " " +
+                      std::string(line.text));
     return found;
   }
 

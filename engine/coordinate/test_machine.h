@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the coordinator machine share: a campaign of given text, and an edge without I/O that keeps
-// what the machine asked for.
+// What the tests of the coordinator machine share: a campaign of given text, and an edge without I/O that
+// keeps what the machine asked for.
 #pragma once
 
 #include <cmath>
@@ -51,7 +51,8 @@ class TestEdge {
 
   void start() {
     plan_.emplace(text_.plan());
-    machine_ = std::make_unique<CoordinatorMachine>(*plan_, array_specs(*plan_), options, restored, known, now);
+    machine_ =
+        std::make_unique<CoordinatorMachine>(*plan_, array_specs(*plan_), options, restored, known, now);
     carry_out();
   }
   CoordinatorMachine& machine() { return *machine_; }
@@ -61,7 +62,9 @@ class TestEdge {
     machine_->handle(now, CoordinatorEvent(std::move(event)));
     carry_out();
   }
-  void say(const std::string& peer, wire::Message message) { handle(event::Message{peer, std::move(message)}); }
+  void say(const std::string& peer, wire::Message message) {
+    handle(event::Message{peer, std::move(message)});
+  }
   // In steps as short as the machine asks for.
   void pass(double seconds) {
     const double until_s = now.steady_s + seconds;

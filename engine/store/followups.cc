@@ -37,14 +37,14 @@ void Store::Impl::write_followup(const Followup& followup) {
       "INSERT OR IGNORE INTO followups (kind, iteration, spec, options, directory, state, exit_code, source, "
       "created, started, ended) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULLIF(?, 0), NULLIF(?, 0))");
   SQLite::bind(insert, followup.kind, followup.iteration, followup.spec, followup.options, followup.directory,
-               state_text(followup), followup.exit_code, followup.source, followup.created_s,
-               followup.started_s, followup.ended_s);
+               state_text(followup), followup.exit_code, followup.source, stored_time(followup.created_s),
+               stored_time(followup.started_s), stored_time(followup.ended_s));
   insert.exec();
 }
 
 std::vector<Followup> Store::followups() {
-  std::vector<Followup> followups;
-  try {
+  return impl_->reading([&] {
+    std::vector<Followup> followups;
     auto& select = impl_->statement(
         "SELECT id, kind, iteration, spec, options, directory, state, exit_code, source, created, started, "
         "ended FROM followups ORDER BY id");
@@ -63,46 +63,31 @@ std::vector<Followup> Store::followups() {
       followup.started_s = select.getColumn(10).getDouble();
       followup.ended_s = select.getColumn(11).getDouble();
     }
-  } catch (const SQLite::Exception& error) {
-    throw_database_error(error, "read", database_path(impl_->campaign));
-  }
-  return followups;
-}
-
-void Store::Impl::write_now(SQLite::Statement& statement) {
-  SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
-  statement.exec();
-  for (auto& [sql, other] : statements) other.tryReset();
-  transaction.commit();
+    return followups;
+  });
 }
 
 void Store::update_followup(const Followup& followup) {
-  try {
-    auto& update = impl_->statement(
-        "UPDATE followups SET directory = ?, state = ?, exit_code = ?, started = NULLIF(?, 0), ended = "
-        "NULLIF(?, 0) WHERE id = ?");
-    SQLite::bind(update, followup.directory, state_text(followup), followup.exit_code, followup.started_s,
-                 followup.ended_s, followup.id);
-    impl_->write_now(update);
-  } catch (const SQLite::Exception& error) {
-    throw_database_error(error, "write", database_path(impl_->campaign));
-  }
+  impl_->writing([&] {
+    execute(impl_->statement(
+                "UPDATE followups SET directory = ?, state = ?, exit_code = ?, started = NULLIF(?, 0), "
+                "ended = NULLIF(?, 0) WHERE id = ?"),
+            followup.directory, state_text(followup), followup.exit_code, stored_time(followup.started_s),
+            stored_time(followup.ended_s), followup.id);
+  });
 }
 
 void Store::set_iterations(const std::string& text) {
-  try {
-    auto& insert = impl_->statement("INSERT OR REPLACE INTO meta VALUES ('iterations', ?)");
-    insert.bind(1, text);
-    impl_->write_now(insert);
-  } catch (const SQLite::Exception& error) {
-    throw_database_error(error, "write", database_path(impl_->campaign));
-  }
+  impl_->writing(
+      [&] { execute(impl_->statement("INSERT OR REPLACE INTO meta VALUES ('iterations', ?)"), text); });
 }
 
 bool Store::has_event(const std::string& type) {
-  auto& select = impl_->statement("SELECT 1 FROM events WHERE type = ? LIMIT 1");
-  select.bind(1, type);
-  return select.executeStep();
+  return impl_->reading([&] {
+    auto& select = impl_->statement("SELECT 1 FROM events WHERE type = ? LIMIT 1");
+    select.bind(1, type);
+    return select.executeStep();
+  });
 }
 
 }  // namespace wflow::engine::store
