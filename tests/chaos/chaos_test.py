@@ -60,6 +60,7 @@ class TargetedKills(ChaosTest):
     def test_coordinator_alone(self):
         self.play("kill coordinator", 6, 200, (4, 400), groups=(2, 2))
 
+    @unittest.skipIf(SMALL, "a sanitizer's library must come first")
     def test_coordinator_before_its_worker_is_durable(self):
         library = compile_c("slow_sync.c", self.folder / "slow_sync.so", "-shared", "-fPIC", "-ldl")
         self.special(targeted.kill_before_row_is_durable, {"LD_PRELOAD": str(library), "SLOW_SYNC_MS": "300"})
