@@ -116,7 +116,8 @@ std::unique_ptr<SimulatedStudy> make_study(const std::filesystem::path& folder, 
   study->arrays = engine::array_specs(study->plan);
   study->database = read_file(engine::store::database_path(campaign));
   study->elements = study->plan.element_count();
-  for (const engine::Group& group : engine::Groups(study->plan.study()).all())
+  const engine::Groups groups(study->plan.study());
+  for (const engine::Group& group : groups.all())
     study->groups.push_back({group.name, group.slots > 0 ? group.slots : 2});
   return study;
 }
