@@ -40,11 +40,6 @@ double stored_duration(double seconds) {
   return std::max(stored_time(seconds), 0.0);
 }
 
-bool Batch::empty() const {
-  return ends.empty() && failures.empty() && workers_joined.empty() && workers_ended.empty() &&
-         events.empty() && history.empty() && totals.empty() && followups.empty() && floors.empty();
-}
-
 void Store::Impl::write(const Batch& batch) {
   for (const WorkerRow& worker : batch.workers_joined) write_worker(worker);
   for (const RecordEnd& end : merged(batch.ends)) write_end(end);
