@@ -26,7 +26,7 @@
 #include "specs/samples/samples.h"
 #include "steps/environment.h"
 #include "steps/step.h"
-#include "workers/execute/resources.h"
+#include "workers/execute/usable.h"
 
 namespace wflow::cli {
 

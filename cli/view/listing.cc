@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>

@@ -5,6 +5,7 @@
 // tests/simulation does the same with virtual ones.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -53,6 +54,7 @@ struct JournalRead {
   std::string worker;
   std::vector<wire::Results> results;
   std::optional<std::string> damaged;
+  std::size_t orphans = 0;  // processes of its tasks that were ended
 };
 struct CommitFinished {};  // the batch of the last Commit is on disk
 struct Retry {             // answers action::ResolveRetry

@@ -2,9 +2,10 @@
 // Which elements wait for which, and what can run: a function of the elements' states.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -28,7 +29,7 @@ class DependencyGraph {
   // Calls visit(ArrayId, Range) for the elements that wait for an element of `parts` of the parent (sorted,
   // disjoint). `visit` may change states.
   template <typename Visit>
-  void for_each_below(ArrayId parent, const std::vector<Range>& parts, Visit visit) const {
+  void for_each_below(ArrayId parent, std::span<const Range> parts, Visit visit) const {
     for (const Child& child : children_[parent]) {
       std::optional<Range> joined;
       for (const Range& part : parts) {

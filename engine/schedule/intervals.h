@@ -133,6 +133,13 @@ class IntervalMap {
     return &at->second.value;
   }
 
+  // Whether all of the range has this value.
+  bool is(Range range, const Value& value) const {
+    const auto at = runs_.upper_bound(range.first);
+    return at != runs_.begin() && std::prev(at)->second.last >= range.last &&
+           std::prev(at)->second.value == value;
+  }
+
   // Calls visit(Range, const Value&) for every part of `range` that has a value, in order. `visit` must not
   // change the map. If it returns bool, false ends the walk.
   template <typename Visit>

@@ -36,6 +36,33 @@ TEST(IntervalSet, AgreesWithASimpleSet) {
   }
 }
 
+TEST(IntervalMap, AgreesWithAVectorAndStaysMerged) {
+  constexpr std::size_t kCount = 50;
+  std::mt19937 random(9);
+  IntervalMap<int> map;
+  std::vector<int> reference(kCount, 0);  // 0: no value
+  for (int step = 0; step < 20000; ++step) {
+    Element a = random() % kCount;
+    Element b = random() % kCount;
+    if (a > b) std::swap(a, b);
+    const int value = static_cast<int>(random() % 3);
+    value == 0 ? map.erase({a, b}) : map.set({a, b}, value);
+    for (Element i = a; i <= b; ++i) reference[i] = value;
+    std::vector<int> seen(kCount, 0);
+    map.for_each([&](Range r, int v) {
+      for (Element i = r.first; i <= r.last; ++i) seen[i] = v;
+    });
+    ASSERT_EQ(seen, reference);
+    std::size_t runs = reference[0] != 0;
+    for (std::size_t i = 1; i < kCount; ++i) runs += reference[i] != 0 && reference[i] != reference[i - 1];
+    ASSERT_EQ(map.is({a, b}, value), value != 0);
+    ASSERT_EQ(map.run_count(), runs);
+    const Element at = random() % kCount;
+    const int* found = map.find(at);
+    ASSERT_EQ(found == nullptr ? 0 : *found, reference[at]);
+  }
+}
+
 enum class Colour : std::uint8_t { red, green, blue };
 
 TEST(RunMap, AgreesWithAVectorAndStaysMerged) {

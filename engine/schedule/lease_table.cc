@@ -186,20 +186,33 @@ void LeaseTable::change_load(const LeaseState& lease, double elements) {
   index(worker);
 }
 
-// Puts the worker where first_demand() looks for it.
-void LeaseTable::index(Worker& worker) {
-  unindex(worker);
+// Its place among the workers that want more.
+std::optional<DemandKey> LeaseTable::demand_key(Worker& worker) {
   const double cores = worker.capacity.cores;
   const bool has_free = worker.load.cores < cores - 1e-6;
   if (!has_free || worker.draining) worker.free_since_s.reset();
-  if (worker.draining || worker.leases.size() >= kMaxLeases) return;
+  if (worker.draining || worker.leases.size() >= kMaxLeases) return std::nullopt;
   if (has_free && !worker.free_since_s) {
     worker.free_since_s = now_s_;
     next_split_s_ = std::min(next_split_s_.value_or(now_s_ + kAhead_s), now_s_ + kAhead_s);
   }
-  if (!has_free && (worker.untried || worker.load.core_s >= 0.5 * kAhead_s * cores)) return;
-  worker.key = DemandKey(!has_free, worker.load.core_s / cores, worker.number);
-  demand_.emplace(*worker.key, &worker);
+  if (!has_free && (worker.untried || worker.load.core_s >= 0.5 * kAhead_s * cores)) return std::nullopt;
+  return DemandKey(!has_free, worker.load.core_s / cores, worker.number);
+}
+
+// Puts the worker where first_demand() looks for it; this happens with every end, so its node is used again.
+void LeaseTable::index(Worker& worker) {
+  const std::optional<DemandKey> key = demand_key(worker);
+  if (!worker.key || !key) {
+    unindex(worker);
+    if (key) demand_.emplace(*key, &worker);
+  } else {
+    auto node = demand_.extract(*worker.key);
+    if (node.empty()) node = unserved_.extract(*worker.key);
+    node.key() = *key;
+    demand_.insert(std::move(node));
+  }
+  worker.key = key;
 }
 
 void LeaseTable::unindex(Worker& worker) {

@@ -55,6 +55,7 @@ class LeaseTable {
   const WorkerId& worker_of(LeaseId lease) const { return leases_.at(lease).worker->id; }
   const IntervalMap<LeaseId>& holders(ArrayId array) const { return holders_[array]; }
   std::optional<LeaseId> holder_of(ArrayId array, Element element) const;
+  bool holds(LeaseId lease, ArrayId array, Range range) const { return holders_[array].is(range, lease); }
   // What the lease holds of the range.
   std::vector<Range> parts(LeaseId lease, ArrayId array, Range range) const;
   std::vector<Range> parts(LeaseId lease) const;
@@ -82,6 +83,7 @@ class LeaseTable {
 
   LeaseState& open(LeaseId lease, Worker& worker, ArrayId array, Range first);
   void change_load(const LeaseState& lease, double elements);
+  std::optional<DemandKey> demand_key(Worker& worker);
   void index(Worker& worker);
   void unindex(Worker& worker);
   std::vector<Worker*> idle_workers() const;

@@ -8,6 +8,22 @@
 
 namespace wflow::engine {
 
+namespace {
+
+// Sorted and disjoint.
+void merge(std::vector<Range>& parts) {
+  const auto before = [](const Range& a, const Range& b) { return a.first < b.first; };
+  if (!std::is_sorted(parts.begin(), parts.end(), before)) std::sort(parts.begin(), parts.end(), before);
+  std::vector<Range> merged;
+  for (const Range& part : parts) {
+    const bool joins = !merged.empty() && part.first <= merged.back().last + 1;
+    joins ? void(merged.back().last = std::max(merged.back().last, part.last)) : merged.push_back(part);
+  }
+  parts = std::move(merged);
+}
+
+}  // namespace
+
 // The parts of `range` whose state `keep` accepts: gathered first, because what follows changes the states.
 std::vector<Range> Scheduler::parts_in(ArrayId array, Range range, bool (*keep)(ElementState)) {
   std::vector<Range> parts;
@@ -51,21 +67,21 @@ void Scheduler::drop_waiting(ArrayId id, Range range) {
 // of a thousand steps must not need a thousand frames. Ends of one array are taken together, so that a child
 // that waits for all of them is looked at once.
 void Scheduler::propagate() {
-  std::vector<std::pair<ArrayId, Range>> ended;
-  std::vector<Range> parts;
+  const auto resolve_below = [&](ArrayId parent, std::span<const Range> parts) {
+    graph_.for_each_below(parent, parts, [&](ArrayId child, Range range) { resolve(child, range); });
+  };
   while (!newly_ended_.empty()) {
-    ended.clear();
-    ended.swap(newly_ended_);
-    if (ended.size() > 1) {
-      std::sort(ended.begin(), ended.end(), [](const auto& a, const auto& b) {
-        return std::pair(a.first, a.second.first) < std::pair(b.first, b.second.first);
-      });
+    if (newly_ended_.size() == 1) {
+      const auto [parent, range] = newly_ended_.back();
+      newly_ended_.pop_back();
+      resolve_below(parent, {&range, 1});
+      continue;
     }
-    for (auto at = ended.begin(); at != ended.end();) {
-      const ArrayId parent = at->first;
-      parts.clear();
-      for (; at != ended.end() && at->first == parent; ++at) parts.push_back(at->second);
-      graph_.for_each_below(parent, parts, [&](ArrayId child, Range range) { resolve(child, range); });
+    std::map<ArrayId, std::vector<Range>> ended;
+    for (const auto& [array, range] : std::exchange(newly_ended_, {})) ended[array].push_back(range);
+    for (auto& [parent, parts] : ended) {
+      merge(parts);
+      resolve_below(parent, parts);
     }
   }
 }
@@ -79,23 +95,28 @@ void Scheduler::resolve(ArrayId array, Range range) {
 // From blocked or leased to what can be leased: elements that ran before keep their attempt. Those whose
 // success has arrived early are done.
 void Scheduler::make_ready(ArrayId id, Range range) {
+  if (arrays_[id].early.empty()) {
+    make_ready_now(id, range);
+    return;
+  }
+  for (const Range& part : apply_early(id, range)) make_ready_now(id, part);
+}
+
+void Scheduler::make_ready_now(ArrayId id, Range range) {
   TaskArray& array = arrays_[id];
-  const std::vector<Range> parts = array.early.empty() ? std::vector<Range>{range} : apply_early(id, range);
   const auto fresh = [&](Range part) {
     array.states.set(part, ElementState::ready);
     ready_.add(id, part);
   };
-  for (const Range& part : parts) {
-    Element next = part.first;
-    for (auto at = array.attempts.lower_bound(part.first);
-         at != array.attempts.end() && at->first <= part.last; ++at) {
-      if (at->first > next) fresh({next, at->first - 1});
-      array.states.set({at->first, at->first}, ElementState::delayed);
-      ready_.add_again(id, at->first);
-      next = at->first + 1;
-    }
-    if (next <= part.last) fresh({next, part.last});
+  Element next = range.first;
+  for (auto at = array.attempts.lower_bound(range.first);
+       at != array.attempts.end() && at->first <= range.last; ++at) {
+    if (at->first > next) fresh({next, at->first - 1});
+    array.states.set({at->first, at->first}, ElementState::delayed);
+    ready_.add_again(id, at->first);
+    next = at->first + 1;
   }
+  if (next <= range.last) fresh({next, range.last});
 }
 
 // ---- leases end
@@ -126,51 +147,48 @@ void Scheduler::give_back(LeaseId lease, ArrayId id, Range range) {
 // Back to blocked, and with it everything below that was skipped because of it or has run without it; parents
 // first, each array once.
 std::uint64_t Scheduler::retry_failed(const std::vector<std::pair<ArrayId, Range>>& parts) {
-  std::map<std::pair<std::uint32_t, ArrayId>, IntervalSet> touched;
+  std::map<std::pair<std::uint32_t, ArrayId>, std::vector<Range>> touched;
+  std::map<ArrayId, Range> asked;  // bounds of what failed
   std::uint64_t count = 0;
   for (const auto& [array, range] : parts) {
-    for (const Range& failed : parts_in(array, range, can_retry))
-      touched[{graph_.rank(array), array}].add(failed);
+    for (const Range& failed : parts_in(array, range, can_retry)) {
+      touched[{graph_.rank(array), array}].push_back(failed);
+      count += failed.size();
+      Range& bounds = asked.try_emplace(array, failed).first->second;
+      bounds = {std::min(bounds.first, failed.first), std::max(bounds.last, failed.last)};
+    }
   }
-  std::vector<ArrayId> asked;
-  for (const auto& [key, failed] : touched) {
-    asked.push_back(key.second);
-    count += failed.size();
-  }
-  std::map<ArrayId, Range> bounds;
   while (!touched.empty()) {
-    const auto node = touched.extract(touched.begin());
+    auto node = touched.extract(touched.begin());
     const ArrayId array = node.key().second;
-    const std::vector<Range> reopened = reopen_in(array, node.mapped());
-    if (!reopened.empty()) bounds[array] = {reopened.front().first, reopened.back().last};
-    graph_.for_each_below(array, reopened, [&](ArrayId child, Range range) {
-      touched[{graph_.rank(child), child}].add(range);
+    merge(node.mapped());
+    graph_.for_each_below(array, reopen_in(array, node.mapped()), [&](ArrayId child, Range range) {
+      touched[{graph_.rank(child), child}].push_back(range);
     });
   }
-  for (const ArrayId array : asked) {
-    if (bounds.contains(array)) resolve(array, bounds[array]);
-  }
+  for (const auto& [array, bounds] : asked) resolve(array, bounds);
   propagate();
   return count;
 }
 
 // Gives the parts that had ended: what waits for the others is blocked anyway.
-std::vector<Range> Scheduler::reopen_in(ArrayId id, const IntervalSet& touched) {
+std::vector<Range> Scheduler::reopen_in(ArrayId id, const std::vector<Range>& touched) {
+  TaskArray& array = arrays_[id];
   std::vector<std::pair<Range, ElementState>> found;
-  touched.for_each([&](Range range) {
-    arrays_[id].states.for_each_in(range, [&](Range part, ElementState state) {
+  for (const Range& range : touched) {
+    array.states.for_each_in(range, [&](Range part, ElementState state) {
       if (state != ElementState::blocked) found.emplace_back(part, state);
       ++work_;
     });
-  });
+  }
+  raise_floors(id, found);
   std::vector<Range> reopened;
   for (const auto& [part, state] : found) {
-    raise_floor(id, part);
     if (state == ElementState::leased) continue;  // invalidated
     drop_waiting(id, part);
-    arrays_[id].states.set(part, ElementState::blocked);
+    array.states.set(part, ElementState::blocked);
     if (!has_ended(state)) continue;
-    arrays_[id].ended.remove(part);
+    array.ended.remove(part);
     open_ += part.size();
     actions_.ends.push_back({id, part, ElementState::blocked});
     reopened.push_back(part);
@@ -178,38 +196,22 @@ std::vector<Range> Scheduler::reopen_in(ArrayId id, const IntervalSet& touched) 
   return reopened;
 }
 
-// What is at this floor already was opened again just now.
-void Scheduler::raise_floor(ArrayId id, Range range) {
-  std::vector<Range> raised;
-  arrays_[id].for_each_floor(range, [&](Range part, LeaseId floor) {
-    if (floor < next_lease_) raised.push_back(part);
-  });
-  for (const Range& part : raised) record_floor(id, part);
-}
-
 // Parts with nothing but ended elements between them are one, because no floor matters for those: a million
 // scattered failures are one record.
-void Scheduler::record_floor(ArrayId id, Range range) {
+void Scheduler::raise_floors(ArrayId id, const std::vector<std::pair<Range, ElementState>>& parts) {
   TaskArray& array = arrays_[id];
-  std::vector<RecordFloor>& floors = actions_.floors;
-  const auto last = last_floors_.find(id);
-  if (last != last_floors_.end() && floors[last->second].lease == next_lease_) {
-    Range& before = floors[last->second].range;
-    const Element next = before.last + 1;
-    if (next == range.first || (next < range.first && array.ended.contains({next, range.first - 1}))) {
-      before.last = range.last;
-      array.floors.set({next, range.last}, next_lease_);
-      return;
-    }
+  std::vector<Range> joined;
+  for (const auto& [part, state] : parts) {
+    const Element next = joined.empty() ? 0 : joined.back().last + 1;
+    const bool joins =
+        !joined.empty() && (next == part.first || array.ended.contains({next, part.first - 1}));
+    joins ? void(joined.back().last = part.last) : joined.push_back(part);
   }
-  last_floors_[id] = floors.size();
-  floors.push_back({id, range, next_lease_});
-  array.floors.set(range, next_lease_);
-}
-
-Actions Scheduler::take_actions() {
-  last_floors_.clear();
-  return std::exchange(actions_, {});
+  for (const Range& range : joined) {
+    if (array.floors.is(range, next_lease_)) continue;  // opened a moment ago
+    array.floors.set(range, next_lease_);
+    actions_.floors.push_back({id, range, next_lease_});
+  }
 }
 
 }  // namespace wflow::engine

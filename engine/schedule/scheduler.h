@@ -102,7 +102,7 @@ class Scheduler {
   // Leases what is ready to workers that want more, the idlest first, and takes back what has not started
   // from workers that have too much of it.
   void assign(double now_s);
-  Actions take_actions();
+  Actions take_actions() { return std::exchange(actions_, {}); }
   // When assign() would do something new without another event (a retry becomes due, a worker has been idle
   // for too long).
   std::optional<double> next_due_s() const;
@@ -194,10 +194,10 @@ class Scheduler {
   void propagate();
   void resolve(ArrayId array, Range range);
   void make_ready(ArrayId array, Range range);
+  void make_ready_now(ArrayId array, Range range);
   void give_back(LeaseId lease, ArrayId array, Range range);
-  std::vector<Range> reopen_in(ArrayId array, const IntervalSet& touched);
-  void raise_floor(ArrayId array, Range range);
-  void record_floor(ArrayId array, Range range);
+  std::vector<Range> reopen_in(ArrayId array, const std::vector<Range>& touched);
+  void raise_floors(ArrayId array, const std::vector<std::pair<Range, ElementState>>& parts);
 
   std::vector<TaskArray> arrays_;
   DependencyGraph graph_;
@@ -206,7 +206,6 @@ class Scheduler {
   RetryClock retries_;
   std::vector<std::pair<ArrayId, Range>> newly_ended_;  // whose children are not resolved yet
   Actions actions_;
-  std::map<ArrayId, std::size_t> last_floors_;  // in actions_.floors
   LeaseId next_lease_;
   std::uint64_t open_ = 0;  // elements that have not ended
   std::uint64_t max_range_ = 1 << 16;

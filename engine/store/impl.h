@@ -89,13 +89,13 @@ struct Store::Impl {
   // events.cc
   void write_event(const wire::TaskEvent& event);
   void write_metric(const wire::TaskEvent& of, const wire::Metric& metric);
+  void write_progress(const wire::TaskEvent& of, const wire::Progress& progress);
+  void write_other(const wire::TaskEvent& of);
   // followups.cc
   void write_followup(const Followup& followup);
   // reads.cc
   std::vector<WorkerRow> read_living_workers();
   // records.cc
-  void add_metrics(CampaignStatus& status);
-  void add_artifacts(CampaignStatus& status);
   void add_records(CampaignStatus& status);
   std::vector<StepStatus> read_steps();
   std::vector<FailureView> read_failures(SQLite::Statement& select);

@@ -71,10 +71,12 @@ std::string failures_query(const char* which) {
 
 std::vector<FailureView> Store::failures(std::size_t limit, bool final_only) {
   return impl_->reading([&] {
+    // No more than that have ended so: a search for more would read every failure.
+    const auto all = impl_->database.execAndGet("SELECT sum(failed + hard_failed) FROM arrays").getInt64();
     auto& select = impl_->statement(
         failures_query(final_only ? "WHERE final ORDER BY f.id DESC LIMIT ?" : "ORDER BY f.id DESC LIMIT ?")
             .c_str());
-    SQLite::bind(select, signed_of(limit));
+    SQLite::bind(select, final_only ? std::min(signed_of(limit), all) : signed_of(limit));
     auto views = impl_->read_failures(select);
     std::reverse(views.begin(), views.end());
     return views;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "specs/plan/expansion.h"
 #include "specs/plan/launcher.h"
 #include "specs/plan/task_name.h"
@@ -15,7 +16,7 @@ namespace wflow::specs {
 
 Plan::Plan(Study study, const std::filesystem::path& campaign)
     : study_(std::make_unique<const Study>(std::move(study))),
-      campaign_(std::filesystem::absolute(campaign).lexically_normal()),
+      campaign_(absolute_path(campaign).lexically_normal()),
       expansion_(std::make_unique<const Expansion>(*study_)) {
   if (!campaign_.has_filename()) campaign_ = campaign_.parent_path();
   make_steps();

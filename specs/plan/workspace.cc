@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/printable.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "specs/plan/git_dependency.h"
@@ -27,6 +28,24 @@ fs::path spec_directory(const fs::path& campaign) {
 
 [[noreturn]] void throw_unreadable(const fs::path& file, const nlohmann::json::exception& error) {
   throw Error(ExitCode::data, fmt::format("{} does not read: {}", file.string(), error.what()));
+}
+
+// The database, messages and JSON files hold text.
+void check_text(const char* what, const std::string& text) {
+  if (is_utf8(text)) return;
+  throw Error(ExitCode::usage,
+              fmt::format("{} is not valid UTF-8: {}; a campaign needs names in UTF-8, so rename "
+                          "it",
+                          what, printable(text)));
+}
+
+void check_texts(const Study& study, const fs::path& campaign) {
+  check_text("the path of the campaign", campaign.string());
+  check_text("the path of the study", study.file.string());
+  check_text("the current directory", study.options.directory.string());
+  check_text("the path of the samples", study.options.samples_file);
+  if (study.samples) check_text("the path of the samples", study.samples->design.file.string());
+  for (const std::string& variable : study.options.variables) check_text("a variable", variable);
 }
 
 void write_options(const Study& study, const fs::path& directory) {
@@ -87,6 +106,7 @@ Plan create_campaign(const Plan& plan) {
     throw Error(ExitCode::usage,
                 fmt::format("{} is a campaign already; continue it with wflow resume", campaign.string()));
   }
+  check_texts(study, campaign);
   make_directories(info);
   make_directories(spec);
   const std::string stem = study.file.stem().string();
@@ -107,7 +127,7 @@ Plan create_campaign(const Plan& plan) {
 }
 
 Study read_campaign(const fs::path& campaign) {
-  const fs::path spec = spec_directory(fs::absolute(campaign));
+  const fs::path spec = spec_directory(absolute_path(campaign));
   std::error_code ignored;
   if (!fs::exists(spec / "options.json", ignored)) {
     throw Error(ExitCode::data, fmt::format("{} is no campaign directory (it has no {})", campaign.string(),
@@ -126,7 +146,7 @@ Study read_campaign(const fs::path& campaign) {
   } catch (const nlohmann::json::exception& error) {
     throw_unreadable(spec / "options.json", error);
   }
-  options.campaign = fs::absolute(campaign).lexically_normal();
+  options.campaign = absolute_path(campaign).lexically_normal();
   if (!options.campaign.has_filename()) options.campaign = options.campaign.parent_path();
   return read_study_copy(spec / "study.yaml", file, options).study;
 }

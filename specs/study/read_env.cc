@@ -6,6 +6,7 @@
 #include <cctype>
 #include <set>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "specs/plan/workspace.h"
 #include "specs/study/names.h"
@@ -211,7 +212,7 @@ void set_name(Reading& reading) {
 
 fs::path campaign_of(const Reading& reading) {
   return reading.options.campaign.empty() ? campaign_directory(reading.study, reading.options.timestamp)
-                                          : fs::absolute(reading.options.campaign);
+                                          : absolute_path(reading.options.campaign);
 }
 
 void set_output_path(Reading& reading) {

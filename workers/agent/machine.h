@@ -19,19 +19,12 @@
 #include "base/process_identity.h"
 #include "engine/wire/messages.h"
 #include "specs/plan/template.h"
+#include "workers/agent/link.h"
 #include "workers/execute/resources.h"
 
 namespace wflow::workers {
 
 using SlotId = std::size_t;
-
-// Where a coordinator listens. Two that differ are two coordinators, or one that was started again.
-struct CoordinatorAddress {
-  std::string local, remote, host;
-  std::int64_t pid = 0;
-  std::uint64_t epoch = 0;
-  friend bool operator==(const CoordinatorAddress&, const CoordinatorAddress&) = default;
-};
 
 namespace event {
 
@@ -56,7 +49,7 @@ struct TaskNotStarted {  // answers StartTask: nothing runs
 // The process of a slot has ended and nothing of it is left; its slot is free once the actions are carried
 // out. `results` says how its elements ended (sequence not set); `again` are parts of its lease that run
 // again in smaller processes. Where the task was ended for EndCause::returned, both are empty unless it had
-// ended by itself before the signal came.
+// ended by itself before the signal came; the machine gives its elements back then.
 struct TaskEnded {
   SlotId slot = 0;
   engine::wire::Results results;
@@ -71,19 +64,23 @@ struct TaskReports {  // what a running task reported
   SlotId slot = 0;
   std::vector<engine::wire::TaskEvent> events;
 };
-struct Terminate {};     // SIGTERM, SIGINT or SIGHUP
-struct GuardianGone {};  // nobody would clean up after this process
+struct Terminate {};  // SIGTERM, SIGINT or SIGHUP
+// Nobody would clean up after this process. The edge takes what has ended first (TaskEnded).
+struct GuardianGone {};
+struct CampaignGone {};  // found by a LookUp: the campaign's directory was removed
 struct JournalFailed {   // an AppendJournal did not reach the file
   std::string why;
 };
+// The end of a turn: whatever else has happened was told before. Results and heartbeats are sent, and tasks
+// are started, in answer to it alone; due whenever wake_at_s() has come.
 struct Time {};
 
 }  // namespace event
 
-using AgentEvent =
-    std::variant<event::EndpointRead, event::Connected, event::ConnectionLost, event::Message, event::SamplesOpened,
-                 event::TaskStarted, event::TaskNotStarted, event::TaskEnded, event::TaskChecking,
-                 event::TaskReports, event::Terminate, event::GuardianGone, event::JournalFailed, event::Time>;
+using AgentEvent = std::variant<event::EndpointRead, event::Connected, event::ConnectionLost, event::Message,
+                                event::SamplesOpened, event::TaskStarted, event::TaskNotStarted,
+                                event::TaskEnded, event::TaskChecking, event::TaskReports, event::Terminate,
+                                event::GuardianGone, event::CampaignGone, event::JournalFailed, event::Time>;
 
 enum class EndCause : std::uint8_t {
   time_limit,  // its result is EndReason::timed_out
@@ -93,8 +90,8 @@ enum class EndCause : std::uint8_t {
 
 namespace action {
 
-struct LookUp {};   // read the campaign's endpoint file
-struct Connect {    // close the connection, if there is one, and make a new one
+struct LookUp {};  // read the campaign's endpoint file
+struct Connect {   // close the connection, if there is one, and make a new one
   CoordinatorAddress address;
 };
 struct Send {
@@ -106,6 +103,10 @@ struct AppendJournal {
   engine::wire::Results record;
 };
 struct ClearJournal {};  // everything in it is acknowledged
+// The fence that the coordinator has set, for the journal's header (engine/wire/worker_journal.h).
+struct NoteLost {
+  double lost_s = 0;
+};
 struct OpenSamples {
   std::string design;  // JSON of specs::SampleDesign
 };
@@ -125,6 +126,7 @@ struct EndTask {
 struct InterruptTask {  // SIGUSR1: a training writes a checkpoint and ends; it goes on later
   SlotId slot = 0;
 };
+struct FollowEvents {};  // look for what running tasks have reported: TaskReports
 // For the guardian, which kills an agent that is frozen past its fence. Infinity: no fence.
 struct SetFence {
   double steady_s = 0;
@@ -141,8 +143,9 @@ struct Exit {
 
 using AgentAction =
     std::variant<action::LookUp, action::Connect, action::Send, action::AppendJournal, action::ClearJournal,
-                 action::OpenSamples, action::AddTemplate, action::StartTask, action::EndTask,
-                 action::InterruptTask, action::SetFence, action::Log, action::Exit>;
+                 action::NoteLost, action::OpenSamples, action::AddTemplate, action::StartTask,
+                 action::EndTask, action::InterruptTask, action::FollowEvents, action::SetFence, action::Log,
+                 action::Exit>;
 
 struct AgentOptions {
   std::string worker, group, campaign_token, version;

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "base/process_handle.h"
 #include "base/text.h"
 #include "engine/wire/worker_journal.h"
 #include "steps/packed_output.h"
@@ -50,7 +51,8 @@ class WorkerTest : public ::testing::Test {
 TEST_F(WorkerTest, RunsElements) {
   begin("echo out $WFLOW_TASK; echo err >&2", 200);
   EXPECT_EQ(coordinator_.hello->protocol, wire::kProtocol);
-  EXPECT_EQ(coordinator_.hello->pid, worker_->guardian());
+  EXPECT_EQ(coordinator_.hello->guardian, identify(worker_->guardian()));
+  EXPECT_EQ(coordinator_.hello->agent, identify(worker_->agent()));
   EXPECT_EQ(coordinator_.hello->cores, 2);
   lease(0, 150);
   lease(150, 50);
@@ -144,7 +146,7 @@ TEST_F(WorkerTest, KillsDaemonsToo) {
   lease(0, 1);
   ASSERT_TRUE(coordinator_.until([&] { return std::filesystem::exists(file("started")); }));
   coordinator_.send(wire::Templates{{task_}});  // as a new coordinator does
-  coordinator_.send(wire::Revoke{{}, true});
+  coordinator_.send(wire::Revoke{{}, true, true});
   ASSERT_TRUE(ended(1));
   EXPECT_EQ(coordinator_.outcomes.at(0).reason, wire::EndReason::cancelled);
   EXPECT_TRUE(coordinator_.until([&] { return processes_with("WFLOW_WORKSPACE=" + path("step")).empty(); }));
@@ -302,7 +304,7 @@ TEST_F(WorkerTest, GivesBackWhatHasNotStarted) {
   lease(50, 50);
   ASSERT_TRUE(coordinator_.until(
       [&] { return coordinator_.heartbeat && coordinator_.heartbeat->running.size() == 2; }));
-  coordinator_.send(wire::Revoke{{2}, false});
+  coordinator_.send(wire::Revoke{{{2, 1, 50, 50}}, false, false});
   ASSERT_TRUE(coordinator_.until([&] { return coordinator_.returned_messages == 1; }));
   ASSERT_EQ(coordinator_.returned.size(), 1U);
   EXPECT_EQ(coordinator_.returned[0].first, 50U);
@@ -323,7 +325,7 @@ TEST_F(WorkerTest, KillsWhatIsRevokedByForce) {
   lease(0, 10);
   ASSERT_TRUE(coordinator_.until(
       [&] { return coordinator_.heartbeat && coordinator_.heartbeat->running.size() == 2; }));
-  coordinator_.send(wire::Revoke{{}, true});
+  coordinator_.send(wire::Revoke{{}, true, true});
   ASSERT_TRUE(ended(2));
   ASSERT_EQ(coordinator_.outcomes.size(), 2U);
   EXPECT_EQ(coordinator_.outcomes[0].reason, wire::EndReason::cancelled);
@@ -432,7 +434,7 @@ TEST_F(BundleTest, KillsTheDaemonsOfAProcess) {
                 10);
   lease(0, 10);
   ASSERT_TRUE(coordinator_.until([&] { return std::filesystem::exists(file("started")); }));
-  coordinator_.send(wire::Revoke{{}, true});
+  coordinator_.send(wire::Revoke{{}, true, true});
   ASSERT_TRUE(ended(10));
   EXPECT_TRUE(coordinator_.until([&] { return processes_with("WFLOW_WORKSPACE=" + path("step")).empty(); }));
 }
