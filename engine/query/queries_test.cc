@@ -92,7 +92,7 @@ TEST_F(QueriesTest, LeasesAndRunningTasksComeInPages) {
   const auto scheduler = campaign_.scheduler(store);
   std::vector<wire::Lease> held;
   for (Element element = 0; element < 12'000; ++element) {
-    held.push_back({(std::uint64_t{1} << 40) + element + 1, 0, element, 1, 0, false, 0});
+    held.push_back({element + 1, 0, element, 1, 0, false, 0});
     running_.push_back({"w", {0, 12'000 - element - 1, 100}});
   }
   scheduler->worker_joined("w", {12'000, 0, 0, {}}, held);
