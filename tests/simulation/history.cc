@@ -126,9 +126,15 @@ void History::for_each_uncommitted(const std::function<void(ArrayId, Element, Le
 // ---- the coordinator
 
 void History::committing(const engine::store::Batch& batch) {
+  for (const engine::RecordEnd& end : batch.ends) {
+    for (Element element = end.range.first; element <= end.range.last; ++element) at(end.array, element).state = end.state;
+  }
   for (const engine::RecordFloor& floor : batch.floors) {
-    for (Element element = floor.range.first; element <= floor.range.last; ++element)
-      at(floor.array, element).floor = std::max(at(floor.array, element).floor, floor.lease);
+    for (Element element = floor.range.first; element <= floor.range.last; ++element) {
+      ElementTruth& truth = at(floor.array, element);
+      // A floor may cover ended elements between those that were opened again: it is not meant for them.
+      if (!engine::has_ended(truth.state)) truth.floor = std::max(truth.floor, floor.lease);
+    }
   }
   for (const engine::RecordEnd& end : batch.ends) {
     if (end.state != engine::ElementState::done) continue;

@@ -48,6 +48,7 @@ struct ElementTruth {
   LeaseId floor = 0;      // what ran under leases below does not count any more
   std::uint32_t charges = 0;  // executions that ended badly, or were lost with their worker
   std::uint32_t executions = 0;
+  engine::ElementState state = engine::ElementState::blocked;  // as the coordinator records it
   bool committed = false;  // its success is in the database
   bool cancel_asked = false;
   struct End {
