@@ -42,6 +42,7 @@ int run_main(const char* program, int (*body)(int, char**), int argc, char** arg
 }
 
 void broken_invariant(const char* condition, const char* file, int line) {
+  log::record(LogLevel::error, std::string("broken invariant: ") + condition);
   std::fprintf(stderr, "wflow: broken invariant at %s:%d: %s\n", file, line, condition);
   std::abort();
 }

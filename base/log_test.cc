@@ -2,12 +2,12 @@
 #include "base/log.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
-#include <regex>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -51,11 +51,11 @@ TEST_F(LogTest, ALineHasTimeLevelProcessAndText) {
     log::write(LogLevel::info, "lease 12: granted");
   });
   EXPECT_EQ(out, "");
-  EXPECT_TRUE(std::regex_match(
+  EXPECT_THAT(
       text("coordinator-1"),
-      std::regex("\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}[+-]\\d\\d:\\d\\d info coordinator-1\\[" +
-                 std::to_string(::getpid()) + "\\] lease 12: granted\n")))
-      << text("coordinator-1");
+      ::testing::MatchesRegex("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}\\.[0-9]{3}[+-][0-9]{2}:[0-9]{2} info "
+                              "coordinator-1\\[" +
+                              std::to_string(::getpid()) + "\\] lease 12: granted\n"));
   EXPECT_TRUE(log::takes(LogLevel::info));
   EXPECT_FALSE(log::takes(LogLevel::debug));
 }

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -29,6 +30,36 @@ study:
     run: {{cmd: "{command}"{more}}}
 """)
     return path
+
+
+def kept_open(folder, tasks, failures):
+    """A live campaign whose tasks have all ended, this fraction of them badly: its second step has no worker. (process, directory)"""
+    path = study(folder, tasks, retries=0)
+    with open(path, "a") as file:
+        file.write('  - name: hold\n    run: {cmd: "true"}\nworkers: {here: {steps: [work]}, away: {steps: [hold], machines: [no-such-host]}}\n')
+    before = all_of(folder)
+    process = start(folder, "run", path, "-j", "1", "--zero-failures", str(failures))
+    campaign = wait_for(lambda: next((path for path in all_of(folder) - before if started(path)), None), process)
+
+    def ended():
+        counts = status(campaign)["steps"][0]["counts"]
+        return counts["done"] + counts["failed"] == tasks
+
+    wait_for(ended, process, pause_s=0.2)
+    return process, campaign
+
+
+def started(campaign):
+    """Its database is there: until then a kill leaves nothing to resume."""
+    return os.path.exists(os.path.join(campaign, ".wflow", "campaign.db"))
+
+
+def wait_for(condition, process, pause_s=0.001):
+    while not (value := condition()):
+        if process.poll() is not None:
+            raise SystemExit(f"wflow ended with {process.returncode}: {process.stderr.read()}")
+        time.sleep(pause_s)
+    return value
 
 
 def all_of(folder):
@@ -61,11 +92,16 @@ def cpu_s(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def children_cpu_s():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 class Run:
-    """A run to its end: wall seconds, the coordinator's own CPU seconds and peak memory."""
+    """A run to its end: wall seconds, CPU seconds of the coordinator alone and of all, the coordinator's peak memory."""
 
     def __init__(self, folder, *arguments, codes=(0,)):
-        begin = time.monotonic()
+        begin, before = time.monotonic(), children_cpu_s()
         process = start(folder, *arguments)
         self.peak = self.cpu = 0
         while process.poll() is None:
@@ -75,7 +111,7 @@ class Run:
             except OSError:
                 pass
             time.sleep(0.002)
-        self.wall = time.monotonic() - begin
+        self.wall, self.cpu_of_all = time.monotonic() - begin, children_cpu_s() - before
         if process.returncode not in codes:
             raise SystemExit(f"wflow {' '.join(arguments)} ended with {process.returncode}: {process.stderr.read()}")
         self.campaign = arguments[1] if arguments[0] == "resume" else newest(folder)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator's edge carries out what the machine decides.
-#include <fmt/format.h>
 #include <signal.h>
 
 #include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "engine/coordinate/coordinator_impl.h"
 #include "engine/coordinate/journals.h"
 #include "engine/coordinate/machine_impl.h"
@@ -89,8 +89,9 @@ void Coordinator::on(action::ResolveRetry& resolve) {
   answers_.emplace_back(std::move(retry));
 }
 
-void Coordinator::on(action::Log& log) {
-  if (log.level >= LogLevel::warning) fmt::print(stderr, "wflow: {}\n", log.text);
+void Coordinator::on(action::Log& line) {
+  // An error comes with a Fail, whose text is printed at the end of the program.
+  line.level == LogLevel::error ? log::record(line.level, line.text) : log::write(line.level, line.text);
 }
 
 void Coordinator::on(action::Fail& fail) {

@@ -85,7 +85,8 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
   options.max_range = options_.max_range;
   options.retry = options_.retry;
   return std::make_unique<CoordinatorMachine>(plan_, array_specs(plan_), std::move(options), restored,
-                                              known_workers(plan_.campaign(), restored.workers), now());
+                                              known_workers(plan_.campaign(), restored.workers, store_),
+                                              now());
 }
 
 // What this machine starts; workers of other groups are started by hand, where the study wants them.
@@ -124,7 +125,10 @@ void Coordinator::wait() {
 }
 
 void Coordinator::take_events() {
-  if (commits_->committed()) handle(event::CommitFinished{});
+  if (commits_->committed()) {
+    handle(event::CommitFinished{});
+    carry_out();  // questions are answered while scheduler and store say the same
+  }
   take_messages();  // what a worker said before it ended comes first
   for (ProcessIdentity& process : pool_.take_ended()) handle(event::ProcessEnded{std::move(process)});
   take_signals();

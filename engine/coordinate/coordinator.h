@@ -43,8 +43,4 @@ struct CoordinatorEnd {
 CoordinatorEnd run_coordinator(const specs::Plan& plan, const CoordinatorOptions& options,
                                const StatusSink& sink);
 
-// The status of a campaign, and how far those are that follow on it: asked from its coordinator where one
-// lives, else read from its database.
-CampaignStatus campaign_status(const std::filesystem::path& campaign);
-
 }  // namespace wflow::engine

@@ -2,7 +2,6 @@
 #include "engine/coordinate/journals.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/file.h>
 
 #include <cerrno>
@@ -38,22 +37,40 @@ bool is_locked(const fs::path& journal) {
   }
 }
 
+// A worker without a row that is still to end, as its journal tells of it.
+KnownWorker worker_of(const fs::path& journal, store::Store& store) {
+  KnownWorker worker;
+  worker.id = journal.stem().string();
+  worker.row = false;
+  if (store.worker(worker.id)) return worker;  // its end is recorded: only its results count
+  try {
+    const wire::Records records = wire::parse_records(read_file(journal));
+    if (!records.header || records.header->lost_s <= 0) return worker;  // it never held a lease
+    worker.group = records.header->group;
+    worker.guardian = records.header->guardian;
+    worker.agent = records.header->agent;
+    worker.lost_s = records.header->lost_s;
+    worker.row = worker.guardian.known();
+  } catch (const Error&) {
+    // It says what is wrong when it is read for its results.
+  }
+  return worker;
+}
+
 }  // namespace
 
-std::vector<KnownWorker> known_workers(const fs::path& campaign, const std::vector<store::WorkerRow>& rows) {
+std::vector<KnownWorker> known_workers(const fs::path& campaign, const std::vector<store::WorkerRow>& rows,
+                                       store::Store& store) {
   std::map<std::string, KnownWorker> known;
   for (const store::WorkerRow& row : rows)
     known[row.id] = {row.id, row.group, row.guardian, row.agent, row.lost_s, false, false, true};
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder_of(campaign), error)) {
     if (entry.path().extension() != ".journal") continue;
-    KnownWorker& worker = known[entry.path().stem().string()];
-    if (worker.id.empty()) {
-      worker.id = entry.path().stem().string();
-      worker.row = false;
-    }
-    worker.journal = true;
-    worker.locked = is_locked(entry.path());
+    const std::string id = entry.path().stem().string();
+    if (!known.contains(id)) known[id] = worker_of(entry.path(), store);
+    known[id].journal = true;
+    known[id].locked = is_locked(entry.path());
   }
   std::vector<KnownWorker> list;
   for (auto& [id, worker] : known) list.push_back(std::move(worker));
@@ -69,13 +86,9 @@ event::JournalRead read_journal(const fs::path& campaign, const action::ReadJour
   std::error_code error;
   if (!fs::exists(file, error)) return read;
   try {
-    const std::string bytes = read_file(file);
-    wire::Records records = wire::parse_records(bytes);
+    wire::Records records = wire::parse_records(read_file(file));
     read.results = std::move(records.results);
-    if (records.valid_bytes < bytes.size()) {
-      read.damaged = fmt::format("{} of its {} bytes, at the end, are no whole record",
-                                 bytes.size() - records.valid_bytes, bytes.size());
-    }
+    if (records.damaged) read.damaged = records.damaged.sentence();
   } catch (const Error& unreadable) {
     read.damaged = unreadable.what();
   }

@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "engine/coordinate/machine.h"
+#include "engine/store/store.h"
 
 namespace wflow::engine {
 
-// Workers of earlier coordinators: those with a row that has not ended, and journals without one.
+// Workers of earlier coordinators: those with a row that has not ended, and journals without one. A worker
+// that had a coordinator and of which the store knows nothing (commits were lost) counts as one with a row.
 std::vector<KnownWorker> known_workers(const std::filesystem::path& campaign,
-                                       const std::vector<store::WorkerRow>& rows);
+                                       const std::vector<store::WorkerRow>& rows, store::Store& store);
 
 // Carries out action::ReadJournal.
 event::JournalRead read_journal(const std::filesystem::path& campaign, const action::ReadJournal& request);

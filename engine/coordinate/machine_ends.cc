@@ -43,7 +43,7 @@ void CoordinatorMachine::Impl::process_ended(Worker& worker) {
     move(worker, WorkerState::ending);
     if (worker.scheduled) scheduler_.worker_draining(worker.id);
   }
-  if (worker.guardian_ended && worker.agent_ended) {
+  if (worker.guardian_ended && (worker.agent_ended || !worker.agent.known())) {
     worker.certainly_dead = true;
     set_due(worker, Worker::Due::nothing, 0);
     read_journal(worker);
@@ -96,9 +96,9 @@ void CoordinatorMachine::Impl::on(event::JournalRead& event) {
            fmt::format("{} processes that worker {} left behind were ended", event.orphans, event.worker));
   }
   if (event.damaged) {
-    log(LogLevel::warning,
-        fmt::format("the journal of worker {} is damaged: {}", event.worker, *event.damaged));
-    record("error", fmt::format("the journal of worker {} is damaged: {}", event.worker, *event.damaged));
+    const std::string text = fmt::format("worker {}: {}", event.worker, *event.damaged);
+    log(LogLevel::warning, text);
+    batch_.history.push_back({now_.unix_s, "error", text});
   }
   const auto at = workers_.find(event.worker);
   if (at == workers_.end() || !std::exchange(at->second.reading, false)) return;
@@ -205,6 +205,7 @@ void CoordinatorMachine::Impl::kill_all() {
 void CoordinatorMachine::Impl::move(Worker& worker, WorkerState state) {
   if (worker.state == state) return;
   WFLOW_CHECK(may_move(worker.state, state));
+  log(LogLevel::debug, fmt::format("worker {}: {} -> {}", worker.id, name_of(worker.state), name_of(state)));
   worker.state = state;
 }
 

@@ -27,7 +27,6 @@ void CoordinatorMachine::Impl::meet(const KnownWorker& known) {
   worker.group = known.group;
   worker.guardian = known.guardian;
   worker.agent = known.agent;
-  worker.agent_ended = !known.agent.known();
   worker.here = !rowless && known.guardian.same_table(options_.self);
   worker.unsettled = true;
   ++unsettled_;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -30,31 +31,27 @@ Json json_of(const StepStatus& step) {
   for (std::size_t state = 0; state < kElementStates; ++state) {
     counts[std::string(name_of(static_cast<ElementState>(state)))] = step.counts[state];
   }
-  Json json = {{"name", step.name},
-               {"kind", step.kind},
-               {"arrays", step.arrays},
-               {"elements", step.elements},
-               {"counts", counts},
-               {"mean_s", step.mean_s},
-               {"deviation_s", step.deviation_s},
-               {"rate_per_s", step.rate_per_s},
-               {"progress",
-                {{"done", step.progress_done}, {"total", step.progress_total}, {"unit", step.progress_unit}}}};
+  Json json = {
+      {"name", step.name},
+      {"kind", step.kind},
+      {"arrays", step.arrays},
+      {"elements", step.elements},
+      {"counts", counts},
+      {"mean_s", step.mean_s},
+      {"deviation_s", step.deviation_s},
+      {"rate_per_s", step.rate_per_s},
+      {"progress",
+       {{"done", step.progress_done}, {"total", step.progress_total}, {"unit", step.progress_unit}}}};
   json["left_s"] = step.left_s ? Json(*step.left_s) : Json();
   return json;
 }
 
 Json json_of(const FailureView& failure) {
-  return {{"task", failure.task},
-          {"step", failure.step},
-          {"element", failure.element},
-          {"attempt", failure.attempt},
-          {"reason", failure.reason},
-          {"worker", failure.worker},
-          {"time_s", failure.time_s},
-          {"duration_s", failure.duration_s},
-          {"final", failure.final},
-          {"detail", failure.detail}};
+  return {{"task", failure.task},       {"step", failure.step},
+          {"element", failure.element}, {"attempt", failure.attempt},
+          {"reason", failure.reason},   {"worker", failure.worker},
+          {"time_s", failure.time_s},   {"duration_s", failure.duration_s},
+          {"final", failure.final},     {"detail", failure.detail}};
 }
 
 Json json_of(const WorkerStatus& worker) {
@@ -76,10 +73,10 @@ Json json_of(const ArtifactView& artifact) {
 }
 
 Json json_of(const FollowupView& followup) {
-  return {{"kind", followup.kind},           {"iteration", followup.iteration},
-          {"spec", followup.spec},           {"directory", followup.directory},
-          {"state", state_text(followup)},   {"elements", followup.elements},
-          {"ended", followup.ended},         {"failed", followup.failed}};
+  return {{"kind", followup.kind},         {"iteration", followup.iteration},
+          {"spec", followup.spec},         {"directory", followup.directory},
+          {"state", state_text(followup)}, {"elements", followup.elements},
+          {"ended", followup.ended},       {"failed", followup.failed}};
 }
 
 template <class T>
@@ -98,7 +95,7 @@ Json list_of(const std::vector<MetricCurve>& curves) {
                       {"name", curve.name},
                       {"epoch", point.epoch},
                       {"step", point.step},
-                      {"value", point.value}});
+                      {"value", std::isfinite(point.value) ? Json(point.value) : Json()}});
     }
   }
   return list;

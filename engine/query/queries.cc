@@ -35,8 +35,8 @@ std::vector<std::pair<ArrayId, Range>> parts_to_retry(const specs::Plan& plan, c
                                                       store::Store& store, const wire::Selection& selection) {
   std::vector<std::pair<ArrayId, Range>> parts;
   const auto add = [&](ArrayId array, Range range) {
-    const bool joins = !parts.empty() && parts.back().first == array &&
-                       parts.back().second.last + 1 == range.first;
+    const bool joins =
+        !parts.empty() && parts.back().first == array && parts.back().second.last + 1 == range.first;
     joins ? void(parts.back().second.last = range.last) : parts.push_back({array, range});
   };
   // By exit code, page by page: a mass failure has a record for each element.

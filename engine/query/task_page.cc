@@ -87,20 +87,21 @@ class Page {
       if (room == 0) return end_at(run.first);
       const auto records = store_.executions(array_, {run.first, run.last}, room);
       for (const auto& r : records) {
-        answer_.records.push_back({array_, r.element, r.executions, r.exit_code, r.reason, r.worker,
-                                   r.started_s, r.duration_s});
+        answer_.records.push_back(
+            {array_, r.element, r.executions, r.exit_code, r.reason, r.worker, r.started_s, r.duration_s});
       }
-      if (records.size() == room && records.back().element < run.last) return end_at(records.back().element + 1);
+      if (records.size() == room && records.back().element < run.last)
+        return end_at(records.back().element + 1);
     }
   }
 
   void add_leases(Element first) {
     std::vector<wire::TaskLease> leases;
-    scheduler_.for_each_lease([&](const WorkerId& worker, ArrayId array, Range part) {
-      if (array != array_ || part.last < first || part.first >= end_) return;
-      leases.push_back({array, std::max(part.first, first), std::min(part.last, end_ - 1), worker});
-    });
-    std::ranges::sort(leases, {}, &wire::TaskLease::first);
+    for (auto& part : scheduler_.leases({array_, first}, kPageItems - answer_.leases.size() + 1).parts) {
+      if (part.array != array_ || part.range.first >= end_) break;
+      leases.push_back({array_, std::max(part.range.first, first), std::min(part.range.last, end_ - 1),
+                        std::move(part.worker)});
+    }
     add_some(std::move(leases), answer_.leases, &wire::TaskLease::first);
   }
 

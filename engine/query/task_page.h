@@ -17,7 +17,7 @@ namespace wflow::engine {
 // What workers said last: with the names of the workers.
 using RunningElements = std::vector<std::pair<WorkerId, wire::RunningElement>>;
 
-inline constexpr std::size_t kPageItems = 5000;     // of each list at most
+inline constexpr std::size_t kPageItems = 5000;      // of each list at most
 inline constexpr std::size_t kPageVisits = 200'000;  // runs and leases looked at
 
 wire::TasksAnswer task_page(const Scheduler& scheduler, store::Store& store, const RunningElements& running,

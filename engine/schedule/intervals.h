@@ -295,25 +295,24 @@ class RunMap {
   // `behind`: the first run that begins behind range.first. Gives the first one that does so now.
   typename Runs::iterator set(typename Runs::iterator behind, Range range, State state) {
     WFLOW_CHECK(range.first <= range.last && range.last < count_);
-    const auto first = split(behind, range.first);
-    const bool reaches_end = range.last + 1 == count_;
-    const auto end = reaches_end
-                         ? runs_.end()
-                         : split(first_behind(runs_, std::next(first), range.last + 1), range.last + 1);
-    for (auto at = first; at != end; ++at) totals_[index(at->second)] -= run_end(at) - at->first;
+    auto first = std::prev(behind);
+    State old = first->second;
+    if (first->first < range.first) first = runs_.emplace_hint(behind, range.first, old);
+    Element from = range.first;  // of the part that was `old`
+    const auto replace_until = [&](Element end) { totals_[index(old)] -= end - from; };
+    for (; behind != runs_.end() && behind->first <= range.last; behind = runs_.erase(behind)) {
+      replace_until(behind->first);
+      from = behind->first;
+      old = behind->second;
+    }
+    replace_until(range.last + 1);
+    const bool goes_on = range.last + 1 < (behind == runs_.end() ? count_ : behind->first);
+    if (goes_on) behind = runs_.emplace_hint(behind, range.last + 1, old);
     totals_[index(state)] += range.size();
     first->second = state;
-    runs_.erase(std::next(first), end);
-    auto next = end;
-    if (end != runs_.end() && end->second == state) next = runs_.erase(end);
+    if (behind != runs_.end() && behind->second == state) behind = runs_.erase(behind);
     if (first != runs_.begin() && std::prev(first)->second == state) runs_.erase(first);
-    return next;
-  }
-
-  // Makes a run begin at `element` and gives it. `behind`: the first run that begins behind it.
-  typename Runs::iterator split(typename Runs::iterator behind, Element element) {
-    const auto before = std::prev(behind);
-    return before->first == element ? before : runs_.emplace_hint(behind, element, before->second);
+    return behind;
   }
 
   std::uint64_t count_;

@@ -1,46 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tasks say on their event channel: metrics, progress (the last one counts), and everything else.
+#include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include <limits>
+#include <variant>
 
 #include "engine/store/impl.h"
 
 namespace wflow::engine::store {
 
+namespace {
+
+// SQLite's integers are signed.
+std::int64_t stored_count(std::uint64_t count) {
+  constexpr auto kLargest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  return static_cast<std::int64_t>(std::min(count, kLargest));
+}
+
+}  // namespace
+
 void Store::Impl::write_event(const wire::TaskEvent& event) {
-  const nlohmann::json body = nlohmann::json::parse(wire::json_of(event.body), nullptr, false);
-  if (!body.is_object()) return;  // a task may write anything; what is no JSON object is not an event
-  const auto text = [&](const char* key) {
-    const auto at = body.find(key);
-    return at != body.end() && at->is_string() ? at->get<std::string>() : std::string();
-  };
-  const auto number = [&](const char* key) {
-    const auto at = body.find(key);
-    return at != body.end() && at->is_number() ? at->get<double>() : 0.0;
-  };
-  const auto whole = [&](const char* key) {
-    constexpr double kLargest = 9e15;  // the last whole numbers that a double tells apart
-    const double value = number(key);
-    return value >= 0 && value <= kLargest ? static_cast<std::int64_t>(value) : 0;
-  };
-  const std::string type = text("type");
-  if (type == "progress") {
-    write_progress(event, whole("done"), whole("total"), text("unit"));
-  } else if (type == "metric") {
-    write_metric(event, text("name"), whole("step"), whole("epoch"), number("value"));
+  if (const auto* metric = std::get_if<wire::Metric>(&event.body)) {
+    write_metric(event, *metric);
+  } else if (const auto* progress = std::get_if<wire::Progress>(&event.body)) {
+    write_progress(event, *progress);
   } else {
-    write_other(event, type, wire::json_of(event.body));
+    write_other(event);
   }
 }
 
-void Store::Impl::write_metric(const wire::TaskEvent& of, const std::string& name, std::int64_t step,
-                               std::int64_t epoch, double value) {
+void Store::Impl::write_metric(const wire::TaskEvent& of, const wire::Metric& metric) {
+  const double value = metric.value;
   const char* const not_finite = std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
   auto& insert = statement(
       "INSERT OR REPLACE INTO metrics (array, element, name, step, epoch, time, attempt, value, not_finite) "
       "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)");
-  SQLite::bind(insert, of.array, signed_of(of.element), name, step, epoch, stored_time(of.time_s),
-               of.attempt);
+  SQLite::bind(insert, of.array, signed_of(of.element), metric.name, stored_count(metric.step),
+               stored_count(metric.epoch), stored_time(of.time_s), of.attempt);
   if (std::isfinite(value)) {
     insert.bind(8, value);
     insert.bind(9);  // NULL
@@ -51,17 +47,18 @@ void Store::Impl::write_metric(const wire::TaskEvent& of, const std::string& nam
   insert.exec();
 }
 
-void Store::Impl::write_progress(const wire::TaskEvent& of, std::int64_t done, std::int64_t total,
-                                 const std::string& unit) {
+void Store::Impl::write_progress(const wire::TaskEvent& of, const wire::Progress& progress) {
   execute(statement("INSERT OR REPLACE INTO progress (array, element, time, done, total, unit) VALUES (?, ?, "
                     "?, ?, ?, ?)"),
-          of.array, signed_of(of.element), stored_time(of.time_s), done, total, unit);
+          of.array, signed_of(of.element), stored_time(of.time_s), stored_count(progress.done),
+          stored_count(progress.total), progress.unit);
 }
 
-void Store::Impl::write_other(const wire::TaskEvent& of, const std::string& type, const std::string& json) {
+void Store::Impl::write_other(const wire::TaskEvent& of) {
   execute(
       statement("INSERT INTO events (time, array, element, attempt, type, body) VALUES (?, ?, ?, ?, ?, ?)"),
-      stored_time(of.time_s), of.array, signed_of(of.element), of.attempt, type, json);
+      stored_time(of.time_s), of.array, signed_of(of.element), of.attempt,
+      std::string(wire::type_of(of.body)), wire::json_of(of.body));
 }
 
 }  // namespace wflow::engine::store

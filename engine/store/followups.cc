@@ -11,7 +11,7 @@ void Store::Impl::write_followup(const Followup& followup) {
       "INSERT OR IGNORE INTO followups (kind, iteration, spec, options, directory, state, exit_code, source, "
       "created, started, ended) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULLIF(?, 0), NULLIF(?, 0))");
   SQLite::bind(insert, followup.kind, followup.iteration, followup.spec, followup.options, followup.directory,
-               followup.state, followup.exit_code, followup.source, stored_time(followup.created_s),
+               state_text(followup), followup.exit_code, followup.source, stored_time(followup.created_s),
                stored_time(followup.started_s), stored_time(followup.ended_s));
   insert.exec();
 }
@@ -39,7 +39,7 @@ void Store::update_followup(const Followup& followup) {
     execute(impl_->statement(
                 "UPDATE followups SET directory = ?, state = ?, exit_code = ?, started = NULLIF(?, 0), "
                 "ended = NULLIF(?, 0) WHERE id = ?"),
-            followup.directory, followup.state, followup.exit_code, stored_time(followup.started_s),
+            followup.directory, state_text(followup), followup.exit_code, stored_time(followup.started_s),
             stored_time(followup.ended_s), followup.id);
   });
 }

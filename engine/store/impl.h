@@ -94,11 +94,9 @@ struct Store::Impl {
   void write_history(const HistoryRow& row);
   // events.cc
   void write_event(const wire::TaskEvent& event);
-  void write_metric(const wire::TaskEvent& of, const std::string& name, std::int64_t step, std::int64_t epoch,
-                    double value);
-  void write_progress(const wire::TaskEvent& of, std::int64_t done, std::int64_t total,
-                      const std::string& unit);
-  void write_other(const wire::TaskEvent& of, const std::string& type, const std::string& json);
+  void write_metric(const wire::TaskEvent& of, const wire::Metric& metric);
+  void write_progress(const wire::TaskEvent& of, const wire::Progress& progress);
+  void write_other(const wire::TaskEvent& of);
   // followups.cc
   void write_followup(const Followup& followup);
   // reads.cc

@@ -244,7 +244,7 @@ TEST_F(StoreTest, NumbersThatAreNoneAreStoredAsZero) {
   worker.joined_s = worker.lost_s = kNaN;
   batch.workers_joined = {worker};
   batch.history = {{kNaN, "note", "at no time"}};
-  batch.events = {{1, 0, 0, kNaN, R"({"type":"metric","name":"loss","value":1})"}};
+  batch.events = {{1, 0, 0, kNaN, wire::Metric{"loss", 0, 0, 1}}};
   ArrayProgress progress;
   progress.timed = 1;
   progress.duration_sum_s = progress.duration_square_sum = kNaN;
@@ -264,13 +264,36 @@ TEST_F(StoreTest, NumbersThatAreNoneAreStoredAsZero) {
 TEST_F(StoreTest, MetricsKeepWhatIsNoNumber) {
   Store store(campaign_);
   Batch batch;
-  // 1e999 is how JSON writes infinity, 1e300 no step.
-  batch.events = {{1, 0, 0, 1.0, R"({"type":"metric","name":"a","step":1e300,"value":1e300})"}};
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  batch.events = {{1, 0, 0, 1.0, wire::Metric{"a", 0, 1, kNaN}},
+                  {1, 0, 0, 1.0, wire::Metric{"a", 0, 2, -HUGE_VAL}},
+                  {1, 0, 0, 1.0, wire::Metric{"a", 0, 3, 1e300}}};
   store.commit(batch);
   const auto metrics = store.status_at_rest().metrics;
   ASSERT_EQ(metrics.size(), 1u);
-  EXPECT_EQ(metrics[0].value, 1e300);
-  EXPECT_EQ(metrics[0].step, 0u);
+  ASSERT_EQ(metrics[0].points.size(), 3u);
+  EXPECT_TRUE(std::isnan(metrics[0].points[0].value));
+  EXPECT_EQ(metrics[0].points[1].value, -HUGE_VAL);
+  EXPECT_EQ(metrics[0].points[2].value, 1e300);
+}
+
+TEST_F(StoreTest, ParallelTrainingsHaveCurvesOfTheirOwn) {
+  Store store(campaign_);
+  Batch batch;
+  for (const Element element : {0u, 7u}) {
+    for (std::uint64_t step = 0; step < 10'000; ++step)
+      batch.events.push_back({0, element, 0, 1.0, wire::Metric{"loss", 0, step, double(element)}});
+  }
+  store.commit(batch);
+  const auto metrics = store.status_at_rest().metrics;
+  ASSERT_EQ(metrics.size(), 2u);
+  EXPECT_EQ(metrics[0].task, plan_->array_name(0) + "/0");
+  EXPECT_EQ(metrics[1].task, plan_->array_name(0) + "/7");
+  for (const auto& curve : metrics) {
+    EXPECT_LE(curve.points.size(), 2048u);
+    EXPECT_EQ(curve.points.back().step, 9999u);
+    for (const auto& point : curve.points) EXPECT_EQ(point.value, double(curve.element));
+  }
 }
 
 TEST_F(StoreTest, ASnapshotThatCannotBeWrittenHarmsNothing) {
@@ -288,21 +311,21 @@ TEST_F(StoreTest, ASnapshotThatCannotBeWrittenHarmsNothing) {
 TEST_F(StoreTest, EventsBecomeMetricsProgressAndArtifacts) {
   Store store(campaign_);
   Batch batch;
-  const auto event = [&](const char* line) { batch.events.push_back({1, 0, 0, 1.0, line}); };
-  event(R"({"type":"metric","name":"loss","epoch":1,"step":10,"value":0.5})");
-  event(R"({"type":"metric","name":"loss","epoch":1,"step":10,"value":0.25})");
-  event(R"({"type":"progress","done":3,"total":9,"unit":"epochs"})");
-  event(R"({"type":"artifact","kind":"model","path":"/m.pt"})");
-  event("not json");
-  event(R"({"type":7,"done":"x"})");
+  const auto event = [&](wire::EventBody body) { batch.events.push_back({1, 0, 0, 1.0, std::move(body)}); };
+  event(wire::Metric{"loss", 1, 10, 0.5});
+  event(wire::Metric{"loss", 1, 10, 0.25});
+  event(wire::Progress{3, 9, "epochs"});
+  event(wire::Artifact{"model", "/m.pt"});
+  event(wire::OtherEvent{"", R"({"type":7,"done":"x"})"});
   store.commit(batch);
   CampaignStatus status = store.status_at_rest();
   ASSERT_EQ(status.metrics.size(), 1u);
-  EXPECT_EQ(status.metrics[0].value, 0.25);
+  ASSERT_EQ(status.metrics[0].points.size(), 1u);
+  EXPECT_EQ(status.metrics[0].points[0].value, 0.25);
   ASSERT_EQ(status.artifacts.size(), 1u);
   EXPECT_EQ(status.artifacts[0].path, "/m.pt");
   EXPECT_EQ(status.steps[1].progress_done, 3u);
-  EXPECT_EQ(status_from_json(to_json(status)).steps[1].progress_total, 9u);
+  EXPECT_EQ(status.steps[1].progress_total, 9u);
 }
 
 TEST_F(StoreTest, TheStatusAtRestIsWhatTheRunsAddUpTo) {
@@ -372,7 +395,6 @@ TEST_F(StoreTest, FollowupsAreRecordedOnceAndKeepTheirOrder) {
     Followup followup;
     followup.kind = "submitted";
     followup.spec = "/study.yaml";
-    followup.state = "pending";
     followup.source = source;
     batch.followups.push_back(followup);
   }
@@ -384,15 +406,21 @@ TEST_F(StoreTest, FollowupsAreRecordedOnceAndKeepTheirOrder) {
   ASSERT_EQ(followups.size(), 2u);
   EXPECT_EQ(followups[0].source, "0/0/0/a");
   followups[1].directory = "/there";
-  followups[1].state = "finished with failures";
+  followups[1].state = FollowupState::finished_with_failures;
   followups[1].exit_code = 1;
   followups[1].ended_s = 12;
   store.update_followup(followups[1]);
   followups = store.followups();
-  EXPECT_EQ(followups[0].state, "pending");
+  EXPECT_EQ(followups[0].state, FollowupState::pending);
+  EXPECT_EQ(followups[1].state, FollowupState::finished_with_failures);
   EXPECT_EQ(followups[1].directory, "/there");
   EXPECT_EQ(followups[1].exit_code, 1);
   EXPECT_EQ(followups[1].ended_s, 12);
+  followups[0].state = FollowupState::handed_over;
+  followups[0].handed_to = "/top";
+  store.update_followup(followups[0]);
+  EXPECT_EQ(store.followups()[0].state, FollowupState::handed_over);
+  EXPECT_EQ(store.followups()[0].handed_to, "/top");
 }
 
 TEST_F(StoreTest, OneOfAnotherFormatIsRefused) {

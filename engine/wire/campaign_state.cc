@@ -9,12 +9,20 @@ namespace wflow::engine {
 namespace {
 
 constexpr std::array<std::string_view, kCampaignStates> kCampaignNames = {
-    "running",  "paused",    "draining",   "stopping", "finished", "finished with failures",
+    "running",   "paused",     "draining", "stopping", "finished", "finished with failures",
     "cancelled", "interrupted"};
 
-constexpr std::array<std::string_view, kFollowupStates> kFollowupNames = {
-    "pending",  "running",  "paused",    "draining",    "stopping",        "finished", "finished with failures",
-    "cancelled", "interrupted", "could not begin", "handed over"};
+constexpr std::array<std::string_view, kFollowupStates> kFollowupNames = {"pending",
+                                                                          "running",
+                                                                          "paused",
+                                                                          "draining",
+                                                                          "stopping",
+                                                                          "finished",
+                                                                          "finished with failures",
+                                                                          "cancelled",
+                                                                          "interrupted",
+                                                                          "could not begin",
+                                                                          "handed over"};
 
 // A row a state: the states that may come next, as bits.
 template <class State>
@@ -42,17 +50,17 @@ using F = FollowupState;
 constexpr std::uint32_t kEnded =
     any_of({F::finished, F::finished_with_failures, F::cancelled, F::interrupted, F::could_not_begin});
 constexpr std::array<std::uint32_t, kFollowupStates> kFollowupMoves = {
-    any_of({F::running, F::handed_over}) | kEnded,                                     // pending
-    any_of({F::paused, F::draining, F::stopping, F::handed_over}) | kEnded,            // running
-    any_of({F::running, F::draining, F::stopping}) | kEnded,                           // paused
-    any_of({F::stopping}) | kEnded,                                                    // draining
-    kEnded,                                                                            // stopping
-    any_of({F::pending, F::running}) | kEnded,                                         // finished
-    any_of({F::pending, F::running}) | kEnded,                                         // finished with failures
-    any_of({F::pending, F::running}) | kEnded,                                         // cancelled
-    any_of({F::pending, F::running}) | kEnded,                                         // interrupted
-    any_of({F::pending, F::running}),                                                  // could not begin
-    any_of({F::pending}),                                                              // handed over
+    any_of({F::running, F::handed_over}) | kEnded,                           // pending
+    any_of({F::paused, F::draining, F::stopping, F::handed_over}) | kEnded,  // running
+    any_of({F::running, F::draining, F::stopping}) | kEnded,                 // paused
+    any_of({F::stopping}) | kEnded,                                          // draining
+    kEnded,                                                                  // stopping
+    any_of({F::pending, F::running}) | kEnded,                               // finished
+    any_of({F::pending, F::running}) | kEnded,                               // finished with failures
+    any_of({F::pending, F::running}) | kEnded,                               // cancelled
+    any_of({F::pending, F::running}) | kEnded,                               // interrupted
+    any_of({F::pending, F::running}),                                        // could not begin
+    any_of({F::pending}),                                                    // handed over
 };
 
 template <class State>

@@ -123,9 +123,7 @@ std::string with_quoted_words(std::string_view line) {
 constexpr int kDeepest = 64;
 
 Json parse(std::string_view line) {
-  const auto shallow = [](int depth, Json::parse_event_t, Json&) {
-    return depth <= kDeepest;
-  };
+  const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepest; };
   return Json::parse(line, shallow, false);
 }
 

@@ -43,12 +43,14 @@ TEST(TaskEvent, EveryTypeReadsBackFromItsLine) {
 
 TEST(TaskEvent, NumbersThatJsonDoesNotHaveAreKept) {
   for (const char* value : {"null", "\"NaN\"", "\"nan\"", "NaN"}) {
-    const auto metric = parsed<Metric>(std::string(R"({"type":"metric","name":"loss","value":)") + value + "}");
+    const auto metric =
+        parsed<Metric>(std::string(R"({"type":"metric","name":"loss","value":)") + value + "}");
     ASSERT_TRUE(metric) << value;
     EXPECT_TRUE(std::isnan(metric->value)) << value;
   }
   for (const char* value : {"\"inf\"", "\"Infinity\"", "Infinity", "\"+inf\""}) {
-    const auto metric = parsed<Metric>(std::string(R"({"type":"metric","name":"loss","value":)") + value + "}");
+    const auto metric =
+        parsed<Metric>(std::string(R"({"type":"metric","name":"loss","value":)") + value + "}");
     ASSERT_TRUE(metric) << value;
     EXPECT_EQ(metric->value, HUGE_VAL) << value;
   }
@@ -63,7 +65,8 @@ TEST(TaskEvent, ValuesOfAnotherTypeMakeItAnotherEvent) {
   for (const char* line :
        {R"({"type":"metric","name":"loss","value":1,"step":1e300})", R"({"type":"metric","name":"loss"})",
         R"({"type":"metric","name":"loss","value":1,"step":-1})", R"({"type":"metric","name":7,"value":1})",
-        R"({"type":"metric","name":"loss","value":true})", R"({"type":"metric","name":"loss","value":"much"})",
+        R"({"type":"metric","name":"loss","value":true})",
+        R"({"type":"metric","name":"loss","value":"much"})",
         R"({"type":"progress","done":18446744073709551615,"total":1})", R"({"type":"progress","done":1.5})",
         R"({"type":"note","text":{"a":1}})", R"({"type":["note"]})", R"({"n":1})"}) {
     const auto other = parsed<OtherEvent>(line);
@@ -81,7 +84,8 @@ TEST(TaskEvent, WhatIsNoObjectIsNoEvent) {
 }
 
 TEST(TaskEvent, DeepNestingIsKeptAsText) {
-  const std::string line = R"({"type":"mine","x":)" + std::string(20'000, '[') + std::string(20'000, ']') + "}";
+  const std::string line =
+      R"({"type":"mine","x":)" + std::string(20'000, '[') + std::string(20'000, ']') + "}";
   const auto other = parsed<OtherEvent>(line);
   ASSERT_TRUE(other);
   EXPECT_EQ(other->json, line);
@@ -97,7 +101,8 @@ TEST(TaskEvent, BytesThatAreNoTextAreReplaced) {
 TEST(TaskEvent, LongTextsAreCutAtACharacter) {
   std::string text(kMaxEventText - 1, 'x');
   text += "\xc3\xbc and more";
-  EXPECT_EQ(parsed<Note>(R"({"type":"note","text":")" + text + "\"}")->text, std::string(kMaxEventText - 1, 'x'));
+  EXPECT_EQ(parsed<Note>(R"({"type":"note","text":")" + text + "\"}")->text,
+            std::string(kMaxEventText - 1, 'x'));
 }
 
 TEST(TaskEvent, SampleReportsAreNoEvents) {

@@ -237,7 +237,7 @@ def is_exception(campaign, execution):
 def check(campaign, killed, result):
     truth = campaign.truth
     truth.read()
-    result.killed_at_exit = truth.without_killed(killed)
+    result.killed_at_exit = truth.without_killed(killed, campaign.faults)
     result.executions = len(truth.executions)
     for first, _ in truth.reruns():
         if is_exception(campaign, first):

@@ -63,12 +63,14 @@ class Truth:
             self.open[pid].success = kind == "E"
             self.ended += kind == "E"
 
-    def without_killed(self, killed):
-        """Takes back the success of those that a signal ended between their last line and their exit; how many."""
+    def without_killed(self, killed, frozen):
+        """Takes back the success of those that a signal ended between their last line and their exit; how many. Later than
+        that it is another process of the same number, unless it was frozen in between."""
         count = 0
         for execution in self.executions:
             deaths = killed.get(execution.pid, ())
-            if execution.success and any(execution.begin < death < execution.end + 60 * SECOND for death in deaths):
+            latest = execution.end + (60 * SECOND if execution.pid in frozen else SECOND // 10)
+            if execution.success and any(execution.begin < death < latest for death in deaths):
                 execution.success = False
                 count += 1
         return count

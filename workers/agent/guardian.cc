@@ -44,14 +44,18 @@ class AgentWatch {
       if (::waitpid(agent_, &status, WNOHANG) == agent_) return status;
       take_signal(next_signal());
       if (steady_now_s() > end_s_) ::kill(agent_, SIGKILL);
-      if (steady_now_s() > fence_end_s() && table_.runs_anything()) {
-        fmt::print(stderr, "wflow worker: the agent (pid {}) did not end its tasks in time\n", agent_);
-        ::kill(agent_, SIGKILL);
-      }
+      if (steady_now_s() > fence_end_s() && table_.runs_anything()) end_frozen();
     }
   }
 
  private:
+  void end_frozen() {
+    if (!said_)
+      fmt::print(stderr, "wflow worker: the agent (pid {}) did not end its tasks in time\n", agent_);
+    said_ = true;
+    ::kill(agent_, SIGKILL);
+  }
+
   double fence_end_s() const { return table_.fence_s() + kFencePatience_s; }
 
   // 0: none has come for a while.
@@ -76,6 +80,7 @@ class AgentWatch {
   double grace_s_;
   const SlotTable& table_;
   double end_s_ = kNever;
+  bool said_ = false;
 };
 
 // The end of a task's leader; false when it hangs. All of them have been killed, if not by their agent's
