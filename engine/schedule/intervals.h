@@ -250,6 +250,24 @@ class RunMap {
     for (const Range& part : parts) at = set(first_behind(runs_, at, part.first), part, state);
   }
 
+  // Gives every run within the parts, which are in order and disjoint, the state next(Range, State), in one
+  // pass.
+  template <typename Next>
+  void change(std::span<const Range> parts, Next next) {
+    auto behind = runs_.begin();
+    for (const Range& part : parts) {
+      for (Element first = part.first; first <= part.last;) {
+        behind = first_behind(runs_, behind, first);
+        const Element end = behind == runs_.end() ? count_ : behind->first;
+        const Range run{first, std::min(end - 1, part.last)};
+        const State old = std::prev(behind)->second;
+        const State now = next(run, old);
+        if (now != old) behind = set(behind, run, now);
+        first = run.last + 1;
+      }
+    }
+  }
+
   // Calls visit(Range, State) for every run that touches `range`, cut to it, in order. `visit` must not
   // change the map. If it returns bool, false ends the walk.
   template <typename Visit>
@@ -263,19 +281,6 @@ class RunMap {
       } else {
         visit(part, at->second);
       }
-    }
-  }
-  // The same for many parts, in order and disjoint, in one pass; `visit` gives nothing.
-  template <typename Visit>
-  void for_each_in(std::span<const Range> parts, Visit visit) const {
-    if (count_ == 0) return;
-    auto behind = runs_.begin();
-    for (const Range& part : parts) {
-      behind = first_behind(runs_, behind, part.first);
-      Element first = part.first;
-      for (; behind != runs_.end() && behind->first <= part.last; first = behind->first, ++behind)
-        visit(Range{first, behind->first - 1}, std::prev(behind)->second);
-      visit(Range{first, std::min(part.last, count_ - 1)}, std::prev(behind)->second);
     }
   }
   template <typename Visit>

@@ -24,18 +24,16 @@ void merge(std::vector<Range>& parts) {
 
 }  // namespace
 
-// What of `parts` (in order, disjoint) is in a state that `keep` accepts: gathered first, because what
-// follows changes the states.
-std::vector<Range> Scheduler::parts_in(ArrayId array, std::span<const Range> parts,
-                                       bool (*keep)(ElementState)) {
-  std::vector<Range> kept;
-  arrays_[array].states.for_each_in(parts, [&](Range part, ElementState state) {
+// The parts of `range` whose state `keep` accepts: gathered first, because what follows changes the states.
+std::vector<Range> Scheduler::parts_in(ArrayId array, Range range, bool (*keep)(ElementState)) {
+  std::vector<Range> parts;
+  arrays_[array].states.for_each_in(range, [&](Range part, ElementState state) {
     ++work_;
     if (!keep(state)) return;
-    const bool joins = !kept.empty() && kept.back().last + 1 == part.first;
-    joins ? void(kept.back().last = part.last) : kept.push_back(part);
+    const bool joins = !parts.empty() && parts.back().last + 1 == part.first;
+    joins ? void(parts.back().last = part.last) : parts.push_back(part);
   });
-  return kept;
+  return parts;
 }
 
 // ---- ends
@@ -160,47 +158,53 @@ void Scheduler::give_back(LeaseId lease, ArrayId id, Range range) {
 // ---- opened again
 
 // Back to blocked, and with it everything below that was skipped because of it or has run without it; parents
-// first, each array once.
+// first.
 std::uint64_t Scheduler::retry_failed(const std::vector<std::pair<ArrayId, Range>>& parts) {
   std::map<ArrayId, std::vector<Range>> asked;
   for (const auto& [array, range] : parts) asked[array].push_back(range);
   std::map<std::pair<std::uint32_t, ArrayId>, std::vector<Range>> touched;
+  const auto touch_below = [&](ArrayId array, std::span<const Range> reopened) {
+    graph_.for_each_below(array, reopened, [&](ArrayId child, Range range) {
+      touched[{graph_.rank(child), child}].push_back(range);
+    });
+  };
   std::vector<std::pair<ArrayId, Range>> bounds;  // of what failed
   std::uint64_t count = 0;
   for (auto& [array, ranges] : asked) {
     merge(ranges);
-    std::vector<Range> failed = parts_in(array, ranges, can_retry);
-    for (const Range& part : failed) count += part.size();
+    const std::vector<Range> failed = reopen_in(array, ranges, can_retry);
     if (failed.empty()) continue;
+    for (const Range& part : failed) count += part.size();
     bounds.emplace_back(array, Range{failed.front().first, failed.back().last});
-    touched[{graph_.rank(array), array}] = std::move(failed);
+    touch_below(array, failed);
   }
   while (!touched.empty()) {
     auto node = touched.extract(touched.begin());
     const ArrayId array = node.key().second;
     merge(node.mapped());
-    graph_.for_each_below(array, reopen_in(array, node.mapped()), [&](ArrayId child, Range range) {
-      touched[{graph_.rank(child), child}].push_back(range);
-    });
+    touch_below(array, reopen_in(array, node.mapped(), [](ElementState) { return true; }));
   }
   for (const auto& [array, range] : bounds) resolve(array, range);
   propagate();
   return count;
 }
 
-// Gives the parts that had ended: what waits for the others is blocked anyway.
-std::vector<Range> Scheduler::reopen_in(ArrayId id, const std::vector<Range>& touched) {
+// What of the parts is in a state that `opens` accepts. Gives the parts that had ended: what waits for the
+// others is blocked anyway.
+std::vector<Range> Scheduler::reopen_in(ArrayId id, std::span<const Range> parts,
+                                        bool (*opens)(ElementState)) {
   TaskArray& array = arrays_[id];
   std::vector<std::pair<Range, ElementState>> found;
-  array.states.for_each_in(touched, [&](Range part, ElementState state) {
-    if (state != ElementState::blocked) found.emplace_back(part, state);
+  array.states.change(parts, [&](Range part, ElementState state) {
     ++work_;
+    if (state == ElementState::blocked || !opens(state)) return state;
+    found.emplace_back(part, state);
+    return state == ElementState::leased ? state : ElementState::blocked;  // leased: invalidated
   });
   raise_floors(id, found);
-  std::vector<Range> blocked, reopened;
+  std::vector<Range> reopened;
   for (const auto& [part, state] : found) {
-    if (state == ElementState::leased) continue;  // invalidated
-    blocked.push_back(part);
+    if (state == ElementState::leased) continue;
     if (!has_ended(state)) {
       drop_waiting(id, part);
       continue;
@@ -209,20 +213,20 @@ std::vector<Range> Scheduler::reopen_in(ArrayId id, const std::vector<Range>& to
     actions_.ends.push_back({id, part, ElementState::blocked});
     reopened.push_back(part);
   }
-  array.states.set(blocked, ElementState::blocked);
   array.ended.remove(reopened);
   return reopened;
 }
 
 // Parts with nothing but ended elements between them are one, because no floor matters for those: a million
-// scattered failures are one record.
+// scattered failures are one record. So are those between which the floor was raised a moment ago.
 void Scheduler::raise_floors(ArrayId id, const std::vector<std::pair<Range, ElementState>>& parts) {
   TaskArray& array = arrays_[id];
   std::vector<Range> joined;
   for (const auto& [part, state] : parts) {
     const Element next = joined.empty() ? 0 : joined.back().last + 1;
     const bool joins =
-        !joined.empty() && (next == part.first || array.ended.contains({next, part.first - 1}));
+        !joined.empty() && (next == part.first || array.ended.contains({next, part.first - 1}) ||
+                            array.floors.is({next, part.first - 1}, next_lease_));
     joins ? void(joined.back().last = part.last) : joined.push_back(part);
   }
   for (const Range& range : joined) {

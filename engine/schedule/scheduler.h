@@ -190,10 +190,7 @@ class Scheduler {
   void count_crash(const WorkerId& worker, const RunningElement& execution);
 
   // moves.cc: moves between states
-  std::vector<Range> parts_in(ArrayId array, std::span<const Range> parts, bool (*keep)(ElementState));
-  std::vector<Range> parts_in(ArrayId array, Range range, bool (*keep)(ElementState)) {
-    return parts_in(array, {&range, 1}, keep);
-  }
+  std::vector<Range> parts_in(ArrayId array, Range range, bool (*keep)(ElementState));
   void end(ArrayId array, Range range, ElementState state);
   void drop_waiting(ArrayId array, Range range);
   void propagate();
@@ -201,7 +198,7 @@ class Scheduler {
   void make_ready(ArrayId array, std::span<const Range> parts);
   std::vector<Range> delay_known(ArrayId array, std::span<const Range> parts);
   void give_back(LeaseId lease, ArrayId array, Range range);
-  std::vector<Range> reopen_in(ArrayId array, const std::vector<Range>& touched);
+  std::vector<Range> reopen_in(ArrayId array, std::span<const Range> parts, bool (*opens)(ElementState));
   void raise_floors(ArrayId array, const std::vector<std::pair<Range, ElementState>>& parts);
 
   std::vector<TaskArray> arrays_;
