@@ -8,6 +8,7 @@
 
 #include "base/process_identity.h"
 #include "engine/schedule/scheduler.h"
+#include "engine/wire/campaign_state.h"
 #include "engine/wire/messages.h"
 
 namespace wflow::engine::store {
@@ -35,7 +36,8 @@ struct Followup {
   std::string spec;       // the study; empty for restart
   std::string options;    // JSON: what the study is read with
   std::string directory;  // of the campaign, absolute; empty until it is chosen
-  std::string state;      // pending, running, handed over, or how it ended
+  FollowupState state = FollowupState::pending;
+  std::string handed_to;  // the campaign whose list has it now
   int exit_code = 0;      // once it has ended
   std::string source;     // unique: what is recorded already is not recorded again
   double created_s = 0;

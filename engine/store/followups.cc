@@ -1,10 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 // Campaigns that come after this one.
+#include <fmt/format.h>
+
+#include "base/error.h"
 #include "engine/store/database.h"
 #include "engine/store/impl.h"
 #include "engine/store/store.h"
 
 namespace wflow::engine::store {
+
+namespace {
+
+constexpr std::string_view kHandedTo = "handed over to ";
+
+// As the column `state` has it.
+std::string state_text(const Followup& followup) {
+  return followup.state == FollowupState::handed_over ? std::string(kHandedTo) + followup.handed_to
+                                                      : std::string(name_of(followup.state));
+}
+
+void read_state(const std::string& text, Followup& followup) {
+  if (text.starts_with(kHandedTo)) {
+    followup.state = FollowupState::handed_over;
+    followup.handed_to = text.substr(kHandedTo.size());
+    return;
+  }
+  const auto state = followup_state(text);
+  if (!state) throw Error(ExitCode::data, fmt::format("the record has a campaign in the state '{}'", text));
+  followup.state = *state;
+}
+
+}  // namespace
 
 void Store::Impl::write_followup(const Followup& followup) {
   auto& insert = statement(
@@ -23,12 +49,19 @@ std::vector<Followup> Store::followups() {
         "SELECT id, kind, iteration, spec, options, directory, state, exit_code, source, created, started, "
         "ended FROM followups ORDER BY id");
     while (select.executeStep()) {
-      followups.push_back({select.getColumn(0).getInt64(), select.getColumn(1).getString(),
-                           select.getColumn(2).getInt(), select.getColumn(3).getString(),
-                           select.getColumn(4).getString(), select.getColumn(5).getString(),
-                           select.getColumn(6).getString(), select.getColumn(7).getInt(),
-                           select.getColumn(8).getString(), select.getColumn(9).getDouble(),
-                           select.getColumn(10).getDouble(), select.getColumn(11).getDouble()});
+      Followup& followup = followups.emplace_back();
+      followup.id = select.getColumn(0).getInt64();
+      followup.kind = select.getColumn(1).getString();
+      followup.iteration = select.getColumn(2).getInt();
+      followup.spec = select.getColumn(3).getString();
+      followup.options = select.getColumn(4).getString();
+      followup.directory = select.getColumn(5).getString();
+      read_state(select.getColumn(6).getString(), followup);
+      followup.exit_code = select.getColumn(7).getInt();
+      followup.source = select.getColumn(8).getString();
+      followup.created_s = select.getColumn(9).getDouble();
+      followup.started_s = select.getColumn(10).getDouble();
+      followup.ended_s = select.getColumn(11).getDouble();
     }
     return followups;
   });

@@ -102,6 +102,8 @@ struct Store::Impl {
   // reads.cc
   std::vector<WorkerRow> read_living_workers();
   // records.cc
+  void add_metrics(CampaignStatus& status);
+  void add_artifacts(CampaignStatus& status);
   void add_records(CampaignStatus& status);
   std::vector<StepStatus> read_steps();
   std::vector<FailureView> read_failures(SQLite::Statement& select);
