@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/schedule/attempt.h"
 #include "engine/schedule/intervals.h"
 #include "engine/schedule/states.h"
 #include "engine/schedule/types.h"
@@ -34,12 +35,11 @@ struct RecordFailure {
   Outcome outcome;
   WorkerId worker;
   bool final = false;
-  std::uint32_t next_attempt = 0;
-  bool restart = false;
+  AttemptCounts counts;  // with this one
 };
 
 // These elements were opened again (wflow retry): what ran under leases below `lease` does not count for
-// them, whenever and from whichever journal it arrives.
+// them, whenever and from whichever journal it arrives. Their budgets begin anew.
 struct RecordFloor {
   ArrayId array = 0;
   Range range;

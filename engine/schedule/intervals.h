@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -26,42 +27,30 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-// A set of elements. Every operation costs O(log runs + runs touched).
+// The first entry of a map that begins behind `element`, if none before `at` does: a few steps, or else a
+// search. So many parts in order are found without a search for each.
+template <typename Map, typename Iterator>
+Iterator first_behind(Map& map, Iterator at, Element element) {
+  constexpr int kSteps = 4;
+  for (int step = 0; step < kSteps; ++step, ++at) {
+    if (at == map.end() || at->first > element) return at;
+  }
+  return map.upper_bound(element);
+}
+
+// A set of elements. Every operation costs O(log runs + runs touched); those with many parts, which are in
+// order and disjoint, take one pass.
 class IntervalSet {
  public:
-  void add(Range range) {
-    auto at = runs_.upper_bound(range.first);
-    if (at != runs_.begin()) {
-      const auto before = std::prev(at);
-      // Neighbours are joined; `last + 1` can't overflow: no domain ends at the largest integer.
-      if (before->second + 1 >= range.first) at = before;
-    }
-    while (at != runs_.end() && at->first <= range.last + 1) {
-      range.first = std::min(range.first, at->first);
-      range.last = std::max(range.last, at->second);
-      size_ -= at->second - at->first + 1;
-      at = runs_.erase(at);
-    }
-    runs_.emplace_hint(at, range.first, range.last);
-    size_ += range.size();
+  void add(Range range) { add(runs_.upper_bound(range.first), range); }
+  void add(std::span<const Range> parts) {
+    auto at = runs_.begin();
+    for (const Range& part : parts) at = add(first_behind(runs_, at, part.first), part);
   }
-
-  void remove(Range range) {
-    auto at = runs_.upper_bound(range.first);
-    if (at != runs_.begin() && std::prev(at)->second >= range.first) --at;
-    while (at != runs_.end() && at->first <= range.last) {
-      const Range old{at->first, at->second};
-      at = runs_.erase(at);
-      size_ -= old.size();
-      if (old.first < range.first) {
-        runs_.emplace_hint(at, old.first, range.first - 1);
-        size_ += range.first - old.first;
-      }
-      if (old.last > range.last) {
-        at = runs_.emplace_hint(at, range.last + 1, old.last);
-        size_ += old.last - range.last;
-      }
-    }
+  void remove(Range range) { remove(runs_.upper_bound(range.first), range); }
+  void remove(std::span<const Range> parts) {
+    auto at = runs_.begin();
+    for (const Range& part : parts) at = remove(first_behind(runs_, at, part.first), part);
   }
 
   bool contains(Range range) const {
@@ -97,7 +86,46 @@ class IntervalSet {
   bool empty() const { return runs_.empty(); }
 
  private:
-  std::map<Element, Element> runs_;  // first -> last; disjoint, never touching
+  using Runs = std::map<Element, Element>;
+
+  // `at`: the first run that begins behind range.first. Gives the run that holds the range now.
+  Runs::iterator add(Runs::iterator at, Range range) {
+    if (at != runs_.begin()) {
+      const auto before = std::prev(at);
+      // Neighbours are joined; `last + 1` can't overflow: no domain ends at the largest integer.
+      if (before->second + 1 >= range.first) at = before;
+    }
+    while (at != runs_.end() && at->first <= range.last + 1) {
+      range.first = std::min(range.first, at->first);
+      range.last = std::max(range.last, at->second);
+      size_ -= at->second - at->first + 1;
+      at = runs_.erase(at);
+    }
+    size_ += range.size();
+    return runs_.emplace_hint(at, range.first, range.last);
+  }
+
+  // `at`: the first run that begins behind range.first. Gives the first one behind the range.
+  Runs::iterator remove(Runs::iterator at, Range range) {
+    if (at != runs_.begin()) {
+      const auto run = std::prev(at);
+      const Element last = run->second;
+      if (last >= range.first) {
+        size_ -= std::min(last, range.last) - range.first + 1;
+        if (last > range.last) at = runs_.emplace_hint(at, range.last + 1, last);
+        run->first == range.first ? void(runs_.erase(run)) : void(run->second = range.first - 1);
+      }
+    }
+    while (at != runs_.end() && at->first <= range.last) {
+      const Element last = at->second;
+      size_ -= std::min(last, range.last) - at->first + 1;
+      at = runs_.erase(at);
+      if (last > range.last) at = runs_.emplace_hint(at, range.last + 1, last);
+    }
+    return at;
+  }
+
+  Runs runs_;  // first -> last; disjoint, never touching
   std::uint64_t size_ = 0;
 };
 
@@ -215,16 +243,29 @@ class RunMap {
 
   State at(Element element) const { return std::prev(runs_.upper_bound(element))->second; }
 
-  void set(Range range, State state) {
-    WFLOW_CHECK(range.first <= range.last && range.last < count_);
-    auto first = split(range.first);
-    const auto end = range.last + 1 < count_ ? split(range.last + 1) : runs_.end();
-    for (auto at = first; at != end; ++at) totals_[index(at->second)] -= run_end(at) - at->first;
-    totals_[index(state)] += range.size();
-    first->second = state;
-    runs_.erase(std::next(first), end);
-    if (end != runs_.end() && end->second == state) runs_.erase(end);
-    if (first != runs_.begin() && std::prev(first)->second == state) runs_.erase(first);
+  void set(Range range, State state) { set(runs_.upper_bound(range.first), range, state); }
+  // Many parts, in order and disjoint, in one pass.
+  void set(std::span<const Range> parts, State state) {
+    auto at = runs_.begin();
+    for (const Range& part : parts) at = set(first_behind(runs_, at, part.first), part, state);
+  }
+
+  // Gives every run within the parts, which are in order and disjoint, the state next(Range, State), in one
+  // pass.
+  template <typename Next>
+  void change(std::span<const Range> parts, Next next) {
+    auto behind = runs_.begin();
+    for (const Range& part : parts) {
+      for (Element first = part.first; first <= part.last;) {
+        behind = first_behind(runs_, behind, first);
+        const Element end = behind == runs_.end() ? count_ : behind->first;
+        const Range run{first, std::min(end - 1, part.last)};
+        const State old = std::prev(behind)->second;
+        const State now = next(run, old);
+        if (now != old) behind = set(behind, run, now);
+        first = run.last + 1;
+      }
+    }
   }
 
   // Calls visit(Range, State) for every run that touches `range`, cut to it, in order. `visit` must not
@@ -256,11 +297,27 @@ class RunMap {
     return next == runs_.end() ? count_ : next->first;
   }
 
-  // Makes a run begin at `element` and gives it.
-  typename Runs::iterator split(Element element) {
-    auto next = runs_.lower_bound(element);
-    if (next != runs_.end() && next->first == element) return next;
-    return runs_.emplace_hint(next, element, std::prev(next)->second);
+  // `behind`: the first run that begins behind range.first. Gives the first one that does so now.
+  typename Runs::iterator set(typename Runs::iterator behind, Range range, State state) {
+    WFLOW_CHECK(range.first <= range.last && range.last < count_);
+    auto first = std::prev(behind);
+    State old = first->second;
+    if (first->first < range.first) first = runs_.emplace_hint(behind, range.first, old);
+    Element from = range.first;  // of the part that was `old`
+    const auto replace_until = [&](Element end) { totals_[index(old)] -= end - from; };
+    for (; behind != runs_.end() && behind->first <= range.last; behind = runs_.erase(behind)) {
+      replace_until(behind->first);
+      from = behind->first;
+      old = behind->second;
+    }
+    replace_until(range.last + 1);
+    const bool goes_on = range.last + 1 < (behind == runs_.end() ? count_ : behind->first);
+    if (goes_on) behind = runs_.emplace_hint(behind, range.last + 1, old);
+    totals_[index(state)] += range.size();
+    first->second = state;
+    if (behind != runs_.end() && behind->second == state) behind = runs_.erase(behind);
+    if (first != runs_.begin() && std::prev(first)->second == state) runs_.erase(first);
+    return behind;
   }
 
   std::uint64_t count_;

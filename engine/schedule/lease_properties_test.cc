@@ -195,7 +195,7 @@ class World {
     for (const auto& [task, floor] : floors_)
       scheduler_->restore_floor(task.first, {task.second, task.second}, floor);
     for (const auto& [task, attempt] : attempts_)
-      scheduler_->restore_attempt(task.first, task.second, attempt, false);
+      scheduler_->restore_attempt(task.first, task.second, attempt);
     scheduler_->start();
     std::vector<WorkerId> known;
     for (const auto& [worker, held] : workers_) known.push_back(worker);
@@ -220,7 +220,7 @@ class World {
     }
     for (const RecordFailure& failure : actions.failures) {
       const Task task{failure.outcome.array, failure.outcome.element};
-      if (!failure.final) attempts_[task] = failure.next_attempt;
+      if (!failure.final) attempts_[task] = failure.counts;
     }
     for (const GrantLease& grant : actions.grants) {
       for (std::uint64_t i = 0; i < grant.lease.count; ++i)
@@ -299,7 +299,7 @@ class World {
   std::vector<Told> told_;
   std::map<Task, ElementState> ended_;
   std::map<Task, LeaseId> floors_;
-  std::map<Task, std::uint32_t> attempts_;
+  std::map<Task, AttemptCounts> attempts_;
   std::uint64_t epoch_ = 0;
   int joined_ = 0;
   double now_ = 0;

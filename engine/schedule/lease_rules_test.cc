@@ -152,7 +152,7 @@ TEST(LeaseRules, AFailureReadLateCountsIfItIsOfTheNextExecution) {
   ArraySpec spec = array_of(3);
   spec.failure_retries = 1;
   Scheduler scheduler({spec}, 2);
-  scheduler.restore_attempt(0, 1, 1, false);
+  scheduler.restore_attempt(0, 1, {1, 1, 0, false});
   scheduler.restore_floor(0, {2, 2}, kFirstLease + 1);
   scheduler.start();
   scheduler.ended_badly(failure(kFirstLease, 0), "a", 0);
@@ -161,7 +161,7 @@ TEST(LeaseRules, AFailureReadLateCountsIfItIsOfTheNextExecution) {
   scheduler.ended_badly(failure(kFirstLease, 0, 1, EndReason::cancelled), "a", 0);  // nobody holds it
   Actions actions = scheduler.take_actions();
   ASSERT_EQ(actions.failures.size(), 1U);
-  EXPECT_EQ(actions.failures[0].next_attempt, 1U);
+  EXPECT_EQ(actions.failures[0].counts.number, 1U);
   scheduler.ended_badly(failure(kFirstLease, 1, 1), "a", 0);
   EXPECT_EQ(state(scheduler, 1), ElementState::failed);
 }
@@ -176,6 +176,87 @@ TEST(LeaseRules, AnAdoptedLeaseKeepsItsAttempt) {
   scheduler.worker_joined("a", {1}, {held});
   scheduler.ended_badly(failure(kFirstLease, 0, 2), "a", 0);
   EXPECT_EQ(state(scheduler, 0), ElementState::failed) << "three executions";
+}
+
+// One element, in a scheduler that begins with the counts of an earlier one.
+class Restarted {
+ public:
+  Restarted(int max_retries, int failure_retries) : spec_(array_of(1)) {
+    spec_.max_retries = max_retries;
+    spec_.failure_retries = failure_retries;
+  }
+  // A coordinator that knows the counts leases the element, and its execution ends so. Whether it runs again.
+  bool ends_with(int exit_code) {
+    return runs_again([&](Scheduler& scheduler, const Lease& lease) {
+      Outcome outcome = failure(lease.id, 0, lease.attempt);
+      outcome.exit_code = exit_code;
+      scheduler.ended_badly(outcome, "a", 0);
+    });
+  }
+  bool loses_its_worker() {
+    return runs_again([&](Scheduler& scheduler, const Lease&) { scheduler.worker_lost("a", {{0, 0, 0}}); });
+  }
+  AttemptCounts counts;
+
+ private:
+  template <typename End>
+  bool runs_again(End end) {
+    Scheduler scheduler({spec_}, ++epoch_);
+    if (counts.number > 0) scheduler.restore_attempt(0, 0, counts);
+    scheduler.start();
+    const Lease lease = lease_all(scheduler, "a");
+    EXPECT_EQ(lease.attempt, counts.number);
+    end(scheduler, lease);
+    const Actions actions = scheduler.take_actions();
+    counts = actions.failures.at(0).counts;
+    return !actions.failures.at(0).final;
+  }
+
+  ArraySpec spec_;
+  std::uint64_t epoch_ = 0;
+};
+
+TEST(LeaseRules, ARestartGrantsNoFurtherExecutionsThatWereAskedFor) {
+  Restarted task(2, 0);
+  EXPECT_TRUE(task.ends_with(104));
+  EXPECT_TRUE(task.ends_with(100));
+  EXPECT_EQ(task.counts, (AttemptCounts{2, 0, 0, true}));
+  EXPECT_FALSE(task.ends_with(104));
+}
+
+TEST(LeaseRules, ARestartTellsFailuresFromExecutionsThatWereAskedFor) {
+  Restarted task(3, 1);
+  EXPECT_TRUE(task.ends_with(104));
+  EXPECT_TRUE(task.ends_with(104));
+  EXPECT_TRUE(task.ends_with(1)) << "its first ordinary failure";
+  EXPECT_EQ(task.counts, (AttemptCounts{3, 1, 0, false}));
+  EXPECT_FALSE(task.ends_with(1));
+}
+
+TEST(LeaseRules, ARestartForgetsNoCrash) {
+  Restarted task(1, 1);
+  for (int crash = 0; crash < 4; ++crash) EXPECT_TRUE(task.loses_its_worker());
+  EXPECT_TRUE(task.ends_with(104)) << "lost workers are no executions that were asked for";
+  EXPECT_TRUE(task.ends_with(1)) << "nor failures";
+  EXPECT_EQ(task.counts, (AttemptCounts{6, 1, 4, false}));
+  EXPECT_FALSE(task.loses_its_worker());
+}
+
+TEST(LeaseRules, AnAdoptedLeasesExecutionsAreChargedToBothBudgets) {
+  ArraySpec spec = array_of(1);
+  spec.max_retries = 2;
+  spec.failure_retries = 1;
+  Scheduler scheduler({spec}, 2);
+  scheduler.start();
+  Lease held = part(kFirstLease, 0, 1);
+  held.attempt = 3;  // none of which was recorded: one at most was an ordinary failure
+  scheduler.worker_joined("a", {1}, {held});
+  Outcome asks = failure(kFirstLease, 0, 3);
+  asks.exit_code = 104;
+  scheduler.ended_badly(asks, "a", 0);
+  const Actions actions = scheduler.take_actions();
+  EXPECT_EQ(actions.failures.at(0).counts, (AttemptCounts{4, 1, 0, false}));
+  EXPECT_TRUE(actions.failures.at(0).final);
 }
 
 TEST(LeaseRules, AnEarlySuccessWaitsForItsParent) {

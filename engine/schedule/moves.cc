@@ -87,36 +87,49 @@ void Scheduler::propagate() {
 }
 
 void Scheduler::resolve(ArrayId array, Range range) {
+  std::vector<Range> released;
   for (const auto& [part, verdict] : graph_.judge(array, range)) {
-    verdict == Verdict::run ? make_ready(array, part) : end(array, part, ElementState::skipped);
+    verdict == Verdict::run ? released.push_back(part) : end(array, part, ElementState::skipped);
   }
+  make_ready(array, released);
 }
 
 // From blocked or leased to what can be leased: elements that ran before keep their attempt. Those whose
 // success has arrived early are done.
-void Scheduler::make_ready(ArrayId id, Range range) {
-  if (arrays_[id].early.empty()) {
-    make_ready_now(id, range);
-    return;
+void Scheduler::make_ready(ArrayId id, std::span<const Range> parts) {
+  TaskArray& array = arrays_[id];
+  std::vector<Range> open, fresh;
+  if (!array.early.empty()) {
+    for (const Range& part : parts) {
+      for (const Range& rest : apply_early(id, part)) open.push_back(rest);
+    }
+    parts = open;
   }
-  for (const Range& part : apply_early(id, range)) make_ready_now(id, part);
+  if (!array.attempts.empty()) {
+    fresh = delay_known(id, parts);
+    parts = fresh;
+  }
+  if (parts.empty()) return;
+  array.states.set(parts, ElementState::ready);
+  ready_.add(id, parts);
 }
 
-void Scheduler::make_ready_now(ArrayId id, Range range) {
+// Makes those wait that ran before; gives the others.
+std::vector<Range> Scheduler::delay_known(ArrayId id, std::span<const Range> parts) {
   TaskArray& array = arrays_[id];
-  const auto fresh = [&](Range part) {
-    array.states.set(part, ElementState::ready);
-    ready_.add(id, part);
-  };
-  Element next = range.first;
-  for (auto at = array.attempts.lower_bound(range.first);
-       at != array.attempts.end() && at->first <= range.last; ++at) {
-    if (at->first > next) fresh({next, at->first - 1});
-    array.states.set({at->first, at->first}, ElementState::delayed);
-    ready_.add_again(id, at->first);
-    next = at->first + 1;
+  std::vector<Range> fresh;
+  for (const Range& part : parts) {
+    Element next = part.first;
+    for (auto at = array.attempts.lower_bound(part.first);
+         at != array.attempts.end() && at->first <= part.last; ++at) {
+      if (at->first > next) fresh.push_back({next, at->first - 1});
+      array.states.set({at->first, at->first}, ElementState::delayed);
+      ready_.add_again(id, at->first);
+      next = at->first + 1;
+    }
+    if (next <= part.last) fresh.push_back({next, part.last});
   }
-  if (next <= range.last) fresh({next, range.last});
+  return fresh;
 }
 
 // ---- leases end
@@ -133,7 +146,7 @@ void Scheduler::give_back(LeaseId lease, ArrayId id, Range range) {
     array.for_each_floor(part,
                          [&](Range r, LeaseId floor) { (lease < floor ? invalidated : again).push_back(r); });
   }
-  for (const Range& part : again) make_ready(id, part);
+  make_ready(id, again);
   for (const Range& part : invalidated) {
     drop_waiting(id, part);
     array.states.set(part, ElementState::blocked);
@@ -145,66 +158,75 @@ void Scheduler::give_back(LeaseId lease, ArrayId id, Range range) {
 // ---- opened again
 
 // Back to blocked, and with it everything below that was skipped because of it or has run without it; parents
-// first, each array once.
+// first.
 std::uint64_t Scheduler::retry_failed(const std::vector<std::pair<ArrayId, Range>>& parts) {
+  std::map<ArrayId, std::vector<Range>> asked;
+  for (const auto& [array, range] : parts) asked[array].push_back(range);
   std::map<std::pair<std::uint32_t, ArrayId>, std::vector<Range>> touched;
-  std::map<ArrayId, Range> asked;  // bounds of what failed
+  const auto touch_below = [&](ArrayId array, std::span<const Range> reopened) {
+    graph_.for_each_below(array, reopened, [&](ArrayId child, Range range) {
+      touched[{graph_.rank(child), child}].push_back(range);
+    });
+  };
+  std::vector<std::pair<ArrayId, Range>> bounds;  // of what failed
   std::uint64_t count = 0;
-  for (const auto& [array, range] : parts) {
-    for (const Range& failed : parts_in(array, range, can_retry)) {
-      touched[{graph_.rank(array), array}].push_back(failed);
-      count += failed.size();
-      Range& bounds = asked.try_emplace(array, failed).first->second;
-      bounds = {std::min(bounds.first, failed.first), std::max(bounds.last, failed.last)};
-    }
+  for (auto& [array, ranges] : asked) {
+    merge(ranges);
+    const std::vector<Range> failed = reopen_in(array, ranges, can_retry);
+    if (failed.empty()) continue;
+    for (const Range& part : failed) count += part.size();
+    bounds.emplace_back(array, Range{failed.front().first, failed.back().last});
+    touch_below(array, failed);
   }
   while (!touched.empty()) {
     auto node = touched.extract(touched.begin());
     const ArrayId array = node.key().second;
     merge(node.mapped());
-    graph_.for_each_below(array, reopen_in(array, node.mapped()), [&](ArrayId child, Range range) {
-      touched[{graph_.rank(child), child}].push_back(range);
-    });
+    touch_below(array, reopen_in(array, node.mapped(), [](ElementState) { return true; }));
   }
-  for (const auto& [array, bounds] : asked) resolve(array, bounds);
+  for (const auto& [array, range] : bounds) resolve(array, range);
   propagate();
   return count;
 }
 
-// Gives the parts that had ended: what waits for the others is blocked anyway.
-std::vector<Range> Scheduler::reopen_in(ArrayId id, const std::vector<Range>& touched) {
+// What of the parts is in a state that `opens` accepts. Gives the parts that had ended: what waits for the
+// others is blocked anyway.
+std::vector<Range> Scheduler::reopen_in(ArrayId id, std::span<const Range> parts,
+                                        bool (*opens)(ElementState)) {
   TaskArray& array = arrays_[id];
   std::vector<std::pair<Range, ElementState>> found;
-  for (const Range& range : touched) {
-    array.states.for_each_in(range, [&](Range part, ElementState state) {
-      if (state != ElementState::blocked) found.emplace_back(part, state);
-      ++work_;
-    });
-  }
+  array.states.change(parts, [&](Range part, ElementState state) {
+    ++work_;
+    if (state == ElementState::blocked || !opens(state)) return state;
+    found.emplace_back(part, state);
+    return state == ElementState::leased ? state : ElementState::blocked;  // leased: invalidated
+  });
   raise_floors(id, found);
   std::vector<Range> reopened;
   for (const auto& [part, state] : found) {
-    if (state == ElementState::leased) continue;  // invalidated
-    drop_waiting(id, part);
-    array.states.set(part, ElementState::blocked);
-    if (!has_ended(state)) continue;
-    array.ended.remove(part);
+    if (state == ElementState::leased) continue;
+    if (!has_ended(state)) {
+      drop_waiting(id, part);
+      continue;
+    }
     open_ += part.size();
     actions_.ends.push_back({id, part, ElementState::blocked});
     reopened.push_back(part);
   }
+  array.ended.remove(reopened);
   return reopened;
 }
 
 // Parts with nothing but ended elements between them are one, because no floor matters for those: a million
-// scattered failures are one record.
+// scattered failures are one record. So are those between which the floor was raised a moment ago.
 void Scheduler::raise_floors(ArrayId id, const std::vector<std::pair<Range, ElementState>>& parts) {
   TaskArray& array = arrays_[id];
   std::vector<Range> joined;
   for (const auto& [part, state] : parts) {
     const Element next = joined.empty() ? 0 : joined.back().last + 1;
     const bool joins =
-        !joined.empty() && (next == part.first || array.ended.contains({next, part.first - 1}));
+        !joined.empty() && (next == part.first || array.ended.contains({next, part.first - 1}) ||
+                            array.floors.is({next, part.first - 1}, next_lease_));
     joins ? void(joined.back().last = part.last) : joined.push_back(part);
   }
   for (const Range& range : joined) {

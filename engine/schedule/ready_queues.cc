@@ -35,8 +35,8 @@ ReadyQueues::ReadyQueues(const std::vector<TaskArray>& arrays) : arrays_(arrays)
   }
 }
 
-void ReadyQueues::add(ArrayId array, Range range) {
-  waiting_[array].ready.add(range);
+void ReadyQueues::add(ArrayId array, std::span<const Range> parts) {
+  waiting_[array].ready.add(parts);
   update(array);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -49,8 +50,8 @@ class ReadyQueues {
   const std::set<QueueKey>& order() const { return order_; }
 
   // ---- elements
-  void add(ArrayId array, Range range);
-  void add_again(ArrayId array, Element element);  // it ran before
+  void add(ArrayId array, std::span<const Range> parts);  // in order, disjoint
+  void add_again(ArrayId array, Element element);         // it ran before
   void remove(ArrayId array, Range range);
   // Elements that ran before go first, one a lease.
   std::optional<Element> next_again(ArrayId array) const;

@@ -169,12 +169,11 @@ void Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt a
   const bool asked_again = code == kRestart || code == kRetry;
   if (!asked_again) ++attempt.failures;
   const bool cancel_requested = arrays_[outcome.array].cancel_requested.contains(range);
-  const bool again =
-      code != kSoftFail && code != kHardFail && !hopeless && !cancel_requested &&
-      (asked_again ? attempt.number - attempt.failures <= static_cast<std::uint32_t>(spec.max_retries)
-                   : attempt.failures <= static_cast<std::uint32_t>(spec.failure_retries));
+  const bool again = code != kSoftFail && code != kHardFail && !hopeless && !cancel_requested &&
+                     (asked_again ? attempt.asked_again() <= static_cast<std::uint32_t>(spec.max_retries)
+                                  : attempt.failures <= static_cast<std::uint32_t>(spec.failure_retries));
   if (asked_again) attempt.restart = code == kRestart;
-  actions_.failures.push_back({outcome, worker, !again, attempt.number, attempt.restart});
+  actions_.failures.push_back({outcome, worker, !again, attempt});
   if (again) {
     schedule_retry(outcome.array, outcome.element, attempt, now_s + spec.retry_delay_s);
     return;
@@ -216,7 +215,7 @@ void Scheduler::count_crash(const WorkerId& worker, const RunningElement& execut
   ++attempt.number;
   ++attempt.crashes;
   const bool final = attempt.crashes >= kCrashLimit;
-  actions_.failures.push_back({outcome, worker, final, attempt.number, attempt.restart});
+  actions_.failures.push_back({outcome, worker, final, attempt});
   if (!final) return;
   const Range range{execution.element, execution.element};
   leases_.release(*holder, range);

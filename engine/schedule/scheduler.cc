@@ -46,10 +46,9 @@ void Scheduler::restore_end(ArrayId array, Range range, ElementState state) {
   }
 }
 
-void Scheduler::restore_attempt(ArrayId array, Element element, std::uint32_t next_attempt, bool restart) {
-  WFLOW_CHECK(!started_);
-  // How its earlier executions ended is in the database; the budget goes on from their number.
-  arrays_[array].attempts[element] = {next_attempt, next_attempt, 0, restart, 0};
+void Scheduler::restore_attempt(ArrayId array, Element element, const AttemptCounts& counts) {
+  WFLOW_CHECK(!started_ && counts.failures + counts.crashes <= counts.number);
+  if (!has_ended(arrays_[array].states.at(element))) arrays_[array].attempts[element] = {counts, 0};
 }
 
 void Scheduler::restore_durations(ArrayId array, std::uint64_t timed, double sum_s, double square_sum) {
@@ -121,10 +120,13 @@ void Scheduler::adopt_part(Worker& worker, const Lease& lease, Range part) {
   array.states.set(part, ElementState::leased);
   leases_.hold(lease.id, worker, lease.array, part);
   if (lease.attempt == 0 || part.size() > 1) return;
-  // The failures before it may not have been recorded.
+  // The executions before it may not have been recorded, nor how they ended: those that its budget for
+  // ordinary failures does not cover asked for another one, or there would have been none.
   Attempt& attempt = array.attempts[part.first];
   if (attempt.number >= lease.attempt) return;
-  attempt.failures += lease.attempt - attempt.number;
+  const auto budget = static_cast<std::uint32_t>(std::max(array.spec.failure_retries, 0));
+  const std::uint32_t left = budget - std::min(budget, attempt.failures);
+  attempt.failures += std::min(lease.attempt - attempt.number, left);
   attempt.number = lease.attempt;
   attempt.restart = lease.restart;
 }

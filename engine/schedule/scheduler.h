@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,8 @@ class Scheduler {
 
   // ---- before start(): what an earlier coordinator recorded
   void restore_end(ArrayId array, Range range, ElementState state);
-  void restore_attempt(ArrayId array, Element element, std::uint32_t next_attempt, bool restart);
+  // After the ends.
+  void restore_attempt(ArrayId array, Element element, const AttemptCounts& counts);
   void restore_durations(ArrayId array, std::uint64_t timed, double sum_s, double square_sum);
   // In the order of their records: a later floor replaces an earlier one.
   void restore_floor(ArrayId array, Range range, LeaseId lease);
@@ -193,10 +195,10 @@ class Scheduler {
   void drop_waiting(ArrayId array, Range range);
   void propagate();
   void resolve(ArrayId array, Range range);
-  void make_ready(ArrayId array, Range range);
-  void make_ready_now(ArrayId array, Range range);
+  void make_ready(ArrayId array, std::span<const Range> parts);
+  std::vector<Range> delay_known(ArrayId array, std::span<const Range> parts);
   void give_back(LeaseId lease, ArrayId array, Range range);
-  std::vector<Range> reopen_in(ArrayId array, const std::vector<Range>& touched);
+  std::vector<Range> reopen_in(ArrayId array, std::span<const Range> parts, bool (*opens)(ElementState));
   void raise_floors(ArrayId array, const std::vector<std::pair<Range, ElementState>>& parts);
 
   std::vector<TaskArray> arrays_;

@@ -377,7 +377,7 @@ TEST(Scheduler, RestoredAttemptsGoOnCounting) {
   ArraySpec spec = array_of(1);
   spec.failure_retries = 2;
   Campaign campaign({spec});
-  campaign.scheduler.restore_attempt(0, 0, 2, false);
+  campaign.scheduler.restore_attempt(0, 0, {2, 2, 0, false});
   campaign.scheduler.start();
   campaign.scheduler.worker_joined("a", {1, 0}, {});
   campaign.run([](const auto& lease) { return lease.attempt == 2 ? 1 : 0; });

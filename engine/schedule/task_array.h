@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/schedule/array_spec.h"
+#include "engine/schedule/attempt.h"
 #include "engine/schedule/intervals.h"
 #include "engine/schedule/states.h"
 #include "engine/schedule/types.h"
@@ -15,11 +16,7 @@
 namespace wflow::engine {
 
 // The next execution of an element that ran without success.
-struct Attempt {
-  std::uint32_t number = 0;
-  std::uint32_t failures = 0;  // ordinary ones
-  std::uint32_t crashes = 0;   // lost with a worker while running
-  bool restart = false;
+struct Attempt : AttemptCounts {
   double due_s = 0;  // not before
 };
 

@@ -80,8 +80,7 @@ struct RestoredEnd {
 struct RestoredAttempt {
   ArrayId array;
   Element element;
-  std::uint32_t next_attempt;
-  bool restart;
+  AttemptCounts counts;
 };
 
 struct Restored {

@@ -10,8 +10,10 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/store/commit_mark.h"
 #include "engine/store/database.h"
@@ -82,7 +84,11 @@ struct Store::Impl {
   // writes.cc
   void write(const Batch& batch);
   void write_worker(const WorkerRow& worker);
+  void write_ends(std::span<const RecordEnd> ends);
   void write_end(const RecordEnd& end);
+  std::size_t write_reopened(std::span<const RecordEnd> ends);
+  void count_replaced(ArrayId array, const std::vector<RunTable::Row>& replaced);
+  void write_floor(const RecordFloor& floor);
   void write_counts();
   void write_failure(const RecordFailure& row);
   void write_history(const HistoryRow& row);

@@ -54,6 +54,12 @@ class Checker {
     arrays_[array].added_up[static_cast<std::size_t>(state)] += range.size();
   }
 
+  void check_counts(ArrayId array, Element element, const AttemptCounts& counts) const {
+    if (std::uint64_t{counts.failures} + counts.crashes <= counts.number) return;
+    damaged(fmt::format("task {} of {} failed {} times and lost {} workers in {} executions", element,
+                        arrays_[array].name, counts.failures, counts.crashes, counts.number));
+  }
+
   void compare_counts() const {
     for (const ArrayRow& row : arrays_) {
       for (const ElementState state : kEnds) {
@@ -121,13 +127,16 @@ Restored Store::restore() {
     });
     checker.begin_table();
     auto& attempts = impl_->statement(
-        "SELECT array, element, next_attempt, restart FROM attempts ORDER BY array, element");
+        "SELECT array, element, next_attempt, failures, crashes, restart FROM attempts ORDER BY array, "
+        "element");
     while (attempts.executeStep()) {
       const auto array = static_cast<ArrayId>(attempts.getColumn(0).getUInt());
       const Element element = unsigned_at(attempts, 1);
       checker.check_range("attempts", array, {element, element});
-      restored.attempts.push_back(
-          {array, element, attempts.getColumn(2).getUInt(), attempts.getColumn(3).getInt() != 0});
+      const AttemptCounts counts{attempts.getColumn(2).getUInt(), attempts.getColumn(3).getUInt(),
+                                 attempts.getColumn(4).getUInt(), attempts.getColumn(5).getInt() != 0};
+      checker.check_counts(array, element, counts);
+      restored.attempts.push_back({array, element, counts});
     }
     restored.workers = impl_->read_living_workers();
     return restored;

@@ -4,6 +4,8 @@
 #include <SQLiteCpp/VariadicBind.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace wflow::engine::store {
 
@@ -29,10 +31,13 @@ RunTable::RunTable(SQLite::Database& database, const std::string& table, const s
                             " WHERE array = ? AND first > ? AND first <= ? ORDER BY first"),
       put_(database, "INSERT OR REPLACE INTO " + table + " VALUES (?, ?, ?, ?)"),
       erase_(database, "DELETE FROM " + table + " WHERE array = ? AND first BETWEEN ? AND ?"),
+      erase_value_(database, "DELETE FROM " + table + " WHERE array = ? AND first BETWEEN ? AND ? AND " +
+                                 column + " = ?"),
       all_(database, "SELECT array, first, last, " + column + " FROM " + table + " ORDER BY array, first") {}
 
 void RunTable::reset() {
-  for (SQLite::Statement* statement : {&before_, &within_, &put_, &erase_, &all_}) statement->tryReset();
+  for (SQLite::Statement* statement : {&before_, &within_, &put_, &erase_, &erase_value_, &all_})
+    statement->tryReset();
 }
 
 std::optional<RunTable::Row> RunTable::at_or_before(ArrayId array, Element element) {
@@ -80,6 +85,66 @@ std::vector<RunTable::Row> RunTable::clear(ArrayId array, Range range, const std
 
 std::vector<RunTable::Row> RunTable::clear(ArrayId array, Range range) {
   return clear(array, range, at_or_before(array, range.first));
+}
+
+std::optional<std::int64_t> RunTable::find(ArrayId array, Element element) {
+  const std::optional<Row> row = at_or_before(array, element);
+  return row && row->range.last >= element ? std::optional(row->value) : std::nullopt;
+}
+
+// Rows are deleted in stretches: all rows of one value that begin in a stretch go, so that of a million
+// scattered rows of equal value one statement takes out all.
+class RunTable::Clearing {
+ public:
+  explicit Clearing(std::span<const Range> parts) : parts_(parts) {}
+
+  // Rows in order.
+  void add(const Row& row) {
+    while (!parts_.empty() && parts_.front().last < row.range.first) parts_ = parts_.subspan(1);
+    Element kept_from = row.range.first;
+    const std::size_t before = replaced.size();
+    for (const Range& part : parts_) {
+      if (part.first > row.range.last) break;
+      const Range cut{std::max(part.first, row.range.first), std::min(part.last, row.range.last)};
+      replaced.push_back({cut, row.value});
+      if (cut.first > kept_from) kept.push_back({{kept_from, cut.first - 1}, row.value});
+      kept_from = cut.last + 1;
+    }
+    if (replaced.size() == before) {
+      open_.erase(row.value);
+      return;
+    }
+    if (kept_from <= row.range.last) kept.push_back({{kept_from, row.range.last}, row.value});
+    const auto [stretch, begins] = open_.try_emplace(row.value, gone.size());
+    if (begins) gone.push_back({{row.range.first, row.range.first}, row.value});
+    gone[stretch->second].range.last = row.range.first;
+  }
+
+  std::vector<Row> replaced;
+  std::vector<Row> gone;  // all rows of this value that begin in the range
+  std::vector<Row> kept;  // of rows that are gone
+
+ private:
+  std::span<const Range> parts_;
+  std::map<std::int64_t, std::size_t> open_;  // value -> its last stretch, while it goes on
+};
+
+std::vector<RunTable::Row> RunTable::clear(ArrayId array, std::span<const Range> parts) {
+  if (parts.size() == 1) return clear(array, parts.front());
+  Clearing clearing(parts);
+  const Range bounds{parts.front().first, parts.back().last};
+  if (const auto before = at_or_before(array, bounds.first)) clearing.add(*before);
+  SQLite::bind(within_, array, signed_of(bounds.first), signed_of(bounds.last));
+  while (within_.executeStep()) clearing.add(row_of(within_));
+  within_.reset();
+  for (const Row& stretch : clearing.gone) {
+    SQLite::bind(erase_value_, array, signed_of(stretch.range.first), signed_of(stretch.range.last),
+                 stretch.value);
+    erase_value_.exec();
+    erase_value_.reset();
+  }
+  for (const Row& row : clearing.kept) put(array, row.range, row.value);
+  return std::move(clearing.replaced);
 }
 
 std::vector<RunTable::Row> RunTable::set(ArrayId array, Range range, std::int64_t value) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ class RunTable {
   std::vector<Row> set(ArrayId array, Range range, std::int64_t value);
   // The elements have no value from now on. Gives what was there, cut to `range`.
   std::vector<Row> clear(ArrayId array, Range range);
+  // The same for many parts, in order and disjoint, in one pass over the rows between them.
+  std::vector<Row> clear(ArrayId array, std::span<const Range> parts);
+  std::optional<std::int64_t> find(ArrayId array, Element element);
 
   // In order of array and element; of all arrays.
   template <typename Visit>
@@ -44,13 +48,15 @@ class RunTable {
   void reset();
 
  private:
+  class Clearing;
+
   std::optional<Row> at_or_before(ArrayId array, Element element);
   std::vector<Row> beginning_in(ArrayId array, Element after, Element last);
   std::vector<Row> clear(ArrayId array, Range range, const std::optional<Row>& before);
   void put(ArrayId array, Range range, std::int64_t value);
   void erase(ArrayId array, Element first, Element last);
 
-  SQLite::Statement before_, within_, put_, erase_, all_;
+  SQLite::Statement before_, within_, put_, erase_, erase_value_, all_;
 };
 
 }  // namespace wflow::engine::store

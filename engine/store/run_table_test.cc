@@ -105,6 +105,47 @@ TEST_F(RunTableTest, AgreesWithAMapOfElements) {
   }
 }
 
+TEST_F(RunTableTest, ManyPartsAtOnceAreAsOneByOne) {
+  std::uint64_t drawn = 0;
+  const auto below = [&drawn](std::uint64_t count) { return hash64(8, drawn++) % count; };
+  for (int round = 0; round < 300; ++round) {
+    std::vector<Range> parts;
+    for (Element next = below(5); next < 60; next = parts.back().last + 1 + below(4))
+      parts.push_back({next, next + below(5)});
+    for (int i = 0; i < 20; ++i) {
+      const Element first = below(60);
+      const Range range{first, first + below(8)};
+      const auto value = static_cast<std::int64_t>(1 + below(3));
+      table_.set(0, range, value);
+      table_.set(1, range, value);
+    }
+    std::map<Element, std::int64_t> expected, given;
+    for (const Range& part : parts) {
+      for (const auto& row : table_.clear(0, part))
+        for (Element e = row.range.first; e <= row.range.last; ++e) expected[e] = row.value;
+    }
+    for (const auto& row : table_.clear(1, parts))
+      for (Element e = row.range.first; e <= row.range.last; ++e)
+        EXPECT_TRUE(given.emplace(e, row.value).second);
+    ASSERT_EQ(given, expected) << round;
+    std::vector<std::pair<Range, std::int64_t>> rows[2];
+    table_.for_each([&](ArrayId array, Range r, std::int64_t v) { rows[array].emplace_back(r, v); });
+    ASSERT_EQ(rows[0], rows[1]) << round;
+  }
+}
+
+// A million failures of which none is like its neighbour are opened again by one statement.
+TEST_F(RunTableTest, ManyPartsAtOnceCostLittleEach) {
+  constexpr Element kParts = 2000;
+  std::vector<Range> parts;
+  for (Element i = 0; i < kParts; ++i) {
+    table_.set(0, {2 * i, 2 * i}, 5);
+    table_.set(0, {2 * i + 1, 2 * i + 1}, 4);
+    parts.push_back({2 * i, 2 * i});
+  }
+  EXPECT_LT(instructions([&] { table_.clear(0, parts); }), 40 * static_cast<int>(kParts));
+}
+
 // It was quadratic: every change read all rows before it, or back to the last one of its state.
 TEST_F(RunTableTest, AChangeCostsTheSameHoweverManyRowsThereAre) {
   const auto cost = [this](Element rows) {

@@ -31,7 +31,9 @@ CREATE TABLE failures (
 CREATE INDEX failures_by_element ON failures (array, element);
 -- Elements that ran without success and will run again.
 CREATE TABLE attempts (
-  array INTEGER NOT NULL, element INTEGER NOT NULL, next_attempt INTEGER NOT NULL, restart INTEGER NOT NULL,
+  array INTEGER NOT NULL, element INTEGER NOT NULL, next_attempt INTEGER NOT NULL,
+  failures INTEGER NOT NULL, crashes INTEGER NOT NULL,  -- of its executions; the others asked for another one
+  restart INTEGER NOT NULL,
   PRIMARY KEY (array, element)) WITHOUT ROWID;
 -- A worker is two processes: host, boot, process table (pid namespace), pid and start time say which.
 CREATE TABLE workers (
@@ -94,7 +96,7 @@ CREATE VIEW v_tasks AS
   JOIN (SELECT max(id) AS id, count(*) AS executions FROM failures GROUP BY array, element) c ON c.id = f.id
   JOIN arrays a ON a.id = f.array;
 CREATE VIEW v_retries AS
-  SELECT a.step, a.name AS array, t.element AS sample, t.next_attempt, t.restart
+  SELECT a.step, a.name AS array, t.element AS sample, t.next_attempt, t.failures, t.crashes, t.restart
   FROM attempts t JOIN arrays a ON a.id = t.array;
 CREATE VIEW v_workers AS
   SELECT w.id AS worker, w.host, w.pid, w.worker_group, w.cores, w.gpus, w.joined, w.ended, w.reason FROM workers w;

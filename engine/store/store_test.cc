@@ -49,17 +49,51 @@ TEST_F(StoreTest, AttemptsLiveUntilTheElementEnds) {
   failure.outcome.element = 7;
   failure.outcome.exit_code = 3;
   failure.outcome.detail = "no convergence";
-  failure.next_attempt = 1;
+  failure.counts = {5, 2, 1, true};
   Batch batch;
   batch.failures.push_back(failure);
   store.commit(batch);
   ASSERT_EQ(store.restore().attempts.size(), 1u);
-  EXPECT_EQ(store.restore().attempts[0].next_attempt, 1u);
+  EXPECT_EQ(store.restore().attempts[0].counts, failure.counts);
   store.commit(ends({{0, {7, 7}, kDone}}));
   EXPECT_TRUE(store.restore().attempts.empty());
   ASSERT_EQ(store.failures_of(0, 7).size(), 1u);
   EXPECT_EQ(store.failures_of(0, 7)[0].reason, "exit code 3");
   EXPECT_EQ(store.failures_of(0, 7)[0].task, "simulate/7");
+}
+
+TEST_F(StoreTest, AnElementThatEndedOrWasOpenedAgainInItsBatchHasNoCounts) {
+  Store store(campaign_);
+  const auto failed = [](Element element, LeaseId lease) {
+    RecordFailure failure;
+    failure.outcome.element = element;
+    failure.outcome.lease = lease;
+    failure.counts = {1, 1, 0, false};
+    return failure;
+  };
+  Batch batch = ends({{0, {1, 1}, kDone}});
+  batch.failures = {failed(1, 10), failed(2, 10), failed(3, 10), failed(4, 10)};
+  store.commit(batch);
+  Batch opened;  // 2 has run and failed since
+  opened.floors = {{0, {2, 3}, 11}};
+  opened.failures = {failed(3, 10), failed(2, 11)};
+  store.commit(opened);
+  const Restored restored = store.restore();
+  ASSERT_EQ(restored.attempts.size(), 2U);
+  EXPECT_EQ(restored.attempts[0].element, 2U);
+  EXPECT_EQ(restored.attempts[1].element, 4U);
+}
+
+TEST_F(StoreTest, ScatteredElementsAreOpenedAgainAtOnce) {
+  Store store(campaign_);
+  store.commit(
+      ends({{0, {0, 9}, kDone}, {0, {10, 29}, kFailed}, {0, {30, 30}, kDone}, {0, {31, 40}, kFailed}}));
+  store.commit(ends({{0, {8, 11}, kOpen},
+                     {0, {15, 15}, kOpen},
+                     {0, {17, 31}, kOpen},
+                     {0, {40, 50}, kOpen},
+                     {0, {0, 0}, kOpen}}));
+  EXPECT_EQ(text_of(store.restore()), "0:1-7done 0:12-14failed 0:16-16failed 0:32-39failed ");
 }
 
 TEST_F(StoreTest, ExecutionsOfElementsAndASnapshotOfThem) {

@@ -42,10 +42,10 @@ double stored_duration(double seconds) {
 
 void Store::Impl::write(const Batch& batch) {
   for (const WorkerRow& worker : batch.workers_joined) write_worker(worker);
-  for (const RecordEnd& end : merged(batch.ends)) write_end(end);
+  write_ends(merged(batch.ends));
   write_counts();
+  for (const RecordFloor& floor : batch.floors) write_floor(floor);
   for (const RecordFailure& failure : batch.failures) write_failure(failure);
-  for (const RecordFloor& floor : batch.floors) floors.set(floor.array, floor.range, signed_of(floor.lease));
   for (const wire::TaskEvent& event : batch.events) write_event(event);
   for (const Followup& followup : batch.followups) write_followup(followup);
   for (const auto& [array, progress] : batch.totals) {
@@ -74,17 +74,38 @@ void Store::Impl::write_worker(const WorkerRow& worker) {
       stored_duration(worker.lost_s), stored_time(worker.joined_s));
 }
 
+void Store::Impl::write_ends(std::span<const RecordEnd> ends) {
+  while (!ends.empty()) {
+    std::size_t written = 1;
+    has_ended(ends.front().state) ? write_end(ends.front()) : void(written = write_reopened(ends));
+    ends = ends.subspan(written);
+  }
+}
+
 void Store::Impl::write_end(const RecordEnd& end) {
-  const bool ended = has_ended(end.state);
-  auto& change = changes[end.array];
-  const auto replaced =
-      ended ? runs.set(end.array, end.range, static_cast<int>(end.state)) : runs.clear(end.array, end.range);
-  for (const RunTable::Row& row : replaced)
-    change[static_cast<std::size_t>(row.value)] -= signed_of(row.range.size());
-  if (!ended) return;
-  change[static_cast<std::size_t>(end.state)] += signed_of(end.range.size());
+  count_replaced(end.array, runs.set(end.array, end.range, static_cast<int>(end.state)));
+  changes[end.array][static_cast<std::size_t>(end.state)] += signed_of(end.range.size());
   execute(statement("DELETE FROM attempts WHERE array = ? AND element BETWEEN ? AND ?"), end.array,
           signed_of(end.range.first), signed_of(end.range.last));
+}
+
+// As many of the first ones as lie in order, at once: a retry may open a million. Gives how many.
+std::size_t Store::Impl::write_reopened(std::span<const RecordEnd> ends) {
+  const ArrayId array = ends.front().array;
+  std::vector<Range> parts;
+  for (const RecordEnd& end : ends) {
+    const bool in_order = parts.empty() || parts.back().last < end.range.first;
+    if (has_ended(end.state) || end.array != array || !in_order) break;
+    parts.push_back(end.range);
+  }
+  count_replaced(array, runs.clear(array, parts));
+  return parts.size();
+}
+
+void Store::Impl::count_replaced(ArrayId array, const std::vector<RunTable::Row>& replaced) {
+  auto& change = changes[array];
+  for (const RunTable::Row& row : replaced)
+    change[static_cast<std::size_t>(row.value)] -= signed_of(row.range.size());
 }
 
 // From the runs themselves: whatever a batch tells, the counts are what the runs add up to (restore.cc).
@@ -99,6 +120,15 @@ void Store::Impl::write_counts() {
   }
 }
 
+// The budgets of what is opened again begin anew.
+void Store::Impl::write_floor(const RecordFloor& floor) {
+  floors.set(floor.array, floor.range, signed_of(floor.lease));
+  execute(statement("DELETE FROM attempts WHERE array = ? AND element BETWEEN ? AND ?"), floor.array,
+          signed_of(floor.range.first), signed_of(floor.range.last));
+}
+
+// After the ends and floors of its batch: an element that has ended since, or was opened again, has no counts
+// of this failure.
 void Store::Impl::write_failure(const RecordFailure& row) {
   const auto& outcome = row.outcome;
   execute(statement("INSERT INTO failures (array, element, attempt, reason, exit_code, started, duration, "
@@ -106,9 +136,12 @@ void Store::Impl::write_failure(const RecordFailure& row) {
           outcome.array, signed_of(outcome.element), outcome.attempt, reason_name(outcome.reason),
           outcome.exit_code, stored_time(outcome.started_s), stored_duration(outcome.duration_s), row.worker,
           outcome.detail);
-  if (row.final) return;
-  execute(statement("INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?)"), outcome.array,
-          signed_of(outcome.element), row.next_attempt, row.restart ? 1 : 0);
+  if (row.final || runs.find(outcome.array, outcome.element)) return;
+  if (signed_of(outcome.lease) < floors.find(outcome.array, outcome.element).value_or(0)) return;
+  const auto& [number, failures, crashes, restart] = row.counts;
+  execute(statement("INSERT OR REPLACE INTO attempts (array, element, next_attempt, failures, crashes, "
+                    "restart) VALUES (?, ?, ?, ?, ?, ?)"),
+          outcome.array, signed_of(outcome.element), number, failures, crashes, restart ? 1 : 0);
 }
 
 void Store::Impl::write_history(const HistoryRow& row) {
