@@ -89,10 +89,10 @@ class History {
   void acknowledged(const wire::Results& results);
   void cancel_asked(ArrayId array, engine::Range range);
   // What a new coordinator, or the end, finds in the database.
-  void check_restored(const engine::store::Restored& restored) const;
+  void check_restored(const engine::store::Restored& restored);
 
   // ---- the end
-  void check_final(const engine::store::Restored& restored) const;
+  void check_final(const engine::store::Restored& restored);
 
   ElementTruth& at(ArrayId array, Element element) { return truths_[index(array, element)]; }
   const ElementTruth& at(ArrayId array, Element element) const { return truths_[index(array, element)]; }

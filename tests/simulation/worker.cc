@@ -111,9 +111,10 @@ void Guardian::settle() {
   wire::Results results;
   results.sequence = worker_.settle_sequence();
   for (auto& [slot, task] : worker_.tasks().all()) {
-    if (task.cause == workers::EndCause::returned || task.checking || worker_.tasks().needs_check(task)) continue;
     if (is_journaled(task, known)) continue;
-    Judgement judgement = worker_.tasks().judge(task);
+    const bool unknown = task.cause == workers::EndCause::returned || task.checking || worker_.tasks().needs_check(task);
+    Judgement judgement = unknown ? Judgement() : worker_.tasks().judge(task);
+    if (judgement.results.done.empty() && judgement.results.outcomes.empty()) around_.history.lost(task.execution);
     for (auto& run : judgement.results.done) results.done.push_back(run);
     for (auto& outcome : judgement.results.outcomes) results.outcomes.push_back(std::move(outcome));
   }

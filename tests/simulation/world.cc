@@ -256,7 +256,7 @@ void World::check_end() {
     timeline_.step();
   }
   for (const auto& worker : workers_.all()) {
-    const bool local = &worker->host() == &coordinators_.back()->host();
+    const bool local = &worker->host() == &coordinators_.back()->host() && worker->has_row();
     if (!worker->gone() && (local || settings_.waits_for_workers))
       throw Violation("ends", fmt::format("the worker {} is left behind after the end", worker->id()));
   }
