@@ -11,7 +11,7 @@ namespace wflow::simulation {
 
 namespace {
 
-constexpr double kBegin_s = 0.3;        // from fork to the first look for a coordinator, at most
+constexpr double kBegin_s = 0.3;         // from fork to the first look for a coordinator, at most
 constexpr double kTurnAtLeast_s = 1e-5;  // a turn of its loop
 constexpr double kTurnAtMost_s = 1e-3;
 constexpr double kSlowLaunch_s = 2;
@@ -80,7 +80,9 @@ void Agent::ended(bool with_host) {
 
 void Agent::schedule(double delay_s) {
   if (!runs()) return;
-  const double at_s = std::max(around_.timeline.now_s() + delay_s + around_.draw.logarithmic(kTurnAtLeast_s, kTurnAtMost_s), busy_until_s_);
+  const double at_s =
+      std::max(around_.timeline.now_s() + delay_s + around_.draw.logarithmic(kTurnAtLeast_s, kTurnAtMost_s),
+               busy_until_s_);
   if (scheduled_s_ >= 0 && scheduled_s_ <= at_s) return;
   scheduled_s_ = at_s;
   const std::uint64_t number = ++turn_number_;
@@ -104,7 +106,8 @@ void Agent::turn() {
   } else if (++idle_turns_ > kSpins) {
     throw Violation("bounded", fmt::format("the agent of {} spins", worker_.id()));
   }
-  const bool more = !messages_.empty() || !others_.empty() || (!children_.empty() && !machine_->journal_full());
+  const bool more =
+      !messages_.empty() || !others_.empty() || (!children_.empty() && !machine_->journal_full());
   const double wake_s = machine_->wake_at_s();
   if (std::isnan(wake_s)) throw Violation("bounded", "the agent's wake-up is not a number");
   if (more) return schedule(0);
@@ -131,7 +134,8 @@ bool Agent::take_some() {
       take_child(slot);
     } else {
       // What has ended comes before the end of this process itself.
-      while (alive() && !children_.empty() && std::holds_alternative<workers::event::GuardianGone>(others_.front())) {
+      while (alive() && !children_.empty() &&
+             std::holds_alternative<workers::event::GuardianGone>(others_.front())) {
         const workers::SlotId slot = children_.front();
         children_.pop_front();
         take_child(slot);
@@ -162,9 +166,11 @@ void Agent::take_child(workers::SlotId slot) {
     return handle(workers::event::TaskChecking{slot});
   }
   Judgement judgement = worker_.tasks().judge(*task);
-  if (judgement.results.done.empty() && judgement.results.outcomes.empty()) around_.history.lost(task->execution);
+  if (judgement.results.done.empty() && judgement.results.outcomes.empty())
+    around_.history.lost(task->execution);
   around_.trace.line(worker_.id(), "slot {} ended: {} runs done, {} outcomes, {} parts again", slot,
-                     judgement.results.done.size(), judgement.results.outcomes.size(), judgement.again.size());
+                     judgement.results.done.size(), judgement.results.outcomes.size(),
+                     judgement.again.size());
   for (auto& event : worker_.tasks().take_events(*task)) judgement.results.events.push_back(std::move(event));
   handle(workers::event::TaskEnded{slot, std::move(judgement.results), std::move(judgement.again)});
   if (alive()) worker_.tasks().remove(slot);  // reaped
@@ -196,7 +202,8 @@ void Agent::handle(workers::AgentEvent event) {
 
 void Agent::carry_out(std::vector<workers::AgentAction> actions) {
   if (actions.size() > 20 + 4 * around_.study.elements + 10 * machine_->running())
-    throw Violation("bounded", fmt::format("the agent of {} decides {} actions at once", worker_.id(), actions.size()));
+    throw Violation("bounded",
+                    fmt::format("the agent of {} decides {} actions at once", worker_.id(), actions.size()));
   for (workers::AgentAction& action : actions) {
     if (die_after_ && (*die_after_)-- == 0) {
       around_.trace.line(worker_.id(), "agent is killed between two actions");
@@ -225,7 +232,8 @@ void Agent::on(workers::action::Connect& connect) {
 }
 
 void Agent::on(workers::action::Send& send) {
-  if (const auto* results = std::get_if<wire::Results>(&send.message)) unacknowledged_[results->sequence] = *results;
+  if (const auto* results = std::get_if<wire::Results>(&send.message))
+    unacknowledged_[results->sequence] = *results;
   if (connection_ != 0) around_.network.send_to_server(connection_, std::move(send.message));
 }
 
@@ -251,8 +259,15 @@ void Agent::on(workers::action::StartTask& start) {
   if (around_.draw.chance(around_.mishaps.not_started)) {
     around_.faults.count(Fault::task_not_started);
     for (Element element = start.lease.first; element < start.lease.first + start.lease.count; ++element) {
-      around_.history.element_ended({start.lease.id, start.lease.array, element, start.lease.attempt,
-                                     wire::EndReason::not_started, 0, 0, 0, {}},
+      around_.history.element_ended({start.lease.id,
+                                     start.lease.array,
+                                     element,
+                                     start.lease.attempt,
+                                     wire::EndReason::not_started,
+                                     0,
+                                     0,
+                                     0,
+                                     {}},
                                     false);
     }
     answers_.emplace_back(workers::event::TaskNotStarted{start.slot, "no memory"});
@@ -271,7 +286,8 @@ void Agent::on(workers::action::StartTask& start) {
 
 void Agent::on(workers::action::EndTask& end) {
   if (end.cause == workers::EndCause::returned && end.kill) around_.faults.count(Fault::fence_passed);
-  around_.trace.line(worker_.id(), "ends slot {} (cause {}, {})", end.slot, static_cast<int>(end.cause), end.kill ? "kill" : "term");
+  around_.trace.line(worker_.id(), "ends slot {} (cause {}, {})", end.slot, static_cast<int>(end.cause),
+                     end.kill ? "kill" : "term");
   worker_.tasks().signal(end.slot, end.cause, end.kill);
 }
 

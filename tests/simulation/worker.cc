@@ -51,7 +51,8 @@ void Guardian::look_at_fence() {
     return;
   }
   const auto& tasks = worker_.tasks().all();
-  const bool any_runs = std::any_of(tasks.begin(), tasks.end(), [](const auto& task) { return !task.second.ended; });
+  const bool any_runs =
+      std::any_of(tasks.begin(), tasks.end(), [](const auto& task) { return !task.second.ended; });
   if (!any_runs) return;
   around_.faults.count(Fault::agent_ended_by_guardian);
   around_.trace.line(worker_.id(), "guardian kills its agent, which is past its fence");
@@ -67,8 +68,8 @@ void Guardian::agent_ended() {
 
 bool Guardian::is_journaled(const RunningTask& task, const std::vector<wire::Results>& records) const {
   const auto own = [&](LeaseId lease, ArrayId array, Element first, std::uint64_t count) {
-    return lease == task.lease.id && array == task.lease.array && first < task.lease.first + task.lease.count &&
-           task.lease.first < first + count;
+    return lease == task.lease.id && array == task.lease.array &&
+           first < task.lease.first + task.lease.count && task.lease.first < first + count;
   };
   for (const wire::Results& record : records) {
     for (const auto& run : record.done) {
@@ -87,19 +88,22 @@ void Guardian::settle() {
   wire::Results results;
   results.sequence = worker_.settle_sequence();
   for (auto& [slot, task] : worker_.tasks().all()) {
-    if (task.cause == workers::EndCause::returned || task.checking || worker_.tasks().needs_check(task)) continue;
+    if (task.cause == workers::EndCause::returned || task.checking || worker_.tasks().needs_check(task))
+      continue;
     if (is_journaled(task, known)) continue;
     Judgement judgement = worker_.tasks().judge(task);
     for (auto& run : judgement.results.done) results.done.push_back(run);
     for (auto& outcome : judgement.results.outcomes) results.outcomes.push_back(std::move(outcome));
   }
   if (!results.done.empty() || !results.outcomes.empty()) {
-    around_.trace.line(worker_.id(), "guardian journals {} runs and {} outcomes", results.done.size(), results.outcomes.size());
+    around_.trace.line(worker_.id(), "guardian journals {} runs and {} outcomes", results.done.size(),
+                       results.outcomes.size());
     worker_.append(results);
   }
   worker_.tasks().all().clear();
   worker_.tasks().end_children();
-  if (worker_.read_journal().empty()) around_.disk.remove(journal_path(around_.study, worker_.id()), host().name, false);
+  if (worker_.read_journal().empty())
+    around_.disk.remove(journal_path(around_.study, worker_.id()), host().name, false);
   end();
 }
 
@@ -166,7 +170,8 @@ bool Worker::append(const wire::Results& record) {
 }
 
 void Worker::write_header(double lost_s) {
-  const engine::wire::JournalHeader header{id_, group_, guardian_->identity(), agent_->identity(), started_by_, lost_s};
+  const engine::wire::JournalHeader header{id_,         group_, guardian_->identity(), agent_->identity(),
+                                           started_by_, lost_s};
   journal_->write(host_.name, journal_->bytes().size(), engine::wire::frame_record(header));
 }
 
@@ -199,7 +204,8 @@ double Worker::pause_limit_s() const {
 }
 
 bool Worker::beyond_bounds() const {
-  return was_beyond_ || (unattended_since_s_ && around_.timeline.now_s() - *unattended_since_s_ > pause_limit_s());
+  return was_beyond_ ||
+         (unattended_since_s_ && around_.timeline.now_s() - *unattended_since_s_ > pause_limit_s());
 }
 
 void Worker::agent_ended(bool with_host, std::uint64_t open_sequence) {
