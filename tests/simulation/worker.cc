@@ -6,9 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "base/error.h"
 #include "engine/wire/worker_journal.h"
-#include "workers/agent/journal_file.h"
 
 namespace wflow::simulation {
 
@@ -21,28 +19,6 @@ constexpr double kNews_s = 0.01;       // until a process hears of another's end
 // Of the margin, what the kill of tasks and the news of it may take.
 constexpr double kKillAllowance_s = 3;
 constexpr double kSlowestClock = 0.02;
-
-// The real journal writes through it.
-class SimulatedJournalFile final : public workers::JournalFile {
- public:
-  SimulatedJournalFile(Surroundings& around, Host& host, const std::string& worker)
-      : around_(around), host_(host), path_(journal_path(around.study, worker)), file_(around.disk.create(path_, host.name)) {}
-
-  void append(std::string_view bytes) override {
-    if (file_->write(host_.name, file_->bytes().size(), bytes) == bytes.size()) return;
-    around_.faults.count(Fault::journal_cut);
-    throw Error(ExitCode::system, "the disk is full");
-  }
-  void truncate(std::uint64_t size) override { file_->truncate(host_.name, size); }
-  std::string read() override { return file_->bytes(); }
-  void remove() override { around_.disk.remove(path_, host_.name, false); }
-
- private:
-  Surroundings& around_;
-  Host& host_;
-  std::string path_;
-  std::shared_ptr<File> file_;
-};
 
 }  // namespace
 
@@ -75,7 +51,8 @@ void Guardian::look_at_fence() {
     return;
   }
   const auto& tasks = worker_.tasks().all();
-  const bool any_runs = std::any_of(tasks.begin(), tasks.end(), [](const auto& task) { return !task.second.ended; });
+  const bool any_runs =
+      std::any_of(tasks.begin(), tasks.end(), [](const auto& task) { return !task.second.ended; });
   if (!any_runs) return;
   around_.faults.count(Fault::agent_ended_by_guardian);
   around_.trace.line(worker_.id(), "guardian kills its agent, which is past its fence");
@@ -91,8 +68,8 @@ void Guardian::agent_ended() {
 
 bool Guardian::is_journaled(const RunningTask& task, const std::vector<wire::Results>& records) const {
   const auto own = [&](LeaseId lease, ArrayId array, Element first, std::uint64_t count) {
-    return lease == task.lease.id && array == task.lease.array && first < task.lease.first + task.lease.count &&
-           task.lease.first < first + count;
+    return lease == task.lease.id && array == task.lease.array &&
+           first < task.lease.first + task.lease.count && task.lease.first < first + count;
   };
   for (const wire::Results& record : records) {
     for (const auto& run : record.done) {
@@ -107,23 +84,26 @@ bool Guardian::is_journaled(const RunningTask& task, const std::vector<wire::Res
 
 void Guardian::settle() {
   settle_due_ = false;
-  const std::vector<wire::Results> known = worker_.journal().recover().results;
+  const std::vector<wire::Results> known = worker_.read_journal();
   wire::Results results;
   results.sequence = worker_.settle_sequence();
   for (auto& [slot, task] : worker_.tasks().all()) {
-    if (task.cause == workers::EndCause::returned || task.checking || worker_.tasks().needs_check(task)) continue;
+    if (task.cause == workers::EndCause::returned || task.checking || worker_.tasks().needs_check(task))
+      continue;
     if (is_journaled(task, known)) continue;
     Judgement judgement = worker_.tasks().judge(task);
     for (auto& run : judgement.results.done) results.done.push_back(run);
     for (auto& outcome : judgement.results.outcomes) results.outcomes.push_back(std::move(outcome));
   }
   if (!results.done.empty() || !results.outcomes.empty()) {
-    around_.trace.line(worker_.id(), "guardian journals {} runs and {} outcomes", results.done.size(), results.outcomes.size());
+    around_.trace.line(worker_.id(), "guardian journals {} runs and {} outcomes", results.done.size(),
+                       results.outcomes.size());
     worker_.append(results);
   }
   worker_.tasks().all().clear();
   worker_.tasks().end_children();
-  if (worker_.journal().empty()) worker_.journal().remove();
+  if (worker_.read_journal().empty())
+    around_.disk.remove(journal_path(around_.study, worker_.id()), host().name, false);
   end();
 }
 
@@ -146,6 +126,7 @@ Worker::Worker(Surroundings& around, Host& host, WorkerNumber number, std::strin
       number_(number),
       group_(std::move(group)),
       id_(fmt::format("w{}", number)),
+      started_by_(started_by),
       tasks_(around, host, number, [this](workers::SlotId slot) { agent_->task_ended(slot); }) {
   guardian_ = std::make_unique<Guardian>(around_, host_, *this);
   workers::AgentOptions options;
@@ -159,14 +140,9 @@ Worker::Worker(Surroundings& around, Host& host, WorkerNumber number, std::strin
   options.capacity.cores = slots;
   options.linger_s = linger_s;
   agent_ = std::make_unique<Agent>(around_, host_, *this, std::move(options));
-  const engine::wire::JournalHeader header{id_, group_, guardian_->identity(), agent_->identity(), started_by, 0};
-  try {
-    journal_ = std::make_unique<workers::Journal>(std::make_unique<SimulatedJournalFile>(around_, host_, id_), header);
-    agent_->begin();
-  } catch (const Error&) {
-    // On a full disk no worker begins.
-    around_.timeline.after(kNews_s, [this] { kill(); });
-  }
+  journal_ = around_.disk.create(journal_path(around_.study, id_), host_.name);
+  write_header(0);
+  agent_->begin();
 }
 
 void Worker::kill() {
@@ -181,9 +157,10 @@ void Worker::kill() {
 }
 
 bool Worker::append(const wire::Results& record) {
-  try {
-    journal_->append(record);
-  } catch (const Error&) {
+  const std::string bytes = engine::wire::frame_record(record);
+  const std::uint64_t before = journal_->bytes().size();
+  if (journal_->write(host_.name, before, bytes) < bytes.size()) {
+    journal_->truncate(host_.name, before);
     return false;
   }
   // What comes so late that the coordinator may have given up is no promise.
@@ -192,24 +169,24 @@ bool Worker::append(const wire::Results& record) {
   return true;
 }
 
-bool Worker::clear_journal() {
-  try {
-    journal_->clear();
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
+void Worker::write_header(double lost_s) {
+  const engine::wire::JournalHeader header{id_,         group_, guardian_->identity(), agent_->identity(),
+                                           started_by_, lost_s};
+  journal_->write(host_.name, journal_->bytes().size(), engine::wire::frame_record(header));
 }
 
-bool Worker::note_lost(double lost_s) {
-  engine::wire::JournalHeader header = journal_->header();
-  header.lost_s = lost_s;
-  try {
-    journal_->set_header(header);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
+void Worker::note_lost(double lost_s) {
+  lost_s_ = lost_s;
+  write_header(lost_s);
+}
+
+void Worker::clear_journal() {
+  journal_->truncate(host_.name, 0);
+  write_header(lost_s_);
+}
+
+std::vector<wire::Results> Worker::read_journal() const {
+  return engine::wire::parse_records(journal_->bytes()).results;
 }
 
 void Worker::note_attendance() {
@@ -227,7 +204,8 @@ double Worker::pause_limit_s() const {
 }
 
 bool Worker::beyond_bounds() const {
-  return was_beyond_ || (unattended_since_s_ && around_.timeline.now_s() - *unattended_since_s_ > pause_limit_s());
+  return was_beyond_ ||
+         (unattended_since_s_ && around_.timeline.now_s() - *unattended_since_s_ > pause_limit_s());
 }
 
 void Worker::agent_ended(bool with_host, std::uint64_t open_sequence) {
@@ -239,7 +217,7 @@ void Worker::agent_ended(bool with_host, std::uint64_t open_sequence) {
   }
   note_attendance();
   if (gone()) return both_ended();
-  if (journal_) guardian_->agent_ended();
+  guardian_->agent_ended();
 }
 
 void Worker::guardian_ended(bool with_host) {
