@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "steps/files.h"
 
 namespace wflow::workers {
