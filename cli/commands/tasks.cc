@@ -10,6 +10,7 @@
 #include "cli/commands/commands.h"
 #include "cli/view/table.h"
 #include "cli/view/terminal.h"
+#include "specs/plan/task_name.h"
 
 namespace wflow::cli {
 
@@ -34,7 +35,7 @@ Style style_of(engine::ElementState state) {
 }
 
 nlohmann::json to_json(const specs::Plan& plan, const TaskRow& row) {
-  nlohmann::json json = {{"task", engine::task_name(plan, row.array, row.element)},
+  nlohmann::json json = {{"task", specs::task_name(plan, row.array, row.element)},
                          {"step", plan.steps()[plan.step_of(row.array)].name},
                          {"array", plan.array_name(row.array)},
                          {"sample", row.element},
@@ -58,7 +59,7 @@ std::vector<Cell> cells_of(const specs::Plan& plan, const TaskRow& row, bool for
     return value ? format(*value) : std::string();
   };
   std::vector<Cell> cells;
-  cells.push_back({engine::task_name(plan, row.array, row.element)});
+  cells.push_back({specs::task_name(plan, row.array, row.element)});
   if (!for_people) {
     cells.push_back({plan.steps()[plan.step_of(row.array)].name});
     cells.push_back({std::to_string(row.element)});

@@ -72,7 +72,10 @@ void Coordinator::on(action::AnswerQuery& question) {
   for (const auto& peer : machine_->peers(steady_now_s())) {
     for (const wire::RunningElement& element : peer.running) running.emplace_back(peer.worker, element);
   }
-  const auto status = [this] { return status_.update(machine_->scheduler(), steady_now_s(), unix_now_s()); };
+  const auto status = [this] {
+    set_state(state());  // not only as often as it is shown
+    return status_.update(machine_->scheduler(), steady_now_s(), unix_now_s());
+  };
   Queries queries(plan_, machine_->scheduler(), store_, running, status);
   action::Send send{question.peer, queries.answer(question.query.request)};
   on(send);

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/process.h"
+#include "base/log.h"
 #include "base/process_handle.h"
 #include "engine/coordinate/coordinator_impl.h"
 #include "engine/coordinate/journals.h"
@@ -55,6 +56,7 @@ Coordinator::Coordinator(const specs::Plan& plan, const CoordinatorOptions& opti
       merlin_status_(plan) {}
 
 CoordinatorEnd Coordinator::run() {
+  log::open(plan_.campaign(), "coordinator-" + std::to_string(::getpid()));
   status_.set_coordinator(host_name() + " (pid " + std::to_string(::getpid()) + ")");
   status_.set_state(CampaignState::running);
   if (!options_.zero_workers) write_merlin_shim(plan_.campaign());

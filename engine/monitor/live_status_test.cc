@@ -33,7 +33,9 @@ class LiveStatusTest : public ::testing::Test {
     store_->add_records(recorded);
     return {campaign_.plan(), recorded};
   }
-  static wire::TaskEvent event(Element element, wire::EventBody body) { return {0, element, 0, 1, std::move(body)}; }
+  static wire::TaskEvent event(Element element, wire::EventBody body) {
+    return {0, element, 0, 1, std::move(body)};
+  }
 
   TestCampaign campaign_{100};
   std::unique_ptr<store::Store> store_;

@@ -34,7 +34,8 @@ TEST(MetricCurves, EachTaskHasItsOwn) {
 TEST(MetricCurves, TheLastReportOfAStepCounts) {
   MetricCurves metrics;
   double report = 0;
-  for (const std::uint64_t step : {10U, 20U, 30U, 20U, 30U, 25U}) metrics.add(0, 0, {"loss", 1, step, ++report});
+  for (const std::uint64_t step : {10U, 20U, 30U, 20U, 30U, 25U})
+    metrics.add(0, 0, {"loss", 1, step, ++report});
   const auto points = metrics.curves(name, kAll)[0].points;
   ASSERT_EQ(points.size(), 4U);
   EXPECT_EQ(points[0].value, 1);
@@ -85,7 +86,8 @@ TEST(MetricCurves, VeryManyCurvesLeaveTheNewest) {
 TEST(MetricCurves, AnAnswerHasSoManyPointsInAll) {
   MetricCurves metrics;
   for (specs::Element element = 0; element < 200; ++element) {
-    for (std::uint64_t step = 0; step < 2000; ++step) metrics.add(0, element, {"loss", 0, step, std::nan("")});
+    for (std::uint64_t step = 0; step < 2000; ++step)
+      metrics.add(0, element, {"loss", 0, step, std::nan("")});
   }
   std::size_t points = 0;
   for (const auto& curve : metrics.curves(name, 10'000)) {

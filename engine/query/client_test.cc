@@ -116,7 +116,8 @@ TEST(Client, AsksTheCoordinatorWhereOneLives) {
   ASSERT_TRUE(done);
   EXPECT_EQ(done->count, 7U);
   EXPECT_EQ(done->running, 2U);
-  EXPECT_EQ(sentence_of([&] { client.command(wire::PauseRequest{}); }, ExitCode::usage), "the campaign is ending");
+  EXPECT_EQ(sentence_of([&] { client.command(wire::PauseRequest{}); }, ExitCode::usage),
+            "the campaign is ending");
   sentence_of([&] { client.explain({0, 0}); }, ExitCode::version);
 }
 

@@ -82,7 +82,8 @@ TEST_F(QueriesTest, ManyShortRunsComeInPages) {
   EXPECT_GE(all.size(), kSamples / kPageItems);
   expect_complete(all);
   std::uint64_t done = 0;
-  for (const auto& page : pages(queries, 1U << static_cast<unsigned>(ElementState::done))) done += page.runs.size();
+  for (const auto& page : pages(queries, 1U << static_cast<unsigned>(ElementState::done)))
+    done += page.runs.size();
   EXPECT_EQ(done, kSamples / 2);
 }
 

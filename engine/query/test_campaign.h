@@ -25,12 +25,15 @@ class TestCampaign {
  public:
   explicit TestCampaign(std::uint64_t samples) {
     const std::string count = std::to_string(samples);
-    write_file_durably(path() / "study.yaml",
-                       "description: {name: test, description: a test}\n"
-                       "samples: {design: uniform, count: " + count + ", seed: 1, parameters: {x: [0, 1]}}\n"
-                       "study:\n"
-                       "  - {name: simulate, description: one, run: {cmd: 'echo $(x)'}}\n"
-                       "  - {name: collect, description: all, run: {cmd: 'echo done', depends: [simulate]}}\n");
+    write_file_durably(
+        path() / "study.yaml",
+        "description: {name: test, description: a test}\n"
+        "samples: {design: uniform, count: " +
+            count +
+            ", seed: 1, parameters: {x: [0, 1]}}\n"
+            "study:\n"
+            "  - {name: simulate, description: one, run: {cmd: 'echo $(x)'}}\n"
+            "  - {name: collect, description: all, run: {cmd: 'echo done', depends: [simulate]}}\n");
     specs::ReadOptions options;
     options.timestamp = "20260101-000000";
     plan_ = std::make_unique<specs::Plan>(

@@ -2,7 +2,6 @@
 // What the agent's edge does for its machine, with simulated children, files and connections.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 #include <variant>
 
@@ -12,7 +11,7 @@ namespace wflow::simulation {
 
 namespace {
 
-constexpr double kBegin_s = 0.3;        // from fork to the first look for a coordinator, at most
+constexpr double kBegin_s = 0.3;         // from fork to the first look for a coordinator, at most
 constexpr double kTurnAtLeast_s = 1e-5;  // a turn of its loop
 constexpr double kTurnAtMost_s = 1e-3;
 constexpr double kSlowLaunch_s = 2;
@@ -47,8 +46,11 @@ void Agent::task_ended(workers::SlotId slot) {
   schedule(0);
 }
 
-// A socket counts as connected at once: what is sent waits in it.
-void Agent::connected(ConnectionId) {}
+void Agent::connected(ConnectionId connection) {
+  if (connection != connection_) return;
+  messages_.emplace_back(workers::event::Connected{});
+  schedule(0);
+}
 
 void Agent::connection_lost(ConnectionId connection) {
   if (connection != connection_) return;
@@ -78,7 +80,9 @@ void Agent::ended(bool with_host) {
 
 void Agent::schedule(double delay_s) {
   if (!runs()) return;
-  const double at_s = std::max(around_.timeline.now_s() + delay_s + around_.draw.logarithmic(kTurnAtLeast_s, kTurnAtMost_s), busy_until_s_);
+  const double at_s =
+      std::max(around_.timeline.now_s() + delay_s + around_.draw.logarithmic(kTurnAtLeast_s, kTurnAtMost_s),
+               busy_until_s_);
   if (scheduled_s_ >= 0 && scheduled_s_ <= at_s) return;
   scheduled_s_ = at_s;
   const std::uint64_t number = ++turn_number_;
@@ -102,7 +106,8 @@ void Agent::turn() {
   } else if (++idle_turns_ > kSpins) {
     throw Violation("bounded", fmt::format("the agent of {} spins", worker_.id()));
   }
-  const bool more = !messages_.empty() || !others_.empty() || (!children_.empty() && !machine_->journal_full());
+  const bool more =
+      !messages_.empty() || !others_.empty() || (!children_.empty() && !machine_->journal_full());
   const double wake_s = machine_->wake_at_s();
   if (std::isnan(wake_s)) throw Violation("bounded", "the agent's wake-up is not a number");
   if (more) return schedule(0);
@@ -129,7 +134,8 @@ bool Agent::take_some() {
       take_child(slot);
     } else {
       // What has ended comes before the end of this process itself.
-      while (alive() && !children_.empty() && std::holds_alternative<workers::event::GuardianGone>(others_.front())) {
+      while (alive() && !children_.empty() &&
+             std::holds_alternative<workers::event::GuardianGone>(others_.front())) {
         const workers::SlotId slot = children_.front();
         children_.pop_front();
         take_child(slot);
@@ -160,9 +166,11 @@ void Agent::take_child(workers::SlotId slot) {
     return handle(workers::event::TaskChecking{slot});
   }
   Judgement judgement = worker_.tasks().judge(*task);
-  if (judgement.results.done.empty() && judgement.results.outcomes.empty()) around_.history.lost(task->execution);
+  if (judgement.results.done.empty() && judgement.results.outcomes.empty())
+    around_.history.lost(task->execution);
   around_.trace.line(worker_.id(), "slot {} ended: {} runs done, {} outcomes, {} parts again", slot,
-                     judgement.results.done.size(), judgement.results.outcomes.size(), judgement.again.size());
+                     judgement.results.done.size(), judgement.results.outcomes.size(),
+                     judgement.again.size());
   for (auto& event : worker_.tasks().take_events(*task)) judgement.results.events.push_back(std::move(event));
   handle(workers::event::TaskEnded{slot, std::move(judgement.results), std::move(judgement.again)});
   if (alive()) worker_.tasks().remove(slot);  // reaped
@@ -194,7 +202,8 @@ void Agent::handle(workers::AgentEvent event) {
 
 void Agent::carry_out(std::vector<workers::AgentAction> actions) {
   if (actions.size() > 20 + 4 * around_.study.elements + 10 * machine_->running())
-    throw Violation("bounded", fmt::format("the agent of {} decides {} actions at once", worker_.id(), actions.size()));
+    throw Violation("bounded",
+                    fmt::format("the agent of {} decides {} actions at once", worker_.id(), actions.size()));
   for (workers::AgentAction& action : actions) {
     if (die_after_ && (*die_after_)-- == 0) {
       around_.trace.line(worker_.id(), "agent is killed between two actions");
@@ -220,26 +229,11 @@ void Agent::on(workers::action::Connect& connect) {
   // A file of another coordinator may have been read: its listener is part of the address here.
   connection_ = around_.network.connect(*this, host().name, std::stoull(connect.address.remote));
   around_.trace.line(worker_.id(), "connects to epoch {}", connect.address.epoch);
-  answers_.emplace_back(workers::event::Connected{});
-}
-
-// Numbers and texts that no clock and no task gives: what they belong to still counts.
-void Agent::spoil(wire::Results& results) {
-  around_.faults.count(Fault::strange_message);
-  const double strange[] = {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::infinity(), 1e300, -7};
-  for (auto& run : results.done) run.duration_sum_s = run.last_end_s = strange[around_.draw.below(4)];
-  for (auto& outcome : results.outcomes) {
-    outcome.started_s = outcome.duration_s = strange[around_.draw.below(4)];
-    outcome.detail = "\xff\xfe bytes";
-  }
-  for (auto& event : results.events) event.time_s = strange[around_.draw.below(4)];
 }
 
 void Agent::on(workers::action::Send& send) {
-  if (auto* results = std::get_if<wire::Results>(&send.message)) {
+  if (const auto* results = std::get_if<wire::Results>(&send.message))
     unacknowledged_[results->sequence] = *results;
-    if (around_.draw.chance(around_.mishaps.strange_message)) spoil(*results);
-  }
   if (connection_ != 0) around_.network.send_to_server(connection_, std::move(send.message));
 }
 
@@ -250,11 +244,11 @@ void Agent::on(workers::action::AppendJournal& append) {
 }
 
 void Agent::on(workers::action::ClearJournal&) {
-  if (!worker_.clear_journal()) answers_.emplace_back(workers::event::JournalFailed{"the disk is full"});
+  worker_.clear_journal();
 }
 
 void Agent::on(workers::action::NoteLost& note) {
-  if (!worker_.note_lost(note.lost_s)) answers_.emplace_back(workers::event::JournalFailed{"the disk is full"});
+  worker_.note_lost(note.lost_s);
 }
 
 void Agent::on(workers::action::OpenSamples&) {
@@ -265,8 +259,15 @@ void Agent::on(workers::action::StartTask& start) {
   if (around_.draw.chance(around_.mishaps.not_started)) {
     around_.faults.count(Fault::task_not_started);
     for (Element element = start.lease.first; element < start.lease.first + start.lease.count; ++element) {
-      around_.history.element_ended({start.lease.id, start.lease.array, element, start.lease.attempt,
-                                     wire::EndReason::not_started, 0, 0, 0, {}},
+      around_.history.element_ended({start.lease.id,
+                                     start.lease.array,
+                                     element,
+                                     start.lease.attempt,
+                                     wire::EndReason::not_started,
+                                     0,
+                                     0,
+                                     0,
+                                     {}},
                                     false);
     }
     answers_.emplace_back(workers::event::TaskNotStarted{start.slot, "no memory"});
@@ -285,7 +286,8 @@ void Agent::on(workers::action::StartTask& start) {
 
 void Agent::on(workers::action::EndTask& end) {
   if (end.cause == workers::EndCause::returned && end.kill) around_.faults.count(Fault::fence_passed);
-  around_.trace.line(worker_.id(), "ends slot {} (cause {}, {})", end.slot, static_cast<int>(end.cause), end.kill ? "kill" : "term");
+  around_.trace.line(worker_.id(), "ends slot {} (cause {}, {})", end.slot, static_cast<int>(end.cause),
+                     end.kill ? "kill" : "term");
   worker_.tasks().signal(end.slot, end.cause, end.kill);
 }
 

@@ -22,7 +22,8 @@ constexpr double kSpinTime_s = 0.5;
 
 }  // namespace
 
-Worker& Workers::start(Host& host, const std::string& group, int slots, std::uint64_t started_by, double linger_s) {
+Worker& Workers::start(Host& host, const std::string& group, int slots, std::uint64_t started_by,
+                       double linger_s) {
   const auto number = static_cast<WorkerNumber>(workers_.size());
   workers_.push_back(std::make_unique<Worker>(around_, host, number, group, slots, started_by, linger_s));
   around_.trace.line(workers_.back()->id(), "worker of group {} begins on {}", group, host.name);
@@ -64,7 +65,8 @@ bool Coordinator::begin() {
     if (error.code() == ExitCode::busy) {
       around_.faults.count(Fault::second_coordinator_refused);
     } else if (!around_.disk.full()) {
-      throw Violation("acknowledged results last", fmt::format("the database can't be opened: {}", error.what()));
+      throw Violation("acknowledged results last",
+                      fmt::format("the database can't be opened: {}", error.what()));
     }
     end();
     return false;
@@ -94,9 +96,9 @@ void Coordinator::make_machine(const engine::store::Restored& restored) {
   options.timing = around_.timing;
   options.planted = options_.planted;
   for (const auto& row : restored.workers) durable_workers_.insert(row.id);
-  machine_ = std::make_unique<engine::CoordinatorMachine>(around_.study.plan, around_.study.arrays, std::move(options),
-                                                          restored, known_workers(restored),
-                                                          host().at(around_.timeline.now_s()));
+  machine_ = std::make_unique<engine::CoordinatorMachine>(
+      around_.study.plan, around_.study.arrays, std::move(options), restored, known_workers(restored),
+      host().at(around_.timeline.now_s()));
 }
 
 // As the edge makes it: rows that have not ended, and journals, with or without a row.
@@ -113,7 +115,8 @@ std::vector<engine::KnownWorker> Coordinator::known_workers(const engine::store:
   const std::string folder = around_.study.plan.campaign().string() + "/.wflow/workers/";
   for (const std::string& path : around_.disk.list(folder)) {
     const auto records = engine::wire::parse_records(around_.disk.find(path)->bytes());
-    const std::string id = path.substr(folder.size(), path.size() - folder.size() - std::string_view(".journal").size());
+    const std::string id =
+        path.substr(folder.size(), path.size() - folder.size() - std::string_view(".journal").size());
     const auto [at, is_new] = known.try_emplace(id);
     engine::KnownWorker& worker = at->second;
     worker.journal = true;
@@ -168,7 +171,8 @@ void Coordinator::receive(ConnectionId connection, wire::Message message) {
 
 void Coordinator::schedule(double delay_s) {
   if (!runs() || failing_) return;
-  const double at_s = around_.timeline.now_s() + delay_s + around_.draw.logarithmic(kTurnAtLeast_s, kTurnAtMost_s);
+  const double at_s =
+      around_.timeline.now_s() + delay_s + around_.draw.logarithmic(kTurnAtLeast_s, kTurnAtMost_s);
   if (scheduled_s_ >= 0 && scheduled_s_ <= at_s) return;
   scheduled_s_ = at_s;
   const std::uint64_t number = ++turn_number_;
@@ -225,7 +229,8 @@ bool Coordinator::take_some() {
 
 void Coordinator::handle(engine::CoordinatorEvent event) {
   if (const auto* message = std::get_if<engine::event::Message>(&event)) {
-    if (const auto* hello = std::get_if<wire::Hello>(&message->message)) peer_workers_[message->peer] = hello->worker;
+    if (const auto* hello = std::get_if<wire::Hello>(&message->message))
+      peer_workers_[message->peer] = hello->worker;
   }
   machine_->handle(host().at(around_.timeline.now_s()), std::move(event));
 }

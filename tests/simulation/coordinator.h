@@ -47,7 +47,8 @@ class Coordinator final : public Process, public Server {
   // False: another one holds the database, or the disk is full. Then this process has ended.
   bool begin();
   void signal(engine::event::SignalKind kind);
-  // Killed before the so many-th change of the disk from now, in the commit that is under way. False: none is.
+  // Killed before the so many-th change of the disk from now, in the commit that is under way. False: none
+  // is.
   bool die_in_commit(std::uint64_t changes);
   void die_after(std::uint64_t actions) { die_after_ = actions; }
   bool committing() const { return committing_.has_value(); }

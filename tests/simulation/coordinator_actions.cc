@@ -46,10 +46,12 @@ void Coordinator::look_at(const engine::action::Send& send) {
   if (leases == nullptr) return;
   const std::string& worker = peer_workers_[send.peer];
   if (!durable_workers_.contains(worker))
-    throw Violation("durable workers", fmt::format("worker {} is leased something before its row is on disk", worker));
+    throw Violation("durable workers",
+                    fmt::format("worker {} is leased something before its row is on disk", worker));
   for (const wire::Lease& lease : leases->leases) {
-    around_.trace.line("coord", "leases {} (+{}) attempt {} lease {:x} to {}", around_.history.name(lease.array, lease.first),
-                       lease.count - 1, lease.attempt, lease.id, worker);
+    around_.trace.line("coord", "leases {} (+{}) attempt {} lease {:x} to {}",
+                       around_.history.name(lease.array, lease.first), lease.count - 1, lease.attempt,
+                       lease.id, worker);
   }
 }
 
@@ -96,8 +98,8 @@ void Coordinator::finish_commit(std::uint64_t number) {
     if (Worker* const worker = workers_.find(row.id)) worker->note_row();
   }
   for (const auto& end : batch.workers_ended) durable_workers_.erase(end.id);
-  around_.trace.line("coord", "commit of {} ends, {} failures, {} workers", batch.ends.size(), batch.failures.size(),
-                     batch.workers_joined.size());
+  around_.trace.line("coord", "commit of {} ends, {} failures, {} workers", batch.ends.size(),
+                     batch.failures.size(), batch.workers_joined.size());
   post(engine::event::CommitFinished{});
 }
 
@@ -168,7 +170,8 @@ void Coordinator::on(engine::action::Kill& kill) {
 std::string Coordinator::journal_bytes(Worker* worker, const std::string& id, bool here) {
   const auto file = around_.disk.find(journal_path(around_.study, id));
   if (!file) return {};
-  const bool unseen = options_.journals_unseen && !here && worker != nullptr && &worker->host() != &host() && file->has_unsynced();
+  const bool unseen = options_.journals_unseen && !here && worker != nullptr && &worker->host() != &host() &&
+                      file->has_unsynced();
   if (!unseen) return file->bytes();
   around_.faults.count(Fault::journal_unseen);
   // What is not seen here is no promise: a success in it is heard of when the worker comes back, or never.
@@ -177,7 +180,8 @@ std::string Coordinator::journal_bytes(Worker* worker, const std::string& id, bo
       for (Element element = run.first; element < run.first + run.count; ++element)
         around_.history.unsecure(run.array, element, run.lease);
     }
-    for (const wire::Outcome& outcome : record.outcomes) around_.history.unsecure(outcome.array, outcome.element, outcome.lease);
+    for (const wire::Outcome& outcome : record.outcomes)
+      around_.history.unsecure(outcome.array, outcome.element, outcome.lease);
   }
   return file->synced_bytes();
 }
@@ -186,12 +190,14 @@ void Coordinator::on(engine::action::ReadJournal& read) {
   Worker* const worker = workers_.find(read.worker);
   if (worker != nullptr && &worker->host() == &host()) {
     if (read.here && !worker->gone())
-      throw Violation("dead workers' journals", fmt::format("the journal of {} is read while its processes live", read.worker));
+      throw Violation("dead workers' journals",
+                      fmt::format("the journal of {} is read while its processes live", read.worker));
     if (worker->gone()) worker->tasks().end_children();
   }
   around_.timeline.after(around_.draw.logarithmic(1e-4, kReadAtMost_s), [this, worker, read] {
     if (!alive()) return;
-    engine::wire::Records records = engine::wire::parse_records(journal_bytes(worker, read.worker, read.here));
+    engine::wire::Records records =
+        engine::wire::parse_records(journal_bytes(worker, read.worker, read.here));
     engine::event::JournalRead event{read.worker, std::move(records.results), std::nullopt};
     if (records.damaged) event.damaged = records.damaged.sentence();
     around_.trace.line("coord", "has read the journal of {}: {} records", read.worker, event.results.size());
@@ -221,7 +227,10 @@ void Coordinator::check_answer() {
     }
   }
   if (stored != ended)
-    throw Violation("durable answers", fmt::format("{} elements have ended, {} of them in the database, when a question is answered", ended, stored));
+    throw Violation(
+        "durable answers",
+        fmt::format("{} elements have ended, {} of them in the database, when a question is answered", ended,
+                    stored));
 }
 
 void Coordinator::on(engine::action::AnswerQuery& answer) {

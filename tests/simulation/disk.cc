@@ -88,9 +88,9 @@ void File::crash(const std::string& host, double flushed_s, Draw& draw, FaultCou
 bool File::lock(std::uint64_t owner, int level) {
   for (const auto& [other, held] : locks_) {
     if (other == owner) continue;
-    const bool clash = level == kShared      ? held >= kPending
-                       : level == kReserved  ? held >= kReserved
-                                             : held >= kShared;
+    const bool clash = level == kShared     ? held >= kPending
+                       : level == kReserved ? held >= kReserved
+                                            : held >= kShared;
     if (clash) return false;
   }
   int& own = locks_[owner];
@@ -137,7 +137,8 @@ void Disk::remove(const std::string& path, const std::string& host, bool synced)
 
 std::vector<std::string> Disk::list(std::string_view prefix) const {
   std::vector<std::string> found;
-  for (auto at = files_.lower_bound(std::string(prefix)); at != files_.end() && at->first.starts_with(prefix); ++at)
+  for (auto at = files_.lower_bound(std::string(prefix)); at != files_.end() && at->first.starts_with(prefix);
+       ++at)
     found.push_back(at->first);
   return found;
 }

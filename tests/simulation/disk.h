@@ -21,7 +21,8 @@ class Disk;
 
 class File {
  public:
-  File(const Disk& disk, std::string creator, double time_s) : disk_(disk), creator_(std::move(creator)), created_s_(time_s) {}
+  File(const Disk& disk, std::string creator, double time_s)
+      : disk_(disk), creator_(std::move(creator)), created_s_(time_s) {}
 
   const std::string& bytes() const { return bytes_; }
   // Gives how much the disk took: less than all of it when it is full. `host`: whose page cache it is in.
@@ -56,7 +57,7 @@ class File {
   bool entry_synced_ = false;
   std::string bytes_;
   std::string synced_;
-  std::vector<Change> changes_;          // since the last sync, in order
+  std::vector<Change> changes_;         // since the last sync, in order
   std::map<std::uint64_t, int> locks_;  // of each owner: its level
 };
 

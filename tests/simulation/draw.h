@@ -14,7 +14,8 @@ enum class Concern : std::uint64_t { setup, faults, network, disk, processes, ta
 
 class Draw {
  public:
-  Draw(std::uint64_t seed, Concern concern) : key_(hash64(seed, 0xc0ffee + static_cast<std::uint64_t>(concern))) {}
+  Draw(std::uint64_t seed, Concern concern)
+      : key_(hash64(seed, 0xc0ffee + static_cast<std::uint64_t>(concern))) {}
 
   std::uint64_t bits() { return hash64(key_, counter_++); }
   double unit() { return unit_real(bits()); }

@@ -52,20 +52,24 @@ ExecutionNumber History::start(const wire::Lease& lease, WorkerNumber worker, do
 void History::check_start(const wire::Lease& lease, Element element, const Execution& execution) const {
   const ElementTruth& truth = at(lease.array, element);
   const engine::ArraySpec& spec = study_.arrays[lease.array];
-  const std::string what = fmt::format("{} attempt {} under lease {:x} on worker {}", name(lease.array, element),
-                                       lease.attempt, lease.id, execution.worker);
+  const std::string what = fmt::format("{} attempt {} under lease {:x} on worker {}",
+                                       name(lease.array, element), lease.attempt, lease.id, execution.worker);
   if (truth.secured != 0 && truth.secured >= truth.floor) {
-    throw Violation("success runs once", fmt::format("{} starts, and has succeeded under lease {:x}", what, truth.secured));
+    throw Violation("success runs once",
+                    fmt::format("{} starts, and has succeeded under lease {:x}", what, truth.secured));
   }
   for (const ExecutionNumber other : truth.running) {
     if (excused_(executions_[other])) continue;
-    throw Violation("one execution at once", fmt::format("{} starts beside that under lease {:x} on worker {}", what,
-                                                         executions_[other].lease.id, executions_[other].worker));
+    throw Violation("one execution at once",
+                    fmt::format("{} starts beside that under lease {:x} on worker {}", what,
+                                executions_[other].lease.id, executions_[other].worker));
   }
-  const std::uint32_t budget = static_cast<std::uint32_t>(spec.max_retries + spec.failure_retries) + kCrashLimit;
+  const std::uint32_t budget =
+      static_cast<std::uint32_t>(spec.max_retries + spec.failure_retries) + kCrashLimit;
   if (lease.attempt > truth.charges || lease.attempt > budget) {
-    throw Violation("attempts", fmt::format("{} starts after {} executions that ended badly or were lost; {} are allowed",
-                                            what, truth.charges, budget));
+    throw Violation("attempts",
+                    fmt::format("{} starts after {} executions that ended badly or were lost; {} are allowed",
+                                what, truth.charges, budget));
   }
 }
 
@@ -73,7 +77,8 @@ void History::stop(ExecutionNumber number) {
   Execution& execution = executions_[number];
   if (execution.ended) return;
   execution.ended = true;
-  for (Element element = execution.lease.first; element < execution.lease.first + execution.lease.count; ++element)
+  for (Element element = execution.lease.first; element < execution.lease.first + execution.lease.count;
+       ++element)
     std::erase(at(execution.lease.array, element).running, number);
 }
 
@@ -127,7 +132,8 @@ void History::for_each_uncommitted(const std::function<void(ArrayId, Element, Le
 
 void History::committing(const engine::store::Batch& batch) {
   for (const engine::RecordEnd& end : batch.ends) {
-    for (Element element = end.range.first; element <= end.range.last; ++element) at(end.array, element).state = end.state;
+    for (Element element = end.range.first; element <= end.range.last; ++element)
+      at(end.array, element).state = end.state;
   }
   for (const engine::RecordFloor& floor : batch.floors) {
     for (Element element = floor.range.first; element <= floor.range.last; ++element) {
@@ -140,8 +146,11 @@ void History::committing(const engine::store::Batch& batch) {
     if (end.state != engine::ElementState::done) continue;
     for (Element element = end.range.first; element <= end.range.last; ++element) {
       const ElementTruth& truth = at(end.array, element);
-      const bool true_success = std::any_of(truth.ends.begin(), truth.ends.end(), [&](const auto& one) { return one.success; });
-      if (!true_success) throw Violation("true results", name(end.array, element) + " is recorded as done and never succeeded");
+      const bool true_success =
+          std::any_of(truth.ends.begin(), truth.ends.end(), [&](const auto& one) { return one.success; });
+      if (!true_success)
+        throw Violation("true results",
+                        name(end.array, element) + " is recorded as done and never succeeded");
     }
   }
   for (const engine::RecordFailure& failure : batch.failures) {
@@ -154,9 +163,12 @@ void History::committing(const engine::store::Batch& batch) {
                                         one.reason == outcome.reason && one.code == outcome.exit_code;
                                });
     if (!is_true) {
-      throw Violation("true results", fmt::format("{} is recorded as failed in attempt {} under lease {:x} (reason {}), which never happened",
-                                                  name(outcome.array, outcome.element), outcome.attempt, outcome.lease,
-                                                  static_cast<int>(outcome.reason)));
+      throw Violation(
+          "true results",
+          fmt::format(
+              "{} is recorded as failed in attempt {} under lease {:x} (reason {}), which never happened",
+              name(outcome.array, outcome.element), outcome.attempt, outcome.lease,
+              static_cast<int>(outcome.reason)));
     }
   }
 }
@@ -180,9 +192,10 @@ void History::committed(const engine::store::Batch& batch) {
     }
     if (truth.asked_again > spec.max_retries || truth.ordinary > spec.failure_retries ||
         truth.crashes > static_cast<int>(kCrashLimit)) {
-      throw Violation("attempts", fmt::format("{} runs again after {} ordinary failures, {} requests and {} lost workers",
-                                              name(outcome.array, outcome.element), truth.ordinary, truth.asked_again,
-                                              truth.crashes));
+      throw Violation("attempts",
+                      fmt::format("{} runs again after {} ordinary failures, {} requests and {} lost workers",
+                                  name(outcome.array, outcome.element), truth.ordinary, truth.asked_again,
+                                  truth.crashes));
     }
   }
 }
@@ -198,7 +211,8 @@ void History::acknowledged(const wire::Results& results) {
 }
 
 void History::cancel_asked(ArrayId array, engine::Range range) {
-  for (Element element = range.first; element <= range.last; ++element) at(array, element).cancel_asked = true;
+  for (Element element = range.first; element <= range.last; ++element)
+    at(array, element).cancel_asked = true;
 }
 
 std::vector<engine::ElementState> History::states_of(const engine::store::Restored& restored) const {
@@ -216,8 +230,10 @@ void History::check_restored(const engine::store::Restored& restored) {
   for (const Acknowledged& one : acknowledged_) {
     const ElementTruth& truth = at(one.array, one.element);
     if (one.lease < truth.floor || engine::has_ended(states[index(one.array, one.element)])) continue;
-    throw Violation("acknowledged results last", fmt::format("the success of {} under lease {:x} was acknowledged and is not in the database",
-                                                             name(one.array, one.element), one.lease));
+    throw Violation(
+        "acknowledged results last",
+        fmt::format("the success of {} under lease {:x} was acknowledged and is not in the database",
+                    name(one.array, one.element), one.lease));
   }
 }
 
@@ -247,21 +263,26 @@ bool History::used_up(const ElementTruth& truth, const engine::ArraySpec& spec) 
   std::vector<std::uint32_t> asked;
   for (const auto& end : truth.ends) {
     if (end.lease < truth.floor || end.success) continue;
-    const bool own = spec.own_program && end.reason == wire::EndReason::exited && end.code >= 2 && end.code <= 4;
+    const bool own =
+        spec.own_program && end.reason == wire::EndReason::exited && end.code >= 2 && end.code <= 4;
     if (truth.cancel_asked || own || (end.reason == wire::EndReason::exited && end.code == 101)) return true;
     auto& attempts = asks_again(end.reason, end.code) ? asked : ordinary;
-    if (std::find(attempts.begin(), attempts.end(), end.attempt) == attempts.end()) attempts.push_back(end.attempt);
+    if (std::find(attempts.begin(), attempts.end(), end.attempt) == attempts.end())
+      attempts.push_back(end.attempt);
   }
-  const auto crashes = std::count_if(truth.losses.begin(), truth.losses.end(), [&](LeaseId lease) { return lease >= truth.floor; });
+  const auto crashes = std::count_if(truth.losses.begin(), truth.losses.end(),
+                                     [&](LeaseId lease) { return lease >= truth.floor; });
   return ordinary.size() > static_cast<std::size_t>(spec.failure_retries) ||
-         asked.size() > static_cast<std::size_t>(spec.max_retries) || crashes >= static_cast<std::ptrdiff_t>(kCrashLimit);
+         asked.size() > static_cast<std::size_t>(spec.max_retries) ||
+         crashes >= static_cast<std::ptrdiff_t>(kCrashLimit);
 }
 
 void History::check_end(engine::ElementState state, bool may_run, ArrayId array, Element element) const {
   using engine::ElementState;
   const ElementTruth& truth = at(array, element);
   const auto ended_so = [&](auto fits) {
-    return std::any_of(truth.ends.begin(), truth.ends.end(), [&](const auto& end) { return end.lease >= truth.floor && fits(end); });
+    return std::any_of(truth.ends.begin(), truth.ends.end(),
+                       [&](const auto& end) { return end.lease >= truth.floor && fits(end); });
   };
   bool right = false;
   switch (state) {
@@ -272,7 +293,9 @@ void History::check_end(engine::ElementState state, bool may_run, ArrayId array,
       right = may_run && used_up(truth, study_.arrays[array]);
       break;
     case ElementState::hard_failed:
-      right = may_run && ended_so([](const auto& end) { return end.reason == wire::EndReason::exited && end.code == 102; });
+      right = may_run && ended_so([](const auto& end) {
+                return end.reason == wire::EndReason::exited && end.code == 102;
+              });
       break;
     case ElementState::skipped:
       right = !may_run;
@@ -284,9 +307,12 @@ void History::check_end(engine::ElementState state, bool may_run, ArrayId array,
       break;
   }
   if (right) return;
-  throw Violation("final states", fmt::format("{} ended as {}; what it waits for lets it {}, it ran {} times and ended by itself {} times",
-                                              name(array, element), engine::name_of(state), may_run ? "run" : "not run",
-                                              truth.executions, truth.ends.size()));
+  throw Violation(
+      "final states",
+      fmt::format(
+          "{} ended as {}; what it waits for lets it {}, it ran {} times and ended by itself {} times",
+          name(array, element), engine::name_of(state), may_run ? "run" : "not run", truth.executions,
+          truth.ends.size()));
 }
 
 void History::check_final(const engine::store::Restored& restored) {

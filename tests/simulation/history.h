@@ -22,7 +22,8 @@ using ExecutionNumber = std::uint32_t;
 
 // Names as in the table of tests/simulation/README.md.
 struct Violation : std::runtime_error {
-  Violation(std::string name, const std::string& text) : std::runtime_error(name + ": " + text), invariant(std::move(name)) {}
+  Violation(std::string name, const std::string& text)
+      : std::runtime_error(name + ": " + text), invariant(std::move(name)) {}
   std::string invariant;
 };
 
@@ -44,12 +45,12 @@ struct Execution {  // of one process
 
 struct ElementTruth {
   std::vector<ExecutionNumber> running;
-  LeaseId secured = 0;    // the latest lease of a success that its worker has in its journal; 0: none
-  LeaseId floor = 0;      // what ran under leases below does not count any more
+  LeaseId secured = 0;        // the latest lease of a success that its worker has in its journal; 0: none
+  LeaseId floor = 0;          // what ran under leases below does not count any more
   std::uint32_t charges = 0;  // executions that ended badly, or were lost with their worker
   std::uint32_t executions = 0;
   engine::ElementState state = engine::ElementState::blocked;  // as the coordinator records it
-  bool committed = false;  // its success is in the database
+  bool committed = false;                                      // its success is in the database
   bool cancel_asked = false;
   struct End {
     LeaseId lease;
@@ -58,8 +59,8 @@ struct ElementTruth {
     wire::EndReason reason;
     int code;
   };
-  std::vector<End> ends;          // by itself
-  std::vector<LeaseId> losses;    // leases under which it ran when its worker died
+  std::vector<End> ends;        // by itself
+  std::vector<LeaseId> losses;  // leases under which it ran when its worker died
   // As recorded in the database since it was opened last: executions that failed and were followed by others.
   int ordinary = 0, asked_again = 0, crashes = 0;
 };

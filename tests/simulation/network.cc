@@ -173,7 +173,8 @@ void Network::break_connection(ConnectionId id) {
   if (at == connections_.end() || at->second.broken) return;
   at->second.broken = true;
   faults_.count(Fault::connection_broken);
-  lose(id, draw_.between(0, kReset_s), draw_.chance(0.5) ? draw_.between(0, kReset_s) : draw_.between(0, kGiveUpAtMost_s));
+  lose(id, draw_.between(0, kReset_s),
+       draw_.chance(0.5) ? draw_.between(0, kReset_s) : draw_.between(0, kGiveUpAtMost_s));
 }
 
 void Network::lose(ConnectionId id, double client_after_s, double server_after_s) {

@@ -23,18 +23,21 @@ struct StudyText {
 
 const std::vector<StudyText>& texts() {
   static const std::vector<StudyText> kTexts = {
-      {"single", R"(
+      {"single",
+       R"(
 study:
   - {name: only, run: {cmd: echo a}}
 )",
        {1}},
-      {"flat", R"(
+      {"flat",
+       R"(
 samples: {design: uniform, count: N, parameters: {x: [0, 1]}}
 study:
   - {name: simulate, run: {cmd: sim $(x)}}
 )",
        {7, 60, 200}},
-      {"chain", R"(
+      {"chain",
+       R"(
 samples: {design: uniform, count: N, parameters: {x: [0, 1]}}
 study:
   - {name: generate, run: {cmd: gen $(x)}}
@@ -43,7 +46,8 @@ study:
   - {name: summary, run: {cmd: sum, depends: [measure_*]}}
 )",
        {4, 30}},
-      {"strict", R"(
+      {"strict",
+       R"(
 samples: {design: uniform, count: N, parameters: {x: [0, 1]}}
 study:
   - {name: a, run: {cmd: a $(x), retry_delay: 2}}
@@ -53,7 +57,8 @@ study:
   - {name: e, run: {cmd: e $(x), depends: [d], timeout: 4 s}}
 )",
        {3, 20}},
-      {"bundles", R"(
+      {"bundles",
+       R"(
 samples: {design: uniform, count: N, parameters: {x: [0, 1]}}
 study:
   - {name: simulate, run: {cmd: sim $(WFLOW_SAMPLES_FILE), bundle: 8, max_retries: 2, retry_delay: 0.1}}
@@ -61,7 +66,8 @@ study:
   - {name: third, run: {cmd: all $(WFLOW_SAMPLES_FILE), bundle: 5, depends: [second]}}
 )",
        {21, 64}},
-      {"blocks", R"(
+      {"blocks",
+       R"(
 samples: {design: uniform, count: N, parameters: {x: [0, 1]}}
 study:
   - {name: simulate, run: {cmd: sim $(x), max_retries: 1}}
@@ -69,7 +75,8 @@ study:
     convert: {from: simulate, file: u.h5, dataset: density, targets: [x], shard_samples: 6, split: {train: 10, validation: 4, test: 4}}
 )",
        {18}},
-      {"groups", R"(
+      {"groups",
+       R"(
 samples: {design: uniform, count: N, parameters: {x: [0, 1]}}
 workers: {fast: {slots: 3, steps: [simulate]}, slow: {slots: 1, steps: [analyse]}}
 study:
@@ -78,7 +85,8 @@ study:
   - {name: close, run: {cmd: close, depends: [analyse_*]}}
 )",
        {6, 40}},
-      {"parameters", R"(
+      {"parameters",
+       R"(
 parameters: {product: {A: [1, 2, 3], B: [u, v]}}
 samples: {design: uniform, count: N, parameters: {x: [0, 1]}}
 study:
@@ -87,7 +95,8 @@ study:
   - {name: end, run: {cmd: end, depends: [wide_*]}}
 )",
        {5, 16}},
-      {"tree", R"(
+      {"tree",
+       R"(
 samples: {design: uniform, count: N, parameters: {x: [0, 1]}}
 study:
   - {name: root, run: {cmd: root}}
@@ -101,9 +110,11 @@ study:
   return kTexts;
 }
 
-std::unique_ptr<SimulatedStudy> make_study(const std::filesystem::path& folder, const StudyText& text, int count) {
+std::unique_ptr<SimulatedStudy> make_study(const std::filesystem::path& folder, const StudyText& text,
+                                           int count) {
   std::string body = text.text;
-  if (const auto at = body.find("count: N"); at != std::string::npos) body.replace(at, 8, fmt::format("count: {}", count));
+  if (const auto at = body.find("count: N"); at != std::string::npos)
+    body.replace(at, 8, fmt::format("count: {}", count));
   const std::string name = fmt::format("{}-{}", text.name, count);
   const std::filesystem::path file = folder / (name + ".yaml");
   write_file_durably(file, fmt::format("description: {{name: {}}}\n{}", name, body));

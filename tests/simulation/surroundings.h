@@ -28,7 +28,8 @@ struct Mishaps {
   double slow_launch = 0;
   double slow_commit = 0;
   double strange_message = 0;
-  double slow_death = 0;  // a killed task takes a while to be gone
+  double slow_death = 0;           // a killed task takes a while to be gone
+  double cut_between_actions = 0;  // of kills: in the middle of what a machine has decided
 };
 
 // The campaign's endpoint file.

@@ -7,15 +7,16 @@ namespace wflow::simulation {
 
 namespace {
 
-constexpr double kKill_s = 0.01;       // a killed process is gone within
-constexpr double kSlowKill_s = 1.5;    // one that is in the middle of a slow system call
-constexpr double kTerminate_s = 1;     // a process that ends on SIGTERM
-constexpr double kThawed_s = 0.05;     // a suspended host looks at its timers again
+constexpr double kKill_s = 0.01;     // a killed process is gone within
+constexpr double kSlowKill_s = 1.5;  // one that is in the middle of a slow system call
+constexpr double kTerminate_s = 1;   // a process that ends on SIGTERM
+constexpr double kThawed_s = 0.05;   // a suspended host looks at its timers again
 constexpr int kSigKill = 9;
 
 }  // namespace
 
-TaskTable::TaskTable(Surroundings& around, Host& host, WorkerNumber worker, std::function<void(workers::SlotId)> ended)
+TaskTable::TaskTable(Surroundings& around, Host& host, WorkerNumber worker,
+                     std::function<void(workers::SlotId)> ended)
     : around_(around), host_(host), worker_(worker), ended_(std::move(ended)) {}
 
 RunningTask* TaskTable::find(workers::SlotId slot) {
@@ -113,10 +114,18 @@ Judgement TaskTable::judge(const RunningTask& task) const {
   const double duration_s = (task.ended_steady_s - task.started_steady_s) / static_cast<double>(lease.count);
   for (Element element = lease.first; element < lease.first + lease.count; ++element) {
     const TaskScript one = script(task, element);
-    wire::Outcome outcome{lease.id, lease.array, element, lease.attempt, wire::EndReason::exited, one.code,
-                          task.started_unix_s, duration_s, {}};
+    wire::Outcome outcome{lease.id,
+                          lease.array,
+                          element,
+                          lease.attempt,
+                          wire::EndReason::exited,
+                          one.code,
+                          task.started_unix_s,
+                          duration_s,
+                          {}};
     if (!task.by_itself) {
-      outcome.reason = *task.cause == workers::EndCause::cancelled ? wire::EndReason::cancelled : wire::EndReason::timed_out;
+      outcome.reason = *task.cause == workers::EndCause::cancelled ? wire::EndReason::cancelled
+                                                                   : wire::EndReason::timed_out;
       outcome.exit_code = 0;
     } else if (task.killed_from_outside) {
       outcome.reason = wire::EndReason::signalled;
@@ -147,7 +156,8 @@ std::vector<wire::TaskEvent> TaskTable::take_events(RunningTask& task) const {
   std::vector<wire::TaskEvent> events;
   if (task.events_left == 0) return events;
   const auto number = static_cast<std::uint64_t>(task.events_left--);
-  wire::TaskEvent event{task.lease.array, task.lease.first, task.lease.attempt, task.started_unix_s, wire::Note{"half way"}};
+  wire::TaskEvent event{task.lease.array, task.lease.first, task.lease.attempt, task.started_unix_s,
+                        wire::Note{"half way"}};
   if (number == 2) event.body = wire::Metric{"loss", 1, number, 0.5};
   if (number == 3) event.body = wire::Progress{1, 2, "steps"};
   events.push_back(std::move(event));

@@ -36,7 +36,8 @@ struct Judgement {
 class TaskTable {
  public:
   // `ended`: the process of this slot has become a zombie.
-  TaskTable(Surroundings& around, Host& host, WorkerNumber worker, std::function<void(workers::SlotId)> ended);
+  TaskTable(Surroundings& around, Host& host, WorkerNumber worker,
+            std::function<void(workers::SlotId)> ended);
 
   void start(workers::SlotId slot, const wire::Lease& lease);
   void signal(workers::SlotId slot, workers::EndCause cause, bool kill);

@@ -116,10 +116,10 @@ int characteristics(sqlite3_file*) {
 }
 
 // Version 1: without shared memory, as the store uses it.
-const sqlite3_io_methods kMethods = {1,         close_file,    read_file,      write_file,   truncate_file,
-                                     sync_file, file_size,     lock_file,      unlock_file,  check_reserved,
-                                     control_file, sector_size, characteristics, nullptr,    nullptr,
-                                     nullptr,   nullptr,       nullptr,        nullptr};
+const sqlite3_io_methods kMethods = {
+    1,         close_file,  read_file,      write_file,   truncate_file, sync_file,       file_size,
+    lock_file, unlock_file, check_reserved, control_file, sector_size,   characteristics, nullptr,
+    nullptr,   nullptr,     nullptr,        nullptr,      nullptr};
 
 int open_file(sqlite3_vfs* vfs, sqlite3_filename name, sqlite3_file* base, int flags, int* out_flags) {
   base->pMethods = nullptr;

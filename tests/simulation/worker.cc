@@ -26,7 +26,10 @@ constexpr double kSlowestClock = 0.02;
 class SimulatedJournalFile final : public workers::JournalFile {
  public:
   SimulatedJournalFile(Surroundings& around, Host& host, const std::string& worker)
-      : around_(around), host_(host), path_(journal_path(around.study, worker)), file_(around.disk.create(path_, host.name)) {}
+      : around_(around),
+        host_(host),
+        path_(journal_path(around.study, worker)),
+        file_(around.disk.create(path_, host.name)) {}
 
   void append(std::string_view bytes) override {
     if (file_->write(host_.name, file_->bytes().size(), bytes) == bytes.size()) return;
@@ -75,7 +78,8 @@ void Guardian::look_at_fence() {
     return;
   }
   const auto& tasks = worker_.tasks().all();
-  const bool any_runs = std::any_of(tasks.begin(), tasks.end(), [](const auto& task) { return !task.second.ended; });
+  const bool any_runs =
+      std::any_of(tasks.begin(), tasks.end(), [](const auto& task) { return !task.second.ended; });
   if (!any_runs) return;
   around_.faults.count(Fault::agent_ended_by_guardian);
   around_.trace.line(worker_.id(), "guardian kills its agent, which is past its fence");
@@ -91,8 +95,8 @@ void Guardian::agent_ended() {
 
 bool Guardian::is_journaled(const RunningTask& task, const std::vector<wire::Results>& records) const {
   const auto own = [&](LeaseId lease, ArrayId array, Element first, std::uint64_t count) {
-    return lease == task.lease.id && array == task.lease.array && first < task.lease.first + task.lease.count &&
-           task.lease.first < first + count;
+    return lease == task.lease.id && array == task.lease.array &&
+           first < task.lease.first + task.lease.count && task.lease.first < first + count;
   };
   for (const wire::Results& record : records) {
     for (const auto& run : record.done) {
@@ -112,14 +116,17 @@ void Guardian::settle() {
   results.sequence = worker_.settle_sequence();
   for (auto& [slot, task] : worker_.tasks().all()) {
     if (is_journaled(task, known)) continue;
-    const bool unknown = task.cause == workers::EndCause::returned || task.checking || worker_.tasks().needs_check(task);
+    const bool unknown =
+        task.cause == workers::EndCause::returned || task.checking || worker_.tasks().needs_check(task);
     Judgement judgement = unknown ? Judgement() : worker_.tasks().judge(task);
-    if (judgement.results.done.empty() && judgement.results.outcomes.empty()) around_.history.lost(task.execution);
+    if (judgement.results.done.empty() && judgement.results.outcomes.empty())
+      around_.history.lost(task.execution);
     for (auto& run : judgement.results.done) results.done.push_back(run);
     for (auto& outcome : judgement.results.outcomes) results.outcomes.push_back(std::move(outcome));
   }
   if (!results.done.empty() || !results.outcomes.empty()) {
-    around_.trace.line(worker_.id(), "guardian journals {} runs and {} outcomes", results.done.size(), results.outcomes.size());
+    around_.trace.line(worker_.id(), "guardian journals {} runs and {} outcomes", results.done.size(),
+                       results.outcomes.size());
     worker_.append(results);
   }
   worker_.tasks().all().clear();
@@ -160,9 +167,11 @@ Worker::Worker(Surroundings& around, Host& host, WorkerNumber number, std::strin
   options.capacity.cores = slots;
   options.linger_s = linger_s;
   agent_ = std::make_unique<Agent>(around_, host_, *this, std::move(options));
-  const engine::wire::JournalHeader header{id_, group_, guardian_->identity(), agent_->identity(), started_by, 0};
+  const engine::wire::JournalHeader header{id_,        group_, guardian_->identity(), agent_->identity(),
+                                           started_by, 0};
   try {
-    journal_ = std::make_unique<workers::Journal>(std::make_unique<SimulatedJournalFile>(around_, host_, id_), header);
+    journal_ = std::make_unique<workers::Journal>(std::make_unique<SimulatedJournalFile>(around_, host_, id_),
+                                                  header);
     agent_->begin();
   } catch (const Error&) {
     // On a full disk no worker begins.
@@ -228,7 +237,8 @@ double Worker::pause_limit_s() const {
 }
 
 bool Worker::beyond_bounds() const {
-  return was_beyond_ || (unattended_since_s_ && around_.timeline.now_s() - *unattended_since_s_ > pause_limit_s());
+  return was_beyond_ ||
+         (unattended_since_s_ && around_.timeline.now_s() - *unattended_since_s_ > pause_limit_s());
 }
 
 void Worker::agent_ended(bool with_host, std::uint64_t open_sequence) {

@@ -22,7 +22,8 @@ class Worker;
 // Waits for its agent, ends one that is frozen past its fence, and journals what had ended when it died.
 class Guardian final : public Process {
  public:
-  Guardian(Surroundings& around, Host& host, Worker& worker) : Process(around.hosts, host), around_(around), worker_(worker) {}
+  Guardian(Surroundings& around, Host& host, Worker& worker)
+      : Process(around.hosts, host), around_(around), worker_(worker) {}
 
   void terminate() override;
   void agent_ended();
@@ -111,8 +112,8 @@ class Agent final : public Process, public Client {
 
 class Worker {
  public:
-  Worker(Surroundings& around, Host& host, WorkerNumber number, std::string group, int slots, std::uint64_t started_by,
-         double linger_s);
+  Worker(Surroundings& around, Host& host, WorkerNumber number, std::string group, int slots,
+         std::uint64_t started_by, double linger_s);
 
   const std::string& id() const { return id_; }
   const std::string& group() const { return group_; }

@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/process_handle.h"
 #include "base/version.h"
 #include "engine/wire/transport.h"
@@ -244,7 +245,7 @@ class Agent {
   void perform(action::SetFence& fence) { table_.set_fence(fence.steady_s); }
   void perform(action::Exit& exit) { exit_code_ = exit.code; }
   void perform(action::Log& log) {
-    if (log.level >= LogLevel::warning) fmt::print(stderr, "wflow worker: {}\n", log.text);
+    log::write(log.level, log.text);
   }
 
   void wait() {

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "steps/files.h"
 #include "workers/execute/event_tail.h"
 #include "workers/execute/process_tree.h"
@@ -51,7 +52,7 @@ class AgentWatch {
  private:
   void end_frozen() {
     if (!said_)
-      fmt::print(stderr, "wflow worker: the agent (pid {}) did not end its tasks in time\n", agent_);
+      log::write(LogLevel::warning, fmt::format("the agent (pid {}) did not end its tasks in time", agent_));
     said_ = true;
     ::kill(agent_, SIGKILL);
   }
@@ -111,7 +112,7 @@ void pack(const SlotRecord& slot, SlotFiles& files, const Ending& ending, const 
     steps::PackWriter writer(slot.pack.data(), worker);
     pack_output(slot, files, ending, unix_now_s(), writer);
   } catch (const Error& error) {
-    fmt::print(stderr, "wflow worker: {}\n", error.what());
+    log::write(LogLevel::warning, error.what());
   }
 }
 
@@ -159,7 +160,7 @@ void settle(SlotRecord& slot, SlotFiles files, const std::string& worker,
 // `directory`: the worker's own, whose name is the worker's.
 void settle_all(SlotTable& table, Journal& journal, const std::filesystem::path& directory) {
   const wire::Records known = journal.recover();
-  if (known.damaged) fmt::print(stderr, "wflow worker: {}\n", known.damaged.sentence());
+  if (known.damaged) log::write(LogLevel::warning, known.damaged.sentence());
   wire::Results results;
   results.sequence = table.open_sequence() + 1;
   for (std::size_t i = 0; i < table.slots().size(); ++i) {
@@ -185,16 +186,16 @@ int run_guardian(pid_t agent, const WorkerOptions& options, SlotTable& table, Jo
   const int status = AgentWatch(agent, options, table).wait();
   const bool ended_itself = WIFEXITED(status);
   if (!ended_itself) {
-    fmt::print(stderr, "wflow worker: the agent (pid {}) was killed by signal {}; its tasks are ended\n",
-               agent, WTERMSIG(status));
+    log::write(LogLevel::warning, fmt::format("the agent (pid {}) was killed by signal {}; its tasks are ended",
+               agent, WTERMSIG(status)));
   }
   try {
     settle_all(table, journal, directory);
     if (journal.empty()) journal.remove();
   } catch (const std::exception& error) {
-    fmt::print(stderr, "wflow worker: {}\n", error.what());
+    log::write(LogLevel::warning, error.what());
   }
-  if (!kill_all_children(kKillLimit)) fmt::print(stderr, "wflow worker: a process could not be killed\n");
+  if (!kill_all_children(kKillLimit)) log::write(LogLevel::warning, "a process could not be killed");
   std::error_code ignored;
   std::filesystem::remove_all(directory, ignored);
   return ended_itself ? WEXITSTATUS(status) : static_cast<int>(ExitCode::internal);

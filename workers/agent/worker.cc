@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "base/process_handle.h"
 #include "workers/agent/agent_process.h"
@@ -70,10 +71,10 @@ int agent_main(const WorkerOptions& options, const Identity& identity, SlotTable
   try {
     return run_agent(options, identity, capacity_of(options), table, journal);
   } catch (const Error& error) {
-    fmt::print(stderr, "wflow worker: {}\n", error.what());
+    log::write(LogLevel::warning, error.what());
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
-    fmt::print(stderr, "wflow worker: {}\n", error.what());
+    log::write(LogLevel::warning, error.what());
     return static_cast<int>(ExitCode::internal);
   }
 }
@@ -95,10 +96,12 @@ int run_worker(const WorkerOptions& given) {
                 system_error(error, "cannot start the worker's agent").what() + limit_behind(error));
   }
   if (agent == 0) {
+    log::open(options.campaign, "worker-" + identity.worker);
     const int code = agent_main(options, identity, table, journal);
     std::fflush(nullptr);
     ::_exit(code);  // what this process has of its parent's is not its to destroy
   }
+  log::open(options.campaign, "guardian-" + identity.worker);
   return run_guardian(agent, options, table, journal, identity.directory);
 }
 

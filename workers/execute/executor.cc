@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/printable.h"
 
 namespace wflow::workers {
@@ -75,7 +76,7 @@ void Executor::release(const Ended& ended) {
 
 void Executor::kill_everything() {
   if (!supervisor_.kill_everything(std::chrono::seconds(10)))
-    fmt::print(stderr, "wflow worker: a process could not be killed\n");
+    log::write(LogLevel::warning, "a process could not be killed");
 }
 
 }  // namespace wflow::workers

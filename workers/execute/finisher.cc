@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "steps/files.h"
 
 namespace wflow::workers {
@@ -105,7 +106,7 @@ void Finisher::clear(std::size_t slot) {
 
 // A full disk, said once.
 void Finisher::complain(const Error& error) {
-  if (!complained_) fmt::print(stderr, "wflow worker: {}\n", error.what());
+  if (!complained_) log::write(LogLevel::warning, error.what());
   complained_ = true;
 }
 
