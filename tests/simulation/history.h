@@ -46,6 +46,8 @@ struct Execution {  // of one process
 struct ElementTruth {
   std::vector<ExecutionNumber> running;
   LeaseId secured = 0;        // the latest lease of a success that its worker has in its journal; 0: none
+  LeaseId void_below = 0;     // successes up to this lease were made on input that has been lost
+  LeaseId floor_before = 0;   // if its floor does not reach the disk
   LeaseId floor = 0;          // what ran under leases below does not count any more
   std::uint32_t charges = 0;  // executions that ended badly, or were lost with their worker
   std::uint32_t executions = 0;
@@ -103,6 +105,7 @@ class History {
 
  private:
   std::size_t index(ArrayId array, Element element) const { return offsets_[array] + element; }
+  void make_again_below(ArrayId array, Element element);
   void check_start(const wire::Lease& lease, Element element, const Execution& execution) const;
   std::vector<engine::ElementState> states_of(const engine::store::Restored& restored) const;
   bool may_run(const std::vector<engine::ElementState>& states, ArrayId array, Element element) const;
