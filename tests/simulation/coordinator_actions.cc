@@ -223,8 +223,8 @@ void Coordinator::check_answer(const engine::PeerId& peer) {
   if (stored < answered_from_[peer] && around_.faults.of(Fault::retried) == 0)
     throw Violation(
         "durable answers",
-        fmt::format("{} elements have ended, {} of them in the database, when a question is answered", answered_from_[peer],
-                    stored));
+        fmt::format("{} elements have ended, {} of them in the database, when a question is answered",
+                    answered_from_[peer], stored));
 }
 
 void Coordinator::on(engine::action::AnswerQuery& answer) {

@@ -43,18 +43,16 @@ ExecutionNumber History::start(const wire::Lease& lease, WorkerNumber worker, do
   for (Element element = lease.first; element < lease.first + lease.count; ++element) {
     check_start(lease, element, executions_.back());
     ElementTruth& truth = at(lease.array, element);
-    make_again_below(lease.array, element);
+    if (results_were_lost_ && truth.executions > 0) make_again_below(lease.array, element);
     truth.running.push_back(number);
     ++truth.executions;
   }
   return number;
 }
 
-// What has run on the earlier output of this element, and is not committed, may run again after it. This
-// happens where results are lost as documented: a host crashes, agent and guardian are killed at once.
+// What has run on the earlier output of this element, and is not committed, may run again after it: where
+// results have been lost as documented (a host crashes, agent and guardian are killed at once).
 void History::make_again_below(ArrayId parent, Element element) {
-  const ElementTruth& above = at(parent, element);
-  if (std::none_of(above.ends.begin(), above.ends.end(), [](const auto& end) { return end.success; })) return;
   for (ArrayId array = 0; array < study_.arrays.size(); ++array) {
     for (const specs::Edge& edge : study_.arrays[array].edges) {
       if (edge.parent != parent) continue;
@@ -63,11 +61,13 @@ void History::make_again_below(ArrayId parent, Element element) {
       const Element first = all ? 0 : edge.kind == specs::EdgeKind::block ? element / edge.block : element;
       for (Element child = first; child < (all ? count : std::min(first + 1, count)); ++child) {
         ElementTruth& truth = at(array, child);
-        if (truth.committed || truth.ends.empty()) continue;
-        if (truth.secured != 0) truth.void_below = std::max(truth.void_below, truth.secured);
-        truth.secured = 0;
-        truth.losses.push_back(0);
-        ++truth.charges;
+        if (truth.committed) continue;
+        if (truth.secured != 0) {
+          truth.void_below = std::max(truth.void_below, truth.secured);
+          truth.secured = 0;
+          truth.losses.push_back(0);
+          ++truth.charges;
+        }
         make_again_below(array, child);
       }
     }
@@ -138,6 +138,7 @@ void History::secured(const wire::Results& record) {
 
 void History::unsecure(ArrayId array, Element element, LeaseId lease) {
   ElementTruth& truth = at(array, element);
+  results_were_lost_ = true;
   if (truth.committed || truth.secured != lease) return;
   truth.secured = 0;
   truth.losses.push_back(lease);
@@ -211,6 +212,7 @@ void History::committed(const engine::store::Batch& batch) {
   for (const engine::RecordFailure& failure : batch.failures) {
     const wire::Outcome& outcome = failure.outcome;
     ElementTruth& truth = at(outcome.array, outcome.element);
+    if (outcome.lease != 0 && outcome.lease < truth.floor) continue;  // of before it was opened again
     const engine::ArraySpec& spec = study_.arrays[outcome.array];
     if (outcome.reason == wire::EndReason::worker_lost) {
       ++truth.crashes;

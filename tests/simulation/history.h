@@ -83,6 +83,8 @@ class History {
   void secured(const wire::Results& record);
   // A crash of a host, or a file system that did not show it, has lost this success before it was committed.
   void unsecure(ArrayId array, Element element, LeaseId lease);
+  // The result of an execution is in no journal, and its worker is dead.
+  void result_lost() { results_were_lost_ = true; }
   // Every success that is secured and not committed.
   void for_each_uncommitted(const std::function<void(ArrayId, Element, LeaseId)>& visit) const;
 
@@ -123,6 +125,7 @@ class History {
     LeaseId lease;
   };
   std::vector<Acknowledged> acknowledged_;
+  bool results_were_lost_ = false;
 };
 
 }  // namespace wflow::simulation
