@@ -7,6 +7,18 @@
 
 namespace wflow::engine {
 
+namespace {
+
+// Merlin's exit codes (research/merlin.md 1.7).
+enum : int { kRestart = 100, kSoftFail = 101, kHardFail = 102, kDry = 103, kRetry = 104, kStopWorkers = 105 };
+
+bool is_success(const Outcome& outcome) {
+  return outcome.reason == EndReason::exited &&
+         (outcome.exit_code == kDry || outcome.exit_code == kStopWorkers);
+}
+
+}  // namespace
+
 // ---- successes
 
 void Scheduler::done(const DoneRun& run) {
@@ -156,6 +168,7 @@ void Scheduler::count_durations(ArrayId id, std::uint64_t timed, double sum_s, d
 
 void Scheduler::ended_badly(const Outcome& outcome, const WorkerId& worker, double now_s) {
   if (!valid(outcome.array, outcome.element, 1)) return;
+  if (is_success(outcome)) return done_so(outcome);
   const Range range{outcome.element, outcome.element};
   const TaskArray& array = arrays_[outcome.array];
   const bool held = leases_.holder_of(outcome.array, outcome.element) == outcome.lease;
@@ -179,6 +192,16 @@ void Scheduler::ended_badly(const Outcome& outcome, const WorkerId& worker, doub
   propagate();
 }
 
+// A success that says more than done(): it counts by the same rules.
+void Scheduler::done_so(const Outcome& outcome) {
+  const auto ended = [&] { return has_ended(arrays_[outcome.array].states.at(outcome.element)); };
+  const bool open = !ended();
+  const double duration_s = outcome.duration_s;
+  done({outcome.lease, outcome.array, outcome.element, 1, outcome.attempt, duration_s,
+        duration_s * duration_s, outcome.started_s + duration_s});
+  if (open && ended()) stop_requested_ = stop_requested_ || outcome.exit_code == kStopWorkers;
+}
+
 // Read from a journal after its worker's leases were forgotten: the execution that would run next has run
 // already.
 bool Scheduler::counts_unheld(const Outcome& outcome) const {
@@ -191,24 +214,11 @@ bool Scheduler::counts_unheld(const Outcome& outcome) const {
   return outcome.lease >= array.floor_of(outcome.element) && outcome.attempt == number;
 }
 
-// Merlin's exit codes (research/merlin.md 1.7), and ordinary failures.
+// What asks for another execution, and ordinary failures.
 void Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt attempt, double now_s) {
-  enum : int {
-    kRestart = 100,
-    kSoftFail = 101,
-    kHardFail = 102,
-    kDry = 103,
-    kRetry = 104,
-    kStopWorkers = 105
-  };
   const ArraySpec& spec = arrays_[outcome.array].spec;
   const int code = outcome.reason == EndReason::exited ? outcome.exit_code : -1;
   const Range range{outcome.element, outcome.element};
-  if (code == kDry || code == kStopWorkers) {
-    stop_requested_ = stop_requested_ || code == kStopWorkers;
-    end(outcome.array, range, ElementState::done);
-    return;
-  }
   // Usage, spec and data errors of our own programs: docs/exit-codes.md.
   const bool hopeless = spec.own_program && code >= 2 && code <= 4;
   const bool asked_again = code == kRestart || code == kRetry;

@@ -188,6 +188,7 @@ class Scheduler {
   void keep_early(const DoneRun& run, Range part);
   std::vector<Range> apply_early(ArrayId array, Range range);
   void count_durations(ArrayId array, std::uint64_t timed, double sum_s, double square_sum);
+  void done_so(const Outcome& outcome);
   bool counts_unheld(const Outcome& outcome) const;
   void decide(const Outcome& outcome, const WorkerId& worker, Attempt attempt, double now_s);
   void schedule_retry(ArrayId array, Element element, Attempt attempt, double due_s);
