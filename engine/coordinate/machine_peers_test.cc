@@ -347,6 +347,7 @@ TEST(Requests, PauseDrainAndStop) {
   edge.say(kThere.id, wire::Returned{leases});
   EXPECT_EQ(edge.machine().phase(), Phase::dismissing);
   edge.say(kThere.id, wire::Goodbye{"drained"});
+  edge.handle(event::JournalRead{kThere.id, {}, {}});
   EXPECT_TRUE(edge.machine().ended());
   EXPECT_FALSE(edge.machine().campaign_over());
   EXPECT_TRUE(edge.machine().asked_to_end());

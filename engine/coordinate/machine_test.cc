@@ -233,6 +233,38 @@ TEST(Durability, NoLeaseBeforeTheWorkersRow) {
   EXPECT_FALSE(edge.leases(kThere.id).empty());
 }
 
+// tests/simulation, seed 1694: it had given up its search for a coordinator.
+TEST(Durability, AGoodbyeFreesLeasesWhenTheJournalIsRead) {
+  TestEdge edge("", 1);
+  edge.start();
+  edge.join(kThere);
+  const wire::Lease lease = edge.leases(kThere.id).at(0);
+  edge.say(kThere.id, wire::Goodbye{"no coordinator for 300 s"});
+  edge.join(kOther);
+  ASSERT_EQ(edge.reads.size(), 1U);
+  EXPECT_TRUE(edge.leases(kOther.id).empty()) << "its journal may have the result";
+  edge.handle(event::JournalRead{kThere.id, {TestEdge::success(lease)}, {}});
+  EXPECT_EQ(edge.count(ElementState::done), 1U);
+  EXPECT_TRUE(edge.leases(kOther.id).empty());
+}
+
+// tests/simulation, seed 17: successes of elements whose input is not known yet are in memory alone.
+TEST(Durability, NothingIsAcknowledgedOrRemovedDuringRecovery) {
+  TestEdge edge;
+  edge.known = {kThere.known(), {"dead", "", {}, {}, 0, true, false, false}};
+  edge.start();
+  const LeaseId earlier = (LeaseId{1} << 40) - 5;
+  edge.handle(event::JournalRead{"dead", {TestEdge::success({earlier, 0, 0, 1})}, {}});
+  edge.say(kThere.id, edge.hello(kThere));
+  edge.say(kThere.id, TestEdge::success({earlier, 1, 0, 1}));
+  EXPECT_EQ(edge.count(ElementState::done), 2U);
+  EXPECT_TRUE(edge.sent<wire::Acknowledge>(kThere.id).empty());
+  EXPECT_TRUE(edge.removed.empty());
+  edge.beat(kThere.id);
+  EXPECT_EQ(edge.sent<wire::Acknowledge>(kThere.id).size(), 1U);
+  EXPECT_EQ(edge.removed, std::vector<std::string>{"dead"});
+}
+
 TEST(Durability, AWorkerThatComesBackAtOnceKeepsItsRow) {
   TestEdge edge("", 1);
   edge.start();
@@ -240,6 +272,7 @@ TEST(Durability, AWorkerThatComesBackAtOnceKeepsItsRow) {
   edge.hold_commits = true;
   edge.handle(event::Signal{event::SignalKind::hangup});  // any commit under way
   edge.say(kThere.id, wire::Goodbye{"restarted"});
+  edge.handle(event::JournalRead{kThere.id, {}, {}});
   edge.say("again", edge.hello(kThere));
   edge.finish_commit();
   ASSERT_EQ(edge.batches.back().workers_joined.size(), 1U);
