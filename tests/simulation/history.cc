@@ -168,6 +168,7 @@ void History::committing(const engine::store::Batch& batch) {
       if (engine::has_ended(truth.state) || truth.floor >= floor.lease) continue;
       truth.floor_before = truth.floor;
       truth.floor = floor.lease;
+      truth.ordinary = truth.asked_again = truth.crashes = 0;
     }
   }
   for (const engine::RecordEnd& end : batch.ends) {
