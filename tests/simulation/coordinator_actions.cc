@@ -93,7 +93,10 @@ void Coordinator::finish_commit(std::uint64_t number) {
   }
   const engine::store::Batch batch = *std::exchange(committing_, std::nullopt);
   around_.history.committed(batch);
-  for (const auto& row : batch.workers_joined) durable_workers_.insert(row.id);
+  for (const auto& row : batch.workers_joined) {
+    durable_workers_.insert(row.id);
+    if (Worker* const worker = workers_.find(row.id)) worker->note_row();
+  }
   for (const auto& end : batch.workers_ended) durable_workers_.erase(end.id);
   around_.trace.line("coord", "commit of {} ends, {} failures, {} workers", batch.ends.size(),
                      batch.failures.size(), batch.workers_joined.size());

@@ -132,7 +132,8 @@ void History::for_each_uncommitted(const std::function<void(ArrayId, Element, Le
 
 void History::committing(const engine::store::Batch& batch) {
   for (const engine::RecordEnd& end : batch.ends) {
-    for (Element element = end.range.first; element <= end.range.last; ++element) at(end.array, element).state = end.state;
+    for (Element element = end.range.first; element <= end.range.last; ++element)
+      at(end.array, element).state = end.state;
   }
   for (const engine::RecordFloor& floor : batch.floors) {
     for (Element element = floor.range.first; element <= floor.range.last; ++element) {
@@ -223,8 +224,9 @@ std::vector<engine::ElementState> History::states_of(const engine::store::Restor
   return states;
 }
 
-void History::check_restored(const engine::store::Restored& restored) const {
+void History::check_restored(const engine::store::Restored& restored) {
   const auto states = states_of(restored);
+  for (std::size_t i = 0; i < truths_.size(); ++i) truths_[i].state = states[i];
   for (const Acknowledged& one : acknowledged_) {
     const ElementTruth& truth = at(one.array, one.element);
     if (one.lease < truth.floor || engine::has_ended(states[index(one.array, one.element)])) continue;
@@ -313,7 +315,7 @@ void History::check_end(engine::ElementState state, bool may_run, ArrayId array,
           truth.ends.size()));
 }
 
-void History::check_final(const engine::store::Restored& restored) const {
+void History::check_final(const engine::store::Restored& restored) {
   check_restored(restored);
   const auto states = states_of(restored);
   for (ArrayId array = 0; array < study_.arrays.size(); ++array) {

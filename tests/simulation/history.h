@@ -50,7 +50,7 @@ struct ElementTruth {
   std::uint32_t charges = 0;  // executions that ended badly, or were lost with their worker
   std::uint32_t executions = 0;
   engine::ElementState state = engine::ElementState::blocked;  // as the coordinator records it
-  bool committed = false;  // its success is in the database
+  bool committed = false;                                      // its success is in the database
   bool cancel_asked = false;
   struct End {
     LeaseId lease;
@@ -90,10 +90,10 @@ class History {
   void acknowledged(const wire::Results& results);
   void cancel_asked(ArrayId array, engine::Range range);
   // What a new coordinator, or the end, finds in the database.
-  void check_restored(const engine::store::Restored& restored) const;
+  void check_restored(const engine::store::Restored& restored);
 
   // ---- the end
-  void check_final(const engine::store::Restored& restored) const;
+  void check_final(const engine::store::Restored& restored);
 
   ElementTruth& at(ArrayId array, Element element) { return truths_[index(array, element)]; }
   const ElementTruth& at(ArrayId array, Element element) const { return truths_[index(array, element)]; }

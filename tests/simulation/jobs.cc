@@ -40,7 +40,8 @@ void fail(Shared& shared, std::uint64_t seed, Board& board, const JobOptions& op
   if (options.stop_at_failure) board.stop = true;
 }
 
-void work(const Studies& studies, Vfs& vfs, const JobOptions& options, Shared& shared, Board& board, double until_s) {
+void work(const Studies& studies, Vfs& vfs, const JobOptions& options, Shared& shared, Board& board,
+          double until_s) {
   while (!board.stop) {
     const std::uint64_t index = board.next++;
     if (options.count > 0 && index >= options.count) break;
@@ -111,7 +112,8 @@ JobResult run_jobs(const Studies& studies, Vfs& vfs, const JobOptions& options) 
   return result;
 }
 
-void report_failure(const Studies& studies, Vfs& vfs, std::uint64_t seed, const RunOptions& run, const char* planted) {
+void report_failure(const Studies& studies, Vfs& vfs, std::uint64_t seed, const RunOptions& run,
+                    const char* planted) {
   std::fflush(stdout);
   const pid_t child = ::fork();  // a broken check ends the process
   if (child == 0) {
@@ -125,7 +127,8 @@ void report_failure(const Studies& studies, Vfs& vfs, std::uint64_t seed, const 
   }
   int status = 0;
   ::waitpid(child, &status, 0);
-  fmt::print("replay: wflow_simulation --seed {}{}{} --trace\n\n", seed, planted[0] != '\0' ? " --planted " : "", planted);
+  fmt::print("replay: wflow_simulation --seed {}{}{} --trace\n\n", seed,
+             planted[0] != '\0' ? " --planted " : "", planted);
 }
 
 }  // namespace wflow::simulation

@@ -73,7 +73,8 @@ Arguments read_arguments(int argc, char** argv) {
   planted.acknowledge_before_commit = arguments.planted == "acknowledge_before_commit";
   planted.lease_before_fence = arguments.planted == "lease_before_fence";
   planted.forget_leases_at_hand_over = arguments.planted == "forget_leases_at_hand_over";
-  const bool any = planted.acknowledge_before_commit || planted.lease_before_fence || planted.forget_leases_at_hand_over;
+  const bool any =
+      planted.acknowledge_before_commit || planted.lease_before_fence || planted.forget_leases_at_hand_over;
   if (!arguments.planted.empty() && !any) throw Error(ExitCode::usage, kUsage);
   return arguments;
 }
@@ -89,8 +90,8 @@ int run_one(const Studies& studies, Vfs& vfs, const Arguments& arguments) {
     }
     return 1;
   }
-  fmt::print("seed {}: {:.0f} simulated seconds, {} executions, {} steps, {:.0f} % of the time to end in\n", *arguments.seed,
-             result.simulated_s, result.executions, result.steps, 100 * result.over_bound);
+  fmt::print("seed {}: {:.0f} simulated seconds, {} executions, {} steps, {:.0f} % of the time to end in\n",
+             *arguments.seed, result.simulated_s, result.executions, result.steps, 100 * result.over_bound);
   return 0;
 }
 
@@ -114,7 +115,8 @@ int run_planted(const Studies& studies, Vfs& vfs, Arguments& arguments) {
     fmt::print("{}: not found in {} seeds\n", arguments.planted, result.seeds);
     return 1;
   }
-  fmt::print("{}: found after {} seeds, {:.1f} s\n", arguments.planted, result.seeds, steady_now_s() - begun_s);
+  fmt::print("{}: found after {} seeds, {:.1f} s\n", arguments.planted, result.seeds,
+             steady_now_s() - begun_s);
   report_failure(studies, vfs, result.failed.front(), arguments.job.run, arguments.planted.c_str());
   return 0;
 }
@@ -136,11 +138,15 @@ int run_many(const Studies& studies, Vfs& vfs, const Arguments& arguments) {
   const JobResult result = run_jobs(studies, vfs, arguments.job);
   failed.insert(failed.end(), result.failed.begin(), result.failed.end());
   const double took_s = steady_now_s() - begun_s;
-  fmt::print("{} seeds in {:.1f} s ({:.1f} ms each), {:.0f} simulated hours, {} executions of tasks, {} steps\n", result.seeds, took_s,
-             1e3 * took_s * arguments.job.jobs / static_cast<double>(std::max<std::uint64_t>(result.seeds, 1)),
-             result.simulated_s / 3600, result.executions, result.steps);
-  fmt::print("{} results lost between a task's end and its journal (the documented exception)\n", result.lost_results);
-  fmt::print("the slowest end took {:.0f} % of the time that it may take (seed {})\n", 100 * result.worst_over_bound, result.worst_seed);
+  fmt::print(
+      "{} seeds in {:.1f} s ({:.1f} ms each), {:.0f} simulated hours, {} executions of tasks, {} steps\n",
+      result.seeds, took_s,
+      1e3 * took_s * arguments.job.jobs / static_cast<double>(std::max<std::uint64_t>(result.seeds, 1)),
+      result.simulated_s / 3600, result.executions, result.steps);
+  fmt::print("{} results lost between a task's end and its journal (the documented exception)\n",
+             result.lost_results);
+  fmt::print("the slowest end took {:.0f} % of the time that it may take (seed {})\n",
+             100 * result.worst_over_bound, result.worst_seed);
   bool missing = false;
   for (std::size_t fault = 0; fault < kFaults; ++fault) {
     const std::uint64_t count = result.faults.of(static_cast<Fault>(fault));

@@ -68,7 +68,8 @@ void People::retry() {
 void People::cancel(bool kill) {
   around_.faults.count(kill ? Fault::cancelled_running : Fault::cancelled);
   wire::CancelRequest request{some_tasks(), kill};
-  around_.trace.line("people", "cancel {} {}..{}{}", request.tasks.step, request.tasks.first, request.tasks.last, kill ? ", kill" : "");
+  around_.trace.line("people", "cancel {} {}..{}{}", request.tasks.step, request.tasks.first,
+                     request.tasks.last, kill ? ", kill" : "");
   for (const auto& [array, range] : engine::parts_named(around_.study.plan, request.tasks))
     around_.history.cancel_asked(array, range);
   send(wire::Query{std::move(request)});

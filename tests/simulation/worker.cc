@@ -6,7 +6,9 @@
 #include <limits>
 #include <utility>
 
+#include "base/error.h"
 #include "engine/wire/worker_journal.h"
+#include "workers/agent/journal_file.h"
 
 namespace wflow::simulation {
 
@@ -19,6 +21,31 @@ constexpr double kNews_s = 0.01;       // until a process hears of another's end
 // Of the margin, what the kill of tasks and the news of it may take.
 constexpr double kKillAllowance_s = 3;
 constexpr double kSlowestClock = 0.02;
+
+// The real journal writes through it.
+class SimulatedJournalFile final : public workers::JournalFile {
+ public:
+  SimulatedJournalFile(Surroundings& around, Host& host, const std::string& worker)
+      : around_(around),
+        host_(host),
+        path_(journal_path(around.study, worker)),
+        file_(around.disk.create(path_, host.name)) {}
+
+  void append(std::string_view bytes) override {
+    if (file_->write(host_.name, file_->bytes().size(), bytes) == bytes.size()) return;
+    around_.faults.count(Fault::journal_cut);
+    throw Error(ExitCode::system, "the disk is full");
+  }
+  void truncate(std::uint64_t size) override { file_->truncate(host_.name, size); }
+  std::string read() override { return file_->bytes(); }
+  void remove() override { around_.disk.remove(path_, host_.name, false); }
+
+ private:
+  Surroundings& around_;
+  Host& host_;
+  std::string path_;
+  std::shared_ptr<File> file_;
+};
 
 }  // namespace
 
@@ -84,14 +111,16 @@ bool Guardian::is_journaled(const RunningTask& task, const std::vector<wire::Res
 
 void Guardian::settle() {
   settle_due_ = false;
-  const std::vector<wire::Results> known = worker_.read_journal();
+  const std::vector<wire::Results> known = worker_.journal().recover().results;
   wire::Results results;
   results.sequence = worker_.settle_sequence();
   for (auto& [slot, task] : worker_.tasks().all()) {
-    if (task.cause == workers::EndCause::returned || task.checking || worker_.tasks().needs_check(task))
-      continue;
     if (is_journaled(task, known)) continue;
-    Judgement judgement = worker_.tasks().judge(task);
+    const bool unknown =
+        task.cause == workers::EndCause::returned || task.checking || worker_.tasks().needs_check(task);
+    Judgement judgement = unknown ? Judgement() : worker_.tasks().judge(task);
+    if (judgement.results.done.empty() && judgement.results.outcomes.empty())
+      around_.history.lost(task.execution);
     for (auto& run : judgement.results.done) results.done.push_back(run);
     for (auto& outcome : judgement.results.outcomes) results.outcomes.push_back(std::move(outcome));
   }
@@ -102,8 +131,7 @@ void Guardian::settle() {
   }
   worker_.tasks().all().clear();
   worker_.tasks().end_children();
-  if (worker_.read_journal().empty())
-    around_.disk.remove(journal_path(around_.study, worker_.id()), host().name, false);
+  if (worker_.journal().empty()) worker_.journal().remove();
   end();
 }
 
@@ -126,7 +154,6 @@ Worker::Worker(Surroundings& around, Host& host, WorkerNumber number, std::strin
       number_(number),
       group_(std::move(group)),
       id_(fmt::format("w{}", number)),
-      started_by_(started_by),
       tasks_(around, host, number, [this](workers::SlotId slot) { agent_->task_ended(slot); }) {
   guardian_ = std::make_unique<Guardian>(around_, host_, *this);
   workers::AgentOptions options;
@@ -140,9 +167,16 @@ Worker::Worker(Surroundings& around, Host& host, WorkerNumber number, std::strin
   options.capacity.cores = slots;
   options.linger_s = linger_s;
   agent_ = std::make_unique<Agent>(around_, host_, *this, std::move(options));
-  journal_ = around_.disk.create(journal_path(around_.study, id_), host_.name);
-  write_header(0);
-  agent_->begin();
+  const engine::wire::JournalHeader header{id_,        group_, guardian_->identity(), agent_->identity(),
+                                           started_by, 0};
+  try {
+    journal_ = std::make_unique<workers::Journal>(std::make_unique<SimulatedJournalFile>(around_, host_, id_),
+                                                  header);
+    agent_->begin();
+  } catch (const Error&) {
+    // On a full disk no worker begins.
+    around_.timeline.after(kNews_s, [this] { kill(); });
+  }
 }
 
 void Worker::kill() {
@@ -157,10 +191,9 @@ void Worker::kill() {
 }
 
 bool Worker::append(const wire::Results& record) {
-  const std::string bytes = engine::wire::frame_record(record);
-  const std::uint64_t before = journal_->bytes().size();
-  if (journal_->write(host_.name, before, bytes) < bytes.size()) {
-    journal_->truncate(host_.name, before);
+  try {
+    journal_->append(record);
+  } catch (const Error&) {
     return false;
   }
   // What comes so late that the coordinator may have given up is no promise.
@@ -169,24 +202,24 @@ bool Worker::append(const wire::Results& record) {
   return true;
 }
 
-void Worker::write_header(double lost_s) {
-  const engine::wire::JournalHeader header{id_,         group_, guardian_->identity(), agent_->identity(),
-                                           started_by_, lost_s};
-  journal_->write(host_.name, journal_->bytes().size(), engine::wire::frame_record(header));
+bool Worker::clear_journal() {
+  try {
+    journal_->clear();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
-void Worker::note_lost(double lost_s) {
-  lost_s_ = lost_s;
-  write_header(lost_s);
-}
-
-void Worker::clear_journal() {
-  journal_->truncate(host_.name, 0);
-  write_header(lost_s_);
-}
-
-std::vector<wire::Results> Worker::read_journal() const {
-  return engine::wire::parse_records(journal_->bytes()).results;
+bool Worker::note_lost(double lost_s) {
+  engine::wire::JournalHeader header = journal_->header();
+  header.lost_s = lost_s;
+  try {
+    journal_->set_header(header);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 void Worker::note_attendance() {
@@ -217,7 +250,7 @@ void Worker::agent_ended(bool with_host, std::uint64_t open_sequence) {
   }
   note_attendance();
   if (gone()) return both_ended();
-  guardian_->agent_ended();
+  if (journal_) guardian_->agent_ended();
 }
 
 void Worker::guardian_ended(bool with_host) {

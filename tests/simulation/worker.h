@@ -122,6 +122,9 @@ class Worker {
   Guardian& guardian() { return *guardian_; }
   Agent& agent() { return *agent_; }
   TaskTable& tasks() { return tasks_; }
+  // A coordinator has made it durable: it is one of those that are told of the end.
+  void note_row() { has_row_ = true; }
+  bool has_row() const { return has_row_; }
   bool gone() const { return !guardian_->alive() && !agent_->alive(); }
   // Both at once, as a kill of the whole worker does.
   void kill();
@@ -156,6 +159,7 @@ class Worker {
   std::unique_ptr<workers::Journal> journal_;
   std::optional<double> unattended_since_s_;
   bool was_beyond_ = false;
+  bool has_row_ = false;
   std::uint64_t settle_sequence_ = 0;
 };
 

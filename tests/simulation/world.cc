@@ -13,10 +13,10 @@ namespace wflow::simulation {
 namespace {
 
 constexpr std::uint64_t kMaxSteps = 6'000'000;
-constexpr double kLook_s = 0.25;        // of the person who looks after the campaign
-constexpr double kAnswered_s = 20;      // a question that lives so long after all faults is not answered
-constexpr double kWorkersGone_s = 40;   // local ones, after the end
-constexpr double kStopCycle_s = 80;     // a task that ends the campaign, until that goes on
+constexpr double kLook_s = 0.25;       // of the person who looks after the campaign
+constexpr double kAnswered_s = 20;     // a question that lives so long after all faults is not answered
+constexpr double kWorkersGone_s = 40;  // local ones, after the end
+constexpr double kStopCycle_s = 80;    // a task that ends the campaign, until that goes on
 constexpr std::size_t kManyWorkers = 44;
 
 // Everything scaled down, so that a schedule has more of it.
@@ -69,7 +69,8 @@ NetworkOptions some_network(Draw draw) {
   return options;
 }
 
-const SimulatedStudy& some_study(std::uint64_t seed, const std::vector<std::unique_ptr<SimulatedStudy>>& studies) {
+const SimulatedStudy& some_study(std::uint64_t seed,
+                                 const std::vector<std::unique_ptr<SimulatedStudy>>& studies) {
   return *studies[hash64(seed, 1) % studies.size()];
 }
 
@@ -88,10 +89,12 @@ World::World(std::uint64_t seed, const std::vector<std::unique_ptr<SimulatedStud
       scripts_(seed, some_tasks(Draw(seed, Concern::tasks), study_)),
       history_(study_,
                [this](const Execution& execution) {
-                 return workers_.all()[execution.worker]->beyond_bounds() || (execution.orphan && hosts_.size() > 1);
+                 return workers_.all()[execution.worker]->beyond_bounds() ||
+                        (execution.orphan && hosts_.size() > 1);
                }),
-      around_{seed, study_, timeline_, disk_, vfs, network_, hosts_, history_, scripts_, faults_, trace_,
-              Draw(seed, Concern::processes), {}, {}, {}, "token", 0},
+      around_{seed,   study_,   timeline_, disk_,   vfs,    network_,
+              hosts_, history_, scripts_,  faults_, trace_, Draw(seed, Concern::processes),
+              {},     {},       {},        "token", 0},
       workers_(around_),
       people_(around_, Draw(seed, Concern::clients)) {
   vfs.restart(seed);
@@ -116,7 +119,8 @@ RunResult World::run() {
   result.steps = timeline_.steps();
   result.executions = history_.executions();
   result.lost_results = around_.lost_results;
-  result.fingerprint = hash64(hash64(timeline_.steps(), static_cast<std::uint64_t>(timeline_.now_s() * 1e6)), around_.draw.bits());
+  result.fingerprint = hash64(hash64(timeline_.steps(), static_cast<std::uint64_t>(timeline_.now_s() * 1e6)),
+                              around_.draw.bits());
   return result;
 }
 
@@ -153,8 +157,9 @@ void World::set_up() {
     if (settings_.drift > 0) faults_.count(Fault::clock_drifted);
     hosts_.add(rate, setup.between(10, 1e6));
   }
-  trace_.line("world", "seed {}: study {}, {} hosts, {} other workers, faults until {:.1f} s every {:.1f} s", seed_, study_.name,
-              settings_.hosts, settings_.remote_workers, settings_.faults_until_s, settings_.fault_every_s);
+  trace_.line("world", "seed {}: study {}, {} hosts, {} other workers, faults until {:.1f} s every {:.1f} s",
+              seed_, study_.name, settings_.hosts, settings_.remote_workers, settings_.faults_until_s,
+              settings_.fault_every_s);
   start_coordinator();
   for (std::size_t i = 0; i < settings_.remote_workers; ++i) {
     const bool late = setup.chance(0.5);
@@ -172,7 +177,8 @@ Coordinator* World::coordinator() {
 }
 
 void World::start_coordinator() {
-  for (std::size_t i = 0; i < hosts_.size() && (!hosts_[coordinator_host_].up || hosts_[coordinator_host_].frozen); ++i)
+  for (std::size_t i = 0;
+       i < hosts_.size() && (!hosts_[coordinator_host_].up || hosts_[coordinator_host_].frozen); ++i)
     coordinator_host_ = (coordinator_host_ + 1) % hosts_.size();
   Host& host = hosts_[coordinator_host_];
   if (!host.up || host.frozen) return;
@@ -196,12 +202,14 @@ void World::start_remote_worker() {
 
 void World::step_until_over() {
   while (!over_) {
-    if (timeline_.empty()) throw Violation("ends", "nothing is left to happen, and the campaign has not ended");
+    if (timeline_.empty())
+      throw Violation("ends", "nothing is left to happen, and the campaign has not ended");
     if (timeline_.steps() > kMaxSteps) throw Violation("ends", "too much happens");
     now_s_ = timeline_.next_s();
     timeline_.step();
     if (healed_ && now_s_ > healed_s_ + bound_s_) {
-      throw Violation("ends", fmt::format("the campaign has not ended {:.0f} s after the last fault", bound_s_));
+      throw Violation("ends",
+                      fmt::format("the campaign has not ended {:.0f} s after the last fault", bound_s_));
     }
   }
 }
@@ -214,7 +222,8 @@ void World::look_after() {
     over_ = true;
     return;
   }
-  if (running == nullptr && !resume_at_s_) resume_at_s_ = now_s_ + draw_.logarithmic(0.1, settings_.resume_within_s);
+  if (running == nullptr && !resume_at_s_)
+    resume_at_s_ = now_s_ + draw_.logarithmic(0.1, settings_.resume_within_s);
   if (running == nullptr && now_s_ >= *resume_at_s_) {
     resume_at_s_.reset();
     start_coordinator();
@@ -223,9 +232,11 @@ void World::look_after() {
       running->machine()->phase() == engine::Phase::running) {
     people_.pause(false);
   }
-  if (healed_ && running != nullptr && now_s_ - healed_s_ > kAnswered_s && now_s_ - healed_s_ < kAnswered_s + 2 * kLook_s &&
-      people_.unanswered(running->listener()) > 0 && running->begun_s() < healed_s_) {
-    throw Violation("answers", fmt::format("{} questions were never answered", people_.unanswered(running->listener())));
+  if (healed_ && running != nullptr && now_s_ - healed_s_ > kAnswered_s &&
+      now_s_ - healed_s_ < kAnswered_s + 2 * kLook_s && people_.unanswered(running->listener()) > 0 &&
+      running->begun_s() < healed_s_) {
+    throw Violation("answers",
+                    fmt::format("{} questions were never answered", people_.unanswered(running->listener())));
   }
   timeline_.after(kLook_s, [this] { look_after(); });
 }
@@ -250,13 +261,14 @@ void World::check_end() {
     return engine::store::Store(study_.plan.campaign(), {.vfs = Vfs::kName}).restore();
   }();
   history_.check_final(restored);
-  const double until_s = now_s_ + kWorkersGone_s + (settings_.waits_for_workers ? settings_.linger_s + around_.timing.lost_here_s : 0);
+  const double until_s = now_s_ + kWorkersGone_s +
+                         (settings_.waits_for_workers ? settings_.linger_s + around_.timing.lost_here_s : 0);
   while (!timeline_.empty() && timeline_.next_s() < until_s) {
     now_s_ = timeline_.next_s();
     timeline_.step();
   }
   for (const auto& worker : workers_.all()) {
-    const bool local = &worker->host() == &coordinators_.back()->host();
+    const bool local = &worker->host() == &coordinators_.back()->host() && worker->has_row();
     if (!worker->gone() && (local || settings_.waits_for_workers))
       throw Violation("ends", fmt::format("the worker {} is left behind after the end", worker->id()));
   }

@@ -145,10 +145,11 @@ void World::partition(bool one_way) {
   trace_.line("world", "network: {} {} {}", a, one_way ? "-/->" : "-/-", b);
   network_.block(a, b);
   if (!one_way) network_.block(b, a);
-  timeline_.after(draw_.logarithmic(0.2, 2 * (around_.timing.lost_s + around_.timing.margin_s)), [this, a, b] {
-    network_.unblock(a, b);
-    network_.unblock(b, a);
-  });
+  timeline_.after(draw_.logarithmic(0.2, 2 * (around_.timing.lost_s + around_.timing.margin_s)),
+                  [this, a, b] {
+                    network_.unblock(a, b);
+                    network_.unblock(b, a);
+                  });
 }
 
 void World::inject_surroundings(Fault fault) {
@@ -165,7 +166,8 @@ void World::inject_surroundings(Fault fault) {
       trace_.line("world", "host {} is frozen", host.name);
       hosts_.freeze(host);
       for (const auto& worker : workers_.all()) worker->note_attendance();
-      timeline_.after(draw_.logarithmic(0.5, 2 * (around_.timing.lost_s + around_.timing.margin_s)), [this, &host] { hosts_.thaw(host); });
+      timeline_.after(draw_.logarithmic(0.5, 2 * (around_.timing.lost_s + around_.timing.margin_s)),
+                      [this, &host] { hosts_.thaw(host); });
       return;
     }
     case Fault::clock_jumped:
@@ -186,7 +188,8 @@ void World::inject_surroundings(Fault fault) {
       faults_.count(fault);
       const ConnectionId connection = connections[draw_.below(connections.size())];
       network_.refuse_sends(connection, true);
-      timeline_.after(draw_.logarithmic(0.01, 5), [this, connection] { network_.refuse_sends(connection, false); });
+      timeline_.after(draw_.logarithmic(0.01, 5),
+                      [this, connection] { network_.refuse_sends(connection, false); });
       return;
     }
     case Fault::slow_network:
@@ -240,9 +243,11 @@ void World::forget_lost_journals() {
   for (const std::string& path : disk_.list(folder)) {
     for (const wire::Results& record : engine::wire::parse_records(disk_.find(path)->bytes()).results) {
       for (const wire::DoneRun& run : record.done) {
-        for (Element element = run.first; element < run.first + run.count; ++element) there.insert({run.array, element, run.lease});
+        for (Element element = run.first; element < run.first + run.count; ++element)
+          there.insert({run.array, element, run.lease});
       }
-      for (const wire::Outcome& outcome : record.outcomes) there.insert({outcome.array, outcome.element, outcome.lease});
+      for (const wire::Outcome& outcome : record.outcomes)
+        there.insert({outcome.array, outcome.element, outcome.lease});
     }
   }
   std::vector<std::tuple<ArrayId, Element, LeaseId>> lost;
@@ -272,8 +277,8 @@ void World::end_faults() {
   }
   if (Coordinator* const running = coordinator()) running->go_on();
   const engine::Timing& timing = around_.timing;
-  const double recovery_s = settings_.resume_within_s + 1.05 * (timing.lost_here_s + timing.margin_s) + timing.return_s +
-                            timing.hand_over_s + timing.dismiss_s;
+  const double recovery_s = settings_.resume_within_s + 1.05 * (timing.lost_here_s + timing.margin_s) +
+                            timing.return_s + timing.hand_over_s + timing.dismiss_s;
   bound_s_ = 60 + 3 * recovery_s + settings_.linger_s + 3 * total_work_s();
   trace_.line("world", "no more faults; {:.0f} s to the end at most", bound_s_);
 }
