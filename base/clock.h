@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two clocks of every process. State machines take neither: the time reaches them as an event.
+// The two clocks of every process. State machines take neither: the time reaches them with each event.
 #pragma once
 
-#include <chrono>
+#include <time.h>
 
 namespace wflow {
 
-// Seconds since an arbitrary moment of this boot: for intervals, deadlines and durations.
-inline double steady_now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+inline double clock_now_s(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Unix time: for dates that people read.
+// Seconds since the boot, for intervals, deadlines and durations. Time in which the machine is suspended
+// counts: a fence that passed meanwhile has passed.
+inline double steady_now_s() {
+  return clock_now_s(CLOCK_BOOTTIME);
+}
+
+// Unix time: for dates that people read. May jump.
 inline double unix_now_s() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return clock_now_s(CLOCK_REALTIME);
 }
 
 }  // namespace wflow

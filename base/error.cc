@@ -7,7 +7,18 @@
 #include <cstring>
 #include <new>
 
+#include "base/log.h"
+
 namespace wflow {
+
+namespace {
+
+void report(const char* program, const std::string& sentence) {
+  std::fprintf(stderr, "%s: %s\n", program, sentence.c_str());
+  log::record(LogLevel::error, sentence);
+}
+
+}  // namespace
 
 Error system_error(int error_number, const std::string& what_and_where) {
   std::string sentence = what_and_where + ": " + std::strerror(error_number);
@@ -19,18 +30,19 @@ int run_main(const char* program, int (*body)(int, char**), int argc, char** arg
   try {
     return body(argc, argv);
   } catch (const Error& error) {
-    std::fprintf(stderr, "%s: %s\n", program, error.what());
+    report(program, error.what());
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "%s: out of memory\n", program);
+    report(program, "out of memory");
     return static_cast<int>(ExitCode::system);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: internal error: %s (please report it)\n", program, error.what());
+    report(program, std::string("internal error: ") + error.what() + " (please report it)");
     return static_cast<int>(ExitCode::internal);
   }
 }
 
 void broken_invariant(const char* condition, const char* file, int line) {
+  log::record(LogLevel::error, std::string("broken invariant: ") + condition);
   std::fprintf(stderr, "wflow: broken invariant at %s:%d: %s\n", file, line, condition);
   std::abort();
 }

@@ -64,6 +64,19 @@ std::string read_file(const fs::path& path) {
   }
 }
 
+std::size_t read_at(int fd, std::uint64_t offset, void* into, std::size_t bytes, const fs::path& path) {
+  std::size_t have = 0;
+  while (have < bytes) {
+    const ssize_t got =
+        ::pread(fd, static_cast<char*>(into) + have, bytes - have, static_cast<off_t>(offset + have));
+    if (got == 0) break;
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw system_error(errno, fmt::format("cannot read {}", path.string()));
+    have += static_cast<std::size_t>(got);
+  }
+  return have;
+}
+
 void write_all(int fd, std::string_view bytes, const fs::path& path) {
   while (!bytes.empty()) {
     const ssize_t put = ::write(fd, bytes.data(), bytes.size());
@@ -153,6 +166,20 @@ void make_directories(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (error) throw system_error(error.value(), fmt::format("cannot create directory {}", path.string()));
+}
+
+fs::path current_directory() {
+  std::error_code error;
+  fs::path path = fs::current_path(error);
+  if (error) {
+    throw system_error(error.value(),
+                       "the current directory is not there any more; change to another one (cd)");
+  }
+  return path;
+}
+
+fs::path absolute_path(const fs::path& path) {
+  return path.is_absolute() ? path : current_directory() / path;
 }
 
 }  // namespace wflow

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -30,6 +31,9 @@ class FileDescriptor {
 
 FileDescriptor open_file(const std::filesystem::path& path, int flags, int mode = 0644);
 std::string read_file(const std::filesystem::path& path);
+// Reads up to `bytes` from this place of the file; fewer where it ends there.
+std::size_t read_at(int fd, std::uint64_t offset, void* into, std::size_t bytes,
+                    const std::filesystem::path& path_for_messages);
 void write_all(int fd, std::string_view bytes, const std::filesystem::path& path_for_messages);
 void sync_directory(const std::filesystem::path& directory);
 
@@ -60,5 +64,9 @@ std::string hash_bytes(std::string_view bytes);
 
 // create_directories with our message ("cannot create directory X: Permission denied").
 void make_directories(const std::filesystem::path& path);
+
+// The directory that relative paths begin at. Throws Error{system} where it has been removed.
+std::filesystem::path current_directory();
+std::filesystem::path absolute_path(const std::filesystem::path& path);
 
 }  // namespace wflow

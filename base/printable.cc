@@ -55,4 +55,13 @@ std::string printable(std::string_view bytes) {
   return text;
 }
 
+bool is_utf8(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const std::size_t length = character_length(bytes);
+    if (length == 0) return false;
+    bytes.remove_prefix(length);
+  }
+  return true;
+}
+
 }  // namespace wflow

@@ -11,4 +11,6 @@ namespace wflow {
 // out.
 std::string printable(std::string_view bytes);
 
+bool is_utf8(std::string_view bytes);
+
 }  // namespace wflow

@@ -31,5 +31,13 @@ TEST(Printable, JsonTakesWhateverComesOut) {
   }
 }
 
+TEST(Printable, KnowsWhatIsUtf8) {
+  EXPECT_TRUE(is_utf8(""));
+  EXPECT_TRUE(is_utf8("gr\xc3\xbc\xc3\x9f \x1b[31m"));
+  EXPECT_FALSE(is_utf8("gr\xfc"));
+  EXPECT_FALSE(is_utf8("\xc3"));
+  EXPECT_FALSE(is_utf8("\xed\xa0\x80"));  // half of a surrogate pair
+}
+
 }  // namespace
 }  // namespace wflow

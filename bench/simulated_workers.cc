@@ -27,6 +27,7 @@ using Clock = std::chrono::steady_clock;
 struct SimulatedWorker {
   wire::ClientSocket socket;
   std::vector<wire::Lease> leases;
+  std::uint64_t heartbeats = 0;
 };
 
 wire::Hello hello_of(const wire::CampaignKeys& keys, std::size_t number,
@@ -35,17 +36,25 @@ wire::Hello hello_of(const wire::CampaignKeys& keys, std::size_t number,
   hello.held = held;
   hello.campaign = keys.token;
   hello.worker = fmt::format("simulated-{}-{}", ::getpid(), number);
-  hello.host = "elsewhere";  // not this host: it is watched by its heartbeats
+  hello.guardian.host = "elsewhere";  // not this host: it is watched by its heartbeats
+  hello.guardian.pid = hello.agent.pid = static_cast<std::int64_t>(number) + 1;
+  hello.agent.host = hello.guardian.host;
   hello.group = "default";
   hello.cores = 1;
   return hello;
 }
 
-void take_messages(SimulatedWorker& worker) {
+// What can't be sent is found out by the lost connection.
+void send(SimulatedWorker& worker, const wire::Message& message) {
+  [[maybe_unused]] const bool sent = worker.socket.send(message);
+}
+
+void take_messages(SimulatedWorker& worker, const wire::CampaignKeys& keys, std::size_t number) {
   while (auto message = worker.socket.receive()) {
     if (const auto* leases = std::get_if<wire::Leases>(&*message))
       worker.leases.insert(worker.leases.end(), leases->leases.begin(), leases->leases.end());
-    if (std::holds_alternative<wire::Revoke>(*message)) worker.socket.send(wire::Returned{});
+    if (std::holds_alternative<wire::Revoke>(*message)) send(worker, wire::Returned{});
+    if (std::holds_alternative<wire::Identify>(*message)) send(worker, hello_of(keys, number, worker.leases));
   }
 }
 
@@ -62,7 +71,7 @@ int simulate(const std::filesystem::path& campaign, std::size_t number, double s
   workers.reserve(number);
   for (std::size_t i = 0; i < number; ++i) {
     workers.push_back({wire::ClientSocket(keys, *endpoint, context), {}});
-    workers.back().socket.send(hello_of(keys, i, {}));
+    send(workers.back(), hello_of(keys, i, {}));
   }
   bool ready = false;
   std::size_t reconnected = 0;
@@ -72,16 +81,16 @@ int simulate(const std::filesystem::path& campaign, std::size_t number, double s
     const auto next = Clock::now() + std::chrono::milliseconds(100);
     std::size_t leased = 0;
     for (std::size_t i = 0; i < number; ++i) {
-      take_messages(workers[i]);
+      take_messages(workers[i], keys, i);
       leased += workers[i].leases.empty() ? 0 : 1;
       if (workers[i].socket.lost()) {  // as wflow's workers: once more, with what it holds
         workers[i].socket = wire::ClientSocket(keys, *endpoint, context);
-        workers[i].socket.send(hello_of(keys, i, workers[i].leases));
+        send(workers[i], hello_of(keys, i, workers[i].leases));
         ++reconnected;
       }
       if (workers[i].leases.empty() || i % 10 != turn % 10) continue;
       const wire::Lease& lease = workers[i].leases.front();
-      workers[i].socket.send(wire::Heartbeat{0, {{lease.array, lease.first, 0}}});
+      send(workers[i], wire::Heartbeat{++workers[i].heartbeats, 0, {{lease.array, lease.first, 0}}});
     }
     if (leased == number && !ready) {
       ready = true;

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 
+#include "base/csv.h"
 #include "base/error.h"
 #include "base/process.h"
-#include "base/text.h"
 #include "base/yaml.h"
+#include "specs/study/blocks.h"
 #include "steps/kinds.h"
 #include "steps/render.h"
 
@@ -53,25 +54,13 @@ class Convert final : public Step {
   std::string own_directory() const { return template_.workspace + "/.wflow-convert"; }
   std::string config_path() const { return own_directory() + "/config.yaml"; }
 
-  // Only the keys that say which rows to write; wflow-convert reads and checks the whole block.
   void read_settings() {
-    yaml::Diagnostics diagnostics(template_.workspace + "/.wflow-convert/config.yaml");
-    const yaml::Node block = yaml::parse(template_.settings, diagnostics);
-    const yaml::Node* file = block.find("file");
-    if (file == nullptr || !file->is_scalar()) {
-      diagnostics.error(block.mark, "the convert block names no file of a sample's directory");
-    } else {
-      file_ = file->text;
-    }
-    if (const yaml::Node* stacked = block.find("stacked")) stacked_ = stacked->text == "true";
-    if (const yaml::Node* bundle = block.find("bundle"))
-      bundle_ = static_cast<std::uint64_t>(text::to_integer(bundle->text).value_or(0));
-    std::vector<std::string> names;
-    if (const yaml::Node* targets = block.find("targets")) {
-      if (targets->is_scalar()) names.push_back(targets->text);
-      for (const yaml::Node& item : targets->items) names.push_back(item.text);
-    }
-    choose_columns(names, block.mark, diagnostics);
+    yaml::Diagnostics diagnostics(config_path());
+    const yaml::Node node = yaml::parse(template_.settings, diagnostics);
+    block_ = specs::read_convert(node, diagnostics);
+    if (block_.file.empty())
+      diagnostics.error(node.mark, "the convert block names no file of a sample's directory");
+    choose_columns(block_.targets, node.mark, diagnostics);
     diagnostics.throw_if_errors();
   }
 
@@ -93,15 +82,15 @@ class Convert final : public Step {
   }
 
   std::string rows_of(specs::Element block) const {
-    std::string text = stacked_ ? "id,file,row" : "id,file";
-    for (const std::size_t column : columns_) text += "," + csv_cell(samples_->columns()[column]);
+    std::string text = block_.stacked ? "id,file,row" : "id,file";
+    for (const std::size_t column : columns_) text += "," + csv::cell(samples_->columns()[column]);
     text += '\n';
     const std::uint64_t first = block * template_.block_samples;
     const std::uint64_t end = std::min(first + template_.block_samples, template_.sample_count);
     for (std::uint64_t row = first; row < end; ++row) {
-      text += std::to_string(row) + "," + csv_cell(file_of(row));
-      if (stacked_) text += "," + std::to_string(bundle_ > 0 ? row % bundle_ : 0);
-      for (const std::size_t column : columns_) text += "," + csv_cell(samples_->text(row, column));
+      text += std::to_string(row) + "," + csv::cell(file_of(row));
+      if (block_.stacked) text += "," + std::to_string(block_.bundle > 0 ? row % block_.bundle : 0);
+      for (const std::size_t column : columns_) text += "," + csv::cell(samples_->text(row, column));
       text += '\n';
     }
     return text;
@@ -114,8 +103,8 @@ class Convert final : public Step {
     source.sample_dependent = true;
     source.sample_count = template_.sample_count;
     source.level_max_dirs = template_.level_max_dirs;
-    source.bundle = bundle_;
-    std::string name = file_;
+    source.bundle = block_.bundle;
+    std::string name = block_.file;
     constexpr std::string_view kSample = "$(MERLIN_SAMPLE_ID)";
     for (std::size_t at = name.find(kSample); at != std::string::npos; at = name.find(kSample, at))
       name.replace(at, kSample.size(), std::to_string(row));
@@ -125,9 +114,7 @@ class Convert final : public Step {
   const specs::TaskTemplate& template_;
   const specs::SampleTable* samples_;
   std::string program_;
-  std::string file_;
-  bool stacked_ = false;
-  std::uint64_t bundle_ = 0;
+  specs::ConvertBlock block_;
   std::vector<std::size_t> columns_;
 };
 

@@ -58,6 +58,19 @@ TEST_F(ConvertTest, FindsSamplesInTheDirectoriesOfBundles) {
                   "id,file,x\n8,/campaign/simulate/02/u_8.h5,80\n9,/campaign/simulate/03/u_9.h5,90\n"));
 }
 
+// Every spelling of a value that validation takes means the same here.
+TEST_F(ConvertTest, ReadsTheBlockAsValidationDoes) {
+  auto t = blocks();
+  for (const char* yes : {"yes", "True", "on", "true"}) {
+    t.settings = std::string("from: simulate\nfile: u.npy\nbundle: 3\ntargets: x\nstacked: ") + yes + "\n";
+    EXPECT_THAT(make_step(t, &samples_)->prepare({1, 0, false}).files.at(0).text,
+                ::testing::StartsWith("id,file,row,x\n8,/campaign/simulate/02/u.npy,2,80\n"))
+        << yes;
+  }
+  t.settings = "from: simulate\nfile: u.npy\nstacked: perhaps\n";
+  EXPECT_THROW(make_step(t, &samples_), Error);
+}
+
 TEST_F(ConvertTest, SharesTheConfiguration) {
   const auto t = blocks();
   const ArraySetup setup = make_step(t, &samples_)->setup();
@@ -90,7 +103,7 @@ TEST_F(ConvertTest, ConvertsABlock) {
 
 TEST_F(ConvertTest, TakesAllColumnsWhereNoTargetsAreNamedAndQuotesThem) {
   auto t = blocks();
-  t.settings = "file: cube.h5\n";
+  t.settings = "from: simulate\nfile: cube.h5\n";
   t.block_samples = 1;
   const PreparedTask task = make_step(t, &samples_)->prepare({2, 0, false});
   EXPECT_EQ(task.files.at(0).text, "id,file,x,name\n2,/campaign/simulate/00/02/cube.h5,20,\"a,\"\"2\"\"\"\n");
@@ -108,9 +121,9 @@ TEST_F(ConvertTest, ClosesTheDataSet) {
 
 TEST_F(ConvertTest, RefusesUnknownTargetsAndMissingFile) {
   auto t = blocks();
-  t.settings = "file: a\ntargets: [y]\n";
+  t.settings = "from: s\nfile: a\ntargets: [y]\n";
   EXPECT_THROW(make_step(t, &samples_), Error);
-  t.settings = "targets: [x]\n";
+  t.settings = "from: s\ntargets: [x]\n";
   EXPECT_THROW(make_step(t, &samples_), Error);
 }
 

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <string>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -26,15 +28,50 @@ void make_directory(const std::string& path) {
   make_directories(path);
 }
 
-void write_plainly(const NewFile& file) {
-  const FileDescriptor fd = open_file(file.path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kScriptMode);
-  write_all(fd.get(), file.text, file.path);
+// A regular file that can be read and has this text.
+bool holds(const NewFile& file) {
+  const FileDescriptor fd(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  if (static_cast<std::size_t>(status.st_size) != file.text.size()) return false;
+  std::string text(file.text.size(), '\0');
+  std::size_t have = 0;
+  while (have < text.size()) {
+    const ssize_t got = ::pread(fd.get(), text.data() + have, text.size() - have, static_cast<off_t>(have));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    have += static_cast<std::size_t>(got);
+  }
+  return text == file.text;
 }
 
-bool holds(const NewFile& file) {
-  struct stat status {};
-  if (::stat(file.path.c_str(), &status) != 0) return false;
-  return static_cast<std::size_t>(status.st_size) == file.text.size() && read_file(file.path) == file.text;
+// A name that nobody else writes: with the host, as the file system may be shared, and not there before, as
+// containers may share host names and process ids.
+FileDescriptor open_temporary(const std::string& target, std::string& name) {
+  static std::atomic<unsigned> counter{0};
+  static const std::string process = host_name() + "." + std::to_string(::getpid());
+  for (;;) {
+    name = target + ".tmp." + process + "." + std::to_string(counter.fetch_add(1));
+    const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kScriptMode);
+    if (fd >= 0) return FileDescriptor(fd);
+    if (errno != EINTR && errno != EEXIST) throw system_error(errno, "cannot write " + target);
+  }
+}
+
+// Other processes see the old file or the new one; who has the old one open goes on reading it: bash reads a
+// script while it runs it.
+void publish(const NewFile& file) {
+  if (holds(file)) return;
+  std::string temporary;
+  try {
+    const FileDescriptor fd = open_temporary(file.path, temporary);
+    write_all(fd.get(), file.text, file.path);
+    if (::rename(temporary.c_str(), file.path.c_str()) != 0)
+      throw system_error(errno, "cannot write " + file.path);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
 }
 
 std::uint64_t size_of(const std::string& path) {
@@ -58,20 +95,12 @@ std::string tail_of(const std::string& path, std::uint64_t from, std::size_t lim
 
 void write_setup(const ArraySetup& setup) {
   for (const std::string& directory : setup.directories) make_directories(directory);
-  for (const NewFile& file : setup.files) {
-    if (holds(file)) continue;
-    // Only this process writes this name, one file at a time.
-    const NewFile temporary{file.path + ".tmp." + host_name() + "." + std::to_string(::getpid()), file.text};
-    write_plainly(temporary);
-    if (::rename(temporary.path.c_str(), file.path.c_str()) != 0) {
-      throw system_error(errno, "cannot write " + file.path);
-    }
-  }
+  for (const NewFile& file : setup.files) publish(file);
 }
 
 void write_files(const PreparedTask& task) {
   make_directory(task.directory);
-  for (const NewFile& file : task.files) write_plainly(file);
+  for (const NewFile& file : task.files) publish(file);
 }
 
 void mark_finished(const std::string& marker) {

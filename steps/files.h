@@ -7,11 +7,12 @@
 
 namespace wflow::steps {
 
-// Other workers may do the same at the same time and their tasks may already read the files: a file that is
-// there with this text is left alone, others are replaced as a whole.
+// Both may run in several workers at the same time, while tasks read the files: a file that is there with
+// this text is left alone, any other is replaced as a whole by a rename. No file is ever written in place.
+// They throw Error{system} with path and reason.
 void write_setup(const ArraySetup& setup);
 
-// The directory and the files of one task. Throws Error{system} with path and reason.
+// The directory and the files of one task.
 void write_files(const PreparedTask& task);
 
 // Makes the task's marker of success, if it has one.

@@ -5,6 +5,9 @@
 #include <sys/stat.h>
 
 #include <fstream>
+#include <iterator>
+#include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -42,6 +45,80 @@ TEST(Files, OfATaskAreWrittenIntoItsDirectory) {
   std::ofstream(directory.path() + "/file") << "";
   task.directory = directory.path() + "/file/below";
   EXPECT_THROW(write_files(task), Error);
+}
+
+std::size_t entries(const std::string& directory) {
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(directory), {}));
+}
+
+TEST(Files, AReaderOfTheOldScriptReadsAllOfIt) {
+  const TemporaryDirectory directory;
+  PreparedTask task;
+  task.directory = directory.path();
+  const std::string path = directory.path() + "/s.sh";
+  task.files = {{path, "#!/bin/sh\n\necho one\n"}};
+  write_files(task);
+  std::ifstream reader(path);
+  std::string line;
+  ASSERT_TRUE(std::getline(reader, line));
+  struct stat before {};
+  ASSERT_EQ(::stat(path.c_str(), &before), 0);
+  write_files(task);
+  struct stat after {};
+  ASSERT_EQ(::stat(path.c_str(), &after), 0);
+  EXPECT_EQ(before.st_ino, after.st_ino);  // an equal file stays
+  EXPECT_EQ(before.st_mtim.tv_nsec, after.st_mtim.tv_nsec);
+
+  task.files[0].text = "#!/bin/sh\n\nx\n";
+  write_files(task);
+  reader.seekg(0);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(reader), {}), "#!/bin/sh\n\necho one\n");
+  EXPECT_EQ(read_file(path), task.files[0].text);
+  EXPECT_EQ(entries(directory.path()), 1U);
+  ASSERT_EQ(::stat(path.c_str(), &after), 0);
+  EXPECT_NE(after.st_mode & S_IXUSR, 0U);
+}
+
+TEST(Files, WritersAtTheSameTimeLeaveAWholeFile) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/s.sh";
+  constexpr int kWriters = 4;
+  const auto text_of = [](int writer) { return std::string(20000, static_cast<char>('a' + writer)); };
+  const auto is_whole = [&](const std::string& text) {
+    for (int writer = 0; writer < kWriters; ++writer) {
+      if (text == text_of(writer)) return true;
+    }
+    return false;
+  };
+  PreparedTask first;
+  first.directory = directory.path();
+  first.files = {{path, text_of(0)}};
+  write_files(first);
+  std::vector<std::thread> writers;
+  for (int writer = 0; writer < kWriters; ++writer) {
+    writers.emplace_back([&, writer] {
+      PreparedTask task;
+      task.directory = directory.path();
+      task.files = {{path, text_of(writer)}};
+      for (int round = 0; round < 50; ++round) write_files(task);
+    });
+  }
+  int torn = 0;
+  for (int look = 0; look < 200; ++look) torn += is_whole(read_file(path)) ? 0 : 1;
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(torn, 0);
+  EXPECT_TRUE(is_whole(read_file(path)));
+  EXPECT_EQ(entries(directory.path()), 1U);
+}
+
+TEST(Files, AFailureLeavesNothingBehind) {
+  const TemporaryDirectory directory;
+  PreparedTask task;
+  task.directory = directory.path();
+  task.files = {{directory.path() + "/s.sh", "true\n"}};
+  std::filesystem::create_directory(directory.path() + "/s.sh");
+  EXPECT_THROW(write_files(task), Error);
+  EXPECT_EQ(entries(directory.path()), 1U);
 }
 
 TEST(Files, TailIsOfStderrElseOfStdoutAndOfThisAttempt) {

@@ -132,7 +132,8 @@ PackWriter::PackWriter(std::filesystem::path directory, std::string worker)
     : directory_(std::move(directory)), worker_(std::move(worker)) {
   make_directories(directory_);
   std::uint32_t last = 0;
-  while (std::filesystem::exists(file_of(directory_, worker_, last + 1, "log"))) ++last;
+  std::error_code unreadable;  // then open() says so
+  while (std::filesystem::exists(file_of(directory_, worker_, last + 1, "log"), unreadable)) ++last;
   open(last);
 }
 
@@ -224,9 +225,10 @@ void find_in(const std::filesystem::path& index, specs::Element element,
 
 std::vector<PackedExecution> find_packed(const std::filesystem::path& directory, specs::Element element) {
   std::map<Key, PackedExecution> found;
-  std::error_code missing;
-  for (const auto& file : std::filesystem::directory_iterator(directory, missing)) {
-    if (file.path().extension() == ".index") find_in(file.path(), element, found);
+  std::error_code missing;  // also where the directory is removed meanwhile
+  std::filesystem::directory_iterator file(directory, missing);
+  for (; !missing && file != std::filesystem::directory_iterator(); file.increment(missing)) {
+    if (file->path().extension() == ".index") find_in(file->path(), element, found);
   }
   std::vector<PackedExecution> executions;
   for (auto& [key, execution] : found) executions.push_back(std::move(execution));

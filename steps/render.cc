@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/csv.h"
 #include "base/error.h"
 
 namespace wflow::steps {
@@ -74,26 +75,16 @@ std::string render(const specs::Pieces& pieces, const specs::SampleTable* sample
   return text;
 }
 
-std::string csv_cell(const std::string& cell) {
-  if (cell.find_first_of(",\"\r\n") == std::string::npos) return cell;
-  std::string quoted = "\"";
-  for (const char letter : cell) {
-    if (letter == '"') quoted += '"';
-    quoted += letter;
-  }
-  return quoted + '"';
-}
-
 std::string samples_csv(const specs::SampleTable& samples, std::uint64_t first, std::uint64_t count) {
   const std::size_t columns = samples.columns().size();
   std::string text = "MERLIN_SAMPLE_ID";
-  for (const std::string& name : samples.columns()) text += "," + csv_cell(name);
+  for (const std::string& name : samples.columns()) text += "," + csv::cell(name);
   text += '\n';
   for (std::uint64_t row = first; row < first + count; ++row) {
     text += std::to_string(row);
     for (std::size_t column = 0; column < columns; ++column) {
       text += ',';
-      text += csv_cell(samples.text(row, column));
+      text += csv::cell(samples.text(row, column));
     }
     text += '\n';
   }

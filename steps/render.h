@@ -26,9 +26,6 @@ struct BundleRows {
 std::string render(const specs::Pieces& pieces, const specs::SampleTable* samples, std::uint64_t row,
                    std::string_view sample_path, const BundleRows* bundle = nullptr);
 
-// A cell of a CSV file, quoted where it must be.
-std::string csv_cell(const std::string& cell);
-
 // The rows of a process: MERLIN_SAMPLE_ID and all columns, after a line with their names. Cells as commands
 // get them.
 std::string samples_csv(const specs::SampleTable& samples, std::uint64_t first, std::uint64_t count);

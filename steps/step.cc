@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "specs/plan/task_name.h"
 #include "steps/kinds.h"
 
 namespace wflow::steps {
@@ -24,11 +25,6 @@ std::unique_ptr<const Step> make_step(const specs::TaskTemplate& task_template,
       return make_plugin(task_template);
   }
   throw Error(ExitCode::internal, "a step of an unknown kind");
-}
-
-std::string task_name(const specs::TaskTemplate& task_template, specs::Element element) {
-  if (task_template.label.empty()) return fmt::format("{}/{}", task_template.step, element);
-  return fmt::format("{}/{}/{}", task_template.step, task_template.label, element);
 }
 
 std::string working_directory(const specs::TaskTemplate& t, specs::Element element) {
@@ -52,7 +48,9 @@ std::vector<std::string> element_environment(const specs::TaskTemplate& task_tem
                                              const Execution& execution) {
   std::vector<std::string> environment;
   environment.reserve(6);  // with room for what the worker adds
-  environment.push_back("WFLOW_TASK=" + task_name(task_template, execution.element));
+  environment.push_back("WFLOW_TASK=" +
+                        specs::numbered_task_name(specs::array_name(task_template.step, task_template.label),
+                                                  execution.element));
   environment.push_back("WFLOW_ATTEMPT=" + std::to_string(execution.attempt));
   if (task_template.bundle > 0) {
     environment.push_back("WFLOW_FIRST=" + std::to_string(execution.element));

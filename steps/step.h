@@ -65,7 +65,4 @@ std::unique_ptr<const Step> make_step(const specs::TaskTemplate& task_template,
                                       const specs::SampleTable* samples,
                                       std::span<const std::string> environment = {});
 
-// "simulate/OMEGA.0.3/12"
-std::string task_name(const specs::TaskTemplate& task_template, specs::Element element);
-
 }  // namespace wflow::steps

@@ -19,7 +19,10 @@ MODULES = {
     "trainer/config": {"base"},
     "specs": {"base", "converters/config", "trainer/config"},
     "engine": {"specs", "base"},
-    "engine/wire": {"specs", "base"},
+    # Plain types that the scheduler, messages and workers share.
+    "engine/schedule/types": {"specs"},
+    "engine/schedule/states": {"specs"},
+    "engine/wire": {"engine/schedule/types", "engine/schedule/states", "specs", "base"},
     "engine/store": {"engine", "engine/wire", "specs", "base"},
     "engine/batch": {"specs", "base"},
     "steps": {"base", "specs"},
@@ -30,6 +33,9 @@ MODULES = {
     "examples/cosmoflow": set(),
     "examples/jag_like": {"plugin"},
 }
+SHARED = {"engine/schedule/types", "engine/schedule/states"}
+for module in ("engine", "engine/store", "workers", "cli"):
+    MODULES[module] |= SHARED
 MODULES["engine"] |= {"engine/wire", "engine/store", "engine/batch"}
 MODULES["trainer"] |= {"converters/config", "trainer/config"}
 MODULES["converters"] |= {"converters/config"}
@@ -38,6 +44,7 @@ ALL = {"tests", "bench"}
 # A library's headers, and the files that may include them.
 BOUNDARIES = {
     r"yaml-cpp/": r"base/yaml\.cc",
+    r"spdlog/": r"base/log\.cc",
     r"zmq(\.hpp|_addon\.hpp|\.h)$": r"engine/wire/.*",
     r"(sqlite3\.h|SQLiteCpp/)": r"engine/store/.*",
     r"(hdf5|H5\w*)\.h": r"(converters|examples/cosmoflow)/.*",
@@ -46,6 +53,14 @@ BOUNDARIES = {
 }
 # Tests and benchmarks stand outside, and look into the files that they check.
 OUTSIDE = re.compile(r"(tests|bench)/.*|.*_test\.cc")
+
+# The two state machines: nothing that they include, by any way, is a socket, clock, process, thread or database.
+MACHINES = re.compile(r"(engine/coordinate/(machine\w*|checks|worker_state|timing)|workers/agent/machine\w*)\.(h|cc)")
+NO_IO = re.compile(
+    r"(c?chrono|ctime|time\.h|sys/.*|unistd\.h|fcntl\.h|c?signal(\.h)?|poll\.h|sched\.h|pthread\.h|spawn\.h|netdb\.h|thread|mutex|"
+    r"shared_mutex|condition_variable|future|fstream|iostream|random|zmq.*|sqlite3\.h|SQLiteCpp/.*|"
+    r"base/(clock|file|process|process_handle|log)\.h|engine/(store/(store|commit_thread|database)|wire/transport|wire/keys)\.h)"
+)
 
 SOURCES = {".cc", ".h", ".cpp", ".hpp", ".py", ".cmake"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
@@ -94,20 +109,51 @@ def check_includes(name, text):
     return offences
 
 
+def includes_of(name):
+    """The includes of a file of ours, as they are written."""
+    found = (INCLUDE.match(line) for line in (ROOT / name).read_text(errors="replace").splitlines())
+    return [match[2] for match in found if match]
+
+
+def io_behind(name, includes=includes_of):
+    """How the closure of a file's includes leads to I/O: chains of includes."""
+    chains, seen, waiting = [], {name}, [(name,)]
+    while waiting:
+        chain = waiting.pop()
+        for included in includes(chain[-1]):
+            if included in seen:
+                continue
+            seen.add(included)
+            if NO_IO.fullmatch(included):
+                chains.append(" -> ".join((*chain, included)))
+            elif (ROOT / included).is_file():
+                waiting.append((*chain, included))
+    return chains
+
+
+def check_machines(names):
+    machines = [name for name in names if MACHINES.fullmatch(name) and not name.endswith("_test.cc")]
+    if len(machines) < 8:
+        return [f"tests/includes_test.py: finds the files of the two state machines no more, but {machines}"]
+    return [f"{chain}: a state machine does no I/O (docs/architecture.md)" for name in machines for chain in io_behind(name)]
+
+
 def check_licence(name, text):
     head = "\n".join(text.splitlines()[:3])
     return [] if "SPDX-License-Identifier: Apache-2.0" in head else [f"{name}:1: no SPDX-License-Identifier line"]
 
 
 def check_readmes(names):
-    modules = {"base", "specs", "engine", "steps", "workers", "converters", "trainer", "cli", "tests", "bench", "examples/cosmoflow"}
+    modules = {"base", "specs", "engine", "steps", "workers", "converters", "trainer", "cli", "tests", "bench", "examples/cosmoflow", "plugin",
+               "specs/study", "specs/samples", "specs/plan", "converters/input", "converters/shards", "converters/convert",
+               "trainer/data", "trainer/model", "trainer/parallel", "trainer/training", "cli/commands", "cli/view", "cli/campaign"}
     present = {name for name in names}
     existing = {module for module in modules if any(name.startswith(module + "/") for name in names)}
-    return [f"{module}/README.md: missing; each module has one of a screen" for module in sorted(existing) if f"{module}/README.md" not in present]
+    return [f"{module}/README.md: missing; each module and each of its folders has one of a screen" for module in sorted(existing) if f"{module}/README.md" not in present]
 
 
 def offences_of(names):
-    offences = check_readmes(names)
+    offences = check_readmes(names) + check_machines(names)
     for name in names:
         path = ROOT / name
         script = path.suffix == "" and path.stat().st_mode & 0o111
@@ -141,6 +187,9 @@ def check_myself():
         "trainer/data/sample_source.cc": '#include "converters/shards/shard_reader.h"',
         "tests/anything.cc": '#include "workers/agent/agent.h"',
     }
+    tree = {"engine/coordinate/machine.cc": ["base/text.h"], "base/text.h": ["chrono"]}
+    if not io_behind("engine/coordinate/machine.cc", lambda name: tree.get(name, [])):
+        return ["tests/includes_test.py: does not follow includes of includes"]
     problems = [f"tests/includes_test.py: does not catch {text} in {name}" for name, text in wrong.items() if not check_includes(name, text)]
     return problems + [f"tests/includes_test.py: forbids {text} in {name}" for name, text in right.items() if check_includes(name, text)]
 

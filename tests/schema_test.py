@@ -240,7 +240,7 @@ class Keys(unittest.TestCase):
         study = {key: value for key, value in SCHEMA.items() if key != "$defs"}
         study["defs"] = {key: value for key, value in definitions.items() if key not in ("convert", "train")}
         for schema, sources in (
-                (study, glob.glob(f"{ROOT}/specs/read_*.cc") + [f"{ROOT}/specs/study.cc", f"{ROOT}/specs/blocks.cc"]),
+                (study, glob.glob(f"{ROOT}/specs/study/read_*.cc") + [f"{ROOT}/specs/study/study.cc", f"{ROOT}/specs/study/blocks.cc"]),
                 (definitions["convert"], [f"{ROOT}/converters/config.cc", f"{ROOT}/converters/split.h"]),
                 (definitions["train"], [f"{ROOT}/trainer/config.cc"])):
             known = properties(schema)

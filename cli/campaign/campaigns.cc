@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "engine/followups/followups.h"
+#include "engine/query/client.h"
 #include "specs/plan/workspace.h"
 
 namespace wflow::cli {
@@ -58,10 +59,9 @@ fs::path find_campaign(const std::string& name) {
   gather(fs::current_path(), 2, found);
   std::erase_if(found, [&](const fs::path& path) { return !path.filename().string().starts_with(name); });
   if (found.empty()) {
-    if (!name.empty() && fs::is_directory(name)) {
-      throw Error(ExitCode::usage,
-                  fmt::format("{} is not a campaign directory: it has no .wflow/campaign.db", name));
-    }
+    if (!name.empty() && fs::is_directory(name)) engine::require_record(fs::canonical(name));
+    if (name.empty() && fs::exists(fs::current_path() / ".wflow" / "keys.json"))
+      engine::require_record(fs::current_path());
     throw Error(ExitCode::usage,
                 name.empty()
                     ? "no campaign here; name its directory, or start one with: wflow run STUDY.yaml"

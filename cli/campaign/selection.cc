@@ -4,27 +4,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/yaml.h"
 #include "cli/campaign/where.h"
+#include "engine/query/selection.h"
 #include "specs/samples/samples.h"
 
 namespace wflow::cli {
 
 namespace {
 
-using engine::ArrayId;
-using engine::Element;
 using engine::ElementState;
 using engine::Range;
+using specs::ArrayId;
+using specs::Element;
+namespace wire = engine::wire;
 
 // The fields that an expression has beside the sample's columns, in the order of fixed_fields().
 enum Field : std::size_t {
@@ -130,15 +130,10 @@ class Selection {
  private:
   bool visit_step(ArrayId first, ArrayId last, unsigned mask,
                   const std::function<bool(const TaskRow&)>& visit) {
-    nlohmann::json from = {first, range_.first};
-    while (!from.is_null()) {
-      const nlohmann::json page = client_.ask("tasks", {{"from", from},
-                                                        {"last_array", last},
-                                                        {"first", range_.first},
-                                                        {"last", range_.last},
-                                                        {"states", mask}});
+    for (std::optional<wire::TaskPlace> from = wire::TaskPlace{first, range_.first}; from;) {
+      const wire::TasksAnswer page = client_.tasks({*from, last, range_.first, range_.last, mask});
       if (!visit_page(page, visit)) return false;
-      from = page.at("next");
+      from = page.next;
     }
     return true;
   }
@@ -161,63 +156,74 @@ class Selection {
     return mask;
   }
 
-  bool visit_page(const nlohmann::json& page, const std::function<bool(const TaskRow&)>& visit) {
-    std::map<std::pair<ArrayId, Element>, TaskRow> known;
-    const double now_s = unix_now_s();
-    for (const auto& r : page.at("records")) {
-      TaskRow& row = known[{r.at(0), r.at(1)}];
-      row.attempts = r.at(2);
-      row.exit_code = r.at(3).get<int>();
-      row.reason = r.at(4);
-      row.worker = r.at(5);
-      row.started_s = r.at(6).get<double>();
-      row.duration_s = r.at(7).get<double>();
+  // What a page knows of single elements.
+  struct Known {
+    using Place = std::pair<ArrayId, Element>;
+    explicit Known(const wire::TasksAnswer& page) {
+      for (const auto& record : page.records) records[{record.array, record.element}] = &record;
+      for (const auto& lease : page.leases) leases[{lease.array, lease.first}] = &lease;
+      for (const auto& task : page.running) running[{task.array, task.element}] = task.started_s;
     }
-    std::map<std::pair<ArrayId, Element>, std::pair<Element, std::string>> leases;  // first -> last, worker
-    for (const auto& lease : page.at("leases"))
-      leases[{lease.at(0), lease.at(1)}] = {lease.at(2), lease.at(3)};
-    std::map<std::pair<ArrayId, Element>, double> running;
-    for (const auto& r : page.at("running")) running[{r.at(0), r.at(1)}] = r.at(2);
-    for (const auto& run : page.at("runs")) {
-      const ArrayId array = run.at(0);
-      const Element last = run.at(2);
-      const auto state = static_cast<ElementState>(run.at(3).get<int>());
-      const std::string name = plan_.array_name(array);
-      auto record = known.lower_bound({array, run.at(1)});
-      for (Element element = run.at(1); element <= last; ++element) {
-        TaskRow row;
-        while (record != known.end() && record->first < std::pair(array, element)) ++record;
-        if (record != known.end() && record->first == std::pair(array, element)) row = record->second;
-        row.array = array;
-        row.element = element;
-        row.state = state;
-        if (state == ElementState::done) {
-          // Of executions that succeeded nothing is recorded but their number.
-          row.attempts += 1;
-          row.exit_code = 0;
-          row.reason.clear();
-          row.worker.clear();
-          row.started_s.reset();
-          row.duration_s.reset();
-        } else if (state == ElementState::leased) {
-          row.attempts += 1;
-          auto lease = leases.upper_bound({array, element});
-          if (lease != leases.begin()) --lease;
-          if (lease != leases.end() && lease->first.first == array && lease->first.second <= element &&
-              element <= lease->second.first)
-            row.worker = lease->second.second;
-          row.started_s.reset();
-          row.duration_s.reset();
-          if (const auto at = running.find({array, element}); at != running.end()) {
-            row.started_s = at->second;
-            row.duration_s = now_s - at->second;
-          }
-        }
-        if (row.reason != "" && row.reason != "exited") row.exit_code.reset();  // it did not end by itself
+    std::string worker_of(ArrayId array, Element element) const {
+      auto at = leases.upper_bound({array, element});
+      if (at == leases.begin()) return {};
+      const wire::TaskLease& lease = *(--at)->second;
+      return lease.array == array && element <= lease.last ? lease.worker : std::string();
+    }
+    std::map<Place, const wire::TaskRecord*> records;
+    std::map<Place, const wire::TaskLease*> leases;  // by their first element
+    std::map<Place, double> running;
+  };
+
+  bool visit_page(const wire::TasksAnswer& page, const std::function<bool(const TaskRow&)>& visit) {
+    const Known known(page);
+    const double now_s = unix_now_s();
+    for (const wire::TaskRun& run : page.runs) {
+      const std::string name = plan_.array_name(run.array);
+      for (Element element = run.first; element <= run.last; ++element) {
+        const TaskRow row = row_of(run.array, element, run.state, known, now_s);
         if (matches(row, name) && !visit(row)) return false;
       }
     }
     return true;
+  }
+
+  static TaskRow row_of(ArrayId array, Element element, ElementState state, const Known& known,
+                        double now_s) {
+    TaskRow row;
+    row.array = array;
+    row.element = element;
+    row.state = state;
+    const auto at = known.records.find({array, element});
+    if (at != known.records.end()) row.attempts = at->second->executions;
+    if (state == ElementState::done) {
+      // Of executions that succeeded nothing is recorded but their number.
+      ++row.attempts;
+      row.exit_code = 0;
+      return row;
+    }
+    if (at != known.records.end()) {
+      const wire::TaskRecord& record = *at->second;
+      row.reason = record.reason;
+      row.worker = record.worker;
+      // Otherwise it did not end by itself.
+      if (record.reason.empty() || record.reason == "exited") row.exit_code = record.exit_code;
+      row.started_s = record.started_s;
+      row.duration_s = record.duration_s;
+    }
+    if (state == ElementState::leased) add_running(row, known, now_s);
+    return row;
+  }
+
+  static void add_running(TaskRow& row, const Known& known, double now_s) {
+    ++row.attempts;
+    row.worker = known.worker_of(row.array, row.element);
+    row.started_s.reset();
+    row.duration_s.reset();
+    const auto at = known.running.find({row.array, row.element});
+    if (at == known.running.end()) return;
+    row.started_s = at->second;
+    row.duration_s = now_s - at->second;
   }
 
   bool matches(const TaskRow& row, const std::string& array_name) const {

@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/query/queries.h"
+#include "engine/query/client.h"
+#include "engine/schedule/intervals.h"
+#include "engine/schedule/states.h"
 #include "specs/plan/plan.h"
 
 namespace wflow::cli {
@@ -31,8 +33,8 @@ void add_chosen(CLI::App& command, SelectionOptions& options);
 // A task with what is known of it; the optional ones are absent where nothing is (a task that is done has no
 // worker: successes are recorded as runs of neighbours).
 struct TaskRow {
-  engine::ArrayId array = 0;
-  engine::Element element = 0;
+  specs::ArrayId array = 0;
+  specs::Element element = 0;
   engine::ElementState state = engine::ElementState::blocked;
   std::uint64_t attempts = 0;
   std::optional<int> exit_code;

@@ -1,26 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The expressions of `wflow tasks --where`: omega_m > 0.3 and state = failed.
+// The expressions of `wflow tasks --where` (base/expression.h): omega_m > 0.3 and state = failed.
 //
-//   expression = term { "or" term }        term = factor { "and" factor }
-//   factor     = "not" factor | "(" expression ")" | field (= == != < <= > >=) value | field "in" "(" value,
-//   ... ")" value      = number | 'text' | "text" | word | field
-//
-// Three-valued, as SQL has it: a comparison with a value that is not known is neither true nor false. This
-// serves twice: for a task that has no exit code, and for a run of a million tasks of which only step and
-// state are known, which is passed over when the expression is false already.
+// Left of a comparison stands a field, right of it a number, a text, a word or another field. A value that is
+// not known makes its comparison neither true nor false. This serves twice: for a task that has no exit code,
+// and for a run of a million tasks of which only step and state are known, which is passed over when the
+// expression is false already.
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
-namespace wflow::cli {
+#include "base/expression.h"
 
-enum class Truth { no, unknown, yes };
+namespace wflow::cli {
 
 struct WhereField {
   enum class Kind { number, text, cell };  // cell: a sample's value, a number or a text as it is written
@@ -37,16 +33,22 @@ class Where {
  public:
   // Throws Error{usage} with the position and what was expected there, or the nearest name.
   Where(std::string_view text, std::vector<WhereField> fields);
-  ~Where();
-  Where(Where&&) noexcept;
-  Where& operator=(Where&&) noexcept;
 
   Truth evaluate(const WhereLookup& lookup) const;
 
-  struct Node;
-
  private:
-  std::unique_ptr<const Node> root_;
+  struct Operand {
+    std::optional<std::size_t> field;
+    WhereValue value;
+  };
+  std::size_t field_named(const Expression::Operand& operand) const;
+  std::optional<std::size_t> find_field(std::string_view name) const;
+  Operand value_for(const WhereField& left, const Expression::Operand& operand) const;
+  void bind(const Expression::Node& node);
+
+  std::vector<WhereField> fields_;
+  Expression expression_;
+  std::vector<Operand> operands_;  // what those of the expression stand for
 };
 
 }  // namespace wflow::cli

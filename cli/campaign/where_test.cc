@@ -48,8 +48,8 @@ TEST(Where, Comparisons) {
   for (const char* text :
        {"omega_m > 0.3", "omega_m>=0.31", "omega_m <= .31", "sample = 12", "sample == 12", "sample != 13",
         "sample < 1e2", "exit_code > -1", "state = failed", "state = 'failed'", "state != \"done\"",
-        "kind = odd", "kind = 'odd'", "sample in (1, 12)", "state in (failed, running)", "exit_code < sample",
-        "sample > omega_m"}) {
+        "kind = odd", "kind = 'odd'", "sample in (1, 12)", "state in (failed, running)",
+        "state not in (done, running)", "sample in [1, 12]", "exit_code < sample", "sample > omega_m"}) {
     EXPECT_EQ(evaluate(text, kFailed), Truth::yes) << text;
   }
   for (const char* text :
@@ -71,6 +71,7 @@ TEST(Where, WhatIsNotKnownDecidesNothing) {
   EXPECT_EQ(evaluate("worker = w1 and state = done", kFailed), Truth::no);
   EXPECT_EQ(evaluate("worker = w1 or state = failed", kFailed), Truth::yes);
   EXPECT_EQ(evaluate("kind > 3", kFailed), Truth::unknown);
+  EXPECT_EQ(evaluate("worker not in (w1, w2)", kFailed), Truth::unknown);
 }
 
 TEST(Where, Errors) {

@@ -20,8 +20,8 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/run.h"
 #include "cli/view/display.h"
-#include "engine/coordinate/coordinator.h"
 #include "engine/followups/followups.h"
+#include "engine/query/client.h"
 #include "engine/wire/keys.h"
 
 namespace wflow::cli {
@@ -102,7 +102,7 @@ int follow(const std::filesystem::path& campaign, bool quiet, bool json) {
   if (json) {
     fmt::print("{}\n", engine::to_json(status).dump(2));
   } else if (!quiet) {
-    fmt::print("\n{} in {}; campaign: {}\n", status.state, text::format_duration(status.elapsed_s),
+    fmt::print("\n{} in {}; campaign: {}\n", name_of(status.state), text::format_duration(status.elapsed_s),
                status.directory);
   }
   return static_cast<int>(whole_code(status));

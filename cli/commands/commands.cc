@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "base/version.h"
 
 namespace wflow::cli {
@@ -20,6 +22,12 @@ void add_commands(CLI::App& app, Command& chosen) {
       "  wflow logs DIR simulate/12   what one task printed");
   app.set_version_flag("--version", fmt::format("wflow {}", kVersion));
   app.require_subcommand(1);
+  app.fallthrough();  // --log-level may also stand behind the command
+  // By the environment it reaches the programs that this one starts, too.
+  app.add_option_function<std::string>(
+         "--log-level", [](const std::string& level) { ::setenv("WFLOW_LOG", level.c_str(), 1); },
+         "what .wflow/logs keeps: trace, debug, info, warning or error (default: $WFLOW_LOG, else info)")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error"}));
   app.get_formatter()->column_width(32);
   app.footer(
       "Exit codes: 0 done, 1 tasks failed, 2 command line, 3 study, 4 input data, 5 system, 6 interrupted\n"

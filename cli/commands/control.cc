@@ -2,6 +2,7 @@
 // wflow retry, cancel, pause, unpause, drain, stop: what is asked of a running campaign.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -11,10 +12,13 @@
 #include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/run.h"
+#include "engine/query/client.h"
 
 namespace wflow::cli {
 
 namespace {
+
+namespace wire = engine::wire;
 
 constexpr const char* kCampaign = "its directory, or the beginning of its name (default: the newest here)";
 
@@ -31,24 +35,31 @@ bool chooses_single_tasks(const SelectionOptions& selection) {
 
 // Step, range and exit code are the coordinator's business, so that a hundred million tasks are one answer;
 // what needs a look at every task is chosen here, from those in these states.
-engine::RetryRequest request_of(const specs::Plan& plan, const SelectionOptions& selection,
-                                const std::vector<std::string>& states) {
-  engine::RetryRequest request{selection.step, std::nullopt, selection.exit_code, std::nullopt};
-  if (!selection.range.empty()) request.elements = parse_range(selection.range);
-  if (!chooses_single_tasks(selection)) return request;
-  SelectionOptions chosen = selection;
+wire::Selection selection_of(const specs::Plan& plan, const SelectionOptions& options,
+                             const std::vector<std::string>& states) {
+  wire::Selection selection;
+  selection.step = options.step;
+  selection.by_exit_code = options.exit_code.has_value();
+  selection.exit_code = options.exit_code.value_or(0);
+  if (!options.range.empty()) {
+    const engine::Range range = parse_range(options.range);
+    selection.ranged = true;
+    selection.first = range.first;
+    selection.last = range.last;
+  }
+  if (!chooses_single_tasks(options)) return selection;
+  SelectionOptions chosen = options;
   chosen.states = states;
   engine::Client client(plan);
-  auto& parts = request.parts.emplace();
+  selection.chosen = true;
+  auto& parts = selection.parts;
   select_tasks(plan, client, chosen, [&](const TaskRow& row) {
-    if (!parts.empty() && parts.back().first == row.array && parts.back().second.last + 1 == row.element) {
-      parts.back().second.last = row.element;
-    } else {
-      parts.push_back({row.array, {row.element, row.element}});
-    }
+    const bool joins =
+        !parts.empty() && parts.back().array == row.array && parts.back().last + 1 == row.element;
+    joins ? void(parts.back().last = row.element) : parts.push_back({row.array, row.element, row.element});
     return true;
   });
-  return request;
+  return selection;
 }
 
 std::string tasks_text(std::uint64_t count) {
@@ -57,68 +68,68 @@ std::string tasks_text(std::uint64_t count) {
 
 int retry(ControlOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.run.campaign));
-  const engine::RetryRequest request =
-      request_of(plan, options.selection, {"failed", "hard_failed", "cancelled"});
+  const wire::RetryRequest request{
+      selection_of(plan, options.selection, {"failed", "hard_failed", "cancelled"})};
   // Temporary clients: one that has read the record at rest would hold it against our own coordinator.
-  const auto answer = engine::Client(plan).command("retry", engine::to_json(request));
-  const std::uint64_t count =
-      (answer ? *answer : engine::Client(plan).ask("retryable", engine::to_json(request))).at("count");
-  if (options.json) fmt::print("{}\n", nlohmann::json{{"count", count}, {"live", answer.has_value()}}.dump());
+  const auto done = engine::Client(plan).command(request);
+  const std::uint64_t count = done ? done->count : engine::Client(plan).retryable(request.tasks);
+  if (options.json) fmt::print("{}\n", nlohmann::json{{"count", count}, {"live", done.has_value()}}.dump());
   if (count == 0) {
     if (!options.json) fmt::print("nothing to run again: no such failure\n");
     return 0;
   }
   if (!options.json && !options.run.quiet)
     fmt::print("{} will run again, with what follows\n", tasks_text(count));
-  if (answer) return 0;
+  if (done) return 0;
   options.run.retry = request;
   if (options.json) options.run.quiet = true;
   return coordinate(plan, options.run, true);
 }
 
-nlohmann::json command(const specs::Plan& plan, const std::string& verb, const nlohmann::json& arguments) {
-  const auto answer = engine::Client(plan).command(verb, arguments);
-  if (answer) return *answer;
+wire::Done command(const std::filesystem::path& campaign, const std::string& verb,
+                   const wire::Request& request) {
+  if (const auto done = engine::Client(campaign).command(request)) return *done;
   throw Error(ExitCode::usage,
               fmt::format("nothing to {}: no coordinator runs {} (wflow status tells how it ended)", verb,
-                          plan.campaign().string()));
+                          campaign.string()));
 }
 
 int cancel(const ControlOptions& options) {
   const specs::Plan plan = read_plan(working_campaign(find_campaign(options.run.campaign)));
   std::vector<std::string> states = {"blocked", "ready", "delayed"};
   if (options.kill) states.emplace_back("running");
-  nlohmann::json arguments = engine::to_json(request_of(plan, options.selection, states));
-  arguments["kill"] = options.kill;
-  const nlohmann::json answer = command(plan, "cancel", arguments);
+  const wire::Done done =
+      command(plan.campaign(), "cancel",
+              wire::CancelRequest{selection_of(plan, options.selection, states), options.kill});
   if (options.json) {
-    fmt::print("{}\n", answer.dump());
+    fmt::print("{}\n", nlohmann::json{{"count", done.count}}.dump());
   } else {
-    fmt::print("{} cancelled; wflow retry runs them after all\n", tasks_text(answer.at("count")));
+    fmt::print("{} cancelled; wflow retry runs them after all\n", tasks_text(done.count));
   }
   return 0;
 }
 
-int simple(const ControlOptions& options, const std::string& verb, const char* said) {
-  const specs::Plan plan = read_plan(working_campaign(find_campaign(options.run.campaign)));
-  command(plan, verb, nlohmann::json::object());
+int simple(const ControlOptions& options, const std::string& verb, const wire::Request& request,
+           const char* said) {
+  const std::filesystem::path campaign = working_campaign(find_campaign(options.run.campaign));
+  command(campaign, verb, request);
   if (options.json) {
-    fmt::print("{}\n", nlohmann::json{{"directory", plan.campaign().string()}, {"asked", verb}}.dump());
+    fmt::print("{}\n", nlohmann::json{{"directory", campaign.string()}, {"asked", verb}}.dump());
   } else {
     fmt::print("{}\n", said);
   }
   return 0;
 }
 
-void add_simple(CLI::App& app, Command& chosen, const std::string& verb, const char* description,
-                const char* footer, const char* said) {
+void add_simple(CLI::App& app, Command& chosen, const std::string& verb, const wire::Request& request,
+                const char* description, const char* footer, const char* said) {
   const auto options = std::make_shared<ControlOptions>();
   CLI::App* sub = app.add_subcommand(verb, description);
   sub->footer(footer);
   sub->add_option("campaign", options->run.campaign, kCampaign);
   sub->add_flag("--json", options->json, "as JSON");
-  sub->callback([options, verb, said, &chosen] {
-    chosen = [options, verb, said] { return simple(*options, verb, said); };
+  sub->callback([options, verb, request, said, &chosen] {
+    chosen = [options, verb, request, said] { return simple(*options, verb, request, said); };
   });
 }
 
@@ -159,15 +170,15 @@ void add_cancel(CLI::App& app, Command& chosen) {
 }
 
 void add_control(CLI::App& app, Command& chosen) {
-  add_simple(app, chosen, "pause", "start no new tasks until unpause",
+  add_simple(app, chosen, "pause", wire::PauseRequest{true}, "start no new tasks until unpause",
              "Workers stay; what runs goes on.\nExamples:\n  wflow pause",
              "paused; go on with: wflow unpause");
-  add_simple(app, chosen, "unpause", "go on after pause", "Examples:\n  wflow unpause",
-             "the campaign goes on");
-  add_simple(app, chosen, "drain", "let running tasks finish, then end; as Ctrl-C once",
+  add_simple(app, chosen, "unpause", wire::PauseRequest{false}, "go on after pause",
+             "Examples:\n  wflow unpause", "the campaign goes on");
+  add_simple(app, chosen, "drain", wire::DrainRequest{}, "let running tasks finish, then end; as Ctrl-C once",
              "Training writes a checkpoint first.\nExamples:\n  wflow drain      # later: wflow resume",
              "draining; continue later with: wflow resume");
-  add_simple(app, chosen, "stop", "end now; as Ctrl-C twice",
+  add_simple(app, chosen, "stop", wire::StopRequest{}, "end now; as Ctrl-C twice",
              "What runs is ended and will run again.\nExamples:\n  wflow stop       # later: wflow resume",
              "stopping; continue later with: wflow resume");
 }

@@ -18,6 +18,7 @@
 #include "engine/coordinate/coordinator.h"
 #include "engine/coordinate/signals.h"
 #include "engine/followups/followups.h"
+#include "engine/query/client.h"
 
 namespace wflow::cli {
 
@@ -75,7 +76,7 @@ class CampaignRun {
         queue_.reopen(followup);
       } else {
         queue_.take_from(plan, status, options_.keep_going);
-        queue_.end(followup, status.state, engine::end_code(status));
+        queue_.end(followup, engine::followup_state(status.state), engine::end_code(status));
       }
     }
   }
@@ -90,22 +91,23 @@ class CampaignRun {
         fmt::print("\n{}: {}, {} tasks in {}\n", what, plan.study().name,
                    text::format_count(plan.element_count()), plan.campaign().string());
       }
-      std::optional<engine::RetryRequest> retry;
+      std::optional<engine::wire::RetryRequest> retry;
       if (followup.kind == "restart") retry.emplace();
       if (!run_campaign(plan, made, retry)) return;  // later
-      queue_.end(followup, last_.state, last_code_);
+      queue_.end(followup, engine::followup_state(last_.state), last_code_);
     } catch (const Error& error) {
       // One that can't begin must not keep the others from running; an iteration has none beside it.
       const bool its_own =
           error.code() == ExitCode::spec || error.code() == ExitCode::data || error.code() == ExitCode::usage;
       if (!its_own || followup.kind == "iteration") throw;
       fmt::print(stderr, "wflow: {}\n", error.what());
-      queue_.end(followup, "could not begin", error.code());
+      queue_.end(followup, engine::FollowupState::could_not_begin, error.code());
     }
   }
 
   // True when it has ended.
-  bool run_campaign(const specs::Plan& plan, bool resumed, const std::optional<engine::RetryRequest>& retry) {
+  bool run_campaign(const specs::Plan& plan, bool resumed,
+                    const std::optional<engine::wire::RetryRequest>& retry) {
     engine::CoordinatorOptions coordinator;
     coordinator.slots = options_.slots;
     coordinator.zero_workers = options_.zero || options_.zero_failures > 0;
@@ -127,7 +129,7 @@ class CampaignRun {
     last_code_ = end.code;
     asked_ = asked_ || end.asked_to_end || end.code == ExitCode::interrupted;
     if (!options_.silent()) {
-      fmt::print("\n{} in {}; campaign: {}\n", last_.state, text::format_duration(last_.elapsed_s),
+      fmt::print("\n{} in {}; campaign: {}\n", name_of(last_.state), text::format_duration(last_.elapsed_s),
                  last_.directory);
     }
     queue_.take_from(plan, last_, options_.keep_going);

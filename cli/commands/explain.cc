@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/task_name.h"
+#include "cli/campaign/task_arguments.h"
 #include "cli/commands/commands.h"
 #include "cli/view/report.h"
-#include "engine/query/queries.h"
+#include "engine/query/client.h"
+#include "specs/plan/task_name.h"
 
 namespace wflow::cli {
 
 namespace {
 
+namespace wire = engine::wire;
+using engine::ElementState;
 using Json = nlohmann::json;
 
 struct ExplainOptions {
@@ -23,98 +26,128 @@ struct ExplainOptions {
   bool json = false;
 };
 
-std::string names_of(const Json& list) {
-  std::vector<std::string> names;
-  for (const auto& name : list) names.push_back(name);
-  return text::join(names, ", ");
-}
-
-std::uint64_t sum_of(const Json& counts, bool ended) {
+std::uint64_t sum_of(const wire::ParentView& parent, bool ended) {
   std::uint64_t sum = 0;
-  for (const auto& [state, count] : counts.items()) {
-    const bool open = state == "blocked" || state == "ready" || state == "running" || state == "delayed";
-    if (open != ended) sum += count.get<std::uint64_t>();
+  for (std::size_t i = 0; i < engine::kElementStates; ++i) {
+    if (has_ended(static_cast<ElementState>(i)) == ended) sum += parent.counts[i];
   }
   return sum;
 }
 
-std::string sentence(const Json& answer, bool live) {
-  const std::string state = answer.at("state");
+std::string sentence(const wire::ExplainAnswer& answer, bool live) {
   const std::string nobody = live ? "" : "; no coordinator runs: wflow resume continues the campaign";
-  const auto executions = answer.at("executions").size();
-  if (state == "blocked") return "waits for what is listed below" + nobody;
-  if (state == "ready")
-    return (answer.at("paused").get<bool>() && live ? "could run, but the campaign is paused"
-                                                    : "can run, and waits for a free worker") +
-           nobody;
-  if (state == "delayed")
-    return fmt::format("failed {} time{} and will run again", executions, executions == 1 ? "" : "s") +
-           nobody;
-  if (state == "running") {
-    if (!answer.contains("running_since")) return "is in the queue of worker " + answer.value("worker", "");
-    const double now_s = unix_now_s();
-    return fmt::format("has run on worker {} for {}", answer.value("worker", ""),
-                       text::format_duration(now_s - answer.at("running_since").get<double>()));
+  const std::uint64_t executions = answer.executions_total;
+  const std::string plural = executions == 1 ? "" : "s";
+  switch (answer.state) {
+    case ElementState::blocked:
+      return "waits for what is listed below" + nobody;
+    case ElementState::ready:
+      return (answer.paused && live ? "could run, but the campaign is paused"
+                                    : "can run, and waits for a free worker") +
+             nobody;
+    case ElementState::delayed:
+      return fmt::format("failed {} time{} and will run again", executions, plural) + nobody;
+    case ElementState::leased:
+      if (!answer.running_since_s) return "is in the queue of worker " + answer.worker;
+      return fmt::format("has run on worker {} for {}", answer.worker,
+                         text::format_duration(unix_now_s() - *answer.running_since_s));
+    case ElementState::done:
+      return executions == 0 ? "succeeded at the first execution"
+                             : fmt::format("succeeded after {} execution{} that did not", executions, plural);
+    case ElementState::failed:
+      return "failed for good; dependents run unless they can't work without it; wflow retry runs it again";
+    case ElementState::hard_failed:
+      return "failed with exit code 102: what depends on it is skipped; wflow retry runs it again";
+    case ElementState::skipped:
+      return "was skipped, because what it needs ended badly (below); wflow retry runs both";
+    case ElementState::cancelled:
+      break;
   }
-  if (state == "done")
-    return executions == 0 ? "succeeded at the first execution"
-                           : fmt::format("succeeded after {} execution{} that did not", executions,
-                                         executions == 1 ? "" : "s");
-  if (state == "failed")
-    return "failed for good; dependents run unless they can't work without it; wflow retry runs it again";
-  if (state == "hard_failed")
-    return "failed with exit code 102: what depends on it is skipped; wflow retry runs it again";
-  if (state == "skipped")
-    return "was skipped, because what it needs ended badly (below); wflow retry runs both";
   return "was cancelled; wflow retry runs it after all";
 }
 
-void print_parent(const Json& parent) {
-  const Json& counts = parent.at("counts");
-  const std::uint64_t done = counts.value("done", std::uint64_t{0});
-  const std::uint64_t needed = parent.at("needed");
+void print_parent(const wire::ParentView& parent) {
+  const std::uint64_t done = parent.counts[static_cast<std::size_t>(ElementState::done)];
   std::vector<std::string> parts = {
-      fmt::format("{} of {} done", text::format_count(done), text::format_count(needed))};
-  for (const auto& [state, count] : counts.items()) {
-    if (state != "done")
-      parts.push_back(fmt::format("{} {}", text::format_count(count.get<std::uint64_t>()), state));
+      fmt::format("{} of {} done", text::format_count(done), text::format_count(parent.needed))};
+  for (std::size_t i = 0; i < engine::kElementStates; ++i) {
+    const auto state = static_cast<ElementState>(i);
+    if (state != ElementState::done && parent.counts[i] > 0)
+      parts.push_back(fmt::format("{} {}", text::format_count(parent.counts[i]), name_of(state)));
   }
-  fmt::print("  needs {}: {}\n", parent.at("array").get<std::string>(), text::join(parts, ", "));
-  const auto print_names = [&](const char* what, const Json& names, std::uint64_t all) {
-    if (names.empty() || needed == 1) return;
-    fmt::print("      {}: {}{}\n", what, names_of(names), all > names.size() ? ", ..." : "");
+  fmt::print("  needs {}: {}\n", parent.array, text::join(parts, ", "));
+  const auto print_names = [&](const char* what, const std::vector<std::string>& names, std::uint64_t all) {
+    if (names.empty() || parent.needed == 1) return;
+    fmt::print("      {}: {}{}\n", what, text::join(names, ", "), all > names.size() ? ", ..." : "");
   };
-  print_names("not ended", parent.at("open"), sum_of(counts, false));
-  print_names("ended badly", parent.at("ended_badly"), sum_of(counts, true) - done);
+  print_names("not ended", parent.open, sum_of(parent, false));
+  print_names("ended badly", parent.ended_badly, sum_of(parent, true) - done);
 }
 
-void print_execution(const Json& row) {
-  const std::string host = row.value("host", "");
-  fmt::print("  {}  execution {}: {} after {} on worker {}{}\n", clock_time(row.at("started")),
-             row.at("attempt").get<int>() + 1, row.at("reason").get<std::string>(),
-             text::format_duration(row.at("duration")), row.at("worker").get<std::string>(),
-             row.contains("worker_ended")
-                 ? fmt::format(" (gone since {}: {})", clock_time(row.at("worker_ended")),
-                               row.value("worker_reason", ""))
+void print_execution(const wire::ExecutionView& row) {
+  fmt::print("  {}  execution {}: {} after {} on worker {}{}\n", clock_time(row.started_s), row.attempt + 1,
+             row.reason, text::format_duration(row.duration_s), row.worker,
+             row.worker_ended_s > 0
+                 ? fmt::format(" (gone since {}: {})", clock_time(row.worker_ended_s), row.worker_reason)
                  : "");
-  const std::string detail(text::trim(row.at("detail").get<std::string>()));
+  const std::string detail(text::trim(row.detail));
   if (detail.empty()) return;
   for (const std::string& line : text::split(text::tail(detail, 2000), '\n')) fmt::print("      {}\n", line);
 }
 
+// With a number of what is left out.
+void print_rest(std::uint64_t total, std::size_t shown, const char* what) {
+  if (total > shown) fmt::print("  and {} {} more\n", text::format_count(total - shown), what);
+}
+
+Json json_of(const wire::ParentView& parent) {
+  Json counts = Json::object();
+  for (std::size_t i = 0; i < engine::kElementStates; ++i) {
+    if (parent.counts[i] > 0) counts[std::string(name_of(static_cast<ElementState>(i)))] = parent.counts[i];
+  }
+  return {{"array", parent.array},
+          {"needed", parent.needed},
+          {"counts", counts},
+          {"open", parent.open},
+          {"ended_badly", parent.ended_badly}};
+}
+
+Json json_of(const wire::ExecutionView& row) {
+  Json json = {{"attempt", row.attempt},   {"reason", row.reason},       {"worker", row.worker},
+               {"started", row.started_s}, {"duration", row.duration_s}, {"final", row.final},
+               {"detail", row.detail}};
+  if (row.host.empty()) return json;
+  json["host"] = row.host;
+  if (row.worker_ended_s > 0) json["worker_ended"] = row.worker_ended_s;
+  json["worker_reason"] = row.worker_reason;
+  return json;
+}
+
+Json json_of(const wire::ExplainAnswer& answer) {
+  Json json = {{"task", answer.task},        {"step", answer.step},     {"state", name_of(answer.state)},
+               {"waits_for", Json::array()}, {"paused", answer.paused}, {"executions", Json::array()}};
+  for (const auto& parent : answer.parents) json["waits_for"].push_back(json_of(parent));
+  for (const auto& row : answer.executions) json["executions"].push_back(json_of(row));
+  if (!answer.worker.empty()) json["worker"] = answer.worker;
+  if (answer.running_since_s) json["running_since"] = *answer.running_since_s;
+  return json;
+}
+
 int explain(const ExplainOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.task.campaign()));
-  const TaskId task = find_task(plan, options.task.task());
+  const specs::TaskId task = specs::find_task(plan, options.task.task());
   engine::Client client(plan);
-  const Json answer = client.ask("explain", {{"array", task.array}, {"element", task.element}});
+  const wire::ExplainAnswer answer = client.explain({task.array, task.element});
   if (options.json) {
-    fmt::print("{}\n", answer.dump(2));
+    fmt::print("{}\n", json_of(answer).dump(2));
     return 0;
   }
-  fmt::print("{}  {}: {}\n", styled(standard_output(), Style::bold, answer.at("task").get<std::string>()),
-             answer.at("state").get<std::string>(), sentence(answer, client.live()));
-  for (const Json& parent : answer.at("waits_for")) print_parent(parent);
-  for (const Json& row : answer.at("executions")) print_execution(row);
+  fmt::print("{}  {}: {}\n", styled(standard_output(), Style::bold, answer.task), name_of(answer.state),
+             sentence(answer, client.live()));
+  for (const auto& parent : answer.parents) print_parent(parent);
+  print_rest(answer.parents_total, answer.parents.size(), "arrays");
+  for (const auto& row : answer.executions) print_execution(row);
+  print_rest(answer.executions_total, answer.executions.size(), "earlier executions");
   return 0;
 }
 

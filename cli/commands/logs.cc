@@ -13,10 +13,11 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/task_name.h"
+#include "cli/campaign/task_arguments.h"
 #include "cli/commands/commands.h"
 #include "cli/view/follow.h"
 #include "engine/store/store.h"
+#include "specs/plan/task_name.h"
 #include "specs/samples/samples.h"
 #include "steps/packed_output.h"
 #include "steps/step.h"
@@ -115,7 +116,7 @@ class Tail {
 
 int logs(const LogsOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.task.campaign()));
-  const TaskId task = find_task(plan, options.task.task());
+  const specs::TaskId task = specs::find_task(plan, options.task.task());
   const specs::TaskTemplate task_template = plan.task_template(task.array);
   if (task_template.kind == specs::StepKind::shell && task_template.output == specs::OutputMode::packed) {
     // It is entered as a whole when the task ends.

@@ -15,9 +15,8 @@
 #include "cli/view/listing.h"
 #include "cli/view/report.h"
 #include "cli/view/table.h"
-#include "engine/coordinate/coordinator.h"
 #include "engine/followups/followups.h"
-#include "engine/query/queries.h"
+#include "engine/query/client.h"
 #include "engine/store/store.h"
 
 namespace wflow::cli {
@@ -105,37 +104,66 @@ int remove(const ManageOptions& options) {
 }
 
 int snapshot(const ManageOptions& options) {
-  const specs::Plan plan = read_plan(find_campaign(options.campaign));
+  const fs::path campaign = find_campaign(options.campaign);
   const fs::path file = fs::absolute(options.file);
-  engine::Client(plan).ask("snapshot", {{"path", file.string()}});
+  engine::Client(campaign).snapshot(file);
   fmt::print("{}\n", options.json ? nlohmann::json{{"file", file.string()}}.dump() : file.string());
   return 0;
 }
 
+std::string state_of(const engine::wire::WorkerView& worker) {
+  switch (worker.state) {
+    case engine::wire::WorkerViewState::working:
+      return "working";
+    case engine::wire::WorkerViewState::draining:
+      return "draining";
+    case engine::wire::WorkerViewState::ended:
+      return "ended";
+    case engine::wire::WorkerViewState::unknown:
+      break;
+  }
+  return "unknown";
+}
+
+bool works(const engine::wire::WorkerView& worker) {
+  return worker.state == engine::wire::WorkerViewState::working ||
+         worker.state == engine::wire::WorkerViewState::draining;
+}
+
+nlohmann::json json_of(const engine::wire::WorkerView& worker) {
+  nlohmann::json json = {
+      {"id", worker.id},           {"host", worker.host},       {"group", worker.group},
+      {"pid", worker.pid},         {"cores", worker.cores},     {"gpus", worker.gpus},
+      {"joined", worker.joined_s}, {"state", state_of(worker)}, {"failures", worker.failures}};
+  if (worker.ended_s > 0) json["ended"] = worker.ended_s;
+  if (!worker.reason.empty()) json["reason"] = worker.reason;
+  if (!works(worker)) return json;
+  json["leased"] = worker.leased;
+  json["running"] = worker.running;
+  return json;
+}
+
 int workers(const ManageOptions& options) {
-  const specs::Plan plan = read_plan(find_campaign(options.campaign));
-  const nlohmann::json answer = engine::Client(plan).ask("workers", nlohmann::json::object());
+  const auto workers = engine::Client(find_campaign(options.campaign)).workers();
   if (options.json) {
-    fmt::print("{}\n", answer.at("workers").dump(2));
+    nlohmann::json list = nlohmann::json::array();
+    for (const auto& worker : workers) list.push_back(json_of(worker));
+    fmt::print("{}\n", list.dump(2));
     return 0;
   }
   Table table({"worker", "state", "cores", "running", "leased", "failures", "joined", "ended"});
-  for (const auto& w : answer.at("workers")) {
-    const std::string state = w.at("state");
-    const auto count = [&](const char* key) {
-      return w.contains(key) ? text::format_count(w.at(key).get<std::uint64_t>()) : std::string();
-    };
-    table.add(
-        {{w.at("id").get<std::string>()},
-         {state, state == "working" ? Style::green : Style::plain},
-         {count("cores")},
-         {count("running")},
-         {count("leased")},
-         {count("failures")},
-         {clock_time(w.at("joined"))},
-         {w.contains("ended") ? clock_time(w.at("ended")) +
-                                    (w.contains("reason") ? " " + w.at("reason").get<std::string>() : "")
-                              : ""}});
+  for (const auto& w : workers) {
+    const bool working = w.state == engine::wire::WorkerViewState::working;
+    const std::string ended =
+        w.reason.empty() ? clock_time(w.ended_s) : clock_time(w.ended_s) + " " + w.reason;
+    table.add({{w.id},
+               {state_of(w), working ? Style::green : Style::plain},
+               {std::to_string(w.cores)},
+               {works(w) ? text::format_count(w.running) : ""},
+               {works(w) ? text::format_count(w.leased) : ""},
+               {text::format_count(w.failures)},
+               {clock_time(w.joined_s)},
+               {w.ended_s > 0 ? ended : ""}});
   }
   table.print(standard_output());
   return 0;

@@ -7,7 +7,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -20,7 +19,7 @@
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
 #include "engine/followups/followups.h"
-#include "engine/wire/transport.h"
+#include "engine/query/client.h"
 #include "specs/study/study.h"
 
 namespace wflow::cli {
@@ -28,8 +27,6 @@ namespace wflow::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::chrono::seconds kAnswer{20};
 
 struct MerlinOptions {
   std::string target;  // a study, or a campaign's directory
@@ -110,8 +107,7 @@ int restart(const MerlinOptions& options) {
 int stop_workers() {
   const fs::path campaign = own_campaign();
   // Without a coordinator there is nothing to stop: it starts no task.
-  const auto answer = engine::wire::ask(campaign, {"drain", "{}"}, kAnswer);
-  if (answer && !answer->ok) throw Error(ExitCode::system, answer->body);
+  engine::Client(campaign).command(engine::wire::DrainRequest{});
   fmt::print("the campaign ends after what runs\n");
   return 0;
 }

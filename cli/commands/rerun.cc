@@ -19,13 +19,14 @@
 #include "base/text.h"
 #include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/task_name.h"
+#include "cli/campaign/task_arguments.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/run.h"
+#include "specs/plan/task_name.h"
 #include "specs/samples/samples.h"
 #include "steps/environment.h"
 #include "steps/step.h"
-#include "workers/execute/resources.h"
+#include "workers/execute/usable.h"
 
 namespace wflow::cli {
 
@@ -80,7 +81,7 @@ std::string settings_for(const std::string& settings, const fs::path& directory)
   return yaml::emit(block);
 }
 
-Rerun prepare(const specs::Plan& plan, const TaskId& id, const RerunOptions& options,
+Rerun prepare(const specs::Plan& plan, const specs::TaskId& id, const RerunOptions& options,
               const fs::path& directory) {
   specs::TaskTemplate task_template = plan.task_template(id.array);
   if (task_template.kind == specs::StepKind::convert && task_template.block_samples == 0) {
@@ -191,7 +192,7 @@ fs::path scratch_directory() {
 
 int rerun(const RerunOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.task.campaign()));
-  const TaskId id = find_task(plan, options.task.task());
+  const specs::TaskId id = specs::find_task(plan, options.task.task());
   if (options.print || options.json) {
     const fs::path directory = options.here ? fs::current_path() : fs::temp_directory_path() / "wflow-rerun";
     return print(prepare(plan, id, options, directory), options.json);

@@ -83,8 +83,9 @@ int run(const RunOptions& options) {
   return dry ? write_scripts(plan, options.silent()) : coordinate(plan, options, false);
 }
 
-int resume(const RunOptions& options) {
+int resume(const RunOptions& options, bool accept_loss) {
   const specs::Plan plan = read_plan(find_campaign(options.campaign));
+  if (accept_loss) engine::store::Store(plan.campaign(), {.vfs = {}, .accept_loss = true});
   if (!options.silent()) fmt::print("{}: continuing {}\n", plan.study().name, plan.campaign().string());
   return coordinate(plan, options, true);
 }
@@ -130,6 +131,7 @@ void add_run(CLI::App& app, Command& chosen) {
 
 void add_resume(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<RunOptions>();
+  const auto accept_loss = std::make_shared<bool>(false);
   CLI::App* command = app.add_subcommand("resume", "go on with a campaign that was interrupted");
   command->footer(
       "Nothing that has finished runs again; training goes on from its last checkpoint.\n"
@@ -137,8 +139,12 @@ void add_resume(CLI::App& app, Command& chosen) {
   command->add_option("campaign", options->campaign,
                       "its directory, or the beginning of its name (default: the newest here)");
   command->add_flag("--json", options->json, "only the status at the end, as JSON");
+  command->add_flag("--accept-loss", *accept_loss,
+                    "go on although the record lost commits: what they recorded runs again");
   add_common(*command, *options);
-  command->callback([options, &chosen] { chosen = [options] { return resume(*options); }; });
+  command->callback([options, accept_loss, &chosen] {
+    chosen = [options, accept_loss] { return resume(*options, *accept_loss); };
+  });
 }
 
 }  // namespace wflow::cli

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/query/queries.h"
+#include "engine/wire/requests.h"
 #include "specs/plan/plan.h"
 #include "specs/study/study.h"
 
@@ -27,7 +27,7 @@ struct RunOptions {
   bool detach = false;
   bool keep_going = false;
   bool json = false;
-  std::optional<engine::RetryRequest> retry;
+  std::optional<engine::wire::RetryRequest> retry;
   bool silent() const { return quiet || json; }
 };
 

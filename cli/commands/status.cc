@@ -12,8 +12,8 @@
 #include "cli/view/listing.h"
 #include "cli/view/report.h"
 #include "cli/view/table.h"
-#include "engine/coordinate/coordinator.h"
 #include "engine/followups/followups.h"
+#include "engine/query/client.h"
 
 namespace wflow::cli {
 
@@ -67,7 +67,7 @@ int status(const StatusOptions& options) {
   fmt::print("\n{}\n", status.directory);
   const auto& after = status.followups;
   const bool left = std::any_of(after.begin(), after.end(), [](const auto& f) { return f.left(); });
-  if (status.coordinator.empty() && (status.state == "interrupted" || left) &&
+  if (status.coordinator.empty() && (status.state == engine::CampaignState::interrupted || left) &&
       !engine::running_campaign(status.directory))
     fmt::print("continue with: wflow resume {}\n", status.directory);
   return 0;

@@ -10,6 +10,7 @@
 #include "cli/commands/commands.h"
 #include "cli/view/table.h"
 #include "cli/view/terminal.h"
+#include "specs/plan/task_name.h"
 
 namespace wflow::cli {
 
@@ -34,7 +35,7 @@ Style style_of(engine::ElementState state) {
 }
 
 nlohmann::json to_json(const specs::Plan& plan, const TaskRow& row) {
-  nlohmann::json json = {{"task", engine::task_name(plan, row.array, row.element)},
+  nlohmann::json json = {{"task", specs::task_name(plan, row.array, row.element)},
                          {"step", plan.steps()[plan.step_of(row.array)].name},
                          {"array", plan.array_name(row.array)},
                          {"sample", row.element},
@@ -58,7 +59,7 @@ std::vector<Cell> cells_of(const specs::Plan& plan, const TaskRow& row, bool for
     return value ? format(*value) : std::string();
   };
   std::vector<Cell> cells;
-  cells.push_back({engine::task_name(plan, row.array, row.element)});
+  cells.push_back({specs::task_name(plan, row.array, row.element)});
   if (!for_people) {
     cells.push_back({plan.steps()[plan.step_of(row.array)].name});
     cells.push_back({std::to_string(row.element)});
@@ -73,45 +74,86 @@ std::vector<Cell> cells_of(const specs::Plan& plan, const TaskRow& row, bool for
   return cells;
 }
 
+// Prints rows as they come: a million of them take no more memory than one.
+class Listing {
+ public:
+  Listing(const specs::Plan& plan, const TasksOptions& options)
+      : plan_(plan),
+        options_(options),
+        table_(options.csv ? std::vector<std::string>{"task", "step", "sample", "state", "attempts",
+                                                      "exit_code", "duration", "started", "worker"}
+                           : std::vector<std::string>{"task", "state", "attempts", "exit code", "duration",
+                                                      "worker"}) {
+    if (options.csv && !options.count) table_.print_csv();
+  }
+
+  void add(const TaskRow& row) {
+    ++found_;
+    if (options_.count) return;
+    if (options_.json) {
+      fmt::print("{}{}", found_ == 1 ? "[\n  " : ",\n  ", indented(to_json(plan_, row).dump(2)));
+    } else if (options_.csv) {
+      Table::print_csv_row(cells_of(plan_, row, false));
+    } else {
+      keep(row);
+    }
+  }
+
+  void finish(bool more) {
+    if (options_.count) {
+      fmt::print("{}\n", found_);
+    } else if (options_.json) {
+      fmt::print("{}", found_ == 0 ? "[]\n" : "\n]\n");
+    } else if (found_ == 0 && !options_.csv) {
+      fmt::print("no such task\n");
+    } else if (!options_.csv) {
+      if (kept_ > 0) table_.print(standard_output());
+      if (more) fmt::print("the first {}; --limit 0 shows all, --count counts them\n", found_);
+    }
+  }
+
+  std::uint64_t found() const { return found_; }
+
+ private:
+  static constexpr std::size_t kTogether = 10'000;  // rows with the same widths
+
+  void keep(const TaskRow& row) {
+    table_.add(cells_of(plan_, row, true));
+    if (++kept_ < kTogether) return;
+    table_.print(standard_output());
+    table_.clear();
+    kept_ = 0;
+  }
+
+  // As an element of a list that nlohmann::json would write.
+  static std::string indented(const std::string& text) {
+    std::string deeper;
+    for (const char c : text) deeper += c == '\n' ? std::string("\n  ") : std::string(1, c);
+    return deeper;
+  }
+
+  const specs::Plan& plan_;
+  const TasksOptions& options_;
+  Table table_;
+  std::uint64_t found_ = 0;
+  std::size_t kept_ = 0;
+};
+
 int tasks(const TasksOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.campaign));
   engine::Client client(plan);
   // What a program reads is complete; what a person reads has an end.
   const std::uint64_t limit =
       options.limit.value_or(options.json || options.csv || options.count ? 0 : kDefaultLimit);
-  std::uint64_t found = 0;
+  Listing listing(plan, options);
   bool more = false;
-  nlohmann::json list = nlohmann::json::array();
-  Table table(options.csv
-                  ? std::vector<std::string>{"task", "step", "sample", "state", "attempts", "exit_code",
-                                             "duration", "started", "worker"}
-                  : std::vector<std::string>{"task", "state", "attempts", "exit code", "duration", "worker"});
   select_tasks(plan, client, options.selection, [&](const TaskRow& row) {
-    if (limit > 0 && found == limit) {
-      more = true;
-      return false;
-    }
-    ++found;
-    if (options.count) return true;
-    if (options.json) {
-      list.push_back(to_json(plan, row));
-    } else {
-      table.add(cells_of(plan, row, !options.csv));
-    }
+    more = limit > 0 && listing.found() == limit;
+    if (more) return false;
+    listing.add(row);
     return true;
   });
-  if (options.count) {
-    fmt::print("{}\n", found);
-  } else if (options.json) {
-    fmt::print("{}\n", list.dump(2));
-  } else if (options.csv) {
-    table.print_csv();
-  } else if (found == 0) {
-    fmt::print("no such task\n");
-  } else {
-    table.print(standard_output());
-    if (more) fmt::print("the first {}; --limit 0 shows all, --count counts them\n", found);
-  }
+  listing.finish(more);
   return 0;
 }
 

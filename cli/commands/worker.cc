@@ -27,6 +27,8 @@ void add_worker(CLI::App& app, Command& chosen) {
   command->add_option("--idle-timeout", options->idle_timeout_s, "end after so many seconds without work");
   command->add_option("--linger", options->linger_s,
                       "end after so many seconds without a coordinator, once nothing runs");
+  command->add_option("--started-by", options->started_by, "epoch of the coordinator that starts this worker")
+      ->group("");  // for the coordinator: not in the help
   command->add_flag("--zero", options->zero,
                     "complete every task without running it (measures the coordinator)");
   command

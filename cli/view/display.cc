@@ -55,16 +55,18 @@ void Display::print_changes(const engine::CampaignStatus& status) {
     print(line + "\n");
   }
   for (const auto& failure : status.failures) {
-    if (failure.time_s <= reported_failure_s_) continue;
-    reported_failure_s_ = failure.time_s;
+    // By number: a task that ends now may have begun before one that was printed.
+    if (failure.number <= reported_failure_) continue;
+    reported_failure_ = failure.number;
     print(fmt::format("{}{} failed: {}\n", stamp, failure.task, failure.reason));
   }
   if (const std::uint64_t epoch = newest_epoch(status); epoch > reported_epoch_) {
     reported_epoch_ = epoch;
     print(stamp + training_line(status) + "\n");
   }
-  for (; reported_history_ < status.history.size(); ++reported_history_) {
-    const auto& row = status.history[reported_history_];
+  for (const auto& row : status.history) {
+    if (row.number <= reported_history_) continue;
+    reported_history_ = row.number;
     if (row.kind == "stop" || row.kind == "error" || row.kind == "retry" || row.kind == "note")
       print(stamp + row.text + "\n");
   }

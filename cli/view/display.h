@@ -27,8 +27,8 @@ class Display {
   int drawn_lines_ = 0;
   std::map<std::string, int> tenths_;  // a step: tenths of its elements that were reported
   std::uint64_t reported_epoch_ = 0;
-  std::size_t reported_history_ = 0;
-  double reported_failure_s_ = 0;
+  std::uint64_t reported_history_ = 0;  // numbers of the status
+  std::uint64_t reported_failure_ = 0;
 };
 
 }  // namespace wflow::cli

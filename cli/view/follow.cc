@@ -2,12 +2,9 @@
 #include "cli/view/follow.h"
 
 #include <chrono>
-#include <nlohmann/json.hpp>
-#include <set>
-#include <string>
 #include <thread>
 
-#include "engine/query/queries.h"
+#include "engine/query/client.h"
 
 namespace wflow::cli {
 
@@ -16,18 +13,15 @@ namespace {
 constexpr std::chrono::milliseconds kLook{100};
 constexpr int kLooksAQuestion = 5;  // the coordinator has better things to do
 
-bool can_still_print(const specs::Plan& plan, const TaskId& task) {
+bool can_still_print(const specs::Plan& plan, const specs::TaskId& task) {
   engine::Client client(plan);  // a new one: it keeps what it has read of a campaign at rest
-  const std::string state = client.ask("explain", {{"array", task.array}, {"element", task.element}})
-                                .at("state")
-                                .get<std::string>();
-  static const std::set<std::string> kOpen = {"blocked", "ready", "running", "delayed"};
-  return client.live() && kOpen.contains(state);
+  const engine::ElementState state = client.explain({task.array, task.element}).state;
+  return client.live() && !engine::has_ended(state);
 }
 
 }  // namespace
 
-void follow_task(const specs::Plan& plan, const TaskId& task, const std::function<void()>& look) {
+void follow_task(const specs::Plan& plan, const specs::TaskId& task, const std::function<void()>& look) {
   while (can_still_print(plan, task)) {
     for (int i = 0; i < kLooksAQuestion; ++i) {
       look();

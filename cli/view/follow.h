@@ -3,13 +3,13 @@
 
 #include <functional>
 
-#include "cli/campaign/task_name.h"
 #include "specs/plan/plan.h"
+#include "specs/plan/task_name.h"
 
 namespace wflow::cli {
 
 // Calls look() several times a second until the task has ended or nobody runs the campaign any more, and once
 // after.
-void follow_task(const specs::Plan& plan, const TaskId& task, const std::function<void()>& look);
+void follow_task(const specs::Plan& plan, const specs::TaskId& task, const std::function<void()>& look);
 
 }  // namespace wflow::cli

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -12,7 +11,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/view/table.h"
-#include "engine/coordinate/coordinator.h"
+#include "engine/query/client.h"
 
 namespace wflow::cli {
 
@@ -23,6 +22,7 @@ namespace fs = std::filesystem;
 struct Row {
   fs::path directory;
   engine::CampaignStatus status;
+  std::string state;
   std::optional<std::uint64_t> bytes;
 };
 
@@ -31,23 +31,28 @@ double now_s() {
 }
 
 Row row_of(const fs::path& campaign, bool sizes) {
-  Row row{campaign, {}, {}};
+  Row row{campaign, {}, "unreadable", {}};  // one damaged campaign must not hide the others
   try {
     row.status = engine::campaign_status(campaign);
+    row.state = name_of(row.status.state);
     for (const engine::FollowupView& followup : row.status.followups) {
-      if (row.status.state == "finished" && followup.left()) row.status.state = followup.state;
+      if (row.state == name_of(engine::CampaignState::finished) && followup.left())
+        row.state = engine::state_text(followup);
     }
   } catch (const Error&) {
-    row.status.state = "unreadable";  // one damaged campaign must not hide the others
+    row.status = {};
   }
   if (sizes) row.bytes = bytes_below(campaign);
   return row;
 }
 
 nlohmann::json json_of(const Row& row) {
-  nlohmann::json json = {{"directory", row.directory.string()}, {"name", row.status.name},
-                         {"state", row.status.state},           {"ended", row.status.ended()},
-                         {"elements", row.status.elements()},   {"failed", row.status.failed()},
+  nlohmann::json json = {{"directory", row.directory.string()},
+                         {"name", row.status.name},
+                         {"state", row.state},
+                         {"ended", row.status.ended()},
+                         {"elements", row.status.elements()},
+                         {"failed", row.status.failed()},
                          {"started", row.status.started_s}};
   if (row.bytes) json["bytes"] = *row.bytes;
   return json;
@@ -61,12 +66,12 @@ std::string short_name(const fs::path& directory) {
 
 std::vector<Cell> cells_of(const Row& row) {
   const engine::CampaignStatus& status = row.status;
-  const Style style = status.state == "finished"  ? Style::green
-                      : status.state == "running" ? Style::cyan
-                                                  : Style::yellow;
+  const Style style = row.state == name_of(engine::CampaignState::finished)  ? Style::green
+                      : row.state == name_of(engine::CampaignState::running) ? Style::cyan
+                                                                             : Style::yellow;
   std::vector<Cell> cells = {
       {short_name(row.directory)},
-      {status.state, style},
+      {row.state, style},
       {fmt::format("{}/{}", text::format_count(status.ended()), text::format_count(status.elements()))},
       {text::format_count(status.failed())},
       {status.started_s > 0 ? text::format_duration(now_s() - status.started_s) + " ago" : ""}};
@@ -78,7 +83,7 @@ std::vector<Cell> csv_cells_of(const Row& row) {
   const engine::CampaignStatus& status = row.status;
   std::vector<Cell> cells = {{row.directory.string()},
                              {status.name},
-                             {status.state},
+                             {row.state},
                              {std::to_string(status.elements())},
                              {std::to_string(status.ended())},
                              {std::to_string(status.failed())},

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <map>
 
 #include "base/text.h"
 
@@ -18,9 +17,9 @@ using engine::CampaignStatus;
 using engine::ElementState;
 using engine::StepStatus;
 
-Style style_of(const std::string& state) {
-  if (state == "finished") return Style::green;
-  if (state == "running") return Style::cyan;
+Style style_of(engine::FollowupState state) {
+  if (state == engine::FollowupState::finished) return Style::green;
+  if (state == engine::FollowupState::running) return Style::cyan;
   return Style::yellow;
 }
 
@@ -63,20 +62,36 @@ std::string step_line(const StepStatus& step, const Terminal& terminal, int name
   return line + fmt::format("{:>13}  ", counts) + remarks(step, terminal);
 }
 
-std::vector<double> series(const CampaignStatus& status, const std::string& name) {
-  std::vector<double> values;
-  for (const auto& point : status.metrics) {
-    if (point.name == name) values.push_back(point.value);
+constexpr std::size_t kShownCurves = 8;
+
+// A line for each task's curve of this name, at most so many.
+void add_curves(const CampaignStatus& status, const std::string& name, const Terminal& terminal,
+                int name_width, std::vector<std::string>& lines) {
+  const auto is_named = [&](const engine::MetricCurve& curve) { return curve.name == name; };
+  const auto count = static_cast<std::size_t>(std::ranges::count_if(status.metrics, is_named));
+  const int columns = std::clamp(terminal.width - name_width - 30, 8, 60);
+  std::size_t shown = 0;
+  for (const auto& curve : status.metrics) {
+    if (!is_named(curve) || curve.points.empty()) continue;
+    if (shown == kShownCurves) {
+      lines.push_back(fmt::format("  and {} more of {}", count - shown, name));
+      return;
+    }
+    ++shown;
+    std::vector<double> values;
+    for (const auto& point : curve.points) values.push_back(point.value);
+    const std::string label = count == 1 ? name : fmt::format("{} {}", curve.task, name);
+    lines.push_back(fmt::format("  {} {}  {:.4g}", fitted(label, std::max(name_width, 16), true),
+                                sparkline(terminal, values, columns), values.back()));
   }
-  return values;
 }
 
 // "  iteration 2  running, 3/12 tasks, 1 failed  /campaigns/.../iterations/002"
 std::string followup_line(const engine::FollowupView& followup, const Terminal& terminal) {
   const std::string name =
       followup.kind == "iteration" ? fmt::format("iteration {}", followup.iteration) : followup.kind;
-  std::string line =
-      fmt::format("  {:<13} {}", name, styled(terminal, style_of(followup.state), followup.state));
+  std::string line = fmt::format("  {:<13} {}", name,
+                                 styled(terminal, style_of(followup.state), engine::state_text(followup)));
   if (followup.elements > 0) {
     line += fmt::format(", {}/{} tasks", text::format_count(followup.ended),
                         text::format_count(followup.elements));
@@ -97,27 +112,33 @@ std::string clock_time(double unix_s) {
 
 std::uint64_t newest_epoch(const CampaignStatus& status) {
   std::uint64_t newest = 0;
-  for (const auto& point : status.metrics) newest = std::max(newest, point.epoch);
+  for (const auto& curve : status.metrics) {
+    if (!curve.points.empty()) newest = std::max(newest, curve.points.back().epoch);
+  }
   return newest;
 }
 
 std::string training_line(const CampaignStatus& status) {
   const std::uint64_t epoch = newest_epoch(status);
-  std::map<std::string, double> values;
-  for (const auto& point : status.metrics) {
-    if (point.epoch == epoch) values[point.name] = point.value;
-  }
-  if (values.empty()) return {};
   std::vector<std::string> parts;
-  for (const auto& [name, value] : values) parts.push_back(fmt::format("{} {:.4g}", name, value));
+  std::string task;
+  for (const auto& curve : status.metrics) {
+    if (curve.points.empty() || curve.points.back().epoch != epoch) continue;
+    // Of several trainings that are as far the first one.
+    if (!task.empty() && task != curve.task) continue;
+    task = curve.task;
+    parts.push_back(fmt::format("{} {:.4g}", curve.name, curve.points.back().value));
+  }
+  if (parts.empty()) return {};
   return fmt::format("epoch {}: {}", epoch, text::join(parts, ", "));
 }
 
 std::vector<std::string> overview(const CampaignStatus& status, const Terminal& terminal) {
   std::vector<std::string> lines;
-  std::string head = styled(terminal, Style::bold, status.name) + "  " +
-                     styled(terminal, style_of(status.state), status.state) + "  " +
-                     text::format_duration(status.elapsed_s);
+  std::string head =
+      styled(terminal, Style::bold, status.name) + "  " +
+      styled(terminal, style_of(engine::followup_state(status.state)), std::string(name_of(status.state))) +
+      "  " + text::format_duration(status.elapsed_s);
   std::uint64_t running = 0;
   for (const auto& worker : status.workers) running += worker.running;
   if (!status.workers.empty()) {
@@ -129,13 +150,8 @@ std::vector<std::string> overview(const CampaignStatus& status, const Terminal& 
   for (const StepStatus& step : status.steps) name_width = std::max(name_width, columns_of(step.name));
   name_width = std::min(name_width, std::max(8, terminal.width / 3));
   for (const StepStatus& step : status.steps) lines.push_back(step_line(step, terminal, name_width));
-  for (const char* name : {"train_loss", "validation_loss"}) {
-    const std::vector<double> values = series(status, name);
-    if (values.empty()) continue;
-    const int columns = std::clamp(terminal.width - name_width - 30, 8, 60);
-    lines.push_back(fmt::format("  {} {}  {:.4g}", fitted(name, std::max(name_width, 16), true),
-                                sparkline(terminal, values, columns), values.back()));
-  }
+  for (const char* name : {"train_loss", "validation_loss"})
+    add_curves(status, name, terminal, name_width, lines);
   for (const engine::FollowupView& followup : status.followups)
     lines.push_back(followup_line(followup, terminal));
   if (!status.iterations.empty()) lines.push_back("  iterations: " + status.iterations);

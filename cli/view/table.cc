@@ -5,18 +5,9 @@
 
 #include <algorithm>
 
+#include "base/csv.h"
+
 namespace wflow::cli {
-
-namespace {
-
-std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
-}  // namespace
 
 void Table::print(const Terminal& terminal) const {
   std::vector<int> widths;
@@ -41,14 +32,16 @@ void Table::print(const Terminal& terminal) const {
   for (const auto& row : rows_) line([&](std::size_t i) { return row[i]; });
 }
 
+void Table::print_csv_row(const std::vector<Cell>& row) {
+  for (std::size_t i = 0; i < row.size(); ++i) fmt::print("{}{}", i > 0 ? "," : "", csv::cell(row[i].text));
+  fmt::print("\n");
+}
+
 void Table::print_csv() const {
   for (std::size_t i = 0; i < headings_.size(); ++i)
-    fmt::print("{}{}", i > 0 ? "," : "", csv_cell(headings_[i]));
+    fmt::print("{}{}", i > 0 ? "," : "", csv::cell(headings_[i]));
   fmt::print("\n");
-  for (const auto& row : rows_) {
-    for (std::size_t i = 0; i < row.size(); ++i) fmt::print("{}{}", i > 0 ? "," : "", csv_cell(row[i].text));
-    fmt::print("\n");
-  }
+  for (const auto& row : rows_) print_csv_row(row);
 }
 
 }  // namespace wflow::cli

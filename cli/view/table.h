@@ -21,6 +21,8 @@ class Table {
   // On a terminal lines are cut to its width.
   void print(const Terminal& terminal) const;
   void print_csv() const;
+  static void print_csv_row(const std::vector<Cell>& row);
+  void clear() { rows_.clear(); }
 
  private:
   std::vector<std::string> headings_;

@@ -87,16 +87,8 @@ std::vector<std::uint8_t> InputFile::read(std::uint64_t offset, std::size_t byte
                                             path_.string(), size_, offset + bytes));
   }
   std::vector<std::uint8_t> result(bytes);
-  std::size_t done = 0;
-  while (done < bytes) {
-    const ssize_t got =
-        ::pread(fd_.get(), result.data() + done, bytes - done, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw system_error(errno, fmt::format("cannot read {}", path_.string()));
-    if (got == 0)
-      throw Error(ExitCode::data, fmt::format("{} became shorter while it was read", path_.string()));
-    done += static_cast<std::size_t>(got);
-  }
+  if (read_at(fd_.get(), offset, result.data(), bytes, path_) < bytes)
+    throw Error(ExitCode::data, fmt::format("{} became shorter while it was read", path_.string()));
   return result;
 }
 

@@ -36,6 +36,7 @@ class InputFile {
   explicit InputFile(std::filesystem::path path);
   std::uint64_t size() const { return size_; }
   const std::filesystem::path& path() const { return path_; }
+  int descriptor() const { return fd_.get(); }
   // Error{data} when the file has fewer bytes.
   std::vector<std::uint8_t> read(std::uint64_t offset, std::size_t bytes) const;
 

@@ -2,10 +2,7 @@
 #include "engine/batch/local_pool.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
-#include <signal.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,13 +17,12 @@ namespace wflow::engine::batch {
 
 namespace {
 
-FileDescriptor open_process(pid_t pid) {
-  return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-}
-
-bool is_readable(int fd) {
-  pollfd poll{fd, POLLIN, 0};
-  return ::poll(&poll, 1, 0) > 0;
+// A process that may not be signalled (it has become another user's) is no process of ours.
+void signal_process(const ProcessHandle& handle, int signal) {
+  try {
+    handle.send_signal(signal);
+  } catch (const Error&) {
+  }
 }
 
 }  // namespace
@@ -52,7 +48,7 @@ void FileLimit::raise() const {
   ::setrlimit(RLIMIT_NOFILE, &most);
 }
 
-void LocalPool::start(const LocalWorkerOptions& options) {
+ProcessIdentity LocalPool::start(const LocalWorkerOptions& options) {
   const std::filesystem::path log_file = log_of(options.group);
   make_directories(log_file.parent_path());
   const FileDescriptor log = open_file(log_file, O_WRONLY | O_CREAT | O_APPEND);
@@ -63,7 +59,9 @@ void LocalPool::start(const LocalWorkerOptions& options) {
                   campaign_.string(),
                   "--group=" + options.group,
                   "--slots",
-                  std::to_string(options.slots)};
+                  std::to_string(options.slots),
+                  "--started-by",
+                  std::to_string(options.started_by)};
   if (options.pin) request.argv.push_back("--pin");
   if (options.zero) request.argv.push_back("--zero");
   if (options.zero_failures > 0) {
@@ -74,20 +72,16 @@ void LocalPool::start(const LocalWorkerOptions& options) {
   files_.lower();
   const pid_t pid = spawn(request);
   files_.raise();
-  processes_[pid] = {open_process(pid), true, options.group};
+  const ProcessIdentity process = identify(pid);  // our child: there, if only as a zombie
+  processes_[process] = {ProcessHandle(process), true};
+  return process;
 }
 
-bool LocalPool::adopt(pid_t pid, const std::string& group) {
-  if (watches(pid)) return true;
-  FileDescriptor descriptor = open_process(pid);
-  if (!descriptor) return false;
-  processes_[pid] = {std::move(descriptor), false, group};
-  return true;
-}
-
-bool LocalPool::has(const std::string& group) const {
-  return std::any_of(processes_.begin(), processes_.end(),
-                     [&](const auto& entry) { return entry.second.group == group; });
+void LocalPool::watch(const ProcessIdentity& process) {
+  if (processes_.contains(process)) return;
+  ProcessHandle handle(process);
+  handle.open() ? void(processes_.emplace(process, Process{std::move(handle), false}))
+                : ended_.push_back(process);
 }
 
 std::filesystem::path LocalPool::log_of(const std::string& group) const {
@@ -100,27 +94,31 @@ std::filesystem::path LocalPool::log_of(const std::string& group) const {
 
 std::vector<int> LocalPool::descriptors() const {
   std::vector<int> list;
-  for (const auto& [pid, process] : processes_) list.push_back(process.descriptor.get());
+  for (const auto& [identity, process] : processes_) list.push_back(process.handle.descriptor());
   return list;
 }
 
-std::vector<pid_t> LocalPool::take_ended() {
-  std::vector<pid_t> ended;
+std::vector<ProcessIdentity> LocalPool::take_ended() {
   for (auto at = processes_.begin(); at != processes_.end();) {
-    if (!is_readable(at->second.descriptor.get())) {
+    if (!at->second.handle.ended()) {
       ++at;
       continue;
     }
-    if (at->second.child) ::waitpid(at->first, nullptr, 0);
-    ended.push_back(at->first);
+    if (at->second.child) ::waitpid(static_cast<pid_t>(at->first.pid), nullptr, 0);
+    ended_.push_back(at->first);
     at = processes_.erase(at);
   }
-  return ended;
+  return std::exchange(ended_, {});
+}
+
+void LocalPool::kill(const ProcessIdentity& process, int signal) const {
+  const auto at = processes_.find(process);
+  if (at != processes_.end()) return signal_process(at->second.handle, signal);
+  signal_process(ProcessHandle(process), signal);
 }
 
 void LocalPool::kill_all(int signal) const {
-  for (const auto& [pid, process] : processes_)
-    ::syscall(SYS_pidfd_send_signal, process.descriptor.get(), signal, nullptr, 0);
+  for (const auto& [identity, process] : processes_) signal_process(process.handle, signal);
 }
 
 }  // namespace wflow::engine::batch

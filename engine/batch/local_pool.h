@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers on this machine: started by the coordinator, watched by process descriptors, so that a death is
-// known at once.
+// Processes of this machine that the coordinator starts or watches: by process descriptors, so that a death
+// is known at once and a signal never reaches a stranger that has the same number.
 #pragma once
 
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "base/file.h"
+#include "base/process_handle.h"
+#include "base/process_identity.h"
 
 namespace wflow::engine::batch {
 
@@ -22,6 +24,7 @@ struct LocalWorkerOptions {
   bool pin = false;
   bool zero = false;  // completes tasks without running them: benchmarks of the coordinator
   double zero_failures = 0;
+  std::uint64_t started_by = 0;  // epoch of the coordinator
 };
 
 // A connection a worker: this process may open as many files as the system lets it. What it starts gets the
@@ -46,30 +49,32 @@ class LocalPool {
  public:
   explicit LocalPool(std::filesystem::path campaign) : campaign_(std::move(campaign)) {}
   // Starts `wflow worker`, which makes a session of its own: Ctrl-C reaches the coordinator only, which then
-  // drains it.
-  void start(const LocalWorkerOptions& options);
-  // Watches a process of this host that an earlier coordinator has started. False if it has already ended.
-  bool adopt(pid_t pid, const std::string& group);
+  // drains it. Gives its guardian, which is watched.
+  ProcessIdentity start(const LocalWorkerOptions& options);
+  // One that does not live is among the next take_ended().
+  void watch(const ProcessIdentity& process);
   // Descriptors that become readable when a process ends.
   std::vector<int> descriptors() const;
-  // Processes that have ended since the last call.
-  std::vector<pid_t> take_ended();
-  bool watches(pid_t pid) const { return processes_.contains(pid); }
+  // Whether take_ended() has something without a wait.
+  bool has_ended() const { return !ended_.empty(); }
+  // Watched processes that have ended since the last call.
+  std::vector<ProcessIdentity> take_ended();
   bool empty() const { return processes_.empty(); }
-  bool has(const std::string& group) const;
   // What the group's workers on this machine print.
   std::filesystem::path log_of(const std::string& group) const;
+  // Nothing where the process has ended.
+  void kill(const ProcessIdentity& process, int signal) const;
   void kill_all(int signal) const;
 
  private:
   struct Process {
-    FileDescriptor descriptor;
+    ProcessHandle handle;
     bool child = false;
-    std::string group;
   };
   FileLimit files_;
   std::filesystem::path campaign_;
-  std::map<pid_t, Process> processes_;
+  std::map<ProcessIdentity, Process> processes_;
+  std::vector<ProcessIdentity> ended_;
 };
 
 }  // namespace wflow::engine::batch

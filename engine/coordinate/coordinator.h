@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "engine/monitor/status.h"
-#include "engine/query/queries.h"
+#include "engine/wire/requests.h"
 #include "specs/plan/plan.h"
 
 namespace wflow::engine {
@@ -22,9 +22,9 @@ struct CoordinatorOptions {
   double zero_failures = 0;     // with zero_workers: the fraction that fails, each end told by itself
   std::uint64_t max_range = 0;  // tasks a lease at most; 0: as the scheduler likes
   bool resumed = false;
-  bool keep_going = false;            // a hard failure (exit code 102) does not end the campaign
-  std::optional<RetryRequest> retry;  // before anything runs
-  double time_limit_s = 0;            // then drain; 0: none
+  bool keep_going = false;                  // a hard failure (exit code 102) does not end the campaign
+  std::optional<wire::RetryRequest> retry;  // before anything runs
+  double time_limit_s = 0;                  // then drain; 0: none
   double status_interval_s = 0.25;
 };
 
@@ -42,9 +42,5 @@ struct CoordinatorEnd {
 // terminal does not end a campaign. Throws Error for busy, a damaged or full database.
 CoordinatorEnd run_coordinator(const specs::Plan& plan, const CoordinatorOptions& options,
                                const StatusSink& sink);
-
-// The status of a campaign, and how far those are that follow on it: asked from its coordinator where one
-// lives, else read from its database.
-CampaignStatus campaign_status(const std::filesystem::path& campaign);
 
 }  // namespace wflow::engine

@@ -26,11 +26,6 @@ using Json = nlohmann::json;
 namespace {
 
 constexpr const char* kEvent = "submit";
-constexpr const char* kSubmitted = "submitted";
-constexpr const char* kRestart = "restart";
-constexpr const char* kIteration = "iteration";
-constexpr const char* kPending = "pending";
-constexpr const char* kRunning = "running";
 
 // A line of its own for each time that something is asked for: equal ones are one that was heard twice.
 std::string unique_id() {
@@ -46,12 +41,11 @@ std::string options_text(const specs::ReadOptions& options, const fs::path& copy
   return json.dump();
 }
 
-bool is_open(const store::Followup& followup) {
-  return followup.state == kPending || followup.state == kRunning;
-}
-
-std::string handed_over(const fs::path& top) {
-  return "handed over to " + top.string();
+// One table of legal moves: engine/wire/campaign_state.h.
+void move(store::Followup& followup, FollowupState to) {
+  WFLOW_CHECK(may_follow(followup.state, to));
+  followup.state = to;
+  followup.handed_to.clear();
 }
 
 fs::path lock_file(const fs::path& top) {
@@ -96,29 +90,6 @@ Json submit_study(const fs::path& campaign, const specs::Study& study) {
 
 Json submit_restart(const fs::path& campaign) {
   return {{"type", kEvent}, {"kind", kRestart}, {"id", unique_id()}, {"directory", campaign.string()}};
-}
-
-std::optional<store::Followup> followup_of(const wire::TaskEvent& event) {
-  if (event.line.find(kEvent) == std::string::npos) return std::nullopt;
-  const Json body = Json::parse(event.line, nullptr, false);
-  if (!body.is_object()) return std::nullopt;
-  try {
-    if (body.value("type", "") != kEvent) return std::nullopt;
-    store::Followup followup;
-    followup.kind = body.at("kind").get<std::string>();
-    followup.spec = body.value("spec", "");
-    followup.options = body.value("options", "{}");
-    followup.directory = body.value("directory", "");
-    followup.state = kPending;
-    followup.source = fmt::format("{}/{}/{}/{}", event.array, event.element, event.attempt,
-                                  body.at("id").get<std::string>());
-    followup.created_s = event.time_s;
-    const bool whole = followup.kind == kRestart ? !followup.directory.empty()
-                                                 : followup.kind == kSubmitted && !followup.spec.empty();
-    return whole ? std::optional(followup) : std::nullopt;
-  } catch (const Json::exception&) {
-    return std::nullopt;  // a task may write anything
-  }
 }
 
 void write_merlin_shim(const fs::path& campaign) {
@@ -166,7 +137,7 @@ std::vector<store::Followup> FollowupQueue::all() {
 
 std::optional<store::Followup> FollowupQueue::next() {
   for (store::Followup& followup : all()) {
-    if (is_open(followup)) return std::move(followup);
+    if (is_open(followup.state)) return std::move(followup);
   }
   return std::nullopt;
 }
@@ -183,7 +154,7 @@ void FollowupQueue::choose_directory(store::Followup& followup, const specs::Stu
 }
 
 specs::Plan FollowupQueue::begin(store::Followup& followup) {
-  followup.state = kRunning;
+  move(followup, FollowupState::running);
   if (followup.started_s <= 0) followup.started_s = unix_now_s();
   const bool restart = followup.kind == kRestart;
   specs::ReadOptions options;
@@ -211,15 +182,15 @@ specs::Plan FollowupQueue::begin(store::Followup& followup) {
   return plan;
 }
 
-void FollowupQueue::end(store::Followup& followup, const std::string& state, ExitCode code) {
-  followup.state = state;
+void FollowupQueue::end(store::Followup& followup, FollowupState state, ExitCode code) {
+  move(followup, state);
   followup.exit_code = static_cast<int>(code);
   followup.ended_s = unix_now_s();
   store::Store(top_).update_followup(followup);
 }
 
 void FollowupQueue::reopen(store::Followup& followup) {
-  followup.state = kPending;
+  move(followup, FollowupState::pending);
   followup.exit_code = 0;
   followup.ended_s = 0;
   store::Store(top_).update_followup(followup);
@@ -240,13 +211,13 @@ void FollowupQueue::take_submitted(const fs::path& campaign) {
     for (store::Followup& followup : from.followups()) {
       store::Followup ours = followup;
       if (!followup.source.starts_with('/')) ours.source = campaign.string() + ":" + followup.source;
-      if (is_open(followup)) {
-        followup.state = handed_over(top_);
+      if (is_open(followup.state)) {
+        move(followup, FollowupState::handed_over);
+        followup.handed_to = top_.string();
         from.update_followup(followup);
-      } else if (followup.state == handed_over(top_)) {
-        ours.state = kPending;
-      } else if (followup.state.starts_with(handed_over(""))) {
-        continue;  // another's
+      } else if (followup.state == FollowupState::handed_over) {
+        if (followup.handed_to != top_.string()) continue;  // another's
+        move(ours, FollowupState::pending);
       }
       batch.followups.push_back(std::move(ours));
     }
@@ -284,7 +255,6 @@ void FollowupQueue::take_iteration(const specs::Plan& campaign, const CampaignSt
   next.spec = study.file.string();
   next.options = options_text(options, specs::study_copy(first));
   next.directory = directory.string();
-  next.state = kPending;
   next.source = next.directory;
   next.created_s = unix_now_s();
   store::Batch batch;

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "engine/followups/submission.h"
 #include "engine/monitor/status.h"
 #include "engine/store/store.h"
 #include "engine/wire/messages.h"
@@ -25,9 +26,6 @@ namespace wflow::engine {
 nlohmann::json submit_study(const std::filesystem::path& campaign, const specs::Study& study);
 // The same for a campaign that is to go on; what failed in it runs again.
 nlohmann::json submit_restart(const std::filesystem::path& campaign);
-// What the event asks for, if it is such a one.
-std::optional<store::Followup> followup_of(const wire::TaskEvent& event);
-
 // <campaign>/.wflow/bin, which holds the program `merlin` of its tasks.
 void write_merlin_shim(const std::filesystem::path& campaign);
 
@@ -45,7 +43,7 @@ class FollowupQueue {
   // The plan of one; its campaign is made if it is not there yet, in a directory that is recorded first.
   // Error{spec}, Error{data} when the study does not read (any more) or has no samples.
   specs::Plan begin(store::Followup& followup);
-  void end(store::Followup& followup, const std::string& state, ExitCode code);
+  void end(store::Followup& followup, FollowupState state, ExitCode code);
   // One that has ended is to go on.
   void reopen(store::Followup& followup);
   // What a campaign that has ended leaves to do: what its tasks submitted, and its study's next iteration,

@@ -45,7 +45,11 @@ class Followups : public ::testing::Test {
     return plan;
   }
 
-  static wire::TaskEvent event(const nlohmann::json& body) { return {0, 0, 0, 5, body.dump()}; }
+  static wire::TaskEvent event(const std::string& line) {
+    const auto parsed = wire::parse_event_line(line);
+    const auto* body = parsed ? std::get_if<wire::EventBody>(&*parsed) : nullptr;
+    return {0, 0, 0, 5, body != nullptr ? *body : wire::EventBody(wire::OtherEvent{})};
+  }
 
   // All of its one task ended so.
   static CampaignStatus ended(ElementState state) {
@@ -59,7 +63,7 @@ class Followups : public ::testing::Test {
 
   static void submit(const fs::path& campaign, const nlohmann::json& body) {
     store::Batch batch;
-    batch.followups.push_back(*followup_of(event(body)));
+    batch.followups.push_back(*followup_of(event(body.dump())));
     store::Store(campaign).commit(batch);
   }
 
@@ -71,7 +75,7 @@ TEST_F(Followups, AnEventThatIsNoneIsNone) {
        {"submit", "[]", R"({"type": "note", "text": "submit"})", R"({"type": "submit"})",
         R"({"type": "submit", "kind": 3, "id": "a"})", R"({"type": "submit", "kind": "restart", "id": "a"})",
         R"({"type": "submit", "kind": "other", "id": "a", "spec": "s"})"}) {
-    EXPECT_FALSE(followup_of({0, 0, 0, 0, line})) << line;
+    EXPECT_FALSE(followup_of(event(line))) << line;
   }
 }
 
@@ -103,7 +107,7 @@ TEST_F(Followups, ASubmittedStudyOutlivesItsFileAndIsMadeOnce) {
   auto again = queue.next();
   EXPECT_EQ(queue.begin(*again).campaign(), made);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "out"), {}), 1);
-  queue.end(*again, "finished", ExitCode::ok);
+  queue.end(*again, FollowupState::finished, ExitCode::ok);
   EXPECT_FALSE(queue.next());
 }
 
@@ -116,7 +120,8 @@ TEST_F(Followups, OfAFollowupGoToTheTopOnce) {
   queue.take_from(child, {}, false);
   queue.take_from(child, {}, false);
   std::vector<std::string> kinds;
-  for (const auto& followup : queue.all()) kinds.push_back(followup.kind + " " + followup.state);
+  for (const auto& followup : queue.all())
+    kinds.push_back(followup.kind + " " + std::string(name_of(followup.state)));
   // And the next iteration of the child's study.
   EXPECT_EQ(kinds, (std::vector<std::string>{"submitted pending", "restart pending", "iteration pending"}));
   EXPECT_FALSE(FollowupQueue(child.campaign()).next())
@@ -138,7 +143,7 @@ TEST_F(Followups, IterationsEndAtTheMostAndAfterFailures) {
   EXPECT_EQ(second.campaign(), first.campaign() / "iterations" / "002");
   EXPECT_EQ(second.study().options.iteration.previous, first.campaign());
   EXPECT_EQ(second.task_template(0).command.front().text, "echo 2");
-  queue.end(*next, "finished", ExitCode::ok);
+  queue.end(*next, FollowupState::finished, ExitCode::ok);
   queue.take_from(second, ended(ElementState::done), false);
   EXPECT_FALSE(queue.next());
   EXPECT_EQ(store::Store(first.campaign()).status_at_rest().iterations,
@@ -148,7 +153,7 @@ TEST_F(Followups, IterationsEndAtTheMostAndAfterFailures) {
 TEST_F(Followups, AnEventOfTheNameEndsTheIterations) {
   const specs::Plan first = campaign("top");
   store::Batch batch;
-  batch.events.push_back(event({{"type", "converged"}}));
+  batch.events.push_back(event(R"({"type":"converged"})"));
   store::Store(first.campaign()).commit(batch);
   FollowupQueue queue(first.campaign());
   queue.take_from(first, ended(ElementState::done), false);

@@ -5,14 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "specs/plan/task_name.h"
 
 namespace wflow::engine {
 
 namespace {
 
 constexpr double kRateWindow_s = 10;
-constexpr std::size_t kListedFailures = 20;
 
 }  // namespace
 
@@ -20,19 +21,48 @@ LiveStatus::LiveStatus(const specs::Plan& plan, CampaignStatus recorded)
     : plan_(plan), status_(std::move(recorded)), windows_(plan.steps().size()) {
   status_.name = plan.study().name;
   status_.directory = plan.campaign().string();
+  status_.state = CampaignState::running;
+  status_.steps.resize(plan.steps().size());
+  metrics_.add(status_.metrics);
+  if (!status_.history.empty()) last_history_ = status_.history.back().number;
 }
 
-std::string LiveStatus::task_name(ArrayId array, Element element) const {
-  const std::string name = plan_.array_name(array);
-  return plan_.steps()[plan_.step_of(array)].elements > 1 ? fmt::format("{}/{}", name, element) : name;
+void LiveStatus::apply(const store::Batch& batch) {
+  for (const RecordFailure& failure : batch.failures) add(failure);
+  for (const wire::TaskEvent& event : batch.events) add(event);
+  for (const store::HistoryRow& row : batch.history) add(row);
+  for (const store::Followup& followup : batch.followups) {
+    FollowupView view;
+    view.kind = followup.kind;
+    view.iteration = followup.iteration;
+    view.spec = followup.spec;
+    view.directory = followup.directory;
+    view.state = followup.state;
+    status_.followups.push_back(std::move(view));
+  }
+  keep_bounds(status_);
 }
 
-void LiveStatus::failure(const RecordFailure& failure) {
-  if (!failure.final) return;
+void LiveStatus::set_workers(std::vector<WorkerStatus> workers) {
+  status_.workers_total = workers.size();
+  if (workers.size() > kListedWorkers) workers.resize(kListedWorkers);
+  status_.workers = std::move(workers);
+}
+
+void LiveStatus::set_state(CampaignState state) {
+  WFLOW_CHECK(may_follow(status_.state, state));
+  status_.state = state;
+}
+
+void LiveStatus::add(const RecordFailure& failure) {
   const wire::Outcome& outcome = failure.outcome;
+  ++status_.last_failure;  // as the database numbers them
+  if (!failure.final || outcome.array >= plan_.array_count()) return;
   FailureView view;
-  view.task = task_name(outcome.array, outcome.element);
+  view.number = status_.last_failure;
+  view.task = specs::task_name(plan_, outcome.array, outcome.element);
   view.step = plan_.steps()[plan_.step_of(outcome.array)].name;
+  view.array = outcome.array;
   view.element = outcome.element;
   view.attempt = outcome.attempt;
   view.reason = describe_end(static_cast<int>(outcome.reason), outcome.exit_code);
@@ -42,74 +72,44 @@ void LiveStatus::failure(const RecordFailure& failure) {
   view.final = true;
   view.detail = outcome.detail;
   status_.failures.push_back(std::move(view));
-  if (status_.failures.size() > kListedFailures) status_.failures.erase(status_.failures.begin());
-}
-
-void LiveStatus::reopened(ArrayId array, Range range) {
-  const std::string& step = plan_.steps()[plan_.step_of(array)].name;
-  std::erase_if(status_.failures, [&](const FailureView& view) {
-    return view.step == step && range.first <= view.element && view.element <= range.last &&
-           view.task == task_name(array, view.element);
-  });
-}
-
-void LiveStatus::metric(const std::string& name, std::uint64_t epoch, std::uint64_t step, double value) {
-  // A training that goes on from a checkpoint says some steps again: the last word counts.
-  const auto same = [&](const MetricPoint& p) { return p.name == name && p.step == step; };
-  const auto at = std::find_if(status_.metrics.rbegin(), status_.metrics.rend(), same);
-  if (at != status_.metrics.rend()) {
-    at->value = value;
-  } else {
-    status_.metrics.push_back({name, epoch, step, value});
+  // Not only at the end of the batch: it may hold a million.
+  if (status_.failures.size() > 2 * kListedFailures) {
+    const auto extra = static_cast<std::ptrdiff_t>(status_.failures.size() - kListedFailures);
+    status_.failures.erase(status_.failures.begin(), status_.failures.begin() + extra);
   }
 }
 
-bool LiveStatus::submitted(const store::Followup& followup) {
-  if (!submitted_.insert(followup.source).second) return false;
-  status_.followups.push_back(
-      {followup.kind, followup.iteration, followup.spec, followup.directory, followup.state, 0, 0, 0});
-  return true;
-}
-
-void LiveStatus::event(const wire::TaskEvent& event) {
+void LiveStatus::add(const wire::TaskEvent& event) {
   if (event.array >= plan_.array_count()) return;
-  const nlohmann::json body = nlohmann::json::parse(event.line, nullptr, false);
-  if (!body.is_object()) return;
-  try {
-    const std::string type = body.value("type", "");
-    const specs::PlannedStep& planned = plan_.steps()[plan_.step_of(event.array)];
-    if (type == "progress" && planned.elements == 1) {
-      StepStatus& step = status_.steps[plan_.step_of(event.array)];
-      step.progress_done = body.value("done", std::uint64_t{0});
-      step.progress_total = body.value("total", std::uint64_t{0});
-      step.progress_unit = body.value("unit", "");
-    } else if (type == "metric") {
-      metric(body.value("name", ""), body.value("epoch", std::uint64_t{0}),
-             body.value("step", std::uint64_t{0}), body.value("value", 0.0));
-    } else if (type == "artifact" && body.value("kind", "") != "shard") {
-      ArtifactView view{planned.name, body.value("kind", ""), body.value("path", "")};
-      std::erase_if(status_.artifacts, [&](const auto& known) { return known.path == view.path; });
-      status_.artifacts.push_back(std::move(view));
-    }
-  } catch (const nlohmann::json::exception&) {
-    // A task may write any types it likes into its event file; what can't be shown is not shown.
+  const std::size_t index = plan_.step_of(event.array);
+  const specs::PlannedStep& planned = plan_.steps()[index];
+  if (const auto* metric = std::get_if<wire::Metric>(&event.body)) {
+    metrics_.add(event.array, event.element, *metric);
+    metrics_changed_ = true;
+  } else if (const auto* progress = std::get_if<wire::Progress>(&event.body)) {
+    if (planned.elements != 1 || index >= status_.steps.size()) return;
+    StepStatus& step = status_.steps[index];
+    step.progress_done = progress->done;
+    step.progress_total = progress->total;
+    step.progress_unit = progress->unit;
+  } else if (const auto* artifact = std::get_if<wire::Artifact>(&event.body)) {
+    if (artifact->kind != "shard") add_artifact(planned.name, *artifact);
   }
 }
 
-std::optional<std::string> LiveStatus::note_of(const wire::TaskEvent& event) {
-  if (event.line.find("\"note\"") == std::string::npos) return std::nullopt;
-  const nlohmann::json body = nlohmann::json::parse(event.line, nullptr, false);
-  const auto text_of = [&](const char* key) {
-    const auto at = body.find(key);
-    return at != body.end() && at->is_string() ? at->get<std::string>() : std::string();
-  };
-  if (!body.is_object() || text_of("type") != "note") return std::nullopt;
-  return text_of("text");
+void LiveStatus::add_artifact(const std::string& step, const wire::Artifact& artifact) {
+  // The last report of a path counts.
+  const auto same = [&](const ArtifactView& known) { return known.path == artifact.path; };
+  const auto removed = std::erase_if(status_.artifacts, same);
+  if (removed == 0) ++status_.artifacts_total;
+  status_.artifacts.push_back({step, artifact.kind, artifact.path});
+  if (status_.artifacts.size() > kListedArtifacts) status_.artifacts.erase(status_.artifacts.begin());
 }
 
-void LiveStatus::history(const store::HistoryRow& row) {
-  if (status_.history.empty()) status_.started_s = row.time_s;
-  status_.history.push_back({row.time_s, row.kind, row.text});
+void LiveStatus::add(const store::HistoryRow& row) {
+  if (status_.started_s <= 0) status_.started_s = row.time_s;
+  status_.history.push_back({++last_history_, row.time_s, row.kind, row.text});
+  if (status_.history.size() > kListedHistory) status_.history.erase(status_.history.begin());
 }
 
 void LiveStatus::count(const Scheduler& scheduler) {
@@ -167,6 +167,15 @@ void LiveStatus::estimate(std::size_t index, double steady_s) {
 const CampaignStatus& LiveStatus::update(const Scheduler& scheduler, double steady_s, double unix_s) {
   count(scheduler);
   for (std::size_t step = 0; step < status_.steps.size(); ++step) estimate(step, steady_s);
+  // What failed and runs again is no failure any more.
+  std::erase_if(status_.failures, [&](const FailureView& failure) {
+    const ElementState state = scheduler.states(failure.array).at(failure.element);
+    return state != ElementState::failed && state != ElementState::hard_failed;
+  });
+  if (std::exchange(metrics_changed_, false)) {
+    const auto name = [&](ArrayId array, Element element) { return specs::task_name(plan_, array, element); };
+    status_.metrics = metrics_.curves(name, kListedPoints);
+  }
   status_.elapsed_s = unix_s - status_.started_s;
   return status_;
 }

@@ -3,116 +3,143 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/printable.h"
 #include "engine/wire/messages.h"
 
 namespace wflow::engine {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FailureView, task, step, element, attempt, reason, worker, time_s,
-                                   duration_s, final, detail)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MetricPoint, name, epoch, step, value)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerStatus, id, host, cores, running, leased, silent_s, draining)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HistoryView, time_s, kind, text)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ArtifactView, step, kind, path)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FollowupView, kind, iteration, spec, directory, state, elements, ended,
-                                   failed)
-
 namespace {
 
-std::uint64_t sum(const std::vector<StepStatus>& steps, std::uint64_t (StepStatus::*member)() const) {
-  std::uint64_t total = 0;
-  for (const StepStatus& step : steps) total += (step.*member)();
-  return total;
+using Json = nlohmann::json;
+
+template <class T>
+void keep_newest(std::vector<T>& list, std::size_t most) {
+  if (list.size() > most) list.erase(list.begin(), list.end() - static_cast<std::ptrdiff_t>(most));
+}
+
+void cut(std::string& text) {
+  if (text.size() > kListedText) text.erase(0, text.size() - kListedText);
+  if (!is_utf8(text)) text = printable(text);
+}
+
+Json json_of(const StepStatus& step) {
+  Json counts = Json::object();
+  for (std::size_t state = 0; state < kElementStates; ++state) {
+    counts[std::string(name_of(static_cast<ElementState>(state)))] = step.counts[state];
+  }
+  Json json = {
+      {"name", step.name},
+      {"kind", step.kind},
+      {"arrays", step.arrays},
+      {"elements", step.elements},
+      {"counts", counts},
+      {"mean_s", step.mean_s},
+      {"deviation_s", step.deviation_s},
+      {"rate_per_s", step.rate_per_s},
+      {"progress",
+       {{"done", step.progress_done}, {"total", step.progress_total}, {"unit", step.progress_unit}}}};
+  json["left_s"] = step.left_s ? Json(*step.left_s) : Json();
+  return json;
+}
+
+Json json_of(const FailureView& failure) {
+  return {{"task", failure.task},       {"step", failure.step},
+          {"element", failure.element}, {"attempt", failure.attempt},
+          {"reason", failure.reason},   {"worker", failure.worker},
+          {"time_s", failure.time_s},   {"duration_s", failure.duration_s},
+          {"final", failure.final},     {"detail", failure.detail}};
+}
+
+Json json_of(const WorkerStatus& worker) {
+  return {{"id", worker.id},
+          {"host", worker.host},
+          {"cores", worker.cores},
+          {"running", worker.running},
+          {"leased", worker.leased},
+          {"silent_s", worker.silent_s},
+          {"draining", worker.draining}};
+}
+
+Json json_of(const HistoryView& row) {
+  return {{"time_s", row.time_s}, {"kind", row.kind}, {"text", row.text}};
+}
+
+Json json_of(const ArtifactView& artifact) {
+  return {{"step", artifact.step}, {"kind", artifact.kind}, {"path", artifact.path}};
+}
+
+Json json_of(const FollowupView& followup) {
+  return {{"kind", followup.kind},         {"iteration", followup.iteration},
+          {"spec", followup.spec},         {"directory", followup.directory},
+          {"state", state_text(followup)}, {"elements", followup.elements},
+          {"ended", followup.ended},       {"failed", followup.failed}};
+}
+
+template <class T>
+Json list_of(const std::vector<T>& values) {
+  Json list = Json::array();
+  for (const T& value : values) list.push_back(json_of(value));
+  return list;
+}
+
+// A point each. JSON has no numbers that are infinite or none: null.
+Json list_of(const std::vector<MetricCurve>& curves) {
+  Json list = Json::array();
+  for (const MetricCurve& curve : curves) {
+    for (const MetricPoint& point : curve.points) {
+      list.push_back({{"task", curve.task},
+                      {"name", curve.name},
+                      {"epoch", point.epoch},
+                      {"step", point.step},
+                      {"value", std::isfinite(point.value) ? Json(point.value) : Json()}});
+    }
+  }
+  return list;
 }
 
 }  // namespace
 
-void to_json(nlohmann::json& json, const StepStatus& step) {
-  nlohmann::json counts = nlohmann::json::object();
-  for (std::size_t state = 0; state < kElementStates; ++state) {
-    counts[std::string(name_of(static_cast<ElementState>(state)))] = step.counts[state];
-  }
-  json = {{"name", step.name},
-          {"kind", step.kind},
-          {"arrays", step.arrays},
-          {"elements", step.elements},
-          {"counts", counts},
-          {"mean_s", step.mean_s},
-          {"deviation_s", step.deviation_s},
-          {"rate_per_s", step.rate_per_s},
-          {"progress",
-           {{"done", step.progress_done}, {"total", step.progress_total}, {"unit", step.progress_unit}}}};
-  json["left_s"] = step.left_s ? nlohmann::json(*step.left_s) : nlohmann::json();
+Json to_json(const CampaignStatus& status) {
+  return {{"name", status.name},
+          {"directory", status.directory},
+          {"state", name_of(status.state)},
+          {"coordinator", status.coordinator},
+          {"started_s", status.started_s},
+          {"elapsed_s", status.elapsed_s},
+          {"steps", list_of(status.steps)},
+          {"workers", list_of(status.workers)},
+          {"workers_total", status.workers_total},
+          {"failures", list_of(status.failures)},
+          {"metrics", list_of(status.metrics)},
+          {"artifacts", list_of(status.artifacts)},
+          {"artifacts_total", status.artifacts_total},
+          {"history", list_of(status.history)},
+          {"followups", list_of(status.followups)},
+          {"iterations", status.iterations}};
 }
 
-void from_json(const nlohmann::json& json, StepStatus& step) {
-  step.name = json.at("name");
-  step.kind = json.at("kind");
-  step.arrays = json.at("arrays");
-  step.elements = json.at("elements");
-  for (std::size_t state = 0; state < kElementStates; ++state) {
-    step.counts[state] =
-        json.at("counts").value(std::string(name_of(static_cast<ElementState>(state))), 0ULL);
-  }
-  step.mean_s = json.at("mean_s");
-  step.deviation_s = json.at("deviation_s");
-  step.rate_per_s = json.at("rate_per_s");
-  if (!json.at("left_s").is_null()) step.left_s = json.at("left_s").get<double>();
-  step.progress_done = json.at("progress").at("done");
-  step.progress_total = json.at("progress").at("total");
-  step.progress_unit = json.at("progress").at("unit");
+void keep_bounds(CampaignStatus& status) {
+  keep_newest(status.failures, kListedFailures);
+  keep_newest(status.history, kListedHistory);
+  keep_newest(status.artifacts, kListedArtifacts);
+  keep_newest(status.workers, kListedWorkers);
+  keep_newest(status.followups, kListedFollowups);
+  for (FailureView& failure : status.failures) cut(failure.detail);
+  for (HistoryView& row : status.history) cut(row.text);
 }
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CampaignStatus, name, directory, state, coordinator, started_s, elapsed_s,
-                                   steps, workers, failures, metrics, artifacts, history, followups,
-                                   iterations)
-
-nlohmann::json to_json(const CampaignStatus& status) {
-  nlohmann::json json;
-  to_json(json, status);
-  return json;
+std::string state_text(const FollowupView& followup) {
+  if (followup.state != FollowupState::handed_over) return std::string(name_of(followup.state));
+  return fmt::format("{} to {}", name_of(followup.state), followup.handed_to);
 }
 
-CampaignStatus status_from_json(const nlohmann::json& json) {
-  return json.get<CampaignStatus>();
-}
-
-bool FollowupView::left() const {
-  if (state == "could not begin" || state.starts_with("handed over")) return false;
-  return elements == 0 || ended < elements;
-}
-
-std::uint64_t StepStatus::ended() const {
-  std::uint64_t total = 0;
-  for (std::size_t state = 0; state < kElementStates; ++state) {
-    if (has_ended(static_cast<ElementState>(state))) total += counts[state];
-  }
-  return total;
-}
-
-std::uint64_t CampaignStatus::elements() const {
-  std::uint64_t total = 0;
-  for (const StepStatus& step : steps) total += step.elements;
-  return total;
-}
-
-std::uint64_t CampaignStatus::ended() const {
-  return sum(steps, &StepStatus::ended);
-}
-std::uint64_t CampaignStatus::failed() const {
-  return sum(steps, &StepStatus::failed);
-}
-std::uint64_t CampaignStatus::cancelled() const {
-  std::uint64_t total = 0;
-  for (const StepStatus& step : steps) total += step.count(ElementState::cancelled);
-  return total;
-}
-
-std::string end_state(const CampaignStatus& status) {
-  if (status.cancelled() > 0) return "cancelled";
-  return status.failed() > 0 ? "finished with failures" : "finished";
+CampaignState end_state(const CampaignStatus& status) {
+  if (status.cancelled() > 0) return CampaignState::cancelled;
+  return status.failed() > 0 ? CampaignState::finished_with_failures : CampaignState::finished;
 }
 
 ExitCode end_code(const CampaignStatus& status) {

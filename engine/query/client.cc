@@ -1,85 +1,198 @@
 // SPDX-License-Identifier: Apache-2.0
-// The asking side of queries.h.
+#include "engine/query/client.h"
+
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
+#include <iterator>
+#include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "engine/query/queries.h"
 #include "engine/schedule/graph.h"
+#include "engine/store/store.h"
+#include "engine/wire/keys.h"
 #include "engine/wire/transport.h"
+#include "specs/plan/workspace.h"
 
 namespace wflow::engine {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 // How long a question waits for a coordinator that begins or ends, and for one that is busy.
 constexpr double kPatience_s = 10;
 constexpr std::chrono::milliseconds kAnswer{20000};
+constexpr std::chrono::milliseconds kAgain{20};
 
-std::optional<nlohmann::json> ask_coordinator(const specs::Plan& plan, const std::string& verb,
-                                              const nlohmann::json& arguments) {
-  if (!wire::read_endpoint(plan.campaign())) return std::nullopt;
-  const auto answer = wire::ask(plan.campaign(), {verb, arguments.dump()}, kAnswer);
-  if (!answer) return std::nullopt;
-  if (!answer->ok) throw Error(ExitCode::usage, answer->body);
-  return nlohmann::json::parse(answer->body);
+bool has_record(const fs::path& campaign) {
+  std::error_code ignored;
+  return fs::exists(store::database_path(campaign), ignored);
+}
+
+[[noreturn]] void refuse(const wire::Refusal& refusal) {
+  throw Error(refusal.code, refusal.sentence);
+}
+
+// What a coordinator of this version answers to the request.
+template <class T>
+T taken(wire::Answer&& answer, const fs::path& campaign) {
+  if (const auto* refusal = std::get_if<wire::Refusal>(&answer.body)) refuse(*refusal);
+  if (auto* body = std::get_if<T>(&answer.body)) return std::move(*body);
+  throw Error(ExitCode::version,
+              fmt::format("the coordinator of {} gives another kind of answer; use its version of wflow",
+                          campaign.string()));
 }
 
 }  // namespace
 
-// A campaign without a coordinator: the states that a coordinator would begin with.
-struct Client::Record {
-  explicit Record(const specs::Plan& plan)
-      : store(plan.campaign()),
-        scheduler(array_specs(plan), 0),
-        queries(plan, scheduler, store, nothing_runs) {
-    restore_states(scheduler, store.restore());
-    scheduler.start();
+void require_record(const fs::path& campaign) {
+  if (has_record(campaign)) return;
+  std::error_code ignored;
+  if (fs::exists(campaign / ".wflow", ignored)) {
+    throw Error(ExitCode::usage,
+                fmt::format("{}: no campaign was started here yet; start it with: wflow run STUDY.yaml",
+                            campaign.string()));
   }
-  store::Store store;
-  Scheduler scheduler;
-  const Queries::Running nothing_runs;
-  Queries queries;
-};
-
-Client::Client(const specs::Plan& plan) : plan_(plan) {}
-Client::~Client() = default;
-
-nlohmann::json Client::ask(const std::string& verb, const nlohmann::json& arguments) {
-  for (const double until_s = steady_now_s() + kPatience_s; !record_;) {
-    if (auto answer = ask_coordinator(plan_, verb, arguments)) return std::move(*answer);
-    try {
-      record_ = std::make_unique<Record>(plan_);
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::busy) throw;
-      if (steady_now_s() > until_s) {
-        throw Error(ExitCode::busy, fmt::format("the coordinator of {} does not answer; try again",
-                                                plan_.campaign().string()));
-      }
-    }
-  }
-  auto answer = record_->queries.answer(verb, arguments);
-  WFLOW_CHECK(answer.has_value());
-  return std::move(*answer);
+  throw Error(ExitCode::usage,
+              fmt::format("{} is not a campaign directory: it has no .wflow/campaign.db", campaign.string()));
 }
 
-std::optional<nlohmann::json> Client::command(const std::string& verb, const nlohmann::json& arguments) {
+// A campaign without a coordinator. The states that a coordinator would begin with are made when a question
+// needs them: a status reads less.
+struct Client::Record {
+  explicit Record(const fs::path& campaign) : store(campaign) {}
+
+  struct States {
+    States(const specs::Plan& plan, store::Store& store)
+        : scheduler(array_specs(plan), 0),
+          queries(plan, scheduler, store, nothing_runs, [&store] { return store.status_at_rest(); }) {
+      restore_states(scheduler, store.restore());
+      scheduler.start();
+    }
+    Scheduler scheduler;
+    const RunningElements nothing_runs;
+    Queries queries;
+  };
+
+  wire::Answer answer(const wire::Request& request, const fs::path& campaign, const specs::Plan* plan) {
+    if (std::holds_alternative<wire::StatusRequest>(request)) return {store.status_at_rest()};
+    if (plan == nullptr && !own_plan) own_plan.emplace(specs::read_campaign(campaign), campaign);
+    if (!states) states.emplace(plan != nullptr ? *plan : *own_plan, store);
+    return states->queries.answer(request);
+  }
+
+  store::Store store;
+  std::optional<specs::Plan> own_plan;
+  std::optional<States> states;
+};
+
+Client::Client(const specs::Plan& plan) : campaign_(plan.campaign()), plan_(&plan) {}
+Client::Client(fs::path campaign) : campaign_(std::move(campaign)) {}
+Client::~Client() = default;
+
+std::optional<wire::Answer> Client::ask_coordinator(const wire::Request& request) const {
+  if (!wire::read_endpoint(campaign_)) return std::nullopt;
+  return wire::ask(campaign_, {request}, kAnswer);
+}
+
+// A coordinator that begins or ends holds the record without answering yet, or no longer.
+template <class AtRest>
+auto Client::ask_or(const wire::Request& request, AtRest at_rest) -> decltype(at_rest()) {
+  require_record(campaign_);
   for (const double until_s = steady_now_s() + kPatience_s;;) {
-    if (auto answer = ask_coordinator(plan_, verb, arguments)) return answer;
+    if (auto answer = ask_coordinator(request)) return std::move(*answer);
     try {
-      const store::Store nobody_holds_it(plan_.campaign());
-      return std::nullopt;
+      return at_rest();
     } catch (const Error& error) {
       if (error.code() != ExitCode::busy) throw;
-      if (steady_now_s() > until_s) {
-        throw Error(ExitCode::busy, fmt::format("the coordinator of {} does not answer; try again",
-                                                plan_.campaign().string()));
-      }
     }
+    if (steady_now_s() > until_s) {
+      throw Error(ExitCode::busy,
+                  fmt::format("the coordinator of {} does not answer; try again", campaign_.string()));
+    }
+    std::this_thread::sleep_for(kAgain);
   }
+}
+
+wire::Answer Client::ask(const wire::Request& request) {
+  const auto at_rest = [&]() -> wire::Answer {
+    if (!record_) record_ = std::make_unique<Record>(campaign_);
+    return record_->answer(request, campaign_, plan_);
+  };
+  return record_ ? at_rest() : ask_or(request, at_rest);
+}
+
+template <class Answer>
+Answer Client::ask_for(const wire::Request& request) {
+  return taken<Answer>(ask(request), campaign_);
+}
+
+CampaignStatus Client::status() {
+  return ask_for<wire::StatusAnswer>(wire::StatusRequest{});
+}
+
+wire::TasksAnswer Client::tasks(const wire::TasksRequest& page) {
+  return ask_for<wire::TasksAnswer>(page);
+}
+
+wire::ExplainAnswer Client::explain(wire::TaskPlace task) {
+  return ask_for<wire::ExplainAnswer>(wire::ExplainRequest{task});
+}
+
+std::vector<wire::WorkerView> Client::workers() {
+  std::vector<wire::WorkerView> all;
+  for (std::optional<std::uint64_t> from = 0; from;) {
+    auto page = ask_for<wire::WorkersAnswer>(wire::WorkersRequest{*from});
+    std::ranges::move(page.workers, std::back_inserter(all));
+    from = page.next;
+  }
+  return all;
+}
+
+std::uint64_t Client::retryable(const wire::Selection& tasks) {
+  return ask_for<wire::Done>(wire::RetryableRequest{tasks}).count;
+}
+
+void Client::snapshot(const fs::path& path) {
+  ask_for<wire::Done>(wire::SnapshotRequest{path.string()});
+}
+
+std::optional<wire::Done> Client::command(const wire::Request& request) {
+  auto answer = ask_or(request, [&]() -> std::optional<wire::Answer> {
+    const store::Store nobody_holds_it(campaign_);
+    return std::nullopt;
+  });
+  if (!answer) return std::nullopt;
+  return taken<wire::Done>(std::move(*answer), campaign_);
+}
+
+namespace {
+
+// How far it is: it may be running, have been killed, or not be there yet.
+void look_at(FollowupView& followup) {
+  if (followup.state == FollowupState::pending || !has_record(followup.directory)) return;
+  try {
+    const CampaignStatus status = Client(followup.directory).status();
+    followup.state = followup_state(status.state);
+    followup.elements = status.elements();
+    followup.ended = status.ended();
+    followup.failed = status.failed();
+  } catch (const Error&) {
+    // What the record says of it has to do.
+  }
+}
+
+}  // namespace
+
+CampaignStatus campaign_status(const fs::path& campaign) {
+  CampaignStatus status = Client(campaign).status();
+  for (FollowupView& followup : status.followups) look_at(followup);
+  return status;
 }
 
 }  // namespace wflow::engine

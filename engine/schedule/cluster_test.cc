@@ -41,8 +41,8 @@ class Cluster {
   struct Node {
     WorkerCapacity capacity;
     double speed = 1;
-    std::map<std::pair<std::int64_t, std::uint64_t>, wire::Lease> queue;
-    std::multimap<double, wire::Lease> running;  // by end
+    std::map<std::pair<std::int64_t, std::uint64_t>, Lease> queue;
+    std::multimap<double, Lease> running;  // by end
     double cores = 0;
     double waits_since_s = -1;  // idle beside work that has not started elsewhere
   };
@@ -55,7 +55,7 @@ class Cluster {
   }
 
   void lose(const WorkerId& id) {
-    std::vector<wire::RunningElement> running;
+    std::vector<RunningElement> running;
     for (const auto& [end, lease] : nodes[id].running) running.push_back({lease.array, lease.first, now});
     for (const auto& lease : everything(nodes[id])) let_go(lease);
     nodes.erase(id);
@@ -104,7 +104,7 @@ class Cluster {
     now = to_s;
     for (auto& [id, node] : nodes) {
       while (!node.running.empty() && node.running.begin()->first <= now + 1e-12) {
-        const wire::Lease lease = node.running.begin()->second;
+        const Lease lease = node.running.begin()->second;
         node.running.erase(node.running.begin());
         node.cores -= cores_of(lease.array, node);
         let_go(lease);
@@ -134,7 +134,7 @@ class Cluster {
   Scheduler scheduler;
   std::map<WorkerId, Node> nodes;
   std::function<double(Task)> seconds = [](Task) { return 1.0; };
-  std::function<int(const wire::Lease&)> code = [](const wire::Lease&) { return 0; };
+  std::function<int(const Lease&)> code = [](const Lease&) { return 0; };
   double now = 0;
   double longest_idle_s = 0;
   std::uint64_t revokes = 0;
@@ -144,8 +144,8 @@ class Cluster {
   std::set<Task> held;
 
  private:
-  static std::vector<wire::Lease> everything(const Node& node) {
-    std::vector<wire::Lease> all;
+  static std::vector<Lease> everything(const Node& node) {
+    std::vector<Lease> all;
     for (const auto& [key, lease] : node.queue) all.push_back(lease);
     for (const auto& [end, lease] : node.running) all.push_back(lease);
     return all;
@@ -156,24 +156,27 @@ class Cluster {
   }
 
   void take(const GrantLease& grant) {
-    const wire::Lease& lease = grant.lease;
+    const Lease& lease = grant.lease;
     ASSERT_TRUE(nodes.contains(grant.worker));
     for (Element at = lease.first; at < lease.first + lease.count; ++at)
       EXPECT_TRUE(held.insert({lease.array, at}).second) << "leased twice at once";
     nodes[grant.worker].queue[{-std::int64_t{lease.priority}, ++arrivals_}] = lease;
   }
 
-  void let_go(const wire::Lease& lease) {
+  void let_go(const Lease& lease) {
     for (Element at = lease.first; at < lease.first + lease.count; ++at) held.erase({lease.array, at});
   }
 
   void give_back(const RevokeLease& revoke) {
     EXPECT_FALSE(revoke.kill_running);
-    std::vector<wire::Lease> returned;
+    std::vector<Lease> returned;
     std::erase_if(nodes[revoke.worker].queue, [&](const auto& entry) {
-      if (entry.second.id != revoke.lease) return false;
-      returned.push_back(entry.second);
-      let_go(entry.second);
+      const Lease& lease = entry.second;
+      if (lease.id != revoke.part.id) return false;
+      EXPECT_LE(revoke.part.first, lease.first);
+      EXPECT_GE(revoke.part.first + revoke.part.count, lease.first + lease.count);
+      returned.push_back(lease);
+      let_go(lease);
       return true;
     });
     scheduler.returned(returned);
@@ -188,9 +191,9 @@ class Cluster {
   bool start(const WorkerId& id, Node& node) {
     bool any = false;
     while (!node.queue.empty()) {
-      wire::Lease& lease = node.queue.begin()->second;
+      Lease& lease = node.queue.begin()->second;
       if (node.cores + cores_of(lease.array, node) > node.capacity.cores) break;
-      wire::Lease one = lease;
+      Lease one = lease;
       one.count = 1;
       ++lease.first;
       if (--lease.count == 0) node.queue.erase(node.queue.begin());
@@ -202,14 +205,14 @@ class Cluster {
     return any;
   }
 
-  void tell(const WorkerId& id, const Node& node, const wire::Lease& lease) {
+  void tell(const WorkerId& id, const Node& node, const Lease& lease) {
     const double took_s = seconds({lease.array, lease.first}) / node.speed;
     const int result = code(lease);
     if (result == 0) {
-      scheduler.done({lease.id, lease.array, lease.first, 1, took_s, took_s * took_s, now});
+      scheduler.done({lease.id, lease.array, lease.first, 1, 0, took_s, took_s * took_s, now});
       return;
     }
-    wire::Outcome outcome;
+    Outcome outcome;
     outcome.lease = lease.id;
     outcome.array = lease.array;
     outcome.element = lease.first;
@@ -457,7 +460,7 @@ TEST(Cluster, RandomEvents) {
     arrays[2].resources.cores = 2;
     arrays[4].resources.memory_bytes = 30;
     Cluster cluster(std::move(arrays));
-    cluster.code = [&](const wire::Lease&) { return chance(8) ? (chance(30) ? 104 : 1) : 0; };
+    cluster.code = [&](const Lease&) { return chance(8) ? (chance(30) ? 104 : 1) : 0; };
     for (ArrayId id = 0; id < 5; ++id) cluster.arrays[id].max_retries = 3;
     cluster.seconds = [](auto task) {
       return task.second % 17 == 0 ? 5.0 : 0.05 * (1.0 + static_cast<double>(task.first));

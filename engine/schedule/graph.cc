@@ -57,9 +57,10 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan) {
 
 void restore_states(Scheduler& scheduler, const store::Restored& restored) {
   for (const auto& end : restored.ends) scheduler.restore_end(end.array, end.range, end.state);
-  for (const auto& attempt : restored.attempts) {
-    scheduler.restore_attempt(attempt.array, attempt.element, attempt.next_attempt, attempt.restart);
-  }
+  for (const auto& [array, element, counts] : restored.attempts)
+    scheduler.restore_attempt(array, element, counts);
+  for (const RecordFloor& floor : restored.floors)
+    scheduler.restore_floor(floor.array, floor.range, floor.lease);
   for (const auto& [array, progress] : restored.totals) {
     scheduler.restore_durations(array, progress.timed, progress.duration_sum_s, progress.duration_square_sum);
   }

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/schedule/scheduler.h"
-#include "engine/store/store.h"
+#include "engine/store/batch.h"
 #include "specs/plan/plan.h"
 
 namespace wflow::engine {

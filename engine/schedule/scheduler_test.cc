@@ -31,7 +31,7 @@ class Campaign {
     Actions actions = scheduler.take_actions();
     for (const GrantLease& grant : actions.grants) {
       for (std::uint64_t i = 0; i < grant.lease.count; ++i) {
-        wire::Lease one = grant.lease;
+        Lease one = grant.lease;
         one.first += i;
         one.count = 1;
         leased.push_back({grant.worker, one});
@@ -42,11 +42,11 @@ class Campaign {
     failures.insert(failures.end(), actions.failures.begin(), actions.failures.end());
   }
 
-  void succeed(const wire::Lease& lease) {
-    scheduler.done({lease.id, lease.array, lease.first, lease.count, 0.1, 0.01, 0});
+  void succeed(const Lease& lease) {
+    scheduler.done({lease.id, lease.array, lease.first, lease.count, 0, 0.1, 0.01, 0});
   }
-  void fail(const wire::Lease& lease, int code) {
-    wire::Outcome outcome;
+  void fail(const Lease& lease, int code) {
+    Outcome outcome;
     outcome.lease = lease.id;
     outcome.array = lease.array;
     outcome.element = lease.first;
@@ -82,7 +82,7 @@ class Campaign {
 
   Scheduler scheduler;
   double now = 0;
-  std::deque<std::pair<WorkerId, wire::Lease>> leased;
+  std::deque<std::pair<WorkerId, Lease>> leased;
   std::map<std::pair<ArrayId, Element>, int> grants;
   std::vector<RecordEnd> ends;
   std::vector<RecordFailure> failures;
@@ -106,7 +106,7 @@ TEST(Scheduler, ElementEdgesReleaseSampleBySample) {
   campaign.scheduler.start();
   campaign.scheduler.worker_joined("a", {1, 0}, {});
   campaign.take();
-  const wire::Lease first = campaign.leased.front().second;
+  const Lease first = campaign.leased.front().second;
   campaign.leased.pop_front();
   EXPECT_EQ(campaign.state(1, first.first), ElementState::blocked);
   campaign.succeed(first);
@@ -131,11 +131,11 @@ TEST(Scheduler, LeasesOfABundledStepEndWhereProcessesEnd) {
     const Actions actions = scheduler.take_actions();
     ASSERT_FALSE(actions.grants.empty());
     for (const GrantLease& grant : actions.grants) {
-      const wire::Lease& lease = grant.lease;
+      const Lease& lease = grant.lease;
       EXPECT_EQ(lease.first % 10, 0U);
       EXPECT_TRUE((lease.first + lease.count) % 10 == 0 || lease.first + lease.count == 1005);
       leased += lease.count;
-      scheduler.done({lease.id, 0, lease.first, lease.count, 0.1, 0.01, 0});
+      scheduler.done({lease.id, 0, lease.first, lease.count, 0, 0.1, 0.01, 0});
     }
   }
   EXPECT_TRUE(scheduler.ended());
@@ -155,12 +155,12 @@ TEST(Scheduler, ABundleWaitsForTheLastOfItsElements) {
   Campaign campaign({array_of(25), bundled(25, 10, {{0, EdgeKind::element, 0}})});
   campaign.scheduler.start();
   for (const Element element : {0, 1, 2, 3, 4, 5, 6, 7, 8}) {
-    campaign.scheduler.done({0, 0, element, 1, 0, 0, 0});
+    campaign.scheduler.done({0, 0, element, 1, 0, 0, 0, 0});
     EXPECT_EQ(campaign.total(1, ElementState::ready), 0U);
   }
-  campaign.scheduler.done({0, 0, 20, 5, 0, 0, 0});  // the last bundle is short
+  campaign.scheduler.done({0, 0, 20, 5, 0, 0, 0, 0});  // the last bundle is short
   EXPECT_EQ(campaign.total(1, ElementState::ready), 5U);
-  campaign.scheduler.done({0, 0, 9, 1, 0, 0, 0});
+  campaign.scheduler.done({0, 0, 9, 1, 0, 0, 0, 0});
   EXPECT_EQ(campaign.total(1, ElementState::ready), 15U);
   EXPECT_EQ(campaign.state(1, 9), ElementState::ready);
   EXPECT_EQ(campaign.state(1, 10), ElementState::blocked);
@@ -185,17 +185,17 @@ TEST(Scheduler, BlocksWaitForTheirElementsOnly) {
   Campaign campaign(
       {array_of(25), array_of(3, {{0, EdgeKind::block, 10}}), array_of(1, {{1, EdgeKind::all, 0}})});
   campaign.scheduler.start();
-  for (Element i = 0; i < 9; ++i) campaign.scheduler.done({0, 0, i, 1, 0, 0, 0});
+  for (Element i = 0; i < 9; ++i) campaign.scheduler.done({0, 0, i, 1, 0, 0, 0, 0});
   EXPECT_EQ(campaign.state(1, 0), ElementState::blocked);
-  campaign.scheduler.done({0, 0, 9, 1, 0, 0, 0});
+  campaign.scheduler.done({0, 0, 9, 1, 0, 0, 0, 0});
   EXPECT_EQ(campaign.state(1, 0), ElementState::ready);
-  campaign.scheduler.done({0, 0, 20, 5, 0, 0, 0});
+  campaign.scheduler.done({0, 0, 20, 5, 0, 0, 0, 0});
   EXPECT_EQ(campaign.state(1, 2), ElementState::ready);
   EXPECT_EQ(campaign.state(1, 1), ElementState::blocked);
-  campaign.scheduler.done({0, 0, 10, 10, 0, 0, 0});
+  campaign.scheduler.done({0, 0, 10, 10, 0, 0, 0, 0});
   EXPECT_EQ(campaign.state(1, 1), ElementState::ready);
   EXPECT_EQ(campaign.state(2, 0), ElementState::blocked);
-  campaign.scheduler.done({0, 1, 0, 3, 0, 0, 0});
+  campaign.scheduler.done({0, 1, 0, 3, 0, 0, 0, 0});
   EXPECT_EQ(campaign.state(2, 0), ElementState::ready);
 }
 
@@ -223,7 +223,7 @@ TEST(Scheduler, MerlinExitCodes) {
   campaign.scheduler.start();
   campaign.scheduler.worker_joined("a", {1, 0}, {});
   std::map<Element, std::vector<bool>> restarts;
-  campaign.run([&](const wire::Lease& lease) {
+  campaign.run([&](const Lease& lease) {
     restarts[lease.first].push_back(lease.restart);
     switch (lease.first) {
       case 0:
@@ -280,10 +280,10 @@ TEST(Scheduler, CancelsAPartAndWhatRunsOfIt) {
   campaign.scheduler.start();
   campaign.scheduler.worker_joined("a", {2, 0}, {});
   campaign.take();
-  const std::deque<std::pair<WorkerId, wire::Lease>> held = campaign.leased;
+  const std::deque<std::pair<WorkerId, Lease>> held = campaign.leased;
   ASSERT_GE(held.size(), 2u);
-  EXPECT_EQ(campaign.scheduler.cancel(0, {0, 7}, false), 8 - held.size()) << "what is leased goes on";
-  EXPECT_EQ(campaign.scheduler.cancel(0, {0, 1}, true), 2u);
+  EXPECT_EQ(campaign.scheduler.cancel(0, {0, 7}, false).waiting, 8 - held.size()) << "what is leased goes on";
+  EXPECT_EQ(campaign.scheduler.cancel(0, {0, 1}, true).running, 2u);
   const Actions actions = campaign.scheduler.take_actions();
   EXPECT_FALSE(actions.revokes.empty());
   EXPECT_EQ(campaign.state(0, 0), ElementState::leased) << "until its worker has ended it";
@@ -326,7 +326,7 @@ TEST(Scheduler, ALostWorkersElementsRunElsewhere) {
   campaign.run([](const auto&) { return 0; });
   EXPECT_EQ(campaign.total(0, ElementState::done), 50u);
   ASSERT_EQ(campaign.failures.size(), 1u) << "the one that ran counts as lost with its worker";
-  EXPECT_EQ(campaign.failures[0].outcome.reason, wire::EndReason::worker_lost);
+  EXPECT_EQ(campaign.failures[0].outcome.reason, EndReason::worker_lost);
 }
 
 TEST(Scheduler, AnElementThatKillsItsWorkersFails) {
@@ -347,11 +347,11 @@ TEST(Scheduler, ResultsToldTwiceCountOnce) {
   campaign.scheduler.start();
   campaign.scheduler.worker_joined("a", {2, 0}, {});
   campaign.take();
-  const wire::Lease first = campaign.leased[0].second;
+  const Lease first = campaign.leased[0].second;
   campaign.succeed(first);
   campaign.succeed(first);
   EXPECT_EQ(campaign.scheduler.progress(0).timed, 1u);
-  wire::Lease second = first;
+  Lease second = first;
   second.first = 1;
   campaign.fail(second, 1);
   campaign.fail(second, 1);
@@ -363,10 +363,10 @@ TEST(Scheduler, AdoptsWhatAWorkerStillHolds) {
   Campaign campaign({array_of(10)});
   campaign.scheduler.restore_end(0, {0, 3}, ElementState::done);
   campaign.scheduler.start();
-  const wire::Lease held{77, 0, 2, 4, 0, false, 0};
+  const Lease held{77, 0, 2, 4, 0, false, 0};
   campaign.scheduler.worker_joined("a", {1, 0}, {held});
   EXPECT_EQ(campaign.scheduler.leased(), 2u) << "2 and 3 have ended, 4 and 5 are still to come";
-  campaign.scheduler.done({77, 0, 4, 2, 0, 0, 0});
+  campaign.scheduler.done({77, 0, 4, 2, 0, 0, 0, 0});
   EXPECT_EQ(campaign.scheduler.leased(), 0u);
   campaign.run([](const auto&) { return 0; });
   EXPECT_EQ(campaign.grants.count({0, 4}), 0u);
@@ -377,7 +377,7 @@ TEST(Scheduler, RestoredAttemptsGoOnCounting) {
   ArraySpec spec = array_of(1);
   spec.failure_retries = 2;
   Campaign campaign({spec});
-  campaign.scheduler.restore_attempt(0, 0, 2, false);
+  campaign.scheduler.restore_attempt(0, 0, {2, 2, 0, false});
   campaign.scheduler.start();
   campaign.scheduler.worker_joined("a", {1, 0}, {});
   campaign.run([](const auto& lease) { return lease.attempt == 2 ? 1 : 0; });
@@ -444,7 +444,7 @@ TEST(Scheduler, RetryWaitsForWhatRunsOnTheOldInput) {
     campaign.take();
     ASSERT_EQ(campaign.total(1, ElementState::leased), 2u);
     EXPECT_EQ(campaign.scheduler.retry_failed(0, {0, 0}), 1u);
-    const wire::Lease old = campaign.leased[0].second;
+    const Lease old = campaign.leased[0].second;
     ASSERT_EQ(old.array, 1u);
     if (lost) {
       campaign.scheduler.worker_lost("w", {});
@@ -466,7 +466,7 @@ TEST(Scheduler, RetryWaitsForWhatRunsOnTheOldInput) {
 TEST(Scheduler, CancellingAStepSkipsWhatWaitsForIt) {
   Campaign campaign({array_of(4), array_of(4, {{0, EdgeKind::element, 0}}), array_of(1)});
   campaign.scheduler.start();
-  EXPECT_EQ(campaign.scheduler.cancel(0, {1, 2}), 2u);
+  EXPECT_EQ(campaign.scheduler.cancel(0, {1, 2}).waiting, 2u);
   EXPECT_EQ(campaign.total(1, ElementState::skipped), 2u);
   campaign.scheduler.worker_joined("a", {1, 0}, {});
   campaign.run([](const auto&) { return 0; });
@@ -491,10 +491,10 @@ TEST(Scheduler, TasksOfManyCoresShareAWorker) {
 TEST(Scheduler, HostileMessagesAreIgnored) {
   Campaign campaign({array_of(4)});
   campaign.scheduler.start();
-  campaign.scheduler.done({1, 9, 0, 1, 0, 0, 0});
-  campaign.scheduler.done({1, 0, 3, 2, 0, 0, 0});
-  campaign.scheduler.done({1, 0, 0, 0, 0, 0, 0});
-  campaign.scheduler.done({1, 0, 1, ~0ULL, 0, 0, 0});
+  campaign.scheduler.done({1, 9, 0, 1, 0, 0, 0, 0});
+  campaign.scheduler.done({1, 0, 3, 2, 0, 0, 0, 0});
+  campaign.scheduler.done({1, 0, 0, 0, 0, 0, 0, 0});
+  campaign.scheduler.done({1, 0, 1, ~0ULL, 0, 0, 0, 0});
   campaign.scheduler.returned({{1, 0, 0, ~0ULL, 0, false, 0}});
   EXPECT_EQ(campaign.total(0, ElementState::ready), 4u);
 }
@@ -553,16 +553,16 @@ TEST(Scheduler, AMillionElementsStayFewRuns) {
   for (int worker = 0; worker < 100; ++worker)
     campaign.scheduler.worker_joined("w" + std::to_string(worker), {8, 0}, {});
   std::size_t most_runs = 0;
-  std::deque<wire::Lease> leases;
+  std::deque<Lease> leases;
   while (!campaign.scheduler.ended()) {
     campaign.scheduler.assign(0);
     for (const auto& grant : campaign.scheduler.take_actions().grants) leases.push_back(grant.lease);
     ASSERT_FALSE(leases.empty());
-    const wire::Lease lease = leases.front();
+    const Lease lease = leases.front();
     leases.pop_front();
     const double each = 1e-3;
     campaign.scheduler.done(
-        {lease.id, lease.array, lease.first, lease.count, each * static_cast<double>(lease.count), 0, 0});
+        {lease.id, lease.array, lease.first, lease.count, 0, each * static_cast<double>(lease.count), 0, 0});
     most_runs = std::max(most_runs, campaign.scheduler.states(0).run_count());
   }
   EXPECT_LT(most_runs, 1000u);

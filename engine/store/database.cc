@@ -19,8 +19,8 @@ namespace {
 // `wflow status` holds the database for some milliseconds: that must not look like another coordinator.
 constexpr std::chrono::seconds kPatience{2};
 
-SQLite::Database open_once(const std::filesystem::path& path) {
-  SQLite::Database database(path.string(), SQLite::OPEN_READWRITE);
+SQLite::Database open_once(const std::filesystem::path& path, const std::string& vfs) {
+  SQLite::Database database(path.string(), SQLite::OPEN_READWRITE, 0, vfs);
   // Exclusive first: the write-ahead log then needs no shared memory, which network file systems lack.
   database.exec("PRAGMA locking_mode=EXCLUSIVE");
   if (database.execAndGet("PRAGMA journal_mode=WAL").getString() != "wal")
@@ -36,16 +36,31 @@ bool is_busy(const SQLite::Exception& error) {
 }
 
 // Closed before every other try: two that wait with a lock in hand would wait for each other.
-SQLite::Database open_patiently(const std::filesystem::path& path) {
+SQLite::Database open_patiently(const std::filesystem::path& path, const std::string& vfs) {
+  if (!vfs.empty()) return open_once(path, vfs);  // time does not pass there
   const auto until = std::chrono::steady_clock::now() + kPatience;
   while (true) {
     try {
-      return open_once(path);
+      return open_once(path, {});
     } catch (const SQLite::Exception& error) {
       if (!is_busy(error) || std::chrono::steady_clock::now() > until) throw;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5 + ::getpid() % 11));
   }
+}
+
+// `wflow run` makes the study's copy first and the database last.
+void require_database(const std::filesystem::path& campaign) {
+  std::error_code ignored;
+  if (std::filesystem::exists(database_path(campaign), ignored)) return;
+  if (std::filesystem::exists(campaign / ".wflow", ignored)) {
+    throw Error(ExitCode::data,
+                fmt::format("no campaign was started in {} yet: it has no .wflow/campaign.db; "
+                            "wait for `wflow run`, or run the study again if that was ended",
+                            campaign.string()));
+  }
+  throw Error(ExitCode::data,
+              fmt::format("{} is not a wflow campaign: it has no .wflow/campaign.db", campaign.string()));
 }
 
 }  // namespace
@@ -73,13 +88,11 @@ void throw_database_error(const SQLite::Exception& error, const char* doing,
   }
 }
 
-SQLite::Database open_database(const std::filesystem::path& path) {
-  if (!std::filesystem::exists(path)) {
-    throw Error(ExitCode::data, fmt::format("{} is not a wflow campaign: it has no .wflow/campaign.db",
-                                            path.parent_path().parent_path().string()));
-  }
+SQLite::Database open_database(const std::filesystem::path& campaign, const DatabaseOptions& options) {
+  const std::filesystem::path path = database_path(campaign);
+  if (options.vfs.empty()) require_database(campaign);
   try {
-    SQLite::Database database = open_patiently(path);
+    SQLite::Database database = open_patiently(path, options.vfs);
     const int version = database.execAndGet("PRAGMA user_version").getInt();
     if (version != kSchemaVersion) {
       throw Error(

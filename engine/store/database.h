@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening the campaign database, for store.cc and records.cc only.
+// Opening the campaign database, for the store's sources only.
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>
 
 #include <filesystem>
 
+#include "engine/store/store.h"
+
 namespace wflow::engine::store {
 
 // Exclusive, write-ahead log, full durability. Errors as Store's constructor.
-SQLite::Database open_database(const std::filesystem::path& path);
+SQLite::Database open_database(const std::filesystem::path& campaign, const DatabaseOptions& options);
 
 // Turns a library error into ours: full disk, damage, locked. `doing` completes "cannot ... <path>".
 [[noreturn]] void throw_database_error(const SQLite::Exception& error, const char* doing,

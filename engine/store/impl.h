@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// What store.cc and records.cc share.
+// What the sources of the store share.
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <SQLiteCpp/VariadicBind.h>
 
+#include <array>
+#include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "engine/store/commit_mark.h"
+#include "engine/store/database.h"
+#include "engine/store/run_table.h"
 #include "engine/store/store.h"
 
 namespace wflow::engine::store {
@@ -17,21 +25,87 @@ namespace wflow::engine::store {
 std::string reason_name(wire::EndReason reason);
 int reason_from_name(std::string_view name);
 
+inline std::int64_t signed_of(std::uint64_t value) {
+  return static_cast<std::int64_t>(value);
+}
+
+// Times and durations come from peers. SQLite takes NaN for NULL, which NOT NULL columns refuse.
+double stored_time(double seconds);
+double stored_duration(double seconds);
+
+template <typename... Values>
+void execute(SQLite::Statement& statement, const Values&... values) {
+  SQLite::bind(statement, values...);
+  statement.exec();
+}
+
 struct Store::Impl {
+  Impl(const std::filesystem::path& campaign, const DatabaseOptions& options);
+
   std::filesystem::path campaign;
   SQLite::Database database;
   std::map<std::string, SQLite::Statement, std::less<>> statements;  // prepared once
+  RunTable runs, floors;
+  std::optional<CommitMark> mark;  // none where a VFS keeps the database
+  // How the counts of ended elements change with the transaction.
+  std::map<ArrayId, std::array<std::int64_t, kElementStates>> changes;
 
   SQLite::Statement& statement(const char* sql);
+  // Calls `read`; the library's errors become ours.
+  template <typename Read>
+  auto reading(Read read) {
+    try {
+      return read();
+    } catch (const SQLite::Exception& error) {
+      throw_database_error(error, "read", database_path(campaign));
+    }
+  }
+  // Calls `write` within one transaction, which is counted and durable on return.
+  template <typename Write>
+  void writing(Write write) {
+    try {
+      SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
+      changes.clear();
+      write();
+      const std::uint64_t number = count_commit();
+      reset_statements();  // a pending read would block the commit
+      transaction.commit();
+      if (mark) mark->write(number);
+    } catch (const SQLite::Exception& error) {
+      reset_statements();
+      throw_database_error(error, "write", database_path(campaign));
+    }
+  }
+  void reset_statements();
+  std::uint64_t count_commit();
+  std::uint64_t commits();
+  void check_mark(bool accept_loss);
+
+  // writes.cc
   void write(const Batch& batch);
+  void write_worker(const WorkerRow& worker);
+  void write_ends(std::span<const RecordEnd> ends);
   void write_end(const RecordEnd& end);
-  void cut_runs(ArrayId array, Range range);
-  void insert_run(ArrayId array, Range range, int state);
+  std::size_t write_reopened(std::span<const RecordEnd> ends);
+  void count_replaced(ArrayId array, const std::vector<RunTable::Row>& replaced);
+  void write_floor(const RecordFloor& floor);
+  void write_counts();
   void write_failure(const RecordFailure& row);
+  void write_history(const HistoryRow& row);
+  // events.cc
   void write_event(const wire::TaskEvent& event);
-  std::vector<StepStatus> read_steps();
+  void write_metric(const wire::TaskEvent& of, const wire::Metric& metric);
+  void write_progress(const wire::TaskEvent& of, const wire::Progress& progress);
+  void write_other(const wire::TaskEvent& of);
+  // followups.cc
   void write_followup(const Followup& followup);
-  void write_now(SQLite::Statement& statement);
+  // reads.cc
+  std::vector<WorkerRow> read_living_workers();
+  // records.cc
+  void add_metrics(CampaignStatus& status);
+  void add_artifacts(CampaignStatus& status);
+  void add_records(CampaignStatus& status);
+  std::vector<StepStatus> read_steps();
   std::vector<FailureView> read_failures(SQLite::Statement& select);
 };
 

@@ -4,21 +4,28 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include <limits>
 
+#include "engine/monitor/metric_curves.h"
 #include "engine/store/database.h"
 #include "engine/store/impl.h"
 #include "engine/store/store.h"
+#include "specs/plan/task_name.h"
 
 namespace wflow::engine::store {
 
 namespace {
 
-constexpr std::size_t kListedFailures = 20;
-constexpr std::size_t kListedHistory = 50;
+// A value, or the name of one that is no number.
+double number_of(const SQLite::Column& column) {
+  if (!column.isText()) return column.getDouble();
+  const std::string name = column.getString();
+  if (name == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  return name.starts_with('-') ? -HUGE_VAL : HUGE_VAL;
+}
 
-std::string task_name(const std::string& array, std::uint64_t elements, std::int64_t element) {
-  return elements > 1 ? fmt::format("{}/{}", array, element) : array;
+std::uint64_t whole(const SQLite::Column& column) {
+  return static_cast<std::uint64_t>(column.getInt64());
 }
 
 }  // namespace
@@ -27,11 +34,9 @@ std::vector<FailureView> Store::Impl::read_failures(SQLite::Statement& select) {
   std::vector<FailureView> views;
   while (select.executeStep()) {
     FailureView view;
-    const std::int64_t element = select.getColumn(3).getInt64();
-    view.task = task_name(select.getColumn(0).getString(),
-                          static_cast<std::uint64_t>(select.getColumn(2).getInt64()), element);
+    view.element = whole(select.getColumn(3));
+    view.task = specs::task_name(select.getColumn(0).getString(), whole(select.getColumn(2)), view.element);
     view.step = select.getColumn(1).getString();
-    view.element = static_cast<std::uint64_t>(element);
     view.attempt = select.getColumn(4).getUInt();
     view.reason =
         describe_end(reason_from_name(select.getColumn(5).getString()), select.getColumn(6).getInt());
@@ -40,84 +45,130 @@ std::vector<FailureView> Store::Impl::read_failures(SQLite::Statement& select) {
     view.worker = select.getColumn(9).getString();
     view.final = select.getColumn(10).getInt() != 0;
     view.detail = select.getColumn(11).getString();
+    view.number = whole(select.getColumn(12));
+    view.array = select.getColumn(13).getUInt();
     views.push_back(std::move(view));
   }
   return views;
 }
 
 namespace {
-constexpr const char* kNewestFailures =
-    "SELECT a.name, a.step, a.elements, f.element, f.attempt, f.reason, f.exit_code, f.started, f.duration, "
-    "f.worker, "
-    "f.final, f.detail FROM failures f JOIN arrays a ON a.id = f.array WHERE f.final >= ? ORDER BY f.id DESC "
-    "LIMIT ?";
-constexpr const char* kFailuresOfElement =
-    "SELECT a.name, a.step, a.elements, f.element, f.attempt, f.reason, f.exit_code, f.started, f.duration, "
-    "f.worker, "
-    "f.final, f.detail FROM failures f JOIN arrays a ON a.id = f.array WHERE f.array = ? AND f.element = ? "
-    "ORDER BY f.id";
+
+// `final`: whether the element has ended by this failure, as in v_failures (schema.h).
+std::string failures_query(const char* which) {
+  return fmt::format(
+      "SELECT a.name, a.step, a.elements, f.element, f.attempt, f.reason, f.exit_code, f.started, "
+      "f.duration, "
+      "f.worker, f.id = (SELECT max(g.id) FROM failures g WHERE g.array = f.array AND g.element = f.element) "
+      "AND EXISTS (SELECT 1 FROM runs r WHERE r.array = f.array AND r.last >= f.element AND r.state IN (5, "
+      "6) "
+      "AND r.first = (SELECT max(q.first) FROM runs q WHERE q.array = f.array AND q.first <= f.element)) "
+      "AS final, f.detail, f.id, f.array FROM failures f JOIN arrays a ON a.id = f.array {}",
+      which);
+}
+
 }  // namespace
 
 std::vector<FailureView> Store::failures(std::size_t limit, bool final_only) {
-  auto& select = impl_->statement(kNewestFailures);
-  SQLite::bind(select, final_only ? 1 : 0, static_cast<std::int64_t>(limit));
-  auto views = impl_->read_failures(select);
-  std::reverse(views.begin(), views.end());
-  return views;
+  return impl_->reading([&] {
+    // No more than that have ended so: a search for more would read every failure.
+    const auto all = impl_->database.execAndGet("SELECT sum(failed + hard_failed) FROM arrays").getInt64();
+    auto& select = impl_->statement(
+        failures_query(final_only ? "WHERE final ORDER BY f.id DESC LIMIT ?" : "ORDER BY f.id DESC LIMIT ?")
+            .c_str());
+    SQLite::bind(select, final_only ? std::min(signed_of(limit), all) : signed_of(limit));
+    auto views = impl_->read_failures(select);
+    std::reverse(views.begin(), views.end());
+    return views;
+  });
 }
 
 std::vector<FailureView> Store::failures_of(ArrayId array, Element element) {
-  auto& select = impl_->statement(kFailuresOfElement);
-  SQLite::bind(select, array, static_cast<std::int64_t>(element));
-  return impl_->read_failures(select);
+  return impl_->reading([&] {
+    auto& select =
+        impl_->statement(failures_query("WHERE f.array = ? AND f.element = ? ORDER BY f.id").c_str());
+    SQLite::bind(select, array, signed_of(element));
+    return impl_->read_failures(select);
+  });
 }
 
 void Store::add_records(CampaignStatus& status) {
   status.failures = failures(kListedFailures, true);
-  auto& metrics =
-      impl_->statement("SELECT name, epoch, step, value FROM metrics ORDER BY array, element, step, name");
-  while (metrics.executeStep()) {
-    status.metrics.push_back(
-        {metrics.getColumn(0).getString(), static_cast<std::uint64_t>(metrics.getColumn(1).getInt64()),
-         static_cast<std::uint64_t>(metrics.getColumn(2).getInt64()), metrics.getColumn(3).getDouble()});
+  for (const Followup& followup : followups()) {
+    FollowupView& view = status.followups.emplace_back();
+    view.kind = followup.kind;
+    view.iteration = followup.iteration;
+    view.spec = followup.spec;
+    view.directory = followup.directory;
+    view.state = followup.state;
+    view.handed_to = followup.handed_to;
   }
-  auto& artifacts = impl_->statement(
+  impl_->reading([&] {
+    impl_->add_metrics(status);
+    impl_->add_artifacts(status);
+    impl_->add_records(status);
+  });
+  keep_bounds(status);
+}
+
+void Store::Impl::add_metrics(CampaignStatus& status) {
+  auto& select = statement(
+      "SELECT array, element, name, step, epoch, COALESCE(value, not_finite) FROM metrics ORDER BY array, "
+      "element, name, step");
+  MetricCurves curves;
+  while (select.executeStep()) {
+    curves.add(select.getColumn(0).getUInt(), whole(select.getColumn(1)),
+               {select.getColumn(2).getString(), whole(select.getColumn(4)), whole(select.getColumn(3)),
+                number_of(select.getColumn(5))});
+  }
+  const auto name = [&](ArrayId array, Element element) {
+    auto& of_array = statement("SELECT name, elements FROM arrays WHERE id = ?");
+    of_array.bind(1, array);
+    if (!of_array.executeStep()) return std::string();
+    return specs::task_name(of_array.getColumn(0).getString(), whole(of_array.getColumn(1)), element);
+  };
+  status.metrics = curves.curves(name, kListedPoints);
+}
+
+void Store::Impl::add_artifacts(CampaignStatus& status) {
+  auto& select = statement(
       "SELECT a.step, e.body FROM events e JOIN arrays a ON a.id = e.array WHERE e.type = 'artifact' ORDER "
       "BY e.id");
-  while (artifacts.executeStep()) {
-    const nlohmann::json body = nlohmann::json::parse(artifacts.getColumn(1).getString(), nullptr, false);
-    if (!body.is_object()) continue;
-    ArtifactView view{artifacts.getColumn(0).getString(), body.value("kind", ""), body.value("path", "")};
-    if (view.kind == "shard") continue;  // thousands; the manifest lists them
-    std::erase_if(status.artifacts, [&](const auto& known) { return known.path == view.path; });
-    status.artifacts.push_back(std::move(view));
+  while (select.executeStep()) {
+    const auto line = wire::parse_event_line(select.getColumn(1).getString());
+    const auto* body = line ? std::get_if<wire::EventBody>(&*line) : nullptr;
+    const auto* artifact = body != nullptr ? std::get_if<wire::Artifact>(body) : nullptr;
+    if (artifact == nullptr || artifact->kind == "shard") continue;  // thousands; the manifest lists them
+    const auto same = [&](const ArtifactView& known) { return known.path == artifact->path; };
+    if (std::erase_if(status.artifacts, same) == 0) ++status.artifacts_total;
+    status.artifacts.push_back({select.getColumn(0).getString(), artifact->kind, artifact->path});
+    if (status.artifacts.size() > kListedArtifacts) status.artifacts.erase(status.artifacts.begin());
   }
-  auto& history = impl_->statement(
-      "SELECT time, kind, text FROM (SELECT * FROM history ORDER BY id DESC LIMIT ?) ORDER BY id");
+}
+
+void Store::Impl::add_records(CampaignStatus& status) {
+  auto& history = statement(
+      "SELECT id, time, kind, text FROM (SELECT * FROM history ORDER BY id DESC LIMIT ?) ORDER BY id");
   SQLite::bind(history, static_cast<std::int64_t>(kListedHistory));
   while (history.executeStep()) {
-    status.history.push_back({history.getColumn(0).getDouble(), history.getColumn(1).getString(),
-                              history.getColumn(2).getString()});
+    status.history.push_back({whole(history.getColumn(0)), history.getColumn(1).getDouble(),
+                              history.getColumn(2).getString(), history.getColumn(3).getString()});
   }
-  auto& progress = impl_->statement(
+  auto& progress = statement(
       "SELECT a.step, p.done, p.total, p.unit FROM progress p JOIN arrays a ON a.id = p.array WHERE "
       "a.elements = 1");
   while (progress.executeStep()) {
     for (StepStatus& step : status.steps) {
       if (step.name != progress.getColumn(0).getString()) continue;
-      step.progress_done = static_cast<std::uint64_t>(progress.getColumn(1).getInt64());
-      step.progress_total = static_cast<std::uint64_t>(progress.getColumn(2).getInt64());
+      step.progress_done = whole(progress.getColumn(1));
+      step.progress_total = whole(progress.getColumn(2));
       step.progress_unit = progress.getColumn(3).getString();
     }
   }
-  for (const Followup& followup : followups()) {
-    status.followups.push_back(
-        {followup.kind, followup.iteration, followup.spec, followup.directory, followup.state, 0, 0, 0});
-  }
   status.iterations =
-      impl_->database.execAndGet("SELECT COALESCE(max(value), '') FROM meta WHERE key = 'iterations'")
-          .getString();
-  status.started_s = impl_->database.execAndGet("SELECT COALESCE(MIN(time), 0) FROM history").getDouble();
+      database.execAndGet("SELECT COALESCE(max(value), '') FROM meta WHERE key = 'iterations'").getString();
+  status.started_s = database.execAndGet("SELECT COALESCE(MIN(time), 0) FROM history").getDouble();
+  status.last_failure = whole(database.execAndGet("SELECT COALESCE(max(id), 0) FROM failures"));
 }
 
 // Added up here, in the order of the arrays: SQLite would sort them by step first.
@@ -164,15 +215,17 @@ std::vector<StepStatus> Store::Impl::read_steps() {
 CampaignStatus Store::status_at_rest() {
   CampaignStatus status;
   status.directory = impl_->campaign.string();
-  status.name = impl_->database.execAndGet("SELECT value FROM meta WHERE key = 'name'").getString();
-  status.steps = impl_->read_steps();
+  impl_->reading([&] {
+    status.name = impl_->database.execAndGet("SELECT value FROM meta WHERE key = 'name'").getString();
+    status.steps = impl_->read_steps();
+  });
   for (StepStatus& step : status.steps) {
     step.counts[static_cast<std::size_t>(ElementState::blocked)] = step.elements - step.ended();
   }
   add_records(status);
   // Without a coordinator the last line of its history says how it went.
   const bool all_ended = status.ended() == status.elements();
-  status.state = all_ended ? end_state(status) : "interrupted";
+  status.state = all_ended ? end_state(status) : CampaignState::interrupted;
   if (!status.history.empty()) status.elapsed_s = status.history.back().time_s - status.started_s;
   return status;
 }

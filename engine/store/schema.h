@@ -6,7 +6,7 @@
 namespace wflow::engine::store {
 
 // Raised with every change of the tables; another one is refused.
-inline constexpr int kSchemaVersion = 2;
+inline constexpr int kSchemaVersion = 3;
 
 inline constexpr const char* kSchema = R"sql(
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -20,18 +20,29 @@ CREATE TABLE arrays (
 CREATE TABLE runs (
   array INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, state INTEGER NOT NULL,
   PRIMARY KEY (array, first)) WITHOUT ROWID;
+-- Elements first..last were opened again (wflow retry): successes under leases below this one do not count.
+CREATE TABLE floors (
+  array INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, lease INTEGER NOT NULL,
+  PRIMARY KEY (array, first)) WITHOUT ROWID;
 -- Every execution that did not succeed.
 CREATE TABLE failures (
   id INTEGER PRIMARY KEY, array INTEGER NOT NULL, element INTEGER NOT NULL, attempt INTEGER NOT NULL, reason TEXT NOT NULL,
-  exit_code INTEGER NOT NULL, started REAL, duration REAL, worker TEXT, final INTEGER NOT NULL, detail TEXT);
+  exit_code INTEGER NOT NULL, started REAL, duration REAL, worker TEXT, detail TEXT);
 CREATE INDEX failures_by_element ON failures (array, element);
 -- Elements that ran without success and will run again.
 CREATE TABLE attempts (
-  array INTEGER NOT NULL, element INTEGER NOT NULL, next_attempt INTEGER NOT NULL, restart INTEGER NOT NULL,
+  array INTEGER NOT NULL, element INTEGER NOT NULL, next_attempt INTEGER NOT NULL,
+  failures INTEGER NOT NULL, crashes INTEGER NOT NULL,  -- of its executions; the others asked for another one
+  restart INTEGER NOT NULL,
   PRIMARY KEY (array, element)) WITHOUT ROWID;
+-- A worker is two processes: host, boot, process table (pid namespace), pid and start time say which.
 CREATE TABLE workers (
-  id TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, worker_group TEXT NOT NULL, cores INTEGER NOT NULL,
-  gpus INTEGER NOT NULL, joined REAL NOT NULL, ended REAL, reason TEXT) WITHOUT ROWID;
+  id TEXT PRIMARY KEY, worker_group TEXT NOT NULL, cores INTEGER NOT NULL, gpus INTEGER NOT NULL,
+  host TEXT NOT NULL, boot TEXT NOT NULL, pid_namespace TEXT NOT NULL, pid INTEGER NOT NULL, started_ticks INTEGER NOT NULL,
+  agent_host TEXT NOT NULL, agent_boot TEXT NOT NULL, agent_pid_namespace TEXT NOT NULL, agent_pid INTEGER NOT NULL,
+  agent_started_ticks INTEGER NOT NULL,
+  lost_s REAL NOT NULL,  -- so long after its last answered heartbeat it ends its tasks by itself
+  joined REAL NOT NULL, ended REAL, reason TEXT) WITHOUT ROWID;
 -- What tasks said on their event channel, but for progress (the last one counts) and metrics.
 CREATE TABLE events (
   id INTEGER PRIMARY KEY, time REAL NOT NULL, array INTEGER NOT NULL, element INTEGER NOT NULL, attempt INTEGER NOT NULL,
@@ -41,7 +52,9 @@ CREATE TABLE progress (
   unit TEXT NOT NULL, PRIMARY KEY (array, element)) WITHOUT ROWID;
 CREATE TABLE metrics (
   array INTEGER NOT NULL, element INTEGER NOT NULL, name TEXT NOT NULL, step INTEGER NOT NULL, epoch INTEGER NOT NULL,
-  value REAL, time REAL NOT NULL, attempt INTEGER NOT NULL, PRIMARY KEY (array, element, name, step)) WITHOUT ROWID;
+  value REAL,  -- NULL: see not_finite
+  not_finite TEXT,  -- NaN, Infinity, -Infinity
+  time REAL NOT NULL, attempt INTEGER NOT NULL, PRIMARY KEY (array, element, name, step)) WITHOUT ROWID;
 -- The campaign's own story: coordinators that came and went, workers, stops.
 CREATE TABLE history (id INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL);
 -- Campaigns that come after this one. source: who asked for it, so that asking is recorded once.
@@ -56,12 +69,16 @@ CREATE VIEW v_steps AS
 CREATE VIEW v_runs AS
   SELECT a.step, a.name AS array, r.first, r.last, r.last - r.first + 1 AS count, s.name AS state
   FROM runs r JOIN arrays a ON a.id = r.array JOIN states s ON s.state = r.state;
+-- final is not stored: `wflow retry` of a million tasks then changes their runs alone.
 CREATE VIEW v_failures AS
   SELECT a.step, a.name AS array, f.element AS sample, f.attempt, f.reason, f.exit_code, f.started, f.duration, f.worker,
-         f.final, f.detail
+         f.id = (SELECT max(g.id) FROM failures g WHERE g.array = f.array AND g.element = f.element)
+         AND EXISTS (SELECT 1 FROM runs r WHERE r.array = f.array AND r.last >= f.element AND r.state IN (5, 6)
+                     AND r.first = (SELECT max(q.first) FROM runs q WHERE q.array = f.array AND q.first <= f.element))
+         AS final, f.detail
   FROM failures f JOIN arrays a ON a.id = f.array;
 CREATE VIEW v_metrics AS
-  SELECT a.step, a.name AS array, m.element AS sample, m.name, m.epoch, m.step AS train_step, m.value, m.time
+  SELECT a.step, a.name AS array, m.element AS sample, m.name, m.epoch, m.step AS train_step, m.value, m.not_finite, m.time
   FROM metrics m JOIN arrays a ON a.id = m.array;
 CREATE VIEW v_progress AS
   SELECT step, sum(elements) AS elements, sum(elements - done - failed - hard_failed - skipped - cancelled) AS open,
@@ -71,13 +88,15 @@ CREATE VIEW v_progress AS
 CREATE VIEW v_tasks AS
   SELECT a.step, a.name AS array, f.element AS sample,
          COALESCE((SELECT s.name FROM runs r JOIN states s ON s.state = r.state
-                   WHERE r.array = f.array AND r.first <= f.element AND r.last >= f.element), 'pending') AS state,
+                   WHERE r.array = f.array AND r.last >= f.element AND r.first = (
+                     SELECT max(q.first) FROM runs q WHERE q.array = f.array AND q.first <= f.element)),
+                  'pending') AS state,
          c.executions AS failed_executions, f.reason, f.exit_code, f.started, f.duration, f.worker, f.detail
   FROM failures f
   JOIN (SELECT max(id) AS id, count(*) AS executions FROM failures GROUP BY array, element) c ON c.id = f.id
   JOIN arrays a ON a.id = f.array;
 CREATE VIEW v_retries AS
-  SELECT a.step, a.name AS array, t.element AS sample, t.next_attempt, t.restart
+  SELECT a.step, a.name AS array, t.element AS sample, t.next_attempt, t.failures, t.crashes, t.restart
   FROM attempts t JOIN arrays a ON a.id = t.array;
 CREATE VIEW v_workers AS
   SELECT w.id AS worker, w.host, w.pid, w.worker_group, w.cores, w.gpus, w.joined, w.ended, w.reason FROM workers w;

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the store writes, and what it gives back to a coordinator that starts. Reports are in records.cc.
+// Making a database, opening it, and its transactions. What they write is in writes.cc.
 #include "engine/store/store.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/version.h"
-#include "engine/store/database.h"
 #include "engine/store/impl.h"
 #include "engine/store/schema.h"
 
@@ -36,6 +34,7 @@ void fill_new_database(SQLite::Database& database, const specs::Plan& plan) {
   set_meta(database, "name", plan.study().name);
   set_meta(database, "wflow_version", kVersion);
   set_meta(database, "epoch", "0");
+  set_meta(database, "commits", "0");
   SQLite::Statement state(database, "INSERT INTO states VALUES (?, ?)");
   for (std::size_t i = 0; i < kElementStates; ++i) {
     state.bind(1, static_cast<int>(i));
@@ -58,6 +57,13 @@ void fill_new_database(SQLite::Database& database, const specs::Plan& plan) {
   transaction.commit();
 }
 
+// By its own journal: a VFS renames no files. A crash in the middle leaves a database without tables.
+void create_in_place(const std::filesystem::path& path, const specs::Plan& plan, const std::string& vfs) {
+  SQLite::Database database(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, 0, vfs);
+  database.exec("PRAGMA locking_mode=EXCLUSIVE; PRAGMA synchronous=FULL");
+  fill_new_database(database, plan);
+}
+
 }  // namespace
 
 std::string reason_name(wire::EndReason reason) {
@@ -69,27 +75,41 @@ int reason_from_name(std::string_view name) {
   return static_cast<int>(at - std::begin(kReasons));
 }
 
-bool Batch::empty() const {
-  return ends.empty() && failures.empty() && workers_joined.empty() && workers_ended.empty() &&
-         events.empty() && history.empty() && totals.empty() && followups.empty();
-}
-
-void Store::create(const std::filesystem::path& campaign, const specs::Plan& plan) {
+void Store::create(const std::filesystem::path& campaign, const specs::Plan& plan,
+                   const DatabaseOptions& options) {
   const std::filesystem::path path = database_path(campaign);
-  make_directories(path.parent_path());
-  DurableFile file(path);
   try {
-    SQLite::Database database(file.temporary().string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
-    database.exec("PRAGMA journal_mode=MEMORY; PRAGMA auto_vacuum=NONE");
-    fill_new_database(database, plan);
+    if (!options.vfs.empty()) return create_in_place(path, plan, options.vfs);
+    make_directories(path.parent_path());
+    CommitMark(campaign).write(0);  // that of an earlier database is no measure of this one
+    DurableFile file(path);
+    {
+      SQLite::Database database(file.temporary().string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+      database.exec("PRAGMA journal_mode=MEMORY; PRAGMA auto_vacuum=NONE");
+      fill_new_database(database, plan);
+    }
+    file.publish();
   } catch (const SQLite::Exception& error) {
     throw_database_error(error, "create", path);
   }
-  file.publish();
 }
 
-Store::Store(const std::filesystem::path& campaign)
-    : impl_(std::make_unique<Impl>(Impl{campaign, open_database(database_path(campaign)), {}})) {}
+Store::Impl::Impl(const std::filesystem::path& campaign_, const DatabaseOptions& options)
+    : campaign(campaign_),
+      database(open_database(campaign, options)),
+      runs(database, "runs", "state"),
+      floors(database, "floors", "lease") {
+  if (options.vfs.empty()) mark.emplace(campaign);
+}
+
+Store::Store(const std::filesystem::path& campaign, const DatabaseOptions& options) {
+  try {
+    impl_ = std::make_unique<Impl>(campaign, options);
+    impl_->check_mark(options.accept_loss);
+  } catch (const SQLite::Exception& error) {
+    throw_database_error(error, "open", database_path(campaign));
+  }
+}
 
 Store::~Store() = default;
 
@@ -104,223 +124,65 @@ SQLite::Statement& Store::Impl::statement(const char* sql) {
       .first->second;
 }
 
-std::uint64_t Store::next_epoch() {
-  try {
-    SQLite::Transaction transaction(impl_->database);
-    impl_->database.exec("UPDATE meta SET value = value + 1 WHERE key = 'epoch'");
-    transaction.commit();
-    return static_cast<std::uint64_t>(
-        impl_->database.execAndGet("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'epoch'").getInt64());
-  } catch (const SQLite::Exception& error) {
-    throw_database_error(error, "write", database_path(impl_->campaign));
-  }
+void Store::Impl::reset_statements() {
+  for (auto& [sql, statement] : statements) statement.tryReset();
+  runs.reset();
+  floors.reset();
 }
 
-Restored Store::restore() {
-  Restored restored;
-  try {
-    auto& runs = impl_->statement("SELECT array, first, last, state FROM runs");
-    while (runs.executeStep()) {
-      restored.ends.push_back({static_cast<ArrayId>(runs.getColumn(0).getUInt()),
-                               {static_cast<Element>(runs.getColumn(1).getInt64()),
-                                static_cast<Element>(runs.getColumn(2).getInt64())},
-                               static_cast<ElementState>(runs.getColumn(3).getInt())});
-    }
-    auto& attempts = impl_->statement("SELECT array, element, next_attempt, restart FROM attempts");
-    while (attempts.executeStep()) {
-      restored.attempts.push_back({static_cast<ArrayId>(attempts.getColumn(0).getUInt()),
-                                   static_cast<Element>(attempts.getColumn(1).getInt64()),
-                                   attempts.getColumn(2).getUInt(), attempts.getColumn(3).getInt() != 0});
-    }
-    auto& durations =
-        impl_->statement("SELECT id, timed, duration_sum, duration_square_sum FROM arrays WHERE timed > 0");
-    while (durations.executeStep()) {
-      ArrayProgress progress;
-      progress.timed = static_cast<std::uint64_t>(durations.getColumn(1).getInt64());
-      progress.duration_sum_s = durations.getColumn(2).getDouble();
-      progress.duration_square_sum = durations.getColumn(3).getDouble();
-      restored.totals.push_back({static_cast<ArrayId>(durations.getColumn(0).getUInt()), progress});
-    }
-    auto& workers = impl_->statement(
-        "SELECT id, host, worker_group, pid, cores, gpus, joined FROM workers WHERE ended IS NULL");
-    while (workers.executeStep()) {
-      restored.workers.push_back({workers.getColumn(0).getString(), workers.getColumn(1).getString(),
-                                  workers.getColumn(2).getString(), workers.getColumn(3).getInt64(),
-                                  workers.getColumn(4).getInt(), workers.getColumn(5).getInt(),
-                                  workers.getColumn(6).getDouble()});
-    }
-  } catch (const SQLite::Exception& error) {
-    throw_database_error(error, "read", database_path(impl_->campaign));
-  }
-  return restored;
+std::uint64_t Store::Impl::commits() {
+  return static_cast<std::uint64_t>(
+      database.execAndGet("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'commits'").getInt64());
 }
 
-namespace {
-
-template <typename... Values>
-void execute(SQLite::Statement& statement, const Values&... values) {
-  SQLite::bind(statement, values...);
-  statement.exec();
+std::uint64_t Store::Impl::count_commit() {
+  auto& update =
+      statement("UPDATE meta SET value = value + 1 WHERE key = 'commits' RETURNING CAST(value AS INTEGER)");
+  if (!update.executeStep()) throw Error(ExitCode::data, "the database counts no commits: it is damaged");
+  return static_cast<std::uint64_t>(update.getColumn(0).getInt64());
 }
 
-std::int64_t signed_of(std::uint64_t value) {
-  return static_cast<std::int64_t>(value);
-}
-
-// Neighbours that ended in one batch become one write. Order matters only where an element is opened again.
-std::vector<RecordEnd> merged(std::vector<RecordEnd> ends) {
-  const bool reopens =
-      std::any_of(ends.begin(), ends.end(), [](const auto& e) { return !has_ended(e.state); });
-  if (reopens) return ends;
-  std::sort(ends.begin(), ends.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.array, a.range.first) < std::pair(b.array, b.range.first);
-  });
-  std::vector<RecordEnd> result;
-  for (const RecordEnd& end : ends) {
-    const bool joins = !result.empty() && result.back().array == end.array &&
-                       result.back().state == end.state && result.back().range.last + 1 == end.range.first;
-    joins ? void(result.back().range.last = end.range.last) : result.push_back(end);
-  }
-  return result;
-}
-
-}  // namespace
-
-// Removes [first, last] from the rows of the array; rows that stick out are cut.
-void Store::Impl::cut_runs(ArrayId array, Range range) {
-  auto& select =
-      statement("SELECT first, last, state FROM runs WHERE array = ? AND first <= ? AND last >= ?");
-  SQLite::bind(select, array, signed_of(range.last), signed_of(range.first));
-  std::vector<std::pair<Range, int>> rows;
-  while (select.executeStep()) {
-    rows.push_back({{static_cast<Element>(select.getColumn(0).getInt64()),
-                     static_cast<Element>(select.getColumn(1).getInt64())},
-                    select.getColumn(2).getInt()});
-  }
-  for (const auto& [row, state] : rows) {
-    execute(statement("DELETE FROM runs WHERE array = ? AND first = ?"), array, signed_of(row.first));
-    if (row.first < range.first) insert_run(array, {row.first, range.first - 1}, state);
-    if (row.last > range.last) insert_run(array, {range.last + 1, row.last}, state);
-  }
-}
-
-void Store::Impl::insert_run(ArrayId array, Range range, int state) {
-  execute(statement("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?)"), array, signed_of(range.first),
-          signed_of(range.last), state);
-}
-
-void Store::Impl::write_end(const RecordEnd& end) {
-  const int state = static_cast<int>(end.state);
-  if (!has_ended(end.state)) {
-    cut_runs(end.array, end.range);
-    // It will run again: what it failed of is history, not its end.
-    execute(statement("UPDATE failures SET final = 0 WHERE array = ? AND element BETWEEN ? AND ? AND final"),
-            end.array, signed_of(end.range.first), signed_of(end.range.last));
+// Fewer commits than were acknowledged: what they recorded would run again, so that is not for us to decide.
+void Store::Impl::check_mark(bool accept_loss) {
+  if (!mark) return;
+  const std::uint64_t here = commits();
+  const std::uint64_t acknowledged = mark->read().value_or(0);
+  if (here >= acknowledged) {
+    if (here > acknowledged) mark->write(here);  // killed between a commit and its mark
     return;
   }
-  Range range = end.range;
-  auto& before = statement(
-      "SELECT first, last FROM runs WHERE array = ? AND first < ? AND state = ? ORDER BY first DESC LIMIT 1");
-  SQLite::bind(before, end.array, signed_of(range.first), state);
-  if (before.executeStep() && static_cast<Element>(before.getColumn(1).getInt64()) + 1 == range.first) {
-    range.first = static_cast<Element>(before.getColumn(0).getInt64());
+  const std::uint64_t lost = acknowledged - here;
+  if (!accept_loss) {
+    throw Error(ExitCode::data,
+                fmt::format("{} lacks the last {} of {} commits: its write-ahead log (campaign.db-wal) was "
+                            "damaged or removed, or an older copy of the database was put in its place; put "
+                            "the newer files back, or let the finished tasks that they recorded run again "
+                            "with `wflow resume --accept-loss {}`",
+                            database_path(campaign).string(), lost, acknowledged, campaign.string()));
   }
-  auto& after = statement("SELECT last FROM runs WHERE array = ? AND first = ? AND state = ?");
-  SQLite::bind(after, end.array, signed_of(range.last + 1), state);
-  if (after.executeStep()) {
-    const auto last = static_cast<Element>(after.getColumn(0).getInt64());
-    execute(statement("DELETE FROM runs WHERE array = ? AND first = ?"), end.array,
-            signed_of(range.last + 1));
-    range.last = last;
-  }
-  before.reset();
-  insert_run(end.array, range, state);
-  execute(statement("DELETE FROM attempts WHERE array = ? AND element BETWEEN ? AND ?"), end.array,
-          signed_of(end.range.first), signed_of(end.range.last));
+  writing([&] {
+    execute(statement("UPDATE meta SET value = ? WHERE key = 'commits'"), signed_of(acknowledged));
+    write_history({unix_now_s(), "note",
+                   fmt::format("the last {} of {} commits were lost; what they recorded runs again "
+                               "(--accept-loss)",
+                               lost, acknowledged)});
+  });
 }
 
-void Store::Impl::write_failure(const RecordFailure& row) {
-  const wire::Outcome& outcome = row.outcome;
-  execute(statement("INSERT INTO failures (array, element, attempt, reason, exit_code, started, duration, "
-                    "worker, final, "
-                    "detail) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
-          outcome.array, signed_of(outcome.element), outcome.attempt, reason_name(outcome.reason),
-          outcome.exit_code, outcome.started_s, outcome.duration_s, row.worker, row.final ? 1 : 0,
-          outcome.detail);
-  if (row.final) return;
-  execute(statement("INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?)"), outcome.array,
-          signed_of(outcome.element), row.next_attempt, row.restart ? 1 : 0);
-}
-
-void Store::Impl::write_event(const wire::TaskEvent& event) {
-  const nlohmann::json body = nlohmann::json::parse(event.line, nullptr, false);
-  if (!body.is_object()) return;  // a task may write anything; what is no JSON object is not an event
-  const auto text = [&](const char* key) {
-    const auto at = body.find(key);
-    return at != body.end() && at->is_string() ? at->get<std::string>() : std::string();
-  };
-  const auto number = [&](const char* key) {
-    const auto at = body.find(key);
-    return at != body.end() && at->is_number() ? at->get<double>() : 0.0;
-  };
-  const std::string type = text("type");
-  if (type == "progress") {
-    execute(statement("INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?, ?, ?)"), event.array,
-            signed_of(event.element), event.time_s, static_cast<std::int64_t>(number("done")),
-            static_cast<std::int64_t>(number("total")), text("unit"));
-  } else if (type == "metric") {
-    execute(statement("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?, ?, ?, ?, ?, ?)"), event.array,
-            signed_of(event.element), text("name"), static_cast<std::int64_t>(number("step")),
-            static_cast<std::int64_t>(number("epoch")), number("value"), event.time_s, event.attempt);
-  } else {
-    execute(
-        statement("INSERT INTO events (time, array, element, attempt, type, body) VALUES (?, ?, ?, ?, ?, ?)"),
-        event.time_s, event.array, signed_of(event.element), event.attempt, type, event.line);
-  }
-}
-
-void Store::Impl::write(const Batch& batch) {
-  for (const WorkerRow& worker : batch.workers_joined) {
-    execute(statement("INSERT OR REPLACE INTO workers VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL)"), worker.id,
-            worker.host, worker.pid, worker.group, worker.cores, worker.gpus, worker.joined_s);
-  }
-  for (const RecordEnd& end : merged(batch.ends)) write_end(end);
-  for (const RecordFailure& failure : batch.failures) write_failure(failure);
-  for (const wire::TaskEvent& event : batch.events) write_event(event);
-  for (const Followup& followup : batch.followups) write_followup(followup);
-  for (const auto& [array, progress] : batch.totals) {
-    const auto of = [&](ElementState state) {
-      return signed_of(progress.counts[static_cast<std::size_t>(state)]);
-    };
-    execute(
-        statement(
-            "UPDATE arrays SET timed = ?, duration_sum = ?, duration_square_sum = ?, done = ?, failed = ?, "
-            "hard_failed = ?, skipped = ?, cancelled = ? WHERE id = ?"),
-        signed_of(progress.timed), progress.duration_sum_s, progress.duration_square_sum,
-        of(ElementState::done), of(ElementState::failed), of(ElementState::hard_failed),
-        of(ElementState::skipped), of(ElementState::cancelled), array);
-  }
-  for (const Batch::WorkerEnd& end : batch.workers_ended) {
-    execute(statement("UPDATE workers SET ended = ?, reason = ? WHERE id = ?"), end.time_s, end.reason,
-            end.id);
-  }
-  for (const HistoryRow& row : batch.history) {
-    execute(statement("INSERT INTO history (time, kind, text) VALUES (?, ?, ?)"), row.time_s, row.kind,
-            row.text);
-  }
+std::uint64_t Store::next_epoch() {
+  std::uint64_t epoch = 0;
+  impl_->writing([&] {
+    auto& update = impl_->statement(
+        "UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING CAST(value AS INTEGER)");
+    if (!update.executeStep()) throw Error(ExitCode::data, "the database knows no epoch: it is damaged");
+    epoch = static_cast<std::uint64_t>(update.getColumn(0).getInt64());
+  });
+  return epoch;
 }
 
 void Store::commit(const Batch& batch) {
   if (batch.empty()) return;
-  try {
-    SQLite::Transaction transaction(impl_->database, SQLite::TransactionBehavior::IMMEDIATE);
-    impl_->write(batch);
-    for (auto& [sql, statement] : impl_->statements)
-      statement.tryReset();  // a pending read would block the commit
-    transaction.commit();
-  } catch (const SQLite::Exception& error) {
-    throw_database_error(error, "write", database_path(impl_->campaign));
-  }
+  impl_->writing([&] { impl_->write(batch); });
 }
 
 }  // namespace wflow::engine::store

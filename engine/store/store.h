@@ -4,6 +4,7 @@
 // (research/cluster.md 6).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -12,83 +13,11 @@
 #include <vector>
 
 #include "engine/monitor/status.h"
-#include "engine/schedule/scheduler.h"
+#include "engine/store/batch.h"
 #include "engine/wire/messages.h"
 #include "specs/plan/plan.h"
 
 namespace wflow::engine::store {
-
-struct WorkerRow {
-  std::string id, host, group;
-  std::int64_t pid = 0;
-  int cores = 0;
-  int gpus = 0;
-  double joined_s = 0;
-};
-
-struct HistoryRow {
-  double time_s = 0;
-  std::string kind;  // started, resumed, worker, stop, end, error
-  std::string text;
-};
-
-// A campaign that comes after this one (engine/followups/followups.h).
-struct Followup {
-  std::int64_t id = 0;    // in order; 0: not recorded yet
-  std::string kind;       // submitted, restart, iteration
-  int iteration = 0;      // its number
-  std::string spec;       // the study; empty for restart
-  std::string options;    // JSON: what the study is read with
-  std::string directory;  // of the campaign, absolute; empty until it is chosen
-  std::string state;      // pending, running, handed over, or how it ended
-  int exit_code = 0;      // once it has ended
-  std::string source;     // unique: what is recorded already is not recorded again
-  double created_s = 0;
-  double started_s = 0;  // 0: not yet
-  double ended_s = 0;    // 0: not yet
-};
-
-// What one transaction makes durable. Leases are not in it: a worker knows what it holds and says so to the
-// next coordinator, or its journal does (engine/wire/worker_journal.h).
-struct Batch {
-  std::vector<RecordEnd> ends;
-  std::vector<RecordFailure> failures;
-  std::vector<WorkerRow> workers_joined;
-  struct WorkerEnd {
-    std::string id;
-    double time_s;
-    std::string reason;
-  };
-  std::vector<WorkerEnd> workers_ended;
-  std::vector<wire::TaskEvent> events;
-  std::vector<HistoryRow> history;
-  struct Totals {
-    ArrayId array;
-    ArrayProgress progress;
-  };
-  std::vector<Totals> totals;       // of arrays with new ends; not increments
-  std::vector<Followup> followups;  // new ones
-  bool empty() const;
-};
-
-struct RestoredEnd {
-  ArrayId array;
-  Range range;
-  ElementState state;
-};
-struct RestoredAttempt {
-  ArrayId array;
-  Element element;
-  std::uint32_t next_attempt;
-  bool restart;
-};
-
-struct Restored {
-  std::vector<RestoredEnd> ends;
-  std::vector<RestoredAttempt> attempts;
-  std::vector<Batch::Totals> totals;  // durations only
-  std::vector<WorkerRow> workers;     // that have not ended
-};
 
 // The last execution of an element that did not succeed at least once.
 struct ExecutionRecord {
@@ -107,21 +36,35 @@ struct WorkerRecord : WorkerRow {
   std::uint64_t failures = 0;  // executions that did not succeed on it
 };
 
+struct DatabaseOptions {
+  // SQLite's name of the file system that keeps the database, for tests/simulation; empty: the real one.
+  // The path is handed to it as it is.
+  std::string vfs;
+  // Go on without commits that were acknowledged and are gone (commit_mark.h); the history then says so.
+  bool accept_loss = false;
+};
+
 class Store {
  public:
-  // Makes the database of a new campaign (temporary name, then rename).
-  static void create(const std::filesystem::path& campaign, const specs::Plan& plan);
+  static constexpr std::size_t kAll = std::size_t{1} << 62;
 
-  // Error{busy} when a coordinator holds it, Error{data} when it is damaged, Error{version} when it is newer.
-  explicit Store(const std::filesystem::path& campaign);
+  // Makes the database of a new campaign (temporary name, then rename).
+  static void create(const std::filesystem::path& campaign, const specs::Plan& plan,
+                     const DatabaseOptions& options = {});
+
+  // Error{busy} when a coordinator holds it; Error{data} when there is none, when it is damaged, or lacks
+  // commits that were acknowledged; Error{version} when it is of another format.
+  explicit Store(const std::filesystem::path& campaign, const DatabaseOptions& options = {});
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
   // Grows by one with every coordinator; durable before it is returned.
   std::uint64_t next_epoch();
+  // Error{data} when its tables contradict each other.
   Restored restore();
   // All or nothing, on disk when it returns. Error{system} on a full disk: the transaction is rolled back.
+  // Batch::Totals counts for durations only: the counts of states follow from `ends`.
   void commit(const Batch& batch);
 
   // The part of the status that only the database knows; see engine/monitor/status.h.
@@ -132,9 +75,10 @@ class Store {
   std::vector<FailureView> failures_of(ArrayId array, Element element);
 
   // reads.cc
-  std::vector<ExecutionRecord> executions(ArrayId array, Range range);  // in order of elements
-  std::vector<WorkerRecord> workers();                                  // in the order in which they joined
-  std::optional<WorkerRecord> worker(const std::string& id);            // without its failures
+  // In order of elements, the first `limit` of them. The next page begins behind the last one's element.
+  std::vector<ExecutionRecord> executions(ArrayId array, Range range, std::size_t limit = kAll);
+  std::vector<WorkerRecord> workers();                        // in the order in which they joined
+  std::optional<WorkerRecord> worker(const std::string& id);  // without its failures
   // followups.cc
   std::vector<Followup> followups();  // in order of id
   // Its directory, state, exit code and times, durably.
@@ -144,7 +88,8 @@ class Store {
   // Whether a task has written an event of this type.
   bool has_event(const std::string& type);
 
-  // A consistent copy of the database as a new file.
+  // A consistent copy of the database as a new file. Error{usage} when the file exists, Error{system} when it
+  // can't be written: of this call alone.
   void snapshot(const std::filesystem::path& path);
 
  private:

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/wire/codec.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <concepts>
+#include <cstddef>
 #include <limits>
 #include <msgpack.hpp>
+#include <optional>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "engine/wire/layout.h"
 #include "engine/wire/reader.h"
@@ -53,6 +57,12 @@ template <Described T>
 void put(Packer& out, const T& value);
 template <class T>
 void put(Packer& out, const std::vector<T>& values);
+template <class T, std::size_t N>
+void put(Packer& out, const std::array<T, N>& values);
+template <class T>
+void put(Packer& out, const std::optional<T>& value);
+template <class... T>
+void put(Packer& out, const std::variant<T...>& value);
 
 void put(Packer& out, const std::pair<std::string, std::string>& value) {
   out.pack_array(2);
@@ -77,13 +87,47 @@ void put(Packer& out, const std::vector<T>& values) {
   for (const T& value : values) put(out, value);
 }
 
+template <class T, std::size_t N>
+void put(Packer& out, const std::array<T, N>& values) {
+  out.pack_array(static_cast<std::uint32_t>(N));
+  for (const T& value : values) put(out, value);
+}
+
+// An array of none or one.
+template <class T>
+void put(Packer& out, const std::optional<T>& value) {
+  out.pack_array(value ? 1 : 0);
+  if (value) put(out, *value);
+}
+
+template <class... T>
+void put(Packer& out, const std::variant<T...>& value) {
+  out.pack_array(2);
+  out.pack(static_cast<std::uint32_t>(value.index()));
+  std::visit([&](const auto& held) { put(out, held); }, value);
+}
+
 // ---- reading
 
+template <class T>
+inline constexpr std::size_t kArraySize = 0;
+template <class T, std::size_t N>
+inline constexpr std::size_t kArraySize<std::array<T, N>> = N;
+template <class T>
+inline constexpr bool kIsVariant = false;
+template <class... T>
+inline constexpr bool kIsVariant<std::variant<T...>> = true;
+
+// The fewest bytes that a value takes, for a look at the counts that a sender claims.
 template <class T>
 constexpr std::size_t least_bytes() {
   if constexpr (std::is_same_v<T, double>) {
     return 9;
   } else if constexpr (std::is_same_v<T, std::pair<std::string, std::string>>) {
+    return 3;
+  } else if constexpr (kArraySize<T> > 0) {
+    return 1 + kArraySize<T> * least_bytes<typename T::value_type>();
+  } else if constexpr (kIsVariant<T>) {
     return 3;
   } else if constexpr (Described<T>) {
     return std::apply(
@@ -135,6 +179,12 @@ template <Described T>
 bool get(Reader& in, T& value);
 template <class T>
 bool get(Reader& in, std::vector<T>& values);
+template <class T, std::size_t N>
+bool get(Reader& in, std::array<T, N>& values);
+template <class T>
+bool get(Reader& in, std::optional<T>& value);
+template <class... T>
+bool get(Reader& in, std::variant<T...>& value);
 
 bool get(Reader& in, std::pair<std::string, std::string>& value) {
   std::uint64_t count = 0;
@@ -162,6 +212,37 @@ bool get(Reader& in, std::vector<T>& values) {
     if (!get(in, values.emplace_back())) return false;
   }
   return true;
+}
+
+template <class T, std::size_t N>
+bool get(Reader& in, std::array<T, N>& values) {
+  std::uint64_t count = 0;
+  if (!in.array(count, 1) || count != N) return false;
+  return std::ranges::all_of(values, [&](T& value) { return get(in, value); });
+}
+
+template <class T>
+bool get(Reader& in, std::optional<T>& value) {
+  std::uint64_t count = 0;
+  if (!in.array(count, 1) || count > 1) return false;
+  return count == 0 || get(in, value.emplace());
+}
+
+template <std::size_t Index = 0, class... T>
+bool get_alternative(Reader& in, std::uint64_t index, std::variant<T...>& value) {
+  if constexpr (Index == sizeof...(T)) {
+    return false;
+  } else {
+    if (index != Index) return get_alternative<Index + 1>(in, index, value);
+    return get(in, value.template emplace<Index>());
+  }
+}
+
+template <class... T>
+bool get(Reader& in, std::variant<T...>& value) {
+  std::uint64_t count = 0;
+  std::uint64_t index = 0;
+  return in.array(count, 1) && count == 2 && in.unsigned_integer(index) && get_alternative(in, index, value);
 }
 
 template <std::size_t Kind = 0>

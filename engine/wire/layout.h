@@ -22,9 +22,17 @@ struct Layout;
 WFLOW_LAYOUT(Lease, &T::id, &T::array, &T::first, &T::count, &T::attempt, &T::restart, &T::priority);
 WFLOW_LAYOUT(Outcome, &T::lease, &T::array, &T::element, &T::attempt, &T::reason, &T::exit_code,
              &T::started_s, &T::duration_s, &T::detail);
-WFLOW_LAYOUT(DoneRun, &T::lease, &T::array, &T::first, &T::count, &T::duration_sum_s, &T::duration_square_sum,
-             &T::last_end_s);
-WFLOW_LAYOUT(TaskEvent, &T::array, &T::element, &T::attempt, &T::time_s, &T::line);
+WFLOW_LAYOUT(ProcessIdentity, &T::host, &T::boot, &T::namespace_id, &T::pid, &T::start_ticks);
+WFLOW_LAYOUT(DoneRun, &T::lease, &T::array, &T::first, &T::count, &T::attempt, &T::duration_sum_s,
+             &T::duration_square_sum, &T::last_end_s);
+WFLOW_LAYOUT(Metric, &T::name, &T::epoch, &T::step, &T::value);
+WFLOW_LAYOUT(Progress, &T::done, &T::total, &T::unit);
+WFLOW_LAYOUT(Note, &T::text);
+WFLOW_LAYOUT(Artifact, &T::kind, &T::path);
+WFLOW_LAYOUT(Checkpoint, &T::path, &T::hash, &T::epoch, &T::step);
+WFLOW_LAYOUT(Submission, &T::kind, &T::id, &T::spec, &T::options, &T::directory);
+WFLOW_LAYOUT(OtherEvent, &T::type, &T::json);
+WFLOW_LAYOUT(TaskEvent, &T::array, &T::element, &T::attempt, &T::time_s, &T::body);
 WFLOW_LAYOUT(RunningElement, &T::array, &T::element, &T::started_s);
 WFLOW_LAYOUT(specs::Piece, &T::kind, &T::text, &T::column);
 WFLOW_LAYOUT(specs::Resources, &T::cores, &T::gpus, &T::memory_bytes, &T::nodes, &T::procs);
@@ -34,29 +42,81 @@ WFLOW_LAYOUT(specs::TaskTemplate, &T::array, &T::step, &T::label, &T::kind, &T::
              &T::sample_dependent, &T::sample_count, &T::level_max_dirs, &T::resources, &T::timeout_s,
              &T::block_samples, &T::source_workspace, &T::environment, &T::bundle, &T::output, &T::outputs);
 
-WFLOW_LAYOUT(Hello, &T::protocol, &T::version, &T::campaign, &T::worker, &T::host, &T::group, &T::pid,
-             &T::cores, &T::gpus, &T::memory_bytes, &T::held);
+WFLOW_LAYOUT(Hello, &T::protocol, &T::version, &T::campaign, &T::worker, &T::group, &T::guardian, &T::agent,
+             &T::started_by, &T::cores, &T::gpus, &T::memory_bytes, &T::held);
 WFLOW_LAYOUT(Results, &T::sequence, &T::done, &T::outcomes, &T::events);
-WFLOW_LAYOUT(Heartbeat, &T::queued, &T::running);
+WFLOW_LAYOUT(Heartbeat, &T::number, &T::queued, &T::running);
 WFLOW_LAYOUT(Goodbye, &T::reason);
 WFLOW_LAYOUT(Welcome, &T::campaign_directory, &T::sample_design, &T::heartbeat_s, &T::lost_s);
 WFLOW_LAYOUT(Refuse, &T::reason);
 WFLOW_LAYOUT(Templates, &T::templates);
 WFLOW_LAYOUT(Leases, &T::leases);
 WFLOW_LAYOUT(Acknowledge, &T::sequence);
-WFLOW_LAYOUT(Revoke, &T::leases, &T::kill_running);
+WFLOW_LAYOUT(Revoke, &T::leases, &T::all, &T::kill_running);
 WFLOW_LAYOUT(Returned, &T::leases);
-WFLOW_LAYOUT(Query, &T::verb, &T::arguments);
-WFLOW_LAYOUT(Answer, &T::ok, &T::body);
+WFLOW_LAYOUT(Pulse, &T::heartbeat);
 
-template <>
-struct Layout<Drain> {
-  static constexpr auto fields = std::tuple{};
-};
-template <>
-struct Layout<Pulse> {
-  static constexpr auto fields = std::tuple{};
-};
+WFLOW_LAYOUT(Part, &T::array, &T::first, &T::last);
+WFLOW_LAYOUT(Selection, &T::step, &T::ranged, &T::first, &T::last, &T::by_exit_code, &T::exit_code,
+             &T::chosen, &T::parts);
+WFLOW_LAYOUT(TaskPlace, &T::array, &T::element);
+WFLOW_LAYOUT(TasksRequest, &T::from, &T::last_array, &T::first, &T::last, &T::states);
+WFLOW_LAYOUT(ExplainRequest, &T::task);
+WFLOW_LAYOUT(WorkersRequest, &T::from);
+WFLOW_LAYOUT(RetryableRequest, &T::tasks);
+WFLOW_LAYOUT(SnapshotRequest, &T::path);
+WFLOW_LAYOUT(PauseRequest, &T::pause);
+WFLOW_LAYOUT(RetryRequest, &T::tasks);
+WFLOW_LAYOUT(CancelRequest, &T::tasks, &T::kill);
+WFLOW_LAYOUT(Query, &T::request);
+
+WFLOW_LAYOUT(Refusal, &T::code, &T::sentence);
+WFLOW_LAYOUT(Done, &T::count, &T::running);
+WFLOW_LAYOUT(FailureView, &T::number, &T::task, &T::step, &T::array, &T::element, &T::attempt, &T::reason,
+             &T::worker, &T::time_s, &T::duration_s, &T::final, &T::detail);
+WFLOW_LAYOUT(MetricPoint, &T::epoch, &T::step, &T::value);
+WFLOW_LAYOUT(MetricCurve, &T::array, &T::element, &T::task, &T::name, &T::points);
+WFLOW_LAYOUT(StepStatus, &T::name, &T::kind, &T::arrays, &T::elements, &T::counts, &T::mean_s,
+             &T::deviation_s, &T::rate_per_s, &T::left_s, &T::progress_done, &T::progress_total,
+             &T::progress_unit);
+WFLOW_LAYOUT(WorkerStatus, &T::id, &T::host, &T::cores, &T::running, &T::leased, &T::silent_s, &T::draining);
+WFLOW_LAYOUT(HistoryView, &T::number, &T::time_s, &T::kind, &T::text);
+WFLOW_LAYOUT(ArtifactView, &T::step, &T::kind, &T::path);
+WFLOW_LAYOUT(FollowupView, &T::kind, &T::iteration, &T::spec, &T::directory, &T::state, &T::handed_to,
+             &T::elements, &T::ended, &T::failed);
+WFLOW_LAYOUT(StatusAnswer, &T::name, &T::directory, &T::state, &T::coordinator, &T::started_s, &T::elapsed_s,
+             &T::steps, &T::workers, &T::workers_total, &T::failures, &T::last_failure, &T::metrics,
+             &T::artifacts, &T::artifacts_total, &T::history, &T::followups, &T::iterations);
+WFLOW_LAYOUT(TaskRun, &T::array, &T::first, &T::last, &T::state);
+WFLOW_LAYOUT(TaskRecord, &T::array, &T::element, &T::executions, &T::exit_code, &T::reason, &T::worker,
+             &T::started_s, &T::duration_s);
+WFLOW_LAYOUT(TaskLease, &T::array, &T::first, &T::last, &T::worker);
+WFLOW_LAYOUT(RunningTask, &T::array, &T::element, &T::started_s);
+WFLOW_LAYOUT(TasksAnswer, &T::runs, &T::records, &T::leases, &T::running, &T::next);
+WFLOW_LAYOUT(ParentView, &T::array, &T::needed, &T::counts, &T::open, &T::ended_badly);
+WFLOW_LAYOUT(ExecutionView, &T::attempt, &T::reason, &T::worker, &T::host, &T::started_s, &T::duration_s,
+             &T::final, &T::detail, &T::worker_ended_s, &T::worker_reason);
+WFLOW_LAYOUT(ExplainAnswer, &T::task, &T::step, &T::state, &T::paused, &T::worker, &T::running_since_s,
+             &T::parents, &T::parents_total, &T::executions, &T::executions_total);
+WFLOW_LAYOUT(WorkerView, &T::id, &T::host, &T::group, &T::pid, &T::cores, &T::gpus, &T::joined_s, &T::ended_s,
+             &T::reason, &T::failures, &T::state, &T::leased, &T::running);
+WFLOW_LAYOUT(WorkersAnswer, &T::workers, &T::next);
+WFLOW_LAYOUT(Answer, &T::body);
+
+#define WFLOW_EMPTY_LAYOUT(type)                 \
+  template <>                                    \
+  struct Layout<type> {                          \
+    static constexpr auto fields = std::tuple{}; \
+  }
+
+WFLOW_EMPTY_LAYOUT(Convergence);
+WFLOW_EMPTY_LAYOUT(Drain);
+WFLOW_EMPTY_LAYOUT(Identify);
+WFLOW_EMPTY_LAYOUT(StatusRequest);
+WFLOW_EMPTY_LAYOUT(DrainRequest);
+WFLOW_EMPTY_LAYOUT(StopRequest);
+
+#undef WFLOW_EMPTY_LAYOUT
 
 #undef WFLOW_LAYOUT
 
@@ -68,6 +128,16 @@ concept Described = requires {
 // The last legal value of each enumeration.
 template <class E>
 inline constexpr E kLast = E{};
+template <>
+inline constexpr CampaignState kLast<CampaignState> = CampaignState::interrupted;
+template <>
+inline constexpr FollowupState kLast<FollowupState> = FollowupState::handed_over;
+template <>
+inline constexpr ElementState kLast<ElementState> = ElementState::cancelled;
+template <>
+inline constexpr WorkerViewState kLast<WorkerViewState> = WorkerViewState::unknown;
+template <>
+inline constexpr ExitCode kLast<ExitCode> = ExitCode::internal;
 template <>
 inline constexpr EndReason kLast<EndReason> = EndReason::cancelled;
 template <>

@@ -8,81 +8,37 @@
 #include <variant>
 #include <vector>
 
+#include "base/process_identity.h"
+#include "engine/schedule/types.h"
+#include "engine/wire/answers.h"
+#include "engine/wire/requests.h"
+#include "engine/wire/task_event.h"
 #include "specs/plan/template.h"
 
 namespace wflow::engine::wire {
 
-using specs::ArrayId;
-using specs::Element;
-using LeaseId = std::uint64_t;
+// Part of the messages, and the scheduler's own (engine/schedule/types.h).
+using engine::DoneRun;
+using engine::EndReason;
+using engine::Lease;
+using engine::LeaseId;
+using engine::Outcome;
+using engine::RunningElement;
 
 // Raised by one with every change that an older peer would misread.
-inline constexpr std::uint32_t kProtocol = 2;
-
-// The right to run elements [first, first + count) of an array, once each.
-struct Lease {
-  LeaseId id = 0;
-  ArrayId array = 0;
-  Element first = 0;
-  std::uint64_t count = 0;
-  std::uint32_t attempt = 0;  // 0: the first execution
-  bool restart = false;       // run the step's restart command
-  std::int32_t priority = 0;  // higher goes first in the worker's queue
-};
-
-// How one execution of one element ended.
-enum class EndReason : std::uint8_t {
-  exited,       // by itself; see exit_code
-  signalled,    // by a signal that wflow did not send; exit_code is the signal's number
-  timed_out,    // killed at its time limit
-  not_started,  // the worker could not start it (detail says why)
-  bad_output,   // ended with 0, but a declared output is missing or wrong
-  worker_lost,  // its worker died; decided by the coordinator
-  cancelled,
-};
-
-struct Outcome {
-  LeaseId lease = 0;
-  ArrayId array = 0;
-  Element element = 0;
-  std::uint32_t attempt = 0;
-  EndReason reason = EndReason::exited;
-  std::int32_t exit_code = 0;
-  double started_s = 0;  // Unix time
-  double duration_s = 0;
-  std::string detail;  // end of the task's output, or why it could not start
-};
-
-// Neighbouring elements of one lease that ended with exit code 0.
-struct DoneRun {
-  LeaseId lease = 0;
-  ArrayId array = 0;
-  Element first = 0;
-  std::uint64_t count = 0;
-  double duration_sum_s = 0;
-  double duration_square_sum = 0;
-  double last_end_s = 0;  // Unix time
-};
-
-// A line that a task appended to its $WFLOW_EVENTS file.
-struct TaskEvent {
-  ArrayId array = 0;
-  Element element = 0;
-  std::uint32_t attempt = 0;
-  double time_s = 0;
-  std::string line;  // JSON, at most 64 KiB
-};
+inline constexpr std::uint32_t kProtocol = 3;
 
 // ---- worker to coordinator
 
 struct Hello {
   std::uint32_t protocol = kProtocol;
   std::string version;
-  std::string campaign;  // token of the campaign (in its key file): a worker of another one is refused
-  std::string worker;    // unique for ever: "<host>-<pid>-<random>"
-  std::string host;
-  std::string group;     // worker group of the spec
-  std::int64_t pid = 0;  // of the guardian, which can be killed to end the worker and its tasks
+  std::string campaign;      // token of the campaign (in its key file): a worker of another one is refused
+  std::string worker;        // unique for ever: "<host>-<pid>-<random>"
+  std::string group;         // worker group of the spec
+  ProcessIdentity guardian;  // killing it ends the worker and its tasks
+  ProcessIdentity agent;     // the process that talks: a guardian may die before it
+  std::uint64_t started_by = 0;  // epoch of the coordinator that started it; 0: somebody else did
   std::int32_t cores = 0;
   std::int32_t gpus = 0;
   std::int64_t memory_bytes = 0;
@@ -97,13 +53,8 @@ struct Results {
   std::vector<TaskEvent> events;
 };
 
-struct RunningElement {
-  ArrayId array = 0;
-  Element element = 0;
-  double started_s = 0;
-};
-
 struct Heartbeat {
+  std::uint64_t number = 0;  // 1, 2, ... on every connection; the coordinator's Pulse gives the last one back
   std::uint64_t queued = 0;  // leased elements not started yet
   std::vector<RunningElement> running;
 };
@@ -118,8 +69,10 @@ struct Welcome {
   std::string campaign_directory;
   std::string sample_design;  // JSON of specs::SampleDesign, empty without samples
   double heartbeat_s = 1;
-  double lost_s =
-      60;  // without a word from the coordinator for so long: start nothing new, wait for its return
+  // The fence. A worker whose last answered heartbeat was *sent* so long ago kills its tasks and gives up its
+  // leases. The coordinator leases them again only lost_s + margin after it *received* the last heartbeat
+  // (engine/coordinate/timing.h), so that no task runs twice while clocks and pauses stay within the margin.
+  double lost_s = 60;
 };
 
 struct Refuse {
@@ -138,14 +91,21 @@ struct Acknowledge {
   std::uint64_t sequence = 0;  // this and all before are committed
 };
 
-struct Revoke {                 // give back what has not started; kill what runs if asked
-  std::vector<LeaseId> leases;  // empty: all
+struct Revoke {               // give back what has not started; kill what runs if asked
+  std::vector<Lease> leases;  // each: the elements [first, first + count) of lease `id`
+  bool all = false;           // everything that the worker holds, instead of `leases`
   bool kill_running = false;
 };
 
 struct Drain {};  // finish what runs, give back the rest, say Goodbye
 
-struct Pulse {};  // the coordinator lives
+struct Pulse {                  // the coordinator lives
+  std::uint64_t heartbeat = 0;  // the last one that it has received on this connection
+};
+
+// A message could not be delivered, or came from a connection that said no Hello: say Hello again, so that
+// both sides agree on what the worker holds.
+struct Identify {};
 
 // ---- worker's answer to Revoke, Drain: elements that will not run under this lease
 
@@ -153,19 +113,9 @@ struct Returned {
   std::vector<Lease> leases;
 };
 
-// ---- status clients
-
-struct Query {
-  std::string verb;       // "status", "tasks", "cancel", ...
-  std::string arguments;  // JSON
-};
-
-struct Answer {
-  bool ok = true;
-  std::string body;  // JSON, or the sentence of the error
-};
+// ---- people's clients: Query (requests.h) and Answer (answers.h)
 
 using Message = std::variant<Hello, Results, Heartbeat, Goodbye, Welcome, Refuse, Templates, Leases,
-                             Acknowledge, Revoke, Drain, Pulse, Returned, Query, Answer>;
+                             Acknowledge, Revoke, Drain, Pulse, Returned, Query, Answer, Identify>;
 
 }  // namespace wflow::engine::wire

@@ -37,35 +37,141 @@ inline specs::TaskTemplate sample_template() {
   return t;
 }
 
+inline std::vector<TaskEvent> sample_events() {
+  const std::vector<EventBody> bodies = {Metric{"loss", 2, 300, 0.25},
+                                         Progress{12, 100, "steps"},
+                                         Note{"the mesh was refined"},
+                                         Artifact{"model", "/campaign/train/model.wf"},
+                                         Checkpoint{"/campaign/train/c1", "abc", 1, 50},
+                                         Submission{"submitted", "host-1-2", "/s.yaml", "{}", "/d"},
+                                         Convergence{},
+                                         OtherEvent{"mine", R"({"type":"mine","x":1})"}};
+  std::vector<TaskEvent> events;
+  for (const EventBody& body : bodies) events.push_back({7, 12, 1, 1.7e9, body});
+  return events;
+}
+
+inline std::vector<Query> sample_queries() {
+  Selection tasks;
+  tasks.step = "simulate";
+  tasks.ranged = true;
+  tasks.first = 3;
+  tasks.last = 1ULL << 40;
+  tasks.by_exit_code = true;
+  tasks.exit_code = -9;
+  tasks.chosen = true;
+  tasks.parts = {{7, 1, 9}, {8, 0, 0}};
+  return {{StatusRequest{}},
+          {TasksRequest{{7, 1ULL << 40}, 9, 1, 1ULL << 50, 0x1ff}},
+          {ExplainRequest{{7, 12}}},
+          {WorkersRequest{2000}},
+          {RetryableRequest{tasks}},
+          {SnapshotRequest{"/tmp/copy.db"}},
+          {DrainRequest{}},
+          {StopRequest{}},
+          {PauseRequest{false}},
+          {RetryRequest{tasks}},
+          {CancelRequest{tasks, true}}};
+}
+
+inline StatusAnswer sample_status() {
+  StatusAnswer status;
+  status.name = "cosmoflow";
+  status.directory = "/campaign";
+  status.state = CampaignState::paused;
+  status.coordinator = "host (pid 12)";
+  status.started_s = 1.7e9;
+  status.elapsed_s = 12.5;
+  StepStatus& step = status.steps.emplace_back();
+  step.name = "train";
+  step.kind = "train";
+  step.arrays = 3;
+  step.elements = 1ULL << 40;
+  step.counts = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  step.mean_s = 1.5;
+  step.deviation_s = 0.5;
+  step.rate_per_s = 100;
+  step.left_s = 3.25;
+  step.progress_done = 12;
+  step.progress_total = 100;
+  step.progress_unit = "steps";
+  status.workers = {{"host-1-abc", "host", 64, 60, 4096, 0.25, true}};
+  status.workers_total = 20'000;
+  status.failures = {
+      {9, "simulate/12", "simulate", 7, 12, 2, "exit code 3", "host-1-abc", 1.7e9, 0.5, true, "no"}};
+  status.last_failure = 11;
+  status.metrics = {{7, 0, "train", "loss", {{1, 10, 0.5}, {2, 20, 0.25}}}};
+  status.artifacts = {{"train", "model", "/campaign/model.wf"}};
+  status.artifacts_total = 5;
+  status.history = {{3, 1.7e9, "worker", "worker x joined"}};
+  status.followups = {{"iteration", 2, "/s.yaml", "/d", FollowupState::handed_over, "/top", 10, 9, 1}};
+  status.iterations = "converged in iteration 3";
+  return status;
+}
+
+inline std::vector<Answer> sample_answers() {
+  TasksAnswer tasks;
+  tasks.runs = {{7, 0, 1ULL << 40, ElementState::failed}};
+  tasks.records = {{7, 12, 3, -15, "exited", "host-1-abc", 1.7e9, 0.5}};
+  tasks.leases = {{7, 13, 20, "host-1-abc"}};
+  tasks.running = {{7, 13, 1.7e9}};
+  tasks.next = TaskPlace{8, 21};
+  ExplainAnswer explain;
+  explain.task = "simulate/12";
+  explain.step = "simulate";
+  explain.state = ElementState::delayed;
+  explain.paused = true;
+  explain.worker = "host-1-abc";
+  explain.running_since_s = 1.7e9;
+  explain.parents = {{"make", 12, {1, 2, 3, 4, 5, 6, 7, 8, 9}, {"make/1"}, {"make/2", "make/3"}}};
+  explain.parents_total = 4;
+  explain.executions = {{1, "exit code 3", "w", "host", 1.7e9, 0.5, true, "detail", 1.8e9, "drained"}};
+  explain.executions_total = 2;
+  WorkersAnswer workers;
+  workers.workers = {
+      {"w", "host", "cpu", 12, 64, 8, 1.7e9, 1.8e9, "drained", 3, WorkerViewState::draining, 5, 4}};
+  workers.next = 2000;
+  return {refusal(std::string(100'000, 'x'), ExitCode::busy),
+          done_answer(1ULL << 40, 12),
+          {sample_status()},
+          {tasks},
+          {explain},
+          {workers}};
+}
+
 inline std::vector<Message> sample_messages() {
   const Lease lease{1ULL << 63, 7, 100, 1ULL << 40, 2, true, -5};
   const Outcome outcome{9, 7, 12, 1, EndReason::timed_out, -15, 1.7e9, 0.25, "no space left\n"};
+  const ProcessIdentity guardian{"host", "boot", "pid:[1]", 4711, 12345};
+  const ProcessIdentity agent{"host", "boot", "pid:[1]", 4712, 12346};
   return {
       Hello{kProtocol,
             "0.1.0",
             "token",
             "host-1-abc",
-            "host",
             "cpu",
-            4711,
+            guardian,
+            agent,
+            3,
             64,
             8,
             std::int64_t{1} << 38,
             {lease}},
-      Results{3, {{9, 7, 0, 1000, 12.5, 0.75, 1.7e9}}, {outcome}, {{7, 12, 1, 1.7e9, R"({"type":"note"})"}}},
-      Heartbeat{200, {{7, 12, 1.7e9}}},
+      Results{3, {{9, 7, 0, 1000, 2, 12.5, 0.75, 1.7e9}}, {outcome}, sample_events()},
+      Heartbeat{17, 200, {{7, 12, 1.7e9}}},
       Goodbye{"drained"},
       Welcome{"/campaign", R"({"kind":"sobol"})", 0.5, 30},
       Refuse{"another campaign"},
       Templates{{sample_template(), {}}},
       Leases{{lease, {}}},
       Acknowledge{1ULL << 50},
-      Revoke{{1, 2, 1ULL << 60}, true},
+      Revoke{{lease}, true, true},
       Drain{},
-      Pulse{},
+      Pulse{17},
       Returned{{lease}},
-      Query{"status", "{}"},
-      Answer{false, std::string(100'000, 'x')},
+      sample_queries()[1],
+      sample_answers()[2],
+      Identify{},
   };
 }
 

@@ -110,6 +110,19 @@ std::string_view view(const zmq::message_t& frame) {
 }
 #endif
 
+// What a question leads to may be of any size; it must not end the coordinator.
+std::string encode_for_peer(const Message& message) {
+  std::string body = encode(message);
+  if (!std::holds_alternative<Answer>(message)) {
+    WFLOW_CHECK(body.size() <= kMaxMessageBytes);
+    return body;
+  }
+  if (body.size() <= kMaxAnswerBytes) return body;
+  return encode(refusal(fmt::format("the answer has {}, and at most {} are sent; ask for less",
+                                    text::format_bytes(body.size()), text::format_bytes(kMaxAnswerBytes)),
+                        ExitCode::system));
+}
+
 // Adds `fds` behind the first `own` items.
 void add_fds(std::vector<zmq::pollitem_t>& items, std::size_t own, std::span<const int> fds) {
   items.resize(own);
@@ -260,8 +273,7 @@ std::optional<ServerSocket::Received> ServerSocket::receive() {
 }
 
 bool ServerSocket::send(const std::string& peer, const Message& message) {
-  const std::string body = encode(message);
-  WFLOW_CHECK(body.size() <= kMaxMessageBytes);
+  const std::string body = encode_for_peer(message);
   try {
     const auto first =
         impl_->router.send(zmq::buffer(peer), zmq::send_flags::sndmore | zmq::send_flags::dontwait);
@@ -396,6 +408,11 @@ std::optional<Message> ClientSocket::receive() {
 bool ClientSocket::send(const Message& message) {
   if (impl_->lost) return false;
   const std::string body = encode(message);
+  if (body.size() > kMaxMessageBytes && std::holds_alternative<Query>(message)) {
+    throw Error(ExitCode::usage,
+                fmt::format("the request has {}, and at most {} can be sent; ask for less",
+                            text::format_bytes(body.size()), text::format_bytes(kMaxMessageBytes)));
+  }
   WFLOW_CHECK(body.size() <= kMaxMessageBytes);
   try {
     return impl_->dealer.send(zmq::buffer(body), zmq::send_flags::dontwait).has_value();

@@ -34,8 +34,8 @@ class ServerSocket {
   };
   // The next message, or nothing if none waits. Bytes that are no message are counted and dropped.
   std::optional<Received> receive();
-  // False when the peer is gone or its queue is full.
-  bool send(const std::string& peer, const Message& message);
+  // False when the peer is gone or its queue is full. An answer that is too large goes out as a refusal.
+  [[nodiscard]] bool send(const std::string& peer, const Message& message);
   std::uint64_t malformed() const;
 
   // Waits until the socket or one of `fds` is readable, or the time is over. New peers are let in (or
@@ -72,8 +72,8 @@ class ClientSocket {
   ClientSocket& operator=(ClientSocket&&) noexcept;
 
   std::optional<Message> receive();
-  // False when the connection is lost or its queue is full.
-  bool send(const Message& message);
+  // False when the connection is lost or its queue is full. Error{usage} for a query that is too large.
+  [[nodiscard]] bool send(const Message& message);
   // Waits until the socket or one of `fds` is readable, the connection is lost, or the time is over.
   void wait(std::chrono::milliseconds timeout, std::span<const int> fds);
 

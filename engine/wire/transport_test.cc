@@ -8,6 +8,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "engine/wire/codec.h"
 #include "engine/wire/samples_of_messages.h"
@@ -88,7 +89,7 @@ TEST_F(TransportTest, RefusesAnotherCampaignsKey) {
   CampaignKeys wrong = create_keys(other.path());
   wrong.server = keys_.server;  // knows whom it talks to, but is not on the list
   ClientSocket client(wrong, server_.endpoint());
-  client.send(Goodbye{"let me in"});
+  ASSERT_TRUE(client.send(Goodbye{"let me in"}));
   bool heard = false;
   const bool lost = turn(server_, [&] {
     heard = heard || server_.receive().has_value();
@@ -104,7 +105,7 @@ TEST_F(TransportTest, RefusesToTalkToAnotherServer) {
   CampaignKeys wrong = create_keys(other.path());
   wrong.client = keys_.client;
   ClientSocket client(wrong, server_.endpoint());
-  client.send(Goodbye{"hello"});
+  ASSERT_TRUE(client.send(Goodbye{"hello"}));
   bool heard = false;
   EXPECT_TRUE(turn(
       server_,
@@ -131,6 +132,26 @@ TEST_F(TransportTest, SendToNobodyIsFalse) {
     server_.receive();
     return !server_.send(peer, Pulse{});
   }));
+}
+
+TEST_F(TransportTest, AnAnswerThatIsTooLargeIsARefusal) {
+  ClientSocket client(keys_, server_.endpoint());
+  ASSERT_TRUE(client.send(Query{StatusRequest{}}));
+  const auto received = receive();
+  ASSERT_TRUE(received);
+  StatusAnswer status;
+  status.iterations.assign(kMaxMessageBytes + 1, 'x');
+  EXPECT_TRUE(server_.send(received->peer, Answer{std::move(status)}));
+  const auto answer = receive(client);
+  ASSERT_TRUE(answer);
+  const auto& refused = std::get<Refusal>(std::get<Answer>(*answer).body);
+  EXPECT_NE(refused.sentence.find("ask for less"), std::string::npos) << refused.sentence;
+}
+
+TEST_F(TransportTest, AQueryThatIsTooLargeIsAnError) {
+  ClientSocket client(keys_, server_.endpoint());
+  const SnapshotRequest large{std::string(kMaxMessageBytes + 1, 'x')};
+  EXPECT_THROW(static_cast<void>(client.send(Query{large})), Error);
 }
 
 TEST_F(TransportTest, ClientSeesThatTheServerHasGone) {
@@ -179,23 +200,24 @@ TEST_F(TransportTest, NoDescriptorIsInherited) {
 }
 
 TEST_F(TransportTest, AskGetsItsAnswer) {
-  EXPECT_FALSE(ask(campaign_.path(), {"status", ""}, 10ms));
+  EXPECT_FALSE(ask(campaign_.path(), {StatusRequest{}}, 10ms));
   write_endpoint(campaign_.path(), server_.endpoint());
   std::optional<Answer> answer;
   std::atomic<bool> answered = false;
   std::thread asker([&] {
-    answer = ask(campaign_.path(), {"status", "{}"}, 20s);
+    answer = ask(campaign_.path(), {SnapshotRequest{"copy"}}, 20s);
     answered = true;
   });
   turn(server_, [&] {
     if (const auto received = server_.receive()) {
-      server_.send(received->peer, Answer{true, std::get<Query>(received->message).verb});
+      const std::string path = std::get<SnapshotRequest>(std::get<Query>(received->message).request).path;
+      EXPECT_TRUE(server_.send(received->peer, refusal(path)));
     }
     return answered.load();
   });
   asker.join();
   ASSERT_TRUE(answer);
-  EXPECT_EQ(answer->body, "status");
+  EXPECT_EQ(std::get<Refusal>(answer->body).sentence, "copy");
 }
 
 }  // namespace

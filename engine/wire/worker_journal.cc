@@ -2,6 +2,7 @@
 #include "engine/wire/worker_journal.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <xxhash.h>
 
@@ -9,7 +10,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <string_view>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -21,21 +22,97 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "journals are little endian");
 
-constexpr std::size_t kHeaderBytes = 8;
+// A record: the mark, u32 length of the payload, u64 XXH3 of the payload, the payload. Its first byte says
+// what it is.
+constexpr std::string_view kMark = "WfJ1";
+constexpr std::size_t kFrameBytes = 16;
+constexpr char kHeader = 'h';
+constexpr char kResults = 'r';
 constexpr std::string_view kSuffix = ".journal";
 
-std::uint32_t word(std::string_view bytes) {
-  std::uint32_t value = 0;
-  std::memcpy(&value, bytes.data(), sizeof value);
+template <class T>
+T number_at(std::string_view bytes, std::size_t at) {
+  T value = 0;
+  std::memcpy(&value, bytes.data() + at, sizeof value);
   return value;
 }
 
-void append_word(std::string& bytes, std::uint32_t value) {
+template <class T>
+void append_number(std::string& bytes, T value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-std::uint32_t checksum(std::string_view payload) {
-  return XXH32(payload.data(), payload.size(), 0);
+std::string frame(char kind, std::string_view content) {
+  std::string payload(1, kind);
+  payload += content;
+  std::string record(kMark);
+  record.reserve(kFrameBytes + payload.size());
+  append_number(record, static_cast<std::uint32_t>(payload.size()));
+  append_number(record, static_cast<std::uint64_t>(XXH3_64bits(payload.data(), payload.size())));
+  return record += payload;
+}
+
+// The payload of the record that `bytes` begin with; empty where there is no whole one.
+std::string_view payload_of(std::string_view bytes) {
+  if (bytes.size() < kFrameBytes || !bytes.starts_with(kMark)) return {};
+  const std::size_t length = number_at<std::uint32_t>(bytes, 4);
+  if (length > bytes.size() - kFrameBytes) return {};
+  const std::string_view payload = bytes.substr(kFrameBytes, length);
+  const bool whole = XXH3_64bits(payload.data(), payload.size()) == number_at<std::uint64_t>(bytes, 8);
+  return whole ? payload : std::string_view();
+}
+
+// Where the next whole record begins, or the end of `bytes`.
+std::size_t next_record(std::string_view bytes, std::size_t from) {
+  for (std::size_t at = bytes.find(kMark, from); at != std::string_view::npos;
+       at = bytes.find(kMark, at + 1)) {
+    if (!payload_of(bytes.substr(at)).empty()) return at;
+  }
+  return bytes.size();
+}
+
+// Whether `bytes`, up to the end of the file, may be the beginning of one record.
+bool is_cut(std::string_view bytes) {
+  if (bytes.size() < kFrameBytes) return bytes.substr(0, kMark.size()) == kMark.substr(0, bytes.size());
+  return bytes.starts_with(kMark) && number_at<std::uint32_t>(bytes, 4) > bytes.size() - kFrameBytes;
+}
+
+nlohmann::json to_json(const ProcessIdentity& process) {
+  return {process.host, process.boot, process.namespace_id, process.pid, process.start_ticks};
+}
+
+ProcessIdentity identity_from(const nlohmann::json& json) {
+  return {json.at(0), json.at(1), json.at(2), json.at(3), json.at(4)};
+}
+
+std::optional<JournalHeader> header_from(std::string_view text) {
+  try {
+    const auto json = nlohmann::json::parse(text);
+    JournalHeader header;
+    header.worker = json.at("worker");
+    header.group = json.at("group");
+    header.guardian = identity_from(json.at("guardian"));
+    header.agent = identity_from(json.at("agent"));
+    header.started_by = json.at("started_by");
+    header.lost_s = json.at("lost_s");
+    return header;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+// False for a payload of another version.
+bool take(std::string_view payload, Records& records) {
+  const std::string_view content = payload.substr(1);
+  if (payload.front() == kHeader) {
+    auto header = header_from(content);
+    if (header) records.header = std::move(header);
+    return header.has_value();
+  }
+  auto message = payload.front() == kResults ? decode(content) : std::nullopt;
+  if (!message || !std::holds_alternative<Results>(*message)) return false;
+  records.results.push_back(std::get<Results>(std::move(*message)));
+  return true;
 }
 
 // Whether somebody else holds the lock of a journal. On file systems without locks nobody seems to.
@@ -51,35 +128,54 @@ WorkerJournal read_worker_journal(const std::filesystem::path& file) {
   WorkerJournal journal;
   journal.worker = file.stem().string();
   journal.journal = file;
-  const FileDescriptor fd = open_file(file, O_RDONLY);
+  const FileDescriptor fd = open_file(file, O_RDONLY | O_CLOEXEC);
   journal.alive = is_locked(fd.get());
-  if (!journal.alive) journal.results = parse_records(read_file(file)).results;
+  Records records = parse_records(read_file(file));
+  journal.header = std::move(records.header);
+  journal.damaged = records.damaged;
+  if (!journal.alive) journal.results = std::move(records.results);
   return journal;
 }
 
 }  // namespace
 
 std::string frame_record(const Results& results) {
-  const std::string payload = encode(results);
-  std::string record;
-  record.reserve(kHeaderBytes + payload.size());
-  append_word(record, static_cast<std::uint32_t>(payload.size()));
-  append_word(record, checksum(payload));
-  return record += payload;
+  return frame(kResults, encode(results));
+}
+
+std::string frame_record(const JournalHeader& header) {
+  const nlohmann::json json = {{"worker", header.worker},
+                               {"group", header.group},
+                               {"guardian", to_json(header.guardian)},
+                               {"agent", to_json(header.agent)},
+                               {"started_by", header.started_by},
+                               {"lost_s", header.lost_s}};
+  return frame(kHeader, json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+std::string JournalDamage::sentence() const {
+  return fmt::format("{} of the journal {} damaged ({} bytes): tasks whose results stood there run again",
+                     places == 1 ? "one place" : fmt::format("{} places", places), places == 1 ? "is" : "are",
+                     bytes);
 }
 
 Records parse_records(std::string_view bytes) {
   Records records;
-  while (bytes.size() >= kHeaderBytes) {
-    const std::size_t length = word(bytes);
-    if (length > bytes.size() - kHeaderBytes) break;
-    const std::string_view payload = bytes.substr(kHeaderBytes, length);
-    if (checksum(payload) != word(bytes.substr(4))) break;
-    auto message = decode(payload);
-    if (!message || !std::holds_alternative<Results>(*message)) break;
-    records.results.push_back(std::get<Results>(std::move(*message)));
-    records.valid_bytes += kHeaderBytes + length;
-    bytes.remove_prefix(kHeaderBytes + length);
+  for (std::size_t at = 0; at < bytes.size();) {
+    const std::string_view payload = payload_of(bytes.substr(at));
+    if (!payload.empty() && take(payload, records)) {
+      if (records.results.empty() && !records.damaged)
+        records.header_bytes = at + kFrameBytes + payload.size();
+      at += kFrameBytes + payload.size();
+      records.valid_bytes = at;
+      continue;
+    }
+    const std::size_t next = next_record(bytes, at + 1);
+    if (next < bytes.size() || !is_cut(bytes.substr(at))) {
+      ++records.damaged.places;
+      records.damaged.bytes += next - at;
+    }
+    at = next;
   }
   return records;
 }
@@ -91,16 +187,16 @@ std::vector<WorkerJournal> find_worker_journals(const std::filesystem::path& cam
     if (entry.path().extension() == kSuffix) files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
-  std::vector<WorkerJournal> leftovers;
+  std::vector<WorkerJournal> found;
   for (const auto& file : files) {
     try {
-      leftovers.push_back(read_worker_journal(file));
+      found.push_back(read_worker_journal(file));
     } catch (const Error& gone) {
       // A worker that ends well removes its journal at any time.
       if (std::filesystem::exists(file, error)) throw;
     }
   }
-  return leftovers;
+  return found;
 }
 
 }  // namespace wflow::engine::wire

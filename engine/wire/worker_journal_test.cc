@@ -12,14 +12,14 @@ namespace wflow::engine::wire {
 namespace {
 
 Results one(std::uint64_t sequence) {
-  return {sequence, {{1, 0, sequence, 1, 0.5, 0.25, 10}}, {}, {}};
+  return {sequence, {{1, 0, sequence, 1, 0, 0.5, 0.25, 10}}, {}, {}};
 }
 
 std::filesystem::path journal(const TemporaryCampaign& campaign, const std::string& worker) {
   return campaign.path() / ".wflow/workers" / (worker + ".journal");
 }
 
-TEST(Leftovers, AreReadUpToTheLastWholeRecord) {
+TEST(WorkerJournal, AreReadUpToTheLastWholeRecord) {
   const TemporaryCampaign campaign;
   const std::string two = frame_record(one(1)) + frame_record(one(2));
   for (std::size_t length = 0; length <= two.size(); ++length) {
@@ -32,20 +32,58 @@ TEST(Leftovers, AreReadUpToTheLastWholeRecord) {
   }
 }
 
-TEST(Leftovers, StopAtADamagedRecord) {
+// Each record by itself: whatever byte is wrong costs one record, and that is said.
+TEST(WorkerJournal, SkipsADamagedRecordAndSaysSo) {
   const std::string record = frame_record(one(1));
   for (std::size_t at = 0; at < record.size(); ++at) {
     std::string damaged = record;
     damaged[at] = static_cast<char>(damaged[at] ^ 1);
-    EXPECT_EQ(parse_records(damaged + record).results.size(), 0U) << at;
-    EXPECT_EQ(parse_records(record + damaged).valid_bytes, record.size()) << at;
+    const Records records = parse_records(record + damaged + frame_record(one(2)));
+    ASSERT_EQ(records.results.size(), 2U) << at;
+    EXPECT_EQ(records.results[1].sequence, 2U);
+    EXPECT_EQ(records.damaged.places, 1U) << at;
+    EXPECT_EQ(records.damaged.bytes, record.size()) << at;
+    EXPECT_EQ(records.valid_bytes, 2 * record.size() + frame_record(one(2)).size());
+    EXPECT_NE(records.damaged.sentence().find("damaged"), std::string::npos);
   }
 }
 
-TEST(Leftovers, TellTheLivingFromTheDead) {
+TEST(WorkerJournal, ACutLastRecordIsNoDamage) {
+  const std::string record = frame_record(one(1));
+  for (std::size_t length = 0; length < record.size(); ++length) {
+    const Records records = parse_records(record + record.substr(0, length));
+    EXPECT_EQ(records.results.size(), 1U);
+    EXPECT_FALSE(records.damaged) << length;
+    EXPECT_EQ(records.valid_bytes, record.size());
+  }
+  // Zeros, as some file systems leave them after a power cut, are.
+  EXPECT_TRUE(parse_records(record + std::string(100, '\0')).damaged);
+}
+
+TEST(WorkerJournal, BeginsWithWhoseItIs) {
+  JournalHeader header{"w", "gpu", {"h", "b", "n", 12, 34}, {"h", "b", "n", 13, 35}, 7, 0};
+  const std::string first = frame_record(header);
+  header.lost_s = 600;
+  const std::string second = frame_record(header);
+  const Records records = parse_records(first + second + frame_record(one(1)) + first);
+  ASSERT_TRUE(records.header.has_value());
+  EXPECT_EQ(records.header_bytes, first.size() + second.size());
+  EXPECT_EQ(records.header->worker, "w");
+  EXPECT_EQ(records.header->group, "gpu");
+  EXPECT_EQ(records.header->guardian, header.guardian);
+  EXPECT_EQ(records.header->agent, header.agent);
+  EXPECT_EQ(records.header->started_by, 7U);
+  EXPECT_EQ(records.header->lost_s, 0);  // the last one counts
+  EXPECT_EQ(records.results.size(), 1U);
+  EXPECT_EQ(parse_records(first + second).header->lost_s, 600);
+}
+
+TEST(WorkerJournal, TellTheLivingFromTheDead) {
   const TemporaryCampaign campaign;
   write_file_durably(journal(campaign, "dead"), frame_record(one(3)));
-  write_file_durably(journal(campaign, "living"), frame_record(one(4)));
+  JournalHeader header;
+  header.worker = "living";
+  write_file_durably(journal(campaign, "living"), frame_record(header) + frame_record(one(4)));
   const FileDescriptor held = open_file(journal(campaign, "living"), O_RDWR);
   ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
   const auto found = find_worker_journals(campaign.path());
@@ -56,9 +94,10 @@ TEST(Leftovers, TellTheLivingFromTheDead) {
   EXPECT_EQ(found[0].results[0].sequence, 3U);
   EXPECT_TRUE(found[1].alive);
   EXPECT_TRUE(found[1].results.empty());
+  EXPECT_EQ(found[1].header.value().worker, "living");
 }
 
-TEST(Leftovers, OfACampaignWithoutWorkersAreNone) {
+TEST(WorkerJournal, OfACampaignWithoutWorkersAreNone) {
   const TemporaryCampaign campaign;
   EXPECT_TRUE(find_worker_journals(campaign.path()).empty());
   EXPECT_TRUE(find_worker_journals("/nonexistent").empty());

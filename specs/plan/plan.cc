@@ -4,8 +4,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "specs/plan/expansion.h"
 #include "specs/plan/launcher.h"
+#include "specs/plan/task_name.h"
 #include "specs/study/blocks.h"
 #include "specs/study/names.h"
 #include "specs/study/tokens.h"
@@ -14,7 +16,7 @@ namespace wflow::specs {
 
 Plan::Plan(Study study, const std::filesystem::path& campaign)
     : study_(std::make_unique<const Study>(std::move(study))),
-      campaign_(std::filesystem::absolute(campaign).lexically_normal()),
+      campaign_(absolute_path(campaign).lexically_normal()),
       expansion_(std::make_unique<const Expansion>(*study_)) {
   if (!campaign_.has_filename()) campaign_ = campaign_.parent_path();
   make_steps();
@@ -155,7 +157,7 @@ std::uint32_t Plan::row_of(const PlannedStep& step, ArrayId array) const {
 std::string Plan::array_name(ArrayId array) const {
   const PlannedStep& step = steps_[step_of(array)];
   const std::string label = expansion_->label(step.study_step, row_of(step, array));
-  return label.empty() ? step.name : step.name + "/" + label;
+  return specs::array_name(step.name, label);
 }
 
 std::vector<std::pair<std::string, std::string>> Plan::parameters(ArrayId array) const {

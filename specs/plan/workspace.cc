@@ -8,8 +8,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/printable.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "specs/plan/git_dependency.h"
 #include "specs/study/reading.h"
 
 namespace wflow::specs {
@@ -26,6 +28,24 @@ fs::path spec_directory(const fs::path& campaign) {
 
 [[noreturn]] void throw_unreadable(const fs::path& file, const nlohmann::json::exception& error) {
   throw Error(ExitCode::data, fmt::format("{} does not read: {}", file.string(), error.what()));
+}
+
+// The database, messages and JSON files hold text.
+void check_text(const char* what, const std::string& text) {
+  if (is_utf8(text)) return;
+  throw Error(ExitCode::usage,
+              fmt::format("{} is not valid UTF-8: {}; a campaign needs names in UTF-8, so rename "
+                          "it",
+                          what, printable(text)));
+}
+
+void check_texts(const Study& study, const fs::path& campaign) {
+  check_text("the path of the campaign", campaign.string());
+  check_text("the path of the study", study.file.string());
+  check_text("the current directory", study.options.directory.string());
+  check_text("the path of the samples", study.options.samples_file);
+  if (study.samples) check_text("the path of the samples", study.samples->design.file.string());
+  for (const std::string& variable : study.options.variables) check_text("a variable", variable);
 }
 
 void write_options(const Study& study, const fs::path& directory) {
@@ -68,23 +88,6 @@ void generate_samples(const Study& study, const fs::path& info) {
                   (info / "cmd.err").string(), said.empty() ? "" : ":\n" + said));
 }
 
-void clone(const GitDependency& git) {
-  const fs::path target = fs::path(git.path) / git.name;
-  std::error_code ignored;
-  if (fs::exists(target, ignored)) return;
-  make_directories(git.path);
-  const auto run = [&](std::vector<std::string> argv) {
-    SpawnRequest request;
-    request.argv = std::move(argv);
-    const CommandResult result = run_command(request);
-    if (result.status == 0) return;
-    throw Error(ExitCode::system, fmt::format("the dependency '{}' can't be cloned from {}: {}", git.name,
-                                              git.url, text::trim(text::tail(result.err, 400))));
-  };
-  run({"git", "clone", "--quiet", git.url, target.string()});
-  if (!git.tag.empty()) run({"git", "-C", target.string(), "checkout", "--quiet", git.tag});
-}
-
 }  // namespace
 
 fs::path campaign_directory(const Study& study, std::string_view timestamp) {
@@ -103,12 +106,13 @@ Plan create_campaign(const Plan& plan) {
     throw Error(ExitCode::usage,
                 fmt::format("{} is a campaign already; continue it with wflow resume", campaign.string()));
   }
+  check_texts(study, campaign);
   make_directories(info);
   make_directories(spec);
   const std::string stem = study.file.stem().string();
   write_file_durably(info / (stem + ".orig.yaml"), study.text);
   write_file_durably(info / (stem + ".partial.yaml"), yaml::emit(study.partial));
-  for (const GitDependency& git : study.git) clone(git);
+  for (const GitDependency& git : study.git) clone_dependency(git);
   if (study.samples && study.samples->design.kind == DesignKind::file) {
     const fs::path& file = study.samples->design.file;
     if (!study.samples->generate_command.empty() && !fs::exists(file, ignored)) generate_samples(study, info);
@@ -123,7 +127,7 @@ Plan create_campaign(const Plan& plan) {
 }
 
 Study read_campaign(const fs::path& campaign) {
-  const fs::path spec = spec_directory(fs::absolute(campaign));
+  const fs::path spec = spec_directory(absolute_path(campaign));
   std::error_code ignored;
   if (!fs::exists(spec / "options.json", ignored)) {
     throw Error(ExitCode::data, fmt::format("{} is no campaign directory (it has no {})", campaign.string(),
@@ -142,7 +146,7 @@ Study read_campaign(const fs::path& campaign) {
   } catch (const nlohmann::json::exception& error) {
     throw_unreadable(spec / "options.json", error);
   }
-  options.campaign = fs::absolute(campaign).lexically_normal();
+  options.campaign = absolute_path(campaign).lexically_normal();
   if (!options.campaign.has_filename()) options.campaign = options.campaign.parent_path();
   return read_study_copy(spec / "study.yaml", file, options).study;
 }

@@ -117,6 +117,53 @@ study:
   }
 }
 
+std::string refusal(StudyText& text) {
+  try {
+    static_cast<void>(start(text));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    return error.what();
+  }
+  return {};
+}
+
+// These ended in an exception of the JSON library.
+TEST(Campaign, RefusesNamesThatAreNoUtf8) {
+  constexpr const char* kStudy = R"yaml(
+description: {name: n}
+env: {variables: {OUTPUT_PATH: out, A: a}}
+study:
+  - {name: s, run: {cmd: "echo $(A)"}}
+)yaml";
+  StudyText variable(kStudy);
+  variable.options.variables = {"A=\xff"};
+  EXPECT_THAT(refusal(variable),
+              HasSubstr("a variable is not valid UTF-8: A=\xef\xbf\xbd; a campaign needs"));
+  StudyText output(kStudy);
+  output.options.directory = output.folder().path() / "d\xe9j\xe0";
+  fs::create_directories(output.options.directory);
+  EXPECT_THAT(refusal(output), HasSubstr("the path of the campaign is not valid UTF-8"));
+  EXPECT_TRUE(fs::is_empty(output.options.directory));
+}
+
+TEST(Campaign, SaysThatTheCurrentDirectoryIsGone) {
+  const fs::path before = fs::current_path();
+  const TemporaryFolder folder;
+  const fs::path gone = folder.path() / "gone";
+  fs::create_directory(gone);
+  fs::current_path(gone);
+  fs::remove(gone);
+  std::string sentence;
+  try {
+    read_campaign("campaign");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::system);
+    sentence = error.what();
+  }
+  fs::current_path(before);
+  EXPECT_THAT(sentence, HasSubstr("the current directory is not there any more; change to another one"));
+}
+
 TEST(Campaign, OfNothingIsRefused) {
   const TemporaryFolder folder;
   EXPECT_THROW(read_campaign(folder.path()), Error);

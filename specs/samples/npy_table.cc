@@ -3,17 +3,16 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
+#include <cerrno>
 #include <cstring>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/text.h"
+#include "base/npy.h"
 #include "specs/samples/tables.h"
 #include "specs/study/dialect.h"
 
@@ -21,24 +20,22 @@ namespace wflow::specs {
 
 namespace {
 
-constexpr std::int64_t kMaxLength = std::int64_t{1} << 48;
-
 static_assert(std::endian::native == std::endian::little);
 
 class NpyTable : public SampleTable {
  public:
-  explicit NpyTable(const SampleDesign& design) : file_(design.file), fd_(open_file(design.file, O_RDONLY)) {
-    read_header();
-    struct stat status {};
-    if (::fstat(fd_.get(), &status) != 0) throw system_error(errno, "cannot read " + file_.string());
-    const auto bytes = static_cast<std::uint64_t>(status.st_size) - data_offset_;
+  explicit NpyTable(const SampleDesign& design)
+      : file_(design.file),
+        fd_(open_file(design.file, O_RDONLY)),
+        header_(read_npy_header(fd_.get(), file_)) {
+    check_type();
+    const std::vector<std::size_t>& shape = header_.shape;
+    if (shape.empty() || shape.size() > 2) refuse("an array with one or two axes was expected");
+    rows_ = shape[0];
+    width_ = shape.size() == 2 ? shape[1] : 1;
     if (rows_ == 0 || width_ == 0)
       throw Error(ExitCode::data, fmt::format("{} holds no sample", file_.string()));
-    if (rows_ > bytes / item_bytes_ / width_) {
-      throw Error(ExitCode::data,
-                  fmt::format("{} is cut: its header says {} x {} values of {} bytes, {} bytes are there",
-                              file_.string(), rows_, width_, item_bytes_, bytes));
-    }
+    check_size();
     names_ = column_names(design, width_);
   }
 
@@ -49,10 +46,12 @@ class NpyTable : public SampleTable {
     if (row >= rows_ || column >= width_) {
       throw Error(ExitCode::data, fmt::format("{} has no row {} and column {}", file_.string(), row, column));
     }
-    const std::uint64_t index = column_major_ ? column * rows_ + row : row * width_ + column;
-    std::string item(item_bytes_, '\0');
-    read_at(data_offset_ + index * item_bytes_, item);
-    if (swapped_) std::reverse(item.begin(), item.end());
+    const std::uint64_t index = header_.fortran_order ? column * rows_ + row : row * width_ + column;
+    std::string item(header_.item_bytes, '\0');
+    const std::uint64_t offset = header_.data_offset + index * header_.item_bytes;
+    if (read_at(fd_.get(), offset, item.data(), item.size(), file_) < item.size())
+      throw Error(ExitCode::data, fmt::format("{} has changed while it was in use", file_.string()));
+    if (header_.big_endian) std::reverse(item.begin(), item.end());
     return value_text(item);
   }
 
@@ -61,71 +60,27 @@ class NpyTable : public SampleTable {
     throw Error(ExitCode::data, fmt::format("{}: {}", file_.string(), why));
   }
 
-  void read_at(std::uint64_t offset, std::string& into) const {
-    std::size_t have = 0;
-    while (have < into.size()) {
-      const ssize_t got =
-          ::pread(fd_.get(), into.data() + have, into.size() - have, static_cast<off_t>(offset + have));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) throw system_error(errno, fmt::format("cannot read {}", file_.string()));
-      if (got == 0) refuse("this is not a whole .npy file");
-      have += static_cast<std::size_t>(got);
+  void check_type() const {
+    const std::size_t size = header_.item_bytes;
+    const bool whole = header_.kind == 'i' || header_.kind == 'u';
+    const bool number = (header_.kind == 'f' && (size == 4 || size == 8)) ||
+                        (whole && (size == 1 || size == 2 || size == 4 || size == 8));
+    const bool word = (header_.kind == 'U' || header_.kind == 'S') && size > 0 && !header_.big_endian;
+    if (!number && !word) {
+      refuse(fmt::format("values of type {} are not known; write f4, f8, i4 or i8",
+                         header_.descr.substr(std::min<std::size_t>(1, header_.descr.size()))));
     }
   }
 
-  void read_header() {
-    std::string start(10, '\0');
-    read_at(0, start);
-    if (!start.starts_with("\x93NUMPY")) refuse("this is no .npy file (its first bytes are not NumPy's)");
-    std::uint32_t length = static_cast<unsigned char>(start[8]) | (static_cast<unsigned char>(start[9]) << 8);
-    data_offset_ = 10;
-    if (start[6] > 1) {
-      std::string more(2, '\0');
-      read_at(10, more);
-      length |= static_cast<std::uint32_t>(static_cast<unsigned char>(more[0])) << 16 |
-                static_cast<std::uint32_t>(static_cast<unsigned char>(more[1])) << 24;
-      data_offset_ = 12;
-    }
-    if (length > (1U << 20)) refuse("its header is longer than 1 MiB");
-    std::string header(length, '\0');
-    read_at(data_offset_, header);
-    data_offset_ += length;
-    const std::string type = behind(header, "'descr':", '\'', '\'');
-    const std::string shape = behind(header, "'shape':", '(', ')');
-    if (type.size() < 3) refuse("a table of plain numbers was expected");
-    letter_ = type[1];
-    const auto size = text::to_integer(std::string_view(type).substr(2)).value_or(0);
-    swapped_ = type[0] == '>';
-    column_major_ = header.find("'fortran_order': True") != std::string::npos;
-    const bool number =
-        (letter_ == 'f' && (size == 4 || size == 8)) ||
-        ((letter_ == 'i' || letter_ == 'u') && (size == 1 || size == 2 || size == 4 || size == 8));
-    const bool word = (letter_ == 'U' || letter_ == 'S') && size > 0 && size < 100000 && !swapped_;
-    if (!number && !word)
-      refuse(fmt::format("values of type {}{} are not known; write f4, f8, i4 or i8", letter_, size));
-    item_bytes_ = static_cast<std::uint64_t>(size) * (letter_ == 'U' ? 4 : 1);
-    read_shape(shape);
-  }
-
-  void read_shape(const std::string& shape) {
-    std::vector<std::uint64_t> lengths;
-    for (const std::string& part : text::split(shape, ',')) {
-      if (text::trim(part).empty()) continue;  // "(5,)"
-      const auto length = text::to_integer(text::trim(part));
-      if (!length || *length < 0 || *length > kMaxLength) refuse("its shape does not read: (" + shape + ")");
-      lengths.push_back(static_cast<std::uint64_t>(*length));
-    }
-    if (lengths.empty() || lengths.size() > 2) refuse("an array with one or two axes was expected");
-    rows_ = lengths[0];
-    width_ = lengths.size() == 2 ? lengths[1] : 1;
-  }
-
-  // What stands between the next `open` and `close` behind `key`.
-  static std::string behind(const std::string& header, std::string_view key, char open, char close) {
-    const std::size_t at = header.find(key);
-    const std::size_t begin = at == std::string::npos ? at : header.find(open, at + key.size());
-    const std::size_t end = begin == std::string::npos ? begin : header.find(close, begin + 1);
-    return end == std::string::npos ? std::string() : header.substr(begin + 1, end - begin - 1);
+  void check_size() const {
+    struct stat status {};
+    if (::fstat(fd_.get(), &status) != 0) throw system_error(errno, "cannot read " + file_.string());
+    const std::uint64_t bytes = static_cast<std::uint64_t>(status.st_size) - header_.data_offset;
+    const auto needed = npy_bytes(header_);
+    if (needed && *needed <= bytes) return;
+    throw Error(ExitCode::data,
+                fmt::format("{} is cut: its header says {} x {} values of {} bytes, {} bytes are there",
+                            file_.string(), rows_, width_, header_.item_bytes, bytes));
   }
 
   template <typename T>
@@ -136,17 +91,17 @@ class NpyTable : public SampleTable {
   }
 
   std::string value_text(const std::string& item) const {
-    switch (letter_) {
+    switch (header_.kind) {
       case 'f':
-        return item_bytes_ == 4 ? python_text(as<float>(item)) : python_text(as<double>(item));
+        return header_.item_bytes == 4 ? python_text(as<float>(item)) : python_text(as<double>(item));
       case 'i':
-        if (item_bytes_ == 1) return std::to_string(as<std::int8_t>(item));
-        if (item_bytes_ == 2) return std::to_string(as<std::int16_t>(item));
-        return std::to_string(item_bytes_ == 4 ? as<std::int32_t>(item) : as<std::int64_t>(item));
+        if (header_.item_bytes == 1) return std::to_string(as<std::int8_t>(item));
+        if (header_.item_bytes == 2) return std::to_string(as<std::int16_t>(item));
+        return std::to_string(header_.item_bytes == 4 ? as<std::int32_t>(item) : as<std::int64_t>(item));
       case 'u':
-        if (item_bytes_ == 1) return std::to_string(as<std::uint8_t>(item));
-        if (item_bytes_ == 2) return std::to_string(as<std::uint16_t>(item));
-        return std::to_string(item_bytes_ == 4 ? as<std::uint32_t>(item) : as<std::uint64_t>(item));
+        if (header_.item_bytes == 1) return std::to_string(as<std::uint8_t>(item));
+        if (header_.item_bytes == 2) return std::to_string(as<std::uint16_t>(item));
+        return std::to_string(header_.item_bytes == 4 ? as<std::uint32_t>(item) : as<std::uint64_t>(item));
       case 'U':
         return utf8(item);
       default:
@@ -177,14 +132,10 @@ class NpyTable : public SampleTable {
 
   std::filesystem::path file_;
   FileDescriptor fd_;
+  NpyHeader header_;
   std::vector<std::string> names_;
-  std::uint64_t data_offset_ = 0;
-  std::uint64_t item_bytes_ = 0;
   std::uint64_t rows_ = 0;
   std::size_t width_ = 0;
-  char letter_ = 'f';
-  bool swapped_ = false;
-  bool column_major_ = false;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "specs/study/blocks.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "converters/config.h"
 #include "trainer/config.h"
@@ -37,6 +38,11 @@ PluginBlock read_plugin(const yaml::Node& block, yaml::Diagnostics& diagnostics)
   plugin.check_finite = reader.boolean("check_finite", true);
   reader.finish();
   return plugin;
+}
+
+ConvertBlock read_convert(const yaml::Node& block, yaml::Diagnostics& diagnostics) {
+  converters::ConvertConfig config = converters::read_convert_config(block, diagnostics);
+  return {std::move(config.file), config.stacked, config.bundle, std::move(config.targets)};
 }
 
 void check_block(StepKind kind, const yaml::Node& block, yaml::Diagnostics& diagnostics) {

@@ -35,6 +35,15 @@ struct PluginBlock {
 };
 PluginBlock read_plugin(const yaml::Node& block, yaml::Diagnostics& diagnostics);
 
+// What a convert: block says of the rows of its tasks, and so of where the samples lie.
+struct ConvertBlock {
+  std::string file;                  // its name in the directory of each sample, or bundle
+  bool stacked = false;              // it holds an array of samples
+  std::uint64_t bundle = 0;          // samples a directory; 0: one
+  std::vector<std::string> targets;  // columns; empty: all
+};
+ConvertBlock read_convert(const yaml::Node& block, yaml::Diagnostics& diagnostics);
+
 // Reads the block with the reader of its own module, which reports what is wrong.
 void check_block(StepKind kind, const yaml::Node& block, yaml::Diagnostics& diagnostics);
 

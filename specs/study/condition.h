@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The expressions of when: whether a step exists for a combination of parameters.
-//
-//   expression = term { "or" term }        term = factor { "and" factor }
-//   factor     = "not" factor | "(" expression ")" | operand [comparison]
-//   comparison = (== != < <= > >= or =) operand | ["not"] "in" "[" operand, ... "]"
-//   operand    = number | word | 'text' | "text"
+// The expressions of when: (base/expression.h), which say whether a step exists for a combination of
+// parameters.
 //
 // A word that is the name of a parameter or a variable stands for its value, any other for itself; $(NAME)
 // may stand in words and texts. Two numbers compare as numbers and two of true, yes, on, false, no, off as
@@ -15,19 +11,15 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/expression.h"
+
 namespace wflow::specs {
 
-class ConditionError : public std::runtime_error {
- public:
-  ConditionError(std::size_t place, const std::string& message)
-      : std::runtime_error(message), offset(place) {}
-  std::size_t offset;  // into the expression's text
-};
+using ConditionError = ExpressionError;
 
 // A text, and what it is as a number and as a truth value.
 struct ConditionValue {
@@ -39,11 +31,7 @@ struct ConditionValue {
 
 class Condition {
  public:
-  struct Operand {
-    std::string text;  // without quotes
-    bool quoted = false;
-    std::size_t offset = 0;
-  };
+  using Operand = Expression::Operand;
   // The value of operands()[index].
   using Values = std::function<const ConditionValue&(std::size_t index)>;
   using IsName = std::function<bool(std::string_view)>;
@@ -51,7 +39,7 @@ class Condition {
   // Throws ConditionError with the place and what was expected there.
   explicit Condition(std::string_view text);
 
-  const std::vector<Operand>& operands() const { return operands_; }
+  const std::vector<Operand>& operands() const { return expression_.operands(); }
 
   // Tokens that name nothing, and comparisons that hold no name at all: 'SIZ > 3' is a slip. `known` are
   // names to suggest.
@@ -61,34 +49,12 @@ class Condition {
   bool holds(const Values& values) const;
 
  private:
-  enum class Kind {
-    all,
-    any,
-    no,
-    truth,
-    equal,
-    unequal,
-    less,
-    less_equal,
-    greater,
-    greater_equal,
-    in,
-    not_in
-  };
-  struct Node {
-    Kind kind = Kind::truth;
-    std::vector<Node> parts;            // all, any, no
-    std::vector<std::size_t> operands;  // of a comparison, indices
-  };
-  class Parser;
-
-  bool holds(const Node& node, const Values& values) const;
   double number(std::size_t operand, const Values& values, std::string_view sign) const;
-  void check(const Node& node, const IsName& is_name, const std::vector<std::string>& known,
+  bool truth(std::size_t operand, const Values& values) const;
+  void check(const Expression::Node& node, const IsName& is_name, const std::vector<std::string>& known,
              std::vector<ConditionError>& errors) const;
 
-  std::vector<Operand> operands_;
-  Node root_;
+  Expression expression_;
 };
 
 }  // namespace wflow::specs

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <set>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "specs/plan/workspace.h"
 #include "specs/study/names.h"
@@ -178,6 +179,18 @@ void read_dependencies(Reading& reading, const yaml::Node& node) {
     git.path = locate(reading.study, path_of(entry)).string();
     git.url = resolved(entry.required_string("url"));
     git.tag = resolved(entry.string("tag", entry.string("hash", entry.string("branch"))));
+    // git would take it for an option.
+    const auto refuse_option = [&](std::string_view key, std::string_view what, const std::string& value) {
+      if (!value.starts_with('-')) return;
+      reading.diagnostics.error(entry.mark_of(key),
+                                fmt::format("the {} of the dependency '{}' begins with '-'", what, git.name));
+    };
+    refuse_option("url", "url", git.url);
+    for (const char* key : {"tag", "hash", "branch"}) {
+      if (entry.find(key) == nullptr) continue;
+      refuse_option(key, key, git.tag);
+      break;
+    }
     entry.finish();
     reading.values.insert_or_assign(git.name, (fs::path(git.path) / git.name).string());
     reading.study.git.push_back(std::move(git));
@@ -199,7 +212,7 @@ void set_name(Reading& reading) {
 
 fs::path campaign_of(const Reading& reading) {
   return reading.options.campaign.empty() ? campaign_directory(reading.study, reading.options.timestamp)
-                                          : fs::absolute(reading.options.campaign);
+                                          : absolute_path(reading.options.campaign);
 }
 
 void set_output_path(Reading& reading) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "specs/samples/sobol.h"
 #include "specs/samples/tables.h"
@@ -115,7 +116,7 @@ class SamplesReader {
   // A resumed campaign reads the table it started with, whatever has become of the original.
   void use_campaigns_copy() {
     if (reading_.options.campaign.empty()) return;
-    const fs::path copy = fs::absolute(reading_.options.campaign) / "merlin_info" / design().file.filename();
+    const fs::path copy = absolute_path(reading_.options.campaign) / "merlin_info" / design().file.filename();
     std::error_code ignored;
     if (fs::exists(copy, ignored)) design().file = copy;
   }

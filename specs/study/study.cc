@@ -17,7 +17,7 @@ namespace wflow::specs {
 namespace fs = std::filesystem;
 
 fs::path caller_directory(const ReadOptions& options) {
-  return options.directory.empty() ? fs::current_path() : fs::absolute(options.directory);
+  return options.directory.empty() ? current_directory() : absolute_path(options.directory);
 }
 
 fs::path locate(const Study& study, const std::string& path) {
@@ -125,7 +125,7 @@ StudyAndWarnings read_study_text(std::string text, const fs::path& file, const s
                                  const ReadOptions& options) {
   StudyAndWarnings result;
   Study& study = result.study;
-  study.file = fs::absolute(file).lexically_normal();
+  study.file = absolute_path(file).lexically_normal();
   study.options = options;
   study.options.directory = caller_directory(options);
   study.text = std::move(text);

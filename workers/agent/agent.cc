@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// The edge of the agent: sockets, signals, children and the journal become events of its machine, whose
+// actions are carried out here. What is to be done and when is decided there (machine.h).
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -10,17 +13,25 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <cmath>
 #include <cstdio>
+#include <deque>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
+#include "base/process_handle.h"
 #include "base/version.h"
+#include "engine/wire/transport.h"
 #include "specs/samples/samples.h"
 #include "workers/agent/agent_process.h"
-#include "workers/agent/connection.h"
-#include "workers/agent/outbox.h"
+#include "workers/agent/machine.h"
 #include "workers/execute/executor.h"
+#include "workers/execute/process_limits.h"
 
 namespace wflow::workers {
 
@@ -28,50 +39,56 @@ namespace wire = engine::wire;
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using Time = Clock::time_point;
-
-constexpr std::chrono::milliseconds kEventPeriod{200};
-constexpr std::chrono::seconds kFarewell{3};  // for the last acknowledgement
-// Beyond it the agent waits with taking further ends until the coordinator has committed those that it knows,
-// and empties the journal: some milliseconds once in about 100,000 tasks.
-constexpr std::uint64_t kJournalBytes = 8 << 20;
 constexpr int kMessagesATurn = 1000;
+constexpr double kLongestWait_s = 1;
 
-Clock::duration seconds(double value) {
-  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(value));
+Now current_time() {
+  return {steady_now_s(), unix_now_s()};
 }
 
-enum class Mode : std::uint8_t {
-  working,
-  draining,  // finishes what runs, takes nothing new
-  ending,    // told by a signal: what ran was killed
-};
+AgentOptions machine_options(const WorkerOptions& options, const Identity& identity,
+                             const Capacity& capacity) {
+  AgentOptions result;
+  result.worker = identity.worker;
+  result.group = options.group;
+  result.campaign_token = identity.keys.token;
+  result.version = kVersion;
+  result.guardian = identity.guardian;
+  result.agent = own_identity();
+  result.started_by = options.started_by;
+  result.slots = static_cast<std::size_t>(options.slots);
+  result.capacity = capacity;
+  result.idle_timeout_s = options.idle_timeout_s;
+  result.linger_s = options.linger_s;
+  result.grace_s = options.grace_s;
+  result.zero = options.zero;
+  result.zero_failures = options.zero_failures;
+  return result;
+}
 
 class Agent {
  public:
-  Agent(const WorkerOptions& options, const Identity& identity, SlotTable& table, Journal& journal)
-      : options_(options),
+  Agent(const WorkerOptions& options, const Identity& identity, const Capacity& capacity, SlotTable& table,
+        Journal& journal)
+      : campaign_(options.campaign),
         identity_(identity),
         table_(table),
         journal_(journal),
-        executor_(options, table, journal, outbox_, identity.directory),
-        connection_(options.campaign, identity.keys, Clock::now()),
-        last_busy_(Clock::now()) {
+        executor_(table, capacity, identity.directory),
+        machine_(machine_options(options, identity, capacity), current_time()) {
+    table_.set_open_sequence(machine_.open_sequence());
+    wire::JournalHeader header = journal_.header();
+    header.agent = own_identity();
+    journal_.set_header(header);
     open_signals();
   }
 
   int run() {
     while (!exit_code_) {
-      now_ = Clock::now();
-      if (connection_.renew(now_)) say_hello();
       receive();
       read_signals();
-      if (exit_code_) break;
-      work();
-      send_results();
-      send_heartbeat();
-      decide_end();
+      if (!machine_.journal_full()) take_ended();
+      deliver(event::Time{});
       if (!exit_code_) wait();
     }
     executor_.kill_everything();
@@ -79,6 +96,45 @@ class Agent {
   }
 
  private:
+  // ---- events
+
+  void deliver(AgentEvent event) {
+    pending_.push_back(std::move(event));
+    while (!pending_.empty() && !exit_code_) {
+      AgentEvent next = std::move(pending_.front());
+      pending_.pop_front();
+      const auto* reports = std::get_if<event::TaskReports>(&next);
+      const auto reported = reports == nullptr ? std::nullopt : std::optional(reports->slot);
+      machine_.handle(current_time(), std::move(next));
+      for (AgentAction& action : machine_.take_actions()) {
+        std::visit([this](auto& value) { perform(value); }, action);
+      }
+      table_.set_open_sequence(machine_.open_sequence());
+      if (reported) executor_.reported(*reported);
+    }
+  }
+
+  void receive() {
+    for (int count = 0; socket_ && count < kMessagesATurn; ++count) {
+      auto message = socket_->receive();
+      if (!message) break;
+      deliver(event::Message{std::move(*message)});
+    }
+    if (socket_ && socket_->lost()) lose_connection();
+  }
+
+  void lose_connection() {
+    socket_.reset();
+    pending_.emplace_back(event::ConnectionLost{});
+  }
+
+  void take_ended() {
+    while (auto ended = executor_.next_ended()) {
+      for (AgentEvent& event : ended->events) deliver(std::move(event));
+      executor_.release(*ended);
+    }
+  }
+
   void open_signals() {
     sigset_t signals;
     ::sigemptyset(&signals);
@@ -93,225 +149,126 @@ class Agent {
       const ssize_t got = ::read(signals_.get(), infos.data(), sizeof infos);
       if (got <= 0) return;
       const std::size_t count = static_cast<std::size_t>(got) / sizeof(signalfd_siginfo);
-      for (std::size_t i = 0; i < count; ++i) {
-        const auto number = static_cast<int>(infos[i].ssi_signo);
-        if (number == SIGTERM || number == SIGINT || number == SIGHUP) end_quickly();
-        // The kernel says that the guardian has died: without it nobody would clean up after this process.
-        if (number == SIGUSR2 && ::getppid() != identity_.guardian)
-          exit_code_ = static_cast<int>(ExitCode::internal);
-      }
+      for (std::size_t i = 0; i < count; ++i) take_signal(static_cast<int>(infos[i].ssi_signo));
       if (count < infos.size()) return;
     }
   }
 
-  void end_quickly() {
-    if (mode_ == Mode::ending) return;
-    begin_end(Mode::ending);
-    std::vector<wire::Lease> leases = executor_.queue().take({});
-    for (const wire::Lease& lease : executor_.give_back_running(now_)) leases.push_back(lease);
-    connection_.send(wire::Returned{std::move(leases)});
-  }
-
-  void begin_end(Mode mode) {
-    mode_ = mode;
-    reason_ = mode == Mode::ending ? "told to end by a signal" : "drained";
-  }
-
-  // ---- messages
-
-  void say_hello() {
-    wire::Hello hello;
-    hello.version = kVersion;
-    hello.campaign = identity_.keys.token;
-    hello.worker = identity_.worker;
-    hello.host = identity_.host;
-    hello.group = options_.group;
-    hello.pid = identity_.guardian;
-    hello.cores = options_.cores;
-    hello.gpus = options_.gpus;
-    hello.memory_bytes = options_.memory_bytes;
-    hello.held = executor_.held();
-    connection_.send(hello);
-  }
-
-  void receive() {
-    for (int count = 0; count < kMessagesATurn; ++count) {
-      auto message = connection_.receive(now_);
-      if (!message) return;
-      std::visit([this](auto& value) { handle(value); }, *message);
-      if (exit_code_) return;
+  void take_signal(int number) {
+    if (number == SIGTERM || number == SIGINT || number == SIGHUP) deliver(event::Terminate{});
+    // The kernel says that the guardian has died: without it nobody would clean up after this process.
+    if (number == SIGUSR2 && ::getppid() != identity_.guardian.pid) {
+      take_ended();
+      deliver(event::GuardianGone{});
     }
   }
 
-  template <class T>
-  void handle(T&) {}  // what a coordinator does not say
+  // ---- actions
 
-  void handle(wire::Welcome& welcome) {
-    connection_.set_heartbeat(seconds(welcome.heartbeat_s));
-    heartbeat_ = seconds(welcome.heartbeat_s);
-    lost_after_ = seconds(welcome.lost_s);
-    if (!welcome.sample_design.empty() && welcome.sample_design != sample_design_)
-      open_samples(welcome.sample_design);
-    connection_.set_welcome();
-    outbox_.resend_all();
-    next_heartbeat_ = now_;
-    if (mode_ == Mode::working) return;
-    connection_.send(wire::Returned{});
-  }
-
-  void open_samples(const std::string& design) {
+  void perform(action::LookUp&) {
+    std::error_code error;
+    if (!std::filesystem::exists(campaign_ / ".wflow", error) && !error) {
+      pending_.emplace_back(event::CampaignGone{});
+      return;
+    }
+    event::EndpointRead read;
     try {
-      executor_.set_samples(specs::open_samples(specs::design_from_json(nlohmann::json::parse(design))));
-      sample_design_ = design;
+      if (const auto found = wire::read_endpoint(campaign_))
+        read.address = {found->local, found->remote, found->host, found->pid, found->epoch};
+    } catch (const Error&) {
+      // The file system does not answer for the moment.
+    }
+    pending_.emplace_back(std::move(read));
+  }
+
+  void perform(action::Connect& connect) {
+    const CoordinatorAddress& address = connect.address;
+    socket_.reset();
+    try {
+      socket_.emplace(identity_.keys, wire::Endpoint{address.local, address.remote, address.host, address.pid,
+                                                     address.epoch});
+      pending_.emplace_back(event::Connected{});
+    } catch (const Error&) {
+      // A host name that cannot be resolved for the moment.
+      pending_.emplace_back(event::ConnectionLost{});
+    }
+  }
+
+  // What cannot be sent is not forgotten: the next Hello and what follows it say all of it again.
+  void perform(action::Send& send) {
+    if (socket_ && !socket_->send(send.message)) lose_connection();
+  }
+
+  void perform(action::AppendJournal& append) {
+    try {
+      journal_.append(append.record);
+    } catch (const Error& error) {
+      pending_.emplace_back(event::JournalFailed{error.what()});
+    }
+  }
+
+  void perform(action::ClearJournal&) {
+    try {
+      journal_.clear();
+    } catch (const Error& error) {
+      pending_.emplace_back(event::JournalFailed{error.what()});
+    }
+  }
+
+  void perform(action::NoteLost& note) {
+    wire::JournalHeader header = journal_.header();
+    header.lost_s = note.lost_s;
+    try {
+      journal_.set_header(header);
+    } catch (const Error& error) {
+      pending_.emplace_back(event::JournalFailed{error.what()});
+    }
+  }
+
+  void perform(action::OpenSamples& open) {
+    event::SamplesOpened opened;
+    try {
+      executor_.set_samples(specs::open_samples(specs::design_from_json(nlohmann::json::parse(open.design))));
     } catch (const std::exception& error) {
-      fail(ExitCode::data, fmt::format("cannot read the campaign's samples: {}", error.what()));
+      opened.error = error.what();
     }
+    pending_.emplace_back(std::move(opened));
   }
 
-  void handle(wire::Refuse& refuse) {
-    fmt::print(stderr, "wflow worker: the coordinator refused this worker: {}\n", refuse.reason);
-    exit_code_ = static_cast<int>(ExitCode::usage);
+  void perform(action::AddTemplate& add) { executor_.add_template(std::move(add.task_template)); }
+  void perform(action::StartTask& start) { pending_.push_back(executor_.start(start)); }
+  void perform(action::EndTask& end) { executor_.end(end); }
+  void perform(action::InterruptTask& interrupt) { executor_.interrupt(interrupt.slot); }
+  void perform(action::FollowEvents&) {
+    for (event::TaskReports& reports : executor_.follow_events()) pending_.emplace_back(std::move(reports));
   }
-
-  void handle(wire::Templates& templates) {
-    for (specs::TaskTemplate& task_template : templates.templates)
-      executor_.add_template(std::move(task_template));
-  }
-
-  void handle(wire::Leases& leases) {
-    if (mode_ != Mode::working) {
-      connection_.send(wire::Returned{std::move(leases.leases)});
-      return;
-    }
-    for (const wire::Lease& lease : leases.leases) executor_.add_lease(lease, now_);
-  }
-
-  void handle(wire::Acknowledge& acknowledge) {
-    outbox_.acknowledge(acknowledge.sequence);
-    if (outbox_.all_acknowledged()) journal_.clear();
-  }
-
-  void handle(wire::Revoke& revoke) {
-    wire::Returned returned{executor_.queue().take(revoke.leases)};
-    if (revoke.kill_running) executor_.cancel(revoke.leases, now_);
-    connection_.send(returned);
-  }
-
-  void handle(wire::Drain&) {
-    if (mode_ == Mode::working) {
-      begin_end(Mode::draining);
-      executor_.interrupt_trainings();
-    }
-    connection_.send(wire::Returned{executor_.queue().take({})});
-  }
-
-  // ---- tasks
-
-  bool may_start() const { return mode_ == Mode::working && now_ - connection_.last_heard() < lost_after_; }
-
-  void work() {
-    journal_full_ = journal_.size() > kJournalBytes && connection_.welcome();
-    if (!journal_full_) executor_.reap(now_);
-    executor_.enforce_limits(now_);
-    if (now_ >= next_events_ && executor_.running() > 0 && !journal_full_) {
-      executor_.follow_events(now_);
-      next_events_ = now_ + kEventPeriod;
-    }
-    more_to_start_ = may_start() && executor_.start_ready(now_);
-    if (executor_.running() > 0 || !executor_.queue().empty() || !outbox_.all_acknowledged())
-      last_busy_ = now_;
-  }
-
-  void send_results() {
-    const bool welcome = connection_.welcome();
-    const bool at_once = executor_.queue().empty() || journal_full_ || outbox_.full();
-    if (!outbox_.empty() && (outbox_.full() || (welcome && (at_once || now_ >= outbox_.due())))) {
-      outbox_.seal();
-      table_.set_open_sequence(outbox_.sequence());
-    }
-    if (!welcome) return;
-    while (const wire::Results* batch = outbox_.next_to_send()) {
-      if (!connection_.send(*batch)) return;
-      outbox_.sent();
-    }
-  }
-
-  // The first one after a Welcome follows all results from before: it ends the hand-over.
-  void send_heartbeat() {
-    if (!connection_.welcome() || now_ < next_heartbeat_) return;
-    connection_.send(wire::Heartbeat{executor_.queue().elements(), executor_.running_elements()});
-    next_heartbeat_ = now_ + heartbeat_;
-  }
-
-  // ---- end
-
-  void decide_end() {
-    if (executor_.running() > 0) return;
-    if (mode_ != Mode::working) {
-      if (farewell_ == Time::max()) farewell_ = now_ + kFarewell;
-      if (outbox_.all_acknowledged() || now_ >= farewell_ ||
-          (mode_ == Mode::ending && !connection_.welcome()))
-        leave();
-      return;
-    }
-    const bool idle = executor_.queue().empty();
-    if (idle && connection_.welcome() && options_.idle_timeout_s > 0 &&
-        now_ - last_busy_ > seconds(options_.idle_timeout_s)) {
-      reason_ = fmt::format("without work for {} s", options_.idle_timeout_s);
-      leave();
-    } else if ((idle || !may_start()) && connection_.silent(now_) &&
-               now_ - connection_.last_heard() > seconds(options_.linger_s)) {
-      fail(ExitCode::system,
-           fmt::format("no coordinator for {} s; results that it does not have yet stay in the journal",
-                       options_.linger_s));
-    }
-  }
-
-  void leave() {
-    connection_.send(wire::Goodbye{reason_});
-    exit_code_ = static_cast<int>(ExitCode::ok);
-  }
-
-  void fail(ExitCode code, const std::string& sentence) {
-    fmt::print(stderr, "wflow worker: {}\n", sentence);
-    connection_.send(wire::Goodbye{sentence});
-    exit_code_ = static_cast<int>(code);
+  void perform(action::SetFence& fence) { table_.set_fence(fence.steady_s); }
+  void perform(action::Exit& exit) { exit_code_ = exit.code; }
+  void perform(action::Log& log) {
+    log::write(log.level, log.text);
   }
 
   void wait() {
-    Time until = now_ + std::chrono::seconds(1);
-    if (connection_.welcome()) {
-      until = std::min(until, next_heartbeat_);
-      if (!outbox_.empty()) until = std::min(until, outbox_.due());
-    }
-    if (executor_.running() > 0 && !journal_full_) until = std::min(until, next_events_);
-    until = std::min({until, executor_.next_limit(), farewell_});
-    if (more_to_start_) until = now_;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+    const double left_s = std::clamp(machine_.wake_at_s() - steady_now_s(), 0.0, kLongestWait_s);
+    const std::chrono::milliseconds left(static_cast<int>(std::ceil(1000 * left_s)));
     const int fd = signals_.get();
-    connection_.wait(std::max(left, std::chrono::milliseconds(0)), {&fd, 1});
+    if (socket_) {
+      socket_->wait(left, {&fd, 1});
+    } else {
+      pollfd poll{fd, POLLIN, 0};
+      ::poll(&poll, 1, static_cast<int>(left.count()));
+    }
   }
 
-  const WorkerOptions& options_;
+  std::filesystem::path campaign_;
   const Identity& identity_;
   SlotTable& table_;
   Journal& journal_;
-  Outbox outbox_;
   Executor executor_;
-  Connection connection_;
+  AgentMachine machine_;
   FileDescriptor signals_;
-  std::string sample_design_;
-  Clock::duration heartbeat_ = std::chrono::seconds(1);
-  Clock::duration lost_after_ = std::chrono::seconds(60);
-  Mode mode_ = Mode::working;
-  std::string reason_;
-  Time now_ = Clock::now();
-  Time last_busy_;
-  Time next_heartbeat_;
-  Time next_events_;
-  Time farewell_ = Time::max();
-  bool journal_full_ = false;
-  bool more_to_start_ = false;
+  std::optional<wire::ClientSocket> socket_;
+  std::deque<AgentEvent> pending_;
   std::optional<int> exit_code_;
 };
 
@@ -324,16 +281,18 @@ void default_signals() {
 
 }  // namespace
 
-int run_agent(const WorkerOptions& options, const Identity& identity, SlotTable& table, Journal& journal) {
+int run_agent(const WorkerOptions& options, const Identity& identity, const Capacity& capacity,
+              SlotTable& table, Journal& journal) {
   ::prctl(PR_SET_PDEATHSIG, SIGUSR2);
-  if (::getppid() != identity.guardian) return static_cast<int>(ExitCode::internal);
+  if (::getppid() != identity.guardian.pid) return static_cast<int>(ExitCode::internal);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   default_signals();
   // What the worker's starter has left open is not for tasks.
   ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+  check_limits();
   const FileDescriptor null = open_file("/dev/null", O_RDONLY | O_CLOEXEC);
   ::dup2(null.get(), STDIN_FILENO);
-  return Agent(options, identity, table, journal).run();
+  return Agent(options, identity, capacity, table, journal).run();
 }
 
 }  // namespace wflow::workers

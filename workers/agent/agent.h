@@ -19,6 +19,7 @@ struct WorkerOptions {
   double idle_timeout_s = 0;      // ends after so long without work; 0: never
   double linger_s = 300;          // ends after so long without a coordinator, once nothing runs
   double grace_s = 5;             // between SIGTERM and SIGKILL
+  std::uint64_t started_by = 0;   // epoch of the coordinator that starts it; 0: somebody else does
   bool zero = false;              // benchmarks: every task is over at once and nothing is run
   double zero_failures = 0;  // of these, the fraction that fails (by a hash of array, element and attempt)
 };

@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <string>
 
+#include "base/process_identity.h"
 #include "engine/wire/keys.h"
 #include "workers/agent/agent.h"
 #include "workers/agent/journal.h"
+#include "workers/execute/resources.h"
 #include "workers/execute/slot_table.h"
 
 namespace wflow::workers {
@@ -16,12 +18,12 @@ namespace wflow::workers {
 // What is settled before the fork.
 struct Identity {
   std::string worker;  // "<host>-<pid>-<random>"
-  std::string host;
-  pid_t guardian = 0;
+  ProcessIdentity guardian;
   std::filesystem::path directory;  // <campaign>/.wflow/workers/<worker>
   engine::wire::CampaignKeys keys;
 };
 
-int run_agent(const WorkerOptions& options, const Identity& identity, SlotTable& table, Journal& journal);
+int run_agent(const WorkerOptions& options, const Identity& identity, const Capacity& capacity,
+              SlotTable& table, Journal& journal);
 
 }  // namespace wflow::workers

@@ -43,7 +43,7 @@ bool FakeCoordinator::until(const std::function<bool()>& done) {
     const auto now = Clock::now();
     if (now > end) return false;
     if (now >= pulse && !peer_.empty()) {
-      socket_.send(peer_, wire::Pulse{});
+      if (answering) send(wire::Pulse{heartbeat ? heartbeat->number : 0});
       pulse = now + std::chrono::milliseconds(100);
     }
     while (auto received = socket_.receive()) {
@@ -58,7 +58,10 @@ bool FakeCoordinator::until(const std::function<bool()>& done) {
 void FakeCoordinator::hear(wire::Message& message) {
   if (auto* value = std::get_if<wire::Hello>(&message)) hello = *value;
   if (auto* value = std::get_if<wire::Goodbye>(&message)) goodbye = *value;
-  if (auto* value = std::get_if<wire::Heartbeat>(&message)) heartbeat = *value;
+  if (auto* value = std::get_if<wire::Heartbeat>(&message)) {
+    heartbeat = *value;
+    if (answering) send(wire::Pulse{value->number});
+  }
   if (auto* value = std::get_if<wire::Results>(&message)) hear(*value);
   if (auto* value = std::get_if<wire::Returned>(&message)) {
     ++returned_messages;
@@ -86,7 +89,7 @@ bool FakeCoordinator::welcome_worker() {
 }
 
 void FakeCoordinator::send(const wire::Message& message) {
-  socket_.send(peer_, message);
+  static_cast<void>(socket_.send(peer_, message));  // what is lost, the worker's next Hello tells
 }
 
 WorkerProcess::WorkerProcess(const std::filesystem::path& campaign, const std::vector<std::string>& options) {

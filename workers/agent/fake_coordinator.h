@@ -43,6 +43,7 @@ class FakeCoordinator {
   std::uint64_t batches = 0;
 
   bool acknowledging = true;
+  bool answering = true;  // heartbeats, with Pulses
   double lost_s = 60;
   std::string sample_design;  // JSON, for welcome_worker()
 

@@ -9,15 +9,16 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <limits>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "steps/files.h"
 #include "workers/execute/event_tail.h"
 #include "workers/execute/process_tree.h"
-#include "workers/execute/sample_reports.h"
 
 namespace wflow::workers {
 
@@ -28,30 +29,60 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kKillLimit{10};
-constexpr std::chrono::seconds kPatience{
-    10};  // beyond the grace that tasks have, for an agent that was told to end
+constexpr double kPatience_s = 10;      // beyond the grace that tasks have, for an agent that was told to end
+constexpr double kFencePatience_s = 2;  // beyond its fence, for one that is only slow
 
-// Waits for the agent's end, passes on signals to end, and loses patience with one that does not.
-int wait_for_agent(pid_t agent, const WorkerOptions& options) {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&signals, number);
-  const auto patience =
-      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.grace_s)) + kPatience;
-  auto end = Clock::time_point::max();
-  while (true) {
-    int status = 0;
-    if (::waitpid(agent, &status, WNOHANG) == agent) return status;
-    const timespec second{1, 0};
-    const int number = ::sigtimedwait(&signals, nullptr, &second);
-    if (number == SIGTERM || number == SIGINT || number == SIGHUP) {
-      const bool again = end != Clock::time_point::max();
-      ::kill(agent, again && number == SIGTERM ? SIGKILL : SIGTERM);
-      if (!again) end = Clock::now() + patience;
+// Waits for the agent's end, passes on signals to end, and loses patience with one that does not end, or that
+// is frozen while what was leased to it is leased to others.
+class AgentWatch {
+ public:
+  AgentWatch(pid_t agent, const WorkerOptions& options, const SlotTable& table)
+      : agent_(agent), grace_s_(options.grace_s), table_(table) {}
+
+  int wait() {
+    while (true) {
+      int status = 0;
+      if (::waitpid(agent_, &status, WNOHANG) == agent_) return status;
+      take_signal(next_signal());
+      if (steady_now_s() > end_s_) ::kill(agent_, SIGKILL);
+      if (steady_now_s() > fence_end_s() && table_.runs_anything()) end_frozen();
     }
-    if (Clock::now() > end) ::kill(agent, SIGKILL);
   }
-}
+
+ private:
+  void end_frozen() {
+    if (!said_)
+      log::write(LogLevel::warning, fmt::format("the agent (pid {}) did not end its tasks in time", agent_));
+    said_ = true;
+    ::kill(agent_, SIGKILL);
+  }
+
+  double fence_end_s() const { return table_.fence_s() + kFencePatience_s; }
+
+  // 0: none has come for a while.
+  int next_signal() const {
+    sigset_t signals;
+    ::sigemptyset(&signals);
+    for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&signals, number);
+    const timespec second{1, 0};
+    return ::sigtimedwait(&signals, nullptr, &second);
+  }
+
+  void take_signal(int number) {
+    if (number != SIGTERM && number != SIGINT && number != SIGHUP) return;
+    const bool again = end_s_ != kNever;
+    ::kill(agent_, again && number == SIGTERM ? SIGKILL : SIGTERM);
+    if (!again) end_s_ = steady_now_s() + grace_s_ + kPatience_s;
+  }
+
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+  pid_t agent_;
+  double grace_s_;
+  const SlotTable& table_;
+  double end_s_ = kNever;
+  bool said_ = false;
+};
 
 // The end of a task's leader; false when it hangs. All of them have been killed, if not by their agent's
 // death: whoever has an exit code had ended before.
@@ -67,10 +98,9 @@ bool wait_for_leader(pid_t pid, siginfo_t& info) {
 }
 
 void add_last_events(wire::Results& results, const SlotRecord& slot, const SlotFiles& files) {
-  EventTail tail{slot.events_read, false};
-  for (std::string& line : read_events(files.events(), tail, true)) {
-    if (slot.bundled && is_sample_report(line)) continue;
-    results.events.push_back({slot.array, slot.element, slot.attempt, unix_now_s(), std::move(line)});
+  EventTail tail{slot.events_read};
+  for (wire::EventBody& body : read_event_bodies(files.events(), tail, true)) {
+    results.events.push_back({slot.array, slot.element, slot.attempt, unix_now_s(), std::move(body)});
   }
 }
 
@@ -82,7 +112,7 @@ void pack(const SlotRecord& slot, SlotFiles& files, const Ending& ending, const 
     steps::PackWriter writer(slot.pack.data(), worker);
     pack_output(slot, files, ending, unix_now_s(), writer);
   } catch (const Error& error) {
-    fmt::print(stderr, "wflow worker: {}\n", error.what());
+    log::write(LogLevel::warning, error.what());
   }
 }
 
@@ -110,12 +140,12 @@ void settle(SlotRecord& slot, SlotFiles files, const std::string& worker,
   ::kill(-pid, SIGKILL);
   siginfo_t info{};
   if (!wait_for_leader(pid, info)) return;
+  if (slot.returned) return;
+  // SIGKILL came from its agent, from its agent's death or from here, so the task did not end: it runs again,
+  // and its place may be another worker's by now. Unless it was condemned.
+  if (info.si_code != CLD_EXITED && info.si_status == SIGKILL && !slot.killed) return;
   Ending ending = judge(slot, info.si_code, info.si_status);
   settle_place(slot, files, ending);
-  if (slot.returned) return;
-  // SIGKILL came from its agent's death or from here, so the task did not end: it runs again. Unless it was
-  // condemned.
-  if (info.si_code != CLD_EXITED && info.si_status == SIGKILL && !slot.killed) return;
   // Its outputs have not been looked at: it runs again.
   if (slot.checking || (slot.unchecked && ending.success)) return;
   // An agent that was killed between writing a result and clearing its slot has left both.
@@ -124,16 +154,17 @@ void settle(SlotRecord& slot, SlotFiles files, const std::string& worker,
   add_last_events(results, slot, files);
   pack(slot, files, ending, worker);
   // What is to run in smaller parts is simply still leased.
-  add_ending(results, slot, files.events(), ending, unix_now_s());
+  add_ending(results, slot, files.events(), ending, {steady_now_s(), unix_now_s()});
 }
 
 // `directory`: the worker's own, whose name is the worker's.
 void settle_all(SlotTable& table, Journal& journal, const std::filesystem::path& directory) {
-  const std::vector<wire::Results> known = journal.recover();
+  const wire::Records known = journal.recover();
+  if (known.damaged) log::write(LogLevel::warning, known.damaged.sentence());
   wire::Results results;
   results.sequence = table.open_sequence() + 1;
   for (std::size_t i = 0; i < table.slots().size(); ++i) {
-    settle(table.slots()[i], SlotFiles(directory, i), directory.filename().string(), known, results);
+    settle(table.slots()[i], SlotFiles(directory, i), directory.filename().string(), known.results, results);
   }
   if (!results.done.empty() || !results.outcomes.empty() || !results.events.empty()) {
     journal.append(results);
@@ -152,19 +183,19 @@ void block_signals() {
 
 int run_guardian(pid_t agent, const WorkerOptions& options, SlotTable& table, Journal& journal,
                  const std::filesystem::path& directory) {
-  const int status = wait_for_agent(agent, options);
+  const int status = AgentWatch(agent, options, table).wait();
   const bool ended_itself = WIFEXITED(status);
   if (!ended_itself) {
-    fmt::print(stderr, "wflow worker: the agent (pid {}) was killed by signal {}; its tasks are ended\n",
-               agent, WTERMSIG(status));
+    log::write(LogLevel::warning, fmt::format("the agent (pid {}) was killed by signal {}; its tasks are ended",
+               agent, WTERMSIG(status)));
   }
   try {
     settle_all(table, journal, directory);
-    if (journal.size() == 0) journal.remove();
+    if (journal.empty()) journal.remove();
   } catch (const std::exception& error) {
-    fmt::print(stderr, "wflow worker: {}\n", error.what());
+    log::write(LogLevel::warning, error.what());
   }
-  if (!kill_all_children(kKillLimit)) fmt::print(stderr, "wflow worker: a process could not be killed\n");
+  if (!kill_all_children(kKillLimit)) log::write(LogLevel::warning, "a process could not be killed");
   std::error_code ignored;
   std::filesystem::remove_all(directory, ignored);
   return ended_itself ? WEXITSTATUS(status) : static_cast<int>(ExitCode::internal);

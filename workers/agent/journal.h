@@ -1,39 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results that the coordinator has not acknowledged yet, on disk: <campaign>/.wflow/workers/<worker>.journal.
-// Written (without fsync: it must survive processes, not power cuts) before a finished child is reaped, so
-// that a worker killed at any time leaves either the child to its guardian or the result here. The living
-// worker's guardian holds an exclusive flock on the file: that is how a coordinator on this host knows it
-// lives.
+// Results that the coordinator has not acknowledged yet, on disk (engine/wire/worker_journal.h). Written
+// (without fsync: it must survive processes, not power cuts) before a finished child is reaped, so that a
+// worker killed at any time leaves either the child to its guardian or the result here.
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <optional>
-#include <string>
+#include <memory>
+#include <string_view>
 #include <vector>
 
-#include "base/file.h"
 #include "engine/wire/messages.h"
+#include "engine/wire/worker_journal.h"
+#include "workers/agent/journal_file.h"
 
 namespace wflow::workers {
 
 class Journal {
  public:
-  // Creates the file and takes the lock.
-  Journal(const std::filesystem::path& campaign, const std::string& worker);
+  Journal(std::unique_ptr<JournalFile> file, const engine::wire::JournalHeader& header);  // a new file
+  // Says anew whose journal it is.
+  void set_header(const engine::wire::JournalHeader& header);
+  const engine::wire::JournalHeader& header() const { return header_; }
   void append(const engine::wire::Results& results);
-  void clear();  // everything in it has been acknowledged
-  // What is in it. A record that was cut by the death of its writer is cut off the file too, so that others
-  // can be appended: for the guardian, whose agent has died.
-  std::vector<engine::wire::Results> recover();
-  void remove();  // it is empty and the worker ends
+  void clear();  // everything but the header has been acknowledged
+
+  // What is in it, for the guardian, whose agent has died. A record that was cut by the death of its writer
+  // is cut off the file too, so that others can be appended.
+  engine::wire::Records recover();
+  bool empty() const { return size_ == header_bytes_; }
   std::uint64_t size() const { return size_; }
-  int descriptor() const { return fd_.get(); }
+  void remove() { file_->remove(); }  // it is empty and the worker ends
 
  private:
-  std::filesystem::path path_;
-  FileDescriptor fd_;
+  void write(std::string_view record);
+
+  std::unique_ptr<JournalFile> file_;
+  engine::wire::JournalHeader header_;
   std::uint64_t size_ = 0;
+  std::uint64_t header_bytes_ = 0;  // of the headers before the first result
+  bool header_later_ = false;       // the present header stands behind results
 };
 
 }  // namespace wflow::workers

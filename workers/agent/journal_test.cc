@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "workers/agent/journal.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
+
+#include <memory>
 
 #include "base/error.h"
 #include "engine/wire/temporary_campaign.h"
 #include "engine/wire/worker_journal.h"
+#include "workers/agent/posix_journal_file.h"
 
 namespace wflow::workers {
 namespace {
@@ -15,18 +20,28 @@ namespace {
 namespace wire = engine::wire;
 
 wire::Results results(std::uint64_t sequence) {
-  return {sequence, {{1, 0, sequence, 1, 0, 0, 0}}, {}, {}};
+  return {sequence, {{1, 0, sequence, 1, 0, 0, 0, 0}}, {}, {}};
+}
+
+wire::JournalHeader header() {
+  wire::JournalHeader header;
+  header.worker = "w";
+  return header;
+}
+
+Journal journal_in(const wire::TemporaryCampaign& campaign) {
+  return {std::make_unique<PosixJournalFile>(campaign.path(), "w"), header()};
 }
 
 TEST(Journal, IsALivingWorkersUntilItIsClosed) {
   const wire::TemporaryCampaign campaign;
   {
-    Journal journal(campaign.path(), "w");
+    Journal journal = journal_in(campaign);
     journal.append(results(1));
     journal.append(results(2));
-    EXPECT_GT(journal.size(), 0U);
+    EXPECT_FALSE(journal.empty());
     EXPECT_TRUE(wire::find_worker_journals(campaign.path()).at(0).alive);
-    EXPECT_THROW(Journal(campaign.path(), "w"), Error);
+    EXPECT_THROW(PosixJournalFile(campaign.path(), "w"), Error);
   }
   const auto left = wire::find_worker_journals(campaign.path());
   ASSERT_EQ(left.size(), 1U);
@@ -37,10 +52,10 @@ TEST(Journal, IsALivingWorkersUntilItIsClosed) {
 TEST(Journal, BeginsAnewWhenCleared) {
   const wire::TemporaryCampaign campaign;
   {
-    Journal journal(campaign.path(), "w");
+    Journal journal = journal_in(campaign);
     journal.append(results(1));
     journal.clear();
-    EXPECT_EQ(journal.size(), 0U);
+    EXPECT_TRUE(journal.empty());
     journal.append(results(2));
   }
   const auto left = wire::find_worker_journals(campaign.path());
@@ -51,11 +66,12 @@ TEST(Journal, BeginsAnewWhenCleared) {
 TEST(Journal, RecoversFromACutRecord) {
   const wire::TemporaryCampaign campaign;
   {
-    Journal journal(campaign.path(), "w");
+    Journal journal = journal_in(campaign);
     journal.append(results(1));
     const std::string cut = wire::frame_record(results(2)).substr(0, 13);
-    write_all(journal.descriptor(), cut, "journal");
-    EXPECT_EQ(journal.recover().size(), 1U);
+    const auto fd = open_file(campaign.path() / ".wflow/workers/w.journal", O_WRONLY | O_APPEND);
+    write_all(fd.get(), cut, "journal");
+    EXPECT_EQ(journal.recover().results.size(), 1U);
     journal.append(results(3));
   }
   const auto left = wire::find_worker_journals(campaign.path());
@@ -67,7 +83,7 @@ TEST(Journal, RecoversFromACutRecord) {
 TEST(Journal, GoesOnAfterARecordThatCouldNotBeWritten) {
   const wire::TemporaryCampaign campaign;
   {
-    Journal journal(campaign.path(), "w");
+    Journal journal = journal_in(campaign);
     journal.append(results(1));
     rlimit before{};
     ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -84,9 +100,44 @@ TEST(Journal, GoesOnAfterARecordThatCouldNotBeWritten) {
   EXPECT_EQ(left[0].results[1].sequence, 3U);
 }
 
+// What is damaged is said, and what stands behind it is found.
+TEST(Journal, SaysWhatIsDamaged) {
+  const wire::TemporaryCampaign campaign;
+  Journal journal = journal_in(campaign);
+  const std::uint64_t at = journal.size();
+  journal.append(results(1));
+  journal.append(results(2));
+  const auto fd = open_file(campaign.path() / ".wflow/workers/w.journal", O_WRONLY);
+  ASSERT_EQ(::pwrite(fd.get(), "x", 1, static_cast<off_t>(at + 20)), 1);
+  const wire::Records records = journal.recover();
+  ASSERT_EQ(records.results.size(), 1U);
+  EXPECT_EQ(records.results[0].sequence, 2U);
+  EXPECT_EQ(records.damaged.places, 1U);
+}
+
+// A coordinator that looks at any moment finds whose journal it is.
+TEST(Journal, SaysAlwaysWhoseItIs) {
+  const wire::TemporaryCampaign campaign;
+  Journal journal = journal_in(campaign);
+  const auto lost_s = [&] { return wire::find_worker_journals(campaign.path()).at(0).header.value().lost_s; };
+  EXPECT_EQ(lost_s(), 0);
+  journal.append(results(1));
+  wire::JournalHeader changed = journal.header();
+  changed.lost_s = 600;
+  journal.set_header(changed);
+  EXPECT_EQ(lost_s(), 600);
+  journal.clear();
+  EXPECT_TRUE(journal.empty());
+  EXPECT_EQ(lost_s(), 600);
+  journal.append(results(2));
+  EXPECT_EQ(journal.recover().results.size(), 1U);
+  journal.clear();
+  EXPECT_EQ(lost_s(), 600);
+}
+
 TEST(Journal, GoesWhenRemoved) {
   const wire::TemporaryCampaign campaign;
-  Journal(campaign.path(), "w").remove();
+  journal_in(campaign).remove();
   EXPECT_TRUE(wire::find_worker_journals(campaign.path()).empty());
 }
 

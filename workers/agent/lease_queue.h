@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "engine/wire/messages.h"
@@ -21,14 +21,25 @@ class LeaseQueue {
   // empty().
   const engine::wire::Lease& front() const { return leases_.begin()->second; }
   void pop(std::uint64_t count = 1);  // so many of front()'s elements have started
-  // Takes out all leases of these ids (all leases where there are none).
-  std::vector<engine::wire::Lease> take(std::span<const engine::wire::LeaseId> ids);
+  // Takes out what is here of these parts of leases: the elements [first, first + count) of lease `id`.
+  std::vector<engine::wire::Lease> take(std::span<const engine::wire::Lease> parts);
+  std::vector<engine::wire::Lease> take_all();
   std::vector<engine::wire::Lease> list() const;
 
  private:
-  std::map<std::pair<std::int64_t, std::uint64_t>, engine::wire::Lease> leases_;  // by (-priority, arrival)
+  using Key = std::tuple<std::int64_t, std::uint64_t, specs::Element>;  // -priority, arrival, first
+  using Leases = std::map<Key, engine::wire::Lease>;
+
+  // Cuts what `part` names out of the lease at `at`; gives what comes behind it.
+  Leases::iterator cut(Leases::iterator at, const engine::wire::Lease& part,
+                       std::vector<engine::wire::Lease>& taken);
+
+  Leases leases_;
   std::uint64_t arrivals_ = 0;
   std::uint64_t elements_ = 0;
 };
+
+// Whether both name the same element of the same lease.
+bool overlap(const engine::wire::Lease& a, const engine::wire::Lease& b);
 
 }  // namespace wflow::workers

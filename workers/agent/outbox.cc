@@ -41,11 +41,18 @@ void merge_neighbours(std::vector<DoneRun>& runs) {
 
 }  // namespace
 
-void Outbox::add(Results&& part, Time now) {
-  if (empty()) oldest_ = now;
+std::size_t weight(const Results& results) {
+  constexpr std::size_t kEach = 48;
+  std::size_t bytes = kEach * (results.done.size() + results.outcomes.size() + results.events.size());
+  for (const auto& outcome : results.outcomes) bytes += outcome.detail.size();
+  for (const auto& event : results.events) bytes += engine::wire::bytes_of(event);
+  return bytes;
+}
+
+void Outbox::add(Results&& part, double now_s) {
+  if (empty()) oldest_s_ = now_s;
   items_ += part.done.size() + part.outcomes.size() + part.events.size();
-  for (const auto& outcome : part.outcomes) bytes_ += outcome.detail.size();
-  for (const auto& event : part.events) bytes_ += event.line.size();
+  bytes_ += weight(part);
   move_to(open_.done, part.done);
   move_to(open_.outcomes, part.outcomes);
   move_to(open_.events, part.events);

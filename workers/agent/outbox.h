@@ -2,7 +2,6 @@
 // Results on their way: gathered into batches, kept until the coordinator has committed them.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <deque>
 
@@ -10,21 +9,22 @@
 
 namespace wflow::workers {
 
+// About how many bytes results take in memory, in the journal and on the way.
+std::size_t weight(const engine::wire::Results& results);
+
 class Outbox {
  public:
-  using Time = std::chrono::steady_clock::time_point;
-
   static constexpr std::size_t kBatchItems = 1000;
   static constexpr std::size_t kBatchBytes = 8 << 20;
-  static constexpr std::chrono::milliseconds kBatchTime{10};
+  static constexpr double kBatchTime_s = 0.01;
 
   // The number of the batch that is being filled: every record in the journal carries it.
   std::uint64_t sequence() const { return open_.sequence; }
-  void add(engine::wire::Results&& part, Time now);
+  void add(engine::wire::Results&& part, double now_s);  // steady
 
   bool empty() const { return items_ == 0; }  // nothing in the open batch
   bool full() const { return items_ >= kBatchItems || bytes_ >= kBatchBytes; }
-  Time due() const { return oldest_ + kBatchTime; }  // not when empty()
+  double due_s() const { return oldest_s_ + kBatchTime_s; }  // not when empty()
   void seal();  // closes the open batch: neighbouring successes become one run each
 
   // The oldest sealed batch that has not been sent on this connection; null if there is none.
@@ -39,7 +39,7 @@ class Outbox {
   engine::wire::Results open_{1, {}, {}, {}};
   std::size_t items_ = 0;
   std::size_t bytes_ = 0;
-  Time oldest_;
+  double oldest_s_ = 0;
   std::deque<engine::wire::Results> sealed_;
   std::size_t sent_ = 0;  // of sealed_
 };

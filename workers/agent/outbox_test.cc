@@ -9,10 +9,10 @@ namespace {
 using engine::wire::LeaseId;
 using engine::wire::Results;
 
-const Outbox::Time kNow = Outbox::Time() + std::chrono::hours(1);
+constexpr double kNow = 3600;
 
 Results done(std::uint64_t element, LeaseId lease = 1) {
-  return {0, {{lease, 1, element, 1, 0.5, 0.25, 100.0 + static_cast<double>(element)}}, {}, {}};
+  return {0, {{lease, 1, element, 1, 0, 0.5, 0.25, 100.0 + static_cast<double>(element)}}, {}, {}};
 }
 
 TEST(Outbox, MergesNeighboursThatEndedInAnyOrder) {
@@ -62,11 +62,11 @@ TEST(Outbox, IsFullByNumberOrBytes) {
     outbox.add(done(element), kNow);
   }
   EXPECT_TRUE(outbox.full());
-  EXPECT_EQ(outbox.due(), kNow + Outbox::kBatchTime);
+  EXPECT_EQ(outbox.due_s(), kNow + Outbox::kBatchTime_s);
   outbox.seal();
   EXPECT_FALSE(outbox.full());
   Results large;
-  large.events.push_back({1, 1, 0, 0, std::string(Outbox::kBatchBytes, 'x')});
+  large.events.push_back({1, 1, 0, 0, engine::wire::Note{std::string(Outbox::kBatchBytes, 'x')}});
   outbox.add(std::move(large), kNow);
   EXPECT_TRUE(outbox.full());
 }

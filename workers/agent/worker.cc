@@ -7,13 +7,19 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <memory>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/process.h"
+#include "base/process_handle.h"
 #include "workers/agent/agent_process.h"
 #include "workers/agent/guardian.h"
-#include "workers/execute/resources.h"
+#include "workers/agent/posix_journal_file.h"
+#include "workers/execute/process_limits.h"
+#include "workers/execute/usable.h"
 
 namespace wflow::workers {
 
@@ -36,25 +42,39 @@ WorkerOptions completed(WorkerOptions options) {
 Identity new_identity(const WorkerOptions& options) {
   Identity identity;
   identity.keys = engine::wire::read_keys(options.campaign);
-  identity.host = host_name();
-  identity.guardian = ::getpid();
+  identity.guardian = own_identity();
   std::uint64_t random = 0;
   if (::getrandom(&random, sizeof random, 0) != sizeof random)
     throw system_error(errno, "cannot read random bytes");
-  identity.worker = fmt::format("{}-{}-{:016x}", identity.host, identity.guardian, random);
+  identity.worker = fmt::format("{}-{}-{:016x}", host_name(), ::getpid(), random);
   identity.directory = options.campaign / ".wflow" / "workers" / identity.worker;
   make_directories(identity.directory);
   return identity;
 }
 
+Capacity capacity_of(const WorkerOptions& options) {
+  const char* devices = std::getenv("CUDA_VISIBLE_DEVICES");
+  return {options.cores, options.gpus, options.memory_bytes, devices == nullptr ? "" : devices,
+          options.pin ? usable_cpus() : std::vector<int>()};
+}
+
+Journal new_journal(const WorkerOptions& options, const Identity& identity) {
+  engine::wire::JournalHeader header;
+  header.worker = identity.worker;
+  header.group = options.group;
+  header.guardian = identity.guardian;
+  header.started_by = options.started_by;
+  return {std::make_unique<PosixJournalFile>(options.campaign, identity.worker), header};
+}
+
 int agent_main(const WorkerOptions& options, const Identity& identity, SlotTable& table, Journal& journal) {
   try {
-    return run_agent(options, identity, table, journal);
+    return run_agent(options, identity, capacity_of(options), table, journal);
   } catch (const Error& error) {
-    fmt::print(stderr, "wflow worker: {}\n", error.what());
+    log::write(LogLevel::warning, error.what());
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
-    fmt::print(stderr, "wflow worker: {}\n", error.what());
+    log::write(LogLevel::warning, error.what());
     return static_cast<int>(ExitCode::internal);
   }
 }
@@ -65,17 +85,23 @@ int run_worker(const WorkerOptions& given) {
   const WorkerOptions options = completed(given);
   const Identity identity = new_identity(options);
   SlotTable table(static_cast<std::size_t>(options.slots));
-  Journal journal(options.campaign, identity.worker);
+  Journal journal = new_journal(options, identity);
   ::setsid();  // fails for the leader of a group, which its starter has set apart already
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   block_signals();
   const pid_t agent = ::fork();
-  if (agent < 0) throw system_error(errno, "cannot start the worker's agent");
+  if (agent < 0) {
+    const int error = errno;
+    throw Error(ExitCode::system,
+                system_error(error, "cannot start the worker's agent").what() + limit_behind(error));
+  }
   if (agent == 0) {
+    log::open(options.campaign, "worker-" + identity.worker);
     const int code = agent_main(options, identity, table, journal);
     std::fflush(nullptr);
     ::_exit(code);  // what this process has of its parent's is not its to destroy
   }
+  log::open(options.campaign, "guardian-" + identity.worker);
   return run_guardian(agent, options, table, journal, identity.directory);
 }
 

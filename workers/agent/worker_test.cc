@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "base/process_handle.h"
 #include "base/text.h"
 #include "engine/wire/worker_journal.h"
 #include "steps/packed_output.h"
@@ -50,7 +51,8 @@ class WorkerTest : public ::testing::Test {
 TEST_F(WorkerTest, RunsElements) {
   begin("echo out $WFLOW_TASK; echo err >&2", 200);
   EXPECT_EQ(coordinator_.hello->protocol, wire::kProtocol);
-  EXPECT_EQ(coordinator_.hello->pid, worker_->guardian());
+  EXPECT_EQ(coordinator_.hello->guardian, identify(worker_->guardian()));
+  EXPECT_EQ(coordinator_.hello->agent, identify(worker_->agent()));
   EXPECT_EQ(coordinator_.hello->cores, 2);
   lease(0, 150);
   lease(150, 50);
@@ -144,7 +146,7 @@ TEST_F(WorkerTest, KillsDaemonsToo) {
   lease(0, 1);
   ASSERT_TRUE(coordinator_.until([&] { return std::filesystem::exists(file("started")); }));
   coordinator_.send(wire::Templates{{task_}});  // as a new coordinator does
-  coordinator_.send(wire::Revoke{{}, true});
+  coordinator_.send(wire::Revoke{{}, true, true});
   ASSERT_TRUE(ended(1));
   EXPECT_EQ(coordinator_.outcomes.at(0).reason, wire::EndReason::cancelled);
   EXPECT_TRUE(coordinator_.until([&] { return processes_with("WFLOW_WORKSPACE=" + path("step")).empty(); }));
@@ -181,7 +183,8 @@ TEST_F(WorkerTest, ForwardsEvents) {
   ASSERT_TRUE(ended(1));
   ASSERT_EQ(coordinator_.events.size(), 3U);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(coordinator_.events[static_cast<std::size_t>(i)].line, "{\"n\":" + std::to_string(i + 1) + "}");
+    EXPECT_EQ(json_of(coordinator_.events[static_cast<std::size_t>(i)].body),
+              "{\"n\":" + std::to_string(i + 1) + "}");
   }
   // The next task of the slot begins with an empty file.
   lease(1, 1);
@@ -301,7 +304,7 @@ TEST_F(WorkerTest, GivesBackWhatHasNotStarted) {
   lease(50, 50);
   ASSERT_TRUE(coordinator_.until(
       [&] { return coordinator_.heartbeat && coordinator_.heartbeat->running.size() == 2; }));
-  coordinator_.send(wire::Revoke{{2}, false});
+  coordinator_.send(wire::Revoke{{{2, 1, 50, 50}}, false, false});
   ASSERT_TRUE(coordinator_.until([&] { return coordinator_.returned_messages == 1; }));
   ASSERT_EQ(coordinator_.returned.size(), 1U);
   EXPECT_EQ(coordinator_.returned[0].first, 50U);
@@ -322,7 +325,7 @@ TEST_F(WorkerTest, KillsWhatIsRevokedByForce) {
   lease(0, 10);
   ASSERT_TRUE(coordinator_.until(
       [&] { return coordinator_.heartbeat && coordinator_.heartbeat->running.size() == 2; }));
-  coordinator_.send(wire::Revoke{{}, true});
+  coordinator_.send(wire::Revoke{{}, true, true});
   ASSERT_TRUE(ended(2));
   ASSERT_EQ(coordinator_.outcomes.size(), 2U);
   EXPECT_EQ(coordinator_.outcomes[0].reason, wire::EndReason::cancelled);
@@ -403,7 +406,7 @@ echo '{"type":"progress","done":5,"total":10}' >> $WFLOW_EVENTS)",
   EXPECT_EQ(coordinator_.outcomes[0].detail, "no root in cell 7");
   // Reports on samples are results, not events.
   ASSERT_EQ(coordinator_.events.size(), 1U);
-  EXPECT_NE(coordinator_.events[0].line.find("progress"), std::string::npos);
+  EXPECT_EQ(type_of(coordinator_.events[0].body), "progress");
 }
 
 TEST_F(BundleTest, AProcessThatFailsTakesAlongWhatItHasNotReported) {
@@ -431,7 +434,7 @@ TEST_F(BundleTest, KillsTheDaemonsOfAProcess) {
                 10);
   lease(0, 10);
   ASSERT_TRUE(coordinator_.until([&] { return std::filesystem::exists(file("started")); }));
-  coordinator_.send(wire::Revoke{{}, true});
+  coordinator_.send(wire::Revoke{{}, true, true});
   ASSERT_TRUE(ended(10));
   EXPECT_TRUE(coordinator_.until([&] { return processes_with("WFLOW_WORKSPACE=" + path("step")).empty(); }));
 }

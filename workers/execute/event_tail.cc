@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <string_view>
+#include <utility>
+#include <variant>
 
 #include "base/file.h"
 
@@ -23,7 +25,9 @@ std::size_t take_lines(std::string_view text, EventTail& tail, std::vector<std::
     const std::size_t end = text.find('\n', done);
     if (end == std::string_view::npos) break;
     const std::string_view line = text.substr(done, end - done);
-    if (!tail.skipping && !line.empty() && line.size() <= kMaxEventLine) lines.emplace_back(line);
+    const bool too_long = tail.skipping || line.size() > kMaxEventLine;
+    if (too_long) ++tail.dropped;
+    if (!too_long && !line.empty()) lines.emplace_back(line);
     tail.skipping = false;
     done = end + 1;
   }
@@ -55,6 +59,18 @@ std::vector<std::string> read_events(const std::string& path, EventTail& tail, b
     break;
   }
   return lines;
+}
+
+std::vector<engine::wire::EventBody> read_event_bodies(const std::string& path, EventTail& tail,
+                                                       bool at_end) {
+  std::vector<engine::wire::EventBody> bodies;
+  for (const std::string& line : read_events(path, tail, at_end)) {
+    auto event = engine::wire::parse_event_line(line);
+    if (!event) ++tail.dropped;
+    if (!event || std::holds_alternative<engine::wire::SampleReport>(*event)) continue;
+    bodies.push_back(std::move(std::get<engine::wire::EventBody>(*event)));
+  }
+  return bodies;
 }
 
 }  // namespace wflow::workers

@@ -54,6 +54,19 @@ TEST_F(EventTailTest, LeavesOutLinesThatAreTooLong) {
   EXPECT_THAT(read(true), ElementsAre("end"));
 }
 
+TEST_F(EventTailTest, ParsesEventsAndCountsWhatIsNone) {
+  append(R"({"type":"note","text":"a"})"
+         "\nno event\n"
+         R"({"type":"sample_done","sample":1})"
+         "\n{\"n\":1}\n");
+  append(std::string(kMaxEventLine + 1, 'x') + "\n");
+  const auto bodies = read_event_bodies(path_, tail_, false);
+  ASSERT_EQ(bodies.size(), 2U);
+  EXPECT_EQ(std::get<engine::wire::Note>(bodies[0]).text, "a");
+  EXPECT_EQ(std::get<engine::wire::OtherEvent>(bodies[1]).json, "{\"n\":1}");
+  EXPECT_EQ(tail_.dropped, 2U);
+}
+
 TEST_F(EventTailTest, ReadsFilesLargerThanItsBuffer) {
   std::string text;
   for (int i = 0; i < 300'000; ++i) text += std::to_string(i) + "\n";

@@ -12,6 +12,8 @@
 
 #include <cerrno>
 
+#include "workers/execute/process_limits.h"
+
 // Until exec the child shares the parent's memory, shadow memory of sanitizers included, and never returns
 // from its functions: what they record of it would stay.
 #define WFLOW_CHILD __attribute__((no_sanitize("address", "thread", "undefined")))
@@ -70,13 +72,17 @@ WFLOW_CHILD int run_child(void* argument) {
   return failed(plan, Stage::exec);
 }
 
+Error failure(int error_number, const std::string& what) {
+  return Error(ExitCode::system, system_error(error_number, what).what() + limit_behind(error_number));
+}
+
 [[noreturn]] void throw_start_error(const Plan& plan) {
   switch (plan.stage) {
     case Stage::directory:
       throw system_error(plan.error, fmt::format("cannot enter {}", plan.directory));
     case Stage::output:
-      throw system_error(plan.error, fmt::format("cannot write {} or {} in {}", plan.out_file, plan.err_file,
-                                                 plan.directory));
+      throw failure(plan.error,
+                    fmt::format("cannot write {} or {} in {}", plan.out_file, plan.err_file, plan.directory));
     default:
       throw ExecError(ExitCode::system,
                       system_error(plan.error, fmt::format("cannot start '{}'", plan.program)).what());
@@ -122,8 +128,9 @@ void Launcher::start(const LaunchRequest& request) {
   const int pid =
       ::clone(run_child, top, CLONE_VM | CLONE_VFORK | CLONE_PARENT_SETTID | SIGCHLD, &plan, request.pid);
   if (pid < 0) {
+    const int error = errno;
     *request.pid = 0;
-    throw system_error(errno, fmt::format("cannot start '{}'", plan.program));
+    throw failure(error, fmt::format("cannot start '{}'", plan.program));
   }
   if (plan.stage == Stage::none) return;
   while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {

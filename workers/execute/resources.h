@@ -35,7 +35,6 @@ class ResourcePool {
   bool possible(const specs::Resources& wanted) const;  // ever: it has so many GPUs
   Share take(const specs::Resources& wanted);           // only when it fits
   void give_back(const Share& share);
-  std::string visible_devices(const Share& share) const;  // for CUDA_VISIBLE_DEVICES
 
  private:
   int cores_wanted(const specs::Resources& wanted) const;
@@ -46,17 +45,18 @@ class ResourcePool {
   std::int64_t memory_bytes_ = 0;
   std::int64_t free_memory_bytes_ = 0;
   std::vector<int> free_cpus_;  // ascending
-  std::vector<std::string> gpu_names_;
   std::vector<bool> gpu_taken_;
   int free_gpus_ = 0;
 };
 
-// The processors that this process may use: at least one.
-std::vector<int> usable_cpus();
-int usable_cores();
+// What CUDA_VISIBLE_DEVICES is for a task.
+class DeviceNames {
+ public:
+  explicit DeviceNames(const Capacity& capacity);
+  std::string of(const Share& share) const;
 
-// The memory that this process and its children may use: the machine's, or less where a control group or
-// Slurm says so.
-std::int64_t usable_memory_bytes();
+ private:
+  std::vector<std::string> names_;
+};
 
 }  // namespace wflow::workers

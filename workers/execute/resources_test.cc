@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "workers/execute/usable.h"
+
 namespace wflow::workers {
 namespace {
 
@@ -27,20 +29,22 @@ TEST(ResourcePool, CountsCores) {
 
 TEST(ResourcePool, HandsOutGpus) {
   ResourcePool pool({8, 3, 0, "", {}});
+  const DeviceNames names({8, 3, 0, "", {}});
   EXPECT_TRUE(pool.possible(wants(1, 1, 3)));
   EXPECT_FALSE(pool.possible(wants(1, 1, 4)));
   const Share first = pool.take(wants(1, 1, 2));
-  EXPECT_EQ(pool.visible_devices(first), "0,1");
+  EXPECT_EQ(names.of(first), "0,1");
   EXPECT_FALSE(pool.fits(wants(1, 1, 2)));
   const Share second = pool.take(wants(1, 1, 1));
-  EXPECT_EQ(pool.visible_devices(second), "2");
+  EXPECT_EQ(names.of(second), "2");
   pool.give_back(first);
-  EXPECT_EQ(pool.visible_devices(pool.take(wants(1, 1, 1))), "0");
+  EXPECT_EQ(names.of(pool.take(wants(1, 1, 1))), "0");
 }
 
 TEST(ResourcePool, NamesGpusAsItsOwnAllocationDoes) {
   ResourcePool pool({8, 2, 0, "4,GPU-abc", {}});
-  EXPECT_EQ(pool.visible_devices(pool.take(wants(1, 1, 2))), "4,GPU-abc");
+  const DeviceNames names({8, 2, 0, "4,GPU-abc", {}});
+  EXPECT_EQ(names.of(pool.take(wants(1, 1, 2))), "4,GPU-abc");
 }
 
 specs::Resources wants_memory(std::int64_t bytes) {

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "engine/wire/messages.h"
@@ -22,9 +21,8 @@ class SampleReports {
  public:
   SampleReports(engine::wire::Element first, std::uint64_t count) : first_(first), count_(count) {}
 
-  // A line of the file; the last one about a sample counts. Lines of other types, and about samples that are
-  // not of this process, change nothing.
-  void take(std::string_view line);
+  // The last one about a sample counts. Those about samples that are not of this process change nothing.
+  void take(const engine::wire::SampleReport& report);
 
   bool failed(engine::wire::Element element) const { return failures_.contains(element); }
   const std::map<engine::wire::Element, SampleFailure>& failures() const { return failures_; }
@@ -40,9 +38,6 @@ class SampleReports {
   std::map<engine::wire::Element, SampleFailure> failures_;
   std::vector<bool> done_;  // by element - first_; empty until one is
 };
-
-// Whether a line of a bundled process's events file is one of these.
-bool is_sample_report(std::string_view line);
 
 // All reports in the file; one that is not there has none.
 SampleReports read_reports(const std::string& path, engine::wire::Element first, std::uint64_t count);

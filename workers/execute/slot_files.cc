@@ -90,6 +90,12 @@ const std::string& SlotFiles::enter(const std::string& target) {
   return directory_;
 }
 
+void SlotFiles::discard() {
+  std::error_code ignored;
+  std::filesystem::remove_all(directory_, ignored);
+  made_ = false;
+}
+
 void SlotFiles::leave(const std::string& target) {
   if (untouched(directory_)) return;
   made_ = false;

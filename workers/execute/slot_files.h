@@ -32,6 +32,8 @@ class SlotFiles {
   // Moves what the task left in the slot's directory to `target`; costs one system call where it left
   // nothing. Throws Error{system}.
   void leave(const std::string& target);
+  // Removes it: the task's own place may be another worker's by now.
+  void discard();
 
  private:
   void make_directory();

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "steps/files.h"
 #include "workers/execute/sample_reports.h"
 
@@ -44,9 +45,10 @@ Ending judge(const SlotRecord& slot, int code, int status) {
 namespace {
 
 std::string detail_of(const SlotRecord& slot, const Ending& ending) {
-  if (!ending.detail.empty()) return ending.detail;
-  return steps::output_tail(slot.out.data(), slot.err.data(), {slot.out_before, slot.err_before},
-                            kDetailBytes);
+  if (!ending.detail.empty()) return printable(ending.detail);
+  // Tasks may print any bytes; what becomes JSON later must be text.
+  return printable(
+      steps::output_tail(slot.out.data(), slot.err.data(), {slot.out_before, slot.err_before}, kDetailBytes));
 }
 
 // The ending of a process of a bundled step, sample by sample: what it has reported, and for all others how
@@ -54,12 +56,12 @@ std::string detail_of(const SlotRecord& slot, const Ending& ending) {
 class BundleEnding {
  public:
   BundleEnding(wire::Results& results, const SlotRecord& slot, const std::string& events,
-               const Ending& ending, double now_s)
+               const Ending& ending, Now now)
       : results_(results),
         slot_(slot),
         ending_(ending),
-        now_s_(now_s),
-        each_s_(std::max(0.0, now_s - slot.started_s) / static_cast<double>(slot.count)),
+        unix_s_(now.unix_s),
+        each_s_(std::max(0.0, now.steady_s - slot.started_steady_s) / static_cast<double>(slot.count)),
         reports_(read_reports(events, slot.element, slot.count)),
         isolating_(slot.isolated && slot.count > 1 && !ending.success &&
                    ending.reason == wire::EndReason::signalled) {}
@@ -97,7 +99,7 @@ class BundleEnding {
     const bool joins = !results_.done.empty() && results_.done.back().lease == slot_.lease &&
                        results_.done.back().array == slot_.array &&
                        results_.done.back().first + results_.done.back().count == element;
-    if (!joins) results_.done.push_back({slot_.lease, slot_.array, element, 0, 0, 0, now_s_});
+    if (!joins) results_.done.push_back({slot_.lease, slot_.array, element, 0, slot_.attempt, 0, 0, unix_s_});
     wire::DoneRun& run = results_.done.back();
     ++run.count;
     run.duration_sum_s += each_s_;
@@ -106,7 +108,7 @@ class BundleEnding {
 
   void outcome(wire::Element element, wire::EndReason reason, std::int32_t code, std::string detail) {
     results_.outcomes.push_back({slot_.lease, slot_.array, element, slot_.attempt, reason, code,
-                                 slot_.started_s, each_s_, std::move(detail)});
+                                 slot_.started_unix_s, each_s_, std::move(detail)});
   }
 
   // In parts of at most half of the process's samples, so that the one it died of is soon alone.
@@ -121,7 +123,7 @@ class BundleEnding {
   wire::Results& results_;
   const SlotRecord& slot_;
   const Ending& ending_;
-  double now_s_;
+  double unix_s_;
   double each_s_;
   SampleReports reports_;
   bool isolating_;
@@ -132,15 +134,15 @@ class BundleEnding {
 }  // namespace
 
 std::vector<wire::Lease> add_ending(wire::Results& results, const SlotRecord& slot, const std::string& events,
-                                    const Ending& ending, double now_s) {
-  if (slot.bundled) return BundleEnding(results, slot, events, ending, now_s).add();
-  const double duration_s = std::max(0.0, now_s - slot.started_s);
+                                    const Ending& ending, Now now) {
+  if (slot.bundled) return BundleEnding(results, slot, events, ending, now).add();
+  const double duration_s = std::max(0.0, now.steady_s - slot.started_steady_s);
   if (ending.success) {
-    results.done.push_back(
-        {slot.lease, slot.array, slot.element, 1, duration_s, duration_s * duration_s, now_s});
+    results.done.push_back({slot.lease, slot.array, slot.element, 1, slot.attempt, duration_s,
+                            duration_s * duration_s, now.unix_s});
   } else {
     results.outcomes.push_back({slot.lease, slot.array, slot.element, slot.attempt, ending.reason,
-                                ending.exit_code, slot.started_s, duration_s, detail_of(slot, ending)});
+                                ending.exit_code, slot.started_unix_s, duration_s, detail_of(slot, ending)});
   }
   return {};
 }
@@ -155,13 +157,13 @@ void settle_place(const SlotRecord& slot, SlotFiles& files, Ending& ending) {
   }
 }
 
-void pack_output(const SlotRecord& slot, SlotFiles& files, const Ending& ending, double now_s,
+void pack_output(const SlotRecord& slot, SlotFiles& files, const Ending& ending, double unix_s,
                  steps::PackWriter& writer) {
   steps::PackedEntry entry;
   entry.element = slot.element;
   entry.lease = slot.lease;
   entry.attempt = slot.attempt;
-  entry.ended_s = now_s;
+  entry.ended_s = unix_s;
   entry.count = static_cast<std::uint32_t>(slot.count);
   const char* how = ending.success                                ? "done"
                     : ending.reason == wire::EndReason::exited    ? "exit code"
@@ -182,10 +184,15 @@ void pack_output(const SlotRecord& slot, SlotFiles& files, const Ending& ending,
 SlotTable::SlotTable(std::size_t slots) : bytes_(sizeof(SlotRecord) * (slots + 1)) {
   memory_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory_ == MAP_FAILED) throw system_error(errno, "cannot make the worker's table of tasks");
-  // Fresh pages are zero: every slot is free. The place of one record more holds the sequence number.
+  // Fresh pages are zero: every slot is free. The place of one record more holds what is shared beside them.
   SlotRecord* records = static_cast<SlotRecord*>(memory_);
   slots_ = {records, slots};
-  open_sequence_ = ::new (static_cast<void*>(records + slots)) std::atomic<std::uint64_t>(0);
+  static_assert(sizeof(Shared) <= sizeof(SlotRecord));
+  shared_ = ::new (static_cast<void*>(records + slots)) Shared();
+}
+
+bool SlotTable::runs_anything() const {
+  return std::any_of(slots_.begin(), slots_.end(), [](const SlotRecord& slot) { return slot.pid > 0; });
 }
 
 SlotTable::~SlotTable() {

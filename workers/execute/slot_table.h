@@ -8,10 +8,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/now.h"
 #include "engine/wire/messages.h"
 #include "steps/packed_output.h"
 #include "workers/execute/slot_files.h"
@@ -34,9 +36,10 @@ struct SlotRecord {
   bool isolated;  // when a signal ends it, its samples run again in smaller parts until one is left
   std::atomic<bool> unchecked;  // it has declared outputs, which its agent looks at when it has ended well
   std::atomic<bool> checking;   // `pid` is the process that does
-  double started_s;             // Unix time
-  std::atomic<bool> killed;     // by wflow, for `kill_reason`
-  std::atomic<bool> returned;   // its element goes back to the coordinator: no result
+  double started_unix_s;
+  double started_steady_s;     // durations do not depend on a clock that may jump
+  std::atomic<bool> killed;    // by wflow, for `kill_reason`
+  std::atomic<bool> returned;  // its element goes back to the coordinator: no result
   engine::wire::EndReason kill_reason;
   std::uint64_t events_read;  // bytes of the events file that were forwarded
   std::uint64_t out_before, err_before;
@@ -62,14 +65,14 @@ Ending judge(const SlotRecord& slot, int code, int status);
 // the file of its reports. Gives what is to run again first: elements of a process that died of one of them,
 // as parts of the slot's lease.
 std::vector<engine::wire::Lease> add_ending(engine::wire::Results& results, const SlotRecord& slot,
-                                            const std::string& events, const Ending& ending, double now_s);
+                                            const std::string& events, const Ending& ending, Now now);
 
 // Moves what the slot's task left to its own place, if that was to be made on demand. Failing that, the task
 // failed.
 void settle_place(const SlotRecord& slot, SlotFiles& files, Ending& ending);
 
 // Adds what the slot's task printed to the packed files of its step.
-void pack_output(const SlotRecord& slot, SlotFiles& files, const Ending& ending, double now_s,
+void pack_output(const SlotRecord& slot, SlotFiles& files, const Ending& ending, double unix_s,
                  steps::PackWriter& writer);
 
 class SlotTable {
@@ -81,13 +84,25 @@ class SlotTable {
   std::span<SlotRecord> slots() { return slots_; }
 
   // The number of the batch of results that the agent is filling: what the guardian adds gets the next one.
-  void set_open_sequence(std::uint64_t sequence) { *open_sequence_ = sequence; }
-  std::uint64_t open_sequence() const { return *open_sequence_; }
+  void set_open_sequence(std::uint64_t sequence) { shared_->open_sequence = sequence; }
+  std::uint64_t open_sequence() const { return shared_->open_sequence; }
+
+  // Steady time at which what was leased to the worker may be leased to others. Where the agent is frozen,
+  // its guardian ends it.
+  void set_fence(double steady_s) { shared_->fence_s = steady_s; }
+  double fence_s() const { return shared_->fence_s; }
+  bool runs_anything() const;
 
  private:
+  struct Shared {
+    std::atomic<std::uint64_t> open_sequence = 0;
+    std::atomic<double> fence_s = std::numeric_limits<double>::infinity();
+  };
+  static_assert(std::atomic<double>::is_always_lock_free);
+
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
-  std::atomic<std::uint64_t>* open_sequence_ = nullptr;
+  Shared* shared_ = nullptr;
   std::span<SlotRecord> slots_;
 };
 

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator's edge carries out what the machine decides.
+#include <signal.h>
+
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/coordinate/coordinator_impl.h"
+#include "engine/coordinate/journals.h"
+#include "engine/coordinate/machine_impl.h"
+#include "engine/query/queries.h"
+
+namespace wflow::engine {
+
+static_assert(kSigKill == SIGKILL && kSigCont == SIGCONT);
+
+// Answers may make new actions; an undelivered message is reported before anything else is received.
+void Coordinator::carry_out() {
+  do {
+    unreachable_.clear();
+    for (CoordinatorAction& action : machine_->take_actions())
+      std::visit([&](auto& value) { on(value); }, action);
+    if (answers_.empty()) return;
+    for (CoordinatorEvent& event : std::exchange(answers_, {})) handle(std::move(event));
+  } while (true);
+}
+
+void Coordinator::on(action::Send& send) {
+  if (unreachable_.contains(send.peer) || socket_.send(send.peer, send.message)) return;
+  if (unreachable_.insert(send.peer).second) answers_.emplace_back(event::Undelivered{send.peer});
+}
+
+void Coordinator::on(action::Commit& commit) {
+  status_.apply(commit.batch);
+  for (const RecordEnd& end : commit.batch.ends) merlin_status_.changed(end.array);
+  commits_->submit(std::move(commit.batch));
+}
+
+void Coordinator::on(action::StartWorker& start) {
+  batch::LocalWorkerOptions options;
+  options.group = start.group;
+  options.slots = start.slots;
+  options.pin = groups_.find(start.group)->pin;
+  options.zero = options_.zero_workers;
+  options.zero_failures = options_.zero_failures;
+  options.started_by = epoch_;
+  answers_.emplace_back(event::WorkerStarted{start.group, pool_.start(options)});
+}
+
+void Coordinator::on(action::Watch& watch) {
+  pool_.watch(watch.process);
+}
+
+void Coordinator::on(action::Kill& kill) {
+  pool_.kill(kill.process, kill.signal);
+}
+
+void Coordinator::on(action::ReadJournal& read) {
+  event::JournalRead journal = read_journal(plan_.campaign(), read);
+  for (const wire::Results& results : journal.results) note_stopped(results.outcomes);
+  answers_.emplace_back(std::move(journal));
+}
+
+void Coordinator::on(action::RemoveJournal& remove) {
+  remove_journal(plan_.campaign(), remove.worker);
+}
+
+void Coordinator::on(action::AnswerQuery& question) {
+  RunningElements running;
+  for (const auto& peer : machine_->peers(steady_now_s())) {
+    for (const wire::RunningElement& element : peer.running) running.emplace_back(peer.worker, element);
+  }
+  const auto status = [this] {
+    set_state(state());  // not only as often as it is shown
+    return status_.update(machine_->scheduler(), steady_now_s(), unix_now_s());
+  };
+  Queries queries(plan_, machine_->scheduler(), store_, running, status);
+  action::Send send{question.peer, queries.answer(question.query.request)};
+  on(send);
+}
+
+void Coordinator::on(action::ResolveRetry& resolve) {
+  event::Retry retry;
+  retry.peer = resolve.peer;
+  try {
+    retry.parts = parts_to_retry(plan_, machine_->scheduler(), store_, resolve.request.tasks);
+  } catch (const Error& error) {
+    retry.error = error.what();
+  }
+  answers_.emplace_back(std::move(retry));
+}
+
+void Coordinator::on(action::Log& line) {
+  // An error comes with a Fail, whose text is printed at the end of the program.
+  line.level == LogLevel::error ? log::record(line.level, line.text) : log::write(line.level, line.text);
+}
+
+void Coordinator::on(action::Fail& fail) {
+  throw Error(fail.code, fail.text);
+}
+
+// Executions that asked for the end of the workers leave no record elsewhere.
+void Coordinator::note_stopped(const std::vector<wire::Outcome>& outcomes) {
+  for (const wire::Outcome& outcome : outcomes) {
+    if (outcome.array < plan_.array_count()) merlin_status_.stopped(outcome);
+  }
+}
+
+}  // namespace wflow::engine

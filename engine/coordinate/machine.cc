@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator machine's turn: time, phases, what follows from the scheduler's decisions, commits.
+#include "engine/coordinate/machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/text.h"
+#include "engine/coordinate/machine_impl.h"
+#include "engine/schedule/graph.h"
+
+namespace wflow::engine {
+
+namespace {
+
+// A stranger that was asked for a Hello and has not answered for so long is asked again.
+constexpr double kStranger_s = 120;
+
+// The table of legal moves between phases.
+constexpr bool may_move(Phase from, Phase to) {
+  switch (from) {
+    case Phase::running:
+      return to == Phase::draining || to == Phase::stopping || to == Phase::dismissing;
+    case Phase::draining:
+      return to == Phase::stopping || to == Phase::dismissing;
+    case Phase::stopping:
+      return to == Phase::dismissing;
+    case Phase::dismissing:
+      return to == Phase::ended;
+    case Phase::ended:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+CoordinatorMachine::Impl::Impl(const specs::Plan& plan, std::vector<ArraySpec> arrays, MachineOptions options,
+                               const store::Restored& restored, const std::vector<KnownWorker>& known,
+                               Now now)
+    : plan_(plan),
+      options_(std::move(options)),
+      groups_(plan.study()),
+      scheduler_(std::move(arrays), options_.epoch),
+      now_(now),
+      retry_due_(options_.retry.has_value()),
+      next_pulse_s_(now.steady_s + options_.timing.pulse_s) {
+  if (options_.max_range > 0) scheduler_.set_max_range(options_.max_range);
+  if (options_.time_limit_s > 0) time_limit_at_s_ = now.steady_s + options_.time_limit_s;
+  restore_states(scheduler_, restored);
+  scheduler_.set_keep_going(options_.keep_going);
+  scheduler_.start();
+  record(options_.resumed ? "resumed" : "started",
+         fmt::format("coordinator {} on {} (pid {})", options_.epoch, options_.self.host, options_.self.pid));
+  for (const Group& group : groups_.all()) {
+    const auto is_it = [&](const LocalGroup& local) { return local.name == group.name; };
+    if (std::any_of(options_.local_groups.begin(), options_.local_groups.end(), is_it)) continue;
+    record("worker",
+           fmt::format("the group '{}' wants workers on {}; start them there: wflow worker --campaign {} "
+                       "--group '{}'",
+                       group.name, text::join(group.machines, ", "), plan_.campaign().string(), group.name));
+  }
+  for (const KnownWorker& worker : known) meet(worker);
+  if (unsettled_ == 0) end_recovery();
+}
+
+void CoordinatorMachine::Impl::see_time(Now now) {
+  const double gap_s = std::max(0.0, now.steady_s - now_.steady_s);
+  running_s_ += std::min(gap_s, options_.timing.longest_gap_s);
+  now_ = now;
+}
+
+void CoordinatorMachine::Impl::settle() {
+  if (phase_ == Phase::ended || failed_) return;
+  check_time();
+  start_local_workers();
+  advance_phase();
+  if (cancelled_) scheduler_.cancel_waiting();
+  if (may_lease()) scheduler_.assign(now_.steady_s);
+  take_decisions();
+  commit();
+  const bool all_done = !committing_ && batch_.empty() && gathered_.empty();
+  if (phase_ == Phase::dismissing && end_recorded_ && all_done) move_to(Phase::ended);
+}
+
+void CoordinatorMachine::Impl::move_to(Phase phase) {
+  WFLOW_CHECK(may_move(phase_, phase));
+  phase_ = phase;
+}
+
+void CoordinatorMachine::Impl::check_time() {
+  if (now_.steady_s >= next_pulse_s_) pulse();
+  if (running_s_ >= next_due_s_) check_due();
+  if (now_.steady_s >= time_limit_at_s_ && phase_ == Phase::running)
+    request_drain("the time limit is reached");
+  if (scheduler_.stop_requested() && phase_ == Phase::running)
+    request_drain("a task asked for the end of the campaign (exit code 102 or 105)");
+}
+
+void CoordinatorMachine::Impl::pulse() {
+  next_pulse_s_ = now_.steady_s + options_.timing.pulse_s;
+  report_unserved();
+  check_silence();
+  std::erase_if(identified_, [&](const auto& peer) { return running_s_ - peer.second > kStranger_s; });
+  for (auto& [id, worker] : workers_) {
+    if (worker.peer.empty()) continue;
+    if (!worker.mute) act(action::Send{worker.peer, wire::Pulse{worker.heartbeat}});
+    if (std::exchange(worker.identify, false)) act(action::Send{worker.peer, wire::Identify{}});
+  }
+}
+
+// A campaign that waits for a worker that nobody has started would look as if it hung.
+void CoordinatorMachine::Impl::report_unserved() {
+  if (phase_ != Phase::running || !may_lease() || scheduler_.paused()) return;
+  for (const ArrayId array : scheduler_.without_worker(options_.timing.unserved_s)) {
+    const std::size_t step = plan_.step_of(array);
+    if (!reported_unserved_.insert(step).second) continue;
+    const specs::PlannedStep& planned = plan_.steps()[step];
+    const std::string gpus =
+        planned.resources.gpus > 0 ? fmt::format(" with {} GPUs", planned.resources.gpus) : "";
+    record("note",
+           fmt::format("no worker{} serves the step '{}': it waits until one is started (wflow worker "
+                       "--campaign {})",
+                       gpus, planned.name, plan_.campaign().string()));
+  }
+}
+
+void CoordinatorMachine::Impl::request_drain(const std::string& why) {
+  if (phase_ != Phase::running) return;
+  move_to(Phase::draining);
+  asked_to_end_ = true;
+  record("stop", why + ": no new tasks are started, running ones may finish");
+  scheduler_.set_paused(true);
+  for (auto& [id, worker] : workers_) drain(worker);
+}
+
+void CoordinatorMachine::Impl::request_stop(const std::string& why) {
+  if (phase_ != Phase::running && phase_ != Phase::draining) return;
+  move_to(Phase::stopping);
+  asked_to_end_ = true;
+  record("stop", why + ": running tasks are ended; they will run again");
+  scheduler_.set_paused(true);
+  phase_due_s_ = running_s_ + options_.timing.dismiss_s;
+  for (auto& [id, worker] : workers_) send(worker, wire::Revoke{{}, true, true});
+}
+
+void CoordinatorMachine::Impl::advance_phase() {
+  const bool nothing_runs = scheduler_.leased() == 0 && unsettled_ == 0;
+  const bool all_ended = scheduler_.ended() && !retry_due_;
+  if (phase_ == Phase::running && all_ended) begin_to_dismiss();
+  if (phase_ == Phase::draining && (all_ended || nothing_runs)) begin_to_dismiss();
+  if (phase_ == Phase::stopping && (all_ended || nothing_runs || running_s_ >= phase_due_s_))
+    begin_to_dismiss();
+  if (phase_ != Phase::dismissing || end_recorded_) return;
+  if (!workers_are_gone() && running_s_ >= phase_due_s_) {
+    if (killed_all_) {
+      log(LogLevel::warning, "processes of workers do not end; the campaign ends without them");
+      record_end();
+      return;
+    }
+    kill_all();
+  }
+  if (workers_are_gone()) record_end();
+}
+
+void CoordinatorMachine::Impl::begin_to_dismiss() {
+  move_to(Phase::dismissing);
+  scheduler_.set_paused(true);
+  phase_due_s_ = running_s_ + options_.timing.dismiss_s;
+  for (auto& [id, worker] : workers_) drain(worker);
+}
+
+// Of other hosts, only those that still talk are waited for.
+bool CoordinatorMachine::Impl::workers_are_gone() const {
+  if (!processes_.empty()) return false;
+  const double talked_s = running_s_ - 3 * options_.timing.heartbeat_s;
+  return std::none_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
+    const Worker& worker = entry.second;
+    if (worker.here || worker.reading) return true;
+    return !killed_all_ && worker.state != WorkerState::awaited && worker.heard_s > talked_s;
+  });
+}
+
+void CoordinatorMachine::Impl::record_end() {
+  std::array<std::uint64_t, kElementStates> counts{};
+  std::uint64_t elements = 0;
+  for (ArrayId array = 0; array < scheduler_.array_count(); ++array) {
+    const ArrayProgress progress = scheduler_.progress(array);
+    for (std::size_t state = 0; state < kElementStates; ++state) {
+      counts[state] += progress.counts[state];
+      elements += progress.counts[state];
+    }
+  }
+  const auto count = [&](ElementState state) { return counts[static_cast<std::size_t>(state)]; };
+  const std::uint64_t failed = count(ElementState::failed) + count(ElementState::hard_failed);
+  std::uint64_t done = count(ElementState::done) + count(ElementState::skipped);
+  std::string text = fmt::format("{} of {} tasks done", done, elements);
+  if (failed > 0) text += fmt::format(", {} failed", failed);
+  if (count(ElementState::cancelled) > 0)
+    text += fmt::format(", {} cancelled", count(ElementState::cancelled));
+  const bool over = scheduler_.ended();
+  if (!over) text += fmt::format("; continue with: wflow resume {}", plan_.campaign().string());
+  record(over ? "end" : "interrupted", text);
+  end_recorded_ = true;
+  phase_due_s_ = kNever_s;
+}
+
+// Leases go out, records into the batch.
+void CoordinatorMachine::Impl::take_decisions() {
+  Actions decisions = scheduler_.take_actions();
+  send_revokes(decisions.revokes);  // before the grants: what is taken back may be what is granted anew
+  send_grants(decisions.grants);
+  for (const RecordEnd& end : decisions.ends) {
+    changed_arrays_.insert(end.array);
+    if (has_ended(end.state)) progress_ += end.range.size();
+    batch_.ends.push_back(end);
+  }
+  batch_.floors.insert(batch_.floors.end(), decisions.floors.begin(), decisions.floors.end());
+  for (RecordFailure& failure : decisions.failures) record_failure(std::move(failure));
+}
+
+void CoordinatorMachine::Impl::send_grants(const std::vector<GrantLease>& grants) {
+  std::map<WorkerId, wire::Leases> leases;
+  for (const GrantLease& grant : grants) leases[grant.worker].leases.push_back(grant.lease);
+  for (auto& [id, message] : leases) {
+    Worker& worker = workers_.at(id);
+    for (const wire::Lease& lease : message.leases) send_templates(worker, lease.array);
+    send(worker, std::move(message));
+  }
+}
+
+void CoordinatorMachine::Impl::send_revokes(const std::vector<RevokeLease>& revokes) {
+  std::map<std::pair<WorkerId, bool>, wire::Revoke> messages;
+  for (const RevokeLease& revoke : revokes) {
+    wire::Revoke& message = messages[{revoke.worker, revoke.kill_running}];
+    message.kill_running = revoke.kill_running;
+    message.leases.push_back(revoke.part);
+  }
+  for (auto& [key, message] : messages) {
+    const auto at = workers_.find(key.first);
+    if (at == workers_.end()) continue;
+    if (message.kill_running) remember_kills(at->second, message.leases);
+    send(at->second, std::move(message));
+  }
+}
+
+void CoordinatorMachine::Impl::record_failure(RecordFailure&& failure) {
+  const wire::Outcome& outcome = failure.outcome;
+  changed_arrays_.insert(outcome.array);
+  if (!failure.final && is_single(outcome.array)) {
+    const std::string how =
+        outcome.reason == wire::EndReason::exited      ? fmt::format("exit code {}", outcome.exit_code)
+        : outcome.reason == wire::EndReason::signalled ? fmt::format("signal {}", outcome.exit_code)
+                                                       : std::string("an error");
+    record("retry", fmt::format("{} ended with {} and runs again", plan_.array_name(outcome.array), how));
+  }
+  batch_.failures.push_back(std::move(failure));
+}
+
+void CoordinatorMachine::Impl::commit() {
+  if (committing_) return;
+  if (batch_.empty()) {
+    follow_up(std::exchange(gathered_, {}));
+    return;
+  }
+  for (const ArrayId array : std::exchange(changed_arrays_, {}))
+    batch_.totals.push_back({array, scheduler_.progress(array)});
+  committing_ = true;
+  written_ = std::exchange(gathered_, {});
+  act(action::Commit{std::exchange(batch_, {})});
+}
+
+// Everything that this names is on disk.
+void CoordinatorMachine::Impl::follow_up(AfterCommit work) {
+  for (const auto& [id, row] : work.joined) {
+    const auto at = workers_.find(id);
+    if (at == workers_.end() || at->second.row != row) continue;
+    at->second.has_row = true;
+    if (at->second.state == WorkerState::joining) join(at->second);
+  }
+  for (const auto& [id, sequence] : work.acknowledge) {
+    if (const auto at = workers_.find(id); at != workers_.end())
+      send(at->second, wire::Acknowledge{sequence});
+  }
+  for (const WorkerId& id : work.remove_journals) act(action::RemoveJournal{id});
+  for (CoordinatorAction& question : work.questions) actions_.push_back(std::move(question));
+}
+
+// Of a step with one task, such as a training, the history tells more: there are few such tasks.
+bool CoordinatorMachine::Impl::is_single(ArrayId array) const {
+  return plan_.steps()[plan_.step_of(array)].elements == 1;
+}
+
+void CoordinatorMachine::Impl::record(const std::string& kind, const std::string& text) {
+  log(LogLevel::info, text);
+  batch_.history.push_back({now_.unix_s, kind, text});
+}
+
+void CoordinatorMachine::Impl::log(LogLevel level, std::string text) {
+  act(action::Log{level, std::move(text)});
+}
+
+// ---- the interface
+
+CoordinatorMachine::CoordinatorMachine(const specs::Plan& plan, std::vector<ArraySpec> arrays,
+                                       MachineOptions options, const store::Restored& restored,
+                                       const std::vector<KnownWorker>& known, Now now)
+    : impl_(std::make_unique<Impl>(plan, std::move(arrays), std::move(options), restored, known, now)) {}
+
+CoordinatorMachine::~CoordinatorMachine() = default;
+
+void CoordinatorMachine::handle(Now now, CoordinatorEvent event) {
+  impl_->see_time(now);
+  if (impl_->phase_ == Phase::ended) return;
+  std::visit([&](auto& value) { impl_->on(value); }, event);
+}
+
+std::vector<CoordinatorAction> CoordinatorMachine::take_actions() {
+  impl_->settle();
+  return std::exchange(impl_->actions_, {});
+}
+
+double CoordinatorMachine::wake_at_s() const {
+  double at_s = std::min(impl_->next_pulse_s_, impl_->time_limit_at_s_);
+  for (const double due_s : {impl_->next_due_s_, impl_->phase_due_s_})
+    at_s = std::min(at_s, impl_->now_.steady_s + std::max(0.0, due_s - impl_->running_s_));
+  if (const auto due_s = impl_->scheduler_.next_due_s(); due_s && impl_->may_lease())
+    at_s = std::min(at_s, *due_s);
+  return at_s;
+}
+
+Phase CoordinatorMachine::phase() const {
+  return impl_->phase_;
+}
+
+bool CoordinatorMachine::campaign_over() const {
+  return impl_->scheduler_.ended();
+}
+
+bool CoordinatorMachine::asked_to_end() const {
+  return impl_->asked_to_end_;
+}
+
+const Scheduler& CoordinatorMachine::scheduler() const {
+  return impl_->scheduler_;
+}
+
+std::uint64_t CoordinatorMachine::refused_messages() const {
+  return impl_->refused_;
+}
+
+std::vector<CoordinatorMachine::PeerView> CoordinatorMachine::peers(double steady_s) const {
+  std::vector<PeerView> views;
+  const double now_s = impl_->running_s_ + std::max(0.0, steady_s - impl_->now_.steady_s);
+  for (const auto& [id, worker] : impl_->workers_) {
+    if (worker.peer.empty()) continue;
+    views.push_back({id, worker.guardian.host, now_s - worker.heard_s, worker.running});
+  }
+  return views;
+}
+
+}  // namespace wflow::engine

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator's logic without I/O: events in, actions out. It includes no socket, clock, process or
+// database header (tests/includes_test.py checks the whole closure of its includes). coordinator.cc turns
+// sockets, signals, processes and the database into events and carries out the actions;
+// tests/simulation does the same with virtual ones.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log_level.h"
+#include "base/now.h"
+#include "base/process_identity.h"
+#include "engine/coordinate/timing.h"
+#include "engine/schedule/scheduler.h"
+#include "engine/store/batch.h"
+#include "engine/wire/messages.h"
+#include "engine/wire/requests.h"
+#include "specs/plan/plan.h"
+
+namespace wflow::engine {
+
+using PeerId = std::string;  // a connection; a worker that reconnects has a new one
+
+namespace event {
+
+struct Message {
+  PeerId peer;
+  wire::Message message;
+};
+// A Send could not be delivered: the connection is gone or its queue is full. What else these actions send to
+// that peer must not be sent then: it would arrive without what was before it. Handle this before any
+// message.
+struct Undelivered {
+  PeerId peer;
+};
+struct WorkerStarted {  // answers action::StartWorker
+  std::string group;
+  ProcessIdentity guardian;
+};
+// A watched process has ended. Also the answer to a Watch of a process that does not live.
+struct ProcessEnded {
+  ProcessIdentity process;
+};
+// Answers action::ReadJournal. No record is lost silently: `damaged` says what could not be read.
+struct JournalRead {
+  std::string worker;
+  std::vector<wire::Results> results;
+  std::optional<std::string> damaged;
+  std::size_t orphans = 0;  // processes of its tasks that were ended
+};
+struct CommitFinished {};  // the batch of the last Commit is on disk
+struct Retry {             // answers action::ResolveRetry
+  PeerId peer;             // empty for MachineOptions::retry
+  std::vector<std::pair<ArrayId, Range>> parts;
+  std::optional<std::string> error;  // why the request means nothing: no such step
+};
+enum class SignalKind : std::uint8_t { interrupt, terminate, hangup };
+struct Signal {
+  SignalKind kind;
+};
+struct Time {};  // nothing but the time
+
+}  // namespace event
+
+using CoordinatorEvent =
+    std::variant<event::Message, event::Undelivered, event::WorkerStarted, event::ProcessEnded,
+                 event::JournalRead, event::CommitFinished, event::Retry, event::Signal, event::Time>;
+
+namespace action {
+
+struct Send {
+  PeerId peer;
+  wire::Message message;
+};
+// Make the batch durable. One at a time: the next comes only after CommitFinished.
+struct Commit {
+  store::Batch batch;
+};
+struct StartWorker {  // of this machine's pool
+  std::string group;
+  int slots = 1;
+};
+struct Watch {  // of this process table only: an event when it ends, at once when it does not live
+  ProcessIdentity process;
+};
+struct Kill {
+  ProcessIdentity process;
+  int signal = 0;  // SIGTERM, SIGCONT or SIGKILL, through a pidfd after a look at the start time
+};
+// Ends what the worker's tasks left behind on this machine, then reads its journal: nobody writes it any
+// more. `here`: its processes stood in this process table.
+struct ReadJournal {
+  std::string worker;
+  bool here = false;
+};
+// Everything in it is committed. Also the worker's directory.
+struct RemoveJournal {
+  std::string worker;
+};
+// A question that reads only. It is asked for once everything that the answer may be about is on disk, and
+// before any other Commit: the edge answers from scheduler() and the store.
+struct AnswerQuery {
+  PeerId peer;
+  wire::Query query;
+};
+// Which parts the request means (its exit codes are in the store). Answered by event::Retry.
+struct ResolveRetry {
+  PeerId peer;
+  wire::RetryRequest request;
+};
+struct Log {
+  LogLevel level = LogLevel::info;
+  std::string text;
+};
+// The campaign can't go on. Every worker here is to be ended; the text is for people.
+struct Fail {
+  ExitCode code = ExitCode::system;
+  std::string text;
+};
+
+}  // namespace action
+
+using CoordinatorAction = std::variant<action::Send, action::Commit, action::StartWorker, action::Watch,
+                                       action::Kill, action::ReadJournal, action::RemoveJournal,
+                                       action::AnswerQuery, action::ResolveRetry, action::Log, action::Fail>;
+
+// running ─▶ draining ─▶ stopping ─▶ dismissing ─▶ ended      (one table of legal moves: machine.cc)
+//    └───────────┴───────────────────────▲
+enum class Phase : std::uint8_t {
+  running,
+  draining,    // nothing new starts, what runs may finish
+  stopping,    // what runs is ended; it will run again
+  dismissing,  // all is done or given back: workers say Goodbye, the last batch is committed
+  ended,
+};
+
+struct LocalGroup {  // whose worker this machine starts
+  std::string name;
+  int slots = 1;
+};
+
+// A worker that an earlier coordinator knew and that has not ended, or whose journal is there.
+struct KnownWorker {
+  std::string id, group;
+  ProcessIdentity guardian, agent;
+  double lost_s = 0;     // its fence
+  bool journal = false;  // there is one
+  // Somebody holds the lock of its journal. Counts only where its processes are not known: a worker without a
+  // row, which holds no lease. One that lives says Hello by itself.
+  bool locked = false;
+  bool row = true;  // the database has one of it that has not ended
+};
+
+// Bugs that the simulator must find: one switch each, set by tests/simulation alone.
+struct PlantedBugs {
+  bool acknowledge_before_commit = false;
+  bool lease_before_fence = false;
+  bool forget_leases_at_hand_over = false;
+};
+
+struct MachineOptions {
+  std::uint64_t epoch = 1;
+  ProcessIdentity self;
+  std::string token;  // a Hello of another campaign is refused
+  std::vector<LocalGroup> local_groups;
+  bool keep_going = false;
+  bool resumed = false;
+  double time_limit_s = 0;      // then drain; 0: none
+  std::uint64_t max_range = 0;  // elements a lease at most; 0: as the scheduler likes
+  Timing timing;
+  PlantedBugs planted;
+  std::optional<wire::RetryRequest> retry;  // before anything else runs; resolved once recovery is over
+};
+
+class CoordinatorMachine {
+ public:
+  // `plan` outlives the machine. `restored` is what earlier coordinators committed, `known` their workers.
+  CoordinatorMachine(const specs::Plan& plan, std::vector<ArraySpec> arrays, MachineOptions options,
+                     const store::Restored& restored, const std::vector<KnownWorker>& known, Now now);
+  ~CoordinatorMachine();
+
+  // Never throws for what a peer or client sends: that message alone fails, counted in refused_messages().
+  void handle(Now now, CoordinatorEvent event);
+  // Decides what follows from the events since the last call (several may be handled at once, to make larger
+  // batches and messages), and says what is to be done, in this order. Carry out all of it before the next
+  // handle(). To be called once after construction, too.
+  std::vector<CoordinatorAction> take_actions();
+  // An event::Time is due then at the latest (steady_s).
+  double wake_at_s() const;
+
+  Phase phase() const;
+  bool ended() const { return phase() == Phase::ended; }
+  // Every element has ended, as against interrupted. Valid at any time.
+  bool campaign_over() const;
+  // By a signal, the time limit, a request or a task: no campaign is to follow on this one.
+  bool asked_to_end() const;
+  const Scheduler& scheduler() const;
+  std::uint64_t refused_messages() const;
+
+  struct PeerView {  // for the status
+    std::string worker, host;
+    double silent_s = 0;
+    std::vector<wire::RunningElement> running;
+  };
+  std::vector<PeerView> peers(double steady_s) const;
+
+ private:
+  struct Impl;  // or plain members: the implementer's choice
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace wflow::engine

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// What people ask of the coordinator machine, by requests and by signals.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "engine/coordinate/machine_impl.h"
+#include "engine/query/selection.h"
+
+namespace wflow::engine {
+
+namespace {
+
+constexpr std::size_t kQuestions = 1000;  // that wait for a commit
+constexpr const char* kEnding = "the campaign is ending; it can be continued with wflow resume";
+constexpr const char* kRetryLater =
+    "the campaign is ending; ask again when it has ended: wflow retry then continues it";
+
+std::string tasks(std::uint64_t count) {
+  return fmt::format("{} task{}", text::format_count(count), count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+void CoordinatorMachine::Impl::on_query(const PeerId& peer, wire::Query& query) {
+  if (auto answer = command(query.request)) {
+    act(action::Send{peer, std::move(*answer)});
+    return;
+  }
+  if (gathered_.questions.size() >= kQuestions) {
+    ++refused_;
+    act(action::Send{
+        peer, wire::refusal("the coordinator has too many questions to answer; ask again", ExitCode::busy)});
+  } else if (const auto* retry = std::get_if<wire::RetryRequest>(&query.request)) {
+    ask_for_retry(peer, *retry);
+  } else {
+    gathered_.questions.emplace_back(action::AnswerQuery{peer, std::move(query)});
+  }
+}
+
+// Nothing for a question, and for a retry that must look into the store first.
+std::optional<wire::Answer> CoordinatorMachine::Impl::command(const wire::Request& request) {
+  if (std::holds_alternative<wire::DrainRequest>(request)) {
+    request_drain("asked to drain");
+    return wire::done_answer();
+  }
+  if (std::holds_alternative<wire::StopRequest>(request)) {
+    request_stop("asked to stop");
+    return wire::done_answer();
+  }
+  if (const auto* pause = std::get_if<wire::PauseRequest>(&request)) return this->pause(pause->pause);
+  if (const auto* cancel = std::get_if<wire::CancelRequest>(&request)) return this->cancel(*cancel);
+  if (std::holds_alternative<wire::RetryRequest>(request) && phase_ != Phase::running)
+    return wire::refusal(kRetryLater);
+  return std::nullopt;
+}
+
+wire::Answer CoordinatorMachine::Impl::pause(bool pause) {
+  if (phase_ != Phase::running) return wire::refusal(kEnding);
+  if (pause != scheduler_.paused()) record("stop", pause ? "paused: no new tasks are started" : "goes on");
+  scheduler_.set_paused(pause);
+  return wire::done_answer();
+}
+
+wire::Answer CoordinatorMachine::Impl::cancel(const wire::CancelRequest& request) {
+  std::vector<std::pair<ArrayId, Range>> parts;
+  try {
+    parts = parts_named(plan_, request.tasks);
+  } catch (const Error& error) {
+    return wire::refusal(error.what(), error.code());
+  }
+  Scheduler::Cancelled all;
+  for (const auto& [array, range] : parts) {
+    const Scheduler::Cancelled some = scheduler_.cancel(array, range, request.kill);
+    all.waiting += some.waiting;
+    all.running += some.running;
+  }
+  if (is_everything(request.tasks)) cancelled_ = true;
+  const std::string of_step = request.tasks.step.empty() ? "" : request.tasks.step + ": ";
+  const std::string ended = all.running > 0 ? fmt::format(", {} more will be ended", tasks(all.running)) : "";
+  record("stop", fmt::format("{}{} cancelled{}", of_step, tasks(all.waiting), ended));
+  return wire::done_answer(all.waiting + all.running, all.running);
+}
+
+// Failures that it may be about must be in the store before it is resolved.
+void CoordinatorMachine::Impl::ask_for_retry(const PeerId& peer, const wire::RetryRequest& request) {
+  gathered_.questions.emplace_back(action::ResolveRetry{peer, request});
+}
+
+void CoordinatorMachine::Impl::on(event::Retry& event) {
+  const bool at_start = event.peer.empty();
+  if (at_start) retry_due_ = false;
+  wire::Answer answer;
+  if (event.error) {
+    answer = wire::refusal(*event.error);
+  } else if (phase_ != Phase::running) {
+    answer = wire::refusal(kRetryLater);
+  } else {
+    answer = wire::done_answer(retry(event.parts));
+  }
+  if (!at_start) act(action::Send{event.peer, std::move(answer)});
+}
+
+std::uint64_t CoordinatorMachine::Impl::retry(const std::vector<std::pair<ArrayId, Range>>& parts) {
+  std::uint64_t count = 0;
+  for (const auto& [array, range] : parts) count += scheduler_.retry_failed(array, range);
+  if (count == 0) return 0;
+  cancelled_ = false;
+  record("retry", fmt::format("{} that failed will run again, with what follows from {}", tasks(count),
+                              count == 1 ? "it" : "them"));
+  return count;
+}
+
+void CoordinatorMachine::Impl::on(const event::Signal& event) {
+  if (event.kind == event::SignalKind::hangup) {
+    record("stop", "the terminal was lost; the campaign goes on");
+  } else if (event.kind == event::SignalKind::interrupt && phase_ == Phase::running) {
+    request_drain("interrupted");
+  } else {
+    asked_to_end_ = true;
+    request_stop(event.kind == event::SignalKind::terminate ? "terminated" : "interrupted again");
+  }
+}
+
+void CoordinatorMachine::Impl::on(const event::CommitFinished&) {
+  committing_ = false;
+  follow_up(std::exchange(written_, {}));
+}
+
+}  // namespace wflow::engine

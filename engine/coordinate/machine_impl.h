@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of the coordinator machine; for machine*.cc alone.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/coordinate/machine.h"
+#include "engine/coordinate/worker_state.h"
+#include "engine/schedule/groups.h"
+
+namespace wflow::engine {
+
+// As <signal.h> has them on Linux; coordinator.cc checks it.
+inline constexpr int kSigKill = 9, kSigTerm = 15, kSigCont = 18;
+
+inline constexpr double kNever_s = std::numeric_limits<double>::infinity();
+
+// What the machine keeps of a worker from its Hello (or the database) until nothing of it is left.
+struct CoordinatedWorker {
+  WorkerId id;
+  std::string group;
+  ProcessIdentity guardian, agent;
+  WorkerState state = WorkerState::awaited;
+  bool here = false;  // it stands in the coordinator's own process table, and is judged by its processes
+  bool guardian_ended = false, agent_ended = false;
+  // It comes from an earlier coordinator, and what it holds is not known yet. Nothing is leased meanwhile.
+  bool unsettled = false;
+  std::uint64_t row = 0;        // counts the rows that were recorded of it
+  bool has_row = false;         // the last one is on disk
+  bool row_ended = false;       // its end is recorded
+  bool scheduled = false;       // the scheduler knows it
+  bool reading = false;         // its journal is being read
+  bool certainly_dead = false;  // so that its journal can go
+  bool said_goodbye = false;
+  bool drain = false;  // it may finish what it holds, and gets no more
+
+  // ---- its connection
+  PeerId peer;                  // empty: none
+  bool mute = false;            // something was not delivered: nothing is sent before its next Hello
+  bool identify = false;        // it must be asked for that Hello
+  std::set<ArrayId> templates;  // sent on this connection
+  std::uint64_t heartbeat = 0;  // the last one on this connection
+  double heard_s = 0;           // running time of its last message
+
+  // ---- what it said
+  WorkerCapacity capacity;
+  std::vector<wire::Lease> held;        // by its Hello; until the scheduler has it
+  std::vector<wire::Message> deferred;  // since that Hello, while its row is being committed
+  std::vector<wire::RunningElement> running;
+  std::vector<wire::Lease> killed;  // parts that it was asked to end: asked for again after a new Hello
+
+  // ---- what is due, in running time
+  enum class Due : std::uint8_t { nothing, return_to_us, hand_over, fence, end_agent, end_guardian };
+  Due due = Due::nothing;
+  double due_s = kNever_s;
+  std::string reason;  // why it ends
+};
+
+struct CoordinatorMachine::Impl {
+  using Worker = CoordinatedWorker;
+  // What follows once the batch that is gathered, or the one that is being written, is on disk.
+  struct AfterCommit {
+    std::vector<std::pair<WorkerId, std::uint64_t>> joined;  // and CoordinatedWorker::row
+    std::map<WorkerId, std::uint64_t> acknowledge;           // highest sequence
+    std::vector<WorkerId> remove_journals;
+    std::vector<CoordinatorAction> questions;  // AnswerQuery, ResolveRetry
+    bool empty() const {
+      return joined.empty() && acknowledge.empty() && remove_journals.empty() && questions.empty();
+    }
+  };
+
+  Impl(const specs::Plan& plan, std::vector<ArraySpec> arrays, MachineOptions options,
+       const store::Restored& restored, const std::vector<KnownWorker>& known, Now now);
+
+  // ---- machine.cc: time, phases, commits
+  void see_time(Now now);
+  void settle();
+  void move_to(Phase phase);
+  void check_time();
+  void pulse();
+  void report_unserved();
+  void request_drain(const std::string& why);
+  void request_stop(const std::string& why);
+  void advance_phase();
+  void begin_to_dismiss();
+  bool workers_are_gone() const;
+  void record_end();
+  void kill_all();
+  void drain(Worker& worker);
+  void remember_kills(Worker& worker, const std::vector<wire::Lease>& parts);
+  void take_decisions();
+  void send_grants(const std::vector<GrantLease>& grants);
+  void send_revokes(const std::vector<RevokeLease>& revokes);
+  void record_failure(RecordFailure&& failure);
+  void commit();
+  void follow_up(AfterCommit work);
+  bool may_lease() const { return unsettled_ == 0; }
+  bool is_single(ArrayId array) const;
+  void record(const std::string& kind, const std::string& text);
+  void log(LogLevel level, std::string text);
+  template <class Action>
+  void act(Action&& action) {
+    actions_.emplace_back(std::forward<Action>(action));
+  }
+
+  // ---- machine_messages.cc: what workers say
+  void on(event::Message& event);
+  void on(const event::Undelivered& event);
+  void on_message(Worker& worker, wire::Message& message);
+  void on_hello(const PeerId& peer, wire::Hello& hello);
+  void on_results(Worker& worker, wire::Results& results);
+  void on_heartbeat(Worker& worker, wire::Heartbeat& heartbeat);
+  void on_goodbye(Worker& worker, const wire::Goodbye& goodbye);
+  void apply(wire::Results& results, const WorkerId& worker);
+  void apply_event(wire::TaskEvent& event);
+  void identify(const PeerId& peer);
+  void send(Worker& worker, wire::Message message);
+  void send_templates(Worker& worker, ArrayId array);
+
+  // ---- machine_join.cc: how workers come
+  void meet(const KnownWorker& known);
+  std::optional<std::string> objection(const wire::Hello& hello) const;
+  bool group_has_another(const wire::Hello& hello) const;
+  void connect(Worker& worker, const PeerId& peer, wire::Hello& hello);
+  void welcome(Worker& worker);
+  void record_row(Worker& worker);
+  void join(Worker& worker);
+  void settle_worker(Worker& worker);
+  void end_recovery();
+  void start_local_workers();
+
+  // ---- machine_ends.cc: how workers go
+  void on(const event::WorkerStarted& event);
+  void on(const event::ProcessEnded& event);
+  void on(event::JournalRead& event);
+  void watch(const ProcessIdentity& process, const std::string& group, const WorkerId& worker);
+  void process_ended(Worker& worker);
+  void disconnect(Worker& worker);
+  void forget(Worker& worker);
+  void kill(const ProcessIdentity& process, int signal);
+  void lose(Worker& worker, const std::string& reason);
+  void read_journal(Worker& worker);
+  void finish(Worker& worker);
+  void record_worker_end(Worker& worker);
+  void set_due(Worker& worker, Worker::Due due, double in_s);
+  void check_due();
+  void is_due(Worker& worker);
+  void check_silence();
+  void move(Worker& worker, WorkerState state);
+
+  // ---- machine_commands.cc: what people ask
+  void on_query(const PeerId& peer, wire::Query& query);
+  void on(event::Retry& event);
+  void on(const event::Signal& event);
+  void on(const event::CommitFinished& event);
+  void on(const event::Time&) {}
+  std::optional<wire::Answer> command(const wire::Request& request);
+  wire::Answer pause(bool pause);
+  wire::Answer cancel(const wire::CancelRequest& request);
+  std::uint64_t retry(const std::vector<std::pair<ArrayId, Range>>& parts);
+  void ask_for_retry(const PeerId& peer, const wire::RetryRequest& request);
+
+  const specs::Plan& plan_;
+  MachineOptions options_;
+  Groups groups_;
+  Scheduler scheduler_;
+  std::vector<CoordinatorAction> actions_;
+  Now now_;
+  double running_s_ = 0;  // since the start, own pauses left out
+  Phase phase_ = Phase::running;
+  bool asked_to_end_ = false;
+  bool end_recorded_ = false;
+  bool killed_all_ = false;  // at the end, workers that did not end by themselves
+  bool failed_ = false;
+  bool cancelled_ = false;             // the whole campaign: nothing may become ready again
+  bool retry_due_ = false;             // MachineOptions::retry has not been carried out
+  bool recovering_ = true;             // workers of earlier coordinators are awaited
+  double next_pulse_s_ = 0;            // steady
+  double time_limit_at_s_ = kNever_s;  // steady
+  double phase_due_s_ = kNever_s;      // running time at which stopping or dismissing is given up
+  std::uint64_t refused_ = 0;
+  std::uint64_t notes_ = 0;  // of tasks, in the history
+  std::uint64_t rows_ = 0;   // of workers, recorded
+
+  std::map<WorkerId, Worker> workers_;
+  std::map<PeerId, WorkerId> by_peer_;
+  std::map<PeerId, double> identified_;  // strangers asked for a Hello, and when (running time)
+  std::size_t unsettled_ = 0;            // workers
+  double next_due_s_ = kNever_s;         // running time: the first of the workers' dues
+
+  // Processes of this process table that are watched. A guardian stands for a worker of its group, also
+  // before that has said Hello.
+  struct WatchedProcess {
+    std::string group;  // of a guardian
+    WorkerId worker;    // empty: not known yet
+  };
+  std::map<ProcessIdentity, WatchedProcess> processes_;
+  struct Starts {
+    int asked = 0;  // StartWorker under way
+    int since_progress = 0;
+    std::uint64_t progress = 0;
+  };
+  std::map<std::string, Starts> starts_;  // by group
+  std::uint64_t progress_ = 0;            // elements that have ended, ever
+
+  store::Batch batch_;
+  std::set<ArrayId> changed_arrays_;  // whose totals go into the batch
+  AfterCommit gathered_, written_;
+  bool committing_ = false;
+
+  std::set<std::size_t> reported_unserved_;  // steps
+  std::set<std::string> submitted_;          // sources of followups
+};
+
+}  // namespace wflow::engine

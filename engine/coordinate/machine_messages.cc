@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// What workers say to the coordinator machine, and what it says to them.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/coordinate/checks.h"
+#include "engine/coordinate/machine_impl.h"
+#include "engine/followups/submission.h"
+
+namespace wflow::engine {
+
+namespace {
+
+constexpr std::size_t kNoteText = 1024;
+constexpr std::uint64_t kNotes = 10'000;  // in the history; all of them are among the events
+constexpr std::size_t kReasonText = 1024;
+constexpr std::size_t kKills = 4096;
+
+}  // namespace
+
+void CoordinatorMachine::Impl::on(event::Message& event) {
+  if (auto* query = std::get_if<wire::Query>(&event.message)) return on_query(event.peer, *query);
+  if (auto* hello = std::get_if<wire::Hello>(&event.message)) return on_hello(event.peer, *hello);
+  const auto known = by_peer_.find(event.peer);
+  if (known == by_peer_.end()) return identify(event.peer);
+  Worker& worker = workers_.at(known->second);
+  worker.heard_s = running_s_;
+  if (worker.state != WorkerState::joining) return on_message(worker, event.message);
+  // It is no worker yet: what it says keeps its order behind what it holds.
+  if (const auto* heartbeat = std::get_if<wire::Heartbeat>(&event.message)) {
+    worker.heartbeat = heartbeat->number;
+    send(worker, wire::Pulse{heartbeat->number});
+  }
+  worker.deferred.push_back(std::move(event.message));
+}
+
+// Once until it answers: with two Hellos under way, a lease sent between them would look lost.
+void CoordinatorMachine::Impl::identify(const PeerId& peer) {
+  if (identified_.try_emplace(peer, running_s_).second) act(action::Send{peer, wire::Identify{}});
+}
+
+void CoordinatorMachine::Impl::on(const event::Undelivered& event) {
+  identified_.erase(event.peer);
+  const auto known = by_peer_.find(event.peer);
+  if (known == by_peer_.end()) return;
+  Worker& worker = workers_.at(known->second);
+  worker.mute = true;
+  worker.identify = true;
+  if (worker.scheduled) scheduler_.worker_draining(worker.id);  // until its next Hello
+}
+
+void CoordinatorMachine::Impl::on_message(Worker& worker, wire::Message& message) {
+  if (auto* results = std::get_if<wire::Results>(&message)) return on_results(worker, *results);
+  if (auto* heartbeat = std::get_if<wire::Heartbeat>(&message)) return on_heartbeat(worker, *heartbeat);
+  if (const auto* goodbye = std::get_if<wire::Goodbye>(&message)) return on_goodbye(worker, *goodbye);
+  if (const auto* returned = std::get_if<wire::Returned>(&message))
+    return scheduler_.returned(returned->leases);
+  ++refused_;  // only a coordinator says such a thing
+}
+
+void CoordinatorMachine::Impl::on_results(Worker& worker, wire::Results& results) {
+  const std::uint64_t sequence = results.sequence;
+  apply(results, worker.id);
+  if (options_.planted.acknowledge_before_commit) return send(worker, wire::Acknowledge{sequence});
+  std::uint64_t& acknowledge = gathered_.acknowledge[worker.id];
+  acknowledge = std::max(acknowledge, sequence);
+}
+
+void CoordinatorMachine::Impl::apply(wire::Results& results, const WorkerId& worker) {
+  refused_ += check(results, scheduler_);
+  for (const wire::DoneRun& run : results.done) scheduler_.done(run);
+  for (const wire::Outcome& outcome : results.outcomes)
+    scheduler_.ended_badly(outcome, worker, now_.steady_s);
+  for (wire::TaskEvent& event : results.events) apply_event(event);
+}
+
+void CoordinatorMachine::Impl::apply_event(wire::TaskEvent& event) {
+  const auto* note = std::get_if<wire::Note>(&event.body);
+  if (note != nullptr && is_single(event.array) && notes_ < kNotes) {
+    ++notes_;
+    record("note", fmt::format("{}: {}", plan_.array_name(event.array), checked_text(note->text, kNoteText)));
+  }
+  if (auto followup = followup_of(event); followup && submitted_.insert(followup->source).second) {
+    record("submit", fmt::format("{}: {}", plan_.array_name(event.array),
+                                 followup->spec.empty() ? followup->directory : followup->spec));
+    batch_.followups.push_back(std::move(*followup));
+  }
+  batch_.events.push_back(std::move(event));
+}
+
+void CoordinatorMachine::Impl::on_heartbeat(Worker& worker, wire::Heartbeat& heartbeat) {
+  refused_ += check(heartbeat.running, scheduler_);
+  worker.running = std::move(heartbeat.running);
+  worker.heartbeat = heartbeat.number;
+  send(worker, wire::Pulse{heartbeat.number});
+  if (!worker.scheduled) return;
+  // All that it finished before its Hello has come: what it neither holds nor told of was lost on the way.
+  scheduler_.handed_over(worker.id);
+  if (worker.due == Worker::Due::hand_over) set_due(worker, Worker::Due::nothing, 0);
+  settle_worker(worker);
+}
+
+void CoordinatorMachine::Impl::on_goodbye(Worker& worker, const wire::Goodbye& goodbye) {
+  if (worker.scheduled) scheduler_.worker_lost(worker.id, {});
+  worker.scheduled = false;
+  worker.said_goodbye = true;
+  worker.reason = checked_text(goodbye.reason, kReasonText);
+  record_worker_end(worker);
+  disconnect(worker);
+  settle_worker(worker);
+  if (!worker.here) {
+    move(worker, WorkerState::gone);
+    forget(worker);
+    return;
+  }
+  // Its processes end now; what they may have left is looked at then.
+  if (worker.state != WorkerState::ending) move(worker, WorkerState::ending);
+  if (worker.due == Worker::Due::nothing)
+    set_due(worker, Worker::Due::end_guardian, options_.timing.dismiss_s);
+}
+
+void CoordinatorMachine::Impl::send(Worker& worker, wire::Message message) {
+  if (worker.peer.empty() || worker.mute) return;
+  act(action::Send{worker.peer, std::move(message)});
+}
+
+void CoordinatorMachine::Impl::send_templates(Worker& worker, ArrayId array) {
+  if (worker.peer.empty() || worker.mute || !worker.templates.insert(array).second) return;
+  act(action::Send{worker.peer, wire::Templates{{plan_.task_template(array)}}});
+}
+
+void CoordinatorMachine::Impl::drain(Worker& worker) {
+  worker.drain = true;
+  if (!worker.scheduled) return;  // a worker that joins is drained then
+  scheduler_.worker_draining(worker.id);
+  if (worker.state == WorkerState::working) move(worker, WorkerState::draining);
+  send(worker, wire::Drain{});
+}
+
+void CoordinatorMachine::Impl::remember_kills(Worker& worker, const std::vector<wire::Lease>& parts) {
+  worker.killed.insert(worker.killed.end(), parts.begin(), parts.end());
+  if (worker.killed.size() > kKills) worker.killed.erase(worker.killed.begin(), worker.killed.end() - kKills);
+}
+
+}  // namespace wflow::engine

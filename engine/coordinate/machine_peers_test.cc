@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+// What peers and people send to the coordinator machine: lost messages, strangers, wrong values, requests.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "engine/coordinate/test_machine.h"
+
+namespace wflow::engine {
+namespace {
+
+using testing::HasSubstr;
+
+const TestWorker kHere{"w-here", "here", 100};
+const TestWorker kThere{"w-there", "there", 200};
+const TestWorker kOther{"w-other", "other", 300};
+
+wire::Query query(wire::Request request) {
+  return {std::move(request)};
+}
+
+// ---- connections
+
+TEST(Connections, WhatWasNotDeliveredIsLeasedAgain) {
+  TestEdge edge("", 1);
+  edge.start();
+  edge.join(kThere);
+  ASSERT_EQ(edge.leases(kThere.id).size(), 1U);
+  edge.handle(event::Undelivered{kThere.id});  // the lease
+  const std::size_t before = edge.sends.size();
+  EXPECT_TRUE(edge.sent<wire::Identify>(kThere.id).empty());
+  edge.pass(edge.options.timing.pulse_s);
+  ASSERT_EQ(edge.sends.size(), before + 1) << "nothing else goes there";
+  EXPECT_EQ(edge.sent<wire::Identify>(kThere.id).size(), 1U);
+  edge.pass(3);
+  EXPECT_EQ(edge.sends.size(), before + 1) << "once, until it is known to be lost";
+  edge.handle(event::Undelivered{kThere.id});
+  edge.pass(edge.options.timing.pulse_s);
+  EXPECT_EQ(edge.sent<wire::Identify>(kThere.id).size(), 2U);
+  edge.join(kThere);  // it holds nothing
+  EXPECT_EQ(edge.leases(kThere.id).size(), 2U);
+}
+
+TEST(Connections, AStrangerIsAskedForItsHelloOnce) {
+  TestEdge edge;
+  edge.start();
+  edge.beat("stranger");
+  edge.beat("stranger");
+  edge.say("stranger", wire::Results{1, {}, {}, {}});
+  EXPECT_EQ(edge.sent<wire::Identify>("stranger").size(), 1U);
+  EXPECT_EQ(edge.sends.size(), 1U);
+  edge.handle(event::Undelivered{"stranger"});
+  edge.beat("stranger");
+  EXPECT_EQ(edge.sent<wire::Identify>("stranger").size(), 2U);
+}
+
+TEST(Connections, TemplatesGoOutOncePerConnection) {
+  TestEdge edge("", 1);
+  edge.start();
+  edge.join(kThere);
+  const wire::Lease lease = edge.leases(kThere.id).at(0);
+  edge.say(kThere.id, TestEdge::failure(lease, 104));
+  edge.pass(2);
+  EXPECT_EQ(edge.leases(kThere.id).size(), 2U);
+  EXPECT_EQ(edge.sent<wire::Templates>(kThere.id).size(), 1U);
+  edge.say("new", edge.hello(kThere, {edge.leases(kThere.id).back()}));
+  EXPECT_EQ(edge.sent<wire::Templates>("new").size(), 1U) << "it went with the connection";
+}
+
+TEST(Connections, ALostWorkerThatComesBackJoinsAnew) {
+  TestEdge edge("", 1);
+  edge.start();
+  edge.join(kThere);
+  const wire::Lease lease = edge.leases(kThere.id).at(0);
+  edge.pass(edge.options.timing.lost_s + edge.options.timing.margin_s + 2);
+  edge.join(kOther);
+  edge.handle(event::JournalRead{kThere.id, {}, {}});
+  ASSERT_EQ(edge.leases(kOther.id).size(), 1U);
+  edge.beat(kThere.id);
+  EXPECT_EQ(edge.sent<wire::Identify>(kThere.id).size(), 1U);
+  edge.join(kThere, {lease});
+  const auto revokes = edge.sent<wire::Revoke>(kThere.id);
+  ASSERT_EQ(revokes.size(), 1U) << "its task runs elsewhere";
+  EXPECT_TRUE(revokes[0].kill_running);
+  ASSERT_EQ(revokes[0].leases.size(), 1U);
+  EXPECT_EQ(revokes[0].leases[0].id, lease.id);
+  EXPECT_EQ(edge.batches.back().workers_joined.size(), 1U);
+}
+
+TEST(Connections, AWorkerThatSpeaksWhileItIsLostKeepsItsLeases) {
+  TestEdge edge("", 1);
+  edge.start();
+  edge.join(kThere);
+  const wire::Lease lease = edge.leases(kThere.id).at(0);
+  edge.pass(edge.options.timing.lost_s + edge.options.timing.margin_s + 2);
+  ASSERT_EQ(edge.reads.size(), 1U);
+  edge.say("again", edge.hello(kThere, {lease}));
+  edge.beat("again");
+  edge.handle(event::JournalRead{kThere.id, {}, {}});
+  EXPECT_EQ(edge.machine().scheduler().leased(), 1U);
+  EXPECT_TRUE(edge.sent<wire::Revoke>("again").empty());
+  EXPECT_FALSE(edge.has_history("lost:"));
+}
+
+TEST(Connections, TheSilenceOfAnEndedCampaignIsNotWaitedFor) {
+  TestEdge edge("", 1);
+  edge.start();
+  edge.join(kThere);
+  edge.say(kThere.id, TestEdge::success(edge.leases(kThere.id).at(0)));
+  EXPECT_FALSE(edge.machine().ended());
+  edge.pass(4 * edge.options.timing.heartbeat_s);
+  EXPECT_TRUE(edge.machine().ended());
+}
+
+// ---- wrong values
+
+TEST(Checks, RefuseWorkersThatAreNone) {
+  TestEdge edge;
+  edge.start();
+  const auto reason = [&](wire::Hello hello) {
+    edge.sends.clear();
+    edge.say("p", std::move(hello));
+    const auto refused = edge.sent<wire::Refuse>("p");
+    return refused.empty() ? std::string() : refused[0].reason;
+  };
+  const wire::Hello good = edge.hello(kThere);
+  wire::Hello bad = good;
+  bad.campaign = "another";
+  EXPECT_THAT(reason(bad), HasSubstr("another campaign"));
+  bad = good;
+  bad.protocol = 2;
+  EXPECT_THAT(reason(bad), HasSubstr("protocol 2"));
+  for (const char* name : {"", "../x", ".x", "a/b", "a\xff"}) {
+    bad = good;
+    bad.worker = name;
+    EXPECT_THAT(reason(bad), HasSubstr("name")) << name;
+  }
+  bad = good;
+  bad.guardian.host = "\xff\xfe";
+  EXPECT_THAT(reason(bad), HasSubstr("no text"));
+  bad = good;
+  bad.cores = 0;
+  EXPECT_THAT(reason(bad), HasSubstr("core"));
+  bad = good;
+  bad.group = "gpus";
+  EXPECT_THAT(reason(bad), HasSubstr("no worker group 'gpus'"));
+  EXPECT_EQ(edge.machine().refused_messages(), 10U);
+  EXPECT_EQ(reason(good), "");
+}
+
+TEST(Checks, WrongNumbersHarmNobody) {
+  TestEdge edge("", 2);
+  edge.start();
+  edge.join(kThere);
+  const wire::Lease lease = edge.leases(kThere.id).at(0);
+  wire::Results results = TestEdge::success(lease, 3);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  results.done[0].duration_sum_s = nan;
+  results.done[0].duration_square_sum = -1;
+  results.done[0].last_end_s = std::numeric_limits<double>::infinity();
+  results.done.push_back({lease.id, 77, 0, 1, 0, 0, 0, 0});
+  results.done.push_back({lease.id, 0, 0, ~0ULL, 0, 0, 0, 0});
+  results.events.push_back({0, 99, 0, nan, wire::Note{"x"}});
+  edge.say(kThere.id, results);
+  EXPECT_EQ(edge.count(ElementState::done), 1U);
+  EXPECT_EQ(edge.machine().refused_messages(), 3U);
+  EXPECT_EQ(edge.sent<wire::Acknowledge>(kThere.id).back().sequence, 3U) << "else it would come for ever";
+  const ArrayProgress progress = edge.machine().scheduler().progress(lease.array);
+  EXPECT_EQ(progress.duration_sum_s, 0);
+  EXPECT_EQ(progress.duration_square_sum, 0);
+  edge.beat(kThere.id, {{0, 99, nan}, {lease.array, 0, nan}});
+  ASSERT_EQ(edge.machine().peers(edge.now.steady_s)[0].running.size(), 1U);
+  EXPECT_EQ(edge.machine().peers(edge.now.steady_s)[0].running[0].started_s, 0);
+}
+
+TEST(Checks, TextsOfTasksAreMendedAndCut) {
+  TestEdge edge("", 2);
+  edge.start();
+  edge.join(kThere);
+  const wire::Lease lease = edge.leases(kThere.id).at(0);
+  wire::Results results = TestEdge::failure(lease, 1);
+  results.outcomes[0].detail = "caf\xe9";
+  results.events.push_back({lease.array, 0, 0, 1, wire::Note{std::string(4000, 'x')}});
+  results.events.push_back({lease.array, 0, 0, 1, wire::Note{"\xff\xff"}});
+  edge.say(kThere.id, results);
+  const store::Batch& batch = edge.batches.back();
+  ASSERT_EQ(batch.failures.size(), 1U);
+  EXPECT_EQ(batch.failures[0].outcome.detail, "caf\xef\xbf\xbd");
+  EXPECT_EQ(batch.events.size(), 1U) << "the other one is no text";
+  EXPECT_EQ(edge.machine().refused_messages(), 1U);
+  for (const store::HistoryRow& row : edge.history) EXPECT_LE(row.text.size(), 1100U);
+}
+
+TEST(Checks, ANameIsUsedOnceOnly) {
+  TestEdge edge;
+  edge.start();
+  edge.join(kThere);
+  TestWorker impostor = kOther;
+  impostor.id = kThere.id;
+  edge.say("impostor", edge.hello(impostor));
+  EXPECT_EQ(edge.sent<wire::Refuse>("impostor").size(), 1U);
+  EXPECT_TRUE(edge.sent<wire::Welcome>("impostor").empty());
+}
+
+// ---- tasks' events
+
+TEST(Events, NotesAndSubmissionsAreRecordedOnce) {
+  TestEdge edge("", 2);
+  edge.start();
+  edge.join(kThere);
+  const wire::Lease lease = edge.leases(kThere.id).at(0);
+  wire::Results results;
+  results.sequence = 1;
+  results.events.push_back({lease.array, 0, 0, 1, wire::Note{"half way"}});
+  results.events.push_back({lease.array, 0, 0, 1, wire::Submission{"submitted", "id", "/s.yaml", "{}", ""}});
+  edge.say(kThere.id, results);
+  EXPECT_TRUE(edge.has_history("half way"));
+  ASSERT_EQ(edge.batches.back().followups.size(), 1U);
+  EXPECT_EQ(edge.batches.back().followups[0].spec, "/s.yaml");
+  results.events.erase(results.events.begin());
+  edge.say(kThere.id, results);
+  EXPECT_TRUE(edge.batches.back().followups.empty()) << "received twice";
+}
+
+// ---- requests
+
+TEST(Requests, QuestionsWaitForWhatTheyMayBeAbout) {
+  TestEdge edge("", 2);
+  edge.start();
+  edge.join(kThere);
+  edge.say("client", query(wire::StatusRequest{}));
+  EXPECT_EQ(edge.questions.size(), 1U) << "all is on disk";
+  edge.hold_commits = true;
+  edge.order.clear();
+  edge.handle(event::Signal{event::SignalKind::hangup});
+  edge.say(kThere.id, TestEdge::success(edge.leases(kThere.id).at(0)));
+  edge.say("client", query(wire::StatusRequest{}));
+  EXPECT_EQ(edge.questions.size(), 1U);
+  edge.finish_commit();  // the first batch, without the result
+  EXPECT_EQ(edge.questions.size(), 1U);
+  edge.say(kThere.id, TestEdge::success(edge.leases(kThere.id).at(1)));
+  edge.finish_commit();
+  EXPECT_EQ(edge.order, (std::vector<std::string>{"commit", "commit", "question", "commit"}));
+}
+
+TEST(Requests, AFloodOfQuestionsIsRefused) {
+  TestEdge edge;
+  edge.start();
+  edge.hold_commits = true;
+  edge.handle(event::Signal{event::SignalKind::hangup});
+  for (int i = 0; i < 1001; ++i) edge.say("client", query(wire::StatusRequest{}));
+  const auto answers = edge.sent<wire::Answer>("client");
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(std::get<wire::Refusal>(answers[0].body).code, ExitCode::busy);
+}
+
+TEST(Requests, CancelCountsWhatRuns) {
+  TestEdge edge("", 3);
+  edge.start();
+  edge.join(kThere);
+  const std::uint64_t leased = edge.machine().scheduler().leased();
+  ASSERT_GT(leased, 0U);
+  wire::CancelRequest request;
+  request.kill = true;
+  edge.say("client", query(request));
+  const auto answers = edge.sent<wire::Answer>("client");
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(std::get<wire::Done>(answers[0].body).count, 3U);
+  EXPECT_EQ(std::get<wire::Done>(answers[0].body).running, leased);
+  ASSERT_FALSE(edge.sent<wire::Revoke>(kThere.id).empty());
+  EXPECT_TRUE(edge.sent<wire::Revoke>(kThere.id)[0].kill_running);
+  // What was to be ended is asked for again after a broken connection.
+  edge.say("new", edge.hello(kThere, edge.leases(kThere.id)));
+  EXPECT_FALSE(edge.sent<wire::Revoke>("new").empty());
+  for (const wire::Lease& lease : edge.leases(kThere.id)) {
+    wire::Results results = TestEdge::failure(lease, 0);
+    results.outcomes[0].reason = wire::EndReason::cancelled;
+    edge.say("new", results);
+  }
+  EXPECT_EQ(edge.count(ElementState::cancelled), 3U);
+  EXPECT_EQ(edge.machine().phase(), Phase::dismissing);
+}
+
+TEST(Requests, OfAStepThatIsNotThereAreRefused) {
+  TestEdge edge;
+  edge.start();
+  wire::CancelRequest request;
+  request.tasks.step = "simulat";
+  edge.say("client", query(request));
+  const auto answers = edge.sent<wire::Answer>("client");
+  EXPECT_THAT(std::get<wire::Refusal>(answers.at(0).body).sentence, HasSubstr("did you mean 'simulate'?"));
+}
+
+TEST(Requests, RetryLooksAtTheStoreFirst) {
+  TestEdge edge("", 2);
+  edge.start();
+  edge.join(kThere);
+  edge.say(kThere.id, TestEdge::failure(edge.leases(kThere.id).at(0), 1));
+  ASSERT_EQ(edge.count(ElementState::failed), 1U);
+  edge.hold_commits = true;
+  edge.handle(event::Signal{event::SignalKind::hangup});
+  edge.say("client", query(wire::RetryRequest{}));
+  EXPECT_TRUE(edge.retries.empty());
+  edge.finish_commit();
+  ASSERT_EQ(edge.retries.size(), 1U);
+  EXPECT_EQ(edge.retries[0].peer, "client");
+  edge.handle(event::Retry{"client", {{0, {0, 0}}, {1, {0, 0}}}, {}});
+  EXPECT_EQ(std::get<wire::Done>(edge.sent<wire::Answer>("client").at(0).body).count, 1U);
+  EXPECT_EQ(edge.count(ElementState::failed), 0U);
+  ASSERT_TRUE(edge.committing);
+  EXPECT_EQ(edge.batches.back().floors.size(), 1U);
+  edge.handle(event::Retry{"client", {}, "no such step"});
+  EXPECT_EQ(std::get<wire::Refusal>(edge.sent<wire::Answer>("client").at(1).body).sentence, "no such step");
+}
+
+TEST(Requests, TheRetryAtTheStartComesAfterTheJournals) {
+  TestEdge edge("", 1);
+  edge.restored.ends = {{0, {0, 0}, ElementState::failed}};
+  edge.options.retry.emplace();
+  edge.known = {kThere.known()};
+  edge.start();
+  EXPECT_TRUE(edge.retries.empty());
+  edge.join(kThere);
+  ASSERT_EQ(edge.retries.size(), 1U);
+  EXPECT_EQ(edge.machine().phase(), Phase::running) << "all has ended, but something will run again";
+  edge.handle(event::Retry{"", {{0, {0, 0}}}, {}});
+  EXPECT_EQ(edge.leases(kThere.id).size(), 1U);
+}
+
+TEST(Requests, PauseDrainAndStop) {
+  TestEdge edge("", 4);
+  edge.start();
+  edge.say("client", query(wire::PauseRequest{true}));
+  edge.join(kThere);
+  EXPECT_TRUE(edge.leases(kThere.id).empty());
+  edge.say("client", query(wire::PauseRequest{false}));
+  const auto leases = edge.leases(kThere.id);
+  ASSERT_FALSE(leases.empty());
+  edge.handle(event::Signal{event::SignalKind::interrupt});
+  EXPECT_EQ(edge.machine().phase(), Phase::draining);
+  edge.say("client", query(wire::PauseRequest{true}));
+  EXPECT_TRUE(std::holds_alternative<wire::Refusal>(edge.sent<wire::Answer>("client").back().body));
+  edge.handle(event::Signal{event::SignalKind::interrupt});
+  EXPECT_EQ(edge.machine().phase(), Phase::stopping);
+  edge.say(kThere.id, wire::Returned{leases});
+  EXPECT_EQ(edge.machine().phase(), Phase::dismissing);
+  edge.say(kThere.id, wire::Goodbye{"drained"});
+  EXPECT_TRUE(edge.machine().ended());
+  EXPECT_FALSE(edge.machine().campaign_over());
+  EXPECT_TRUE(edge.machine().asked_to_end());
+}
+
+TEST(Requests, ATaskMayAskForTheEnd) {
+  TestEdge edge("", 4);
+  edge.start();
+  edge.join(kThere);
+  edge.say(kThere.id, TestEdge::failure(edge.leases(kThere.id).at(0), 105));
+  EXPECT_NE(edge.machine().phase(), Phase::running);
+  EXPECT_TRUE(edge.machine().asked_to_end());
+  EXPECT_TRUE(edge.has_history("a task asked for the end"));
+}
+
+}  // namespace
+}  // namespace wflow::engine

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the scheduler must know of the campaign's task arrays, and of a worker.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "engine/schedule/types.h"
+#include "specs/plan/plan.h"
+
+namespace wflow::engine {
+
+struct ArraySpec {
+  std::uint64_t count = 1;
+  int priority = 0;  // higher first
+  // Arrays of one step go in the order of their numbers; steps of equal priority take turns.
+  std::uint32_t step = 0;
+  std::uint32_t pool = 0;  // which workers serve it: WorkerCapacity::pools
+  specs::Resources resources;
+  std::uint64_t bundle = 0;  // samples of one process: leases end where processes do; 0: one each
+  int max_retries = 0;       // executions asked for by exit codes 100 (restart) and 104 (retry)
+  int failure_retries = 0;   // executions after an ordinary failure
+  double retry_delay_s = 0;
+  bool own_program = false;  // a wflow program: its exit codes 2 to 4 say that another try would end the same
+  specs::ContinueOn continue_on = specs::ContinueOn::soft_fail;
+  std::vector<specs::Edge> edges;
+};
+
+struct WorkerCapacity {
+  WorkerCapacity(int cores_ = 1, int gpus_ = 0, std::int64_t memory_bytes_ = 0, std::vector<bool> pools_ = {})
+      : cores(cores_), gpus(gpus_), memory_bytes(memory_bytes_), pools(std::move(pools_)) {}
+  int cores;
+  int gpus;
+  std::int64_t memory_bytes;  // 0: not known, taken as enough
+  std::vector<bool> pools;    // which it serves, by ArraySpec::pool; empty: all
+};
+
+}  // namespace wflow::engine

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/schedule/dependency_graph.h"
+
+#include <algorithm>
+
+namespace wflow::engine {
+
+namespace {
+
+bool all_ended(const TaskArray& array) {
+  return array.ended.size() == array.spec.count;
+}
+
+Verdict verdict_of(ElementState parent, specs::ContinueOn policy) {
+  if (!has_ended(parent)) return Verdict::wait;
+  return satisfies(parent, policy) ? Verdict::run : Verdict::skip;
+}
+
+// Of a child that waits for `needed`, all of which has ended.
+Verdict verdict_of(const TaskArray& parent, Range needed, specs::ContinueOn policy, std::uint64_t& work) {
+  Verdict verdict = Verdict::run;
+  parent.states.for_each_in(needed, [&](Range, ElementState state) {
+    verdict = std::max(verdict, verdict_of(state, policy));
+    ++work;
+  });
+  return verdict;
+}
+
+}  // namespace
+
+DependencyGraph::DependencyGraph(const std::vector<TaskArray>& arrays)
+    : arrays_(arrays), children_(arrays.size()), ranks_(arrays.size(), 0) {
+  for (ArrayId child = 0; child < arrays_.size(); ++child) {
+    for (const specs::Edge& edge : arrays_[child].spec.edges) {
+      WFLOW_CHECK(edge.parent < arrays_.size());
+      children_[edge.parent].push_back({child, edge.kind, edge.block});
+    }
+  }
+  rank_arrays();
+}
+
+// An array is ranked when all of its parents are.
+void DependencyGraph::rank_arrays() {
+  std::vector<std::size_t> unranked(arrays_.size());
+  std::vector<ArrayId> list;
+  for (ArrayId array = 0; array < arrays_.size(); ++array) {
+    unranked[array] = arrays_[array].spec.edges.size();
+    if (unranked[array] == 0) list.push_back(array);
+  }
+  for (std::size_t next = 0; next < list.size(); ++next) {
+    for (const Child& child : children_[list[next]]) {
+      ranks_[child.array] = std::max(ranks_[child.array], ranks_[list[next]] + 1);
+      if (--unranked[child.array] == 0) list.push_back(child.array);
+    }
+  }
+  WFLOW_CHECK(list.size() == arrays_.size());  // a cycle
+}
+
+// The child elements that wait for an element of the parent's `range`.
+std::optional<Range> DependencyGraph::children_of(const Child& child, Range range) const {
+  const std::uint64_t count = arrays_[child.array].spec.count;
+  if (count == 0) return std::nullopt;
+  Range touched{0, count - 1};
+  if (child.kind == specs::EdgeKind::element) touched = range;
+  if (child.kind == specs::EdgeKind::block) touched = {range.first / child.block, range.last / child.block};
+  if (touched.first >= count) return std::nullopt;
+  touched.last = std::min(touched.last, count - 1);
+  return touched;
+}
+
+std::vector<Judged> DependencyGraph::judge(ArrayId child, Range range) const {
+  const TaskArray& array = arrays_[child];
+  const ArraySpec& spec = array.spec;
+  // While a parent of which all is needed has not ended, every element waits.
+  for (const specs::Edge& edge : spec.edges) {
+    if (edge.kind == specs::EdgeKind::all && !all_ended(arrays_[edge.parent])) return {};
+  }
+  if (spec.bundle > 1) {
+    range = {range.first / spec.bundle * spec.bundle,
+             std::min(range.last / spec.bundle * spec.bundle + spec.bundle, spec.count) - 1};
+  }
+  std::vector<Judged> judged;
+  array.states.for_each_in(range, [&](Range part, ElementState state) {
+    if (state == ElementState::blocked) judged.emplace_back(part, Verdict::run);
+    ++work_;
+  });
+  for (const specs::Edge& edge : spec.edges) judged = judge_edge(judged, edge, spec.continue_on);
+  if (spec.bundle > 1) hold_incomplete_bundles(array, judged);
+  std::erase_if(judged, [](const Judged& part) { return part.second == Verdict::wait; });
+  return judged;
+}
+
+// Elements of one process start together: those that could run wait for the others of their bundle.
+void DependencyGraph::hold_incomplete_bundles(const TaskArray& array, std::vector<Judged>& parts) const {
+  const std::uint64_t bundle = array.spec.bundle;
+  IntervalSet free;
+  for (const auto& [range, verdict] : parts) {
+    if (verdict == Verdict::run) free.add(range);
+  }
+  for (const auto& [range, verdict] : parts) {
+    if (verdict == Verdict::wait)
+      free.remove({range.first / bundle * bundle, range.last / bundle * bundle + bundle - 1});
+  }
+  std::erase_if(parts, [](const Judged& part) { return part.second == Verdict::run; });
+  free.for_each_in({0, array.spec.count - 1}, [&](Range r) { parts.emplace_back(r, Verdict::run); });
+}
+
+// Splits the parts further by what one more edge says of them; the worst verdict of all edges counts.
+std::vector<Judged> DependencyGraph::judge_edge(const std::vector<Judged>& parts, const specs::Edge& edge,
+                                                specs::ContinueOn policy) const {
+  std::vector<Judged> result;
+  const auto add = [&](Range range, Verdict verdict) {
+    const bool joins =
+        !result.empty() && result.back().second == verdict && result.back().first.last + 1 == range.first;
+    joins ? void(result.back().first.last = range.last) : void(result.emplace_back(range, verdict));
+  };
+  for (const auto& [range, before] : parts) {
+    if (before == Verdict::wait) {
+      add(range, before);
+      continue;
+    }
+    for_each_verdict(edge, range, policy,
+                     [&](Range r, Verdict verdict) { add(r, std::max(before, verdict)); });
+  }
+  return result;
+}
+
+template <typename Visit>
+void DependencyGraph::for_each_verdict(const specs::Edge& edge, Range range, specs::ContinueOn policy,
+                                       Visit visit) const {
+  const TaskArray& parent = arrays_[edge.parent];
+  switch (edge.kind) {
+    case specs::EdgeKind::element:
+      parent.states.for_each_in(range, [&](Range r, ElementState state) {
+        visit(r, verdict_of(state, policy));
+        ++work_;
+      });
+      break;
+    case specs::EdgeKind::block:
+      for (Element block = range.first; block <= range.last; ++block) {
+        const Range needed{block * edge.block, std::min((block + 1) * edge.block, parent.spec.count) - 1};
+        const bool waits = !parent.ended.contains(needed);
+        visit(Range{block, block}, waits ? Verdict::wait : verdict_of(parent, needed, policy, work_));
+      }
+      break;
+    case specs::EdgeKind::all: {
+      Verdict verdict = Verdict::run;  // all of it has ended: see judge()
+      for (std::size_t state = 0; state < kElementStates; ++state) {
+        const auto s = static_cast<ElementState>(state);
+        if (parent.states.total(s) > 0) verdict = std::max(verdict, verdict_of(s, policy));
+      }
+      visit(range, verdict);
+      break;
+    }
+  }
+}
+
+}  // namespace wflow::engine

@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which results count, and what a worker keeps when it joins: one test a rule.
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "engine/schedule/scheduler.h"
+
+namespace wflow::engine {
+namespace {
+
+using specs::EdgeKind;
+
+constexpr LeaseId kFirstLease = (LeaseId{1} << 40) + 1;  // of epoch 1
+
+ArraySpec array_of(std::uint64_t count, std::vector<specs::Edge> edges = {}) {
+  ArraySpec spec;
+  spec.count = count;
+  spec.edges = std::move(edges);
+  return spec;
+}
+
+DoneRun success(LeaseId lease, ArrayId array, Element first, std::uint64_t count = 1) {
+  return {lease, array, first, count, 0, 0.1 * static_cast<double>(count), 0.01, 0};
+}
+
+Outcome failure(LeaseId lease, Element element, std::uint32_t attempt = 0,
+                EndReason reason = EndReason::exited) {
+  Outcome outcome;
+  outcome.lease = lease;
+  outcome.element = element;
+  outcome.attempt = attempt;
+  outcome.reason = reason;
+  outcome.exit_code = 1;
+  return outcome;
+}
+
+Lease part(LeaseId lease, Element first, std::uint64_t count, ArrayId array = 0) {
+  return {lease, array, first, count, 0, false, 0};
+}
+
+// All that is ready goes to the worker in one lease.
+Lease lease_all(Scheduler& scheduler, const WorkerId& worker) {
+  scheduler.worker_joined(worker, {64}, {});
+  scheduler.assign(0);
+  const Actions actions = scheduler.take_actions();
+  EXPECT_EQ(actions.grants.size(), 1U);
+  return actions.grants.at(0).lease;
+}
+
+ElementState state(const Scheduler& scheduler, Element element, ArrayId array = 0) {
+  return scheduler.states(array).at(element);
+}
+
+TEST(LeaseRules, AllPartsOfOneLeaseAreAdopted) {
+  Scheduler scheduler({array_of(10)}, 2);
+  scheduler.start();
+  scheduler.worker_joined("a", {2},
+                          {part(kFirstLease, 5, 5), part(kFirstLease, 1, 1), part(kFirstLease, 3, 1)});
+  EXPECT_EQ(scheduler.leased(), 7U);
+  EXPECT_TRUE(scheduler.take_actions().revokes.empty());
+  scheduler.worker_joined("b", {64}, {});
+  scheduler.assign(0);
+  for (const GrantLease& grant : scheduler.take_actions().grants) {
+    EXPECT_NE(grant.lease.first, 1U) << "it runs on the other worker";
+    EXPECT_NE(grant.lease.first, 3U) << "it runs on the other worker";
+  }
+}
+
+TEST(LeaseRules, APartThatCanNotBeKeptIsRevokedAlone) {
+  Scheduler scheduler({array_of(10), array_of(10, {{0, EdgeKind::element, 0}})}, 2);
+  scheduler.restore_end(0, {2, 3}, ElementState::done);
+  scheduler.restore_floor(0, {8, 9}, kFirstLease + 1);
+  scheduler.start();
+  scheduler.worker_joined("a", {2}, {part(kFirstLease, 0, 10), part(kFirstLease + 1, 0, 1, 1)});
+  EXPECT_EQ(scheduler.leased(), 6U) << "2 and 3 have ended, 8 and 9 were opened again later";
+  std::vector<std::pair<ArrayId, Range>> revoked;
+  for (const RevokeLease& revoke : scheduler.take_actions().revokes) {
+    EXPECT_TRUE(revoke.kill_running);
+    EXPECT_EQ(revoke.worker, "a");
+    revoked.emplace_back(revoke.part.array,
+                         Range{revoke.part.first, revoke.part.first + revoke.part.count - 1});
+  }
+  EXPECT_EQ(revoked, (std::vector<std::pair<ArrayId, Range>>{{0, {2, 3}}, {0, {8, 9}}, {1, {0, 0}}}));
+}
+
+TEST(LeaseRules, WhatAnotherWorkerHoldsIsNotAdopted) {
+  Scheduler scheduler({array_of(4)}, 2);
+  scheduler.start();
+  scheduler.worker_joined("a", {2}, {part(kFirstLease, 0, 2)});
+  scheduler.worker_joined("b", {2}, {part(kFirstLease + 1, 1, 2), part(kFirstLease, 3, 1)});
+  const Actions actions = scheduler.take_actions();
+  ASSERT_EQ(actions.revokes.size(), 2U);
+  EXPECT_EQ(actions.revokes[0].part.first, 1U);
+  EXPECT_EQ(actions.revokes[0].part.count, 1U);
+  EXPECT_EQ(actions.revokes[1].part.first, 3U) << "a lease has one worker";
+  EXPECT_EQ(scheduler.worker_of(0, 1), "a");
+  EXPECT_EQ(scheduler.worker_of(0, 2), "b");
+}
+
+TEST(LeaseRules, ALeaseThatWasNeverGrantedIsNotAdopted) {
+  Scheduler scheduler({array_of(4)}, 1);
+  scheduler.start();
+  scheduler.worker_joined("a", {2}, {part(kFirstLease + 5, 0, 1), part(0, 1, 1), part(3, 2, ~0ULL)});
+  EXPECT_EQ(scheduler.leased(), 0U);
+  EXPECT_EQ(scheduler.take_actions().revokes.size(), 3U);
+}
+
+TEST(LeaseRules, ASuccessOfALostWorkerCountsAndRevokesThatPart) {
+  Scheduler scheduler({array_of(4)}, 1);
+  scheduler.start();
+  const Lease old = lease_all(scheduler, "a");
+  scheduler.worker_lost("a", {});
+  const Lease now = lease_all(scheduler, "b");
+  scheduler.done(success(old.id, 0, 1, 2));
+  EXPECT_EQ(state(scheduler, 1), ElementState::done);
+  const Actions actions = scheduler.take_actions();
+  ASSERT_EQ(actions.revokes.size(), 1U);
+  EXPECT_EQ(actions.revokes[0].worker, "b");
+  EXPECT_TRUE(actions.revokes[0].kill_running);
+  EXPECT_EQ(actions.revokes[0].part.id, now.id);
+  EXPECT_EQ(actions.revokes[0].part.first, 1U);
+  EXPECT_EQ(actions.revokes[0].part.count, 2U);
+  EXPECT_EQ(scheduler.leased(), 2U);
+  EXPECT_EQ(scheduler.workers().at("b").elements, 2U);
+  scheduler.returned({part(now.id, 1, 2)});
+  EXPECT_EQ(state(scheduler, 1), ElementState::done);
+  EXPECT_EQ(scheduler.progress(0).timed, 2U);
+}
+
+TEST(LeaseRules, StaleMessagesChangeNothing) {
+  for (const EndReason reason : {EndReason::cancelled, EndReason::exited}) {
+    Scheduler scheduler({array_of(2)}, 1);
+    scheduler.start();
+    const Lease old = lease_all(scheduler, "a");
+    scheduler.worker_lost("a", {});
+    lease_all(scheduler, "b");
+    scheduler.ended_badly(failure(old.id, 0, 0, reason), "a", 0);
+    scheduler.returned({old});
+    EXPECT_EQ(scheduler.leased(), 2U);
+    EXPECT_EQ(scheduler.worker_of(0, 0), "b");
+    const Actions actions = scheduler.take_actions();
+    EXPECT_TRUE(actions.failures.empty());
+    EXPECT_TRUE(actions.revokes.empty());
+    scheduler.assign(1);
+    EXPECT_TRUE(scheduler.take_actions().grants.empty()) << "no second copy";
+  }
+}
+
+TEST(LeaseRules, AFailureReadLateCountsIfItIsOfTheNextExecution) {
+  ArraySpec spec = array_of(3);
+  spec.failure_retries = 1;
+  Scheduler scheduler({spec}, 2);
+  scheduler.restore_attempt(0, 1, {1, 1, 0, false});
+  scheduler.restore_floor(0, {2, 2}, kFirstLease + 1);
+  scheduler.start();
+  scheduler.ended_badly(failure(kFirstLease, 0), "a", 0);
+  scheduler.ended_badly(failure(kFirstLease, 1), "a", 0);                           // recorded already
+  scheduler.ended_badly(failure(kFirstLease, 2), "a", 0);                           // opened again since
+  scheduler.ended_badly(failure(kFirstLease, 0, 1, EndReason::cancelled), "a", 0);  // nobody holds it
+  Actions actions = scheduler.take_actions();
+  ASSERT_EQ(actions.failures.size(), 1U);
+  EXPECT_EQ(actions.failures[0].counts.number, 1U);
+  scheduler.ended_badly(failure(kFirstLease, 1, 1), "a", 0);
+  EXPECT_EQ(state(scheduler, 1), ElementState::failed);
+}
+
+TEST(LeaseRules, AnAdoptedLeaseKeepsItsAttempt) {
+  ArraySpec spec = array_of(1);
+  spec.failure_retries = 2;
+  Scheduler scheduler({spec}, 2);
+  scheduler.start();
+  Lease held = part(kFirstLease, 0, 1);
+  held.attempt = 2;  // its two failures were not recorded before the coordinator died
+  scheduler.worker_joined("a", {1}, {held});
+  scheduler.ended_badly(failure(kFirstLease, 0, 2), "a", 0);
+  EXPECT_EQ(state(scheduler, 0), ElementState::failed) << "three executions";
+}
+
+// One element, in a scheduler that begins with the counts of an earlier one.
+class Restarted {
+ public:
+  Restarted(int max_retries, int failure_retries) : spec_(array_of(1)) {
+    spec_.max_retries = max_retries;
+    spec_.failure_retries = failure_retries;
+  }
+  // A coordinator that knows the counts leases the element, and its execution ends so. Whether it runs again.
+  bool ends_with(int exit_code) {
+    return runs_again([&](Scheduler& scheduler, const Lease& lease) {
+      Outcome outcome = failure(lease.id, 0, lease.attempt);
+      outcome.exit_code = exit_code;
+      scheduler.ended_badly(outcome, "a", 0);
+    });
+  }
+  bool loses_its_worker() {
+    return runs_again([&](Scheduler& scheduler, const Lease&) { scheduler.worker_lost("a", {{0, 0, 0}}); });
+  }
+  AttemptCounts counts;
+
+ private:
+  template <typename End>
+  bool runs_again(End end) {
+    Scheduler scheduler({spec_}, ++epoch_);
+    if (counts.number > 0) scheduler.restore_attempt(0, 0, counts);
+    scheduler.start();
+    const Lease lease = lease_all(scheduler, "a");
+    EXPECT_EQ(lease.attempt, counts.number);
+    end(scheduler, lease);
+    const Actions actions = scheduler.take_actions();
+    counts = actions.failures.at(0).counts;
+    return !actions.failures.at(0).final;
+  }
+
+  ArraySpec spec_;
+  std::uint64_t epoch_ = 0;
+};
+
+TEST(LeaseRules, ARestartGrantsNoFurtherExecutionsThatWereAskedFor) {
+  Restarted task(2, 0);
+  EXPECT_TRUE(task.ends_with(104));
+  EXPECT_TRUE(task.ends_with(100));
+  EXPECT_EQ(task.counts, (AttemptCounts{2, 0, 0, true}));
+  EXPECT_FALSE(task.ends_with(104));
+}
+
+TEST(LeaseRules, ARestartTellsFailuresFromExecutionsThatWereAskedFor) {
+  Restarted task(3, 1);
+  EXPECT_TRUE(task.ends_with(104));
+  EXPECT_TRUE(task.ends_with(104));
+  EXPECT_TRUE(task.ends_with(1)) << "its first ordinary failure";
+  EXPECT_EQ(task.counts, (AttemptCounts{3, 1, 0, false}));
+  EXPECT_FALSE(task.ends_with(1));
+}
+
+TEST(LeaseRules, ARestartForgetsNoCrash) {
+  Restarted task(1, 1);
+  for (int crash = 0; crash < 4; ++crash) EXPECT_TRUE(task.loses_its_worker());
+  EXPECT_TRUE(task.ends_with(104)) << "lost workers are no executions that were asked for";
+  EXPECT_TRUE(task.ends_with(1)) << "nor failures";
+  EXPECT_EQ(task.counts, (AttemptCounts{6, 1, 4, false}));
+  EXPECT_FALSE(task.loses_its_worker());
+}
+
+TEST(LeaseRules, AnAdoptedLeasesExecutionsAreChargedToBothBudgets) {
+  ArraySpec spec = array_of(1);
+  spec.max_retries = 2;
+  spec.failure_retries = 1;
+  Scheduler scheduler({spec}, 2);
+  scheduler.start();
+  Lease held = part(kFirstLease, 0, 1);
+  held.attempt = 3;  // none of which was recorded: one at most was an ordinary failure
+  scheduler.worker_joined("a", {1}, {held});
+  Outcome asks = failure(kFirstLease, 0, 3);
+  asks.exit_code = 104;
+  scheduler.ended_badly(asks, "a", 0);
+  const Actions actions = scheduler.take_actions();
+  EXPECT_EQ(actions.failures.at(0).counts, (AttemptCounts{4, 1, 0, false}));
+  EXPECT_TRUE(actions.failures.at(0).final);
+}
+
+TEST(LeaseRules, AnEarlySuccessWaitsForItsParent) {
+  Scheduler scheduler(
+      {array_of(4), array_of(4, {{0, EdgeKind::element, 0}}), array_of(1, {{1, EdgeKind::all, 0}})}, 2);
+  scheduler.start();
+  scheduler.done(success(kFirstLease + 1, 1, 0, 3));
+  EXPECT_EQ(state(scheduler, 0, 1), ElementState::blocked);
+  EXPECT_TRUE(scheduler.take_actions().ends.empty());
+  scheduler.done(success(kFirstLease, 0, 0, 4));
+  EXPECT_EQ(state(scheduler, 2, 1), ElementState::done);
+  EXPECT_EQ(state(scheduler, 3, 1), ElementState::ready);
+  EXPECT_EQ(scheduler.progress(1).timed, 3U);
+  scheduler.done(success(kFirstLease + 2, 1, 3));
+  EXPECT_EQ(state(scheduler, 0, 2), ElementState::ready);
+}
+
+TEST(LeaseRules, EarlySuccessesAreDroppedWhenNobodyIsAwaited) {
+  Scheduler scheduler({array_of(2), array_of(2, {{0, EdgeKind::element, 0}})}, 2);
+  scheduler.start();
+  scheduler.done(success(kFirstLease + 1, 1, 0));
+  scheduler.drop_early_results();
+  scheduler.done(success(kFirstLease + 1, 1, 1));
+  scheduler.done(success(kFirstLease, 0, 0, 2));
+  EXPECT_EQ(scheduler.states(1).total(ElementState::ready), 2U);
+}
+
+TEST(LeaseRules, AFailureOfABlockedElementCountsAndItWaits) {
+  ArraySpec child = array_of(1, {{0, EdgeKind::element, 0}});
+  child.failure_retries = 1;
+  Scheduler scheduler({array_of(1), child}, 2);
+  scheduler.start();
+  Outcome early = failure(kFirstLease, 0);
+  early.array = 1;
+  scheduler.ended_badly(early, "a", 0);
+  EXPECT_EQ(scheduler.take_actions().failures.size(), 1U);
+  EXPECT_EQ(state(scheduler, 0, 1), ElementState::blocked);
+  scheduler.done(success(kFirstLease, 0, 0));
+  scheduler.worker_joined("b", {1}, {});
+  scheduler.assign(0);
+  EXPECT_EQ(scheduler.take_actions().grants.at(0).lease.attempt, 1U);
+}
+
+TEST(LeaseRules, WhatRanBeforeARetryDoesNotCount) {
+  Scheduler scheduler({array_of(3), array_of(3, {{0, EdgeKind::element, 0}})}, 1);
+  scheduler.start();
+  const Lease parents = lease_all(scheduler, "a");
+  scheduler.ended_badly(failure(parents.id, 0), "a", 0);
+  scheduler.done(success(parents.id, 0, 1, 2));
+  const Lease children = lease_all(scheduler, "a");
+  scheduler.take_actions();
+  EXPECT_EQ(scheduler.retry_failed(0, {0, 2}), 1U);
+  const Actions actions = scheduler.take_actions();
+  ASSERT_EQ(actions.floors.size(), 2U) << "the failure, and what runs below it";
+  EXPECT_EQ(actions.floors[0].lease, children.id + 1);
+  EXPECT_EQ(actions.floors[1].array, 1U);
+  EXPECT_EQ(actions.floors[1].range, (Range{0, 0}));
+
+  scheduler.done(success(parents.id, 0, 0));
+  EXPECT_EQ(state(scheduler, 0), ElementState::ready) << "an older lease";
+  scheduler.done(success(children.id, 1, 0, 3));
+  EXPECT_EQ(state(scheduler, 0, 1), ElementState::blocked) << "it ran on the old input";
+  EXPECT_EQ(state(scheduler, 2, 1), ElementState::done);
+  EXPECT_EQ(scheduler.leased(), 0U);
+
+  // A later coordinator knows the floors from the database.
+  Scheduler next({array_of(3), array_of(3, {{0, EdgeKind::element, 0}})}, 2);
+  for (const RecordFloor& floor : actions.floors) next.restore_floor(floor.array, floor.range, floor.lease);
+  next.restore_floor(0, {0, 2}, 1);  // an older record takes nothing back
+  next.start();
+  next.done(success(parents.id, 0, 0, 2));
+  EXPECT_EQ(state(next, 0), ElementState::ready);
+  EXPECT_EQ(state(next, 1), ElementState::done);
+}
+
+TEST(LeaseRules, CancellingRevokesThatPartOnly) {
+  Scheduler scheduler({array_of(64)}, 1);
+  scheduler.start();
+  const Lease lease = lease_all(scheduler, "a");
+  const Scheduler::Cancelled cancelled = scheduler.cancel(0, {10, 12}, true);
+  EXPECT_EQ(cancelled.running, 3U);
+  EXPECT_EQ(cancelled.waiting, 0U);
+  const Actions actions = scheduler.take_actions();
+  ASSERT_EQ(actions.revokes.size(), 1U);
+  EXPECT_EQ(actions.revokes[0].part.id, lease.id);
+  EXPECT_EQ(actions.revokes[0].part.first, 10U);
+  EXPECT_EQ(actions.revokes[0].part.count, 3U);
+  scheduler.ended_badly(failure(lease.id, 10, 0, EndReason::cancelled), "a", 0);
+  scheduler.returned({part(lease.id, 11, 3)});
+  EXPECT_EQ(scheduler.states(0).total(ElementState::cancelled), 3U);
+  EXPECT_EQ(state(scheduler, 13), ElementState::ready) << "given back for another reason";
+}
+
+TEST(LeaseRules, AnotherWorkersCrashChargesNothing) {
+  Scheduler scheduler({array_of(2)}, 1);
+  scheduler.start();
+  lease_all(scheduler, "a");
+  scheduler.worker_joined("b", {1}, {});
+  scheduler.worker_lost("b", {{0, 0, 1.0}});
+  EXPECT_TRUE(scheduler.take_actions().failures.empty());
+  scheduler.worker_lost("a", {{0, 0, 1.0}});
+  EXPECT_EQ(scheduler.take_actions().failures.size(), 1U);
+}
+
+TEST(LeaseRules, ARetryWaitsItsDelayAnew) {
+  ArraySpec spec = array_of(1);
+  spec.failure_retries = 5;
+  spec.retry_delay_s = 10;
+  Scheduler scheduler({spec}, 2);
+  scheduler.start();
+  scheduler.ended_badly(failure(kFirstLease, 0), "a", 0);  // due at 10
+  Lease held = part(kFirstLease + 1, 0, 1);
+  held.attempt = 1;
+  scheduler.worker_joined("a", {1}, {held});
+  scheduler.ended_badly(failure(held.id, 0, 1), "a", 8);  // due at 18
+  scheduler.assign(11);
+  EXPECT_TRUE(scheduler.take_actions().grants.empty());
+  scheduler.assign(18);
+  EXPECT_EQ(scheduler.take_actions().grants.size(), 1U);
+}
+
+TEST(LeaseRules, ForgottenLeasesAreGrantedAgain) {
+  Scheduler scheduler({array_of(4)}, 1);
+  scheduler.start();
+  lease_all(scheduler, "a");
+  scheduler.forget_worker_leases("a");
+  EXPECT_EQ(scheduler.leased(), 0U);
+  EXPECT_TRUE(scheduler.take_actions().revokes.empty());
+  scheduler.assign(0);
+  EXPECT_FALSE(scheduler.take_actions().grants.empty());
+}
+
+TEST(LeaseRules, LeasesArePaged) {
+  Scheduler scheduler({array_of(10), array_of(4)}, 2);
+  scheduler.start();
+  scheduler.worker_joined("a", {2},
+                          {part(kFirstLease, 0, 2), part(kFirstLease, 5, 1), part(kFirstLease + 2, 0, 4, 1)});
+  scheduler.worker_joined("b", {2}, {part(kFirstLease + 1, 2, 2)});
+  std::vector<std::pair<ArrayId, Range>> seen;
+  std::vector<WorkerId> workers;
+  std::optional<Scheduler::LeaseCursor> cursor = Scheduler::LeaseCursor{};
+  for (int page = 0; cursor && page < 10; ++page) {
+    const Scheduler::LeasePage leases = scheduler.leases(*cursor, 1);
+    ASSERT_EQ(leases.parts.size(), 1U);
+    seen.emplace_back(leases.parts[0].array, leases.parts[0].range);
+    workers.push_back(leases.parts[0].worker);
+    cursor = leases.next;
+  }
+  EXPECT_EQ(seen,
+            (std::vector<std::pair<ArrayId, Range>>{{0, {0, 1}}, {0, {2, 3}}, {0, {5, 5}}, {1, {0, 3}}}));
+  EXPECT_EQ(workers, (std::vector<WorkerId>{"a", "b", "a", "a"}));
+}
+
+// Work is counted in runs of elements looked at, not in time: it grows with the failures, not with their
+// square.
+TEST(LeaseRules, ARetryOfScatteredFailuresIsLinear) {
+  const auto work_of = [](std::uint64_t count) {
+    Scheduler scheduler({array_of(count), array_of(count, {{0, EdgeKind::element, 0}}),
+                         array_of(count / 2, {{0, EdgeKind::all, 0}})},
+                        2);
+    for (Element at = 0; at < count; ++at) {
+      scheduler.restore_end(0, {at, at}, at % 2 == 0 ? ElementState::failed : ElementState::done);
+      scheduler.restore_end(1, {at, at}, at % 2 == 0 ? ElementState::skipped : ElementState::done);
+      if (at < count / 2)
+        scheduler.restore_end(2, {at, at}, at % 2 == 0 ? ElementState::skipped : ElementState::done);
+    }
+    scheduler.start();
+    const std::uint64_t before = scheduler.work();
+    std::vector<std::pair<ArrayId, Range>> parts;
+    for (Element at = 0; at < count; at += 2) parts.push_back({0, {at, at}});
+    EXPECT_EQ(scheduler.retry_failed(parts), count / 2);
+    EXPECT_EQ(scheduler.take_actions().floors.size(), 3U) << "one record an array";
+    scheduler.cancel(0, {0, count - 1});
+    EXPECT_EQ(scheduler.states(0).total(ElementState::cancelled), count / 2);
+    return scheduler.work() - before;
+  };
+  EXPECT_LT(static_cast<double>(work_of(40'000)), 4.4 * static_cast<double>(work_of(10'000)));
+}
+
+}  // namespace
+}  // namespace wflow::engine

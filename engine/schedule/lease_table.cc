@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/schedule/lease_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/schedule/sizing.h"
+
+namespace wflow::engine {
+
+namespace {
+
+// Limits the leases of one worker: a mass failure may make 100,000 retries due at the same time.
+constexpr std::size_t kMaxLeases = 4096;
+// Shorter tasks measure their own start more than the worker's speed.
+constexpr double kTimed_s = 1e-3;
+constexpr double kLearn = 0.2;
+
+double processes_of(const ArraySpec& spec, std::uint64_t elements) {
+  return 1.0 / static_cast<double>(std::min(std::max<std::uint64_t>(spec.bundle, 1), elements));
+}
+
+}  // namespace
+
+Worker* LeaseTable::find_worker(const WorkerId& id) {
+  const auto found = workers_.find(id);
+  return found == workers_.end() ? nullptr : &found->second;
+}
+
+Worker& LeaseTable::join(const WorkerId& id, const WorkerCapacity& capacity) {
+  const auto [at, added] = workers_.try_emplace(id);
+  Worker& worker = at->second;
+  if (added) {
+    worker.id = id;
+    worker.number = joined_++;
+  } else {
+    queues_.count_worker(worker.serves, worker.capacity.cores, -1);
+  }
+  worker.capacity = capacity;
+  worker.draining = false;
+  worker.serves.assign(queues_.count(), false);
+  for (QueueId number = 0; number < queues_.count(); ++number) {
+    const ReadyQueue& queue = queues_.queue(number);
+    const bool in_pool =
+        capacity.pools.empty() || (queue.pool < capacity.pools.size() && capacity.pools[queue.pool]);
+    worker.serves[number] = in_pool && queue.resources.gpus <= capacity.gpus;
+  }
+  queues_.count_worker(worker.serves, capacity.cores, 1);
+  index(worker);
+  return worker;
+}
+
+void LeaseTable::set_draining(Worker& worker) {
+  worker.draining = true;
+  index(worker);
+}
+
+void LeaseTable::leave(const WorkerId& id) {
+  const auto found = workers_.find(id);
+  WFLOW_CHECK(found != workers_.end() && found->second.leases.empty());
+  unindex(found->second);
+  queues_.count_worker(found->second.serves, found->second.capacity.cores, -1);
+  workers_.erase(found);
+}
+
+void LeaseTable::learn_speed(const DoneRun& run) {
+  const auto lease = leases_.find(run.lease);
+  if (lease == leases_.end()) return;
+  Worker& worker = *lease->second.worker;
+  worker.untried = false;
+  const TaskArray& array = arrays_[run.array];
+  const double mean_s = array.timed == 0 ? 0 : array.duration_sum_s / static_cast<double>(array.timed);
+  if (mean_s < kTimed_s) return;
+  const double here = run.duration_sum_s / static_cast<double>(run.count) / mean_s;
+  worker.slowness += kLearn * (std::clamp(here, 0.05, 20.0) - worker.slowness);
+}
+
+void LeaseTable::note_missing(Worker& worker, const std::vector<Lease>& held) {
+  worker.missing.clear();
+  for (const LeaseId id : worker.leases) {
+    IntervalSet& missing = worker.missing[id];
+    for (const Range& part : parts(id)) missing.add(part);
+  }
+  for (const Lease& lease : held) {
+    const auto at = worker.missing.find(lease.id);
+    if (at != worker.missing.end() && arrays_[leases_.at(lease.id).array].has(lease.first, lease.count))
+      at->second.remove({lease.first, lease.first + lease.count - 1});
+  }
+}
+
+std::map<LeaseId, std::vector<Range>> LeaseTable::take_missing(Worker& worker) {
+  std::map<LeaseId, std::vector<Range>> found;
+  for (const auto& [id, missing] : std::exchange(worker.missing, {})) {
+    const auto lease = leases_.find(id);
+    if (lease == leases_.end()) continue;
+    missing.for_each_in(lease->second.bounds, [&, id = id](Range range) {
+      for (const Range& part : parts(id, lease->second.array, range)) found[id].push_back(part);
+    });
+  }
+  return found;
+}
+
+const LeaseState* LeaseTable::find(LeaseId lease) const {
+  const auto found = leases_.find(lease);
+  return found == leases_.end() ? nullptr : &found->second;
+}
+
+std::optional<LeaseId> LeaseTable::holder_of(ArrayId array, Element element) const {
+  const LeaseId* holder = holders_[array].find(element);
+  return holder == nullptr ? std::nullopt : std::optional(*holder);
+}
+
+std::vector<Range> LeaseTable::parts(LeaseId lease, ArrayId array, Range range) const {
+  std::vector<Range> parts;
+  holders_[array].for_each_in(range, [&](Range part, LeaseId holder) {
+    if (holder == lease) parts.push_back(part);
+  });
+  return parts;
+}
+
+std::vector<Range> LeaseTable::parts(LeaseId lease) const {
+  const LeaseState& state = leases_.at(lease);
+  return parts(lease, state.array, state.bounds);
+}
+
+LeaseState& LeaseTable::open(LeaseId id, Worker& worker, ArrayId array, Range first) {
+  LeaseState& lease = leases_[id];
+  const ReadyQueue& queue = queues_.queue_of_array(array);
+  lease.worker = &worker;
+  lease.array = array;
+  lease.bounds = first;
+  lease.cores_each = cores_of(queue, worker);
+  lease.processes_each = processes_of(arrays_[array].spec, first.size());
+  // A long task fills its core and no more: what is ahead of the other cores does not depend on it.
+  lease.seconds_each =
+      std::clamp(seconds_of(arrays_[array], queue, worker), kShortestTask_s, kAhead_s * lease.processes_each);
+  worker.leases.insert(id);
+  return lease;
+}
+
+LeaseState& LeaseTable::hold(LeaseId id, Worker& worker, ArrayId array, Range range) {
+  const auto found = leases_.find(id);
+  LeaseState& lease = found == leases_.end() ? open(id, worker, array, range) : found->second;
+  lease.bounds = {std::min(lease.bounds.first, range.first), std::max(lease.bounds.last, range.last)};
+  lease.elements += range.size();
+  holders_[array].set(range, id);
+  leased_ += range.size();
+  worker.elements += range.size();
+  queues_.count_leased(array, static_cast<std::int64_t>(range.size()));
+  change_load(lease, static_cast<double>(range.size()));
+  return lease;
+}
+
+void LeaseTable::release(LeaseId id, Range range) {
+  const auto found = leases_.find(id);
+  LeaseState& lease = found->second;
+  lease.elements -= range.size();
+  if (range.first == lease.bounds.first) lease.bounds.first = range.last + 1;
+  if (range.last == lease.bounds.last) lease.bounds.last = range.first - 1;
+  holders_[lease.array].erase(range);
+  leased_ -= range.size();
+  lease.worker->elements -= range.size();
+  queues_.count_leased(lease.array, -static_cast<std::int64_t>(range.size()));
+  if (lease.elements == 0) lease.worker->leases.erase(id);
+  change_load(lease, -static_cast<double>(range.size()));
+  if (lease.elements == 0) leases_.erase(found);
+}
+
+void LeaseTable::change_load(const LeaseState& lease, double elements) {
+  Worker& worker = *lease.worker;
+  const specs::Resources& asked = arrays_[lease.array].spec.resources;
+  const double processes = elements * lease.processes_each;
+  worker.load.cores += processes * lease.cores_each;
+  worker.load.core_s += elements * lease.cores_each * lease.seconds_each;
+  worker.load.gpus += processes * asked.gpus;
+  worker.load.memory_bytes +=
+      processes * static_cast<double>(std::min(asked.memory_bytes, worker.capacity.memory_bytes));
+  const QueueId queue = queues_.queue_of(lease.array);
+  if (const double share = scarce_share(queues_.queue(queue), worker); share > 0)
+    worker.scarce_s[queue] += elements * lease.seconds_each * share;
+  // Sums of many small numbers drift; an idle worker has exactly no load.
+  if (worker.leases.empty()) {
+    worker.load = {};
+    worker.scarce_s.clear();
+  }
+  index(worker);
+}
+
+// Its place among the workers that want more.
+std::optional<DemandKey> LeaseTable::demand_key(Worker& worker) {
+  const double cores = worker.capacity.cores;
+  const bool has_free = worker.load.cores < cores - 1e-6;
+  if (!has_free || worker.draining) worker.free_since_s.reset();
+  if (worker.draining || worker.leases.size() >= kMaxLeases) return std::nullopt;
+  if (has_free && !worker.free_since_s) {
+    worker.free_since_s = now_s_;
+    next_split_s_ = std::min(next_split_s_.value_or(now_s_ + kAhead_s), now_s_ + kAhead_s);
+  }
+  if (!has_free && (worker.untried || worker.load.core_s >= 0.5 * kAhead_s * cores)) return std::nullopt;
+  return DemandKey(!has_free, worker.load.core_s / cores, worker.number);
+}
+
+// Puts the worker where first_demand() looks for it; this happens with every end, so its node is used again.
+void LeaseTable::index(Worker& worker) {
+  const std::optional<DemandKey> key = demand_key(worker);
+  if (!worker.key || !key) {
+    unindex(worker);
+    if (key) demand_.emplace(*key, &worker);
+  } else {
+    auto node = demand_.extract(*worker.key);
+    if (node.empty()) node = unserved_.extract(*worker.key);
+    node.key() = *key;
+    demand_.insert(std::move(node));
+  }
+  worker.key = key;
+}
+
+void LeaseTable::unindex(Worker& worker) {
+  if (!worker.key) return;
+  if (demand_.erase(*worker.key) == 0) unserved_.erase(*worker.key);
+  worker.key.reset();
+}
+
+}  // namespace wflow::engine

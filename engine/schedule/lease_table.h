@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who holds which elements, what that loads each worker with, and which workers want more.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/schedule/intervals.h"
+#include "engine/schedule/ready_queues.h"
+#include "engine/schedule/task_array.h"
+#include "engine/schedule/worker.h"
+
+namespace wflow::engine {
+
+struct LeaseState {
+  Worker* worker = nullptr;
+  ArrayId array = 0;
+  Range bounds;                // all of its elements lie within
+  std::uint64_t elements = 0;  // that it holds
+  double seconds_each = 0;     // as estimated when granted, at most what a core should have ahead of it
+  double cores_each = 1;
+  double processes_each = 1;  // of an element: less than one where a process takes several
+  bool revoked = false;       // what has not started of it was asked for
+};
+
+// An element is held by one lease at most.
+class LeaseTable {
+ public:
+  // `arrays` and `queues` outlive the table, which keeps the queues' accounts of leases and workers.
+  LeaseTable(const std::vector<TaskArray>& arrays, ReadyQueues& queues)
+      : arrays_(arrays), queues_(queues), holders_(arrays.size()) {}
+  LeaseTable(const LeaseTable&) = delete;
+  LeaseTable& operator=(const LeaseTable&) = delete;
+
+  // ---- workers
+  Worker* find_worker(const WorkerId& worker);
+  const std::map<WorkerId, Worker>& workers() const { return workers_; }
+  // One that is known keeps its leases.
+  Worker& join(const WorkerId& worker, const WorkerCapacity& capacity);
+  void set_draining(Worker& worker);
+  // It holds nothing any more.
+  void leave(const WorkerId& worker);
+  // Its durations against those of the same array elsewhere.
+  void learn_speed(const DoneRun& run);
+  // What the worker was leased and does not name among what it holds; then what of this it has still not
+  // reported.
+  void note_missing(Worker& worker, const std::vector<Lease>& held);
+  std::map<LeaseId, std::vector<Range>> take_missing(Worker& worker);
+
+  // ---- leases
+  const LeaseState* find(LeaseId lease) const;
+  const WorkerId& worker_of(LeaseId lease) const { return leases_.at(lease).worker->id; }
+  const IntervalMap<LeaseId>& holders(ArrayId array) const { return holders_[array]; }
+  std::optional<LeaseId> holder_of(ArrayId array, Element element) const;
+  bool holds(LeaseId lease, ArrayId array, Range range) const { return holders_[array].is(range, lease); }
+  // What the lease holds of the range.
+  std::vector<Range> parts(LeaseId lease, ArrayId array, Range range) const;
+  std::vector<Range> parts(LeaseId lease) const;
+  // Nobody holds the range. Makes the lease if there is none.
+  LeaseState& hold(LeaseId lease, Worker& worker, ArrayId array, Range range);
+  // The lease holds the whole range. One that holds nothing any more is forgotten.
+  void release(LeaseId lease, Range range);
+  std::uint64_t leased() const { return leased_; }
+
+  // ---- demand
+  void set_time(double now_s) { now_s_ = now_s; }
+  // Workers that want more: the idlest first.
+  Worker* first_demand() const { return demand_.empty() ? nullptr : demand_.begin()->second; }
+  // Nothing is ready for the first one, until retry_unserved().
+  void set_first_unserved() { unserved_.insert(demand_.extract(demand_.begin())); }
+  void retry_unserved() { demand_.merge(unserved_); }
+  // Leases to take back, for workers that have been idle for too long (split.cc); to be asked for by their
+  // bounds, and only what has not started.
+  std::vector<LeaseId> split_back();
+  std::optional<double> next_split_s() const { return next_split_s_; }
+  void set_next_split(std::optional<double> next_s) { next_split_s_ = next_s; }
+
+ private:
+  using Owner = std::pair<double, Worker*>;  // cores asked for, over the worker's own
+
+  LeaseState& open(LeaseId lease, Worker& worker, ArrayId array, Range first);
+  void change_load(const LeaseState& lease, double elements);
+  std::optional<DemandKey> demand_key(Worker& worker);
+  void index(Worker& worker);
+  void unindex(Worker& worker);
+  std::vector<Worker*> idle_workers() const;
+  std::vector<Owner> owners();
+  bool split_from(Worker& owner, const Worker& idle, std::vector<LeaseId>& taken);
+
+  const std::vector<TaskArray>& arrays_;
+  ReadyQueues& queues_;
+  std::vector<IntervalMap<LeaseId>> holders_;  // by array
+  std::unordered_map<LeaseId, LeaseState> leases_;
+  std::map<WorkerId, Worker> workers_;
+  std::map<DemandKey, Worker*> demand_, unserved_;
+  std::uint64_t leased_ = 0;
+  std::uint64_t joined_ = 0;
+  double now_s_ = 0;
+  std::optional<double> next_split_s_;
+};
+
+}  // namespace wflow::engine

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scheduler's moves between states.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "engine/schedule/scheduler.h"
+
+namespace wflow::engine {
+
+namespace {
+
+// Sorted and disjoint.
+void merge(std::vector<Range>& parts) {
+  const auto before = [](const Range& a, const Range& b) { return a.first < b.first; };
+  if (!std::is_sorted(parts.begin(), parts.end(), before)) std::sort(parts.begin(), parts.end(), before);
+  std::vector<Range> merged;
+  for (const Range& part : parts) {
+    const bool joins = !merged.empty() && part.first <= merged.back().last + 1;
+    joins ? void(merged.back().last = std::max(merged.back().last, part.last)) : merged.push_back(part);
+  }
+  parts = std::move(merged);
+}
+
+}  // namespace
+
+// The parts of `range` whose state `keep` accepts: gathered first, because what follows changes the states.
+std::vector<Range> Scheduler::parts_in(ArrayId array, Range range, bool (*keep)(ElementState)) {
+  std::vector<Range> parts;
+  arrays_[array].states.for_each_in(range, [&](Range part, ElementState state) {
+    ++work_;
+    if (!keep(state)) return;
+    const bool joins = !parts.empty() && parts.back().last + 1 == part.first;
+    joins ? void(parts.back().last = part.last) : parts.push_back(part);
+  });
+  return parts;
+}
+
+// ---- ends
+
+void Scheduler::end(ArrayId id, Range range, ElementState state) {
+  TaskArray& array = arrays_[id];
+  drop_waiting(id, range);
+  array.states.set(range, state);
+  array.ended.add(range);
+  open_ -= range.size();
+  // Neighbours that end one by one are one record.
+  std::vector<RecordEnd>& ends = actions_.ends;
+  const bool joins = !ends.empty() && ends.back().array == id && ends.back().state == state &&
+                     ends.back().range.last + 1 == range.first;
+  joins ? void(ends.back().range.last = range.last) : ends.push_back({id, range, state});
+  newly_ended_.emplace_back(id, range);
+}
+
+// Takes the elements out of whatever they wait in; the caller sets their state.
+void Scheduler::drop_waiting(ArrayId id, Range range) {
+  TaskArray& array = arrays_[id];
+  ready_.remove(id, range);
+  if (!array.cancel_requested.empty()) array.cancel_requested.remove(range);
+  if (!array.attempts.empty())
+    array.attempts.erase(array.attempts.lower_bound(range.first), array.attempts.upper_bound(range.last));
+}
+
+// ---- what ends release
+
+// Ends cascade (a skipped element ends too), so they are worked off from a list and not by recursion: a chain
+// of a thousand steps must not need a thousand frames. Ends of one array are taken together, so that a child
+// that waits for all of them is looked at once.
+void Scheduler::propagate() {
+  const auto resolve_below = [&](ArrayId parent, std::span<const Range> parts) {
+    graph_.for_each_below(parent, parts, [&](ArrayId child, Range range) { resolve(child, range); });
+  };
+  while (!newly_ended_.empty()) {
+    if (newly_ended_.size() == 1) {
+      const auto [parent, range] = newly_ended_.back();
+      newly_ended_.pop_back();
+      resolve_below(parent, {&range, 1});
+      continue;
+    }
+    std::map<ArrayId, std::vector<Range>> ended;
+    for (const auto& [array, range] : std::exchange(newly_ended_, {})) ended[array].push_back(range);
+    for (auto& [parent, parts] : ended) {
+      merge(parts);
+      resolve_below(parent, parts);
+    }
+  }
+}
+
+void Scheduler::resolve(ArrayId array, Range range) {
+  std::vector<Range> released;
+  for (const auto& [part, verdict] : graph_.judge(array, range)) {
+    verdict == Verdict::run ? released.push_back(part) : end(array, part, ElementState::skipped);
+  }
+  make_ready(array, released);
+}
+
+// From blocked or leased to what can be leased: elements that ran before keep their attempt. Those whose
+// success has arrived early are done.
+void Scheduler::make_ready(ArrayId id, std::span<const Range> parts) {
+  TaskArray& array = arrays_[id];
+  std::vector<Range> open, fresh;
+  if (!array.early.empty()) {
+    for (const Range& part : parts) {
+      for (const Range& rest : apply_early(id, part)) open.push_back(rest);
+    }
+    parts = open;
+  }
+  if (!array.attempts.empty()) {
+    fresh = delay_known(id, parts);
+    parts = fresh;
+  }
+  if (parts.empty()) return;
+  array.states.set(parts, ElementState::ready);
+  ready_.add(id, parts);
+}
+
+// Makes those wait that ran before; gives the others.
+std::vector<Range> Scheduler::delay_known(ArrayId id, std::span<const Range> parts) {
+  TaskArray& array = arrays_[id];
+  std::vector<Range> fresh;
+  for (const Range& part : parts) {
+    Element next = part.first;
+    for (auto at = array.attempts.lower_bound(part.first);
+         at != array.attempts.end() && at->first <= part.last; ++at) {
+      if (at->first > next) fresh.push_back({next, at->first - 1});
+      array.states.set({at->first, at->first}, ElementState::delayed);
+      ready_.add_again(id, at->first);
+      next = at->first + 1;
+    }
+    if (next <= part.last) fresh.push_back({next, part.last});
+  }
+  return fresh;
+}
+
+// ---- leases end
+
+// What the lease held of the range, and does not hold any more: it is cancelled, runs again, or waits for new
+// input if it ran on old input.
+void Scheduler::give_back(LeaseId lease, ArrayId id, Range range) {
+  TaskArray& array = arrays_[id];
+  std::vector<Range> cancelled;
+  array.cancel_requested.for_each_in(range, [&](Range part) { cancelled.push_back(part); });
+  for (const Range& part : cancelled) end(id, part, ElementState::cancelled);
+  std::vector<Range> again, invalidated;
+  for (const Range& part : parts_in(id, range, [](ElementState s) { return s == ElementState::leased; })) {
+    array.for_each_floor(part,
+                         [&](Range r, LeaseId floor) { (lease < floor ? invalidated : again).push_back(r); });
+  }
+  make_ready(id, again);
+  for (const Range& part : invalidated) {
+    drop_waiting(id, part);
+    array.states.set(part, ElementState::blocked);
+    resolve(id, part);
+  }
+  propagate();
+}
+
+// ---- opened again
+
+// Back to blocked, and with it everything below that was skipped because of it or has run without it; parents
+// first.
+std::uint64_t Scheduler::retry_failed(const std::vector<std::pair<ArrayId, Range>>& parts) {
+  std::map<ArrayId, std::vector<Range>> asked;
+  for (const auto& [array, range] : parts) asked[array].push_back(range);
+  std::map<std::pair<std::uint32_t, ArrayId>, std::vector<Range>> touched;
+  const auto touch_below = [&](ArrayId array, std::span<const Range> reopened) {
+    graph_.for_each_below(array, reopened, [&](ArrayId child, Range range) {
+      touched[{graph_.rank(child), child}].push_back(range);
+    });
+  };
+  std::vector<std::pair<ArrayId, Range>> bounds;  // of what failed
+  std::uint64_t count = 0;
+  for (auto& [array, ranges] : asked) {
+    merge(ranges);
+    const std::vector<Range> failed = reopen_in(array, ranges, can_retry);
+    if (failed.empty()) continue;
+    for (const Range& part : failed) count += part.size();
+    bounds.emplace_back(array, Range{failed.front().first, failed.back().last});
+    touch_below(array, failed);
+  }
+  while (!touched.empty()) {
+    auto node = touched.extract(touched.begin());
+    const ArrayId array = node.key().second;
+    merge(node.mapped());
+    touch_below(array, reopen_in(array, node.mapped(), [](ElementState) { return true; }));
+  }
+  for (const auto& [array, range] : bounds) resolve(array, range);
+  propagate();
+  return count;
+}
+
+// What of the parts is in a state that `opens` accepts. Gives the parts that had ended: what waits for the
+// others is blocked anyway.
+std::vector<Range> Scheduler::reopen_in(ArrayId id, std::span<const Range> parts,
+                                        bool (*opens)(ElementState)) {
+  TaskArray& array = arrays_[id];
+  std::vector<std::pair<Range, ElementState>> found;
+  array.states.change(parts, [&](Range part, ElementState state) {
+    ++work_;
+    if (state == ElementState::blocked || !opens(state)) return state;
+    found.emplace_back(part, state);
+    return state == ElementState::leased ? state : ElementState::blocked;  // leased: invalidated
+  });
+  raise_floors(id, found);
+  std::vector<Range> reopened;
+  for (const auto& [part, state] : found) {
+    if (state == ElementState::leased) continue;
+    if (!has_ended(state)) {
+      drop_waiting(id, part);
+      continue;
+    }
+    open_ += part.size();
+    actions_.ends.push_back({id, part, ElementState::blocked});
+    reopened.push_back(part);
+  }
+  array.ended.remove(reopened);
+  return reopened;
+}
+
+// Parts with nothing but ended elements between them are one, because no floor matters for those: a million
+// scattered failures are one record. So are those between which the floor was raised a moment ago.
+void Scheduler::raise_floors(ArrayId id, const std::vector<std::pair<Range, ElementState>>& parts) {
+  TaskArray& array = arrays_[id];
+  std::vector<Range> joined;
+  for (const auto& [part, state] : parts) {
+    const Element next = joined.empty() ? 0 : joined.back().last + 1;
+    const bool joins =
+        !joined.empty() && (next == part.first || array.ended.contains({next, part.first - 1}) ||
+                            array.floors.is({next, part.first - 1}, next_lease_));
+    joins ? void(joined.back().last = part.last) : joined.push_back(part);
+  }
+  for (const Range& range : joined) {
+    if (array.floors.is(range, next_lease_)) continue;  // opened a moment ago
+    array.floors.set(range, next_lease_);
+    actions_.floors.push_back({id, range, next_lease_});
+  }
+}
+
+}  // namespace wflow::engine

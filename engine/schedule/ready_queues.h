@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is ready, and what goes first: by priority, in turns, and what has waited for too long before all.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "engine/schedule/intervals.h"
+#include "engine/schedule/task_array.h"
+
+namespace wflow::engine {
+
+using QueueId = std::uint32_t;
+// Queues that have waited too long come first; then by priority; then those that got the least so far.
+using QueueKey = std::tuple<int, std::int64_t, double, QueueId>;
+
+// The arrays of a step: they ask for the same resources, and go in the order of their numbers.
+struct ReadyQueue {
+  int priority = 0;
+  std::uint32_t pool = 0;
+  specs::Resources resources;
+  std::set<ArrayId> waiting;    // with something to lease
+  std::optional<QueueKey> key;  // in the order of queues
+  std::uint64_t ready = 0;      // elements to lease
+  std::uint64_t leased = 0;
+  std::uint64_t timed = 0;
+  double duration_sum_s = 0;
+  double served_core_s = 0;  // leased so far, as estimated; a queue that comes later begins with the others
+  double waits_since_s = 0;  // it got something to lease, or was served
+  bool overdue = false;
+  int cores = 0;  // of the workers that serve it
+  int workers = 0;
+};
+
+class ReadyQueues {
+ public:
+  // `arrays` outlives the queues.
+  explicit ReadyQueues(const std::vector<TaskArray>& arrays);
+
+  std::size_t count() const { return queues_.size(); }
+  const ReadyQueue& queue(QueueId id) const { return queues_[id]; }
+  QueueId queue_of(ArrayId array) const { return waiting_[array].queue; }
+  const ReadyQueue& queue_of_array(ArrayId array) const { return queues_[waiting_[array].queue]; }
+  // Those with something to lease, in the order in which they are served.
+  const std::set<QueueKey>& order() const { return order_; }
+
+  // ---- elements
+  void add(ArrayId array, std::span<const Range> parts);  // in order, disjoint
+  void add_again(ArrayId array, Element element);         // it ran before
+  void remove(ArrayId array, Range range);
+  // Elements that ran before go first, one a lease.
+  std::optional<Element> next_again(ArrayId array) const;
+  // The first ones of the others; where processes have bundles, the range ends where one does.
+  Range next_range(ArrayId array, std::uint64_t size) const;
+  // True once after a queue got something to lease that had nothing.
+  bool take_grown() { return std::exchange(grown_, false); }
+
+  // ---- accounts
+  void set_time(double now_s);
+  void mark_overdue();
+  void serve(QueueId queue, double core_s);  // so much of it was leased
+  void count_leased(ArrayId array, std::int64_t elements);
+  void count_durations(ArrayId array, std::uint64_t timed, double sum_s);
+  void count_worker(const std::vector<bool>& serves, int cores, int sign);
+
+  std::vector<ArrayId> without_worker(double patience_s) const;
+
+ private:
+  struct Waiting {
+    QueueId queue = 0;
+    std::uint64_t counted = 0;  // in ReadyQueue::ready
+    IntervalSet ready;
+    std::set<Element> again;
+  };
+
+  void update(ArrayId array);
+  void requeue(QueueId queue);
+
+  const std::vector<TaskArray>& arrays_;
+  std::vector<Waiting> waiting_;  // by array
+  std::vector<ReadyQueue> queues_;
+  std::set<QueueKey> order_;
+  bool grown_ = false;
+  bool clock_runs_ = false;
+  double now_s_ = 0;
+  double next_patience_s_ = 0;
+};
+
+}  // namespace wflow::engine

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// How executions end: successes, which always count once, and failures, which count unless they are stale.
+#include <algorithm>
+#include <utility>
+
+#include "engine/schedule/scheduler.h"
+
+namespace wflow::engine {
+
+// ---- successes
+
+void Scheduler::done(const DoneRun& run) {
+  if (!valid(run.array, run.first, run.count)) return;
+  leases_.learn_speed(run);
+  const Range range{run.first, run.first + run.count - 1};
+  if (arrays_[run.array].floors.empty() && leases_.holds(run.lease, run.array, range)) {  // nearly always
+    leases_.release(run.lease, range);
+    succeed(run, range);
+    propagate();
+    return;
+  }
+  std::vector<std::pair<Range, ElementState>> open;
+  arrays_[run.array].states.for_each_in(range, [&](Range part, ElementState state) {
+    if (!has_ended(state)) open.emplace_back(part, state);
+    ++work_;
+  });
+  for (const auto& [part, state] : open) {
+    if (state == ElementState::leased) {
+      done_while_leased(run, part);
+    } else {
+      for (const Range& one : above_floor(run, part)) {
+        state == ElementState::blocked ? keep_early(run, one) : succeed(run, one);
+      }
+    }
+  }
+  propagate();
+}
+
+std::vector<Range> Scheduler::above_floor(const DoneRun& run, Range range) const {
+  std::vector<Range> parts;
+  arrays_[run.array].for_each_floor(range, [&](Range part, LeaseId floor) {
+    if (run.lease >= floor) parts.push_back(part);
+  });
+  return parts;
+}
+
+// Another lease that holds the element loses it. One that ran on old input ends without counting.
+void Scheduler::done_while_leased(const DoneRun& run, Range range) {
+  std::vector<std::pair<Range, LeaseId>> held;
+  leases_.holders(run.array).for_each_in(range,
+                                         [&](Range part, LeaseId lease) { held.emplace_back(part, lease); });
+  for (const auto& [part, holder] : held) {
+    for (const Range& one : above_floor(run, part)) {
+      if (holder != run.lease) revoke(holder, run.array, one, true);
+      leases_.release(holder, one);
+      succeed(run, one);
+    }
+    if (holder != run.lease) continue;
+    for (const Range& invalidated : leases_.parts(holder, run.array, part)) {
+      leases_.release(holder, invalidated);
+      give_back(holder, run.array, invalidated);
+    }
+  }
+}
+
+void Scheduler::succeed(const DoneRun& run, Range part) {
+  const double share = static_cast<double>(part.size()) / static_cast<double>(run.count);
+  count_durations(run.array, part.size(), run.duration_sum_s * share, run.duration_square_sum * share);
+  end(run.array, part, ElementState::done);
+}
+
+void Scheduler::keep_early(const DoneRun& run, Range part) {
+  if (!keeps_early_) return;
+  const auto count = static_cast<double>(run.count);
+  arrays_[run.array].early.set(part,
+                               {run.lease, run.duration_sum_s / count, run.duration_square_sum / count});
+}
+
+// Ends what of the range has succeeded already; gives the rest.
+std::vector<Range> Scheduler::apply_early(ArrayId id, Range range) {
+  TaskArray& array = arrays_[id];
+  std::vector<std::pair<Range, EarlyResult>> early;
+  array.early.for_each_in(range, [&](Range part, const EarlyResult& result) {
+    array.for_each_floor(part, [&](Range one, LeaseId floor) {
+      if (result.lease >= floor) early.emplace_back(one, result);
+    });
+  });
+  array.early.erase(range);
+  IntervalSet rest;
+  rest.add(range);
+  for (const auto& [part, result] : early) {
+    const auto count = static_cast<double>(part.size());
+    count_durations(id, part.size(), result.duration_s * count, result.duration_square * count);
+    end(id, part, ElementState::done);
+    rest.remove(part);
+  }
+  std::vector<Range> parts;
+  rest.for_each([&](Range part) { parts.push_back(part); });
+  return parts;
+}
+
+void Scheduler::drop_early_results() {
+  keeps_early_ = false;
+  for (TaskArray& array : arrays_) array.early.clear();
+}
+
+void Scheduler::count_durations(ArrayId id, std::uint64_t timed, double sum_s, double square_sum) {
+  TaskArray& array = arrays_[id];
+  array.timed += timed;
+  array.duration_sum_s += sum_s;
+  array.duration_square_sum += square_sum;
+  ready_.count_durations(id, timed, sum_s);
+}
+
+// ---- failures
+
+void Scheduler::ended_badly(const Outcome& outcome, const WorkerId& worker, double now_s) {
+  if (!valid(outcome.array, outcome.element, 1)) return;
+  const Range range{outcome.element, outcome.element};
+  const TaskArray& array = arrays_[outcome.array];
+  const bool held = leases_.holder_of(outcome.array, outcome.element) == outcome.lease;
+  if (!held && !counts_unheld(outcome)) return;
+  const LeaseId floor = array.floor_of(outcome.element);
+  if (held) leases_.release(outcome.lease, range);
+  if (held && (outcome.reason == EndReason::cancelled || outcome.lease < floor)) {
+    give_back(outcome.lease, outcome.array, range);
+    return;
+  }
+  Attempt attempt;
+  if (const auto known = array.attempts.find(outcome.element); known != array.attempts.end())
+    attempt = known->second;
+  ++attempt.number;
+  decide(outcome, worker, attempt, now_s);
+  propagate();
+}
+
+// Read from a journal after its worker's leases were forgotten: the execution that would run next has run
+// already.
+bool Scheduler::counts_unheld(const Outcome& outcome) const {
+  const TaskArray& array = arrays_[outcome.array];
+  const ElementState state = array.states.at(outcome.element);
+  if (outcome.reason == EndReason::cancelled || state == ElementState::leased || has_ended(state))
+    return false;
+  const auto known = array.attempts.find(outcome.element);
+  const std::uint32_t number = known == array.attempts.end() ? 0 : known->second.number;
+  return outcome.lease >= array.floor_of(outcome.element) && outcome.attempt == number;
+}
+
+// Merlin's exit codes (research/merlin.md 1.7), and ordinary failures.
+void Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt attempt, double now_s) {
+  enum : int {
+    kRestart = 100,
+    kSoftFail = 101,
+    kHardFail = 102,
+    kDry = 103,
+    kRetry = 104,
+    kStopWorkers = 105
+  };
+  const ArraySpec& spec = arrays_[outcome.array].spec;
+  const int code = outcome.reason == EndReason::exited ? outcome.exit_code : -1;
+  const Range range{outcome.element, outcome.element};
+  if (code == kDry || code == kStopWorkers) {
+    stop_requested_ = stop_requested_ || code == kStopWorkers;
+    end(outcome.array, range, ElementState::done);
+    return;
+  }
+  // Usage, spec and data errors of our own programs: docs/exit-codes.md.
+  const bool hopeless = spec.own_program && code >= 2 && code <= 4;
+  const bool asked_again = code == kRestart || code == kRetry;
+  if (!asked_again) ++attempt.failures;
+  const bool cancel_requested = arrays_[outcome.array].cancel_requested.contains(range);
+  const bool again = code != kSoftFail && code != kHardFail && !hopeless && !cancel_requested &&
+                     (asked_again ? attempt.asked_again() <= static_cast<std::uint32_t>(spec.max_retries)
+                                  : attempt.failures <= static_cast<std::uint32_t>(spec.failure_retries));
+  if (asked_again) attempt.restart = code == kRestart;
+  actions_.failures.push_back({outcome, worker, !again, attempt});
+  if (again) {
+    schedule_retry(outcome.array, outcome.element, attempt, now_s + spec.retry_delay_s);
+    return;
+  }
+  stop_requested_ = stop_requested_ || (code == kHardFail && !keep_going_);
+  end(outcome.array, range, code == kHardFail ? ElementState::hard_failed : ElementState::failed);
+}
+
+void Scheduler::schedule_retry(ArrayId id, Element element, Attempt attempt, double due_s) {
+  TaskArray& array = arrays_[id];
+  attempt.due_s = due_s;
+  if (array.states.at(element) == ElementState::blocked) {  // heard of before its parent's success
+    array.attempts[element] = attempt;
+    return;
+  }
+  drop_waiting(id, {element, element});
+  array.attempts[element] = attempt;
+  array.states.set({element, element}, ElementState::delayed);
+  retries_.add({id, element, due_s});
+}
+
+// Its worker was lost while it ran. An element that was running on too many workers when they died is taken
+// to be what kills them.
+void Scheduler::count_crash(const WorkerId& worker, const RunningElement& execution) {
+  constexpr std::uint32_t kCrashLimit = 5;
+  if (!valid(execution.array, execution.element, 1)) return;
+  TaskArray& array = arrays_[execution.array];
+  const std::optional<LeaseId> holder = leases_.holder_of(execution.array, execution.element);
+  if (!holder || leases_.worker_of(*holder) != worker || *holder < array.floor_of(execution.element)) return;
+  Attempt& attempt = array.attempts[execution.element];
+  Outcome outcome;
+  outcome.lease = *holder;
+  outcome.array = execution.array;
+  outcome.element = execution.element;
+  outcome.attempt = attempt.number;
+  outcome.reason = EndReason::worker_lost;
+  outcome.started_s = execution.started_s;
+  outcome.detail = "the worker " + worker + " was lost while this task ran";
+  ++attempt.number;
+  ++attempt.crashes;
+  const bool final = attempt.crashes >= kCrashLimit;
+  actions_.failures.push_back({outcome, worker, final, attempt});
+  if (!final) return;
+  const Range range{execution.element, execution.element};
+  leases_.release(*holder, range);
+  end(execution.array, range, ElementState::failed);
+}
+
+}  // namespace wflow::engine

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/schedule/sizing.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace wflow::engine {
+
+namespace {
+
+// What a task is taken to last before the first of its step has ended.
+constexpr double kUnknown_s = 0.25;
+
+double scarce_ahead_s(const Worker& worker, QueueId queue) {
+  const auto at = worker.scarce_s.find(queue);
+  return at == worker.scarce_s.end() ? 0 : at->second;
+}
+
+}  // namespace
+
+double cores_of(const ReadyQueue& queue, const Worker& worker) {
+  const std::int64_t asked = std::int64_t{queue.resources.cores} * queue.resources.procs;
+  return static_cast<double>(std::clamp<std::int64_t>(asked, 1, std::max(worker.capacity.cores, 1)));
+}
+
+double scarce_share(const ReadyQueue& queue, const Worker& worker) {
+  const auto memory =
+      static_cast<double>(std::min(queue.resources.memory_bytes, worker.capacity.memory_bytes));
+  double share = memory > 0 ? memory / static_cast<double>(worker.capacity.memory_bytes) : 0;
+  if (queue.resources.gpus > 0 && worker.capacity.gpus > 0)
+    share = std::max(share, static_cast<double>(queue.resources.gpus) / worker.capacity.gpus);
+  return share;
+}
+
+double room(const ReadyQueue& queue, const Worker& worker) {
+  const WorkerCapacity& capacity = worker.capacity;
+  const Load& load = worker.load;
+  double room = (capacity.cores - load.cores) / cores_of(queue, worker);
+  if (queue.resources.gpus > 0 && capacity.gpus > 0)
+    room = std::min(room, (capacity.gpus - load.gpus) / queue.resources.gpus);
+  const auto memory = static_cast<double>(std::min(queue.resources.memory_bytes, capacity.memory_bytes));
+  if (memory > 0)
+    room = std::min(room, (static_cast<double>(capacity.memory_bytes) - load.memory_bytes) / memory);
+  return std::max(0.0, std::floor(room + 1e-6));
+}
+
+double seconds_of(const TaskArray& array, const ReadyQueue& queue, const Worker& worker) {
+  const auto mean = [](std::uint64_t timed, double sum_s) { return sum_s / static_cast<double>(timed); };
+  if (array.timed > 0) return mean(array.timed, array.duration_sum_s) * worker.slowness;
+  return queue.timed > 0 ? mean(queue.timed, queue.duration_sum_s) * worker.slowness : kUnknown_s;
+}
+
+bool takes(const Worker& worker, const ReadyQueues& queues, QueueId queue) {
+  if (!worker.serves[queue]) return false;
+  if (room(queues.queue(queue), worker) >= 1) return true;
+  const bool enough = worker.load.core_s >= 0.5 * kAhead_s * worker.capacity.cores;
+  return !worker.untried && !enough && scarce_ahead_s(worker, queue) < 0.5 * kAhead_s;
+}
+
+std::uint64_t range_size(const TaskArray& array, const ReadyQueues& queues, QueueId id, const Worker& worker,
+                         std::uint64_t most) {
+  const ReadyQueue& queue = queues.queue(id);
+  const double cores = worker.capacity.cores;
+  const double process = static_cast<double>(std::max<std::uint64_t>(array.spec.bundle, 1));
+  const double seconds = std::max(seconds_of(array, queue, worker), kShortestTask_s);
+  double size = room(queue, worker) * process;
+  if (!worker.untried) {
+    double ahead = (kAhead_s * cores - worker.load.core_s) / (seconds * cores_of(queue, worker));
+    const double share = scarce_share(queue, worker);
+    if (share > 0) ahead = std::min(ahead, (kAhead_s - scarce_ahead_s(worker, id)) / (seconds * share));
+    size = std::max(size, std::ceil(ahead));
+  }
+  // The lease of an overdue queue is a small one.
+  if (queue.overdue) size = std::min(size, std::max(kAhead_s / seconds, process));
+  // Towards the end no worker takes more than half of its share, so that all end together.
+  if (queue.workers > 1) {
+    const double share = static_cast<double>(queue.ready) * cores / (2.0 * std::max(queue.cores, 1));
+    size = std::min(size, std::ceil(share));
+  }
+  return static_cast<std::uint64_t>(std::clamp(size, 1.0, static_cast<double>(most)));
+}
+
+}  // namespace wflow::engine

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the scheduler and its workers agree on: leases, and how executions end. Plain values, which
+// engine/wire/messages.h carries and engine/store makes durable.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "specs/plan/template.h"
+
+namespace wflow::engine {
+
+using specs::ArrayId;
+using Element = specs::Element;
+using LeaseId = std::uint64_t;
+using WorkerId = std::string;
+
+// The right to run the range [first, first + count) of an array's elements, once each. Identifiers grow:
+// those of a later coordinator (its epoch is in the upper 24 bits) and those granted later are larger. A
+// message that names a lease which no longer holds the element is stale and changes nothing.
+struct Lease {
+  LeaseId id = 0;
+  ArrayId array = 0;
+  Element first = 0;
+  std::uint64_t count = 0;
+  std::uint32_t attempt = 0;  // 0: the first execution
+  bool restart = false;       // run the step's restart command
+  std::int32_t priority = 0;  // higher goes first in the worker's queue
+};
+
+// How one execution of one element ended.
+enum class EndReason : std::uint8_t {
+  exited,       // by itself; see exit_code
+  signalled,    // by a signal that wflow did not send; exit_code is the signal's number
+  timed_out,    // killed at its time limit
+  not_started,  // the worker could not start it (detail says why)
+  bad_output,   // ended with 0, but a declared output is missing or wrong
+  worker_lost,  // its worker died; decided by the coordinator
+  cancelled,
+};
+
+struct Outcome {
+  LeaseId lease = 0;
+  ArrayId array = 0;
+  Element element = 0;
+  std::uint32_t attempt = 0;
+  EndReason reason = EndReason::exited;
+  std::int32_t exit_code = 0;
+  double started_s = 0;  // Unix time
+  double duration_s = 0;
+  std::string detail;  // end of the task's output, or why it could not start
+};
+
+// Neighbouring elements of one lease that ended with exit code 0.
+struct DoneRun {
+  LeaseId lease = 0;
+  ArrayId array = 0;
+  Element first = 0;
+  std::uint64_t count = 0;
+  std::uint32_t attempt = 0;  // of the lease
+  double duration_sum_s = 0;
+  double duration_square_sum = 0;
+  double last_end_s = 0;  // Unix time
+};
+
+struct RunningElement {
+  ArrayId array = 0;
+  Element element = 0;
+  double started_s = 0;
+};
+
+}  // namespace wflow::engine

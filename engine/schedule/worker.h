@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// A worker as the scheduler knows it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "engine/schedule/array_spec.h"
+#include "engine/schedule/intervals.h"
+#include "engine/schedule/ready_queues.h"
+#include "engine/schedule/types.h"
+
+namespace wflow::engine {
+
+// What the elements leased to a worker take, all at once.
+struct Load {
+  double cores = 0, gpus = 0, memory_bytes = 0;
+  double core_s = 0;  // estimated core seconds ahead
+};
+
+// Workers with free cores first; then by work ahead; then in the order of joining.
+using DemandKey = std::tuple<bool, double, std::uint64_t>;
+
+struct Worker {
+  WorkerId id;
+  std::uint64_t number = 0;  // in order of joining
+  WorkerCapacity capacity;
+  std::vector<bool> serves;  // by queue
+  std::set<LeaseId> leases;
+  std::uint64_t elements = 0;  // of its leases
+  Load load;
+  // Of queues that ask for GPUs or memory: seconds ahead in which their tasks have all of what it has.
+  std::map<QueueId, double> scarce_s;
+  double slowness = 1;  // its tasks' durations over their arrays' means, lately
+  // Leases were taken back from it, and it has reported nothing since: it gets no more than it can start.
+  bool untried = false;
+  bool draining = false;
+  std::optional<double> free_since_s;      // it has cores without work
+  std::optional<DemandKey> key;            // its place among the workers that want more
+  std::map<LeaseId, IntervalSet> missing;  // neither held nor reported when it joined again
+};
+
+}  // namespace wflow::engine

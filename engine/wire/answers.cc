@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/wire/answers.h"
+
+namespace wflow::engine::wire {
+
+namespace {
+
+std::uint64_t sum(const std::vector<StepStatus>& steps, std::uint64_t (StepStatus::*member)() const) {
+  std::uint64_t total = 0;
+  for (const StepStatus& step : steps) total += (step.*member)();
+  return total;
+}
+
+}  // namespace
+
+bool FollowupView::left() const {
+  if (state == FollowupState::could_not_begin || state == FollowupState::handed_over) return false;
+  return elements == 0 || ended < elements;
+}
+
+std::uint64_t StepStatus::ended() const {
+  std::uint64_t total = 0;
+  for (std::size_t state = 0; state < kElementStates; ++state) {
+    if (has_ended(static_cast<ElementState>(state))) total += counts[state];
+  }
+  return total;
+}
+
+std::uint64_t StatusAnswer::elements() const {
+  std::uint64_t total = 0;
+  for (const StepStatus& step : steps) total += step.elements;
+  return total;
+}
+
+std::uint64_t StatusAnswer::ended() const {
+  return sum(steps, &StepStatus::ended);
+}
+std::uint64_t StatusAnswer::failed() const {
+  return sum(steps, &StepStatus::failed);
+}
+std::uint64_t StatusAnswer::cancelled() const {
+  std::uint64_t total = 0;
+  for (const StepStatus& step : steps) total += step.count(ElementState::cancelled);
+  return total;
+}
+
+}  // namespace wflow::engine::wire

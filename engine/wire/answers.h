@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is answered to the questions in requests.h, as typed values; codec.h turns them into bytes. Every list
+// has a bound (engine/query/queries.h): longer ones go out page by page.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/schedule/states.h"
+#include "engine/wire/campaign_state.h"
+#include "engine/wire/requests.h"
+
+namespace wflow::engine::wire {
+
+// No answer is larger as a message; one that would be is a Refusal.
+inline constexpr std::size_t kMaxAnswerBytes = 4 << 20;
+
+struct Refusal {
+  ExitCode code = ExitCode::usage;
+  std::string sentence;
+};
+
+struct Done {
+  std::uint64_t count = 0;    // of tasks that it was about
+  std::uint64_t running = 0;  // of these: still running when the answer was given
+};
+
+// ---- status
+
+struct FailureView {
+  std::uint64_t number = 0;  // grows with every failure of the campaign
+  std::string task;          // "simulate/12"
+  std::string step;
+  specs::ArrayId array = 0;
+  specs::Element element = 0;
+  std::uint32_t attempt = 0;
+  std::string reason;  // "exit code 3", "signal 9 (Killed)", "time limit"
+  std::string worker;
+  double time_s = 0;
+  double duration_s = 0;
+  bool final = false;
+  std::string detail;
+};
+
+struct MetricPoint {
+  std::uint64_t epoch = 0;
+  std::uint64_t step = 0;
+  double value = 0;  // may be infinite or not a number
+};
+
+// What one task has reported under one name, thinned where it is long.
+struct MetricCurve {
+  specs::ArrayId array = 0;
+  specs::Element element = 0;
+  std::string task;
+  std::string name;
+  std::vector<MetricPoint> points;  // in order of step; the last one is exact
+};
+
+struct StepStatus {
+  std::string name;
+  std::string kind;
+  std::uint64_t arrays = 1;
+  std::uint64_t elements = 0;
+  std::array<std::uint64_t, kElementStates> counts{};
+  double mean_s = 0;  // of the elements done
+  double deviation_s = 0;
+  double rate_per_s = 0;         // of the last seconds; 0 when nothing runs
+  std::optional<double> left_s;  // estimated
+  // A single long task's own progress, where it reports one.
+  std::uint64_t progress_done = 0;
+  std::uint64_t progress_total = 0;
+  std::string progress_unit;
+
+  std::uint64_t count(ElementState state) const { return counts[static_cast<std::size_t>(state)]; }
+  std::uint64_t ended() const;
+  std::uint64_t failed() const { return count(ElementState::failed) + count(ElementState::hard_failed); }
+};
+
+struct WorkerStatus {
+  std::string id, host;
+  std::int32_t cores = 0;
+  std::uint64_t running = 0;
+  std::uint64_t leased = 0;
+  double silent_s = 0;
+  bool draining = false;
+};
+
+struct HistoryView {
+  std::uint64_t number = 0;  // grows with every row of the campaign
+  double time_s = 0;
+  std::string kind, text;
+};
+
+struct ArtifactView {
+  std::string step, kind, path;
+};
+
+// A campaign that comes after this one.
+struct FollowupView {
+  std::string kind;  // submitted, restart, iteration
+  std::int32_t iteration = 0;
+  std::string spec, directory;
+  FollowupState state = FollowupState::pending;
+  std::string handed_to;  // the campaign whose list has it now
+  std::uint64_t elements = 0, ended = 0, failed = 0;
+  // Whether it has something to do yet, as far as this campaign's own run goes.
+  bool left() const;
+};
+
+// What a campaign looks like at one moment: behind `wflow status`, the progress display and `--json`. Of the
+// lists the newest entries are there; `total` tells how many there are.
+struct StatusAnswer {
+  std::string name, directory;
+  CampaignState state = CampaignState::running;
+  std::string coordinator;  // "host (pid 12)" while one runs
+  double started_s = 0;     // Unix time
+  double elapsed_s = 0;
+  std::vector<StepStatus> steps;
+  std::vector<WorkerStatus> workers;  // that are connected
+  std::uint64_t workers_total = 0;
+  std::vector<FailureView> failures;  // newest last; final ones
+  std::uint64_t last_failure = 0;     // the greatest number of a failure, also of those that are not listed
+  std::vector<MetricCurve> metrics;
+  std::vector<ArtifactView> artifacts;
+  std::uint64_t artifacts_total = 0;
+  std::vector<HistoryView> history;     // newest last
+  std::vector<FollowupView> followups;  // in order
+  std::string iterations;               // of a study with iterate:, how they came to an end
+
+  std::uint64_t elements() const;
+  std::uint64_t ended() const;
+  std::uint64_t failed() const;
+  std::uint64_t cancelled() const;
+};
+
+// ---- single tasks
+
+struct TaskRun {  // neighbours in the same state
+  specs::ArrayId array = 0;
+  specs::Element first = 0, last = 0;
+  ElementState state = ElementState::blocked;
+};
+
+struct TaskRecord {  // the last execution of an element that did not succeed at least once
+  specs::ArrayId array = 0;
+  specs::Element element = 0;
+  std::uint32_t executions = 0;  // that did not succeed
+  std::int32_t exit_code = 0;
+  std::string reason;
+  std::string worker;
+  double started_s = 0;
+  double duration_s = 0;
+};
+
+struct TaskLease {
+  specs::ArrayId array = 0;
+  specs::Element first = 0, last = 0;
+  std::string worker;
+};
+
+struct RunningTask {
+  specs::ArrayId array = 0;
+  specs::Element element = 0;
+  double started_s = 0;
+};
+
+// Complete for the elements from the request's `from` up to, but without, `next`.
+struct TasksAnswer {
+  std::vector<TaskRun> runs;
+  std::vector<TaskRecord> records;
+  std::vector<TaskLease> leases;
+  std::vector<RunningTask> running;
+  std::optional<TaskPlace> next;  // the next page begins there
+};
+
+struct ParentView {  // what an element waits for
+  std::string array;
+  std::uint64_t needed = 0;
+  std::array<std::uint64_t, kElementStates> counts{};  // of those needed
+  std::vector<std::string> open, ended_badly;          // some, by name
+};
+
+struct ExecutionView {
+  std::uint32_t attempt = 0;
+  std::string reason, worker, host;
+  double started_s = 0, duration_s = 0;
+  bool final = false;
+  std::string detail;
+  double worker_ended_s = 0;  // 0: not that one knows
+  std::string worker_reason;
+};
+
+struct ExplainAnswer {
+  std::string task, step;
+  ElementState state = ElementState::blocked;
+  bool paused = false;
+  std::string worker;                     // that has it; empty: none
+  std::optional<double> running_since_s;  // Unix time
+  std::vector<ParentView> parents;
+  std::uint64_t parents_total = 0;
+  std::vector<ExecutionView> executions;  // that did not succeed, newest last
+  std::uint64_t executions_total = 0;
+};
+
+enum class WorkerViewState : std::uint8_t { working, draining, ended, unknown };
+
+struct WorkerView {
+  std::string id, host, group;
+  std::int64_t pid = 0;
+  std::int32_t cores = 0, gpus = 0;
+  double joined_s = 0;
+  double ended_s = 0;  // 0: not that one knows
+  std::string reason;
+  std::uint64_t failures = 0;  // executions that did not succeed on it
+  // unknown: its coordinator was killed and none has asked for it since
+  WorkerViewState state = WorkerViewState::unknown;
+  std::uint64_t leased = 0, running = 0;  // while it works
+};
+
+struct WorkersAnswer {
+  std::vector<WorkerView> workers;  // in the order in which they joined
+  std::optional<std::uint64_t> next;
+};
+
+struct Answer {
+  std::variant<Refusal, Done, StatusAnswer, TasksAnswer, ExplainAnswer, WorkersAnswer> body;
+};
+
+inline Answer refusal(std::string sentence, ExitCode code = ExitCode::usage) {
+  return {Refusal{code, std::move(sentence)}};
+}
+inline Answer done_answer(std::uint64_t count = 0, std::uint64_t running = 0) {
+  return {Done{count, running}};
+}
+
+}  // namespace wflow::engine::wire

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What people ask a running coordinator, as typed values; codec.h turns them into bytes. Questions that only
+// read are answered in the same way from the record of a campaign at rest (engine/query/).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "specs/plan/template.h"
+
+namespace wflow::engine::wire {
+
+// Elements first..last of an array, both included.
+struct Part {
+  specs::ArrayId array = 0;
+  specs::Element first = 0;
+  specs::Element last = 0;
+};
+
+// Which tasks are meant.
+struct Selection {
+  std::string step;  // of the study or plan; empty: all
+  bool ranged = false;
+  specs::Element first = 0, last = 0;  // with `ranged`: only these elements
+  bool by_exit_code = false;
+  std::int32_t exit_code = 0;  // with `by_exit_code`: of the last execution
+  // With `chosen`: these instead, where the asking side has chosen; what is above does not count.
+  bool chosen = false;
+  std::vector<Part> parts;
+};
+
+// ---- questions that read only
+
+struct StatusRequest {};  // StatusAnswer
+
+// A task of the campaign, or the place in a list of tasks where a page begins.
+struct TaskPlace {
+  specs::ArrayId array = 0;
+  specs::Element element = 0;
+};
+
+// A page of the elements [first, last] of the arrays up to `last_array`, from `from` on, that are in one of
+// the states: TasksAnswer.
+struct TasksRequest {
+  TaskPlace from;
+  specs::ArrayId last_array = 0;
+  specs::Element first = 0, last = 0;
+  std::uint32_t states = 0;  // bits: 1 << ElementState
+};
+
+struct ExplainRequest {  // ExplainAnswer
+  TaskPlace task;
+};
+
+struct WorkersRequest {    // WorkersAnswer
+  std::uint64_t from = 0;  // leave out so many: those that joined first
+};
+
+struct RetryableRequest {  // Done: how many tasks a RetryRequest would run again
+  Selection tasks;
+};
+
+struct SnapshotRequest {  // Done
+  std::string path;       // absolute; must not exist
+};
+
+// ---- commands: answered by done_answer() or refusal()
+
+struct DrainRequest {};
+struct StopRequest {};
+struct PauseRequest {
+  bool pause = true;
+};
+struct RetryRequest {
+  Selection tasks;
+};
+struct CancelRequest {
+  Selection tasks;
+  bool kill = false;
+};
+
+using Request =
+    std::variant<StatusRequest, TasksRequest, ExplainRequest, WorkersRequest, RetryableRequest,
+                 SnapshotRequest, DrainRequest, StopRequest, PauseRequest, RetryRequest, CancelRequest>;
+
+struct Query {
+  Request request;
+};
+
+}  // namespace wflow::engine::wire

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a task says in its $WFLOW_EVENTS file (docs/formats/events.md). The worker parses every line once;
+// from there on it is a typed value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "specs/plan/template.h"
+
+namespace wflow::engine::wire {
+
+using specs::ArrayId;
+using specs::Element;
+
+// Texts of a line that are longer are cut; the whole line has at most 64 KiB.
+inline constexpr std::size_t kMaxEventText = 4096;
+inline constexpr std::size_t kMaxEventLine = 64 << 10;
+
+struct Metric {
+  std::string name;
+  std::uint64_t epoch = 0;
+  std::uint64_t step = 0;
+  double value = 0;  // may be infinite or not a number
+};
+struct Progress {
+  std::uint64_t done = 0;
+  std::uint64_t total = 0;
+  std::string unit;
+};
+struct Note {
+  std::string text;
+};
+struct Artifact {
+  std::string kind;  // model, predictions, manifest, shard
+  std::string path;
+};
+struct Checkpoint {
+  std::string path;
+  std::string hash;
+  std::uint64_t epoch = 0;
+  std::uint64_t step = 0;
+};
+struct Submission {  // a campaign that is to come after this one (engine/followups/)
+  std::string kind;
+  std::string id;
+  std::string spec;
+  std::string options;  // JSON: what the study is read with
+  std::string directory;
+};
+struct Convergence {};  // no further iteration, where the study says nothing else in `until`
+// Any other type, and lines of the types above whose values are of another type: kept as they are.
+struct OtherEvent {
+  std::string type;
+  std::string json;  // the line
+};
+
+using EventBody =
+    std::variant<Metric, Progress, Note, Artifact, Checkpoint, Submission, Convergence, OtherEvent>;
+
+struct TaskEvent {
+  ArrayId array = 0;
+  Element element = 0;
+  std::uint32_t attempt = 0;
+  double time_s = 0;  // Unix time
+  EventBody body;
+};
+
+// What a process of a bundle says of single samples: the worker makes results of it, it never travels.
+struct SampleReport {
+  bool done = false;  // or failed
+  Element first = 0;
+  std::uint64_t count = 1;
+  std::string error;
+  std::int32_t exit_code = 1;  // of a failed one, never 0
+};
+
+using EventLine = std::variant<EventBody, SampleReport>;
+
+// Nothing for a line that is no JSON object. Bytes that are no UTF-8 become U+FFFD. Never throws.
+std::optional<EventLine> parse_event_line(std::string_view line);
+
+// The value of the line's key "type".
+std::string_view type_of(const EventBody& body);
+// The line again, as the database keeps it.
+std::string json_of(const EventBody& body);
+
+// About how many bytes the event takes in memory or in a message.
+std::size_t bytes_of(const TaskEvent& event);
+
+// Whether every text in it is valid UTF-8 and not too long: true of all that parse_event_line() gives, to be
+// asked of what a peer sends.
+bool is_wellformed(const TaskEvent& event);
+
+}  // namespace wflow::engine::wire

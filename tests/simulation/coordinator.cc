@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator process: its start, its loop, its end. coordinator_actions.cc carries out what the machine
+// decides.
+#include "tests/simulation/coordinator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <variant>
+
+#include "base/error.h"
+#include "engine/wire/worker_journal.h"
+
+namespace wflow::simulation {
+
+namespace {
+
+constexpr double kTurnAtLeast_s = 1e-5;
+constexpr double kTurnAtMost_s = 1e-3;
+constexpr std::uint64_t kSpins = 2000;
+constexpr double kSpinTime_s = 0.5;
+
+}  // namespace
+
+Worker& Workers::start(Host& host, const std::string& group, int slots, std::uint64_t started_by,
+                       double linger_s) {
+  const auto number = static_cast<WorkerNumber>(workers_.size());
+  workers_.push_back(std::make_unique<Worker>(around_, host, number, group, slots, started_by, linger_s));
+  around_.trace.line(workers_.back()->id(), "worker of group {} begins on {}", group, host.name);
+  return *workers_.back();
+}
+
+Worker* Workers::find(const std::string& id) {
+  for (const auto& worker : workers_) {
+    if (worker->id() == id) return worker.get();
+  }
+  return nullptr;
+}
+
+Coordinator::Coordinator(Surroundings& around, Host& host, Workers& workers, CoordinatorOptions options)
+    : Process(around.hosts, host),
+      around_(around),
+      workers_(workers),
+      options_(options),
+      disk_user_(std::make_shared<DiskUser>()) {
+  disk_user_->host = host.name;
+}
+
+Coordinator::~Coordinator() {
+  around_.vfs.use(&around_.disk, disk_user_);
+  store_.reset();
+}
+
+bool Coordinator::begin() {
+  around_.vfs.use(&around_.disk, disk_user_);
+  try {
+    store_ = std::make_unique<engine::store::Store>(around_.study.plan.campaign(),
+                                                    engine::store::DatabaseOptions{.vfs = Vfs::kName});
+    epoch_ = store_->next_epoch();
+    const engine::store::Restored restored = store_->restore();
+    around_.history.check_restored(restored);
+    make_machine(restored);
+  } catch (const Error& error) {
+    around_.trace.line("coord", "does not begin: {}", error.what());
+    if (error.code() == ExitCode::busy) {
+      around_.faults.count(Fault::second_coordinator_refused);
+    } else if (!around_.disk.full()) {
+      throw Violation("acknowledged results last",
+                      fmt::format("the database can't be opened: {}", error.what()));
+    }
+    end();
+    return false;
+  }
+  begun_s_ = around_.timeline.now_s();
+  listener_ = around_.network.listen(*this, host().name);
+  workers::CoordinatorAddress address;
+  address.remote = std::to_string(listener_);
+  address.host = host().name;
+  address.pid = identity().pid;
+  address.epoch = epoch_;
+  around_.endpoint = Endpoint{address, listener_};
+  around_.trace.line("coord", "epoch {} begins on {}", epoch_, host().name);
+  carry_out(machine_->take_actions());
+  schedule(0);
+  return true;
+}
+
+void Coordinator::make_machine(const engine::store::Restored& restored) {
+  engine::MachineOptions options;
+  options.epoch = epoch_;
+  options.self = identity();
+  options.token = around_.token;
+  options.local_groups = around_.study.groups;
+  options.keep_going = options_.keep_going;
+  options.resumed = options_.resumed;
+  options.timing = around_.timing;
+  options.planted = options_.planted;
+  for (const auto& row : restored.workers) durable_workers_.insert(row.id);
+  machine_ = std::make_unique<engine::CoordinatorMachine>(
+      around_.study.plan, around_.study.arrays, std::move(options), restored, known_workers(restored),
+      host().at(around_.timeline.now_s()));
+}
+
+// As the edge makes it: rows that have not ended, and journals, with or without a row.
+std::vector<engine::KnownWorker> Coordinator::known_workers(const engine::store::Restored& restored) const {
+  std::map<std::string, engine::KnownWorker> known;
+  for (const auto& row : restored.workers) {
+    engine::KnownWorker& worker = known[row.id];
+    worker.id = row.id;
+    worker.group = row.group;
+    worker.guardian = row.guardian;
+    worker.agent = row.agent;
+    worker.lost_s = row.lost_s;
+  }
+  const std::string folder = around_.study.plan.campaign().string() + "/.wflow/workers/";
+  for (const std::string& path : around_.disk.list(folder)) {
+    const auto records = engine::wire::parse_records(around_.disk.find(path)->bytes());
+    const std::string id =
+        path.substr(folder.size(), path.size() - folder.size() - std::string_view(".journal").size());
+    const auto [at, is_new] = known.try_emplace(id);
+    engine::KnownWorker& worker = at->second;
+    worker.journal = true;
+    Worker* const real = workers_.find(id);
+    worker.locked = real != nullptr && !real->gone();
+    if (!is_new) continue;
+    worker.id = id;
+    worker.row = false;
+    if (!records.header) continue;
+    worker.group = records.header->group;
+    worker.guardian = records.header->guardian;
+    worker.agent = records.header->agent;
+    worker.lost_s = records.header->lost_s;
+  }
+  std::vector<engine::KnownWorker> list;
+  for (auto& [id, worker] : known) list.push_back(std::move(worker));
+  return list;
+}
+
+void Coordinator::woken() {
+  if (commit_due_) finish_commit(commits_);
+  schedule(0);
+}
+
+void Coordinator::ended(bool with_host) {
+  around_.trace.line("coord", "epoch {} has ended", epoch_);
+  if (listener_ != 0) around_.network.close_server(listener_, !with_host);
+  // What it has open ends with it, without another write.
+  disk_user_->dead = true;
+  around_.vfs.use(&around_.disk, disk_user_);
+  store_.reset();
+}
+
+void Coordinator::signal(engine::event::SignalKind kind) {
+  post(engine::event::Signal{kind});
+}
+
+void Coordinator::post(engine::CoordinatorEvent event) {
+  if (!alive()) return;
+  others_.push_back(std::move(event));
+  schedule(0);
+}
+
+void Coordinator::receive(ConnectionId connection, wire::Message message) {
+  if (!alive()) return;
+  const engine::PeerId peer = fmt::format("c{}", connection);
+  messages_.emplace_back(engine::event::Message{peer, std::move(message)});
+  schedule(0);
+}
+
+// ---- the loop
+
+void Coordinator::schedule(double delay_s) {
+  if (!runs() || failing_) return;
+  const double at_s =
+      around_.timeline.now_s() + delay_s + around_.draw.logarithmic(kTurnAtLeast_s, kTurnAtMost_s);
+  if (scheduled_s_ >= 0 && scheduled_s_ <= at_s) return;
+  scheduled_s_ = at_s;
+  const std::uint64_t number = ++turn_number_;
+  around_.timeline.at(at_s, [this, number] {
+    if (number != turn_number_) return;
+    scheduled_s_ = -1;
+    if (runs() && !failing_) turn();
+  });
+}
+
+void Coordinator::turn() {
+  const bool was_there = take_some();
+  handle(engine::event::Time{});
+  carry_out(machine_->take_actions());
+  if (!alive() || failing_) return;
+  if (machine_->ended()) {
+    campaign_over_ = machine_->campaign_over();
+    if (around_.endpoint && around_.endpoint->listener == listener_) around_.endpoint.reset();
+    around_.vfs.use(&around_.disk, disk_user_);
+    store_.reset();  // in good order
+    end();
+    return;
+  }
+  const double now_s = around_.timeline.now_s();
+  if (was_there || now_s - idle_since_s_ > kSpinTime_s) {
+    idle_turns_ = 0;
+    idle_since_s_ = now_s;
+  } else if (++idle_turns_ > kSpins) {
+    throw Violation("bounded", "the coordinator spins");
+  }
+  const double wake_s = machine_->wake_at_s();
+  if (std::isnan(wake_s)) throw Violation("bounded", "the coordinator's wake-up is not a number");
+  if (!urgent_.empty() || !messages_.empty() || !others_.empty()) return schedule(0);
+  if (std::isfinite(wake_s)) schedule(std::max(0.0, host().true_time(wake_s) - now_s));
+}
+
+bool Coordinator::take_some() {
+  const std::size_t most = 1 + around_.draw.below(20);
+  std::size_t taken = 0;
+  for (; !urgent_.empty(); ++taken) {
+    handle(std::move(urgent_.front()));
+    urgent_.pop_front();
+  }
+  while (taken < most && (!messages_.empty() || !others_.empty())) {
+    const bool other = messages_.empty() || (!others_.empty() && around_.draw.chance(0.5));
+    std::deque<engine::CoordinatorEvent>& source = other ? others_ : messages_;
+    engine::CoordinatorEvent event = std::move(source.front());
+    source.pop_front();
+    handle(std::move(event));
+    ++taken;
+  }
+  return taken > 0;
+}
+
+void Coordinator::handle(engine::CoordinatorEvent event) {
+  if (const auto* message = std::get_if<engine::event::Message>(&event)) {
+    if (const auto* hello = std::get_if<wire::Hello>(&message->message))
+      peer_workers_[message->peer] = hello->worker;
+  }
+  machine_->handle(host().at(around_.timeline.now_s()), std::move(event));
+}
+
+}  // namespace wflow::simulation

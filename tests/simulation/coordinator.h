@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// A simulated coordinator process: the real machine and the real store, on a simulated disk and network.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/coordinate/machine.h"
+#include "engine/store/store.h"
+#include "tests/simulation/surroundings.h"
+#include "tests/simulation/worker.h"
+
+namespace wflow::simulation {
+
+// All workers that there ever were.
+class Workers {
+ public:
+  explicit Workers(Surroundings& around) : around_(around) {}
+  Worker& start(Host& host, const std::string& group, int slots, std::uint64_t started_by, double linger_s);
+  Worker* find(const std::string& id);
+  const std::vector<std::unique_ptr<Worker>>& all() const { return workers_; }
+
+ private:
+  Surroundings& around_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+struct CoordinatorOptions {
+  bool resumed = false;
+  bool keep_going = false;
+  double linger_s = 300;         // of the workers that it starts
+  bool journals_unseen = false;  // of other hosts: their last writes are not visible here
+  engine::PlantedBugs planted;
+};
+
+class Coordinator final : public Process, public Server {
+ public:
+  Coordinator(Surroundings& around, Host& host, Workers& workers, CoordinatorOptions options);
+  ~Coordinator();
+
+  // False: another one holds the database, or the disk is full. Then this process has ended.
+  bool begin();
+  void signal(engine::event::SignalKind kind);
+  // Killed before the so many-th change of the disk from now, in the commit that is under way. False: none
+  // is.
+  bool die_in_commit(std::uint64_t changes);
+  void die_after(std::uint64_t actions) { die_after_ = actions; }
+  bool committing() const { return committing_.has_value(); }
+  // It has ended in good order, and all elements have ended.
+  bool campaign_over() const { return campaign_over_; }
+  const engine::CoordinatorMachine* machine() const { return machine_.get(); }
+  std::uint64_t epoch() const { return epoch_; }
+  std::uint64_t listener() const { return listener_; }
+  double begun_s() const { return begun_s_; }
+
+  void receive(ConnectionId connection, wire::Message message) override;
+
+ protected:
+  void woken() override;
+  void ended(bool with_host) override;
+
+ private:
+  std::vector<engine::KnownWorker> known_workers(const engine::store::Restored& restored) const;
+  void make_machine(const engine::store::Restored& restored);
+  void schedule(double delay_s);
+  void turn();
+  bool take_some();
+  void handle(engine::CoordinatorEvent event);
+  void post(engine::CoordinatorEvent event);
+  void carry_out(std::vector<engine::CoordinatorAction> actions);
+  void look_at(const engine::action::Send& send);
+  void finish_commit(std::uint64_t number);
+  void fail(const std::string& why);
+  void check_answer();
+  void on(engine::action::Send& send);
+  void on(engine::action::Commit& commit);
+  void on(engine::action::StartWorker& start);
+  void on(engine::action::Watch& watch);
+  void on(engine::action::Kill& kill);
+  void on(engine::action::ReadJournal& read);
+  void on(engine::action::RemoveJournal& remove);
+  void on(engine::action::AnswerQuery& answer);
+  void on(engine::action::ResolveRetry& resolve);
+  void on(engine::action::Log& log);
+  void on(engine::action::Fail& fail);
+  std::string journal_bytes(Worker* worker, const std::string& id, bool here);
+
+  Surroundings& around_;
+  Workers& workers_;
+  CoordinatorOptions options_;
+  std::shared_ptr<DiskUser> disk_user_;
+  std::unique_ptr<engine::store::Store> store_;
+  std::unique_ptr<engine::CoordinatorMachine> machine_;
+  std::uint64_t epoch_ = 0;
+  std::uint64_t listener_ = 0;
+  double begun_s_ = 0;
+  std::deque<engine::CoordinatorEvent> urgent_;  // before any message
+  std::deque<engine::CoordinatorEvent> messages_;
+  std::deque<engine::CoordinatorEvent> others_;
+  std::optional<engine::store::Batch> committing_;
+  std::uint64_t commits_ = 0;
+  bool commit_due_ = false;
+  std::set<std::string> durable_workers_;
+  std::map<engine::PeerId, std::string> peer_workers_;  // by the last Hello of each
+  std::set<engine::PeerId> undelivered_;                // while actions are carried out
+  double scheduled_s_ = -1;
+  std::uint64_t turn_number_ = 0;
+  std::uint64_t idle_turns_ = 0;
+  double idle_since_s_ = 0;
+  std::optional<std::uint64_t> die_after_;
+  bool failing_ = false;
+  bool campaign_over_ = false;
+};
+
+}  // namespace wflow::simulation

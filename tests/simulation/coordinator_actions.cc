@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the coordinator's edge does for its machine.
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "base/error.h"
+#include "engine/query/selection.h"
+#include "engine/wire/worker_journal.h"
+#include "tests/simulation/coordinator.h"
+
+namespace wflow::simulation {
+
+namespace {
+
+constexpr int kSigKill = 9, kSigTerm = 15, kSigCont = 18;
+constexpr double kCommitAtLeast_s = 1e-3;
+constexpr double kCommitAtMost_s = 0.03;
+constexpr double kSlowCommit_s = 4;
+constexpr double kReadAtMost_s = 0.05;
+constexpr double kStartAtMost_s = 0.05;
+
+ConnectionId connection_of(const engine::PeerId& peer) {
+  return std::stoull(peer.substr(1));
+}
+
+}  // namespace
+
+void Coordinator::carry_out(std::vector<engine::CoordinatorAction> actions) {
+  if (actions.size() > 100 + 10 * around_.study.elements + 20 * workers_.all().size())
+    throw Violation("bounded", fmt::format("the coordinator decides {} actions at once", actions.size()));
+  undelivered_.clear();
+  for (engine::CoordinatorAction& action : actions) {
+    if (die_after_ && (*die_after_)-- == 0) {
+      around_.trace.line("coord", "is killed between two actions");
+      around_.faults.count(Fault::coordinator_killed);
+      end();
+    }
+    if (!alive() || failing_) return;
+    std::visit([this](auto& value) { on(value); }, action);
+  }
+}
+
+void Coordinator::look_at(const engine::action::Send& send) {
+  const auto* leases = std::get_if<wire::Leases>(&send.message);
+  if (leases == nullptr) return;
+  const std::string& worker = peer_workers_[send.peer];
+  if (!durable_workers_.contains(worker))
+    throw Violation("durable workers",
+                    fmt::format("worker {} is leased something before its row is on disk", worker));
+  for (const wire::Lease& lease : leases->leases) {
+    around_.trace.line("coord", "leases {} (+{}) attempt {} lease {:x} to {}",
+                       around_.history.name(lease.array, lease.first), lease.count - 1, lease.attempt,
+                       lease.id, worker);
+  }
+}
+
+void Coordinator::on(engine::action::Send& send) {
+  if (undelivered_.contains(send.peer)) return;
+  look_at(send);
+  if (around_.network.send_to_client(connection_of(send.peer), std::move(send.message))) return;
+  around_.trace.line("coord", "a message to {} is undelivered", peer_workers_[send.peer]);
+  undelivered_.insert(send.peer);
+  urgent_.emplace_back(engine::event::Undelivered{send.peer});
+  schedule(0);
+}
+
+// ---- the database
+
+void Coordinator::on(engine::action::Commit& commit) {
+  if (committing_) throw Violation("one commit at a time", "a second commit is asked for");
+  around_.history.committing(commit.batch);
+  committing_ = std::move(commit.batch);
+  const std::uint64_t number = ++commits_;
+  const bool slow = around_.draw.chance(around_.mishaps.slow_commit);
+  if (slow) around_.faults.count(Fault::slow_commit);
+  around_.timeline.after(around_.draw.logarithmic(kCommitAtLeast_s, slow ? kSlowCommit_s : kCommitAtMost_s),
+                         [this, number] { finish_commit(number); });
+}
+
+void Coordinator::finish_commit(std::uint64_t number) {
+  if (!alive() || number != commits_ || !committing_) return;
+  if (!runs()) {
+    commit_due_ = true;
+    return;
+  }
+  commit_due_ = false;
+  around_.vfs.use(&around_.disk, disk_user_);
+  try {
+    store_->commit(*committing_);
+  } catch (const Error& error) {
+    return fail(error.what());
+  }
+  const engine::store::Batch batch = *std::exchange(committing_, std::nullopt);
+  around_.history.committed(batch);
+  for (const auto& row : batch.workers_joined) {
+    durable_workers_.insert(row.id);
+    if (Worker* const worker = workers_.find(row.id)) worker->note_row();
+  }
+  for (const auto& end : batch.workers_ended) durable_workers_.erase(end.id);
+  around_.trace.line("coord", "commit of {} ends, {} failures, {} workers", batch.ends.size(),
+                     batch.failures.size(), batch.workers_joined.size());
+  post(engine::event::CommitFinished{});
+}
+
+bool Coordinator::die_in_commit(std::uint64_t changes) {
+  if (!runs() || !committing_) return false;
+  around_.faults.count(Fault::coordinator_killed_in_commit);
+  around_.vfs.use(&around_.disk, disk_user_);
+  disk_user_->changes_left = changes;
+  try {
+    store_->commit(*committing_);
+    around_.history.committed(*committing_);  // it was done before its death
+  } catch (const Error& error) {
+    around_.trace.line("coord", "is killed in a commit: {}", error.what());
+  }
+  end();
+  return true;
+}
+
+// The edge ends every worker of this machine before it gives up.
+void Coordinator::fail(const std::string& why) {
+  if (std::exchange(failing_, true)) return;
+  around_.trace.line("coord", "fails: {}", why);
+  for (const auto& worker : workers_.all()) {
+    if (&worker->host() == &host() && !worker->gone()) worker->guardian().terminate();
+  }
+  around_.timeline.after(around_.timing.dismiss_s, [this] {
+    for (const auto& worker : workers_.all()) {
+      if (&worker->host() == &host() && !worker->gone() && alive()) worker->guardian().end();
+    }
+    end();
+  });
+}
+
+void Coordinator::on(engine::action::Fail& failure) {
+  fail(failure.text);
+}
+
+// ---- workers
+
+void Coordinator::on(engine::action::StartWorker& start) {
+  around_.timeline.after(around_.draw.between(0, kStartAtMost_s), [this, start] {
+    if (!alive() || failing_) return;
+    Worker& worker = workers_.start(host(), start.group, start.slots, epoch_, options_.linger_s);
+    post(engine::event::WorkerStarted{start.group, worker.guardian().identity()});
+  });
+}
+
+void Coordinator::on(engine::action::Watch& watch) {
+  const ProcessIdentity process = watch.process;
+  if (!process.same_table(identity()))
+    throw Violation("own processes only", "a process of another process table is watched");
+  around_.hosts.watch(process, [this, process] { post(engine::event::ProcessEnded{process}); });
+}
+
+void Coordinator::on(engine::action::Kill& kill) {
+  if (!kill.process.same_table(identity()))
+    throw Violation("own processes only", "a process of another process table is signalled");
+  Process* const process = around_.hosts.find(kill.process);
+  around_.trace.line("coord", "signal {} to pid {} of {}{}", kill.signal, kill.process.pid, kill.process.host,
+                     process != nullptr ? "" : ", which has ended");
+  if (process == nullptr) return;
+  if (kill.signal == kSigKill) process->end();
+  if (kill.signal == kSigTerm) process->terminate();
+  if (kill.signal == kSigCont) process->go_on();
+}
+
+// What this host sees of it.
+std::string Coordinator::journal_bytes(Worker* worker, const std::string& id, bool here) {
+  const auto file = around_.disk.find(journal_path(around_.study, id));
+  if (!file) return {};
+  const bool unseen = options_.journals_unseen && !here && worker != nullptr && &worker->host() != &host() &&
+                      file->has_unsynced();
+  if (!unseen) return file->bytes();
+  around_.faults.count(Fault::journal_unseen);
+  // What is not seen here is no promise: a success in it is heard of when the worker comes back, or never.
+  for (const wire::Results& record : engine::wire::parse_records(file->bytes()).results) {
+    for (const wire::DoneRun& run : record.done) {
+      for (Element element = run.first; element < run.first + run.count; ++element)
+        around_.history.unsecure(run.array, element, run.lease);
+    }
+    for (const wire::Outcome& outcome : record.outcomes)
+      around_.history.unsecure(outcome.array, outcome.element, outcome.lease);
+  }
+  return file->synced_bytes();
+}
+
+void Coordinator::on(engine::action::ReadJournal& read) {
+  Worker* const worker = workers_.find(read.worker);
+  if (worker != nullptr && &worker->host() == &host()) {
+    if (read.here && !worker->gone())
+      throw Violation("dead workers' journals",
+                      fmt::format("the journal of {} is read while its processes live", read.worker));
+    if (worker->gone()) worker->tasks().end_children();
+  }
+  around_.timeline.after(around_.draw.logarithmic(1e-4, kReadAtMost_s), [this, worker, read] {
+    if (!alive()) return;
+    engine::wire::Records records =
+        engine::wire::parse_records(journal_bytes(worker, read.worker, read.here));
+    engine::event::JournalRead event{read.worker, std::move(records.results), std::nullopt};
+    if (records.damaged) event.damaged = records.damaged.sentence();
+    around_.trace.line("coord", "has read the journal of {}: {} records", read.worker, event.results.size());
+    post(std::move(event));
+  });
+}
+
+void Coordinator::on(engine::action::RemoveJournal& remove) {
+  around_.trace.line("coord", "removes the journal of {}", remove.worker);
+  around_.disk.remove(journal_path(around_.study, remove.worker), host().name, false);
+}
+
+// ---- people
+
+// Everything that the answer may be about is on disk.
+void Coordinator::check_answer() {
+  if (committing_) throw Violation("durable answers", "a question is answered while a commit is under way");
+  if (!around_.draw.chance(0.2)) return;
+  around_.vfs.use(&around_.disk, disk_user_);
+  std::uint64_t stored = 0;
+  for (const auto& end : store_->restore().ends) stored += end.range.size();
+  std::uint64_t ended = 0;
+  for (ArrayId array = 0; array < around_.study.arrays.size(); ++array) {
+    const auto counts = machine_->scheduler().progress(array).counts;
+    for (std::size_t state = 0; state < counts.size(); ++state) {
+      if (engine::has_ended(static_cast<engine::ElementState>(state))) ended += counts[state];
+    }
+  }
+  if (stored != ended)
+    throw Violation(
+        "durable answers",
+        fmt::format("{} elements have ended, {} of them in the database, when a question is answered", ended,
+                    stored));
+}
+
+void Coordinator::on(engine::action::AnswerQuery& answer) {
+  check_answer();
+  engine::action::Send send{answer.peer, wire::done_answer()};
+  on(send);
+}
+
+void Coordinator::on(engine::action::ResolveRetry& resolve) {
+  engine::event::Retry retry{resolve.peer, {}, std::nullopt};
+  try {
+    retry.parts = engine::parts_named(around_.study.plan, resolve.request.tasks);
+  } catch (const Error& error) {
+    retry.error = error.what();
+  }
+  post(std::move(retry));
+}
+
+void Coordinator::on(engine::action::Log& log) {
+  around_.trace.line("coord", "{}", log.text);
+}
+
+}  // namespace wflow::simulation

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/simulation/disk.h"
+
+#include <algorithm>
+
+namespace wflow::simulation {
+
+namespace {
+
+constexpr std::uint64_t kSector = 512;
+
+// The kernel writes by itself what is older than this.
+constexpr double kFlushAfterAtLeast_s = 5;
+constexpr double kFlushAfterAtMost_s = 30;
+
+// SQLite's levels of a lock.
+enum : int { kNone = 0, kShared = 1, kReserved = 2, kPending = 3, kExclusive = 4 };
+
+}  // namespace
+
+std::size_t File::write(const std::string& host, std::uint64_t offset, std::string_view bytes) {
+  if (disk_.full() && offset + bytes.size() > bytes_.size()) {
+    // What fits into the last sector that the file has.
+    const std::uint64_t room = (bytes_.size() + kSector - 1) / kSector * kSector;
+    bytes = bytes.substr(0, room > offset ? std::min<std::uint64_t>(room - offset, bytes.size()) : 0);
+  }
+  if (bytes.empty()) return 0;
+  changes_.push_back({host, disk_.now_s(), offset, std::string(bytes), false});
+  apply(changes_.back(), bytes_);
+  return bytes.size();
+}
+
+void File::truncate(const std::string& host, std::uint64_t size) {
+  changes_.push_back({host, disk_.now_s(), size, {}, true});
+  apply(changes_.back(), bytes_);
+}
+
+void File::sync() {
+  for (const Change& change : changes_) apply(change, synced_);
+  changes_.clear();
+  entry_synced_ = true;
+}
+
+void File::apply(const Change& change, std::string& image) const {
+  if (change.truncates) {
+    image.resize(change.offset);
+    return;
+  }
+  if (image.size() < change.offset + change.bytes.size()) image.resize(change.offset + change.bytes.size());
+  image.replace(change.offset, change.bytes.size(), change.bytes);
+}
+
+// Some of its sectors, each by itself.
+void File::apply_torn(const Change& change, std::string& image, Draw& draw) const {
+  std::uint64_t at = 0;
+  while (at < change.bytes.size()) {
+    const std::uint64_t sector_end = ((change.offset + at) / kSector + 1) * kSector;
+    const std::uint64_t length = std::min(change.bytes.size() - at, sector_end - (change.offset + at));
+    if (draw.chance(0.5)) apply({{}, 0, change.offset + at, change.bytes.substr(at, length), false}, image);
+    at += length;
+  }
+}
+
+void File::crash(const std::string& host, double flushed_s, Draw& draw, FaultCounts& faults) {
+  if (changes_.empty()) return;
+  // How much of what was under way reached the disk: nothing, the first changes, or any of them, torn.
+  const std::uint64_t manner = draw.below(4);
+  const std::uint64_t kept = manner == 0 ? 0 : draw.below(changes_.size() + 1);
+  for (std::size_t i = 0; i < changes_.size(); ++i) {
+    const Change& change = changes_[i];
+    if (change.host != host || change.time_s <= flushed_s || (manner == 1 && i < kept)) {
+      apply(change, synced_);
+    } else if (manner >= 2 && draw.chance(0.7)) {
+      if (change.truncates || draw.chance(0.5)) {
+        apply(change, synced_);
+      } else {
+        apply_torn(change, synced_, draw);
+        faults.count(Fault::write_torn);
+      }
+    } else {
+      faults.count(Fault::write_lost);
+    }
+  }
+  changes_.clear();
+  bytes_ = synced_;
+}
+
+bool File::lock(std::uint64_t owner, int level) {
+  for (const auto& [other, held] : locks_) {
+    if (other == owner) continue;
+    const bool clash = level == kShared     ? held >= kPending
+                       : level == kReserved ? held >= kReserved
+                                            : held >= kShared;
+    if (clash) return false;
+  }
+  int& own = locks_[owner];
+  own = std::max(own, level);
+  return true;
+}
+
+void File::unlock(std::uint64_t owner, int level) {
+  if (level == kNone) {
+    locks_.erase(owner);
+  } else if (const auto own = locks_.find(owner); own != locks_.end()) {
+    own->second = std::min(own->second, level);
+  }
+}
+
+bool File::reserved() const {
+  return std::any_of(locks_.begin(), locks_.end(), [](const auto& lock) { return lock.second >= kReserved; });
+}
+
+std::shared_ptr<File> Disk::find(const std::string& path) const {
+  const auto at = files_.find(path);
+  return at == files_.end() ? nullptr : at->second;
+}
+
+std::shared_ptr<File> Disk::create(const std::string& path, const std::string& host) {
+  auto& file = files_[path];
+  if (!file) file = std::make_shared<File>(*this, host, now_s_);
+  return file;
+}
+
+void Disk::put(const std::string& path, std::string_view bytes) {
+  const auto file = create(path, {});
+  file->bytes_ = bytes;
+  file->synced_ = bytes;
+  file->entry_synced_ = true;
+}
+
+void Disk::remove(const std::string& path, const std::string& host, bool synced) {
+  const auto at = files_.find(path);
+  if (at == files_.end()) return;
+  if (!synced) removed_.push_back({path, host, now_s_, at->second});
+  files_.erase(at);
+}
+
+std::vector<std::string> Disk::list(std::string_view prefix) const {
+  std::vector<std::string> found;
+  for (auto at = files_.lower_bound(std::string(prefix)); at != files_.end() && at->first.starts_with(prefix);
+       ++at)
+    found.push_back(at->first);
+  return found;
+}
+
+void Disk::crash(const std::string& host, Draw& draw, FaultCounts& faults) {
+  const double flushed_s = now_s_ - draw.between(kFlushAfterAtLeast_s, kFlushAfterAtMost_s);
+  for (const Removed& removed : removed_) {
+    const bool undone = removed.host == host && removed.time_s > flushed_s && draw.chance(0.5);
+    if (undone && !files_.contains(removed.path)) files_[removed.path] = removed.file;
+  }
+  std::erase_if(removed_, [&](const Removed& removed) { return removed.host == host; });
+  for (auto at = files_.begin(); at != files_.end();) {
+    File& file = *at->second;
+    file.crash(host, flushed_s, draw, faults);
+    const bool unknown = !file.entry_synced_ && file.creator_ == host && file.created_s_ > flushed_s;
+    at = unknown && draw.chance(0.5) ? files_.erase(at) : std::next(at);
+  }
+}
+
+}  // namespace wflow::simulation

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The campaign's file system: what processes see, and what a crash of a host leaves of it. A process that
+// dies loses nothing that it has written. A host that crashes loses any part of what was not synced, in
+// pieces of 512 bytes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/simulation/draw.h"
+#include "tests/simulation/faults.h"
+
+namespace wflow::simulation {
+
+class Disk;
+
+class File {
+ public:
+  File(const Disk& disk, std::string creator, double time_s)
+      : disk_(disk), creator_(std::move(creator)), created_s_(time_s) {}
+
+  const std::string& bytes() const { return bytes_; }
+  // Gives how much the disk took: less than all of it when it is full. `host`: whose page cache it is in.
+  std::size_t write(const std::string& host, std::uint64_t offset, std::string_view bytes);
+  void truncate(const std::string& host, std::uint64_t size);
+  void sync();
+  // What another host than the writer's may see of it: without the last unsynced changes.
+  const std::string& synced_bytes() const { return synced_; }
+  bool has_unsynced() const { return !changes_.empty(); }
+
+  // SQLite's locks. Gives false when somebody else's forbids it.
+  bool lock(std::uint64_t owner, int level);
+  void unlock(std::uint64_t owner, int level);
+  bool reserved() const;
+
+ private:
+  friend class Disk;
+  struct Change {
+    std::string host;
+    double time_s = 0;
+    std::uint64_t offset = 0;
+    std::string bytes;
+    bool truncates = false;  // to `offset`
+  };
+  void apply(const Change& change, std::string& image) const;
+  void apply_torn(const Change& change, std::string& image, Draw& draw) const;
+  void crash(const std::string& host, double flushed_s, Draw& draw, FaultCounts& faults);
+
+  const Disk& disk_;
+  std::string creator_;
+  double created_s_ = 0;
+  bool entry_synced_ = false;
+  std::string bytes_;
+  std::string synced_;
+  std::vector<Change> changes_;         // since the last sync, in order
+  std::map<std::uint64_t, int> locks_;  // of each owner: its level
+};
+
+class Disk {
+ public:
+  explicit Disk(const double& now_s) : now_s_(now_s) {}
+
+  std::shared_ptr<File> find(const std::string& path) const;
+  std::shared_ptr<File> create(const std::string& path, const std::string& host);
+  // A file that was there from the beginning.
+  void put(const std::string& path, std::string_view bytes);
+  // `synced`: a crash does not bring it back.
+  void remove(const std::string& path, const std::string& host, bool synced);
+  std::vector<std::string> list(std::string_view prefix) const;
+
+  void set_full(bool full) { full_ = full; }
+  bool full() const { return full_; }
+  double now_s() const { return now_s_; }
+
+  // The host's page cache is lost, but for what the kernel had written by itself.
+  void crash(const std::string& host, Draw& draw, FaultCounts& faults);
+
+ private:
+  struct Removed {
+    std::string path, host;
+    double time_s = 0;
+    std::shared_ptr<File> file;
+  };
+
+  const double& now_s_;
+  std::map<std::string, std::shared_ptr<File>> files_;
+  std::vector<Removed> removed_;  // and not synced
+  bool full_ = false;
+};
+
+}  // namespace wflow::simulation

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/simulation/history.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace wflow::simulation {
+
+namespace {
+
+constexpr std::uint32_t kCrashLimit = 5;
+
+bool is_success(const wire::Outcome& outcome) {
+  return outcome.reason == wire::EndReason::exited && (outcome.exit_code == 103 || outcome.exit_code == 105);
+}
+
+bool asks_again(wire::EndReason reason, int code) {
+  return reason == wire::EndReason::exited && (code == 100 || code == 104);
+}
+
+}  // namespace
+
+History::History(const SimulatedStudy& study, std::function<bool(const Execution&)> excused)
+    : study_(study), excused_(std::move(excused)) {
+  std::size_t size = 0;
+  for (const engine::ArraySpec& array : study_.arrays) {
+    offsets_.push_back(size);
+    size += array.count;
+  }
+  truths_.resize(size);
+}
+
+std::string History::name(ArrayId array, Element element) const {
+  return fmt::format("{}/{}", study_.plan.array_name(array), element);
+}
+
+// ---- executions
+
+ExecutionNumber History::start(const wire::Lease& lease, WorkerNumber worker, double now_s) {
+  executions_.push_back({lease, worker, now_s});
+  const auto number = static_cast<ExecutionNumber>(executions_.size() - 1);
+  for (Element element = lease.first; element < lease.first + lease.count; ++element) {
+    check_start(lease, element, executions_.back());
+    ElementTruth& truth = at(lease.array, element);
+    truth.running.push_back(number);
+    ++truth.executions;
+  }
+  return number;
+}
+
+void History::check_start(const wire::Lease& lease, Element element, const Execution& execution) const {
+  const ElementTruth& truth = at(lease.array, element);
+  const engine::ArraySpec& spec = study_.arrays[lease.array];
+  const std::string what = fmt::format("{} attempt {} under lease {:x} on worker {}",
+                                       name(lease.array, element), lease.attempt, lease.id, execution.worker);
+  if (truth.secured != 0 && truth.secured >= truth.floor) {
+    throw Violation("success runs once",
+                    fmt::format("{} starts, and has succeeded under lease {:x}", what, truth.secured));
+  }
+  for (const ExecutionNumber other : truth.running) {
+    if (excused_(executions_[other])) continue;
+    throw Violation("one execution at once",
+                    fmt::format("{} starts beside that under lease {:x} on worker {}", what,
+                                executions_[other].lease.id, executions_[other].worker));
+  }
+  const std::uint32_t budget =
+      static_cast<std::uint32_t>(spec.max_retries + spec.failure_retries) + kCrashLimit;
+  if (lease.attempt > truth.charges || lease.attempt > budget) {
+    throw Violation("attempts",
+                    fmt::format("{} starts after {} executions that ended badly or were lost; {} are allowed",
+                                what, truth.charges, budget));
+  }
+}
+
+void History::stop(ExecutionNumber number) {
+  Execution& execution = executions_[number];
+  if (execution.ended) return;
+  execution.ended = true;
+  for (Element element = execution.lease.first; element < execution.lease.first + execution.lease.count;
+       ++element)
+    std::erase(at(execution.lease.array, element).running, number);
+}
+
+void History::element_ended(const wire::Outcome& outcome, bool success) {
+  ElementTruth& truth = at(outcome.array, outcome.element);
+  truth.ends.push_back({outcome.lease, outcome.attempt, success, outcome.reason, outcome.exit_code});
+  if (!success) ++truth.charges;
+}
+
+void History::lost(ExecutionNumber number) {
+  const wire::Lease& lease = executions_[number].lease;
+  for (Element element = lease.first; element < lease.first + lease.count; ++element) {
+    ElementTruth& truth = at(lease.array, element);
+    ++truth.charges;
+    truth.losses.push_back(lease.id);
+  }
+}
+
+void History::secured(const wire::Results& record) {
+  for (const wire::DoneRun& run : record.done) {
+    for (Element element = run.first; element < run.first + run.count; ++element) {
+      ElementTruth& truth = at(run.array, element);
+      truth.secured = std::max(truth.secured, run.lease);
+    }
+  }
+  for (const wire::Outcome& outcome : record.outcomes) {
+    if (!is_success(outcome)) continue;
+    ElementTruth& truth = at(outcome.array, outcome.element);
+    truth.secured = std::max(truth.secured, outcome.lease);
+  }
+}
+
+void History::unsecure(ArrayId array, Element element, LeaseId lease) {
+  ElementTruth& truth = at(array, element);
+  if (truth.committed || truth.secured != lease) return;
+  truth.secured = 0;
+  truth.losses.push_back(lease);
+  ++truth.charges;
+}
+
+void History::for_each_uncommitted(const std::function<void(ArrayId, Element, LeaseId)>& visit) const {
+  for (ArrayId array = 0; array < study_.arrays.size(); ++array) {
+    for (Element element = 0; element < study_.arrays[array].count; ++element) {
+      const ElementTruth& truth = at(array, element);
+      if (truth.secured != 0 && !truth.committed) visit(array, element, truth.secured);
+    }
+  }
+}
+
+// ---- the coordinator
+
+void History::committing(const engine::store::Batch& batch) {
+  for (const engine::RecordEnd& end : batch.ends) {
+    for (Element element = end.range.first; element <= end.range.last; ++element)
+      at(end.array, element).state = end.state;
+  }
+  for (const engine::RecordFloor& floor : batch.floors) {
+    for (Element element = floor.range.first; element <= floor.range.last; ++element) {
+      ElementTruth& truth = at(floor.array, element);
+      // A floor may cover ended elements between those that were opened again: it is not meant for them.
+      if (!engine::has_ended(truth.state)) truth.floor = std::max(truth.floor, floor.lease);
+    }
+  }
+  for (const engine::RecordEnd& end : batch.ends) {
+    if (end.state != engine::ElementState::done) continue;
+    for (Element element = end.range.first; element <= end.range.last; ++element) {
+      const ElementTruth& truth = at(end.array, element);
+      const bool true_success =
+          std::any_of(truth.ends.begin(), truth.ends.end(), [&](const auto& one) { return one.success; });
+      if (!true_success)
+        throw Violation("true results",
+                        name(end.array, element) + " is recorded as done and never succeeded");
+    }
+  }
+  for (const engine::RecordFailure& failure : batch.failures) {
+    const wire::Outcome& outcome = failure.outcome;
+    const ElementTruth& truth = at(outcome.array, outcome.element);
+    const bool is_true = outcome.reason == wire::EndReason::worker_lost
+                             ? truth.losses.size() > static_cast<std::size_t>(truth.crashes)
+                             : std::any_of(truth.ends.begin(), truth.ends.end(), [&](const auto& one) {
+                                 return one.lease == outcome.lease && one.attempt == outcome.attempt &&
+                                        one.reason == outcome.reason && one.code == outcome.exit_code;
+                               });
+    if (!is_true) {
+      throw Violation(
+          "true results",
+          fmt::format(
+              "{} is recorded as failed in attempt {} under lease {:x} (reason {}), which never happened",
+              name(outcome.array, outcome.element), outcome.attempt, outcome.lease,
+              static_cast<int>(outcome.reason)));
+    }
+  }
+}
+
+void History::committed(const engine::store::Batch& batch) {
+  for (const engine::RecordEnd& end : batch.ends) {
+    for (Element element = end.range.first; element <= end.range.last; ++element) {
+      ElementTruth& truth = at(end.array, element);
+      truth.committed = end.state == engine::ElementState::done;
+      if (!engine::has_ended(end.state)) truth.ordinary = truth.asked_again = truth.crashes = 0;
+    }
+  }
+  for (const engine::RecordFailure& failure : batch.failures) {
+    const wire::Outcome& outcome = failure.outcome;
+    ElementTruth& truth = at(outcome.array, outcome.element);
+    const engine::ArraySpec& spec = study_.arrays[outcome.array];
+    if (outcome.reason == wire::EndReason::worker_lost) {
+      ++truth.crashes;
+    } else if (!failure.final) {
+      ++(asks_again(outcome.reason, outcome.exit_code) ? truth.asked_again : truth.ordinary);
+    }
+    if (truth.asked_again > spec.max_retries || truth.ordinary > spec.failure_retries ||
+        truth.crashes > static_cast<int>(kCrashLimit)) {
+      throw Violation("attempts",
+                      fmt::format("{} runs again after {} ordinary failures, {} requests and {} lost workers",
+                                  name(outcome.array, outcome.element), truth.ordinary, truth.asked_again,
+                                  truth.crashes));
+    }
+  }
+}
+
+void History::acknowledged(const wire::Results& results) {
+  for (const wire::DoneRun& run : results.done) {
+    for (Element element = run.first; element < run.first + run.count; ++element)
+      acknowledged_.push_back({run.array, element, run.lease});
+  }
+  for (const wire::Outcome& outcome : results.outcomes) {
+    if (is_success(outcome)) acknowledged_.push_back({outcome.array, outcome.element, outcome.lease});
+  }
+}
+
+void History::cancel_asked(ArrayId array, engine::Range range) {
+  for (Element element = range.first; element <= range.last; ++element)
+    at(array, element).cancel_asked = true;
+}
+
+std::vector<engine::ElementState> History::states_of(const engine::store::Restored& restored) const {
+  std::vector<engine::ElementState> states(truths_.size(), engine::ElementState::blocked);
+  for (const engine::store::RestoredEnd& end : restored.ends) {
+    for (Element element = end.range.first; element <= end.range.last; ++element)
+      states[index(end.array, element)] = end.state;
+  }
+  return states;
+}
+
+void History::check_restored(const engine::store::Restored& restored) {
+  const auto states = states_of(restored);
+  for (std::size_t i = 0; i < truths_.size(); ++i) truths_[i].state = states[i];
+  for (const Acknowledged& one : acknowledged_) {
+    const ElementTruth& truth = at(one.array, one.element);
+    if (one.lease < truth.floor || engine::has_ended(states[index(one.array, one.element)])) continue;
+    throw Violation(
+        "acknowledged results last",
+        fmt::format("the success of {} under lease {:x} was acknowledged and is not in the database",
+                    name(one.array, one.element), one.lease));
+  }
+}
+
+// ---- the end
+
+bool History::may_run(const std::vector<engine::ElementState>& states, ArrayId array, Element element) const {
+  const engine::ArraySpec& spec = study_.arrays[array];
+  for (const specs::Edge& edge : spec.edges) {
+    const std::uint64_t parents = study_.arrays[edge.parent].count;
+    Element first = 0;
+    Element last = parents - 1;
+    if (edge.kind == specs::EdgeKind::element) first = last = element;
+    if (edge.kind == specs::EdgeKind::block) {
+      first = element * edge.block;
+      last = std::min(first + edge.block, parents) - 1;
+    }
+    for (Element parent = first; parent <= last; ++parent) {
+      if (!engine::satisfies(states[index(edge.parent, parent)], spec.continue_on)) return false;
+    }
+  }
+  return true;
+}
+
+// Whether some of the true ends, or losses, let the element count as failed.
+bool History::used_up(const ElementTruth& truth, const engine::ArraySpec& spec) const {
+  std::vector<std::uint32_t> ordinary;
+  std::vector<std::uint32_t> asked;
+  for (const auto& end : truth.ends) {
+    if (end.lease < truth.floor || end.success) continue;
+    const bool own =
+        spec.own_program && end.reason == wire::EndReason::exited && end.code >= 2 && end.code <= 4;
+    if (truth.cancel_asked || own || (end.reason == wire::EndReason::exited && end.code == 101)) return true;
+    auto& attempts = asks_again(end.reason, end.code) ? asked : ordinary;
+    if (std::find(attempts.begin(), attempts.end(), end.attempt) == attempts.end())
+      attempts.push_back(end.attempt);
+  }
+  const auto crashes = std::count_if(truth.losses.begin(), truth.losses.end(),
+                                     [&](LeaseId lease) { return lease >= truth.floor; });
+  return ordinary.size() > static_cast<std::size_t>(spec.failure_retries) ||
+         asked.size() > static_cast<std::size_t>(spec.max_retries) ||
+         crashes >= static_cast<std::ptrdiff_t>(kCrashLimit);
+}
+
+void History::check_end(engine::ElementState state, bool may_run, ArrayId array, Element element) const {
+  using engine::ElementState;
+  const ElementTruth& truth = at(array, element);
+  const auto ended_so = [&](auto fits) {
+    return std::any_of(truth.ends.begin(), truth.ends.end(),
+                       [&](const auto& end) { return end.lease >= truth.floor && fits(end); });
+  };
+  bool right = false;
+  switch (state) {
+    case ElementState::done:
+      right = may_run && ended_so([](const auto& end) { return end.success; });
+      break;
+    case ElementState::failed:
+      right = may_run && used_up(truth, study_.arrays[array]);
+      break;
+    case ElementState::hard_failed:
+      right = may_run && ended_so([](const auto& end) {
+                return end.reason == wire::EndReason::exited && end.code == 102;
+              });
+      break;
+    case ElementState::skipped:
+      right = !may_run;
+      break;
+    case ElementState::cancelled:
+      right = truth.cancel_asked;
+      break;
+    default:
+      break;
+  }
+  if (right) return;
+  throw Violation(
+      "final states",
+      fmt::format(
+          "{} ended as {}; what it waits for lets it {}, it ran {} times and ended by itself {} times",
+          name(array, element), engine::name_of(state), may_run ? "run" : "not run", truth.executions,
+          truth.ends.size()));
+}
+
+void History::check_final(const engine::store::Restored& restored) {
+  check_restored(restored);
+  const auto states = states_of(restored);
+  for (ArrayId array = 0; array < study_.arrays.size(); ++array) {
+    for (Element element = 0; element < study_.arrays[array].count; ++element)
+      check_end(states[index(array, element)], may_run(states, array, element), array, element);
+  }
+}
+
+}  // namespace wflow::simulation

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// What has really happened: every execution of every element, kept outside of the machines. Whatever breaks
+// a promise is thrown as a Violation the moment it happens.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "engine/store/batch.h"
+#include "engine/wire/messages.h"
+#include "tests/simulation/studies.h"
+#include "tests/simulation/tasks.h"
+
+namespace wflow::simulation {
+
+namespace wire = engine::wire;
+using WorkerNumber = std::uint32_t;
+using ExecutionNumber = std::uint32_t;
+
+// Names as in the table of tests/simulation/README.md.
+struct Violation : std::runtime_error {
+  Violation(std::string name, const std::string& text)
+      : std::runtime_error(name + ": " + text), invariant(std::move(name)) {}
+  std::string invariant;
+};
+
+// How an element of a process ended.
+enum class TrueEnd : std::uint8_t {
+  running,
+  success,
+  failure,
+  none,  // killed with its worker, given back, or run again in a smaller process
+};
+
+struct Execution {  // of one process
+  wire::Lease lease;
+  WorkerNumber worker = 0;
+  double started_s = 0;
+  bool ended = false;
+  bool orphan = false;  // its worker has died, its children have not
+};
+
+struct ElementTruth {
+  std::vector<ExecutionNumber> running;
+  LeaseId secured = 0;        // the latest lease of a success that its worker has in its journal; 0: none
+  LeaseId floor = 0;          // what ran under leases below does not count any more
+  std::uint32_t charges = 0;  // executions that ended badly, or were lost with their worker
+  std::uint32_t executions = 0;
+  engine::ElementState state = engine::ElementState::blocked;  // as the coordinator records it
+  bool committed = false;                                      // its success is in the database
+  bool cancel_asked = false;
+  struct End {
+    LeaseId lease;
+    std::uint32_t attempt;
+    bool success;
+    wire::EndReason reason;
+    int code;
+  };
+  std::vector<End> ends;        // by itself
+  std::vector<LeaseId> losses;  // leases under which it ran when its worker died
+  // As recorded in the database since it was opened last: executions that failed and were followed by others.
+  int ordinary = 0, asked_again = 0, crashes = 0;
+};
+
+class History {
+ public:
+  History(const SimulatedStudy& study, std::function<bool(const Execution&)> excused);
+
+  // ---- executions
+  ExecutionNumber start(const wire::Lease& lease, WorkerNumber worker, double now_s);
+  // The process is gone. Its elements' own ends were told before.
+  void stop(ExecutionNumber execution);
+  void leave_orphan(ExecutionNumber execution) { executions_[execution].orphan = true; }
+  void element_ended(const wire::Outcome& outcome, bool success);
+  // Running when its worker died: counts towards the crash limit.
+  void lost(ExecutionNumber execution);
+  // Recorded by its worker in a journal that survives it.
+  void secured(const wire::Results& record);
+  // A crash of a host, or a file system that did not show it, has lost this success before it was committed.
+  void unsecure(ArrayId array, Element element, LeaseId lease);
+  // Every success that is secured and not committed.
+  void for_each_uncommitted(const std::function<void(ArrayId, Element, LeaseId)>& visit) const;
+
+  // ---- the coordinator
+  void committing(const engine::store::Batch& batch);  // floors count from now on
+  void committed(const engine::store::Batch& batch);
+  void acknowledged(const wire::Results& results);
+  void cancel_asked(ArrayId array, engine::Range range);
+  // What a new coordinator, or the end, finds in the database.
+  void check_restored(const engine::store::Restored& restored);
+
+  // ---- the end
+  void check_final(const engine::store::Restored& restored);
+
+  ElementTruth& at(ArrayId array, Element element) { return truths_[index(array, element)]; }
+  const ElementTruth& at(ArrayId array, Element element) const { return truths_[index(array, element)]; }
+  const Execution& execution(ExecutionNumber number) const { return executions_[number]; }
+  std::size_t executions() const { return executions_.size(); }
+  std::string name(ArrayId array, Element element) const;
+
+ private:
+  std::size_t index(ArrayId array, Element element) const { return offsets_[array] + element; }
+  void check_start(const wire::Lease& lease, Element element, const Execution& execution) const;
+  std::vector<engine::ElementState> states_of(const engine::store::Restored& restored) const;
+  bool may_run(const std::vector<engine::ElementState>& states, ArrayId array, Element element) const;
+  void check_end(engine::ElementState state, bool may_run, ArrayId array, Element element) const;
+  bool used_up(const ElementTruth& truth, const engine::ArraySpec& spec) const;
+
+  const SimulatedStudy& study_;
+  std::function<bool(const Execution&)> excused_;
+  std::vector<std::size_t> offsets_;
+  std::vector<ElementTruth> truths_;
+  std::vector<Execution> executions_;
+  struct Acknowledged {
+    ArrayId array;
+    Element element;
+    LeaseId lease;
+  };
+  std::vector<Acknowledged> acknowledged_;
+};
+
+}  // namespace wflow::simulation

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Clients of the coordinator: those that ask and command, and strangers that send what they should not.
+#pragma once
+
+#include <map>
+
+#include "tests/simulation/surroundings.h"
+
+namespace wflow::simulation {
+
+class People final : public Client {
+ public:
+  People(Surroundings& around, Draw draw) : around_(around), draw_(draw) {}
+
+  void ask();
+  void pause(bool pause);
+  void retry();
+  void cancel(bool kill);
+  void drain();
+  // A message that no worker or client of this campaign would send.
+  void send_strange();
+  // Questions on connections that live, to this coordinator, without an answer.
+  std::size_t unanswered(std::uint64_t listener) const;
+
+  void connected(ConnectionId) override {}
+  void connection_lost(ConnectionId connection) override;
+  void receive(ConnectionId connection, wire::Message message) override;
+
+ private:
+  void send(wire::Message message);
+  wire::Selection some_tasks();
+
+  Surroundings& around_;
+  Draw draw_;
+  std::map<ConnectionId, std::uint64_t> waiting_;  // and the listener that was asked
+};
+
+}  // namespace wflow::simulation

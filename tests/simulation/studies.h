@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The studies that schedules run, made from YAML once a process, and the image of each one's new database.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/coordinate/machine.h"
+#include "specs/plan/plan.h"
+
+namespace wflow::simulation {
+
+struct SimulatedStudy {
+  std::string name;
+  specs::Plan plan;
+  std::vector<engine::ArraySpec> arrays;
+  std::string database;  // bytes of the file that Store::create() makes
+  std::vector<engine::LocalGroup> groups;
+  std::uint64_t elements = 0;
+};
+
+// In a temporary directory, which is gone when they are returned.
+std::vector<std::unique_ptr<SimulatedStudy>> make_studies();
+
+}  // namespace wflow::simulation

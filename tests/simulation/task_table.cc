@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/simulation/task_table.h"
+
+#include <utility>
+
+namespace wflow::simulation {
+
+namespace {
+
+constexpr double kKill_s = 0.01;     // a killed process is gone within
+constexpr double kSlowKill_s = 1.5;  // one that is in the middle of a slow system call
+constexpr double kTerminate_s = 1;   // a process that ends on SIGTERM
+constexpr double kThawed_s = 0.05;   // a suspended host looks at its timers again
+constexpr int kSigKill = 9;
+
+}  // namespace
+
+TaskTable::TaskTable(Surroundings& around, Host& host, WorkerNumber worker,
+                     std::function<void(workers::SlotId)> ended)
+    : around_(around), host_(host), worker_(worker), ended_(std::move(ended)) {}
+
+RunningTask* TaskTable::find(workers::SlotId slot) {
+  const auto at = tasks_.find(slot);
+  return at == tasks_.end() ? nullptr : &at->second;
+}
+
+TaskScript TaskTable::script(const RunningTask& task, Element element) const {
+  return around_.scripts.of(task.lease.array, element, task.lease.attempt);
+}
+
+bool TaskTable::has_children(const RunningTask& task) const {
+  return script(task, task.lease.first).has_children;
+}
+
+// A bundle's process takes its samples one after the other.
+double TaskTable::duration_s(const wire::Lease& lease) const {
+  double sum_s = 0;
+  for (Element element = lease.first; element < lease.first + lease.count; ++element)
+    sum_s += around_.scripts.of(lease.array, element, lease.attempt).duration_s;
+  return lease.count > 1 ? sum_s / 4 : sum_s;
+}
+
+void TaskTable::start(workers::SlotId slot, const wire::Lease& lease) {
+  const Now now = host_.at(around_.timeline.now_s());
+  RunningTask& task = tasks_[slot];
+  task = {};
+  task.number = ++next_;
+  task.lease = lease;
+  task.started_unix_s = now.unix_s;
+  task.started_steady_s = now.steady_s;
+  task.events_left = script(task, lease.first).events;
+  task.execution = around_.history.start(lease, worker_, around_.timeline.now_s());
+  end_at(slot, task.number, duration_s(lease), true);
+}
+
+void TaskTable::end_at(workers::SlotId slot, std::uint64_t number, double delay_s, bool by_itself) {
+  around_.timeline.after(delay_s, [this, slot, number, by_itself] { end(slot, number, by_itself); });
+}
+
+void TaskTable::end(workers::SlotId slot, std::uint64_t number, bool by_itself) {
+  RunningTask* const task = find(slot);
+  if (task == nullptr || task->number != number || task->ended) return;
+  if (host_.frozen) return end_at(slot, number, kThawed_s, by_itself);
+  task->ended = true;
+  task->by_itself = by_itself && !task->cause;  // an end after the signal counts as the signal's
+  task->ended_steady_s = host_.at(around_.timeline.now_s()).steady_s;
+  around_.history.stop(task->execution);
+  ended_(slot);
+}
+
+void TaskTable::signal(workers::SlotId slot, workers::EndCause cause, bool kill) {
+  RunningTask* const task = find(slot);
+  if (task == nullptr || task->ended) return;
+  if (!task->cause) task->cause = cause;
+  if (kill) {
+    const bool slow = around_.draw.chance(around_.mishaps.slow_death);
+    end_at(slot, task->number, around_.draw.between(0, slow ? kSlowKill_s : kKill_s), false);
+  } else if (!script(*task, task->lease.first).ignores_sigterm) {
+    end_at(slot, task->number, around_.draw.between(0, kTerminate_s), false);
+  }
+}
+
+bool TaskTable::kill_from_outside(std::uint64_t choice) {
+  if (tasks_.empty()) return false;
+  const auto at = std::next(tasks_.begin(), static_cast<std::ptrdiff_t>(choice % tasks_.size()));
+  if (at->second.ended || at->second.cause) return false;
+  at->second.killed_from_outside = true;
+  end(at->first, at->second.number, true);
+  return true;
+}
+
+bool TaskTable::needs_check(const RunningTask& task) const {
+  if (task.checked || !task.by_itself || task.killed_from_outside || task.lease.count > 1) return false;
+  const TaskScript one = script(task, task.lease.first);
+  return !one.signalled && one.code == 0 && (one.bad_output || task.lease.first % 7 == 3);
+}
+
+Judgement TaskTable::judge(const RunningTask& task) const {
+  Judgement judgement;
+  if (!task.by_itself && (!task.cause || *task.cause == workers::EndCause::returned)) return judgement;
+  const wire::Lease& lease = task.lease;
+  bool bundle_killed = false;
+  for (Element element = lease.first; element < lease.first + lease.count; ++element)
+    bundle_killed = bundle_killed || script(task, element).kills_bundle;
+  if (task.by_itself && !task.killed_from_outside && bundle_killed && lease.count > 1) {
+    wire::Lease half = lease;
+    half.count = lease.count / 2;
+    judgement.again.push_back(half);
+    half.first += half.count;
+    half.count = lease.count - half.count;
+    judgement.again.push_back(half);
+    return judgement;
+  }
+  const double duration_s = (task.ended_steady_s - task.started_steady_s) / static_cast<double>(lease.count);
+  for (Element element = lease.first; element < lease.first + lease.count; ++element) {
+    const TaskScript one = script(task, element);
+    wire::Outcome outcome{lease.id,
+                          lease.array,
+                          element,
+                          lease.attempt,
+                          wire::EndReason::exited,
+                          one.code,
+                          task.started_unix_s,
+                          duration_s,
+                          {}};
+    if (!task.by_itself) {
+      outcome.reason = *task.cause == workers::EndCause::cancelled ? wire::EndReason::cancelled
+                                                                   : wire::EndReason::timed_out;
+      outcome.exit_code = 0;
+    } else if (task.killed_from_outside) {
+      outcome.reason = wire::EndReason::signalled;
+      outcome.exit_code = kSigKill;
+    } else if (one.bad_output) {
+      outcome.reason = wire::EndReason::bad_output;
+    } else if (one.signalled) {
+      outcome.reason = wire::EndReason::signalled;
+    } else if (one.code == 0) {
+      std::vector<wire::DoneRun>& done = judgement.results.done;
+      const bool joins = !done.empty() && done.back().first + done.back().count == element;
+      if (!joins) done.push_back({lease.id, lease.array, element, 0, lease.attempt, 0, 0, 0});
+      ++done.back().count;
+      done.back().duration_sum_s += duration_s;
+      done.back().duration_square_sum += duration_s * duration_s;
+      done.back().last_end_s = task.started_unix_s + duration_s;
+      around_.history.element_ended(outcome, true);
+      continue;
+    }
+    if (outcome.reason != wire::EndReason::cancelled)
+      around_.history.element_ended(outcome, outcome.reason == wire::EndReason::exited && one.succeeds());
+    judgement.results.outcomes.push_back(std::move(outcome));
+  }
+  return judgement;
+}
+
+std::vector<wire::TaskEvent> TaskTable::take_events(RunningTask& task) const {
+  std::vector<wire::TaskEvent> events;
+  if (task.events_left == 0) return events;
+  const auto number = static_cast<std::uint64_t>(task.events_left--);
+  wire::TaskEvent event{task.lease.array, task.lease.first, task.lease.attempt, task.started_unix_s,
+                        wire::Note{"half way"}};
+  if (number == 2) event.body = wire::Metric{"loss", 1, number, 0.5};
+  if (number == 3) event.body = wire::Progress{1, 2, "steps"};
+  events.push_back(std::move(event));
+  return events;
+}
+
+// ---- when the worker dies
+
+void TaskTable::kill_leaders() {
+  for (auto& [slot, task] : tasks_) {
+    if (task.ended) continue;
+    task.ended = true;
+    task.ended_steady_s = host_.at(around_.timeline.now_s()).steady_s;
+    if (has_children(task)) {
+      children_.push_back(task.execution);
+    } else {
+      around_.history.stop(task.execution);
+    }
+  }
+}
+
+void TaskTable::end_children() {
+  for (const ExecutionNumber execution : std::exchange(children_, {})) around_.history.stop(execution);
+}
+
+void TaskTable::leave_orphans() {
+  for (const ExecutionNumber execution : children_) {
+    around_.history.leave_orphan(execution);
+    around_.faults.count(Fault::orphan_left);
+  }
+}
+
+void TaskTable::vanish() {
+  for (auto& [slot, task] : tasks_) {
+    task.ended = true;
+    task.by_itself = false;
+    around_.history.stop(task.execution);
+  }
+  end_children();
+}
+
+}  // namespace wflow::simulation

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each execution of a task does: a function of (seed, array, element, attempt) alone, so that a model
+// can say how the campaign must end.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/coordinate/machine.h"
+#include "tests/simulation/draw.h"
+
+namespace wflow::simulation {
+
+using engine::ArrayId;
+using engine::wire::Element;
+using engine::wire::LeaseId;
+
+struct TaskScript {
+  double duration_s = 0;
+  bool signalled = false;
+  int code = 0;               // of its exit, or its signal
+  bool bad_output = false;    // ends with 0, but an output is missing
+  bool kills_bundle = false;  // the whole process: its elements run again in halves
+  bool ignores_sigterm = false;
+  bool has_children = false;  // that outlive it when nobody ends them
+  int events = 0;
+
+  bool succeeds() const { return !signalled && !bad_output && (code == 0 || code == 103 || code == 105); }
+};
+
+struct TaskOptions {
+  double typical_s = 0.1;
+  double spread = 4;  // durations within typical / spread and typical * spread
+  double failures = 0;
+  double stops = 0;  // exit codes 102 and 105
+  double children = 0;
+  double events = 0;
+};
+
+class TaskScripts {
+ public:
+  TaskScripts(std::uint64_t seed, TaskOptions options) : seed_(seed), options_(options) {}
+  TaskScript of(ArrayId array, Element element, std::uint32_t attempt) const;
+
+ private:
+  std::uint64_t seed_;
+  TaskOptions options_;
+};
+
+}  // namespace wflow::simulation

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// A simulated worker: the real agent machine, and models of what is around it (guardian, slot table, kernel).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/simulation/surroundings.h"
+#include "tests/simulation/task_table.h"
+#include "workers/agent/journal.h"
+
+namespace wflow::simulation {
+
+class Worker;
+
+// Waits for its agent, ends one that is frozen past its fence, and journals what had ended when it died.
+class Guardian final : public Process {
+ public:
+  Guardian(Surroundings& around, Host& host, Worker& worker)
+      : Process(around.hosts, host), around_(around), worker_(worker) {}
+
+  void terminate() override;
+  void agent_ended();
+  void set_fence(double steady_s);
+  double fence_s() const { return fence_s_; }
+
+ protected:
+  void woken() override;
+  void ended(bool with_host) override;
+
+ private:
+  void look_at_fence();
+  void settle();
+  bool is_journaled(const RunningTask& task, const std::vector<wire::Results>& records) const;
+
+  Surroundings& around_;
+  Worker& worker_;
+  double fence_s_ = std::numeric_limits<double>::infinity();
+  bool fence_scheduled_ = false;
+  bool settle_due_ = false;
+};
+
+class Agent final : public Process, public Client {
+ public:
+  Agent(Surroundings& around, Host& host, Worker& worker, workers::AgentOptions options);
+
+  void begin();
+  void guardian_gone();
+  void terminate() override;
+  void task_ended(workers::SlotId slot);
+  std::uint64_t open_sequence() const { return machine_->open_sequence(); }
+  std::size_t inbox() const { return messages_.size() + children_.size() + others_.size(); }
+  ConnectionId connection() const { return connection_; }
+  // Killed before it carries out its so many-th action from now.
+  void die_after(std::uint64_t actions) { die_after_ = actions; }
+
+  void connected(ConnectionId connection) override;
+  void connection_lost(ConnectionId connection) override;
+  void receive(ConnectionId connection, wire::Message message) override;
+
+ protected:
+  void woken() override;
+  void ended(bool with_host) override;
+
+ private:
+  void schedule(double delay_s);
+  void turn();
+  bool take_some();
+  void take_child(workers::SlotId slot);
+  void handle(workers::AgentEvent event);
+  void spoil(wire::Results& results);
+  void take_acknowledgement(std::uint64_t sequence);
+  void carry_out(std::vector<workers::AgentAction> actions);
+  void on(workers::action::LookUp&);
+  void on(workers::action::Connect& connect);
+  void on(workers::action::Send& send);
+  void on(workers::action::AppendJournal& append);
+  void on(workers::action::ClearJournal&);
+  void on(workers::action::NoteLost& note);
+  void on(workers::action::OpenSamples&);
+  void on(workers::action::AddTemplate&) {}
+  void on(workers::action::StartTask& start);
+  void on(workers::action::EndTask& end);
+  void on(workers::action::InterruptTask&) {}
+  void on(workers::action::FollowEvents&);
+  void on(workers::action::SetFence& fence);
+  void on(workers::action::Log& log);
+  void on(workers::action::Exit& exit);
+
+  Surroundings& around_;
+  Worker& worker_;
+  std::unique_ptr<workers::AgentMachine> machine_;
+  std::deque<workers::AgentEvent> answers_;  // to what it has just asked for
+  std::deque<workers::AgentEvent> messages_;
+  std::deque<workers::SlotId> children_;
+  std::deque<workers::AgentEvent> others_;
+  ConnectionId connection_ = 0;
+  double scheduled_s_ = -1;
+  std::uint64_t turn_number_ = 0;
+  double busy_until_s_ = 0;
+  std::uint64_t idle_turns_ = 0;
+  double idle_since_s_ = 0;
+  std::optional<std::uint64_t> die_after_;
+  std::map<std::uint64_t, wire::Results> unacknowledged_;  // that it has sent
+};
+
+class Worker {
+ public:
+  Worker(Surroundings& around, Host& host, WorkerNumber number, std::string group, int slots,
+         std::uint64_t started_by, double linger_s);
+
+  const std::string& id() const { return id_; }
+  const std::string& group() const { return group_; }
+  WorkerNumber number() const { return number_; }
+  Host& host() const { return host_; }
+  Guardian& guardian() { return *guardian_; }
+  Agent& agent() { return *agent_; }
+  TaskTable& tasks() { return tasks_; }
+  // A coordinator has made it durable: it is one of those that are told of the end.
+  void note_row() { has_row_ = true; }
+  bool has_row() const { return has_row_; }
+  bool gone() const { return !guardian_->alive() && !agent_->alive(); }
+  // Both at once, as a kill of the whole worker does.
+  void kill();
+
+  // What it writes to its journal; false when the disk is full.
+  bool append(const wire::Results& record);
+  bool clear_journal();
+  bool note_lost(double lost_s);
+  // For the guardian.
+  workers::Journal& journal() { return *journal_; }
+
+  // Called when one of its processes has stopped, goes on or has ended.
+  void note_attendance();
+  // Whether both processes have stood still for longer than the coordinator allows for.
+  bool beyond_bounds() const;
+  void agent_ended(bool with_host, std::uint64_t open_sequence);
+  void guardian_ended(bool with_host);
+  std::uint64_t settle_sequence() const { return settle_sequence_; }
+
+ private:
+  bool attended() const { return guardian_->runs() || agent_->runs(); }
+  double pause_limit_s() const;
+  void both_ended();
+
+  Surroundings& around_;
+  Host& host_;
+  WorkerNumber number_;
+  std::string group_, id_;
+  TaskTable tasks_;
+  std::unique_ptr<Guardian> guardian_;
+  std::unique_ptr<Agent> agent_;
+  std::unique_ptr<workers::Journal> journal_;
+  std::optional<double> unattended_since_s_;
+  bool was_beyond_ = false;
+  bool has_row_ = false;
+  std::uint64_t settle_sequence_ = 0;
+};
+
+}  // namespace wflow::simulation

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// A schedule's beginning, its course and its end; world_faults.cc has what happens in between.
+#include "tests/simulation/world.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "engine/store/store.h"
+
+namespace wflow::simulation {
+
+namespace {
+
+constexpr std::uint64_t kMaxSteps = 6'000'000;
+constexpr double kLook_s = 0.25;       // of the person who looks after the campaign
+constexpr double kAnswered_s = 20;     // a question that lives so long after all faults is not answered
+constexpr double kWorkersGone_s = 40;  // local ones, after the end
+constexpr double kStopCycle_s = 80;    // a task that ends the campaign, until that goes on
+constexpr std::size_t kManyWorkers = 44;
+
+// Everything scaled down, so that a schedule has more of it.
+engine::Timing quick_timing() {
+  engine::Timing timing;
+  timing.lost_s = 8;
+  timing.lost_here_s = 20;
+  timing.margin_s = 12;
+  timing.return_s = 6;
+  timing.hand_over_s = 12;
+  timing.dismiss_s = 6;
+  timing.end_agent_s = 1.5;
+  return timing;
+}
+
+std::size_t some_hosts(Draw& draw) {
+  const double kind = draw.unit();
+  if (kind < 0.45) return 1;
+  return kind < 0.85 ? 2 + draw.below(2) : 4 + draw.below(3);
+}
+
+std::size_t some_remote_workers(Draw& draw, std::size_t hosts) {
+  if (draw.chance(0.01)) return 10 + draw.below(kManyWorkers - 10);
+  if (hosts == 1) return draw.chance(0.6) ? 0 : 1 + draw.below(2);
+  return draw.below(hosts + 2);
+}
+
+TaskOptions some_tasks(Draw draw, const SimulatedStudy& study) {
+  int slots = 0;
+  for (const auto& group : study.groups) slots += group.slots;
+  TaskOptions options;
+  const double all_s = draw.logarithmic(0.5, 60);
+  options.typical_s = std::clamp(all_s * slots / static_cast<double>(study.elements), 4e-4, 5.0);
+  options.spread = draw.logarithmic(1.1, 10);
+  const double failing = draw.unit();
+  options.failures = failing < 0.4 ? 0 : failing < 0.75 ? 0.05 : 0.3;
+  if (draw.chance(0.2)) options.stops = 2.0 / static_cast<double>(study.elements + 10);
+  if (draw.chance(0.3)) options.children = 0.3;
+  if (draw.chance(0.3)) options.events = 0.4;
+  return options;
+}
+
+NetworkOptions some_network(Draw draw) {
+  NetworkOptions options;
+  if (draw.chance(0.3)) {
+    options.delay_low_s = 1e-3;
+    options.delay_high_s = 0.2;
+    options.local_high_s = 0.02;
+  }
+  return options;
+}
+
+const SimulatedStudy& some_study(std::uint64_t seed,
+                                 const std::vector<std::unique_ptr<SimulatedStudy>>& studies) {
+  return *studies[hash64(seed, 1) % studies.size()];
+}
+
+}  // namespace
+
+World::World(std::uint64_t seed, const std::vector<std::unique_ptr<SimulatedStudy>>& studies, Vfs& vfs,
+             const RunOptions& options)
+    : seed_(seed),
+      study_(some_study(seed, studies)),
+      options_(options),
+      draw_(seed, Concern::faults),
+      trace_(options.trace, now_s_),
+      disk_(now_s_),
+      network_(timeline_, Draw(seed, Concern::network), faults_, some_network(Draw(seed, Concern::network))),
+      hosts_(timeline_),
+      scripts_(seed, some_tasks(Draw(seed, Concern::tasks), study_)),
+      history_(study_,
+               [this](const Execution& execution) {
+                 return workers_.all()[execution.worker]->beyond_bounds() ||
+                        (execution.orphan && hosts_.size() > 1);
+               }),
+      around_{seed,   study_,   timeline_, disk_,   vfs,    network_,
+              hosts_, history_, scripts_,  faults_, trace_, Draw(seed, Concern::processes),
+              {},     {},       {},        "token", 0},
+      workers_(around_),
+      people_(around_, Draw(seed, Concern::clients)) {
+  vfs.restart(seed);
+  disk_.put(engine::store::database_path(study_.plan.campaign()).string(), study_.database);
+}
+
+RunResult World::run() {
+  RunResult result;
+  try {
+    simulate();
+  } catch (const Violation& violation) {
+    result.violation = violation.what();
+    result.invariant = violation.invariant;
+  } catch (const std::exception& error) {
+    result.violation = std::string("no exceptions: ") + error.what();
+    result.invariant = "no exceptions";
+  }
+  result.last_lines.assign(trace_.last_lines().begin(), trace_.last_lines().end());
+  result.faults = faults_;
+  result.simulated_s = timeline_.now_s();
+  if (healed_ && bound_s_ > 0) result.over_bound = (timeline_.now_s() - healed_s_) / bound_s_;
+  result.steps = timeline_.steps();
+  result.executions = history_.executions();
+  result.lost_results = around_.lost_results;
+  result.fingerprint = hash64(hash64(timeline_.steps(), static_cast<std::uint64_t>(timeline_.now_s() * 1e6)),
+                              around_.draw.bits());
+  return result;
+}
+
+void World::simulate() {
+  set_up();
+  step_until_over();
+  check_end();
+}
+
+void World::set_up() {
+  Draw setup(seed_, Concern::setup);
+  settings_.hosts = some_hosts(setup);
+  settings_.remote_workers = some_remote_workers(setup, settings_.hosts);
+  around_.timing = setup.chance(0.8) ? quick_timing() : engine::Timing();
+  settings_.linger_s = setup.chance(0.5) ? 300 : around_.timing.lost_here_s / 2;
+  settings_.keep_going = setup.chance(0.5);
+  settings_.journals_unseen = setup.chance(0.2);
+  settings_.waits_for_workers = setup.chance(0.1);
+  settings_.drift = setup.chance(0.5) ? 0.0099 : 0;
+  settings_.resume_within_s = setup.logarithmic(0.3, 40);
+  settings_.faults_until_s = setup.chance(0.1) ? 0 : setup.logarithmic(3, 80);
+  settings_.fault_every_s = setup.logarithmic(0.2, 10);
+  const double share = setup.between(0.05, 0.5);
+  for (std::size_t fault = 0; fault < kFaults; ++fault) {
+    if (setup.chance(share)) settings_.kinds.push_back(static_cast<Fault>(fault));
+  }
+  if (setup.chance(0.2)) around_.mishaps.not_started = 0.03;
+  if (setup.chance(0.2)) around_.mishaps.slow_launch = 0.05;
+  if (setup.chance(0.2)) around_.mishaps.slow_commit = setup.chance(0.5) ? 0.2 : 1;
+  if (setup.chance(0.2)) around_.mishaps.strange_message = 0.3;
+  if (setup.chance(0.3)) around_.mishaps.slow_death = 0.3;
+  for (std::size_t i = 0; i < settings_.hosts; ++i) {
+    const double rate = 1 + setup.between(-settings_.drift, settings_.drift);
+    if (settings_.drift > 0) faults_.count(Fault::clock_drifted);
+    hosts_.add(rate, setup.between(10, 1e6));
+  }
+  trace_.line("world", "seed {}: study {}, {} hosts, {} other workers, faults until {:.1f} s every {:.1f} s",
+              seed_, study_.name, settings_.hosts, settings_.remote_workers, settings_.faults_until_s,
+              settings_.fault_every_s);
+  start_coordinator();
+  for (std::size_t i = 0; i < settings_.remote_workers; ++i) {
+    const bool late = setup.chance(0.5);
+    timeline_.at(late ? setup.between(1, 30) : 0.1, [this, late] {
+      if (late) faults_.count(Fault::worker_joined_late);
+      start_remote_worker();
+    });
+  }
+  if (settings_.faults_until_s > 0 && !settings_.kinds.empty()) schedule_fault();
+  look_after();
+}
+
+Coordinator* World::coordinator() {
+  return coordinators_.empty() || !coordinators_.back()->alive() ? nullptr : coordinators_.back().get();
+}
+
+void World::start_coordinator() {
+  for (std::size_t i = 0;
+       i < hosts_.size() && (!hosts_[coordinator_host_].up || hosts_[coordinator_host_].frozen); ++i)
+    coordinator_host_ = (coordinator_host_ + 1) % hosts_.size();
+  Host& host = hosts_[coordinator_host_];
+  if (!host.up || host.frozen) return;
+  CoordinatorOptions options;
+  options.resumed = !coordinators_.empty();
+  options.keep_going = settings_.keep_going;
+  options.linger_s = settings_.linger_s;
+  options.journals_unseen = settings_.journals_unseen;
+  options.planted = options_.planted;
+  coordinators_.push_back(std::make_unique<Coordinator>(around_, host, workers_, options));
+  coordinators_.back()->begin();
+}
+
+void World::start_remote_worker() {
+  if (over_) return;
+  Host& host = hosts_[draw_.below(hosts_.size())];
+  if (!host.up || host.frozen) return;
+  const auto& group = study_.groups[draw_.below(study_.groups.size())];
+  workers_.start(host, group.name, 1 + static_cast<int>(draw_.below(4)), 0, settings_.linger_s);
+}
+
+void World::step_until_over() {
+  while (!over_) {
+    if (timeline_.empty())
+      throw Violation("ends", "nothing is left to happen, and the campaign has not ended");
+    if (timeline_.steps() > kMaxSteps) throw Violation("ends", "too much happens");
+    now_s_ = timeline_.next_s();
+    timeline_.step();
+    if (healed_ && now_s_ > healed_s_ + bound_s_) {
+      throw Violation("ends",
+                      fmt::format("the campaign has not ended {:.0f} s after the last fault", bound_s_));
+    }
+  }
+}
+
+// What a person does: continue what has stopped, until all is done.
+void World::look_after() {
+  if (!healed_ && now_s_ >= settings_.faults_until_s) end_faults();
+  Coordinator* const running = coordinator();
+  if (!coordinators_.empty() && coordinators_.back()->campaign_over()) {
+    over_ = true;
+    return;
+  }
+  if (running == nullptr && !resume_at_s_)
+    resume_at_s_ = now_s_ + draw_.logarithmic(0.1, settings_.resume_within_s);
+  if (running == nullptr && now_s_ >= *resume_at_s_) {
+    resume_at_s_.reset();
+    start_coordinator();
+  }
+  if (healed_ && running != nullptr && running->machine()->scheduler().paused() &&
+      running->machine()->phase() == engine::Phase::running) {
+    people_.pause(false);
+  }
+  if (healed_ && running != nullptr && now_s_ - healed_s_ > kAnswered_s &&
+      now_s_ - healed_s_ < kAnswered_s + 2 * kLook_s && people_.unanswered(running->listener()) > 0 &&
+      running->begun_s() < healed_s_) {
+    throw Violation("answers",
+                    fmt::format("{} questions were never answered", people_.unanswered(running->listener())));
+  }
+  timeline_.after(kLook_s, [this] { look_after(); });
+}
+
+double World::total_work_s() const {
+  double sum_s = 0;
+  for (ArrayId array = 0; array < study_.arrays.size(); ++array) {
+    for (Element element = 0; element < study_.arrays[array].count; ++element) {
+      const TaskScript script = scripts_.of(array, element, 0);
+      sum_s += script.duration_s + study_.arrays[array].retry_delay_s;
+      if (script.code == 102 || script.code == 105) sum_s += kStopCycle_s;
+    }
+  }
+  return sum_s;
+}
+
+void World::check_end() {
+  const engine::store::Restored restored = [&] {
+    auto user = std::make_shared<DiskUser>();
+    user->host = "reader";
+    around_.vfs.use(&disk_, user);
+    return engine::store::Store(study_.plan.campaign(), {.vfs = Vfs::kName}).restore();
+  }();
+  history_.check_final(restored);
+  const double until_s = now_s_ + kWorkersGone_s +
+                         (settings_.waits_for_workers ? settings_.linger_s + around_.timing.lost_here_s : 0);
+  while (!timeline_.empty() && timeline_.next_s() < until_s) {
+    now_s_ = timeline_.next_s();
+    timeline_.step();
+  }
+  for (const auto& worker : workers_.all()) {
+    const bool local = &worker->host() == &coordinators_.back()->host() && worker->has_row();
+    if (!worker->gone() && (local || settings_.waits_for_workers))
+      throw Violation("ends", fmt::format("the worker {} is left behind after the end", worker->id()));
+  }
+}
+
+}  // namespace wflow::simulation

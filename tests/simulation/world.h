@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// One schedule: a campaign from its start to its end, with everything that happens to it drawn from the seed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/simulation/coordinator.h"
+#include "tests/simulation/people.h"
+#include "tests/simulation/surroundings.h"
+
+namespace wflow::simulation {
+
+struct RunOptions {
+  Trace::Mode trace = Trace::Mode::off;
+  engine::PlantedBugs planted;
+};
+
+struct RunResult {
+  std::optional<std::string> violation;
+  std::string invariant;  // its name
+  std::vector<std::string> last_lines;
+  FaultCounts faults;
+  double simulated_s = 0;
+  double over_bound = 0;  // of the time allowed after the faults, how much it took
+  std::uint64_t steps = 0;
+  std::uint64_t executions = 0;
+  std::uint64_t lost_results = 0;
+  std::uint64_t fingerprint = 0;  // equal for equal schedules
+};
+
+// What a schedule is made of.
+struct Settings {
+  std::size_t hosts = 1;
+  std::size_t remote_workers = 0;
+  double faults_until_s = 0;
+  double fault_every_s = 0;
+  std::vector<Fault> kinds;  // that happen in it
+  double resume_within_s = 10;
+  double linger_s = 0;
+  bool keep_going = false;
+  bool journals_unseen = false;
+  bool waits_for_workers = false;  // at the end, for those that live on by themselves
+  double drift = 0;
+};
+
+class World {
+ public:
+  World(std::uint64_t seed, const std::vector<std::unique_ptr<SimulatedStudy>>& studies, Vfs& vfs,
+        const RunOptions& options);
+  RunResult run();
+
+ private:
+  void simulate();
+  void set_up();
+  void step_until_over();
+  void look_after();
+  void start_coordinator();
+  void start_remote_worker();
+  void schedule_fault();
+  void inject(Fault fault);
+  void inject_coordinator(Fault fault);
+  void inject_worker(Fault fault);
+  void inject_surroundings(Fault fault);
+  void freeze(Process& process, double for_s);
+  void crash_host(Host& host, double down_s);
+  void forget_lost_journals();
+  void partition(bool one_way);
+  void end_faults();
+  void check_end();
+  Coordinator* coordinator();
+  Worker* some_worker();
+  double total_work_s() const;
+
+  std::uint64_t seed_;
+  const SimulatedStudy& study_;
+  RunOptions options_;
+  double now_s_ = 0;
+  Timeline timeline_;
+  FaultCounts faults_;
+  Draw draw_;
+  Trace trace_;
+  Disk disk_;
+  Network network_;
+  Hosts hosts_;
+  TaskScripts scripts_;
+  History history_;
+  Surroundings around_;
+  Workers workers_;
+  People people_;
+  Settings settings_;
+  std::vector<std::unique_ptr<Coordinator>> coordinators_;
+  std::optional<double> resume_at_s_;
+  std::size_t coordinator_host_ = 0;
+  bool healed_ = false;
+  double healed_s_ = 0;
+  double bound_s_ = 0;
+  bool over_ = false;
+};
+
+}  // namespace wflow::simulation

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/agent/machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "workers/agent/machine_impl.h"
+
+namespace wflow::workers {
+
+namespace wire = engine::wire;
+
+namespace {
+constexpr double kFarewell_s = 3;  // for the last acknowledgement
+}
+
+AgentMachine::Impl::Impl(AgentOptions&& given, Now start)
+    : options(std::move(given)),
+      now(start),
+      link(options.retry_s, start.steady_s),
+      pool(options.capacity),
+      tasks(options.slots),
+      last_busy_s(start.steady_s) {
+  for (SlotId slot = tasks.size(); slot > 0; --slot) free_slots.push_back(slot - 1);
+}
+
+AgentMachine::AgentMachine(AgentOptions options, Now now)
+    : impl_(std::make_unique<Impl>(std::move(options), now)) {}
+
+AgentMachine::~AgentMachine() = default;
+
+void AgentMachine::handle(Now now, AgentEvent event) {
+  if (impl_->exited) return;
+  impl_->now.steady_s = std::max(impl_->now.steady_s, now.steady_s);
+  impl_->now.unix_s = now.unix_s;
+  impl_->look_at_fence();
+  std::visit([this](auto& value) { impl_->on(value); }, event);
+}
+
+std::vector<AgentAction> AgentMachine::take_actions() {
+  return std::exchange(impl_->actions, {});
+}
+
+double AgentMachine::wake_at_s() const {
+  return impl_->wake_at_s();
+}
+
+bool AgentMachine::journal_full() const {
+  return impl_->journal_full();
+}
+
+std::uint64_t AgentMachine::open_sequence() const {
+  return impl_->outbox.sequence();
+}
+
+std::size_t AgentMachine::running() const {
+  return impl_->running();
+}
+
+// Results before starts: what has ended does not wait behind slow launches.
+void AgentMachine::Impl::on(event::Time&) {
+  enforce_limits();
+  if (running() > 0 && now.steady_s >= next_events_s && !journal_full()) {
+    next_events_s = now.steady_s + options.event_period_s;
+    emit(action::FollowEvents{});
+  }
+  send_results();
+  send_returned();
+  send_heartbeat();
+  if (link.look_up(now.steady_s)) emit(action::LookUp{});
+  if (running() > 0 || !queue.empty() || !outbox.all_acknowledged()) last_busy_s = now.steady_s;
+  start_ready();
+  decide_end();
+}
+
+void AgentMachine::Impl::on(event::SamplesOpened& opened) {
+  if (opened.error)
+    quit(ExitCode::data, fmt::format("cannot read the campaign's samples: {}", *opened.error));
+}
+
+void AgentMachine::Impl::on(event::JournalFailed& failed) {
+  // The results are on their way to the coordinator; only the death of both at once would lose them.
+  if (!journal_failed) log(LogLevel::error, failed.why);
+  journal_failed = true;
+}
+
+// ---- end
+
+void AgentMachine::Impl::on(event::Terminate&) {
+  if (mode == Mode::ending) return;
+  mode = Mode::ending;
+  reason = "told to end by a signal";
+  give_back(queue.take_all());
+  end_all(EndCause::returned, false);
+}
+
+void AgentMachine::Impl::on(event::GuardianGone&) {
+  quit(ExitCode::internal, "the worker's guardian was killed; its tasks are ended");
+}
+
+void AgentMachine::Impl::on(event::CampaignGone&) {
+  quit(ExitCode::system, "the campaign's directory is gone: somebody has removed or moved it");
+}
+
+void AgentMachine::Impl::hear(wire::Refuse& refuse) {
+  quit(ExitCode::usage, fmt::format("the coordinator refused this worker: {}", refuse.reason));
+}
+
+void AgentMachine::Impl::hear(wire::Drain&) {
+  if (mode == Mode::working) {
+    mode = Mode::draining;
+    reason = "drained";
+    for (SlotId slot = 0; slot < tasks.size(); ++slot) {
+      const Task& task = tasks[slot];
+      if (task.stage != Task::Stage::running || task.ending) continue;
+      const auto array = arrays.find(task.lease.array);
+      if (array != arrays.end() && array->second.training) emit(action::InterruptTask{slot});
+    }
+  }
+  send(wire::Returned{queue.take_all()});
+}
+
+// Ends at once, but for what has ended by itself: its results are taken first.
+void AgentMachine::Impl::quit(ExitCode code, std::string why) {
+  if (exit_code != ExitCode::ok) return;
+  log(LogLevel::error, why);
+  mode = Mode::ending;
+  reason = std::move(why);
+  exit_code = code;
+  farewell_s = now.steady_s + kFarewell_s;
+  give_back(queue.take_all());
+  end_all(EndCause::returned, true);
+}
+
+void AgentMachine::Impl::decide_end() {
+  const double now_s = now.steady_s;
+  const bool quitting = exit_code != ExitCode::ok;
+  if (running() > 0 && !(quitting && now_s >= farewell_s)) return;
+  if (mode == Mode::working) {
+    decide_to_leave();
+    return;
+  }
+  if (farewell_s == kNever) farewell_s = now_s + kFarewell_s;
+  if (quitting || everything_told() || now_s >= farewell_s) leave();
+}
+
+// Or there is nobody to be told, and a signal says to end.
+bool AgentMachine::Impl::everything_told() const {
+  return outbox.all_acknowledged() || (mode == Mode::ending && !link.is_welcome());
+}
+
+void AgentMachine::Impl::decide_to_leave() {
+  if (now.steady_s >= idle_end_s()) {
+    reason = fmt::format("without work for {} s", options.idle_timeout_s);
+    leave();
+  } else if (now.steady_s >= linger_end_s()) {
+    exit_code = ExitCode::system;
+    reason = fmt::format("no coordinator for {} s; results that it does not have yet stay in the journal",
+                         options.linger_s);
+    log(LogLevel::error, reason);
+    leave();
+  }
+}
+
+void AgentMachine::Impl::leave() {
+  flush = true;
+  send_results();
+  send_returned();
+  send(wire::Goodbye{reason});
+  emit(action::Exit{static_cast<int>(exit_code)});
+  exited = true;
+}
+
+double AgentMachine::Impl::idle_end_s() const {
+  if (!queue.empty() || !link.is_welcome() || !outbox.all_acknowledged() || options.idle_timeout_s <= 0)
+    return kNever;
+  return last_busy_s + options.idle_timeout_s;
+}
+
+double AgentMachine::Impl::linger_end_s() const {
+  if (!queue.empty()) return kNever;
+  return link.heard_s() + std::max(options.linger_s, link.patience_s());
+}
+
+double AgentMachine::Impl::wake_at_s() const {
+  if (exited) return kNever;
+  double at_s = std::min({next_limit_s(), link.next_look_s(), end_wake_s()});
+  if (holds_anything()) at_s = std::min(at_s, fence.deadline_s());
+  if (link.is_welcome()) {
+    at_s = std::min(at_s, next_heartbeat_s);
+    if (results_due() || !returned.empty()) return now.steady_s;
+    if (!outbox.empty()) at_s = std::min(at_s, outbox.due_s());
+  }
+  if (running() > 0 && !journal_full()) at_s = std::min(at_s, next_events_s);
+  return next_fits() ? now.steady_s : at_s;
+}
+
+// When decide_end() has something to decide, if nothing happens meanwhile.
+double AgentMachine::Impl::end_wake_s() const {
+  if (running() > 0) return exit_code != ExitCode::ok ? farewell_s : kNever;
+  if (mode == Mode::working) return std::min(idle_end_s(), linger_end_s());
+  const bool leaves = farewell_s == kNever || exit_code != ExitCode::ok || everything_told();
+  return leaves ? now.steady_s : farewell_s;
+}
+
+}  // namespace wflow::workers

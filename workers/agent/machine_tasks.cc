@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "workers/agent/machine_impl.h"
+#include "workers/agent/zero_mode.h"
+
+namespace wflow::workers {
+
+namespace wire = engine::wire;
+
+namespace {
+
+// So that results do not wait behind slow launches, nor messages behind starts that fail.
+constexpr int kStartsATurn = 32;
+
+bool sensible(const wire::Lease& lease) {
+  return lease.count > 0 && lease.first + lease.count > lease.first;
+}
+
+}  // namespace
+
+// ---- leases
+
+void AgentMachine::Impl::hear(wire::Templates& templates) {
+  for (specs::TaskTemplate& task_template : templates.templates) {
+    arrays[task_template.array] = {task_template.resources, task_template.timeout_s, task_template.bundle,
+                                   task_template.kind == specs::StepKind::train};
+    emit(action::AddTemplate{std::move(task_template)});
+  }
+}
+
+void AgentMachine::Impl::hear(wire::Leases& leases) {
+  for (const wire::Lease& lease : leases.leases) {
+    if (!sensible(lease)) continue;
+    if (!takes_leases()) {
+      give_back({lease});
+    } else if (options.zero) {
+      // Not journalled: nothing has run that could run twice.
+      outbox.add(complete_at_once(lease, options.zero_failures, now.unix_s), now.steady_s);
+    } else {
+      queue.add(lease);
+    }
+  }
+}
+
+void AgentMachine::Impl::hear(wire::Revoke& revoke) {
+  send(wire::Returned{revoke.all ? queue.take_all() : queue.take(revoke.leases)});
+  if (!revoke.kill_running) return;
+  for (SlotId slot = 0; slot < tasks.size(); ++slot) {
+    if (tasks[slot].stage == Task::Stage::free) continue;
+    const bool named = std::any_of(revoke.leases.begin(), revoke.leases.end(),
+                                   [&](const wire::Lease& part) { return overlap(tasks[slot].lease, part); });
+    if (revoke.all || named) end_task(slot, EndCause::cancelled, false);
+  }
+}
+
+void AgentMachine::Impl::give_back(std::vector<wire::Lease> leases) {
+  returned.insert(returned.end(), leases.begin(), leases.end());
+}
+
+// What is left of all leases: queued and running elements. Those that are being ended count until they have.
+std::vector<wire::Lease> AgentMachine::Impl::held() const {
+  std::vector<wire::Lease> leases = queue.list();
+  for (const Task& task : tasks) {
+    if (task.stage != Task::Stage::free) leases.push_back(task.lease);
+  }
+  return leases;
+}
+
+std::vector<wire::RunningElement> AgentMachine::Impl::running_elements() const {
+  std::vector<wire::RunningElement> elements;
+  elements.reserve(running());
+  for (const Task& task : tasks) {
+    if (task.stage == Task::Stage::running || task.stage == Task::Stage::checking)
+      elements.push_back({task.lease.array, task.lease.first, task.started_unix_s});
+  }
+  return elements;
+}
+
+// Beyond what is being ended already.
+bool AgentMachine::Impl::holds_anything() const {
+  return !queue.empty() || std::any_of(tasks.begin(), tasks.end(), [](const Task& task) {
+    return task.stage != Task::Stage::free && !task.killed;
+  });
+}
+
+// ---- starting
+
+// Whether the next task in the queue can start, or be refused, now. Nothing behind it is started in its
+// place: a task that wants all cores would wait for ever where small ones keep coming.
+bool AgentMachine::Impl::next_fits() const {
+  if (queue.empty() || free_slots.empty() || !takes_leases()) return false;
+  const auto array = arrays.find(queue.front().array);
+  return array == arrays.end() || !pool.possible(array->second.resources) ||
+         pool.fits(array->second.resources);
+}
+
+void AgentMachine::Impl::start_ready() {
+  for (int starts = 0; starts < kStartsATurn && next_fits(); ++starts) start_next();
+}
+
+void AgentMachine::Impl::start_next() {
+  wire::Lease lease = queue.front();
+  const auto found = arrays.find(lease.array);
+  const bool bundled = found != arrays.end() && found->second.bundle > 0;
+  // One process takes a lease's first elements up to the end of their bundle.
+  const std::uint64_t bundle = bundled ? found->second.bundle : 1;
+  lease.count = std::min(lease.count, bundle - lease.first % bundle);
+  queue.pop(lease.count);
+  if (found == arrays.end()) {
+    refuse(lease, "the worker was not told what this task is");
+    return;
+  }
+  const specs::Resources& wanted = found->second.resources;
+  if (!pool.possible(wanted)) {
+    refuse(lease, fmt::format("it needs {} GPUs and this worker has {}", wanted.gpus, options.capacity.gpus));
+    return;
+  }
+  const SlotId slot = free_slots.back();
+  free_slots.pop_back();
+  tasks[slot] = {};
+  tasks[slot].stage = Task::Stage::starting;
+  tasks[slot].lease = lease;
+  tasks[slot].share = pool.take(wanted);
+  emit(action::StartTask{slot, lease, tasks[slot].share});
+}
+
+void AgentMachine::Impl::refuse(const wire::Lease& lease, const std::string& why) {
+  wire::Results results;
+  for (wire::Element element = lease.first; element < lease.first + lease.count; ++element) {
+    results.outcomes.push_back(
+        {lease.id, lease.array, element, lease.attempt, wire::EndReason::not_started, 0, now.unix_s, 0, why});
+  }
+  record(std::move(results));
+}
+
+void AgentMachine::Impl::on(event::TaskStarted& started) {
+  Task& task = tasks.at(started.slot);
+  if (task.stage != Task::Stage::starting) return;
+  task.stage = Task::Stage::running;
+  task.started_unix_s = now.unix_s;
+  const auto array = arrays.find(task.lease.array);
+  if (array != arrays.end() && array->second.timeout_s > 0)
+    task.end_by_s = now.steady_s + array->second.timeout_s;
+  // It was to end before it had begun.
+  if (task.ending) emit(action::EndTask{started.slot, *task.ending, task.killed});
+}
+
+void AgentMachine::Impl::on(event::TaskNotStarted& refused) {
+  const Task& task = tasks.at(refused.slot);
+  if (task.stage == Task::Stage::free) return;
+  const wire::Lease lease = task.lease;
+  const bool goes_back = task.ending == EndCause::returned;
+  free_slot(refused.slot);
+  if (goes_back) {
+    give_back({lease});
+  } else {
+    refuse(lease, refused.why);
+  }
+}
+
+// ---- ending
+
+void AgentMachine::Impl::on(event::TaskEnded& ended) {
+  const Task& task = tasks.at(ended.slot);
+  if (task.stage == Task::Stage::free) return;
+  const wire::Lease lease = task.lease;
+  const bool goes_back = task.ending == EndCause::returned && ended.results.done.empty() &&
+                         ended.results.outcomes.empty() && ended.again.empty();
+  free_slot(ended.slot);
+  record(std::move(ended.results));
+  if (goes_back) give_back({lease});
+  for (const wire::Lease& part : ended.again) {
+    if (takes_leases()) {
+      queue.add(part);
+    } else {
+      give_back({part});
+    }
+  }
+}
+
+void AgentMachine::Impl::on(event::TaskChecking& checking) {
+  Task& task = tasks.at(checking.slot);
+  if (task.stage != Task::Stage::running) return;
+  task.stage = Task::Stage::checking;
+  task.end_by_s = kNever;
+}
+
+void AgentMachine::Impl::on(event::TaskReports& reports) {
+  wire::Results results;
+  results.events = std::move(reports.events);
+  record(std::move(results));
+}
+
+void AgentMachine::Impl::free_slot(SlotId slot) {
+  pool.give_back(tasks[slot].share);
+  tasks[slot] = {};
+  free_slots.push_back(slot);
+}
+
+// The first cause counts; a kill may follow.
+void AgentMachine::Impl::end_task(SlotId slot, EndCause cause, bool kill) {
+  Task& task = tasks[slot];
+  if (task.stage == Task::Stage::free || task.killed || (task.ending && !kill)) return;
+  if (!task.ending) task.ending = cause;
+  task.killed = kill;
+  task.end_by_s = kNever;
+  task.kill_at_s = kill ? kNever : now.steady_s + options.grace_s;
+  if (task.stage != Task::Stage::starting) emit(action::EndTask{slot, *task.ending, kill});
+}
+
+void AgentMachine::Impl::end_all(EndCause cause, bool kill) {
+  for (SlotId slot = 0; slot < tasks.size(); ++slot) end_task(slot, cause, kill);
+}
+
+void AgentMachine::Impl::enforce_limits() {
+  for (SlotId slot = 0; slot < tasks.size(); ++slot) {
+    const Task& task = tasks[slot];
+    if (now.steady_s >= task.end_by_s) end_task(slot, EndCause::time_limit, false);
+    if (now.steady_s >= task.kill_at_s) end_task(slot, EndCause::returned, true);  // whatever the cause was
+  }
+}
+
+double AgentMachine::Impl::next_limit_s() const {
+  double next_s = kNever;
+  for (const Task& task : tasks) next_s = std::min({next_s, task.end_by_s, task.kill_at_s});
+  return next_s;
+}
+
+}  // namespace wflow::workers

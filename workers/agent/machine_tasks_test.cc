@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent without processes: what runs, what is revoked, the drain.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "workers/agent/machine_bench.h"
+
+namespace wflow::workers {
+namespace {
+
+namespace wire = engine::wire;
+
+using Bench = MachineBench;
+
+// ---- what runs
+
+TEST(AgentMachine, EndsATaskAtItsTimeLimitAndKillsItAfterItsGrace) {
+  Bench bench;
+  bench.join(1000);
+  specs::TaskTemplate task;
+  task.array = 1;
+  task.timeout_s = 20;
+  bench.hear(wire::Templates{{task}});
+  bench.run_tasks(1);
+  ASSERT_TRUE(bench.pass_until(1019.9));
+  EXPECT_TRUE(bench.all<action::EndTask>().empty());
+  ASSERT_TRUE(bench.pass_until(1024.9));
+  ASSERT_EQ(bench.all<action::EndTask>().size(), 1U);
+  EXPECT_EQ(bench.all<action::EndTask>()[0].cause, EndCause::time_limit);
+  EXPECT_FALSE(bench.all<action::EndTask>()[0].kill);
+  ASSERT_TRUE(bench.pass_until(1060));
+  ASSERT_EQ(bench.all<action::EndTask>().size(), 2U);
+  EXPECT_EQ(bench.all<action::EndTask>()[1].cause, EndCause::time_limit);
+  EXPECT_TRUE(bench.all<action::EndTask>()[1].kill);
+}
+
+TEST(AgentMachine, ATaskWhoseOutputsAreLookedAtHasNoLimitAnyMore) {
+  Bench bench;
+  bench.join(1000);
+  specs::TaskTemplate task;
+  task.array = 1;
+  task.timeout_s = 20;
+  bench.hear(wire::Templates{{task}});
+  bench.run_tasks(1);
+  bench.now_s = 1015;
+  bench.give(event::TaskChecking{0});
+  ASSERT_TRUE(bench.pass_until(1100));
+  EXPECT_TRUE(bench.all<action::EndTask>().empty());
+  EXPECT_EQ(bench.last<wire::Heartbeat>()->running.size(), 1U);
+}
+
+TEST(AgentMachine, LooksForEventsWhileSomethingRuns) {
+  Bench bench;
+  bench.join();
+  ASSERT_TRUE(bench.pass_until(1002));
+  EXPECT_TRUE(bench.all<action::FollowEvents>().empty());
+  bench.run_tasks(1);
+  ASSERT_TRUE(bench.pass_until(1003));
+  EXPECT_EQ(bench.all<action::FollowEvents>().size(), 5U);
+  bench.give(event::TaskReports{0, {{1, 0, 0, 0, {}}}});
+  EXPECT_EQ(bench.all<action::AppendJournal>().size(), 1U);
+}
+
+TEST(AgentMachine, SendsResultsBeforeItStartsTasksAndBoundsStarts) {
+  Bench bench{Bench::options(100)};
+  bench.join();
+  bench.run_tasks(200);
+  EXPECT_EQ(bench.machine.running(), 32U);
+  EXPECT_LE(bench.machine.wake_at_s(), bench.now_s);
+  bench.give(Bench::well(0, Bench::lease(7, 0, 1)));
+  bench.actions.clear();
+  bench.now_s += 0.01;
+  bench.turn();
+  const auto first_start = std::find_if(bench.actions.begin(), bench.actions.end(), [](const auto& action) {
+    return std::holds_alternative<action::StartTask>(action);
+  });
+  const auto results = std::find_if(bench.actions.begin(), bench.actions.end(), [](const auto& action) {
+    const auto* send = std::get_if<action::Send>(&action);
+    return send != nullptr && std::holds_alternative<wire::Results>(send->message);
+  });
+  ASSERT_NE(results, bench.actions.end());
+  EXPECT_LT(results - bench.actions.begin(), first_start - bench.actions.begin());
+}
+
+TEST(AgentMachine, RefusesWhatItCannotStart) {
+  Bench bench;
+  bench.join();
+  specs::TaskTemplate task;
+  task.array = 2;
+  task.resources.gpus = 1;
+  bench.hear(wire::Templates{{task}});
+  bench.hear(wire::Leases{{{1, 2, 0, 1}, {2, 99, 0, 1}, {3, 1, 0, 1}, {4, 1, ~0ULL, 2}}});
+  bench.turn();
+  ASSERT_EQ(bench.all<action::StartTask>().size(), 1U);
+  bench.give(event::TaskNotStarted{bench.all<action::StartTask>()[0].slot, "no such program"});
+  bench.turn();
+  std::vector<std::string> why;
+  for (const auto& results : bench.sent<wire::Results>()) {
+    for (const auto& outcome : results.outcomes) {
+      EXPECT_EQ(outcome.reason, wire::EndReason::not_started);
+      why.push_back(outcome.detail);
+    }
+  }
+  ASSERT_EQ(why.size(), 3U);
+  EXPECT_NE(why[0].find("GPU"), std::string::npos);
+  EXPECT_EQ(why[2], "no such program");
+  EXPECT_EQ(bench.machine.running(), 0U);
+}
+
+// A process takes a bundle; what is to run again in smaller parts stays leased.
+TEST(AgentMachine, RunsPartsOfABundleAgain) {
+  Bench bench;
+  bench.join();
+  specs::TaskTemplate task;
+  task.array = 1;
+  task.bundle = 10;
+  bench.hear(wire::Templates{{task}});
+  bench.hear(wire::Leases{{Bench::lease(7, 4, 20)}});
+  bench.turn();
+  const auto starts = bench.all<action::StartTask>();
+  ASSERT_EQ(starts.size(), 2U);
+  EXPECT_EQ(starts[0].lease.count, 6U);
+  EXPECT_EQ(starts[1].lease.count, 10U);
+  bench.start_all();
+  bench.give(event::TaskEnded{starts[0].slot, {}, {Bench::lease(7, 4, 3), Bench::lease(7, 7, 3)}});
+  bench.turn();
+  EXPECT_EQ(bench.machine.running(), 2U);  // the rest of the lease came first
+  bench.hear(wire::Drain{});
+  EXPECT_EQ(bench.returned(), 6U);
+}
+
+// ---- revoked, drained
+
+TEST(AgentMachine, GivesBackThePartsThatAreRevoked) {
+  Bench bench;
+  bench.join();
+  bench.run_tasks(10);
+  bench.hear(wire::Revoke{{Bench::lease(7, 5, 2)}, false, false});
+  ASSERT_EQ(bench.sent<wire::Returned>().size(), 1U);
+  EXPECT_EQ(bench.returned(), 2U);
+  EXPECT_TRUE(bench.all<action::EndTask>().empty());
+  bench.hear(wire::Revoke{{Bench::lease(7, 1, 2)}, false, true});
+  EXPECT_EQ(bench.returned(), 3U);
+  ASSERT_EQ(bench.all<action::EndTask>().size(), 1U);
+  EXPECT_EQ(bench.all<action::EndTask>()[0].cause, EndCause::cancelled);
+  bench.hear(wire::Revoke{{}, true, true});
+  EXPECT_EQ(bench.all<action::EndTask>().size(), 2U);
+  EXPECT_EQ(bench.returned(), 8U);
+}
+
+TEST(AgentMachine, AStaleRevokeChangesNothing) {
+  Bench bench;
+  bench.join();
+  bench.run_tasks(10);
+  bench.hear(wire::Revoke{{Bench::lease(6, 0, 10), Bench::lease(7, 10, 5)}, false, true});
+  EXPECT_TRUE(bench.all<action::EndTask>().empty());
+  EXPECT_EQ(bench.returned(), 0U);
+  EXPECT_EQ(bench.sent<wire::Returned>().size(), 1U);
+}
+
+TEST(AgentMachine, ATaskThatIsRevokedBeforeItHasBegunIsEndedThen) {
+  Bench bench;
+  bench.join();
+  bench.hear(wire::Leases{{Bench::lease(7, 0, 1)}});
+  bench.turn();
+  const auto starts = bench.take<action::StartTask>();
+  ASSERT_EQ(starts.size(), 1U);
+  bench.hear(wire::Revoke{{}, true, true});
+  EXPECT_TRUE(bench.all<action::EndTask>().empty());
+  bench.give(event::TaskStarted{starts[0].slot});
+  EXPECT_EQ(bench.all<action::EndTask>().size(), 1U);
+}
+
+TEST(AgentMachine, DrainsAndSaysGoodbyeWhenAllIsAcknowledged) {
+  Bench bench;
+  bench.join();
+  specs::TaskTemplate training;
+  training.array = 1;
+  training.kind = specs::StepKind::train;
+  bench.hear(wire::Templates{{training}});
+  bench.run_tasks(10);
+  bench.hear(wire::Drain{});
+  EXPECT_EQ(bench.returned(), 8U);
+  EXPECT_EQ(bench.all<action::InterruptTask>().size(), 2U);
+  bench.hear(wire::Leases{{Bench::lease(8, 0, 3)}});  // was under way
+  bench.turn();
+  EXPECT_EQ(bench.returned(), 11U);
+  bench.give(Bench::well(0, Bench::lease(7, 0, 1)));
+  bench.give(Bench::well(1, Bench::lease(7, 1, 1)));
+  bench.turn();
+  EXPECT_TRUE(bench.all<action::Exit>().empty());
+  bench.hear(wire::Acknowledge{bench.last<wire::Results>()->sequence});
+  ASSERT_TRUE(bench.pass_until(bench.now_s));
+  ASSERT_EQ(bench.all<action::Exit>().size(), 1U);
+  EXPECT_EQ(bench.all<action::Exit>()[0].code, 0);
+  EXPECT_EQ(bench.sent<wire::Goodbye>().size(), 1U);
+}
+
+TEST(AgentMachine, WaitsThreeSecondsForTheLastAcknowledgement) {
+  Bench bench;
+  bench.join();
+  bench.run_tasks(1);
+  bench.hear(wire::Drain{});
+  bench.give(Bench::well(0, Bench::lease(7, 0, 1)));
+  ASSERT_TRUE(bench.pass_until(1002.9));
+  EXPECT_TRUE(bench.all<action::Exit>().empty());
+  ASSERT_TRUE(bench.pass_until(1003));
+  EXPECT_EQ(bench.all<action::Exit>().size(), 1U);
+}
+
+}  // namespace
+}  // namespace wflow::workers

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/agent/posix_journal_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "base/error.h"
+
+namespace wflow::workers {
+
+PosixJournalFile::PosixJournalFile(const std::filesystem::path& campaign, const std::string& worker)
+    : path_(campaign / ".wflow" / "workers" / (worker + ".journal")) {
+  make_directories(path_.parent_path());
+  fd_ = open_file(path_, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
+  // Some file systems have no locks: there a worker seems dead to others only after it has been silent.
+  if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    throw system_error(errno, "another process holds " + path_.string());
+  }
+}
+
+void PosixJournalFile::append(std::string_view bytes) {
+  write_all(fd_.get(), bytes, path_);
+}
+
+void PosixJournalFile::truncate(std::uint64_t size) {
+  if (::ftruncate(fd_.get(), static_cast<off_t>(size)) != 0)
+    throw system_error(errno, "cannot shorten " + path_.string());
+}
+
+// Through the descriptor: the name may be gone with the campaign's directory.
+std::string PosixJournalFile::read() {
+  std::string bytes;
+  std::array<char, 1 << 16> buffer{};
+  while (true) {
+    const ssize_t got = ::pread(fd_.get(), buffer.data(), buffer.size(), static_cast<off_t>(bytes.size()));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw system_error(errno, "cannot read " + path_.string());
+    if (got == 0) return bytes;
+    bytes.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+}
+
+void PosixJournalFile::remove() {
+  ::unlink(path_.c_str());
+}
+
+}  // namespace wflow::workers

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/execute/finisher.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "steps/files.h"
+
+namespace wflow::workers {
+
+namespace wire = engine::wire;
+
+Finisher::Finisher(const TaskArrays& arrays, Slots& slots, Supervisor& supervisor, Launcher& launcher)
+    : slots_(slots),
+      supervisor_(supervisor),
+      check_(arrays, slots, launcher),
+      packs_(std::filesystem::path(slots.directory).filename().string()) {}
+
+std::vector<AgentEvent> Finisher::finish(const EndedChild& child) {
+  const std::size_t slot = *child.slot;
+  SlotRecord& record = slots_.records[slot];
+  const bool dropped = slots_.tasks[slot].dropped;
+  // What the task left behind in its group; the leader is not reaped yet, so that the number is still its
+  // own.
+  ::kill(-child.pid, SIGKILL);
+  if (record.killed || record.returned || dropped) supervisor_.kill_tree(slot);
+  std::vector<wire::TaskEvent> events = supervisor_.read_events(slot, true);
+  slots_.tasks[slot].printed = record.pack[0] != '\0' && slots_.files[slot].printed();
+  event::TaskEnded ended{slot, {}, {}};
+  if (dropped && child.code != CLD_EXITED && child.status == SIGKILL) {
+    slots_.files[slot].discard();  // its place may be another worker's by now
+    return {std::move(ended)};
+  }
+  Ending ending = record.checking ? check_.judge(slot, child.code, child.status)
+                                  : judge(record, child.code, child.status);
+  if (!record.checking) settle_place(record, slots_.files[slot], ending);
+  if (record.returned) return {std::move(ended)};
+  if (ending.success && record.unchecked && !record.checking && check_.start(slot, ending))
+    return checking(slot, std::move(events));
+  ended.results.events = std::move(events);
+  add_results(slot, ending, ended);
+  return {std::move(ended)};
+}
+
+std::vector<AgentEvent> Finisher::checking(std::size_t slot, std::vector<wire::TaskEvent>&& events) {
+  supervisor_.watch(slot);
+  std::vector<AgentEvent> told;
+  if (!events.empty()) told.emplace_back(event::TaskReports{slot, std::move(events)});
+  told.emplace_back(event::TaskChecking{slot});
+  return told;
+}
+
+void Finisher::add_results(std::size_t slot, Ending& ending, event::TaskEnded& ended) {
+  SlotRecord& record = slots_.records[slot];
+  if (slots_.tasks[slot].interrupted && !ending.success) ending.reason = wire::EndReason::cancelled;
+  if (ending.success) steps::mark_finished(record.marker.data());
+  const Now now{steady_now_s(), unix_now_s()};
+  if (slots_.tasks[slot].printed) {
+    try {
+      packs_.add(slots_, slot, ending, now.unix_s);
+    } catch (const Error& error) {
+      complain(error);
+    }
+  }
+  auto parts = add_ending(ended.results, record, slots_.files[slot].events(), ending, now);
+  if (!parts.empty()) add_parts(slot, std::move(parts), ending, ended);
+}
+
+// The samples of a process that has died of one of them.
+void Finisher::add_parts(std::size_t slot, std::vector<wire::Lease>&& parts, const Ending& ending,
+                         event::TaskEnded& ended) {
+  const SlotRecord& record = slots_.records[slot];
+  ended.results.events.push_back(
+      {record.array, record.element, record.attempt, unix_now_s(),
+       wire::Note{fmt::format(
+           "the process of samples {} to {} was ended by signal {}; they run again in smaller parts",
+           record.element, record.element + record.count - 1, ending.exit_code)}});
+  for (wire::Lease& part : parts) {
+    part.priority = slots_.tasks[slot].lease.priority;
+    part.restart = slots_.tasks[slot].lease.restart;
+  }
+  ended.again = std::move(parts);
+}
+
+void Finisher::clear(std::size_t slot) {
+  SlotRecord& record = slots_.records[slot];
+  SlotFiles& files = slots_.files[slot];
+  if (slots_.tasks[slot].events.offset > 0) ::unlink(files.events().c_str());
+  record.pid = 0;
+  if (!slots_.tasks[slot].printed) return;
+  try {
+    files.empty_output();
+  } catch (const Error& error) {
+    complain(error);
+  }
+}
+
+// A full disk, said once.
+void Finisher::complain(const Error& error) {
+  if (!complained_) log::write(LogLevel::warning, error.what());
+  complained_ = true;
+}
+
+}  // namespace wflow::workers

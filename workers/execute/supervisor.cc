@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/execute/supervisor.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/clock.h"
+#include "steps/kinds.h"
+#include "workers/execute/process_tree.h"
+
+namespace wflow::workers {
+
+namespace wire = engine::wire;
+
+namespace {
+
+// Though not reaped yet.
+bool has_ended(pid_t pid) {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid;
+}
+
+}  // namespace
+
+void Supervisor::end(std::size_t slot, EndCause cause, bool kill_now) {
+  if (kill_now) {
+    kill(slot, cause);
+  } else {
+    end_gently(slot, cause);
+  }
+}
+
+void Supervisor::note_cause(std::size_t slot, EndCause cause) {
+  SlotRecord& record = slots_.records[slot];
+  record.kill_reason =
+      cause == EndCause::time_limit ? wire::EndReason::timed_out : wire::EndReason::cancelled;
+  record.killed = true;
+}
+
+void Supervisor::end_gently(std::size_t slot, EndCause cause) {
+  SlotRecord& record = slots_.records[slot];
+  if (record.killed || record.returned || has_ended(record.pid)) return;
+  if (cause == EndCause::returned) {
+    record.returned = true;
+  } else {
+    note_cause(slot, cause);
+  }
+  slots_.tasks[slot].below = descendants(record.pid);
+  ::kill(-record.pid, SIGTERM);
+}
+
+void Supervisor::kill(std::size_t slot, EndCause cause) {
+  SlotRecord& record = slots_.records[slot];
+  if (!record.killed && !record.returned) {
+    if (has_ended(record.pid)) return;
+    SlotTask& task = slots_.tasks[slot];
+    task.below = descendants(record.pid);
+    // The record stays as it is: whether the task had ended before the signal, its status tells.
+    if (cause == EndCause::returned) {
+      task.dropped = true;
+    } else {
+      note_cause(slot, cause);
+    }
+    ::kill(record.pid, SIGKILL);  // the leader first: it must not see its children die and end by itself
+  }
+  kill_tree(slot);
+}
+
+void Supervisor::interrupt(std::size_t slot) {
+  slots_.tasks[slot].interrupted = true;
+  // To the leader alone: mpirun passes it on to its ranks.
+  ::kill(slots_.records[slot].pid, SIGUSR1);
+}
+
+void Supervisor::kill_tree(std::size_t slot) {
+  const pid_t leader = slots_.records[slot].pid;
+  ::kill(-leader, SIGKILL);
+  const std::vector<pid_t> ours = descendants(::getpid());
+  std::vector<pid_t>& below = slots_.tasks[slot].below;
+  for (const pid_t pid : descendants(leader)) below.push_back(pid);
+  for (const pid_t pid : started_with(ours, own_variables(slot))) below.push_back(pid);
+  for (const pid_t pid : below) {
+    if (std::find(ours.begin(), ours.end(), pid) != ours.end()) ::kill(pid, SIGKILL);
+  }
+}
+
+// Those that no other task has.
+std::vector<std::string> Supervisor::own_variables(std::size_t slot) const {
+  const SlotTask& task = slots_.tasks[slot];
+  std::vector<std::string> variables =
+      steps::element_environment(arrays_.at(task.lease.array).task_template, task.execution());
+  variables.push_back("WFLOW_EVENTS=" + slots_.files[slot].events());
+  return variables;
+}
+
+std::optional<EndedChild> Supervisor::next_ended() {
+  siginfo_t info{};
+  if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return std::nullopt;
+  EndedChild child{info.si_pid, info.si_code, info.si_status, std::nullopt};
+  const auto found = slot_of_.find(info.si_pid);
+  if (found != slot_of_.end()) {
+    child.slot = found->second;
+    slot_of_.erase(found);
+  }
+  return child;
+}
+
+void Supervisor::reap(const EndedChild& child) {
+  while (::waitpid(child.pid, nullptr, WNOHANG) < 0 && errno == EINTR) {
+  }
+}
+
+std::vector<wire::TaskEvent> Supervisor::read_events(std::size_t slot, bool at_end) {
+  const SlotRecord& record = slots_.records[slot];
+  std::vector<wire::TaskEvent> events;
+  for (wire::EventBody& body :
+       read_event_bodies(slots_.files[slot].events(), slots_.tasks[slot].events, at_end)) {
+    events.push_back({record.array, record.element, record.attempt, unix_now_s(), std::move(body)});
+  }
+  return events;
+}
+
+std::vector<event::TaskReports> Supervisor::follow_events() {
+  std::vector<event::TaskReports> reports;
+  for (const auto& [pid, slot] : slot_of_) {
+    auto events = read_events(slot, false);
+    if (!events.empty()) reports.push_back({slot, std::move(events)});
+  }
+  return reports;
+}
+
+bool Supervisor::kill_everything(std::chrono::milliseconds limit) {
+  for (const auto& [pid, slot] : slot_of_) {
+    slots_.records[slot].returned = true;
+    ::kill(-pid, SIGKILL);
+  }
+  slot_of_.clear();
+  return kill_all_children(limit);
+}
+
+}  // namespace wflow::workers

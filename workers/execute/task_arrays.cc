@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/execute/task_arrays.h"
+
+#include <utility>
+
+#include "base/process.h"
+#include "steps/environment.h"
+#include "steps/files.h"
+#include "steps/packed_output.h"
+
+namespace wflow::workers {
+
+TaskArrays::TaskArrays(int cores)
+    : cores_(cores),
+      environment_(steps::worker_environment(steps::own_environment(), executable_directory())) {}
+
+void TaskArrays::set_samples(std::unique_ptr<const specs::SampleTable> samples) {
+  for (auto& [id, array] : arrays_) array->step.reset();
+  samples_ = std::move(samples);
+}
+
+void TaskArrays::add(specs::TaskTemplate task_template) {
+  auto array = std::make_unique<TaskArray>();
+  array->environment = steps::array_environment(environment_, task_template, cores_);
+  array->pack = steps::packed_directory(task_template.workspace).string();
+  array->task_template = std::move(task_template);
+  const specs::ArrayId id = array->task_template.array;
+  arrays_[id] = std::move(array);
+}
+
+const steps::Step& TaskArrays::step_of(specs::ArrayId id) {
+  TaskArray& array = *arrays_.at(id);
+  if (!array.step) {
+    auto step = steps::make_step(array.task_template, samples_.get(), array.environment);
+    steps::write_setup(step->setup());
+    array.step = std::move(step);
+  }
+  return *array.step;
+}
+
+}  // namespace wflow::workers
