@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/process.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/process_handle.h"
 #include "engine/coordinate/coordinator_impl.h"
 #include "engine/coordinate/journals.h"
