@@ -74,7 +74,13 @@ study:
             with self.subTest(number):
                 self.assert_clear_end(process, OK, TASKS_FAILED, SYSTEM, INTERRUPTED)
                 if process.process.returncode == SYSTEM:
-                    self.assertRegex(self.sentence(process), "processes|Resource temporarily unavailable")
+                    self.assert_names_the_limit(process)
+
+    def assert_names_the_limit(self, process):
+        sentence = self.sentence(process)
+        if "see their logs" in sentence:
+            sentence = "".join(path.read_text() for path in self.campaign().glob(".wflow/workers/*.log"))
+        self.assertRegex(sentence, "processes|Resource temporarily unavailable")
 
 
 class Directories(RobustTest):
@@ -284,7 +290,7 @@ class Damage(RobustTest):
         self.wflow("run", self.study(gated_study(Gate(self.folder, TASKS), TASKS)), "-j", "2")
         with closing(sqlite3.connect(self.campaign() / ".wflow" / "campaign.db")) as database, database:
             database.execute("UPDATE runs SET last = last - 3")
-        for command in ("status", "resume"):
+        for command in ("tasks", "resume"):
             self.assert_one_sentence(self.wflow(command, self.campaign(), code=DATA), "damaged or was edited")
 
 
