@@ -168,6 +168,7 @@ void AgentMachine::Impl::leave() {
   flush = true;
   send_results();
   send_returned();
+  log(LogLevel::info, fmt::format("ends: {}", reason));
   send(wire::Goodbye{reason});
   emit(action::Exit{static_cast<int>(exit_code)});
   exited = true;

@@ -25,6 +25,8 @@ double checked(double value, double otherwise) {
 void AgentMachine::Impl::on(event::EndpointRead& read) {
   if (!read.address || !link.wants(*read.address)) return;
   link.connecting(*read.address);
+  log(LogLevel::debug, fmt::format("connects to coordinator {} on {} (pid {})", read.address->epoch,
+                                   read.address->host, read.address->pid));
   emit(action::Connect{std::move(*read.address)});
 }
 
@@ -35,6 +37,9 @@ void AgentMachine::Impl::on(event::Connected&) {
 }
 
 void AgentMachine::Impl::on(event::ConnectionLost&) {
+  if (link.is_connected()) {
+    log(LogLevel::info, fmt::format("the connection to the coordinator is lost; {} tasks run on", running()));
+  }
   link.lost();
 }
 
@@ -78,6 +83,9 @@ void AgentMachine::Impl::hear(wire::Welcome& welcome) {
     sample_design = welcome.sample_design;
     emit(action::OpenSamples{sample_design});
   }
+  log(LogLevel::info,
+      fmt::format("let in by the coordinator; without its answers for {} s the tasks are ended",
+                  fence.lost_s()));
   outbox.resend_all();
   flush = true;
   next_heartbeat_s = now.steady_s;

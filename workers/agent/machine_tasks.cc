@@ -38,6 +38,8 @@ void AgentMachine::Impl::hear(wire::Templates& templates) {
 void AgentMachine::Impl::hear(wire::Leases& leases) {
   for (const wire::Lease& lease : leases.leases) {
     if (!sensible(lease)) continue;
+    log(LogLevel::debug, fmt::format("lease {}: elements {} to {} of array {}", lease.id, lease.first,
+                                     lease.first + lease.count - 1, lease.array));
     if (!takes_leases()) {
       give_back({lease});
     } else if (options.zero) {
@@ -50,6 +52,10 @@ void AgentMachine::Impl::hear(wire::Leases& leases) {
 }
 
 void AgentMachine::Impl::hear(wire::Revoke& revoke) {
+  log(LogLevel::debug,
+      fmt::format("{} of its leases revoked{}",
+                  revoke.all ? std::string("all") : fmt::format("{} parts", revoke.leases.size()),
+                  revoke.kill_running ? ", what runs is ended" : ""));
   send(wire::Returned{revoke.all ? queue.take_all() : queue.take(revoke.leases)});
   if (!revoke.kill_running) return;
   for (SlotId slot = 0; slot < tasks.size(); ++slot) {
