@@ -101,7 +101,8 @@ bool AgentMachine::Impl::holds_anything() const {
 // Whether the next task in the queue can start, or be refused, now. Nothing behind it is started in its
 // place: a task that wants all cores would wait for ever where small ones keep coming.
 bool AgentMachine::Impl::next_fits() const {
-  if (queue.empty() || free_slots.empty() || !takes_leases() || now.steady_s < no_start_before_s) return false;
+  if (queue.empty() || free_slots.empty() || !takes_leases() || now.steady_s < no_start_before_s)
+    return false;
   const auto array = arrays.find(queue.front().array);
   return array == arrays.end() || !pool.possible(array->second.resources) ||
          pool.fits(array->second.resources);
