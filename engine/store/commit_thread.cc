@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -13,7 +14,12 @@ namespace wflow::engine::store {
 
 CommitThread::CommitThread(Store& store) : store_(store), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!wake_) throw system_error(errno, "cannot make an event descriptor");
-  thread_ = std::thread([this] { run(); });
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    throw system_error(error.code().value(),
+                       "cannot start the thread that commits; allow more processes (ulimit -u)");
+  }
 }
 
 CommitThread::~CommitThread() {

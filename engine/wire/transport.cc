@@ -12,6 +12,9 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <latch>
+#include <system_error>
+#include <thread>
 #include <zmq.hpp>
 
 #include "base/error.h"
@@ -34,9 +37,30 @@ constexpr int kMonitorEvents = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED | ZMQ_E
                                ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
 constexpr const char* kZapAddress = "inproc://zeromq.zap.01";
 constexpr int kClients = 20'000;  // of one context, three sockets each
+constexpr int kIoThreads = 1;
+constexpr int kThreads = kIoThreads + 1;  // and the one that ends sockets
 
 Error socket_error(const zmq::error_t& error, const std::string& what) {
   return Error(ExitCode::system, fmt::format("{}: {}", what, error.what()));
+}
+
+// ZeroMQ ends the process where it can't start its threads: whether there is room for them is tried first.
+void require_threads() {
+  std::latch all(kThreads);
+  std::vector<std::jthread> threads;
+  try {
+    for (int i = 0; i < kThreads; ++i) threads.emplace_back([&all] { all.arrive_and_wait(); });
+  } catch (const std::system_error& error) {
+    all.count_down(kThreads - static_cast<std::ptrdiff_t>(threads.size()));
+    throw Error(ExitCode::system, fmt::format("cannot start the threads of a connection: {}; allow more "
+                                              "processes (ulimit -u)",
+                                              error.code().message()));
+  }
+}
+
+zmq::context_t make_context(int sockets = ZMQ_MAX_SOCKETS_DFLT) {
+  require_threads();
+  return zmq::context_t(kIoThreads, sockets);
 }
 
 void set_common(zmq::socket_t& socket) {
@@ -154,7 +178,7 @@ void skip_rest(zmq::socket_t& socket, const zmq::message_t& last) {
 // ---- server
 
 struct ServerSocket::Impl {
-  explicit Impl(const CampaignKeys& keys) : context(1), zap(context, ZMQ_REP), router(context, ZMQ_ROUTER) {
+  explicit Impl(const CampaignKeys& keys) : zap(context, ZMQ_REP), router(context, ZMQ_ROUTER) {
     std::array<std::uint8_t, 32> raw{};
     if (::zmq_z85_decode(raw.data(), keys.client.public_key.c_str()) == nullptr) {
       throw Error(ExitCode::data, "the campaign's client key is not a CURVE key");
@@ -235,7 +259,7 @@ struct ServerSocket::Impl {
     }
   }
 
-  zmq::context_t context;
+  zmq::context_t context = make_context();
   zmq::socket_t zap;
   zmq::socket_t router;
   std::string accepted_key;
@@ -303,7 +327,7 @@ void ServerSocket::wait(std::chrono::milliseconds timeout, std::span<const int> 
 // ---- client
 
 struct ClientContext::Impl {
-  zmq::context_t context{1, 3 * kClients};
+  zmq::context_t context = make_context(3 * kClients);
   std::uint64_t clients = 0;  // so far
 };
 
@@ -312,7 +336,7 @@ ClientContext::~ClientContext() = default;
 
 struct ClientSocket::Impl {
   Impl(const CampaignKeys& keys, const Endpoint& endpoint)
-      : Impl(std::make_unique<zmq::context_t>(1), nullptr, 0, keys, endpoint) {}
+      : Impl(std::make_unique<zmq::context_t>(make_context()), nullptr, 0, keys, endpoint) {}
 
   Impl(std::unique_ptr<zmq::context_t> alone, zmq::context_t* shared, std::uint64_t number,
        const CampaignKeys& keys, const Endpoint& endpoint)

@@ -3,6 +3,7 @@
 
 import ctypes
 import os
+import signal
 import socket
 import struct
 import threading
@@ -63,13 +64,15 @@ class Truth:
             self.open[pid].success = kind == "E"
             self.ended += kind == "E"
 
-    def without_killed(self, killed, frozen):
+    def without_killed(self, killed, faults):
         """Takes back the success of those that a signal ended between their last line and their exit; how many. Later than
         that it is another process of the same number, unless it was frozen in between."""
         count = 0
         for execution in self.executions:
             deaths = killed.get(execution.pid, ())
-            latest = execution.end + (60 * SECOND if execution.pid in frozen else SECOND // 10)
+            latest = execution.end + SECOND // 10
+            if any(execution.begin < at < latest and number == signal.SIGSTOP for at, number in faults.get(execution.pid, ())):
+                latest += 60 * SECOND
             if execution.success and any(execution.begin < death < latest for death in deaths):
                 execution.success = False
                 count += 1

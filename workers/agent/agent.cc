@@ -244,9 +244,7 @@ class Agent {
   }
   void perform(action::SetFence& fence) { table_.set_fence(fence.steady_s); }
   void perform(action::Exit& exit) { exit_code_ = exit.code; }
-  void perform(action::Log& log) {
-    log::write(log.level, log.text);
-  }
+  void perform(action::Log& log) { log::write(log.level, log.text); }
 
   void wait() {
     const double left_s = std::clamp(machine_.wake_at_s() - steady_now_s(), 0.0, kLongestWait_s);

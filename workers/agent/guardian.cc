@@ -186,8 +186,9 @@ int run_guardian(pid_t agent, const WorkerOptions& options, SlotTable& table, Jo
   const int status = AgentWatch(agent, options, table).wait();
   const bool ended_itself = WIFEXITED(status);
   if (!ended_itself) {
-    log::write(LogLevel::warning, fmt::format("the agent (pid {}) was killed by signal {}; its tasks are ended",
-               agent, WTERMSIG(status)));
+    log::write(LogLevel::warning,
+               fmt::format("the agent (pid {}) was killed by signal {}; its tasks are ended", agent,
+                           WTERMSIG(status)));
   }
   try {
     settle_all(table, journal, directory);

@@ -168,6 +168,7 @@ void AgentMachine::Impl::leave() {
   flush = true;
   send_results();
   send_returned();
+  log(LogLevel::info, fmt::format("ends: {}", reason));
   send(wire::Goodbye{reason});
   emit(action::Exit{static_cast<int>(exit_code)});
   exited = true;
@@ -194,6 +195,7 @@ double AgentMachine::Impl::wake_at_s() const {
     if (!outbox.empty()) at_s = std::min(at_s, outbox.due_s());
   }
   if (running() > 0 && !journal_full()) at_s = std::min(at_s, next_events_s);
+  if (now.steady_s < no_start_before_s && !queue.empty()) at_s = std::min(at_s, no_start_before_s);
   return next_fits() ? now.steady_s : at_s;
 }
 

@@ -62,6 +62,13 @@ class MachineBench {
   static engine::wire::Lease lease(engine::wire::LeaseId id, specs::Element first, std::uint64_t count) {
     return {id, 1, first, count};
   }
+  std::vector<std::string> errors() const {
+    std::vector<std::string> texts;
+    for (const auto& line : all<action::Log>()) {
+      if (line.level == LogLevel::error) texts.push_back(line.text);
+    }
+    return texts;
+  }
   // Leases so many elements; those that are started run.
   void run_tasks(std::uint64_t count, engine::wire::LeaseId id = 7) {
     hear(engine::wire::Leases{{lease(id, 0, count)}});

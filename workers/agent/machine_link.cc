@@ -25,6 +25,8 @@ double checked(double value, double otherwise) {
 void AgentMachine::Impl::on(event::EndpointRead& read) {
   if (!read.address || !link.wants(*read.address)) return;
   link.connecting(*read.address);
+  log(LogLevel::debug, fmt::format("connects to coordinator {} on {} (pid {})", read.address->epoch,
+                                   read.address->host, read.address->pid));
   emit(action::Connect{std::move(*read.address)});
 }
 
@@ -35,6 +37,9 @@ void AgentMachine::Impl::on(event::Connected&) {
 }
 
 void AgentMachine::Impl::on(event::ConnectionLost&) {
+  if (link.is_connected()) {
+    log(LogLevel::info, fmt::format("the connection to the coordinator is lost; {} tasks run on", running()));
+  }
   link.lost();
 }
 
@@ -68,6 +73,7 @@ void AgentMachine::Impl::hear(wire::Identify&) {
 }
 
 void AgentMachine::Impl::hear(wire::Welcome& welcome) {
+  log(LogLevel::info, fmt::format("the coordinator of {} welcomes this worker", welcome.campaign_directory));
   link.welcomed(checked(welcome.heartbeat_s, 1));
   fence.welcomed(checked(welcome.lost_s, 60), queue.empty() && running() == 0);
   set_fence();
@@ -77,6 +83,9 @@ void AgentMachine::Impl::hear(wire::Welcome& welcome) {
     sample_design = welcome.sample_design;
     emit(action::OpenSamples{sample_design});
   }
+  log(LogLevel::info,
+      fmt::format("let in by the coordinator; without its answers for {} s the tasks are ended",
+                  fence.lost_s()));
   outbox.resend_all();
   flush = true;
   next_heartbeat_s = now.steady_s;

@@ -277,8 +277,7 @@ TEST(AgentMachine, SaysOnceThatTheJournalCannotBeWritten) {
   bench.run_tasks(2);
   bench.give(event::JournalFailed{"No space left"});
   bench.give(event::JournalFailed{"No space left"});
-  ASSERT_EQ(bench.all<action::Log>().size(), 1U);
-  EXPECT_EQ(bench.all<action::Log>()[0].text, "No space left");
+  EXPECT_EQ(bench.errors(), std::vector<std::string>{"No space left"});
 }
 
 TEST(AgentMachine, CompletesEverythingAtOnceInZeroMode) {
@@ -387,7 +386,8 @@ TEST(AgentMachine, EndsWithASentenceWhenRefusedOrWithoutItsCampaign) {
   ASSERT_TRUE(refused.pass_until(1000));
   ASSERT_EQ(refused.all<action::Exit>().size(), 1U);
   EXPECT_EQ(refused.all<action::Exit>()[0].code, code(ExitCode::usage));
-  EXPECT_NE(refused.all<action::Log>()[0].text.find("of another version"), std::string::npos);
+  ASSERT_EQ(refused.errors().size(), 1U);
+  EXPECT_NE(refused.errors()[0].find("of another version"), std::string::npos);
 
   Bench gone;
   gone.join();
