@@ -23,7 +23,12 @@ void report(const char* program, const std::string& sentence) {
 Error system_error(int error_number, const std::string& what_and_where) {
   std::string sentence = what_and_where + ": " + std::strerror(error_number);
   if (error_number == ENOSPC || error_number == EDQUOT) sentence += "; free some space and try again";
-  return Error(ExitCode::system, sentence);
+  return Error(ExitCode::system, sentence, error_number);
+}
+
+bool is_disk_trouble(const Error& error) {
+  const int number = error.error_number();
+  return number == ENOSPC || number == EDQUOT || number == EROFS || number == EIO;
 }
 
 int run_main(const char* program, int (*body)(int, char**), int argc, char** argv) {

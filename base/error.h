@@ -25,15 +25,22 @@ enum class ExitCode : int {
 // to do; it is printed as it stands.
 class Error : public std::runtime_error {
  public:
-  Error(ExitCode code, const std::string& sentence) : std::runtime_error(sentence), code_(code) {}
+  explicit Error(ExitCode code, const std::string& sentence, int error_number = 0)
+      : std::runtime_error(sentence), code_(code), error_number_(error_number) {}
   ExitCode code() const { return code_; }
+  // The errno behind it; 0: none.
+  int error_number() const { return error_number_; }
 
  private:
   ExitCode code_;
+  int error_number_;
 };
 
 // An Error of code `system` that ends with the text of errno `error_number`.
 Error system_error(int error_number, const std::string& what_and_where);
+
+// Whether the disk is the cause: full, over quota, read-only, broken. What failed of it may succeed later.
+bool is_disk_trouble(const Error& error);
 
 // Runs a program's body: prints what an exception says as one line on stderr ("wflow: ...") and turns it
 // into the exit code. Every main() of wflow is this call.

@@ -81,7 +81,8 @@ void CoordinatorMachine::Impl::settle() {
   if (may_lease()) scheduler_.assign(now_.steady_s);
   take_decisions();
   commit();
-  const bool all_done = !committing_ && batch_.empty() && gathered_.empty();
+  // What is put off until recovery is over stays in the workers' journals.
+  const bool all_done = !committing_ && batch_.empty() && (gathered_.empty() || recovering_);
   if (phase_ == Phase::dismissing && end_recorded_ && all_done) move_to(Phase::ended);
 }
 
@@ -262,18 +263,33 @@ void CoordinatorMachine::Impl::record_failure(RecordFailure&& failure) {
 void CoordinatorMachine::Impl::commit() {
   if (committing_) return;
   if (batch_.empty()) {
+    gathered_.during_recovery = recovering_ && !scheduler_.ended();
     follow_up(std::exchange(gathered_, {}));
     return;
   }
   for (const ArrayId array : std::exchange(changed_arrays_, {}))
     batch_.totals.push_back({array, scheduler_.progress(array)});
   committing_ = true;
+  gathered_.during_recovery = recovering_ && !scheduler_.ended();
   written_ = std::exchange(gathered_, {});
   act(action::Commit{std::exchange(batch_, {})});
 }
 
+// While workers are awaited, the scheduler keeps successes that it can't apply yet, in memory alone: what
+// they are in is neither acknowledged nor removed before all of it can be committed.
+void CoordinatorMachine::Impl::put_off(AfterCommit& work) {
+  for (const auto& [id, sequence] : std::exchange(work.acknowledge, {})) {
+    std::uint64_t& later = gathered_.acknowledge[id];
+    later = std::max(later, sequence);
+  }
+  auto& journals = gathered_.remove_journals;
+  journals.insert(journals.end(), work.remove_journals.begin(), work.remove_journals.end());
+  work.remove_journals.clear();
+}
+
 // Everything that this names is on disk.
 void CoordinatorMachine::Impl::follow_up(AfterCommit work) {
+  if (work.during_recovery) put_off(work);
   for (const auto& [id, row] : work.joined) {
     const auto at = workers_.find(id);
     if (at == workers_.end() || at->second.row != row) continue;

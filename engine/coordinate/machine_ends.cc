@@ -112,7 +112,7 @@ void CoordinatorMachine::Impl::on(event::JournalRead& event) {
 void CoordinatorMachine::Impl::finish(Worker& worker) {
   if (worker.scheduled) {
     scheduler_.worker_lost(worker.id, worker.running);
-    record("worker", fmt::format("worker {} lost: {}", worker.id, worker.reason));
+    if (!worker.said_goodbye) record("worker", fmt::format("worker {} lost: {}", worker.id, worker.reason));
   }
   worker.scheduled = false;
   if (!worker.row_ended) record_worker_end(worker);

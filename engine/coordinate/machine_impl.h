@@ -72,6 +72,7 @@ struct CoordinatorMachine::Impl {
     std::map<WorkerId, std::uint64_t> acknowledge;           // highest sequence
     std::vector<WorkerId> remove_journals;
     std::vector<CoordinatorAction> questions;  // AnswerQuery, ResolveRetry
+    bool during_recovery = false;              // the batch was handed over then
     bool empty() const {
       return joined.empty() && acknowledge.empty() && remove_journals.empty() && questions.empty();
     }
@@ -101,6 +102,7 @@ struct CoordinatorMachine::Impl {
   void send_revokes(const std::vector<RevokeLease>& revokes);
   void record_failure(RecordFailure&& failure);
   void commit();
+  void put_off(AfterCommit& work);
   void follow_up(AfterCommit work);
   bool may_lease() const { return unsettled_ == 0; }
   bool is_single(ArrayId array) const;

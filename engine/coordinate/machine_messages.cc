@@ -101,23 +101,20 @@ void CoordinatorMachine::Impl::on_heartbeat(Worker& worker, wire::Heartbeat& hea
   settle_worker(worker);
 }
 
+// It holds nothing any more. But results of which it never heard an acknowledgement may stand in its journal:
+// what it was leased is free only when that has been read.
 void CoordinatorMachine::Impl::on_goodbye(Worker& worker, const wire::Goodbye& goodbye) {
-  if (worker.scheduled) scheduler_.worker_lost(worker.id, {});
-  worker.scheduled = false;
   worker.said_goodbye = true;
   worker.reason = checked_text(goodbye.reason, kReasonText);
-  record_worker_end(worker);
+  worker.running.clear();  // nothing of it was lost
   disconnect(worker);
-  settle_worker(worker);
-  if (!worker.here) {
-    move(worker, WorkerState::gone);
-    forget(worker);
-    return;
-  }
-  // Its processes end now; what they may have left is looked at then.
   if (worker.state != WorkerState::ending) move(worker, WorkerState::ending);
-  if (worker.due == Worker::Due::nothing)
-    set_due(worker, Worker::Due::end_guardian, options_.timing.dismiss_s);
+  if (!worker.here) {
+    set_due(worker, Worker::Due::nothing, 0);
+    read_journal(worker);
+  } else if (worker.due == Worker::Due::nothing) {
+    set_due(worker, Worker::Due::end_guardian, options_.timing.dismiss_s);  // its processes end now
+  }
 }
 
 void CoordinatorMachine::Impl::send(Worker& worker, wire::Message message) {

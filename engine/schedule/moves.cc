@@ -57,6 +57,7 @@ void Scheduler::drop_waiting(ArrayId id, Range range) {
   TaskArray& array = arrays_[id];
   ready_.remove(id, range);
   if (!array.cancel_requested.empty()) array.cancel_requested.remove(range);
+  if (!array.ahead.empty()) array.ahead.remove(range);
   if (!array.attempts.empty())
     array.attempts.erase(array.attempts.lower_bound(range.first), array.attempts.upper_bound(range.last));
 }
@@ -141,6 +142,9 @@ void Scheduler::give_back(LeaseId lease, ArrayId id, Range range) {
   std::vector<Range> cancelled;
   array.cancel_requested.for_each_in(range, [&](Range part) { cancelled.push_back(part); });
   for (const Range& part : cancelled) end(id, part, ElementState::cancelled);
+  std::vector<Range> ahead;
+  array.ahead.for_each_in(range, [&](Range part) { ahead.push_back(part); });
+  for (const Range& part : ahead) wait_again(id, part);
   std::vector<Range> again, invalidated;
   for (const Range& part : parts_in(id, range, [](ElementState s) { return s == ElementState::leased; })) {
     array.for_each_floor(part,

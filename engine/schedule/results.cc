@@ -13,7 +13,9 @@ void Scheduler::done(const DoneRun& run) {
   if (!valid(run.array, run.first, run.count)) return;
   leases_.learn_speed(run);
   const Range range{run.first, run.first + run.count - 1};
-  if (arrays_[run.array].floors.empty() && leases_.holds(run.lease, run.array, range)) {  // nearly always
+  const TaskArray& array = arrays_[run.array];
+  if (array.floors.empty() && array.ahead.empty() &&
+      leases_.holds(run.lease, run.array, range)) {  // nearly always
     leases_.release(run.lease, range);
     succeed(run, range);
     propagate();
@@ -28,7 +30,7 @@ void Scheduler::done(const DoneRun& run) {
     if (state == ElementState::leased) {
       done_while_leased(run, part);
     } else {
-      for (const Range& one : above_floor(run, part)) {
+      for (const Range& one : above_floor(run.lease, run.array, part)) {
         state == ElementState::blocked ? keep_early(run, one) : succeed(run, one);
       }
     }
@@ -36,10 +38,10 @@ void Scheduler::done(const DoneRun& run) {
   propagate();
 }
 
-std::vector<Range> Scheduler::above_floor(const DoneRun& run, Range range) const {
+std::vector<Range> Scheduler::above_floor(LeaseId lease, ArrayId array, Range range) const {
   std::vector<Range> parts;
-  arrays_[run.array].for_each_floor(range, [&](Range part, LeaseId floor) {
-    if (run.lease >= floor) parts.push_back(part);
+  arrays_[array].for_each_floor(range, [&](Range part, LeaseId floor) {
+    if (lease >= floor) parts.push_back(part);
   });
   return parts;
 }
@@ -50,10 +52,10 @@ void Scheduler::done_while_leased(const DoneRun& run, Range range) {
   leases_.holders(run.array).for_each_in(range,
                                          [&](Range part, LeaseId lease) { held.emplace_back(part, lease); });
   for (const auto& [part, holder] : held) {
-    for (const Range& one : above_floor(run, part)) {
+    for (const Range& one : above_floor(run.lease, run.array, part)) {
       if (holder != run.lease) revoke(holder, run.array, one, true);
       leases_.release(holder, one);
-      succeed(run, one);
+      succeed_leased(run, one);
     }
     if (holder != run.lease) continue;
     for (const Range& invalidated : leases_.parts(holder, run.array, part)) {
@@ -61,6 +63,22 @@ void Scheduler::done_while_leased(const DoneRun& run, Range range) {
       give_back(holder, run.array, invalidated);
     }
   }
+}
+
+// What has been leased ahead of its input counts when that is there.
+void Scheduler::succeed_leased(const DoneRun& run, Range part) {
+  std::vector<Range> ahead;
+  arrays_[run.array].ahead.for_each_in(part, [&](Range one) { ahead.push_back(one); });
+  for (const Range& one : ahead) {
+    keep_early(run, one);
+    wait_again(run.array, one);
+  }
+  IntervalSet rest;
+  rest.add(part);
+  for (const Range& one : ahead) rest.remove(one);
+  std::vector<Range> parts;
+  rest.for_each([&](Range one) { parts.push_back(one); });
+  for (const Range& one : parts) succeed(run, one);
 }
 
 void Scheduler::succeed(const DoneRun& run, Range part) {
@@ -101,7 +119,29 @@ std::vector<Range> Scheduler::apply_early(ArrayId id, Range range) {
 
 void Scheduler::drop_early_results() {
   keeps_early_ = false;
-  for (TaskArray& array : arrays_) array.early.clear();
+  for (ArrayId array = 0; array < arrays_.size(); ++array) {
+    arrays_[array].early.clear();
+    if (!arrays_[array].ahead.empty()) settle_ahead(array);
+  }
+}
+
+// What runs ahead of input that nobody has any more is ended, and runs again after it.
+void Scheduler::settle_ahead(ArrayId id) {
+  TaskArray& array = arrays_[id];
+  std::vector<Range> parts;
+  array.ahead.for_each([&](Range part) { parts.push_back(part); });
+  for (const Range& part : parts) {
+    array.states.set(part, ElementState::blocked);
+    for (const auto& [judged, verdict] : graph_.judge(id, part)) {
+      if (verdict == Verdict::run) array.ahead.remove(judged);
+    }
+    array.states.set(part, ElementState::leased);
+  }
+  std::vector<std::pair<Range, LeaseId>> ended;
+  array.ahead.for_each([&](Range part) {
+    leases_.holders(id).for_each_in(part, [&](Range one, LeaseId lease) { ended.emplace_back(one, lease); });
+  });
+  for (const auto& [part, lease] : ended) revoke(lease, id, part, true);
 }
 
 void Scheduler::count_durations(ArrayId id, std::uint64_t timed, double sum_s, double square_sum) {
@@ -125,6 +165,11 @@ void Scheduler::ended_badly(const Outcome& outcome, const WorkerId& worker, doub
   if (held && (outcome.reason == EndReason::cancelled || outcome.lease < floor)) {
     give_back(outcome.lease, outcome.array, range);
     return;
+  }
+  if (held && array.ahead.contains(range)) {
+    wait_again(outcome.array, range);
+    propagate();
+    if (!counts_unheld(outcome)) return;
   }
   Attempt attempt;
   if (const auto known = array.attempts.find(outcome.element); known != array.attempts.end())

@@ -92,33 +92,56 @@ void Scheduler::adopt(Worker& worker, const Lease& lease) {
     actions_.revokes.push_back({worker.id, lease, true});
     return;
   }
-  const TaskArray& array = arrays_[lease.array];
   const Range range{lease.first, lease.first + lease.count - 1};
   IntervalSet refused;
   refused.add(range);
   for (const Range& part : leases_.parts(lease.id, lease.array, range)) refused.remove(part);
-  std::vector<Range> kept;
-  for (const Range& part : parts_in(lease.array, range, [](ElementState s) {
-         return s == ElementState::ready || s == ElementState::delayed;
-       })) {
-    array.for_each_floor(part, [&](Range one, LeaseId floor) {
-      if (lease.id >= floor) kept.push_back(one);
-    });
-  }
-  for (const Range& part : kept) {
-    adopt_part(worker, lease, part);
-    refused.remove(part);
-  }
-  refused.for_each([&](Range part) {
-    actions_.revokes.push_back({worker.id, part_of(lease.id, lease.array, part), true});
+  std::vector<std::pair<Range, ElementState>> open;
+  arrays_[lease.array].states.for_each_in(range, [&](Range part, ElementState state) {
+    if (!has_ended(state) && state != ElementState::leased) open.emplace_back(part, state);
   });
+  for (const auto& [part, state] : open) {
+    if (state == ElementState::blocked) {
+      // The ends of what it waits for were never committed: they come again, or it will run again after them.
+      arrays_[lease.array].ahead.add(part);
+      hold(worker, lease, part);
+      if (!keeps_early_) continue;
+    }
+    for (const Range& one : above_floor(lease.id, lease.array, part)) {
+      if (state != ElementState::blocked) adopt_part(worker, lease, one);
+      refused.remove(one);
+    }
+  }
+  // What the worker is to end, nobody else gets before it has.
+  std::vector<Range> revoked;
+  refused.for_each([&](Range part) { revoked.push_back(part); });
+  for (const Range& part : revoked) {
+    for (const Range& one : parts_in(lease.array, part, [](ElementState s) {
+           return s == ElementState::ready || s == ElementState::delayed;
+         })) {
+      hold(worker, lease, one);
+    }
+    actions_.revokes.push_back({worker.id, part_of(lease.id, lease.array, part), true});
+  }
+}
+
+void Scheduler::hold(Worker& worker, const Lease& lease, Range part) {
+  ready_.remove(lease.array, part);
+  arrays_[lease.array].states.set(part, ElementState::leased);
+  leases_.hold(lease.id, worker, lease.array, part);
+}
+
+// Back to what waits for its input.
+void Scheduler::wait_again(ArrayId id, Range part) {
+  TaskArray& array = arrays_[id];
+  array.ahead.remove(part);
+  array.states.set(part, ElementState::blocked);
+  resolve(id, part);
 }
 
 void Scheduler::adopt_part(Worker& worker, const Lease& lease, Range part) {
   TaskArray& array = arrays_[lease.array];
-  ready_.remove(lease.array, part);
-  array.states.set(part, ElementState::leased);
-  leases_.hold(lease.id, worker, lease.array, part);
+  hold(worker, lease, part);
   if (lease.attempt == 0 || part.size() > 1) return;
   // The executions before it may not have been recorded, nor how they ended: those that its budget for
   // ordinary failures does not cover asked for another one, or there would have been none.

@@ -166,6 +166,8 @@ class Scheduler {
   // scheduler.cc: workers and cancellations
   void adopt(Worker& worker, const Lease& lease);
   void adopt_part(Worker& worker, const Lease& lease, Range part);
+  void hold(Worker& worker, const Lease& lease, Range part);
+  void wait_again(ArrayId array, Range part);
   void give_back_all(Worker& worker);
   std::uint64_t cancel_waiting_in(ArrayId array, Range range);
   std::uint64_t request_cancel(ArrayId array, Range range);
@@ -178,9 +180,11 @@ class Scheduler {
   void move_due_retries();
 
   // results.cc: how executions end
-  std::vector<Range> above_floor(const DoneRun& run, Range range) const;
+  std::vector<Range> above_floor(LeaseId lease, ArrayId array, Range range) const;
   void done_while_leased(const DoneRun& run, Range range);
   void succeed(const DoneRun& run, Range part);
+  void succeed_leased(const DoneRun& run, Range part);
+  void settle_ahead(ArrayId array);
   void keep_early(const DoneRun& run, Range part);
   std::vector<Range> apply_early(ArrayId array, Range range);
   void count_durations(ArrayId array, std::uint64_t timed, double sum_s, double square_sum);

@@ -40,6 +40,8 @@ struct TaskArray {
   // is *invalidated*: it runs on input that is made again, and will run again.
   IntervalMap<LeaseId> floors;
   IntervalMap<EarlyResult> early;
+  // Leased by an earlier coordinator, while what they wait for has not ended as far as this one knows.
+  IntervalSet ahead;
   std::uint64_t timed = 0;
   double duration_sum_s = 0;
   double duration_square_sum = 0;

@@ -227,10 +227,23 @@ bool Coordinator::take_some() {
   return taken > 0;
 }
 
+std::uint64_t Coordinator::ended_elements() const {
+  std::uint64_t ended = 0;
+  for (ArrayId array = 0; array < around_.study.arrays.size(); ++array) {
+    const auto counts = machine_->scheduler().progress(array).counts;
+    for (std::size_t state = 0; state < counts.size(); ++state) {
+      if (engine::has_ended(static_cast<engine::ElementState>(state))) ended += counts[state];
+    }
+  }
+  return ended;
+}
+
 void Coordinator::handle(engine::CoordinatorEvent event) {
   if (const auto* message = std::get_if<engine::event::Message>(&event)) {
     if (const auto* hello = std::get_if<wire::Hello>(&message->message))
       peer_workers_[message->peer] = hello->worker;
+    if (std::holds_alternative<wire::Query>(message->message))
+      answered_from_[message->peer] = ended_elements();
   }
   machine_->handle(host().at(around_.timeline.now_s()), std::move(event));
 }

@@ -77,7 +77,8 @@ class Coordinator final : public Process, public Server {
   void look_at(const engine::action::Send& send);
   void finish_commit(std::uint64_t number);
   void fail(const std::string& why);
-  void check_answer();
+  void check_answer(const engine::PeerId& peer);
+  std::uint64_t ended_elements() const;
   void on(engine::action::Send& send);
   void on(engine::action::Commit& commit);
   void on(engine::action::StartWorker& start);
@@ -107,8 +108,9 @@ class Coordinator final : public Process, public Server {
   std::uint64_t commits_ = 0;
   bool commit_due_ = false;
   std::set<std::string> durable_workers_;
-  std::map<engine::PeerId, std::string> peer_workers_;  // by the last Hello of each
-  std::set<engine::PeerId> undelivered_;                // while actions are carried out
+  std::map<engine::PeerId, std::string> peer_workers_;     // by the last Hello of each
+  std::map<engine::PeerId, std::uint64_t> answered_from_;  // elements that had ended when it asked
+  std::set<engine::PeerId> undelivered_;                   // while actions are carried out
   double scheduled_s_ = -1;
   std::uint64_t turn_number_ = 0;
   std::uint64_t idle_turns_ = 0;

@@ -39,6 +39,7 @@ void File::sync() {
   for (const Change& change : changes_) apply(change, synced_);
   changes_.clear();
   entry_synced_ = true;
+  disk_.metadata_synced();
 }
 
 void File::apply(const Change& change, std::string& image) const {
@@ -117,7 +118,9 @@ std::shared_ptr<File> Disk::find(const std::string& path) const {
 
 std::shared_ptr<File> Disk::create(const std::string& path, const std::string& host) {
   auto& file = files_[path];
-  if (!file) file = std::make_shared<File>(*this, host, now_s_);
+  if (file) return file;
+  file = std::make_shared<File>(*this, host, now_s_);
+  std::erase_if(removed_, [&](const Removed& removed) { return removed.path == path; });
   return file;
 }
 
@@ -133,6 +136,11 @@ void Disk::remove(const std::string& path, const std::string& host, bool synced)
   if (at == files_.end()) return;
   if (!synced) removed_.push_back({path, host, now_s_, at->second});
   files_.erase(at);
+}
+
+// Changes of directories reach the disk in their order, and before anything that is synced after them.
+void Disk::metadata_synced() {
+  removed_.clear();
 }
 
 std::vector<std::string> Disk::list(std::string_view prefix) const {

@@ -21,7 +21,7 @@ class Disk;
 
 class File {
  public:
-  File(const Disk& disk, std::string creator, double time_s)
+  File(Disk& disk, std::string creator, double time_s)
       : disk_(disk), creator_(std::move(creator)), created_s_(time_s) {}
 
   const std::string& bytes() const { return bytes_; }
@@ -51,7 +51,7 @@ class File {
   void apply_torn(const Change& change, std::string& image, Draw& draw) const;
   void crash(const std::string& host, double flushed_s, Draw& draw, FaultCounts& faults);
 
-  const Disk& disk_;
+  Disk& disk_;
   std::string creator_;
   double created_s_ = 0;
   bool entry_synced_ = false;
@@ -72,6 +72,7 @@ class Disk {
   // `synced`: a crash does not bring it back.
   void remove(const std::string& path, const std::string& host, bool synced);
   std::vector<std::string> list(std::string_view prefix) const;
+  void metadata_synced();
 
   void set_full(bool full) { full_ = full; }
   bool full() const { return full_; }

@@ -43,10 +43,35 @@ ExecutionNumber History::start(const wire::Lease& lease, WorkerNumber worker, do
   for (Element element = lease.first; element < lease.first + lease.count; ++element) {
     check_start(lease, element, executions_.back());
     ElementTruth& truth = at(lease.array, element);
+    if (results_were_lost_ && truth.executions > 0) make_again_below(lease.array, element);
     truth.running.push_back(number);
     ++truth.executions;
   }
   return number;
+}
+
+// What has run on the earlier output of this element, and is not committed, may run again after it: where
+// results have been lost as documented (a host crashes, agent and guardian are killed at once).
+void History::make_again_below(ArrayId parent, Element element) {
+  for (ArrayId array = 0; array < study_.arrays.size(); ++array) {
+    for (const specs::Edge& edge : study_.arrays[array].edges) {
+      if (edge.parent != parent) continue;
+      const std::uint64_t count = study_.arrays[array].count;
+      const bool all = edge.kind == specs::EdgeKind::all;
+      const Element first = all ? 0 : edge.kind == specs::EdgeKind::block ? element / edge.block : element;
+      for (Element child = first; child < (all ? count : std::min(first + 1, count)); ++child) {
+        ElementTruth& truth = at(array, child);
+        if (truth.committed) continue;
+        if (truth.secured != 0) {
+          truth.void_below = std::max(truth.void_below, truth.secured);
+          truth.secured = 0;
+          truth.losses.push_back(0);
+          ++truth.charges;
+        }
+        make_again_below(array, child);
+      }
+    }
+  }
 }
 
 void History::check_start(const wire::Lease& lease, Element element, const Execution& execution) const {
@@ -113,6 +138,7 @@ void History::secured(const wire::Results& record) {
 
 void History::unsecure(ArrayId array, Element element, LeaseId lease) {
   ElementTruth& truth = at(array, element);
+  results_were_lost_ = true;
   if (truth.committed || truth.secured != lease) return;
   truth.secured = 0;
   truth.losses.push_back(lease);
@@ -139,7 +165,9 @@ void History::committing(const engine::store::Batch& batch) {
     for (Element element = floor.range.first; element <= floor.range.last; ++element) {
       ElementTruth& truth = at(floor.array, element);
       // A floor may cover ended elements between those that were opened again: it is not meant for them.
-      if (!engine::has_ended(truth.state)) truth.floor = std::max(truth.floor, floor.lease);
+      if (engine::has_ended(truth.state) || truth.floor >= floor.lease) continue;
+      truth.floor_before = truth.floor;
+      truth.floor = floor.lease;
     }
   }
   for (const engine::RecordEnd& end : batch.ends) {
@@ -184,6 +212,7 @@ void History::committed(const engine::store::Batch& batch) {
   for (const engine::RecordFailure& failure : batch.failures) {
     const wire::Outcome& outcome = failure.outcome;
     ElementTruth& truth = at(outcome.array, outcome.element);
+    if (outcome.lease != 0 && outcome.lease < truth.floor) continue;  // of before it was opened again
     const engine::ArraySpec& spec = study_.arrays[outcome.array];
     if (outcome.reason == wire::EndReason::worker_lost) {
       ++truth.crashes;
@@ -226,10 +255,22 @@ std::vector<engine::ElementState> History::states_of(const engine::store::Restor
 
 void History::check_restored(const engine::store::Restored& restored) {
   const auto states = states_of(restored);
-  for (std::size_t i = 0; i < truths_.size(); ++i) truths_[i].state = states[i];
+  std::vector<LeaseId> floors(truths_.size(), 0);
+  for (const engine::RecordFloor& floor : restored.floors) {
+    for (Element element = floor.range.first; element <= floor.range.last; ++element)
+      floors[index(floor.array, element)] = floor.lease;
+  }
+  // A batch may have reached the disk or not when its coordinator died.
+  for (std::size_t i = 0; i < truths_.size(); ++i) {
+    truths_[i].state = states[i];
+    truths_[i].committed = states[i] == engine::ElementState::done;
+    if (truths_[i].floor > floors[i]) truths_[i].floor = truths_[i].floor_before;
+  }
   for (const Acknowledged& one : acknowledged_) {
     const ElementTruth& truth = at(one.array, one.element);
-    if (one.lease < truth.floor || engine::has_ended(states[index(one.array, one.element)])) continue;
+    if (one.lease < truth.floor || one.lease <= truth.void_below ||
+        engine::has_ended(states[index(one.array, one.element)]))
+      continue;
     throw Violation(
         "acknowledged results last",
         fmt::format("the success of {} under lease {:x} was acknowledged and is not in the database",

@@ -46,6 +46,8 @@ struct Execution {  // of one process
 struct ElementTruth {
   std::vector<ExecutionNumber> running;
   LeaseId secured = 0;        // the latest lease of a success that its worker has in its journal; 0: none
+  LeaseId void_below = 0;     // successes up to this lease were made on input that has been lost
+  LeaseId floor_before = 0;   // if its floor does not reach the disk
   LeaseId floor = 0;          // what ran under leases below does not count any more
   std::uint32_t charges = 0;  // executions that ended badly, or were lost with their worker
   std::uint32_t executions = 0;
@@ -81,6 +83,8 @@ class History {
   void secured(const wire::Results& record);
   // A crash of a host, or a file system that did not show it, has lost this success before it was committed.
   void unsecure(ArrayId array, Element element, LeaseId lease);
+  // The result of an execution is in no journal, and its worker is dead.
+  void result_lost() { results_were_lost_ = true; }
   // Every success that is secured and not committed.
   void for_each_uncommitted(const std::function<void(ArrayId, Element, LeaseId)>& visit) const;
 
@@ -103,6 +107,7 @@ class History {
 
  private:
   std::size_t index(ArrayId array, Element element) const { return offsets_[array] + element; }
+  void make_again_below(ArrayId array, Element element);
   void check_start(const wire::Lease& lease, Element element, const Execution& execution) const;
   std::vector<engine::ElementState> states_of(const engine::store::Restored& restored) const;
   bool may_run(const std::vector<engine::ElementState>& states, ArrayId array, Element element) const;
@@ -120,6 +125,7 @@ class History {
     LeaseId lease;
   };
   std::vector<Acknowledged> acknowledged_;
+  bool results_were_lost_ = false;
 };
 
 }  // namespace wflow::simulation

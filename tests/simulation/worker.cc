@@ -194,6 +194,7 @@ bool Worker::append(const wire::Results& record) {
   try {
     journal_->append(record);
   } catch (const Error&) {
+    around_.history.result_lost();  // if the worker dies before it is acknowledged
     return false;
   }
   // What comes so late that the coordinator may have given up is no promise.
@@ -266,7 +267,9 @@ void Worker::both_ended() {
   tasks_.leave_orphans();
   for (auto& [slot, task] : tasks_.all()) {
     around_.history.lost(task.execution);
-    if (task.by_itself) ++around_.lost_results;
+    if (!task.by_itself) continue;
+    ++around_.lost_results;
+    around_.history.result_lost();
   }
   tasks_.all().clear();
 }

@@ -2,6 +2,7 @@
 // A simulated worker: the real agent machine, and models of what is around it (guardian, slot table, kernel).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -123,8 +124,8 @@ class Worker {
   Agent& agent() { return *agent_; }
   TaskTable& tasks() { return tasks_; }
   // A coordinator has made it durable: it is one of those that are told of the end.
-  void note_row() { has_row_ = true; }
-  bool has_row() const { return has_row_; }
+  void note_row(double now_s) { row_s_ = std::min(row_s_, now_s); }
+  double row_s() const { return row_s_; }
   bool gone() const { return !guardian_->alive() && !agent_->alive(); }
   // Both at once, as a kill of the whole worker does.
   void kill();
@@ -159,7 +160,7 @@ class Worker {
   std::unique_ptr<workers::Journal> journal_;
   std::optional<double> unattended_since_s_;
   bool was_beyond_ = false;
-  bool has_row_ = false;
+  double row_s_ = std::numeric_limits<double>::infinity();
   std::uint64_t settle_sequence_ = 0;
 };
 

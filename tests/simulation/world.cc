@@ -261,6 +261,7 @@ void World::check_end() {
     return engine::store::Store(study_.plan.campaign(), {.vfs = Vfs::kName}).restore();
   }();
   history_.check_final(restored);
+  const double ended_s = now_s_;
   const double until_s = now_s_ + kWorkersGone_s +
                          (settings_.waits_for_workers ? settings_.linger_s + around_.timing.lost_here_s : 0);
   while (!timeline_.empty() && timeline_.next_s() < until_s) {
@@ -268,7 +269,8 @@ void World::check_end() {
     timeline_.step();
   }
   for (const auto& worker : workers_.all()) {
-    const bool local = &worker->host() == &coordinators_.back()->host() && worker->has_row();
+    const bool local = &worker->host() == &coordinators_.back()->host() &&
+                       worker->row_s() + 3 * around_.timing.dismiss_s < ended_s;
     if (!worker->gone() && (local || settings_.waits_for_workers))
       throw Violation("ends", fmt::format("the worker {} is left behind after the end", worker->id()));
   }

@@ -203,6 +203,7 @@ double AgentMachine::Impl::wake_at_s() const {
     if (!outbox.empty()) at_s = std::min(at_s, outbox.due_s());
   }
   if (running() > 0 && !journal_full()) at_s = std::min(at_s, next_events_s);
+  if (now.steady_s < no_start_before_s && !queue.empty()) at_s = std::min(at_s, no_start_before_s);
   return next_fits() ? now.steady_s : at_s;
 }
 

@@ -45,6 +45,8 @@ struct TaskStarted {  // answers StartTask
 struct TaskNotStarted {  // answers StartTask: nothing runs
   SlotId slot = 0;
   std::string why;
+  // The disk is full, over quota, read-only or broken: no fault of the task, which is tried again later.
+  bool disk_trouble = false;
 };
 // The process of a slot has ended and nothing of it is left; its slot is free once the actions are carried
 // out. `results` says how its elements ended (sequence not set); `again` are parts of its lease that run

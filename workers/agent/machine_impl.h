@@ -61,6 +61,7 @@ struct AgentMachine::Impl {
   void on(event::SamplesOpened& opened);
   void on(event::TaskStarted& started);
   void on(event::TaskNotStarted& refused);
+  void wait_for_disk(const engine::wire::Lease& lease, const std::string& why);
   void on(event::TaskEnded& ended);
   void on(event::TaskChecking& checking);
   void on(event::TaskReports& reports);
@@ -138,6 +139,8 @@ struct AgentMachine::Impl {
   std::size_t journal_bytes = 0;  // about
   double noted_lost_s = 0;
   double last_busy_s;
+  double no_start_before_s = 0;  // the disk is in trouble
+  bool disk_trouble = false;     // and that was said
   double next_heartbeat_s = 0;
   double next_events_s = 0;
   double farewell_s = kNever;

@@ -73,6 +73,7 @@ void AgentMachine::Impl::hear(wire::Identify&) {
 }
 
 void AgentMachine::Impl::hear(wire::Welcome& welcome) {
+  log(LogLevel::info, fmt::format("the coordinator of {} welcomes this worker", welcome.campaign_directory));
   link.welcomed(checked(welcome.heartbeat_s, 1));
   fence.welcomed(checked(welcome.lost_s, 60), queue.empty() && running() == 0);
   set_fence();

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "workers/agent/machine_impl.h"
 #include "workers/agent/zero_mode.h"
@@ -14,6 +15,9 @@ namespace {
 
 // So that results do not wait behind slow launches, nor messages behind starts that fail.
 constexpr int kStartsATurn = 32;
+
+// Between two starts while the disk is full, read-only or broken.
+constexpr double kDiskWait_s = 1;
 
 bool sensible(const wire::Lease& lease) {
   return lease.count > 0 && lease.first + lease.count > lease.first;
@@ -97,7 +101,8 @@ bool AgentMachine::Impl::holds_anything() const {
 // Whether the next task in the queue can start, or be refused, now. Nothing behind it is started in its
 // place: a task that wants all cores would wait for ever where small ones keep coming.
 bool AgentMachine::Impl::next_fits() const {
-  if (queue.empty() || free_slots.empty() || !takes_leases()) return false;
+  if (queue.empty() || free_slots.empty() || !takes_leases() || now.steady_s < no_start_before_s)
+    return false;
   const auto array = arrays.find(queue.front().array);
   return array == arrays.end() || !pool.possible(array->second.resources) ||
          pool.fits(array->second.resources);
@@ -146,6 +151,7 @@ void AgentMachine::Impl::on(event::TaskStarted& started) {
   Task& task = tasks.at(started.slot);
   if (task.stage != Task::Stage::starting) return;
   task.stage = Task::Stage::running;
+  disk_trouble = false;
   task.started_unix_s = now.unix_s;
   const auto array = arrays.find(task.lease.array);
   if (array != arrays.end() && array->second.timeout_s > 0)
@@ -158,13 +164,23 @@ void AgentMachine::Impl::on(event::TaskNotStarted& refused) {
   const Task& task = tasks.at(refused.slot);
   if (task.stage == Task::Stage::free) return;
   const wire::Lease lease = task.lease;
-  const bool goes_back = task.ending == EndCause::returned;
+  const bool waits = refused.disk_trouble && !task.ending;
+  const bool goes_back = task.ending == EndCause::returned || (waits && !takes_leases());
   free_slot(refused.slot);
   if (goes_back) {
     give_back({lease});
+  } else if (waits) {
+    wait_for_disk(lease, refused.why);
   } else {
     refuse(lease, refused.why);
   }
+}
+
+// Charged to no attempt: nothing starts for a while, then the task is tried again.
+void AgentMachine::Impl::wait_for_disk(const wire::Lease& lease, const std::string& why) {
+  queue.add(lease);
+  no_start_before_s = now.steady_s + kDiskWait_s;
+  if (!std::exchange(disk_trouble, true)) log(LogLevel::warning, why + "; tasks wait until that has changed");
 }
 
 // ---- ending

@@ -108,6 +108,27 @@ TEST(AgentMachine, RefusesWhatItCannotStart) {
   EXPECT_EQ(bench.machine.running(), 0U);
 }
 
+// A full disk is no fault of the task: it waits, is charged no attempt, and starts when the disk has space.
+TEST(AgentMachine, TasksWaitWhileTheDiskIsInTrouble) {
+  Bench bench;
+  bench.join();
+  specs::TaskTemplate task;
+  task.array = 1;
+  bench.hear(wire::Templates{{task}});
+  bench.hear(wire::Leases{{{1, 1, 0, 1}}});
+  bench.turn();
+  const auto starts = [&] { return bench.all<action::StartTask>().size(); };
+  ASSERT_EQ(starts(), 1U);
+  bench.give(event::TaskNotStarted{bench.all<action::StartTask>()[0].slot, "no space left", true});
+  bench.turn();
+  EXPECT_EQ(starts(), 1U);
+  EXPECT_TRUE(bench.sent<wire::Results>().empty());
+  bench.now_s += 1;
+  bench.turn();
+  ASSERT_EQ(starts(), 2U);
+  EXPECT_EQ(bench.all<action::StartTask>()[1].lease.attempt, 0U);
+}
+
 // A process takes a bundle; what is to run again in smaller parts stays leased.
 TEST(AgentMachine, RunsPartsOfABundleAgain) {
   Bench bench;

@@ -36,7 +36,7 @@ AgentEvent Executor::start(const action::StartTask& start) {
   try {
     starter_.start(start.slot);
   } catch (const Error& error) {
-    return event::TaskNotStarted{start.slot, printable(error.what())};
+    return event::TaskNotStarted{start.slot, printable(error.what()), is_disk_trouble(error)};
   }
   supervisor_.watch(start.slot);
   return event::TaskStarted{start.slot};
