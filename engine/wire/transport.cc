@@ -12,14 +12,12 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <latch>
-#include <system_error>
-#include <thread>
 #include <zmq.hpp>
 
 #include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "engine/wire/codec.h"
 
 namespace wflow::engine::wire {
@@ -45,21 +43,9 @@ Error socket_error(const zmq::error_t& error, const std::string& what) {
 }
 
 // ZeroMQ ends the process where it can't start its threads: whether there is room for them is tried first.
-void require_threads() {
-  std::latch all(kThreads);
-  std::vector<std::jthread> threads;
-  try {
-    for (int i = 0; i < kThreads; ++i) threads.emplace_back([&all] { all.arrive_and_wait(); });
-  } catch (const std::system_error& error) {
-    all.count_down(kThreads - static_cast<std::ptrdiff_t>(threads.size()));
-    throw Error(ExitCode::system, fmt::format("cannot start the threads of a connection: {}; allow more "
-                                              "processes (ulimit -u)",
-                                              error.code().message()));
-  }
-}
-
 zmq::context_t make_context(int sockets = ZMQ_MAX_SOCKETS_DFLT) {
-  require_threads();
+  if (const int error = try_threads(kThreads); error != 0)
+    throw system_error(error, "cannot start the threads of a connection; allow more processes (ulimit -u)");
   return zmq::context_t(kIoThreads, sockets);
 }
 

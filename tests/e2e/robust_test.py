@@ -79,7 +79,8 @@ study:
     def assert_names_the_limit(self, process):
         sentence = self.sentence(process)
         if "see their logs" in sentence:
-            sentence = "".join(path.read_text() for path in self.campaign().glob(".wflow/workers/*.log"))
+            newest = max(self.folder.glob("*/.wflow/workers"), key=os.path.getmtime)
+            sentence = "".join(path.read_text() for path in newest.glob("*.log"))
         self.assertRegex(sentence, "processes|Resource temporarily unavailable")
 
 

@@ -29,6 +29,7 @@ void CoordinatorLink::said_hello() {
 void CoordinatorLink::welcomed(double heartbeat_s) {
   heartbeat_s_ = heartbeat_s;
   state_ = State::welcome;
+  was_welcome_ = true;
 }
 
 bool CoordinatorLink::look_up(double now_s) {

@@ -29,6 +29,7 @@ class CoordinatorLink {
 
   bool is_connected() const { return state_ == State::connected || state_ == State::welcome; }
   bool is_welcome() const { return state_ == State::welcome; }  // results may be sent
+  bool was_welcome() const { return was_welcome_; }             // by any coordinator so far
   double heartbeat_s() const { return heartbeat_s_; }
   double heard_s() const { return heard_s_; }
   double patience_s() const { return 3 * heartbeat_s_; }  // beyond it the coordinator is silent
@@ -43,6 +44,7 @@ class CoordinatorLink {
   enum class State : std::uint8_t { none, connecting, connected, welcome };
 
   State state_ = State::none;
+  bool was_welcome_ = false;
   CoordinatorAddress address_;
   double retry_s_;
   double heartbeat_s_ = 1;

@@ -14,7 +14,10 @@ namespace wire = engine::wire;
 
 namespace {
 constexpr double kFarewell_s = 3;  // for the last acknowledgement
-}
+// The coordinator that started a worker is gone before it let it in: the next one starts its own, and may
+// have ended the campaign without knowing of this one.
+constexpr double kUnknownLinger_s = 15;
+}  // namespace
 
 AgentMachine::Impl::Impl(AgentOptions&& given, Now start)
     : options(std::move(given)),
@@ -158,7 +161,7 @@ void AgentMachine::Impl::decide_to_leave() {
   } else if (now.steady_s >= linger_end_s()) {
     exit_code = ExitCode::system;
     reason = fmt::format("no coordinator for {} s; results that it does not have yet stay in the journal",
-                         options.linger_s);
+                         linger_s());
     log(LogLevel::error, reason);
     leave();
   }
@@ -180,9 +183,14 @@ double AgentMachine::Impl::idle_end_s() const {
   return last_busy_s + options.idle_timeout_s;
 }
 
+double AgentMachine::Impl::linger_s() const {
+  const bool unknown = options.started_by != 0 && !link.was_welcome() && !link.is_connected();
+  return std::max(unknown ? std::min(kUnknownLinger_s, options.linger_s) : options.linger_s,
+                  link.patience_s());
+}
+
 double AgentMachine::Impl::linger_end_s() const {
-  if (!queue.empty()) return kNever;
-  return link.heard_s() + std::max(options.linger_s, link.patience_s());
+  return queue.empty() ? link.heard_s() + linger_s() : kNever;
 }
 
 double AgentMachine::Impl::wake_at_s() const {

@@ -80,6 +80,7 @@ struct AgentMachine::Impl {
   void decide_to_leave();
   void leave();
   double idle_end_s() const;
+  double linger_s() const;
   double linger_end_s() const;
   double wake_at_s() const;
   double end_wake_s() const;

@@ -327,6 +327,31 @@ TEST(AgentMachine, EndsAfterSoLongWithoutACoordinator) {
   EXPECT_EQ(bench.all<action::Exit>()[0].code, code(ExitCode::system));
 }
 
+TEST(AgentMachine, EndsSoonWhereItsCoordinatorIsGoneBeforeItLetItIn) {
+  AgentOptions options = Bench::options();
+  options.linger_s = 300;
+  options.started_by = 2;
+  Bench orphan(options);
+  const double start_s = orphan.now_s;
+  orphan.give(event::EndpointRead{CoordinatorAddress{"ipc://x", "", "h", 1, 2}});
+  orphan.give(event::ConnectionLost{});
+  ASSERT_TRUE(orphan.pass_until(start_s + 14));
+  EXPECT_TRUE(orphan.all<action::Exit>().empty());
+  ASSERT_TRUE(orphan.pass_until(start_s + 16));
+  EXPECT_EQ(orphan.all<action::Exit>().size(), 1U);
+
+  Bench waiting(options);  // the coordinator is there, and silent: frozen, or busy
+  waiting.give(event::EndpointRead{CoordinatorAddress{"ipc://x", "", "h", 1, 2}});
+  waiting.give(event::Connected{});
+  ASSERT_TRUE(waiting.pass_until(start_s + 290));
+  EXPECT_TRUE(waiting.all<action::Exit>().empty());
+
+  options.started_by = 0;  // by hand: for a coordinator that may come later
+  Bench by_hand(options);
+  ASSERT_TRUE(by_hand.pass_until(start_s + 290));
+  EXPECT_TRUE(by_hand.all<action::Exit>().empty());
+}
+
 TEST(AgentMachine, ASignalEndsWhatRunsAndGivesItBack) {
   Bench bench;
   bench.join();

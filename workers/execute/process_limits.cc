@@ -5,15 +5,15 @@
 #include <sys/resource.h>
 
 #include <cerrno>
-#include <system_error>
-#include <thread>
 
 #include "base/error.h"
+#include "base/threads.h"
 
 namespace wflow::workers {
 
 namespace {
 
+constexpr int kThreads = 2;        // of its connection
 constexpr rlim_t kOpenFiles = 48;  // about twice what an agent has open before it runs anything
 
 rlim_t limit_of(__rlimit_resource resource) {
@@ -43,13 +43,8 @@ void check_limits() {
                 fmt::format("a worker needs to open {} files and the limit is {}; raise it (ulimit -n {})",
                             kOpenFiles, files, 2 * kOpenFiles));
   }
-  try {
-    std::jthread first([] {});
-    std::jthread second([] {});
-  } catch (const std::system_error& error) {
-    throw Error(ExitCode::system,
-                fmt::format("a worker cannot start its threads{}", limit_behind(error.code().value())));
-  }
+  if (const int error = try_threads(kThreads); error != 0)
+    throw Error(ExitCode::system, fmt::format("a worker cannot start its threads{}", limit_behind(error)));
 }
 
 }  // namespace wflow::workers
