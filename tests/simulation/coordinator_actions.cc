@@ -178,10 +178,10 @@ std::string Coordinator::journal_bytes(Worker* worker, const std::string& id, bo
   for (const wire::Results& record : engine::wire::parse_records(file->bytes()).results) {
     for (const wire::DoneRun& run : record.done) {
       for (Element element = run.first; element < run.first + run.count; ++element)
-        around_.history.unsecure(run.array, element, run.lease);
+        around_.history.unseen(run.array, element, run.lease);
     }
     for (const wire::Outcome& outcome : record.outcomes)
-      around_.history.unsecure(outcome.array, outcome.element, outcome.lease);
+      around_.history.unseen(outcome.array, outcome.element, outcome.lease);
   }
   return file->synced_bytes();
 }
