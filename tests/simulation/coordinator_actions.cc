@@ -70,6 +70,10 @@ void Coordinator::on(engine::action::Send& send) {
 void Coordinator::on(engine::action::Commit& commit) {
   if (committing_) throw Violation("one commit at a time", "a second commit is asked for");
   around_.history.committing(commit.batch);
+  for (const auto& floor : commit.batch.floors) {
+    around_.trace.line("coord", "floor of {} to {}: {:x}",
+                       around_.history.name(floor.array, floor.range.first), floor.range.last, floor.lease);
+  }
   committing_ = std::move(commit.batch);
   const std::uint64_t number = ++commits_;
   const bool slow = around_.draw.chance(around_.mishaps.slow_commit);
