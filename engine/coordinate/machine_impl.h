@@ -119,6 +119,7 @@ struct CoordinatorMachine::Impl {
   void on_message(Worker& worker, wire::Message& message);
   void on_hello(const PeerId& peer, wire::Hello& hello);
   void on_results(Worker& worker, wire::Results& results);
+  static void forget_running(Worker& worker, const wire::Results& results);
   void on_heartbeat(Worker& worker, wire::Heartbeat& heartbeat);
   void on_goodbye(Worker& worker, const wire::Goodbye& goodbye);
   void apply(wire::Results& results, const WorkerId& worker);

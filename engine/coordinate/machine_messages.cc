@@ -59,8 +59,23 @@ void CoordinatorMachine::Impl::on_message(Worker& worker, wire::Message& message
   ++refused_;  // only a coordinator says such a thing
 }
 
+// What has ended may be leased to it anew before its next heartbeat: a loss must not count that as running.
+void CoordinatorMachine::Impl::forget_running(Worker& worker, const wire::Results& results) {
+  std::erase_if(worker.running, [&](const wire::RunningElement& running) {
+    const auto in_run = [&](const wire::DoneRun& run) {
+      return run.array == running.array && running.element - run.first < run.count;
+    };
+    const auto is_it = [&](const wire::Outcome& outcome) {
+      return outcome.array == running.array && outcome.element == running.element;
+    };
+    return std::any_of(results.done.begin(), results.done.end(), in_run) ||
+           std::any_of(results.outcomes.begin(), results.outcomes.end(), is_it);
+  });
+}
+
 void CoordinatorMachine::Impl::on_results(Worker& worker, wire::Results& results) {
   const std::uint64_t sequence = results.sequence;
+  forget_running(worker, results);
   apply(results, worker.id);
   if (options_.planted.acknowledge_before_commit) return send(worker, wire::Acknowledge{sequence});
   std::uint64_t& acknowledge = gathered_.acknowledge[worker.id];

@@ -71,22 +71,36 @@ std::optional<Range> DependencyGraph::children_of(const Child& child, Range rang
 std::vector<Judged> DependencyGraph::judge(ArrayId child, Range range) const {
   const TaskArray& array = arrays_[child];
   const ArraySpec& spec = array.spec;
-  // While a parent of which all is needed has not ended, every element waits.
-  for (const specs::Edge& edge : spec.edges) {
-    if (edge.kind == specs::EdgeKind::all && !all_ended(arrays_[edge.parent])) return {};
-  }
   if (spec.bundle > 1) {
     range = {range.first / spec.bundle * spec.bundle,
              std::min(range.last / spec.bundle * spec.bundle + spec.bundle, spec.count) - 1};
+  }
+  std::vector<Judged> judged = judge_each(child, range);
+  if (spec.bundle > 1) hold_incomplete_bundles(array, judged);
+  std::erase_if(judged, [](const Judged& part) { return part.second == Verdict::wait; });
+  return judged;
+}
+
+std::vector<Range> DependencyGraph::with_input(ArrayId array, Range range) const {
+  std::vector<Range> parts;
+  for (const auto& [part, verdict] : judge_each(array, range)) {
+    if (verdict == Verdict::run) parts.push_back(part);
+  }
+  return parts;
+}
+
+std::vector<Judged> DependencyGraph::judge_each(ArrayId child, Range range) const {
+  const TaskArray& array = arrays_[child];
+  // While a parent of which all is needed has not ended, every element waits.
+  for (const specs::Edge& edge : array.spec.edges) {
+    if (edge.kind == specs::EdgeKind::all && !all_ended(arrays_[edge.parent])) return {};
   }
   std::vector<Judged> judged;
   array.states.for_each_in(range, [&](Range part, ElementState state) {
     if (state == ElementState::blocked) judged.emplace_back(part, Verdict::run);
     ++work_;
   });
-  for (const specs::Edge& edge : spec.edges) judged = judge_edge(judged, edge, spec.continue_on);
-  if (spec.bundle > 1) hold_incomplete_bundles(array, judged);
-  std::erase_if(judged, [](const Judged& part) { return part.second == Verdict::wait; });
+  for (const specs::Edge& edge : array.spec.edges) judged = judge_edge(judged, edge, array.spec.continue_on);
   return judged;
 }
 

@@ -50,6 +50,8 @@ class DependencyGraph {
   // What the blocked elements of `range`, and of the bundles that it touches, are to do: run or skip. Those
   // that wait are left out.
   std::vector<Judged> judge(ArrayId array, Range range) const;
+  // The blocked elements of `range` whose own input is there, whatever the others of their bundle wait for.
+  std::vector<Range> with_input(ArrayId array, Range range) const;
 
   // Runs of states looked at so far.
   std::uint64_t work() const { return work_; }
@@ -63,6 +65,7 @@ class DependencyGraph {
 
   void rank_arrays();
   std::optional<Range> children_of(const Child& child, Range range) const;
+  std::vector<Judged> judge_each(ArrayId array, Range range) const;
   void hold_incomplete_bundles(const TaskArray& array, std::vector<Judged>& parts) const;
   std::vector<Judged> judge_edge(const std::vector<Judged>& parts, const specs::Edge& edge,
                                  specs::ContinueOn policy) const;

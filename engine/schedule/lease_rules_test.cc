@@ -138,6 +138,21 @@ TEST(LeaseRules, WhatRunsOnInputThatIsLostRunsAgainAfterIt) {
   EXPECT_EQ(lease_all(scheduler, "b").array, 1U);
 }
 
+// tests/simulation, seed 16523: a worker that is awaited has run both, and says so later.
+TEST(LeaseRules, ARetryVoidsWhatNobodyHasHeardOf) {
+  Scheduler scheduler(
+      {array_of(1), array_of(1, {{0, EdgeKind::element, 0}}), array_of(1, {{1, EdgeKind::element, 0}})}, 2);
+  scheduler.restore_end(0, {0, 0}, ElementState::failed);
+  scheduler.start();
+  EXPECT_EQ(scheduler.retry_failed({{0, {0, 0}}}), 1U);
+  scheduler.done(success(kFirstLease + 1, 1, 0));
+  scheduler.done(success(kFirstLease + 2, 2, 0));
+  scheduler.done(success(lease_all(scheduler, "a").id, 0, 0));
+  EXPECT_EQ(state(scheduler, 0, 1), ElementState::ready);
+  scheduler.done(success(lease_all(scheduler, "a").id, 1, 0));
+  EXPECT_EQ(state(scheduler, 0, 2), ElementState::ready);
+}
+
 // tests/simulation, seed 9079: a later attempt of it was heard of before the earlier one.
 TEST(LeaseRules, ASuccessOfAnotherExitCodeIsNeverStale) {
   Scheduler scheduler({array_of(1)}, 2);

@@ -193,21 +193,22 @@ std::uint64_t Scheduler::retry_failed(const std::vector<std::pair<ArrayId, Range
   return count;
 }
 
-// What of the parts is in a state that `opens` accepts. Gives the parts that had ended: what waits for the
-// others is blocked anyway.
+// What of the parts is in a state that `opens` accepts; gives it. What waits for elements that had not ended
+// is blocked, but may have run all the same: on a worker that has not been heard of since.
 std::vector<Range> Scheduler::reopen_in(ArrayId id, std::span<const Range> parts,
                                         bool (*opens)(ElementState)) {
   TaskArray& array = arrays_[id];
   std::vector<std::pair<Range, ElementState>> found;
   array.states.change(parts, [&](Range part, ElementState state) {
     ++work_;
-    if (state == ElementState::blocked || !opens(state)) return state;
+    if (!opens(state)) return state;
     found.emplace_back(part, state);
     return state == ElementState::leased ? state : ElementState::blocked;  // leased: invalidated
   });
   raise_floors(id, found);
-  std::vector<Range> reopened;
+  std::vector<Range> reopened, ended;
   for (const auto& [part, state] : found) {
+    reopened.push_back(part);
     if (state == ElementState::leased) continue;
     if (!has_ended(state)) {
       drop_waiting(id, part);
@@ -215,9 +216,9 @@ std::vector<Range> Scheduler::reopen_in(ArrayId id, std::span<const Range> parts
     }
     open_ += part.size();
     actions_.ends.push_back({id, part, ElementState::blocked});
-    reopened.push_back(part);
+    ended.push_back(part);
   }
-  array.ended.remove(reopened);
+  array.ended.remove(ended);
   return reopened;
 }
 

@@ -43,7 +43,7 @@ void Scheduler::done(const DoneRun& run) {
       done_while_leased(run, part);
     } else {
       for (const Range& one : above_floor(run.lease, run.array, part)) {
-        state == ElementState::blocked ? keep_early(run, one) : succeed(run, one);
+        state == ElementState::blocked ? succeed_blocked(run, one) : succeed(run, one);
       }
     }
   }
@@ -82,8 +82,10 @@ void Scheduler::succeed_leased(const DoneRun& run, Range part) {
   std::vector<Range> ahead;
   arrays_[run.array].ahead.for_each_in(part, [&](Range one) { ahead.push_back(one); });
   for (const Range& one : ahead) {
-    keep_early(run, one);
-    wait_again(run.array, one);
+    arrays_[run.array].ahead.remove(one);
+    arrays_[run.array].states.set(one, ElementState::blocked);
+    succeed_blocked(run, one);
+    resolve(run.array, one);
   }
   IntervalSet rest;
   rest.add(part);
@@ -99,11 +101,17 @@ void Scheduler::succeed(const DoneRun& run, Range part) {
   end(run.array, part, ElementState::done);
 }
 
-void Scheduler::keep_early(const DoneRun& run, Range part) {
+// What has its input counts at once, although others of its bundle may have to wait. The rest is kept while
+// its input may still be heard of.
+void Scheduler::succeed_blocked(const DoneRun& run, Range part) {
+  for (const Range& one : graph_.with_input(run.array, part)) succeed(run, one);
   if (!keeps_early_) return;
   const auto count = static_cast<double>(run.count);
-  arrays_[run.array].early.set(part,
-                               {run.lease, run.duration_sum_s / count, run.duration_square_sum / count});
+  for (const Range& one :
+       parts_in(run.array, part, [](ElementState s) { return s == ElementState::blocked; })) {
+    arrays_[run.array].early.set(one,
+                                 {run.lease, run.duration_sum_s / count, run.duration_square_sum / count});
+  }
 }
 
 // Ends what of the range has succeeded already; gives the rest.
@@ -132,9 +140,15 @@ std::vector<Range> Scheduler::apply_early(ArrayId id, Range range) {
 void Scheduler::drop_early_results() {
   keeps_early_ = false;
   for (ArrayId array = 0; array < arrays_.size(); ++array) {
+    std::vector<Range> early;
+    arrays_[array].early.for_each([&](Range part, const EarlyResult&) { early.push_back(part); });
+    for (const Range& part : early) {
+      for (const Range& one : graph_.with_input(array, part)) apply_early(array, one);
+    }
     arrays_[array].early.clear();
     if (!arrays_[array].ahead.empty()) settle_ahead(array);
   }
+  propagate();
 }
 
 // What runs ahead of input that nobody has any more is ended, and runs again after it.
@@ -144,9 +158,7 @@ void Scheduler::settle_ahead(ArrayId id) {
   array.ahead.for_each([&](Range part) { parts.push_back(part); });
   for (const Range& part : parts) {
     array.states.set(part, ElementState::blocked);
-    for (const auto& [judged, verdict] : graph_.judge(id, part)) {
-      if (verdict == Verdict::run) array.ahead.remove(judged);
-    }
+    for (const Range& one : graph_.with_input(id, part)) array.ahead.remove(one);
     array.states.set(part, ElementState::leased);
   }
   std::vector<std::pair<Range, LeaseId>> ended;

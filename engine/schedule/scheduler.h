@@ -185,7 +185,7 @@ class Scheduler {
   void succeed(const DoneRun& run, Range part);
   void succeed_leased(const DoneRun& run, Range part);
   void settle_ahead(ArrayId array);
-  void keep_early(const DoneRun& run, Range part);
+  void succeed_blocked(const DoneRun& run, Range part);
   std::vector<Range> apply_early(ArrayId array, Range range);
   void count_durations(ArrayId array, std::uint64_t timed, double sum_s, double square_sum);
   void done_so(const Outcome& outcome);

@@ -70,6 +70,10 @@ void Coordinator::on(engine::action::Send& send) {
 void Coordinator::on(engine::action::Commit& commit) {
   if (committing_) throw Violation("one commit at a time", "a second commit is asked for");
   around_.history.committing(commit.batch);
+  for (const auto& floor : commit.batch.floors) {
+    around_.trace.line("coord", "floor of {} to {}: {:x}",
+                       around_.history.name(floor.array, floor.range.first), floor.range.last, floor.lease);
+  }
   committing_ = std::move(commit.batch);
   const std::uint64_t number = ++commits_;
   const bool slow = around_.draw.chance(around_.mishaps.slow_commit);
@@ -178,10 +182,10 @@ std::string Coordinator::journal_bytes(Worker* worker, const std::string& id, bo
   for (const wire::Results& record : engine::wire::parse_records(file->bytes()).results) {
     for (const wire::DoneRun& run : record.done) {
       for (Element element = run.first; element < run.first + run.count; ++element)
-        around_.history.unsecure(run.array, element, run.lease);
+        around_.history.unseen(run.array, element, run.lease);
     }
     for (const wire::Outcome& outcome : record.outcomes)
-      around_.history.unsecure(outcome.array, outcome.element, outcome.lease);
+      around_.history.unseen(outcome.array, outcome.element, outcome.lease);
   }
   return file->synced_bytes();
 }

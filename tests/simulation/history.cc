@@ -145,6 +145,12 @@ void History::unsecure(ArrayId array, Element element, LeaseId lease) {
   ++truth.charges;
 }
 
+void History::unseen(ArrayId array, Element element, LeaseId lease) {
+  unsecure(array, element, lease);
+  at(array, element).losses.push_back(lease);
+  ++at(array, element).charges;
+}
+
 void History::for_each_uncommitted(const std::function<void(ArrayId, Element, LeaseId)>& visit) const {
   for (ArrayId array = 0; array < study_.arrays.size(); ++array) {
     for (Element element = 0; element < study_.arrays[array].count; ++element) {
@@ -272,6 +278,8 @@ void History::check_restored(const engine::store::Restored& restored) {
     if (one.lease < truth.floor || one.lease <= truth.void_below ||
         engine::has_ended(states[index(one.array, one.element)]))
       continue;
+    // Its input was lost, and will be made again before it.
+    if (results_were_lost_ && !may_run(states, one.array, one.element)) continue;
     throw Violation(
         "acknowledged results last",
         fmt::format("the success of {} under lease {:x} was acknowledged and is not in the database",

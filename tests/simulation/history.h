@@ -83,6 +83,8 @@ class History {
   void secured(const wire::Results& record);
   // A crash of a host, or a file system that did not show it, has lost this success before it was committed.
   void unsecure(ArrayId array, Element element, LeaseId lease);
+  // The same of any result, where another host does not see it.
+  void unseen(ArrayId array, Element element, LeaseId lease);
   // The result of an execution is in no journal, and its worker is dead.
   void result_lost() { results_were_lost_ = true; }
   // Every success that is secured and not committed.
