@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -13,8 +15,26 @@ namespace wflow {
 
 namespace {
 
+// "file:3:5: error: ...": editors find the place where it stands first in its line.
+bool begins_with_place(const std::string& sentence) {
+  const std::string line = sentence.substr(0, sentence.find('\n'));
+  const std::size_t end = std::min(line.find(": error: "), line.find(": warning: "));
+  if (end == std::string::npos) return false;
+  std::size_t at = end;
+  for (int number = 0; number < 2; ++number) {
+    const std::size_t last = at;
+    while (at > 0 && std::isdigit(static_cast<unsigned char>(line[at - 1])) != 0) --at;
+    if (at == last || at == 0 || line[--at] != ':') return false;
+  }
+  return at > 0;
+}
+
 void report(const char* program, const std::string& sentence) {
-  std::fprintf(stderr, "%s: %s\n", program, sentence.c_str());
+  if (begins_with_place(sentence)) {
+    std::fprintf(stderr, "%s\n", sentence.c_str());
+  } else {
+    std::fprintf(stderr, "%s: %s\n", program, sentence.c_str());
+  }
   log::record(LogLevel::error, sentence);
 }
 
