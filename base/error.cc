@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <new>
 
 #include "base/log.h"
@@ -57,6 +58,11 @@ int run_main(const char* program, int (*body)(int, char**), int argc, char** arg
   } catch (const Error& error) {
     report(program, error.what());
     return static_cast<int>(error.code());
+  } catch (const std::filesystem::filesystem_error& error) {
+    // What no place of its own looks at: still one sentence about the user's files, no defect.
+    const std::string path = error.path1().empty() ? std::string("a file") : error.path1().string();
+    report(program, "cannot look at " + path + ": " + error.code().message());
+    return static_cast<int>(ExitCode::system);
   } catch (const std::bad_alloc&) {
     report(program, "out of memory");
     return static_cast<int>(ExitCode::system);

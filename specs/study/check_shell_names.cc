@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_word(char c) {
+bool is_of_name(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
@@ -45,8 +45,8 @@ bool may_set(std::string_view script, std::string_view name) {
                                                          "getopts", "mapfile", "printf",   "readarray"};
   for (std::size_t at = script.find(name); at != std::string_view::npos; at = script.find(name, at + 1)) {
     const std::size_t end = at + name.size();
-    if (at > 0 && (is_word(script[at - 1]) || script[at - 1] == '$' || script[at - 1] == '{')) continue;
-    if (end < script.size() && is_word(script[end])) continue;
+    if (at > 0 && (is_of_name(script[at - 1]) || script[at - 1] == '$' || script[at - 1] == '{')) continue;
+    if (end < script.size() && is_of_name(script[end])) continue;
     if (end < script.size() && (script[end] == '=' || script.substr(end, 2) == "+=" || script[end] == '['))
       return true;
     const std::size_t line = script.find_last_of('\n', at) + 1;  // 0 where there is none
@@ -62,7 +62,7 @@ std::optional<Token> find_braced(std::string_view text, std::size_t from) {
   for (std::size_t at = text.find("${", from); at != std::string_view::npos; at = text.find("${", at + 2)) {
     const bool escaped = at > 0 && (text[at - 1] == '\\' || text[at - 1] == '$');
     std::size_t end = at + 2;
-    while (end < text.size() && is_word(text[end])) ++end;
+    while (end < text.size() && is_of_name(text[end])) ++end;
     if (escaped || end == at + 2 || end == text.size() || text[end] != '}') continue;
     return Token{at, end + 1, text.substr(at + 2, end - at - 2)};
   }

@@ -300,6 +300,7 @@ study:
     run:
       cmd: |
         {gate.command()}
+        : $(x)
         {then}
 {extra}"""
 
