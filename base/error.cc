@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <new>
 
 #include "base/log.h"
@@ -13,8 +16,26 @@ namespace wflow {
 
 namespace {
 
+// "file:3:5: error: ...": editors find the place where it stands first in its line.
+bool begins_with_place(const std::string& sentence) {
+  const std::string line = sentence.substr(0, sentence.find('\n'));
+  const std::size_t end = std::min(line.find(": error: "), line.find(": warning: "));
+  if (end == std::string::npos) return false;
+  std::size_t at = end;
+  for (int number = 0; number < 2; ++number) {
+    const std::size_t last = at;
+    while (at > 0 && std::isdigit(static_cast<unsigned char>(line[at - 1])) != 0) --at;
+    if (at == last || at == 0 || line[--at] != ':') return false;
+  }
+  return at > 0;
+}
+
 void report(const char* program, const std::string& sentence) {
-  std::fprintf(stderr, "%s: %s\n", program, sentence.c_str());
+  if (begins_with_place(sentence)) {
+    std::fprintf(stderr, "%s\n", sentence.c_str());
+  } else {
+    std::fprintf(stderr, "%s: %s\n", program, sentence.c_str());
+  }
   log::record(LogLevel::error, sentence);
 }
 
@@ -37,6 +58,11 @@ int run_main(const char* program, int (*body)(int, char**), int argc, char** arg
   } catch (const Error& error) {
     report(program, error.what());
     return static_cast<int>(error.code());
+  } catch (const std::filesystem::filesystem_error& error) {
+    // What no place of its own looks at: still one sentence about the user's files, no defect.
+    const std::string path = error.path1().empty() ? std::string("a file") : error.path1().string();
+    report(program, "cannot look at " + path + ": " + error.code().message());
+    return static_cast<int>(ExitCode::system);
   } catch (const std::bad_alloc&) {
     report(program, "out of memory");
     return static_cast<int>(ExitCode::system);

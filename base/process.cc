@@ -95,7 +95,7 @@ __attribute__((noinline)) pid_t vfork_and_run(ChildPlan& plan) {
 
 pid_t spawn(const SpawnRequest& request) {
   WFLOW_CHECK(!request.argv.empty());
-  std::string program = request.argv.front();
+  std::string program = request.program.empty() ? request.argv.front() : request.program;
   if (program.find('/') == std::string::npos) {
     const auto found = find_program(program);
     if (!found) throw Error(ExitCode::system, fmt::format("cannot start '{}': not found in PATH", program));

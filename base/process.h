@@ -13,6 +13,7 @@ namespace wflow {
 
 struct SpawnRequest {
   std::vector<std::string> argv;  // argv[0] with a slash is a path, else looked up in PATH
+  std::string program;            // the path that is started instead of argv[0]; empty: that
   std::optional<std::vector<std::string>> environment;  // "KEY=value" each; absent: the caller's
   std::string directory;                                // empty: the caller's
   int stdin_fd = -1;                                    // -1: /dev/null

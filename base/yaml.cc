@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/text.h"
+#include "base/yaml_syntax.h"
 
 namespace wflow::yaml {
 
@@ -217,15 +218,27 @@ void check_single_document(const std::string& text, Diagnostics& diagnostics) {
   }
 }
 
+const Node& last_scalar(const Node& node) {
+  if (node.is_sequence() && !node.items.empty()) return last_scalar(node.items.back());
+  if (node.is_map() && !node.entries.empty()) return last_scalar(node.entries.back().second);
+  return node;
+}
+
 }  // namespace
 
 Node parse(std::string_view text, Diagnostics& diagnostics) {
   try {
     const std::string copy(text);
     check_single_document(copy, diagnostics);
-    return Converter(diagnostics).convert(YAML::Load(copy), 0);
+    Node root = Converter(diagnostics).convert(YAML::Load(copy), 0);
+    if (const Node& last = last_scalar(root); last.quoted) {
+      if (auto open = find_open_quote(text, last.mark))
+        diagnostics.error(open->mark, std::move(open->message));
+    }
+    return root;
   } catch (const YAML::Exception& error) {
-    diagnostics.error(mark_of(error.mark), fmt::format("this is not valid YAML: {}", error.msg));
+    SyntaxError found = explain_syntax(text, mark_of(error.mark), error.msg);
+    diagnostics.error(found.mark, std::move(found.message));
     return {};
   }
 }

@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "engine/followups/followups.h"
-#include "engine/query/client.h"
+#include "engine/store/store.h"
 #include "specs/plan/workspace.h"
 
 namespace wflow::cli {
@@ -29,15 +30,26 @@ namespace {
 
 void gather(const fs::path& directory, int depth, std::vector<fs::path>& found) {
   std::error_code error;
-  for (const auto& entry :
-       fs::directory_iterator(directory, fs::directory_options::skip_permission_denied, error)) {
-    if (!entry.is_directory(error) || entry.path().filename().string().starts_with('.')) continue;
-    if (is_campaign(entry.path())) {
-      found.push_back(entry.path());
+  // What can't be read holds no campaign for this user.
+  for (fs::directory_iterator at(directory, fs::directory_options::skip_permission_denied, error), end;
+       !error && at != end; at.increment(error)) {
+    std::error_code gone;
+    const fs::path& path = at->path();
+    if (!at->is_directory(gone) || path.filename().string().starts_with('.')) continue;
+    if (is_campaign(path)) {
+      found.push_back(path);
     } else if (depth > 1) {
-      gather(entry.path(), depth - 1, found);
+      gather(path, depth - 1, found);
     }
   }
+}
+
+// Without symbolic links; it may have gone, or lie where this user may not look.
+fs::path real_path(const fs::path& path) {
+  std::error_code error;
+  fs::path real = fs::canonical(path, error);
+  if (error) throw system_error(error.value(), "cannot look at " + path.string());
+  return real;
 }
 
 // Directory names end with the time, so that the greatest tail is the newest.
@@ -49,19 +61,20 @@ std::string time_of(const fs::path& campaign) {
 }  // namespace
 
 fs::path find_campaign(const std::string& name) {
-  if (!name.empty() && is_campaign(name)) return fs::canonical(name);
+  if (!name.empty() && is_campaign(name)) return real_path(name);
   if (name.empty()) {
-    for (fs::path at = fs::current_path(); at != at.root_path(); at = at.parent_path()) {
+    for (fs::path at = current_directory(); at != at.root_path(); at = at.parent_path()) {
       if (is_campaign(at)) return at;
     }
   }
   std::vector<fs::path> found;
-  gather(fs::current_path(), 2, found);
+  gather(current_directory(), 2, found);
   std::erase_if(found, [&](const fs::path& path) { return !path.filename().string().starts_with(name); });
   if (found.empty()) {
-    if (!name.empty() && fs::is_directory(name)) engine::require_record(fs::canonical(name));
-    if (name.empty() && fs::exists(fs::current_path() / ".wflow" / "keys.json"))
-      engine::require_record(fs::current_path());
+    std::error_code ignored;
+    if (!name.empty() && fs::is_directory(name, ignored)) engine::store::require_record(real_path(name));
+    if (name.empty() && fs::exists(current_directory() / ".wflow" / "keys.json", ignored))
+      engine::store::require_record(current_directory());
     throw Error(ExitCode::usage,
                 name.empty()
                     ? "no campaign here; name its directory, or start one with: wflow run STUDY.yaml"

@@ -37,7 +37,8 @@ class Registry {
     make_directories(directory);
     lock_ = open_file(directory / "lock", O_RDWR | O_CREAT, 0600);
     ::flock(lock_.get(), LOCK_EX);  // without it, where the file system has none
-    if (!fs::exists(file_)) return;
+    std::error_code ignored;
+    if (!fs::exists(file_, ignored)) return;
     for (const std::string& line : text::split(read_file(file_), '\n')) {
       if (!line.empty()) campaigns_.emplace_back(line);
     }

@@ -312,4 +312,18 @@ void select_tasks(const specs::Plan& plan, engine::Client& client, const Selecti
   Selection(plan, client, options).run(visit);
 }
 
+std::vector<wire::Selection> in_messages(const wire::Selection& selection, std::size_t parts) {
+  if (!selection.chosen || selection.parts.size() <= parts) return {selection};
+  wire::Selection rest = selection;
+  rest.parts.clear();
+  std::vector<wire::Selection> messages;
+  for (std::size_t first = 0; first < selection.parts.size(); first += parts) {
+    const auto begin = selection.parts.begin() + static_cast<std::ptrdiff_t>(first);
+    const std::size_t count = std::min(parts, selection.parts.size() - first);
+    messages.push_back(rest);
+    messages.back().parts.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
+  }
+  return messages;
+}
+
 }  // namespace wflow::cli

@@ -51,4 +51,7 @@ engine::Range parse_range(const std::string& text);
 void select_tasks(const specs::Plan& plan, engine::Client& client, const SelectionOptions& options,
                   const std::function<bool(const TaskRow&)>& visit);
 
+// The selection as several, each with at most so many parts: a message has a largest size.
+std::vector<engine::wire::Selection> in_messages(const engine::wire::Selection& selection, std::size_t parts);
+
 }  // namespace wflow::cli

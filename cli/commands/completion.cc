@@ -4,17 +4,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/definitions.h"
 #include "cli/templates.h"
+#include "cli/view/listing.h"
 #include "engine/schedule/states.h"
 
 namespace wflow::cli {
@@ -66,8 +67,8 @@ using Candidates = std::vector<Candidate>;
 
 Candidates campaigns() {
   Candidates result;
-  for (const auto& path : find_campaigns(std::filesystem::current_path()))
-    result.push_back({std::filesystem::relative(path).string(), "campaign"});
+  for (const auto& path : find_campaigns(current_directory()))
+    result.push_back({short_name(path), "campaign"});
   return result;
 }
 
@@ -114,7 +115,7 @@ Candidates options(const CLI::App& command) {
 
 // What may stand for a positional or behind an option; nothing where it is a file or free text.
 Candidates values(const CLI::App& app, const std::string& name, const std::string& campaign) {
-  if (name == "campaign") return campaigns();
+  if (name == "campaign" || name == "campaign-or-file") return campaigns();
   if (name == "task") return tasks(campaign);
   if (name == "campaign-or-task") {
     Candidates result = campaigns();

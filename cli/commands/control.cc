@@ -5,6 +5,9 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -20,6 +23,8 @@ namespace {
 
 namespace wire = engine::wire;
 
+// Of a request: far below the most that a message may have (engine/wire/codec.h).
+constexpr std::size_t kPartsOfMessage = 1'000'000;
 constexpr const char* kCampaign = "its directory, or the beginning of its name (default: the newest here)";
 
 struct ControlOptions {
@@ -66,12 +71,34 @@ std::string tasks_text(std::uint64_t count) {
   return fmt::format("{} task{}", text::format_count(count), count == 1 ? "" : "s");
 }
 
+// Asked of the coordinator, in several messages where the tasks are many; nothing when none lives.
+template <class Request, class Make>
+std::optional<wire::Done> ask_in_parts(const specs::Plan& plan, const wire::Selection& selection, Make make) {
+  wire::Done all;
+  bool first = true;
+  for (wire::Selection& part : in_messages(selection, kPartsOfMessage)) {
+    const Request request = make(std::move(part));
+    // Temporary clients: one that has read the record at rest would hold it against our own coordinator.
+    const auto done = engine::Client(plan).command(request);
+    if (!done && first) return std::nullopt;
+    if (!done) {
+      throw Error(ExitCode::interrupted,
+                  fmt::format("the coordinator ended when {} of these tasks were asked for; ask again",
+                              text::format_count(all.count)));
+    }
+    all.count += done->count;
+    all.running += done->running;
+    first = false;
+  }
+  return all;
+}
+
 int retry(ControlOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.run.campaign));
   const wire::RetryRequest request{
       selection_of(plan, options.selection, {"failed", "hard_failed", "cancelled"})};
-  // Temporary clients: one that has read the record at rest would hold it against our own coordinator.
-  const auto done = engine::Client(plan).command(request);
+  const auto done = ask_in_parts<wire::RetryRequest>(
+      plan, request.tasks, [](wire::Selection&& part) { return wire::RetryRequest{std::move(part)}; });
   const std::uint64_t count = done ? done->count : engine::Client(plan).retryable(request.tasks);
   if (options.json) fmt::print("{}\n", nlohmann::json{{"count", count}, {"live", done.has_value()}}.dump());
   if (count == 0) {
@@ -86,25 +113,39 @@ int retry(ControlOptions& options) {
   return coordinate(plan, options.run, true);
 }
 
-wire::Done command(const std::filesystem::path& campaign, const std::string& verb,
-                   const wire::Request& request) {
-  if (const auto done = engine::Client(campaign).command(request)) return *done;
-  throw Error(ExitCode::usage,
-              fmt::format("nothing to {}: no coordinator runs {} (wflow status tells how it ended)", verb,
-                          campaign.string()));
+Error no_coordinator(const std::filesystem::path& campaign, const std::string& verb) {
+  return Error(ExitCode::usage,
+               fmt::format("nothing to {}: no coordinator runs {} (wflow status tells how it ended)", verb,
+                           campaign.string()));
+}
+
+// "3 tasks cancelled (wflow retry runs them after all); 2 have started and go on: wflow cancel --kill ends
+// them"
+std::string cancelled_text(const wire::Done& done, bool kill) {
+  std::vector<std::string> parts;
+  if (done.count > 0) parts.push_back(tasks_text(done.count) + " cancelled; wflow retry runs them after all");
+  if (!kill && done.running > 0) {
+    const bool one = done.running == 1;
+    parts.push_back(fmt::format("{} {} started and {} on; wflow cancel --kill ends {}",
+                                tasks_text(done.running), one ? "has" : "have", one ? "goes" : "go",
+                                one ? "it" : "them"));
+  }
+  if (parts.empty()) return "0 tasks cancelled: all of these have ended";
+  return text::join(parts, "\n");
 }
 
 int cancel(const ControlOptions& options) {
   const specs::Plan plan = read_plan(working_campaign(find_campaign(options.run.campaign)));
-  std::vector<std::string> states = {"blocked", "ready", "delayed"};
-  if (options.kill) states.emplace_back("running");
-  const wire::Done done =
-      command(plan.campaign(), "cancel",
-              wire::CancelRequest{selection_of(plan, options.selection, states), options.kill});
+  const wire::Selection selection =
+      selection_of(plan, options.selection, {"blocked", "ready", "delayed", "running"});
+  const auto done = ask_in_parts<wire::CancelRequest>(plan, selection, [&](wire::Selection&& part) {
+    return wire::CancelRequest{std::move(part), options.kill};
+  });
+  if (!done) throw no_coordinator(plan.campaign(), "cancel");
   if (options.json) {
-    fmt::print("{}\n", nlohmann::json{{"count", done.count}}.dump());
+    fmt::print("{}\n", nlohmann::json{{"count", done->count}, {"running", done->running}}.dump());
   } else {
-    fmt::print("{} cancelled; wflow retry runs them after all\n", tasks_text(done.count));
+    fmt::print("{}\n", cancelled_text(*done, options.kill));
   }
   return 0;
 }
@@ -112,7 +153,7 @@ int cancel(const ControlOptions& options) {
 int simple(const ControlOptions& options, const std::string& verb, const wire::Request& request,
            const char* said) {
   const std::filesystem::path campaign = working_campaign(find_campaign(options.run.campaign));
-  command(campaign, verb, request);
+  if (!engine::Client(campaign).command(request)) throw no_coordinator(campaign, verb);
   if (options.json) {
     fmt::print("{}\n", nlohmann::json{{"directory", campaign.string()}, {"asked", verb}}.dump());
   } else {

@@ -6,7 +6,10 @@
 #include <chrono>
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -15,6 +18,7 @@
 #include "cli/campaign/registry.h"
 #include "cli/commands/run.h"
 #include "cli/view/display.h"
+#include "cli/view/report.h"
 #include "engine/coordinate/coordinator.h"
 #include "engine/coordinate/signals.h"
 #include "engine/followups/followups.h"
@@ -47,18 +51,38 @@ class CampaignRun {
   }
 
  private:
-  // What ended before a kill does not begin again only because others follow on it.
+  // What has ended is not run again: nothing is left to do in it, and its time would go on.
   void run_top(bool resumed) {
-    if (resumed && !options_.retry && !queue_.all().empty()) {
-      const engine::CampaignStatus status = engine::store::Store(top_.campaign()).status_at_rest();
-      if (status.ended() == status.elements()) {
-        code_ = engine::end_code(status);
-        queue_.take_from(top_, status, options_.keep_going);
+    if (resumed && !options_.retry) {
+      if (const auto status = ended_status()) {
+        code_ = engine::end_code(*status);
+        queue_.take_from(top_, *status, options_.keep_going);
+        if (!options_.silent() && !queue_.next()) show_ended(*status);
         return;
       }
     }
     run_campaign(top_, resumed, options_.retry);
     code_ = last_code_;
+  }
+
+  // Of the top campaign, where it has ended and its workers have, too.
+  std::optional<engine::CampaignStatus> ended_status() const {
+    engine::store::Store store(top_.campaign());
+    const std::vector<engine::store::WorkerRecord> workers = store.workers();
+    const bool all_gone = std::ranges::all_of(workers, [](const auto& worker) { return worker.ended_s > 0; });
+    engine::CampaignStatus status = store.status_at_rest();
+    if (!all_gone || status.ended() < status.elements()) return std::nullopt;
+    return status;
+  }
+
+  void show_ended(const engine::CampaignStatus& status) const {
+    for (const std::string& line : overview(status, standard_output())) fmt::print("{}\n", line);
+    fmt::print("\nnothing is left to run; campaign: {}\n", status.directory);
+    const std::uint64_t again = status.failed() + status.cancelled();
+    if (again == 0) return;
+    fmt::print("{} failed or cancelled; run {} again with: wflow retry {}\n",
+               again == 1 ? "1 task is" : text::format_count(again) + " tasks are",
+               again == 1 ? "it" : "them", status.directory);
   }
 
   // What went wrong in one that follows may have been mended meanwhile (wflow retry); then it goes on from
@@ -183,6 +207,20 @@ double limit_of(const RunOptions& options) {
   return *seconds;
 }
 
+namespace {
+
+int run_here(const specs::Plan& plan, const RunOptions& options, bool resumed) {
+  try {
+    return CampaignRun(plan, options).run(resumed);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::busy) throw;
+    throw Error(ExitCode::busy,
+                fmt::format("{}; show it with: wflow attach {}", error.what(), plan.campaign().string()));
+  }
+}
+
+}  // namespace
+
 int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed) {
   remember_campaign(plan.campaign());
   if (options.detach && detach(plan.campaign())) {
@@ -195,7 +233,7 @@ int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed)
     return 0;
   }
   std::signal(SIGPIPE, SIG_IGN);
-  const int code = CampaignRun(plan, options).run(resumed);
+  const int code = run_here(plan, options, resumed);
   if (options.json) fmt::print("{}\n", engine::to_json(engine::campaign_status(plan.campaign())).dump(2));
   return code;
 }

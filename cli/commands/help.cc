@@ -27,7 +27,8 @@ void print_exit_codes() {
 
 int help(const CLI::App& app, const std::string& topic) {
   if (topic.empty()) {
-    fmt::print("{}", app.help());
+    // Not app.help(): that is the help of the command that was given, which is this one.
+    fmt::print("{}", app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal));
     return 0;
   }
   if (topic == "exit-codes") {

@@ -57,7 +57,8 @@ int init(const InitOptions& options) {
   const Template& chosen = template_named(options.name);
   const fs::path file = (fs::path(options.directory) / kFile).lexically_normal();
   make_directories(fs::path(options.directory));
-  if (fs::exists(file))
+  std::error_code ignored;
+  if (fs::exists(file, ignored))
     throw Error(ExitCode::usage,
                 fmt::format("{} exists already; wflow init replaces nothing", file.string()));
   write_file_durably(file, chosen.text);

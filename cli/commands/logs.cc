@@ -87,12 +87,14 @@ std::vector<Printed> printed_packed(const LogsOptions& options, const fs::path& 
 }
 
 Printed printed_files(const LogsOptions& options, const fs::path& out, const fs::path& err) {
-  if (!fs::exists(out) && !fs::exists(err)) {
+  std::error_code ignored;
+  if (!fs::exists(out, ignored) && !fs::exists(err, ignored)) {
     throw Error(ExitCode::data,
                 fmt::format("{} has not run yet: there is no {}", options.task.task(), out.string()));
   }
   const auto text_of = [](const fs::path& path) {
-    return fs::exists(path) ? read_file(path) : std::string();
+    std::error_code ignored;
+    return fs::exists(path, ignored) ? read_file(path) : std::string();
   };
   return {text_of(out), text_of(err), " " + out.string(), " " + err.string()};
 }
@@ -102,7 +104,8 @@ class Tail {
  public:
   explicit Tail(fs::path path) : path_(std::move(path)) {}
   void print_news() {
-    if (!fs::exists(path_)) return;
+    std::error_code ignored;
+    if (!fs::exists(path_, ignored)) return;
     const std::string bytes = read_file(path_);
     if (bytes.size() < printed_) printed_ = 0;  // made anew
     write_all(STDOUT_FILENO, std::string_view(bytes).substr(printed_), "standard output");

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
@@ -39,7 +40,7 @@ struct ManageOptions {
 
 int list(const ManageOptions& options) {
   const Format format = options.json ? Format::json : options.csv ? Format::csv : Format::people;
-  print_campaigns(find_campaigns(fs::current_path()), format, options.size);
+  print_campaigns(find_campaigns(current_directory()), format, options.size);
   return 0;
 }
 
@@ -47,8 +48,10 @@ int list(const ManageOptions& options) {
 std::vector<fs::path> doomed(const fs::path& campaign, const std::vector<std::string>& keep) {
   std::vector<std::string> names;
   std::vector<fs::path> paths;
-  for (const auto& entry : fs::directory_iterator(campaign))
-    names.push_back(entry.path().filename().string());
+  std::error_code error;
+  for (fs::directory_iterator at(campaign, error), end; !error && at != end; at.increment(error))
+    names.push_back(at->path().filename().string());
+  if (error) throw system_error(error.value(), "cannot read the directory " + campaign.string());
   for (const std::string& name : keep) {
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       throw Error(ExitCode::usage, fmt::format("--keep: there is no '{}' in {}{}", name, campaign.string(),
@@ -104,8 +107,9 @@ int remove(const ManageOptions& options) {
 }
 
 int snapshot(const ManageOptions& options) {
-  const fs::path campaign = find_campaign(options.campaign);
-  const fs::path file = fs::absolute(options.file);
+  // One word is the file.
+  const fs::path campaign = find_campaign(options.file.empty() ? "" : options.campaign);
+  const fs::path file = absolute_path(options.file.empty() ? options.campaign : options.file);
   engine::Client(campaign).snapshot(file);
   fmt::print("{}\n", options.json ? nlohmann::json{{"file", file.string()}}.dump() : file.string());
   return 0;
@@ -165,7 +169,7 @@ int workers(const ManageOptions& options) {
                {clock_time(w.joined_s)},
                {w.ended_s > 0 ? ended : ""}});
   }
-  table.print(standard_output());
+  table.print_whole(standard_output());
   return 0;
 }
 
@@ -202,12 +206,14 @@ void add_manage(CLI::App& app, Command& chosen) {
       ->take_all();
   rm->add_flag("--yes", options->yes, "do not ask");
   rm->add_flag("--json", options->json, "as JSON");
-  auto* copy =
-      add(app, chosen, "snapshot", "a consistent copy of a campaign's database, also while it runs",
-          "Examples:\n  wflow snapshot cosmoflow copy.db && sqlite3 copy.db 'select * from v_progress'",
-          options, snapshot);
-  copy->add_option("campaign", options->campaign, "its directory, or the beginning of its name")->required();
-  copy->add_option("file", options->file, "the copy; must not exist")->required();
+  auto* copy = add(app, chosen, "snapshot", "a consistent copy of a campaign's database, also while it runs",
+                   "Examples:\n  wflow snapshot copy.db && sqlite3 copy.db 'select * from v_progress'\n"
+                   "  wflow snapshot cosmoflow copy.db",
+                   options, snapshot);
+  copy->add_option("campaign-or-file", options->campaign,
+                   "the campaign (default: the newest here), then the file")
+      ->required();
+  copy->add_option("file", options->file, "the copy; must not exist");
   copy->add_flag("--json", options->json, "as JSON");
 }
 

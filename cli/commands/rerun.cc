@@ -26,6 +26,7 @@
 #include "specs/samples/samples.h"
 #include "steps/environment.h"
 #include "steps/step.h"
+#include "workers/execute/resources.h"
 #include "workers/execute/usable.h"
 
 namespace wflow::cli {
@@ -49,7 +50,9 @@ struct RerunOptions {
 // A task as it is started here: its files lie in `directory` instead of the campaign.
 struct Rerun {
   std::string name;
+  std::string program;  // a path; empty: argv[0]
   std::vector<std::string> argv;
+  bool direct = false;  // without a shell
   fs::path directory;
   std::vector<steps::NewFile> files;
   std::vector<std::string> environment;
@@ -65,7 +68,8 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 // The variables that the campaign's last coordinator had; this process's where it left none.
 std::vector<std::string> recorded_environment(const fs::path& campaign) {
   const fs::path file = campaign / ".wflow" / kEnvironmentFile;
-  if (!fs::exists(file)) return steps::own_environment();
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) return steps::own_environment();
   std::vector<std::string> variables = text::split(read_file(file), '\0');
   std::erase(variables, "");
   return variables;
@@ -81,8 +85,22 @@ std::string settings_for(const std::string& settings, const fs::path& directory)
   return yaml::emit(block);
 }
 
+// The GPUs that a worker would give to the task: the first that this machine lets it see.
+void give_gpus(std::vector<std::string>& environment, const specs::Resources& wanted) {
+  if (wanted.gpus <= 0) return;
+  constexpr std::string_view kVariable = "CUDA_VISIBLE_DEVICES=";
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  workers::Capacity capacity;
+  capacity.gpus = wanted.gpus;
+  capacity.visible = visible == nullptr ? "" : visible;
+  workers::Share share;
+  for (int i = 0; i < wanted.gpus; ++i) share.gpus.push_back(static_cast<std::size_t>(i));
+  std::erase_if(environment, [&](const std::string& variable) { return variable.starts_with(kVariable); });
+  environment.push_back(std::string(kVariable) + workers::DeviceNames(capacity).of(share));
+}
+
 Rerun prepare(const specs::Plan& plan, const specs::TaskId& id, const RerunOptions& options,
-              const fs::path& directory) {
+              const fs::path& directory, bool through_shell = false) {
   specs::TaskTemplate task_template = plan.task_template(id.array);
   if (task_template.kind == specs::StepKind::convert && task_template.block_samples == 0) {
     const specs::PlannedStep& planned = plan.steps()[plan.step_of(id.array)];
@@ -96,19 +114,26 @@ Rerun prepare(const specs::Plan& plan, const specs::TaskId& id, const RerunOptio
     task_template.settings = settings_for(task_template.settings, directory);
   std::unique_ptr<const specs::SampleTable> samples;
   if (plan.study().samples) samples = specs::open_samples(plan.study().samples->design);
-  const auto step = steps::make_step(task_template, samples.get());
-  const steps::ArraySetup setup = step->setup();
-  steps::PreparedTask task = step->prepare({id.element, options.attempt, options.restart});
-
   Rerun rerun;
-  rerun.name = options.task.task();
-  rerun.argv = task.argv;
-  rerun.directory = directory;
   rerun.environment = steps::array_environment(
       steps::worker_environment(recorded_environment(plan.campaign()), executable_directory()), task_template,
       workers::usable_cores());
+  // By that environment it is decided whether the command needs a shell.
+  const auto step = steps::make_step(task_template, samples.get(), rerun.environment);
+  const steps::ArraySetup setup = step->setup();
+  steps::Execution execution{id.element, options.attempt, options.restart};
+  execution.through_shell = through_shell;
+  steps::PreparedTask task = step->prepare(execution);
+
+  rerun.name = options.task.task();
+  rerun.program = task.program;
+  rerun.argv = task.argv;
+  rerun.direct = task.direct;
+  rerun.directory = directory;
   rerun.environment.insert(rerun.environment.end(), task.environment.begin(), task.environment.end());
   rerun.environment.push_back("WFLOW_EVENTS=" + (directory / "events.jsonl").string());
+  if (task.direct) rerun.environment.push_back("PWD=" + directory.string());  // as a shell would have set it
+  give_gpus(rerun.environment, task_template.resources);
   rerun.timeout_s = task_template.timeout_s;
   // Only files that wflow itself makes for a task move: what the study's author wrote stays as it is.
   rerun.files = setup.files;
@@ -129,7 +154,8 @@ Rerun prepare(const specs::Plan& plan, const specs::TaskId& id, const RerunOptio
 
 void write_files(const Rerun& rerun) {
   for (const steps::NewFile& file : rerun.files) {
-    if (fs::exists(file.path) && read_file(file.path) != file.text)
+    std::error_code ignored;
+    if (fs::exists(file.path, ignored) && read_file(file.path) != file.text)
       throw Error(ExitCode::usage, fmt::format("{} is in the way; run this in another directory", file.path));
     write_file_durably(file.path, file.text);
   }
@@ -167,12 +193,13 @@ int print(const Rerun& rerun, bool json) {
 }
 
 // In the foreground, in the caller's own group: Ctrl-C reaches it, and ends this program no sooner.
-int run(const Rerun& rerun, const std::vector<std::string>& argv) {
+int run(const Rerun& rerun, const std::string& program, const std::vector<std::string>& argv) {
   std::fflush(stdout);
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGQUIT, SIG_IGN);
   SpawnRequest request;
   request.argv = argv;
+  request.program = program;
   request.environment = rerun.environment;
   request.directory = rerun.directory.string();
   request.stdin_fd = STDIN_FILENO;
@@ -184,30 +211,50 @@ int run(const Rerun& rerun, const std::vector<std::string>& argv) {
   return exit_status(status);
 }
 
+fs::path temporary_directory() {
+  std::error_code error;
+  fs::path directory = fs::temp_directory_path(error);
+  if (error) throw system_error(error.value(), "cannot use the temporary directory that $TMPDIR names");
+  return directory;
+}
+
 fs::path scratch_directory() {
-  std::string name = (fs::temp_directory_path() / "wflow-rerun-XXXXXX").string();
+  std::string name = (temporary_directory() / "wflow-rerun-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) throw system_error(errno, "cannot make a directory like " + name);
   return name;
+}
+
+// As on a worker: what can't be started without a shell goes through one, which tells why.
+int run_as_worker(const specs::Plan& plan, const specs::TaskId& id, const RerunOptions& options,
+                  const Rerun& task) {
+  try {
+    return run(task, task.program, task.argv);
+  } catch (const Error&) {
+    if (!task.direct) throw;
+  }
+  const Rerun by_shell = prepare(plan, id, options, task.directory, true);
+  write_files(by_shell);
+  return run(by_shell, by_shell.program, by_shell.argv);
 }
 
 int rerun(const RerunOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.task.campaign()));
   const specs::TaskId id = specs::find_task(plan, options.task.task());
   if (options.print || options.json) {
-    const fs::path directory = options.here ? fs::current_path() : fs::temp_directory_path() / "wflow-rerun";
+    const fs::path directory = options.here ? current_directory() : temporary_directory() / "wflow-rerun";
     return print(prepare(plan, id, options, directory), options.json);
   }
-  const fs::path directory = options.here ? fs::current_path() : scratch_directory();
+  const fs::path directory = options.here ? current_directory() : scratch_directory();
   const Rerun task = prepare(plan, id, options, directory);
   write_files(task);
   if (options.shell) {
     const char* shell = std::getenv("SHELL");
     fmt::print(stderr, "a shell with the environment of {}; it runs: {}\n", task.name,
                command_line(task.argv));
-    return run(task, {shell != nullptr && *shell != '\0' ? shell : "/bin/sh"});
+    return run(task, {}, {shell != nullptr && *shell != '\0' ? shell : "/bin/sh"});
   }
   fmt::print(stderr, "{} in {}\n", task.name, directory.string());
-  const int code = run(task, task.argv);
+  const int code = run_as_worker(plan, id, options, task);
   fmt::print(stderr, "{}: exit code {}; what it left is in {}\n", task.name, code, directory.string());
   return code;
 }
@@ -231,7 +278,11 @@ void add_rerun(CLI::App& app, Command& chosen) {
   command->footer(
       "The same command, script, variables and environment as on a worker, in the foreground: output goes to "
       "the\n"
-      "terminal, the exit code is the task's. It runs in a new directory below $TMPDIR, or with --here in "
+      "terminal, the exit code is the task's. A command that needs no shell is started without one, and a "
+      "step "
+      "that\n"
+      "wants GPUs gets the first that are visible here. It runs in a new directory below $TMPDIR, or with "
+      "--here in "
       "the\n"
       "current one, and the campaign's record, outputs and logs stay as they are. A conversion or training "
       "writes\n"

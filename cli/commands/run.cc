@@ -101,14 +101,20 @@ void add_common(CLI::App& command, RunOptions& options) {
   command.add_flag("--keep-going", options.keep_going,
                    "exit code 102 of a task ends only what depends on it, not the campaign");
   command.add_flag("--detach", options.detach, "go on in the background; wflow attach shows it");
-  command.add_flag("--zero-workers", options.zero,
-                   "complete every task without running it (measures the coordinator)");
+  // They measure the coordinator (bench/README.md); no user has a use for them.
+  command
+      .add_flag("--zero-workers", options.zero,
+                "complete every task without running it (measures the coordinator)")
+      ->group("");
   command
       .add_option("--zero-failures", options.zero_failures,
                   "as --zero-workers, but each task's end is told by itself, and this fraction fails")
-      ->check(CLI::Range(0.0, 1.0));
-  command.add_option("--zero-bundle", options.zero_bundle,
-                     "no lease has more tasks than this; 1: each is leased by itself (for the two above)");
+      ->check(CLI::Range(0.0, 1.0))
+      ->group("");
+  command
+      .add_option("--zero-bundle", options.zero_bundle,
+                  "no lease has more tasks than this; 1: each is leased by itself (for the two above)")
+      ->group("");
 }
 
 void add_run(CLI::App& app, Command& chosen) {

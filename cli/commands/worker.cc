@@ -29,12 +29,14 @@ void add_worker(CLI::App& app, Command& chosen) {
                       "end after so many seconds without a coordinator, once nothing runs");
   command->add_option("--started-by", options->started_by, "epoch of the coordinator that starts this worker")
       ->group("");  // for the coordinator: not in the help
-  command->add_flag("--zero", options->zero,
-                    "complete every task without running it (measures the coordinator)");
+  command
+      ->add_flag("--zero", options->zero, "complete every task without running it (measures the coordinator)")
+      ->group("");
   command
       ->add_option("--zero-failures", options->zero_failures,
                    "with --zero: the fraction of tasks that fail, each told one by one")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(CLI::Range(0.0, 1.0))
+      ->group("");
   command->callback([options, &chosen] { chosen = [options] { return workers::run_worker(*options); }; });
 }
 

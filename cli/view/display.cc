@@ -24,12 +24,14 @@ Display::Display(bool quiet) : quiet_(quiet) {}
 
 void Display::show(const engine::CampaignStatus& status) {
   if (quiet_) return;
-  standard_output().interactive ? draw(status) : print_changes(status);
+  const Terminal terminal = standard_output();
+  terminal.interactive ? draw(status, failure_overview(status, terminal)) : print_changes(status);
 }
 
-void Display::draw(const engine::CampaignStatus& status) {
+void Display::draw(const engine::CampaignStatus& status, const std::vector<std::string>& below) {
   // The width is asked for every time: windows are resized.
-  const auto lines = overview(status, standard_output());
+  auto lines = overview(status, standard_output());
+  lines.insert(lines.end(), below.begin(), below.end());
   std::string picture;
   if (drawn_lines_ > 0) picture += fmt::format("\x1b[{}A", drawn_lines_);
   for (const std::string& line : lines) picture += line + "\x1b[K\n";
@@ -54,12 +56,7 @@ void Display::print_changes(const engine::CampaignStatus& status) {
     }
     print(line + "\n");
   }
-  for (const auto& failure : status.failures) {
-    // By number: a task that ends now may have begun before one that was printed.
-    if (failure.number <= reported_failure_) continue;
-    reported_failure_ = failure.number;
-    print(fmt::format("{}{} failed: {}\n", stamp, failure.task, failure.reason));
-  }
+  for (const std::string& line : failures_.news(status)) print(stamp + line + "\n");
   if (const std::uint64_t epoch = newest_epoch(status); epoch > reported_epoch_) {
     reported_epoch_ = epoch;
     print(stamp + training_line(status) + "\n");
@@ -76,7 +73,7 @@ void Display::finish(const engine::CampaignStatus& status) {
   if (quiet_) return;
   const Terminal terminal = standard_output();
   if (terminal.interactive) {
-    draw(status);
+    draw(status, {});
   } else {
     print_changes(status);
     for (const std::string& line : overview(status, terminal)) print(line + "\n");

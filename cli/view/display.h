@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "cli/view/failure_groups.h"
 #include "cli/view/terminal.h"
 #include "engine/monitor/status.h"
 
@@ -20,7 +22,8 @@ class Display {
   void finish(const engine::CampaignStatus& status);
 
  private:
-  void draw(const engine::CampaignStatus& status);
+  // With `below` under the picture.
+  void draw(const engine::CampaignStatus& status, const std::vector<std::string>& below);
   void print_changes(const engine::CampaignStatus& status);
 
   bool quiet_;
@@ -28,7 +31,7 @@ class Display {
   std::map<std::string, int> tenths_;  // a step: tenths of its elements that were reported
   std::uint64_t reported_epoch_ = 0;
   std::uint64_t reported_history_ = 0;  // numbers of the status
-  std::uint64_t reported_failure_ = 0;
+  FailureReporter failures_;
 };
 
 }  // namespace wflow::cli

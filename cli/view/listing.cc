@@ -58,12 +58,6 @@ nlohmann::json json_of(const Row& row) {
   return json;
 }
 
-// Relative where that is shorter.
-std::string short_name(const fs::path& directory) {
-  const std::string relative = fs::relative(directory).string();
-  return relative.starts_with("..") ? directory.string() : relative;
-}
-
 std::vector<Cell> cells_of(const Row& row) {
   const engine::CampaignStatus& status = row.status;
   const Style style = row.state == name_of(engine::CampaignState::finished)  ? Style::green
@@ -93,6 +87,12 @@ std::vector<Cell> csv_cells_of(const Row& row) {
 }
 
 }  // namespace
+
+std::string short_name(const fs::path& directory) {
+  std::error_code error;
+  const std::string relative = fs::relative(directory, error).string();
+  return error || relative.starts_with("..") ? directory.string() : relative;
+}
 
 std::uint64_t bytes_below(const fs::path& directory) {
   std::uint64_t bytes = 0;
@@ -129,7 +129,7 @@ void print_campaigns(const std::vector<fs::path>& campaigns, Format format, bool
   } else if (campaigns.empty()) {
     fmt::print("no campaign; start one with: wflow run STUDY.yaml\n");
   } else {
-    table.print(standard_output());
+    table.print_whole(standard_output());
   }
 }
 

@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "base/text.h"
+#include "cli/view/failure_groups.h"
 
 namespace wflow::cli {
 
@@ -165,25 +166,7 @@ std::vector<std::string> overview(const CampaignStatus& status, const Terminal& 
 }
 
 std::vector<std::string> details(const CampaignStatus& status, const Terminal& terminal, bool everything) {
-  std::vector<std::string> lines;
-  if (!status.failures.empty()) {
-    lines.push_back("");
-    lines.push_back(fmt::format("{} task{} failed:", text::format_count(status.failed()),
-                                status.failed() == 1 ? "" : "s"));
-    const std::size_t shown =
-        everything ? status.failures.size() : std::min<std::size_t>(status.failures.size(), 5);
-    for (auto at = status.failures.end() - static_cast<std::ptrdiff_t>(shown); at != status.failures.end();
-         ++at) {
-      lines.push_back(fmt::format("  {} after {} execution{}: {}", styled(terminal, Style::red, at->task),
-                                  at->attempt + 1, at->attempt == 0 ? "" : "s", at->reason));
-      const std::string detail = text::tail(at->detail, everything ? 2000 : 400);
-      for (const std::string& line : text::split(text::trim(detail), '\n')) {
-        if (!line.empty()) lines.push_back("      " + line);
-      }
-    }
-    lines.push_back("  one task's output: wflow logs " + status.directory + " " +
-                    status.failures.back().task);
-  }
+  std::vector<std::string> lines = failure_lines(status, terminal, everything);
   if (everything && !status.workers.empty()) {
     lines.push_back("");
     lines.push_back("workers:");

@@ -4,17 +4,50 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/csv.h"
 
 namespace wflow::cli {
 
-void Table::print(const Terminal& terminal) const {
+namespace {
+
+constexpr int kGap = 2;  // columns between two cells
+
+}  // namespace
+
+std::vector<int> Table::widths() const {
   std::vector<int> widths;
   for (const std::string& heading : headings_) widths.push_back(columns_of(heading));
   for (const auto& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns_of(row[i].text));
   }
+  return widths;
+}
+
+void Table::print_whole(const Terminal& terminal) const {
+  int needed = -kGap;
+  for (const int width : widths()) needed += width + kGap;
+  if (!terminal.interactive || needed <= terminal.width) return print(terminal);
+  for (const auto& row : rows_) print_lines_of(row, terminal);
+}
+
+void Table::print_lines_of(const std::vector<Cell>& row, const Terminal& terminal) const {
+  fmt::print("{}\n", styled(terminal, row.front().style, row.front().text));
+  std::string line;
+  for (std::size_t i = 1; i < row.size(); ++i) {
+    if (row[i].text.empty()) continue;
+    const std::string cell =
+        styled(terminal, Style::dim, headings_[i]) + " " + styled(terminal, row[i].style, row[i].text);
+    const bool full = !line.empty() && columns_of(line) + kGap + columns_of(cell) > terminal.width;
+    if (full) fmt::print("{}\n", std::exchange(line, {}));
+    line += "  " + cell;
+  }
+  if (!line.empty()) fmt::print("{}\n", line);
+}
+
+void Table::print(const Terminal& terminal) const {
+  const std::vector<int> widths = this->widths();
   const auto line = [&](const auto& cell_of) {
     std::string text;
     for (std::size_t i = 0; i < headings_.size(); ++i) {
@@ -22,7 +55,7 @@ void Table::print(const Terminal& terminal) const {
       // The last column is not padded: no blanks at the end of a line.
       const bool last = i + 1 == headings_.size();
       text += styled(terminal, cell.style, last ? cell.text : fitted(cell.text, widths[i], true)) +
-              (last ? "" : "  ");
+              (last ? "" : std::string(kGap, ' '));
     }
     if (terminal.interactive) text = fitted(text, terminal.width, false);
     text.erase(text.find_last_not_of(' ') + 1);

@@ -78,9 +78,10 @@ wire::Answer CoordinatorMachine::Impl::cancel(const wire::CancelRequest& request
   }
   if (is_everything(request.tasks)) cancelled_ = true;
   const std::string of_step = request.tasks.step.empty() ? "" : request.tasks.step + ": ";
-  const std::string ended = all.running > 0 ? fmt::format(", {} more will be ended", tasks(all.running)) : "";
+  const std::uint64_t killed = request.kill ? all.running : 0;
+  const std::string ended = killed > 0 ? fmt::format(", {} more will be ended", tasks(killed)) : "";
   record("stop", fmt::format("{}{} cancelled{}", of_step, tasks(all.waiting), ended));
-  return wire::done_answer(all.waiting + all.running, all.running);
+  return wire::done_answer(all.waiting + killed, all.running);
 }
 
 // Failures that it may be about must be in the store before it is resolved.

@@ -23,7 +23,7 @@ using wire::WorkerStatus;
 using CampaignStatus = wire::StatusAnswer;
 
 // Bounds of its lists: the newest are kept.
-inline constexpr std::size_t kListedFailures = 20;
+inline constexpr std::size_t kListedFailures = 100;
 inline constexpr std::size_t kListedHistory = 50;
 inline constexpr std::size_t kListedWorkers = 1000;
 inline constexpr std::size_t kListedArtifacts = 1000;

@@ -50,18 +50,6 @@ T taken(wire::Answer&& answer, const fs::path& campaign) {
 
 }  // namespace
 
-void require_record(const fs::path& campaign) {
-  if (has_record(campaign)) return;
-  std::error_code ignored;
-  if (fs::exists(campaign / ".wflow", ignored)) {
-    throw Error(ExitCode::usage,
-                fmt::format("{}: no campaign was started here yet; start it with: wflow run STUDY.yaml",
-                            campaign.string()));
-  }
-  throw Error(ExitCode::usage,
-              fmt::format("{} is not a campaign directory: it has no .wflow/campaign.db", campaign.string()));
-}
-
 // A campaign without a coordinator. The states that a coordinator would begin with are made when a question
 // needs them: a status reads less.
 struct Client::Record {
@@ -103,7 +91,7 @@ std::optional<wire::Answer> Client::ask_coordinator(const wire::Request& request
 // A coordinator that begins or ends holds the record without answering yet, or no longer.
 template <class AtRest>
 auto Client::ask_or(const wire::Request& request, AtRest at_rest) -> decltype(at_rest()) {
-  require_record(campaign_);
+  store::require_record(campaign_);
   for (const double until_s = steady_now_s() + kPatience_s;;) {
     if (auto answer = ask_coordinator(request)) return std::move(*answer);
     try {

@@ -16,12 +16,8 @@
 
 namespace wflow::engine {
 
-// Error{usage} with a sentence where the directory has no record: no campaign was started there, or it is no
-// campaign's directory.
-void require_record(const std::filesystem::path& campaign);
-
-// Throws Error: as require_record(); busy where a coordinator does not answer; what it or the record objects
-// to. Keeps what it has read of a campaign at rest, and holds its record, until it ends.
+// Throws Error: as store::require_record(); busy where a coordinator does not answer; what it or the record
+// objects to. Keeps what it has read of a campaign at rest, and holds its record, until it ends.
 class Client {
  public:
   explicit Client(const specs::Plan& plan);

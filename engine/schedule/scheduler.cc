@@ -231,7 +231,11 @@ std::uint64_t Scheduler::cancel_waiting_in(ArrayId array, Range range) {
 
 Scheduler::Cancelled Scheduler::cancel(ArrayId array, Range range, bool kill) {
   Cancelled cancelled;
-  if (kill) cancelled.running = request_cancel(array, range);
+  if (kill) {
+    cancelled.running = request_cancel(array, range);
+  } else {
+    leases_.holders(array).for_each_in(range, [&](Range part, LeaseId) { cancelled.running += part.size(); });
+  }
   cancelled.waiting = cancel_waiting_in(array, range);
   propagate();
   return cancelled;

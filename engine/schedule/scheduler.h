@@ -83,7 +83,7 @@ class Scheduler {
   void cancel_waiting();
   struct Cancelled {
     std::uint64_t waiting = 0;  // cancelled now
-    std::uint64_t running = 0;  // leased: cancelled once their workers have ended them
+    std::uint64_t running = 0;  // leased: cancelled once their workers have ended them, or not at all
   };
   // The same for a part of one array; what waits for it is skipped. `kill`: also what is leased, unless it
   // comes to an end of its own by then.

@@ -282,7 +282,9 @@ TEST(Scheduler, CancelsAPartAndWhatRunsOfIt) {
   campaign.take();
   const std::deque<std::pair<WorkerId, Lease>> held = campaign.leased;
   ASSERT_GE(held.size(), 2u);
-  EXPECT_EQ(campaign.scheduler.cancel(0, {0, 7}, false).waiting, 8 - held.size()) << "what is leased goes on";
+  const Scheduler::Cancelled waiting = campaign.scheduler.cancel(0, {0, 7}, false);
+  EXPECT_EQ(waiting.waiting, 8 - held.size()) << "what is leased goes on";
+  EXPECT_EQ(waiting.running, held.size());
   EXPECT_EQ(campaign.scheduler.cancel(0, {0, 1}, true).running, 2u);
   const Actions actions = campaign.scheduler.take_actions();
   EXPECT_FALSE(actions.revokes.empty());

@@ -22,12 +22,12 @@ class Damage : public StoreFixture {
   fs::path log() const { return database_path(campaign_).string() + "-wal"; }
   fs::path mark() const { return campaign_ / ".wflow" / "commits"; }
 
-  // The sentence of the Error{data} that `body` throws.
-  static std::string sentence(const std::function<void()>& body) {
+  // The sentence of the error that `body` throws.
+  static std::string sentence(const std::function<void()>& body, ExitCode code = ExitCode::data) {
     try {
       body();
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::data) << error.what();
+      EXPECT_EQ(error.code(), code) << error.what();
       return error.what();
     }
     ADD_FAILURE() << "no error";
@@ -62,10 +62,13 @@ TEST_F(Damage, ADatabaseThatIsNone) {
 }
 
 TEST_F(Damage, NoDatabase) {
-  EXPECT_NE(sentence([this] { Store store(campaign_ / "nowhere"); }).find("is not a wflow campaign"),
-            std::string::npos);
+  // A wrong argument rather than damage.
+  const auto open = [](const fs::path& campaign) {
+    return sentence([&] { Store store(campaign); }, ExitCode::usage);
+  };
+  EXPECT_NE(open(campaign_ / "nowhere").find("is not a campaign directory"), std::string::npos);
   fs::remove(database_path(campaign_));
-  EXPECT_NE(opening_error().find("no campaign was started in"), std::string::npos);
+  EXPECT_NE(open(campaign_).find("no campaign was started here yet"), std::string::npos);
 }
 
 TEST_F(Damage, OfTheWriteAheadLogIsNoticedWhereverItIs) {

@@ -49,21 +49,21 @@ SQLite::Database open_patiently(const std::filesystem::path& path, const std::st
   }
 }
 
+}  // namespace
+
 // `wflow run` makes the study's copy first and the database last.
-void require_database(const std::filesystem::path& campaign) {
+void require_record(const std::filesystem::path& campaign) {
   std::error_code ignored;
   if (std::filesystem::exists(database_path(campaign), ignored)) return;
   if (std::filesystem::exists(campaign / ".wflow", ignored)) {
-    throw Error(ExitCode::data,
-                fmt::format("no campaign was started in {} yet: it has no .wflow/campaign.db; "
-                            "wait for `wflow run`, or run the study again if that was ended",
+    throw Error(ExitCode::usage,
+                fmt::format("{}: no campaign was started here yet (it has no .wflow/campaign.db); start it "
+                            "with: wflow run STUDY.yaml",
                             campaign.string()));
   }
-  throw Error(ExitCode::data,
-              fmt::format("{} is not a wflow campaign: it has no .wflow/campaign.db", campaign.string()));
+  throw Error(ExitCode::usage,
+              fmt::format("{} is not a campaign directory: it has no .wflow/campaign.db", campaign.string()));
 }
-
-}  // namespace
 
 std::filesystem::path database_path(const std::filesystem::path& campaign) {
   return campaign / ".wflow" / "campaign.db";
@@ -90,7 +90,7 @@ void throw_database_error(const SQLite::Exception& error, const char* doing,
 
 SQLite::Database open_database(const std::filesystem::path& campaign, const DatabaseOptions& options) {
   const std::filesystem::path path = database_path(campaign);
-  if (options.vfs.empty()) require_database(campaign);
+  if (options.vfs.empty()) require_record(campaign);
   try {
     SQLite::Database database = open_patiently(path, options.vfs);
     const int version = database.execAndGet("PRAGMA user_version").getInt();

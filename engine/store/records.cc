@@ -212,6 +212,22 @@ std::vector<StepStatus> Store::Impl::read_steps() {
   return steps;
 }
 
+namespace {
+
+// When a campaign that has ended did: coordinators that came after and had nothing to do take no time of it.
+double end_of_work_s(const std::vector<HistoryView>& history) {
+  double ended_s = history.back().time_s;
+  for (auto row = history.rbegin(); row != history.rend(); ++row) {
+    const bool worked =
+        row->kind == "retry" || (row->kind == "worker" && row->text.find(" joined ") != std::string::npos);
+    if (worked) break;
+    if (row->kind == "end") ended_s = row->time_s;
+  }
+  return ended_s;
+}
+
+}  // namespace
+
 CampaignStatus Store::status_at_rest() {
   CampaignStatus status;
   status.directory = impl_->campaign.string();
@@ -226,7 +242,10 @@ CampaignStatus Store::status_at_rest() {
   // Without a coordinator the last line of its history says how it went.
   const bool all_ended = status.ended() == status.elements();
   status.state = all_ended ? end_state(status) : CampaignState::interrupted;
-  if (!status.history.empty()) status.elapsed_s = status.history.back().time_s - status.started_s;
+  if (!status.history.empty()) {
+    const double ended_s = all_ended ? end_of_work_s(status.history) : status.history.back().time_s;
+    status.elapsed_s = ended_s - status.started_s;
+  }
   return status;
 }
 

@@ -231,6 +231,33 @@ TEST_F(StoreTest, FloorsOfLaterLeasesReplaceEarlierOnes) {
   EXPECT_EQ(floors[3].lease, 8u);
 }
 
+// A coordinator that finds nothing to do takes no time of the campaign.
+TEST_F(StoreTest, TheTimeOfACampaignEndsWithItsWork) {
+  Store store(campaign_);
+  Batch batch = ends({{0, {0, 99}, kDone}, {1, {0, 0}, kDone}});
+  ArrayProgress all, one;
+  all.counts[static_cast<std::size_t>(kDone)] = 100;
+  one.counts[static_cast<std::size_t>(kDone)] = 1;
+  batch.totals = {{0, all}, {1, one}};
+  batch.history = {{100, "started", "coordinator 1"}, {101, "worker", "worker w joined with 2 cores"}};
+  store.commit(batch);
+  EXPECT_EQ(store.status_at_rest().elapsed_s, 1);
+  const auto add = [&](double time_s, const char* kind, const char* text) {
+    Batch more;
+    more.history = {{time_s, kind, text}};
+    store.commit(more);
+    return store.status_at_rest().elapsed_s;
+  };
+  EXPECT_EQ(add(110, "end", "101 of 101 tasks done"), 10);
+  EXPECT_EQ(add(200, "resumed", "coordinator 2"), 10);
+  EXPECT_EQ(add(201, "worker", "worker w came back from an earlier coordinator"), 10);
+  EXPECT_EQ(add(215, "end", "101 of 101 tasks done"), 10);
+  EXPECT_EQ(add(300, "resumed", "coordinator 3"), 10);
+  EXPECT_EQ(add(300, "retry", "1 task that failed will run again"), 200);
+  EXPECT_EQ(add(301, "worker", "worker v joined with 2 cores"), 201);
+  EXPECT_EQ(add(310, "end", "101 of 101 tasks done"), 210);
+}
+
 // Times and durations are what peers say. None of them makes a commit fail.
 TEST_F(StoreTest, NumbersThatAreNoneAreStoredAsZero) {
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();

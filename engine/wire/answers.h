@@ -27,7 +27,7 @@ struct Refusal {
 
 struct Done {
   std::uint64_t count = 0;    // of tasks that it was about
-  std::uint64_t running = 0;  // of these: still running when the answer was given
+  std::uint64_t running = 0;  // still running when the answer was given; in `count` where they are to end
 };
 
 // ---- status

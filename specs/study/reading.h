@@ -43,6 +43,8 @@ void read_workers(Reading& reading);
 void check_dependencies(Reading& reading);                            // unknown steps, cycles
 void check_conditions(Reading& reading, const Expansion& expansion);  // when:
 void check_tokens(Reading& reading, const Expansion& expansion);      // undefined variables
+void check_shell_names(Reading& reading);                             // ${name} for $(name)
+void check_columns(Reading& reading, const Expansion& expansion);     // of samples, that nothing uses
 void check_blocks(Reading& reading, const Expansion& expansion);      // convert: and train:
 
 // read_study() of text that was read from `file`; messages name it `shown_as`.
@@ -56,6 +58,8 @@ bool has_iterate(const yaml::Node& root);
 // because YAML tells only where a scalar begins.
 yaml::Mark place_of(const Reading& reading, const yaml::Node& node, std::string_view token,
                     std::string_view behind = {});
+// The same for any text, as it is written.
+yaml::Mark place_of_text(const Reading& reading, const yaml::Node& node, std::string_view written);
 
 // A relative path of the study: beside the spec for ours, in the caller's directory for Merlin's, and in the
 // other of the two when only that exists.

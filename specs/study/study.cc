@@ -47,6 +47,10 @@ std::vector<std::string> step_names(const Study& study) {
 
 yaml::Mark place_of(const Reading& reading, const yaml::Node& node, std::string_view token,
                     std::string_view behind) {
+  return place_of_text(reading, node, fmt::format("$({}){}", token, behind));
+}
+
+yaml::Mark place_of_text(const Reading& reading, const yaml::Node& node, std::string_view written) {
   const std::string& text = reading.study.text;
   if (node.mark.line == 0) return node.mark;
   std::size_t line_start = 0;
@@ -55,7 +59,6 @@ yaml::Mark place_of(const Reading& reading, const yaml::Node& node, std::string_
     if (line_start == std::string::npos) return node.mark;
     ++line_start;
   }
-  const std::string written = fmt::format("$({}){}", token, behind);
   const std::size_t at = text.find(written, line_start + static_cast<std::size_t>(node.mark.column) - 1);
   if (at == std::string::npos) return node.mark;
   yaml::Mark mark = node.mark;
@@ -111,6 +114,8 @@ void read_blocks(Reading& reading) {
   const Expansion expansion(reading.study);
   check_conditions(reading, expansion);
   check_tokens(reading, expansion);
+  check_shell_names(reading);
+  check_columns(reading, expansion);
   // These look at steps through their dependencies, and would only repeat what is wrong so far.
   if (!reading.diagnostics.has_errors()) check_blocks(reading, expansion);
 }

@@ -140,7 +140,7 @@ TEST(Samples, OfMerlinMayHaveOtherColumns) {
 description: {name: n, description: d}
 merlin: {samples: {file: s.csv, column_labels: [a, b, c]}}
 study:
-  - {name: s, description: d, run: {cmd: "echo $(a)"}}
+  - {name: s, description: d, run: {cmd: "echo $(a) $(b)"}}
 )yaml");
   text.folder().write("s.csv", "1,2\n3,4\n");
   const StudyAndWarnings read = text.read();
@@ -194,7 +194,7 @@ study:
 TEST(Files, ThatAreNoStudyAreSaidToBe) {
   EXPECT_THROW(read_study("/no/such/file.yaml", {}), Error);
   EXPECT_THAT(StudyText("").error(), HasSubstr("this file is empty"));
-  EXPECT_THAT(StudyText("{").error(), HasSubstr("not valid YAML"));
+  EXPECT_THAT(StudyText("{").error(), HasSubstr("the mapping that begins in line 1 with { is not closed"));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import unittest
 
-from wflow_test import BIN, INTERRUPTED, OK, SOURCE, TASKS_FAILED, USAGE, CampaignTest, Gate, Terminal, gated_study
+from wflow_test import BIN, INTERRUPTED, OK, SOURCE, SYSTEM, TASKS_FAILED, USAGE, CampaignTest, Gate, Terminal, gated_study
 
 # Verbs that print nothing of their own, or whose output is for programs as it is.
 WITHOUT_JSON = {"convert", "train", "event", "worker", "help", "completion", "schema"}
@@ -109,6 +109,26 @@ complete -p wflow"""
         self.assertEqual(words("help", "exit"), ["exit-codes"])
         self.assertEqual(words("nonsense", ""), [])
         self.assertEqual(words("tasks", "nowhere", "--step", ""), [])
+
+    def test_help_lists_the_commands(self):
+        said = self.wflow("help").out
+        self.assertEqual(said, self.wflow("--help").out)
+        for command in ("run", "resume", "status", "tasks", "doctor"):
+            self.assertRegex(said, rf"(?m)^  {command} ")
+
+    def test_options_of_benchmarks_are_in_no_help(self):
+        for command in ("run", "resume", "retry", "worker"):
+            self.assertNotIn("--zero", self.wflow("help", command).out)
+
+    def test_words_that_are_no_campaign(self):
+        (self.folder / "empty").mkdir()
+        (self.folder / "begun" / ".wflow").mkdir(parents=True)
+        for words in (["status"], ["tasks"], ["workers"], ["resume"], ["retry"], ["rm"], ["logs"], ["rerun"], ["explain"]):
+            task = ["work"] if words[0] in ("logs", "rerun", "explain") else []
+            self.assert_one_sentence(self.wflow(*words, "empty", *task, code=USAGE), "is not a campaign directory")
+            self.assert_one_sentence(self.wflow(*words, "begun", *task, code=USAGE), "no campaign was started here yet")
+            self.assert_one_sentence(self.wflow(*words, "x" * 300, *task, code=USAGE), "no campaign directory")
+        self.assert_one_sentence(self.wflow("init", "hello", "x" * 300, code=SYSTEM), "File name too long")
 
     def test_wrong_words(self):
         for arguments, parts in ((("statsu",), ("no command 'statsu'", "status")), (("help", "rnu"), ("no command 'rnu'", "run")),
@@ -231,6 +251,52 @@ study:
         self.assertEqual(done.returncode, 7)
         self.assertIn("2 rosebud\n12 in ", done.stdout)
 
+    def test_without_a_shell_and_with_gpus_as_a_worker_does_it(self):
+        # As a worker starts it: what the program sees of itself, its directory and its GPUs is the same by hand.
+        program = self.folder / "show"
+        program.write_text("#!/bin/sh\ncat /proc/$PPID/comm; echo \"$PWD\"; env | grep -E '^(PWD|CUDA_VISIBLE_DEVICES)='\n")
+        program.chmod(0o755)
+        (self.folder / "direct").mkdir()
+        path = self.study("""
+description: {name: gpus, description: seen by a program}
+env: {variables: {OUTPUT_PATH: ./direct}}
+study:
+  - name: see
+    run: {cmd: %s, gpus per task: 2, nodes: 1, procs: 1}
+""" % program)
+        self.environment["CUDA_VISIBLE_DEVICES"] = "5,3,1"
+        run = self.start("run", path, "-q", "-j", "1", "--detach")
+        self.assertEqual(run.wait(), OK, run.err)
+        (campaign,) = [p.parent.parent for p in self.folder.glob("direct/*/.wflow/campaign.db")]
+        worker = self.start("worker", "--campaign", campaign, "--gpus", "3", "--cores", "1")
+        self.wait(lambda: (campaign / "see" / "MERLIN_FINISHED").exists(), "the task has run", worker)
+        self.wflow("attach", campaign, "-q")
+        self.assertEqual(worker.wait(), OK, worker.err)
+        by_worker = (campaign / "see" / "see.out").read_text()
+        self.assertEqual(by_worker.splitlines()[1:], [str(campaign / "see"), "CUDA_VISIBLE_DEVICES=5,3", f"PWD={campaign / 'see'}"])
+        here = self.folder / "here"
+        here.mkdir()
+        done = subprocess.run([BIN / "wflow", "rerun", campaign, "see", "--here"], cwd=here, env=self.environment,
+                              capture_output=True, text=True, check=True)
+        self.assertEqual(sorted(done.stdout.splitlines()[1:]), sorted([str(here), "CUDA_VISIBLE_DEVICES=5,3", f"PWD={here}"]))
+        self.assertEqual(done.stdout.splitlines()[0], "wflow", "no shell between")
+        self.assertEqual(list(here.iterdir()), [])
+
+    def test_what_needs_a_shell_after_all(self):
+        # A file that the kernel takes for no program: the shell knows what to do with it.
+        script = self.folder / "script"
+        script.write_text("echo by the shell\n")
+        script.chmod(0o755)
+        (self.folder / "direct").mkdir()
+        text = f"description: {{name: shell, description: d}}\nenv: {{variables: {{OUTPUT_PATH: direct}}}}\nstudy: [{{name: see, run: {{cmd: {script}}}}}]\n"
+        self.wflow("run", self.study(text), "-q")
+        (campaign,) = [p.parent.parent for p in self.folder.glob("direct/*/.wflow/campaign.db")]
+        self.assertEqual(self.wflow("rerun", campaign, "see").out, "by the shell\n")
+
+    def test_a_temporary_directory_that_is_none(self):
+        self.environment["TMPDIR"] = str(self.folder / "nowhere")
+        self.assert_one_sentence(self.wflow("rerun", "work/0", code=SYSTEM), "TMPDIR")
+
     def test_print(self):
         target = self.folder / "target"
         target.mkdir()
@@ -270,6 +336,15 @@ class AllCampaigns(CampaignTest):
 
     def test_narrow_terminal(self):
         self.wflow("run", self.study(gated_study(Gate(self.folder, 3), 3)), "-q")
+        for words in (["workers"], ["status", "--all"]):
+            terminal = Terminal(self, words, columns=80, environment={"NO_COLOR": "1"})
+            self.assertEqual(terminal.finish(), OK)
+            self.assertLessEqual(max(len(line) for line in terminal.text.replace("\r", "").split("\n")), 80)
+            wide = Terminal(self, words, columns=200, environment={"NO_COLOR": "1"})
+            self.assertEqual(wide.finish(), OK)
+            self.assertEqual(len(wide.text.strip().splitlines()), 2, "a heading and a row")
+            for word in wide.text.strip().splitlines()[1].split():
+                self.assertIn(word, terminal.text, "nothing is cut")
         for words in (["ls"], ["status", "--all"], ["tasks"], ["workers"], ["init"]):
             terminal = Terminal(self, words, columns=40, environment={"NO_COLOR": "1"})
             self.assertEqual(terminal.finish(), OK)

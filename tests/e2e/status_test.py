@@ -2,10 +2,14 @@
 """Asking a campaign how it is, and what is shown on which kind of output."""
 
 import json
+import os
+import re
+import select
 import signal
+import time
 import unittest
 
-from wflow_test import BUSY, OK, CampaignTest, Gate, Terminal, gated_study, without_escapes
+from wflow_test import BUSY, DEADLINE_S, OK, TASKS_FAILED, CampaignTest, Gate, Terminal, gated_study, without_escapes
 
 TASKS = 6
 FREE = 2
@@ -67,7 +71,7 @@ class Status(CampaignTest):
     def test_two_coordinators(self):
         run = self.begin()
         second = self.wflow("resume", self.campaign(), code=BUSY)
-        self.assert_one_sentence(second, "another coordinator runs this campaign")
+        self.assert_one_sentence(second, "another coordinator runs this campaign", f"wflow attach {self.campaign()}")
         self.gate.open()
         self.assertEqual(run.wait(), OK, run.err)
         self.assertEqual(sorted(self.gate.began()), list(range(TASKS)))
@@ -86,6 +90,21 @@ class Status(CampaignTest):
             self.check_schema(json.loads(self.wflow("status", directory, "--json").out))
         self.assertEqual(resume.wait(), OK, resume.err)
         self.assertGreater(asked, 0)
+
+    def test_resuming_what_has_ended_takes_no_time_of_it(self):
+        self.wflow("run", self.study("""
+description: {name: ended, description: one fails}
+env: {variables: {OUTPUT_PATH: .}}
+parameters: {P: {values: [0, 1, 3]}}
+study:
+  - {name: work, run: {cmd: exit $(P)}}
+"""), "-q", code=TASKS_FAILED)
+        before = self.status()
+        again = self.wflow("resume", code=TASKS_FAILED)
+        self.assertIn("nothing is left to run", again.out)
+        self.assertIn(f"2 tasks are failed or cancelled; run them again with: wflow retry {self.campaign()}", again.out)
+        self.assertEqual(self.wflow("resume", "-q", code=TASKS_FAILED).out, "")
+        self.assertEqual(self.status(), before, "neither its time nor its history goes on")
 
     def test_found_by_name(self):
         self.gate.open()
@@ -106,6 +125,29 @@ class Output(CampaignTest):
         self.assertNotIn("\r", run.out)
         self.assertIn("work: 6/6", run.out)
         self.assertNotIn("\x1b", self.wflow("status", self.campaign()).out)
+
+    def test_failures_that_are_alike_are_one(self):
+        path = self.study(gated_study(self.gate, 20, then="echo sample $(MERLIN_SAMPLE_ID) is odd >&2; exit 3"))
+        self.gate.open()
+        run = self.wflow("run", path, "-j", "2", code=TASKS_FAILED)
+        before, after = run.out.split("20 tasks failed:")
+        for text in (after, self.wflow("status", self.campaign()).out):
+            self.assertEqual(len(re.findall(r"sample \d+ is odd", text)), 1, text)
+            self.assertRegex(text, r"  20 tasks like work/\d+ after 1 execution: exit code 3\n      sample \d+ is odd\n")
+            self.assertIn(f"wflow tasks {self.campaign()} --state failed", text)
+        self.assertLessEqual(before.count("exit code 3"), 2, "the first at once, then at ten")
+
+    def test_failures_that_are_alike_are_one_line_of_the_picture(self):
+        path = self.study(gated_study(self.gate, 20, then="echo sample $(MERLIN_SAMPLE_ID) is odd >&2; exit 3"))
+        terminal = Terminal(self, ["run", path, "-j", "2"], columns=100, environment={"NO_COLOR": "1"})
+        seen = b""
+        deadline = time.monotonic() + DEADLINE_S
+        while not re.search(rb"6 tasks like work/\d+ after 1 execution: exit code 3: sample \d+ is odd", seen):
+            self.assertLess(time.monotonic(), deadline, seen)
+            if select.select([terminal.descriptor], [], [], 1)[0]:
+                seen += os.read(terminal.descriptor, 65536)
+        self.gate.open()
+        self.assertEqual(terminal.finish(), TASKS_FAILED)
 
     def test_narrow_terminal(self):
         # What is drawn again in place: a line that wraps would leave its rest behind. Paths are never cut.

@@ -126,7 +126,8 @@ class LiveVerbs(CampaignTest):
     def test_cancel_and_kill_a_part(self):
         self.begin()
         answer = json.loads(self.wflow("cancel", "--step", "work", "--range", "1:3", "--kill", "--json").out)
-        self.assertEqual(answer, {"count": 3})
+        self.assertEqual(answer["count"], 3)
+        self.assertGreaterEqual(answer["running"], 2)
         self.wait(lambda: self.states("cancelled") == ["work/1", "work/2", "work/3"], "what ran has ended", self.run_)
         self.wait(lambda: len(self.gate.began()) == 5, "others take their place", self.run_)
         self.assertNotIn(3, self.gate.began())
@@ -135,6 +136,19 @@ class LiveVerbs(CampaignTest):
         self.assertEqual(self.states("done"), ["work/0", "work/4", "work/5"])
         self.wflow("retry", "-q", code=OK)
         self.assertEqual(len(self.states("done")), TASKS)
+
+    def test_cancel_names_kill_for_what_runs(self):
+        self.begin()
+        said = self.wflow("cancel", "--range", "1:2").out
+        self.assertRegex(said, r"^2 tasks have started and go on; wflow cancel --kill ends them$")
+        self.assertEqual(json.loads(self.wflow("cancel", "--range", "1", "--json").out), {"count": 0, "running": 1})
+        self.assertRegex(self.wflow("cancel", "--where", "sample = 1").out, r"^1 task has started and goes on; wflow cancel --kill ends it$")
+        self.assertRegex(self.wflow("cancel", "--range", "0").out, r"^0 tasks cancelled: all of these have ended$")
+        self.assertEqual(self.states("cancelled"), [])
+        self.assertRegex(self.wflow("cancel", "--range", "2:5").out, r"(?s)^\d tasks? cancelled; wflow retry .*--kill")
+        self.gate.open()
+        self.assertEqual(self.run_.wait(), INTERRUPTED, self.run_.err)
+        self.assertEqual(self.states("done")[:3], ["work/0", "work/1", "work/2"])
 
     def test_cancel_and_kill_everything(self):
         self.begin()
@@ -209,6 +223,9 @@ class LiveVerbs(CampaignTest):
                 done.append(now_done)
         self.assertEqual(run.wait(), OK, run.err)
         self.assert_one_sentence(self.wflow("snapshot", self.campaign(), self.folder / "copy-1.db", code=USAGE), "exists already")
+        said = self.wflow("snapshot", "newest.db").out  # of the newest campaign here
+        self.assertEqual(said.strip(), str(self.folder / "newest.db"))
+        self.assertTrue((self.folder / "newest.db").exists())
 
 
 if __name__ == "__main__":

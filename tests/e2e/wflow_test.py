@@ -276,7 +276,7 @@ class CampaignTest(unittest.TestCase):
         """The one line that an error is."""
         lines = process.err.strip().split("\n")
         self.assertEqual(len(lines), 1, process.err)
-        self.assertTrue(lines[0].startswith("wflow"), lines[0])
+        self.assertRegex(lines[0], r"^(wflow|.*:\d+:\d+: (error|warning): )")
         return lines[0]
 
     def assert_one_sentence(self, process, *parts):
@@ -300,6 +300,7 @@ study:
     run:
       cmd: |
         {gate.command()}
+        : $(x)
         {then}
 {extra}"""
 

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Failures that are alike, shown as one with their number: a mistake in a script fails every task.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cli/view/terminal.h"
+#include "engine/monitor/status.h"
+
+namespace wflow::cli {
+
+// Of one step, ended in the same way, with the same last line of output but for its numbers.
+struct FailureGroup {
+  std::string key;
+  engine::FailureView first;
+  std::uint64_t count = 0;  // of those that a status lists (engine::kListedFailures)
+};
+
+// In the order of their first failures.
+std::vector<FailureGroup> group_failures(const std::vector<engine::FailureView>& failures);
+
+// A paragraph for `wflow status` (`everything`) and the end of a run: each group with its number, its first
+// task and the end of that one's output, and the commands that tell more. Empty without a failure.
+std::vector<std::string> failure_lines(const engine::CampaignStatus& status, const Terminal& terminal,
+                                       bool everything);
+
+// One line for each of the first groups, below the picture of a campaign that runs.
+std::vector<std::string> failure_overview(const engine::CampaignStatus& status, const Terminal& terminal);
+
+// For output line by line: the first failure of each group at once, later ones when there are ten, a hundred,
+// a thousand.
+class FailureReporter {
+ public:
+  std::vector<std::string> news(const engine::CampaignStatus& status);
+
+ private:
+  struct Seen {
+    std::uint64_t count = 0;
+    std::uint64_t next = 10;  // the number at which it is told again
+  };
+  std::uint64_t reported_ = 0;  // number of the newest failure that was looked at
+  std::map<std::string, Seen> seen_;
+};
+
+}  // namespace wflow::cli
