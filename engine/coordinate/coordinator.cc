@@ -86,6 +86,7 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
   options.time_limit_s = options_.time_limit_s;
   options.max_range = options_.max_range;
   options.retry = options_.retry;
+  options.trace = log::takes(LogLevel::trace);
   return std::make_unique<CoordinatorMachine>(plan_, array_specs(plan_), std::move(options), restored,
                                               known_workers(plan_.campaign(), restored.workers, store_),
                                               now());
