@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/batch/orphans.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <set>
-#include <thread>
+#include <utility>
 
-#include "base/file.h"
 #include "base/text.h"
 
 namespace wflow::engine::batch {
 
 namespace {
 
-constexpr std::chrono::seconds kPatience{10};
+constexpr double kPatience_s = 10;
 
 // The text of a file in /proc; empty where it is another user's, or its process has ended.
 std::string read_proc(pid_t pid, const char* file) {
@@ -50,25 +48,39 @@ std::set<pid_t> find_orphans(const std::string& worker) {
 }
 
 // Through a process descriptor, looked at once more: the number may have gone to another process since.
-void kill_orphan(pid_t pid, const std::string& worker) {
-  const FileDescriptor descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (descriptor && belongs_to(pid, worker))
-    ::syscall(SYS_pidfd_send_signal, descriptor.get(), SIGKILL, nullptr, 0);
+FileDescriptor kill_orphan(pid_t pid, const std::string& worker) {
+  FileDescriptor descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!descriptor || !belongs_to(pid, worker)) return {};
+  ::syscall(SYS_pidfd_send_signal, descriptor.get(), SIGKILL, nullptr, 0);
+  return descriptor;
 }
 
 }  // namespace
 
-std::size_t end_orphans(const std::string& worker) {
-  std::set<pid_t> all;
-  const auto until = std::chrono::steady_clock::now() + kPatience;
-  // Again until none is found: one may have forked while the list was made. A zombie has no environment.
-  for (auto found = find_orphans(worker); !found.empty(); found = find_orphans(worker)) {
-    for (const pid_t pid : found) kill_orphan(pid, worker);
-    all.insert(found.begin(), found.end());
-    if (std::chrono::steady_clock::now() > until) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+// Looks until none is found: one may have forked while the list was made. A zombie has no environment.
+bool OrphanEnd::step(double now_s) {
+  if (give_up_s_ == 0) give_up_s_ = now_s + kPatience_s;
+  if (!some_have_ended() && now_s < next_look_s_) return false;
+  next_look_s_ = now_s + kAgain_s;
+  const std::set<pid_t> left = find_orphans(worker_);
+  for (const pid_t pid : left) {
+    if (FileDescriptor killed = kill_orphan(pid, worker_)) killed_[pid] = std::move(killed);
   }
-  return all.size();
+  found_.insert(left.begin(), left.end());
+  return left.empty() || now_s >= give_up_s_;
+}
+
+bool OrphanEnd::some_have_ended() {
+  return std::erase_if(killed_, [](const auto& process) {
+           pollfd end{process.second.get(), POLLIN, 0};
+           return ::poll(&end, 1, 0) > 0;
+         }) > 0;
+}
+
+std::vector<int> OrphanEnd::descriptors() const {
+  std::vector<int> all;
+  for (const auto& [pid, descriptor] : killed_) all.push_back(descriptor.get());
+  return all;
 }
 
 }  // namespace wflow::engine::batch

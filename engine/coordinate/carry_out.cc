@@ -58,9 +58,8 @@ void Coordinator::on(action::Kill& kill) {
 }
 
 void Coordinator::on(action::ReadJournal& read) {
-  event::JournalRead journal = read_journal(plan_.campaign(), read);
-  for (const wire::Results& results : journal.results) note_stopped(results.outcomes);
-  answers_.emplace_back(std::move(journal));
+  readings_.emplace_back(plan_.campaign(), read);
+  for (event::JournalRead& journal : take_journals()) answers_.emplace_back(std::move(journal));
 }
 
 void Coordinator::on(action::RemoveJournal& remove) {

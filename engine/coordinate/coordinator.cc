@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -86,6 +87,7 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
   options.time_limit_s = options_.time_limit_s;
   options.max_range = options_.max_range;
   options.retry = options_.retry;
+  options.trace = log::takes(LogLevel::trace);
   return std::make_unique<CoordinatorMachine>(plan_, array_specs(plan_), std::move(options), restored,
                                               known_workers(plan_.campaign(), restored.workers, store_),
                                               now());
@@ -117,9 +119,13 @@ void Coordinator::work() {
 }
 
 void Coordinator::wait() {
-  const double until_s = std::min(next_status_s_, machine_->wake_at_s());
-  const double timeout_ms = std::clamp((until_s - steady_now_s()) * 1e3, 0.0, 1000.0);
+  double until_s = std::min(next_status_s_, machine_->wake_at_s());
   std::vector<int> descriptors = pool_.descriptors();
+  for (const JournalReading& reading : readings_) {
+    std::ranges::copy(reading.descriptors(), std::back_inserter(descriptors));
+    until_s = std::min(until_s, steady_now_s() + batch::OrphanEnd::kAgain_s);
+  }
+  const double timeout_ms = std::clamp((until_s - steady_now_s()) * 1e3, 0.0, 1000.0);
   descriptors.push_back(signals_.descriptor());
   descriptors.push_back(commits_->descriptor());
   const int wait_ms = pool_.has_ended() ? 0 : static_cast<int>(timeout_ms) + 1;
@@ -132,6 +138,7 @@ void Coordinator::take_events() {
     carry_out();  // questions are answered while scheduler and store say the same
   }
   take_messages();  // what a worker said before it ended comes first
+  for (event::JournalRead& journal : take_journals()) handle(std::move(journal));
   for (ProcessIdentity& process : pool_.take_ended()) handle(event::ProcessEnded{std::move(process)});
   take_signals();
   handle(event::Time{});
@@ -144,6 +151,18 @@ void Coordinator::take_messages() {
     if (const auto* results = std::get_if<wire::Results>(&received->message)) note_stopped(results->outcomes);
     handle(event::Message{std::move(received->peer), std::move(received->message)});
   }
+}
+
+std::vector<event::JournalRead> Coordinator::take_journals() {
+  std::vector<event::JournalRead> read;
+  std::erase_if(readings_, [&](JournalReading& reading) {
+    auto journal = reading.take(steady_now_s());
+    if (!journal) return false;
+    for (const wire::Results& results : journal->results) note_stopped(results.outcomes);
+    read.push_back(std::move(*journal));
+    return true;
+  });
+  return read;
 }
 
 void Coordinator::take_signals() {

@@ -10,6 +10,7 @@
 
 #include "engine/batch/local_pool.h"
 #include "engine/coordinate/coordinator.h"
+#include "engine/coordinate/journals.h"
 #include "engine/coordinate/machine.h"
 #include "engine/coordinate/signals.h"
 #include "engine/monitor/live_status.h"
@@ -34,6 +35,7 @@ class Coordinator {
   void wait();
   void take_events();
   void take_messages();
+  std::vector<event::JournalRead> take_journals();
   void take_signals();
   void handle(CoordinatorEvent event);
   void abandon_workers();
@@ -71,6 +73,7 @@ class Coordinator {
   MerlinStatus merlin_status_;
   std::unique_ptr<CoordinatorMachine> machine_;
   std::vector<CoordinatorEvent> answers_;  // to actions; handled once all actions are carried out
+  std::vector<JournalReading> readings_;   // under way
   std::set<PeerId> unreachable_;           // a Send of these actions has failed: nothing else goes there
   CampaignState state_ = CampaignState::running;
   double next_status_s_ = 0;

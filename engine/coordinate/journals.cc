@@ -5,12 +5,13 @@
 #include <sys/file.h>
 
 #include <cerrno>
+#include <chrono>
 #include <map>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
-#include "engine/batch/orphans.h"
 #include "engine/wire/worker_journal.h"
 
 namespace wflow::engine {
@@ -18,6 +19,8 @@ namespace wflow::engine {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::chrono::hours kForgotten{24};
 
 fs::path folder_of(const fs::path& campaign) {
   return campaign / ".wflow" / "workers";
@@ -34,6 +37,20 @@ bool is_locked(const fs::path& journal) {
     return ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   } catch (const Error&) {
     return false;  // a worker that ends well removes its journal at any time
+  }
+}
+
+// A remote worker that was lost leaves its journal, and so does one that was killed before it joined. Nobody
+// writes it any more when it is so old: a worker without a coordinator ends long before.
+bool is_forgotten(const fs::path& journal) {
+  std::error_code error;
+  const auto changed = fs::last_write_time(journal, error);
+  if (error || fs::file_time_type::clock::now() - changed < kForgotten || is_locked(journal)) return false;
+  try {
+    const wire::Records records = wire::parse_records(read_file(journal));
+    return records.results.empty() && !records.damaged;
+  } catch (const Error&) {
+    return false;
   }
 }
 
@@ -68,6 +85,10 @@ std::vector<KnownWorker> known_workers(const fs::path& campaign, const std::vect
   for (const auto& entry : fs::directory_iterator(folder_of(campaign), error)) {
     if (entry.path().extension() != ".journal") continue;
     const std::string id = entry.path().stem().string();
+    if (!known.contains(id) && is_forgotten(entry.path())) {
+      remove_journal(campaign, id);
+      continue;
+    }
     if (!known.contains(id)) known[id] = worker_of(entry.path(), store);
     known[id].journal = true;
     known[id].locked = is_locked(entry.path());
@@ -77,12 +98,16 @@ std::vector<KnownWorker> known_workers(const fs::path& campaign, const std::vect
   return list;
 }
 
-event::JournalRead read_journal(const fs::path& campaign, const action::ReadJournal& request) {
-  event::JournalRead read;
-  read.worker = request.worker;
+JournalReading::JournalReading(fs::path campaign, action::ReadJournal request)
+    : campaign_(std::move(campaign)), request_(std::move(request)), orphans_(request_.worker) {}
+
+std::optional<event::JournalRead> JournalReading::take(double now_s) {
   // They must end before the tasks run again: two would write the same files.
-  if (request.here) read.orphans = batch::end_orphans(request.worker);
-  const fs::path file = journal_of(campaign, request.worker);
+  if (request_.here && !orphans_.step(now_s)) return std::nullopt;
+  event::JournalRead read;
+  read.worker = request_.worker;
+  read.orphans = orphans_.count();
+  const fs::path file = journal_of(campaign_, request_.worker);
   std::error_code error;
   if (!fs::exists(file, error)) return read;
   try {

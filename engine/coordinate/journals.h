@@ -4,9 +4,11 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/batch/orphans.h"
 #include "engine/coordinate/machine.h"
 #include "engine/store/store.h"
 
@@ -14,11 +16,24 @@ namespace wflow::engine {
 
 // Workers of earlier coordinators: those with a row that has not ended, and journals without one. A worker
 // that had a coordinator and of which the store knows nothing (commits were lost) counts as one with a row.
+// Removes journals without a result whose workers have ended long ago.
 std::vector<KnownWorker> known_workers(const std::filesystem::path& campaign,
                                        const std::vector<store::WorkerRow>& rows, store::Store& store);
 
-// Carries out action::ReadJournal.
-event::JournalRead read_journal(const std::filesystem::path& campaign, const action::ReadJournal& request);
+// Carries out action::ReadJournal. What the worker's tasks left behind on this machine ends first: no call
+// waits for that.
+class JournalReading {
+ public:
+  JournalReading(std::filesystem::path campaign, action::ReadJournal request);
+  // Nothing while such a process has not ended: call it again as batch::OrphanEnd::step() says.
+  std::optional<event::JournalRead> take(double now_s);
+  std::vector<int> descriptors() const { return orphans_.descriptors(); }
+
+ private:
+  std::filesystem::path campaign_;
+  action::ReadJournal request_;
+  batch::OrphanEnd orphans_;
+};
 
 // The journal, unless somebody holds its lock, and the worker's directory. What stays is read again by the
 // next coordinator, to no effect.

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "engine/coordinate/describe.h"
 #include "engine/coordinate/machine_impl.h"
 #include "engine/schedule/graph.h"
 
@@ -318,6 +319,19 @@ void CoordinatorMachine::Impl::log(LogLevel level, std::string text) {
   act(action::Log{level, std::move(text)});
 }
 
+// That time has passed happens in every turn, and says nothing.
+void CoordinatorMachine::Impl::trace(const CoordinatorEvent& event) {
+  if (!std::holds_alternative<event::Time>(event)) log(LogLevel::trace, "event: " + describe(event));
+}
+
+// Each before the action itself.
+void CoordinatorMachine::Impl::trace_actions() {
+  for (CoordinatorAction& action : std::exchange(actions_, {})) {
+    if (!std::holds_alternative<action::Log>(action)) log(LogLevel::trace, "action: " + describe(action));
+    actions_.push_back(std::move(action));
+  }
+}
+
 // ---- the interface
 
 CoordinatorMachine::CoordinatorMachine(const specs::Plan& plan, std::vector<ArraySpec> arrays,
@@ -330,11 +344,13 @@ CoordinatorMachine::~CoordinatorMachine() = default;
 void CoordinatorMachine::handle(Now now, CoordinatorEvent event) {
   impl_->see_time(now);
   if (impl_->phase_ == Phase::ended) return;
+  if (impl_->options_.trace) impl_->trace(event);
   std::visit([&](auto& value) { impl_->on(value); }, event);
 }
 
 std::vector<CoordinatorAction> CoordinatorMachine::take_actions() {
   impl_->settle();
+  if (impl_->options_.trace) impl_->trace_actions();
   return std::exchange(impl_->actions_, {});
 }
 

@@ -173,6 +173,7 @@ struct MachineOptions {
   std::vector<LocalGroup> local_groups;
   bool keep_going = false;
   bool resumed = false;
+  bool trace = false;           // each event and action is a Log at LogLevel::trace, too
   double time_limit_s = 0;      // then drain; 0: none
   std::uint64_t max_range = 0;  // elements a lease at most; 0: as the scheduler likes
   Timing timing;

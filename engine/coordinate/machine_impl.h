@@ -40,7 +40,8 @@ struct CoordinatedWorker {
   bool reading = false;         // its journal is being read
   bool certainly_dead = false;  // so that its journal can go
   bool said_goodbye = false;
-  bool drain = false;  // it may finish what it holds, and gets no more
+  bool drain = false;       // it may finish what it holds, and gets no more
+  bool drain_sent = false;  // on this connection
 
   // ---- its connection
   PeerId peer;                  // empty: none
@@ -108,6 +109,8 @@ struct CoordinatorMachine::Impl {
   bool is_single(ArrayId array) const;
   void record(const std::string& kind, const std::string& text);
   void log(LogLevel level, std::string text);
+  void trace(const CoordinatorEvent& event);
+  void trace_actions();
   template <class Action>
   void act(Action&& action) {
     actions_.emplace_back(std::forward<Action>(action));

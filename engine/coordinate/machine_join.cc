@@ -110,7 +110,7 @@ void CoordinatorMachine::Impl::connect(Worker& worker, const PeerId& peer, wire:
   worker.here = hello.guardian.known() && hello.guardian.same_table(options_.self);
   worker.certainly_dead = false;
   worker.peer = peer;
-  worker.mute = worker.identify = false;
+  worker.mute = worker.identify = worker.drain_sent = false;
   worker.templates.clear();
   worker.heartbeat = 0;
   worker.heard_s = running_s_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/coordinate/checks.h"
 #include "engine/coordinate/machine_impl.h"
@@ -147,7 +148,7 @@ void CoordinatorMachine::Impl::drain(Worker& worker) {
   if (!worker.scheduled) return;  // a worker that joins is drained then
   scheduler_.worker_draining(worker.id);
   if (worker.state == WorkerState::working) move(worker, WorkerState::draining);
-  send(worker, wire::Drain{});
+  if (!std::exchange(worker.drain_sent, true)) send(worker, wire::Drain{});
 }
 
 void CoordinatorMachine::Impl::remember_kills(Worker& worker, const std::vector<wire::Lease>& parts) {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What peers and people send to the coordinator machine: lost messages, strangers, wrong values, requests.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "engine/coordinate/test_machine.h"
@@ -226,6 +229,37 @@ TEST(Events, NotesAndSubmissionsAreRecordedOnce) {
 
 // ---- requests
 
+// ---- what is logged at the level `trace`
+
+TEST(Trace, HasEachEventAndEachAction) {
+  TestEdge edge("", 1);
+  edge.options.trace = true;
+  edge.start();
+  edge.join(kThere);
+  const wire::Lease lease = edge.leases(kThere.id).at(0);
+  edge.say(kThere.id, TestEdge::success(lease));
+  const auto place = [&](const std::string& part) {
+    const auto has = [&](const std::string& line) { return line.find(part) != std::string::npos; };
+    return std::find_if(edge.traced.begin(), edge.traced.end(), has) - edge.traced.begin();
+  };
+  const std::string done = fmt::format("lease {}: 0 of array 0 done", lease.id);
+  const std::string row = "action: commit: 0 ends, 0 failures, 0 floors, 1 workers joined";
+  EXPECT_LT(place("event: from w-there: Hello of worker w-there"), place(row));
+  EXPECT_LT(place(row), place("action: to w-there: Leases: lease"));
+  EXPECT_LT(place("action: to w-there: Leases: lease"), place("event: from w-there: Results 1: " + done));
+  EXPECT_LT(place("event: from w-there: Results 1: " + done),
+            place("action: to w-there: Acknowledge up to 1"));
+  EXPECT_LT(place("action: to w-there: Acknowledge up to 1"), std::ssize(edge.traced));
+  EXPECT_LT(place("event: the commit is on disk"), std::ssize(edge.traced));
+}
+
+TEST(Trace, IsNotMadeWhereNobodyReadsIt) {
+  TestEdge edge("", 1);
+  edge.start();
+  edge.join(kThere);
+  EXPECT_TRUE(edge.traced.empty());
+}
+
 TEST(Requests, QuestionsWaitForWhatTheyMayBeAbout) {
   TestEdge edge("", 2);
   edge.start();
@@ -351,6 +385,21 @@ TEST(Requests, PauseDrainAndStop) {
   EXPECT_TRUE(edge.machine().ended());
   EXPECT_FALSE(edge.machine().campaign_over());
   EXPECT_TRUE(edge.machine().asked_to_end());
+}
+
+TEST(Requests, AConnectionHearsOfADrainOnce) {
+  TestEdge edge("", 4);
+  edge.start();
+  edge.join(kThere);
+  const auto leases = edge.leases(kThere.id);
+  ASSERT_FALSE(leases.empty());
+  edge.handle(event::Signal{event::SignalKind::interrupt});
+  EXPECT_EQ(edge.sent<wire::Drain>(kThere.id).size(), 1U);
+  edge.say(kThere.id, wire::Returned{leases});
+  EXPECT_EQ(edge.machine().phase(), Phase::dismissing);
+  EXPECT_EQ(edge.sent<wire::Drain>(kThere.id).size(), 1U);
+  edge.say(kThere.id, edge.hello(kThere));  // it may not have arrived
+  EXPECT_EQ(edge.sent<wire::Drain>(kThere.id).size(), 2U);
 }
 
 TEST(Requests, ATaskMayAskForTheEnd) {

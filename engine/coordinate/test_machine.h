@@ -172,6 +172,7 @@ class TestEdge {
   std::vector<action::AnswerQuery> questions;
   std::vector<action::ResolveRetry> retries;
   std::vector<action::Fail> fails;
+  std::vector<std::string> traced;
   std::vector<std::string> order;  // "commit", "question": in which they came
 
  private:
@@ -205,7 +206,9 @@ class TestEdge {
     order.push_back("question");
   }
   void keep(action::ResolveRetry& retry) { retries.push_back(std::move(retry)); }
-  void keep(action::Log&) {}
+  void keep(action::Log& line) {
+    if (line.level == LogLevel::trace) traced.push_back(std::move(line.text));
+  }
   void keep(action::Fail& fail) { fails.push_back(fail); }
 
   specs::StudyText text_;

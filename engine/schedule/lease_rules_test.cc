@@ -363,6 +363,40 @@ TEST(LeaseRules, EarlySuccessesAreDroppedWhenNobodyIsAwaited) {
   EXPECT_EQ(scheduler.states(1).total(ElementState::ready), 2U);
 }
 
+// Seed 84205: the journals of two workers are heard in the wrong order, and a success stands on the last
+// failure.
+TEST(LeaseRules, AFailureWaitsForThoseBeforeIt) {
+  ArraySpec simulate = array_of(1);
+  simulate.failure_retries = 1;
+  Scheduler scheduler({simulate, array_of(1, {{0, EdgeKind::element, 0}})}, 2);
+  scheduler.start();
+  scheduler.done(success(kFirstLease + 2, 1, 0));
+  scheduler.ended_badly(failure(kFirstLease + 1, 0, 1), "a", 0);
+  EXPECT_EQ(state(scheduler, 0), ElementState::ready);
+  EXPECT_TRUE(scheduler.take_actions().failures.empty());
+  scheduler.ended_badly(failure(kFirstLease, 0, 0), "b", 0);
+  EXPECT_EQ(state(scheduler, 0), ElementState::failed);
+  EXPECT_EQ(state(scheduler, 0, 1), ElementState::done);
+  const Actions actions = scheduler.take_actions();
+  ASSERT_EQ(actions.failures.size(), 2U);
+  EXPECT_EQ(actions.failures[0].worker, "b");
+  EXPECT_EQ(actions.failures[1].worker, "a");
+  EXPECT_TRUE(actions.failures[1].final);
+  EXPECT_TRUE(scheduler.ended());
+}
+
+TEST(LeaseRules, EarlyFailuresAreDroppedWhenNobodyIsAwaited) {
+  ArraySpec simulate = array_of(1);
+  simulate.failure_retries = 1;
+  Scheduler scheduler({simulate}, 2);
+  scheduler.start();
+  scheduler.ended_badly(failure(kFirstLease + 1, 0, 1), "a", 0);
+  scheduler.drop_early_results();
+  scheduler.ended_badly(failure(kFirstLease, 0, 0), "b", 0);
+  EXPECT_EQ(state(scheduler, 0), ElementState::delayed);
+  EXPECT_EQ(scheduler.take_actions().failures.size(), 1U);
+}
+
 TEST(LeaseRules, AFailureOfABlockedElementCountsAndItWaits) {
   ArraySpec child = array_of(1, {{0, EdgeKind::element, 0}});
   child.failure_retries = 1;
@@ -377,6 +411,25 @@ TEST(LeaseRules, AFailureOfABlockedElementCountsAndItWaits) {
   scheduler.worker_joined("b", {1}, {});
   scheduler.assign(0);
   EXPECT_EQ(scheduler.take_actions().grants.at(0).lease.attempt, 1U);
+}
+
+// Seed 105811: a task counted as failed although what it waits for had to run again, and was cancelled.
+TEST(LeaseRules, AFailureEndsABlockedElementOnlyAfterItsParent) {
+  Outcome early = failure(kFirstLease, 0);
+  early.array = 1;
+  for (const bool parent_is_heard_of : {true, false}) {
+    Scheduler scheduler({array_of(1), array_of(1, {{0, EdgeKind::element, 0}})}, 2);
+    scheduler.start();
+    scheduler.ended_badly(early, "a", 0);
+    EXPECT_EQ(state(scheduler, 0, 1), ElementState::blocked);
+    EXPECT_TRUE(scheduler.take_actions().failures.empty());
+    if (parent_is_heard_of) scheduler.done(success(kFirstLease, 0, 0));
+    scheduler.drop_early_results();
+    EXPECT_EQ(state(scheduler, 0, 1), parent_is_heard_of ? ElementState::failed : ElementState::blocked);
+    EXPECT_EQ(scheduler.take_actions().failures.size(), parent_is_heard_of ? 1U : 0U);
+    scheduler.done(success(kFirstLease, 0, 0));
+    EXPECT_EQ(state(scheduler, 0, 1), parent_is_heard_of ? ElementState::failed : ElementState::ready);
+  }
 }
 
 TEST(LeaseRules, WhatRanBeforeARetryDoesNotCount) {

@@ -71,18 +71,22 @@ void Scheduler::propagate() {
   const auto resolve_below = [&](ArrayId parent, std::span<const Range> parts) {
     graph_.for_each_below(parent, parts, [&](ArrayId child, Range range) { resolve(child, range); });
   };
-  while (!newly_ended_.empty()) {
-    if (newly_ended_.size() == 1) {
+  while (!newly_ended_.empty() || !heard_.empty()) {
+    if (newly_ended_.empty()) {
+      const EarlyFailure next = std::move(heard_.back());
+      heard_.pop_back();
+      count_failure(next.outcome, next.worker, next.heard_s);
+    } else if (newly_ended_.size() == 1) {
       const auto [parent, range] = newly_ended_.back();
       newly_ended_.pop_back();
       resolve_below(parent, {&range, 1});
-      continue;
-    }
-    std::map<ArrayId, std::vector<Range>> ended;
-    for (const auto& [array, range] : std::exchange(newly_ended_, {})) ended[array].push_back(range);
-    for (auto& [parent, parts] : ended) {
-      merge(parts);
-      resolve_below(parent, parts);
+    } else {
+      std::map<ArrayId, std::vector<Range>> ended;
+      for (const auto& [array, range] : std::exchange(newly_ended_, {})) ended[array].push_back(range);
+      for (auto& [parent, parts] : ended) {
+        merge(parts);
+        resolve_below(parent, parts);
+      }
     }
   }
 }
@@ -100,6 +104,9 @@ void Scheduler::resolve(ArrayId array, Range range) {
 void Scheduler::make_ready(ArrayId id, std::span<const Range> parts) {
   TaskArray& array = arrays_[id];
   std::vector<Range> open, fresh;
+  if (!array.early_failures.empty()) {
+    for (const Range& part : parts) take_early_failures(id, part);
+  }
   if (!array.early.empty()) {
     for (const Range& part : parts) {
       for (const Range& rest : apply_early(id, part)) open.push_back(rest);

@@ -12,6 +12,9 @@ namespace {
 // Merlin's exit codes (research/merlin.md 1.7).
 enum : int { kRestart = 100, kSoftFail = 101, kHardFail = 102, kDry = 103, kRetry = 104, kStopWorkers = 105 };
 
+// An element that was running on so many workers when they died is taken to be what kills them.
+constexpr std::uint32_t kCrashLimit = 5;
+
 bool is_success(const Outcome& outcome) {
   return outcome.reason == EndReason::exited &&
          (outcome.exit_code == kDry || outcome.exit_code == kStopWorkers);
@@ -146,9 +149,20 @@ void Scheduler::drop_early_results() {
       for (const Range& one : graph_.with_input(array, part)) apply_early(array, one);
     }
     arrays_[array].early.clear();
+    drop_early_failures(array);
     if (!arrays_[array].ahead.empty()) settle_ahead(array);
   }
   propagate();
+}
+
+// Of a bundle that others hold back, an element may have its input.
+void Scheduler::drop_early_failures(ArrayId id) {
+  std::vector<Element> elements;
+  for (const auto& [place, failure] : arrays_[id].early_failures) elements.push_back(place.first);
+  for (const Element element : elements) {
+    if (has_input(id, {element, element})) take_early_failures(id, {element, element});
+  }
+  arrays_[id].early_failures.clear();
 }
 
 // What runs ahead of input that nobody has any more is ended, and runs again after it.
@@ -181,10 +195,17 @@ void Scheduler::count_durations(ArrayId id, std::uint64_t timed, double sum_s, d
 void Scheduler::ended_badly(const Outcome& outcome, const WorkerId& worker, double now_s) {
   if (!valid(outcome.array, outcome.element, 1)) return;
   if (is_success(outcome)) return done_so(outcome);
+  count_failure(outcome, worker, now_s);
+  propagate();
+}
+
+void Scheduler::count_failure(const Outcome& outcome, const WorkerId& worker, double now_s) {
   const Range range{outcome.element, outcome.element};
-  const TaskArray& array = arrays_[outcome.array];
+  TaskArray& array = arrays_[outcome.array];
   const bool held = leases_.holder_of(outcome.array, outcome.element) == outcome.lease;
-  if (!held && !counts_unheld(outcome)) return;
+  const auto unheard = held ? std::optional<std::uint32_t>(0) : unheard_before(outcome);
+  if (unheard.value_or(0) > 0) keep_early(outcome, worker, now_s);
+  if (unheard != 0) return;
   const LeaseId floor = array.floor_of(outcome.element);
   if (held) leases_.release(outcome.lease, range);
   if (held && (outcome.reason == EndReason::cancelled || outcome.lease < floor)) {
@@ -193,15 +214,40 @@ void Scheduler::ended_badly(const Outcome& outcome, const WorkerId& worker, doub
   }
   if (held && array.ahead.contains(range)) {
     wait_again(outcome.array, range);
-    propagate();
-    if (!counts_unheld(outcome)) return;
+    if (unheard_before(outcome) != 0) return;
   }
   Attempt attempt;
   if (const auto known = array.attempts.find(outcome.element); known != array.attempts.end())
     attempt = known->second;
   ++attempt.number;
-  decide(outcome, worker, attempt, now_s);
-  propagate();
+  const bool counts = decide(outcome, worker, attempt, now_s);
+  if (counts && !array.early_failures.empty()) take_early_failures(outcome.array, range);
+}
+
+void Scheduler::keep_early(const Outcome& outcome, const WorkerId& worker, double now_s) {
+  if (!keeps_early_) return;
+  arrays_[outcome.array].early_failures.try_emplace({outcome.element, outcome.attempt}, outcome, worker,
+                                                    now_s);
+}
+
+// Those of the executions which would run next.
+void Scheduler::take_early_failures(ArrayId id, Range range) {
+  TaskArray& array = arrays_[id];
+  for (auto at = array.early_failures.lower_bound({range.first, 0});
+       at != array.early_failures.end() && at->first.first <= range.last;) {
+    const auto [element, number] = at->first;
+    const auto attempt = array.attempts.find(element);
+    const bool is_next = number == (attempt == array.attempts.end() ? 0 : attempt->second.number);
+    const bool due = is_next && !has_ended(array.states.at(element));
+    if (due) heard_.push_back(std::move(at->second));
+    at = due ? array.early_failures.erase(at) : std::next(at);
+  }
+}
+
+// Whether what the elements wait for has ended, and lets them run.
+bool Scheduler::has_input(ArrayId array, Range range) const {
+  return arrays_[array].states.at(range.first) != ElementState::blocked ||
+         !graph_.with_input(array, range).empty();
 }
 
 // A success that says more than done(): it counts by the same rules.
@@ -214,20 +260,26 @@ void Scheduler::done_so(const Outcome& outcome) {
   if (open && ended()) stop_requested_ = stop_requested_ || outcome.exit_code == kStopWorkers;
 }
 
-// Read from a journal after its worker's leases were forgotten: the execution that would run next has run
-// already.
-bool Scheduler::counts_unheld(const Outcome& outcome) const {
+// Read from a journal after its worker's leases were forgotten: how many executions before this one nobody
+// has told of. None: the execution that would run next has run already. Nothing where the outcome is stale.
+std::optional<std::uint32_t> Scheduler::unheard_before(const Outcome& outcome) const {
   const TaskArray& array = arrays_[outcome.array];
   const ElementState state = array.states.at(outcome.element);
   if (outcome.reason == EndReason::cancelled || state == ElementState::leased || has_ended(state))
-    return false;
+    return std::nullopt;
+  if (outcome.lease < array.floor_of(outcome.element)) return std::nullopt;
   const auto known = array.attempts.find(outcome.element);
   const std::uint32_t number = known == array.attempts.end() ? 0 : known->second.number;
-  return outcome.lease >= array.floor_of(outcome.element) && outcome.attempt == number;
+  const auto budget = static_cast<std::uint32_t>(std::max(array.spec.failure_retries, 0) +
+                                                 std::max(array.spec.max_retries, 0));
+  const bool possible = keeps_early_ && outcome.attempt <= budget + kCrashLimit;
+  if (outcome.attempt < number || (outcome.attempt > number && !possible)) return std::nullopt;
+  return outcome.attempt - number;
 }
 
-// What asks for another execution, and ordinary failures.
-void Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt attempt, double now_s) {
+// What asks for another execution, and ordinary failures. False: it waits for the end of what the element
+// waits for.
+bool Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt attempt, double now_s) {
   const ArraySpec& spec = arrays_[outcome.array].spec;
   const int code = outcome.reason == EndReason::exited ? outcome.exit_code : -1;
   const Range range{outcome.element, outcome.element};
@@ -239,14 +291,19 @@ void Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt a
   const bool again = code != kSoftFail && code != kHardFail && !hopeless && !cancel_requested &&
                      (asked_again ? attempt.asked_again() <= static_cast<std::uint32_t>(spec.max_retries)
                                   : attempt.failures <= static_cast<std::uint32_t>(spec.failure_retries));
+  if (!again && !has_input(outcome.array, range)) {
+    keep_early(outcome, worker, now_s);
+    return false;
+  }
   if (asked_again) attempt.restart = code == kRestart;
   actions_.failures.push_back({outcome, worker, !again, attempt});
   if (again) {
     schedule_retry(outcome.array, outcome.element, attempt, now_s + spec.retry_delay_s);
-    return;
+    return true;
   }
   stop_requested_ = stop_requested_ || (code == kHardFail && !keep_going_);
   end(outcome.array, range, code == kHardFail ? ElementState::hard_failed : ElementState::failed);
+  return true;
 }
 
 void Scheduler::schedule_retry(ArrayId id, Element element, Attempt attempt, double due_s) {
@@ -262,10 +319,8 @@ void Scheduler::schedule_retry(ArrayId id, Element element, Attempt attempt, dou
   retries_.add({id, element, due_s});
 }
 
-// Its worker was lost while it ran. An element that was running on too many workers when they died is taken
-// to be what kills them.
+// Its worker was lost while it ran.
 void Scheduler::count_crash(const WorkerId& worker, const RunningElement& execution) {
-  constexpr std::uint32_t kCrashLimit = 5;
   if (!valid(execution.array, execution.element, 1)) return;
   TaskArray& array = arrays_[execution.array];
   const std::optional<LeaseId> holder = leases_.holder_of(execution.array, execution.element);

@@ -68,11 +68,13 @@ class Scheduler {
   // floor. If another lease holds the element now, that part is revoked.
   void done(const DoneRun& run);
   // A failure counts if its lease holds the element; or if nobody does and it is of the execution that would
-  // be the next (a journal read after a restart). Others are stale and have no effect, nor have cancelled
-  // executions of leases that do not hold the element.
+  // be the next (a journal read after a restart). As an early success, one of a later execution is kept until
+  // those before it are heard of, and one that ends an element until what that waits for has ended. Others
+  // are stale and have no effect, nor have cancelled executions of leases that do not hold the element.
   void ended_badly(const Outcome& outcome, const WorkerId& worker, double now_s);
-  // No known worker is awaited any more: forgets successes of elements that are still blocked, and keeps no
-  // others. Until then they are kept, because the success of what they wait for may still arrive.
+  // No known worker is awaited any more: forgets successes of elements that are still blocked and failures of
+  // executions that are not the next, and keeps no others. Until then they are kept, because what comes
+  // before them may still arrive.
   void drop_early_results();
   // No new leases until resumed.
   void set_paused(bool paused);
@@ -189,8 +191,13 @@ class Scheduler {
   std::vector<Range> apply_early(ArrayId array, Range range);
   void count_durations(ArrayId array, std::uint64_t timed, double sum_s, double square_sum);
   void done_so(const Outcome& outcome);
-  bool counts_unheld(const Outcome& outcome) const;
-  void decide(const Outcome& outcome, const WorkerId& worker, Attempt attempt, double now_s);
+  std::optional<std::uint32_t> unheard_before(const Outcome& outcome) const;
+  void count_failure(const Outcome& outcome, const WorkerId& worker, double now_s);
+  bool has_input(ArrayId array, Range range) const;
+  void keep_early(const Outcome& outcome, const WorkerId& worker, double now_s);
+  void take_early_failures(ArrayId array, Range range);
+  void drop_early_failures(ArrayId array);
+  bool decide(const Outcome& outcome, const WorkerId& worker, Attempt attempt, double now_s);
   void schedule_retry(ArrayId array, Element element, Attempt attempt, double due_s);
   void count_crash(const WorkerId& worker, const RunningElement& execution);
 
@@ -212,6 +219,7 @@ class Scheduler {
   LeaseTable leases_;
   RetryClock retries_;
   std::vector<std::pair<ArrayId, Range>> newly_ended_;  // whose children are not resolved yet
+  std::vector<EarlyFailure> heard_;                     // whose turn has come; propagate() counts them
   Actions actions_;
   LeaseId next_lease_;
   std::uint64_t open_ = 0;  // elements that have not ended

@@ -28,6 +28,14 @@ struct EarlyResult {
   friend bool operator==(const EarlyResult&, const EarlyResult&) = default;
 };
 
+// The failure of an execution before which another one failed that nobody has told of yet, or the last one of
+// an element whose parent's end is not known yet.
+struct EarlyFailure {
+  Outcome outcome;
+  WorkerId worker;
+  double heard_s = 0;
+};
+
 struct TaskArray {
   explicit TaskArray(ArraySpec s) : spec(std::move(s)), states(spec.count, ElementState::blocked) {}
 
@@ -40,6 +48,7 @@ struct TaskArray {
   // is *invalidated*: it runs on input that is made again, and will run again.
   IntervalMap<LeaseId> floors;
   IntervalMap<EarlyResult> early;
+  std::map<std::pair<Element, std::uint32_t>, EarlyFailure> early_failures;  // by element and attempt
   // Leased by an earlier coordinator, while what they wait for has not ended as far as this one knows.
   IntervalSet ahead;
   std::uint64_t timed = 0;

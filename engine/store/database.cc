@@ -5,7 +5,9 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <system_error>
 #include <thread>
 
 #include "base/error.h"
@@ -65,6 +67,21 @@ void require_record(const std::filesystem::path& campaign) {
               fmt::format("{} is not a campaign directory: it has no .wflow/campaign.db", campaign.string()));
 }
 
+namespace {
+
+// SQLite says no more than "disk I/O error" of another user's campaign.
+void require_access(const std::filesystem::path& campaign) {
+  for (const std::filesystem::path& path : {database_path(campaign), campaign / ".wflow"}) {
+    if (::access(path.c_str(), R_OK | W_OK) == 0) continue;
+    const std::string why = std::error_code(errno, std::generic_category()).message();
+    throw Error(ExitCode::system,
+                fmt::format("cannot open {} for writing: {}; use wflow as the user who started the campaign",
+                            path.string(), why));
+  }
+}
+
+}  // namespace
+
 std::filesystem::path database_path(const std::filesystem::path& campaign) {
   return campaign / ".wflow" / "campaign.db";
 }
@@ -90,7 +107,10 @@ void throw_database_error(const SQLite::Exception& error, const char* doing,
 
 SQLite::Database open_database(const std::filesystem::path& campaign, const DatabaseOptions& options) {
   const std::filesystem::path path = database_path(campaign);
-  if (options.vfs.empty()) require_record(campaign);
+  if (options.vfs.empty()) {
+    require_record(campaign);
+    require_access(campaign);
+  }
   try {
     SQLite::Database database = open_patiently(path, options.vfs);
     const int version = database.execAndGet("PRAGMA user_version").getInt();

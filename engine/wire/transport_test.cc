@@ -148,6 +148,15 @@ TEST_F(TransportTest, AnAnswerThatIsTooLargeIsARefusal) {
   EXPECT_NE(refused.sentence.find("ask for less"), std::string::npos) << refused.sentence;
 }
 
+// So the simulator refuses sends to workers alone.
+TEST_F(TransportTest, AnAnswerIsTakenForAClientThatDoesNotRead) {
+  ClientSocket client(keys_, server_.endpoint());
+  ASSERT_TRUE(client.send(Query{StatusRequest{}}));
+  const auto received = receive();
+  ASSERT_TRUE(received);
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(server_.send(received->peer, done_answer())) << i;
+}
+
 TEST_F(TransportTest, AQueryThatIsTooLargeIsAnError) {
   ClientSocket client(keys_, server_.endpoint());
   const SnapshotRequest large{std::string(kMaxMessageBytes + 1, 'x')};

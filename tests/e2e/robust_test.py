@@ -85,6 +85,27 @@ study:
         self.assertRegex(sentence, "processes|Resource temporarily unavailable")
 
 
+class Users(RobustTest):
+    def test_campaign_of_another_user(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs to become another user")
+        self.folder.chmod(0o755)
+        (self.folder / "t").chmod(0o777)
+        if self.limited("-c 0", "--version", user="65534").process.returncode != OK:
+            self.skipTest("another user can't start the programs here")
+        gate = Gate(self.folder, TASKS)
+        self.wflow("run", self.study(gated_study(gate, TASKS)), "-j", "2")
+        directory = self.campaign()
+        names = sorted((path, path.lstat().st_uid) for path in directory.rglob("*"))
+        for arguments in (["status"], ["tasks"], ["explain", "work/1"], ["workers"], ["resume"], ["retry"], ["cancel"], ["drain"]):
+            process = self.limited("-c 0", arguments[0], directory, *arguments[1:], user="65534")
+            with self.subTest(arguments[0]):
+                self.assertEqual(process.process.returncode, SYSTEM, process.out + process.err)
+                self.assert_one_sentence(process, "Permission denied")
+        self.assertEqual(names, sorted((path, path.lstat().st_uid) for path in directory.rglob("*")), "nothing was changed")
+        self.assertEqual(self.status()["state"], "finished")
+
+
 class Directories(RobustTest):
     def test_campaign_removed_in_the_middle(self):
         gate = Gate(self.folder, FREE)

@@ -24,6 +24,7 @@ constexpr double kSpinTime_s = 0.5;
 Agent::Agent(Surroundings& around, Host& host, Worker& worker, workers::AgentOptions options)
     : Process(around.hosts, host), around_(around), worker_(worker) {
   options.agent = identity();
+  options.trace = around.trace.on();
   machine_ = std::make_unique<workers::AgentMachine>(std::move(options), host.at(around.timeline.now_s()));
 }
 
@@ -172,8 +173,11 @@ void Agent::take_child(workers::SlotId slot) {
                      judgement.results.done.size(), judgement.results.outcomes.size(),
                      judgement.again.size());
   for (auto& event : worker_.tasks().take_events(*task)) judgement.results.events.push_back(std::move(event));
+  const ExecutionNumber execution = task->execution;
   handle(workers::event::TaskEnded{slot, std::move(judgement.results), std::move(judgement.again)});
-  if (alive()) worker_.tasks().remove(slot);  // reaped
+  if (!alive()) return;  // it may not be in the journal
+  around_.history.told(execution);
+  worker_.tasks().remove(slot);  // reaped
 }
 
 // The coordinator promises that all of it is on disk.
@@ -201,10 +205,20 @@ void Agent::handle(workers::AgentEvent event) {
 }
 
 void Agent::carry_out(std::vector<workers::AgentAction> actions) {
-  if (actions.size() > 20 + 4 * around_.study.elements + 10 * machine_->running())
+  // What is only said is no action: a schedule is the same one with a trace.
+  const auto is_trace = [](const workers::AgentAction& action) {
+    const auto* log = std::get_if<workers::action::Log>(&action);
+    return log != nullptr && log->level == LogLevel::trace;
+  };
+  const auto traced = static_cast<std::size_t>(std::count_if(actions.begin(), actions.end(), is_trace));
+  if (actions.size() - traced > 20 + 4 * around_.study.elements + 10 * machine_->running())
     throw Violation("bounded",
                     fmt::format("the agent of {} decides {} actions at once", worker_.id(), actions.size()));
   for (workers::AgentAction& action : actions) {
+    if (is_trace(action)) {
+      if (alive()) on(std::get<workers::action::Log>(action));
+      continue;
+    }
     if (die_after_ && (*die_after_)-- == 0) {
       around_.trace.line(worker_.id(), "agent is killed between two actions");
       end();

@@ -94,6 +94,7 @@ void Coordinator::make_machine(const engine::store::Restored& restored) {
   options.keep_going = options_.keep_going;
   options.resumed = options_.resumed;
   options.timing = around_.timing;
+  options.trace = around_.trace.on();
   options.planted = options_.planted;
   for (const auto& row : restored.workers) durable_workers_.insert(row.id);
   machine_ = std::make_unique<engine::CoordinatorMachine>(
@@ -125,11 +126,12 @@ std::vector<engine::KnownWorker> Coordinator::known_workers(const engine::store:
     if (!is_new) continue;
     worker.id = id;
     worker.row = false;
-    if (!records.header) continue;
+    if (store_->worker(id) || !records.header || records.header->lost_s <= 0) continue;
     worker.group = records.header->group;
     worker.guardian = records.header->guardian;
     worker.agent = records.header->agent;
     worker.lost_s = records.header->lost_s;
+    worker.row = worker.guardian.known();
   }
   std::vector<engine::KnownWorker> list;
   for (auto& [id, worker] : known) list.push_back(std::move(worker));
@@ -143,6 +145,7 @@ void Coordinator::woken() {
 
 void Coordinator::ended(bool with_host) {
   around_.trace.line("coord", "epoch {} has ended", epoch_);
+  if (epoch_ != 0) around_.history.coordinator_ended();
   if (listener_ != 0) around_.network.close_server(listener_, !with_host);
   // What it has open ends with it, without another write.
   disk_user_->dead = true;
@@ -245,6 +248,7 @@ void Coordinator::handle(engine::CoordinatorEvent event) {
     if (std::holds_alternative<wire::Query>(message->message))
       answered_from_[message->peer] = ended_elements();
   }
+  if (std::holds_alternative<engine::event::Retry>(event)) around_.history.retry_decided();
   machine_->handle(host().at(around_.timeline.now_s()), std::move(event));
 }
 

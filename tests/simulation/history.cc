@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 namespace wflow::simulation {
 
@@ -43,11 +45,19 @@ ExecutionNumber History::start(const wire::Lease& lease, WorkerNumber worker, do
   for (Element element = lease.first; element < lease.first + lease.count; ++element) {
     check_start(lease, element, executions_.back());
     ElementTruth& truth = at(lease.array, element);
-    if (results_were_lost_ && truth.executions > 0) make_again_below(lease.array, element);
+    note_run(lease.array, element);
     truth.running.push_back(number);
+    truth.untold.push_back(number);
     ++truth.executions;
   }
   return number;
+}
+
+// Where it runs for the second time. One that could not be started has ended, too, and what waits for it may
+// have run.
+void History::note_run(ArrayId array, Element element) {
+  const ElementTruth& truth = at(array, element);
+  if (results_were_lost_ && (truth.executions > 0 || truth.charges > 0)) make_again_below(array, element);
 }
 
 // What has run on the earlier output of this element, and is not committed, may run again after it: where
@@ -79,7 +89,7 @@ void History::check_start(const wire::Lease& lease, Element element, const Execu
   const engine::ArraySpec& spec = study_.arrays[lease.array];
   const std::string what = fmt::format("{} attempt {} under lease {:x} on worker {}",
                                        name(lease.array, element), lease.attempt, lease.id, execution.worker);
-  if (truth.secured != 0 && truth.secured >= truth.floor) {
+  if (truth.secured != 0 && truth.secured >= truth.floor && truth.opened_for != lease.id) {
     throw Violation("success runs once",
                     fmt::format("{} starts, and has succeeded under lease {:x}", what, truth.secured));
   }
@@ -91,11 +101,27 @@ void History::check_start(const wire::Lease& lease, Element element, const Execu
   }
   const std::uint32_t budget =
       static_cast<std::uint32_t>(spec.max_retries + spec.failure_retries) + kCrashLimit;
-  if (lease.attempt > truth.charges || lease.attempt > budget) {
+  if (lease.attempt > truth.charges + given_up(truth).size() || lease.attempt > budget) {
     throw Violation("attempts",
                     fmt::format("{} starts after {} executions that ended badly or were lost; {} are allowed",
                                 what, truth.charges, budget));
   }
+}
+
+// A coordinator may count these as lost before they are: their worker stands still, or does not look at their
+// end.
+std::vector<ExecutionNumber> History::given_up(const ElementTruth& truth) const {
+  std::vector<ExecutionNumber> found;
+  for (const ExecutionNumber one : truth.untold) {
+    if (executions_[one].ended || excused_(executions_[one])) found.push_back(one);
+  }
+  return found;
+}
+
+void History::told(ExecutionNumber number) {
+  const wire::Lease& lease = executions_[number].lease;
+  for (Element element = lease.first; element < lease.first + lease.count; ++element)
+    std::erase(at(lease.array, element).untold, number);
 }
 
 void History::stop(ExecutionNumber number) {
@@ -108,6 +134,7 @@ void History::stop(ExecutionNumber number) {
 }
 
 void History::element_ended(const wire::Outcome& outcome, bool success) {
+  if (outcome.reason == wire::EndReason::not_started) note_run(outcome.array, outcome.element);
   ElementTruth& truth = at(outcome.array, outcome.element);
   truth.ends.push_back({outcome.lease, outcome.attempt, success, outcome.reason, outcome.exit_code});
   if (!success) ++truth.charges;
@@ -117,6 +144,7 @@ void History::lost(ExecutionNumber number) {
   const wire::Lease& lease = executions_[number].lease;
   for (Element element = lease.first; element < lease.first + lease.count; ++element) {
     ElementTruth& truth = at(lease.array, element);
+    if (std::erase(truth.untold, number) == 0) continue;  // it is counted
     ++truth.charges;
     truth.losses.push_back(lease.id);
   }
@@ -162,21 +190,65 @@ void History::for_each_uncommitted(const std::function<void(ArrayId, Element, Le
 
 // ---- the coordinator
 
+// Whether a loss that is recorded has happened, or looks so from outside.
+bool History::was_lost(const wire::Outcome& outcome) {
+  ElementTruth& truth = at(outcome.array, outcome.element);
+  if (truth.losses.size() > static_cast<std::size_t>(truth.crashes)) return true;
+  for (const ExecutionNumber one : given_up(truth)) {
+    if (executions_[one].lease.id != outcome.lease) continue;
+    std::erase(truth.untold, one);
+    truth.losses.push_back(outcome.lease);
+    ++truth.charges;
+    return true;
+  }
+  return false;
+}
+
+void History::leased(const wire::Lease& lease) {
+  if (!floors_due_) return;
+  for (Element element = lease.first; element < lease.first + lease.count; ++element) {
+    ElementTruth& truth = at(lease.array, element);
+    truth.opened_for = lease.id;
+    if (truth.secured != 0 && truth.secured >= truth.floor)
+      opened_.push_back({lease.array, element, truth.secured});
+  }
+}
+
+void History::coordinator_ended() {
+  floors_due_ = false;
+  opened_.clear();
+}
+
+void History::check_floors_due() {
+  floors_due_ = false;
+  for (const Acknowledged& one : std::exchange(opened_, {})) {
+    if (at(one.array, one.element).floor > one.lease) continue;
+    throw Violation("success runs once",
+                    fmt::format("{} was leased again without a floor, and has succeeded under lease {:x}",
+                                name(one.array, one.element), one.lease));
+  }
+}
+
 void History::committing(const engine::store::Batch& batch) {
+  std::set<std::pair<ArrayId, Element>> opened;
   for (const engine::RecordEnd& end : batch.ends) {
-    for (Element element = end.range.first; element <= end.range.last; ++element)
+    for (Element element = end.range.first; element <= end.range.last; ++element) {
       at(end.array, element).state = end.state;
+      if (!engine::has_ended(end.state)) opened.emplace(end.array, element);
+    }
   }
   for (const engine::RecordFloor& floor : batch.floors) {
     for (Element element = floor.range.first; element <= floor.range.last; ++element) {
       ElementTruth& truth = at(floor.array, element);
       // A floor may cover ended elements between those that were opened again: it is not meant for them.
-      if (engine::has_ended(truth.state) || truth.floor >= floor.lease) continue;
+      const bool meant = !engine::has_ended(truth.state) || opened.contains({floor.array, element});
+      if (!meant || truth.floor >= floor.lease) continue;
       truth.floor_before = truth.floor;
       truth.floor = floor.lease;
       truth.ordinary = truth.asked_again = truth.crashes = 0;
     }
   }
+  check_floors_due();
   for (const engine::RecordEnd& end : batch.ends) {
     if (end.state != engine::ElementState::done) continue;
     for (Element element = end.range.first; element <= end.range.last; ++element) {
@@ -192,7 +264,7 @@ void History::committing(const engine::store::Batch& batch) {
     const wire::Outcome& outcome = failure.outcome;
     const ElementTruth& truth = at(outcome.array, outcome.element);
     const bool is_true = outcome.reason == wire::EndReason::worker_lost
-                             ? truth.losses.size() > static_cast<std::size_t>(truth.crashes)
+                             ? was_lost(outcome)
                              : std::any_of(truth.ends.begin(), truth.ends.end(), [&](const auto& one) {
                                  return one.lease == outcome.lease && one.attempt == outcome.attempt &&
                                         one.reason == outcome.reason && one.code == outcome.exit_code;

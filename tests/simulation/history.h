@@ -45,10 +45,12 @@ struct Execution {  // of one process
 
 struct ElementTruth {
   std::vector<ExecutionNumber> running;
+  std::vector<ExecutionNumber> untold;  // neither their results nor their loss is known to their worker
   LeaseId secured = 0;        // the latest lease of a success that its worker has in its journal; 0: none
   LeaseId void_below = 0;     // successes up to this lease were made on input that has been lost
   LeaseId floor_before = 0;   // if its floor does not reach the disk
   LeaseId floor = 0;          // what ran under leases below does not count any more
+  LeaseId opened_for = 0;     // leased by a coordinator whose next commit raises the floor
   std::uint32_t charges = 0;  // executions that ended badly, or were lost with their worker
   std::uint32_t executions = 0;
   engine::ElementState state = engine::ElementState::blocked;  // as the coordinator records it
@@ -77,13 +79,15 @@ class History {
   void stop(ExecutionNumber execution);
   void leave_orphan(ExecutionNumber execution) { executions_[execution].orphan = true; }
   void element_ended(const wire::Outcome& outcome, bool success);
+  // Its worker knows how all of it ended.
+  void told(ExecutionNumber execution);
   // Running when its worker died: counts towards the crash limit.
   void lost(ExecutionNumber execution);
   // Recorded by its worker in a journal that survives it.
   void secured(const wire::Results& record);
   // A crash of a host, or a file system that did not show it, has lost this success before it was committed.
   void unsecure(ArrayId array, Element element, LeaseId lease);
-  // The same of any result, where another host does not see it.
+  // The same of any result, also where another host does not see it.
   void unseen(ArrayId array, Element element, LeaseId lease);
   // The result of an execution is in no journal, and its worker is dead.
   void result_lost() { results_were_lost_ = true; }
@@ -91,6 +95,10 @@ class History {
   void for_each_uncommitted(const std::function<void(ArrayId, Element, LeaseId)>& visit) const;
 
   // ---- the coordinator
+  // Its retry was carried out: the floors are in its next commit, and leases may go out before.
+  void retry_decided() { floors_due_ = true; }
+  void leased(const wire::Lease& lease);
+  void coordinator_ended();
   void committing(const engine::store::Batch& batch);  // floors count from now on
   void committed(const engine::store::Batch& batch);
   void acknowledged(const wire::Results& results);
@@ -109,7 +117,11 @@ class History {
 
  private:
   std::size_t index(ArrayId array, Element element) const { return offsets_[array] + element; }
+  void note_run(ArrayId array, Element element);
   void make_again_below(ArrayId array, Element element);
+  void check_floors_due();
+  std::vector<ExecutionNumber> given_up(const ElementTruth& truth) const;
+  bool was_lost(const wire::Outcome& outcome);
   void check_start(const wire::Lease& lease, Element element, const Execution& execution) const;
   std::vector<engine::ElementState> states_of(const engine::store::Restored& restored) const;
   bool may_run(const std::vector<engine::ElementState>& states, ArrayId array, Element element) const;
@@ -127,6 +139,8 @@ class History {
     LeaseId lease;
   };
   std::vector<Acknowledged> acknowledged_;
+  bool floors_due_ = false;
+  std::vector<Acknowledged> opened_;  // successes whose element was leased again; the next commit says why
   bool results_were_lost_ = false;
 };
 

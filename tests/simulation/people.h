@@ -21,6 +21,8 @@ class People final : public Client {
   void send_strange();
   // Questions on connections that live, to this coordinator, without an answer.
   std::size_t unanswered(std::uint64_t listener) const;
+  // A question was asked on it, and has no answer yet.
+  bool waits_on(ConnectionId connection) const { return waiting_.contains(connection); }
 
   void connected(ConnectionId) override {}
   void connection_lost(ConnectionId connection) override;

@@ -16,7 +16,7 @@ namespace wflow::simulation {
 class Trace {
  public:
   enum class Mode : std::uint8_t { off, last_lines, print };
-  static constexpr std::size_t kLastLines = 30;
+  static constexpr std::size_t kLastLines = 60;
 
   Trace(Mode mode, const double& now_s) : mode_(mode), now_s_(now_s) {}
   bool on() const { return mode_ != Mode::off; }

@@ -121,6 +121,7 @@ void Guardian::settle() {
     Judgement judgement = unknown ? Judgement() : worker_.tasks().judge(task);
     if (judgement.results.done.empty() && judgement.results.outcomes.empty())
       around_.history.lost(task.execution);
+    around_.history.told(task.execution);
     for (auto& run : judgement.results.done) results.done.push_back(run);
     for (auto& outcome : judgement.results.outcomes) results.outcomes.push_back(std::move(outcome));
   }

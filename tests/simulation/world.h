@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/simulation/coordinator.h"
@@ -67,7 +69,9 @@ class World {
   void inject_surroundings(Fault fault);
   void freeze(Process& process, double for_s);
   void crash_host(Host& host, double down_s);
-  void forget_lost_journals();
+  using Journaled = std::set<std::tuple<ArrayId, Element, LeaseId>>;
+  Journaled journaled() const;
+  void forget_lost_journals(const Journaled& before);
   void partition(bool one_way);
   void end_faults();
   void check_end();

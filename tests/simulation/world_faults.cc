@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What happens to a campaign, and how all of it ends.
 #include <algorithm>
-#include <set>
-#include <tuple>
 
 #include "engine/wire/worker_journal.h"
 #include "tests/simulation/world.h"
@@ -185,8 +183,10 @@ void World::inject_surroundings(Fault fault) {
     case Fault::send_refused: {
       const auto connections = network_.connections();
       if (connections.empty()) return;
-      faults_.count(fault);
       const ConnectionId connection = connections[draw_.below(connections.size())];
+      // The queue of a peer takes 100,000 messages, and a client gets one answer on its connection.
+      if (people_.waits_on(connection)) return;
+      faults_.count(fault);
       network_.refuse_sends(connection, true);
       timeline_.after(draw_.logarithmic(0.01, 5),
                       [this, connection] { network_.refuse_sends(connection, false); });
@@ -228,31 +228,41 @@ void World::crash_host(Host& host, double down_s) {
   faults_.count(Fault::host_crashed);
   trace_.line("world", "host {} crashes", host.name);
   hosts_.crash(host);
+  const Journaled before = journaled();
   disk_.crash(host.name, draw_, faults_);
-  forget_lost_journals();
+  forget_lost_journals(before);
   timeline_.after(down_s, [this, &host] {
     if (!host.up) hosts_.boot(host);
   });
 }
 
-// A journal is written without fsync: it survives processes, not hosts. What the crash took of it is no
-// promise any more.
-void World::forget_lost_journals() {
-  std::set<std::tuple<ArrayId, Element, LeaseId>> there;
+World::Journaled World::journaled() const {
+  Journaled all;
   const std::string folder = study_.plan.campaign().string() + "/.wflow/workers/";
   for (const std::string& path : disk_.list(folder)) {
     for (const wire::Results& record : engine::wire::parse_records(disk_.find(path)->bytes()).results) {
       for (const wire::DoneRun& run : record.done) {
         for (Element element = run.first; element < run.first + run.count; ++element)
-          there.insert({run.array, element, run.lease});
+          all.insert({run.array, element, run.lease});
       }
       for (const wire::Outcome& outcome : record.outcomes)
-        there.insert({outcome.array, outcome.element, outcome.lease});
+        all.insert({outcome.array, outcome.element, outcome.lease});
     }
   }
-  std::vector<std::tuple<ArrayId, Element, LeaseId>> lost;
+  return all;
+}
+
+// A journal is written without fsync: it survives processes, not hosts. What the crash took of it is no
+// promise any more.
+void World::forget_lost_journals(const Journaled& before) {
+  const Journaled after = journaled();
+  for (const auto& [array, element, lease] : before) {
+    if (!after.contains({array, element, lease}) && !history_.at(array, element).committed)
+      history_.unseen(array, element, lease);
+  }
+  Journaled lost;
   history_.for_each_uncommitted([&](ArrayId array, Element element, LeaseId lease) {
-    if (!there.contains({array, element, lease})) lost.emplace_back(array, element, lease);
+    if (!after.contains({array, element, lease})) lost.insert({array, element, lease});
   });
   for (const auto& [array, element, lease] : lost) history_.unsecure(array, element, lease);
 }

@@ -61,6 +61,7 @@ AgentOptions machine_options(const WorkerOptions& options, const Identity& ident
   result.idle_timeout_s = options.idle_timeout_s;
   result.linger_s = options.linger_s;
   result.grace_s = options.grace_s;
+  result.trace = log::takes(LogLevel::trace);
   result.zero = options.zero;
   result.zero_failures = options.zero_failures;
   return result;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "workers/agent/describe.h"
 #include "workers/agent/machine_impl.h"
 
 namespace wflow::workers {
@@ -38,12 +39,27 @@ void AgentMachine::handle(Now now, AgentEvent event) {
   if (impl_->exited) return;
   impl_->now.steady_s = std::max(impl_->now.steady_s, now.steady_s);
   impl_->now.unix_s = now.unix_s;
+  if (impl_->options.trace) impl_->trace(event);
   impl_->look_at_fence();
   std::visit([this](auto& value) { impl_->on(value); }, event);
 }
 
 std::vector<AgentAction> AgentMachine::take_actions() {
+  if (impl_->options.trace) impl_->trace_actions();
   return std::exchange(impl_->actions, {});
+}
+
+// That time has passed happens in every turn, and says nothing.
+void AgentMachine::Impl::trace(const AgentEvent& event) {
+  if (!std::holds_alternative<event::Time>(event)) log(LogLevel::trace, "event: " + describe(event));
+}
+
+// Each before the action itself.
+void AgentMachine::Impl::trace_actions() {
+  for (AgentAction& action : std::exchange(actions, {})) {
+    if (!std::holds_alternative<action::Log>(action)) log(LogLevel::trace, "action: " + describe(action));
+    actions.push_back(std::move(action));
+  }
 }
 
 double AgentMachine::wake_at_s() const {

@@ -160,6 +160,7 @@ struct AgentOptions {
   double grace_s = 5;         // between SIGTERM and SIGKILL
   double retry_s = 1;         // between two looks for the coordinator
   double event_period_s = 0.2;
+  bool trace = false;        // each event and action is a Log at LogLevel::trace, too
   bool zero = false;         // benchmarks: every lease is over at once and nothing is run
   double zero_failures = 0;  // of these, the fraction that fails (by a hash of array, element and attempt)
 };

@@ -52,6 +52,8 @@ struct AgentMachine::Impl {
   void emit(AgentAction action) { actions.push_back(std::move(action)); }
   void send(engine::wire::Message message) { emit(action::Send{std::move(message)}); }
   void log(LogLevel level, std::string text) { emit(action::Log{level, std::move(text)}); }
+  void trace(const AgentEvent& event);
+  void trace_actions();
 
   // machine.cc
   void on(event::EndpointRead& read);

@@ -440,5 +440,33 @@ TEST(AgentMachine, TakesSensibleValuesForWhatIsNone) {
   EXPECT_EQ(bench.sent<wire::Heartbeat>().size(), 4U);
 }
 
+// ---- what is logged at the level `trace`
+
+TEST(AgentMachine, TracesEachEventAndEachAction) {
+  AgentOptions options = Bench::options();
+  options.trace = true;
+  Bench bench(options);
+  bench.join();
+  bench.run_tasks(1);
+  std::vector<std::string> traced;
+  for (const auto& line : bench.all<action::Log>()) {
+    if (line.level == LogLevel::trace) traced.push_back(line.text);
+  }
+  const auto place = [&](const std::string& text) {
+    return std::find(traced.begin(), traced.end(), text) - traced.begin();
+  };
+  EXPECT_LT(place("event: connected"), place("event: Welcome: heartbeat every 1 s, fence after 60 s"));
+  EXPECT_LT(place("event: Leases: lease 7: 0 of array 1 attempt 0"),
+            place("action: slot 0: start lease 7: 0 of array 1 attempt 0"));
+  EXPECT_LT(place("action: slot 0: start lease 7: 0 of array 1 attempt 0"), place("event: slot 0: started"));
+  EXPECT_LT(place("event: slot 0: started"), std::ssize(traced));
+}
+
+TEST(AgentMachine, MakesNoTraceWhereNobodyReadsIt) {
+  Bench bench;
+  bench.join();
+  for (const auto& line : bench.all<action::Log>()) EXPECT_NE(line.level, LogLevel::trace);
+}
+
 }  // namespace
 }  // namespace wflow::workers

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/coordinate/journals.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "engine/query/test_campaign.h"
+#include "engine/wire/worker_journal.h"
+
+namespace wflow::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kWorker = "test-1-orphans";
+
+// A process as a task of the worker starts it, and which nobody but init would end.
+pid_t start_orphan(const std::string& worker) {
+  const std::string variable = "WFLOW_EVENTS=/tmp/.wflow/workers/" + worker + "/1.events";
+  const pid_t pid = ::fork();
+  if (pid != 0) return pid;
+  const char* const command[] = {"sleep", "600", nullptr};
+  const char* const environment[] = {variable.c_str(), nullptr};
+  ::execve("/bin/sleep", const_cast<char* const*>(command), const_cast<char* const*>(environment));
+  ::_exit(1);
+}
+
+bool has_environment(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return text.find(kWorker) != std::string::npos;
+}
+
+TEST(JournalReading, DoesNotWaitForOrphans) {
+  const wire::TemporaryCampaign campaign;
+  const pid_t orphan = start_orphan(kWorker);
+  ASSERT_GT(orphan, 0);
+  while (!has_environment(orphan)) ::usleep(100);  // exec
+  JournalReading reading(campaign.path(), {kWorker, true});
+  EXPECT_FALSE(reading.take(100)) << "it has only been killed";
+  ASSERT_EQ(reading.descriptors().size(), 1U);
+  pollfd ended{reading.descriptors()[0], POLLIN, 0};
+  ASSERT_EQ(::poll(&ended, 1, 60'000), 1);
+  const auto read = reading.take(100.01);
+  ASSERT_TRUE(read) << "a zombie is no orphan";
+  EXPECT_EQ(read->orphans, 1U);
+  EXPECT_TRUE(read->results.empty());
+  int status = 0;
+  EXPECT_EQ(::waitpid(orphan, &status, 0), orphan);
+  EXPECT_TRUE(WIFSIGNALED(status));
+}
+
+TEST(JournalReading, OfAnotherMachineEndsNoProcess) {
+  const wire::TemporaryCampaign campaign;
+  JournalReading reading(campaign.path(), {kWorker, false});
+  const auto read = reading.take(100);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->orphans, 0U);
+}
+
+class KnownWorkersTest : public ::testing::Test {
+ protected:
+  fs::path add_journal(const std::string& worker, bool with_result, std::chrono::hours age) const {
+    std::string bytes =
+        wire::frame_record(wire::JournalHeader{worker, "default", {"far", "b", "n", 7, 7}, {}, 0, 0});
+    wire::Results results;
+    results.done.push_back({1, 0, 0, 1, 0, 0, 0, 0});
+    if (with_result) bytes += wire::frame_record(results);
+    const fs::path file = campaign_.path() / ".wflow" / "workers" / (worker + ".journal");
+    write_file_durably(file, bytes);
+    fs::last_write_time(file, fs::file_time_type::clock::now() - age);
+    return file;
+  }
+  std::vector<std::string> known() {
+    std::vector<std::string> ids;
+    for (const KnownWorker& worker : known_workers(campaign_.path(), {}, store_)) ids.push_back(worker.id);
+    return ids;
+  }
+  static store::Store& with_record(const TestCampaign& campaign, std::optional<store::Store>& store) {
+    campaign.create_record();
+    return store.emplace(campaign.path());
+  }
+
+  TestCampaign campaign_{3};
+  std::optional<store::Store> opened_;
+  store::Store& store_ = with_record(campaign_, opened_);
+};
+
+TEST_F(KnownWorkersTest, AnEmptyJournalThatIsOldIsRemoved) {
+  using std::chrono::hours;
+  const fs::path forgotten = add_journal("forgotten", false, hours(25));
+  const fs::path recent = add_journal("recent", false, hours(1));
+  const fs::path result = add_journal("result", true, hours(1000));
+  EXPECT_EQ(known(), (std::vector<std::string>{"recent", "result"}));
+  EXPECT_FALSE(fs::exists(forgotten));
+  EXPECT_TRUE(fs::exists(recent)) << "its worker may just be starting";
+  EXPECT_TRUE(fs::exists(result));
+}
+
+}  // namespace
+}  // namespace wflow::engine
