@@ -7,7 +7,7 @@ import stat
 import subprocess
 import unittest
 
-from wflow_test import BIN, OK, CampaignTest
+from wflow_test import BIN, OK, SOURCE, CampaignTest
 
 NOBODY = 65534
 PROGRAMS = {"wflow", "wflow-convert", "wflow-train", "wflow-plugin-host", "wflow-cola", "cosmoflow-baseline"}
@@ -88,6 +88,21 @@ class Install(CampaignTest):
         table = self.as_user("cosmoflow-baseline", "--data", campaign / "data", "--network", campaign / "train/predictions.csv")
         self.assertRegex(table, r"(?m)^network ")
         self.as_user("wflow", "validate", self.example("cosmoflow/cosmoflow.yaml"))  # an hour of computing
+
+
+class Configure(CampaignTest):
+    def configure(self, *options):
+        done = subprocess.run(["cmake", "-S", SOURCE, "-B", self.folder / "build", *options], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-4000:])
+        return (self.folder / "build" / "CMakeCache.txt").read_text()
+
+    def test_without_trainer_and_tests(self):
+        # A package that is looked for all the same, and needed, would be an error here.
+        absent = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("MPI", "Torch", "GTest", "benchmark")]
+        cache = self.configure("-DWFLOW_TRAINER=OFF", *absent)
+        self.assertNotRegex(cache, r"(?m)^(MPI|Torch|TORCH|GTest|Caffe2)_")
+        self.assertIn("CMAKE_BUILD_TYPE:STRING=Release", cache)
+        self.assertIn("WFLOW_WERROR:BOOL=OFF", cache)
 
 
 if __name__ == "__main__":
