@@ -16,13 +16,13 @@ using Kind = Expression::Kind;
 using Node = Expression::Node;
 
 // Deep enough for any question, and no stack overflow from ten thousand parentheses.
-constexpr int kMaxDepth = 200;
+constexpr int kMaxNesting = 200;
 
 constexpr std::pair<std::string_view, Kind> kSigns[] = {
     {"==", Kind::equal},      {"=", Kind::equal},   {"!=", Kind::unequal},      {"<", Kind::less},
     {"<=", Kind::less_equal}, {">", Kind::greater}, {">=", Kind::greater_equal}};
 
-bool is_blank(char c) {
+bool is_space(char c) {
   return std::isspace(static_cast<unsigned char>(c)) != 0;
 }
 
@@ -62,7 +62,7 @@ class Parser {
   }
 
   void next() {
-    while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
+    while (at_ < text_.size() && is_space(text_[at_])) ++at_;
     const std::size_t begin = at_;
     word_ = {Word::Kind::end, "", begin};
     if (at_ == text_.size()) return;
@@ -104,7 +104,7 @@ class Parser {
   }
 
   Node factor(int depth) {
-    if (depth > kMaxDepth) fail(dialect_.expected_depth);
+    if (depth > kMaxNesting) fail(dialect_.expected_depth);
     if (take("not")) {
       Node node{Kind::no, {}, {}};
       node.parts.push_back(factor(depth + 1));

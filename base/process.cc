@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/version.h"
 
 extern char** environ;
 
@@ -200,10 +201,13 @@ std::string sibling_program(const std::string& name) {
   const std::string beside = executable_directory() + "/" + name;
   if (::access(beside.c_str(), X_OK) == 0) return beside;
   if (const auto found = find_program(name)) return *found;
-  throw Error(ExitCode::system,
-              fmt::format("the program {} is neither in {} nor in PATH; build or install it "
-                          "(scripts/quickstart does)",
-                          name, executable_directory()));
+  const bool left_out = name == "wflow-train" && !kHasTrainer;
+  throw Error(
+      ExitCode::system,
+      fmt::format("the program {} is neither in {} nor in PATH; {}", name, executable_directory(),
+                  left_out ? "this wflow was built without its trainer (-DWFLOW_TRAINER=OFF): build it with "
+                             "MPI and libtorch (scripts/quickstart does)"
+                           : "build or install it (scripts/quickstart does)"));
 }
 
 std::string host_name() {

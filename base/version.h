@@ -3,4 +3,5 @@
 
 namespace wflow {
 extern const char* const kVersion;  // "0.1.0"
+extern const bool kHasTrainer;      // wflow-train was built (-DWFLOW_TRAINER=ON)
 }  // namespace wflow

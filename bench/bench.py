@@ -14,7 +14,7 @@ BIN = os.environ.get("WFLOW_BIN", os.path.join(ROOT, "build", "release", "bin"))
 def program(name):
     path = os.path.join(BIN, name)
     if not os.path.exists(path):
-        sys.exit(f"{path} is missing; build it with scripts/build release, or set WFLOW_BIN")
+        sys.exit(f"{path} is missing; build it with scripts/build release {name}, or set WFLOW_BIN")
     return path
 
 

@@ -1,10 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-# Language level, warnings and sanitizers, the same for every target of the tree.
+# Options, language level, warnings and sanitizers, the same for every target of the tree.
+option(BUILD_TESTING "build the tests and benchmarks (needs GoogleTest)" OFF)
+option(WFLOW_WERROR "warnings are errors" OFF)
+option(WFLOW_TRAINER "build wflow-train (needs MPI and libtorch)" ON)
+option(WFLOW_FAST_BUILD "few large translation units and precompiled headers: half the compile time" ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, RelWithDebInfo or Debug" FORCE)
+endif()
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+# The build folder is laid out as an installation, so that programs find what stands beside them in both.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+# An installed program loads the libraries that it was linked with, wherever they are (a newer libtorch, a module system's MPI).
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 
 set(WFLOW_SANITIZE "" CACHE STRING "sanitizers for every target, as -fsanitize= takes them")
 option(WFLOW_FUZZ "build the fuzzers, with clang" OFF)
@@ -15,16 +26,23 @@ option(WFLOW_NATIVE "compile for this machine's processor (-march=native)" OFF)
 
 find_program(WFLOW_CCACHE ccache)
 if(WFLOW_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${WFLOW_CCACHE}")
-  set(CMAKE_C_COMPILER_LAUNCHER "${WFLOW_CCACHE}")
+  set(launcher "${WFLOW_CCACHE}")
+  if(WFLOW_FAST_BUILD)
+    # ccache's manual: what precompiled headers need, else nothing is cached.
+    set(launcher "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+        "${WFLOW_CCACHE}")
+  endif()
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
 endif()
 
+include(GNUInstallDirs)
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 
 add_library(wflow_settings INTERFACE)
 target_include_directories(wflow_settings INTERFACE "${CMAKE_SOURCE_DIR}")
-target_compile_options(wflow_settings INTERFACE -Wall -Wextra -Wpedantic -Werror)
+target_compile_options(wflow_settings INTERFACE -Wall -Wextra -Wpedantic $<$<BOOL:${WFLOW_WERROR}>:-Werror>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 sees overlapping copies inside std::string's own operators at -O3 (GCC bug 105651).
   target_compile_options(wflow_settings INTERFACE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-Wno-restrict>)
@@ -41,4 +59,18 @@ if(WFLOW_SANITIZE)
 endif()
 if(WFLOW_NATIVE)
   target_compile_options(wflow_settings INTERFACE -march=native)
+endif()
+
+if(WFLOW_FAST_BUILD)
+  # Compiled once for all libraries of wflow_library().
+  find_package(fmt REQUIRED)
+  find_package(nlohmann_json REQUIRED)
+  add_library(wflow_precompiled STATIC "${CMAKE_SOURCE_DIR}/cmake/precompiled.cc")
+  target_link_libraries(wflow_precompiled PRIVATE wflow_settings fmt::fmt nlohmann_json::nlohmann_json)
+  target_precompile_headers(wflow_precompiled PRIVATE
+    <algorithm> <array> <chrono> <cmath> <cstdint> <cstdlib> <cstring> <filesystem> <functional> <map> <memory> <optional>
+    <set> <span> <string> <string_view> <utility> <variant> <vector> <fmt/format.h> <nlohmann/json.hpp>)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(wflow_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # for ccache
+  endif()
 endif()

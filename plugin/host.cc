@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/version.h"
 #include "base/yaml.h"
 #include "plugin/library.h"
 #include "plugin/row_file.h"
@@ -217,6 +218,10 @@ std::uint64_t number(std::string_view word, std::string_view option) {
 }
 
 int run_program(int argc, char** argv) {
+  if (argc == 2 && std::string_view(argv[1]) == "--version") {  // wflow doctor: do its libraries load?
+    fmt::print("wflow-plugin-host {}\n", kVersion);
+    return 0;
+  }
   std::string config;
   std::uint64_t first = 0;
   std::uint64_t count = 0;

@@ -85,12 +85,12 @@ ExitCode whole_code(const engine::CampaignStatus& status) {
 
 int follow(const std::filesystem::path& campaign, bool quiet, bool json) {
   std::signal(SIGPIPE, SIG_IGN);
-  Display display(quiet || json);
+  Display display(quiet || json, Display::Interrupt::ends_display);
   std::filesystem::path shown = campaign;
   while (const auto at = engine::running_campaign(campaign)) {
     if (*at != shown) {
       display.finish(engine::campaign_status(shown));
-      display = Display(quiet || json);
+      display = Display(quiet || json, Display::Interrupt::ends_display);
       shown = *at;
     }
     // What follows is announced before it is there.

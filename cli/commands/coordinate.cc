@@ -141,7 +141,7 @@ class CampaignRun {
     coordinator.retry = retry;
     coordinator.keep_going = options_.keep_going;
     if (limit_s_ > 0) coordinator.time_limit_s = std::max(limit_s_ - elapsed_s(), 1e-3);
-    Display display(options_.silent());
+    Display display(options_.silent(), Display::Interrupt::ends_campaign);
     bool recorded = false;  // only once this process coordinates
     const engine::CoordinatorEnd end =
         engine::run_coordinator(plan, coordinator, [&](const engine::CampaignStatus& status) {

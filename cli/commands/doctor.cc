@@ -19,6 +19,8 @@ namespace wflow::cli {
 
 namespace {
 
+constexpr const char* kBuild = "build and install all of wflow (scripts/quickstart builds it)";
+
 class Report {
  public:
   explicit Report(bool silent) : silent_(silent) {}
@@ -78,6 +80,33 @@ void check_blas(Report& report) {
   report.weak("BLAS", "libblas.so.3 not found; training needs libopenblas0");
 }
 
+void check_manual(Report& report) {
+  // Beside the program, in the build folder as in an installation; man looks there for programs in PATH.
+  const auto pages = std::filesystem::path(executable_directory()).parent_path() / "share" / "man" / "man1";
+  std::error_code ignored;
+  if (!std::filesystem::exists(pages / "wflow.1", ignored)) {
+    report.weak("manual pages",
+                fmt::format("no wflow.1 in {}; build and install all of wflow (scripts/quickstart "
+                            "builds it), or use wflow help",
+                            pages.string()));
+    return;
+  }
+  const bool in_path = find_program("wflow").has_value();
+  report.good("manual pages", fmt::format("{}{}", pages.string(),
+                                          in_path ? " (man wflow)" : " (man wflow, once wflow is in PATH)"));
+}
+
+void check_trainer(Report& report) {
+  if (!kHasTrainer) {
+    check_program(report, "wflow-train", "this wflow was built without its trainer (-DWFLOW_TRAINER=OFF)",
+                  false);
+    return;
+  }
+  check_program(report, "wflow-train", kBuild, true);
+  check_program(report, "mpirun.openmpi", "training on several ranks needs it; install openmpi-bin", false);
+  check_blas(report);
+}
+
 void check_limits(Report& report) {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
@@ -96,13 +125,13 @@ int doctor(bool json) {
   Report report(json);
   if (!json)
     fmt::print("wflow {} on {}, {} usable cores\n", kVersion, host_name(), engine::batch::usable_cores());
-  check_program(report, "wflow-convert", "build it: cmake --build --preset release", true);
-  check_program(report, "wflow-train", "build it: cmake --build --preset release", true);
+  check_program(report, "wflow-convert", kBuild, true);
+  check_program(report, "wflow-plugin-host", kBuild, true);
+  check_trainer(report);
   check_program(report, "wflow-cola", "the CosmoFlow example's simulator; build it or run scripts/quickstart",
                 false);
-  check_program(report, "mpirun.openmpi", "training on several ranks needs it; install openmpi-bin", false);
   check_program(report, "python3", "only for python shells and --pgen; install python3", false);
-  check_blas(report);
+  check_manual(report);
   check_limits(report);
   for (const char* scheduler : {"sbatch", "flux", "bsub", "qsub"}) {
     if (find_program(scheduler)) report.good(scheduler, "found: this is a batch system's login node");

@@ -26,7 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kCampaign = "its directory, or the beginning of its name (default: the newest here)";
+constexpr const char* kCampaignArgument =
+    "its directory, or the beginning of its name (default: the newest here)";
 
 struct ManageOptions {
   std::string campaign;
@@ -194,7 +195,7 @@ void add_manage(CLI::App& app, Command& chosen) {
   ls->add_flag("--csv", options->csv, "as comma-separated values")->excludes(json);
   auto* all = add(app, chosen, "workers", "the workers of a campaign, also those that are gone",
                   "Examples:\n  wflow workers\n  wflow workers cosmoflow --json", options, workers);
-  all->add_option("campaign", options->campaign, kCampaign);
+  all->add_option("campaign", options->campaign, kCampaignArgument);
   all->add_flag("--json", options->json, "as JSON");
   auto* rm = add(app, chosen, "rm", "remove a campaign's directory",
                  "Asks first; refuses while the campaign runs.\n"

@@ -79,7 +79,9 @@ void add_status(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<StatusOptions>();
   CLI::App* command = app.add_subcommand("status", "what is done, what failed, what is left");
   command->footer(
-      "Works while the campaign runs and after it has ended or was killed.\n"
+      "Works while the campaign runs and after it has ended or was killed. Tasks that are assigned run on a "
+      "worker "
+      "or wait in its queue.\n"
       "Examples:\n  wflow status\n  wflow status campaigns/cosmoflow_20261121-160001 --json\n  wflow status "
       "--all");
   auto* campaign =

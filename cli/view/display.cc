@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/text.h"
@@ -12,6 +13,8 @@ namespace wflow::cli {
 
 namespace {
 
+constexpr std::size_t kLineWidth = 100;  // of what goes to pipes and files
+
 void print(const std::string& text) {
   // A reader that went away (| head) must not end the campaign: failures to print are ignored.
   std::fwrite(text.data(), 1, text.size(), stdout);
@@ -20,27 +23,65 @@ void print(const std::string& text) {
 
 }  // namespace
 
-Display::Display(bool quiet) : quiet_(quiet) {}
+Display::Display(bool quiet, Interrupt interrupt) : quiet_(quiet), interrupt_(interrupt) {}
 
 void Display::show(const engine::CampaignStatus& status) {
   if (quiet_) return;
+  // The size is asked for every time: windows are resized.
   const Terminal terminal = standard_output();
-  terminal.interactive ? draw(status, failure_overview(status, terminal)) : print_changes(status);
+  terminal.interactive ? draw(terminal, picture(status, terminal, false)) : print_changes(status, false);
 }
 
-void Display::draw(const engine::CampaignStatus& status, const std::vector<std::string>& below) {
-  // The width is asked for every time: windows are resized.
-  auto lines = overview(status, standard_output());
-  lines.insert(lines.end(), below.begin(), below.end());
-  std::string picture;
-  if (drawn_lines_ > 0) picture += fmt::format("\x1b[{}A", drawn_lines_);
-  for (const std::string& line : lines) picture += line + "\x1b[K\n";
-  picture += "\x1b[J";
-  drawn_lines_ = static_cast<int>(lines.size());
-  print(picture);
+// Why it stops; and what a second Ctrl-C does, before it is pressed.
+std::string Display::stop_text(const engine::CampaignStatus& status, const std::string& row) const {
+  const bool hint = status.state == engine::CampaignState::draining && interrupt_ == Interrupt::ends_campaign;
+  return row + (hint ? "; Ctrl-C again kills them (they run again on resume)" : "");
 }
 
-void Display::print_changes(const engine::CampaignStatus& status) {
+std::vector<std::string> Display::picture(const engine::CampaignStatus& status,
+                                          const Terminal& terminal) const {
+  // A line that fills the last column leaves the cursor in different places on different terminals.
+  Terminal narrower = terminal;
+  narrower.width = std::max(terminal.width - 1, 1);
+  std::vector<std::string> lines = overview(status, narrower);
+  if (status.state != engine::CampaignState::running && !engine::is_at_rest(status.state)) {
+    const auto row =
+        std::ranges::find(status.history.rbegin(), status.history.rend(), "stop", &engine::HistoryView::kind);
+    if (row != status.history.rend()) {
+      const auto text = wrapped("  " + stop_text(status, row->text), narrower.width, 4);
+      for (const std::string& line : text) lines.push_back(styled(terminal, Style::yellow, line));
+    }
+  }
+  if (!last) {
+    const auto failed = failure_overview(status, narrower);
+    lines.insert(lines.end(), failed.begin(), failed.end());
+  }
+  // A picture that is higher than the window can't be drawn again in place.
+  const auto most = static_cast<std::size_t>(std::max(terminal.height - 1, 2));
+  if (!engine::is_at_rest(status.state) && lines.size() > most) {
+    const std::size_t left = lines.size() - (most - 1);
+    lines.resize(most - 1);
+    lines.push_back(fitted(fmt::format("  and {} more lines: wflow status", left), narrower.width, false));
+  }
+  return lines;
+}
+
+void Display::draw(const Terminal& terminal, const std::vector<std::string>& lines) {
+  // A window that became narrower since has broken the lines on the screen into more.
+  int rows = 0;
+  for (const int columns : drawn_)
+    rows += terminal.reflows ? std::max(1, (columns - 1) / terminal.width + 1) : 1;
+  std::string text;
+  if (rows > 0) text += fmt::format("\x1b[{}A", rows);
+  drawn_.clear();
+  for (const std::string& line : lines) {
+    text += line + "\x1b[K\n";
+    drawn_.push_back(columns_of(line));
+  }
+  print(text + "\x1b[J");
+}
+
+void Display::print_changes(const engine::CampaignStatus& status, bool last) {
   const std::string stamp = "[" + text::format_duration(status.elapsed_s) + "] ";
   for (const auto& step : status.steps) {
     if (step.elements == 0) continue;
@@ -57,15 +98,16 @@ void Display::print_changes(const engine::CampaignStatus& status) {
     print(line + "\n");
   }
   for (const std::string& line : failures_.news(status)) print(stamp + line + "\n");
-  if (const std::uint64_t epoch = newest_epoch(status); epoch > reported_epoch_) {
-    reported_epoch_ = epoch;
-    print(stamp + training_line(status) + "\n");
-  }
+  for (const std::string& line : training_.take(status, kLineWidth - stamp.size(), last))
+    print(stamp + line + "\n");
   for (const auto& row : status.history) {
     if (row.number <= reported_history_) continue;
     reported_history_ = row.number;
-    if (row.kind == "stop" || row.kind == "error" || row.kind == "retry" || row.kind == "note")
+    if (row.kind == "stop") {
+      print(stamp + stop_text(status, row.text) + "\n");
+    } else if (row.kind == "error" || row.kind == "retry" || row.kind == "note") {
       print(stamp + row.text + "\n");
+    }
   }
 }
 
@@ -73,9 +115,9 @@ void Display::finish(const engine::CampaignStatus& status) {
   if (quiet_) return;
   const Terminal terminal = standard_output();
   if (terminal.interactive) {
-    draw(status, {});
+    draw(terminal, picture(status, terminal, true));
   } else {
-    print_changes(status);
+    print_changes(status, true);
     for (const std::string& line : overview(status, terminal)) print(line + "\n");
   }
   for (const std::string& line : details(status, terminal, false)) print(line + "\n");

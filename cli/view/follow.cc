@@ -10,7 +10,7 @@ namespace wflow::cli {
 
 namespace {
 
-constexpr std::chrono::milliseconds kLook{100};
+constexpr std::chrono::milliseconds kOutputLook{100};
 constexpr int kLooksAQuestion = 5;  // the coordinator has better things to do
 
 bool can_still_print(const specs::Plan& plan, const specs::TaskId& task) {
@@ -25,7 +25,7 @@ void follow_task(const specs::Plan& plan, const specs::TaskId& task, const std::
   while (can_still_print(plan, task)) {
     for (int i = 0; i < kLooksAQuestion; ++i) {
       look();
-      std::this_thread::sleep_for(kLook);
+      std::this_thread::sleep_for(kOutputLook);
     }
   }
   look();

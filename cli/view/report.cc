@@ -6,16 +6,17 @@
 
 #include <algorithm>
 #include <ctime>
+#include <iterator>
 
 #include "base/text.h"
 #include "cli/view/failure_groups.h"
+#include "cli/view/step_lines.h"
 
 namespace wflow::cli {
 
 namespace {
 
 using engine::CampaignStatus;
-using engine::ElementState;
 using engine::StepStatus;
 
 Style style_of(engine::FollowupState state) {
@@ -24,43 +25,8 @@ Style style_of(engine::FollowupState state) {
   return Style::yellow;
 }
 
-// Done elements; of a single long task its own progress.
-std::pair<std::uint64_t, std::uint64_t> progress_of(const StepStatus& step) {
-  if (step.elements == 1 && step.progress_total > 0 && step.ended() == 0)
-    return {step.progress_done, step.progress_total};
-  return {step.ended(), step.elements};
-}
-
-std::string remarks(const StepStatus& step, const Terminal& terminal) {
-  std::vector<std::string> parts;
-  const auto add = [&](std::uint64_t count, const char* word, Style style) {
-    if (count > 0)
-      parts.push_back(styled(terminal, style, fmt::format("{} {}", text::format_count(count), word)));
-  };
-  add(step.failed(), "failed", Style::red);
-  add(step.count(ElementState::skipped), "skipped", Style::yellow);
-  add(step.count(ElementState::cancelled), "cancelled", Style::yellow);
-  add(step.count(ElementState::delayed), "to retry", Style::yellow);
-  add(step.count(ElementState::leased), "in progress", Style::plain);
-  if (step.rate_per_s > 0 && step.progress_total == 0) {
-    parts.push_back(step.rate_per_s < 1 ? fmt::format("{:.1f}/min", step.rate_per_s * 60)
-                                        : fmt::format("{:.1f}/s", step.rate_per_s));
-  }
-  const bool ended = step.ended() == step.elements;
-  if (step.left_s && !ended) parts.push_back(text::format_duration(*step.left_s) + " left");
-  if (ended && step.mean_s > 0) parts.push_back(fmt::format("{} each", text::format_duration(step.mean_s)));
-  return text::join(parts, ", ");
-}
-
-std::string step_line(const StepStatus& step, const Terminal& terminal, int name_width) {
-  const auto [done, total] = progress_of(step);
-  std::string counts = fmt::format("{}/{}", text::format_count(done), text::format_count(total));
-  if (step.elements == 1 && step.progress_total > 0 && step.ended() == 0) counts += " " + step.progress_unit;
-  const double fraction = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1.0;
-  const int bar_width = std::clamp(terminal.width - name_width - 64, 0, 30);
-  std::string line = fmt::format("  {} ", fitted(step.name, name_width, true));
-  if (bar_width >= 8) line += bar(terminal, fraction, bar_width) + " ";
-  return line + fmt::format("{:>13}  ", counts) + remarks(step, terminal);
+void append(std::vector<std::string>& lines, std::vector<std::string> more) {
+  std::ranges::move(more, std::back_inserter(lines));
 }
 
 constexpr std::size_t kShownCurves = 8;
@@ -70,7 +36,7 @@ void add_curves(const CampaignStatus& status, const std::string& name, const Ter
                 int name_width, std::vector<std::string>& lines) {
   const auto is_named = [&](const engine::MetricCurve& curve) { return curve.name == name; };
   const auto count = static_cast<std::size_t>(std::ranges::count_if(status.metrics, is_named));
-  const int columns = std::clamp(terminal.width - name_width - 30, 8, 60);
+  const int label_width = std::max(name_width, 16);
   std::size_t shown = 0;
   for (const auto& curve : status.metrics) {
     if (!is_named(curve) || curve.points.empty()) continue;
@@ -82,8 +48,18 @@ void add_curves(const CampaignStatus& status, const std::string& name, const Ter
     std::vector<double> values;
     for (const auto& point : curve.points) values.push_back(point.value);
     const std::string label = count == 1 ? name : fmt::format("{} {}", curve.task, name);
-    lines.push_back(fmt::format("  {} {}  {:.4g}", fitted(label, std::max(name_width, 16), true),
-                                sparkline(terminal, values, columns), values.back()));
+    // A curve that is too long for the line says where it begins.
+    int columns = std::clamp(terminal.width - label_width - 15, 8, 60);
+    const auto number = static_cast<std::size_t>(columns);
+    std::string begin;
+    if (values.size() > number) {
+      columns = std::clamp(terminal.width - label_width - 32, 8, 60);
+      const auto& first = curve.points[values.size() - static_cast<std::size_t>(columns)];
+      begin = first.epoch > 0 ? fmt::format("  from epoch {}", first.epoch)
+                              : fmt::format("  from step {}", first.step);
+    }
+    lines.push_back(fmt::format("  {} {}  {:.4g}{}", fitted(label, label_width, true),
+                                sparkline(terminal, values, columns), values.back(), begin));
   }
 }
 
@@ -111,46 +87,23 @@ std::string clock_time(double unix_s) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(seconds));
 }
 
-std::uint64_t newest_epoch(const CampaignStatus& status) {
-  std::uint64_t newest = 0;
-  for (const auto& curve : status.metrics) {
-    if (!curve.points.empty()) newest = std::max(newest, curve.points.back().epoch);
-  }
-  return newest;
-}
-
-std::string training_line(const CampaignStatus& status) {
-  const std::uint64_t epoch = newest_epoch(status);
-  std::vector<std::string> parts;
-  std::string task;
-  for (const auto& curve : status.metrics) {
-    if (curve.points.empty() || curve.points.back().epoch != epoch) continue;
-    // Of several trainings that are as far the first one.
-    if (!task.empty() && task != curve.task) continue;
-    task = curve.task;
-    parts.push_back(fmt::format("{} {:.4g}", curve.name, curve.points.back().value));
-  }
-  if (parts.empty()) return {};
-  return fmt::format("epoch {}: {}", epoch, text::join(parts, ", "));
-}
-
 std::vector<std::string> overview(const CampaignStatus& status, const Terminal& terminal) {
   std::vector<std::string> lines;
   std::string head =
       styled(terminal, Style::bold, status.name) + "  " +
       styled(terminal, style_of(engine::followup_state(status.state)), std::string(name_of(status.state))) +
       "  " + text::format_duration(status.elapsed_s);
-  std::uint64_t running = 0;
-  for (const auto& worker : status.workers) running += worker.running;
+  std::int64_t cores = 0;
+  for (const auto& worker : status.workers) cores += worker.cores;
   if (!status.workers.empty()) {
-    head += fmt::format("  {} worker{}, {} running", status.workers.size(),
-                        status.workers.size() == 1 ? "" : "s", running);
+    head += fmt::format("  {} worker{} with {} core{}", status.workers.size(),
+                        status.workers.size() == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
   }
   lines.push_back(head);
   int name_width = 8;
   for (const StepStatus& step : status.steps) name_width = std::max(name_width, columns_of(step.name));
   name_width = std::min(name_width, std::max(8, terminal.width / 3));
-  for (const StepStatus& step : status.steps) lines.push_back(step_line(step, terminal, name_width));
+  append(lines, step_lines(status.steps, terminal, name_width));
   for (const char* name : {"train_loss", "validation_loss"})
     add_curves(status, name, terminal, name_width, lines);
   for (const engine::FollowupView& followup : status.followups)
@@ -158,11 +111,10 @@ std::vector<std::string> overview(const CampaignStatus& status, const Terminal& 
   if (!status.iterations.empty()) lines.push_back("  iterations: " + status.iterations);
   if (!status.coordinator.empty() && !status.history.empty() && status.history.back().kind == "note")
     lines.push_back("  " + status.history.back().text);
-  for (std::string& line : lines) {
-    if (terminal.interactive) line = fitted(line, terminal.width, false);
-    while (line.ends_with(' ')) line.pop_back();
-  }
-  return lines;
+  if (!terminal.interactive) return lines;
+  std::vector<std::string> fitting;
+  for (const std::string& line : lines) append(fitting, wrapped(line, terminal.width, 4));
+  return fitting;
 }
 
 std::vector<std::string> details(const CampaignStatus& status, const Terminal& terminal, bool everything) {
@@ -171,7 +123,7 @@ std::vector<std::string> details(const CampaignStatus& status, const Terminal& t
     lines.push_back("");
     lines.push_back("workers:");
     for (const auto& worker : status.workers) {
-      lines.push_back(fmt::format("  {}  {} cores, {} running, {} leased{}", worker.id, worker.cores,
+      lines.push_back(fmt::format("  {}  {} cores, {} running, {} assigned{}", worker.id, worker.cores,
                                   worker.running, worker.leased, worker.draining ? ", draining" : ""));
     }
   }

@@ -10,14 +10,12 @@
 
 namespace wflow::cli {
 
-// Name, state, elapsed time; one line a step; the training curve while there is one.
+// Name, state, elapsed time; one line a step; the training curve while there is one. On a terminal no line is
+// longer than its width, and nothing is cut off.
 std::vector<std::string> overview(const engine::CampaignStatus& status, const Terminal& terminal);
 // Failures with the end of their output, workers, artifacts, history.
 std::vector<std::string> details(const engine::CampaignStatus& status, const Terminal& terminal,
                                  bool everything);
-// "epoch 3: train_loss 0.12, validation_loss 0.10" of the newest epoch, or an empty string.
-std::string training_line(const engine::CampaignStatus& status);
-std::uint64_t newest_epoch(const engine::CampaignStatus& status);
 
 std::string clock_time(double unix_s);  // "2026-11-21 16:00:01"
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 namespace wflow::cli {
 
@@ -48,9 +49,13 @@ Terminal standard_output() {
   terminal.interactive = ::isatty(STDOUT_FILENO) != 0 && kind != nullptr && std::string_view(kind) != "dumb";
   terminal.colour = terminal.interactive && !is_set("NO_COLOR");
   terminal.unicode = utf8_locale();
+  // xterm and GNU screen cut lines instead.
+  terminal.reflows = !is_set("XTERM_VERSION") && !is_set("STY");
   winsize size{};
-  if (terminal.interactive && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-    terminal.width = size.ws_col;
+  if (terminal.interactive && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
+    if (size.ws_col > 0) terminal.width = size.ws_col;
+    if (size.ws_row > 0) terminal.height = size.ws_row;
+  }
   return terminal;
 }
 
@@ -92,6 +97,40 @@ std::string fitted(std::string_view text, int columns, bool pad) {
   }
   if (pad && used < columns) result.append(static_cast<std::size_t>(columns - used), ' ');
   return result;
+}
+
+std::vector<std::string> wrapped(std::string_view text, int columns, int indent) {
+  std::vector<std::string> lines;
+  std::string line;
+  int used = 0;
+  const auto end_line = [&] {
+    line.erase(line.find_last_not_of(' ') + 1);
+    lines.push_back(std::exchange(line, std::string(static_cast<std::size_t>(indent), ' ')));
+    used = indent;
+  };
+  columns = std::max(columns, indent + 1);
+  while (!text.empty()) {
+    const std::size_t blanks = std::min(text.find_first_not_of(' '), text.size());
+    const std::size_t end = std::min(text.find(' ', blanks), text.size());
+    std::string_view word = text.substr(blanks, end - blanks);
+    text.remove_prefix(end);
+    if (used > indent && used + static_cast<int>(blanks) + columns_of(word) > columns) {
+      end_line();
+    } else {
+      line.append(blanks, ' ');
+      used += static_cast<int>(blanks);
+    }
+    while (used + columns_of(word) > columns) {
+      const std::string part = fitted(word, columns - used, false);
+      line += part;
+      word.remove_prefix(part.size());
+      end_line();
+    }
+    line += word;
+    used += columns_of(word);
+  }
+  if (used > indent || lines.empty()) lines.push_back(line);
+  return lines;
 }
 
 std::string bar(const Terminal& terminal, double fraction, int columns) {

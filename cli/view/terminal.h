@@ -12,7 +12,9 @@ struct Terminal {
   bool interactive = false;  // a terminal that can move its cursor
   bool colour = false;       // interactive, and NO_COLOR is not set
   bool unicode = false;      // its locale is UTF-8
+  bool reflows = true;       // breaks lines again when its width changes, as most do
   int width = 80;            // columns
+  int height = 24;           // lines
 };
 Terminal standard_output();
 
@@ -23,6 +25,9 @@ std::string styled(const Terminal& terminal, Style style, std::string_view text)
 int columns_of(std::string_view text);
 // The text cut to so many columns, escape sequences kept whole; padded with blanks where shorter if `pad`.
 std::string fitted(std::string_view text, int columns, bool pad);
+// The text as lines of at most so many columns, broken at blanks, in longer words where it must be; all but
+// the first begin with `indent` blanks.
+std::vector<std::string> wrapped(std::string_view text, int columns, int indent);
 
 // "[######----]" or its block-character form.
 std::string bar(const Terminal& terminal, double fraction, int columns);

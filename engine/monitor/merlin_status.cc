@@ -19,7 +19,7 @@ namespace wflow::engine {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // Arrays that one call of write_some() looks at: what the coordinator's loop may spend on it.
 constexpr std::size_t kArraysAtOnce = 100;
@@ -33,21 +33,21 @@ std::string duration_text(double seconds) {
                      whole % 60);
 }
 
-Json parameters_json(const std::vector<std::pair<std::string, std::string>>& parameters) {
-  Json json;  // null without any
+OrderedJson parameters_json(const std::vector<std::pair<std::string, std::string>>& parameters) {
+  OrderedJson json;  // null without any
   for (const auto& [name, value] : parameters) json[name] = value;
   return json;
 }
 
-Json leaf(const char* status, const char* code, const std::string& time, std::uint32_t restarts) {
+OrderedJson leaf(const char* status, const char* code, const std::string& time, std::uint32_t restarts) {
   return {{"status", status},
-          {"return_code", code == nullptr ? Json() : Json(code)},
+          {"return_code", code == nullptr ? OrderedJson() : OrderedJson(code)},
           {"elapsed_time", time},
           {"run_time", time},
           {"restarts", restarts}};
 }
 
-Json leaf_of(ElementState state, const store::ExecutionRecord* record, double mean_s) {
+OrderedJson leaf_of(ElementState state, const store::ExecutionRecord* record, double mean_s) {
   const std::uint32_t executions = record == nullptr ? 0 : record->executions;
   const int code = record == nullptr || record->reason != "exited" ? 0 : record->exit_code;
   const std::string time = duration_text(record == nullptr ? 0 : record->duration_s);
@@ -111,13 +111,13 @@ std::vector<std::pair<std::string, std::string>> named_in(
 
 std::string merlin_status_text(const ArrayStatus& status) {
   const auto quoted = [](const std::string& text) {
-    return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+    return OrderedJson(text).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   };
   // By hand, a line a leaf: a JSON object that keeps its order looks at all keys for each new one.
-  const Json parameters = {{"cmd", parameters_json(status.cmd_parameters)},
-                           {"restart", parameters_json(status.restart_parameters)}};
+  const OrderedJson parameters = {{"cmd", parameters_json(status.cmd_parameters)},
+                                  {"restart", parameters_json(status.restart_parameters)}};
   std::string text = fmt::format("{{\n{}: {{\n\"parameters\": {}", quoted(status.key),
-                                 parameters.dump(-1, ' ', false, Json::error_handler_t::replace));
+                                 parameters.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
   auto record = status.failures.begin();
   for (const auto& [range, state] : status.states) {
     const std::string plain = leaf_of(state, nullptr, status.mean_s).dump();

@@ -7,13 +7,11 @@
 #include <map>
 #include <utility>
 
+#include "engine/store/impl.h"
+
 namespace wflow::engine::store {
 
 namespace {
-
-std::int64_t signed_of(Element element) {
-  return static_cast<std::int64_t>(element);
-}
 
 RunTable::Row row_of(SQLite::Statement& select) {
   return {{static_cast<Element>(select.getColumn(0).getInt64()),

@@ -18,8 +18,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kWorkspaceSuffix = ".workspace";
-
 bool is_funnel(const Step& step, std::string_view parent) {
   return std::any_of(step.depends.begin(), step.depends.end(), [&](const Dependency& dependency) {
     return dependency.step == parent && dependency.funnel;

@@ -16,6 +16,9 @@
 
 namespace wflow::specs {
 
+// $(STEP.workspace): where another step runs.
+inline constexpr std::string_view kWorkspaceSuffix = ".workspace";
+
 // The distinct combinations of a set of parameters.
 struct Instances {
   std::vector<std::uint32_t> parameters;   // indices into Study::parameters, sorted by name

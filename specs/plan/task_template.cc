@@ -115,7 +115,8 @@ void Plan::fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint3
 void Plan::fill_plugin(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const {
   yaml::Node settings = resolved_settings(planned, row);
   const yaml::Node* library = settings.find("library");
-  if (library != nullptr) set_key(settings, "library", yaml::quoted(locate(*study_, library->text).string()));
+  if (library != nullptr)
+    set_key(settings, "library", yaml::quoted(locate_library(*study_, library->text).string()));
   set_key(settings, "bundle", yaml::scalar(std::to_string(task.bundle)));
   // What a process needs to compute any row itself.
   set_key(settings, "samples", yaml::quoted(to_json(study_->samples->design).dump()));

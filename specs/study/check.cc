@@ -224,7 +224,7 @@ void check_plugin(Reading& reading, const Expansion& expansion, std::size_t inde
   const yaml::Node* library = block.find("library");
   if (library == nullptr || !library->is_scalar() || library->text.empty() || !study.samples) return;
   std::error_code ignored;
-  const auto path = locate(study, library->text);
+  const auto path = locate_library(study, library->text);
   if (!std::filesystem::is_regular_file(path, ignored))
     reading.diagnostics.error(library->mark, fmt::format("there is no library {}", path.string()));
   std::vector<std::string> columns;

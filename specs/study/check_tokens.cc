@@ -19,7 +19,6 @@ namespace wflow::specs {
 
 namespace {
 
-constexpr std::string_view kWorkspaceSuffix = ".workspace";
 constexpr std::uint64_t kMostPaths = 1'000'000;
 
 bool is_identifier(std::string_view name) {

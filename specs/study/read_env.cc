@@ -22,7 +22,7 @@ namespace {
 // A variable longer than this comes of variables that multiply each other.
 constexpr std::size_t kMaxValueBytes = std::size_t{64} << 10;
 
-bool is_identifier(std::string_view name) {
+bool is_variable_name(std::string_view name) {
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name.front()))) return false;
   return std::all_of(name.begin(), name.end(),
                      [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.' || c == '-'; });
@@ -39,7 +39,7 @@ class Variables {
       reading_.diagnostics.error(key.mark, fmt::format("'{}' is a reserved word and can't be set", name));
       return;
     }
-    if (!reading_.study.merlin && !is_identifier(name)) {
+    if (!reading_.study.merlin && !is_variable_name(name)) {
       reading_.diagnostics.error(
           key.mark, fmt::format("'{}' is no name for a variable; take letters, digits and _", name));
       return;

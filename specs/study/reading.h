@@ -64,6 +64,9 @@ yaml::Mark place_of_text(const Reading& reading, const yaml::Node& node, std::st
 // A relative path of the study: beside the spec for ours, in the caller's directory for Merlin's, and in the
 // other of the two when only that exists.
 std::filesystem::path locate(const Study& study, const std::string& path);
+// A plugin's library: as locate(); a bare name that is not beside the study is looked for in lib/wflow beside
+// the folder of the running program, where wflow's own are installed.
+std::filesystem::path locate_library(const Study& study, const std::string& path);
 
 // The caller's directory.
 std::filesystem::path caller_directory(const ReadOptions& options);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "specs/plan/expansion.h"
 #include "specs/plan/workspace.h"
@@ -28,6 +29,14 @@ fs::path locate(const Study& study, const std::string& path) {
   const auto& [first, second] = study.merlin ? std::tie(here, beside) : std::tie(beside, here);
   std::error_code ignored;
   return !fs::exists(first, ignored) && fs::exists(second, ignored) ? second : first;
+}
+
+fs::path locate_library(const Study& study, const std::string& path) {
+  const fs::path found = locate(study, path);
+  std::error_code ignored;
+  if (fs::path(path).has_parent_path() || fs::exists(found, ignored)) return found;
+  const fs::path installed = fs::path(executable_directory()).parent_path() / "lib" / "wflow" / path;
+  return fs::exists(installed, ignored) ? installed : found;
 }
 
 std::string value_text(const yaml::Node& node) {

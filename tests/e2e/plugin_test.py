@@ -85,7 +85,7 @@ class Plugins(CampaignTest):
     def test_conversion_and_example(self):
         text = (SOURCE / "examples" / "jag_like" / "jag_like.yaml").read_text()
         text = text.replace("bundle: 4096", "bundle: 300").replace("shard_samples: 16384", "shard_samples: 250")
-        self.wflow("run", self.study(text), "-j", "2", "--vars", "N_SAMPLES=1000", f"LIBRARY={LIBRARIES}/libimplosion.so")
+        self.wflow("run", self.study(text), "-j", "2", "--vars", "N_SAMPLES=1000")
         data = self.campaign() / "data"
         manifest = json.loads((data / "manifest.json").read_text())
         self.assertEqual(manifest["missing"], [])
