@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/batch/batch_system.h"
 
-#include <algorithm>
+#include "engine/batch/adapters.h"
+#include "engine/batch/slurm.h"
 
 namespace wflow::engine::batch {
+
+std::unique_ptr<BatchSystem> make_batch_system(std::string_view name) {
+  if (name == "slurm") return make_slurm();
+  if (name == "flux") return make_flux();
+  if (name == "pbs") return make_pbs();
+  if (name == "lsf") return make_lsf(LsfLauncher::jsrun);
+  if (name == "lsf-srun") return make_lsf(LsfLauncher::srun);
+  if (name == "sge") return make_sge();
+  return nullptr;
+}
 
 JobRequest request_of(const specs::AllocationSpec& pool, int slots) {
   JobRequest request;
@@ -16,7 +27,8 @@ JobRequest request_of(const specs::AllocationSpec& pool, int slots) {
   request.reservation = pool.reservation;
   request.memory = pool.memory;
   request.gpus = pool.gpus;
-  request.cores = pool.exclusive ? 0 : std::max(1, slots);
+  request.exclusive = pool.exclusive;
+  request.cores = slots;
   request.args = pool.args;
   request.setup = pool.setup;
   request.launch_pre = pool.launch_pre;

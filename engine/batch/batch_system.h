@@ -29,7 +29,8 @@ struct JobRequest {
       reservation;                   // as the scheduler writes them; empty: its default
   std::string memory;                // a node's, "per_cpu 4G", or empty: all of it
   int gpus = 0;                      // a node
-  int cores = 0;                     // a node; 0: whole nodes
+  bool exclusive = true;             // whole nodes
+  int cores = 0;                     // a node: the workers' slots; 0: not said
   std::vector<std::string> args;     // verbatim options, after ours
   std::vector<std::string> setup;    // lines of shell before the command
   std::vector<std::string> exclude;  // names of nodes
@@ -77,6 +78,8 @@ class BatchSystem {
   virtual std::string_view name() const = 0;  // "slurm"
   // The script that submit() would submit, byte for byte.
   virtual std::string script(const JobRequest& request) const = 0;
+  // Throws Error{system} where the script can't be written. After a time-out the job may be in the queue all
+  // the same.
   virtual Submission submit(const JobRequest& request) = 0;
   // All jobs of this user whose names begin with `prefix` (the campaign's part of the tokens), in one call.
   virtual JobList query(const std::string& prefix) = 0;
