@@ -31,11 +31,13 @@ TEST(SchedulerEnvironment, FluxKeepsItsInstanceAndOthersDoNot) {
   const Words outer = {"FLUX_URI=local:///x", "FLUX_JOB_ID=f1", "PBS_CONF_FILE=/etc/pbs.conf",
                        "PBS_JOBID=3",         "LSB_JOBID=4",    "LSF_ENVDIR=/lsf",
                        "SGE_ROOT=/sge",       "JOB_ID=5"};
-  EXPECT_THAT(
-      scheduler_environment("flux", outer),
-      ElementsAre("FLUX_URI=local:///x", "PBS_CONF_FILE=/etc/pbs.conf", "LSF_ENVDIR=/lsf", "SGE_ROOT=/sge"));
+  EXPECT_THAT(scheduler_environment("flux", outer),
+              ElementsAre("FLUX_URI=local:///x", "PBS_CONF_FILE=/etc/pbs.conf", "LSF_ENVDIR=/lsf",
+                          "SGE_ROOT=/sge", "JOB_ID=5"));
   EXPECT_THAT(scheduler_environment("slurm", outer),
-              ElementsAre("PBS_CONF_FILE=/etc/pbs.conf", "LSF_ENVDIR=/lsf", "SGE_ROOT=/sge"));
+              ElementsAre("PBS_CONF_FILE=/etc/pbs.conf", "LSF_ENVDIR=/lsf", "SGE_ROOT=/sge", "JOB_ID=5"))
+      << "SGE's names without a prefix may be anyone's";
+  EXPECT_THAT(scheduler_environment("sge", {"JOB_ID=5", "SGE_ROOT=/sge"}), ElementsAre("SGE_ROOT=/sge"));
 }
 
 TEST(TaskEnvironment, LosesTheStepAndKeepsTheJob) {
