@@ -72,10 +72,12 @@ Directives directives(const JobRequest& request) {
 }
 
 std::string agents_launcher(int nodes) {
-  // One worker's end is not its neighbours' (a site's WaitTime, KillOnBadExit); workers take no part in
-  // bindings, nor do they hold the resources against the steps of tasks.
+  // One worker's end is not its neighbours' (a site's WaitTime, KillOnBadExit), nor is its node's: without
+  // --no-kill here the job lives on, and the step does not. Workers take no part in bindings, nor do they
+  // hold the resources against the steps of tasks.
   return fmt::format(
-      "srun --nodes={0} --ntasks={0} --overlap --wait=0 --kill-on-bad-exit=0 --cpu-bind=none --mpi=none",
+      "srun --nodes={0} --ntasks={0} --overlap --no-kill --wait=0 --kill-on-bad-exit=0 --cpu-bind=none "
+      "--mpi=none",
       nodes);
 }
 

@@ -59,7 +59,7 @@ unset SLURM_EXPORT_ENV SRUN_CPUS_PER_TASK SLURM_CPUS_PER_TASK SLURM_NTASKS_PER_N
 unset ${!SLURM_CPU_BIND*} ${!SLURM_MEM_BIND*} ${!SBATCH_*}
 cd /scratch/c || exit 1
 module load openmpi
-srun --nodes=2 --ntasks=2 --overlap --wait=0 --kill-on-bad-exit=0 --cpu-bind=none --mpi=none /opt/wflow worker --campaign '/a b'
+srun --nodes=2 --ntasks=2 --overlap --no-kill --wait=0 --kill-on-bad-exit=0 --cpu-bind=none --mpi=none /opt/wflow worker --campaign '/a b'
 )");
 }
 

@@ -273,6 +273,32 @@ TEST_F(Cluster, StartsProgramsBesideTheWorkers) {
   }
 }
 
+TEST_F(Cluster, TellsADeadNodeFromAFailure) {
+  const JobRequest job = request(1, kStay);
+  submit(job);
+  const JobStatus running = wait_for_state(job.token, JobState::running);
+  ASSERT_EQ(running.nodes.size(), 1U);
+  const std::string node = running.nodes.front();
+  ASSERT_EQ(slurm_local(folder_, {"crash", node}).status, 0);
+  const JobStatus ended = wait_for_state(job.token, JobState::failed);
+  EXPECT_EQ(ended.end, JobEnd::node) << ended.raw;
+  EXPECT_EQ(slurm_local(folder_, {"revive", node}).status, 0);
+}
+
+TEST_F(Cluster, ADeadNodeIsNotItsNeighbours) {
+  const JobRequest job = request(2, "until [ -e lost ]; do sleep 0.1; done; touch survived.$SLURMD_NODENAME");
+  submit(job);
+  const JobStatus running = wait_for_state(job.token, JobState::running);
+  ASSERT_EQ(running.nodes.size(), 2U);
+  // Not the first: the script runs there, and the job ends with it.
+  ASSERT_EQ(slurm_local(folder_, {"crash", running.nodes[1]}).status, 0);
+  wait_for(job.token, [](const JobStatus& status) { return status.nodes.size() == 1; });
+  write_file_durably(file("lost"), "");
+  wait_until([&] { return there("survived." + running.nodes[0]); }, "the other worker has ended too");
+  EXPECT_EQ(slurm_local(folder_, {"revive", running.nodes[1]}).status, 0);
+}
+
+// The last: a controller that is killed may forget its youngest jobs, and give their ids again.
 TEST_F(Cluster, WithoutItsControllerNothingHasEnded) {
   const JobRequest job = request(1, kStay);
   submit(job);
@@ -285,18 +311,6 @@ TEST_F(Cluster, WithoutItsControllerNothingHasEnded) {
   EXPECT_TRUE(slurm_->check());
   ASSERT_EQ(slurm_local(folder_, {"revive", "ctld"}).status, 0);
   EXPECT_EQ(slurm_->check(), std::nullopt);
-}
-
-TEST_F(Cluster, TellsADeadNodeFromAFailure) {
-  const JobRequest job = request(1, kStay);
-  submit(job);
-  const JobStatus running = wait_for_state(job.token, JobState::running);
-  ASSERT_EQ(running.nodes.size(), 1U);
-  const std::string node = running.nodes.front();
-  ASSERT_EQ(slurm_local(folder_, {"crash", node}).status, 0);
-  const JobStatus ended = wait_for_state(job.token, JobState::failed);
-  EXPECT_EQ(ended.end, JobEnd::node) << ended.raw;
-  EXPECT_EQ(slurm_local(folder_, {"revive", node}).status, 0);
 }
 
 }  // namespace
