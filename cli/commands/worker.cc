@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 
+#include "base/batch_environment.h"
 #include "cli/commands/commands.h"
 #include "workers/agent/agent.h"
 
@@ -37,7 +38,12 @@ void add_worker(CLI::App& app, Command& chosen) {
                    "with --zero: the fraction of tasks that fail, each told one by one")
       ->check(CLI::Range(0.0, 1.0))
       ->group("");
-  command->callback([options, &chosen] { chosen = [options] { return workers::run_worker(*options); }; });
+  command->callback([options, &chosen] {
+    chosen = [options] {
+      clean_task_environment();  // of the launcher that started it on this node
+      return workers::run_worker(*options);
+    };
+  });
 }
 
 }  // namespace wflow::cli
