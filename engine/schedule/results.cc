@@ -214,6 +214,15 @@ void Scheduler::done_so(const Outcome& outcome) {
   if (open && ended()) stop_requested_ = stop_requested_ || outcome.exit_code == kStopWorkers;
 }
 
+bool Scheduler::awaits(LeaseId lease, ArrayId array, Element element, std::uint32_t attempt) const {
+  if (!valid(array, element, 1)) return false;
+  if (leases_.holder_of(array, element) == lease) return true;
+  const TaskArray& of = arrays_[array];
+  if (has_ended(of.states.at(element)) || lease < of.floor_of(element)) return false;
+  const auto known = of.attempts.find(element);
+  return attempt >= (known == of.attempts.end() ? 0 : known->second.number);
+}
+
 // Read from a journal after its worker's leases were forgotten: the execution that would run next has run
 // already.
 bool Scheduler::counts_unheld(const Outcome& outcome) const {

@@ -71,6 +71,8 @@ class Scheduler {
   // be the next (a journal read after a restart). Others are stale and have no effect, nor have cancelled
   // executions of leases that do not hold the element.
   void ended_badly(const Outcome& outcome, const WorkerId& worker, double now_s);
+  // Whether the end of this execution is new: done() or ended_badly() has not counted it yet.
+  bool awaits(LeaseId lease, ArrayId array, Element element, std::uint32_t attempt) const;
   // No known worker is awaited any more: forgets successes of elements that are still blocked, and keeps no
   // others. Until then they are kept, because the success of what they wait for may still arrive.
   void drop_early_results();
