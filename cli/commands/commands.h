@@ -26,6 +26,7 @@ void add_control(CLI::App& app, Command& chosen);
 // ls, rm, snapshot, workers
 void add_manage(CLI::App& app, Command& chosen);
 void add_explain(CLI::App& app, Command& chosen);
+void add_usage(CLI::App& app, Command& chosen);
 void add_tasks(CLI::App& app, Command& chosen);
 void add_validate(CLI::App& app, Command& chosen);
 void add_plan(CLI::App& app, Command& chosen);

@@ -84,12 +84,28 @@ void print_parent(const wire::ParentView& parent) {
   print_names("ended badly", parent.ended_badly, sum_of(parent, true) - done);
 }
 
-void print_execution(const wire::ExecutionView& row) {
-  fmt::print("  {}  execution {}: {} after {} on worker {}{}\n", clock_time(row.started_s), row.attempt + 1,
+std::string used_text(const engine::TaskUsage& used) {
+  return fmt::format("{} of CPU, {} of memory{}{}", text::format_duration(used.cpu_s),
+                     text::format_bytes(used.peak_bytes),
+                     used.read_bytes > 0 ? fmt::format(", read {}", text::format_bytes(used.read_bytes)) : "",
+                     used.written_bytes > 0 ? fmt::format(", wrote {}", text::format_bytes(used.written_bytes)) : "");
+}
+
+// One that did not fail: the failed ones stand among the executions.
+void print_success(const wire::UsedView& row) {
+  const engine::TaskUsage& used = row.usage;
+  const std::string with = used.count == 1 ? "" : fmt::format(" with {} other samples", used.count - 1);
+  fmt::print("  {}  execution {}: ran for {}{} on worker {}: {}\n", clock_time(used.started_s), used.attempt + 1,
+             text::format_duration(used.duration_s), with, row.worker, used_text(used));
+}
+
+void print_execution(const wire::ExecutionView& row, const std::string& used) {
+  fmt::print("  {}  execution {}: {} after {} on worker {}{}{}\n", clock_time(row.started_s), row.attempt + 1,
              row.reason, text::format_duration(row.duration_s), row.worker,
              row.worker_ended_s > 0
                  ? fmt::format(" (gone since {}: {})", clock_time(row.worker_ended_s), row.worker_reason)
-                 : "");
+                 : "",
+             used.empty() ? "" : ": " + used);
   const std::string detail(text::trim(row.detail));
   if (detail.empty()) return;
   for (const std::string& line : text::split(text::tail(detail, 2000), '\n')) fmt::print("      {}\n", line);
@@ -123,11 +139,21 @@ Json json_of(const wire::ExecutionView& row) {
   return json;
 }
 
+Json json_of(const wire::UsedView& row) {
+  const engine::TaskUsage& used = row.usage;
+  return {{"attempt", used.attempt},       {"first", used.first},           {"count", used.count},
+          {"started", used.started_s},     {"duration", used.duration_s},   {"cpu", used.cpu_s},
+          {"peak_bytes", used.peak_bytes}, {"read_bytes", used.read_bytes}, {"written_bytes", used.written_bytes},
+          {"worker", row.worker}};
+}
+
 Json json_of(const wire::ExplainAnswer& answer) {
   Json json = {{"task", answer.task},        {"step", answer.step},     {"state", name_of(answer.state)},
                {"waits_for", Json::array()}, {"paused", answer.paused}, {"executions", Json::array()}};
   for (const auto& parent : answer.parents) json["waits_for"].push_back(json_of(parent));
   for (const auto& row : answer.executions) json["executions"].push_back(json_of(row));
+  json["used"] = Json::array();
+  for (const auto& row : answer.used) json["used"].push_back(json_of(row));
   if (!answer.worker.empty()) json["worker"] = answer.worker;
   if (answer.running_since_s) json["running_since"] = *answer.running_since_s;
   return json;
@@ -146,8 +172,17 @@ int explain(const ExplainOptions& options) {
              sentence(answer, client.live()));
   for (const auto& parent : answer.parents) print_parent(parent);
   print_rest(answer.parents_total, answer.parents.size(), "arrays");
-  for (const auto& row : answer.executions) print_execution(row);
+  const auto used_by = [&](const wire::ExecutionView& row) {
+    for (const wire::UsedView& used : answer.used) {
+      if (used.usage.attempt == row.attempt && used.worker == row.worker) return used_text(used.usage);
+    }
+    return std::string();
+  };
+  for (const auto& row : answer.executions) print_execution(row, used_by(row));
   print_rest(answer.executions_total, answer.executions.size(), "earlier executions");
+  if (answer.state != ElementState::done) return 0;
+  // The last one has succeeded.
+  if (!answer.used.empty()) print_success(answer.used.back());
   return 0;
 }
 

@@ -73,7 +73,7 @@ std::size_t check(wire::Results& results, const Scheduler& scheduler) {
   }
   dropped += std::erase_if(results.outcomes, [&](const wire::Outcome& outcome) {
     return !names_elements(scheduler, outcome.array, outcome.element, 1) ||
-           outcome.reason > wire::EndReason::cancelled;
+           outcome.reason > wire::EndReason::out_of_memory;
   });
   for (wire::Outcome& outcome : results.outcomes) {
     outcome.started_s = checked_seconds(outcome.started_s);
@@ -84,6 +84,14 @@ std::size_t check(wire::Results& results, const Scheduler& scheduler) {
     return !names_elements(scheduler, event.array, event.element, 1) || !wire::is_wellformed(event);
   });
   for (wire::TaskEvent& event : results.events) event.time_s = checked_seconds(event.time_s);
+  dropped += std::erase_if(results.usage, [&](const wire::TaskUsage& usage) {
+    return !names_elements(scheduler, usage.array, usage.first, usage.count);
+  });
+  for (wire::TaskUsage& usage : results.usage) {
+    usage.started_s = checked_seconds(usage.started_s);
+    usage.duration_s = checked_seconds(usage.duration_s);
+    usage.cpu_s = checked_seconds(usage.cpu_s);
+  }
   return dropped;
 }
 

@@ -51,7 +51,7 @@ Coordinator::Coordinator(const specs::Plan& plan, const CoordinatorOptions& opti
       store_(plan.campaign()),
       epoch_(store_.next_epoch()),
       groups_(plan.study()),
-      status_(plan, recorded_status(store_)),
+      status_(plan, recorded_status(store_), store_.usage()),
       socket_(keys_),
       pool_(plan.campaign()),
       merlin_status_(plan) {}

@@ -85,6 +85,11 @@ void CoordinatorMachine::Impl::on_results(Worker& worker, wire::Results& results
 
 void CoordinatorMachine::Impl::apply(wire::Results& results, const WorkerId& worker) {
   refused_ += check(results, scheduler_);
+  // Before the ends below: afterwards nobody knows whether they counted.
+  for (wire::TaskUsage& usage : results.usage) {
+    if (scheduler_.awaits(usage.lease, usage.array, usage.first, usage.attempt))
+      batch_.usage.push_back({std::move(usage), worker});
+  }
   for (const wire::DoneRun& run : results.done) scheduler_.done(run);
   for (const wire::Outcome& outcome : results.outcomes)
     scheduler_.ended_badly(outcome, worker, now_.steady_s);

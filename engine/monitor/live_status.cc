@@ -17,8 +17,10 @@ constexpr double kRateWindow_s = 10;
 
 }  // namespace
 
-LiveStatus::LiveStatus(const specs::Plan& plan, CampaignStatus recorded)
-    : plan_(plan), status_(std::move(recorded)), windows_(plan.steps().size()) {
+LiveStatus::LiveStatus(const specs::Plan& plan, CampaignStatus recorded,
+                       std::map<std::string, StepUsage> usage)
+    : plan_(plan), status_(std::move(recorded)), usage_(std::move(usage)), windows_(plan.steps().size()) {
+  for (std::size_t step = 0; step < plan.steps().size(); ++step) usage_changed_.insert(step);
   status_.name = plan.study().name;
   status_.directory = plan.campaign().string();
   status_.state = CampaignState::running;
@@ -31,6 +33,11 @@ void LiveStatus::apply(const store::Batch& batch) {
   for (const RecordFailure& failure : batch.failures) add(failure);
   for (const wire::TaskEvent& event : batch.events) add(event);
   for (const store::HistoryRow& row : batch.history) add(row);
+  for (const store::UsageRow& row : batch.usage) {
+    const std::size_t step = plan_.step_of(row.usage.array);
+    usage_[plan_.steps()[step].name].add(row.usage);
+    usage_changed_.insert(step);
+  }
   for (const store::Followup& followup : batch.followups) {
     FollowupView view;
     view.kind = followup.kind;
@@ -176,6 +183,8 @@ const CampaignStatus& LiveStatus::update(const Scheduler& scheduler, double stea
     const auto name = [&](ArrayId array, Element element) { return specs::task_name(plan_, array, element); };
     status_.metrics = metrics_.curves(name, kListedPoints);
   }
+  for (const std::size_t step : std::exchange(usage_changed_, {}))
+    status_.steps[step].usage = view_of(usage_[plan_.steps()[step].name]);
   status_.elapsed_s = unix_s - status_.started_s;
   return status_;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "engine/monitor/status.h"
 #include "engine/schedule/scheduler.h"
 #include "engine/store/batch.h"
+#include "engine/usage/step_usage.h"
 #include "specs/plan/plan.h"
 
 namespace wflow::engine {
@@ -20,7 +22,7 @@ namespace wflow::engine {
 class LiveStatus {
  public:
   // `recorded`: what the store knows of the campaign so far.
-  LiveStatus(const specs::Plan& plan, CampaignStatus recorded);
+  LiveStatus(const specs::Plan& plan, CampaignStatus recorded, std::map<std::string, StepUsage> usage = {});
 
   // What is being made durable. In order, each batch once.
   void apply(const store::Batch& batch);
@@ -46,6 +48,8 @@ class LiveStatus {
 
   const specs::Plan& plan_;
   CampaignStatus status_;
+  std::map<std::string, StepUsage> usage_;  // by step
+  std::set<std::size_t> usage_changed_;     // steps, since the last update()
   MetricCurves metrics_;
   bool metrics_changed_ = false;  // since the last update()
   std::uint64_t last_history_ = 0;

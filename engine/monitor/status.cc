@@ -26,6 +26,10 @@ void cut(std::string& text) {
   if (!is_utf8(text)) text = printable(text);
 }
 
+Json json_of(const wire::Spread& spread) {
+  return {{"median", spread.median}, {"p95", spread.p95}, {"max", spread.most}, {"sum", spread.sum}};
+}
+
 Json json_of(const StepStatus& step) {
   Json counts = Json::object();
   for (std::size_t state = 0; state < kElementStates; ++state) {
@@ -42,6 +46,12 @@ Json json_of(const StepStatus& step) {
       {"rate_per_s", step.rate_per_s},
       {"progress",
        {{"done", step.progress_done}, {"total", step.progress_total}, {"unit", step.progress_unit}}}};
+  json["usage"] = {{"executions", step.usage.executions},
+                   {"duration_s", json_of(step.usage.duration_s)},
+                   {"cpu_s", json_of(step.usage.cpu_s)},
+                   {"peak_bytes", json_of(step.usage.peak_bytes)},
+                   {"read_bytes", json_of(step.usage.read_bytes)},
+                   {"written_bytes", json_of(step.usage.written_bytes)}};
   json["left_s"] = step.left_s ? Json(*step.left_s) : Json();
   return json;
 }
@@ -147,6 +157,15 @@ ExitCode end_code(const CampaignStatus& status) {
   return status.failed() > 0 ? ExitCode::tasks_failed : ExitCode::ok;
 }
 
+wire::UsageView view_of(const StepUsage& usage) {
+  const auto spread = [](const QuantileSketch& sketch) {
+    constexpr double kHigh = 0.95;
+    return wire::Spread{sketch.quantile(0.5), sketch.quantile(kHigh), sketch.most(), sketch.sum()};
+  };
+  return {usage.executions(),       spread(usage.duration_s), spread(usage.cpu_s),
+          spread(usage.peak_bytes), spread(usage.read_bytes), spread(usage.written_bytes)};
+}
+
 std::string describe_end(int reason, int exit_code) {
   switch (static_cast<wire::EndReason>(reason)) {
     case wire::EndReason::exited:
@@ -163,6 +182,8 @@ std::string describe_end(int reason, int exit_code) {
       return "its worker was lost";
     case wire::EndReason::cancelled:
       return "cancelled";
+    case wire::EndReason::out_of_memory:
+      return "killed for want of memory";
   }
   return "unknown";
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "engine/usage/step_usage.h"
 #include "engine/wire/answers.h"
 
 namespace wflow::engine {
@@ -42,6 +43,8 @@ ExitCode end_code(const CampaignStatus& status);
 
 // "finished with failures", "handed over to /campaigns/top".
 std::string state_text(const FollowupView& followup);
+
+wire::UsageView view_of(const StepUsage& usage);
 
 nlohmann::json to_json(const CampaignStatus& status);
 

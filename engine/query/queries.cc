@@ -143,6 +143,13 @@ void Queries::add_executions(ArrayId array, Element element, wire::ExplainAnswer
   }
 }
 
+void Queries::add_usage(ArrayId array, Element element, wire::ExplainAnswer& answer) {
+  std::vector<store::UsageRow> rows = store_.usage_of(array, {element, element});
+  if (rows.size() > kListedExecutions)
+    rows.erase(rows.begin(), rows.end() - static_cast<std::ptrdiff_t>(kListedExecutions));
+  for (store::UsageRow& row : rows) answer.used.push_back({row.usage, std::move(row.worker)});
+}
+
 wire::Answer Queries::on(const wire::ExplainRequest& request) {
   const auto [array, element] = request.task;
   if (array >= scheduler_.array_count() || element >= scheduler_.states(array).count())
@@ -157,6 +164,7 @@ wire::Answer Queries::on(const wire::ExplainRequest& request) {
     if (execution.array == array && execution.element == element)
       answer.running_since_s = execution.started_s;
   }
+  add_usage(array, element, answer);
   add_parents(array, element, answer);
   add_executions(array, element, answer);
   return {std::move(answer)};

@@ -260,6 +260,15 @@ void Scheduler::done_so(const Outcome& outcome) {
   if (open && ended()) stop_requested_ = stop_requested_ || outcome.exit_code == kStopWorkers;
 }
 
+bool Scheduler::awaits(LeaseId lease, ArrayId array, Element element, std::uint32_t attempt) const {
+  if (!valid(array, element, 1)) return false;
+  if (leases_.holder_of(array, element) == lease) return true;
+  const TaskArray& of = arrays_[array];
+  if (has_ended(of.states.at(element)) || lease < of.floor_of(element)) return false;
+  const auto known = of.attempts.find(element);
+  return attempt >= (known == of.attempts.end() ? 0 : known->second.number);
+}
+
 // Read from a journal after its worker's leases were forgotten: how many executions before this one nobody
 // has told of. None: the execution that would run next has run already. Nothing where the outcome is stale.
 std::optional<std::uint32_t> Scheduler::unheard_before(const Outcome& outcome) const {

@@ -72,6 +72,8 @@ class Scheduler {
   // those before it are heard of, and one that ends an element until what that waits for has ended. Others
   // are stale and have no effect, nor have cancelled executions of leases that do not hold the element.
   void ended_badly(const Outcome& outcome, const WorkerId& worker, double now_s);
+  // Whether the end of this execution is new: done() or ended_badly() has not counted it yet.
+  bool awaits(LeaseId lease, ArrayId array, Element element, std::uint32_t attempt) const;
   // No known worker is awaited any more: forgets successes of elements that are still blocked and failures of
   // executions that are not the next, and keeps no others. Until then they are kept, because what comes
   // before them may still arrive.

@@ -37,6 +37,7 @@ enum class EndReason : std::uint8_t {
   bad_output,   // ended with 0, but a declared output is missing or wrong
   worker_lost,  // its worker died; decided by the coordinator
   cancelled,
+  out_of_memory,  // killed by the kernel or the scheduler for its memory (evidence: docs/reliability.md)
 };
 
 struct Outcome {
@@ -61,6 +62,24 @@ struct DoneRun {
   double duration_sum_s = 0;
   double duration_square_sum = 0;
   double last_end_s = 0;  // Unix time
+};
+
+// When one execution ran and what its process, with all that it had waited for, used: of the elements
+// [first, first + count) of a bundle together. The kernel's own count of an ended process (wait4(2), rusage).
+struct TaskUsage {
+  LeaseId lease = 0;
+  ArrayId array = 0;
+  Element first = 0;
+  std::uint64_t count = 1;
+  std::uint32_t attempt = 0;
+  double started_s = 0;  // Unix time
+  double duration_s = 0;
+  double cpu_s = 0;  // user and system
+  // Of the largest process of the tree, or of all of them together where they were looked at while they ran.
+  std::uint64_t peak_bytes = 0;
+  std::uint64_t read_bytes = 0;     // from storage, not from the page cache
+  std::uint64_t written_bytes = 0;  // to be written to storage
+  friend bool operator==(const TaskUsage&, const TaskUsage&) = default;
 };
 
 struct RunningElement {

@@ -45,6 +45,12 @@ struct Followup {
   double ended_s = 0;    // 0: not yet
 };
 
+// What an execution used, on which worker. Each execution once.
+struct UsageRow {
+  TaskUsage usage;
+  WorkerId worker;
+};
+
 // What one transaction makes durable. Leases are not in it: a worker knows what it holds and says so to the
 // next coordinator, or its journal does (engine/wire/worker_journal.h).
 struct Batch {
@@ -66,9 +72,11 @@ struct Batch {
   std::vector<Totals> totals;       // of arrays with new ends; not increments
   std::vector<Followup> followups;  // new ones
   std::vector<RecordFloor> floors;
+  std::vector<UsageRow> usage;
   bool empty() const {
     return ends.empty() && failures.empty() && workers_joined.empty() && workers_ended.empty() &&
-           events.empty() && history.empty() && totals.empty() && followups.empty() && floors.empty();
+           events.empty() && history.empty() && totals.empty() && followups.empty() && floors.empty() &&
+           usage.empty();
   }
 };
 

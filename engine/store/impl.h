@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "engine/store/database.h"
 #include "engine/store/run_table.h"
 #include "engine/store/store.h"
+#include "engine/usage/step_usage.h"
 
 namespace wflow::engine::store {
 
@@ -47,6 +49,19 @@ struct Store::Impl {
   std::map<std::string, SQLite::Statement, std::less<>> statements;  // prepared once
   RunTable runs, floors;
   std::optional<CommitMark> mark;  // none where a VFS keeps the database
+  // usage.cc: read at the first write, then kept beside the tables.
+  struct OpenBlock {
+    std::int64_t number = 0;
+    UsageBlock block;
+  };
+  struct Usage {
+    std::map<ArrayId, std::string> step_of;
+    std::map<std::string, StepUsage> steps;
+    std::map<WorkerId, std::uint64_t> workers;  // their numbers
+    std::map<ArrayId, OpenBlock> open;
+    std::uint64_t seen = 0;  // executions, with or without a record
+  };
+  std::optional<Usage> usage;
   // How the counts of ended elements change with the transaction.
   std::map<ArrayId, std::array<std::int64_t, kElementStates>> changes;
 
@@ -73,6 +88,7 @@ struct Store::Impl {
       if (mark) mark->write(number);
     } catch (const SQLite::Exception& error) {
       reset_statements();
+      usage.reset();  // what was added is not in the tables
       throw_database_error(error, "write", database_path(campaign));
     }
   }
@@ -97,6 +113,11 @@ struct Store::Impl {
   void write_metric(const wire::TaskEvent& of, const wire::Metric& metric);
   void write_progress(const wire::TaskEvent& of, const wire::Progress& progress);
   void write_other(const wire::TaskEvent& of);
+  // usage.cc
+  void write_usage(const std::vector<UsageRow>& rows);
+  Usage read_usage();
+  bool add_to_block(const UsageRow& row);
+  void write_block(ArrayId array);
   // followups.cc
   void write_followup(const Followup& followup);
   // reads.cc

@@ -235,7 +235,9 @@ CampaignStatus Store::status_at_rest() {
     status.name = impl_->database.execAndGet("SELECT value FROM meta WHERE key = 'name'").getString();
     status.steps = impl_->read_steps();
   });
+  const std::map<std::string, StepUsage> used = usage();
   for (StepStatus& step : status.steps) {
+    if (const auto found = used.find(step.name); found != used.end()) step.usage = view_of(found->second);
     step.counts[static_cast<std::size_t>(ElementState::blocked)] = step.elements - step.ended();
   }
   add_records(status);

@@ -6,7 +6,7 @@
 namespace wflow::engine::store {
 
 // Raised with every change of the tables; another one is refused.
-inline constexpr int kSchemaVersion = 3;
+inline constexpr int kSchemaVersion = 4;
 
 inline constexpr const char* kSchema = R"sql(
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -55,6 +55,13 @@ CREATE TABLE metrics (
   value REAL,  -- NULL: see not_finite
   not_finite TEXT,  -- NaN, Infinity, -Infinity
   time REAL NOT NULL, attempt INTEGER NOT NULL, PRIMARY KEY (array, element, name, step)) WITHOUT ROWID;
+-- What the executions of a step used, as distributions (engine/usage/step_usage.h).
+CREATE TABLE usage (step TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+-- What each execution used: records of elements first..last of an array, in the order in which they ended.
+CREATE TABLE task_usage (
+  array INTEGER NOT NULL, block INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, records INTEGER NOT NULL,
+  body BLOB NOT NULL, PRIMARY KEY (array, block));
+CREATE TABLE usage_workers (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);
 -- The campaign's own story: coordinators that came and went, workers, stops.
 CREATE TABLE history (id INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL);
 -- Campaigns that come after this one. source: who asked for it, so that asking is recorded once.

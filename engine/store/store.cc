@@ -18,7 +18,7 @@ namespace wflow::engine::store {
 namespace {
 
 constexpr const char* kReasons[] = {"exited",     "signalled",   "timed_out", "not_started",
-                                    "bad_output", "worker_lost", "cancelled"};
+                                    "bad_output", "worker_lost", "cancelled", "out_of_memory"};
 
 void set_meta(SQLite::Database& database, const std::string& key, const std::string& value) {
   SQLite::Statement insert(database, "INSERT OR REPLACE INTO meta VALUES (?, ?)");

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "engine/monitor/status.h"
 #include "engine/store/batch.h"
+#include "engine/usage/step_usage.h"
 #include "engine/wire/messages.h"
 #include "specs/plan/plan.h"
 
@@ -24,7 +26,7 @@ struct ExecutionRecord {
   Element element = 0;
   std::uint32_t executions = 0;  // that did not succeed
   int exit_code = 0;
-  std::string reason;  // exited, signalled, timed_out, not_started, bad_output, worker_lost
+  std::string reason;  // exited, signalled, timed_out, not_started, bad_output, worker_lost, out_of_memory
   std::string worker;
   double started_s = 0;
   double duration_s = 0;
@@ -79,6 +81,12 @@ class Store {
   std::vector<ExecutionRecord> executions(ArrayId array, Range range, std::size_t limit = kAll);
   std::vector<WorkerRecord> workers();                        // in the order in which they joined
   std::optional<WorkerRecord> worker(const std::string& id);  // without its failures
+  // usage.cc
+  // Of so many executions all have a record; of later ones a sample (docs/database.md).
+  static constexpr std::uint64_t kAllRecords = 10'000'000;
+  std::map<std::string, StepUsage> usage();  // by step
+  // Of elements in the range, in their order, each one's executions in theirs. The attempt's lease is not known.
+  std::vector<UsageRow> usage_of(ArrayId array, Range range, std::size_t limit = kAll);
   // followups.cc
   std::vector<Followup> followups();  // in order of id
   // Its directory, state, exit code and times, durably.

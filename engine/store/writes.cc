@@ -59,6 +59,7 @@ void Store::Impl::write(const Batch& batch) {
             stored_time(end.time_s), end.reason, end.id, stored_time(end.time_s));
   }
   for (const HistoryRow& row : batch.history) write_history(row);
+  write_usage(batch.usage);
 }
 
 void Store::Impl::write_worker(const WorkerRow& worker) {

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "engine/schedule/states.h"
+#include "engine/schedule/types.h"
 #include "engine/wire/campaign_state.h"
 #include "engine/wire/requests.h"
 
@@ -62,6 +63,17 @@ struct MetricCurve {
   std::vector<MetricPoint> points;  // in order of step; the last one is exact
 };
 
+// A distribution, for people: of the processes of a step.
+struct Spread {
+  double median = 0, p95 = 0, most = 0, sum = 0;
+};
+
+// What the executions of a step used; empty where none took a millisecond or failed.
+struct UsageView {
+  std::uint64_t executions = 0;
+  Spread duration_s, cpu_s, peak_bytes, read_bytes, written_bytes;
+};
+
 struct StepStatus {
   std::string name;
   std::string kind;
@@ -76,6 +88,7 @@ struct StepStatus {
   std::uint64_t progress_done = 0;
   std::uint64_t progress_total = 0;
   std::string progress_unit;
+  UsageView usage;
 
   std::uint64_t count(ElementState state) const { return counts[static_cast<std::size_t>(state)]; }
   std::uint64_t ended() const;
@@ -196,6 +209,11 @@ struct ExecutionView {
   std::string worker_reason;
 };
 
+struct UsedView {  // an execution that has ended, well or not
+  TaskUsage usage;
+  std::string worker;
+};
+
 struct ExplainAnswer {
   std::string task, step;
   ElementState state = ElementState::blocked;
@@ -206,6 +224,7 @@ struct ExplainAnswer {
   std::uint64_t parents_total = 0;
   std::vector<ExecutionView> executions;  // that did not succeed, newest last
   std::uint64_t executions_total = 0;
+  std::vector<UsedView> used;  // of executions with a record of it, newest last
 };
 
 enum class WorkerViewState : std::uint8_t { working, draining, ended, unknown };

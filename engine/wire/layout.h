@@ -25,6 +25,8 @@ WFLOW_LAYOUT(Outcome, &T::lease, &T::array, &T::element, &T::attempt, &T::reason
 WFLOW_LAYOUT(ProcessIdentity, &T::host, &T::boot, &T::namespace_id, &T::pid, &T::start_ticks);
 WFLOW_LAYOUT(DoneRun, &T::lease, &T::array, &T::first, &T::count, &T::attempt, &T::duration_sum_s,
              &T::duration_square_sum, &T::last_end_s);
+WFLOW_LAYOUT(TaskUsage, &T::lease, &T::array, &T::first, &T::count, &T::attempt, &T::started_s, &T::duration_s,
+             &T::cpu_s, &T::peak_bytes, &T::read_bytes, &T::written_bytes);
 WFLOW_LAYOUT(Metric, &T::name, &T::epoch, &T::step, &T::value);
 WFLOW_LAYOUT(Progress, &T::done, &T::total, &T::unit);
 WFLOW_LAYOUT(Note, &T::text);
@@ -44,7 +46,7 @@ WFLOW_LAYOUT(specs::TaskTemplate, &T::array, &T::step, &T::label, &T::kind, &T::
 
 WFLOW_LAYOUT(Hello, &T::protocol, &T::version, &T::campaign, &T::worker, &T::group, &T::guardian, &T::agent,
              &T::started_by, &T::cores, &T::gpus, &T::memory_bytes, &T::held);
-WFLOW_LAYOUT(Results, &T::sequence, &T::done, &T::outcomes, &T::events);
+WFLOW_LAYOUT(Results, &T::sequence, &T::done, &T::outcomes, &T::events, &T::usage);
 WFLOW_LAYOUT(Heartbeat, &T::number, &T::queued, &T::running);
 WFLOW_LAYOUT(Goodbye, &T::reason);
 WFLOW_LAYOUT(Welcome, &T::campaign_directory, &T::sample_design, &T::heartbeat_s, &T::lost_s);
@@ -76,9 +78,12 @@ WFLOW_LAYOUT(FailureView, &T::number, &T::task, &T::step, &T::array, &T::element
              &T::worker, &T::time_s, &T::duration_s, &T::final, &T::detail);
 WFLOW_LAYOUT(MetricPoint, &T::epoch, &T::step, &T::value);
 WFLOW_LAYOUT(MetricCurve, &T::array, &T::element, &T::task, &T::name, &T::points);
+WFLOW_LAYOUT(Spread, &T::median, &T::p95, &T::most, &T::sum);
+WFLOW_LAYOUT(UsageView, &T::executions, &T::duration_s, &T::cpu_s, &T::peak_bytes, &T::read_bytes,
+             &T::written_bytes);
 WFLOW_LAYOUT(StepStatus, &T::name, &T::kind, &T::arrays, &T::elements, &T::counts, &T::mean_s,
              &T::deviation_s, &T::rate_per_s, &T::left_s, &T::progress_done, &T::progress_total,
-             &T::progress_unit);
+             &T::progress_unit, &T::usage);
 WFLOW_LAYOUT(WorkerStatus, &T::id, &T::host, &T::cores, &T::running, &T::leased, &T::silent_s, &T::draining);
 WFLOW_LAYOUT(HistoryView, &T::number, &T::time_s, &T::kind, &T::text);
 WFLOW_LAYOUT(ArtifactView, &T::step, &T::kind, &T::path);
@@ -96,8 +101,9 @@ WFLOW_LAYOUT(TasksAnswer, &T::runs, &T::records, &T::leases, &T::running, &T::ne
 WFLOW_LAYOUT(ParentView, &T::array, &T::needed, &T::counts, &T::open, &T::ended_badly);
 WFLOW_LAYOUT(ExecutionView, &T::attempt, &T::reason, &T::worker, &T::host, &T::started_s, &T::duration_s,
              &T::final, &T::detail, &T::worker_ended_s, &T::worker_reason);
+WFLOW_LAYOUT(UsedView, &T::usage, &T::worker);
 WFLOW_LAYOUT(ExplainAnswer, &T::task, &T::step, &T::state, &T::paused, &T::worker, &T::running_since_s,
-             &T::parents, &T::parents_total, &T::executions, &T::executions_total);
+             &T::parents, &T::parents_total, &T::executions, &T::executions_total, &T::used);
 WFLOW_LAYOUT(WorkerView, &T::id, &T::host, &T::group, &T::pid, &T::cores, &T::gpus, &T::joined_s, &T::ended_s,
              &T::reason, &T::failures, &T::state, &T::leased, &T::running);
 WFLOW_LAYOUT(WorkersAnswer, &T::workers, &T::next);
@@ -139,7 +145,7 @@ inline constexpr WorkerViewState kLast<WorkerViewState> = WorkerViewState::unkno
 template <>
 inline constexpr ExitCode kLast<ExitCode> = ExitCode::internal;
 template <>
-inline constexpr EndReason kLast<EndReason> = EndReason::cancelled;
+inline constexpr EndReason kLast<EndReason> = EndReason::out_of_memory;
 template <>
 inline constexpr specs::Piece::Kind kLast<specs::Piece::Kind> = specs::Piece::Kind::sample_count;
 template <>

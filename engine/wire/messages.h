@@ -24,9 +24,10 @@ using engine::Lease;
 using engine::LeaseId;
 using engine::Outcome;
 using engine::RunningElement;
+using engine::TaskUsage;
 
 // Raised by one with every change that an older peer would misread.
-inline constexpr std::uint32_t kProtocol = 3;
+inline constexpr std::uint32_t kProtocol = 4;
 
 // ---- worker to coordinator
 
@@ -51,6 +52,7 @@ struct Results {
   std::vector<DoneRun> done;
   std::vector<Outcome> outcomes;  // everything that is not plain success
   std::vector<TaskEvent> events;
+  std::vector<TaskUsage> usage = {};  // of executions that took a millisecond or more, or failed
 };
 
 struct Heartbeat {

@@ -90,6 +90,7 @@ inline StatusAnswer sample_status() {
   step.counts = {1, 2, 3, 4, 5, 6, 7, 8, 9};
   step.mean_s = 1.5;
   step.deviation_s = 0.5;
+  step.usage = {3, {1, 2, 3, 4}, {5, 6, 7, 8}, {9, 10, 11, 12}, {}, {1, 1, 1, 1}};
   step.rate_per_s = 100;
   step.left_s = 3.25;
   step.progress_done = 12;
@@ -157,7 +158,8 @@ inline std::vector<Message> sample_messages() {
             8,
             std::int64_t{1} << 38,
             {lease}},
-      Results{3, {{9, 7, 0, 1000, 2, 12.5, 0.75, 1.7e9}}, {outcome}, sample_events()},
+      Results{3, {{9, 7, 0, 1000, 2, 12.5, 0.75, 1.7e9}}, {outcome}, sample_events(),
+              {{9, 7, 5, 1, 2, 1.7e9, 0.25, 0.125, 1 << 20, 4096, 8192}}},
       Heartbeat{17, 200, {{7, 12, 1.7e9}}},
       Goodbye{"drained"},
       Welcome{"/campaign", R"({"kind":"sobol"})", 0.5, 30},

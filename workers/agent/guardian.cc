@@ -86,12 +86,11 @@ class AgentWatch {
 
 // The end of a task's leader; false when it hangs. All of them have been killed, if not by their agent's
 // death: whoever has an exit code had ended before.
-bool wait_for_leader(pid_t pid, siginfo_t& info) {
+bool wait_for_leader(pid_t pid, siginfo_t& info, ProcessUsage& used) {
   const auto end = Clock::now() + kKillLimit;
   while (true) {
-    info = {};
-    if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0) return false;
-    if (info.si_pid == pid) return true;
+    const ChildState state = find_ended(P_PID, static_cast<id_t>(pid), info, used);
+    if (state != ChildState::running) return state == ChildState::ended;
     if (Clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -139,7 +138,8 @@ void settle(SlotRecord& slot, SlotFiles files, const std::string& worker,
   if (pid <= 0) return;
   ::kill(-pid, SIGKILL);
   siginfo_t info{};
-  if (!wait_for_leader(pid, info)) return;
+  ProcessUsage used;
+  if (!wait_for_leader(pid, info, used)) return;
   if (slot.returned) return;
   // SIGKILL came from its agent, from its agent's death or from here, so the task did not end: it runs again,
   // and its place may be another worker's by now. Unless it was condemned.
@@ -153,6 +153,7 @@ void settle(SlotRecord& slot, SlotFiles files, const std::string& worker,
   if (ending.success) steps::mark_finished(slot.marker.data());
   add_last_events(results, slot, files);
   pack(slot, files, ending, worker);
+  add_usage(results, slot, used, ending, steady_now_s());
   // What is to run in smaller parts is simply still leased.
   add_ending(results, slot, files.events(), ending, {steady_now_s(), unix_now_s()});
 }

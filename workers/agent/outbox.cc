@@ -44,6 +44,7 @@ void merge_neighbours(std::vector<DoneRun>& runs) {
 std::size_t weight(const Results& results) {
   constexpr std::size_t kEach = 48;
   std::size_t bytes = kEach * (results.done.size() + results.outcomes.size() + results.events.size());
+  bytes += sizeof(engine::wire::TaskUsage) * results.usage.size();
   for (const auto& outcome : results.outcomes) bytes += outcome.detail.size();
   for (const auto& event : results.events) bytes += engine::wire::bytes_of(event);
   return bytes;
@@ -56,6 +57,7 @@ void Outbox::add(Results&& part, double now_s) {
   move_to(open_.done, part.done);
   move_to(open_.outcomes, part.outcomes);
   move_to(open_.events, part.events);
+  move_to(open_.usage, part.usage);
 }
 
 void Outbox::seal() {

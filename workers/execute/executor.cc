@@ -51,6 +51,7 @@ void Executor::interrupt(SlotId slot) {
 }
 
 std::vector<event::TaskReports> Executor::follow_events() {
+  supervisor_.sample_memory();
   return supervisor_.follow_events();
 }
 

@@ -42,13 +42,28 @@ std::vector<AgentEvent> Finisher::finish(const EndedChild& child) {
   }
   Ending ending = record.checking ? check_.judge(slot, child.code, child.status)
                                   : judge(record, child.code, child.status);
-  if (!record.checking) settle_place(record, slots_.files[slot], ending);
+  if (!record.checking) {
+    slots_.tasks[slot].used = child.used;
+    slots_.tasks[slot].ended_steady_s = steady_now_s();
+    note_memory_kill(slot, ending);
+    settle_place(record, slots_.files[slot], ending);
+  }
   if (record.returned) return {std::move(ended)};
   if (ending.success && record.unchecked && !record.checking && check_.start(slot, ending))
     return checking(slot, std::move(events));
   ended.results.events = std::move(events);
   add_results(slot, ending, ended);
   return {std::move(ended)};
+}
+
+// By evidence, never by an exit code alone: a SIGKILL that nobody here has sent, of the task or of what its shell
+// waited for, while the kernel's count of such kills has grown.
+void Finisher::note_memory_kill(std::size_t slot, Ending& ending) {
+  constexpr int kShellsKilled = 128 + SIGKILL;
+  if (ending.success || slots_.records[slot].killed) return;
+  const bool killed = (ending.reason == wire::EndReason::signalled && ending.exit_code == SIGKILL) ||
+                      (ending.reason == wire::EndReason::exited && ending.exit_code == kShellsKilled);
+  if (killed && memory_kills_.take_one()) ending.reason = wire::EndReason::out_of_memory;
 }
 
 std::vector<AgentEvent> Finisher::checking(std::size_t slot, std::vector<wire::TaskEvent>&& events) {
@@ -71,6 +86,8 @@ void Finisher::add_results(std::size_t slot, Ending& ending, event::TaskEnded& e
       complain(error);
     }
   }
+  const SlotTask& task = slots_.tasks[slot];
+  add_usage(ended.results, record, task.used, ending, task.ended_steady_s);
   auto parts = add_ending(ended.results, record, slots_.files[slot].events(), ending, now);
   if (!parts.empty()) add_parts(slot, std::move(parts), ending, ended);
 }

@@ -10,6 +10,7 @@
 #include "workers/agent/machine.h"
 #include "workers/execute/output_check.h"
 #include "workers/execute/packs.h"
+#include "workers/execute/process_usage.h"
 #include "workers/execute/slots.h"
 #include "workers/execute/supervisor.h"
 #include "workers/execute/task_arrays.h"
@@ -28,6 +29,7 @@ class Finisher {
   void clear(std::size_t slot);
 
  private:
+  void note_memory_kill(std::size_t slot, Ending& ending);
   std::vector<AgentEvent> checking(std::size_t slot, std::vector<engine::wire::TaskEvent>&& events);
   void add_results(std::size_t slot, Ending& ending, event::TaskEnded& ended);
   void add_parts(std::size_t slot, std::vector<engine::wire::Lease>&& parts, const Ending& ending,
@@ -38,6 +40,7 @@ class Finisher {
   Supervisor& supervisor_;
   OutputCheck check_;
   Packs packs_;
+  MemoryKills memory_kills_;
   bool complained_ = false;
 };
 

@@ -24,39 +24,49 @@ namespace wflow::workers {
 
 namespace {
 
-// The fourth field of /proc/PID/stat; the second, the name in brackets, may hold anything.
-pid_t parent_of(const char* pid) {
-  const FileDescriptor fd(::open((std::string("/proc/") + pid + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
-  std::array<char, 512> buffer{};
+// Fields of /proc/PID/stat (proc(5)): 4 the parent, 24 the resident pages. The second, the name in brackets, may
+// hold anything.
+Process read_process(pid_t pid) {
+  constexpr int kParent = 4;
+  constexpr int kResident = 24;
+  Process process{pid, 0, 0};
+  const FileDescriptor fd(::open(("/proc/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 1024> buffer{};
   const ssize_t got = fd ? ::read(fd.get(), buffer.data(), buffer.size()) : -1;
-  if (got <= 0) return 0;
+  if (got <= 0) return process;
   const std::string_view text(buffer.data(), static_cast<std::size_t>(got));
-  const std::size_t name_end = text.rfind(')');
-  if (name_end == std::string_view::npos || name_end + 4 >= text.size()) return 0;
-  pid_t parent = 0;
-  std::from_chars(text.data() + name_end + 4, text.data() + text.size(), parent);
-  return parent;
+  std::size_t at = text.rfind(')');
+  for (int field = 3; at != std::string_view::npos && field <= kResident; ++field) {
+    at = text.find(' ', at);
+    if (at == std::string_view::npos) break;
+    const char* begin = text.data() + ++at;
+    const char* end = text.data() + text.size();
+    if (field == kParent) std::from_chars(begin, end, process.parent);
+    if (field == kResident) std::from_chars(begin, end, process.resident_pages);
+  }
+  return process;
 }
 
-std::multimap<pid_t, pid_t> children_by_parent() {
-  std::multimap<pid_t, pid_t> children;
+}  // namespace
+
+std::vector<Process> all_processes() {
+  std::vector<Process> processes;
   const auto close = [](DIR* directory) { ::closedir(directory); };
   const std::unique_ptr<DIR, decltype(close)> proc(::opendir("/proc"), close);
-  if (!proc) return children;
+  if (!proc) return processes;
   while (const dirent* entry = ::readdir(proc.get())) {
     const std::string_view name = entry->d_name;
     pid_t pid = 0;
     const auto parsed = std::from_chars(name.data(), name.data() + name.size(), pid);
     if (parsed.ec != std::errc() || parsed.ptr != name.data() + name.size()) continue;
-    children.emplace(parent_of(entry->d_name), pid);
+    processes.push_back(read_process(pid));
   }
-  return children;
+  return processes;
 }
 
-}  // namespace
-
 std::vector<pid_t> descendants(pid_t root) {
-  const auto children = children_by_parent();
+  std::multimap<pid_t, pid_t> children;
+  for (const Process& process : all_processes()) children.emplace(process.parent, process.pid);
   std::vector<pid_t> found;
   std::vector<pid_t> open = {root};
   while (!open.empty()) {

@@ -5,11 +5,20 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace wflow::workers {
+
+struct Process {
+  pid_t pid = 0, parent = 0;
+  std::uint64_t resident_pages = 0;
+};
+
+// All of this process table. A snapshot.
+std::vector<Process> all_processes();
 
 // All below `root`, without it. A snapshot: processes may come and go.
 std::vector<pid_t> descendants(pid_t root);

@@ -21,6 +21,7 @@ namespace wire = engine::wire;
 
 namespace {
 constexpr std::size_t kDetailBytes = 4096;
+constexpr double kShortest_s = 1e-3;  // what is shorter has no record of its usage
 }
 
 void store_path(std::array<char, SlotRecord::kPathBytes>& target, const std::string& path) {
@@ -147,6 +148,15 @@ std::vector<wire::Lease> add_ending(wire::Results& results, const SlotRecord& sl
   return {};
 }
 
+void add_usage(wire::Results& results, const SlotRecord& slot, const ProcessUsage& used, const Ending& ending,
+               double steady_s) {
+  const double duration_s = std::max(0.0, steady_s - slot.started_steady_s);
+  if (ending.success && duration_s < kShortest_s) return;
+  results.usage.push_back({slot.lease, slot.array, slot.element, slot.count, slot.attempt, slot.started_unix_s,
+                           duration_s, used.cpu_s, std::max<std::uint64_t>(used.peak_bytes, slot.sampled_bytes),
+                           used.read_bytes, used.written_bytes});
+}
+
 void settle_place(const SlotRecord& slot, SlotFiles& files, Ending& ending) {
   if (slot.own_place[0] == '\0') return;
   try {
@@ -170,6 +180,7 @@ void pack_output(const SlotRecord& slot, SlotFiles& files, const Ending& ending,
                     : ending.reason == wire::EndReason::signalled ? "signal"
                     : ending.reason == wire::EndReason::timed_out ? "timed out"
                     : ending.reason == wire::EndReason::cancelled ? "cancelled"
+                    : ending.reason == wire::EndReason::out_of_memory ? "out of memory"
                                                                   : "failed";
   const bool number =
       !ending.success && ending.exit_code != 0 &&

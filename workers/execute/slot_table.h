@@ -16,6 +16,7 @@
 #include "base/now.h"
 #include "engine/wire/messages.h"
 #include "steps/packed_output.h"
+#include "workers/execute/process_usage.h"
 #include "workers/execute/slot_files.h"
 
 namespace wflow::workers {
@@ -38,6 +39,8 @@ struct SlotRecord {
   std::atomic<bool> checking;   // `pid` is the process that does
   double started_unix_s;
   double started_steady_s;     // durations do not depend on a clock that may jump
+  // Resident, of all its processes at a time: the most that was seen while it ran.
+  std::atomic<std::uint64_t> sampled_bytes;
   std::atomic<bool> killed;    // by wflow, for `kill_reason`
   std::atomic<bool> returned;  // its element goes back to the coordinator: no result
   engine::wire::EndReason kill_reason;
@@ -66,6 +69,10 @@ Ending judge(const SlotRecord& slot, int code, int status);
 // as parts of the slot's lease.
 std::vector<engine::wire::Lease> add_ending(engine::wire::Results& results, const SlotRecord& slot,
                                             const std::string& events, const Ending& ending, Now now);
+
+// Adds what the slot's process used, where it ran for a millisecond or failed.
+void add_usage(engine::wire::Results& results, const SlotRecord& slot, const ProcessUsage& used,
+               const Ending& ending, double steady_s);
 
 // Moves what the slot's task left to its own place, if that was to be made on demand. Failing that, the task
 // failed.

@@ -13,6 +13,7 @@
 #include "engine/wire/messages.h"
 #include "steps/step.h"
 #include "workers/execute/event_tail.h"
+#include "workers/execute/process_usage.h"
 #include "workers/execute/resources.h"
 #include "workers/execute/slot_files.h"
 #include "workers/execute/slot_table.h"
@@ -26,6 +27,9 @@ struct SlotTask {
   bool interrupted = false;  // asked to end at a checkpoint
   bool dropped = false;      // killed at once for its fence: no result, if it had not ended before
   bool printed = false;      // something that goes into the pack
+  // Of its process; when its outputs are looked at afterwards, of the task all the same.
+  ProcessUsage used;
+  double ended_steady_s = 0;
   std::vector<pid_t> below;  // its descendants when it was told to end
 
   steps::Execution execution() const { return {lease.first, lease.attempt, lease.restart, lease.count}; }

@@ -95,6 +95,7 @@ void Starter::fill(std::size_t number, const TaskArray& array, const steps::Prep
   slot.attempt = lease.attempt;
   slot.started_unix_s = unix_now_s();
   slot.started_steady_s = steady_now_s();
+  slot.sampled_bytes = 0;
   slot.killed = false;
   slot.returned = false;
   slot.events_read = 0;

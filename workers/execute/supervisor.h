@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "workers/agent/machine.h"
+#include "workers/execute/process_usage.h"
 #include "workers/execute/slots.h"
 #include "workers/execute/task_arrays.h"
 
@@ -22,6 +23,7 @@ struct EndedChild {
   pid_t pid = 0;
   int code = 0;  // as waitid() gives them
   int status = 0;
+  ProcessUsage used;
   std::optional<std::size_t> slot;  // absent: an orphan that this subreaper has adopted
 };
 
@@ -48,6 +50,9 @@ class Supervisor {
   std::vector<event::TaskReports> follow_events();
   std::vector<engine::wire::TaskEvent> read_events(std::size_t slot, bool at_end);
 
+  // Looks at the memory of tasks that have run for a while, about once a second.
+  void sample_memory();
+
   // All processes below this one, at once; false when some are still there after `limit`.
   bool kill_everything(std::chrono::milliseconds limit);
 
@@ -60,6 +65,7 @@ class Supervisor {
   const TaskArrays& arrays_;
   Slots& slots_;
   std::unordered_map<pid_t, std::size_t> slot_of_;
+  double next_sample_s_ = 0;  // steady
 };
 
 }  // namespace wflow::workers

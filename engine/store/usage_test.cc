@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <SQLiteCpp/SQLiteCpp.h>
+
+#include "engine/store/store_fixture.h"
+
+namespace wflow::engine::store {
+namespace {
+
+using UsageTest = StoreFixture;
+
+UsageRow row(Element element, double started_s, const WorkerId& worker = "n1-7") {
+  TaskUsage usage;
+  usage.first = element;
+  usage.started_s = started_s;
+  usage.duration_s = 0.5;
+  usage.cpu_s = 0.25;
+  usage.peak_bytes = 64 << 20;
+  return {usage, worker};
+}
+
+Batch batch_of(std::vector<UsageRow> rows) {
+  Batch batch;
+  batch.usage = std::move(rows);
+  return batch;
+}
+
+TEST_F(UsageTest, OutlivesTheCoordinator) {
+  {
+    Store store(campaign_);
+    store.commit(batch_of({row(5, 100), row(3, 101, "n2-1")}));
+    store.commit(batch_of({row(5, 200)}));
+    EXPECT_EQ(store.usage().at("simulate").executions(), 3U);
+  }
+  Store store(campaign_);
+  store.commit(batch_of({row(6, 300)}));
+  const StepUsage used = store.usage().at("simulate");
+  EXPECT_EQ(used.executions(), 4U);
+  EXPECT_NEAR(used.cpu_s.sum(), 1.0, 1e-9);
+  const auto rows = store.usage_of(0, {5, 6});
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_NEAR(rows[0].usage.started_s, 100, 1e-3);
+  EXPECT_NEAR(rows[1].usage.started_s, 200, 1e-3);
+  EXPECT_EQ(rows[2].usage.first, 6U);
+  EXPECT_EQ(store.usage_of(0, {3, 3}).at(0).worker, "n2-1");
+  EXPECT_TRUE(store.usage_of(1, {0, 0}).empty());
+}
+
+// Blocks hold 128 records: some are full, and the last one grows.
+TEST_F(UsageTest, ManyExecutionsTakeFewBytes) {
+  Store store(campaign_);
+  for (int commit = 0; commit < 100; ++commit) {
+    std::vector<UsageRow> rows;
+    for (int i = 0; i < 7; ++i) rows.push_back(row(static_cast<Element>(i * 14), 1.76e9 + commit));
+    store.commit(batch_of(std::move(rows)));
+  }
+  EXPECT_EQ(store.usage_of(0, {0, 99}).size(), 700U);
+  EXPECT_EQ(store.usage_of(0, {14, 14}).size(), 100U);
+  EXPECT_EQ(store.usage_of(0, {14, 14}, 10).size(), 10U);
+  store.snapshot(campaign_ / "copy.db");
+  SQLite::Database copy((campaign_ / "copy.db").string());
+  EXPECT_EQ(copy.execAndGet("SELECT count(*) FROM task_usage").getInt(), 6);
+  EXPECT_LE(copy.execAndGet("SELECT sum(length(body)) FROM task_usage").getInt(), 24 * 700);
+}
+
+}  // namespace
+}  // namespace wflow::engine::store

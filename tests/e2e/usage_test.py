@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tasks used: counted by the kernel, kept for every execution, told by usage, explain and status."""
+
+import json
+import os
+import unittest
+from pathlib import Path
+
+from wflow_test import BIN, OK, TASKS_FAILED, CampaignTest, Process
+
+MEBIBYTE = 1 << 20
+PYTHON = "/usr/bin/python3"
+# Touches so many MiB in a child of its own, burns so many seconds of CPU, writes a MiB that reaches the disk.
+WORK = """
+import os, sys, time
+if os.fork() == 0:
+    block = bytearray(int(sys.argv[1]) << 20)
+    os._exit(0)
+os.wait()
+while time.process_time() < float(sys.argv[2]):
+    pass
+with open("out.bin", "wb") as out:
+    out.write(os.urandom(1 << 20))
+    out.flush()
+    os.fsync(out.fileno())
+sys.exit(int(sys.argv[3]))
+"""
+
+
+class Usage(CampaignTest):
+    def run_study(self, samples, command, code=OK):
+        (self.folder / "work.py").write_text(WORK)
+        study = self.study(f"""
+description: {{name: used, description: what tasks use}}
+samples: {{design: uniform, count: {samples}, seed: 1, parameters: {{x: [0, 1]}}}}
+study:
+  - name: work
+    run: {{cmd: "{command}", max_retries: 0, memory: 1 GiB}}
+""")
+        self.wflow("run", study, "-j", "2", code=code)
+
+    def usage(self):
+        return json.loads(self.wflow("usage", self.campaign(), "--json", code=OK).out)["steps"][0]
+
+    def explain(self, task):
+        return json.loads(self.wflow("explain", self.campaign(), task, "--json", code=OK).out)
+
+    def test_every_execution_is_counted_once(self):
+        self.run_study(6, f"{PYTHON} {self.folder}/work.py 96 0.2 0")
+        used = self.usage()
+        self.assertEqual(used["executions"], 6)
+        self.assertGreaterEqual(used["peak_bytes"]["median"], 0.98 * 96 * MEBIBYTE)
+        self.assertLess(used["peak_bytes"]["max"], 400 * MEBIBYTE)
+        self.assertGreaterEqual(used["cpu_s"]["sum"], 6 * 0.2)
+        self.assertGreaterEqual(used["cpu_s"]["max"], 0.2)
+        self.assertGreaterEqual(used["duration_s"]["median"], 0.98 * 0.2)
+        self.assertGreaterEqual(used["written_bytes"]["sum"], 0)
+        self.assertEqual(used["memory_asked_bytes"], 1024 * MEBIBYTE)
+        self.assertIn("ask for", " ".join(used["advice"]))
+        answer = self.explain("work/3")
+        self.assertEqual(len(answer["used"]), 1)
+        self.assertEqual(answer["used"][0]["first"], 3)
+        self.assertGreaterEqual(answer["used"][0]["peak_bytes"], 96 * MEBIBYTE)
+        self.assertIn("of CPU", self.wflow("explain", self.campaign(), "work/3", code=OK).out)
+        text = self.wflow("usage", self.campaign(), code=OK).out
+        self.assertIn("work  6 executions", text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 100)
+        self.assertEqual(self.wflow("usage", self.campaign(), "--csv", code=OK).out.count("\n"), 2)
+
+    def test_failures_and_retries_are_counted_too(self):
+        self.run_study(2, f"{PYTHON} {self.folder}/work.py 1 0.01 $(( 1 - $(MERLIN_SAMPLE_ID) ))", code=TASKS_FAILED)
+        self.assertEqual(self.usage()["executions"], 2)
+        self.wflow("retry", self.campaign(), "-j", "1", code=TASKS_FAILED)
+        self.assertEqual(self.usage()["executions"], 3)
+        self.assertEqual(len(self.explain("work/0")["used"]), 2)
+        self.assertEqual(len(self.explain("work/1")["used"]), 1)
+
+
+class OutOfMemory(CampaignTest):
+    """In a control group of version 1 or 2 that this test makes, where it may."""
+
+    LIMIT = 256 * MEBIBYTE
+
+    def group(self):
+        for parent, limit in ((Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"), (Path("/sys/fs/cgroup"), "memory.max")):
+            group = parent / f"wflow-test-{os.getpid()}"
+            try:
+                group.mkdir()
+            except OSError:
+                continue
+            self.addCleanup(lambda: self.wait(lambda: self.removed(group), "the end of all processes in the group"))
+            try:
+                (group / limit).write_text(str(self.LIMIT))
+                return group
+            except OSError:
+                continue
+        self.skipTest("no control group for memory can be made here")
+
+    @staticmethod
+    def removed(group):
+        try:
+            group.rmdir()
+        except OSError:
+            return False
+        return True
+
+    def test_a_task_killed_for_its_memory_is_told_from_others(self):
+        group = self.group()
+        study = self.study(f"""
+description: {{name: memory, description: one task takes too much of it}}
+samples: {{design: uniform, count: 2, seed: 1, parameters: {{x: [0, 1]}}}}
+study:
+  - name: work
+    run: {{cmd: "{PYTHON} -c 'import sys; bytearray(int(sys.argv[1]) << 20)' $(( 1 + 1000 * $(MERLIN_SAMPLE_ID) ))", max_retries: 0}}
+  - name: killed
+    run: {{cmd: "kill -9 $$", max_retries: 0}}
+""")
+        shell = ["bash", "-c", 'echo $$ > "$1/cgroup.procs"; shift; exec "$@"', "bash", group]
+        run = Process(self, [*shell, BIN / "wflow", "run", study, "-j", "1"], "in-group")
+        self.addCleanup(self.reap, run)
+        self.assertEqual(run.wait(), TASKS_FAILED, run.out + run.err)
+        reasons = {row["task"]: row["reason"] for row in self.status()["failures"]}
+        self.assertEqual(set(reasons), {"work/1", "killed"})
+        self.assertEqual(reasons["work/1"], "killed for want of memory")
+        self.assertIn("signal 9", reasons["killed"])
+
+
+if __name__ == "__main__":
+    unittest.main()
