@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -68,8 +67,7 @@ class CampaignRun {
   // Of the top campaign, where it has ended and its workers have, too.
   std::optional<engine::CampaignStatus> ended_status() const {
     engine::store::Store store(top_.campaign());
-    const std::vector<engine::store::WorkerRecord> workers = store.workers();
-    const bool all_gone = std::ranges::all_of(workers, [](const auto& worker) { return worker.ended_s > 0; });
+    const bool all_gone = store.restore().workers.empty();  // reads all of it: damage is not passed over
     engine::CampaignStatus status = store.status_at_rest();
     if (!all_gone || status.ended() < status.elements()) return std::nullopt;
     return status;
@@ -213,6 +211,10 @@ int run_here(const specs::Plan& plan, const RunOptions& options, bool resumed) {
   try {
     return CampaignRun(plan, options).run(resumed);
   } catch (const Error& error) {
+    // The command line was right: the campaign was there.
+    if (error.code() == ExitCode::usage && !is_campaign(plan.campaign()))
+      throw Error(ExitCode::system, fmt::format("{} has lost its record while it was run: {}",
+                                                plan.campaign().string(), error.what()));
     if (error.code() != ExitCode::busy) throw;
     throw Error(ExitCode::busy,
                 fmt::format("{}; show it with: wflow attach {}", error.what(), plan.campaign().string()));

@@ -50,6 +50,7 @@ study:
     run:
       cmd: |
         {gate.command()}
+        : $(x)
       max_retries: 0
 """)
 

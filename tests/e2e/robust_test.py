@@ -53,7 +53,7 @@ env: {{variables: {{OUTPUT_PATH: {output}}}}}
 samples: {{design: uniform, count: 3, seed: 1, parameters: {{x: [0, 1]}}}}
 study:
   - name: work
-    run: {{cmd: "true $(MERLIN_SAMPLE_ID)", max_retries: 0}}
+    run: {{cmd: "true $(MERLIN_SAMPLE_ID) $(x)", max_retries: 0}}
 """)
 
     @unittest.skipIf(SMALL, "UBSan's check of an object's type opens a pipe, and reports an error where it can't")
@@ -210,7 +210,7 @@ samples: {{design: uniform, count: {count}, seed: 1, parameters: {{x: [0, 1]}}}}
 workers: {{all: {{slots: {slots}}}}}
 study:
   - name: work
-    run: {{cmd: "python3 {self.folder}/task.py $(MERLIN_SAMPLE_ID)", max_retries: 0}}
+    run: {{cmd: "python3 {self.folder}/task.py $(MERLIN_SAMPLE_ID) $(x)", max_retries: 0}}
 """)
 
     def test_event_that_is_no_utf8(self):
