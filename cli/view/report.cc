@@ -103,6 +103,17 @@ std::string followup_line(const engine::FollowupView& followup, const Terminal& 
   return line + "  " + (followup.directory.empty() ? followup.spec : followup.directory);
 }
 
+// What a running campaign has to say, a step that waits for a worker above all. A worker that has joined
+// since may have been the answer.
+std::string newest_note(const CampaignStatus& status) {
+  if (status.coordinator.empty()) return {};
+  for (auto row = status.history.rbegin(); row != status.history.rend(); ++row) {
+    if (row->kind == "note") return row->text;
+    if (row->kind == "worker") break;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string clock_time(double unix_s) {
@@ -155,8 +166,7 @@ std::vector<std::string> overview(const CampaignStatus& status, const Terminal& 
   for (const engine::FollowupView& followup : status.followups)
     lines.push_back(followup_line(followup, terminal));
   if (!status.iterations.empty()) lines.push_back("  iterations: " + status.iterations);
-  if (!status.coordinator.empty() && !status.history.empty() && status.history.back().kind == "note")
-    lines.push_back("  " + status.history.back().text);
+  if (const std::string note = newest_note(status); !note.empty()) lines.push_back("  " + note);
   for (std::string& line : lines) {
     if (terminal.interactive) line = fitted(line, terminal.width, false);
     while (line.ends_with(' ')) line.pop_back();

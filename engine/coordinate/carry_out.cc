@@ -58,9 +58,7 @@ void Coordinator::on(action::Kill& kill) {
 }
 
 void Coordinator::on(action::ReadJournal& read) {
-  event::JournalRead journal = read_journal(plan_.campaign(), read);
-  for (const wire::Results& results : journal.results) note_stopped(results.outcomes);
-  answers_.emplace_back(std::move(journal));
+  answers_.emplace_back(read_journal(plan_.campaign(), read));
 }
 
 void Coordinator::on(action::RemoveJournal& remove) {
@@ -99,13 +97,6 @@ void Coordinator::on(action::Log& line) {
 
 void Coordinator::on(action::Fail& fail) {
   throw Error(fail.code, fail.text);
-}
-
-// Executions that asked for the end of the workers leave no record elsewhere.
-void Coordinator::note_stopped(const std::vector<wire::Outcome>& outcomes) {
-  for (const wire::Outcome& outcome : outcomes) {
-    if (outcome.array < plan_.array_count()) merlin_status_.stopped(outcome);
-  }
 }
 
 }  // namespace wflow::engine
