@@ -4,6 +4,7 @@
 
 #include "base/process.h"
 #include "steps/kinds.h"
+#include "steps/markers.h"
 
 namespace wflow::steps {
 
@@ -30,7 +31,7 @@ class Plugin final : public Step {
                  std::to_string(execution.count)};
     task.out_file = template_.script + ".out";
     task.err_file = template_.script + ".err";
-    task.finished_marker = task.directory + "/MERLIN_FINISHED";
+    task.finished_marker = task.directory + "/" + kFinishedMarker;
     task.environment = element_environment(template_, execution);
     return task;
   }

@@ -7,6 +7,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "steps/kinds.h"
+#include "steps/markers.h"
 #include "steps/render.h"
 #include "steps/words.h"
 
@@ -107,7 +108,7 @@ class Shell final : public Step {
     if (packed_) return task;
     task.out_file = script.base + ".out";
     task.err_file = script.base + ".err";
-    task.finished_marker = task.directory + "/MERLIN_FINISHED";
+    task.finished_marker = task.directory + "/" + kFinishedMarker;
     return task;
   }
 

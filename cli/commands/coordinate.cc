@@ -52,15 +52,16 @@ class CampaignRun {
  private:
   // What has ended is not run again: nothing is left to do in it, and its time would go on.
   void run_top(bool resumed) {
-    if (resumed && !options_.retry) {
+    if (resumed && !options_.retry && options_.run_again.parts.empty()) {
       if (const auto status = ended_status()) {
         code_ = engine::end_code(*status);
+        note_hard_failures(*status);
         queue_.take_from(top_, *status, options_.keep_going);
         if (!options_.silent() && !queue_.next()) show_ended(*status);
         return;
       }
     }
-    run_campaign(top_, resumed, options_.retry);
+    run_campaign(top_, resumed, options_.retry, options_.run_again);
     code_ = last_code_;
   }
 
@@ -94,6 +95,7 @@ class CampaignRun {
       }
       const specs::Plan plan = read_plan(followup.directory);
       const auto status = engine::store::Store(plan.campaign()).status_at_rest();
+      note_hard_failures(status);
       if (status.ended() < status.elements()) {
         queue_.reopen(followup);
       } else {
@@ -129,7 +131,8 @@ class CampaignRun {
 
   // True when it has ended.
   bool run_campaign(const specs::Plan& plan, bool resumed,
-                    const std::optional<engine::wire::RetryRequest>& retry) {
+                    const std::optional<engine::wire::RetryRequest>& retry,
+                    const engine::RunAgain& run_again = {}) {
     engine::CoordinatorOptions coordinator;
     coordinator.slots = options_.slots;
     coordinator.zero_workers = options_.zero || options_.zero_failures > 0;
@@ -137,6 +140,7 @@ class CampaignRun {
     coordinator.max_range = options_.zero_bundle;
     coordinator.resumed = resumed;
     coordinator.retry = retry;
+    coordinator.run_again = run_again;
     coordinator.keep_going = options_.keep_going;
     if (limit_s_ > 0) coordinator.time_limit_s = std::max(limit_s_ - elapsed_s(), 1e-3);
     Display display(options_.silent(), Display::Interrupt::ends_campaign);
@@ -149,6 +153,7 @@ class CampaignRun {
         });
     display.finish(last_);
     last_code_ = end.code;
+    note_hard_failures(last_);
     asked_ = asked_ || end.asked_to_end || end.code == ExitCode::interrupted;
     if (!options_.silent()) {
       fmt::print("\n{} in {}; campaign: {}\n", name_of(last_.state), text::format_duration(last_.elapsed_s),
@@ -169,7 +174,16 @@ class CampaignRun {
     ExitCode code = code_;
     for (const auto& followup : queue_.all())
       code = std::max(code, static_cast<ExitCode>(followup.exit_code));
+    const bool soft = code == ExitCode::tasks_failed && !hard_failures_;
+    if (soft && options_.soft_fail_ok) return ExitCode::ok;
+    if (soft && top_.study().format.dialect == specs::Dialect::merlin && !options_.silent())
+      fmt::print("exit code 1, where merlin run ends with 0; to have that: --soft-fail-ok\n");
     return code;
+  }
+
+  void note_hard_failures(const engine::CampaignStatus& status) {
+    for (const engine::StepStatus& step : status.steps)
+      hard_failures_ = hard_failures_ || step.count(engine::ElementState::hard_failed) > 0;
   }
 
   // Asked to end: is there anything left?
@@ -187,6 +201,7 @@ class CampaignRun {
   double limit_s_;
   Clock::time_point began_ = Clock::now();
   bool asked_ = false;
+  bool hard_failures_ = false;    // exit code 102, of any campaign
   ExitCode code_ = ExitCode::ok;  // of the top campaign
   engine::CampaignStatus last_;   // of the campaign that was run last
   ExitCode last_code_ = ExitCode::ok;

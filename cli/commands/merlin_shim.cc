@@ -69,7 +69,7 @@ void add_cores(std::vector<std::string>& words) {
 
 int run(const MerlinOptions& options) {
   if (options.local || options.dry) {
-    std::vector<std::string> words = {"run", options.target};
+    std::vector<std::string> words = {"run", options.target, "--local", "--soft-fail-ok", "--as", "merlin"};
     if (options.dry) words.emplace_back("--dry");
     if (!options.read.samples_file.empty())
       words.insert(words.end(), {"--samplesfile", options.read.samples_file});
@@ -94,7 +94,7 @@ int run(const MerlinOptions& options) {
 int restart(const MerlinOptions& options) {
   const fs::path directory = find_campaign(options.target);
   if (options.local) {
-    std::vector<std::string> words = {"retry", directory.string()};
+    std::vector<std::string> words = {"retry", directory.string(), "--soft-fail-ok"};
     add_cores(words);
     become_wflow(std::move(words));
   }
@@ -191,6 +191,7 @@ std::optional<int> run_merlin(int argc, char** argv) {
   if (argc < 2 || std::string(argv[1]) != "merlin") return std::nullopt;
   std::vector<std::string> words = without_level({argv + 2, argv + argc});
   MerlinOptions options;
+  options.read.command = specs::Dialect::merlin;
   Command chosen;
   CLI::App app("merlin, as wflow has it in tasks", "merlin");
   app.set_version_flag("-v,--version", std::string("wflow ") + kVersion + " in the place of merlin");

@@ -11,10 +11,12 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
+#include "cli/campaign/markers.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/dry.h"
 #include "cli/commands/read_options.h"
 #include "cli/commands/run.h"
+#include "engine/query/client.h"
 #include "engine/store/store.h"
 #include "engine/wire/keys.h"
 #include "specs/plan/workspace.h"
@@ -77,17 +79,50 @@ int run(const RunOptions& options) {
   if (dry) check_dry(specs::Plan(read.study, "/"));
   const specs::Plan plan = create(read);
   if (!options.silent()) {
+    fmt::print("{}\n", specs::describe(read.study.format));
     fmt::print("{}: {} tasks in {}\n", plan.study().name, text::format_count(plan.element_count()),
                plan.campaign().string());
   }
   return dry ? write_scripts(plan, options.silent()) : coordinate(plan, options, false);
 }
 
-int resume(const RunOptions& options, bool accept_loss) {
-  const specs::Plan plan = read_plan(find_campaign(options.campaign));
-  if (accept_loss) engine::store::Store(plan.campaign(), {.vfs = {}, .accept_loss = true});
-  if (!options.silent()) fmt::print("{}: continuing {}\n", plan.study().name, plan.campaign().string());
-  return coordinate(plan, options, true);
+struct ResumeOptions {
+  RunOptions run;
+  bool accept_loss = false;
+  bool trust_markers = false;
+  bool ignore_markers = false;
+  bool with_dependents = false;
+};
+
+// What is done and has lost its marker, and a word on what has failed.
+void look_at_record(const specs::Plan& plan, ResumeOptions& options) {
+  const bool merlin = plan.study().format.dialect == specs::Dialect::merlin;
+  const bool trust = !options.ignore_markers && (options.trust_markers || merlin);
+  engine::Client client(plan);  // ends here: its hold on the record would keep the coordinator out
+  const std::uint64_t failed = client.status().failed();
+  if (trust && !client.live()) options.run.run_again = {lost_markers(plan, client), options.with_dependents};
+  if (options.run.silent()) return;
+  std::uint64_t lost = 0;
+  for (const auto& [array, range] : options.run.run_again.parts) lost += range.size();
+  if (lost > 0) {
+    fmt::print("{} task{} without MERLIN_FINISHED run{} again{}\n", text::format_count(lost),
+               lost == 1 ? "" : "s", lost == 1 ? "s" : "",
+               options.with_dependents ? ", with what depends on them"
+                                       : "; --with-dependents runs what depends on them, too");
+  }
+  if (failed > 0) {
+    fmt::print("{} task{} failed and stay{} so; to run {} again: wflow retry {}\n",
+               text::format_count(failed), failed == 1 ? "" : "s", failed == 1 ? "s" : "",
+               failed == 1 ? "it" : "them", plan.campaign().string());
+  }
+}
+
+int resume(ResumeOptions& options) {
+  const specs::Plan plan = read_plan(find_campaign(options.run.campaign));
+  if (options.accept_loss) engine::store::Store(plan.campaign(), {.vfs = {}, .accept_loss = true});
+  if (!options.run.silent()) fmt::print("{}: continuing {}\n", plan.study().name, plan.campaign().string());
+  look_at_record(plan, options);
+  return coordinate(plan, options.run, true);
 }
 
 }  // namespace
@@ -100,6 +135,8 @@ void add_common(CLI::App& command, RunOptions& options) {
   command.add_flag("-q,--quiet", options.quiet, "print errors only");
   command.add_flag("--keep-going", options.keep_going,
                    "exit code 102 of a task ends only what depends on it, not the campaign");
+  command.add_flag("--soft-fail-ok", options.soft_fail_ok,
+                   "exit code 0 although tasks failed, unless with exit code 102; as merlin run");
   command.add_flag("--detach", options.detach, "go on in the background; wflow attach shows it");
   // They measure the coordinator (bench/README.md); no user has a use for them.
   command
@@ -128,29 +165,44 @@ void add_run(CLI::App& app, Command& chosen) {
   add_read_options(*command, options->read);
   command->add_flag("--dry", options->dry,
                     "make the campaign with all directories and scripts, and run nothing");
-  // Merlin's: here nothing runs anywhere else, and errors are never left out of the report.
-  for (const char* name : {"--local", "--no-errors"}) command->add_flag(name)->group("");
+  command->add_flag("--local", options->read.local,
+                    "run all steps on this machine, whatever machines: of worker groups says");
+  command
+      ->add_option_function<std::string>(
+          "--merlin-status",
+          [options](const std::string& where) { options->read.leaf_status = where == "leaf"; },
+          "where MERLIN_STATUS.json of Merlin's files is: step, or leaf (with status.lock, as merlin run "
+          "--local)")
+      ->check(CLI::IsMember({"step", "leaf"}))
+      ->type_name("NAME");
+  command->add_flag("--no-errors")->group("");  // Merlin's: errors are never left out of the report
   command->add_flag("--json", options->json, "only the status at the end, as JSON");
   add_common(*command, *options);
   command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
 }
 
 void add_resume(CLI::App& app, Command& chosen) {
-  const auto options = std::make_shared<RunOptions>();
-  const auto accept_loss = std::make_shared<bool>(false);
+  const auto options = std::make_shared<ResumeOptions>();
   CLI::App* command = app.add_subcommand("resume", "go on with a campaign that was interrupted");
   command->footer(
-      "Nothing that has finished runs again; training goes on from its last checkpoint.\n"
-      "Examples:\n  wflow resume\n  wflow resume campaigns/cosmoflow_20261121-160001");
-  command->add_option("campaign", options->campaign,
+      "Nothing that has finished runs again; training goes on from its last checkpoint. Of Merlin's files, "
+      "what\n"
+      "has lost its MERLIN_FINISHED runs again. Failed tasks stay failed: wflow retry runs them again.\n"
+      "Examples:\n  wflow resume\n  wflow resume campaigns/cosmoflow_20261121-160001\n"
+      "  rm CAMPAIGN/simulate/03/MERLIN_FINISHED; wflow resume --trust-markers --with-dependents");
+  command->add_option("campaign", options->run.campaign,
                       "its directory, or the beginning of its name (default: the newest here)");
-  command->add_flag("--json", options->json, "only the status at the end, as JSON");
-  command->add_flag("--accept-loss", *accept_loss,
+  command->add_flag("--json", options->run.json, "only the status at the end, as JSON");
+  command->add_flag("--accept-loss", options->accept_loss,
                     "go on although the record lost commits: what they recorded runs again");
-  add_common(*command, *options);
-  command->callback([options, accept_loss, &chosen] {
-    chosen = [options, accept_loss] { return resume(*options, *accept_loss); };
-  });
+  CLI::Option* trust =
+      command->add_flag("--trust-markers", options->trust_markers,
+                        "tasks whose MERLIN_FINISHED was deleted run again (default: for Merlin's files)");
+  command->add_flag("--no-trust-markers", options->ignore_markers, "the record alone counts")->excludes(trust);
+  command->add_flag("--with-dependents", options->with_dependents,
+                    "and what depends on them, although it is done");
+  add_common(*command, options->run);
+  command->callback([options, &chosen] { chosen = [options] { return resume(*options); }; });
 }
 
 }  // namespace wflow::cli

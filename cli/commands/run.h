@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/coordinate/machine.h"
 #include "engine/wire/requests.h"
 #include "specs/plan/plan.h"
 #include "specs/study/study.h"
@@ -27,7 +28,9 @@ struct RunOptions {
   bool detach = false;
   bool keep_going = false;
   bool json = false;
+  bool soft_fail_ok = false;  // tasks that failed softly leave exit code 0, as with Merlin
   std::optional<engine::wire::RetryRequest> retry;
+  engine::RunAgain run_again;
   bool silent() const { return quiet || json; }
 };
 

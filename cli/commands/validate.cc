@@ -38,13 +38,17 @@ int validate(const ValidateOptions& options) {
   for (const std::string& sentence : unusable_schedulers(plan.study()))
     fmt::print(stderr, "{}: warning: {}\n", options.study, sentence);
   if (options.json) {
-    const nlohmann::ordered_json json = {
-        {"valid", true}, {"steps", plan.study().steps.size()}, {"tasks", plan.element_count()}};
+    const nlohmann::ordered_json json = {{"valid", true},
+                                         {"dialect", specs::name_of(plan.study().format.dialect)},
+                                         {"dialect_reason", plan.study().format.reason},
+                                         {"steps", plan.study().steps.size()},
+                                         {"tasks", plan.element_count()}};
     fmt::print("{}\n", json.dump());
     return 0;
   }
   fmt::print("{}: valid; {} steps, {} tasks\n", options.study, plan.study().steps.size(),
              text::format_count(plan.element_count()));
+  fmt::print("{}\n", specs::describe(plan.study().format));
   return 0;
 }
 

@@ -2,21 +2,36 @@
 #include <memory>
 
 #include "base/batch_environment.h"
+#include "base/process.h"
+#include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
+#include "engine/schedule/groups.h"
 #include "workers/agent/agent.h"
 
 namespace wflow::cli {
 
+namespace {
+
+int work(workers::WorkerOptions& options) {
+  if (options.group.empty()) {
+    const specs::Plan plan = read_plan(find_campaign(options.campaign));
+    options.group = engine::Groups(plan.study()).of_worker_on(host_name()).name;
+  }
+  return workers::run_worker(options);
+}
+
+}  // namespace
+
 void add_worker(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<workers::WorkerOptions>();
-  options->group = "default";
   CLI::App* command =
       app.add_subcommand("worker", "run tasks of a campaign (started by wflow run, or inside an allocation)");
   command->footer(
       "Examples:\n  srun --ntasks-per-node=1 wflow worker --campaign "
       "/scratch/me/campaigns/cosmoflow_20261121-160001");
   command->add_option("--campaign", options->campaign, "the campaign's directory")->required();
-  command->add_option("--group", options->group, "worker group of the study");
+  command->add_option("--group", options->group,
+                      "worker group of the study (default: the only one, or the one for this machine)");
   command->add_option("--slots", options->slots, "tasks at a time (default: the cores it may use)");
   command->add_option("--cores", options->cores, "cores shared by the tasks (default: as many as slots)");
   command->add_option("--gpus", options->gpus, "GPUs to give to tasks");
@@ -41,7 +56,7 @@ void add_worker(CLI::App& app, Command& chosen) {
   command->callback([options, &chosen] {
     chosen = [options] {
       clean_task_environment();  // of the launcher that started it on this node
-      return workers::run_worker(*options);
+      return work(*options);
     };
   });
 }

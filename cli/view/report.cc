@@ -80,6 +80,17 @@ std::string followup_line(const engine::FollowupView& followup, const Terminal& 
   return line + "  " + (followup.directory.empty() ? followup.spec : followup.directory);
 }
 
+// What a running campaign has to say, a step that waits for a worker above all. A worker that has joined
+// since may have been the answer.
+std::string newest_note(const CampaignStatus& status) {
+  if (status.coordinator.empty()) return {};
+  for (auto row = status.history.rbegin(); row != status.history.rend(); ++row) {
+    if (row->kind == "note") return row->text;
+    if (row->kind == "worker") break;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string clock_time(double unix_s) {
@@ -109,11 +120,13 @@ std::vector<std::string> overview(const CampaignStatus& status, const Terminal& 
   for (const engine::FollowupView& followup : status.followups)
     lines.push_back(followup_line(followup, terminal));
   if (!status.iterations.empty()) lines.push_back("  iterations: " + status.iterations);
-  if (!status.coordinator.empty() && !status.history.empty() && status.history.back().kind == "note")
-    lines.push_back("  " + status.history.back().text);
-  if (!terminal.interactive) return lines;
+  if (const std::string note = newest_note(status); !note.empty()) lines.push_back("  " + note);
   std::vector<std::string> fitting;
-  for (const std::string& line : lines) append(fitting, wrapped(line, terminal.width, 4));
+  for (const std::string& line : lines)
+    terminal.interactive ? append(fitting, wrapped(line, terminal.width, 4)) : fitting.push_back(line);
+  for (std::string& line : fitting) {
+    while (line.ends_with(' ')) line.pop_back();
+  }
   return fitting;
 }
 

@@ -100,11 +100,4 @@ void Coordinator::on(action::Fail& fail) {
   throw Error(fail.code, fail.text);
 }
 
-// Executions that asked for the end of the workers leave no record elsewhere.
-void Coordinator::note_stopped(const std::vector<wire::Outcome>& outcomes) {
-  for (const wire::Outcome& outcome : outcomes) {
-    if (outcome.array < plan_.array_count()) merlin_status_.stopped(outcome);
-  }
-}
-
 }  // namespace wflow::engine

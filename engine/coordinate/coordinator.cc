@@ -88,6 +88,7 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
   options.max_range = options_.max_range;
   options.retry = options_.retry;
   options.trace = log::takes(LogLevel::trace);
+  options.run_again = options_.run_again;
   return std::make_unique<CoordinatorMachine>(plan_, array_specs(plan_), std::move(options), restored,
                                               known_workers(plan_.campaign(), restored.workers, store_),
                                               now());
@@ -148,7 +149,6 @@ void Coordinator::take_messages() {
   for (int i = 0; i < kMessages; ++i) {
     auto received = socket_.receive();
     if (!received) return;
-    if (const auto* results = std::get_if<wire::Results>(&received->message)) note_stopped(results->outcomes);
     handle(event::Message{std::move(received->peer), std::move(received->message)});
   }
 }

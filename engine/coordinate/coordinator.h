@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/coordinate/machine.h"
 #include "engine/monitor/status.h"
 #include "engine/wire/requests.h"
 #include "specs/plan/plan.h"
@@ -24,6 +25,7 @@ struct CoordinatorOptions {
   bool resumed = false;
   bool keep_going = false;                  // a hard failure (exit code 102) does not end the campaign
   std::optional<wire::RetryRequest> retry;  // before anything runs
+  RunAgain run_again;                       // likewise
   double time_limit_s = 0;                  // then drain; 0: none
   double status_interval_s = 0.25;
 };

@@ -57,7 +57,6 @@ class Coordinator {
   void on(action::ResolveRetry& resolve);
   void on(action::Log& log);
   void on(action::Fail& fail);
-  void note_stopped(const std::vector<wire::Outcome>& outcomes);
 
   const specs::Plan& plan_;
   CoordinatorOptions options_;

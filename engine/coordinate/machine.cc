@@ -46,7 +46,7 @@ CoordinatorMachine::Impl::Impl(const specs::Plan& plan, std::vector<ArraySpec> a
       groups_(plan.study()),
       scheduler_(std::move(arrays), options_.epoch),
       now_(now),
-      retry_due_(options_.retry.has_value()),
+      retry_due_(options_.retry || !options_.run_again.parts.empty()),
       next_pulse_s_(now.steady_s + options_.timing.pulse_s) {
   if (options_.max_range > 0) scheduler_.set_max_range(options_.max_range);
   if (options_.time_limit_s > 0) time_limit_at_s_ = now.steady_s + options_.time_limit_s;
@@ -59,8 +59,8 @@ CoordinatorMachine::Impl::Impl(const specs::Plan& plan, std::vector<ArraySpec> a
     const auto is_it = [&](const LocalGroup& local) { return local.name == group.name; };
     if (std::any_of(options_.local_groups.begin(), options_.local_groups.end(), is_it)) continue;
     record("worker",
-           fmt::format("the group '{}' wants workers on {}; start them there: wflow worker --campaign {} "
-                       "--group '{}'",
+           fmt::format("the group '{}' wants workers on {}; start them there, or here: wflow worker "
+                       "--campaign {} --group '{}'",
                        group.name, text::join(group.machines, ", "), plan_.campaign().string(), group.name));
   }
   for (const KnownWorker& worker : known) meet(worker);
@@ -122,10 +122,13 @@ void CoordinatorMachine::Impl::report_unserved() {
     const specs::PlannedStep& planned = plan_.steps()[step];
     const std::string gpus =
         planned.resources.gpus > 0 ? fmt::format(" with {} GPUs", planned.resources.gpus) : "";
+    const Group& group = *groups_.serving(planned.study_step).front();
+    const std::string where =
+        group.machines.empty() ? "" : fmt::format(" on {}, or here", text::join(group.machines, " or "));
     record("note",
-           fmt::format("no worker{} serves the step '{}': it waits until one is started (wflow worker "
-                       "--campaign {})",
-                       gpus, planned.name, plan_.campaign().string()));
+           fmt::format("no worker{} serves the step '{}': it waits until you start one{}: wflow worker "
+                       "--campaign {} --group '{}'",
+                       gpus, planned.name, where, plan_.campaign().string(), group.name));
   }
 }
 
@@ -251,7 +254,8 @@ void CoordinatorMachine::Impl::send_revokes(const std::vector<RevokeLease>& revo
 void CoordinatorMachine::Impl::record_failure(RecordFailure&& failure) {
   const wire::Outcome& outcome = failure.outcome;
   changed_arrays_.insert(outcome.array);
-  if (!failure.final && is_single(outcome.array)) {
+  const bool runs_again = !has_ended(scheduler_.states(outcome.array).at(outcome.element));
+  if (!failure.final && runs_again && is_single(outcome.array)) {
     const std::string how =
         outcome.reason == wire::EndReason::exited      ? fmt::format("exit code {}", outcome.exit_code)
         : outcome.reason == wire::EndReason::signalled ? fmt::format("signal {}", outcome.exit_code)

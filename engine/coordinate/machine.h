@@ -166,6 +166,12 @@ struct PlantedBugs {
   bool forget_leases_at_hand_over = false;
 };
 
+// What is recorded as done and is to run again, because its MERLIN_FINISHED is gone.
+struct RunAgain {
+  std::vector<std::pair<ArrayId, Range>> parts;
+  bool below = false;  // and what depends on it
+};
+
 struct MachineOptions {
   std::uint64_t epoch = 1;
   ProcessIdentity self;
@@ -178,7 +184,9 @@ struct MachineOptions {
   std::uint64_t max_range = 0;  // elements a lease at most; 0: as the scheduler likes
   Timing timing;
   PlantedBugs planted;
-  std::optional<wire::RetryRequest> retry;  // before anything else runs; resolved once recovery is over
+  // Both before anything else runs, once recovery is over.
+  std::optional<wire::RetryRequest> retry;
+  RunAgain run_again;
 };
 
 class CoordinatorMachine {

@@ -113,6 +113,13 @@ std::uint64_t CoordinatorMachine::Impl::retry(const std::vector<std::pair<ArrayI
   return count;
 }
 
+void CoordinatorMachine::Impl::run_again(const RunAgain& what) {
+  const std::uint64_t count = scheduler_.run_again(what.parts, what.below);
+  if (count == 0) return;
+  record("retry", fmt::format("{} without MERLIN_FINISHED will run again{}", tasks(count),
+                              what.below ? ", with what depends on it" : ""));
+}
+
 void CoordinatorMachine::Impl::on(const event::Signal& event) {
   if (event.kind == event::SignalKind::hangup) {
     record("stop", "the terminal was lost; the campaign goes on");

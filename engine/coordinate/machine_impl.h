@@ -172,6 +172,7 @@ struct CoordinatorMachine::Impl {
   wire::Answer pause(bool pause);
   wire::Answer cancel(const wire::CancelRequest& request);
   std::uint64_t retry(const std::vector<std::pair<ArrayId, Range>>& parts);
+  void run_again(const RunAgain& what);
   void ask_for_retry(const PeerId& peer, const wire::RetryRequest& request);
 
   const specs::Plan& plan_;
@@ -187,7 +188,7 @@ struct CoordinatorMachine::Impl {
   bool killed_all_ = false;  // at the end, workers that did not end by themselves
   bool failed_ = false;
   bool cancelled_ = false;             // the whole campaign: nothing may become ready again
-  bool retry_due_ = false;             // MachineOptions::retry has not been carried out
+  bool retry_due_ = false;             // MachineOptions::retry or run_again has not been carried out
   bool recovering_ = true;             // workers of earlier coordinators are awaited
   double next_pulse_s_ = 0;            // steady
   double time_limit_at_s_ = kNever_s;  // steady

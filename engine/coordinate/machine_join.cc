@@ -47,7 +47,7 @@ void CoordinatorMachine::Impl::meet(const KnownWorker& known) {
 std::optional<std::string> CoordinatorMachine::Impl::objection(const wire::Hello& hello) const {
   if (hello.campaign != options_.token) return "this worker belongs to another campaign";
   if (auto reason = reason_to_refuse(hello)) return reason;
-  if (auto reason = groups_.reason_to_refuse(hello.group, hello.guardian.host)) return reason;
+  if (auto reason = groups_.reason_to_refuse(hello.group)) return reason;
   const auto known = workers_.find(hello.worker);
   if (known == workers_.end()) {
     const bool leftover = hello.started_by != 0 && hello.started_by != options_.epoch && hello.held.empty();
@@ -91,6 +91,7 @@ void CoordinatorMachine::Impl::on_hello(const PeerId& peer, wire::Hello& hello) 
   if (worker.state == WorkerState::joining && !worker.row_ended && worker.row > 0) return;  // under way
   const bool returned = worker.state == WorkerState::awaited;
   if (worker.state != WorkerState::joining) move(worker, WorkerState::joining);
+  reported_unserved_.clear();  // of those that wait on, it is said again
   record("worker",
          fmt::format("worker {} {} with {} cores", worker.id,
                      returned && worker.unsettled ? "came back from an earlier coordinator" : "joined",
@@ -185,6 +186,8 @@ void CoordinatorMachine::Impl::settle_worker(Worker& worker) {
 void CoordinatorMachine::Impl::end_recovery() {
   recovering_ = false;
   scheduler_.drop_early_results();
+  run_again(options_.run_again);
+  retry_due_ = options_.retry.has_value();
   if (options_.retry) ask_for_retry({}, *options_.retry);
 }
 

@@ -33,9 +33,19 @@ std::string duration_text(double seconds) {
                      whole % 60);
 }
 
-OrderedJson parameters_json(const std::vector<std::pair<std::string, std::string>>& parameters) {
+// With its type in YAML, as Python reads it.
+OrderedJson typed(const StatusParameter& parameter) {
+  const std::string& value = parameter.value;
+  if (parameter.text) return value;
+  if (value == "True" || value == "False") return value == "True";
+  if (value == "None") return nullptr;
+  const OrderedJson number = OrderedJson::parse(value, nullptr, false);
+  return number.is_number() ? number : OrderedJson(value);
+}
+
+OrderedJson parameters_json(const std::vector<StatusParameter>& parameters) {
   OrderedJson json;  // null without any
-  for (const auto& [name, value] : parameters) json[name] = value;
+  for (const StatusParameter& parameter : parameters) json[parameter.name] = typed(parameter);
   return json;
 }
 
@@ -83,23 +93,33 @@ void write_view(const std::string& file, const std::string& text) {
   fs::rename(temporary, file, ignored);
 }
 
-void write_views(const std::vector<ArrayStatus>& arrays) {
+void write_if_there(const std::string& file, const std::string& text) {
+  if (fs::is_directory(fs::path(file).parent_path())) write_view(file, text);
+}
+
+// A full disk or a directory that is gone costs a view and no result.
+void write_views(const std::vector<ArrayStatus>& arrays, bool leaves) {
   for (const ArrayStatus& array : arrays) {
     try {
-      if (fs::is_directory(fs::path(array.file).parent_path()))
-        write_view(array.file, merlin_status_text(array));
+      if (!leaves) {
+        write_if_there(array.file, merlin_status_text(array));
+        continue;
+      }
+      for (const auto& [file, text] : leaf_status_texts(array)) {
+        write_if_there(file, text);
+        write_if_there((fs::path(file).parent_path() / "status.lock").string(), "");
+      }
     } catch (const std::exception&) {
-      // A full disk or a directory that is gone costs a view and no result.
     }
   }
 }
 
-std::vector<std::pair<std::string, std::string>> named_in(
-    const std::string& text, const std::vector<std::pair<std::string, std::string>>& parameters) {
-  std::vector<std::pair<std::string, std::string>> named;
-  for (const auto& parameter : parameters) {
+std::vector<StatusParameter> named_in(const std::string& text,
+                                      const std::vector<StatusParameter>& parameters) {
+  std::vector<StatusParameter> named;
+  for (const StatusParameter& parameter : parameters) {
     for (const char* suffix : {")", ".label)", ".name)"}) {
-      if (text.find("$(" + parameter.first + suffix) == std::string::npos) continue;
+      if (text.find("$(" + parameter.name + suffix) == std::string::npos) continue;
       named.push_back(parameter);
       break;
     }
@@ -107,17 +127,21 @@ std::vector<std::pair<std::string, std::string>> named_in(
   return named;
 }
 
-}  // namespace
+std::string quoted(const std::string& text) {
+  return OrderedJson(text).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
 
-std::string merlin_status_text(const ArrayStatus& status) {
-  const auto quoted = [](const std::string& text) {
-    return OrderedJson(text).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
-  };
-  // By hand, a line a leaf: a JSON object that keeps its order looks at all keys for each new one.
+std::string head_of(const ArrayStatus& status) {
   const OrderedJson parameters = {{"cmd", parameters_json(status.cmd_parameters)},
-                                  {"restart", parameters_json(status.restart_parameters)}};
-  std::string text = fmt::format("{{\n{}: {{\n\"parameters\": {}", quoted(status.key),
-                                 parameters.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
+                           {"restart", parameters_json(status.restart_parameters)}};
+  return fmt::format("{{\n{}: {{\n\"parameters\": {}", quoted(status.key),
+                     parameters.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
+}
+
+// Calls visit(path of the element's directory in the campaign, its leaf) in order of elements. By hand, a
+// line a leaf: a JSON object that keeps its order looks at all keys for each new one.
+template <typename Visit>
+void for_each_leaf(const ArrayStatus& status, Visit visit) {
   auto record = status.failures.begin();
   for (const auto& [range, state] : status.states) {
     const std::string plain = leaf_of(state, nullptr, status.mean_s).dump();
@@ -127,33 +151,50 @@ std::string merlin_status_text(const ArrayStatus& status) {
       std::string path = status.path;
       if (status.sample_dependent && status.samples > 1)
         path += "/" + specs::sample_path(element, status.samples, status.level_max_dirs);
-      text += fmt::format(",\n{}: {}", quoted(path),
-                          failed ? leaf_of(state, &*record, status.mean_s).dump() : plain);
+      visit(path, failed ? leaf_of(state, &*record, status.mean_s).dump() : plain);
     }
   }
+}
+
+}  // namespace
+
+std::string merlin_status_text(const ArrayStatus& status) {
+  std::string text = head_of(status);
+  for_each_leaf(status, [&](const std::string& path, const std::string& leaf) {
+    text += fmt::format(",\n{}: {}", quoted(path), leaf);
+  });
   return text + "\n}\n}\n";
+}
+
+std::vector<std::pair<std::string, std::string>> leaf_status_texts(const ArrayStatus& status) {
+  const std::string head = head_of(status);
+  // The array's own directory is the beginning of all.
+  const std::string above = status.file.substr(0, status.file.rfind('/'));
+  std::vector<std::pair<std::string, std::string>> texts;
+  for_each_leaf(status, [&](const std::string& path, const std::string& leaf) {
+    texts.emplace_back(above + path.substr(status.path.size()) + "/MERLIN_STATUS.json",
+                       fmt::format("{},\n{}: {}\n}}\n}}\n", head, quoted(path), leaf));
+  });
+  return texts;
 }
 
 MerlinStatus::MerlinStatus(const specs::Plan& plan)
     : plan_(plan),
-      wanted_(specs::dialect_of(plan.study().original, plan.study().text) == specs::Dialect::merlin) {}
+      wanted_(plan.study().format.dialect == specs::Dialect::merlin),
+      leaves_(plan.study().options.leaf_status) {}
 
 void MerlinStatus::changed(ArrayId array) {
   if (!wanted_ || plan_.steps()[plan_.step_of(array)].kind != specs::StepKind::shell) return;
   due_.insert(array);
 }
 
-void MerlinStatus::stopped(const wire::Outcome& outcome) {
-  if (!wanted_ || outcome.reason != wire::EndReason::exited || outcome.exit_code != kStopWorkers) return;
-  store::ExecutionRecord record{outcome.element,   1, kStopWorkers, "exited", {}, outcome.started_s,
-                                outcome.duration_s};
-  stopped_[outcome.array].insert_or_assign(outcome.element, std::move(record));
-}
-
 ArrayStatus MerlinStatus::gather(ArrayId array, const Scheduler& scheduler, store::Store& store) const {
   const specs::TaskTemplate task = plan_.task_template(array);
   const specs::Step& step = plan_.study().steps[plan_.steps()[plan_.step_of(array)].study_step];
-  const auto parameters = plan_.parameters(array);
+  std::vector<StatusParameter> parameters;
+  const std::uint32_t row = plan_.parameter_row(array);
+  for (const specs::Parameter& parameter : plan_.study().parameters)
+    parameters.push_back({parameter.name, parameter.values[row], parameter.quoted[row]});
   const ArrayProgress progress = scheduler.progress(array);
   ArrayStatus status;
   status.file = task.workspace + "/MERLIN_STATUS.json";
@@ -169,18 +210,15 @@ ArrayStatus MerlinStatus::gather(ArrayId array, const Scheduler& scheduler, stor
   if (count == 0) return status;
   scheduler.states(array).for_each_in(
       {0, count - 1}, [&](Range range, ElementState state) { status.states.emplace_back(range, state); });
-  std::map<Element, store::ExecutionRecord> records;
-  if (const auto stopped = stopped_.find(array); stopped != stopped_.end()) records = stopped->second;
-  for (auto& record : store.executions(array, {0, count - 1}))
-    records.try_emplace(record.element, std::move(record));
-  for (auto& [element, record] : records) status.failures.push_back(std::move(record));
+  status.failures = store.executions(array, {0, count - 1});
   return status;
 }
 
 void MerlinStatus::write(const std::set<ArrayId>& arrays, const Scheduler& scheduler, store::Store& store) {
   std::vector<ArrayStatus> views;
   for (const ArrayId array : arrays) views.push_back(gather(array, scheduler, store));
-  writing_ = std::async(std::launch::async, [views = std::move(views)] { write_views(views); });
+  writing_ = std::async(std::launch::async,
+                        [views = std::move(views), leaves = leaves_] { write_views(views, leaves); });
 }
 
 void MerlinStatus::write_some(const Scheduler& scheduler, store::Store& store) {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <future>
-#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -19,12 +18,17 @@ namespace wflow::engine {
 // Of larger arrays only the first so many elements are in the file, which Merlin's tools read as a whole.
 inline constexpr std::uint64_t kMostStatusElements = 100'000;
 
+struct StatusParameter {
+  std::string name, value;
+  bool text = false;  // in quotes in the study: no number, whatever it looks like
+};
+
 // What the file of one array says.
 struct ArrayStatus {
   std::string file;  // absolute
   std::string key;   // "<step>" or "<step>_<labels>"
   std::string path;  // of the array's directory, from the campaign's
-  std::vector<std::pair<std::string, std::string>> cmd_parameters, restart_parameters;
+  std::vector<StatusParameter> cmd_parameters, restart_parameters;
   std::uint64_t samples = 1;  // of the study: how deep its tree is
   bool sample_dependent = false;
   std::uint32_t level_max_dirs = 25;
@@ -35,14 +39,15 @@ struct ArrayStatus {
 
 std::string merlin_status_text(const ArrayStatus& status);
 
+// What Merlin leaves in the directory of each task of `merlin run --local`: the path of the file, and a text
+// with the task's part alone.
+std::vector<std::pair<std::string, std::string>> leaf_status_texts(const ArrayStatus& status);
+
 class MerlinStatus {
  public:
   explicit MerlinStatus(const specs::Plan& plan);
   // Elements of this array have ended.
   void changed(ArrayId array);
-  // An execution that did not end with 0; those that asked for the end of the workers leave no record
-  // elsewhere.
-  void stopped(const wire::Outcome& outcome);
   // Starts to write the files of arrays that have ended, on a thread of its own. `store` must be the
   // caller's.
   void write_some(const Scheduler& scheduler, store::Store& store);
@@ -56,7 +61,7 @@ class MerlinStatus {
   const specs::Plan& plan_;
   bool wanted_;  // the study is Merlin's
   std::set<ArrayId> due_;
-  std::map<ArrayId, std::map<Element, store::ExecutionRecord>> stopped_;  // with exit code 105
+  bool leaves_;  // a file for each task
   std::future<void> writing_;
 };
 

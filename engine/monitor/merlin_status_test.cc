@@ -15,7 +15,7 @@ ArrayStatus of_samples() {
   ArrayStatus status;
   status.key = "sim_P.1";
   status.path = "sim/P.1";
-  status.cmd_parameters = {{"P", "1"}};
+  status.cmd_parameters = {{"P", "1", true}};
   status.samples = 30;
   status.sample_dependent = true;
   status.mean_s = 3661.2;
@@ -54,6 +54,27 @@ TEST(MerlinStatus, SaysOfEveryLeafHowItEnded) {
   EXPECT_EQ(leaf("08").at("status"), "CANCELLED");
   EXPECT_EQ(leaf("09").at("status"), "CANCELLED");
   EXPECT_EQ(leaf("09").at("return_code"), "MERLIN_STOP_WORKERS");
+}
+
+TEST(MerlinStatus, ParametersKeepTheirTypes) {
+  ArrayStatus status = of_samples();
+  status.cmd_parameters = {{"F", "0.5"},  {"I", "3"},   {"B", "True"},
+                           {"N", "None"}, {"W", "a b"}, {"Q", "3", true}};
+  const Json all = Json::parse(merlin_status_text(status));
+  EXPECT_EQ(all.at("sim_P.1").at("parameters").at("cmd"),
+            Json::parse(R"({"F": 0.5, "I": 3, "B": true, "N": null, "W": "a b", "Q": "3"})"));
+}
+
+TEST(MerlinStatus, LeavesHaveTheirOwnFiles) {
+  ArrayStatus status = of_samples();
+  status.file = "/campaign/sim/P.1/MERLIN_STATUS.json";
+  status.states = {{{0, 1}, ElementState::done}};
+  const auto leaves = leaf_status_texts(status);
+  ASSERT_EQ(leaves.size(), 2U);
+  EXPECT_EQ(leaves[1].first, "/campaign/sim/P.1/00/01/MERLIN_STATUS.json");
+  const Json one = Json::parse(leaves[1].second);
+  EXPECT_EQ(one.at("sim_P.1").size(), 2U) << "the parameters and the leaf";
+  EXPECT_EQ(one.at("sim_P.1").at("sim/P.1/00/01").at("status"), "FINISHED");
 }
 
 TEST(MerlinStatus, NamesTheDirectoryOfASingleTask) {

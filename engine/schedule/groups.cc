@@ -51,24 +51,39 @@ const Group* Groups::find(const std::string& name) const {
   return at == groups_.end() ? nullptr : &*at;
 }
 
-// As Merlin has it: a part of the host's name.
 bool may_run_on(const Group& group, const std::string& host) {
-  return group.machines.empty() ||
-         std::any_of(group.machines.begin(), group.machines.end(),
-                     [&](const auto& name) { return host.find(name) != std::string::npos; });
+  return group.machines.empty() || specs::names_host(group.machines, host);
 }
 
-std::optional<std::string> Groups::reason_to_refuse(const std::string& name, const std::string& host) const {
-  const Group* group = find(name);
-  if (group == nullptr) {
-    std::vector<std::string> names;
-    for (const Group& known : groups_) names.push_back(known.name);
-    return fmt::format("the study has no worker group '{}'; its groups are: {} (--group)", name,
-                       text::join(names, ", "));
+std::string Groups::names() const {
+  std::vector<std::string> names;
+  for (const Group& group : groups_) names.push_back(group.name);
+  return text::join(names, ", ");
+}
+
+std::optional<std::string> Groups::reason_to_refuse(const std::string& name) const {
+  if (find(name) != nullptr) return std::nullopt;
+  return fmt::format("the study has no worker group '{}'; its groups are: {} (--group)", name, names());
+}
+
+const Group& Groups::of_worker_on(const std::string& host) const {
+  std::vector<const Group*> here;
+  for (const Group& group : groups_) {
+    if (group.name == kDefault || groups_.size() == 1) return group;
+    if (!group.machines.empty() && may_run_on(group, host)) here.push_back(&group);
   }
-  if (may_run_on(*group, host)) return std::nullopt;
-  return fmt::format("the study wants workers of the group '{}' on {} only, this is {}", name,
-                     text::join(group->machines, ", "), host);
+  if (here.size() == 1) return *here.front();
+  throw Error(ExitCode::usage,
+              fmt::format("the study has several worker groups; say which one this worker is of: --group {}",
+                          names()));
+}
+
+std::vector<const Group*> Groups::serving(std::size_t study_step) const {
+  std::vector<const Group*> serving;
+  for (const Group& group : groups_) {
+    if (group.pools[pool_of_[study_step]]) serving.push_back(&group);
+  }
+  return serving;
 }
 
 std::vector<int> local_slots(const std::vector<Group>& groups, int cores, int limit) {

@@ -29,10 +29,18 @@ class Groups {
   const Group* find(const std::string& name) const;
   // Steps that the same groups serve are one pool.
   std::uint32_t pool_of(std::size_t study_step) const { return pool_of_[study_step]; }
-  // Why a worker on `host` that says it is of this group can't be one.
-  std::optional<std::string> reason_to_refuse(const std::string& group, const std::string& host) const;
+  // Those that run a step, at least one.
+  std::vector<const Group*> serving(std::size_t study_step) const;
+  // Why a worker that says it is of this group can't be one. Not because of its machine: who starts a worker
+  // by hand has decided where it is to run.
+  std::optional<std::string> reason_to_refuse(const std::string& group) const;
+  // The group of a worker that was started without one: "default", the only one, or the only one that wants
+  // this machine. Error{usage} where there is none such.
+  const Group& of_worker_on(const std::string& host) const;
 
  private:
+  std::string names() const;
+
   std::vector<Group> groups_;
   std::vector<std::uint32_t> pool_of_;
 };

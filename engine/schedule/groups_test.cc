@@ -50,13 +50,27 @@ TEST(Groups, AGroupNamedDefaultTakesWhatNoneServes) {
   EXPECT_TRUE(serves(groups, "default", 2));
 }
 
-TEST(Groups, RefusesUnknownGroupsAndOtherMachines) {
+TEST(Groups, RefusesUnknownGroupsAlone) {
   const Groups groups(study_of({{"gpus", 0, {}, "", {"node1"}}}));
-  EXPECT_FALSE(groups.reason_to_refuse("gpus", "node12.site"));
-  EXPECT_EQ(groups.reason_to_refuse("gpus", "login"),
-            "the study wants workers of the group 'gpus' on node1 only, this is login");
-  EXPECT_EQ(groups.reason_to_refuse("gpu", "node1"),
+  EXPECT_FALSE(groups.reason_to_refuse("gpus"))
+      << "wherever the worker runs: who started it has decided that";
+  EXPECT_EQ(groups.reason_to_refuse("gpu"),
             "the study has no worker group 'gpu'; its groups are: gpus (--group)");
+}
+
+TEST(Groups, OfAWorkerThatNamesNone) {
+  EXPECT_EQ(Groups(study_of({})).of_worker_on("login").name, "default");
+  EXPECT_EQ(Groups(study_of({{"only", 0, {}, "", {"node1"}}})).of_worker_on("login").name, "only");
+  const Groups two(study_of({{"a", 0, {}, "", {"node1"}}, {"b", 0, {}, "", {"node2"}}}));
+  EXPECT_EQ(two.of_worker_on("node2.site").name, "b");
+  EXPECT_THROW(two.of_worker_on("login"), Error);
+}
+
+TEST(Groups, ServingAStep) {
+  const Groups groups(study_of({{"a", 0, {"simulate"}, "", {}}, {"b", 0, {}, "", {}}}));
+  EXPECT_EQ(groups.serving(0).size(), 2U);
+  ASSERT_EQ(groups.serving(2).size(), 1U);
+  EXPECT_EQ(groups.serving(2).front()->name, "b");
 }
 
 TEST(Groups, SlotsOfThisMachine) {

@@ -168,9 +168,21 @@ void Scheduler::give_back(LeaseId lease, ArrayId id, Range range) {
 
 // ---- opened again
 
-// Back to blocked, and with it everything below that was skipped because of it or has run without it; parents
-// first.
+// With everything below that was skipped because of it or has run without it.
 std::uint64_t Scheduler::retry_failed(const std::vector<std::pair<ArrayId, Range>>& parts) {
+  return reopen(parts, can_retry, [](ElementState) { return true; });
+}
+
+std::uint64_t Scheduler::run_again(const std::vector<std::pair<ArrayId, Range>>& parts, bool below) {
+  const auto all = [](ElementState) { return true; };
+  const auto open = [](ElementState state) { return !has_ended(state); };
+  return reopen(
+      parts, [](ElementState state) { return state == ElementState::done; }, below ? +all : +open);
+}
+
+// Back to blocked, and what `opens_below` accepts of all that hangs below; parents first.
+std::uint64_t Scheduler::reopen(const std::vector<std::pair<ArrayId, Range>>& parts,
+                                bool (*opens)(ElementState), bool (*opens_below)(ElementState)) {
   std::map<ArrayId, std::vector<Range>> asked;
   for (const auto& [array, range] : parts) asked[array].push_back(range);
   std::map<std::pair<std::uint32_t, ArrayId>, std::vector<Range>> touched;
@@ -179,21 +191,21 @@ std::uint64_t Scheduler::retry_failed(const std::vector<std::pair<ArrayId, Range
       touched[{graph_.rank(child), child}].push_back(range);
     });
   };
-  std::vector<std::pair<ArrayId, Range>> bounds;  // of what failed
+  std::vector<std::pair<ArrayId, Range>> bounds;  // of what was reopened
   std::uint64_t count = 0;
   for (auto& [array, ranges] : asked) {
     merge(ranges);
-    const std::vector<Range> failed = reopen_in(array, ranges, can_retry);
-    if (failed.empty()) continue;
-    for (const Range& part : failed) count += part.size();
-    bounds.emplace_back(array, Range{failed.front().first, failed.back().last});
-    touch_below(array, failed);
+    const std::vector<Range> reopened = reopen_in(array, ranges, opens);
+    if (reopened.empty()) continue;
+    for (const Range& part : reopened) count += part.size();
+    bounds.emplace_back(array, Range{reopened.front().first, reopened.back().last});
+    touch_below(array, reopened);
   }
   while (!touched.empty()) {
     auto node = touched.extract(touched.begin());
     const ArrayId array = node.key().second;
     merge(node.mapped());
-    touch_below(array, reopen_in(array, node.mapped(), [](ElementState) { return true; }));
+    touch_below(array, reopen_in(array, node.mapped(), opens_below));
   }
   for (const auto& [array, range] : bounds) resolve(array, range);
   propagate();

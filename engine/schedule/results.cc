@@ -194,7 +194,7 @@ void Scheduler::count_durations(ArrayId id, std::uint64_t timed, double sum_s, d
 
 void Scheduler::ended_badly(const Outcome& outcome, const WorkerId& worker, double now_s) {
   if (!valid(outcome.array, outcome.element, 1)) return;
-  if (is_success(outcome)) return done_so(outcome);
+  if (is_success(outcome)) return done_so(outcome, worker);
   count_failure(outcome, worker, now_s);
   propagate();
 }
@@ -251,13 +251,16 @@ bool Scheduler::has_input(ArrayId array, Range range) const {
 }
 
 // A success that says more than done(): it counts by the same rules.
-void Scheduler::done_so(const Outcome& outcome) {
+void Scheduler::done_so(const Outcome& outcome, const WorkerId& worker) {
   const auto ended = [&] { return has_ended(arrays_[outcome.array].states.at(outcome.element)); };
   const bool open = !ended();
   const double duration_s = outcome.duration_s;
   done({outcome.lease, outcome.array, outcome.element, 1, outcome.attempt, duration_s,
         duration_s * duration_s, outcome.started_s + duration_s});
-  if (open && ended()) stop_requested_ = stop_requested_ || outcome.exit_code == kStopWorkers;
+  if (!open || !ended()) return;
+  stop_requested_ = stop_requested_ || outcome.exit_code == kStopWorkers;
+  // It leaves no MERLIN_FINISHED: the record says why.
+  actions_.failures.push_back({outcome, worker, false, {outcome.attempt + 1, 0, 0, false}});
 }
 
 bool Scheduler::awaits(LeaseId lease, ArrayId array, Element element, std::uint32_t attempt) const {

@@ -98,6 +98,9 @@ class Scheduler {
   // Many parts at once cost less than one call for each.
   std::uint64_t retry_failed(const std::vector<std::pair<ArrayId, Range>>& parts);
   std::uint64_t retry_failed(ArrayId array, Range range) { return retry_failed({{array, range}}); }
+  // What is done of these parts runs again. What depends on it and is done runs again only with `below`;
+  // what has not ended waits for it. Gives how many elements of the parts were done.
+  std::uint64_t run_again(const std::vector<std::pair<ArrayId, Range>>& parts, bool below);
 
   // No lease has more elements than this (benchmarks).
   void set_max_range(std::uint64_t elements) { max_range_ = elements; }
@@ -192,7 +195,7 @@ class Scheduler {
   void succeed_blocked(const DoneRun& run, Range part);
   std::vector<Range> apply_early(ArrayId array, Range range);
   void count_durations(ArrayId array, std::uint64_t timed, double sum_s, double square_sum);
-  void done_so(const Outcome& outcome);
+  void done_so(const Outcome& outcome, const WorkerId& worker);
   std::optional<std::uint32_t> unheard_before(const Outcome& outcome) const;
   void count_failure(const Outcome& outcome, const WorkerId& worker, double now_s);
   bool has_input(ArrayId array, Range range) const;
@@ -212,6 +215,8 @@ class Scheduler {
   void make_ready(ArrayId array, std::span<const Range> parts);
   std::vector<Range> delay_known(ArrayId array, std::span<const Range> parts);
   void give_back(LeaseId lease, ArrayId array, Range range);
+  std::uint64_t reopen(const std::vector<std::pair<ArrayId, Range>>& parts, bool (*opens)(ElementState),
+                       bool (*opens_below)(ElementState));
   std::vector<Range> reopen_in(ArrayId array, std::span<const Range> parts, bool (*opens)(ElementState));
   void raise_floors(ArrayId array, const std::vector<std::pair<Range, ElementState>>& parts);
 

@@ -433,6 +433,37 @@ TEST(Scheduler, RetryOpensWhatRanWithoutIt) {
   EXPECT_EQ(campaign.scheduler.progress(2).counts[static_cast<std::size_t>(ElementState::done)], 1u);
 }
 
+TEST(Scheduler, WhatIsDoneRunsAgainWithOrWithoutWhatDependsOnIt) {
+  using Grants = std::map<std::pair<ArrayId, Element>, int>;
+  for (const bool below : {false, true}) {
+    Campaign campaign(
+        {array_of(3), array_of(3, {{0, EdgeKind::element, 0}}), array_of(1, {{1, EdgeKind::all, 0}})});
+    campaign.scheduler.start();
+    campaign.scheduler.worker_joined("a", {1, 0}, {});
+    campaign.run([](const auto& lease) { return lease.array == 0 && lease.first == 2 ? 1 : 0; });
+    campaign.grants.clear();
+    EXPECT_EQ(campaign.scheduler.run_again({{0, {1, 2}}}, below), 1u) << "a failure is not done";
+    EXPECT_EQ(campaign.state(1, 1), below ? ElementState::blocked : ElementState::done);
+    campaign.run([](const auto&) { return 0; });
+    EXPECT_TRUE(campaign.scheduler.ended());
+    EXPECT_EQ(campaign.state(0, 2), ElementState::failed);
+    EXPECT_EQ(campaign.grants,
+              below ? (Grants{{{0, 1}, 1}, {{1, 1}, 1}, {{2, 0}, 1}}) : (Grants{{{0, 1}, 1}}));
+  }
+}
+
+TEST(Scheduler, WhatHasNotEndedWaitsForWhatRunsAgain) {
+  Campaign campaign({array_of(1), array_of(1, {{0, EdgeKind::all, 0}})});
+  campaign.scheduler.restore_end(0, {0, 0}, ElementState::done);
+  campaign.scheduler.start();
+  ASSERT_EQ(campaign.state(1, 0), ElementState::ready);
+  EXPECT_EQ(campaign.scheduler.run_again({{0, {0, 0}}}, false), 1u);
+  EXPECT_EQ(campaign.state(1, 0), ElementState::blocked);
+  campaign.scheduler.worker_joined("a", {1, 0}, {});
+  campaign.run([](const auto&) { return 0; });
+  EXPECT_EQ(campaign.state(1, 0), ElementState::done);
+}
+
 TEST(Scheduler, RetryWaitsForWhatRunsOnTheOldInput) {
   for (const bool lost : {false, true}) {
     Campaign campaign({array_of(2), array_of(2, {{0, EdgeKind::element, 0}})});

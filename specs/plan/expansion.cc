@@ -32,6 +32,7 @@ Expansion::Expansion(const Study& study) : study_(study) {
     parameter_index_.emplace(study.parameters[i].name, static_cast<std::uint32_t>(i));
   }
   for (const auto& [name, value] : study.labels) labels_.emplace(name, value);
+  for (const auto& [name, value] : study.labels) labels_.emplace(upper(name), value);  // as variables
   if (study.samples) {
     const auto& columns = study.samples->design.columns;
     for (std::size_t i = 0; i < columns.size(); ++i) {
@@ -57,16 +58,19 @@ std::optional<std::uint32_t> Expansion::column(std::string_view name) const {
   return at == lower_columns_.end() ? std::nullopt : std::optional(at->second);
 }
 
-// Parameters that `text` names itself, through env.labels too.
+std::string Expansion::with_labels(std::string_view text) const {
+  return replace_tokens(
+      text,
+      [&](std::string_view name) -> std::optional<std::string> {
+        const auto at = labels_.find(name);
+        return at == labels_.end() ? std::nullopt : std::optional(at->second);
+      },
+      kTokenLevels);
+}
+
+// Parameters that `text` names itself.
 void Expansion::add_used(std::string_view text, std::vector<bool>& used) const {
   for (auto token = find_token(text); token; token = find_token(text, token->end)) {
-    if (const auto label = labels_.find(token->name); label != labels_.end()) {
-      const std::string_view value = label->second;
-      for (auto inner = find_token(value); inner; inner = find_token(value, inner->end)) {
-        const auto at = parameter_index_.find(parameter_of(inner->name));
-        if (at != parameter_index_.end()) used[at->second] = true;
-      }
-    }
     for (const std::string_view name : {token->name, parameter_of(token->name)}) {
       const auto at = parameter_index_.find(name);
       if (at != parameter_index_.end()) used[at->second] = true;
@@ -80,7 +84,8 @@ void Expansion::find_used_parameters(const WhenConditions& conditions) {
   std::vector<std::vector<std::size_t>> inherits(count);
   for (std::size_t i = 0; i < count; ++i) {
     const Step& step = study_.steps[i];
-    const auto look_at = [&](std::string_view text) {
+    const auto look_at = [&](std::string_view written) {
+      const std::string text = with_labels(written);
       add_used(text, used[i]);
       for (auto token = find_token(text); token; token = find_token(text, token->end)) {
         if (!token->name.ends_with(kWorkspaceSuffix)) continue;
@@ -182,19 +187,27 @@ std::optional<std::uint32_t> Expansion::combination_at(std::size_t step, std::ui
   return kept_[step]->contains(instance) ? std::optional(kept_[step]->position(instance)) : std::nullopt;
 }
 
-void Expansion::find_sample_dependent_steps() {
-  for (const Step& step : study_.steps) {
-    bool found = step.bundle > 0;
-    for (const std::string* text : {&step.command, &step.restart}) {
-      for (auto token = find_token(*text); token && study_.samples && !found;
-           token = find_token(*text, token->end)) {
-        const auto kind = sample_token(token->name);
-        // Merlin has only the first two make a step sample-dependent.
-        const bool counts = kind && (*kind != Piece::Kind::sample_vector || !study_.merlin);
-        found = counts || column(token->name).has_value();
+// Whether `text`, with its labels put in, names what differs from sample to sample. A parameter's values may
+// hold such a token, too.
+bool Expansion::names_samples(std::string_view text) const {
+  for (auto token = find_token(text); token; token = find_token(text, token->end)) {
+    if (sample_token(token->name) || column(token->name)) return true;
+    const auto parameter = parameter_index_.find(token->name);
+    if (parameter == parameter_index_.end()) continue;
+    for (const std::string& value : study_.parameters[parameter->second].values) {
+      for (auto inner = find_token(value); inner; inner = find_token(value, inner->end)) {
+        if (sample_token(inner->name) || column(inner->name)) return true;
       }
     }
-    sample_dependent_.push_back(found);
+  }
+  return false;
+}
+
+void Expansion::find_sample_dependent_steps() {
+  for (const Step& step : study_.steps) {
+    const bool named = study_.samples &&
+                       (names_samples(with_labels(step.command)) || names_samples(with_labels(step.restart)));
+    sample_dependent_.push_back(step.bundle > 0 || named);
   }
 }
 
@@ -260,8 +273,9 @@ Resources Expansion::resources(std::size_t step, std::uint32_t row) const {
   put("procs", result.procs);
   put("cores per task", result.cores);
   put("cores", result.cores);
-  put("gpus per task", result.gpus);
-  put("gpus", result.gpus);
+  const bool merlin = study_.format.dialect == Dialect::merlin;
+  for (const char* key : {merlin ? "gpus" : "gpus per task", merlin ? "gpus per task" : "gpus"})
+    put(key, result.gpus);
   return result;
 }
 

@@ -55,6 +55,10 @@ class Expansion {
   std::optional<std::string> resolve(const std::filesystem::path& campaign, std::size_t step,
                                      std::uint32_t row, std::string_view name) const;
 
+  // `text` with the values of env.labels in the place of their names, as Merlin has it before it looks for
+  // parameters and samples.
+  std::string with_labels(std::string_view text) const;
+
   // The resources, with parameters' values put in.
   Resources resources(std::size_t step, std::uint32_t row) const;
 
@@ -64,6 +68,7 @@ class Expansion {
  private:
   void find_used_parameters(const WhenConditions& conditions);
   void add_used(std::string_view text, std::vector<bool>& used) const;
+  bool names_samples(std::string_view text) const;
   void find_sample_dependent_steps();
   const Instances& make_group(const std::vector<std::uint32_t>& parameters);
   const Instances& group(std::size_t step) const { return groups_.at(used_[step]); }

@@ -26,8 +26,52 @@ std::string key(const Step& step, const std::string& name) {
   return at == step.launcher_keys.end() ? std::string() : at->second;
 }
 
+// Additional flags of Flux: batch: args: {mpi: spectrum} is -o mpi=spectrum.
+std::string flux_options(const Study& study) {
+  const yaml::Node* batch = study.expanded.find("batch");
+  const yaml::Node* args = batch == nullptr || !batch->is_map() ? nullptr : batch->find("args");
+  std::vector<std::string> options;
+  if (args != nullptr) {
+    for (const auto& [name, value] : args->entries) options.push_back(name.text + "=" + value.text);
+  }
+  return text::join(options, ",");
+}
+
+// As Maestro's adapters for the schedulers have it: neither a time limit nor the keys slurm, flux and lsf,
+// which are Merlin's.
+std::string maestro_command(const Study& study, const Step& step, const Numbers& n) {
+  const std::string type = batch_type(study, step);
+  std::vector<std::string> words;
+  const auto add = [&words](std::string_view flag, const std::string& value) {
+    if (!value.empty()) words.push_back(fmt::format("{}{}", flag, value));
+  };
+  const auto or_else = [&step](const std::string& name, const char* fallback) {
+    const std::string value = key(step, name);
+    return value.empty() ? std::string(fallback) : value;
+  };
+  if (type == "slurm") {
+    words = {"srun", "-n " + n.procs};
+    if (step.launcher_keys.contains("nodes")) add("-N ", n.nodes);
+    add("-c ", n.cores);
+  } else if (type == "flux") {
+    words = {"flux run", "-n " + n.procs, "-N " + n.nodes, "-c " + (n.cores.empty() ? "1" : n.cores)};
+    add("-g ", n.gpus);
+    add("-o ", flux_options(study));
+  } else if (type == "lsf") {
+    words = {"jsrun", "--nrs " + n.procs, "-b " + or_else("bind", "rs")};
+    add("-g ", n.gpus);
+    add("-B ", key(step, "bind gpus"));
+    add("-a ", or_else("tasks per rs", "1"));
+    add("-r ", or_else("rs per node", "1"));
+    add("-c ", or_else("cpus per rs", "1"));
+  }
+  return text::join(words, " ");
+}
+
 std::string command(const Study& study, const Step& step, const Numbers& n) {
   const std::string type = batch_type(study, step);
+  const bool maestro = study.format.dialect == Dialect::maestro;
+  if (maestro && (type == "slurm" || type == "flux" || type == "lsf")) return maestro_command(study, step, n);
   std::vector<std::string> words;
   const auto add = [&words](std::string_view flag, const std::string& value) {
     if (!value.empty()) words.push_back(fmt::format("{}{}", flag, value));
@@ -75,6 +119,8 @@ std::string batch_type(const Study& study, const Step& step) {
 
 std::string script_suffix(const Study& study, const Step& step) {
   const std::string type = batch_type(study, step);
+  if (study.format.dialect == Dialect::maestro)
+    return type == "slurm" || type == "flux" || type == "lsf" ? "." + type : "";
   return type == "slurm" || type == "flux" || type == "lsf" || type == "lsf-srun" ? ".slurm" : "";
 }
 

@@ -14,8 +14,8 @@ namespace wflow::specs {
 // The step's own batch type, else the study's.
 std::string batch_type(const Study& study, const Step& step);
 
-// What Merlin puts before ".sh", ".out" and ".err" in the names of a step's files: ".slurm" for Slurm, Flux
-// and LSF, else nothing.
+// What stands before ".sh", ".out" and ".err" in the names of a step's files: with Merlin ".slurm" for Slurm,
+// Flux and LSF, with Maestro the scheduler's own name; else nothing.
 std::string script_suffix(const Study& study, const Step& step);
 
 // What a task takes of its worker. Merlin's GPUs are words on the launcher's command line, and may be those

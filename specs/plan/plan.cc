@@ -86,8 +86,9 @@ EdgeKind Plan::kind_of(const PlannedStep& child, const PlannedStep& parent, bool
   if (funnel && parent.arrays > 1) return EdgeKind::all;
   // A step that looks at all samples of its parents must not start when one of them is done.
   const Step& step = study_->steps[child.study_step];
-  for (const std::string* text : {&step.command, &step.restart}) {
-    if (mentions(*text, "MERLIN_GLOB_PATH") || mentions(*text, "MERLIN_PATHS_ALL")) return EdgeKind::all;
+  for (const std::string* written : {&step.command, &step.restart}) {
+    const std::string text = expansion_->with_labels(*written);
+    if (mentions(text, "MERLIN_GLOB_PATH") || mentions(text, "MERLIN_PATHS_ALL")) return EdgeKind::all;
   }
   return EdgeKind::element;
 }
@@ -160,8 +161,12 @@ std::string Plan::array_name(ArrayId array) const {
   return specs::array_name(step.name, label);
 }
 
+std::uint32_t Plan::parameter_row(ArrayId array) const {
+  return row_of(steps_[step_of(array)], array);
+}
+
 std::vector<std::pair<std::string, std::string>> Plan::parameters(ArrayId array) const {
-  const std::uint32_t row = row_of(steps_[step_of(array)], array);
+  const std::uint32_t row = parameter_row(array);
   std::vector<std::pair<std::string, std::string>> values;
   for (const Parameter& parameter : study_->parameters)
     values.emplace_back(parameter.name, parameter.values[row]);

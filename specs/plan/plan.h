@@ -72,6 +72,8 @@ class Plan {
   std::string array_name(ArrayId array) const;  // "simulate" or "simulate/OMEGA.0.3"
   // The parameters of the study and their values; of those that the step does not use, any.
   std::vector<std::pair<std::string, std::string>> parameters(ArrayId array) const;
+  // The place of its values in the lists of the study's parameters.
+  std::uint32_t parameter_row(ArrayId array) const;
   TaskTemplate task_template(ArrayId array) const;
   std::vector<Edge> edges(ArrayId array) const;  // what `array` waits for
 

@@ -100,7 +100,10 @@ const char* name_of(ContinueOn continue_on) {
 
 Json plan_to_json(const Plan& plan) {
   const Study& study = plan.study();
-  Json json = {{"study", study.name}, {"campaign", plan.campaign().string()}};
+  Json json = {{"study", study.name},
+               {"dialect", name_of(study.format.dialect)},
+               {"dialect_reason", study.format.reason},
+               {"campaign", plan.campaign().string()}};
   if (study.samples) {
     Json columns = Json::array();
     for (const SampleColumn& column : study.samples->design.columns) columns.push_back(column.name);

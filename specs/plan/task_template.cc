@@ -66,17 +66,19 @@ yaml::Node Plan::resolved_settings(const PlannedStep& planned, std::uint32_t row
 
 void Plan::fill_shell(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const {
   const Step& step = study_->steps[planned.study_step];
+  task.shell = replace_tokens(
+      std::string_view(step.shell),
+      [&](std::string_view name) { return expansion_->resolve(campaign_, planned.study_step, row, name); },
+      kTokenLevels);
   std::string before;
-  for (const std::string& line : study_->sources) before += line + "\n";
+  if (is_shell(task.shell)) {  // to Python, they would be a syntax error
+    for (const std::string& line : study_->sources) before += line + "\n";
+  }
   const auto body = [&](const std::string& script) {
     return pieces(before + launcher_defaults(task.resources, script) + script, planned, row);
   };
   task.command = body(step.command);
   if (!step.restart.empty()) task.restart = body(step.restart);
-  task.shell = replace_tokens(
-      std::string_view(step.shell),
-      [&](std::string_view name) { return expansion_->resolve(campaign_, planned.study_step, row, name); },
-      kTokenLevels);
 }
 
 void Plan::fill_convert(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const {

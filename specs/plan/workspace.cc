@@ -8,10 +8,12 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/printable.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "specs/plan/git_dependency.h"
+#include "specs/plan/provenance.h"
 #include "specs/study/reading.h"
 
 namespace wflow::specs {
@@ -78,7 +80,16 @@ void generate_samples(const Study& study, const fs::path& info) {
   write_file_durably(info / "cmd.out", result.out);
   write_file_durably(info / "cmd.err", result.err);
   std::error_code ignored;
-  if (result.status == 0 && fs::exists(study.samples->design.file, ignored)) return;
+  const bool there = fs::exists(study.samples->design.file, ignored);
+  if (there && result.status == 0) return;
+  if (there && study.merlin) {  // for Merlin, the file is all that counts
+    log::write(
+        LogLevel::warning,
+        fmt::format("samples: generate: cmd: ended with exit code {}; {} is there and is used; its output "
+                    "is in {}",
+                    result.status, study.samples->design.file.string(), (info / "cmd.err").string()));
+    return;
+  }
   const std::string said(text::trim(text::tail(result.err, 400)));
   throw Error(
       ExitCode::data,
@@ -122,7 +133,7 @@ Plan create_campaign(const Plan& plan) {
   // Last: a directory with this file is a whole campaign.
   write_options(study, spec);
   Plan result(read_campaign(campaign), campaign);
-  write_file_durably(info / (stem + ".expanded.yaml"), yaml::emit(result.study().expanded));
+  write_file_durably(info / (stem + ".expanded.yaml"), yaml::emit(expanded_copy(result.study())));
   return result;
 }
 
@@ -165,6 +176,10 @@ nlohmann::json options_to_json(const ReadOptions& options) {
                          {"samples_file", options.samples_file},
                          {"strict", options.strict},
                          {"timestamp", options.timestamp}};
+  if (options.local) json["local"] = true;
+  if (options.leaf_status) json["leaf_status"] = true;
+  if (options.dialect) json["dialect"] = name_of(*options.dialect);
+  if (options.command) json["command"] = name_of(*options.command);
   if (!options.generator.empty()) {
     json["generator"] = options.generator;
     json["generator_arguments"] = options.generator_arguments;
@@ -186,6 +201,10 @@ ReadOptions options_from_json(const nlohmann::json& json, const fs::path& where)
     options.samples_file = json.at("samples_file").get<std::string>();
     options.strict = json.at("strict").get<bool>();
     options.timestamp = json.at("timestamp").get<std::string>();
+    options.local = json.value("local", false);
+    options.leaf_status = json.value("leaf_status", false);
+    options.dialect = dialect_named(json.value("dialect", ""));
+    options.command = dialect_named(json.value("command", ""));
     if (json.contains("generator")) {
       options.generator = json.at("generator").get<std::string>();
       options.generator_arguments = json.at("generator_arguments").get<std::vector<std::string>>();

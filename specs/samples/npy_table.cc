@@ -43,6 +43,17 @@ class NpyTable : public SampleTable {
   const std::vector<std::string>& columns() const override { return names_; }
 
   std::string text(std::uint64_t row, std::size_t column) const override {
+    return value_text(item_at(row, column));
+  }
+
+  // A truth value is 1 or 0, as for NumPy.
+  double number(std::uint64_t row, std::size_t column) const override {
+    if (header_.kind == 'b') return item_at(row, column)[0] != 0 ? 1 : 0;
+    return SampleTable::number(row, column);
+  }
+
+ private:
+  std::string item_at(std::uint64_t row, std::size_t column) const {
     if (row >= rows_ || column >= width_) {
       throw Error(ExitCode::data, fmt::format("{} has no row {} and column {}", file_.string(), row, column));
     }
@@ -52,10 +63,9 @@ class NpyTable : public SampleTable {
     if (read_at(fd_.get(), offset, item.data(), item.size(), file_) < item.size())
       throw Error(ExitCode::data, fmt::format("{} has changed while it was in use", file_.string()));
     if (header_.big_endian) std::reverse(item.begin(), item.end());
-    return value_text(item);
+    return item;
   }
 
- private:
   [[noreturn]] void refuse(const std::string& why) const {
     throw Error(ExitCode::data, fmt::format("{}: {}", file_.string(), why));
   }
@@ -65,8 +75,9 @@ class NpyTable : public SampleTable {
     const bool whole = header_.kind == 'i' || header_.kind == 'u';
     const bool number = (header_.kind == 'f' && (size == 4 || size == 8)) ||
                         (whole && (size == 1 || size == 2 || size == 4 || size == 8));
+    const bool truth = header_.kind == 'b' && size == 1;
     const bool word = (header_.kind == 'U' || header_.kind == 'S') && size > 0 && !header_.big_endian;
-    if (!number && !word) {
+    if (!number && !truth && !word) {
       refuse(fmt::format("values of type {} are not known; write f4, f8, i4 or i8",
                          header_.descr.substr(std::min<std::size_t>(1, header_.descr.size()))));
     }
@@ -102,6 +113,8 @@ class NpyTable : public SampleTable {
         if (header_.item_bytes == 1) return std::to_string(as<std::uint8_t>(item));
         if (header_.item_bytes == 2) return std::to_string(as<std::uint16_t>(item));
         return std::to_string(header_.item_bytes == 4 ? as<std::uint32_t>(item) : as<std::uint64_t>(item));
+      case 'b':
+        return item[0] != 0 ? "True" : "False";
       case 'U':
         return utf8(item);
       default:

@@ -49,7 +49,8 @@ class SampleTable {
   // The cell as it is put into a command: csv and tab cells exactly as written; computed numbers in the
   // shortest form that reads back as the same double; npy as Python's str().
   virtual std::string text(std::uint64_t row, std::size_t column) const = 0;
-  // The same cell as a number; exactly text()'s. Throws Error{data} where it is none.
+  // The same cell as a number; exactly text()'s, and 1 or 0 for a truth value of an .npy file. Throws
+  // Error{data} where it is none.
   virtual double number(std::uint64_t row, std::size_t column) const;
 };
 

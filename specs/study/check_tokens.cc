@@ -42,7 +42,8 @@ class TokenChecker {
       known_.push_back(parameter.name);
     }
     for (const auto& [name, value] : study.labels) {
-      anywhere_.insert(name);
+      for (const std::string& spelling : {name, upper(name)}) anywhere_.insert(spelling);
+      labels_.insert({name, upper(name)});
       known_.push_back(name);
     }
     for (const Step& step : study.steps) {
@@ -109,6 +110,7 @@ class TokenChecker {
       const bool in_script = (script || is_output) && step_ != nullptr;
       if (anywhere_.contains(name)) {
         if (!for_steps) misplaced(node, name, "in steps");
+        if (in_script && labels_.contains(name)) check_label(node, name, is_output);
       } else if (is_of_samples(name)) {
         if (&node == converted_ && sample_token(name) == Piece::Kind::sample_id) continue;
         if (!reading_.study.samples) {
@@ -134,9 +136,20 @@ class TokenChecker {
     }
   }
 
+  // What a label of a script stands for: tokens of samples are no others than in the script itself.
+  void check_label(const yaml::Node& node, std::string_view label, bool is_output) {
+    const std::string text = expansion_.with_labels(fmt::format("$({})", label));
+    for (auto token = find_token(text); token; token = find_token(text, token->end)) {
+      if (!is_of_samples(token->name)) continue;
+      if (!reading_.study.samples) return;  // said where the label stands
+      if (check_process(node, token->name, is_output, label)) return;
+    }
+  }
+
   // Whether a token of samples fits what a process of the step gets: one sample, a bundle, or none. True when
-  // it has said something.
-  bool check_process(const yaml::Node& node, std::string_view name, bool is_output) {
+  // it has said something. `label`: the name that it stands behind in the text.
+  bool check_process(const yaml::Node& node, std::string_view name, bool is_output,
+                     std::string_view label = {}) {
     const auto kind = sample_token(name);
     const bool of_bundle = kind == Piece::Kind::samples_file || kind == Piece::Kind::first_sample ||
                            kind == Piece::Kind::sample_count;
@@ -157,7 +170,8 @@ class TokenChecker {
                             step_->name);
     }
     if (message.empty()) return false;
-    reading_.diagnostics.error(place_of(reading_, node, name), std::move(message));
+    if (!label.empty()) message = fmt::format("the label '{}': {}", label, message);
+    reading_.diagnostics.error(place_of(reading_, node, label.empty() ? name : label), std::move(message));
     return true;
   }
 
@@ -240,6 +254,7 @@ class TokenChecker {
   std::vector<std::string> known_;               // for suggestions
   std::vector<std::string> workspaces_;          // "<step>.workspace"
   std::set<std::string, std::less<>> anywhere_;  // in all text that belongs to steps
+  std::set<std::string, std::less<>> labels_;    // of env:
   std::set<const yaml::Node*> outputs_;          // scalars of outputs: of step_
   const yaml::Node* when_ = nullptr;             // of step_
   const yaml::Node* converted_ = nullptr;        // file: of convert:, which may name one for each sample

@@ -58,6 +58,7 @@ class Describer {
   std::string describe() const {
     const Study& study = plan_.study();
     std::string result = fmt::format("study {}\n", study.name);
+    result += specs::describe(study.format) + "\n";
     result += fmt::format("campaign {}\n", plan_.campaign().string());
     if (study.samples) result += samples_text(*study.samples);
     if (!study.parameters.empty()) {

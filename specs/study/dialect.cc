@@ -7,7 +7,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "base/text.h"
 
@@ -44,6 +46,68 @@ bool is_digit(char letter) {
   return letter >= '0' && letter <= '9';
 }
 
+// Digits of this base with their underscores left out, as a decimal number; nothing for what is none or does
+// not fit.
+std::optional<std::string> whole_number(std::string_view digits, int base) {
+  std::string plain(digits);
+  std::erase(plain, '_');
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(plain.data(), plain.data() + plain.size(), value, base);
+  if (plain.empty() || error != std::errc() || end != plain.data() + plain.size()) return std::nullopt;
+  return std::to_string(value);
+}
+
+// 1:30 is 90: numbers to the base of 60, of which all but the first are below it.
+std::optional<std::string> base_60(std::string_view text) {
+  double value = 0;
+  const std::vector<std::string> parts = text::split(text, ':');
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const bool last_real = i + 1 == parts.size() && parts[i].find('.') != std::string::npos;
+    const auto part = text::to_real(parts[i]);
+    const std::string_view whole = std::string_view(parts[i]).substr(0, parts[i].find('.'));
+    const bool digits = !whole.empty() && std::all_of(whole.begin(), whole.end(), is_digit) &&
+                        (last_real || whole.size() == parts[i].size());
+    if (!part || !digits || (i > 0 && (*part >= 60 || whole.size() > 2))) return std::nullopt;
+    value = value * 60 + *part;
+  }
+  if (parts.size() < 2 || value >= 9e15) return std::nullopt;
+  if (text.find('.') != std::string_view::npos) return python_text(value);
+  return text.front() == '0' ? std::nullopt : std::optional(fmt::format("{:.0f}", value));
+}
+
+std::optional<std::string> integer_as_python_prints(std::string_view digits) {
+  if (digits.starts_with("0x")) return whole_number(digits.substr(2), 16);
+  if (digits.starts_with("0b")) return whole_number(digits.substr(2), 2);
+  if (digits.size() > 1 && digits.front() == '0') return whole_number(digits.substr(1), 8);
+  if (!std::all_of(digits.begin(), digits.end(), [](char c) { return is_digit(c) || c == '_'; }))
+    return std::nullopt;
+  std::string plain(digits);
+  std::erase(plain, '_');
+  return plain;
+}
+
+std::optional<std::string> real_as_python_prints(std::string_view text) {
+  std::string digits(text);
+  std::erase(digits, '_');
+  const std::string_view all = digits;
+  const std::size_t point = all.find('.');
+  const std::size_t exponent = std::min(all.find_first_of("eE"), all.size());
+  const auto only_digits = [](std::string_view part) {
+    return std::all_of(part.begin(), part.end(), is_digit);
+  };
+  if (point >= exponent || exponent < 2 || !only_digits(all.substr(0, point)) ||
+      !only_digits(all.substr(point + 1, exponent - point - 1)))
+    return std::nullopt;
+  const std::string_view power = all.substr(std::min(exponent + 1, all.size()));
+  const bool whole = exponent == all.size() || (power.size() > 1 && (power[0] == '-' || power[0] == '+') &&
+                                                only_digits(power.substr(1)));
+  if (!whole) return std::nullopt;
+  double value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  return python_text(value);
+}
+
 // The forms of YAML 1.1, as PyYAML reads them.
 std::optional<std::string> as_python_prints(std::string_view text) {
   const std::string lower = text::lower(text);
@@ -53,33 +117,22 @@ std::optional<std::string> as_python_prints(std::string_view text) {
   for (const char* word : {"false", "no", "off"}) {
     if (lower == word) return "False";
   }
-  std::string digits(text);
-  std::erase(digits, '_');
-  const std::size_t sign = !digits.empty() && (digits[0] == '-' || digits[0] == '+') ? 1 : 0;
-  const std::size_t point = digits.find('.');
-  const std::size_t exponent = std::min(digits.find_first_of("eE"), digits.size());
-  const auto only_digits = [](std::string_view part) {
-    return std::all_of(part.begin(), part.end(), is_digit);
-  };
-  const std::string_view all = digits;
-  if (all.size() == sign || !(is_digit(text[sign]) || text[sign] == '.')) return std::nullopt;
-  if (point == std::string::npos) {
-    if (!only_digits(all.substr(sign)) || (all[sign] == '0' && all.size() > sign + 1)) return std::nullopt;
-    return digits[0] == '+' ? digits.substr(1) : digits;
+  const bool minus = text.starts_with('-');
+  const std::string_view digits = text.substr(minus || text.starts_with('+') ? 1 : 0);
+  if (digits.empty() || !(is_digit(digits[0]) || digits[0] == '.')) return std::nullopt;
+  std::optional<std::string> printed;
+  if (digits == ".inf" || digits == ".Inf" || digits == ".INF") {
+    printed = "inf";
+  } else if (text == ".nan" || text == ".NaN" || text == ".NAN") {
+    printed = "nan";
+  } else if (digits.find(':') != std::string_view::npos) {
+    printed = base_60(digits);
+  } else {
+    const bool real = digits.find('.') != std::string_view::npos;
+    printed = real ? real_as_python_prints(digits) : integer_as_python_prints(digits);
   }
-  const bool mantissa = point < exponent && exponent > sign + 1 &&
-                        only_digits(all.substr(sign, point - sign)) &&
-                        only_digits(all.substr(point + 1, exponent - point - 1));
-  const std::string_view power = all.substr(std::min(exponent + 1, all.size()));
-  const bool whole = exponent == all.size() || (power.size() > 1 && (power[0] == '-' || power[0] == '+') &&
-                                                only_digits(power.substr(1)));
-  if (!mantissa || !whole) return std::nullopt;
-  const std::string unsigned_text = digits.substr(digits[0] == '+' ? 1 : 0);
-  double value = 0;
-  const auto [end, error] =
-      std::from_chars(unsigned_text.data(), unsigned_text.data() + unsigned_text.size(), value);
-  if (error != std::errc() || end != unsigned_text.data() + unsigned_text.size()) return std::nullopt;
-  return python_text(value);
+  if (!printed) return std::nullopt;
+  return minus && *printed != "0" ? "-" + *printed : *printed;
 }
 
 void print_as_python(yaml::Node& node) {
@@ -107,26 +160,152 @@ std::string python_text(double value) {
   return real_text(value);
 }
 
-Dialect dialect_of(const yaml::Node& root, std::string_view text) {
-  if (root.find("merlin") != nullptr) return Dialect::merlin;
+std::string_view name_of(Dialect dialect) {
+  switch (dialect) {
+    case Dialect::merlin:
+      return "merlin";
+    case Dialect::maestro:
+      return "maestro";
+    case Dialect::ours:
+      break;
+  }
+  return "wflow";
+}
+
+std::optional<Dialect> dialect_named(std::string_view name) {
+  for (const Dialect dialect : {Dialect::ours, Dialect::merlin, Dialect::maestro}) {
+    if (name == name_of(dialect)) return dialect;
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+std::string step_title(const yaml::Node& step, std::size_t index) {
+  const bool named = has_text(step, "name");
+  return named ? fmt::format("the step '{}'", step.find("name")->text)
+               : fmt::format("the step number {}", index + 1);
+}
+
+// The word of a line "# wflow: WORD" that begins in the first column, where no text of a script does.
+std::string_view word_of_comment(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text::trim(text.substr(0, end));
+    const bool comment = text.starts_with('#');
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!comment) continue;
+    line = text::trim(line.substr(1));
+    if (!line.starts_with("wflow:")) continue;
+    line = text::trim(line.substr(6));
+    // Anything longer is a remark.
+    if (!line.empty() && line.find_first_of(" \t") == std::string_view::npos) return line;
+  }
+  return {};
+}
+
+DialectChoice is_ours(std::string reason, bool certain = true) {
+  return {Dialect::ours, std::move(reason), certain, {}};
+}
+
+// What only wflow's files have; nothing where Merlin or Maestro might have written the file.
+std::optional<DialectChoice> ours_for_certain(const yaml::Node& root) {
+  for (const std::string_view block : kOurBlocks) {
+    if (root.find(block) != nullptr) return is_ours(fmt::format("it has a {}: block at top level", block));
+  }
+  const yaml::Node* study = root.find("study");
+  if (study == nullptr) return std::nullopt;
+  for (std::size_t i = 0; i < study->items.size(); ++i) {
+    const yaml::Node& step = study->items[i];
+    if (!step.is_map()) continue;
+    const std::string title = step_title(step, i);
+    for (const char* kind : {"convert", "train", "plugin"}) {
+      if (step.find(kind) != nullptr) return is_ours(fmt::format("{} has {}:", title, kind));
+    }
+    const yaml::Node* run = step.find("run");
+    for (const std::string_view key : kOurKeys) {
+      const bool beside = step.find(key) != nullptr;
+      if (beside || (run != nullptr && run->is_map() && run->find(key) != nullptr))
+        return is_ours(fmt::format("{} has the key '{}'", title, key));
+    }
+  }
+  return std::nullopt;
+}
+
+// Of a file without a word that is anyone's own.
+DialectChoice guess(const yaml::Node& root, std::string_view text) {
   const yaml::Node* description = root.find("description");
   const yaml::Node* study = root.find("study");
-  if (has_any(root, kOurBlocks) || description == nullptr || study == nullptr || study->items.empty())
-    return Dialect::ours;
-  if (!has_text(*description, "name") || !has_text(*description, "description")) return Dialect::ours;
-  bool retries = false;
-  bool merlin = text.find("$(MERLIN_") != std::string_view::npos;
-  for (const yaml::Node& step : study->items) {
+  if (description == nullptr || !has_text(*description, "name") || !has_text(*description, "description"))
+    return is_ours("its description: is not as Merlin and Maestro ask for it (a name and a description)");
+  if (study == nullptr || study->items.empty()) return is_ours("it has no steps");
+  std::optional<DialectChoice> merlin;
+  if (text.find("$(MERLIN_") != std::string_view::npos)
+    merlin = {Dialect::merlin, "it uses $(MERLIN_...)", true, {}};
+  std::string retries, shell;
+  for (std::size_t i = 0; i < study->items.size(); ++i) {
+    const yaml::Node& step = study->items[i];
+    const std::string title = step_title(step, i);
     const yaml::Node* run = run_of(step);
-    if (run == nullptr || has_any(*run, kOurKeys)) return Dialect::ours;
-    retries = retries || has_any(*run, kRetryKeys);
-    merlin = merlin || run->find("task_queue") != nullptr;
+    if (run == nullptr) {
+      const bool has_all = has_text(step, "name") && has_text(step, "description") &&
+                           step.find("run") != nullptr && has_text(*step.find("run"), "cmd");
+      return is_ours(
+          fmt::format("{} is not as Merlin and Maestro have steps (name, description, and run with "
+                      "a cmd, and no more)",
+                      title),
+          !has_all);
+    }
+    if (!merlin && run->find("task_queue") != nullptr)
+      merlin = {Dialect::merlin, fmt::format("{} has a task_queue", title), true, {}};
+    for (const std::string_view key : kRetryKeys) {
+      if (retries.empty() && run->find(key) != nullptr)
+        retries = fmt::format("{} has {}, which Maestro has not, and there is no merlin: block", title, key);
+    }
+    if (shell.empty() && run->find("shell") != nullptr)
+      shell = fmt::format("{} has a shell, which Maestro's steps have not", title);
   }
-  if (merlin) return Dialect::merlin;
+  if (merlin) return *merlin;
+  if (!retries.empty()) return is_ours(retries, false);
   // A shell a step is Merlin's and ours, not Maestro's.
-  const auto has_shell = [](const yaml::Node& step) { return step.find("run")->find("shell") != nullptr; };
-  if (!retries && std::any_of(study->items.begin(), study->items.end(), has_shell)) return Dialect::merlin;
-  return retries ? Dialect::ours : Dialect::maestro;
+  if (!shell.empty()) return {Dialect::merlin, shell, false, {}};
+  return {Dialect::maestro,
+          "it has all that Maestro asks for, and nothing that only Merlin or wflow has",
+          false,
+          {}};
+}
+
+}  // namespace
+
+DialectChoice choose_dialect(const yaml::Node& root, std::string_view text, std::optional<Dialect> option,
+                             std::optional<Dialect> command) {
+  if (option) return {*option, "--dialect says so", true, {}};
+  const std::string_view word = word_of_comment(text);
+  if (const auto named = dialect_named(word))
+    return {*named, fmt::format("the line '# wflow: {}' in it says so", word), true, {}};
+  DialectChoice choice;
+  const auto ours = ours_for_certain(root);
+  if (root.find("merlin") != nullptr) {
+    choice = {Dialect::merlin, "it has a merlin: block", true, {}};
+  } else if (ours) {
+    choice = *ours;
+  } else if (command) {
+    choice = {*command, fmt::format("it was given to the command {}", name_of(*command)), true, {}};
+  } else {
+    choice = guess(root, text);
+  }
+  choice.unknown_comment = word;
+  return choice;
+}
+
+std::string describe(const DialectChoice& choice) {
+  const char* whose = choice.dialect == Dialect::merlin    ? "Merlin's file"
+                      : choice.dialect == Dialect::maestro ? "Maestro's file"
+                                                           : "wflow's own file";
+  std::string sentence = fmt::format("read as {}: {}", whose, choice.reason);
+  if (choice.certain) return sentence;
+  return sentence +
+         " (--dialect merlin, maestro or wflow decides it, or a line '# wflow: merlin' in the file)";
 }
 
 void print_values_as_python(yaml::Node& root) {

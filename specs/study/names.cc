@@ -107,6 +107,18 @@ std::string clean_path(std::string_view name) {
   return result;
 }
 
+bool is_shell(std::string_view interpreter) {
+  constexpr std::array<std::string_view, 9> kShells = {"sh",  "bash", "dash", "ash", "ksh",
+                                                       "zsh", "csh",  "tcsh", "fish"};
+  for (const std::string& word : text::split(text::trim(interpreter), ' ')) {
+    const std::string name = word.substr(word.rfind('/') + 1);
+    const bool of_env = name == "env" || word.starts_with('-') || word.find('=') != std::string::npos;
+    if (word.empty() || of_env) continue;
+    return std::find(kShells.begin(), kShells.end(), name) != kShells.end();
+  }
+  return true;  // nothing is /bin/bash
+}
+
 bool is_shell_builtin(std::string_view name) {
   constexpr std::array<std::string_view, 12> kBuiltins = {"pwd",  "times", "umask",   "jobs",
                                                           "dirs", "alias", "ulimit",  "hash",

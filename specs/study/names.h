@@ -32,6 +32,9 @@ std::string upper(std::string_view text);
 // A directory name as Maestro makes it: letters, digits and "-_.() " stay, blanks become "_".
 std::string clean_path(std::string_view name);
 
+// Whether the interpreter of a script ("/usr/bin/env bash", "/bin/zsh -e") is a shell.
+bool is_shell(std::string_view interpreter);
+
 // Programs that a shell has built in: $(pwd) is no undefined variable.
 bool is_shell_builtin(std::string_view name);
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <set>
 
+#include "base/process.h"
 #include "base/text.h"
 #include "specs/study/reading.h"
 
@@ -166,6 +167,29 @@ void read_pool(yaml::MapReader& block, WorkerGroup& group, const Study& study) {
   }
 }
 
+// Merlin's --local does not look at workers, and nor does a local campaign of one of its files. Anything else
+// waits for workers on those machines, which nobody may have thought of.
+void check_machines(Reading& reading, const yaml::Mark& mark, WorkerGroup& group) {
+  const Study& study = reading.study;
+  const std::string host = host_name();
+  if (group.machines.empty() || names_host(group.machines, host)) return;
+  const std::string names = text::join(group.machines, ", ");
+  if (reading.options.local || (study.merlin && study.batch.type == "local")) {
+    reading.diagnostics.warning(
+        mark, fmt::format("'machines' of the worker '{}' ({}) is left out of account: this is a local "
+                          "campaign, and all its steps run on this machine ({})",
+                          group.name, names, host));
+    group.machines.clear();
+    return;
+  }
+  reading.diagnostics.warning(
+      mark,
+      fmt::format("the worker '{}' runs on machines whose name contains {}, which this one ({}) does not: "
+                  "its steps wait until you start it, on any machine that sees the campaign's directory: "
+                  "wflow worker --campaign DIRECTORY --group '{}'; or run all steps here: wflow run --local",
+                  group.name, text::join(group.machines, " or "), host, group.name));
+}
+
 void read_group(Reading& reading, const yaml::Node& key, const yaml::Node& node, bool ours) {
   yaml::MapReader block(node, fmt::format("the worker '{}'", key.text), reading.diagnostics);
   WorkerGroup group;
@@ -179,6 +203,7 @@ void read_group(Reading& reading, const yaml::Node& key, const yaml::Node& node,
   if (!ours && group.slots == 0) group.slots = concurrency_of(args);
   read_pool(block, group, reading.study);
   block.finish();
+  check_machines(reading, block.mark_of("machines"), group);
   check_steps(reading, block.find("steps"), group);
   reading.study.workers.push_back(std::move(group));
 }

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "specs/plan/workspace.h"
+#include "specs/study/blocks.h"
 #include "specs/study/names.h"
 #include "specs/study/reading.h"
 #include "specs/study/tokens.h"
@@ -44,6 +45,7 @@ class Variables {
           key.mark, fmt::format("'{}' is no name for a variable; take letters, digits and _", name));
       return;
     }
+    if (name == "OUTPUT_PATH" && value.is_null()) return;  // as if it was not there
     entries_.push_back({name, value_text(value), key.mark});
   }
 
@@ -223,9 +225,9 @@ void set_output_path(Reading& reading) {
   if (!study.output_path.has_filename()) study.output_path = study.output_path.parent_path();
   set_name(reading);
   // Merlin leaves a relative path relative, although the tasks run elsewhere; Maestro's is the study's own.
-  reading.values["OUTPUT_PATH"] = reading.maestro ? campaign_of(reading).string()
-                                  : study.merlin  ? path
-                                                  : study.output_path.string();
+  reading.values["OUTPUT_PATH"] = reading.maestro() ? campaign_of(reading).string()
+                                  : study.merlin    ? path
+                                                    : study.output_path.string();
 }
 
 void set_reserved_words(Reading& reading) {
@@ -248,6 +250,23 @@ void set_reserved_words(Reading& reading) {
 const yaml::Node* env_block(const Reading& reading) {
   const yaml::Node* env = reading.root.find("env");
   return env != nullptr && !env->is_null() ? env : nullptr;
+}
+
+// What --vars sets, as the copies of the study have it: so that running one of them gives the same.
+void name_overrides(const Reading& reading, yaml::Node& tree) {
+  for (const std::string& assignment : reading.options.variables) {
+    const std::string name = assignment.substr(0, assignment.find('='));
+    const auto at = reading.values.find(name);
+    if (at == reading.values.end() || (reading.maestro() && name == "OUTPUT_PATH")) continue;
+    yaml::Node* env = tree.find("env");
+    if (env == nullptr || !env->is_map()) set_key(tree, "env", yaml::map({}));
+    env = tree.find("env");
+    const yaml::Node* variables = env->find("variables");
+    if (variables == nullptr || !variables->is_map()) set_key(*env, "variables", yaml::map({}));
+    // A plain number stays one; anything else could be read as something else.
+    const bool number = text::to_integer(at->second).has_value() && !at->second.starts_with('0');
+    set_key(*env->find("variables"), name, number ? yaml::scalar(at->second) : yaml::quoted(at->second));
+  }
 }
 
 }  // namespace
@@ -303,9 +322,10 @@ void expand_variables(Reading& reading) {
     for (auto& [key, value] : node->entries) {
       const auto at = reading.values.find(key.text);
       if (!value.is_scalar() || at == reading.values.end()) continue;
-      if (reading.maestro && key.text == "OUTPUT_PATH") continue;  // a copy would go below this campaign
+      if (reading.maestro() && key.text == "OUTPUT_PATH") continue;  // a copy would go below this campaign
       value.text = at->second;
     }
+    name_overrides(reading, *tree);
   }
 }
 

@@ -30,6 +30,13 @@ std::vector<std::string> texts(const yaml::Node& node) {
   return list;
 }
 
+std::vector<bool> quotes(const yaml::Node& node) {
+  if (!node.is_sequence()) return {node.quoted};
+  std::vector<bool> list;
+  for (const yaml::Node& item : node.items) list.push_back(item.quoted);
+  return list;
+}
+
 // Two values with one label would share a directory.
 void check_labels(Reading& reading, const Parameter& parameter, const yaml::Mark& mark) {
   std::map<std::string, std::string> seen;
@@ -51,10 +58,14 @@ Parameter read_parameter(Reading& reading, const yaml::Node& key, const yaml::No
   const std::string where = fmt::format("the parameter '{}'", key.text);
   if (node.is_sequence()) {  // ours: just the values
     parameter.values = texts(node);
+    parameter.quoted = quotes(node);
     for (const std::string& value : parameter.values) parameter.labels.push_back(key.text + "." + value);
   } else {
     yaml::MapReader block(node, where, reading.diagnostics);
-    if (const yaml::Node* values = block.required("values")) parameter.values = texts(*values);
+    if (const yaml::Node* values = block.required("values")) {
+      parameter.values = texts(*values);
+      parameter.quoted = quotes(*values);
+    }
     parameter.title = block.string("name", key.text);
     const yaml::Node* label = block.find("label");
     if (label != nullptr && label->is_sequence()) {
@@ -120,6 +131,7 @@ std::vector<Parameter> product(const std::vector<Parameter>& left, const std::ve
     for (std::size_t row = 0; row < rows; ++row) {
       const std::size_t at = slow ? row / inner : row % inner;
       parameter.values.push_back(from.values[at]);
+      parameter.quoted.push_back(from.quoted[at]);
       parameter.labels.push_back(from.labels[at]);
     }
     result.push_back(std::move(parameter));
@@ -172,6 +184,7 @@ void read_parameters(Reading& reading) {
   for (const Parameter& parameter : reading.study.parameters) rows = std::max(rows, parameter.values.size());
   for (Parameter& parameter : reading.study.parameters) {
     parameter.values.resize(rows);
+    parameter.quoted.resize(rows);
     parameter.labels.resize(rows);
   }
   std::set<std::string> names;

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "specs/samples/sobol.h"
 #include "specs/samples/tables.h"
+#include "specs/study/blocks.h"
 #include "specs/study/names.h"
 #include "specs/study/reading.h"
 
@@ -105,7 +106,8 @@ class SamplesReader {
     design().header = ours_ && block_.boolean("header", text_file && design().columns.empty());
     if (const yaml::Node* generate = block_.find("generate")) {
       yaml::MapReader inner(*generate, "the generate: block", reading_.diagnostics);
-      const std::string command = inner.required_string("cmd");
+      // Merlin's own copies of a study have an empty one.
+      const std::string command = ours_ ? inner.required_string("cmd") : inner.string("cmd");
       inner.finish();
       if (!overridden) samples_.generate_command = command;
     }
@@ -310,6 +312,30 @@ class SamplesReader {
   std::vector<yaml::Mark> marks_;  // one a column
 };
 
+// With --samplesfile, the copies of the study name the campaign's copy of the table, so that running one of
+// them takes the same samples.
+void name_samples_file(Reading& reading, yaml::Node& root, bool ours) {
+  yaml::Node* home = ours ? &root : root.find("merlin");
+  yaml::Node* block = home == nullptr ? nullptr : home->find("samples");
+  if (block == nullptr || !block->is_map()) return;
+  const SampleDesign& design = reading.study.samples->design;
+  const yaml::Node* kind = block->find("design");
+  if (kind != nullptr && kind->text != name_of(DesignKind::file)) {
+    for (const char* key : {"design", "count", "seed", "parameters", "columns", "values"})
+      remove_key(*block, key);
+    std::vector<yaml::Node> labels;
+    for (const SampleColumn& column : design.columns) labels.push_back(yaml::quoted(column.name));
+    set_key(*block, "column_labels", yaml::sequence(std::move(labels)));
+  }
+  const auto copy = std::filesystem::path(reading.values.at("MERLIN_INFO")) / design.file.filename();
+  set_key(*block, "file", yaml::quoted(copy.string()));
+  if (ours) {
+    remove_key(*block, "generate");
+  } else {
+    set_key(*block, "generate", yaml::map({{"cmd", yaml::quoted("")}}));
+  }
+}
+
 }  // namespace
 
 void read_samples(Reading& reading) {
@@ -324,6 +350,9 @@ void read_samples(Reading& reading) {
   }
   if (ours != nullptr) reading.study.samples = SamplesReader(reading, *ours, true).read();
   if (merlins != nullptr) reading.study.samples = SamplesReader(reading, *merlins, false).read();
+  if (reading.options.samples_file.empty() || !reading.study.samples) return;
+  for (yaml::Node* tree : {&reading.study.partial, &reading.root})
+    name_samples_file(reading, *tree, ours != nullptr);
 }
 
 }  // namespace wflow::specs

@@ -180,7 +180,7 @@ class StepReader {
     if (has("continue_on"))
       step.continue_on = static_cast<ContinueOn>(home("continue_on").choice("continue_on", 0, kContinueOn));
     // With Maestro, a step does not run after one that failed.
-    if (reading_.maestro && !step.continue_on) step.continue_on = ContinueOn::never;
+    if (reading_.maestro() && !step.continue_on) step.continue_on = ContinueOn::never;
     read_priority(step);
     read_when(step);
     read_processes(step);
@@ -253,7 +253,8 @@ class StepReader {
 
   int either(Step& step, std::string_view merlins, std::string_view ours, int fallback, int least) {
     const int first = whole(step, merlins, fallback, least);
-    const bool second = has(ours);
+    // Merlin knows the first alone, and Maestro's GPUs are the second.
+    const bool second = has(ours) && !(reading_.study.format.dialect == Dialect::merlin && has(merlins));
     const int value = whole(step, ours, first, least);
     return second ? value : first;
   }

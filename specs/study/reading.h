@@ -25,7 +25,7 @@ struct Reading {
   yaml::Node root;  // the file; after expand_variables() with all variables replaced
   Values values;    // what the names of variables, dependencies and the study's reserved words stand for
   std::map<std::string, const yaml::Node*, std::less<>> step_nodes;  // below root
-  bool maestro = false;                                              // study.merlin is set too
+  bool maestro() const { return study.format.dialect == Dialect::maestro; }
 };
 
 // In this order:

@@ -21,6 +21,11 @@ fs::path caller_directory(const ReadOptions& options) {
   return options.directory.empty() ? current_directory() : absolute_path(options.directory);
 }
 
+bool names_host(const std::vector<std::string>& machines, const std::string& host) {
+  return std::any_of(machines.begin(), machines.end(),
+                     [&](const auto& name) { return host.find(name) != std::string::npos; });
+}
+
 fs::path locate(const Study& study, const std::string& path) {
   const fs::path given(path);
   if (given.is_absolute()) return given.lexically_normal();
@@ -106,6 +111,15 @@ void check_blocks_of_the_file(Reading& reading) {
   root.finish();
 }
 
+void check_comment(Reading& reading) {
+  const std::string& word = reading.study.format.unknown_comment;
+  if (word.empty()) return;
+  const std::vector<std::string> known = {"merlin", "maestro", "wflow"};
+  reading.diagnostics.warning(
+      {}, fmt::format("the line '# wflow: {}' names no format; one of {} was expected{}", word,
+                      text::join(known, ", "), text::suggestion(word, known)));
+}
+
 void read_blocks(Reading& reading) {
   check_blocks_of_the_file(reading);
   read_variables(reading);
@@ -146,8 +160,9 @@ StudyAndWarnings read_study_text(std::string text, const fs::path& file, const s
   yaml::Diagnostics diagnostics(shown_as);
   // A first look tells whose format it is, and so what is only a warning.
   yaml::Diagnostics first_look(shown_as);
-  const Dialect dialect = dialect_of(yaml::parse(study.text, first_look), study.text);
-  study.merlin = dialect != Dialect::ours;
+  study.format =
+      choose_dialect(yaml::parse(study.text, first_look), study.text, options.dialect, options.command);
+  study.merlin = study.format.dialect != Dialect::ours;
   diagnostics.set_lenient(study.merlin && !options.strict);
   study.original = yaml::parse(study.text, diagnostics);
   if (!study.original.is_map()) {
@@ -158,9 +173,13 @@ StudyAndWarnings read_study_text(std::string text, const fs::path& file, const s
                                                              study.original.describe());
     diagnostics.throw_if_errors();
   }
-  Reading reading{study, study.options, diagnostics, study.original, {}, {}, dialect == Dialect::maestro};
+  Reading reading{study, study.options, diagnostics, study.original, {}, {}};
   if (study.merlin) print_values_as_python(reading.root);
+  check_comment(reading);
   read_blocks(reading);
+  // The errors may be those of another format's rules.
+  if (diagnostics.has_errors() && !study.format.certain)
+    diagnostics.error({}, "this file was " + describe(study.format));
   diagnostics.throw_if_errors();
   study.expanded = std::move(reading.root);
   result.warnings = diagnostics.list();

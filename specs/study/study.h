@@ -14,6 +14,7 @@
 #include "base/yaml.h"
 #include "specs/plan/template.h"
 #include "specs/samples/samples.h"
+#include "specs/study/dialect.h"
 
 namespace wflow::specs {
 
@@ -31,6 +32,10 @@ struct ReadOptions {
   std::vector<std::string> generator_arguments;  // --pargs KEY:VALUE
   std::string parameters;           // as JSON, what it made: set by reading, so that it runs once
   bool strict = false;              // unknown keys are errors in Merlin's files too
+  bool local = false;               // --local: worker groups run on any machine, whatever machines: says
+  bool leaf_status = false;         // --merlin-status leaf: a status file for each task, as merlin run --local
+  std::optional<Dialect> dialect;   // --dialect
+  std::optional<Dialect> command;   // the command line it was given to, where the file does not say whose it is
   std::string timestamp;            // YYYYMMDD-HHMMSS of the campaign; part of its directory's name
   std::filesystem::path campaign;   // set when resuming: the campaign directory to use
   std::filesystem::path directory;  // relative paths of the study start here; empty: the current directory
@@ -74,10 +79,14 @@ struct WorkerGroup {
   double idle_timeout_s = 60;  // an allocation without work for so long is given back
 };
 
+// Whether `host` is one of `machines`, as Merlin has it: one of them is a part of its name.
+bool names_host(const std::vector<std::string>& machines, const std::string& host);
+
 struct Parameter {
   std::string name;
   std::string title;                // $(P.name): `name:` of Maestro, else the name
   std::vector<std::string> values;  // as written
+  std::vector<bool> quoted;         // one a value: text, even if it looks like a number
   std::vector<std::string> labels;  // one a value, tokens and odd characters not yet cleaned
 };
 
@@ -141,7 +150,8 @@ struct Iterate {
 
 struct Study {
   std::filesystem::path file;  // absolute
-  bool merlin = false;  // the file has Merlin's `merlin:` block, and its rules where they differ from ours
+  DialectChoice format;  // whose the file is
+  bool merlin = false;   // Merlin's or Maestro's: their rules where they differ from ours
   std::string name, description;
   Batch batch;
   std::vector<std::pair<std::string, std::string>> variables;  // in order, resolved

@@ -38,6 +38,70 @@ TEST(Tokens, ExpandTheShellsVariables) {
   EXPECT_EQ(expand_shell("x~"), "x~");
 }
 
+std::string printed(std::string_view value) {
+  yaml::Diagnostics diagnostics("test");
+  yaml::Node root = yaml::parse("env: {variables: {V: " + std::string(value) + "}}", diagnostics);
+  print_values_as_python(root);
+  return root.find("env")->find("variables")->find("V")->text;
+}
+
+TEST(Values, AreThoseOfYaml11) {
+  const std::vector<std::pair<const char*, const char*>> expected = {{"010", "8"},
+                                                                     {"-010", "-8"},
+                                                                     {"09", "09"},
+                                                                     {"0x1F", "31"},
+                                                                     {"0b101", "5"},
+                                                                     {"0o17", "0o17"},
+                                                                     {"1_000", "1000"},
+                                                                     {"1:30", "90"},
+                                                                     {"1:30:00", "5400"},
+                                                                     {"01:30", "01:30"},
+                                                                     {"1:99", "1:99"},
+                                                                     {"1:30.5", "90.5"},
+                                                                     {"0", "0"},
+                                                                     {"-0", "0"},
+                                                                     {"+5", "5"},
+                                                                     {"0.10", "0.1"},
+                                                                     {"1.0e-5", "1e-05"},
+                                                                     {"1e5", "1e5"},
+                                                                     {"-.inf", "-inf"},
+                                                                     {".nan", "nan"},
+                                                                     {"yes", "True"},
+                                                                     {"Off", "False"},
+                                                                     {"'010'", "010"},
+                                                                     {"0x", "0x"},
+                                                                     {"2020-01-02", "2020-01-02"}};
+  for (const auto& [value, python] : expected) EXPECT_EQ(printed(value), python) << value;
+}
+
+DialectChoice choice_of(const std::string& text, std::optional<Dialect> option = {},
+                        std::optional<Dialect> command = {}) {
+  yaml::Diagnostics diagnostics("test");
+  return choose_dialect(yaml::parse(text, diagnostics), text, option, command);
+}
+
+TEST(Formats, AreChosenByWhatSaysSoFirst) {
+  const std::string plain =
+      "description: {name: a, description: b}\n"
+      "study: [{name: s, description: d, run: {cmd: x}}]\n";
+  const std::string retries =
+      "description: {name: a, description: b}\n"
+      "study: [{name: s, description: d, run: {cmd: x, max_retries: 2}}]\n";
+  EXPECT_EQ(choice_of(plain).dialect, Dialect::maestro);
+  EXPECT_FALSE(choice_of(plain).certain);
+  EXPECT_EQ(choice_of(retries).dialect, Dialect::ours);
+  EXPECT_FALSE(choice_of(retries).certain);
+  EXPECT_EQ(choice_of(retries, {}, Dialect::merlin).dialect, Dialect::merlin);
+  EXPECT_EQ(choice_of("# wflow: maestro\n" + retries, {}, Dialect::merlin).dialect, Dialect::maestro);
+  EXPECT_EQ(choice_of("# wflow: maestro\n" + retries, Dialect::ours).dialect, Dialect::ours);
+  EXPECT_EQ(choice_of(plain + "merlin: {}\n").dialect, Dialect::merlin);
+  EXPECT_TRUE(choice_of(plain + "merlin: {}\n").certain);
+  EXPECT_EQ(choice_of(plain + "samples: {design: sobol}\n", {}, Dialect::merlin).dialect, Dialect::ours);
+  EXPECT_EQ(choice_of("# wflow: does this and that\n" + plain).unknown_comment, "");
+  EXPECT_EQ(choice_of("# wflow: merln\n" + plain).unknown_comment, "merln");
+  EXPECT_EQ(choice_of("  # wflow: merlin\n" + plain).dialect, Dialect::maestro) << "not in the first column";
+}
+
 constexpr std::string_view kPlain = R"yaml(
 description: {name: my study}
 env:

@@ -6,10 +6,14 @@
 A case is cases/GROUP/CASE.yaml, the study, and CASE.expect (YAML):
 
   about:        what it shows
+  merlin:       what Merlin (or Maestro) does, where that is worth a word
+  was:          what wflow did before, of a case that was made for a defect
+  agreement:    agrees (the default), or differs (on purpose: `why` says it)
   inputs:       {FILE: text}, beside the study
   before:       shell lines that make further inputs; they and the study find $HERE, the study's directory, and $MACHINE
-  commands:     [{ARGUMENTS OF WFLOW: EXIT CODE}], one after the other; default: [{run CASE.yaml: 0}]
-  errors:       lines that stderr must hold
+  commands:     [{ARGUMENTS OF WFLOW: EXIT CODE}], one after the other; default: [{run CASE.yaml: 0}]. "$ COMMAND" is a shell's
+  errors:       text that stderr must hold
+  says:         text that stdout must hold
   campaign:     where the campaign directory is, from the study's
   tree:         {DIRECTORY: FILES} of the campaign, all of it but .wflow and the copies of the study
   files:        {PATH: text} of files in the campaign
@@ -39,7 +43,8 @@ SOURCE = Path(__file__).resolve().parent
 CASES = SOURCE / "cases"
 BIN = Path(os.environ.get("WFLOW_BIN", SOURCE.parents[1] / "build" / "dev" / "bin"))
 DEADLINE_S = int(os.environ.get("WFLOW_E2E_DEADLINE_S", "60"))
-KEYS = ["about", "inputs", "before", "commands", "errors", "campaign", "tree", "files", "beside", "counts"]
+SPEC = 3  # the exit code for a file that is wrong
+KEYS = ["about", "merlin", "was", "agreement", "why", "inputs", "before", "commands", "errors", "says", "campaign", "tree", "files", "beside", "counts"]
 
 
 class Expectation(yaml.SafeDumper):
@@ -73,6 +78,7 @@ class Case:
         self.expected = read_expectation(study.with_suffix(".expect"))
         self.folder = folder
         self.errors = ""
+        self.said = ""
         self.problems = []
 
     def environment(self):
@@ -98,10 +104,12 @@ class Case:
     def run_commands(self):
         for command in self.expected.get("commands") or [{f"run {self.study.name}": 0}]:
             [(words, code)] = command.items()
-            done = self.execute([BIN / "wflow", *words.split()])
+            shell = words.startswith("$ ")
+            done = self.execute(["bash", "-e", "-c", words[2:]] if shell else [BIN / "wflow", *words.split()])
             self.errors += done.stderr
+            self.said += done.stdout
             if done.returncode != code:
-                self.problems.append(f"wflow {words}: exit code {done.returncode} instead of {code}\n{done.stdout}{done.stderr}")
+                self.problems.append(f"{words}: exit code {done.returncode} instead of {code}\n{done.stdout}{done.stderr}")
 
     # ---- what it left
 
@@ -165,6 +173,10 @@ class Case:
         for line in self.expected.get("errors", []):
             if line.replace("<HERE>", str(self.folder)) not in self.errors:
                 self.problems.append(f"stderr does not hold: {line}\n{self.errors}")
+        for line in self.expected.get("says", []):
+            campaign = str(self.campaign()) if "<CAMPAIGN>" in line else ""
+            if line.replace("<CAMPAIGN>", campaign) not in self.said:
+                self.problems.append(f"stdout does not hold: {line}\n{self.said}")
         for key, value in found.items():
             if value == self.expected[key]:
                 continue
@@ -203,14 +215,34 @@ def run_case(study, renew):
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def print_table(studies):
+    """A row a group: how many cases there are; agree; differ on purpose; are refused, as they are by Merlin."""
+    verdicts = ["agrees", "differs", "refused"]
+    counts = {}
+    for study in studies:
+        expected = read_expectation(study.with_suffix(".expect"))
+        codes = [code for command in expected.get("commands", []) for code in command.values()]
+        refused = bool(codes) and all(code == SPEC for code in codes)
+        verdict = expected.get("agreement", "refused" if refused else "agrees")
+        counts.setdefault(study.parent.name, dict.fromkeys(verdicts, 0))[verdict] += 1
+    counts["all"] = {verdict: sum(group[verdict] for group in counts.values()) for verdict in verdicts}
+    print("| group | cases | agree | differ on purpose | refused by both |\n|---|---|---|---|---|")
+    for group, row in counts.items():
+        print(f"| {group} | {sum(row.values())} | " + " | ".join(str(row[verdict]) for verdict in verdicts) + " |")
+
+
 def main():
     parser = argparse.ArgumentParser(description="Runs the conformance cases.")
     parser.add_argument("names", nargs="*", help="GROUP or GROUP/CASE (default: all)")
+    parser.add_argument("--table", action="store_true", help="run nothing; print the numbers of docs/conformance.md")
     parser.add_argument("--renew", action="store_true", help="write what was found into the cases")
     options = parser.parse_args()
     studies = sorted(CASES.glob("*/*.yaml"))
     if options.names:
         studies = [s for s in studies if s.parent.name in options.names or f"{s.parent.name}/{s.stem}" in options.names]
+    if options.table:
+        print_table(studies)
+        return 0
     failed = 0
     for study in studies:
         problems = run_case(study, options.renew)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several workers: what one has not started goes to another that is idle; groups serve their steps."""
 
+import shlex
 import unittest
 from collections import defaultdict
 
@@ -95,16 +96,20 @@ study:
         self.wait(lambda: gate.waiting() == 1, "the first step runs", run)
         told = self.history("worker")
         self.assertTrue(any("no-such-host" in text and "--group 'away'" in text for text in told), told)
-        worker = self.wflow("worker", "--campaign", directory, "--group", "away", code=USAGE)
-        self.assertIn("no-such-host", worker.err)
         worker = self.wflow("worker", "--campaign", directory, "--group", "nobody", code=USAGE)
         self.assertIn("its groups are: here, away", worker.err)
+        worker = self.wflow("worker", "--campaign", directory, code=USAGE)
+        self.assertIn("--group here, away", worker.err)
         gate.open()
         self.wait_for_done("one", 1, run)
         self.wait(lambda: any("no worker serves the step 'two'" in text for text in self.history("note")), "the user is told",
                   run)
-        self.wflow("cancel", directory)
-        run.wait()
+        # The command that status names works, here too.
+        command = f"wflow worker --campaign {directory} --group 'away'"
+        self.assertIn(command, self.wflow("status", directory, "--brief").out)
+        worker = self.start(*shlex.split(command)[1:])
+        self.assertEqual(run.wait(), OK, run.err)
+        self.assertEqual(worker.wait(), OK, worker.err)
 
 
 if __name__ == "__main__":
