@@ -100,6 +100,8 @@ void add_common(CLI::App& command, RunOptions& options) {
   command.add_flag("-q,--quiet", options.quiet, "print errors only");
   command.add_flag("--keep-going", options.keep_going,
                    "exit code 102 of a task ends only what depends on it, not the campaign");
+  command.add_flag("--soft-fail-ok", options.soft_fail_ok,
+                   "exit code 0 although tasks failed, unless with exit code 102; as merlin run");
   command.add_flag("--detach", options.detach, "go on in the background; wflow attach shows it");
   command.add_flag("--zero-workers", options.zero,
                    "complete every task without running it (measures the coordinator)");
