@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/other_words.h"
 
 namespace {
 
@@ -16,6 +17,7 @@ void check_command(const CLI::App& app, const std::string& word) {
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
     names.push_back(command->get_name());
   if (std::find(names.begin(), names.end(), word) != names.end()) return;
+  wflow::cli::answer_other_word(word);
   throw wflow::Error(wflow::ExitCode::usage, "there is no command '" + word + "'" +
                                                  wflow::text::suggestion(word, names) +
                                                  " (wflow --help lists the commands)");
@@ -25,6 +27,7 @@ int body(int argc, char** argv) {
   using namespace wflow;
   cli::run_delegate(argc, argv);
   if (const auto code = cli::run_merlin(argc, argv)) return *code;
+  if (const auto code = cli::run_maestro(argc, argv)) return *code;
   CLI::App app;
   cli::Command chosen;
   cli::add_commands(app, chosen);

@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "cli/campaign/adoption.h"
+#include "cli/campaign/registry.h"
 #include "engine/followups/followups.h"
 #include "engine/store/store.h"
 #include "specs/plan/workspace.h"
@@ -58,10 +60,48 @@ std::string time_of(const fs::path& campaign) {
   return name.size() > 15 ? name.substr(name.size() - 15) : name;
 }
 
+const fs::path& newest(const std::vector<fs::path>& campaigns) {
+  return *std::max_element(campaigns.begin(), campaigns.end(),
+                           [](const auto& a, const auto& b) { return time_of(a) < time_of(b); });
+}
+
+bool was_made_of(const fs::path& campaign, const fs::path& study) {
+  try {
+    const fs::path file = specs::study_file(campaign);
+    std::error_code gone;
+    return file == study || fs::equivalent(file, study, gone);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Where the study's campaigns are: its OUTPUT_PATH, if it reads without options.
+void gather_output(const fs::path& study, std::vector<fs::path>& found) {
+  try {
+    gather(specs::read_study(study, {}).study.output_path, 1, found);
+  } catch (const Error&) {
+    // Then those that are here or in the user's list.
+  }
+}
+
+fs::path newest_of_study(const fs::path& study) {
+  const fs::path file = absolute_path(study).lexically_normal();
+  std::vector<fs::path> found = remembered_campaigns();
+  gather(current_directory(), 2, found);
+  gather_output(file, found);
+  std::erase_if(found, [&](const fs::path& campaign) { return !was_made_of(campaign, file); });
+  if (!found.empty()) return real_path(newest(found));
+  throw Error(ExitCode::usage,
+              fmt::format("no campaign of {} here, in its OUTPUT_PATH or among yours (wflow status "
+                          "--all); start one with: wflow run {}",
+                          study.string(), study.string()));
+}
+
 }  // namespace
 
 fs::path find_campaign(const std::string& name) {
   if (!name.empty() && is_campaign(name)) return real_path(name);
+  if (std::error_code ignored; fs::is_regular_file(name, ignored)) return newest_of_study(name);
   if (name.empty()) {
     for (fs::path at = current_directory(); at != at.root_path(); at = at.parent_path()) {
       if (is_campaign(at)) return at;
@@ -71,6 +111,11 @@ fs::path find_campaign(const std::string& name) {
   gather(current_directory(), 2, found);
   std::erase_if(found, [&](const fs::path& path) { return !path.filename().string().starts_with(name); });
   if (found.empty()) {
+    if (const auto maker = maker_of(name)) {
+      throw Error(ExitCode::usage,
+                  fmt::format("{} is a workspace of {}; make it a campaign with: wflow adopt {}", name,
+                              name_of(*maker), name));
+    }
     std::error_code ignored;
     if (!name.empty() && fs::is_directory(name, ignored)) engine::store::require_record(real_path(name));
     if (name.empty() && fs::exists(current_directory() / ".wflow" / "keys.json", ignored))
@@ -80,8 +125,7 @@ fs::path find_campaign(const std::string& name) {
                     ? "no campaign here; name its directory, or start one with: wflow run STUDY.yaml"
                     : fmt::format("no campaign directory '{}', and none here whose name begins so", name));
   }
-  return *std::max_element(found.begin(), found.end(),
-                           [](const auto& a, const auto& b) { return time_of(a) < time_of(b); });
+  return newest(found);
 }
 
 std::vector<fs::path> find_campaigns(const fs::path& directory) {

@@ -49,11 +49,14 @@ void add_commands(CLI::App& app, Command& chosen) {
   add_retry(app, chosen);
   add_cancel(app, chosen);
   add_control(app, chosen);
+  add_adopt(app, chosen);
   add_manage(app, chosen);
   add_delegates(app);
+  add_submitted(app, chosen);
   add_event(app, chosen);
   add_worker(app, chosen);
   add_doctor(app, chosen);
+  add_install_shims(app, chosen);
   add_help(app, chosen);
   add_completion(app, chosen);
   add_manual(app, chosen);

@@ -32,11 +32,15 @@ void add_validate(CLI::App& app, Command& chosen);
 void add_plan(CLI::App& app, Command& chosen);
 void add_schema(CLI::App& app, Command& chosen);
 void add_logs(CLI::App& app, Command& chosen);
+void add_adopt(CLI::App& app, Command& chosen);
 void add_rerun(CLI::App& app, Command& chosen);
 void add_init(CLI::App& app, Command& chosen);
 void add_worker(CLI::App& app, Command& chosen);
+// Hidden: what wflow run starts while a campaign waits for a study that it submitted.
+void add_submitted(CLI::App& app, Command& chosen);
 void add_event(CLI::App& app, Command& chosen);
 void add_doctor(CLI::App& app, Command& chosen);
+void add_install_shims(CLI::App& app, Command& chosen);
 void add_help(CLI::App& app, Command& chosen);
 void add_completion(CLI::App& app, Command& chosen);
 // Hidden: writes the manual pages.
@@ -46,9 +50,10 @@ void add_manual(CLI::App& app, Command& chosen);
 bool complete(const CLI::App& app, int argc, char** argv);
 // Appends a line to the calling task's $WFLOW_EVENTS. Error{usage} outside of a task.
 void append_event(const nlohmann::json& event);
-// `wflow merlin ...`, which the program `merlin` of a task calls; its exit code, or nothing when argv asks
-// for something else.
+// `wflow merlin ...` and `wflow maestro ...`, which the programs of these names call (in a task, and those of
+// install-shims); the exit code, or nothing when argv asks for something else.
 std::optional<int> run_merlin(int argc, char** argv);
+std::optional<int> run_maestro(int argc, char** argv);
 // `wflow convert ...` and `wflow train ...` become wflow-convert and wflow-train, as git does it.
 void add_delegates(CLI::App& app);
 // Does not return when argv names one of them.

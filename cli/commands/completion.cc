@@ -14,6 +14,7 @@
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/definitions.h"
+#include "cli/commands/other_words.h"
 #include "cli/templates.h"
 #include "cli/view/listing.h"
 #include "engine/schedule/states.h"
@@ -104,6 +105,20 @@ Candidates commands(const CLI::App& app) {
   return result;
 }
 
+bool any_begins(const Candidates& candidates, const std::string& word) {
+  return std::any_of(candidates.begin(), candidates.end(),
+                     [&](const Candidate& candidate) { return candidate.word.starts_with(word); });
+}
+
+// A command of Merlin or Maestro only where none of ours begins so.
+Candidates first_words(const CLI::App& app, const std::string& begun) {
+  Candidates result = commands(app);
+  if (any_begins(result, begun)) return result;
+  for (const OtherWord& other : other_words())
+    result.push_back({std::string(other.word), std::string(other.instead)});
+  return result;
+}
+
 Candidates options(const CLI::App& command) {
   Candidates result;
   for (const CLI::Option* option : options_of(command)) {
@@ -146,7 +161,7 @@ const CLI::Option* option_named(const CLI::App& command, const std::string& word
 
 Candidates candidates(const CLI::App& app, const std::vector<std::string>& words) {
   const std::string& last = words.back();
-  if (words.size() == 1) return last.starts_with('-') ? options(app) : commands(app);
+  if (words.size() == 1) return last.starts_with('-') ? options(app) : first_words(app, last);
   const auto known = commands_of(app);
   const auto found =
       std::find_if(known.begin(), known.end(), [&](const auto* c) { return c->get_name() == words.front(); });

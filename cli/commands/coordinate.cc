@@ -15,6 +15,7 @@
 #include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/registry.h"
+#include "cli/commands/early_followup.h"
 #include "cli/commands/run.h"
 #include "cli/view/display.h"
 #include "cli/view/report.h"
@@ -106,9 +107,10 @@ class CampaignRun {
   }
 
   void follow(engine::store::Followup& followup) {
-    const bool made = is_campaign(followup.directory);
     try {
       const specs::Plan plan = queue_.begin(followup);
+      const engine::CampaignStatus before = engine::store::Store(plan.campaign()).status_at_rest();
+      const bool began = !before.history.empty();  // before a kill, or while the campaign waited for it
       if (!options_.silent()) {
         const std::string what =
             followup.kind == "iteration" ? fmt::format("iteration {}", followup.iteration) : followup.kind;
@@ -117,7 +119,11 @@ class CampaignRun {
       }
       std::optional<engine::wire::RetryRequest> retry;
       if (followup.kind == "restart") retry.emplace();
-      if (!run_campaign(plan, made, retry)) return;  // later
+      if (began && !retry && before.ended() == before.elements()) {
+        settle(plan, before);
+      } else if (!run_campaign(plan, began, retry)) {
+        return;  // later
+      }
       queue_.end(followup, engine::followup_state(last_.state), last_code_);
     } catch (const Error& error) {
       // One that can't begin must not keep the others from running; an iteration has none beside it.
@@ -127,6 +133,14 @@ class CampaignRun {
       fmt::print(stderr, "wflow: {}\n", error.what());
       queue_.end(followup, engine::FollowupState::could_not_begin, error.code());
     }
+  }
+
+  // One that has ended without this queue.
+  void settle(const specs::Plan& plan, const engine::CampaignStatus& status) {
+    last_ = status;
+    last_code_ = engine::end_code(status);
+    note_hard_failures(status);
+    queue_.take_from(plan, status, options_.keep_going);
   }
 
   // True when it has ended.
@@ -144,14 +158,17 @@ class CampaignRun {
     coordinator.keep_going = options_.keep_going;
     if (limit_s_ > 0) coordinator.time_limit_s = std::max(limit_s_ - elapsed_s(), 1e-3);
     Display display(options_.silent(), Display::Interrupt::ends_campaign);
+    EarlyFollowup early(plan, options_.slots);
     bool recorded = false;  // only once this process coordinates
     const engine::CoordinatorEnd end =
         engine::run_coordinator(plan, coordinator, [&](const engine::CampaignStatus& status) {
           if (!std::exchange(recorded, true)) record_environment(plan.campaign());
           display.show(status);
           last_ = status;
+          early.look(status);
         });
     display.finish(last_);
+    if (end.code != ExitCode::interrupted) early.drain([this] { return asked_to_end(); });
     last_code_ = end.code;
     note_hard_failures(last_);
     asked_ = asked_ || end.asked_to_end || end.code == ExitCode::interrupted;

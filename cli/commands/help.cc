@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/definitions.h"
+#include "cli/commands/other_words.h"
 
 namespace wflow::cli {
 
@@ -48,6 +49,7 @@ int help(const CLI::App& app, const std::string& topic) {
     fmt::print("{}", command->help("wflow"));
     return 0;
   }
+  answer_other_word(topic);
   throw Error(ExitCode::usage, fmt::format("there is no command '{}'{} (wflow help lists the commands)",
                                            topic, text::suggestion(topic, topics)));
 }

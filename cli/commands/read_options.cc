@@ -14,6 +14,8 @@ void add_read_options(CLI::App& command, specs::ReadOptions& options) {
                      "a Python file whose get_custom_generator(env, **kwargs) makes the parameters");
   command.add_option("--pargs", options.generator_arguments, "KEY:VALUE: an argument of it; may be repeated")
       ->take_all();
+  // For the commands merlin and maestro: whose file it is where the file does not say so.
+  command.add_option_function<std::string>("--as", [](const std::string&) {})->group("");
   command.add_flag("--strict", options.strict, "unknown keys are errors in Merlin's files too");
   const std::map<std::string, specs::Dialect> dialects = {{"wflow", specs::Dialect::ours},
                                                           {"merlin", specs::Dialect::merlin},

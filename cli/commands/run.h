@@ -27,6 +27,7 @@ struct RunOptions {
   std::uint64_t zero_bundle = 0;
   bool detach = false;
   bool keep_going = false;
+  bool soft_fail_ok = false;  // tasks that failed softly leave exit code 0, as with Merlin
   bool json = false;
   bool soft_fail_ok = false;  // tasks that failed softly leave exit code 0, as with Merlin
   std::optional<engine::wire::RetryRequest> retry;

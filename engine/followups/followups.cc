@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/process.h"
@@ -75,17 +77,110 @@ std::string time_text(std::time_t time) {
   return fmt::format("{:%Y%m%d-%H%M%S}", fmt::localtime(time));
 }
 
+fs::path submission_file(const fs::path& campaign, const std::string& id, const char* suffix) {
+  return campaign / ".wflow" / "submitted" / (id + suffix);
+}
+
+// What a study that follows is read from.
+struct Asked {
+  fs::path copy, spec;
+  specs::ReadOptions options;
+
+  Asked(const std::string& spec_file, const std::string& options_json, const fs::path& campaign)
+      : spec(spec_file) {
+    const Json json = Json::parse(options_json, nullptr, false);
+    options =
+        specs::options_from_json(json, fmt::format("the record of a campaign after {}", campaign.string()));
+    copy = json.value("copy", "");
+  }
+  specs::Study read() const { return specs::read_study_copy(copy, spec, options).study; }
+};
+
+// Where a campaign goes, as `wflow run` would have it: OUTPUT_PATH/<name>_<time>.
+fs::path free_directory(const specs::Study& study) {
+  for (std::time_t now = std::time(nullptr);; ++now) {
+    fs::path directory = specs::campaign_directory(study, time_text(now));
+    std::error_code ignored;
+    if (!fs::exists(directory, ignored)) return directory;
+  }
+}
+
+// Chosen once for each submission, durably.
+fs::path directory_of(const fs::path& campaign, const std::string& id, const Asked& asked) {
+  if (const auto chosen = submitted_directory(campaign, id)) return *chosen;
+  const fs::path directory = free_directory(asked.read());
+  make_directories(submission_file(campaign, id, "").parent_path());
+  write_file_durably(submission_file(campaign, id, ".directory"), directory.string() + "\n");
+  return directory;
+}
+
+specs::Plan make_campaign(Asked asked, const fs::path& directory, const std::string& timestamp) {
+  asked.options.campaign = directory;
+  asked.options.timestamp = timestamp;
+  make_directories(directory);
+  std::error_code ignored;  // what was half made is made anew
+  fs::remove(directory / ".wflow" / "spec" / "options.json", ignored);
+  specs::Plan plan = specs::create_campaign(specs::Plan(asked.read(), directory));
+  wire::create_keys(directory);
+  store::Store::create(directory, plan);
+  return plan;
+}
+
+// "[<campaign>:]<array>/<element>/<attempt>/<id>", as submission.cc and take_submitted() write it: whose
+// submission it is, and its id.
+std::pair<fs::path, std::string> submission_of(const store::Followup& followup, const fs::path& top) {
+  const std::string& source = followup.source;
+  const fs::path campaign = source.starts_with('/') ? fs::path(source.substr(0, source.rfind(':'))) : top;
+  return {campaign, source.substr(source.rfind('/') + 1)};
+}
+
 }  // namespace
 
 Json submit_study(const fs::path& campaign, const specs::Study& study) {
   const fs::path copy = campaign / ".wflow" / "submitted" / (hash_bytes(study.text) + ".yaml");
   make_directories(copy.parent_path());
   write_file_durably(copy, study.text);
-  return {{"type", kEvent},
-          {"kind", kSubmitted},
-          {"id", unique_id()},
-          {"spec", study.file.string()},
-          {"options", options_text(study.options, copy)}};
+  Json event = {{"type", kEvent},
+                {"kind", kSubmitted},
+                {"id", unique_id()},
+                {"spec", study.file.string()},
+                {"options", options_text(study.options, copy)}};
+  const char* task = std::getenv("WFLOW_TASK");
+  Json file = event;
+  file["task"] = task == nullptr ? "" : task;
+  write_file_durably(submission_file(campaign, event["id"], ".json"), file.dump() + "\n");
+  return event;
+}
+
+std::vector<Submitted> submitted_studies(const fs::path& campaign) {
+  std::vector<Submitted> found;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(campaign / ".wflow" / "submitted", none)) {
+    if (entry.path().extension() != ".json") continue;
+    const Json json = Json::parse(read_file(entry.path()), nullptr, false);
+    if (json.is_object())
+      found.push_back({entry.path().stem().string(), json.value("task", ""), json.value("spec", "")});
+  }
+  const auto time = [](const Submitted& one) { return one.id.substr(one.id.rfind('-') + 1); };
+  std::sort(found.begin(), found.end(), [&](const auto& a, const auto& b) { return time(a) < time(b); });
+  return found;
+}
+
+std::optional<fs::path> submitted_directory(const fs::path& campaign, const std::string& id) {
+  const fs::path file = submission_file(campaign, id, ".directory");
+  std::error_code none;
+  if (!fs::exists(file, none)) return std::nullopt;
+  return std::string(text::trim(read_file(file)));
+}
+
+specs::Plan begin_submitted(const fs::path& campaign, const std::string& id) {
+  const fs::path file = submission_file(campaign, id, ".json");
+  const Json json = Json::parse(read_file(file), nullptr, false);
+  if (!json.is_object()) throw Error(ExitCode::data, fmt::format("{} does not read", file.string()));
+  const Asked asked(json.value("spec", ""), json.value("options", ""), campaign);
+  const fs::path directory = directory_of(campaign, id, asked);
+  if (has_database(directory)) return {specs::read_campaign(directory), directory};
+  return make_campaign(asked, directory, time_in(directory));
 }
 
 Json submit_restart(const fs::path& campaign) {
@@ -142,44 +237,21 @@ std::optional<store::Followup> FollowupQueue::next() {
   return std::nullopt;
 }
 
-// Where the campaign goes, as `wflow run` would have it: OUTPUT_PATH/<name>_<time>.
-void FollowupQueue::choose_directory(store::Followup& followup, const specs::Study& study) {
-  for (std::time_t now = std::time(nullptr);; ++now) {
-    const fs::path directory = specs::campaign_directory(study, time_text(now));
-    std::error_code ignored;
-    if (fs::exists(directory, ignored)) continue;
-    followup.directory = directory.string();
-    return;
-  }
-}
-
 specs::Plan FollowupQueue::begin(store::Followup& followup) {
   move(followup, FollowupState::running);
   if (followup.started_s <= 0) followup.started_s = unix_now_s();
-  const bool restart = followup.kind == kRestart;
-  specs::ReadOptions options;
-  fs::path copy;
-  if (!restart) {
-    const Json json = Json::parse(followup.options, nullptr, false);
-    options = specs::options_from_json(json, fmt::format("the record of a campaign after {}", top_.string()));
-    copy = json.value("copy", "");
-    if (followup.directory.empty())
-      choose_directory(followup, specs::read_study_copy(copy, followup.spec, options).study);
+  std::optional<Asked> asked;
+  if (followup.kind != kRestart) asked.emplace(followup.spec, followup.options, top_);
+  if (asked && followup.directory.empty()) {
+    const auto& [campaign, id] = submission_of(followup, top_);
+    followup.directory = directory_of(campaign, id, *asked).string();
   }
   store::Store(top_).update_followup(followup);
   const fs::path directory = followup.directory;
   announce(directory);
-  if (restart || has_database(directory)) return {specs::read_campaign(directory), directory};
-  options.campaign = directory;
-  options.timestamp = followup.kind == kIteration ? time_text(std::time(nullptr)) : time_in(directory);
-  make_directories(directory);
-  std::error_code ignored;  // what was half made is made anew
-  fs::remove(directory / ".wflow" / "spec" / "options.json", ignored);
-  specs::Plan plan = specs::create_campaign(
-      specs::Plan(specs::read_study_copy(copy, followup.spec, options).study, directory));
-  wire::create_keys(directory);
-  store::Store::create(directory, plan);
-  return plan;
+  if (!asked || has_database(directory)) return {specs::read_campaign(directory), directory};
+  const bool iteration = followup.kind == kIteration;
+  return make_campaign(*asked, directory, iteration ? time_text(std::time(nullptr)) : time_in(directory));
 }
 
 void FollowupQueue::end(store::Followup& followup, FollowupState state, ExitCode code) {

@@ -2,6 +2,13 @@
 // Campaigns that follow on a campaign: what its tasks submitted (`merlin run` in a step, see
 // cli/commands/merlin_shim.cc) and the iterations of its study. They are recorded in the database of the
 // campaign that a run began with, its top, and run one after the other.
+//
+// What was submitted may also begin before its campaign has ended, where that waits for it
+// (cli/commands/early_followup.h). The database is the coordinator's alone then, so a submission is a file
+// too:
+//   <campaign>/.wflow/submitted/<id>.json        what was asked for
+//   <campaign>/.wflow/submitted/<id>.directory   where its campaign is; written before that is made
+// Whoever begins it, before or after a kill, takes the directory that is written there.
 #pragma once
 
 #include <filesystem>
@@ -29,6 +36,20 @@ nlohmann::json submit_restart(const std::filesystem::path& campaign);
 // <campaign>/.wflow/bin, which holds the program `merlin` of its tasks.
 void write_merlin_shim(const std::filesystem::path& campaign);
 
+struct Submitted {
+  std::string id;
+  std::string task;            // that asked for it: its WFLOW_TASK
+  std::filesystem::path spec;  // the study's file
+};
+// What tasks of the campaign submitted, the oldest first.
+std::vector<Submitted> submitted_studies(const std::filesystem::path& campaign);
+// Where its campaign is; nothing before that was chosen.
+std::optional<std::filesystem::path> submitted_directory(const std::filesystem::path& campaign,
+                                                         const std::string& id);
+// The plan of one; its campaign is made if it is not there yet. Not for two processes at a time. Errors: as
+// FollowupQueue::begin().
+specs::Plan begin_submitted(const std::filesystem::path& campaign, const std::string& id);
+
 class FollowupQueue {
  public:
   // For as long as this lives no other process can run `top` or what follows on it. Error{busy} where one
@@ -53,8 +74,6 @@ class FollowupQueue {
  private:
   void take_submitted(const std::filesystem::path& campaign);
   void take_iteration(const specs::Plan& campaign, const CampaignStatus& status, bool keep_going);
-  void choose_directory(store::Followup& followup, const specs::Study& study);
-
   std::filesystem::path top_;
   FileDescriptor lock_;
 };

@@ -57,6 +57,26 @@ void write_options(const Study& study, const fs::path& directory) {
   write_file_durably(directory / "options.json", json.dump(2) + "\n");
 }
 
+// What write_options() wrote: the options, and the study's file.
+std::pair<ReadOptions, fs::path> read_options(const fs::path& campaign) {
+  const fs::path path = spec_directory(campaign) / "options.json";
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    throw Error(ExitCode::data,
+                fmt::format("{} is no campaign directory (it has no {})", campaign.string(), path.string()));
+  }
+  try {
+    const nlohmann::json json = nlohmann::json::parse(read_file(path));
+    if (json.at("version").get<int>() > kFormatVersion) {
+      throw Error(ExitCode::version,
+                  fmt::format("{} was made by a newer wflow; use that one", campaign.string()));
+    }
+    return {options_from_json(json, path), json.at("file").get<std::string>()};
+  } catch (const nlohmann::json::exception& error) {
+    throw_unreadable(path, error);
+  }
+}
+
 void copy_durably(const fs::path& from, const fs::path& to) {
   std::error_code same;
   if (fs::equivalent(from, to, same)) return;
@@ -119,7 +139,6 @@ Plan create_campaign(const Plan& plan) {
   }
   check_texts(study, campaign);
   make_directories(info);
-  make_directories(spec);
   const std::string stem = study.file.stem().string();
   write_file_durably(info / (stem + ".orig.yaml"), study.text);
   write_file_durably(info / (stem + ".partial.yaml"), yaml::emit(study.partial));
@@ -129,37 +148,30 @@ Plan create_campaign(const Plan& plan) {
     if (!study.samples->generate_command.empty() && !fs::exists(file, ignored)) generate_samples(study, info);
     copy_durably(file, info / file.filename());
   }
-  write_file_durably(spec / "study.yaml", study.text);
-  // Last: a directory with this file is a whole campaign.
-  write_options(study, spec);
+  record_study(study, campaign);
   Plan result(read_campaign(campaign), campaign);
   write_file_durably(info / (stem + ".expanded.yaml"), yaml::emit(expanded_copy(result.study())));
   return result;
 }
 
+void record_study(const Study& study, const fs::path& campaign) {
+  const fs::path spec = spec_directory(campaign);
+  check_texts(study, campaign);
+  make_directories(spec);
+  write_file_durably(spec / "study.yaml", study.text);
+  // Last: a directory with this file is a whole campaign.
+  write_options(study, spec);
+}
+
 Study read_campaign(const fs::path& campaign) {
-  const fs::path spec = spec_directory(absolute_path(campaign));
-  std::error_code ignored;
-  if (!fs::exists(spec / "options.json", ignored)) {
-    throw Error(ExitCode::data, fmt::format("{} is no campaign directory (it has no {})", campaign.string(),
-                                            (spec / "options.json").string()));
-  }
-  ReadOptions options;
-  fs::path file;
-  try {
-    const nlohmann::json json = nlohmann::json::parse(read_file(spec / "options.json"));
-    if (json.at("version").get<int>() > kFormatVersion) {
-      throw Error(ExitCode::version,
-                  fmt::format("{} was made by a newer wflow; use that one", campaign.string()));
-    }
-    file = json.at("file").get<std::string>();
-    options = options_from_json(json, spec / "options.json");
-  } catch (const nlohmann::json::exception& error) {
-    throw_unreadable(spec / "options.json", error);
-  }
+  auto [options, file] = read_options(absolute_path(campaign));
   options.campaign = absolute_path(campaign).lexically_normal();
   if (!options.campaign.has_filename()) options.campaign = options.campaign.parent_path();
-  return read_study_copy(spec / "study.yaml", file, options).study;
+  return read_study_copy(spec_directory(options.campaign) / "study.yaml", file, options).study;
+}
+
+fs::path study_file(const fs::path& campaign) {
+  return read_options(absolute_path(campaign)).second;
 }
 
 fs::path study_copy(const fs::path& campaign) {

@@ -26,6 +26,12 @@ std::filesystem::path campaign_directory(const Study& study, std::string_view ti
 // The study of a campaign, with the options it was created with.
 Study read_campaign(const std::filesystem::path& campaign);
 
+// The file that a campaign's study was read from; it may be gone.
+std::filesystem::path study_file(const std::filesystem::path& campaign);
+
+// Writes what read_campaign() needs, and nothing else: .wflow/spec/ below `campaign`.
+void record_study(const Study& study, const std::filesystem::path& campaign);
+
 // The copy of its study as its author wrote it, in a campaign's directory.
 std::filesystem::path study_copy(const std::filesystem::path& campaign);
 

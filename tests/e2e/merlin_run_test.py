@@ -2,9 +2,10 @@
 """`merlin` called by a step: a study that submits itself, as Merlin's iterative studies do, runs unchanged."""
 
 import json
+import shutil
 import unittest
 
-from wflow_test import BIN, INTERRUPTED, OK, TASKS_FAILED, USAGE, CampaignTest, Gate
+from wflow_test import BIN, INTERRUPTED, OK, SPEC, TASKS_FAILED, USAGE, CampaignTest, Gate
 
 CHAIN = """
 description: {name: chain, description: submits itself until ITER is MAX_ITER}
@@ -103,6 +104,47 @@ study:
         self.assertEqual(gate.began(), [0, 1, 1])
         self.check_chain()
 
+    def waiting(self, wait, inner):
+        """A study that submits `inner` once and then waits for it."""
+        self.study(f"description: {{name: inner, description: d}}\nenv: {{variables: {{OUTPUT_PATH: .}}}}\nmerlin: {{}}\nstudy:\n{inner}",
+                   name="inner.yaml")
+        submit = f"[ -e {self.folder}/submitted ] || {{ merlin run inner.yaml && touch {self.folder}/submitted; }}"
+        return self.calls(f"cd {self.folder}", submit, wait, after=f"echo after >> {self.folder}/log")
+
+    def check_waited(self):
+        self.assertEqual((self.folder / "log").read_text(), "inner\nafter\n")
+        [inner] = self.campaigns("inner")
+        self.assertEqual([(f["kind"], f["state"], f["directory"]) for f in self.status_of(self.campaigns("caller")[0])["followups"]],
+                         [("submitted", "finished", str(inner))])
+
+    def test_waits_for_what_it_submitted(self):
+        """It begins while the campaign that waits for it runs, on the cores that this leaves, at least one."""
+        for slots, wait in ((1, f"until [ -e {self.folder}/flag ]; do sleep 0.05; done"), (2, "merlin monitor inner.yaml")):
+            with self.subTest(slots=slots):
+                caller = self.waiting(wait, f"  - {{name: s, description: d, run: {{cmd: 'echo inner >> {self.folder}/log; touch {self.folder}/flag'}}}}\n")
+                self.wflow("run", caller, "-j", slots, code=OK)
+                self.check_waited()
+                for path in [self.folder / name for name in ("log", "flag", "submitted")] + self.campaigns("inner") + self.campaigns("caller"):
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def test_waiting_killed_and_resumed(self):
+        gate = Gate(self.folder, 1)
+        (self.folder / "hold").write_text(f"exec bash {gate.script} $1\n")
+        inner = (f"  - {{name: s, description: d, run: {{cmd: 'sh {self.folder}/hold $(X)'}}}}\n"
+                 f"  - {{name: t, description: d, run: {{cmd: 'echo inner >> {self.folder}/log; touch {self.folder}/flag', depends: [s]}}}}\n")
+        caller = self.waiting(f"until [ -e {self.folder}/flag ]; do sleep 0.05; done", inner)
+        study = self.folder / "inner.yaml"
+        study.write_text(study.read_text().replace("merlin: {}", f"merlin: {{samples: {{file: {self.folder}/x.csv, column_labels: [X]}}}}"))
+        run = self.start("run", caller, "-j", "2")
+        self.wait(lambda: gate.waiting() == 1 and len(gate.began()) == 2, "the submitted campaign's second task is held", run)
+        everything = self.kill_everything()
+        run.wait()
+        self.wait_until_gone(everything)
+        gate.open()
+        self.wflow("resume", self.campaigns("caller")[0], "-j", "2", code=OK)
+        self.assertEqual(gate.began(), [0, 1, 1])
+        self.check_waited()
+
     def test_local(self):
         self.study("description: {name: inner, description: d}\nstudy:\n  - {name: s, description: d, run: {cmd: 'echo $(WHO)'}}\n"
                    "env: {variables: {OUTPUT_PATH: ., WHO: nobody}}\nmerlin: {}\n", name="inner.yaml")
@@ -136,10 +178,10 @@ study:
                                      "merlin frobnicate; echo $?", "merlin run; echo $?"), code=OK)
         self.assertEqual(self.out().split(), ["3", "4", "2", "2"])
         said = self.out(suffix="err")
-        for part in ("broken.yaml:2", "missing.yaml", "merlin frobnicate is not there", "specification"):
+        for part in ("broken.yaml:2", "missing.yaml", "wflow has no counterpart of merlin frobnicate", "specification"):
             self.assertIn(part, said)
         self.assertEqual(self.status_of(self.campaigns("caller")[0])["followups"], [])
-        self.assert_one_sentence(self.wflow("merlin", "run", "broken.yaml", code=USAGE), "for tasks of a campaign")
+        self.assert_one_sentence(self.wflow("merlin", "run", "broken.yaml", code=SPEC), "has no steps")  # as a user's
         self.assert_one_sentence(self.wflow("event", "converged", code=USAGE), "for tasks of a campaign")
 
 

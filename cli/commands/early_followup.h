@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// A study that a task submitted begins while its campaign still runs, where that waits for it: a task that
+// waits for what it has submitted would wait for ever otherwise.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "engine/followups/followups.h"
+#include "engine/monitor/status.h"
+#include "specs/plan/plan.h"
+
+namespace wflow::cli {
+
+// Runs one submitted study at a time, in a process of its own (`wflow submitted`) that ends with this one, on
+// the cores that the campaign's tasks leave idle. It is drained when the campaign has tasks to start again,
+// and goes on later; what is left when the campaign has ended is for the FollowupQueue.
+class EarlyFollowup {
+ public:
+  // `slots`: of the campaign's pool on this machine; 0: all cores.
+  EarlyFollowup(const specs::Plan& plan, int slots);
+  EarlyFollowup(const EarlyFollowup&) = delete;
+  EarlyFollowup& operator=(const EarlyFollowup&) = delete;
+  // Ends what runs; it can go on later.
+  ~EarlyFollowup();
+
+  // To be called every few hundred milliseconds with the campaign's status.
+  void look(const engine::CampaignStatus& status);
+  // Lets what runs finish its tasks, and returns when its process has ended. `urgent()`: end them now.
+  template <class Urgent>
+  void drain(Urgent urgent) {
+    ask(Ask::drain);
+    while (!ended()) {
+      if (urgent()) ask(Ask::stop);
+      pause();
+    }
+  }
+
+ private:
+  enum class Ask { nothing, drain, stop };
+  using Clock = std::chrono::steady_clock;
+
+  bool waits(const engine::CampaignStatus& status, const std::vector<engine::Submitted>& left) const;
+  std::vector<engine::Submitted> left();
+  std::uint64_t busy_cores(const engine::CampaignStatus& status) const;
+  void start(const engine::Submitted& submitted, const engine::CampaignStatus& status);
+  void ask(Ask what);
+  bool ended();
+  static void pause();
+
+  const specs::Plan& plan_;
+  int slots_;
+  std::set<std::string> settled_;  // that have ended, or could not begin: not to be started here
+  std::string running_;            // id of what runs
+  pid_t child_ = 0;
+  Ask asked_ = Ask::nothing;
+  std::optional<Clock::time_point> since_;  // when what is to change began to be so
+};
+
+}  // namespace wflow::cli

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Maestro's command line, for users (wflow install-shims).
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/fronts.h"
+#include "cli/commands/other_words.h"
+
+namespace wflow::cli {
+
+namespace {
+
+struct MaestroOptions {
+  std::vector<std::string> targets;
+  specs::ReadOptions read;
+  std::string output;
+  int throttle = 0;
+  bool dry = false, foreground = false, yes = false, no = false, hashed = false;
+  std::vector<std::string> unused;  // options that have no effect here
+};
+
+int run(MaestroOptions& options) {
+  if (options.hashed)
+    throw Error(ExitCode::usage,
+                "maestro --hashws: wflow names the directories of tasks after their labels only");
+  std::vector<std::string> words = {"run", options.targets.front(), "--as", "maestro"};
+  if (options.dry || options.no) {
+    words.emplace_back("--dry");
+  } else if (!options.foreground) {
+    words.emplace_back("--detach");
+  }
+  if (options.throttle > 0) words.insert(words.end(), {"--slots", std::to_string(options.throttle)});
+  if (!options.output.empty()) options.read.variables.push_back("OUTPUT_PATH=" + options.output);
+  for (const std::string& name : options.unused)
+    fmt::print(stderr, "maestro run: {} has no effect here\n", name);
+  add_read_words(words, options.read);
+  become_wflow(std::move(words));
+}
+
+int status(const MaestroOptions& options) {
+  if (options.targets.size() == 1) become_wflow({"status", options.targets.front()});
+  int worst = 0;
+  for (const std::string& directory : options.targets) {
+    SpawnRequest request;
+    request.argv = {sibling_program("wflow"), "status", directory};
+    const CommandResult result = run_command(request);
+    fmt::print("{}", result.out);
+    fmt::print(stderr, "{}", result.err);
+    worst = std::max(worst, result.status);
+  }
+  return worst;
+}
+
+int cancel(const MaestroOptions& options) {
+  if (options.targets.size() > 1) throw Error(ExitCode::usage, "maestro cancel: one directory at a time");
+  become_wflow({"cancel", "--kill", options.targets.front()});
+}
+
+void add_commands(CLI::App& app, MaestroOptions& options, Command& chosen) {
+  const auto add = [&](const char* name, const char* target, const Command& action) {
+    CLI::App* command = app.add_subcommand(name);
+    command->add_option(target, options.targets)->required();
+    command->callback([&chosen, action] { chosen = action; });
+    return command;
+  };
+  CLI::App* study = add("run", "specification", [&options] { return run(options); });
+  study->add_option("-p,--pgen", options.read.generator);
+  study->add_option("--pargs", options.read.generator_arguments)->take_all();
+  study->add_option("-o,--out", options.output);
+  study->add_option("-t,--throttle", options.throttle);
+  study->add_flag("-d,--dry,--dryrun", options.dry);
+  study->add_flag("-y,--autoyes", options.yes);
+  study->add_flag("-n,--autono", options.no);
+  study->add_flag("--hashws", options.hashed);
+  study->add_flag("--fg", options.foreground);
+  const auto ignore = [&](const char* names, const char* shown) {
+    study->add_option_function<std::string>(
+        names, [&options, shown](const std::string&) { options.unused.emplace_back(shown); });
+  };
+  ignore("-a,--attempts", "--attempts");
+  ignore("-r,--rlimit", "--rlimit");
+  ignore("-s,--sleeptime", "--sleeptime");
+  study->add_flag_callback("--usetmp", [&options] { options.unused.emplace_back("--usetmp"); });
+  CLI::App* shown = add("status", "directory", [&options] { return status(options); });
+  shown->add_option_function<std::string>("--layout", [](const std::string&) {});
+  shown->add_flag("--disable-theme");
+  shown->add_flag("--disable-pager");
+  add("cancel", "directory", [&options] { return cancel(options); })->add_flag("-y,--autoyes");
+  add("update", "directory", [] { return answer_other_word("update"), 0; })->allow_extras();
+}
+
+// Options before the command, and those with one dash and several letters.
+std::vector<std::string> plain(const std::vector<std::string>& words) {
+  std::vector<std::string> left;
+  bool command = false;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool takes_value =
+        words[i] == "-l" || words[i] == "--logpath" || words[i] == "-d" || words[i] == "--debug_lvl";
+    if (!command && takes_value) {
+      ++i;
+    } else if (!command && (words[i] == "-c" || words[i] == "--logstdout")) {
+      continue;
+    } else {
+      command = command || !words[i].starts_with('-');
+      left.push_back(words[i] == "-fg" ? "--fg" : words[i]);
+    }
+  }
+  return left;
+}
+
+}  // namespace
+
+std::optional<int> run_maestro(int argc, char** argv) {
+  if (argc < 2 || std::string(argv[1]) != "maestro") return std::nullopt;
+  std::vector<std::string> words = plain({argv + 2, argv + argc});
+  MaestroOptions options;
+  Command chosen;
+  CLI::App app("maestro, as wflow has it", "maestro");
+  app.set_version_flag("-v,--version", std::string("wflow ") + kVersion + " in the place of maestro");
+  app.require_subcommand(1);
+  add_commands(app, options, chosen);
+  try {
+    std::reverse(words.begin(), words.end());  // the parser takes them from the end
+    app.parse(words);
+  } catch (const CLI::Success& request) {  // --help, --version
+    return app.exit(request);
+  } catch (const CLI::ParseError& error) {
+    throw Error(ExitCode::usage, fmt::format("maestro: {}", error.what()));
+  }
+  return chosen();
+}
+
+}  // namespace wflow::cli
