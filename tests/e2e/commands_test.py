@@ -35,7 +35,8 @@ class Definitions(CampaignTest):
         page = (self.folder / "man" / "wflow.1").read_text()
         for verb in verbs:
             self.assertIn(f"\n  {verb} ", overview)
-            self.assertIn(f"wflow\\-{verb} (1)", page)
+            escaped = verb.replace("-", "\\-")
+            self.assertIn(f"wflow\\-{escaped} (1)", page)
             if verb in ("convert", "train"):  # programs of their own
                 continue
             text = self.wflow(verb, "--help").out
