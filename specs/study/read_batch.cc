@@ -174,7 +174,7 @@ void check_machines(Reading& reading, const yaml::Mark& mark, WorkerGroup& group
   const std::string host = host_name();
   if (group.machines.empty() || names_host(group.machines, host)) return;
   const std::string names = text::join(group.machines, ", ");
-  if (reading.options.local || (study.merlin && study.batch.type == "local")) {
+  if (reading.options.local || (study.merlin && study.batch.allocation.is_local())) {
     reading.diagnostics.warning(
         mark, fmt::format("'machines' of the worker '{}' ({}) is left out of account: this is a local "
                           "campaign, and all its steps run on this machine ({})",
