@@ -158,7 +158,6 @@ std::vector<event::JournalRead> Coordinator::take_journals() {
   std::erase_if(readings_, [&](JournalReading& reading) {
     auto journal = reading.take(steady_now_s());
     if (!journal) return false;
-    for (const wire::Results& results : journal->results) note_stopped(results.outcomes);
     read.push_back(std::move(*journal));
     return true;
   });
