@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands/read_options.h"
 
-#include <map>
+#include <optional>
+#include <string>
 
 namespace wflow::cli {
 
@@ -17,15 +18,14 @@ void add_read_options(CLI::App& command, specs::ReadOptions& options) {
   // For the commands merlin and maestro: whose file it is where the file does not say so.
   command.add_option_function<std::string>("--as", [](const std::string&) {})->group("");
   command.add_flag("--strict", options.strict, "unknown keys are errors in Merlin's files too");
-  const std::map<std::string, specs::Dialect> dialects = {{"wflow", specs::Dialect::ours},
-                                                          {"merlin", specs::Dialect::merlin},
-                                                          {"maestro", specs::Dialect::maestro}};
   const auto add = [&](const char* name, std::optional<specs::Dialect>& dialect, const char* description) {
-    return command.add_option(name, dialect, description)
-        ->transform(CLI::CheckedTransformer(dialects).description(""));
+    return command
+        .add_option_function<std::string>(
+            name, [&dialect](const std::string& text) { dialect = specs::dialect_named(text); }, description)
+        ->check(CLI::IsMember({"wflow", "merlin", "maestro"}));
   };
   add("--dialect", options.dialect,
-      "whose format the study is in: wflow, merlin or maestro (default: the file tells, see wflow validate)")
+      "whose format the study is in (default: the file tells; wflow validate says it)")
       ->type_name("NAME");
   add("--as", options.command, "")->group("");  // for the commands merlin and maestro
 }

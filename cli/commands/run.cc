@@ -198,7 +198,8 @@ void add_resume(CLI::App& app, Command& chosen) {
   CLI::Option* trust =
       command->add_flag("--trust-markers", options->trust_markers,
                         "tasks whose MERLIN_FINISHED was deleted run again (default: for Merlin's files)");
-  command->add_flag("--no-trust-markers", options->ignore_markers, "the record alone counts")->excludes(trust);
+  command->add_flag("--no-trust-markers", options->ignore_markers, "the record alone counts")
+      ->excludes(trust);
   command->add_flag("--with-dependents", options->with_dependents,
                     "and what depends on them, although it is done");
   add_common(*command, options->run);

@@ -30,14 +30,14 @@ struct ReadOptions {
   std::string samples_file;                      // --samplesfile
   std::string generator;                         // --pgen: the Python file that makes the parameters
   std::vector<std::string> generator_arguments;  // --pargs KEY:VALUE
-  std::string parameters;           // as JSON, what it made: set by reading, so that it runs once
-  bool strict = false;              // unknown keys are errors in Merlin's files too
-  bool local = false;               // --local: worker groups run on any machine, whatever machines: says
-  bool leaf_status = false;         // --merlin-status leaf: a status file for each task, as merlin run --local
-  std::optional<Dialect> dialect;   // --dialect
-  std::optional<Dialect> command;   // the command line it was given to, where the file does not say whose it is
-  std::string timestamp;            // YYYYMMDD-HHMMSS of the campaign; part of its directory's name
-  std::filesystem::path campaign;   // set when resuming: the campaign directory to use
+  std::string parameters;          // as JSON, what it made: set by reading, so that it runs once
+  bool strict = false;             // unknown keys are errors in Merlin's files too
+  bool local = false;              // --local: worker groups run on any machine, whatever machines: says
+  bool leaf_status = false;        // --merlin-status leaf: a status file for each task, as merlin run --local
+  std::optional<Dialect> dialect;  // --dialect
+  std::optional<Dialect> command;  // that of `merlin run`: where the file does not say whose it is
+  std::string timestamp;           // YYYYMMDD-HHMMSS of the campaign; part of its directory's name
+  std::filesystem::path campaign;  // set when resuming: the campaign directory to use
   std::filesystem::path directory;  // relative paths of the study start here; empty: the current directory
   Iteration iteration;
 };
@@ -150,8 +150,8 @@ struct Iterate {
 
 struct Study {
   std::filesystem::path file;  // absolute
-  DialectChoice format;  // whose the file is
-  bool merlin = false;   // Merlin's or Maestro's: their rules where they differ from ours
+  DialectChoice format;        // whose the file is
+  bool merlin = false;         // Merlin's or Maestro's: their rules where they differ from ours
   std::string name, description;
   Batch batch;
   std::vector<std::pair<std::string, std::string>> variables;  // in order, resolved
