@@ -5,6 +5,7 @@
 #include <array>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/error.h"
@@ -36,11 +37,15 @@ void require_ours(const fs::path& file) {
               fmt::format("{} is there and wflow did not write it; name another directory", file.string()));
 }
 
-int install(const std::string& directory) {
+int install(const std::string& directory, bool json) {
   const fs::path target = absolute_path(directory).lexically_normal();
   for (const char* name : kNames) require_ours(target / name);
   make_directories(target);
   for (const char* name : kNames) write_file_durably(target / name, text_of(name), 0755);
+  if (json) {
+    fmt::print("{}\n", nlohmann::json{{"directory", target.string()}, {"programs", kNames}}.dump());
+    return 0;
+  }
   fmt::print("merlin and maestro in {} are wflow now; remove them with rm\n", target.string());
   for (const char* name : kNames) {
     const auto found = find_program(name);
@@ -65,7 +70,10 @@ void add_install_shims(CLI::App& app, Command& chosen) {
       "Under the name merlin the exit code is 0 after soft failures, as Merlin has it.\n"
       "Examples:\n  wflow install-shims ~/wflow-shims && export PATH=~/wflow-shims:$PATH");
   command->add_option("directory", *directory, "where; made if it is not there")->required();
-  command->callback([directory, &chosen] { chosen = [directory] { return install(*directory); }; });
+  const auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "what was written, as JSON");
+  command->callback(
+      [directory, json, &chosen] { chosen = [directory, json] { return install(*directory, *json); }; });
 }
 
 }  // namespace wflow::cli
