@@ -60,8 +60,9 @@ std::string describe_one(const Outcome& outcome) {
 
 struct Describe {
   std::string operator()(const Hello& hello) const {
-    return fmt::format("Hello of worker {}, group {}, {} cores, holds {} leases: {}", clean(hello.worker),
-                       clean(hello.group), hello.cores, hello.held.size(), leases(hello.held));
+    return fmt::format("Hello of worker {}, group {}, {} cores, holds {} leases{}", clean(hello.worker),
+                       clean(hello.group), hello.cores, hello.held.size(),
+                       hello.held.empty() ? "" : ": " + leases(hello.held));
   }
   std::string operator()(const Results& results) const { return describe(results); }
   std::string operator()(const Heartbeat& heartbeat) const {
@@ -115,12 +116,12 @@ std::string describe(const Lease& lease) {
 }
 
 std::string describe(const Results& results) {
-  std::string text = fmt::format("Results {}:", results.sequence);
+  std::string text = fmt::format("Results {}: ", results.sequence);
   if (!results.done.empty())
-    text += " " + list(results.done, [](const DoneRun& run) { return describe_one(run); });
+    text += list(results.done, [](const DoneRun& run) { return describe_one(run); }) + "; ";
   if (!results.outcomes.empty())
-    text += " " + list(results.outcomes, [](const Outcome& outcome) { return describe_one(outcome); });
-  return text + fmt::format(" {} events", results.events.size());
+    text += list(results.outcomes, [](const Outcome& outcome) { return describe_one(outcome); }) + "; ";
+  return text + fmt::format("{} events", results.events.size());
 }
 
 }  // namespace wflow::engine::wire

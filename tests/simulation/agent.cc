@@ -174,9 +174,10 @@ void Agent::take_child(workers::SlotId slot) {
                      judgement.again.size());
   for (auto& event : worker_.tasks().take_events(*task)) judgement.results.events.push_back(std::move(event));
   const ExecutionNumber execution = task->execution;
+  journal_failed_ = false;
   handle(workers::event::TaskEnded{slot, std::move(judgement.results), std::move(judgement.again)});
   if (!alive()) return;  // it may not be in the journal
-  around_.history.told(execution);
+  if (!journal_failed_) around_.history.told(execution);
   worker_.tasks().remove(slot);  // reaped
 }
 
@@ -254,6 +255,7 @@ void Agent::on(workers::action::Send& send) {
 void Agent::on(workers::action::AppendJournal& append) {
   if (worker_.append(append.record)) return;
   around_.trace.line(worker_.id(), "journal: the disk is full");
+  journal_failed_ = true;
   answers_.emplace_back(workers::event::JournalFailed{"the disk is full"});
 }
 

@@ -121,14 +121,18 @@ void Guardian::settle() {
     Judgement judgement = unknown ? Judgement() : worker_.tasks().judge(task);
     if (judgement.results.done.empty() && judgement.results.outcomes.empty())
       around_.history.lost(task.execution);
-    around_.history.told(task.execution);
     for (auto& run : judgement.results.done) results.done.push_back(run);
     for (auto& outcome : judgement.results.outcomes) results.outcomes.push_back(std::move(outcome));
   }
+  bool appended = true;
   if (!results.done.empty() || !results.outcomes.empty()) {
     around_.trace.line(worker_.id(), "guardian journals {} runs and {} outcomes", results.done.size(),
                        results.outcomes.size());
-    worker_.append(results);
+    appended = worker_.append(results);
+  }
+  for (const auto& [slot, task] : worker_.tasks().all()) {
+    appended || is_journaled(task, known) ? around_.history.told(task.execution)
+                                          : around_.history.lost(task.execution);
   }
   worker_.tasks().all().clear();
   worker_.tasks().end_children();

@@ -108,6 +108,7 @@ class Agent final : public Process, public Client {
   std::uint64_t idle_turns_ = 0;
   double idle_since_s_ = 0;
   std::optional<std::uint64_t> die_after_;
+  bool journal_failed_ = false;                            // since the last end of a task
   std::map<std::uint64_t, wire::Results> unacknowledged_;  // that it has sent
 };
 
