@@ -292,6 +292,7 @@ void History::committed(const engine::store::Batch& batch) {
     const wire::Outcome& outcome = failure.outcome;
     ElementTruth& truth = at(outcome.array, outcome.element);
     if (outcome.lease != 0 && outcome.lease < truth.floor) continue;  // of before it was opened again
+    if (is_success(outcome)) continue;                                // recorded because it leaves no marker
     const engine::ArraySpec& spec = study_.arrays[outcome.array];
     if (outcome.reason == wire::EndReason::worker_lost) {
       ++truth.crashes;
