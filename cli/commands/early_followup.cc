@@ -43,6 +43,11 @@ std::uint64_t running(const engine::CampaignStatus& status) {
   return sum;
 }
 
+// What waits() needs at least, whoever submitted.
+bool may_wait(const engine::CampaignStatus& status, std::uint64_t submitted) {
+  return count(status, ElementState::ready) == 0 || running(status) <= submitted;
+}
+
 bool has_ended(const fs::path& campaign) {
   try {
     const auto status = engine::store::Store(campaign).status_at_rest();
@@ -106,10 +111,14 @@ std::uint64_t EarlyFollowup::busy_cores(const engine::CampaignStatus& status) co
 
 void EarlyFollowup::look(const engine::CampaignStatus& status) {
   if (child_ > 0 && ended()) since_.reset();
-  // A submission counts once its event is in the record.
   const auto submitted = std::count_if(status.followups.begin(), status.followups.end(),
                                        [](const auto& view) { return view.kind == engine::kSubmitted; });
-  if (submitted == 0) return;
+  // Most campaigns end here, without a look at files.
+  if (submitted == 0 || (child_ <= 0 && !may_wait(status, static_cast<std::uint64_t>(submitted)))) {
+    since_.reset();
+    return;
+  }
+  // A submission counts once its event is in the record.
   const auto all = engine::submitted_studies(plan_.campaign());
   if (all.size() > static_cast<std::size_t>(submitted)) return;
   const auto still = left();
