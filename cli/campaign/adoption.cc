@@ -109,7 +109,10 @@ specs::StudyAndWarnings read(const fs::path& workspace, Maker maker, const Adopt
   const std::string name = workspace.filename().string();
   with.campaign = workspace;
   with.timestamp = name.size() > 15 ? name.substr(name.size() - 15) : name;
+  const specs::Dialect theirs = maker == Maker::merlin ? specs::Dialect::merlin : specs::Dialect::maestro;
+  with.command = theirs;
   if (!options.study.empty()) return specs::read_study(options.study, with);
+  with.dialect = theirs;
   const fs::path file = study_of(workspace, maker);
   with.directory = maker == Maker::maestro ? started_in(workspace) : workspace.parent_path();
   specs::StudyAndWarnings result = specs::read_study(file, with);

@@ -15,8 +15,6 @@ void add_read_options(CLI::App& command, specs::ReadOptions& options) {
                      "a Python file whose get_custom_generator(env, **kwargs) makes the parameters");
   command.add_option("--pargs", options.generator_arguments, "KEY:VALUE: an argument of it; may be repeated")
       ->take_all();
-  // For the commands merlin and maestro: whose file it is where the file does not say so.
-  command.add_option_function<std::string>("--as", [](const std::string&) {})->group("");
   command.add_flag("--strict", options.strict, "unknown keys are errors in Merlin's files too");
   const auto add = [&](const char* name, std::optional<specs::Dialect>& dialect, const char* description) {
     return command

@@ -29,7 +29,6 @@ struct RunOptions {
   bool keep_going = false;
   bool soft_fail_ok = false;  // tasks that failed softly leave exit code 0, as with Merlin
   bool json = false;
-  bool soft_fail_ok = false;  // tasks that failed softly leave exit code 0, as with Merlin
   std::optional<engine::wire::RetryRequest> retry;
   engine::RunAgain run_again;
   bool silent() const { return quiet || json; }

@@ -53,7 +53,7 @@ class ShardReaderTest : public FolderTest {
     const auto program = find_program("h5repack");
     if (!program) return false;
     const fs::path packed = path.string() + ".packed";
-    SpawnRequest request{.argv = {*program}, .environment = {}, .directory = {}};
+    SpawnRequest request{.argv = {*program}, .program = {}, .environment = {}, .directory = {}};
     request.argv.insert(request.argv.end(), options.begin(), options.end());
     request.argv.insert(request.argv.end(), {path.string(), packed.string()});
     const CommandResult result = run_command(request);
