@@ -240,13 +240,16 @@ void History::committing(const engine::store::Batch& batch) {
   for (const engine::RecordFloor& floor : batch.floors) {
     for (Element element = floor.range.first; element <= floor.range.last; ++element) {
       ElementTruth& truth = at(floor.array, element);
-      // A floor may cover ended elements between those that were opened again: it is not meant for them.
-      const bool meant = !engine::has_ended(truth.state) || opened.contains({floor.array, element});
-      if (!meant || truth.floor >= floor.lease) continue;
-      truth.floor_before = truth.floor;
-      truth.floor = floor.lease;
-      truth.ordinary = truth.asked_again = truth.crashes = 0;
+      truth.covered = std::max(truth.covered, floor.lease);
+      // A floor may cover ended elements between those that were opened again: it is not meant for them yet.
+      if (!engine::has_ended(truth.state)) opened.emplace(floor.array, element);
     }
+  }
+  for (const auto& [array, element] : opened) {
+    ElementTruth& truth = at(array, element);
+    if (truth.floor >= truth.covered) continue;
+    truth.floor_before = std::exchange(truth.floor, truth.covered);
+    truth.ordinary = truth.asked_again = truth.crashes = 0;
   }
   check_floors_due();
   for (const engine::RecordEnd& end : batch.ends) {

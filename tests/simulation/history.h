@@ -50,6 +50,7 @@ struct ElementTruth {
   LeaseId void_below = 0;     // successes up to this lease were made on input that has been lost
   LeaseId floor_before = 0;   // if its floor does not reach the disk
   LeaseId floor = 0;          // what ran under leases below does not count any more
+  LeaseId covered = 0;        // the floor, once it is opened again: set while it had ended
   LeaseId opened_for = 0;     // leased by a coordinator whose next commit raises the floor
   std::uint32_t charges = 0;  // executions that ended badly, or were lost with their worker
   std::uint32_t executions = 0;
