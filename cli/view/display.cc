@@ -39,7 +39,7 @@ std::string Display::stop_text(const engine::CampaignStatus& status, const std::
 }
 
 std::vector<std::string> Display::picture(const engine::CampaignStatus& status,
-                                          const Terminal& terminal) const {
+                                           const Terminal& terminal, bool last) const {
   // A line that fills the last column leaves the cursor in different places on different terminals.
   Terminal narrower = terminal;
   narrower.width = std::max(terminal.width - 1, 1);
