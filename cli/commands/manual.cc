@@ -69,7 +69,7 @@ std::string example_list(const CLI::App& command) {
   return result + ".fi\n";
 }
 
-std::string exit_status() {
+std::string exit_status_section() {
   std::string result = ".SH EXIT STATUS\n";
   for (const ExitCodeText& text : exit_codes())
     result += fmt::format(".TP\n.B {}\n{}\n", static_cast<int>(text.code), roff(std::string(text.meaning)));
@@ -83,7 +83,7 @@ std::string page_of(const CLI::App& command) {
     page += ".SH DESCRIPTION\n" + roff(remarks) + "\n";
   if (const auto list = positionals_of(command); !list.empty()) page += ".SH ARGUMENTS\n" + option_list(list);
   page += ".SH OPTIONS\n" + option_list(options_of(command));
-  return page + example_list(command) + exit_status() + ".SH SEE ALSO\n.BR wflow (1)\n";
+  return page + example_list(command) + exit_status_section() + ".SH SEE ALSO\n.BR wflow (1)\n";
 }
 
 std::string main_page(const CLI::App& app) {
@@ -95,7 +95,7 @@ std::string main_page(const CLI::App& app) {
                         roff(command->get_description()));
   }
   page += ".SH OPTIONS\n" + option_list(options_of(app));
-  page += example_list(app) + exit_status();
+  page += example_list(app) + exit_status_section();
   page +=
       ".SH ENVIRONMENT\n.TP\n.B NO_COLOR\nno colours, when set\n.TP\n.B XDG_STATE_HOME\nwhere the list of "
       "your "
