@@ -43,7 +43,7 @@ class ConvertTest(unittest.TestCase):
     def fails(self, code, part, *arguments, **keywords):
         result = self.run_program(*arguments, **keywords)
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
-        lines = [line for line in result.stderr.splitlines() if line.startswith("wflow-convert: ")]
+        lines = [line for line in result.stderr.splitlines() if line.startswith("wflow-convert: ") or ": error: " in line]
         self.assertEqual(len(lines), 1, result.stderr)
         self.assertIn(part, lines[0])
         return result

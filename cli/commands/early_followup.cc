@@ -48,7 +48,7 @@ bool may_wait(const engine::CampaignStatus& status, std::uint64_t submitted) {
   return count(status, ElementState::ready) == 0 || running(status) <= submitted;
 }
 
-bool has_ended(const fs::path& campaign) {
+bool all_ended(const fs::path& campaign) {
   try {
     const auto status = engine::store::Store(campaign).status_at_rest();
     return status.ended() == status.elements();
@@ -78,7 +78,7 @@ std::vector<engine::Submitted> EarlyFollowup::left() {
     if (one.id == running_) return false;
     if (settled_.contains(one.id)) return true;
     const auto directory = engine::submitted_directory(plan_.campaign(), one.id);
-    if (!directory || !is_campaign(*directory) || !has_ended(*directory)) return false;
+    if (!directory || !is_campaign(*directory) || !all_ended(*directory)) return false;
     settled_.insert(one.id);
     return true;
   });

@@ -31,7 +31,7 @@ std::string requirement(const JobRequest& request) {
   return text + "-host:" + text::join(request.exclude, ",");
 }
 
-Directives directives(const JobRequest& request) {
+Directives flux_directives(const JobRequest& request) {
   Directives options("#FLUX:");
   options.add("--job-name=", request.token);
   options.add(fmt::format("--nodes={}", request.nodes));
@@ -59,7 +59,7 @@ std::string id_of(const Json& job) {
   return at->is_number() ? std::to_string(at->get<std::uint64_t>()) : at->get<std::string>();
 }
 
-std::string word(const Json& job, const char* key) {
+std::string flux_word(const Json& job, const char* key) {
   const auto at = job.find(key);
   return at != job.end() && at->is_string() ? at->get<std::string>() : std::string();
 }
@@ -70,10 +70,10 @@ std::optional<double> number(const Json& job, const char* key) {
   return at->get<double>();
 }
 
-void set_end(JobStatus& job, const Json& from) {
-  const std::string result = word(from, "result");
+void flux_set_end(JobStatus& job, const Json& from) {
+  const std::string result = flux_word(from, "result");
   const std::string exception =
-      word(from, "exception_type") + word(from.value("exception", Json::object()), "type");
+      flux_word(from, "exception_type") + flux_word(from.value("exception", Json::object()), "type");
   job.raw = result;
   job.state = JobState::failed;
   if (result == "COMPLETED") {
@@ -96,11 +96,11 @@ void set_end(JobStatus& job, const Json& from) {
 JobStatus job_of(const Json& from) {
   JobStatus job;
   job.id = id_of(from);
-  job.token = word(from, "name");
-  job.raw = word(from, "state");
-  job.reason = word(from, "annotations_sched_reason_pending") + word(from, "exception_note") +
-               word(from.value("exception", Json::object()), "note");
-  job.nodes = expand_host_list(word(from, "nodelist"));
+  job.token = flux_word(from, "name");
+  job.raw = flux_word(from, "state");
+  job.reason = flux_word(from, "annotations_sched_reason_pending") + flux_word(from, "exception_note") +
+               flux_word(from.value("exception", Json::object()), "note");
+  job.nodes = expand_host_list(flux_word(from, "nodelist"));
   job.starts_unix_s = number(from, "t_run");
   job.ends_unix_s = number(from, "expiration");
   if (const auto ended = number(from, "t_cleanup")) job.ends_unix_s = ended;
@@ -108,7 +108,7 @@ JobStatus job_of(const Json& from) {
   if (job.raw == "PRIORITY" && from.value("urgency", 16) == 0) job.state = JobState::held;
   if (job.raw == "RUN") job.state = JobState::running;
   if (job.raw == "CLEANUP") job.state = JobState::ending;
-  if (job.raw == "INACTIVE") set_end(job, from);
+  if (job.raw == "INACTIVE") flux_set_end(job, from);
   return job;
 }
 
@@ -119,7 +119,7 @@ class Flux : public BatchSystem {
   // `flux exec` starts a worker beside each broker, and takes no resources: they are left to the tasks' `flux
   // run`.
   std::string script(const JobRequest& request) const override {
-    return script_head("Flux", directives(request)) + script_setup(request) +
+    return script_head("Flux", flux_directives(request)) + script_setup(request) +
            launch_line(request, "flux exec --noinput --rank=all");
   }
 
@@ -187,7 +187,7 @@ JobList parse_flux_jobs(const std::string& json, const std::string& prefix) {
   const auto at = document.find("jobs");
   const Json jobs = at != document.end() ? *at : Json::array({document});
   for (const Json& from : jobs) {
-    if (!from.is_object() || !word(from, "name").starts_with(prefix)) continue;
+    if (!from.is_object() || !flux_word(from, "name").starts_with(prefix)) continue;
     list.jobs.push_back(job_of(from));
   }
   return list;

@@ -49,7 +49,7 @@ void add_nodes(Directives& options, const JobRequest& request) {
   if (request.gpus > 0) options.add(fmt::format("-gpu \"num={}\"", request.gpus));
 }
 
-Directives directives(const JobRequest& request) {
+Directives lsf_directives(const JobRequest& request) {
   Directives options("#BSUB");
   options.add("-J ", request.token);
   add_nodes(options, request);
@@ -65,7 +65,7 @@ Directives directives(const JobRequest& request) {
   return options;
 }
 
-std::string word(const Json& job, const char* key) {
+std::string lsf_word(const Json& job, const char* key) {
   const auto at = job.find(key);
   if (at == job.end() || !at->is_string()) return {};
   const std::string text = at->get<std::string>();
@@ -73,7 +73,7 @@ std::string word(const Json& job, const char* key) {
 }
 
 // "n01:n02*4" -> n01, n02: a host may stand with the number of its slots before or behind it.
-std::vector<std::string> hosts_of(const std::string& text) {
+std::vector<std::string> lsf_hosts_of(const std::string& text) {
   std::vector<std::string> names;
   for (const std::string& part : text::split(text, ':')) {
     for (const std::string& name : text::split(part, '*')) {
@@ -110,12 +110,12 @@ JobEnd end_of(const std::string& reason) {
 
 JobStatus job_of(const Json& from, double now_unix_s) {
   JobStatus job;
-  job.id = word(from, "JOBID");
-  job.token = word(from, "JOB_NAME");
-  job.raw = word(from, "STAT");
-  job.reason = job.raw == "EXIT" ? word(from, "EXIT_REASON") : word(from, "PEND_REASON");
-  job.nodes = hosts_of(word(from, "EXEC_HOST"));
-  if (const auto left = left_of(word(from, "TIME_LEFT"))) job.ends_unix_s = now_unix_s + *left;
+  job.id = lsf_word(from, "JOBID");
+  job.token = lsf_word(from, "JOB_NAME");
+  job.raw = lsf_word(from, "STAT");
+  job.reason = job.raw == "EXIT" ? lsf_word(from, "EXIT_REASON") : lsf_word(from, "PEND_REASON");
+  job.nodes = lsf_hosts_of(lsf_word(from, "EXEC_HOST"));
+  if (const auto left = left_of(lsf_word(from, "TIME_LEFT"))) job.ends_unix_s = now_unix_s + *left;
   if (job.raw == "PEND" || job.raw == "WAIT" || job.raw == "PROV") job.state = JobState::queued;
   if (job.raw == "PSUSP") job.state = JobState::held;
   if (job.raw == "RUN" || job.raw == "USUSP" || job.raw == "SSUSP") job.state = JobState::running;
@@ -141,7 +141,7 @@ class Lsf : public BatchSystem {
   std::string_view name() const override { return "lsf"; }
 
   std::string script(const JobRequest& request) const override {
-    const std::string head = script_head("LSF", directives(request));
+    const std::string head = script_head("LSF", lsf_directives(request));
     if (launcher_ == LsfLauncher::srun) {
       return head + script_setup(request) +
              launch_line(request, fmt::format("srun --nodes={0} --ntasks={0} --wait=0 --kill-on-bad-exit=0 "
@@ -255,7 +255,7 @@ JobList parse_lsf_jobs(const std::string& json, const std::string& prefix, doubl
     return {false, "bjobs: the answer does not read: " + one_line(json), {}};
   JobList list{true, {}, {}};
   for (const Json& from : document["RECORDS"]) {  // a job that it does not know has ERROR there
-    if (from.is_object() && !from.contains("ERROR") && word(from, "JOB_NAME").starts_with(prefix))
+    if (from.is_object() && !from.contains("ERROR") && lsf_word(from, "JOB_NAME").starts_with(prefix))
       list.jobs.push_back(job_of(from, now_unix_s));
   }
   return list;

@@ -34,7 +34,7 @@ std::string selection(const JobRequest& request) {
   return text;
 }
 
-Directives directives(const JobRequest& request) {
+Directives pbs_directives(const JobRequest& request) {
   Directives options("#PBS");
   options.add("-N ", request.token);
   options.add(selection(request));
@@ -50,7 +50,7 @@ Directives directives(const JobRequest& request) {
   return options;
 }
 
-std::string word(const Json& job, const char* key) {
+std::string pbs_word(const Json& job, const char* key) {
   const auto at = job.find(key);
   if (at == job.end()) return {};
   if (at->is_string()) return at->get<std::string>();
@@ -79,7 +79,7 @@ std::optional<double> duration_of(const std::string& text) {
 }
 
 // "a/0*2+b/0*2" -> a, b.
-std::vector<std::string> hosts_of(const std::string& text) {
+std::vector<std::string> pbs_hosts_of(const std::string& text) {
   std::vector<std::string> names;
   for (const std::string& part : text::split(text, '+')) {
     const std::string name = part.substr(0, part.find('/'));
@@ -98,15 +98,15 @@ JobEnd end_of(int status, bool used_its_time) {
   return JobEnd::exit;
 }
 
-void set_end(JobStatus& job, const Json& from) {
-  const auto status = text::to_integer(word(from, "Exit_status"));
+void pbs_set_end(JobStatus& job, const Json& from) {
+  const auto status = text::to_integer(pbs_word(from, "Exit_status"));
   if (!status) return;  // F without a status: deleted before it ran, or not told yet; see below
   if (*status == 0) {
     job.state = JobState::done;
     return;
   }
-  const auto limit = duration_of(word(from.value("Resource_List", Json::object()), "walltime"));
-  const auto used = duration_of(word(from.value("resources_used", Json::object()), "walltime"));
+  const auto limit = duration_of(pbs_word(from.value("Resource_List", Json::object()), "walltime"));
+  const auto used = duration_of(pbs_word(from.value("resources_used", Json::object()), "walltime"));
   job.state = JobState::failed;
   job.end = end_of(static_cast<int>(*status), limit && used && *used >= *limit);
 }
@@ -114,22 +114,22 @@ void set_end(JobStatus& job, const Json& from) {
 JobStatus job_of(const std::string& id, const Json& from) {
   JobStatus job;
   job.id = id;
-  job.token = word(from, "Job_Name");
-  job.raw = word(from, "job_state");
-  job.reason = word(from, "comment");
-  job.nodes = hosts_of(word(from, "exec_host"));
+  job.token = pbs_word(from, "Job_Name");
+  job.raw = pbs_word(from, "job_state");
+  job.reason = pbs_word(from, "comment");
+  job.nodes = pbs_hosts_of(pbs_word(from, "exec_host"));
   job.restarts =
-      static_cast<int>(std::max<std::int64_t>(0, text::to_integer(word(from, "run_count")).value_or(1) - 1));
-  job.starts_unix_s = time_of(word(from, "stime"));
-  if (!job.starts_unix_s) job.starts_unix_s = time_of(word(from, "estimated_start_time"));
-  const auto limit = duration_of(word(from.value("Resource_List", Json::object()), "walltime"));
+      static_cast<int>(std::max<std::int64_t>(0, text::to_integer(pbs_word(from, "run_count")).value_or(1) - 1));
+  job.starts_unix_s = time_of(pbs_word(from, "stime"));
+  if (!job.starts_unix_s) job.starts_unix_s = time_of(pbs_word(from, "estimated_start_time"));
+  const auto limit = duration_of(pbs_word(from.value("Resource_List", Json::object()), "walltime"));
   if (job.starts_unix_s && limit) job.ends_unix_s = *job.starts_unix_s + *limit;
   const char state = job.raw.empty() ? '?' : job.raw.front();
   if (state == 'Q' || state == 'W' || state == 'T' || state == 'M') job.state = JobState::queued;
   if (state == 'H') job.state = JobState::held;
   if (state == 'R' || state == 'B' || state == 'S' || state == 'U') job.state = JobState::running;
   if (state == 'E') job.state = JobState::ending;
-  if (state == 'F' || state == 'X') set_end(job, from);
+  if (state == 'F' || state == 'X') pbs_set_end(job, from);
   if (job.state == JobState::queued && mentions_any(job.reason, {"can never run", "Can Never Run"})) {
     job.never_clears = job.reason + ": no node has what the allocation asks for, or a limit forbids it";
   }
@@ -154,7 +154,7 @@ class Pbs : public BatchSystem {
   std::string_view name() const override { return "pbs"; }
 
   std::string script(const JobRequest& request) const override {
-    return script_head("PBS", directives(request)) +
+    return script_head("PBS", pbs_directives(request)) +
            self_calling_body(request, "pbsdsh" + launch_arguments(request) + " -- \"$@\"");
   }
 
@@ -231,7 +231,7 @@ JobList parse_pbs_jobs(const std::string& json, const std::string& prefix) {
   const Json none = Json::object();
   const auto jobs = document.find("Jobs");
   for (const auto& [id, from] : (jobs == document.end() ? none : *jobs).items()) {
-    if (from.is_object() && word(from, "Job_Name").starts_with(prefix)) list.jobs.push_back(job_of(id, from));
+    if (from.is_object() && pbs_word(from, "Job_Name").starts_with(prefix)) list.jobs.push_back(job_of(id, from));
   }
   return list;
 }

@@ -24,7 +24,7 @@ std::string user_name() {
   return user != nullptr ? user : "*";
 }
 
-Directives directives(const JobRequest& request) {
+Directives sge_directives(const JobRequest& request) {
   Directives options("#$");
   options.add("-N ", request.token);
   options.add("-S /bin/bash");
@@ -135,7 +135,7 @@ class Sge : public BatchSystem {
   std::string_view name() const override { return "sge"; }
 
   std::string script(const JobRequest& request) const override {
-    return script_head("SGE", directives(request)) + self_calling_body(request, kSpread);
+    return script_head("SGE", sge_directives(request)) + self_calling_body(request, kSpread);
   }
 
   Submission submit(const JobRequest& request) override {

@@ -42,7 +42,7 @@ void add_memory(Directives& options, const JobRequest& request) {
   }
 }
 
-Directives directives(const JobRequest& request) {
+Directives slurm_directives(const JobRequest& request) {
   Directives options("#SBATCH");
   options.add("--job-name=", request.token);
   options.add(fmt::format("--nodes={}", request.nodes));
@@ -176,7 +176,7 @@ class Slurm : public BatchSystem {
   std::string_view name() const override { return "slurm"; }
 
   std::string script(const JobRequest& request) const override {
-    return script_head("Slurm", directives(request)) + std::string(kUnset) + script_setup(request) +
+    return script_head("Slurm", slurm_directives(request)) + std::string(kUnset) + script_setup(request) +
            launch_line(request, agents_launcher(request.nodes));
   }
 

@@ -173,7 +173,7 @@ study:
         self.assertEqual(self.out("after"), "late\n")
 
     def test_what_is_wrong_is_said_in_the_task(self):
-        self.study("description: {name: broken}\nstudy: []\n", name="broken.yaml")
+        self.study("description: {name: broken, description: no steps}\nstudy: []\n", name="broken.yaml")
         self.wflow("run", self.calls(f"cd {self.folder}", "merlin run broken.yaml; echo $?", "merlin run missing.yaml; echo $?",
                                      "merlin frobnicate; echo $?", "merlin run; echo $?"), code=OK)
         self.assertEqual(self.out().split(), ["3", "4", "2", "2"])
