@@ -143,8 +143,8 @@ global.parameters: {P: {values: [1, 2], label: P.%%}}
         self.assertEqual(self.state(), "finished")
         done = self.call("maestro", "run", "-y", "-a", "3", "-o", "elsewhere", "-t", "1", study)
         self.assertIn("--attempts has no effect here", done.stderr)
-        self.wflow("attach", study)
         campaign = self.folder / "elsewhere" / sorted(os.listdir(self.folder / "elsewhere"))[-1]
+        self.wflow("attach", campaign)
         self.assertEqual((campaign / "say" / "P.2" / "say_P.2.out").read_text(), "2\n")
         self.assertIn("2/2", self.call("maestro", "status", campaign).stdout)
         twice = self.call("maestro", "status", campaign, campaign, "--layout", "flat").stdout

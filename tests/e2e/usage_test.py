@@ -46,7 +46,7 @@ study:
         return json.loads(self.wflow("explain", self.campaign(), task, "--json", code=OK).out)
 
     def test_every_execution_is_counted_once(self):
-        self.run_study(6, f"{PYTHON} {self.folder}/work.py 96 0.2 0")
+        self.run_study(6, f"{PYTHON} {self.folder}/work.py 96 0.2 0 $(MERLIN_SAMPLE_ID)")
         used = self.usage()
         self.assertEqual(used["executions"], 6)
         self.assertGreaterEqual(used["peak_bytes"]["median"], 0.98 * 96 * MEBIBYTE)
