@@ -58,7 +58,7 @@ std::string pbs_word(const Json& job, const char* key) {
 }
 
 // "Wed Apr 14 23:34:19 2021", local time.
-std::optional<double> time_of(const std::string& text) {
+std::optional<double> pbs_time_of(const std::string& text) {
   std::tm parts{};
   if (text.empty() || ::strptime(text.c_str(), "%a %b %d %H:%M:%S %Y", &parts) == nullptr)
     return std::nullopt;
@@ -120,8 +120,8 @@ JobStatus job_of(const std::string& id, const Json& from) {
   job.nodes = pbs_hosts_of(pbs_word(from, "exec_host"));
   job.restarts =
       static_cast<int>(std::max<std::int64_t>(0, text::to_integer(pbs_word(from, "run_count")).value_or(1) - 1));
-  job.starts_unix_s = time_of(pbs_word(from, "stime"));
-  if (!job.starts_unix_s) job.starts_unix_s = time_of(pbs_word(from, "estimated_start_time"));
+  job.starts_unix_s = pbs_time_of(pbs_word(from, "stime"));
+  if (!job.starts_unix_s) job.starts_unix_s = pbs_time_of(pbs_word(from, "estimated_start_time"));
   const auto limit = duration_of(pbs_word(from.value("Resource_List", Json::object()), "walltime"));
   if (job.starts_unix_s && limit) job.ends_unix_s = *job.starts_unix_s + *limit;
   const char state = job.raw.empty() ? '?' : job.raw.front();
