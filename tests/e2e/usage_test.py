@@ -6,7 +6,7 @@ import os
 import unittest
 from pathlib import Path
 
-from wflow_test import BIN, OK, TASKS_FAILED, CampaignTest, Process
+from wflow_test import BIN, OK, SMALL, TASKS_FAILED, CampaignTest, Process
 
 MEBIBYTE = 1 << 20
 PYTHON = "/usr/bin/python3"
@@ -104,6 +104,7 @@ class OutOfMemory(CampaignTest):
             return False
         return True
 
+    @unittest.skipIf(SMALL, "sanitized programs need more memory than the task")
     def test_a_task_killed_for_its_memory_is_told_from_others(self):
         group = self.group()
         study = self.study(f"""
