@@ -10,7 +10,7 @@
 namespace wflow {
 
 int try_threads(int count) {
-  std::latch all(count);  // one that has ended already would leave room for the next
+  std::latch all(count);  // a thread that has ended no longer counts against the limit
   std::vector<std::jthread> threads;
   try {
     for (int i = 0; i < count; ++i) threads.emplace_back([&all] { all.arrive_and_wait(); });

@@ -85,8 +85,8 @@ std::vector<engine::Submitted> EarlyFollowup::left() {
   return left;
 }
 
-// Nothing is left to start; or what could start finds no room, because all that runs are tasks that have
-// submitted.
+// No task is left to start, or none can start because every running task has submitted a study and holds its
+// cores.
 bool EarlyFollowup::waits(const engine::CampaignStatus& status,
                           const std::vector<engine::Submitted>& left) const {
   if (status.state != engine::CampaignState::running || running(status) == 0) return false;

@@ -39,7 +39,7 @@ class FailureReporter {
  private:
   struct Seen {
     std::uint64_t count = 0;
-    std::uint64_t next = 10;  // the number at which it is told again
+    std::uint64_t next = 10;  // the count at which the group is reported again
   };
   std::uint64_t reported_ = 0;  // number of the newest failure that was looked at
   std::map<std::string, Seen> seen_;

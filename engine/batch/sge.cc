@@ -187,7 +187,7 @@ class Sge : public BatchSystem {
     return {"mpirun", "-n", std::to_string(procs)};
   }
 
-  // SGE tells no job when it ends: the worker is told on its command line.
+  // SGE does not tell a job its end time: the worker's command line has it.
   std::optional<double> ends_unix_s() override { return std::nullopt; }
 
   std::optional<std::string> check() override { return check_answer("sge", call(sge_call({"qstat"}))); }

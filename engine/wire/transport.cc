@@ -42,7 +42,7 @@ Error socket_error(const zmq::error_t& error, const std::string& what) {
   return Error(ExitCode::system, fmt::format("{}: {}", what, error.what()));
 }
 
-// ZeroMQ ends the process where it can't start its threads: whether there is room for them is tried first.
+// ZeroMQ aborts the process if it can't start its threads: test first whether the limits allow them.
 zmq::context_t make_context(int sockets = ZMQ_MAX_SOCKETS_DFLT) {
   if (const int error = try_threads(kThreads); error != 0)
     throw system_error(error, "cannot start the threads of a connection; allow more processes (ulimit -u)");

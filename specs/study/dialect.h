@@ -34,7 +34,7 @@ struct DialectChoice {
 // - a merlin: block, or a block or key that only wflow has;
 // - `command`: the command line that the file was given to (`merlin run`);
 // - a word that only Merlin has; then all that Maestro asks for (a description of the study and of every
-//   step, and a cmd) and nothing of ours.
+//   step, and a cmd) and no key that only wflow has.
 DialectChoice choose_dialect(const yaml::Node& root, std::string_view text, std::optional<Dialect> option,
                              std::optional<Dialect> command);
 
