@@ -285,7 +285,8 @@ std::optional<int> run_merlin(int argc, char** argv) {
   CLI::App app("merlin, as wflow has it", "merlin");
   app.set_version_flag("-v,--version", std::string("wflow ") + kVersion + " in the place of merlin");
   app.require_subcommand(1);
-  Commands(app, options, chosen).add_all();
+  Commands commands(app, options, chosen);  // its callbacks run below
+  commands.add_all();
   const auto names_it = [&](const CLI::App* command) { return command->get_name() == words[0]; };
   if (!words.empty() && !words[0].starts_with('-') && app.get_subcommands(names_it).empty()) {
     throw Error(
