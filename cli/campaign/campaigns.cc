@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -60,9 +62,17 @@ std::string time_of(const fs::path& campaign) {
   return name.size() > 15 ? name.substr(name.size() - 15) : name;
 }
 
+// By the keys, which are written once: names have seconds, and where two begin in one second, the second
+// one's name is later.
+std::pair<fs::file_time_type, std::string> age_of(const fs::path& campaign) {
+  std::error_code none;
+  const fs::file_time_type made = fs::last_write_time(campaign / ".wflow" / "keys.json", none);
+  return {none ? fs::file_time_type::min() : made, time_of(campaign)};
+}
+
 const fs::path& newest(const std::vector<fs::path>& campaigns) {
   return *std::max_element(campaigns.begin(), campaigns.end(),
-                           [](const auto& a, const auto& b) { return time_of(a) < time_of(b); });
+                           [](const auto& a, const auto& b) { return age_of(a) < age_of(b); });
 }
 
 bool was_made_of(const fs::path& campaign, const fs::path& study) {
