@@ -117,6 +117,7 @@ struct Store::Impl {
   void write_usage(const std::vector<UsageRow>& rows);
   Usage read_usage();
   bool add_to_block(const UsageRow& row);
+  void close_blocks();
   void write_block(ArrayId array);
   // followups.cc
   void write_followup(const Followup& followup);

@@ -11,7 +11,7 @@ namespace wflow::engine::store {
 namespace {
 
 constexpr std::uint64_t kBlockRecords = 128;
-// Blocks that may still grow: beyond that the oldest are closed, so that many arrays take no memory.
+// Blocks that may still grow: beyond that all are closed, so that many arrays take no memory.
 constexpr std::size_t kOpenBlocks = 1000;
 
 // Of the first `kAllRecords` executions all have a record; of the next as many a half, of the next twice as many a
@@ -70,7 +70,7 @@ bool Store::Impl::add_to_block(const UsageRow& row) {
   const ArrayId array = row.usage.array;
   auto open = usage->open.find(array);
   if (open == usage->open.end()) {
-    if (usage->open.size() >= kOpenBlocks) usage->open.clear();
+    if (usage->open.size() >= kOpenBlocks) close_blocks();
     SQLite::Statement& last = statement("SELECT coalesce(max(block), -1) FROM task_usage WHERE array = ?");
     last.bind(1, array);
     last.executeStep();
@@ -84,6 +84,12 @@ bool Store::Impl::add_to_block(const UsageRow& row) {
   write_block(array);
   open->second = {open->second.number + 1, {}};
   return false;
+}
+
+// What this transaction has added to them is written first.
+void Store::Impl::close_blocks() {
+  for (const auto& [array, block] : usage->open) write_block(array);
+  usage->open.clear();
 }
 
 void Store::Impl::write_block(ArrayId array) {

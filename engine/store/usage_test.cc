@@ -62,5 +62,32 @@ TEST_F(UsageTest, ManyExecutionsTakeFewBytes) {
   EXPECT_LE(copy.execAndGet("SELECT sum(length(body)) FROM task_usage").getInt(), 24 * 700);
 }
 
+// More arrays in one commit than blocks stay open.
+TEST_F(UsageTest, ManyArraysLoseNoRecord) {
+  constexpr ArrayId kArrays = 1100;
+  std::string values;
+  for (ArrayId i = 0; i < kArrays; ++i) values += std::to_string(i) + ", ";
+  const auto many = campaign_ / "many";
+  std::filesystem::create_directories(many);
+  write_file_durably(
+      many / "study.yaml",
+      "description: {name: many, description: a test}\nglobal.parameters:\n  P: {values: [" + values +
+          "], label: P.%%}\nstudy:\n  - name: say\n    description: one\n    run: {cmd: echo $(P)}\n");
+  specs::ReadOptions options;
+  options.timestamp = "20260101-000000";
+  const specs::Plan plan(specs::read_study(many / "study.yaml", options).study, many);
+  ASSERT_EQ(plan.array_count(), kArrays);
+  Store::create(many, plan);
+  Store store(many);
+  std::vector<UsageRow> rows;
+  for (ArrayId array = 0; array < kArrays; ++array) {
+    rows.push_back(row(0, 100));
+    rows.back().usage.array = array;
+  }
+  store.commit(batch_of(std::move(rows)));
+  for (ArrayId array = 0; array < kArrays; ++array)
+    EXPECT_EQ(store.usage_of(array, {0, 0}).size(), 1U) << array;
+}
+
 }  // namespace
 }  // namespace wflow::engine::store
