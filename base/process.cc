@@ -6,11 +6,15 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 
@@ -137,31 +141,41 @@ pid_t spawn(const SpawnRequest& request) {
   throw system_error(plan.error, fmt::format("cannot start '{}'", program));
 }
 
-CommandResult run_command(const SpawnRequest& request) {
-  std::array<int, 2> out{};
-  std::array<int, 2> err{};
-  if (::pipe2(out.data(), O_CLOEXEC) != 0) throw system_error(errno, "cannot make a pipe");
-  FileDescriptor out_read(out[0]);
-  FileDescriptor out_write(out[1]);
-  if (::pipe2(err.data(), O_CLOEXEC) != 0) throw system_error(errno, "cannot make a pipe");
-  FileDescriptor err_read(err[0]);
-  FileDescriptor err_write(err[1]);
+namespace {
 
-  SpawnRequest child = request;
-  child.stdout_fd = out_write.get();
-  child.stderr_fd = err_write.get();
-  const pid_t pid = spawn(child);
-  out_write = FileDescriptor();
-  err_write = FileDescriptor();
+// Both ends of a child's output.
+struct Pipe {
+  FileDescriptor read, write;
+};
 
-  CommandResult result;
+Pipe make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw system_error(errno, "cannot make a pipe");
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
+
+using Clock = std::chrono::steady_clock;
+
+// Milliseconds for poll until `end`; -1: for ever. At least 1 before the end, so that no wait is rounded to
+// none.
+int wait_ms(std::optional<Clock::time_point> end) {
+  if (!end) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*end - Clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1'000'000));
+}
+
+// Until both are closed; false where `end` came first.
+bool read_output(const FileDescriptor& out, const FileDescriptor& err, CommandResult& result,
+                 std::optional<Clock::time_point> end) {
   constexpr std::size_t kLimit = 16 << 20;
-  std::array<pollfd, 2> polls = {pollfd{out_read.get(), POLLIN, 0}, pollfd{err_read.get(), POLLIN, 0}};
-  std::array<std::string*, 2> texts = {&result.out, &result.err};
+  std::array<pollfd, 2> polls = {pollfd{out.get(), POLLIN, 0}, pollfd{err.get(), POLLIN, 0}};
+  const std::array<std::string*, 2> texts = {&result.out, &result.err};
   std::array<char, 1 << 16> buffer{};
   while (polls[0].fd >= 0 || polls[1].fd >= 0) {
-    if (::poll(polls.data(), polls.size(), -1) < 0 && errno != EINTR) break;
-    for (std::size_t i = 0; i < polls.size(); ++i) {
+    const int ready = ::poll(polls.data(), polls.size(), wait_ms(end));
+    if (ready < 0 && errno != EINTR) break;
+    if (end && Clock::now() >= *end) return false;
+    for (std::size_t i = 0; ready > 0 && i < polls.size(); ++i) {
       if (polls[i].fd < 0 || polls[i].revents == 0) continue;
       const ssize_t got = ::read(polls[i].fd, buffer.data(), buffer.size());
       if (got > 0 && texts[i]->size() < kLimit)
@@ -169,8 +183,49 @@ CommandResult run_command(const SpawnRequest& request) {
       if (got == 0 || (got < 0 && errno != EINTR)) polls[i].fd = -1;
     }
   }
+  return true;
+}
+
+// A program may close its output and live on.
+bool wait_until(pid_t pid, int& status, std::optional<Clock::time_point> end) {
+  if (!end) {
+    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    return true;
+  }
+  const FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  pollfd ended = {handle.get(), POLLIN, 0};
+  while (::waitpid(pid, &status, WNOHANG) == 0) {
+    if (Clock::now() >= *end) return false;
+    ::poll(&ended, 1, wait_ms(end));
+  }
+  return true;
+}
+
+}  // namespace
+
+CommandResult run_command(const SpawnRequest& request, double timeout_s) {
+  Pipe out = make_pipe();
+  Pipe err = make_pipe();
+  SpawnRequest child = request;
+  child.stdout_fd = out.write.get();
+  child.stderr_fd = err.write.get();
+  std::optional<Clock::time_point> end;
+  if (timeout_s > 0) {
+    child.own_group = true;
+    end =
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s));
+  }
+  const pid_t pid = spawn(child);
+  out.write = FileDescriptor();
+  err.write = FileDescriptor();
+
+  CommandResult result;
   int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  if (!read_output(out.read, err.read, result, end) || !wait_until(pid, status, end)) {
+    result.timed_out = true;
+    ::killpg(pid, SIGKILL);
+    wait_until(pid, status, std::nullopt);
   }
   result.status = exit_status(status);
   return result;

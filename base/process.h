@@ -32,10 +32,13 @@ struct CommandResult {
   int status = 0;  // as shells have it: exit code, or 128 + signal
   std::string out;
   std::string err;
+  bool timed_out = false;
 };
 
 // Runs a program to its end and gives what it printed (cut to 16 MiB each). For short helper commands.
-CommandResult run_command(const SpawnRequest& request);
+// With a `timeout_s` above 0 it gets a process group of its own, which is killed when the time is over, and
+// so is what still holds its output then.
+CommandResult run_command(const SpawnRequest& request, double timeout_s = 0);
 
 // The shells' exit status of a waitpid status.
 int exit_status(int wait_status);

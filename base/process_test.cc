@@ -71,5 +71,24 @@ TEST(Process, BlockedSignalsDoNotReachTheChild) {
   EXPECT_EQ(result.status, 128 + SIGTERM);
 }
 
+TEST(RunCommand, EndsWhatTakesTooLong) {
+  const auto run = [](const std::string& script, double timeout_s) {
+    SpawnRequest request;
+    request.argv = {"/bin/sh", "-c", script};
+    return run_command(request, timeout_s);
+  };
+  const CommandResult slow = run("echo first; sleep 1000", 0.2);
+  EXPECT_TRUE(slow.timed_out);
+  EXPECT_EQ(slow.status, 128 + SIGKILL);
+  EXPECT_EQ(slow.out, "first\n");
+  EXPECT_TRUE(run("sleep 1000 & exit 0", 0.2).timed_out) << "what it started holds its output";
+  EXPECT_TRUE(run("exec >&- 2>&-; sleep 1000", 0.2).timed_out) << "it closed its output";
+  const CommandResult quick = run("echo out; echo err >&2; exit 3", 1000);
+  EXPECT_FALSE(quick.timed_out);
+  EXPECT_EQ(quick.status, 3);
+  EXPECT_EQ(quick.out, "out\n");
+  EXPECT_EQ(quick.err, "err\n");
+}
+
 }  // namespace
 }  // namespace wflow

@@ -152,6 +152,7 @@ PLACES = [
     (at("samples", "parameters", None), ["samples", "parameters", "a"], [
         {"low": 0, "high": 1}]),
     (at("workers", None), ["workers", "w"], [{}]),
+    (at("workers", None, "batch"), ["workers", "w", "batch"], [{}]),
     (at("iterate"), ["iterate"], [{"max": 3}]),
     (at("merlin"), ["merlin"], [{}]),
     (at("merlin", "resources"), ["merlin", "resources"], [{}]),
@@ -217,7 +218,7 @@ class Keys(unittest.TestCase):
 
     # Readers ask for keys by name; whatever they ask for must be in the schema.
     CALLS = re.compile(r"(?:\.|->)(?:find|required|required_string|string|strings|integer|integers|real|reals|boolean|choice|"
-                       r"seconds|bytes|has)\(\s*\"([^\"]+)\"|\b(?:home|whole|either|choose|distinct_names|read_part|has|items)"
+                       r"seconds|bytes|has)\(\s*\"([^\"]+)\"|\b(?:home|whole|either|choose|distinct_names|read_part|has|items|named|one_line|lines)"
                        r"\([^\"();]*\"([^\"]+)\"(?:,\s*\"([^\"]+)\")?")
     LISTS = re.compile(r"(?:for \(const (?:char\*|std::string_view) \w+ :|kLauncherKeys =|kOtherKeys =|kSplitNames =)\s*"
                        r"\{([^}]*)\}")

@@ -13,6 +13,7 @@
 #include "base/version.h"
 #include "cli/commands/commands.h"
 #include "cli/view/terminal.h"
+#include "engine/batch/batch_system.h"
 #include "engine/batch/local_pool.h"
 
 namespace wflow::cli {
@@ -92,6 +93,21 @@ void check_limits(Report& report) {
   }
 }
 
+// Known by a command that no other one has.
+void check_schedulers(Report& report) {
+  struct Known {
+    const char *scheduler, *command;
+  };
+  for (const Known known : {Known{"slurm", "sbatch"}, Known{"flux", "flux"}, Known{"pbs", "pbsnodes"},
+                            Known{"lsf", "bsub"}, Known{"sge", "qconf"}}) {
+    if (!find_program(known.command)) continue;
+    const auto problem = engine::batch::make_batch_system(known.scheduler)->check();
+    problem ? report.weak(known.scheduler, *problem)
+            : report.good(known.scheduler,
+                          fmt::format("answers; batch: {{type: {}}} runs on it", known.scheduler));
+  }
+}
+
 int doctor(bool json) {
   Report report(json);
   if (!json)
@@ -104,9 +120,7 @@ int doctor(bool json) {
   check_program(report, "python3", "only for python shells and --pgen; install python3", false);
   check_blas(report);
   check_limits(report);
-  for (const char* scheduler : {"sbatch", "flux", "bsub", "qsub"}) {
-    if (find_program(scheduler)) report.good(scheduler, "found: this is a batch system's login node");
-  }
+  check_schedulers(report);
   if (json) fmt::print("{}\n", report.rows().dump(2));
   if (report.complete()) return 0;
   if (!json)

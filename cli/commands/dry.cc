@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/campaign/pools.h"
 #include "specs/samples/samples.h"
 #include "steps/step.h"
 
@@ -78,6 +79,7 @@ int write_scripts(const specs::Plan& plan, bool quiet) {
     for (specs::ArrayId array = step.first_array; array < step.first_array + step.arrays; ++array)
       written += write_array(plan.task_template(array), step.elements, samples.get());
   }
+  written += static_cast<std::uint64_t>(write_allocation_scripts(plan));
   if (!quiet) {
     fmt::print("{} scripts in {}; nothing has run (wflow resume runs it)\n", text::format_count(written),
                plan.campaign().string());

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "cli/campaign/pools.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/read_options.h"
 #include "specs/plan/plan_formats.h"
@@ -21,6 +22,7 @@ struct ValidateOptions {
   specs::ReadOptions read;
   bool json = false;
   bool dot = false;
+  bool batch = false;
 };
 
 specs::Plan plan_of(const ValidateOptions& options) {
@@ -32,6 +34,9 @@ specs::Plan plan_of(const ValidateOptions& options) {
 
 int validate(const ValidateOptions& options) {
   const specs::Plan plan = plan_of(options);
+  check_walltimes(plan);
+  for (const std::string& sentence : unusable_schedulers(plan.study()))
+    fmt::print(stderr, "{}: warning: {}\n", options.study, sentence);
   if (options.json) {
     const nlohmann::ordered_json json = {
         {"valid", true}, {"steps", plan.study().steps.size()}, {"tasks", plan.element_count()}};
@@ -43,13 +48,20 @@ int validate(const ValidateOptions& options) {
   return 0;
 }
 
+int show_batch(const specs::Plan& plan, bool json) {
+  check_walltimes(plan);
+  fmt::print("{}", json ? batch_plan(plan).dump(2) + "\n" : batch_plan_text(plan));
+  return 0;
+}
+
 int show_plan(const ValidateOptions& options) {
   const specs::Plan plan = plan_of(options);
+  if (options.batch) return show_batch(plan, options.json);
   if (options.json) {
     using Json = nlohmann::ordered_json;
     fmt::print("{}\n", specs::plan_to_json(plan).dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
-    fmt::print("{}", options.dot ? specs::plan_to_dot(plan) : specs::describe(plan));
+    fmt::print("{}", options.dot ? specs::plan_to_dot(plan) : specs::describe(plan) + scripts_text(plan));
   }
   return 0;
 }
@@ -78,12 +90,16 @@ void add_validate(CLI::App& app, Command& chosen) {
 void add_plan(CLI::App& app, Command& chosen) {
   const auto options =
       add(app, chosen, "plan", "show what a study would run",
-          "Steps, task counts, what waits for what, first and last command.\nExamples:\n  wflow plan "
-          "cosmoflow.yaml --vars N=10",
+          "Steps, task counts, what waits for what, first and last command; with a batch system, what is "
+          "submitted."
+          "\nExamples:\n  wflow plan cosmoflow.yaml --vars N=10\n  wflow plan cosmoflow.yaml --batch",
           show_plan);
   app.get_subcommand("plan")
       ->add_flag("--dot", options->dot, "as a graph for Graphviz's dot")
       ->excludes("--json");
+  app.get_subcommand("plan")
+      ->add_flag("--batch", options->batch, "allocations, node-hours and when they would start")
+      ->excludes("--dot");
 }
 
 void add_schema(CLI::App& app, Command& chosen) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 
+#include "base/batch_environment.h"
 #include "cli/commands/commands.h"
 #include "workers/agent/agent.h"
 
@@ -35,7 +36,12 @@ void add_worker(CLI::App& app, Command& chosen) {
       ->add_option("--zero-failures", options->zero_failures,
                    "with --zero: the fraction of tasks that fail, each told one by one")
       ->check(CLI::Range(0.0, 1.0));
-  command->callback([options, &chosen] { chosen = [options] { return workers::run_worker(*options); }; });
+  command->callback([options, &chosen] {
+    chosen = [options] {
+      clean_task_environment();  // of the launcher that started it on this node
+      return workers::run_worker(*options);
+    };
+  });
 }
 
 }  // namespace wflow::cli

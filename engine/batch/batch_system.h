@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What wflow asks of a batch scheduler: five verbs (submit, query, cancel, launcher, time left). An adapter turns them
-// into the scheduler's commands and reads their machine-readable output; it keeps no state of its own.
-// Each call waits for a command, at most kCallTimeout_s: never from the coordinator's loop, always from the thread of
-// batch_thread.h.
+// What wflow asks of a batch scheduler: five verbs (submit, query, cancel, launcher, time left). An adapter
+// turns them into the scheduler's commands and reads their machine-readable output; it keeps no state of its
+// own. Each call waits for a command, at most kCallTimeout_s: never from the coordinator's loop, always from
+// the thread of batch_thread.h.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "specs/study/study.h"
 
 namespace wflow::engine::batch {
 
@@ -22,20 +24,26 @@ enum class JobEnd : std::uint8_t { none, exit, walltime, node, memory, preempted
 struct JobRequest {
   std::string token;  // [a-z0-9]{1,14}, letter first: unique to this submission, its name at the scheduler
   int nodes = 1;
-  double walltime_s = 0;
-  std::string account, partition, qos, constraint, memory;  // as the scheduler writes them; empty: its default
-  int gpus = 0;                                             // a node
-  std::vector<std::string> args;                            // verbatim options, after ours
-  std::vector<std::string> setup;                           // lines of shell before the command
-  std::vector<std::string> exclude;                         // names of nodes
-  bool singleton = false;                                   // one at a time of this name (chain mode)
-  std::vector<std::string> command;                         // argv, on each node
-  std::string directory;                                    // absolute: working directory, script, output
+  double walltime_s = 0;  // 0: the scheduler's default
+  std::string account, partition, qos, constraint,
+      reservation;                   // as the scheduler writes them; empty: its default
+  std::string memory;                // a node's, "per_cpu 4G", or empty: all of it
+  int gpus = 0;                      // a node
+  bool exclusive = true;             // whole nodes
+  int cores = 0;                     // a node: the workers' slots; 0: not said
+  std::vector<std::string> args;     // verbatim options, after ours
+  std::vector<std::string> setup;    // lines of shell before the command
+  std::vector<std::string> exclude;  // names of nodes
+  bool singleton = false;            // one at a time of this name (chain mode)
+  std::vector<std::string> command;  // argv, on each node
+  // Merlin's, of what starts `command` on the nodes: before it, more arguments of it, in place of it.
+  std::string launch_pre, launch_args, worker_launch;
+  std::string directory;  // absolute: working directory, script, output
 };
 
 struct Submission {
-  // wait: it will pass by itself (limits of jobs, time-outs); fix: the user must change something (bad account,
-  // partition, time limit); fatal: the scheduler is not there.
+  // wait: it will pass by itself (limits of jobs, time-outs); fix: the user must change something (bad
+  // account, partition, time limit); fatal: the scheduler is not there.
   enum class Refusal : std::uint8_t { none, wait, fix, fatal };
   std::string id;  // empty where refused
   Refusal refusal = Refusal::none;
@@ -54,8 +62,8 @@ struct JobStatus {
   int restarts = 0;                                  // higher: a new incarnation of the same id
 };
 
-// All jobs asked for, found by name, not by id. A job that does not appear in an answer is not known to have ended.
-// `answered` is false where the scheduler did not answer; then `text` says why.
+// All jobs asked for, found by name, not by id. A job that does not appear in an answer is not known to have
+// ended. `answered` is false where the scheduler did not answer; then `text` says why.
 struct JobList {
   bool answered = false;
   std::string text;
@@ -70,6 +78,8 @@ class BatchSystem {
   virtual std::string_view name() const = 0;  // "slurm"
   // The script that submit() would submit, byte for byte.
   virtual std::string script(const JobRequest& request) const = 0;
+  // Throws Error{system} where the script can't be written. After a time-out the job may be in the queue all
+  // the same.
   virtual Submission submit(const JobRequest& request) = 0;
   // All jobs of this user whose names begin with `prefix` (the campaign's part of the tokens), in one call.
   virtual JobList query(const std::string& prefix) = 0;
@@ -77,7 +87,8 @@ class BatchSystem {
   virtual std::optional<std::string> cancel(const std::vector<std::string>& ids) = 0;
   // How a program of `procs` processes on `nodes` nodes starts inside one of its allocations.
   virtual std::vector<std::string> launcher(int nodes, int procs) const = 0;
-  // Unix time at which the allocation that this process runs in ends; nothing outside one, or where it is not known.
+  // Unix time at which the allocation that this process runs in ends; nothing outside one, or where it is not
+  // known.
   virtual std::optional<double> ends_unix_s() = 0;
   // When such a job might start (sbatch --test-only), where the scheduler can say.
   virtual std::optional<double> start_estimate_unix_s(const JobRequest&) { return std::nullopt; }
@@ -85,7 +96,11 @@ class BatchSystem {
   virtual std::optional<std::string> check() = 0;
 };
 
-// "slurm", "flux", "pbs", "lsf", "sge". Null where the name is none of these.
+// "slurm", "flux", "pbs", "lsf", "lsf-srun", "sge". Null where the name is none of these.
 std::unique_ptr<BatchSystem> make_batch_system(std::string_view name);
+
+// What a pool asks for. `slots`: of its workers, 0 where they take what the node has. Token, command,
+// directory and nodes to exclude are the caller's.
+JobRequest request_of(const specs::AllocationSpec& pool, int slots);
 
 }  // namespace wflow::engine::batch

@@ -70,7 +70,7 @@ std::string command(const Study& study, const Step& step, const Numbers& n) {
 
 std::string batch_type(const Study& study, const Step& step) {
   const std::string own = key(step, "batch type");
-  return own.empty() ? study.batch.type : own;
+  return own.empty() ? study.batch.allocation.type : own;
 }
 
 std::string script_suffix(const Study& study, const Step& step) {

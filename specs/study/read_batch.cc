@@ -13,12 +13,103 @@ namespace wflow::specs {
 
 namespace {
 
-const std::array<std::string, 7> kTypes = {"local", "slurm", "flux", "lsf", "pbs", "lsf-srun", "local_pool"};
+const std::array<std::string, 8> kTypes = {"local", "slurm", "flux",     "pbs",
+                                           "lsf",   "sge",   "lsf-srun", "local_pool"};
+const std::array<std::string, 2> kPlaces = {"here", "in_allocation"};
 
-// Merlin's and Maestro's, beside those with a member of their own.
-constexpr std::array<std::string_view, 14> kOtherKeys = {
-    "flux_path", "flux_start_opts", "flux_exec", "flux_exec_workers", "host", "reservation", "qos",
-    "gpus",      "procs",           "flux_uri",  "version",           "args", "memory",      "exclusive"};
+constexpr int kMostNodes = 1'000'000;
+
+// Merlin's and Maestro's: known, not used.
+constexpr std::array<std::string_view, 8> kOtherKeys = {
+    "flux_path", "flux_start_opts", "flux_exec", "flux_exec_workers", "host", "procs", "flux_uri", "version"};
+
+// Wherever an allocation's keys may stand: batch:, and batch: of a pool.
+class AllocationReader {
+ public:
+  AllocationReader(yaml::MapReader& block, AllocationSpec& spec, const Study& study)
+      : block_(block), spec_(spec), study_(study) {}
+
+  void read() {
+    if (block_.find("type") != nullptr) spec_.type = kTypes[block_.choice("type", 0, kTypes)];
+    if (spec_.type == "local_pool") spec_.type = "local";  // Maestro's word for several tasks at once
+    read_names();
+    read_sizes();
+    lines("args", spec_.args, [](const std::string& text) { return words_of(text); });
+    lines("setup", spec_.setup, [](const std::string& text) { return text::split(text, '\n'); });
+    spec_.launch_pre = block_.string("launch_pre", spec_.launch_pre);
+    spec_.launch_args = block_.string("launch_args", spec_.launch_args);
+    spec_.worker_launch = block_.string("worker_launch", spec_.worker_launch);
+    for (const std::string_view key : kOtherKeys) block_.find(key);
+  }
+
+  // These stand in the pool itself as well.
+  void read_nodes_and_walltime() {
+    const std::string text = block_.string("nodes");
+    const auto number = text::to_integer(text);
+    if (!text.empty() && text != "all" && (!number || *number < 1 || *number > kMostNodes)) {
+      block_.diagnostics().error(block_.mark_of("nodes"),
+                                 fmt::format("'nodes' must be a whole number from 1, found '{}'", text));
+    } else if (number) {
+      spec_.nodes = static_cast<int>(*number);
+    }
+    spec_.walltime_s = block_.seconds("walltime", spec_.walltime_s);
+  }
+
+ private:
+  static std::vector<std::string> words_of(const std::string& text) {
+    std::vector<std::string> words;
+    for (std::string& word : text::split(text, ' ')) {
+      if (!word.empty()) words.push_back(std::move(word));
+    }
+    return words;
+  }
+
+  void read_names() {
+    named("account", "bank", spec_.account);
+    named("partition", "queue", spec_.partition);
+    one_line("qos", spec_.qos);
+    one_line("constraint", spec_.constraint);
+    one_line("reservation", spec_.reservation);
+    one_line("memory", spec_.memory);
+  }
+
+  void read_sizes() {
+    read_nodes_and_walltime();
+    spec_.gpus = static_cast<int>(block_.integer("gpus", spec_.gpus, 0, 1'000'000));
+    spec_.exclusive = block_.boolean("exclusive", spec_.exclusive);
+  }
+
+  // Ours, or Merlin's word for it.
+  void named(std::string_view key, std::string_view merlins, std::string& value) {
+    const bool both = block_.has(key) && block_.has(merlins);
+    if (both && block_.string(key) != block_.string(merlins)) {
+      block_.diagnostics().error(
+          block_.mark_of(merlins),
+          fmt::format("'{}' and '{}' mean the same and differ; one of them must go", key, merlins));
+    }
+    one_line(merlins, value);
+    one_line(key, value);
+  }
+
+  // It becomes a line of the submission script.
+  void one_line(std::string_view key, std::string& value) {
+    if (block_.find(key) == nullptr) return;
+    value = block_.string(key, value);
+    if (value.find('\n') == std::string::npos) return;
+    block_.diagnostics().error(block_.mark_of(key), fmt::format("'{}' must be one line", key));
+  }
+
+  template <typename Split>
+  void lines(std::string_view key, std::vector<std::string>& value, const Split& split) {
+    const yaml::Node* node = block_.find(key);
+    if (node == nullptr || (node->is_map() && study_.merlin)) return;  // args of Maestro's Flux: a mapping
+    value = node->is_scalar() ? split(node->text) : block_.strings(key);
+  }
+
+  yaml::MapReader& block_;
+  AllocationSpec& spec_;
+  const Study& study_;
+};
 
 // The number behind --concurrency (-c) of Celery's worker arguments; 0 without one.
 int concurrency_of(const std::string& args) {
@@ -49,18 +140,44 @@ void check_steps(Reading& reading, const yaml::Node* node, WorkerGroup& group) {
   }
 }
 
+// How many allocations, and for how long.
+void read_pool(yaml::MapReader& block, WorkerGroup& group, const Study& study) {
+  if (const yaml::Node* own = block.find("batch")) {
+    yaml::MapReader inner(*own, fmt::format("batch: of the worker '{}'", group.name), block.diagnostics());
+    AllocationReader(inner, group.allocation, study).read();
+    inner.find("shell");  // Merlin's: of batch: alone
+    inner.finish();
+  }
+  AllocationReader(block, group.allocation, study).read_nodes_and_walltime();
+  group.min = static_cast<int>(block.integer("min", 0, 0, kMostNodes));
+  group.max = static_cast<int>(block.integer("max", std::max(1, group.min), 1, kMostNodes));
+  group.idle_timeout_s = block.seconds("idle_timeout", group.idle_timeout_s);
+  if (group.min > group.max) {
+    block.diagnostics().error(
+        block.mark_of("min"),
+        fmt::format("'min' is {} and 'max' {}; 'max' is the larger of the two", group.min, group.max));
+  }
+  if (!group.allocation.exclusive && group.slots == 0 && !group.allocation.is_local()) {
+    block.diagnostics().error(
+        block.mark_of("slots"),
+        fmt::format("the worker '{}' shares its nodes ('exclusive: false') and needs 'slots': how many "
+                    "processors it asks for",
+                    group.name));
+  }
+}
+
 void read_group(Reading& reading, const yaml::Node& key, const yaml::Node& node, bool ours) {
   yaml::MapReader block(node, fmt::format("the worker '{}'", key.text), reading.diagnostics);
   WorkerGroup group;
   group.name = key.text;
+  group.allocation = reading.study.batch.allocation;
   group.steps = block.strings("steps");
-  group.nodes = block.string("nodes");
   group.machines = block.strings("machines");
   group.slots = static_cast<int>(block.integer("slots", 0, 0, 100000));
   group.pin = block.boolean("pin", false);
   const std::string args = block.string("args");
   if (!ours && group.slots == 0) group.slots = concurrency_of(args);
-  block.find("batch");
+  read_pool(block, group, reading.study);
   block.finish();
   check_steps(reading, block.find("steps"), group);
   reading.study.workers.push_back(std::move(group));
@@ -71,6 +188,22 @@ void read_groups(Reading& reading, const yaml::Node& node, bool ours) {
   for (const auto& [key, value] : block.node().entries) read_group(reading, key, value, ours);
 }
 
+// Where the coordinator of a campaign lives, and how its allocations follow each other.
+void read_coordinator(yaml::MapReader& block, Batch& batch) {
+  batch.linger_s = block.seconds("linger", batch.linger_s);
+  if (block.choice("coordinator", 0, kPlaces) != 0) {
+    block.diagnostics().error(block.mark_of("coordinator"),
+                              "'coordinator: in_allocation' is not built yet; leave it out, and start `wflow "
+                              "run` where it may stay "
+                              "(in an allocation of your own it finds the scheduler as well)");
+  }
+  if (block.integer("chain", 0, 0, kMostNodes) != 0) {
+    block.diagnostics().error(block.mark_of("chain"),
+                              "'chain' is not built yet; leave it out: a pool submits the successor of an "
+                              "allocation before its walltime ends");
+  }
+}
+
 }  // namespace
 
 void read_batch(Reading& reading) {
@@ -78,26 +211,10 @@ void read_batch(Reading& reading) {
   if (node == nullptr) return;
   yaml::MapReader block(*node, "the batch: block", reading.diagnostics);
   Batch& batch = reading.study.batch;
-  batch.type = kTypes[block.choice("type", 0, kTypes)];
-  if (batch.type == "local_pool") batch.type = "local";  // Maestro's word for several tasks at once
+  AllocationReader(block, batch.allocation, reading.study).read();
   batch.shell = block.string("shell", batch.shell);
-  batch.bank = block.string("bank");
-  batch.queue = block.string("queue");
-  batch.walltime = block.string("walltime");
-  if (!batch.walltime.empty() && !yaml::parse_seconds(batch.walltime)) block.seconds("walltime", 0);
-  batch.launch_pre = block.string("launch_pre");
-  batch.launch_args = block.string("launch_args");
-  batch.worker_launch = block.string("worker_launch");
-  batch.nodes = block.string("nodes");
-  const auto nodes = text::to_integer(batch.nodes);
-  if (!batch.nodes.empty() && batch.nodes != "all" && (!nodes || *nodes < 1)) {
-    reading.diagnostics.error(block.mark_of("nodes"),
-                              fmt::format("'nodes' must be a whole number from 1, found '{}'", batch.nodes));
-  }
   batch.dry_run = block.boolean("dry_run", false);
-  for (const std::string_view key : kOtherKeys) {
-    if (const yaml::Node* value = block.find(key)) batch.other[std::string(key)] = value_text(*value);
-  }
+  read_coordinator(block, batch);
   block.finish();
 }
 

@@ -37,23 +37,41 @@ struct ReadOptions {
   Iteration iteration;
 };
 
-struct Batch {
-  std::string type = "local";  // local, slurm, flux, lsf, pbs
-  std::string shell = "/bin/bash";
-  std::string bank, queue, walltime, launch_pre, launch_args, worker_launch;
-  std::string nodes;  // as written: a number or a token
-  bool dry_run = false;
-  std::map<std::string, std::string> other;  // host, reservation, qos, flux_path, ...: as written
+// What a pool's allocations ask of the scheduler: batch:, and over it the pool's own keys. As the scheduler
+// writes them; empty: its default.
+struct AllocationSpec {
+  std::string type = "local";  // local, slurm, flux, pbs, lsf, lsf-srun, sge
+  std::string account, partition, qos, constraint, reservation;
+  std::string memory;              // a node's: "64G"; "per_cpu 4G"; empty: the whole node's
+  int nodes = 1;                   // of one allocation
+  int gpus = 0;                    // a node
+  bool exclusive = true;           // whole nodes; else as many processors as the pool's workers have slots
+  double walltime_s = 0;           // 0: the scheduler's default
+  std::vector<std::string> args;   // verbatim options of the submission, after ours
+  std::vector<std::string> setup;  // lines of shell before the workers start
+  // Of the command that starts the workers on the nodes: before it, more arguments of it, in place of it.
+  std::string launch_pre, launch_args, worker_launch;
+
+  bool is_local() const { return type == "local"; }
 };
 
-// A group of workers of the pool. Local: slots on this machine.
+struct Batch {
+  AllocationSpec allocation;  // of pools that say nothing else
+  std::string shell = "/bin/bash";
+  bool dry_run = false;
+  double linger_s = 600;  // how long allocations live without a coordinator
+};
+
+// A pool: a group of workers. Local: slots on this machine.
 struct WorkerGroup {
   std::string name;
-  int slots = 0;                      // 0: the cores this process may use
+  int slots = 0;                      // of a worker; 0: the cores that it may use
   std::vector<std::string> steps;     // empty or "all": every step
-  std::string nodes;                  // as written: a number, "all" or nothing
   std::vector<std::string> machines;  // only on hosts of these names
   bool pin = false;                   // every task has processors of its own: `wflow worker --pin`
+  AllocationSpec allocation;
+  int min = 0, max = 1;        // allocations at the same time: at least while there is work, at most
+  double idle_timeout_s = 60;  // an allocation without work for so long is given back
 };
 
 struct Parameter {

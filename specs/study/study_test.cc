@@ -197,5 +197,69 @@ TEST(Files, ThatAreNoStudyAreSaidToBe) {
   EXPECT_THAT(StudyText("{").error(), HasSubstr("not valid YAML"));
 }
 
+TEST(Batch, GivesPoolsWhatTheySayNothingAbout) {
+  const Study study = StudyText(R"yaml(
+description: {name: t}
+batch: {type: slurm, bank: astro, queue: compute, nodes: 4, walltime: "4:00:00", args: [--mail-type=NONE, -x n1],
+        setup: [module load openmpi, "export X=$HOME"], linger: 5 min, exclusive: true}
+workers:
+  sim: {steps: [a], max: 3, idle_timeout: 2 min}
+  big: {nodes: all, slots: 8, min: 2, walltime: 90, batch: {type: flux, partition: gpu, gpus: 4, args: -a -b, exclusive: false}}
+study:
+  - {name: a, run: {cmd: echo}}
+)yaml")
+                          .study();
+  EXPECT_EQ(study.batch.linger_s, 300);
+  const WorkerGroup& sim = study.workers.at(0);
+  EXPECT_EQ(sim.allocation.type, "slurm");
+  EXPECT_EQ(sim.allocation.account, "astro");
+  EXPECT_EQ(sim.allocation.partition, "compute");
+  EXPECT_EQ(sim.allocation.nodes, 4);
+  EXPECT_EQ(sim.allocation.walltime_s, 4 * 3600);
+  EXPECT_EQ(sim.allocation.args, (std::vector<std::string>{"--mail-type=NONE", "-x n1"}));
+  EXPECT_EQ(sim.allocation.setup, (std::vector<std::string>{"module load openmpi", "export X=$HOME"}))
+      << "the node's shell expands it";
+  EXPECT_TRUE(sim.allocation.exclusive);
+  EXPECT_EQ(sim.min, 0);
+  EXPECT_EQ(sim.max, 3);
+  EXPECT_EQ(sim.idle_timeout_s, 120);
+  const WorkerGroup& big = study.workers.at(1);
+  EXPECT_EQ(big.allocation.type, "flux");
+  EXPECT_EQ(big.allocation.account, "astro");
+  EXPECT_EQ(big.allocation.partition, "gpu");
+  EXPECT_EQ(big.allocation.nodes, 4);
+  EXPECT_EQ(big.allocation.gpus, 4);
+  EXPECT_EQ(big.allocation.walltime_s, 90);
+  EXPECT_EQ(big.allocation.args, (std::vector<std::string>{"-a", "-b"}));
+  EXPECT_FALSE(big.allocation.exclusive);
+  EXPECT_EQ(big.min, 2);
+  EXPECT_EQ(big.max, 2);
+  EXPECT_EQ(study.batch.allocation.partition, "compute");
+}
+
+TEST(Batch, TakesMerlinsAndMaestrosKeys) {
+  const Study study = StudyText(R"yaml(
+description: {name: t, description: of Merlin}
+batch: {type: lsf, bank: b, queue: q, nodes: all, walltime: "00:01:00", launch_pre: env A=1, launch_args: --x, worker_launch: w,
+        flux_path: /f, args: {flux: {o: 1}}, shell: /bin/sh}
+study:
+  - {name: a, description: x, run: {cmd: echo}}
+merlin:
+  resources: {workers: {w: {args: -c 3, nodes: 2, batch: {type: local, shell: /bin/zsh}}}}
+)yaml")
+                          .study();
+  const AllocationSpec& spec = study.batch.allocation;
+  EXPECT_EQ(spec.type, "lsf");
+  EXPECT_EQ(spec.nodes, 1);
+  EXPECT_EQ(spec.launch_pre, "env A=1");
+  EXPECT_EQ(spec.launch_args, "--x");
+  EXPECT_EQ(spec.worker_launch, "w");
+  EXPECT_THAT(spec.args, testing::IsEmpty());
+  EXPECT_EQ(study.batch.shell, "/bin/sh");
+  EXPECT_TRUE(study.workers.at(0).allocation.is_local());
+  EXPECT_EQ(study.workers.at(0).allocation.nodes, 2);
+  EXPECT_EQ(study.workers.at(0).slots, 3);
+}
+
 }  // namespace
 }  // namespace wflow::specs

@@ -15,7 +15,7 @@ bool is_word(char c) {
 }
 
 bool is_script_key(const yaml::Node& key) {
-  return key.text == "cmd" || key.text == "restart";
+  return key.text == "cmd" || key.text == "restart" || key.text == "setup";
 }
 
 }  // namespace

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sun Grid Engine 8.1 (Son of Grid Engine, as Debian has it). Facts: research/cluster.md 3.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/text.h"
+#include "engine/batch/adapters.h"
+#include "engine/batch/command.h"
+#include "engine/batch/script.h"
+
+namespace wflow::engine::batch {
+
+namespace {
+
+CommandCall sge_call(std::vector<std::string> argv, const std::string& directory = {}) {
+  return {"sge", std::move(argv), directory, {}, {}};
+}
+
+std::string user_name() {
+  const char* user = std::getenv("USER");
+  return user != nullptr ? user : "*";
+}
+
+Directives directives(const JobRequest& request) {
+  Directives options("#$");
+  options.add("-N ", request.token);
+  options.add("-S /bin/bash");
+  if (request.walltime_s > 0) options.add(fmt::format("-l h_rt={}", minutes(request.walltime_s) * 60));
+  options.add("-P ", request.account);
+  options.add("-q ", request.partition);
+  options.add("-l ", request.qos);
+  options.add("-l ", request.constraint);
+  options.add("-ar ", request.reservation);
+  options.add("-l h_vmem=", request.memory);
+  if (request.gpus > 0) options.add(fmt::format("-l gpu={}", request.gpus));
+  std::string hosts = text::join(request.exclude, "|");
+  if (!hosts.empty()) options.add("-l h=!(" + hosts + ")");
+  options.add("-wd ", request.directory);
+  options.add("-j y");
+  options.add("-o ", output_file(request));
+  options.add("-r n");
+  options.add(request.args);
+  return options;
+}
+
+// A job without a parallel environment has one node and no file of hosts.
+constexpr std::string_view kSpread =
+    "[ -n \"$PE_HOSTFILE\" ] || exec \"$@\"\n"
+    "  for host in $(awk '{print $1}' \"$PE_HOSTFILE\" | sort -u); do qrsh -inherit -nostdin \"$host\" "
+    "\"$@\" & done\n"
+    "  wait";
+
+bool has_parallel_environment(const JobRequest& request) {
+  return std::any_of(request.args.begin(), request.args.end(),
+                     [](const std::string& argument) { return argument.starts_with("-pe"); });
+}
+
+// What stands between <tag> (or <tag ...>) and </tag> of `xml`; empty without it.
+std::string_view inside(std::string_view xml, std::string_view tag) {
+  const std::string open = fmt::format("<{}", tag);
+  std::size_t at = xml.find(open);
+  while (at != std::string_view::npos && xml.substr(at + open.size(), 1) != ">" &&
+         xml.substr(at + open.size(), 1) != " ")
+    at = xml.find(open, at + 1);
+  const std::size_t begin = at == std::string_view::npos ? at : xml.find('>', at);
+  const std::size_t end =
+      begin == std::string_view::npos ? begin : xml.find(fmt::format("</{}>", tag), begin);
+  return end == std::string_view::npos ? std::string_view() : xml.substr(begin + 1, end - begin - 1);
+}
+
+// Letters of the state, such as hqw, Eqw, dr.
+void set_state(JobStatus& job) {
+  const auto has = [&](char letter) { return job.raw.find(letter) != std::string::npos; };
+  if (has('E')) {
+    job.state = JobState::held;
+    job.never_clears = job.raw + ": the scheduler could not start it and keeps it; `qstat -j " + job.id +
+                       "` says why, `qmod -cj` clears it";
+  } else if (has('d')) {
+    job.state = JobState::ending;
+  } else if (has('w')) {
+    job.state = has('h') ? JobState::held : JobState::queued;
+  } else if (has('r') || has('t') || has('s') || has('S') || has('T')) {
+    job.state = JobState::running;
+  }
+}
+
+JobStatus job_of(std::string_view xml) {
+  JobStatus job;
+  job.id = inside(xml, "JB_job_number");
+  job.token = inside(xml, "JB_name");
+  job.raw = inside(xml, "state");
+  const std::string_view queue = inside(xml, "queue_name");  // all.q@host
+  if (const std::size_t at = queue.find('@'); at != std::string_view::npos)
+    job.nodes = {std::string(queue.substr(at + 1))};
+  set_state(job);
+  return job;
+}
+
+// Of one block of qacct: key, blanks, value, a line each.
+std::string value_of(const std::vector<std::string_view>& block, std::string_view key) {
+  for (const std::string_view line : block) {
+    if (line.starts_with(key) && line.substr(key.size(), 1) == " ")
+      return std::string(text::trim(line.substr(key.size())));
+  }
+  return {};
+}
+
+JobStatus ended_job(const std::vector<std::string_view>& block) {
+  constexpr std::int64_t kLimit = 37, kKilled = 100;
+  JobStatus job;
+  job.id = value_of(block, "jobnumber");
+  job.token = value_of(block, "jobname");
+  job.nodes = {value_of(block, "hostname")};
+  const std::string failed = value_of(block, "failed");
+  job.raw = "failed " + failed + ", exit status " + value_of(block, "exit_status");
+  const auto why = text::to_integer(failed.substr(0, failed.find(' ')));
+  const auto status = text::to_integer(value_of(block, "exit_status"));
+  if (!why || !status) return job;
+  job.state = *why == 0 && *status == 0 ? JobState::done : JobState::failed;
+  if (job.state == JobState::done) return job;
+  job.end = *why == kLimit ? JobEnd::walltime : *why == kKilled ? JobEnd::cancelled : JobEnd::exit;
+  return job;
+}
+
+class Sge : public BatchSystem {
+ public:
+  std::string_view name() const override { return "sge"; }
+
+  std::string script(const JobRequest& request) const override {
+    return script_head("SGE", directives(request)) + self_calling_body(request, kSpread);
+  }
+
+  Submission submit(const JobRequest& request) override {
+    if (request.nodes > 1 && !has_parallel_environment(request)) {
+      return {{},
+              Submission::Refusal::fix,
+              fmt::format(
+                  "SGE gives {} nodes only through a parallel environment of the site; add one to 'args', "
+                  "such as \"-pe mpi {}\" (`qconf -spl` lists them)",
+                  request.nodes, request.nodes)};
+    }
+    write_script(request, script(request));
+    const CommandAnswer answer = call(sge_call({"qsub", "-terse", script_file(request)}, request.directory));
+    if (!answer.ok()) {
+      return refused(answer, {"unable to contact qmaster", "unable to send message", "more jobs than",
+                              "try again", "max_u_jobs", "commlib", "got no response", "timed out"});
+    }
+    const auto lines = lines_of(answer.out);
+    if (lines.empty()) return {{}, Submission::Refusal::wait, "qsub gave no job id"};
+    return {std::string(lines.back()), Submission::Refusal::none, {}};
+  }
+
+  // qstat lists what lives, qacct what has ended; both know names.
+  JobList query(const std::string& prefix) override {
+    const CommandAnswer answer = call(sge_call({"qstat", "-xml", "-u", user_name()}));
+    if (!answer.ok()) return {false, answer.problem(), {}};
+    JobList list = parse_sge_jobs(answer.out, prefix);
+    const CommandAnswer ended = call(sge_call({"qacct", "-d", "2", "-o", user_name(), "-j", prefix + "*"}));
+    if (!ended.ok()) return list;  // no accounting, or none has ended
+    for (JobStatus& job : parse_sge_accounting(ended.out, prefix).jobs) {
+      const bool lives = std::any_of(list.jobs.begin(), list.jobs.end(),
+                                     [&](const auto& other) { return other.id == job.id; });
+      if (!lives) list.jobs.push_back(std::move(job));
+    }
+    return list;
+  }
+
+  std::optional<std::string> cancel(const std::vector<std::string>& ids) override {
+    if (ids.empty()) return std::nullopt;
+    std::vector<std::string> argv = {"qdel"};
+    argv.insert(argv.end(), ids.begin(), ids.end());
+    const CommandAnswer answer = call(sge_call(std::move(argv)));
+    if (answer.ok() || mentions_any(answer.err + answer.out, {"does not exist", "already in deletion"}))
+      return std::nullopt;
+    return answer.problem();
+  }
+
+  std::vector<std::string> launcher(int, int procs) const override {
+    return {"mpirun", "-n", std::to_string(procs)};
+  }
+
+  // SGE tells no job when it ends: the worker is told on its command line.
+  std::optional<double> ends_unix_s() override { return std::nullopt; }
+
+  std::optional<std::string> check() override { return check_answer("sge", call(sge_call({"qstat"}))); }
+};
+
+}  // namespace
+
+std::unique_ptr<BatchSystem> make_sge() {
+  return std::make_unique<Sge>();
+}
+
+JobList parse_sge_jobs(std::string_view xml, const std::string& prefix) {
+  if (xml.find("<job_info") == std::string_view::npos) return {false, "qstat: the answer does not read", {}};
+  JobList list{true, {}, {}};
+  constexpr std::string_view kEnd = "</job_list>";
+  for (std::size_t at = xml.find("<job_list"); at != std::string_view::npos;
+       at = xml.find("<job_list", at + 1)) {
+    const std::size_t end = xml.find(kEnd, at);
+    if (end == std::string_view::npos) break;
+    JobStatus job = job_of(xml.substr(at, end - at));
+    if (job.token.starts_with(prefix)) list.jobs.push_back(std::move(job));
+  }
+  return list;
+}
+
+JobList parse_sge_accounting(std::string_view text, const std::string& prefix) {
+  JobList list{true, {}, {}};
+  std::vector<std::string_view> block;
+  const auto close = [&] {
+    JobStatus job = ended_job(block);
+    if (!job.id.empty() && job.token.starts_with(prefix)) list.jobs.push_back(std::move(job));
+    block.clear();
+  };
+  for (const std::string_view line : lines_of(text)) {
+    if (line.starts_with("====")) close();
+    block.push_back(line);
+  }
+  close();
+  return list;
+}
+
+}  // namespace wflow::engine::batch

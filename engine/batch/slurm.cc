@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/batch/slurm.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+
+#include "base/text.h"
+#include "engine/batch/script.h"
+
+namespace wflow::engine::batch {
+
+namespace {
+
+constexpr const char* kEpochTimes = "SLURM_TIME_FORMAT=%s";
+
+// What srun would take for options of the workers' step: they come from the site's sbatch, from --export, and
+// from the job's own cpus-per-task (which 22.05 does not hand down, 23.11 does, and both together are an
+// error).
+constexpr std::string_view kUnset =
+    "unset SLURM_EXPORT_ENV SRUN_CPUS_PER_TASK SLURM_CPUS_PER_TASK SLURM_NTASKS_PER_NODE SLURM_DISTRIBUTION\n"
+    "unset ${!SLURM_CPU_BIND*} ${!SLURM_MEM_BIND*} ${!SBATCH_*}\n";
+
+bool asks_for(const JobRequest& request, std::string_view option) {
+  return std::any_of(request.args.begin(), request.args.end(),
+                     [&](const std::string& argument) { return argument.starts_with(option); });
+}
+
+void add_memory(Directives& options, const JobRequest& request) {
+  constexpr std::string_view kPerCpu = "per_cpu ";
+  if (asks_for(request, "--mem")) return;  // its three forms exclude each other
+  if (request.memory.starts_with(kPerCpu)) {
+    options.add("--mem-per-cpu=", request.memory.substr(kPerCpu.size()));
+  } else if (!request.memory.empty()) {
+    options.add("--mem=", request.memory);
+  } else if (request.exclusive) {
+    options.add("--mem=0");  // all of it: the default of a whole node is one processor's share at many sites
+  }
+}
+
+Directives directives(const JobRequest& request) {
+  Directives options("#SBATCH");
+  options.add("--job-name=", request.token);
+  options.add(fmt::format("--nodes={}", request.nodes));
+  // Sites preset ntasks-per-node: both are stated.
+  options.add(fmt::format("--ntasks={}", request.nodes));
+  options.add("--ntasks-per-node=1");
+  if (request.exclusive) options.add("--exclusive");
+  if (!request.exclusive) options.add(fmt::format("--cpus-per-task={}", std::max(1, request.cores)));
+  add_memory(options, request);
+  if (request.walltime_s > 0) options.add(fmt::format("--time={}", minutes(request.walltime_s)));
+  options.add("--account=", request.account);
+  options.add("--partition=", request.partition);
+  options.add("--qos=", request.qos);
+  options.add("--constraint=", request.constraint);
+  options.add("--reservation=", request.reservation);
+  if (request.gpus > 0) options.add(fmt::format("--gpus-per-node={}", request.gpus));
+  options.add("--exclude=", text::join(request.exclude, ","));
+  if (request.singleton) options.add("--dependency=singleton");
+  options.add("--chdir=", request.directory);
+  options.add("--output=", output_file(request));
+  options.add("--open-mode=append");
+  // The coordinator submits again by itself; and a dead node must not end the workers on the others.
+  options.add("--no-requeue");
+  options.add("--no-kill");
+  options.add(request.args);
+  return options;
+}
+
+std::string agents_launcher(int nodes) {
+  // One worker's end is not its neighbours' (a site's WaitTime, KillOnBadExit), nor is its node's: without
+  // --no-kill here the job lives on, and the step does not. Workers take no part in bindings, nor do they
+  // hold the resources against the steps of tasks.
+  return fmt::format(
+      "srun --nodes={0} --ntasks={0} --overlap --no-kill --wait=0 --kill-on-bad-exit=0 --cpu-bind=none "
+      "--mpi=none",
+      nodes);
+}
+
+struct State {
+  std::string_view word;
+  JobState state;
+  JobEnd end;
+};
+
+constexpr auto kStates = std::to_array<State>({
+    {"PENDING", JobState::queued, JobEnd::none},        {"CONFIGURING", JobState::queued, JobEnd::none},
+    {"REQUEUED", JobState::queued, JobEnd::none},       {"REQUEUE_FED", JobState::queued, JobEnd::none},
+    {"SPECIAL_EXIT", JobState::held, JobEnd::none},     {"REQUEUE_HOLD", JobState::held, JobEnd::none},
+    {"RESV_DEL_HOLD", JobState::held, JobEnd::none},    {"RUNNING", JobState::running, JobEnd::none},
+    {"RESIZING", JobState::running, JobEnd::none},      {"SIGNALING", JobState::running, JobEnd::none},
+    {"STOPPED", JobState::running, JobEnd::none},       {"SUSPENDED", JobState::running, JobEnd::none},
+    {"COMPLETING", JobState::ending, JobEnd::none},     {"STAGE_OUT", JobState::ending, JobEnd::none},
+    {"COMPLETED", JobState::done, JobEnd::none},        {"FAILED", JobState::failed, JobEnd::exit},
+    {"TIMEOUT", JobState::failed, JobEnd::walltime},    {"DEADLINE", JobState::failed, JobEnd::walltime},
+    {"NODE_FAIL", JobState::failed, JobEnd::node},      {"BOOT_FAIL", JobState::failed, JobEnd::node},
+    {"LAUNCH_FAILED", JobState::failed, JobEnd::node},  {"OUT_OF_MEMORY", JobState::failed, JobEnd::memory},
+    {"PREEMPTED", JobState::failed, JobEnd::preempted}, {"CANCELLED", JobState::failed, JobEnd::cancelled},
+    {"REVOKED", JobState::failed, JobEnd::cancelled},
+});
+
+struct Reason {
+  std::string_view word, meaning;
+};
+
+constexpr auto kNever = std::to_array<Reason>({
+    {"BadConstraints", "no node has what the allocation asks for (constraint, memory, gpus, nodes)"},
+    {"InvalidAccount", "the account is not known, or you may not charge it (account)"},
+    {"InvalidQOS", "the quality of service is not known, or the account may not use it (qos)"},
+    {"PartitionTimeLimit", "the walltime is longer than the partition allows (walltime, partition)"},
+    {"PartitionNodeLimit", "the partition never gives so many nodes to a job (nodes, partition)"},
+    {"PartitionInactive", "the partition does not start jobs (partition)"},
+    {"QOSTimeLimit", "the walltime is longer than the quality of service allows (walltime, qos)"},
+    {"QOSMaxNodePerJobLimit", "the quality of service never gives so many nodes to a job (nodes, qos)"},
+    {"QOSMaxCpuPerJobLimit", "the quality of service never gives so many processors to a job (nodes, qos)"},
+    {"QOSMaxWallDurationPerJobLimit",
+     "the walltime is longer than the quality of service allows (walltime, qos)"},
+    {"QOSMinCpuNotSatisfied", "the quality of service wants more processors a job (nodes, qos)"},
+    {"QOSUsageThreshold", "the quality of service has used up its share (qos)"},
+    {"AssocMaxNodePerJobLimit", "your account never gives so many nodes to a job (nodes, account)"},
+    {"AssocMaxCpuPerJobLimit", "your account never gives so many processors to a job (nodes, account)"},
+    {"AssocMaxWallDurationPerJobLimit",
+     "the walltime is longer than your account allows (walltime, account)"},
+    {"AssociationTimeLimit", "your account has used up its time (account)"},
+    {"AssocGrpCPUMinutesLimit", "your account has used up its processor time (account)"},
+    {"AssocGrpBillingMinutes", "your account has used up its budget (account)"},
+    {"AccountNotAllowed", "the partition does not take this account (account, partition)"},
+    {"QOSNotAllowed", "the partition does not take this quality of service (qos, partition)"},
+    {"DependencyNeverSatisfied", "it depends on a job that ended in another way than asked (args)"},
+    {"JobHeldAdmin", "an administrator holds the job; ask the site"},
+    {"JobHeldUser", "the job is held; `scontrol release` lets it go"},
+    {"ReservationDeleted", "its reservation is gone (reservation)"},
+    {"launch failed requeued held",
+     "it could not be started on its node and is held; `scontrol release` tries again"},
+});
+
+const std::vector<std::string_view> kPasses = {"MaxSubmitJob",
+                                               "violates accounting/QOS policy",
+                                               "timed out",
+                                               "Unable to contact slurm controller",
+                                               "Resource temporarily unavailable",
+                                               "temporarily unable",
+                                               "try again",
+                                               "not responding",
+                                               "connection refused",
+                                               "Communication connection failure",
+                                               "Zero Bytes were transmitted",
+                                               "slurmctld",
+                                               "system maintenance",
+                                               "Transport endpoint",
+                                               "Requested partition configuration not available now",
+                                               "in standby mode"};
+
+std::optional<double> time_of(std::string_view text) {
+  const auto seconds = text::to_integer(text);
+  if (!seconds || *seconds <= 0) return std::nullopt;  // N/A, Unknown, NONE
+  return static_cast<double>(*seconds);
+}
+
+CommandCall slurm_call(std::vector<std::string> argv) {
+  return {"slurm", std::move(argv), {}, {}, {kEpochTimes}};
+}
+
+// squeue, of this user alone: names are looked at here, because squeue takes no patterns.
+CommandCall squeue_call() {
+  return slurm_call({"squeue", "--noheader", "--user=" + std::to_string(::getuid()), "--states=all",
+                     "--Format=" + std::string(kSqueueFormat)});
+}
+
+class Slurm : public BatchSystem {
+ public:
+  std::string_view name() const override { return "slurm"; }
+
+  std::string script(const JobRequest& request) const override {
+    return script_head("Slurm", directives(request)) + std::string(kUnset) + script_setup(request) +
+           launch_line(request, agents_launcher(request.nodes));
+  }
+
+  Submission submit(const JobRequest& request) override {
+    write_script(request, script(request));
+    CommandCall command{"slurm", {"sbatch", "--parsable", script_file(request)}, request.directory, {}, {}};
+    const CommandAnswer answer = call(command);
+    if (!answer.ok()) return slurm_refusal(answer);
+    const auto id = parse_sbatch_id(answer.out);
+    // It may well be in the queue: the caller looks for its token before it tries again.
+    if (!id) return {{}, Submission::Refusal::wait, "sbatch gave no job id: " + one_line(answer.out)};
+    return {*id, Submission::Refusal::none, {}};
+  }
+
+  JobList query(const std::string& prefix) override {
+    const CommandAnswer answer = call(squeue_call());
+    if (!answer.ok()) return {false, answer.problem(), {}};
+    JobList list{true, {}, {}};
+    for (const std::string_view line : lines_of(answer.out)) {
+      auto job = parse_squeue_line(line);
+      if (job && job->token.starts_with(prefix)) list.jobs.push_back(std::move(*job));
+    }
+    return list;
+  }
+
+  std::optional<std::string> cancel(const std::vector<std::string>& ids) override {
+    if (ids.empty()) return std::nullopt;
+    std::vector<std::string> argv = {"scancel", "--quiet"};
+    argv.insert(argv.end(), ids.begin(), ids.end());
+    const CommandAnswer answer = call(slurm_call(std::move(argv)));
+    if (answer.ok() || mentions_any(answer.err, {"Invalid job id", "already completing or completed"}))
+      return std::nullopt;
+    return answer.problem();
+  }
+
+  // Of an MPI program: all of its processes end with the first that fails; it has its processors for itself,
+  // beside the workers' step.
+  std::vector<std::string> launcher(int nodes, int procs) const override {
+    return {"srun",
+            fmt::format("--nodes={}", nodes),
+            fmt::format("--ntasks={}", procs),
+            "--overlap",
+            "--exact",
+            "--kill-on-bad-exit=1",
+            "--mem=0"};
+  }
+
+  std::optional<double> ends_unix_s() override {
+    const char* id = std::getenv("SLURM_JOB_ID");
+    if (id == nullptr) return std::nullopt;
+    // The limit of a running job can be changed: the variable (Slurm 22.05 has none) is what it was at the
+    // start.
+    const CommandAnswer answer =
+        call(slurm_call({"squeue", "--noheader", "--jobs=" + std::string(id), "--format=%e"}));
+    const auto lines = lines_of(answer.out);
+    if (answer.ok() && !lines.empty()) {
+      if (const auto end = time_of(lines.front())) return end;
+    }
+    const char* variable = std::getenv("SLURM_JOB_END_TIME");
+    return variable == nullptr ? std::nullopt : time_of(variable);
+  }
+
+  // "sbatch: Job 3 to start at 1795325825 using 2 processors on nodes n[1-2] in partition batch"
+  std::optional<double> start_estimate_unix_s(const JobRequest& request) override {
+    write_script(request, script(request));
+    CommandCall command = slurm_call({"sbatch", "--test-only", script_file(request)});
+    const CommandAnswer answer = call(command);
+    constexpr std::string_view kMark = " to start at ";
+    const std::size_t at = answer.err.find(kMark);
+    if (!answer.ok() || at == std::string::npos) return std::nullopt;
+    const std::string_view rest = std::string_view(answer.err).substr(at + kMark.size());
+    return time_of(rest.substr(0, rest.find(' ')));
+  }
+
+  std::optional<std::string> check() override {
+    if (auto problem = check_answer("slurm", call(squeue_call()))) return problem;
+    return check_answer("slurm", call(slurm_call({"sbatch", "--version"})));
+  }
+};
+
+// "01-03" -> its numbers, with their zeros.
+void expand_range(const std::string& before, std::string_view range, std::vector<std::string>& names) {
+  constexpr std::int64_t kMost = 100'000;
+  const std::size_t dash = range.find('-');
+  const std::string_view first = range.substr(0, dash);
+  const auto low = text::to_integer(first);
+  const auto high = dash == std::string_view::npos ? low : text::to_integer(range.substr(dash + 1));
+  if (!low || !high || *low < 0 || *high < *low || *high - *low > kMost) {
+    names.push_back(before + std::string(range));
+    return;
+  }
+  for (std::int64_t number = *low; number <= *high; ++number)
+    names.push_back(fmt::format("{}{:0{}}", before, number, first.size()));
+}
+
+}  // namespace
+
+std::unique_ptr<BatchSystem> make_slurm() {
+  return std::make_unique<Slurm>();
+}
+
+std::optional<JobStatus> parse_squeue_line(std::string_view line) {
+  constexpr std::size_t kFields = 8;
+  std::vector<std::string> fields = text::split(line, '|');
+  if (fields.size() < kFields) return std::nullopt;
+  for (std::string& field : fields) field = text::trim(field);
+  JobStatus job;
+  job.id = fields[0];
+  job.raw = fields[1];
+  job.token = fields[2];
+  job.restarts = static_cast<int>(text::to_integer(fields[3]).value_or(0));
+  job.starts_unix_s = time_of(fields[4]);
+  job.ends_unix_s = time_of(fields[5]);
+  job.nodes = expand_host_list(fields[6]);
+  job.reason = fields[7] == "None" ? "" : fields[7];
+  const auto known =
+      std::find_if(kStates.begin(), kStates.end(), [&](const State& state) { return job.raw == state.word; });
+  if (known != kStates.end()) {
+    job.state = known->state;
+    job.end = known->end;
+  }
+  if (job.state != JobState::queued && job.state != JobState::held) return job;
+  if (job.reason.starts_with("JobHeld") || job.reason.find("held") != std::string::npos)
+    job.state = JobState::held;
+  job.never_clears = why_slurm_never_starts(job.reason);
+  return job;
+}
+
+std::vector<std::string> expand_host_list(std::string_view list) {
+  std::vector<std::string> names;
+  while (!list.empty()) {
+    const std::size_t open = list.find_first_of("[,");
+    const std::size_t close =
+        open == std::string_view::npos || list[open] == ',' ? std::string_view::npos : list.find(']', open);
+    if (open == std::string_view::npos || list[open] == ',' || close == std::string_view::npos) {
+      const std::size_t end =
+          list[std::min(open, list.size() - 1)] == '[' ? list.size() : std::min(open, list.size());
+      if (end > 0) names.emplace_back(list.substr(0, end));
+      list.remove_prefix(std::min(end + 1, list.size()));
+      continue;
+    }
+    const std::string before(list.substr(0, open));
+    for (const std::string& range : text::split(list.substr(open + 1, close - open - 1), ','))
+      expand_range(before, range, names);
+    list.remove_prefix(close + 1);
+    if (list.starts_with(',')) list.remove_prefix(1);
+  }
+  return names;
+}
+
+std::string why_slurm_never_starts(std::string_view reason) {
+  for (const Reason& known : kNever) {
+    if (reason.find(known.word) != std::string_view::npos)
+      return fmt::format("{}: {}", reason, known.meaning);
+  }
+  return {};
+}
+
+std::optional<std::string> parse_sbatch_id(std::string_view out) {
+  const auto lines = lines_of(out);
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    const std::string_view number = line->substr(0, line->find(';'));
+    if (!number.empty() &&
+        std::all_of(number.begin(), number.end(), [](unsigned char c) { return std::isdigit(c); }))
+      return std::string(number);
+  }
+  return std::nullopt;
+}
+
+Submission slurm_refusal(const CommandAnswer& answer) {
+  return refused(answer, kPasses);
+}
+
+}  // namespace wflow::engine::batch
