@@ -33,6 +33,7 @@ void add_schema(CLI::App& app, Command& chosen);
 void add_logs(CLI::App& app, Command& chosen);
 void add_rerun(CLI::App& app, Command& chosen);
 void add_init(CLI::App& app, Command& chosen);
+void add_allocations(CLI::App& app, Command& chosen);
 void add_worker(CLI::App& app, Command& chosen);
 void add_event(CLI::App& app, Command& chosen);
 void add_doctor(CLI::App& app, Command& chosen);

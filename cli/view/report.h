@@ -11,6 +11,10 @@
 namespace wflow::cli {
 
 // Name, state, elapsed time; one line a step; the training curve while there is one.
+// A line a pool; `everything`: also one an allocation, else only of those that will never start.
+std::vector<std::string> allocation_lines(const engine::wire::AllocationsAnswer& answer, double now_s,
+                                          bool everything);
+std::string allocation_line(const engine::wire::AllocationView& allocation, double now_s);
 std::vector<std::string> overview(const engine::CampaignStatus& status, const Terminal& terminal);
 // Failures with the end of their output, workers, artifacts, history.
 std::vector<std::string> details(const engine::CampaignStatus& status, const Terminal& terminal,

@@ -19,9 +19,6 @@ constexpr double kLeft_s = 2;  // without any worker, after it had some
 constexpr double kCancelAgain_s = 10;
 constexpr double kHour_s = 3600;
 
-constexpr std::string_view kStates[] = {"intended", "queued", "running", "ended"};
-constexpr std::string_view kEnds[] = {"", "exit", "walltime", "node", "memory", "preempted", "cancelled"};
-
 // Tokens in base 36: a letter first, of equal length.
 std::string in_base_36(std::uint64_t number, int digits) {
   constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
@@ -40,14 +37,6 @@ double end_of(const Allocation& allocation) {
 
 }  // namespace
 
-std::string_view name_of(AllocationState state) {
-  return kStates[static_cast<std::size_t>(state)];
-}
-
-std::string_view name_of(JobEnd end) {
-  return kEnds[static_cast<std::size_t>(end)];
-}
-
 Pools::Pools(std::vector<PoolSpec> pools, std::string prefix, std::uint64_t epoch, PoolTiming timing,
              std::vector<Allocation> known, Now now)
     : specs_(std::move(pools)), prefix_(std::move(prefix)), epoch_(epoch), timing_(timing) {
@@ -60,7 +49,9 @@ Pools::Pools(std::vector<PoolSpec> pools, std::string prefix, std::uint64_t epoc
   for (Allocation& allocation : known) {
     if (!pools_.contains(allocation.pool)) continue;  // of a study that was another one then
     if (allocation.state != AllocationState::ended) {
-      live_[allocation.token];
+      Live& live = live_[allocation.token];
+      live.recovered = true;
+      live.since_s = now.steady_s;
       asked_[allocation.scheduler].soon_s = now.steady_s;
     }
     allocations_.emplace(allocation.token, std::move(allocation));
@@ -95,6 +86,11 @@ const Allocation* Pools::waited_for(const std::string& pool) const {
     if (allocation.pool == pool && !live.joined && !live.leaving) return &allocation;
   }
   return nullptr;
+}
+
+bool Pools::is_leaving(const std::string& token) const {
+  const auto at = live_.find(token);
+  return at != live_.end() && at->second.leaving;
 }
 
 const std::string* Pools::gave_up(const std::string& pool) const {
@@ -164,6 +160,16 @@ std::optional<std::string> Pools::drain(const std::string& name, Now now) {
   return std::nullopt;
 }
 
+void Pools::stop_submitting() {
+  finishing_ = patient_ = true;
+}
+
+void Pools::finish(Now now) {
+  finishing_ = true;
+  if (!std::exchange(patient_, false)) return;
+  for (auto& [token, live] : live_) live.leaving_since_s = std::min(live.leaving_since_s, now.steady_s);
+}
+
 // ---- decisions
 
 void Pools::decide(Now now) {
@@ -176,12 +182,9 @@ void Pools::decide(Now now) {
 // Jobs that earlier coordinators have submitted are looked for before anything new is: else they would be had
 // twice.
 bool Pools::known_to_scheduler() const {
-  return std::all_of(asked_.begin(), asked_.end(), [&](const auto& entry) {
-    const bool recovered = std::any_of(live_.begin(), live_.end(), [&](const auto& live) {
-      const Allocation& allocation = allocations_.at(live.first);
-      return allocation.scheduler == entry.first && !live.second.under_way && !live.second.leaving;
-    });
-    return entry.second.answered || !recovered;
+  return std::none_of(live_.begin(), live_.end(), [&](const auto& entry) {
+    const auto& [token, live] = entry;
+    return live.recovered && !live.joined && !asked_.at(allocations_.at(token).scheduler).answered;
   });
 }
 
@@ -198,9 +201,7 @@ void Pools::follow_workers(Now now) {
       pool.failures = 0;
       if (pool.spec->slots == 0) pool.slots = std::max(pool.slots, workers.slots);
       if (allocation.state == AllocationState::intended || allocation.state == AllocationState::queued) {
-        allocation.state = AllocationState::running;  // its workers say so before the scheduler is asked
-        allocation.started_s = now.unix_s;
-        allocation.reason.clear();
+        began(allocation, now.unix_s, now);  // its workers say so before the scheduler is asked
         changed(allocation);
         ask_soon(allocation.scheduler, now.steady_s);
       }
@@ -208,12 +209,15 @@ void Pools::follow_workers(Now now) {
       live.left_since_s = now.steady_s;
       ask_soon(allocation.scheduler, now.steady_s);
     }
+    if (workers.silent && !live.asked_about) ask_soon(allocation.scheduler, now.steady_s);
+    live.asked_about = workers.silent;
     if (workers.count == 0 || workers.busy) live.idle_since_s.reset();
     if (workers.count > 0 && !workers.busy && !live.idle_since_s) live.idle_since_s = now.steady_s;
     if (live.left_since_s && now.steady_s - *live.left_since_s >= kLeft_s && !live.leaving)
       give_back(token, now);
     const bool late = allocation.state == AllocationState::running && !live.joined &&
-                      allocation.started_s > 0 && now.unix_s - allocation.started_s > timing_.late_s;
+                      allocation.started_s > 0 && now.unix_s - allocation.started_s > timing_.late_s &&
+                      now.steady_s - live.since_s > timing_.late_s;
     if (late && !std::exchange(live.said_late, true)) {
       note(fmt::format("allocation {} has run for {:.0f} s and none of its workers has reached this "
                        "coordinator; see the "
@@ -296,7 +300,9 @@ void Pools::submit(Pool& pool, bool by_hand, Now now) {
   JobRequest job = pool.spec->job;
   job.token = allocation.token;
   job.exclude.insert(job.exclude.end(), excluded_.begin(), excluded_.end());
-  live_[allocation.token].under_way = true;
+  Live& live = live_[allocation.token];
+  live.under_way = true;
+  live.since_s = now.steady_s;
   changed(allocation);
   actions_.submits.push_back({allocation.scheduler, std::move(job)});
   allocations_.emplace(allocation.token, std::move(allocation));
@@ -342,7 +348,7 @@ void Pools::give_back_idle(Pool& pool, Now now) {
 void Pools::give_back(const std::string& token, Now now) {
   Live& live = live_.at(token);
   if (std::exchange(live.leaving, true)) return;
-  live.leaving_since_s = now.steady_s;
+  live.leaving_since_s = patient_ ? std::numeric_limits<double>::infinity() : now.steady_s;
   actions_.drains.push_back(token);
 }
 

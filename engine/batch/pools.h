@@ -20,32 +20,10 @@
 #include <vector>
 
 #include "base/now.h"
+#include "engine/batch/allocation.h"
 #include "engine/batch/batch_system.h"
 
 namespace wflow::engine::batch {
-
-// intended ─▶ queued ─▶ running ─▶ ended. A job that is requeued goes back to `queued`, as a new incarnation.
-enum class AllocationState : std::uint8_t { intended, queued, running, ended };
-inline constexpr std::size_t kAllocationStates = 4;
-std::string_view name_of(AllocationState state);
-std::string_view name_of(JobEnd end);
-
-// From the intention to submit it to its end; what of it is durable is a row of the table `allocations`.
-struct Allocation {
-  std::string token, pool, scheduler;
-  std::string id;  // empty until the scheduler has given one
-  int nodes = 1;
-  double walltime_s = 0;  // 0: the scheduler's default
-  AllocationState state = AllocationState::intended;
-  JobEnd end = JobEnd::none;
-  bool by_hand = false;  // `wflow allocations add`: the backlog need not justify it
-  double created_s = 0, started_s = 0, ended_s = 0;  // Unix time; 0: not yet
-  double ends_s = 0;                                 // Unix time of its walltime; 0: not known
-  int restarts = 0;
-  std::string reason;        // why it waits or has ended, in the scheduler's words
-  std::string never_clears;  // in plain words, where that reason never clears
-  std::vector<std::string> node_names;
-};
 
 struct PoolSpec {
   std::string name;
@@ -108,8 +86,9 @@ struct PoolActions {
 // The workers of an allocation, as they are now.
 struct AllocationWorkers {
   int count = 0;
-  bool busy = false;  // one of them holds a lease
-  int slots = 0;      // of the largest
+  bool busy = false;    // one of them holds a lease
+  bool silent = false;  // one of them has said nothing for a while
+  int slots = 0;        // of the largest
   std::vector<std::string> hosts;
 };
 
@@ -142,9 +121,11 @@ class Pools {
   // By token or id; an empty name: all.
   std::optional<std::string> cancel(const std::string& name, Now now);
   std::optional<std::string> drain(const std::string& name, Now now);
-  // The campaign ends: nothing more is submitted, and what there is is given back once its workers have left.
-  void finish() { finishing_ = true; }
-  void abandon() { abandoned_ = true; }  // without waiting for its workers
+  // Nothing more is submitted; what waits is cancelled, what runs is given back once its workers have left.
+  void stop_submitting();
+  // The campaign ends: the workers have no more than PoolTiming::drain_s to leave; abandon(): no time at all.
+  void finish(Now now);
+  void abandon() { abandoned_ = true; }
 
   // ---- decisions: to be called about once a second
   void decide(Now now);
@@ -159,6 +140,8 @@ class Pools {
   const Allocation* waited_for(const std::string& pool) const;
   // Nothing can be had any more: no pool with work has an allocation, and each has given up. Why.
   std::optional<std::string> stuck() const;
+  bool is_leaving(const std::string& token) const;
+  int slots(const std::string& pool) const { return pools_.at(pool).slots; }
   const std::string* gave_up(const std::string& pool) const;
   const std::set<std::string>& excluded_nodes() const { return excluded_; }
   Forecast forecast(const std::string& pool, Now now) const;
@@ -179,6 +162,8 @@ class Pools {
   // Of an allocation, beyond what is recorded.
   struct Live {
     bool under_way = false;  // its submission has not been answered
+    bool recovered = false;  // an earlier coordinator's, which no answer has named yet
+    double since_s = 0;      // steady: this coordinator knows of this incarnation
     int missing = 0;
     bool joined = false;  // a worker of this incarnation did
     bool had_workers = false;
@@ -190,6 +175,7 @@ class Pools {
     int cancels_failed = 0;
     std::optional<double> idle_since_s, left_since_s;  // steady
     bool said_late = false;
+    bool asked_about = false;  // since a worker fell silent
   };
   struct Asked {
     double last_s = -std::numeric_limits<double>::infinity();  // steady
@@ -221,7 +207,7 @@ class Pools {
 
   // pools_answers.cc
   void learn(const JobStatus& job, Now now);
-  void began(Allocation& allocation, const JobStatus& job, Now now);
+  void began(Allocation& allocation, double started_s, Now now);
   void ended(Allocation& allocation, JobEnd end, const std::string& reason, Now now);
   void start_failed(const Allocation& allocation, const Live& live, Now now);
   void blame_nodes(const Allocation& allocation, const Live& live);
@@ -243,6 +229,7 @@ class Pools {
   std::map<std::string, int> quick_failures_;  // by node
   std::set<std::string> excluded_;
   bool finishing_ = false;
+  bool patient_ = false;  // workers have as long as their tasks take
   bool abandoned_ = false;
   PoolActions actions_;
 };

@@ -13,6 +13,8 @@ namespace {
 
 // Of a job that a scheduler has just taken it need not know yet where and why it waits.
 constexpr double kFirstLook_s = 2;
+// Workers leave some seconds before the end of their allocation, those with a training a minute.
+constexpr double kNearEnd_s = 90;
 // Answers that do not name what was never acknowledged: a submission may take longer than the coordinator
 // lived.
 constexpr int kMissingIntents = 2;
@@ -156,6 +158,7 @@ void Pools::learn(const JobStatus& job, Now now) {
     live.joined = live.had_workers = false;
     live.hosts.clear();
     live.left_since_s.reset();
+    live.since_s = now.steady_s;
     allocation.ends_s = allocation.started_s = 0;
     note(fmt::format(
         "allocation {} was requeued by {} (start {}); its tasks run again without a charged attempt", job.id,
@@ -176,7 +179,7 @@ void Pools::learn(const JobStatus& job, Now now) {
     case JobState::running:
     case JobState::ending:
       if (allocation.state != AllocationState::running || allocation.started_s <= 0)
-        began(allocation, job, now);
+        began(allocation, job.starts_unix_s.value_or(now.unix_s), now);
       if (job.ends_unix_s && std::abs(allocation.ends_s - *job.ends_unix_s) >= 1)
         allocation.ends_s = *job.ends_unix_s;
       if (job.state == JobState::ending) live.leaving = true;
@@ -192,9 +195,9 @@ void Pools::learn(const JobStatus& job, Now now) {
   if (!same) changed(allocation);
 }
 
-void Pools::began(Allocation& allocation, const JobStatus& job, Now now) {
+void Pools::began(Allocation& allocation, double started_s, Now now) {
   allocation.state = AllocationState::running;
-  allocation.started_s = std::min(job.starts_unix_s.value_or(now.unix_s), now.unix_s);
+  allocation.started_s = std::min(started_s, now.unix_s);
   allocation.reason.clear();
   allocation.never_clears.clear();
   Pool& pool = pool_of(allocation);
@@ -211,7 +214,12 @@ void Pools::ended(Allocation& allocation, JobEnd end, const std::string& reason,
   allocation.state = AllocationState::ended;
   allocation.end = end;
   allocation.ended_s = now.unix_s;
-  allocation.reason = given_back && end != JobEnd::walltime ? "given back" : why(end, reason);
+  const double near_s = std::min(kNearEnd_s, allocation.walltime_s / 4);
+  const bool at_its_end =
+      end == JobEnd::walltime || (allocation.ends_s > 0 && now.unix_s > allocation.ends_s - near_s);
+  allocation.reason = at_its_end   ? why(JobEnd::walltime, reason)
+                      : given_back ? "given back"
+                                   : why(end, reason);
   changed(allocation);
   if (allocation.id.empty()) return;  // it never was
   if (!given_back) note(fmt::format("allocation {} has ended: {}", allocation.id, allocation.reason));

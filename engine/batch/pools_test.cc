@@ -93,7 +93,7 @@ class Cluster {
     job.nodes = {"n" + job.id};
     job.starts_unix_s = now.unix_s;
     job.ends_unix_s = now.unix_s + 600;
-    if (slots > 0) workers[token] = {1, true, slots, {"n" + job.id}};
+    if (slots > 0) workers[token] = {1, true, false, slots, {"n" + job.id}};
   }
   void end(const std::string& token, JobEnd end) {
     jobs.at(token).state = end == JobEnd::none ? JobState::done : JobState::failed;
@@ -456,7 +456,7 @@ TEST(Pools, AtTheEndAllIsCancelledAlsoWhatIsUnderWay) {
   cluster.pools->set_demand("all", work(1000, 0));
   cluster.hold_submissions = true;
   cluster.pass(1);
-  cluster.pools->finish();
+  cluster.pools->finish(cluster.now);
   cluster.pass(2);
   EXPECT_TRUE(cluster.pools->any_left());
   int id = 100;
@@ -472,7 +472,7 @@ TEST(Pools, ACancelThatFailsIsAskedForAgain) {
   cluster.pools->set_demand("all", work(1000, 0));
   cluster.pass(1);
   cluster.cancel_error = "scancel: error: Kill job error";
-  cluster.pools->finish();
+  cluster.pools->finish(cluster.now);
   cluster.pass(5);
   EXPECT_EQ(cluster.cancels.size(), 1U);
   EXPECT_TRUE(cluster.pools->any_left());

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/batch/batch_thread.h"
 #include "engine/batch/local_pool.h"
 #include "engine/coordinate/coordinator.h"
 #include "engine/coordinate/machine.h"
@@ -29,12 +30,14 @@ class Coordinator {
  private:
   // coordinator.cc
   std::unique_ptr<CoordinatorMachine> make_machine();
+  bool runs_here() const { return options_.local || options_.zero_workers; }
   std::vector<LocalGroup> find_local_groups() const;
   void work();
   void wait();
   void take_events();
   void take_messages();
   void take_signals();
+  void take_batch_replies();
   void handle(CoordinatorEvent event);
   void abandon_workers();
   void show(double now_s, bool last);
@@ -53,8 +56,12 @@ class Coordinator {
   void on(action::RemoveJournal& remove);
   void on(action::AnswerQuery& question);
   void on(action::ResolveRetry& resolve);
+  void on(action::SubmitJob& submit);
+  void on(action::CancelJobs& cancel);
+  void on(action::QueryJobs& query);
   void on(action::Log& log);
   void on(action::Fail& fail);
+  void add_wait(const wire::ExplainRequest& request, wire::Answer& answer) const;
   void note_stopped(const std::vector<wire::Outcome>& outcomes);
 
   const specs::Plan& plan_;
@@ -74,6 +81,7 @@ class Coordinator {
   std::set<PeerId> unreachable_;           // a Send of these actions has failed: nothing else goes there
   CampaignState state_ = CampaignState::running;
   double next_status_s_ = 0;
+  std::unique_ptr<batch::BatchThread> batch_;     // of a study with a scheduler
   std::unique_ptr<store::CommitThread> commits_;  // last: its thread uses store_
 };
 

@@ -171,6 +171,9 @@ class TestEdge {
   std::vector<std::string> removed;
   std::vector<action::AnswerQuery> questions;
   std::vector<action::ResolveRetry> retries;
+  std::vector<action::SubmitJob> submits;
+  std::vector<action::CancelJobs> cancels;
+  int queries = 0;
   std::vector<action::Fail> fails;
   std::vector<std::string> order;  // "commit", "question": in which they came
 
@@ -205,6 +208,12 @@ class TestEdge {
     order.push_back("question");
   }
   void keep(action::ResolveRetry& retry) { retries.push_back(std::move(retry)); }
+  void keep(action::SubmitJob& submit) {
+    submits.push_back(std::move(submit));
+    order.push_back("submit");
+  }
+  void keep(action::CancelJobs& cancel) { cancels.push_back(std::move(cancel)); }
+  void keep(action::QueryJobs&) { ++queries; }
   void keep(action::Log&) {}
   void keep(action::Fail& fail) { fails.push_back(fail); }
 

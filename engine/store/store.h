@@ -79,6 +79,8 @@ class Store {
   std::vector<ExecutionRecord> executions(ArrayId array, Range range, std::size_t limit = kAll);
   std::vector<WorkerRecord> workers();                        // in the order in which they joined
   std::optional<WorkerRecord> worker(const std::string& id);  // without its failures
+  // allocations.cc: in the order in which they were wanted
+  std::vector<batch::Allocation> allocations();
   // followups.cc
   std::vector<Followup> followups();  // in order of id
   // Its directory, state, exit code and times, durably.
