@@ -326,7 +326,8 @@ TEST(SgeAccounting, SortsEnds) {
            name + "\njobnumber    4\nfailed       " + failed + "\nexit_status  " + status + "\n";
   };
   const JobList list = parse_sge_accounting(
-      block("wfa1", "0", "0") + block("wfa2", "0", "3") + block("wfa3", "100 : assumedly after job", "137") +
+      block("wfa1", "0", "0") + block("wfa2", "0", "3") +
+          block("wfa3", "100 : assumedly after job", "137                  (Killed)") +
           block("wfa4", "37  : qmaster enforced h_rt, h_cpu, or h_vmem limit", "137") + block("x", "0", "0"),
       "wfa");
   ASSERT_EQ(list.jobs.size(), 4U);

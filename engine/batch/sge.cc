@@ -108,6 +108,11 @@ std::string value_of(const std::vector<std::string_view>& block, std::string_vie
   return {};
 }
 
+// Of "100 : assumedly after job", "137                  (Killed)".
+std::optional<std::int64_t> first_number(const std::string& text) {
+  return text::to_integer(text.substr(0, text.find(' ')));
+}
+
 JobStatus ended_job(const std::vector<std::string_view>& block) {
   constexpr std::int64_t kLimit = 37, kKilled = 100;
   JobStatus job;
@@ -116,8 +121,8 @@ JobStatus ended_job(const std::vector<std::string_view>& block) {
   job.nodes = {value_of(block, "hostname")};
   const std::string failed = value_of(block, "failed");
   job.raw = "failed " + failed + ", exit status " + value_of(block, "exit_status");
-  const auto why = text::to_integer(failed.substr(0, failed.find(' ')));
-  const auto status = text::to_integer(value_of(block, "exit_status"));
+  const auto why = first_number(failed);
+  const auto status = first_number(value_of(block, "exit_status"));
   if (!why || !status) return job;
   job.state = *why == 0 && *status == 0 ? JobState::done : JobState::failed;
   if (job.state == JobState::done) return job;

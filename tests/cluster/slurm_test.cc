@@ -220,6 +220,26 @@ TEST_F(Cluster, TellsAWalltimeFromAFailure) {
   EXPECT_EQ(wait_for_state(job.token, JobState::failed).end, JobEnd::walltime);
 }
 
+TEST_F(Cluster, CountsTheStartsOfAJob) {
+  JobRequest job = request(1, kStay);
+  job.args = {"--requeue"};
+  const Submission submission = submit(job);
+  wait_for_state(job.token, JobState::running);
+  SpawnRequest requeue;
+  requeue.argv = {"scontrol", "requeue", submission.id};
+  ASSERT_EQ(run_command(requeue).status, 0);
+  const JobStatus again = wait_for(job.token, [](const JobStatus& status) { return status.restarts == 1; });
+  EXPECT_EQ(again.id, submission.id);
+  EXPECT_NE(again.state, JobState::failed);
+}
+
+TEST_F(Cluster, AvoidsNodes) {
+  JobRequest job = request(1, kStay);
+  job.exclude = {"n1", "n2", "n3"};
+  submit(job);
+  EXPECT_THAT(wait_for_state(job.token, JobState::running).nodes, testing::ElementsAre("n4"));
+}
+
 TEST_F(Cluster, AWorkersEndIsNotItsNeighbours) {
   // Past the site's WaitTime of 5 s after the first end, and after a failure.
   const JobRequest job = request(2,
