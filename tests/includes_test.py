@@ -23,7 +23,7 @@ MODULES = {
     "engine/schedule/types": {"specs"},
     "engine/schedule/states": {"specs"},
     "engine/wire": {"engine/schedule/types", "engine/schedule/states", "specs", "base"},
-    "engine/store": {"engine", "engine/wire", "specs", "base"},
+    "engine/store": {"engine", "engine/wire", "engine/batch", "specs", "base"},
     "engine/batch": {"specs", "base"},
     "steps": {"base", "specs"},
     "plugin": {"base", "specs"},

@@ -50,6 +50,7 @@ void add_commands(CLI::App& app, Command& chosen) {
   add_cancel(app, chosen);
   add_control(app, chosen);
   add_adopt(app, chosen);
+  add_allocations(app, chosen);
   add_manage(app, chosen);
   add_delegates(app);
   add_submitted(app, chosen);

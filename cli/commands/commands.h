@@ -35,6 +35,7 @@ void add_logs(CLI::App& app, Command& chosen);
 void add_adopt(CLI::App& app, Command& chosen);
 void add_rerun(CLI::App& app, Command& chosen);
 void add_init(CLI::App& app, Command& chosen);
+void add_allocations(CLI::App& app, Command& chosen);
 void add_worker(CLI::App& app, Command& chosen);
 // Hidden: what wflow run starts while a campaign waits for a study that it submitted.
 void add_submitted(CLI::App& app, Command& chosen);

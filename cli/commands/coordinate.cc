@@ -149,6 +149,7 @@ class CampaignRun {
                     const engine::RunAgain& run_again = {}) {
     engine::CoordinatorOptions coordinator;
     coordinator.slots = options_.slots;
+    coordinator.local = options_.local;
     coordinator.zero_workers = options_.zero || options_.zero_failures > 0;
     coordinator.zero_failures = options_.zero_failures;
     coordinator.max_range = options_.zero_bundle;

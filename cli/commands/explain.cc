@@ -42,6 +42,8 @@ std::string sentence(const wire::ExplainAnswer& answer, bool live) {
     case ElementState::blocked:
       return "waits for what is listed below" + nobody;
     case ElementState::ready:
+      if (live && !answer.paused && !answer.waits_for.empty())
+        return "can run; waits for " + answer.waits_for;
       return (answer.paused && live ? "could run, but the campaign is paused"
                                     : "can run, and waits for a free worker") +
              nobody;
@@ -154,6 +156,7 @@ Json json_of(const wire::ExplainAnswer& answer) {
   for (const auto& row : answer.executions) json["executions"].push_back(json_of(row));
   json["used"] = Json::array();
   for (const auto& row : answer.used) json["used"].push_back(json_of(row));
+  if (!answer.waits_for.empty()) json["waits_for_allocation"] = answer.waits_for;
   if (!answer.worker.empty()) json["worker"] = answer.worker;
   if (answer.running_since_s) json["running_since"] = *answer.running_since_s;
   return json;

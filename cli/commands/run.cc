@@ -16,6 +16,8 @@
 #include "cli/commands/dry.h"
 #include "cli/commands/read_options.h"
 #include "cli/commands/run.h"
+#include "engine/batch/batch_system.h"
+#include "engine/coordinate/pool_specs.h"
 #include "engine/query/client.h"
 #include "engine/store/store.h"
 #include "engine/wire/keys.h"
@@ -70,6 +72,21 @@ void require_programs(const specs::Study& study) {
   }
 }
 
+// Better said before there is a campaign.
+void require_schedulers(const specs::Study& study, const RunOptions& options) {
+  if (options.local || options.zero || options.zero_failures > 0) return;
+  for (const std::string& name : engine::wanted_schedulers(study)) {
+    const auto scheduler = engine::batch::make_batch_system(name);
+    const auto why =
+        scheduler ? scheduler->check() : std::optional<std::string>("wflow has no adapter for it");
+    if (!why) continue;
+    throw Error(ExitCode::usage,
+                fmt::format("the study asks for the scheduler '{}', which can't be used here: {}; start "
+                            "it where {} is, or run it on this machine with --local",
+                            name, *why, name));
+  }
+}
+
 int run(const RunOptions& options) {
   limit_of(options);
   const specs::StudyAndWarnings read = specs::read_study(options.study, options.read);
@@ -77,6 +94,7 @@ int run(const RunOptions& options) {
   for (const auto& warning : read.warnings) fmt::print(stderr, "{}\n", warning.to_string());
   const bool dry = options.dry || read.study.batch.dry_run;
   if (dry) check_dry(specs::Plan(read.study, "/"));
+  if (!dry) require_schedulers(read.study, options);
   const specs::Plan plan = create(read);
   if (!options.silent()) {
     fmt::print("{}\n", specs::describe(read.study.format));
@@ -120,6 +138,7 @@ void look_at_record(const specs::Plan& plan, ResumeOptions& options) {
 int resume(ResumeOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.run.campaign));
   if (options.accept_loss) engine::store::Store(plan.campaign(), {.vfs = {}, .accept_loss = true});
+  require_schedulers(plan.study(), options.run);
   if (!options.run.silent()) fmt::print("{}: continuing {}\n", plan.study().name, plan.campaign().string());
   look_at_record(plan, options);
   return coordinate(plan, options.run, true);
@@ -132,6 +151,8 @@ void add_common(CLI::App& command, RunOptions& options) {
       ->check(CLI::Range(1, 100000));
   command.add_option("--time-limit", options.time_limit,
                      "stop starting tasks after this time (10min, 1.5h), so that a batch job ends cleanly");
+  command.add_flag("--local", options.local,
+                   "run all tasks on this machine, also where the study asks for a batch scheduler");
   command.add_flag("-q,--quiet", options.quiet, "print errors only");
   command.add_flag("--keep-going", options.keep_going,
                    "exit code 102 of a task ends only what depends on it, not the campaign");
@@ -165,8 +186,6 @@ void add_run(CLI::App& app, Command& chosen) {
   add_read_options(*command, options->read);
   command->add_flag("--dry", options->dry,
                     "make the campaign with all directories and scripts, and run nothing");
-  command->add_flag("--local", options->read.local,
-                    "run all steps on this machine, whatever machines: of worker groups says");
   command
       ->add_option_function<std::string>(
           "--merlin-status",
@@ -178,7 +197,12 @@ void add_run(CLI::App& app, Command& chosen) {
   command->add_flag("--no-errors")->group("");  // Merlin's: errors are never left out of the report
   command->add_flag("--json", options->json, "only the status at the end, as JSON");
   add_common(*command, *options);
-  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+  command->callback([options, &chosen] {
+    chosen = [options] {
+      options->read.local = options->local;
+      return run(*options);
+    };
+  });
 }
 
 void add_resume(CLI::App& app, Command& chosen) {

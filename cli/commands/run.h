@@ -22,6 +22,7 @@ struct RunOptions {
   std::string time_limit;
   bool quiet = false;
   bool dry = false;
+  bool local = false;  // whatever scheduler the study asks for
   bool zero = false;
   double zero_failures = 0;
   std::uint64_t zero_bundle = 0;

@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <cstdlib>
 #include <memory>
+#include <utility>
 
 #include "base/batch_environment.h"
+#include "base/clock.h"
+#include "base/error.h"
 #include "base/process.h"
+#include "base/text.h"
+#include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
+#include "engine/batch/batch_system.h"
 #include "engine/schedule/groups.h"
 #include "workers/agent/agent.h"
 
@@ -20,10 +29,54 @@ int work(workers::WorkerOptions& options) {
   return workers::run_worker(options);
 }
 
+struct EndOptions {
+  double ends_at = 0;
+  std::string walltime, scheduler;
+};
+
+// The scheduler whose allocation this process runs in: the innermost one.
+std::string scheduler_around() {
+  constexpr std::pair<const char*, const char*> kVariables[] = {{"FLUX_URI", "flux"},
+                                                                {"SLURM_JOB_ID", "slurm"},
+                                                                {"LSB_JOBID", "lsf"},
+                                                                {"PBS_JOBID", "pbs"},
+                                                                {"SGE_ROOT", "sge"}};
+  for (const auto& [variable, name] : kVariables) {
+    if (std::getenv(variable) != nullptr) return name;
+  }
+  return {};
+}
+
+// What was said on the command line is the end; else the scheduler is asked, now and every few minutes.
+void find_end(const EndOptions& end, workers::WorkerOptions& options) {
+  if (const char* restarts = std::getenv("SLURM_RESTART_COUNT"))
+    options.incarnation = static_cast<int>(text::to_integer(restarts).value_or(0));
+  if (end.ends_at > 0 || !end.walltime.empty()) {
+    options.ends_unix_s = end.ends_at;
+    if (end.walltime.empty()) return;
+    const auto seconds = yaml::parse_seconds(end.walltime);
+    if (!seconds || *seconds <= 0)
+      throw Error(ExitCode::usage,
+                  fmt::format("--walltime '{}' is no time; write 30min, 4h or hh:mm:ss", end.walltime));
+    options.ends_unix_s = unix_now_s() + *seconds;
+    return;
+  }
+  const std::string name = end.scheduler.empty() ? scheduler_around() : end.scheduler;
+  const std::shared_ptr<engine::batch::BatchSystem> scheduler = engine::batch::make_batch_system(name);
+  if (!scheduler) return;
+  options.ask_end = [scheduler] { return scheduler->ends_unix_s(); };
+  try {
+    options.ends_unix_s = scheduler->ends_unix_s().value_or(0);
+  } catch (const Error&) {
+    // It does not answer for the moment, and is asked again.
+  }
+}
+
 }  // namespace
 
 void add_worker(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<workers::WorkerOptions>();
+  const auto end = std::make_shared<EndOptions>();
   CLI::App* command =
       app.add_subcommand("worker", "run tasks of a campaign (started by wflow run, or inside an allocation)");
   command->footer(
@@ -43,6 +96,16 @@ void add_worker(CLI::App& app, Command& chosen) {
   command->add_option("--idle-timeout", options->idle_timeout_s, "end after so many seconds without work");
   command->add_option("--linger", options->linger_s,
                       "end after so many seconds without a coordinator, once nothing runs");
+  command
+      ->add_option("--ends-at", end->ends_at,
+                   "end tasks in time before this moment, in seconds since 1970 (default: ask the scheduler)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--walltime", end->walltime, "the same, so long from now: 4h, 30min, hh:mm:ss");
+  command
+      ->add_option("--scheduler", end->scheduler,
+                   "whose allocation this is (default: as the environment says)")
+      ->group("");
+  command->add_option("--allocation", options->allocation, "its name at the scheduler")->group("");
   command->add_option("--started-by", options->started_by, "epoch of the coordinator that starts this worker")
       ->group("");  // for the coordinator: not in the help
   command
@@ -53,8 +116,9 @@ void add_worker(CLI::App& app, Command& chosen) {
                    "with --zero: the fraction of tasks that fail, each told one by one")
       ->check(CLI::Range(0.0, 1.0))
       ->group("");
-  command->callback([options, &chosen] {
-    chosen = [options] {
+  command->callback([options, end, &chosen] {
+    chosen = [options, end] {
+      find_end(*end, *options);
       clean_task_environment();  // of the launcher that started it on this node
       return work(*options);
     };

@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "base/text.h"
+#include "cli/view/allocation_lines.h"
 #include "cli/view/failure_groups.h"
 #include "cli/view/step_lines.h"
 
@@ -115,6 +116,7 @@ std::vector<std::string> overview(const CampaignStatus& status, const Terminal& 
   for (const StepStatus& step : status.steps) name_width = std::max(name_width, columns_of(step.name));
   name_width = std::min(name_width, std::max(8, terminal.width / 3));
   append(lines, step_lines(status.steps, terminal, name_width));
+  append(lines, allocation_lines(status.allocations, status.started_s + status.elapsed_s, false));
   for (const char* name : {"train_loss", "validation_loss"})
     add_curves(status, name, terminal, name_width, lines);
   for (const engine::FollowupView& followup : status.followups)
@@ -139,6 +141,12 @@ std::vector<std::string> details(const CampaignStatus& status, const Terminal& t
       lines.push_back(fmt::format("  {}  {} cores, {} running, {} assigned{}", worker.id, worker.cores,
                                   worker.running, worker.leased, worker.draining ? ", draining" : ""));
     }
+  }
+  if (everything && !status.allocations.allocations.empty()) {
+    lines.push_back("");
+    lines.push_back("allocations:");
+    for (const auto& allocation : status.allocations.allocations)
+      lines.push_back("  " + allocation_line(allocation, status.started_s + status.elapsed_s));
   }
   if (!status.artifacts.empty()) {
     lines.push_back("");

@@ -77,7 +77,16 @@ void Coordinator::on(action::AnswerQuery& question) {
   };
   Queries queries(plan_, machine_->scheduler(), store_, running, status);
   action::Send send{question.peer, queries.answer(question.query.request)};
+  if (const auto* explain = std::get_if<wire::ExplainRequest>(&question.query.request))
+    add_wait(*explain, std::get<wire::Answer>(send.message));
   on(send);
+}
+
+// A task that could run may wait for an allocation.
+void Coordinator::add_wait(const wire::ExplainRequest& request, wire::Answer& answer) const {
+  auto* explained = std::get_if<wire::ExplainAnswer>(&answer.body);
+  if (explained == nullptr || explained->state != ElementState::ready) return;
+  explained->waits_for = machine_->waits_for(request.task.array, unix_now_s());
 }
 
 void Coordinator::on(action::ResolveRetry& resolve) {
@@ -89,6 +98,19 @@ void Coordinator::on(action::ResolveRetry& resolve) {
     retry.error = error.what();
   }
   answers_.emplace_back(std::move(retry));
+}
+
+void Coordinator::on(action::SubmitJob& submit) {
+  submit.job.command.insert(submit.job.command.end(), {"--allocation", submit.job.token});
+  batch_->call(batch::SubmitCall{std::move(submit.scheduler), std::move(submit.job)});
+}
+
+void Coordinator::on(action::CancelJobs& cancel) {
+  batch_->call(batch::CancelCall{std::move(cancel.scheduler), std::move(cancel.ids)});
+}
+
+void Coordinator::on(action::QueryJobs& query) {
+  batch_->call(batch::QueryCall{std::move(query.scheduler), std::move(query.prefix)});
 }
 
 void Coordinator::on(action::Log& line) {

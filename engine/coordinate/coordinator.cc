@@ -18,6 +18,7 @@
 #include "base/process_handle.h"
 #include "engine/coordinate/coordinator_impl.h"
 #include "engine/coordinate/journals.h"
+#include "engine/coordinate/pool_specs.h"
 #include "engine/followups/followups.h"
 #include "engine/schedule/graph.h"
 
@@ -82,6 +83,11 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
   options.self = own_identity();
   options.token = keys_.token;
   options.local_groups = find_local_groups();
+  if (!runs_here()) {
+    options.pools = pool_specs(plan_);
+    options.job_prefix = job_prefix(plan_.campaign(), keys_.token);
+  }
+  if (!options.pools.empty()) batch_ = std::make_unique<batch::BatchThread>();
   options.keep_going = options_.keep_going;
   options.resumed = options_.resumed;
   options.time_limit_s = options_.time_limit_s;
@@ -98,7 +104,8 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
 std::vector<LocalGroup> Coordinator::find_local_groups() const {
   std::vector<Group> here;
   for (const Group& group : groups_.all()) {
-    if (may_run_on(group, host_name())) here.push_back(group);
+    if (may_run_on(group, host_name()) && (runs_here() || !wants_scheduler(plan_.study(), group.name)))
+      here.push_back(group);
   }
   const std::vector<int> slots = local_slots(here, batch::usable_cores(), options_.slots);
   check_pins(here, slots, batch::usable_cores());
@@ -129,6 +136,7 @@ void Coordinator::wait() {
   const double timeout_ms = std::clamp((until_s - steady_now_s()) * 1e3, 0.0, 1000.0);
   descriptors.push_back(signals_.descriptor());
   descriptors.push_back(commits_->descriptor());
+  if (batch_) descriptors.push_back(batch_->descriptor());
   const int wait_ms = pool_.has_ended() ? 0 : static_cast<int>(timeout_ms) + 1;
   socket_.wait(std::chrono::milliseconds(wait_ms), descriptors);
 }
@@ -141,6 +149,7 @@ void Coordinator::take_events() {
   take_messages();  // what a worker said before it ended comes first
   for (event::JournalRead& journal : take_journals()) handle(std::move(journal));
   for (ProcessIdentity& process : pool_.take_ended()) handle(event::ProcessEnded{std::move(process)});
+  take_batch_replies();
   take_signals();
   handle(event::Time{});
 }
@@ -162,6 +171,20 @@ std::vector<event::JournalRead> Coordinator::take_journals() {
     return true;
   });
   return read;
+}
+
+void Coordinator::take_batch_replies() {
+  if (!batch_) return;
+  for (batch::BatchReply& reply : batch_->take()) {
+    if (auto* submitted = std::get_if<batch::SubmitReply>(&reply)) {
+      handle(event::JobSubmitted{std::move(submitted->token), std::move(submitted->submission)});
+    } else if (auto* listed = std::get_if<batch::QueryReply>(&reply)) {
+      handle(event::JobsListed{std::move(listed->scheduler), std::move(listed->list)});
+    } else if (auto* cancelled = std::get_if<batch::CancelReply>(&reply)) {
+      handle(event::JobsCancelled{std::move(cancelled->scheduler), std::move(cancelled->ids),
+                                  std::move(cancelled->error)});
+    }
+  }
 }
 
 void Coordinator::take_signals() {
@@ -219,6 +242,7 @@ void Coordinator::show(double now_s, bool last) {
                        view->second.elements, peer.silent_s, view->second.draining});
   }
   status_.set_workers(std::move(workers));
+  if (batch_) status_.set_allocations(machine_->allocations(unix_now_s(), false));
   if (!last) set_state(state());
   const CampaignStatus& status = status_.update(machine_->scheduler(), now_s, unix_now_s());
   if (sink_) sink_(status);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/batch/batch_thread.h"
 #include "engine/batch/local_pool.h"
 #include "engine/coordinate/coordinator.h"
 #include "engine/coordinate/journals.h"
@@ -30,6 +31,7 @@ class Coordinator {
  private:
   // coordinator.cc
   std::unique_ptr<CoordinatorMachine> make_machine();
+  bool runs_here() const { return options_.local || options_.zero_workers; }
   std::vector<LocalGroup> find_local_groups() const;
   void work();
   void wait();
@@ -37,6 +39,7 @@ class Coordinator {
   void take_messages();
   std::vector<event::JournalRead> take_journals();
   void take_signals();
+  void take_batch_replies();
   void handle(CoordinatorEvent event);
   void abandon_workers();
   void show(double now_s, bool last);
@@ -55,8 +58,12 @@ class Coordinator {
   void on(action::RemoveJournal& remove);
   void on(action::AnswerQuery& question);
   void on(action::ResolveRetry& resolve);
+  void on(action::SubmitJob& submit);
+  void on(action::CancelJobs& cancel);
+  void on(action::QueryJobs& query);
   void on(action::Log& log);
   void on(action::Fail& fail);
+  void add_wait(const wire::ExplainRequest& request, wire::Answer& answer) const;
 
   const specs::Plan& plan_;
   CoordinatorOptions options_;
@@ -76,6 +83,7 @@ class Coordinator {
   std::set<PeerId> unreachable_;           // a Send of these actions has failed: nothing else goes there
   CampaignState state_ = CampaignState::running;
   double next_status_s_ = 0;
+  std::unique_ptr<batch::BatchThread> batch_;     // of a study with a scheduler
   std::unique_ptr<store::CommitThread> commits_;  // last: its thread uses store_
 };
 

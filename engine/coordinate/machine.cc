@@ -55,7 +55,13 @@ CoordinatorMachine::Impl::Impl(const specs::Plan& plan, std::vector<ArraySpec> a
   scheduler_.start();
   record(options_.resumed ? "resumed" : "started",
          fmt::format("coordinator {} on {} (pid {})", options_.epoch, options_.self.host, options_.self.pid));
+  if (!options_.pools.empty()) {
+    pools_.emplace(options_.pools, options_.job_prefix, options_.epoch, options_.pool_timing,
+                   restored.allocations, now);
+    pools_due_ = true;
+  }
   for (const Group& group : groups_.all()) {
+    if (has_pool(group.name)) continue;
     const auto is_it = [&](const LocalGroup& local) { return local.name == group.name; };
     if (std::any_of(options_.local_groups.begin(), options_.local_groups.end(), is_it)) continue;
     record("worker",
@@ -76,6 +82,7 @@ void CoordinatorMachine::Impl::see_time(Now now) {
 void CoordinatorMachine::Impl::settle() {
   if (phase_ == Phase::ended || failed_) return;
   check_time();
+  run_pools();
   start_local_workers();
   advance_phase();
   if (cancelled_) scheduler_.cancel_waiting();
@@ -103,6 +110,7 @@ void CoordinatorMachine::Impl::check_time() {
 
 void CoordinatorMachine::Impl::pulse() {
   next_pulse_s_ = now_.steady_s + options_.timing.pulse_s;
+  pools_due_ = true;
   report_unserved();
   check_silence();
   std::erase_if(identified_, [&](const auto& peer) { return running_s_ - peer.second > kStranger_s; });
@@ -117,6 +125,7 @@ void CoordinatorMachine::Impl::pulse() {
 void CoordinatorMachine::Impl::report_unserved() {
   if (phase_ != Phase::running || !may_lease() || scheduler_.paused()) return;
   for (const ArrayId array : scheduler_.without_worker(options_.timing.unserved_s)) {
+    if (awaits_allocation(array)) continue;
     const std::size_t step = plan_.step_of(array);
     if (!reported_unserved_.insert(step).second) continue;
     const specs::PlannedStep& planned = plan_.steps()[step];
@@ -137,6 +146,8 @@ void CoordinatorMachine::Impl::request_drain(const std::string& why) {
   move_to(Phase::draining);
   asked_to_end_ = true;
   record("stop", why + ": no new tasks are started, running ones may finish");
+  if (pools_) pools_->stop_submitting();
+  pools_due_ = true;
   scheduler_.set_paused(true);
   for (auto& [id, worker] : workers_) drain(worker);
 }
@@ -146,6 +157,8 @@ void CoordinatorMachine::Impl::request_stop(const std::string& why) {
   move_to(Phase::stopping);
   asked_to_end_ = true;
   record("stop", why + ": running tasks are ended; they will run again");
+  if (pools_) pools_->stop_submitting();
+  pools_due_ = true;
   scheduler_.set_paused(true);
   phase_due_s_ = running_s_ + options_.timing.dismiss_s;
   for (auto& [id, worker] : workers_) send(worker, wire::Revoke{{}, true, true});
@@ -167,7 +180,9 @@ void CoordinatorMachine::Impl::advance_phase() {
     }
     kill_all();
   }
-  if (workers_are_gone()) record_end();
+  if (!workers_are_gone()) return;
+  if (allocations_are_gone()) return record_end();
+  phase_due_s_ = std::max(phase_due_s_, pools_give_up_s_);
 }
 
 void CoordinatorMachine::Impl::begin_to_dismiss() {
@@ -175,6 +190,12 @@ void CoordinatorMachine::Impl::begin_to_dismiss() {
   scheduler_.set_paused(true);
   phase_due_s_ = running_s_ + options_.timing.dismiss_s;
   for (auto& [id, worker] : workers_) drain(worker);
+  if (pools_) {
+    pools_->finish(now_);
+    pools_give_up_s_ = running_s_ + options_.timing.cancel_s;
+    pools_due_ = true;
+    run_pools();
+  }
 }
 
 // Of other hosts, only those that still talk are waited for.
@@ -360,6 +381,7 @@ std::vector<CoordinatorAction> CoordinatorMachine::take_actions() {
 
 double CoordinatorMachine::wake_at_s() const {
   double at_s = std::min(impl_->next_pulse_s_, impl_->time_limit_at_s_);
+  if (impl_->pools_due_ && impl_->phase_ != Phase::ended) at_s = impl_->now_.steady_s;
   for (const double due_s : {impl_->next_due_s_, impl_->phase_due_s_})
     at_s = std::min(at_s, impl_->now_.steady_s + std::max(0.0, due_s - impl_->running_s_));
   if (const auto due_s = impl_->scheduler_.next_due_s(); due_s && impl_->may_lease())
@@ -385,6 +407,14 @@ const Scheduler& CoordinatorMachine::scheduler() const {
 
 std::uint64_t CoordinatorMachine::refused_messages() const {
   return impl_->refused_;
+}
+
+wire::AllocationsAnswer CoordinatorMachine::allocations(double unix_s, bool ended) const {
+  return impl_->allocations(unix_s, ended);
+}
+
+std::string CoordinatorMachine::waits_for(ArrayId array, double unix_s) const {
+  return impl_->waits_for(array, unix_s);
 }
 
 std::vector<CoordinatorMachine::PeerView> CoordinatorMachine::peers(double steady_s) const {

@@ -18,6 +18,7 @@
 #include "base/log_level.h"
 #include "base/now.h"
 #include "base/process_identity.h"
+#include "engine/batch/pools.h"
 #include "engine/coordinate/timing.h"
 #include "engine/schedule/scheduler.h"
 #include "engine/store/batch.h"
@@ -62,6 +63,19 @@ struct Retry {             // answers action::ResolveRetry
   std::vector<std::pair<ArrayId, Range>> parts;
   std::optional<std::string> error;  // why the request means nothing: no such step
 };
+struct JobSubmitted {  // answers action::SubmitJob
+  std::string token;
+  batch::Submission submission;
+};
+struct JobsListed {  // answers action::QueryJobs
+  std::string scheduler;
+  batch::JobList list;
+};
+struct JobsCancelled {  // answers action::CancelJobs
+  std::string scheduler;
+  std::vector<std::string> ids;
+  std::optional<std::string> error;
+};
 enum class SignalKind : std::uint8_t { interrupt, terminate, hangup };
 struct Signal {
   SignalKind kind;
@@ -72,7 +86,8 @@ struct Time {};  // nothing but the time
 
 using CoordinatorEvent =
     std::variant<event::Message, event::Undelivered, event::WorkerStarted, event::ProcessEnded,
-                 event::JournalRead, event::CommitFinished, event::Retry, event::Signal, event::Time>;
+                 event::JournalRead, event::CommitFinished, event::Retry, event::JobSubmitted,
+                 event::JobsListed, event::JobsCancelled, event::Signal, event::Time>;
 
 namespace action {
 
@@ -116,6 +131,18 @@ struct ResolveRetry {
   PeerId peer;
   wire::RetryRequest request;
 };
+// Calls of a batch scheduler: none is waited for. What is submitted is on disk as an intention.
+struct SubmitJob {
+  std::string scheduler;
+  batch::JobRequest job;
+};
+struct CancelJobs {
+  std::string scheduler;
+  std::vector<std::string> ids;
+};
+struct QueryJobs {  // all whose names begin with `prefix`
+  std::string scheduler, prefix;
+};
 struct Log {
   LogLevel level = LogLevel::info;
   std::string text;
@@ -128,9 +155,10 @@ struct Fail {
 
 }  // namespace action
 
-using CoordinatorAction = std::variant<action::Send, action::Commit, action::StartWorker, action::Watch,
-                                       action::Kill, action::ReadJournal, action::RemoveJournal,
-                                       action::AnswerQuery, action::ResolveRetry, action::Log, action::Fail>;
+using CoordinatorAction =
+    std::variant<action::Send, action::Commit, action::StartWorker, action::Watch, action::Kill,
+                 action::ReadJournal, action::RemoveJournal, action::AnswerQuery, action::ResolveRetry,
+                 action::SubmitJob, action::CancelJobs, action::QueryJobs, action::Log, action::Fail>;
 
 // running ─▶ draining ─▶ stopping ─▶ dismissing ─▶ ended      (one table of legal moves: machine.cc)
 //    └───────────┴───────────────────────▲
@@ -177,6 +205,10 @@ struct MachineOptions {
   ProcessIdentity self;
   std::string token;  // a Hello of another campaign is refused
   std::vector<LocalGroup> local_groups;
+  // Groups whose workers come from batch allocations, by name; their tokens begin with `job_prefix`.
+  std::vector<batch::PoolSpec> pools;
+  std::string job_prefix;
+  batch::PoolTiming pool_timing;
   bool keep_going = false;
   bool resumed = false;
   bool trace = false;           // each event and action is a Log at LogLevel::trace, too
@@ -220,6 +252,10 @@ class CoordinatorMachine {
     std::vector<wire::RunningElement> running;
   };
   std::vector<PeerView> peers(double steady_s) const;
+  // The campaign's batch allocations; `ended`: also those that have ended.
+  wire::AllocationsAnswer allocations(double unix_s, bool ended) const;
+  // What a task of the array that could run waits for, where that is an allocation; else empty.
+  std::string waits_for(ArrayId array, double unix_s) const;
 
  private:
   struct Impl;  // or plain members: the implementer's choice

@@ -51,6 +51,9 @@ std::optional<wire::Answer> CoordinatorMachine::Impl::command(const wire::Reques
   }
   if (const auto* pause = std::get_if<wire::PauseRequest>(&request)) return this->pause(pause->pause);
   if (const auto* cancel = std::get_if<wire::CancelRequest>(&request)) return this->cancel(*cancel);
+  if (std::holds_alternative<wire::AllocationsRequest>(request))
+    return wire::Answer{allocations(now_.unix_s, true)};
+  if (const auto* command = std::get_if<wire::AllocationsCommand>(&request)) return this->command(*command);
   if (std::holds_alternative<wire::RetryRequest>(request) && phase_ != Phase::running)
     return wire::refusal(kRetryLater);
   return std::nullopt;

@@ -111,8 +111,14 @@ void CoordinatorMachine::Impl::on(event::JournalRead& event) {
 // Nothing more will come from it.
 void CoordinatorMachine::Impl::finish(Worker& worker) {
   if (worker.scheduled) {
-    scheduler_.worker_lost(worker.id, worker.running);
-    if (!worker.said_goodbye) record("worker", fmt::format("worker {} lost: {}", worker.id, worker.reason));
+    const bool neutral = loss_is_neutral(worker);
+    const bool had_some = !worker.running.empty();
+    scheduler_.worker_lost(worker.id, neutral ? std::vector<wire::RunningElement>{} : worker.running);
+    if (!worker.said_goodbye) {
+      record("worker",
+             fmt::format("worker {} lost: {}{}", worker.id, worker.reason,
+                         neutral && had_some ? "; with its allocation, so that no attempt is charged" : ""));
+    }
   }
   worker.scheduled = false;
   if (!worker.row_ended) record_worker_end(worker);
@@ -124,6 +130,7 @@ void CoordinatorMachine::Impl::finish(Worker& worker) {
 
 void CoordinatorMachine::Impl::forget(Worker& worker) {
   disconnect(worker);
+  pools_due_ = true;
   const WorkerId id = worker.id;
   workers_.erase(id);
 }
@@ -191,6 +198,8 @@ void CoordinatorMachine::Impl::check_silence() {
 // The campaign ends, and workers of this machine do not.
 void CoordinatorMachine::Impl::kill_all() {
   killed_all_ = true;
+  if (pools_) pools_->abandon();
+  pools_due_ = true;
   phase_due_s_ = running_s_ + 4 * options_.timing.end_agent_s;
   for (const auto& [process, watched] : processes_) {
     if (!workers_.contains(watched.worker)) kill(process, kSigKill);

@@ -53,6 +53,9 @@ struct CoordinatedWorker {
 
   // ---- what it said
   WorkerCapacity capacity;
+  std::string allocation;               // token; empty: it is of none of ours
+  int incarnation = 0;                  // of that allocation
+  std::optional<double> ends_s;         // steady: it can run tasks until then
   std::vector<wire::Lease> held;        // by its Hello; until the scheduler has it
   std::vector<wire::Message> deferred;  // since that Hello, while its row is being committed
   std::vector<wire::RunningElement> running;
@@ -162,6 +165,27 @@ struct CoordinatorMachine::Impl {
   void check_silence();
   void move(Worker& worker, WorkerState state);
 
+  // ---- machine_allocations.cc: batch allocations
+  void on(event::JobSubmitted& event);
+  void on(event::JobsListed& event);
+  void on(event::JobsCancelled& event);
+  void run_pools();
+  void feed_pools();
+  void carry_out(batch::PoolActions actions);
+  void drain_allocation(const std::string& token);
+  bool is_of_old_incarnation(const Worker& worker) const;
+  void drain_old_incarnations();
+  void check_stuck();
+  void note_end(Worker& worker, std::optional<double> left_s);
+  std::optional<std::string> objection_to_allocation(const wire::Hello& hello) const;
+  bool loss_is_neutral(const Worker& worker) const;
+  bool allocations_are_gone();
+  bool has_pool(const std::string& group) const;
+  bool awaits_allocation(ArrayId array) const;
+  std::optional<wire::Answer> command(const wire::AllocationsCommand& command);
+  wire::AllocationsAnswer allocations(double unix_s, bool ended) const;
+  std::string waits_for(ArrayId array, double unix_s) const;
+
   // ---- machine_commands.cc: what people ask
   void on_query(const PeerId& peer, wire::Query& query);
   void on(event::Retry& event);
@@ -222,6 +246,12 @@ struct CoordinatorMachine::Impl {
   std::set<ArrayId> changed_arrays_;  // whose totals go into the batch
   AfterCommit gathered_, written_;
   bool committing_ = false;
+
+  std::optional<batch::Pools> pools_;
+  bool pools_due_ = false;  // something has happened that they may decide on
+  double pools_give_up_s_ =
+      kNever_s;  // running time: the campaign ends then with jobs that can't be cancelled
+  bool stuck_ = false;
 
   std::set<std::size_t> reported_unserved_;  // steps
   std::set<std::string> submitted_;          // sources of followups

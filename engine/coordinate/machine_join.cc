@@ -48,6 +48,7 @@ std::optional<std::string> CoordinatorMachine::Impl::objection(const wire::Hello
   if (hello.campaign != options_.token) return "this worker belongs to another campaign";
   if (auto reason = reason_to_refuse(hello)) return reason;
   if (auto reason = groups_.reason_to_refuse(hello.group)) return reason;
+  if (auto reason = objection_to_allocation(hello)) return reason;
   const auto known = workers_.find(hello.worker);
   if (known == workers_.end()) {
     const bool leftover = hello.started_by != 0 && hello.started_by != options_.epoch && hello.held.empty();
@@ -116,6 +117,10 @@ void CoordinatorMachine::Impl::connect(Worker& worker, const PeerId& peer, wire:
   worker.heartbeat = 0;
   worker.heard_s = running_s_;
   worker.capacity = {hello.cores, hello.gpus, hello.memory_bytes, groups_.find(hello.group)->pools};
+  worker.allocation = hello.allocation;
+  worker.incarnation = hello.incarnation;
+  note_end(worker, hello.left_s);
+  pools_due_ = true;
   worker.held = std::move(hello.held);
   worker.deferred.clear();
   if (worker.here) {
@@ -164,6 +169,7 @@ void CoordinatorMachine::Impl::join(Worker& worker) {
   scheduler_.worker_joined(worker.id, worker.capacity, worker.held);
   worker.held.clear();
   worker.scheduled = true;
+  if (worker.ends_s) scheduler_.worker_ends(worker.id, *worker.ends_s);
   worker.drain = worker.drain || phase_ != Phase::running;
   move(worker, worker.drain ? WorkerState::draining : WorkerState::working);
   if (!worker.killed.empty()) send(worker, wire::Revoke{worker.killed, false, true});

@@ -113,6 +113,7 @@ void CoordinatorMachine::Impl::apply_event(wire::TaskEvent& event) {
 void CoordinatorMachine::Impl::on_heartbeat(Worker& worker, wire::Heartbeat& heartbeat) {
   refused_ += check(heartbeat.running, scheduler_);
   worker.running = std::move(heartbeat.running);
+  note_end(worker, heartbeat.left_s);
   worker.heartbeat = heartbeat.number;
   send(worker, wire::Pulse{heartbeat.number});
   if (!worker.scheduled) return;

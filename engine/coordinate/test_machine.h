@@ -171,6 +171,9 @@ class TestEdge {
   std::vector<std::string> removed;
   std::vector<action::AnswerQuery> questions;
   std::vector<action::ResolveRetry> retries;
+  std::vector<action::SubmitJob> submits;
+  std::vector<action::CancelJobs> cancels;
+  int queries = 0;
   std::vector<action::Fail> fails;
   std::vector<std::string> traced;
   std::vector<std::string> order;  // "commit", "question": in which they came
@@ -209,6 +212,12 @@ class TestEdge {
   void keep(action::Log& line) {
     if (line.level == LogLevel::trace) traced.push_back(std::move(line.text));
   }
+  void keep(action::SubmitJob& submit) {
+    submits.push_back(std::move(submit));
+    order.push_back("submit");
+  }
+  void keep(action::CancelJobs& cancel) { cancels.push_back(std::move(cancel)); }
+  void keep(action::QueryJobs&) { ++queries; }
   void keep(action::Fail& fail) { fails.push_back(fail); }
 
   specs::StudyText text_;

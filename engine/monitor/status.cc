@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/printable.h"
+#include "engine/monitor/allocations.h"
 #include "engine/wire/messages.h"
 
 namespace wflow::engine {
@@ -129,7 +130,8 @@ Json to_json(const CampaignStatus& status) {
           {"artifacts_total", status.artifacts_total},
           {"history", list_of(status.history)},
           {"followups", list_of(status.followups)},
-          {"iterations", status.iterations}};
+          {"iterations", status.iterations},
+          {"allocations", to_json(status.allocations)}};
 }
 
 void keep_bounds(CampaignStatus& status) {

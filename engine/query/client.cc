@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "engine/monitor/allocations.h"
 #include "engine/query/queries.h"
 #include "engine/schedule/graph.h"
 #include "engine/store/store.h"
@@ -69,6 +70,8 @@ struct Client::Record {
 
   wire::Answer answer(const wire::Request& request, const fs::path& campaign, const specs::Plan* plan) {
     if (std::holds_alternative<wire::StatusRequest>(request)) return {store.status_at_rest()};
+    if (std::holds_alternative<wire::AllocationsRequest>(request))
+      return {recorded_allocations(store.allocations())};
     if (plan == nullptr && !own_plan) own_plan.emplace(specs::read_campaign(campaign), campaign);
     if (!states) states.emplace(plan != nullptr ? *plan : *own_plan, store);
     return states->queries.answer(request);
@@ -140,6 +143,10 @@ std::vector<wire::WorkerView> Client::workers() {
     from = page.next;
   }
   return all;
+}
+
+wire::AllocationsAnswer Client::allocations() {
+  return ask_for<wire::AllocationsAnswer>(wire::AllocationsRequest{});
 }
 
 std::uint64_t Client::retryable(const wire::Selection& tasks) {

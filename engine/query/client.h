@@ -30,6 +30,7 @@ class Client {
   wire::TasksAnswer tasks(const wire::TasksRequest& page);
   wire::ExplainAnswer explain(wire::TaskPlace task);
   std::vector<wire::WorkerView> workers();  // all, page by page
+  wire::AllocationsAnswer allocations();
   // How many tasks a retry would run again.
   std::uint64_t retryable(const wire::Selection& tasks);
   void snapshot(const std::filesystem::path& path);

@@ -1,12 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which worker gets what: the idlest worker takes from the first queue that has anything for it.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "engine/schedule/scheduler.h"
 #include "engine/schedule/sizing.h"
 
 namespace wflow::engine {
+
+namespace {
+constexpr double kLookAgain_s = 1;
+}  // namespace
+
+void Scheduler::worker_ends(const WorkerId& id, double ends_s) {
+  Worker* worker = leases_.find_worker(id);
+  if (worker == nullptr) return;
+  if (std::isinf(worker->whole_s)) worker->whole_s = ends_s - now_s_;
+  worker->ends_s = ends_s;
+  if (!std::isfinite(next_look_s_)) next_look_s_ = now_s_;
+}
 
 void Scheduler::assign(double now_s) {
   now_s_ = now_s;
@@ -18,7 +31,10 @@ void Scheduler::assign(double now_s) {
     return;
   }
   ready_.mark_overdue();
-  if (ready_.take_grown()) leases_.retry_unserved();
+  // What did not fit before a worker's end may fit once more durations are known.
+  const bool look = now_s >= next_look_s_ && std::isfinite(next_look_s_);
+  if (look) next_look_s_ = now_s + kLookAgain_s;
+  if (ready_.take_grown() || look) leases_.retry_unserved();
   while (!ready_.order().empty()) {
     Worker* worker = leases_.first_demand();
     if (worker == nullptr) break;
@@ -49,7 +65,7 @@ std::optional<double> Scheduler::next_due_s() const {
 // False if no queue has anything for the worker.
 bool Scheduler::grant_next(Worker& worker) {
   const auto next = std::find_if(ready_.order().begin(), ready_.order().end(), [&](const QueueKey& key) {
-    return takes(worker, ready_, std::get<QueueId>(key));
+    return takes(worker, ready_, std::get<QueueId>(key), now_s_);
   });
   if (next == ready_.order().end()) return false;
   const QueueId queue = std::get<QueueId>(*next);

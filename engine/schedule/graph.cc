@@ -29,6 +29,12 @@ specs::ContinueOn continue_on(const specs::PlannedStep& step) {
                                                        : specs::ContinueOn::soft_fail;
 }
 
+// `walltime` of the step: nothing where it is no time (a token of the launcher, say).
+double walltime_s(const specs::Step& step) {
+  const auto key = step.launcher_keys.find("walltime");
+  return key == step.launcher_keys.end() ? 0 : yaml::parse_seconds(key->second).value_or(0);
+}
+
 }  // namespace
 
 std::vector<ArraySpec> array_specs(const specs::Plan& plan) {
@@ -47,6 +53,7 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan) {
     array.max_retries = step.max_retries;
     array.failure_retries = failure_retries(step);
     array.retry_delay_s = step.retry_delay_s;
+    array.walltime_s = walltime_s(plan.study().steps[step.study_step]);
     array.own_program = step.kind != specs::StepKind::shell;
     array.continue_on = continue_on(step);
     array.edges = plan.edges(id);

@@ -32,6 +32,7 @@ ReadyQueues::ReadyQueues(const std::vector<TaskArray>& arrays) : arrays_(arrays)
       queue.resources = asked;
     }
     waiting_[array].queue = at->second;
+    queues_[at->second].walltime_s = std::max(queues_[at->second].walltime_s, spec.walltime_s);
   }
 }
 
@@ -133,10 +134,11 @@ void ReadyQueues::count_leased(ArrayId array, std::int64_t elements) {
   queues_[waiting_[array].queue].leased += static_cast<std::uint64_t>(elements);
 }
 
-void ReadyQueues::count_durations(ArrayId array, std::uint64_t timed, double sum_s) {
+void ReadyQueues::count_durations(ArrayId array, std::uint64_t timed, double sum_s, double square_sum) {
   ReadyQueue& queue = queues_[waiting_[array].queue];
   queue.timed += timed;
   queue.duration_sum_s += sum_s;
+  queue.duration_square_sum += square_sum;
 }
 
 void ReadyQueues::count_worker(const std::vector<bool>& serves, int cores, int sign) {

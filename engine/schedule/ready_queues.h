@@ -30,6 +30,8 @@ struct ReadyQueue {
   std::uint64_t leased = 0;
   std::uint64_t timed = 0;
   double duration_sum_s = 0;
+  double duration_square_sum = 0;
+  double walltime_s = 0;     // as the study says; 0: it does not
   double served_core_s = 0;  // leased so far, as estimated; a queue that comes later begins with the others
   double waits_since_s = 0;  // it got something to lease, or was served
   bool overdue = false;
@@ -65,7 +67,7 @@ class ReadyQueues {
   void mark_overdue();
   void serve(QueueId queue, double core_s);  // so much of it was leased
   void count_leased(ArrayId array, std::int64_t elements);
-  void count_durations(ArrayId array, std::uint64_t timed, double sum_s);
+  void count_durations(ArrayId array, std::uint64_t timed, double sum_s, double square_sum);
   void count_worker(const std::vector<bool>& serves, int cores, int sign);
 
   std::vector<ArrayId> without_worker(double patience_s) const;

@@ -187,7 +187,7 @@ void Scheduler::count_durations(ArrayId id, std::uint64_t timed, double sum_s, d
   array.timed += timed;
   array.duration_sum_s += sum_s;
   array.duration_square_sum += square_sum;
-  ready_.count_durations(id, timed, sum_s);
+  ready_.count_durations(id, timed, sum_s, square_sum);
 }
 
 // ---- failures

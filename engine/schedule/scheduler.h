@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -36,6 +37,14 @@ struct ArrayProgress {
   std::uint64_t timed = 0;
 };
 
+struct Backlog {
+  std::uint64_t open = 0;  // elements that have not ended, also those that wait for others
+  double cores = 0;        // that those which can run, or do, could use at once
+  double core_s = 0;       // of all open ones of steps of which some have ended
+  bool measured = true;    // steps with something that can run are among these
+  double longest_s = 0;    // one of these may last so long
+};
+
 class Scheduler {
  public:
   Scheduler(std::vector<ArraySpec> arrays, std::uint64_t epoch);
@@ -59,6 +68,8 @@ class Scheduler {
   // Executions that the worker last said were running count against the element's crash limit.
   void worker_lost(const WorkerId& worker, const std::vector<RunningElement>& running);
   void worker_draining(const WorkerId& worker);
+  // Its allocation ends then, on the clock of assign(): it gets no task that can't end before.
+  void worker_ends(const WorkerId& worker, double ends_s);
   // After a worker has joined: it has reported everything that it finished before. What it was leased and
   // has neither held nor reported was lost on the way and is leased again.
   void handed_over(const WorkerId& worker);
@@ -122,6 +133,9 @@ class Scheduler {
   const RunMap<ElementState, kElementStates>& states(ArrayId array) const { return arrays_[array].states; }
   bool ended() const { return open_ == 0; }
   std::uint64_t leased() const { return leases_.leased(); }
+  std::uint64_t leased_to(const WorkerId& worker) const;
+  // What there is to do, by ArraySpec::pool (backlog.cc). Looks at every array.
+  std::vector<Backlog> backlog() const;
   // Of each step that has had something to lease for `patience_s`, and no worker that serves it: one array.
   std::vector<ArrayId> without_worker(double patience_s) const { return ready_.without_worker(patience_s); }
   // Asked for by exit code 105 or 102: end the campaign after what runs.
@@ -232,6 +246,7 @@ class Scheduler {
   std::uint64_t open_ = 0;  // elements that have not ended
   std::uint64_t max_range_ = 1 << 16;
   std::uint64_t work_ = 0;
+  double next_look_s_ = std::numeric_limits<double>::infinity();
   double now_s_ = 0;         // of the last assign(): events come in between
   bool clock_runs_ = false;  // there was one
   bool keeps_early_ = true;

@@ -601,5 +601,73 @@ TEST(Scheduler, AMillionElementsStayFewRuns) {
   EXPECT_LT(most_runs, 1000u);
 }
 
+// ---- the end of a worker's allocation
+
+TEST(Walltime, NoTaskStartsThatCanNotEndInTime) {
+  Campaign campaign({array_of(100)});
+  Scheduler& scheduler = campaign.scheduler;
+  scheduler.restore_end(0, {0, 4}, ElementState::done);
+  scheduler.restore_durations(0, 5, 50, 500);
+  scheduler.start();
+  scheduler.assign(0);
+  scheduler.worker_joined("w", {1}, {});
+  scheduler.worker_ends("w", 100);
+  campaign.now = 95;
+  campaign.take();
+  EXPECT_TRUE(campaign.leased.empty()) << "5 s are left for a task of 10 s";
+  scheduler.worker_ends("w", 1000);
+  campaign.now = 97;
+  campaign.take();
+  EXPECT_FALSE(campaign.leased.empty()) << "its allocation was made longer";
+}
+
+TEST(Walltime, AFreshWorkerMayTryWhatNoAllocationIsLongEnoughFor) {
+  Campaign campaign({array_of(100)});
+  Scheduler& scheduler = campaign.scheduler;
+  scheduler.restore_end(0, {0, 4}, ElementState::done);
+  scheduler.restore_durations(0, 5, 50, 500);
+  scheduler.start();
+  scheduler.assign(0);
+  scheduler.worker_joined("w", {1}, {});
+  scheduler.worker_ends("w", 8);
+  campaign.take();
+  EXPECT_EQ(campaign.leased.size(), 1U);
+}
+
+TEST(Walltime, TheStudysWalltimeCountsBeforeAnythingIsMeasured) {
+  ArraySpec spec = array_of(10);
+  spec.walltime_s = 60;
+  Campaign campaign({spec});
+  Scheduler& scheduler = campaign.scheduler;
+  scheduler.start();
+  scheduler.assign(0);
+  scheduler.worker_joined("w", {1}, {});
+  scheduler.worker_ends("w", 100);
+  campaign.now = 50;
+  campaign.take();
+  EXPECT_TRUE(campaign.leased.empty());
+}
+
+TEST(Walltime, TheBacklogHasWhatRunsAndWhatWaits) {
+  ArraySpec last = array_of(1, {{0, EdgeKind::all, 0}});
+  last.step = 1;
+  Campaign campaign({array_of(8), last});
+  Scheduler& scheduler = campaign.scheduler;
+  scheduler.start();
+  auto backlog = scheduler.backlog();
+  ASSERT_EQ(backlog.size(), 1U);
+  EXPECT_EQ(backlog[0].open, 9U);
+  EXPECT_EQ(backlog[0].cores, 8);
+  EXPECT_FALSE(backlog[0].measured);
+  EXPECT_EQ(backlog[0].core_s, 0);
+  scheduler.worker_joined("w", {2}, {});
+  campaign.take();
+  campaign.succeed(campaign.leased.front().second);
+  backlog = scheduler.backlog();
+  EXPECT_TRUE(backlog[0].measured);
+  EXPECT_NEAR(backlog[0].core_s, 0.7, 1e-9) << "seven of 0.1 s; of the last one nothing is known";
+  EXPECT_NEAR(backlog[0].longest_s, 0.1, 1e-6);
+}
+
 }  // namespace
 }  // namespace wflow::engine

@@ -10,6 +10,8 @@ namespace {
 
 // What a task is taken to last before the first of its step has ended.
 constexpr double kUnknown_s = 0.25;
+// A worker that has this part of its time left has just begun.
+constexpr double kWhole = 0.9;
 
 double scarce_ahead_s(const Worker& worker, QueueId queue) {
   const auto at = worker.scarce_s.find(queue);
@@ -50,8 +52,23 @@ double seconds_of(const TaskArray& array, const ReadyQueue& queue, const Worker&
   return queue.timed > 0 ? mean(queue.timed, queue.duration_sum_s) * worker.slowness : kUnknown_s;
 }
 
-bool takes(const Worker& worker, const ReadyQueues& queues, QueueId queue) {
-  if (!worker.serves[queue]) return false;
+std::optional<double> longest_s(const ReadyQueue& queue) {
+  if (queue.walltime_s > 0) return queue.walltime_s;
+  if (queue.timed == 0) return std::nullopt;
+  const auto timed = static_cast<double>(queue.timed);
+  const double mean_s = queue.duration_sum_s / timed;
+  return mean_s + 2 * std::sqrt(std::max(0.0, queue.duration_square_sum / timed - mean_s * mean_s));
+}
+
+bool fits_before_end(const ReadyQueue& queue, const Worker& worker, double now_s) {
+  const double left_s = worker.ends_s - now_s;
+  if (left_s <= 0) return false;
+  const auto needed_s = longest_s(queue);
+  return !needed_s || left_s >= std::min(*needed_s * worker.slowness, kWhole * worker.whole_s);
+}
+
+bool takes(const Worker& worker, const ReadyQueues& queues, QueueId queue, double now_s) {
+  if (!worker.serves[queue] || !fits_before_end(queues.queue(queue), worker, now_s)) return false;
   if (room(queues.queue(queue), worker) >= 1) return true;
   const bool enough = worker.load.core_s >= 0.5 * kAhead_s * worker.capacity.cores;
   return !worker.untried && !enough && scarce_ahead_s(worker, queue) < 0.5 * kAhead_s;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "engine/schedule/ready_queues.h"
 #include "engine/schedule/task_array.h"
@@ -24,8 +25,15 @@ double scarce_share(const ReadyQueue& queue, const Worker& worker);
 double room(const ReadyQueue& queue, const Worker& worker);
 // An element's duration on this worker, as estimated.
 double seconds_of(const TaskArray& array, const ReadyQueue& queue, const Worker& worker);
+// So long one of the queue's tasks may last: as the study says, else the mean of those that ended and two
+// standard deviations (the 95th percentile of the usual distributions, or more). Nothing where neither is
+// known.
+std::optional<double> longest_s(const ReadyQueue& queue);
+// Whether a task of the queue can end before the worker's allocation does. On a worker that has just begun it
+// may always try: there is no longer allocation to wait for.
+bool fits_before_end(const ReadyQueue& queue, const Worker& worker, double now_s);
 // Whether the worker serves the queue and wants more of it.
-bool takes(const Worker& worker, const ReadyQueues& queues, QueueId queue);
+bool takes(const Worker& worker, const ReadyQueues& queues, QueueId queue, double now_s);
 // Elements of the array's next lease.
 std::uint64_t range_size(const TaskArray& array, const ReadyQueues& queues, QueueId queue,
                          const Worker& worker, std::uint64_t most);

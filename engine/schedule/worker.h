@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -35,6 +36,9 @@ struct Worker {
   Load load;
   // Of queues that ask for GPUs or memory: seconds ahead in which their tasks have all of what it has.
   std::map<QueueId, double> scarce_s;
+  // Its allocation's end, on the scheduler's clock, and how long before it the worker joined.
+  double ends_s = std::numeric_limits<double>::infinity();
+  double whole_s = std::numeric_limits<double>::infinity();
   double slowness = 1;  // its tasks' durations over their arrays' means, lately
   // Leases were taken back from it, and it has reported nothing since: it gets no more than it can start.
   bool untried = false;

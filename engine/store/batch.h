@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/process_identity.h"
+#include "engine/batch/allocation.h"
 #include "engine/schedule/scheduler.h"
 #include "engine/wire/campaign_state.h"
 #include "engine/wire/messages.h"
@@ -73,10 +74,11 @@ struct Batch {
   std::vector<Followup> followups;  // new ones
   std::vector<RecordFloor> floors;
   std::vector<UsageRow> usage;
+  std::vector<batch::Allocation> allocations;  // as they are now
   bool empty() const {
     return ends.empty() && failures.empty() && workers_joined.empty() && workers_ended.empty() &&
            events.empty() && history.empty() && totals.empty() && followups.empty() && floors.empty() &&
-           usage.empty();
+           usage.empty() && allocations.empty();
   }
 };
 
@@ -97,6 +99,7 @@ struct Restored {
   std::vector<Batch::Totals> totals;  // durations only
   std::vector<WorkerRow> workers;     // that have not ended
   std::vector<RecordFloor> floors;
+  std::vector<batch::Allocation> allocations;  // ended ones too, in the order in which they were wanted
 };
 
 }  // namespace wflow::engine::store

@@ -121,6 +121,9 @@ struct Store::Impl {
   void write_block(ArrayId array);
   // followups.cc
   void write_followup(const Followup& followup);
+  // allocations.cc
+  void write_allocation(const batch::Allocation& row);
+  std::vector<batch::Allocation> read_allocations();
   // reads.cc
   std::vector<WorkerRow> read_living_workers();
   // records.cc

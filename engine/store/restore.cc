@@ -139,6 +139,7 @@ Restored Store::restore() {
       restored.attempts.push_back({array, element, counts});
     }
     restored.workers = impl_->read_living_workers();
+    restored.allocations = impl_->read_allocations();
     return restored;
   });
 }

@@ -6,7 +6,7 @@
 namespace wflow::engine::store {
 
 // Raised with every change of the tables; another one is refused.
-inline constexpr int kSchemaVersion = 4;
+inline constexpr int kSchemaVersion = 5;
 
 inline constexpr const char* kSchema = R"sql(
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -69,6 +69,14 @@ CREATE TABLE followups (
   id INTEGER PRIMARY KEY, kind TEXT NOT NULL, iteration INTEGER NOT NULL, spec TEXT NOT NULL, options TEXT NOT NULL,
   directory TEXT NOT NULL, state TEXT NOT NULL, exit_code INTEGER NOT NULL, source TEXT NOT NULL UNIQUE,
   created REAL NOT NULL, started REAL, ended REAL);
+-- Batch allocations, from the intention to submit one. The token is its name at the scheduler.
+CREATE TABLE allocations (
+  token TEXT PRIMARY KEY, id TEXT NOT NULL, pool TEXT NOT NULL, scheduler TEXT NOT NULL, nodes INTEGER NOT NULL,
+  walltime REAL NOT NULL, state TEXT NOT NULL, how TEXT NOT NULL, by_hand INTEGER NOT NULL, restarts INTEGER NOT NULL,
+  created REAL NOT NULL, started REAL NOT NULL, ends REAL NOT NULL, ended REAL NOT NULL,  -- 0: not yet, or not known
+  reason TEXT NOT NULL, never_clears TEXT NOT NULL,
+  node_names TEXT NOT NULL  -- one a line
+  ) WITHOUT ROWID;
 CREATE TABLE states (state INTEGER PRIMARY KEY, name TEXT NOT NULL);
 
 CREATE VIEW v_steps AS
@@ -107,6 +115,11 @@ CREATE VIEW v_retries AS
   FROM attempts t JOIN arrays a ON a.id = t.array;
 CREATE VIEW v_workers AS
   SELECT w.id AS worker, w.host, w.pid, w.worker_group, w.cores, w.gpus, w.joined, w.ended, w.reason FROM workers w;
+CREATE VIEW v_allocations AS
+  SELECT token, id, pool, scheduler, nodes, walltime, state, how, created, nullif(started, 0) AS started,
+         nullif(ends, 0) AS ends, nullif(ended, 0) AS ended, restarts, reason, node_names,
+         CASE WHEN started > 0 AND ended > started THEN nodes * (ended - started) / 3600.0 END AS node_hours
+  FROM allocations ORDER BY created, token;
 CREATE VIEW v_history AS SELECT time, kind, text FROM history ORDER BY id;
 CREATE VIEW v_events AS
   SELECT e.time, a.step, a.name AS array, e.element AS sample, e.attempt, e.type, e.body

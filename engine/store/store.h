@@ -87,6 +87,8 @@ class Store {
   std::map<std::string, StepUsage> usage();  // by step
   // Of elements in the range, in their order, each one's executions in theirs. The attempt's lease is not known.
   std::vector<UsageRow> usage_of(ArrayId array, Range range, std::size_t limit = kAll);
+  // allocations.cc: in the order in which they were wanted
+  std::vector<batch::Allocation> allocations();
   // followups.cc
   std::vector<Followup> followups();  // in order of id
   // Its directory, state, exit code and times, durably.

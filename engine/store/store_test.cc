@@ -33,6 +33,44 @@ TEST_F(StoreTest, NeighboursOfEqualStateAreOneRow) {
   EXPECT_EQ(text_of(store.restore()), "0:0-9done ");
 }
 
+TEST_F(StoreTest, KeepsAllocations) {
+  batch::Allocation row;
+  row.token = "wabcdef001001";
+  row.pool = "all";
+  row.scheduler = "slurm";
+  row.nodes = 4;
+  row.walltime_s = 3600;
+  row.created_s = 1.7e9;
+  Store store(campaign_);
+  Batch intended;
+  intended.allocations = {row};
+  store.commit(intended);
+  row.id = "1234";
+  row.state = batch::AllocationState::ended;
+  row.end = batch::JobEnd::preempted;
+  row.by_hand = true;
+  row.restarts = 2;
+  row.started_s = 1.7e9 + 60;
+  row.ends_s = 1.7e9 + 3660;
+  row.ended_s = 1.7e9 + 1860;
+  row.reason = "it was preempted";
+  row.never_clears = "never";
+  row.node_names = {"n1", "n2"};
+  Batch ended;
+  ended.allocations = {row};
+  store.commit(ended);
+  const auto rows = store.restore().allocations;
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].id, "1234");
+  EXPECT_EQ(rows[0].state, batch::AllocationState::ended);
+  EXPECT_EQ(rows[0].end, batch::JobEnd::preempted);
+  EXPECT_TRUE(rows[0].by_hand);
+  EXPECT_EQ(rows[0].restarts, 2);
+  EXPECT_EQ(rows[0].ended_s, 1.7e9 + 1860);
+  EXPECT_EQ(rows[0].never_clears, "never");
+  EXPECT_EQ(rows[0].node_names, (std::vector<std::string>{"n1", "n2"}));
+}
+
 TEST_F(StoreTest, OpeningAgainCutsARow) {
   Store store(campaign_);
   store.commit(ends({{0, {0, 99}, kFailed}}));

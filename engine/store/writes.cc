@@ -58,6 +58,7 @@ void Store::Impl::write(const Batch& batch) {
     execute(statement("UPDATE workers SET ended = ?, reason = ? WHERE id = ? AND joined <= ?"),
             stored_time(end.time_s), end.reason, end.id, stored_time(end.time_s));
   }
+  for (const batch::Allocation& row : batch.allocations) write_allocation(row);
   for (const HistoryRow& row : batch.history) write_history(row);
   write_usage(batch.usage);
 }

@@ -126,6 +126,40 @@ struct FollowupView {
   bool left() const;
 };
 
+// A batch allocation of the campaign.
+struct AllocationView {
+  std::string token, id;  // its name and its number at the scheduler; no number until it has given one
+  std::string pool, scheduler;
+  std::string state;  // intended, queued, running, ended
+  std::int32_t nodes = 1;
+  double walltime_s = 0;
+  double created_s = 0, started_s = 0, ends_s = 0, ended_s = 0;  // Unix time; 0: not yet, or not known
+  std::int32_t workers = 0;
+  bool leaving = false;      // it is being given back
+  std::string reason;        // why it waits or has ended
+  std::string never_clears;  // in plain words, where it will wait for ever
+  std::vector<std::string> node_names;
+};
+
+struct PoolView {
+  std::string name, scheduler;
+  std::int32_t nodes = 1;  // of an allocation
+  std::int32_t slots = 0;  // of a node; 0: not known yet
+  std::int32_t min = 0, max = 1;
+  double walltime_s = 0;
+  double used_node_h = 0, left_node_h = 0;
+  std::optional<double> ends_s;  // Unix time: the forecast
+  std::int32_t more = 0;         // allocations that the forecast needs beyond those that are there
+  std::string gave_up;           // why it submits no more
+};
+
+struct AllocationsAnswer {
+  std::vector<AllocationView> allocations;  // the newest ones, in the order in which they were wanted
+  std::uint64_t allocations_total = 0;
+  std::vector<PoolView> pools;  // empty where no coordinator runs
+  std::vector<std::string> excluded_nodes;
+};
+
 // What a campaign looks like at one moment: behind `wflow status`, the progress display and `--json`. Of the
 // lists the newest entries are there; `total` tells how many there are.
 struct StatusAnswer {
@@ -145,6 +179,7 @@ struct StatusAnswer {
   std::vector<HistoryView> history;     // newest last
   std::vector<FollowupView> followups;  // in order
   std::string iterations;               // of a study with iterate:, how they came to an end
+  AllocationsAnswer allocations;        // that have not ended
 
   std::uint64_t elements() const;
   std::uint64_t ended() const;
@@ -225,6 +260,8 @@ struct ExplainAnswer {
   std::vector<ExecutionView> executions;  // that did not succeed, newest last
   std::uint64_t executions_total = 0;
   std::vector<UsedView> used;  // of executions with a record of it, newest last
+  std::string
+      waits_for;  // where it could run: what is missing, "allocation 1234, pending for 12 min: Priority"
 };
 
 enum class WorkerViewState : std::uint8_t { working, draining, ended, unknown };
@@ -248,7 +285,8 @@ struct WorkersAnswer {
 };
 
 struct Answer {
-  std::variant<Refusal, Done, StatusAnswer, TasksAnswer, ExplainAnswer, WorkersAnswer> body;
+  std::variant<Refusal, Done, StatusAnswer, TasksAnswer, ExplainAnswer, WorkersAnswer, AllocationsAnswer>
+      body;
 };
 
 inline Answer refusal(std::string sentence, ExitCode code = ExitCode::usage) {

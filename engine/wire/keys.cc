@@ -98,10 +98,22 @@ CampaignKeys read_keys(const std::filesystem::path& campaign) {
 }
 
 void write_endpoint(const std::filesystem::path& campaign, const Endpoint& endpoint) {
-  const json value = {{"format", 1},           {"local", endpoint.local}, {"remote", endpoint.remote},
-                      {"host", endpoint.host}, {"pid", endpoint.pid},     {"epoch", endpoint.epoch}};
+  const json value = {{"format", 1},
+                      {"local", endpoint.local},
+                      {"remote", endpoint.remote},
+                      {"others", endpoint.others},
+                      {"host", endpoint.host},
+                      {"pid", endpoint.pid},
+                      {"epoch", endpoint.epoch}};
   make_directories(campaign / ".wflow");
   write_file_durably(endpoint_file(campaign), value.dump(2) + "\n", 0600);
+}
+
+Endpoint attempt(const Endpoint& endpoint, std::size_t number) {
+  Endpoint tried = endpoint;
+  const std::size_t at = number % (1 + endpoint.others.size());
+  if (at > 0) std::swap(tried.remote, tried.others[at - 1]);
+  return tried;
 }
 
 std::optional<Endpoint> read_endpoint(const std::filesystem::path& campaign) {
@@ -109,9 +121,10 @@ std::optional<Endpoint> read_endpoint(const std::filesystem::path& campaign) {
   if (!std::filesystem::exists(endpoint_file(campaign), missing)) return std::nullopt;
   try {
     const json value = json::parse(read_file(endpoint_file(campaign)));
-    return Endpoint{value.at("local").get<std::string>(), value.at("remote").get<std::string>(),
-                    value.at("host").get<std::string>(), value.at("pid").get<std::int64_t>(),
-                    value.at("epoch").get<std::uint64_t>()};
+    return Endpoint{
+        value.at("local").get<std::string>(),   value.at("remote").get<std::string>(),
+        value.at("host").get<std::string>(),    value.at("pid").get<std::int64_t>(),
+        value.at("epoch").get<std::uint64_t>(), value.value("others", std::vector<std::string>{})};
   } catch (const std::exception&) {
     // Read again a second later by whoever asks: a file that is just being replaced, or a stale NFS handle.
     return std::nullopt;

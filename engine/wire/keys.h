@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace wflow::engine::wire {
 
@@ -32,7 +33,11 @@ struct Endpoint {
   std::string host;
   std::int64_t pid = 0;
   std::uint64_t epoch = 0;  // grows with every coordinator of the campaign
+  std::vector<std::string> others =
+      {};  // as `remote`, at other addresses of its machine: to be tried in turn
 };
+// `remote` is the address to try at the so many-th attempt: compute nodes may not reach the first one.
+Endpoint attempt(const Endpoint& endpoint, std::size_t number);
 void write_endpoint(const std::filesystem::path& campaign, const Endpoint& endpoint);
 std::optional<Endpoint> read_endpoint(const std::filesystem::path& campaign);
 

@@ -56,8 +56,21 @@ TEST(Endpoint, RoundTrip) {
   EXPECT_EQ(endpoint->remote, "tcp://host:1");
   EXPECT_EQ(endpoint->pid, 42);
   EXPECT_EQ(endpoint->epoch, 7U);
+  EXPECT_TRUE(endpoint->others.empty());
   write_file_durably(campaign.path() / ".wflow/endpoint.json", "{\"local\":");
   EXPECT_FALSE(read_endpoint(campaign.path()));
+}
+
+TEST(Endpoint, HasAllAddressesToTryInTurn) {
+  const TemporaryCampaign campaign;
+  write_endpoint(campaign.path(),
+                 {"", "tcp://login:1", "login", 42, 7, {"tcp://10.0.0.1:1", "tcp://10.1.0.1:1"}});
+  const auto endpoint = read_endpoint(campaign.path());
+  ASSERT_TRUE(endpoint);
+  EXPECT_EQ(attempt(*endpoint, 0).remote, "tcp://login:1");
+  EXPECT_EQ(attempt(*endpoint, 1).remote, "tcp://10.0.0.1:1");
+  EXPECT_EQ(attempt(*endpoint, 2).remote, "tcp://10.1.0.1:1");
+  EXPECT_EQ(attempt(*endpoint, 3).remote, "tcp://login:1");
 }
 
 }  // namespace

@@ -45,9 +45,10 @@ WFLOW_LAYOUT(specs::TaskTemplate, &T::array, &T::step, &T::label, &T::kind, &T::
              &T::block_samples, &T::source_workspace, &T::environment, &T::bundle, &T::output, &T::outputs);
 
 WFLOW_LAYOUT(Hello, &T::protocol, &T::version, &T::campaign, &T::worker, &T::group, &T::guardian, &T::agent,
-             &T::started_by, &T::cores, &T::gpus, &T::memory_bytes, &T::held);
+             &T::started_by, &T::cores, &T::gpus, &T::memory_bytes, &T::allocation, &T::incarnation,
+             &T::left_s, &T::held);
 WFLOW_LAYOUT(Results, &T::sequence, &T::done, &T::outcomes, &T::events, &T::usage);
-WFLOW_LAYOUT(Heartbeat, &T::number, &T::queued, &T::running);
+WFLOW_LAYOUT(Heartbeat, &T::number, &T::queued, &T::running, &T::left_s);
 WFLOW_LAYOUT(Goodbye, &T::reason);
 WFLOW_LAYOUT(Welcome, &T::campaign_directory, &T::sample_design, &T::heartbeat_s, &T::lost_s);
 WFLOW_LAYOUT(Refuse, &T::reason);
@@ -70,6 +71,7 @@ WFLOW_LAYOUT(SnapshotRequest, &T::path);
 WFLOW_LAYOUT(PauseRequest, &T::pause);
 WFLOW_LAYOUT(RetryRequest, &T::tasks);
 WFLOW_LAYOUT(CancelRequest, &T::tasks, &T::kill);
+WFLOW_LAYOUT(AllocationsCommand, &T::verb, &T::name, &T::count);
 WFLOW_LAYOUT(Query, &T::request);
 
 WFLOW_LAYOUT(Refusal, &T::code, &T::sentence);
@@ -89,9 +91,15 @@ WFLOW_LAYOUT(HistoryView, &T::number, &T::time_s, &T::kind, &T::text);
 WFLOW_LAYOUT(ArtifactView, &T::step, &T::kind, &T::path);
 WFLOW_LAYOUT(FollowupView, &T::kind, &T::iteration, &T::spec, &T::directory, &T::state, &T::handed_to,
              &T::elements, &T::ended, &T::failed);
+WFLOW_LAYOUT(AllocationView, &T::token, &T::id, &T::pool, &T::scheduler, &T::state, &T::nodes, &T::walltime_s,
+             &T::created_s, &T::started_s, &T::ends_s, &T::ended_s, &T::workers, &T::leaving, &T::reason,
+             &T::never_clears, &T::node_names);
+WFLOW_LAYOUT(PoolView, &T::name, &T::scheduler, &T::nodes, &T::slots, &T::min, &T::max, &T::walltime_s,
+             &T::used_node_h, &T::left_node_h, &T::ends_s, &T::more, &T::gave_up);
+WFLOW_LAYOUT(AllocationsAnswer, &T::allocations, &T::allocations_total, &T::pools, &T::excluded_nodes);
 WFLOW_LAYOUT(StatusAnswer, &T::name, &T::directory, &T::state, &T::coordinator, &T::started_s, &T::elapsed_s,
              &T::steps, &T::workers, &T::workers_total, &T::failures, &T::last_failure, &T::metrics,
-             &T::artifacts, &T::artifacts_total, &T::history, &T::followups, &T::iterations);
+             &T::artifacts, &T::artifacts_total, &T::history, &T::followups, &T::iterations, &T::allocations);
 WFLOW_LAYOUT(TaskRun, &T::array, &T::first, &T::last, &T::state);
 WFLOW_LAYOUT(TaskRecord, &T::array, &T::element, &T::executions, &T::exit_code, &T::reason, &T::worker,
              &T::started_s, &T::duration_s);
@@ -103,7 +111,7 @@ WFLOW_LAYOUT(ExecutionView, &T::attempt, &T::reason, &T::worker, &T::host, &T::s
              &T::final, &T::detail, &T::worker_ended_s, &T::worker_reason);
 WFLOW_LAYOUT(UsedView, &T::usage, &T::worker);
 WFLOW_LAYOUT(ExplainAnswer, &T::task, &T::step, &T::state, &T::paused, &T::worker, &T::running_since_s,
-             &T::parents, &T::parents_total, &T::executions, &T::executions_total, &T::used);
+             &T::parents, &T::parents_total, &T::executions, &T::executions_total, &T::used, &T::waits_for);
 WFLOW_LAYOUT(WorkerView, &T::id, &T::host, &T::group, &T::pid, &T::cores, &T::gpus, &T::joined_s, &T::ended_s,
              &T::reason, &T::failures, &T::state, &T::leased, &T::running);
 WFLOW_LAYOUT(WorkersAnswer, &T::workers, &T::next);
@@ -118,6 +126,7 @@ WFLOW_LAYOUT(Answer, &T::body);
 WFLOW_EMPTY_LAYOUT(Convergence);
 WFLOW_EMPTY_LAYOUT(Drain);
 WFLOW_EMPTY_LAYOUT(Identify);
+WFLOW_EMPTY_LAYOUT(AllocationsRequest);
 WFLOW_EMPTY_LAYOUT(StatusRequest);
 WFLOW_EMPTY_LAYOUT(DrainRequest);
 WFLOW_EMPTY_LAYOUT(StopRequest);
@@ -142,6 +151,8 @@ template <>
 inline constexpr ElementState kLast<ElementState> = ElementState::cancelled;
 template <>
 inline constexpr WorkerViewState kLast<WorkerViewState> = WorkerViewState::unknown;
+template <>
+inline constexpr AllocationsVerb kLast<AllocationsVerb> = AllocationsVerb::drain;
 template <>
 inline constexpr ExitCode kLast<ExitCode> = ExitCode::internal;
 template <>

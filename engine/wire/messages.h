@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -27,7 +28,7 @@ using engine::RunningElement;
 using engine::TaskUsage;
 
 // Raised by one with every change that an older peer would misread.
-inline constexpr std::uint32_t kProtocol = 4;
+inline constexpr std::uint32_t kProtocol = 5;
 
 // ---- worker to coordinator
 
@@ -43,7 +44,10 @@ struct Hello {
   std::int32_t cores = 0;
   std::int32_t gpus = 0;
   std::int64_t memory_bytes = 0;
-  std::vector<Lease> held;  // what is left of leases from before a reconnection
+  std::string allocation;  // token of the batch allocation that it is of; empty: none of the coordinator's
+  std::int32_t incarnation = 0;  // how often the scheduler has started that allocation's job before
+  std::optional<double> left_s;  // it can run tasks for so long; nothing: no end is known
+  std::vector<Lease> held;       // what is left of leases from before a reconnection
 };
 
 // One durable batch: the worker keeps it until acknowledged by sequence number.
@@ -59,6 +63,7 @@ struct Heartbeat {
   std::uint64_t number = 0;  // 1, 2, ... on every connection; the coordinator's Pulse gives the last one back
   std::uint64_t queued = 0;  // leased elements not started yet
   std::vector<RunningElement> running;
+  std::optional<double> left_s = {};  // as in Hello: a scheduler may change an allocation's end
 };
 
 struct Goodbye {  // drained or told to end: holds no lease any more

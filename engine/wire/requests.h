@@ -66,6 +66,8 @@ struct SnapshotRequest {  // Done
   std::string path;       // absolute; must not exist
 };
 
+struct AllocationsRequest {};  // AllocationsAnswer
+
 // ---- commands: answered by done_answer() or refusal()
 
 struct DrainRequest {};
@@ -81,9 +83,16 @@ struct CancelRequest {
   bool kill = false;
 };
 
-using Request =
-    std::variant<StatusRequest, TasksRequest, ExplainRequest, WorkersRequest, RetryableRequest,
-                 SnapshotRequest, DrainRequest, StopRequest, PauseRequest, RetryRequest, CancelRequest>;
+enum class AllocationsVerb : std::uint8_t { add, cancel, drain };
+struct AllocationsCommand {
+  AllocationsVerb verb = AllocationsVerb::add;
+  std::string name;  // add: a pool, empty where there is one; else a token or the scheduler's id, empty: all
+  std::uint32_t count = 1;  // add: allocations
+};
+
+using Request = std::variant<StatusRequest, TasksRequest, ExplainRequest, WorkersRequest, RetryableRequest,
+                             SnapshotRequest, DrainRequest, StopRequest, PauseRequest, RetryRequest,
+                             CancelRequest, AllocationsRequest, AllocationsCommand>;
 
 struct Query {
   Request request;

@@ -71,7 +71,33 @@ inline std::vector<Query> sample_queries() {
           {StopRequest{}},
           {PauseRequest{false}},
           {RetryRequest{tasks}},
-          {CancelRequest{tasks, true}}};
+          {CancelRequest{tasks, true}},
+          {AllocationsRequest{}},
+          {AllocationsCommand{AllocationsVerb::drain, "wabcdef001002", 3}}};
+}
+
+inline AllocationsAnswer sample_allocations() {
+  AllocationsAnswer answer;
+  answer.allocations = {{"wabcdef001002",
+                         "1234",
+                         "all",
+                         "slurm",
+                         "running",
+                         4,
+                         3600,
+                         1.7e9,
+                         1.7e9 + 60,
+                         1.7e9 + 3660,
+                         1.7e9 + 3000,
+                         4,
+                         true,
+                         "Priority",
+                         "the account is not valid",
+                         {"n1", "n2"}}};
+  answer.allocations_total = 12;
+  answer.pools = {{"all", "slurm", 4, 64, 1, 3, 3600, 2.5, 7.5, 1.7e9 + 9000, 2, "refused"}};
+  answer.excluded_nodes = {"n7"};
+  return answer;
 }
 
 inline StatusAnswer sample_status() {
@@ -107,6 +133,7 @@ inline StatusAnswer sample_status() {
   status.history = {{3, 1.7e9, "worker", "worker x joined"}};
   status.followups = {{"iteration", 2, "/s.yaml", "/d", FollowupState::handed_over, "/top", 10, 9, 1}};
   status.iterations = "converged in iteration 3";
+  status.allocations = sample_allocations();
   return status;
 }
 
@@ -128,6 +155,7 @@ inline std::vector<Answer> sample_answers() {
   explain.parents_total = 4;
   explain.executions = {{1, "exit code 3", "w", "host", 1.7e9, 0.5, true, "detail", 1.8e9, "drained"}};
   explain.executions_total = 2;
+  explain.waits_for = "allocation 1234, pending for 12 min: Priority";
   WorkersAnswer workers;
   workers.workers = {
       {"w", "host", "cpu", 12, 64, 8, 1.7e9, 1.8e9, "drained", 3, WorkerViewState::draining, 5, 4}};
@@ -137,7 +165,8 @@ inline std::vector<Answer> sample_answers() {
           {sample_status()},
           {tasks},
           {explain},
-          {workers}};
+          {workers},
+          {sample_allocations()}};
 }
 
 inline std::vector<Message> sample_messages() {
@@ -157,10 +186,13 @@ inline std::vector<Message> sample_messages() {
             64,
             8,
             std::int64_t{1} << 38,
+            "wabcdef001002",
+            1,
+            3600.5,
             {lease}},
       Results{3, {{9, 7, 0, 1000, 2, 12.5, 0.75, 1.7e9}}, {outcome}, sample_events(),
               {{9, 7, 5, 1, 2, 1.7e9, 0.25, 0.125, 1 << 20, 4096, 8192}}},
-      Heartbeat{17, 200, {{7, 12, 1.7e9}}},
+      Heartbeat{17, 200, {{7, 12, 1.7e9}}, 3600.5},
       Goodbye{"drained"},
       Welcome{"/campaign", R"({"kind":"sobol"})", 0.5, 30},
       Refuse{"another campaign"},

@@ -2,7 +2,6 @@
 #include "engine/wire/transport.h"
 
 #include <fmt/format.h>
-#include <netdb.h>
 #include <signal.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -18,6 +17,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "engine/wire/addresses.h"
 #include "engine/wire/codec.h"
 
 namespace wflow::engine::wire {
@@ -29,6 +29,7 @@ constexpr int kBacklog = 4096;            // an allocation's workers come all at
 constexpr int kHeartbeatMs = 2'000;       // TCP's own keep-alive takes hours to see a node that is gone
 constexpr int kHeartbeatTimeoutMs = 20'000;
 constexpr int kHandshakeMs = 20'000;
+constexpr int kConnectMs = 5'000;  // an address that does not answer must not keep from trying the next one
 constexpr int kLingerMs = 1'000;
 constexpr int kMonitorEvents = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_CONNECT_RETRIED |
                                ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
@@ -90,18 +91,6 @@ std::string unique_suffix() {
   std::uint32_t random = 0;
   if (::getrandom(&random, sizeof random, 0) != sizeof random) random = 0;
   return fmt::format("{}.{:08x}", ::getpid(), random);
-}
-
-// The name by which other hosts reach this one.
-std::string reachable_host() {
-  if (const char* named = std::getenv("WFLOW_HOST"); named != nullptr && *named != '\0') return named;
-  const std::string host = host_name();
-  addrinfo hints{};
-  hints.ai_family = AF_INET;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return "127.0.0.1";
-  ::freeaddrinfo(found);
-  return host;
 }
 
 #ifdef __SANITIZE_THREAD__
@@ -194,7 +183,10 @@ struct ServerSocket::Impl {
     const std::string bound = router.get(zmq::sockopt::last_endpoint);
     endpoint.host = host_name();
     endpoint.pid = ::getpid();
-    endpoint.remote = "tcp://" + reachable_host() + bound.substr(bound.rfind(':'));
+    for (const std::string& host : reachable_hosts()) {
+      const std::string address = "tcp://" + host + bound.substr(bound.rfind(':'));
+      endpoint.remote.empty() ? void(endpoint.remote = address) : endpoint.others.push_back(address);
+    }
     const auto directory = runtime_directory();
     remove_stale_sockets(directory, ipc_prefix(keys));
     const auto path = directory / (ipc_prefix(keys) + unique_suffix());
@@ -332,6 +324,7 @@ struct ClientSocket::Impl {
     const std::string events = fmt::format("inproc://wflow.monitor.{}", number);
     set_common(dealer);
     dealer.set(zmq::sockopt::reconnect_ivl, -1);
+    dealer.set(zmq::sockopt::connect_timeout, kConnectMs);
     dealer.set(zmq::sockopt::curve_serverkey, keys.server.public_key);
     dealer.set(zmq::sockopt::curve_publickey, keys.client.public_key);
     dealer.set(zmq::sockopt::curve_secretkey, keys.client.secret_key);
@@ -438,13 +431,12 @@ void ClientSocket::wait(std::chrono::milliseconds timeout, std::span<const int> 
   impl_->quiet = impl_->items[0].revents == 0;
 }
 
-std::optional<Answer> ask(const std::filesystem::path& campaign, const Query& query,
-                          std::chrono::milliseconds timeout) {
-  const auto endpoint = read_endpoint(campaign);
-  if (!endpoint) return std::nullopt;
-  ClientSocket socket(read_keys(campaign), *endpoint);
+namespace {
+
+std::optional<Answer> ask_at(const CampaignKeys& keys, const Endpoint& endpoint, const Query& query,
+                             std::chrono::steady_clock::time_point end) {
+  ClientSocket socket(keys, endpoint);
   if (!socket.send(query)) return std::nullopt;
-  const auto end = std::chrono::steady_clock::now() + timeout;
   for (bool lost = false;;) {
     while (auto message = socket.receive()) {
       if (auto* answer = std::get_if<Answer>(&*message)) return std::move(*answer);
@@ -456,6 +448,19 @@ std::optional<Answer> ask(const std::filesystem::path& campaign, const Query& qu
     if (lost) left = std::chrono::milliseconds(0);
     socket.wait(left, {});
   }
+}
+
+}  // namespace
+
+std::optional<Answer> ask(const std::filesystem::path& campaign, const Query& query,
+                          std::chrono::milliseconds timeout) {
+  const auto endpoint = read_endpoint(campaign);
+  if (!endpoint) return std::nullopt;
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  for (std::size_t number = 0; number <= endpoint->others.size(); ++number) {
+    if (auto answer = ask_at(read_keys(campaign), attempt(*endpoint, number), query, end)) return answer;
+  }
+  return std::nullopt;
 }
 
 }  // namespace wflow::engine::wire

@@ -42,6 +42,13 @@ void Agent::terminate() {
   schedule(0);
 }
 
+void Agent::told_end(double in_s) {
+  if (!alive()) return;
+  others_.emplace_back(
+      workers::event::EndKnown{host().at(around_.timeline.now_s()).steady_s + in_s * host().rate});
+  schedule(0);
+}
+
 void Agent::task_ended(workers::SlotId slot) {
   children_.push_back(slot);
   schedule(0);

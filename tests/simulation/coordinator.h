@@ -88,6 +88,10 @@ class Coordinator final : public Process, public Server {
   void on(engine::action::RemoveJournal& remove);
   void on(engine::action::AnswerQuery& answer);
   void on(engine::action::ResolveRetry& resolve);
+  // A simulated study asks for no scheduler.
+  void on(engine::action::SubmitJob&) { throw Violation("no scheduler", "a job is submitted"); }
+  void on(engine::action::CancelJobs&) { throw Violation("no scheduler", "jobs are cancelled"); }
+  void on(engine::action::QueryJobs&) { throw Violation("no scheduler", "jobs are asked for"); }
   void on(engine::action::Log& log);
   void on(engine::action::Fail& fail);
   std::string journal_bytes(Worker* worker, const std::string& id, bool here);

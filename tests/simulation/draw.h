@@ -10,7 +10,17 @@
 
 namespace wflow::simulation {
 
-enum class Concern : std::uint64_t { setup, faults, network, disk, processes, tasks, clients, hosts };
+enum class Concern : std::uint64_t {
+  setup,
+  faults,
+  network,
+  disk,
+  processes,
+  tasks,
+  clients,
+  hosts,
+  allocations
+};
 
 class Draw {
  public:

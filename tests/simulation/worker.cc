@@ -195,6 +195,16 @@ void Worker::kill() {
   }
 }
 
+// The scheduler looks at its clock, and at nothing else.
+void Worker::end_at(double in_s) {
+  agent_->told_end(in_s);
+  around_.timeline.after(in_s, [this] {
+    if (gone()) return;
+    around_.trace.line(id_, "is killed at the end of its allocation");
+    kill();
+  });
+}
+
 bool Worker::append(const wire::Results& record) {
   try {
     journal_->append(record);

@@ -54,6 +54,8 @@ class Agent final : public Process, public Client {
   void begin();
   void guardian_gone();
   void terminate() override;
+  // Its allocation ends so long from now, on its host's clock.
+  void told_end(double in_s);
   void task_ended(workers::SlotId slot);
   std::uint64_t open_sequence() const { return machine_->open_sequence(); }
   std::size_t inbox() const { return messages_.size() + children_.size() + others_.size(); }
@@ -130,6 +132,8 @@ class Worker {
   bool gone() const { return !guardian_->alive() && !agent_->alive(); }
   // Both at once, as a kill of the whole worker does.
   void kill();
+  // Of its allocation: its machine is told now, what is left then is killed.
+  void end_at(double in_s);
 
   // What it writes to its journal; false when the disk is full.
   bool append(const wire::Results& record);

@@ -82,6 +82,7 @@ World::World(std::uint64_t seed, const std::vector<std::unique_ptr<SimulatedStud
       study_(some_study(seed, studies)),
       options_(options),
       draw_(seed, Concern::faults),
+      allocations_(seed, Concern::allocations),
       trace_(options.trace, now_s_),
       disk_(now_s_),
       network_(timeline_, Draw(seed, Concern::network), faults_, some_network(Draw(seed, Concern::network))),

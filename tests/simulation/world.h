@@ -86,6 +86,7 @@ class World {
   Timeline timeline_;
   FaultCounts faults_;
   Draw draw_;
+  Draw allocations_;
   Trace trace_;
   Disk disk_;
   Network network_;

@@ -119,6 +119,10 @@ void World::inject_worker(Fault fault) {
       freeze(worker->guardian(), draw_.logarithmic(0.5, long_s));
       break;
     case Fault::allocation_ended:
+      if (allocations_.chance(0.5)) {  // at its walltime, which it knows; else it is cancelled or preempted
+        worker->end_at(allocations_.logarithmic(1, 100));
+        break;
+      }
       worker->guardian().terminate();
       timeline_.after(draw_.between(1, 12), [worker] {
         if (!worker->gone()) worker->kill();

@@ -58,6 +58,8 @@ AgentOptions machine_options(const WorkerOptions& options, const Identity& ident
   result.started_by = options.started_by;
   result.slots = static_cast<std::size_t>(options.slots);
   result.capacity = capacity;
+  result.allocation = options.allocation;
+  result.incarnation = options.incarnation;
   result.idle_timeout_s = options.idle_timeout_s;
   result.linger_s = options.linger_s;
   result.grace_s = options.grace_s;
@@ -69,10 +71,11 @@ AgentOptions machine_options(const WorkerOptions& options, const Identity& ident
 
 class Agent {
  public:
-  Agent(const WorkerOptions& options, const Identity& identity, const Capacity& capacity, SlotTable& table,
-        Journal& journal)
+  Agent(const WorkerOptions& options, const Identity& identity, const Capacity& capacity, const EndWatch& end,
+        SlotTable& table, Journal& journal)
       : campaign_(options.campaign),
         identity_(identity),
+        end_(end),
         table_(table),
         journal_(journal),
         executor_(table, capacity, identity.directory),
@@ -88,6 +91,7 @@ class Agent {
     while (!exit_code_) {
       receive();
       read_signals();
+      look_at_end();
       if (!machine_.journal_full()) take_ended();
       deliver(event::Time{});
       if (!exit_code_) wait();
@@ -119,12 +123,15 @@ class Agent {
     for (int count = 0; socket_ && count < kMessagesATurn; ++count) {
       auto message = socket_->receive();
       if (!message) break;
+      heard_ = true;
       deliver(event::Message{std::move(*message)});
     }
     if (socket_ && socket_->lost()) lose_connection();
   }
 
+  // Where nothing came back, the next attempt goes to another of the coordinator's addresses.
   void lose_connection() {
+    if (!heard_) ++attempts_;
     socket_.reset();
     pending_.emplace_back(event::ConnectionLost{});
   }
@@ -164,6 +171,15 @@ class Agent {
     }
   }
 
+  // On the steady clock from then on: the other one may jump.
+  void look_at_end() {
+    const double ends_unix_s = end_.ends_unix_s();
+    if (ends_unix_s == known_end_unix_s_) return;
+    known_end_unix_s_ = ends_unix_s;
+    const Now now = current_time();
+    deliver(event::EndKnown{now.steady_s + ends_unix_s - now.unix_s});
+  }
+
   // ---- actions
 
   void perform(action::LookUp&) {
@@ -175,7 +191,7 @@ class Agent {
     event::EndpointRead read;
     try {
       if (const auto found = wire::read_endpoint(campaign_))
-        read.address = {found->local, found->remote, found->host, found->pid, found->epoch};
+        read.address = {found->local, found->remote, found->host, found->pid, found->epoch, found->others};
     } catch (const Error&) {
       // The file system does not answer for the moment.
     }
@@ -186,8 +202,10 @@ class Agent {
     const CoordinatorAddress& address = connect.address;
     socket_.reset();
     try {
-      socket_.emplace(identity_.keys, wire::Endpoint{address.local, address.remote, address.host, address.pid,
-                                                     address.epoch});
+      const wire::Endpoint endpoint{address.local, address.remote, address.host,
+                                    address.pid,   address.epoch,  address.others};
+      socket_.emplace(identity_.keys, wire::attempt(endpoint, attempts_));
+      heard_ = false;
       pending_.emplace_back(event::Connected{});
     } catch (const Error&) {
       // A host name that cannot be resolved for the moment.
@@ -261,12 +279,16 @@ class Agent {
 
   std::filesystem::path campaign_;
   const Identity& identity_;
+  const EndWatch& end_;
+  double known_end_unix_s_ = 0;
   SlotTable& table_;
   Journal& journal_;
   Executor executor_;
   AgentMachine machine_;
   FileDescriptor signals_;
   std::optional<wire::ClientSocket> socket_;
+  std::size_t attempts_ = 0;  // at addresses of the coordinator
+  bool heard_ = false;        // something came on this connection
   std::deque<AgentEvent> pending_;
   std::optional<int> exit_code_;
 };
@@ -281,7 +303,7 @@ void default_signals() {
 }  // namespace
 
 int run_agent(const WorkerOptions& options, const Identity& identity, const Capacity& capacity,
-              SlotTable& table, Journal& journal) {
+              const EndWatch& end, SlotTable& table, Journal& journal) {
   ::prctl(PR_SET_PDEATHSIG, SIGUSR2);
   if (::getppid() != identity.guardian.pid) return static_cast<int>(ExitCode::internal);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -291,7 +313,7 @@ int run_agent(const WorkerOptions& options, const Identity& identity, const Capa
   check_limits();
   const FileDescriptor null = open_file("/dev/null", O_RDONLY | O_CLOEXEC);
   ::dup2(null.get(), STDIN_FILENO);
-  return Agent(options, identity, capacity, table, journal).run();
+  return Agent(options, identity, capacity, end, table, journal).run();
 }
 
 }  // namespace wflow::workers

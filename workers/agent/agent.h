@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
 
 namespace wflow::workers {
@@ -17,10 +19,17 @@ struct WorkerOptions {
   std::int64_t memory_bytes = 0;  // shared by the tasks that ask for some; 0: what this process may use
   bool pin = false;               // every task to processors of its own
   double idle_timeout_s = 0;      // ends after so long without work; 0: never
-  double linger_s = 300;          // ends after so long without a coordinator, once nothing runs
-  double grace_s = 5;             // between SIGTERM and SIGKILL
-  std::uint64_t started_by = 0;   // epoch of the coordinator that starts it; 0: somebody else does
-  bool zero = false;              // benchmarks: every task is over at once and nothing is run
+  // ---- inside a batch allocation
+  std::string allocation;  // its token, where the coordinator has submitted it
+  int incarnation = 0;     // how often the scheduler has started its job before
+  double ends_unix_s = 0;  // 0: not known, or no end
+  // Asked now and then for that end, which schedulers may move, by a process of its own. Empty: nobody is
+  // asked.
+  std::function<std::optional<double>()> ask_end;
+  double linger_s = 300;         // ends after so long without a coordinator, once nothing runs
+  double grace_s = 5;            // between SIGTERM and SIGKILL
+  std::uint64_t started_by = 0;  // epoch of the coordinator that starts it; 0: somebody else does
+  bool zero = false;             // benchmarks: every task is over at once and nothing is run
   double zero_failures = 0;  // of these, the fraction that fails (by a hash of array, element and attempt)
 };
 

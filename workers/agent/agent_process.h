@@ -9,6 +9,7 @@
 #include "base/process_identity.h"
 #include "engine/wire/keys.h"
 #include "workers/agent/agent.h"
+#include "workers/agent/end_watch.h"
 #include "workers/agent/journal.h"
 #include "workers/execute/resources.h"
 #include "workers/execute/slot_table.h"
@@ -24,6 +25,6 @@ struct Identity {
 };
 
 int run_agent(const WorkerOptions& options, const Identity& identity, const Capacity& capacity,
-              SlotTable& table, Journal& journal);
+              const EndWatch& end, SlotTable& table, Journal& journal);
 
 }  // namespace wflow::workers

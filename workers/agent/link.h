@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace wflow::workers {
 
@@ -13,6 +14,7 @@ struct CoordinatorAddress {
   std::string local, remote, host;
   std::int64_t pid = 0;
   std::uint64_t epoch = 0;
+  std::vector<std::string> others = {};  // further addresses of the same machine
   friend bool operator==(const CoordinatorAddress&, const CoordinatorAddress&) = default;
 };
 

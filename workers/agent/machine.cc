@@ -81,6 +81,8 @@ std::size_t AgentMachine::running() const {
 // Results before starts: what has ended does not wait behind slow launches.
 void AgentMachine::Impl::on(event::Time&) {
   enforce_limits();
+  look_at_end();
+  settle_held(now.steady_s);
   if (running() > 0 && now.steady_s >= next_events_s && !journal_full()) {
     next_events_s = now.steady_s + options.event_period_s;
     emit(action::FollowEvents{});
@@ -111,6 +113,7 @@ void AgentMachine::Impl::on(event::Terminate&) {
   if (mode == Mode::ending) return;
   mode = Mode::ending;
   reason = "told to end by a signal";
+  give_back_held();
   give_back(queue.take_all());
   end_all(EndCause::returned, false);
 }
@@ -184,6 +187,7 @@ void AgentMachine::Impl::decide_to_leave() {
 }
 
 void AgentMachine::Impl::leave() {
+  settle_held(kNever);
   flush = true;
   send_results();
   send_returned();
@@ -212,6 +216,8 @@ double AgentMachine::Impl::linger_end_s() const {
 double AgentMachine::Impl::wake_at_s() const {
   if (exited) return kNever;
   double at_s = std::min({next_limit_s(), link.next_look_s(), end_wake_s()});
+  for (const Held& end : held_back) at_s = std::min(at_s, end.until_s);
+  if (mode != Mode::ending) at_s = std::min(at_s, stop_s());
   if (holds_anything()) at_s = std::min(at_s, fence.deadline_s());
   if (link.is_welcome()) {
     at_s = std::min(at_s, next_heartbeat_s);

@@ -69,6 +69,10 @@ struct TaskReports {  // what a running task reported
 struct Terminate {};  // SIGTERM, SIGINT or SIGHUP
 // Nobody would clean up after this process. The edge takes what has ended first (TaskEnded).
 struct GuardianGone {};
+// The end of the batch allocation that this worker runs in: it may be moved while it runs.
+struct EndKnown {
+  double steady_s = 0;
+};
 struct CampaignGone {};  // found by a LookUp: the campaign's directory was removed
 struct JournalFailed {   // an AppendJournal did not reach the file
   std::string why;
@@ -79,10 +83,11 @@ struct Time {};
 
 }  // namespace event
 
-using AgentEvent = std::variant<event::EndpointRead, event::Connected, event::ConnectionLost, event::Message,
-                                event::SamplesOpened, event::TaskStarted, event::TaskNotStarted,
-                                event::TaskEnded, event::TaskChecking, event::TaskReports, event::Terminate,
-                                event::GuardianGone, event::CampaignGone, event::JournalFailed, event::Time>;
+using AgentEvent =
+    std::variant<event::EndpointRead, event::Connected, event::ConnectionLost, event::Message,
+                 event::SamplesOpened, event::TaskStarted, event::TaskNotStarted, event::TaskEnded,
+                 event::TaskChecking, event::TaskReports, event::Terminate, event::GuardianGone,
+                 event::EndKnown, event::CampaignGone, event::JournalFailed, event::Time>;
 
 enum class EndCause : std::uint8_t {
   time_limit,  // its result is EndReason::timed_out
@@ -155,6 +160,8 @@ struct AgentOptions {
   std::uint64_t started_by = 0;  // epoch of the coordinator that started it; 0: somebody else did
   std::size_t slots = 1;
   Capacity capacity;
+  std::string allocation;     // token of its batch allocation; empty: none of the coordinator's
+  int incarnation = 0;        // how often the scheduler has started that allocation's job before
   double idle_timeout_s = 0;  // ends after so long without work; 0: never
   double linger_s = 300;      // ends after so long without a coordinator, once nothing runs
   double grace_s = 5;         // between SIGTERM and SIGKILL

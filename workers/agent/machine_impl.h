@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The inside of AgentMachine. machine.cc: events and the worker's end; machine_link.cc: the coordinator,
-// results, the fence; machine_tasks.cc: leases and what runs.
+// results, the fence; machine_walltime.cc: the end of the allocation; machine_tasks.cc: leases and what runs.
 #pragma once
 
 #include <limits>
@@ -69,6 +69,7 @@ struct AgentMachine::Impl {
   void on(event::TaskReports& reports);
   void on(event::Terminate&);
   void on(event::GuardianGone&);
+  void on(event::EndKnown& known);
   void on(event::CampaignGone&);
   void on(event::JournalFailed& failed);
   void on(event::Time&);
@@ -101,6 +102,16 @@ struct AgentMachine::Impl {
   void send_returned();
   void send_heartbeat();
   bool journal_full() const;
+
+  // machine_walltime.cc
+  std::optional<double> left_s() const;
+  double stop_s() const;
+  bool trains() const;
+  void look_at_end();
+  bool may_be_the_end(const engine::wire::Results& results) const;
+  void hold(const engine::wire::Lease& lease, engine::wire::Results&& results);
+  void settle_held(double until_s);
+  void give_back_held();
 
   // machine_tasks.cc
   void hear(engine::wire::Templates& templates);
@@ -141,6 +152,16 @@ struct AgentMachine::Impl {
   std::size_t journal_bytes = 0;  // about
   double noted_lost_s = 0;
   double last_busy_s;
+  // Ends by SIGTERM, which may be that of the whole allocation: a scheduler signals all of its processes, and
+  // the agent may see the end of a task before its own signal.
+  struct Held {
+    engine::wire::Lease lease;
+    engine::wire::Results results;
+    double until_s = 0;
+  };
+  std::vector<Held> held_back;
+  double ends_s = kNever;        // of its allocation, steady
+  double end_known_s = kNever;   // since when
   double no_start_before_s = 0;  // the disk is in trouble
   bool disk_trouble = false;     // and that was said
   double next_heartbeat_s = 0;

@@ -61,6 +61,9 @@ void AgentMachine::Impl::say_hello() {
   hello.cores = options.capacity.cores;
   hello.gpus = options.capacity.gpus;
   hello.memory_bytes = options.capacity.memory_bytes;
+  hello.allocation = options.allocation;
+  hello.incarnation = options.incarnation;
+  hello.left_s = left_s();
   hello.held = held();
   returned.clear();  // what Hello does not name needs no other word
   link.said_hello();
@@ -154,7 +157,7 @@ void AgentMachine::Impl::send_returned() {
 // The first one after a Welcome follows all results from before: it ends the hand-over.
 void AgentMachine::Impl::send_heartbeat() {
   if (!link.is_welcome() || now.steady_s < next_heartbeat_s) return;
-  send(wire::Heartbeat{fence.next_heartbeat(now.steady_s), queue.elements(), running_elements()});
+  send(wire::Heartbeat{fence.next_heartbeat(now.steady_s), queue.elements(), running_elements(), left_s()});
   next_heartbeat_s = now.steady_s + link.heartbeat_s();
 }
 

@@ -76,6 +76,7 @@ std::vector<wire::Lease> AgentMachine::Impl::held() const {
   for (const Task& task : tasks) {
     if (task.stage != Task::Stage::free) leases.push_back(task.lease);
   }
+  for (const Held& end : held_back) leases.push_back(end.lease);
   return leases;
 }
 
@@ -191,8 +192,9 @@ void AgentMachine::Impl::on(event::TaskEnded& ended) {
   const wire::Lease lease = task.lease;
   const bool goes_back = task.ending == EndCause::returned && ended.results.done.empty() &&
                          ended.results.outcomes.empty() && ended.again.empty();
+  const bool waits = !goes_back && !task.ending && may_be_the_end(ended.results);
   free_slot(ended.slot);
-  record(std::move(ended.results));
+  waits ? hold(lease, std::move(ended.results)) : record(std::move(ended.results));
   if (goes_back) give_back({lease});
   for (const wire::Lease& part : ended.again) {
     if (takes_leases()) {

@@ -25,6 +25,8 @@ namespace wflow::workers {
 
 namespace {
 
+constexpr double kAskEnd_s = 300;  // between two looks at the allocation's end
+
 WorkerOptions completed(WorkerOptions options) {
   options.campaign = std::filesystem::absolute(options.campaign);
   if (options.slots <= 0) options.slots = usable_cores();
@@ -67,9 +69,10 @@ Journal new_journal(const WorkerOptions& options, const Identity& identity) {
   return {std::make_unique<PosixJournalFile>(options.campaign, identity.worker), header};
 }
 
-int agent_main(const WorkerOptions& options, const Identity& identity, SlotTable& table, Journal& journal) {
+int agent_main(const WorkerOptions& options, const Identity& identity, const EndWatch& end, SlotTable& table,
+               Journal& journal) {
   try {
-    return run_agent(options, identity, capacity_of(options), table, journal);
+    return run_agent(options, identity, capacity_of(options), end, table, journal);
   } catch (const Error& error) {
     log::write(LogLevel::warning, error.what());
     return static_cast<int>(error.code());
@@ -88,6 +91,8 @@ int run_worker(const WorkerOptions& given) {
   Journal journal = new_journal(options, identity);
   ::setsid();  // fails for the leader of a group, which its starter has set apart already
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  EndWatch end(options.ends_unix_s);
+  if (options.ask_end) end.start(options.ask_end, kAskEnd_s);
   block_signals();
   const pid_t agent = ::fork();
   if (agent < 0) {
@@ -97,7 +102,7 @@ int run_worker(const WorkerOptions& given) {
   }
   if (agent == 0) {
     log::open(options.campaign, "worker-" + identity.worker);
-    const int code = agent_main(options, identity, table, journal);
+    const int code = agent_main(options, identity, end, table, journal);
     std::fflush(nullptr);
     ::_exit(code);  // what this process has of its parent's is not its to destroy
   }

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// A batch allocation as the coordinator knows and records it: plain values.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/batch/batch_system.h"
+
+namespace wflow::engine::batch {
+
+// intended ─▶ queued ─▶ running ─▶ ended. A job that is requeued goes back to `queued`, as a new incarnation.
+enum class AllocationState : std::uint8_t { intended, queued, running, ended };
+inline constexpr std::size_t kAllocationStates = 4;
+std::string_view name_of(AllocationState state);
+std::string_view name_of(JobEnd end);
+
+// From the intention to submit it to its end; what of it is durable is a row of the table `allocations`.
+struct Allocation {
+  std::string token, pool, scheduler;
+  std::string id;  // empty until the scheduler has given one
+  int nodes = 1;
+  double walltime_s = 0;  // 0: the scheduler's default
+  AllocationState state = AllocationState::intended;
+  JobEnd end = JobEnd::none;
+  bool by_hand = false;  // `wflow allocations add`: the backlog need not justify it
+  double created_s = 0, started_s = 0, ended_s = 0;  // Unix time; 0: not yet
+  double ends_s = 0;                                 // Unix time of its walltime; 0: not known
+  int restarts = 0;
+  std::string reason;        // why it waits or has ended, in the scheduler's words
+  std::string never_clears;  // in plain words, where that reason never clears
+  std::vector<std::string> node_names;
+};
+
+}  // namespace wflow::engine::batch

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls of batch schedulers beside the coordinator's loop: each may take half a minute. One at a time, in
+// order; the calls of a campaign are few.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "base/file.h"
+#include "engine/batch/batch_system.h"
+
+namespace wflow::engine::batch {
+
+struct SubmitCall {
+  std::string scheduler;
+  JobRequest job;
+};
+struct CancelCall {
+  std::string scheduler;
+  std::vector<std::string> ids;
+};
+struct QueryCall {
+  std::string scheduler, prefix;
+};
+using BatchCall = std::variant<SubmitCall, CancelCall, QueryCall>;
+
+struct SubmitReply {
+  std::string token;
+  Submission submission;
+};
+struct CancelReply {
+  std::string scheduler;
+  std::vector<std::string> ids;
+  std::optional<std::string> error;
+};
+struct QueryReply {
+  std::string scheduler;
+  JobList list;
+};
+using BatchReply = std::variant<SubmitReply, CancelReply, QueryReply>;
+
+class BatchThread {
+ public:
+  using Factory = std::function<std::unique_ptr<BatchSystem>(std::string_view scheduler)>;
+  explicit BatchThread(Factory make = make_batch_system);
+  ~BatchThread();  // waits for the call that is under way; those behind it are not made
+  BatchThread(const BatchThread&) = delete;
+  BatchThread& operator=(const BatchThread&) = delete;
+
+  void call(BatchCall call);
+  // Readable when a call has been answered.
+  int descriptor() const { return wake_.get(); }
+  std::vector<BatchReply> take();
+
+ private:
+  void run();
+  BatchReply answer(const SubmitCall& call);
+  BatchReply answer(const CancelCall& call);
+  BatchReply answer(const QueryCall& call);
+  BatchSystem& system(const std::string& scheduler);
+
+  Factory make_;
+  std::map<std::string, std::unique_ptr<BatchSystem>> systems_;  // the thread's own
+  FileDescriptor wake_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<BatchCall> calls_;
+  std::vector<BatchReply> replies_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace wflow::engine::batch

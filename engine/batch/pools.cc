@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/batch/pools.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace wflow::engine::batch {
+
+namespace {
+
+// One more allocation is worth its start where it has so much to do, or a tenth of its walltime.
+constexpr double kWorthwhile_s = 60;
+// A successor is asked for so long before the last one ends, beyond twice the usual wait in the queue.
+constexpr double kLead_s = 20;
+constexpr double kLeft_s = 2;  // without any worker, after it had some
+constexpr double kCancelAgain_s = 10;
+constexpr double kHour_s = 3600;
+
+// Tokens in base 36: a letter first, of equal length.
+std::string in_base_36(std::uint64_t number, int digits) {
+  constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
+  std::string text(static_cast<std::size_t>(digits), '0');
+  for (auto at = text.rbegin(); at != text.rend(); ++at, number /= kDigits.size())
+    *at = kDigits[number % kDigits.size()];
+  return text;
+}
+
+double end_of(const Allocation& allocation) {
+  if (allocation.ends_s > 0) return allocation.ends_s;
+  if (allocation.started_s > 0 && allocation.walltime_s > 0)
+    return allocation.started_s + allocation.walltime_s;
+  return std::numeric_limits<double>::infinity();
+}
+
+}  // namespace
+
+Pools::Pools(std::vector<PoolSpec> pools, std::string prefix, std::uint64_t epoch, PoolTiming timing,
+             std::vector<Allocation> known, Now now)
+    : specs_(std::move(pools)), prefix_(std::move(prefix)), epoch_(epoch), timing_(timing) {
+  for (const PoolSpec& spec : specs_) {
+    Pool& pool = pools_[spec.name];
+    pool.spec = &spec;
+    pool.slots = spec.slots;
+    asked_[spec.scheduler];
+  }
+  for (Allocation& allocation : known) {
+    if (!pools_.contains(allocation.pool)) continue;  // of a study that was another one then
+    if (allocation.state != AllocationState::ended) {
+      Live& live = live_[allocation.token];
+      live.recovered = true;
+      live.since_s = now.steady_s;
+      asked_[allocation.scheduler].soon_s = now.steady_s;
+    }
+    allocations_.emplace(allocation.token, std::move(allocation));
+  }
+}
+
+void Pools::set_demand(const std::string& pool, const Demand& demand) {
+  pools_.at(pool).demand = demand;
+}
+
+void Pools::worker_told_end(const std::string& token, double ends_s) {
+  const auto at = allocations_.find(token);
+  if (at == allocations_.end() || std::abs(at->second.ends_s - ends_s) < 1) return;
+  at->second.ends_s = ends_s;
+  changed(at->second);
+}
+
+const Allocation* Pools::find(const std::string& token) const {
+  const auto at = allocations_.find(token);
+  return at == allocations_.end() ? nullptr : &at->second;
+}
+
+bool Pools::any_left() const {
+  return std::any_of(live_.begin(), live_.end(), [&](const auto& entry) {
+    return entry.second.under_way || !allocations_.at(entry.first).id.empty();
+  });
+}
+
+const Allocation* Pools::waited_for(const std::string& pool) const {
+  for (const auto& [token, live] : live_) {
+    const Allocation& allocation = allocations_.at(token);
+    if (allocation.pool == pool && !live.joined && !live.leaving) return &allocation;
+  }
+  return nullptr;
+}
+
+bool Pools::is_leaving(const std::string& token) const {
+  const auto at = live_.find(token);
+  return at != live_.end() && at->second.leaving;
+}
+
+const std::string* Pools::gave_up(const std::string& pool) const {
+  const auto at = pools_.find(pool);
+  return at == pools_.end() || at->second.gave_up.empty() ? nullptr : &at->second.gave_up;
+}
+
+std::optional<std::string> Pools::stuck() const {
+  const std::string* why = nullptr;
+  for (const auto& [name, pool] : pools_) {
+    if (pool.demand.cores <= 0) continue;
+    if (pool.gave_up.empty()) return std::nullopt;
+    why = &pool.gave_up;
+  }
+  if (why == nullptr || !live_.empty()) return std::nullopt;
+  return *why;
+}
+
+// ---- what people ask
+
+std::optional<std::string> Pools::add(const std::string& name, int count, Now now) {
+  if (pools_.empty()) return "this campaign has no pool of allocations: its study asks for no scheduler";
+  const auto at = name.empty() && pools_.size() == 1 ? pools_.begin() : pools_.find(name);
+  if (at == pools_.end()) {
+    std::string names;
+    for (const auto& [known, pool] : pools_) names += (names.empty() ? "" : ", ") + known;
+    return fmt::format("the campaign has no pool '{}'; its pools are: {}", name, names);
+  }
+  if (finishing_) return "the campaign is ending";
+  Pool& pool = at->second;
+  pool.gave_up.clear();
+  pool.failures = pool.refusals = 0;
+  pool.not_before_s = 0;
+  for (int i = 0; i < count; ++i) submit(pool, true, now);
+  return std::nullopt;
+}
+
+std::vector<std::string> Pools::matching(const std::string& name) const {
+  std::vector<std::string> tokens;
+  for (const auto& [token, live] : live_) {
+    if (name.empty() || token == name || allocations_.at(token).id == name) tokens.push_back(token);
+  }
+  return tokens;
+}
+
+std::optional<std::string> Pools::cancel(const std::string& name, Now now) {
+  const auto tokens = matching(name);
+  if (tokens.empty())
+    return name.empty() ? "no allocation is queued or runs" : "no such allocation is queued or runs";
+  for (const std::string& token : tokens) {
+    give_back(token, now);
+    live_.at(token).leaving_since_s = now.steady_s - timing_.drain_s;  // its workers are not waited for
+  }
+  carry_out_cancels(now);
+  return std::nullopt;
+}
+
+std::optional<std::string> Pools::drain(const std::string& name, Now now) {
+  const auto tokens = matching(name);
+  if (tokens.empty())
+    return name.empty() ? "no allocation is queued or runs" : "no such allocation is queued or runs";
+  for (const std::string& token : tokens) {
+    give_back(token, now);
+    live_.at(token).leaving_since_s =
+        std::numeric_limits<double>::infinity();  // tasks take as long as they take
+  }
+  return std::nullopt;
+}
+
+void Pools::stop_submitting() {
+  finishing_ = patient_ = true;
+}
+
+void Pools::finish(Now now) {
+  finishing_ = true;
+  if (!std::exchange(patient_, false)) return;
+  for (auto& [token, live] : live_) live.leaving_since_s = std::min(live.leaving_since_s, now.steady_s);
+}
+
+// ---- decisions
+
+void Pools::decide(Now now) {
+  follow_workers(now);
+  for (auto& [name, pool] : pools_) decide(pool, now);
+  carry_out_cancels(now);
+  ask(now);
+}
+
+// Jobs that earlier coordinators have submitted are looked for before anything new is: else they would be had
+// twice.
+bool Pools::known_to_scheduler() const {
+  return std::none_of(live_.begin(), live_.end(), [&](const auto& entry) {
+    const auto& [token, live] = entry;
+    return live.recovered && !live.joined && !asked_.at(allocations_.at(token).scheduler).answered;
+  });
+}
+
+void Pools::follow_workers(Now now) {
+  for (auto& [token, live] : live_) {
+    Allocation& allocation = allocations_.at(token);
+    const auto at = workers_.find(token);
+    const AllocationWorkers workers = at == workers_.end() ? AllocationWorkers{} : at->second;
+    Pool& pool = pool_of(allocation);
+    if (workers.count > 0) {
+      live.hosts.insert(workers.hosts.begin(), workers.hosts.end());
+      live.joined = live.had_workers = true;
+      live.left_since_s.reset();
+      pool.failures = 0;
+      if (pool.spec->slots == 0) pool.slots = std::max(pool.slots, workers.slots);
+      if (allocation.state == AllocationState::intended || allocation.state == AllocationState::queued) {
+        began(allocation, now.unix_s, now);  // its workers say so before the scheduler is asked
+        changed(allocation);
+        ask_soon(allocation.scheduler, now.steady_s);
+      }
+    } else if (live.had_workers && !live.left_since_s) {
+      live.left_since_s = now.steady_s;
+      ask_soon(allocation.scheduler, now.steady_s);
+    }
+    if (workers.silent && !live.asked_about) ask_soon(allocation.scheduler, now.steady_s);
+    live.asked_about = workers.silent;
+    if (workers.count == 0 || workers.busy) live.idle_since_s.reset();
+    if (workers.count > 0 && !workers.busy && !live.idle_since_s) live.idle_since_s = now.steady_s;
+    if (live.left_since_s && now.steady_s - *live.left_since_s >= kLeft_s && !live.leaving)
+      give_back(token, now);
+    const bool late = allocation.state == AllocationState::running && !live.joined &&
+                      allocation.started_s > 0 && now.unix_s - allocation.started_s > timing_.late_s &&
+                      now.steady_s - live.since_s > timing_.late_s;
+    if (late && !std::exchange(live.said_late, true)) {
+      note(fmt::format("allocation {} has run for {:.0f} s and none of its workers has reached this "
+                       "coordinator; see the "
+                       "output of its job, and docs/cluster.md about addresses",
+                       allocation.id, now.unix_s - allocation.started_s),
+           true);
+    }
+  }
+}
+
+double Pools::lead_s(const Pool& pool) const {
+  const double walltime_s = pool.spec->job.walltime_s > 0 ? pool.spec->job.walltime_s : kHour_s;
+  return std::min(kLead_s + 2 * pool.wait_s, walltime_s / 2);
+}
+
+bool Pools::lasts(const Allocation& allocation, const Pool& pool, Now now) const {
+  return allocation.state != AllocationState::running || end_of(allocation) - now.unix_s > lead_s(pool);
+}
+
+// How many allocations the work justifies: no more than its tasks can fill, and none that has little to do.
+int Pools::wanted(const Pool& pool, double core_s) const {
+  const Demand& demand = pool.demand;
+  const PoolSpec& spec = *pool.spec;
+  if (demand.open == 0) return 0;
+  if (demand.cores <= 0 || (demand.measured && core_s <= 0)) return spec.min;
+  const double slots = static_cast<double>(pool.slots) * spec.job.nodes;
+  double want = 1;
+  if (slots > 0) {
+    const double worthwhile_s =
+        spec.job.walltime_s > 0 ? std::min(kWorthwhile_s, spec.job.walltime_s / 10) : kWorthwhile_s;
+    want = std::ceil(demand.cores / slots);
+    if (demand.measured) want = std::min(want, std::ceil(core_s / (slots * worthwhile_s)));
+  }
+  return static_cast<int>(std::clamp<double>(want, std::max(1, spec.min), std::max(1, spec.max)));
+}
+
+bool Pools::may_submit(const Pool& pool, Now now) const {
+  return !finishing_ && pool.gave_up.empty() && now.steady_s >= pool.not_before_s && known_to_scheduler();
+}
+
+void Pools::decide(Pool& pool, Now now) {
+  int lasting = 0;
+  bool under_way = false;
+  double ending_core_s = 0;  // what allocations whose end is near still do
+  for (const auto& [token, live] : live_) {
+    const Allocation& allocation = allocations_.at(token);
+    if (&pool_of(allocation) != &pool || live.leaving) continue;
+    under_way = under_way || live.under_way;
+    if (lasts(allocation, pool, now)) {
+      ++lasting;
+    } else {
+      const double left_s = std::max(0.0, end_of(allocation) - now.unix_s - pool.demand.longest_s);
+      ending_core_s += left_s * pool.slots * allocation.nodes;
+    }
+  }
+  const int want = finishing_ ? 0 : wanted(pool, pool.demand.core_s - ending_core_s);
+  // While something is wrong one at a time shows whether it still is.
+  const bool troubled = pool.failures > 0 || pool.refusals > 0;
+  const int most = troubled ? (under_way || lasting > 0 ? 0 : 1) : want - lasting;
+  if (want > lasting && may_submit(pool, now)) {
+    for (int i = 0; i < std::min(most, want - lasting); ++i) submit(pool, false, now);
+  }
+  if (want < lasting) cancel_surplus(pool, lasting - want, now);
+  give_back_idle(pool, now);
+}
+
+std::string Pools::new_token() {
+  return prefix_ + in_base_36(epoch_, 3) + in_base_36(++numbered_, 3);
+}
+
+void Pools::submit(Pool& pool, bool by_hand, Now now) {
+  Allocation allocation;
+  allocation.token = new_token();
+  allocation.pool = pool.spec->name;
+  allocation.scheduler = pool.spec->scheduler;
+  allocation.nodes = pool.spec->job.nodes;
+  allocation.walltime_s = pool.spec->job.walltime_s;
+  allocation.by_hand = by_hand;
+  allocation.created_s = now.unix_s;
+  JobRequest job = pool.spec->job;
+  job.token = allocation.token;
+  job.exclude.insert(job.exclude.end(), excluded_.begin(), excluded_.end());
+  Live& live = live_[allocation.token];
+  live.under_way = true;
+  live.since_s = now.steady_s;
+  changed(allocation);
+  actions_.submits.push_back({allocation.scheduler, std::move(job)});
+  allocations_.emplace(allocation.token, std::move(allocation));
+}
+
+// The ones that were submitted last, of those that do not run.
+void Pools::cancel_surplus(Pool& pool, int surplus, Now now) {
+  std::vector<const Allocation*> queued;
+  for (const auto& [token, live] : live_) {
+    const Allocation& allocation = allocations_.at(token);
+    const bool waits = allocation.state != AllocationState::running && !live.leaving && !live.under_way;
+    const bool kept = allocation.by_hand && pool.demand.open > 0 && !finishing_;
+    if (&pool_of(allocation) == &pool && waits && !kept) queued.push_back(&allocation);
+  }
+  std::sort(queued.begin(), queued.end(),
+            [](const auto* a, const auto* b) { return a->created_s > b->created_s; });
+  for (std::size_t i = 0; i < queued.size() && static_cast<int>(i) < surplus; ++i)
+    give_back(queued[i]->token, now);
+}
+
+void Pools::give_back_idle(Pool& pool, Now now) {
+  const bool nothing_left = finishing_ || pool.demand.open == 0;
+  int running = 0;
+  for (const auto& [token, live] : live_) {
+    const Allocation& allocation = allocations_.at(token);
+    if (&pool_of(allocation) == &pool && allocation.state == AllocationState::running && !live.leaving)
+      ++running;
+  }
+  for (auto& [token, live] : live_) {
+    const Allocation& allocation = allocations_.at(token);
+    if (&pool_of(allocation) != &pool || allocation.state != AllocationState::running || live.leaving)
+      continue;
+    const bool idle = live.idle_since_s && now.steady_s - *live.idle_since_s >= pool.spec->idle_timeout_s;
+    if (!nothing_left && (!idle || running <= pool.spec->min)) continue;
+    if (!nothing_left)
+      note(fmt::format("allocation {} has had no work for {:.0f} s and is given back", allocation.id,
+                       pool.spec->idle_timeout_s));
+    give_back(token, now);
+    --running;
+  }
+}
+
+void Pools::give_back(const std::string& token, Now now) {
+  Live& live = live_.at(token);
+  if (std::exchange(live.leaving, true)) return;
+  live.leaving_since_s = patient_ ? std::numeric_limits<double>::infinity() : now.steady_s;
+  actions_.drains.push_back(token);
+}
+
+// A job whose workers have left ends by itself, too; but the batch script may do more, and one that is queued
+// does not.
+void Pools::carry_out_cancels(Now now) {
+  std::map<std::string, std::vector<std::string>> ids;
+  for (auto& [token, live] : live_) {
+    const Allocation& allocation = allocations_.at(token);
+    if (!live.leaving || live.cancel_asked || allocation.id.empty()) continue;
+    const auto workers = workers_.find(token);
+    const bool waits = workers != workers_.end() && workers->second.count > 0 && !abandoned_ &&
+                       now.steady_s - live.leaving_since_s < timing_.drain_s;
+    if (waits || now.steady_s < live.cancel_after_s) continue;
+    live.cancel_asked = true;
+    live.cancel_after_s = now.steady_s + kCancelAgain_s;
+    ids[allocation.scheduler].push_back(allocation.id);
+  }
+  for (auto& [scheduler, of_it] : ids) actions_.cancels.push_back({scheduler, std::move(of_it)});
+}
+
+double Pools::next_query_s(const std::string& scheduler) const {
+  const Asked& asked = asked_.at(scheduler);
+  bool any = false;
+  bool quiet = true;
+  for (const auto& [token, live] : live_) {
+    const Allocation& allocation = allocations_.at(token);
+    if (allocation.scheduler != scheduler || live.under_way) continue;
+    any = true;
+    const auto workers = workers_.find(token);
+    quiet = quiet && workers != workers_.end() && workers->second.count > 0;
+  }
+  if (!any) return std::numeric_limits<double>::infinity();
+  const double usual_s = asked.last_s + (quiet ? timing_.quiet_query_s : timing_.query_s);
+  return std::max(std::min(usual_s, asked.soon_s), asked.last_s + timing_.query_s);
+}
+
+void Pools::ask(Now now) {
+  for (auto& [scheduler, asked] : asked_) {
+    if (asked.under_way || now.steady_s < next_query_s(scheduler)) continue;
+    asked.under_way = true;
+    asked.last_s = now.steady_s;
+    asked.soon_s = std::numeric_limits<double>::infinity();
+    asked.known.clear();
+    for (const auto& [token, live] : live_) {
+      if (allocations_.at(token).scheduler == scheduler && !live.under_way) asked.known.insert(token);
+    }
+    actions_.queries.push_back(scheduler);
+  }
+}
+
+// ---- the forecast
+
+Forecast Pools::forecast(const std::string& name, Now now) const {
+  const Pool& pool = pools_.at(name);
+  Forecast forecast;
+  double slots_now = 0;
+  double supply_core_s = 0;
+  for (const auto& [token, allocation] : allocations_) {
+    if (allocation.pool != name || allocation.started_s <= 0) continue;
+    const double until_s = allocation.ended_s > 0 ? allocation.ended_s : now.unix_s;
+    forecast.used_node_h += std::max(0.0, until_s - allocation.started_s) * allocation.nodes / kHour_s;
+  }
+  for (const auto& [token, live] : live_) {
+    const Allocation& allocation = allocations_.at(token);
+    if (allocation.pool != name || live.leaving) continue;
+    const double slots = static_cast<double>(pool.slots) * allocation.nodes;
+    const bool runs = allocation.state == AllocationState::running;
+    if (runs) slots_now += slots;
+    supply_core_s += slots * (runs ? std::max(0.0, end_of(allocation) - now.unix_s) : allocation.walltime_s);
+  }
+  if (pool.slots <= 0) return forecast;
+  forecast.left_node_h = pool.demand.core_s / pool.slots / kHour_s;
+  if (slots_now > 0 && pool.demand.measured) forecast.ends_s = now.unix_s + pool.demand.core_s / slots_now;
+  const double each_s = pool.spec->job.walltime_s * pool.slots * pool.spec->job.nodes;
+  if (each_s > 0)
+    forecast.more = static_cast<int>(std::ceil(std::max(0.0, pool.demand.core_s - supply_core_s) / each_s));
+  return forecast;
+}
+
+}  // namespace wflow::engine::batch

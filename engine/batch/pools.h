@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which allocations a campaign has, wants and gives back: decisions alone, without a clock, process or
+// socket. The coordinator machine feeds it with the backlog, with what the schedulers answer and with what
+// its workers do, and carries out what it decides.
+//
+// An allocation is known by its token, which is durable before it is submitted and is its name at the
+// scheduler: what was submitted while the coordinator died is found again by its name. Only a positive answer
+// changes a state; `unknown` does not, nor does a query that fails. An id that three answers in a row do not
+// name is lost.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/now.h"
+#include "engine/batch/allocation.h"
+#include "engine/batch/batch_system.h"
+
+namespace wflow::engine::batch {
+
+struct PoolSpec {
+  std::string name;
+  std::string scheduler;
+  int slots = 0;         // of a node; 0: as many as its workers say
+  int min = 0, max = 1;  // allocations at the same time
+  double idle_timeout_s = 60;
+  JobRequest job;  // token and exclude are filled in
+};
+
+// What there is to do for a pool.
+struct Demand {
+  std::uint64_t open = 0;  // tasks that have not ended, also those that wait for others
+  double cores = 0;        // that the tasks which can run now could use at once
+  double core_s = 0;       // of all open tasks, as far as durations are known
+  bool measured = false;   // they are, for what can run now
+  double longest_s = 0;    // a task may last so long
+};
+
+struct PoolTiming {
+  double query_s = 30;          // between two queries of one scheduler, ...
+  double quiet_query_s = 300;   // ... while the workers of all its allocations report
+  double first_failure_s = 10;  // after a start that failed; the second waits six times as long
+  int failures = 3;             // in a row; then the pool submits no more
+  double first_refusal_s = 15;  // doubled with every refusal, ...
+  double longest_refusal_s = 300;
+  double quick_s = 300;  // a start that fails within this time is a quick failure of its nodes
+  int quick_failures = 2;
+  int missing = 3;      // answers in a row that do not name a job
+  double late_s = 120;  // an allocation that runs for so long without a worker is reported
+  double drain_s = 60;  // workers of an allocation that is given back have so long to leave
+};
+
+struct PoolNote {
+  bool warning = false;
+  std::string text;
+};
+
+struct PoolActions {
+  struct Submit {
+    std::string scheduler;
+    JobRequest job;
+  };
+  struct Cancel {
+    std::string scheduler;
+    std::vector<std::string> ids;
+  };
+  std::vector<Allocation> changed;  // rows to record; those of `submits` before these are carried out
+  std::vector<Submit> submits;
+  std::vector<Cancel> cancels;
+  std::vector<std::string> queries;  // schedulers to ask for all jobs of the campaign
+  std::vector<std::string> drains;   // tokens: their workers get nothing new
+  std::vector<PoolNote> notes;
+  bool empty() const {
+    return changed.empty() && submits.empty() && cancels.empty() && queries.empty() && drains.empty() &&
+           notes.empty();
+  }
+};
+
+// The workers of an allocation, as they are now.
+struct AllocationWorkers {
+  int count = 0;
+  bool busy = false;    // one of them holds a lease
+  bool silent = false;  // one of them has said nothing for a while
+  int slots = 0;        // of the largest
+  std::vector<std::string> hosts;
+};
+
+struct Forecast {
+  double used_node_h = 0;
+  double left_node_h = 0;        // for the open work, as far as durations are known
+  std::optional<double> ends_s;  // Unix time, with the allocations that run
+  int more = 0;                  // allocations beyond those that are queued or run
+};
+
+class Pools {
+ public:
+  // `prefix` begins the tokens of this campaign alone; `known`: what earlier coordinators recorded, the ended
+  // ones too.
+  Pools(std::vector<PoolSpec> pools, std::string prefix, std::uint64_t epoch, PoolTiming timing,
+        std::vector<Allocation> known, Now now);
+
+  // ---- what happens
+  void set_demand(const std::string& pool, const Demand& demand);
+  void set_workers(std::map<std::string, AllocationWorkers> by_token) { workers_ = std::move(by_token); }
+  void submitted(const std::string& token, const Submission& submission, Now now);
+  void listed(const std::string& scheduler, const JobList& list, Now now);
+  void cancelled(const std::string& scheduler, const std::vector<std::string>& ids,
+                 const std::optional<std::string>& error, Now now);
+  // The walltime of a worker's allocation, from its own node.
+  void worker_told_end(const std::string& token, double ends_s);
+
+  // ---- what people ask; the sentence is why not
+  std::optional<std::string> add(const std::string& pool, int count, Now now);
+  // By token or id; an empty name: all.
+  std::optional<std::string> cancel(const std::string& name, Now now);
+  std::optional<std::string> drain(const std::string& name, Now now);
+  // Nothing more is submitted; what waits is cancelled, what runs is given back once its workers have left.
+  void stop_submitting();
+  // The campaign ends: the workers have no more than PoolTiming::drain_s to leave; abandon(): no time at all.
+  void finish(Now now);
+  void abandon() { abandoned_ = true; }
+
+  // ---- decisions: to be called about once a second
+  void decide(Now now);
+  PoolActions take_actions() { return std::exchange(actions_, {}); }
+
+  // ---- questions
+  const std::map<std::string, Allocation>& allocations() const { return allocations_; }
+  const Allocation* find(const std::string& token) const;
+  // Whether a job of ours is queued or runs, or may be.
+  bool any_left() const;
+  // Where it should be seen as such: an allocation of this pool is on its way.
+  const Allocation* waited_for(const std::string& pool) const;
+  // Nothing can be had any more: no pool with work has an allocation, and each has given up. Why.
+  std::optional<std::string> stuck() const;
+  bool is_leaving(const std::string& token) const;
+  int slots(const std::string& pool) const { return pools_.at(pool).slots; }
+  const std::string* gave_up(const std::string& pool) const;
+  const std::set<std::string>& excluded_nodes() const { return excluded_; }
+  Forecast forecast(const std::string& pool, Now now) const;
+  const std::vector<PoolSpec>& pools() const { return specs_; }
+
+ private:
+  struct Pool {
+    const PoolSpec* spec = nullptr;
+    Demand demand;
+    int slots = 0;
+    int failures = 0;  // starts in a row
+    int refusals = 0;  // in a row
+    double not_before_s = 0;
+    std::string gave_up;  // why it submits no more
+    double wait_s = 0;    // mean time in the queue
+    int waits = 0;
+  };
+  // Of an allocation, beyond what is recorded.
+  struct Live {
+    bool under_way = false;  // its submission has not been answered
+    bool recovered = false;  // an earlier coordinator's, which no answer has named yet
+    double since_s = 0;      // steady: this coordinator knows of this incarnation
+    int missing = 0;
+    bool joined = false;  // a worker of this incarnation did
+    bool had_workers = false;
+    std::set<std::string> hosts;  // of workers that joined
+    bool leaving = false;         // it is given back
+    double leaving_since_s = 0;
+    bool cancel_asked = false;  // and has not been answered
+    double cancel_after_s = 0;  // steady
+    int cancels_failed = 0;
+    std::optional<double> idle_since_s, left_since_s;  // steady
+    bool said_late = false;
+    bool asked_about = false;  // since a worker fell silent
+  };
+  struct Asked {
+    double last_s = -std::numeric_limits<double>::infinity();  // steady
+    double soon_s = std::numeric_limits<double>::infinity();   // something has happened: ask then
+    bool under_way = false;
+    bool answered = false;  // since the start
+    int unanswered = 0;
+    std::set<std::string> known;  // tokens that the query under way must name
+  };
+
+  // pools.cc
+  Pool& pool_of(const Allocation& allocation) { return pools_.at(allocation.pool); }
+  void decide(Pool& pool, Now now);
+  bool may_submit(const Pool& pool, Now now) const;
+  int wanted(const Pool& pool, double core_s) const;
+  bool lasts(const Allocation& allocation, const Pool& pool, Now now) const;
+  double lead_s(const Pool& pool) const;
+  void submit(Pool& pool, bool by_hand, Now now);
+  void follow_workers(Now now);
+  void give_back_idle(Pool& pool, Now now);
+  void cancel_surplus(Pool& pool, int surplus, Now now);
+  void give_back(const std::string& token, Now now);
+  void carry_out_cancels(Now now);
+  void ask(Now now);
+  double next_query_s(const std::string& scheduler) const;
+  std::vector<std::string> matching(const std::string& name) const;
+  std::string new_token();
+  bool known_to_scheduler() const;
+
+  // pools_answers.cc
+  void learn(const JobStatus& job, Now now);
+  void began(Allocation& allocation, double started_s, Now now);
+  void ended(Allocation& allocation, JobEnd end, const std::string& reason, Now now);
+  void start_failed(const Allocation& allocation, const Live& live, Now now);
+  void blame_nodes(const Allocation& allocation, const Live& live);
+  void refused(Pool& pool, const Allocation& allocation, const Submission& submission, Now now);
+  void ask_soon(const std::string& scheduler, double steady_s);
+  void changed(const Allocation& allocation);
+  void note(std::string text, bool warning = false) { actions_.notes.push_back({warning, std::move(text)}); }
+
+  std::vector<PoolSpec> specs_;
+  std::map<std::string, Pool> pools_;
+  std::string prefix_;
+  std::uint64_t epoch_;
+  PoolTiming timing_;
+  std::uint64_t numbered_ = 0;
+  std::map<std::string, Allocation> allocations_;  // by token, ended ones too
+  std::map<std::string, Live> live_;               // by token, of those that have not ended
+  std::map<std::string, Asked> asked_;             // by scheduler
+  std::map<std::string, AllocationWorkers> workers_;
+  std::map<std::string, int> quick_failures_;  // by node
+  std::set<std::string> excluded_;
+  bool finishing_ = false;
+  bool patient_ = false;  // workers have as long as their tasks take
+  bool abandoned_ = false;
+  PoolActions actions_;
+};
+
+}  // namespace wflow::engine::batch

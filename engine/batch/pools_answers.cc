@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// What schedulers answer to the coordinator's pools.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/batch/pools.h"
+
+namespace wflow::engine::batch {
+
+namespace {
+
+// Of a job that a scheduler has just taken it need not know yet where and why it waits.
+constexpr double kFirstLook_s = 2;
+// Workers leave some seconds before the end of their allocation, those with a training a minute.
+constexpr double kNearEnd_s = 90;
+// Answers that do not name what was never acknowledged: a submission may take longer than the coordinator
+// lived.
+constexpr int kMissingIntents = 2;
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+std::string why(JobEnd end, const std::string& reason) {
+  switch (end) {
+    case JobEnd::walltime:
+      return "its walltime was over";
+    case JobEnd::node:
+      return "a node failed";
+    case JobEnd::memory:
+      return "it was killed for memory";
+    case JobEnd::preempted:
+      return "it was preempted";
+    case JobEnd::cancelled:
+      return "it was cancelled";
+    case JobEnd::none:
+    case JobEnd::exit:
+      break;
+  }
+  return reason.empty() ? "its job ended" : reason;
+}
+
+}  // namespace
+
+void Pools::changed(const Allocation& allocation) {
+  const auto same = std::find_if(actions_.changed.begin(), actions_.changed.end(),
+                                 [&](const Allocation& row) { return row.token == allocation.token; });
+  same == actions_.changed.end() ? actions_.changed.push_back(allocation) : void(*same = allocation);
+}
+
+void Pools::ask_soon(const std::string& scheduler, double steady_s) {
+  Asked& asked = asked_[scheduler];
+  asked.soon_s = std::min(asked.soon_s, steady_s + kFirstLook_s);
+}
+
+// ---- submissions
+
+void Pools::submitted(const std::string& token, const Submission& submission, Now now) {
+  const auto at = live_.find(token);
+  if (at == live_.end()) return;
+  at->second.under_way = false;
+  Allocation& allocation = allocations_.at(token);
+  Pool& pool = pool_of(allocation);
+  if (submission.id.empty()) return refused(pool, allocation, submission, now);
+  pool.refusals = 0;
+  allocation.id = submission.id;
+  if (allocation.state == AllocationState::intended) allocation.state = AllocationState::queued;
+  changed(allocation);
+  ask_soon(allocation.scheduler, now.steady_s);
+  note(fmt::format("allocation {} submitted to {}: {} node{} for the pool '{}'", allocation.id,
+                   allocation.scheduler, allocation.nodes, allocation.nodes == 1 ? "" : "s",
+                   allocation.pool));
+}
+
+void Pools::refused(Pool& pool, const Allocation& allocation, const Submission& submission, Now now) {
+  const bool hopeless = submission.refusal == Submission::Refusal::fix;
+  const double wait_s = std::min(timing_.longest_refusal_s,
+                                 timing_.first_refusal_s * std::ldexp(1.0, std::min(pool.refusals, 16)));
+  const bool first = pool.refusals++ == 0;
+  pool.not_before_s = now.steady_s + wait_s;
+  const std::string text = fmt::format("{} refused an allocation for the pool '{}': {}", allocation.scheduler,
+                                       allocation.pool, submission.text);
+  if (hopeless) {
+    pool.gave_up = text + "; change the study's batch: block or the pool, or run it here with --local";
+    note(pool.gave_up, true);
+  } else if (first) {
+    note(fmt::format("{}; it is tried again in {:.0f} s, later and later", text, wait_s), true);
+  }
+  // After a time-out the job may be there all the same: the next answer says so by its name.
+  if (!hopeless) return ask_soon(allocation.scheduler, now.steady_s);
+  ended(allocations_.at(allocation.token), JobEnd::none, submission.text, now);
+}
+
+void Pools::cancelled(const std::string& scheduler, const std::vector<std::string>& ids,
+                      const std::optional<std::string>& error, Now now) {
+  for (const std::string& id : ids) {
+    const auto at = std::find_if(allocations_.begin(), allocations_.end(), [&](const auto& entry) {
+      return entry.second.scheduler == scheduler && entry.second.id == id && live_.contains(entry.first);
+    });
+    if (at == allocations_.end()) continue;
+    if (!error) {
+      ended(at->second, JobEnd::cancelled, {}, now);
+      continue;
+    }
+    live_.at(at->first).cancel_asked = false;  // again, later
+    if (live_.at(at->first).cancels_failed++ == 0)
+      note(fmt::format("{} did not cancel allocation {} ({}); it is asked again", scheduler, id, *error),
+           true);
+  }
+}
+
+// ---- queries
+
+void Pools::listed(const std::string& scheduler, const JobList& list, Now now) {
+  Asked& asked = asked_[scheduler];
+  asked.under_way = false;
+  if (!list.answered) {
+    if (++asked.unanswered == 1)
+      note(fmt::format("{} does not answer ({}); allocations that run go on", scheduler, list.text), true);
+    return;
+  }
+  if (std::exchange(asked.unanswered, 0) > 0) note(scheduler + " answers again");
+  asked.answered = true;
+  std::set<std::string> missing = std::move(asked.known);
+  asked.known.clear();
+  for (const JobStatus& job : list.jobs) {
+    missing.erase(job.token);
+    learn(job, now);
+  }
+  for (const std::string& token : missing) {
+    const auto at = live_.find(token);
+    if (at == live_.end()) continue;
+    const bool never_answered = allocations_.at(token).id.empty();
+    const int patience = finishing_ ? 1 : never_answered ? kMissingIntents : timing_.missing;
+    if (++at->second.missing < patience) {
+      ask_soon(scheduler, now.steady_s);
+      continue;
+    }
+    ended(allocations_.at(token), JobEnd::none, fmt::format("{} does not know its job any more", scheduler),
+          now);
+  }
+}
+
+void Pools::learn(const JobStatus& job, Now now) {
+  const auto at = live_.find(job.token);
+  if (at == live_.end()) return;  // it has ended for us, or is of nobody we know
+  Live& live = at->second;
+  Allocation& allocation = allocations_.at(job.token);
+  live.missing = 0;
+  const Allocation before = allocation;
+  if (!job.id.empty()) allocation.id = job.id;
+  if (job.restarts > allocation.restarts) {
+    allocation.restarts = job.restarts;
+    live.joined = live.had_workers = false;
+    live.hosts.clear();
+    live.left_since_s.reset();
+    live.since_s = now.steady_s;
+    allocation.ends_s = allocation.started_s = 0;
+    note(fmt::format(
+        "allocation {} was requeued by {} (start {}); its tasks run again without a charged attempt", job.id,
+        allocation.scheduler, job.restarts + 1));
+  }
+  if (!job.nodes.empty()) allocation.node_names = job.nodes;
+  switch (job.state) {
+    case JobState::unknown:
+      break;
+    case JobState::queued:
+    case JobState::held:
+      allocation.state = AllocationState::queued;
+      allocation.reason = job.reason;
+      if (!job.never_clears.empty() && job.never_clears != allocation.never_clears)
+        note(fmt::format("allocation {} will never start: {}", allocation.id, job.never_clears), true);
+      allocation.never_clears = job.never_clears;
+      break;
+    case JobState::running:
+    case JobState::ending:
+      if (allocation.state != AllocationState::running || allocation.started_s <= 0)
+        began(allocation, job.starts_unix_s.value_or(now.unix_s), now);
+      if (job.ends_unix_s && std::abs(allocation.ends_s - *job.ends_unix_s) >= 1)
+        allocation.ends_s = *job.ends_unix_s;
+      if (job.state == JobState::ending) live.leaving = true;
+      break;
+    case JobState::done:
+    case JobState::failed:
+      return ended(allocation, job.state == JobState::done ? JobEnd::none : job.end, job.reason, now);
+  }
+  const bool same = before.id == allocation.id && before.state == allocation.state &&
+                    before.reason == allocation.reason && before.never_clears == allocation.never_clears &&
+                    before.ends_s == allocation.ends_s && before.started_s == allocation.started_s &&
+                    before.restarts == allocation.restarts && before.node_names == allocation.node_names;
+  if (!same) changed(allocation);
+}
+
+void Pools::began(Allocation& allocation, double started_s, Now now) {
+  allocation.state = AllocationState::running;
+  allocation.started_s = std::min(started_s, now.unix_s);
+  allocation.reason.clear();
+  allocation.never_clears.clear();
+  Pool& pool = pool_of(allocation);
+  const double waited_s = std::max(0.0, allocation.started_s - allocation.created_s);
+  pool.wait_s += (waited_s - pool.wait_s) / ++pool.waits;
+  note(fmt::format("allocation {} runs on {}, after {:.0f} s in the queue", allocation.id,
+                   allocation.node_names.empty() ? "its nodes" : joined(allocation.node_names), waited_s));
+}
+
+void Pools::ended(Allocation& allocation, JobEnd end, const std::string& reason, Now now) {
+  const Live live = live_.at(allocation.token);
+  const bool given_back = live.leaving;
+  live_.erase(allocation.token);
+  allocation.state = AllocationState::ended;
+  allocation.end = end;
+  allocation.ended_s = now.unix_s;
+  const double near_s = std::min(kNearEnd_s, allocation.walltime_s / 4);
+  const bool at_its_end =
+      end == JobEnd::walltime || (allocation.ends_s > 0 && now.unix_s > allocation.ends_s - near_s);
+  allocation.reason = at_its_end   ? why(JobEnd::walltime, reason)
+                      : given_back ? "given back"
+                                   : why(end, reason);
+  changed(allocation);
+  if (allocation.id.empty()) return;  // it never was
+  if (!given_back) note(fmt::format("allocation {} has ended: {}", allocation.id, allocation.reason));
+  if (!given_back && !live.joined && end != JobEnd::preempted) start_failed(allocation, live, now);
+}
+
+// It ended before any of its workers had joined.
+void Pools::start_failed(const Allocation& allocation, const Live& live, Now now) {
+  Pool& pool = pool_of(allocation);
+  if (allocation.started_s > 0 && now.unix_s - allocation.started_s < timing_.quick_s)
+    blame_nodes(allocation, live);
+  ++pool.failures;
+  pool.not_before_s = now.steady_s + timing_.first_failure_s * std::pow(6, pool.failures - 1);
+  if (pool.failures < timing_.failures) return;
+  const std::string where = allocation.node_names.empty() ? "" : " on " + joined(allocation.node_names);
+  pool.gave_up = fmt::format(
+      "{} allocations of the pool '{}' in a row ended before a worker came from them, the last one "
+      "({}){}: {}; see the output of their jobs in {}",
+      pool.failures, allocation.pool, allocation.id, where, allocation.reason, pool.spec->job.directory);
+  note(pool.gave_up, true);
+}
+
+// Nodes from which no worker came. Of an allocation of several nodes on which none came, none is named.
+void Pools::blame_nodes(const Allocation& allocation, const Live& live) {
+  std::vector<std::string> silent;
+  for (const std::string& node : allocation.node_names) {
+    if (!live.hosts.contains(node)) silent.push_back(node);
+  }
+  if (silent.size() != 1) return;
+  const std::string& node = silent.front();
+  if (++quick_failures_[node] < timing_.quick_failures || !excluded_.insert(node).second) return;
+  note(fmt::format("node {} has let {} allocations fail at their start, the last one with: {}; it is left "
+                   "out from now on",
+                   node, quick_failures_[node], allocation.reason),
+       true);
+}
+
+}  // namespace wflow::engine::batch

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch allocations in the coordinator machine: engine/batch/pools.h decides, this feeds it with the backlog
+// and the workers, and turns its decisions into actions.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "engine/coordinate/machine_impl.h"
+#include "engine/monitor/allocations.h"
+
+namespace wflow::engine {
+
+namespace {
+
+constexpr double kEndChange_s = 1;  // smaller changes of a worker's end are its clock
+constexpr double kLongest_s = 1e9;
+
+// In whole minutes: people wait for hours.
+std::string waited(double seconds) {
+  constexpr int kMinute_s = 60;
+  const auto minutes = static_cast<long>(std::max(0.0, seconds)) / kMinute_s;
+  if (minutes == 0) return fmt::format("{:.0f} s", std::max(0.0, seconds));
+  return minutes < kMinute_s ? fmt::format("{} min", minutes)
+                             : fmt::format("{} h {:02} min", minutes / kMinute_s, minutes % kMinute_s);
+}
+
+}  // namespace
+
+// ---- what schedulers answer
+
+void CoordinatorMachine::Impl::on(event::JobSubmitted& event) {
+  if (!pools_) return;
+  pools_->submitted(event.token, event.submission, now_);
+  pools_due_ = true;
+}
+
+void CoordinatorMachine::Impl::on(event::JobsListed& event) {
+  if (!pools_) return;
+  pools_->listed(event.scheduler, event.list, now_);
+  drain_old_incarnations();
+  pools_due_ = true;
+}
+
+void CoordinatorMachine::Impl::on(event::JobsCancelled& event) {
+  if (!pools_) return;
+  pools_->cancelled(event.scheduler, event.ids, event.error, now_);
+  pools_due_ = true;
+}
+
+// ---- decisions
+
+void CoordinatorMachine::Impl::run_pools() {
+  if (!std::exchange(pools_due_, false) || !pools_) return;
+  feed_pools();
+  pools_->decide(now_);
+  carry_out(pools_->take_actions());
+  check_stuck();
+}
+
+void CoordinatorMachine::Impl::feed_pools() {
+  std::map<std::string, batch::AllocationWorkers> by_token;
+  const double silent_s = 5 * options_.timing.heartbeat_s;
+  for (const auto& [id, worker] : workers_) {
+    const bool there = worker.state == WorkerState::joining || worker.state == WorkerState::working ||
+                       worker.state == WorkerState::draining;
+    if (worker.allocation.empty() || !there || is_of_old_incarnation(worker)) continue;
+    batch::AllocationWorkers& workers = by_token[worker.allocation];
+    ++workers.count;
+    workers.busy = workers.busy || scheduler_.leased_to(id) > 0;
+    workers.silent = workers.silent || running_s_ - worker.heard_s > silent_s;
+    workers.slots = std::max(workers.slots, worker.capacity.cores);
+    workers.hosts.push_back(worker.guardian.host);
+  }
+  pools_->set_workers(std::move(by_token));
+  const std::vector<Backlog> backlog = scheduler_.backlog();
+  for (const batch::PoolSpec& pool : pools_->pools()) {
+    const Group* group = groups_.find(pool.name);
+    batch::Demand demand;
+    demand.measured = true;
+    for (std::size_t i = 0; group != nullptr && i < backlog.size(); ++i) {
+      if (i >= group->pools.size() || !group->pools[i] || backlog[i].open == 0) continue;
+      // What several groups serve they share.
+      const auto serves = [i](const Group& other) { return other.pools[i]; };
+      const auto servers = static_cast<double>(std::ranges::count_if(groups_.all(), serves));
+      demand.open += backlog[i].open;
+      demand.cores += scheduler_.paused() ? 0 : std::ceil(backlog[i].cores / servers);
+      demand.core_s += backlog[i].core_s / servers;
+      demand.measured = demand.measured && backlog[i].measured;
+      demand.longest_s = std::max(demand.longest_s, backlog[i].longest_s);
+    }
+    pools_->set_demand(pool.name, demand);
+  }
+}
+
+// A job is submitted once its row is on disk: a coordinator that comes after this one then finds it by its
+// name.
+void CoordinatorMachine::Impl::carry_out(batch::PoolActions actions) {
+  for (const batch::PoolNote& note : actions.notes) record(note.warning ? "note" : "batch", note.text);
+  batch_.allocations.insert(batch_.allocations.end(), actions.changed.begin(), actions.changed.end());
+  for (auto& submit : actions.submits)
+    gathered_.questions.emplace_back(action::SubmitJob{std::move(submit.scheduler), std::move(submit.job)});
+  for (auto& cancel : actions.cancels)
+    act(action::CancelJobs{std::move(cancel.scheduler), std::move(cancel.ids)});
+  for (const std::string& scheduler : actions.queries) act(action::QueryJobs{scheduler, options_.job_prefix});
+  for (const std::string& token : actions.drains) drain_allocation(token);
+}
+
+void CoordinatorMachine::Impl::drain_allocation(const std::string& token) {
+  for (auto& [id, worker] : workers_) {
+    if (worker.allocation == token && !worker.drain) drain(worker);
+  }
+}
+
+bool CoordinatorMachine::Impl::is_of_old_incarnation(const Worker& worker) const {
+  const batch::Allocation* allocation = worker.allocation.empty() ? nullptr : pools_->find(worker.allocation);
+  return allocation != nullptr && allocation->restarts > worker.incarnation;
+}
+
+// Their job was started anew by the scheduler: they may live on for a while on a node that it has given up.
+void CoordinatorMachine::Impl::drain_old_incarnations() {
+  for (auto& [id, worker] : workers_) {
+    if (!worker.drain && is_of_old_incarnation(worker)) drain(worker);
+  }
+}
+
+// No allocation is to be had, and nobody else works: better said now than found out the next morning.
+void CoordinatorMachine::Impl::check_stuck() {
+  const auto why = pools_->stuck();
+  if (!why || stuck_ || phase_ != Phase::running || scheduler_.leased() > 0 || !workers_.empty()) return;
+  stuck_ = true;
+  const std::string text =
+      fmt::format("{}; then continue with: wflow resume {}", *why, plan_.campaign().string());
+  record("error", text);
+  gathered_.questions.emplace_back(action::Fail{ExitCode::system, text});
+}
+
+bool CoordinatorMachine::Impl::allocations_are_gone() {
+  if (!pools_ || !pools_->any_left()) return true;
+  if (running_s_ < pools_give_up_s_) return false;
+  pools_give_up_s_ = kNever_s;
+  std::vector<std::string> ids;
+  for (const auto& [token, allocation] : pools_->allocations()) {
+    if (allocation.state != batch::AllocationState::ended && !allocation.id.empty())
+      ids.push_back(allocation.id);
+  }
+  record("note",
+         fmt::format("allocations that the scheduler did not cancel: {}; their workers end by themselves",
+                     text::join(ids, ", ")));
+  pools_.reset();
+  return true;
+}
+
+// ---- workers
+
+// On the machine's own clock, so that no two clocks are compared.
+void CoordinatorMachine::Impl::note_end(Worker& worker, std::optional<double> left_s) {
+  if (!left_s || !std::isfinite(*left_s)) return;
+  const double ends_s = now_.steady_s + std::clamp(*left_s, -kLongest_s, kLongest_s);
+  if (worker.ends_s && std::abs(*worker.ends_s - ends_s) < kEndChange_s) return;
+  worker.ends_s = ends_s;
+  if (worker.scheduled) scheduler_.worker_ends(worker.id, ends_s);
+}
+
+std::optional<std::string> CoordinatorMachine::Impl::objection_to_allocation(const wire::Hello& hello) const {
+  if (!pools_ || hello.allocation.empty() || workers_.contains(hello.worker)) return std::nullopt;
+  const batch::Allocation* allocation = pools_->find(hello.allocation);
+  if (allocation == nullptr) return std::nullopt;
+  if (allocation->state == batch::AllocationState::ended)
+    return "the coordinator has given up this worker's allocation";
+  if (allocation->restarts > hello.incarnation)
+    return "the scheduler has started this worker's allocation anew";
+  return std::nullopt;
+}
+
+// The end of an allocation is nobody's fault. Where nothing is known of one, the task itself may have ended
+// its worker.
+bool CoordinatorMachine::Impl::loss_is_neutral(const Worker& worker) const {
+  if (worker.ends_s && now_.steady_s >= *worker.ends_s) return true;
+  if (!pools_ || worker.allocation.empty()) return false;
+  const batch::Allocation* allocation = pools_->find(worker.allocation);
+  return allocation != nullptr &&
+         (allocation->state != batch::AllocationState::running || allocation->restarts > worker.incarnation);
+}
+
+// ---- questions
+
+bool CoordinatorMachine::Impl::has_pool(const std::string& group) const {
+  return std::ranges::any_of(options_.pools, [&](const batch::PoolSpec& pool) { return pool.name == group; });
+}
+
+bool CoordinatorMachine::Impl::awaits_allocation(ArrayId array) const {
+  return pools_ && !waits_for(array, now_.unix_s).empty();
+}
+
+std::string CoordinatorMachine::Impl::waits_for(ArrayId array, double unix_s) const {
+  if (!pools_ || array >= plan_.array_count()) return {};
+  const std::uint32_t pool = groups_.pool_of(plan_.steps()[plan_.step_of(array)].study_step);
+  std::string other;
+  for (const Group& group : groups_.all()) {
+    if (pool >= group.pools.size() || !group.pools[pool] || !has_pool(group.name)) continue;
+    if (const batch::Allocation* allocation = pools_->waited_for(group.name)) {
+      const std::string id = allocation->id.empty() ? "that is being submitted" : allocation->id;
+      if (allocation->state == batch::AllocationState::running)
+        return fmt::format("allocation {}, whose workers start", id);
+      std::string text =
+          fmt::format("allocation {}, pending for {}", id, waited(unix_s - allocation->created_s));
+      const std::string& why =
+          allocation->never_clears.empty() ? allocation->reason : allocation->never_clears;
+      return why.empty() ? text : text + ": " + why;
+    }
+    const std::string* gave_up = pools_->gave_up(group.name);
+    other = gave_up != nullptr ? *gave_up : fmt::format("an allocation of the pool '{}'", group.name);
+  }
+  return other;
+}
+
+wire::AllocationsAnswer CoordinatorMachine::Impl::allocations(double unix_s, bool ended) const {
+  wire::AllocationsAnswer answer;
+  if (!pools_) return answer;
+  std::map<std::string, int> workers;
+  for (const auto& [id, worker] : workers_) ++workers[worker.allocation];
+  std::vector<const batch::Allocation*> listed;
+  for (const auto& [token, allocation] : pools_->allocations()) {
+    if (ended || allocation.state != batch::AllocationState::ended) listed.push_back(&allocation);
+  }
+  std::ranges::stable_sort(listed, {}, &batch::Allocation::created_s);
+  answer.allocations_total = listed.size();
+  const std::size_t first = listed.size() - std::min(listed.size(), kListedAllocations);
+  for (std::size_t i = first; i < listed.size(); ++i) {
+    wire::AllocationView& view = answer.allocations.emplace_back(view_of(*listed[i]));
+    view.workers = workers[view.token];
+    view.leaving = pools_->is_leaving(view.token);
+  }
+  for (const batch::PoolSpec& pool : pools_->pools()) {
+    const batch::Forecast forecast = pools_->forecast(pool.name, {now_.steady_s, unix_s});
+    const std::string* gave_up = pools_->gave_up(pool.name);
+    answer.pools.push_back({pool.name, pool.scheduler, pool.job.nodes, pools_->slots(pool.name), pool.min,
+                            pool.max, pool.job.walltime_s, forecast.used_node_h, forecast.left_node_h,
+                            forecast.ends_s, forecast.more, gave_up == nullptr ? "" : *gave_up});
+  }
+  answer.excluded_nodes.assign(pools_->excluded_nodes().begin(), pools_->excluded_nodes().end());
+  return answer;
+}
+
+std::optional<wire::Answer> CoordinatorMachine::Impl::command(const wire::AllocationsCommand& command) {
+  constexpr std::uint32_t kMost = 1000;
+  if (!pools_)
+    return wire::refusal("this campaign has no pool of allocations: its study asks for no scheduler");
+  if (phase_ != Phase::running && command.verb == wire::AllocationsVerb::add)
+    return wire::refusal("the campaign is ending");
+  std::optional<std::string> error;
+  switch (command.verb) {
+    case wire::AllocationsVerb::add:
+      error = command.count == 0 || command.count > kMost
+                  ? fmt::format("give a number of allocations from 1 to {}", kMost)
+                  : pools_->add(command.name, static_cast<int>(command.count), now_);
+      break;
+    case wire::AllocationsVerb::cancel:
+      error = pools_->cancel(command.name, now_);
+      break;
+    case wire::AllocationsVerb::drain:
+      error = pools_->drain(command.name, now_);
+      break;
+  }
+  if (error) return wire::refusal(*error);
+  pools_due_ = true;
+  return wire::done_answer();
+}
+
+}  // namespace wflow::engine

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator machine with batch allocations: what is durable before what is submitted, and how it all
+// ends.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/coordinate/test_machine.h"
+
+namespace wflow::engine {
+namespace {
+
+class Campaign : public TestEdge {
+ public:
+  explicit Campaign(int combinations = 4, const std::string& step = "") : TestEdge(step, combinations) {
+    batch::PoolSpec pool;
+    pool.name = "default";
+    pool.scheduler = "slurm";
+    pool.slots = 1;
+    pool.job.walltime_s = 600;
+    options.pools = {pool};
+    options.job_prefix = "wabcdef";
+  }
+
+  // The first submission gets the id 1, the next one 2, ...
+  void accept(std::size_t i = 0) {
+    handle(event::JobSubmitted{submits.at(i).job.token,
+                               {std::to_string(i + 1), batch::Submission::Refusal::none, {}}});
+  }
+  wire::Hello hello_from(const TestWorker& worker, std::size_t allocation = 0) const {
+    wire::Hello hello = TestEdge::hello(worker);
+    hello.allocation = submits.at(allocation).job.token;
+    return hello;
+  }
+  void join_from(const TestWorker& worker, std::optional<double> left_s = std::nullopt,
+                 std::size_t allocation = 0) {
+    wire::Hello hello = hello_from(worker, allocation);
+    hello.left_s = left_s;
+    say(worker.id, std::move(hello));
+    beat(worker.id);
+  }
+  void list(std::vector<batch::JobStatus> jobs) {
+    handle(event::JobsListed{"slurm", {true, {}, std::move(jobs)}});
+    handle(event::Time{});
+  }
+  batch::JobStatus job(batch::JobState state, batch::JobEnd end = batch::JobEnd::none,
+                       std::size_t i = 0) const {
+    batch::JobStatus status;
+    status.id = std::to_string(i + 1);
+    status.token = submits.at(i).job.token;
+    status.state = state;
+    status.end = end;
+    status.nodes = {"there"};
+    return status;
+  }
+  std::uint64_t failures() const {
+    std::uint64_t count = 0;
+    for (const store::Batch& batch : batches) count += batch.failures.size();
+    return count;
+  }
+};
+
+const TestWorker kThere{"w-there", "there", 200};
+
+TEST(Allocations, NothingStartsHereAndAJobIsSubmittedOnceItsRowIsOnDisk) {
+  Campaign campaign;
+  campaign.hold_commits = true;
+  campaign.start();
+  EXPECT_TRUE(campaign.starts.empty());
+  EXPECT_TRUE(campaign.submits.empty());
+  campaign.finish_commit();
+  ASSERT_FALSE(campaign.batches.empty());
+  const auto& rows = campaign.batches.back().allocations;
+  if (campaign.committing) campaign.finish_commit();
+  ASSERT_EQ(campaign.submits.size(), 1U);
+  EXPECT_TRUE(std::any_of(campaign.batches.begin(), campaign.batches.end(), [&](const store::Batch& batch) {
+    return std::any_of(batch.allocations.begin(), batch.allocations.end(), [&](const batch::Allocation& row) {
+      return row.token == campaign.submits[0].job.token && row.state == batch::AllocationState::intended;
+    });
+  })) << rows.size();
+}
+
+TEST(Allocations, TasksThatCanNotEndBeforeTheAllocationAreNotLeased) {
+  Campaign campaign(4);
+  campaign.restored.totals.push_back({0, {}});
+  campaign.restored.totals[0].progress.timed = 10;
+  campaign.restored.totals[0].progress.duration_sum_s = 1000;  // 100 s each
+  campaign.restored.totals[0].progress.duration_square_sum = 1e5;
+  campaign.start();
+  campaign.accept();
+  campaign.join_from(kThere, 300);
+  ASSERT_EQ(campaign.leases(kThere.id).size(), 1U);
+  campaign.say(kThere.id, wire::Heartbeat{100, 0, {}, 40.0});
+  campaign.say(kThere.id, TestEdge::success(campaign.leases(kThere.id)[0]));
+  campaign.pass(3);
+  EXPECT_EQ(campaign.leases(kThere.id).size(), 1U) << "40 s are left for tasks of about 100 s";
+}
+
+TEST(Allocations, ALossWithTheAllocationChargesNoAttempt) {
+  Campaign campaign(1);
+  campaign.start();
+  campaign.accept();
+  campaign.join_from(kThere);
+  const auto leases = campaign.leases(kThere.id);
+  ASSERT_EQ(leases.size(), 1U);
+  campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
+  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.list({campaign.job(batch::JobState::failed, batch::JobEnd::node)});
+  campaign.pass(campaign.options.timing.lost_s + campaign.options.timing.margin_s + 2);
+  ASSERT_EQ(campaign.reads.size(), 1U);
+  campaign.handle(event::JournalRead{kThere.id, {}, {}, 0});
+  EXPECT_EQ(campaign.failures(), 0U);
+  EXPECT_TRUE(campaign.has_history("no attempt is charged"));
+}
+
+TEST(Allocations, ALossInAnAllocationThatRunsCountsAsACrash) {
+  Campaign campaign(1);
+  campaign.start();
+  campaign.accept();
+  campaign.join_from(kThere);
+  const auto leases = campaign.leases(kThere.id);
+  ASSERT_EQ(leases.size(), 1U);
+  campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
+  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.pass(campaign.options.timing.lost_s + campaign.options.timing.margin_s + 2);
+  ASSERT_EQ(campaign.reads.size(), 1U);
+  campaign.handle(event::JournalRead{kThere.id, {}, {}, 0});
+  EXPECT_EQ(campaign.failures(), 1U);
+}
+
+TEST(Allocations, WorkersOfAnAllocationThatIsGivenUpAreRefused) {
+  Campaign campaign(1);
+  campaign.start();
+  campaign.accept();
+  campaign.list({campaign.job(batch::JobState::failed, batch::JobEnd::cancelled)});
+  campaign.say(kThere.id, campaign.hello_from(kThere));
+  ASSERT_EQ(campaign.sent<wire::Refuse>(kThere.id).size(), 1U);
+}
+
+TEST(Allocations, AnOlderIncarnationIsRefusedAndDrained) {
+  Campaign campaign(2);
+  campaign.start();
+  campaign.accept();
+  campaign.join_from(kThere);
+  batch::JobStatus again = campaign.job(batch::JobState::queued);
+  again.restarts = 1;
+  campaign.list({again});
+  EXPECT_EQ(campaign.sent<wire::Drain>(kThere.id).size(), 1U);
+  const TestWorker late{"w-late", "there", 300};
+  campaign.say(late.id, campaign.hello_from(late));
+  EXPECT_EQ(campaign.sent<wire::Refuse>(late.id).size(), 1U);
+}
+
+TEST(Allocations, TheEndWaitsForTheCancel) {
+  Campaign campaign(1);
+  campaign.start();
+  campaign.accept();
+  campaign.join_from(kThere);
+  campaign.say(kThere.id, TestEdge::success(campaign.leases(kThere.id).at(0)));
+  campaign.say(kThere.id, wire::Goodbye{"drained"});
+  campaign.handle(event::JournalRead{kThere.id, {}, {}, 0});
+  campaign.pass(2);
+  ASSERT_EQ(campaign.cancels.size(), 1U);
+  EXPECT_EQ(campaign.cancels[0].ids, std::vector<std::string>{"1"});
+  EXPECT_FALSE(campaign.machine().ended());
+  campaign.handle(event::JobsCancelled{"slurm", {"1"}, std::nullopt});
+  campaign.handle(event::Time{});
+  EXPECT_TRUE(campaign.machine().ended());
+  std::vector<std::string> reasons;
+  for (const store::Batch& batch : campaign.batches) {
+    for (const batch::Allocation& row : batch.allocations) {
+      if (row.state == batch::AllocationState::ended) reasons.push_back(row.reason);
+    }
+  }
+  EXPECT_EQ(reasons, std::vector<std::string>{"given back"});
+}
+
+TEST(Allocations, ACancelThatIsNeverAnsweredDoesNotHoldTheEndUpForEver) {
+  Campaign campaign(1);
+  campaign.start();
+  campaign.accept();
+  campaign.join_from(kThere);
+  campaign.say(kThere.id, TestEdge::success(campaign.leases(kThere.id).at(0)));
+  campaign.say(kThere.id, wire::Goodbye{"drained"});
+  campaign.handle(event::JournalRead{kThere.id, {}, {}, 0});
+  campaign.pass(campaign.options.timing.cancel_s + 5);
+  EXPECT_TRUE(campaign.machine().ended());
+  EXPECT_TRUE(campaign.has_history("did not cancel"));
+}
+
+TEST(Allocations, ARefusalThatAUserMustMendFailsWithTheSchedulersWords) {
+  Campaign campaign;
+  campaign.start();
+  campaign.handle(
+      event::JobSubmitted{campaign.submits.at(0).job.token,
+                          {{}, batch::Submission::Refusal::fix, "invalid partition specified: nosuch"}});
+  campaign.pass(2);
+  ASSERT_EQ(campaign.fails.size(), 1U);
+  EXPECT_EQ(campaign.fails[0].code, ExitCode::system);
+  EXPECT_NE(campaign.fails[0].text.find("invalid partition specified: nosuch"), std::string::npos);
+  EXPECT_NE(campaign.fails[0].text.find("--local"), std::string::npos);
+  EXPECT_TRUE(campaign.has_history("nosuch")) << "it is recorded before";
+}
+
+TEST(Allocations, ExplainNamesTheAllocationThatIsWaitedFor) {
+  Campaign campaign(1);
+  campaign.start();
+  campaign.accept();
+  batch::JobStatus pending = campaign.job(batch::JobState::queued);
+  pending.reason = "Priority";
+  campaign.list({pending});
+  campaign.pass(720);
+  EXPECT_EQ(campaign.machine().waits_for(0, campaign.now.unix_s),
+            "allocation 1, pending for 12 min: Priority");
+  EXPECT_FALSE(campaign.has_history("no worker serves"));
+}
+
+TEST(Allocations, PeopleAddCancelAndDrain) {
+  Campaign campaign(1);
+  campaign.start();
+  campaign.accept();
+  campaign.say("client", wire::Query{wire::AllocationsCommand{wire::AllocationsVerb::add, "default", 2}});
+  campaign.handle(event::Time{});
+  EXPECT_EQ(campaign.submits.size(), 3U);
+  campaign.say("client", wire::Query{wire::AllocationsCommand{wire::AllocationsVerb::cancel, "1", 1}});
+  campaign.pass(2);
+  ASSERT_EQ(campaign.cancels.size(), 1U);
+  campaign.say("client", wire::Query{wire::AllocationsCommand{wire::AllocationsVerb::drain, "nosuch", 1}});
+  const auto answers = campaign.sent<wire::Answer>("client");
+  ASSERT_EQ(answers.size(), 3U);
+  EXPECT_TRUE(std::holds_alternative<wire::Done>(answers[0].body));
+  EXPECT_TRUE(std::holds_alternative<wire::Refusal>(answers[2].body));
+  campaign.say("client", wire::Query{wire::AllocationsRequest{}});
+  const auto listed = campaign.sent<wire::Answer>("client").back();
+  ASSERT_TRUE(std::holds_alternative<wire::AllocationsAnswer>(listed.body));
+  EXPECT_EQ(std::get<wire::AllocationsAnswer>(listed.body).allocations.size(), 3U);
+  EXPECT_EQ(std::get<wire::AllocationsAnswer>(listed.body).pools.at(0).name, "default");
+}
+
+}  // namespace
+}  // namespace wflow::engine

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/coordinate/pool_specs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/process.h"
+#include "base/random.h"
+#include "engine/schedule/groups.h"
+
+namespace wflow::engine {
+
+namespace {
+
+// As the study has it; a group that it does not name asks for what batch: does.
+specs::WorkerGroup group_of(const specs::Study& study, const std::string& name) {
+  const auto at = std::ranges::find(study.workers, name, &specs::WorkerGroup::name);
+  if (at != study.workers.end()) return *at;
+  specs::WorkerGroup group;
+  group.name = name;
+  group.allocation = study.batch.allocation;
+  return group;
+}
+
+batch::PoolSpec pool_of(const specs::Plan& plan, const specs::WorkerGroup& group) {
+  batch::PoolSpec pool;
+  pool.name = group.name;
+  pool.scheduler = group.allocation.type;
+  pool.slots = group.slots;
+  pool.min = group.min;
+  pool.max = group.max;
+  pool.idle_timeout_s = group.idle_timeout_s;
+  pool.job = batch::request_of(group.allocation, group.slots);
+  pool.job.directory = (plan.campaign() / ".wflow" / "allocations").string();
+  pool.job.command = {sibling_program("wflow"),
+                      "worker",
+                      "--campaign",
+                      plan.campaign().string(),
+                      "--group=" + group.name,
+                      "--linger",
+                      fmt::format("{:.0f}", plan.study().batch.linger_s)};
+  if (group.slots > 0)
+    pool.job.command.insert(pool.job.command.end(), {"--slots", std::to_string(group.slots)});
+  if (group.pin) pool.job.command.emplace_back("--pin");
+  return pool;
+}
+
+}  // namespace
+
+bool wants_scheduler(const specs::Study& study, const std::string& group) {
+  return !group_of(study, group).allocation.is_local();
+}
+
+std::set<std::string> wanted_schedulers(const specs::Study& study) {
+  std::set<std::string> names;
+  for (const Group& group : Groups(study).all()) {
+    if (wants_scheduler(study, group.name)) names.insert(group_of(study, group.name).allocation.type);
+  }
+  return names;
+}
+
+std::vector<batch::PoolSpec> pool_specs(const specs::Plan& plan) {
+  std::vector<batch::PoolSpec> pools;
+  for (const Group& group : Groups(plan.study()).all()) {
+    if (wants_scheduler(plan.study(), group.name))
+      pools.push_back(pool_of(plan, group_of(plan.study(), group.name)));
+  }
+  return pools;
+}
+
+std::string job_prefix(const std::filesystem::path& campaign, const std::string& token) {
+  constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
+  constexpr int kLength = 6;
+  std::uint64_t number = 0;
+  for (const char c : campaign.string() + '\n' + token)
+    number = hash64(number, static_cast<unsigned char>(c));
+  std::string prefix = "w";
+  for (int i = 0; i < kLength; ++i, number /= kDigits.size()) prefix += kDigits[number % kDigits.size()];
+  return prefix;
+}
+
+}  // namespace wflow::engine

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The study's pools as the coordinator submits them.
+#pragma once
+
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/batch/pools.h"
+#include "specs/plan/plan.h"
+
+namespace wflow::engine {
+
+// The pool or group of this name wants its workers in allocations of a scheduler.
+bool wants_scheduler(const specs::Study& study, const std::string& group);
+// By name, of all pools that do.
+std::set<std::string> wanted_schedulers(const specs::Study& study);
+// Tokens are still to be filled in: `--allocation TOKEN` closes each command.
+std::vector<batch::PoolSpec> pool_specs(const specs::Plan& plan);
+// What the names of all of the campaign's jobs begin with, and of no other's: seven characters.
+std::string job_prefix(const std::filesystem::path& campaign, const std::string& token);
+
+}  // namespace wflow::engine
