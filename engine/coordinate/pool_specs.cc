@@ -57,7 +57,8 @@ bool wants_scheduler(const specs::Study& study, const std::string& group) {
 
 std::set<std::string> wanted_schedulers(const specs::Study& study) {
   std::set<std::string> names;
-  for (const Group& group : Groups(study).all()) {
+  const Groups groups(study);
+  for (const Group& group : groups.all()) {
     if (wants_scheduler(study, group.name)) names.insert(group_of(study, group.name).allocation.type);
   }
   return names;
