@@ -30,11 +30,6 @@ std::string in_base_36(std::uint64_t number, int digits) {
   return text;
 }
 
-// Schedulers and nodes may disagree on the domain.
-std::string short_name(const std::string& host) {
-  return host.substr(0, host.find('.'));
-}
-
 double end_of(const Allocation& allocation) {
   if (allocation.ends_s > 0) return allocation.ends_s;
   if (allocation.started_s > 0 && allocation.walltime_s > 0)
@@ -50,6 +45,10 @@ JobRequest job_of(const PoolSpec& pool, const std::string& token, const std::str
   job.chain = pool.chain > 0 ? prefix + "-" + job.chain : "";
   job.command.insert(job.command.end(), {"--allocation", token});
   return job;
+}
+
+std::string short_name(const std::string& host) {
+  return host.substr(0, host.find('.'));
 }
 
 std::string joined(const std::vector<std::string>& names) {
@@ -228,6 +227,10 @@ void Pools::follow(const std::string& token, Live& live, Now now) {
     live.left_since_s.reset();
     pool.failures = 0;
     if (pool.spec->slots == 0) pool.slots = std::max(pool.slots, workers.slots);
+    if (allocation.node_names.empty() && static_cast<int>(live.hosts.size()) == allocation.nodes) {
+      allocation.node_names.assign(live.hosts.begin(), live.hosts.end());  // until the scheduler says
+      changed(allocation);
+    }
     if (allocation.state == AllocationState::intended || allocation.state == AllocationState::queued) {
       began(allocation, now.unix_s, now);  // its workers say so before the scheduler is asked
       changed(allocation);

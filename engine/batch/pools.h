@@ -35,7 +35,8 @@ struct PoolSpec {
   JobRequest job;  // as job_of() completes it; `chain`: what tells the pool's chain from those of others
 };
 
-std::string joined(const std::vector<std::string>& names);    // "n1, n2"
+std::string joined(const std::vector<std::string>& names);  // "n1, n2"
+std::string short_name(const std::string& host);            // without domain: schedulers and nodes may disagree
 std::string nodes_of(const Allocation& allocation);  // for people
 
 // What is submitted under this token. `prefix` begins all names of the campaign.
@@ -153,8 +154,9 @@ class Pools {
   int slots(const std::string& pool) const { return pools_.at(pool).slots; }
   const std::string* gave_up(const std::string& pool) const;
   const std::set<std::string>& excluded_nodes() const { return excluded_; }
-  // A node on which tasks fail: it is left out of what is submitted from now on.
-  void exclude(const std::string& node, const std::string& why);
+  // A host of this allocation on which tasks fail: its node is left out of what is submitted from now on.
+  void exclude(const std::string& token, const std::string& host);
+  void include(const std::string& host);
   Forecast forecast(const std::string& pool, Now now) const;
   const std::vector<PoolSpec>& pools() const { return specs_; }
 

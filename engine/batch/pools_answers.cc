@@ -246,7 +246,7 @@ std::vector<std::string> Pools::silent_nodes(const Allocation& allocation,
                                              const std::set<std::string>& hosts) {
   std::vector<std::string> silent;
   for (const std::string& node : allocation.node_names) {
-    if (!hosts.contains(node.substr(0, node.find('.')))) silent.push_back(node);
+    if (!hosts.contains(short_name(node))) silent.push_back(node);
   }
   return silent;
 }
@@ -261,8 +261,17 @@ void Pools::blame(const std::vector<std::string>& nodes, const std::string& why)
   }
 }
 
-void Pools::exclude(const std::string& node, const std::string& why) {
-  if (excluded_.insert(node).second) note(fmt::format("node {} is left out from now on: {}", node, why), true);
+// Only by a name that the scheduler has given: it would refuse others.
+void Pools::exclude(const std::string& token, const std::string& host) {
+  const Allocation* allocation = find(token);
+  if (allocation == nullptr) return;
+  for (const std::string& node : allocation->node_names) {
+    if (short_name(node) == short_name(host)) excluded_.insert(node);
+  }
+}
+
+void Pools::include(const std::string& host) {
+  std::erase_if(excluded_, [&](const std::string& node) { return short_name(node) == short_name(host); });
 }
 
 }  // namespace wflow::engine::batch

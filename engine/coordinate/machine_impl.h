@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/coordinate/machine.h"
+#include "engine/coordinate/node_health.h"
 #include "engine/coordinate/worker_state.h"
 #include "engine/schedule/groups.h"
 
@@ -185,6 +186,9 @@ struct CoordinatorMachine::Impl {
   std::optional<wire::Answer> command(const wire::AllocationsCommand& command);
   wire::AllocationsAnswer allocations(double unix_s, bool ended) const;
   std::string waits_for(ArrayId array, double unix_s) const;
+  void follow_health(const wire::Results& results, const Worker& worker);
+  void judge_nodes();
+  void suspect(const NodeHealth::Suspicion& suspicion);
 
   // ---- machine_commands.cc: what people ask
   void on_query(const PeerId& peer, wire::Query& query);
@@ -252,6 +256,7 @@ struct CoordinatorMachine::Impl {
   double pools_give_up_s_ =
       kNever_s;  // running time: the campaign ends then with jobs that can't be cancelled
   bool stuck_ = false;
+  NodeHealth health_;
 
   std::set<std::size_t> reported_unserved_;  // steps
   std::set<std::string> submitted_;          // sources of followups
