@@ -36,7 +36,7 @@ class SlurmCampaigns(SlurmTest):
         submitted = next((directory / ".wflow" / "allocations").glob("*.sh"))
         plan = self.wflow("plan", study).out
         shown = "\n".join(line[2:] for line in plan[plan.index("  #!/bin/bash"):].splitlines())
-        shown = re.sub(r"cluster_[0-9-]+|\bwall\b", "X", shown).strip()
+        shown = re.sub(r"cluster_[0-9YMDHS-]+|\bwall\b", "X", shown).strip()
         text = re.sub(rf"{directory.name}|{submitted.stem}", "X", submitted.read_text()).strip()
         self.assertEqual(shown, text)
 
