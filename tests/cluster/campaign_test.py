@@ -61,7 +61,7 @@ class SlurmCampaigns(SlurmTest):
 
     def test_a_chain(self):
         """Three jobs of one name: one runs, two wait for it."""
-        gate, run, directory = self.gated(workers="{nodes: 4, slots: 2, chain: 3}")
+        gate, run, directory = self.gated(free=0, workers="{nodes: 4, slots: 2, chain: 3}")
         jobs = self.jobs(form="%i:%j:%t:%r")
         self.assertEqual(len(jobs), 3, jobs)
         self.assertEqual(len({job.split(":")[1] for job in jobs}), 1, jobs)

@@ -120,9 +120,9 @@ study:
     def ran(self):
         return sorted(int(line.split(":")[0]) for line in lines_of(self.folder / "ran"))
 
-    def gated(self, count=12, **study):
+    def gated(self, count=12, free=4, **study):
         """A campaign in which eight tasks, on four nodes, wait for its gate."""
-        gate = Gate(self.folder, 4)
+        gate = Gate(self.folder, free)
         run = self.start("run", self.cluster_study(gate.command(), count=count, **study))
         directory = self.wait_for_campaign(run)
         self.wait(lambda: gate.waiting() == 8, "eight tasks are in the middle", run)

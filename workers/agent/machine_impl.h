@@ -112,6 +112,7 @@ struct AgentMachine::Impl {
   void hold(const engine::wire::Lease& lease, engine::wire::Results&& results);
   void settle_held(double until_s);
   void give_back_held();
+  void give_back_instead(const engine::wire::Lease& lease, engine::wire::Results&& results);
 
   // machine_tasks.cc
   void hear(engine::wire::Templates& templates);

@@ -190,12 +190,13 @@ void AgentMachine::Impl::on(event::TaskEnded& ended) {
   const Task& task = tasks.at(ended.slot);
   if (task.stage == Task::Stage::free) return;
   const wire::Lease lease = task.lease;
-  const bool goes_back = task.ending == EndCause::returned && ended.results.done.empty() &&
-                         ended.results.outcomes.empty() && ended.again.empty();
-  const bool waits = !goes_back && !task.ending && may_be_the_end(ended.results);
+  const bool has_ended = !ended.results.done.empty() || !ended.results.outcomes.empty() || !ended.again.empty();
+  const bool by_signal = may_be_the_end(ended.results);
+  const bool goes_back = task.ending == EndCause::returned && (!has_ended || by_signal);
+  const bool waits = by_signal && !task.ending && mode != Mode::ending;
   free_slot(ended.slot);
+  if (goes_back) return give_back_instead(lease, std::move(ended.results));
   waits ? hold(lease, std::move(ended.results)) : record(std::move(ended.results));
-  if (goes_back) give_back({lease});
   for (const wire::Lease& part : ended.again) {
     if (takes_leases()) {
       queue.add(part);

@@ -3,6 +3,7 @@
 // scheduler finds nothing to kill, and no attempt of a task is charged.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "workers/agent/machine_impl.h"
 
@@ -65,7 +66,7 @@ void AgentMachine::Impl::look_at_end() {
 // any code of it (`program || exit 1`).
 bool AgentMachine::Impl::may_be_the_end(const engine::wire::Results& results) const {
   const bool in_allocation = !options.allocation.empty() || ends_s != kNever;
-  if (!in_allocation || mode == Mode::ending || !results.done.empty()) return false;
+  if (!in_allocation || !results.done.empty()) return false;
   return std::any_of(results.outcomes.begin(), results.outcomes.end(), [](const auto& outcome) {
     using engine::wire::EndReason;
     const bool asked = outcome.exit_code >= kFirstMerlinCode && outcome.exit_code <= kLastMerlinCode;
@@ -88,8 +89,14 @@ void AgentMachine::Impl::settle_held(double until_s) {
 }
 
 void AgentMachine::Impl::give_back_held() {
-  for (const Held& end : held_back) give_back({end.lease});
-  held_back.clear();
+  for (Held& end : std::exchange(held_back, {})) give_back_instead(end.lease, std::move(end.results));
+}
+
+// What it has reported stays: a checkpoint is one.
+void AgentMachine::Impl::give_back_instead(const engine::wire::Lease& lease, engine::wire::Results&& results) {
+  results.outcomes.clear();
+  if (!results.events.empty() || !results.usage.empty()) record(std::move(results));
+  give_back({lease});
 }
 
 }  // namespace wflow::workers

@@ -130,6 +130,17 @@ TEST(AgentMachine, AScriptThatMakesACodeOfTheSignalIsGivenBackToo) {
   EXPECT_EQ(bench.returned(), 1U);
 }
 
+TEST(AgentMachine, ATaskWhoseEndIsSeenAfterTheWorkersSignalIsGivenBackToo) {
+  Bench bench(in_allocation());
+  bench.join(1000);
+  bench.run_tasks(1);
+  bench.give(event::Terminate{});
+  bench.give(terminated(0, Bench::lease(7, 0, 1)));
+  bench.turn();
+  EXPECT_EQ(bench.returned(), 1U);
+  EXPECT_TRUE(bench.all<action::AppendJournal>().empty());
+}
+
 TEST(AgentMachine, WhatATaskAsksForIsNotHeldBack) {
   Bench bench(in_allocation());
   bench.join(1000);
