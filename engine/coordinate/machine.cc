@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "engine/coordinate/describe.h"
 #include "engine/coordinate/machine_impl.h"
+#include "engine/monitor/status.h"
 #include "engine/schedule/graph.h"
 
 namespace wflow::engine {
@@ -244,6 +245,7 @@ void CoordinatorMachine::Impl::take_decisions() {
     batch_.ends.push_back(end);
   }
   batch_.floors.insert(batch_.floors.end(), decisions.floors.begin(), decisions.floors.end());
+  std::move(decisions.causes.begin(), decisions.causes.end(), std::back_inserter(batch_.causes));
   for (RecordFailure& failure : decisions.failures) record_failure(std::move(failure));
 }
 
@@ -280,8 +282,13 @@ void CoordinatorMachine::Impl::record_failure(RecordFailure&& failure) {
     const std::string how =
         outcome.reason == wire::EndReason::exited      ? fmt::format("exit code {}", outcome.exit_code)
         : outcome.reason == wire::EndReason::signalled ? fmt::format("signal {}", outcome.exit_code)
-                                                       : std::string("an error");
+                                                       : fmt::format("'{}'", describe_end(static_cast<int>(outcome.reason), 0));
     record("retry", fmt::format("{} ended with {} and runs again", plan_.array_name(outcome.array), how));
+  }
+  if (outcome.reason == EndReason::out_of_memory && !failure.final && failure.counts.memory_bytes > 0) {
+    const auto bytes = static_cast<std::uint64_t>(failure.counts.memory_bytes);
+    failure.outcome.detail =
+        fmt::format("it runs again with {} of memory\n{}", text::format_bytes(bytes), outcome.detail);
   }
   batch_.failures.push_back(std::move(failure));
 }

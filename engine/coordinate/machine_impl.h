@@ -178,7 +178,10 @@ struct CoordinatorMachine::Impl {
   void check_stuck();
   void note_end(Worker& worker, std::optional<double> left_s);
   std::optional<std::string> objection_to_allocation(const wire::Hello& hello) const;
-  bool loss_is_neutral(const Worker& worker) const;
+  Loss loss_of(const Worker& worker) const;
+  std::optional<Loss> loss_by(const batch::Allocation& allocation, int incarnation) const;
+  void keep_losses(const Worker& worker, std::vector<Outcome> lost);
+  void explain_losses();
   bool allocations_are_gone();
   bool has_pool(const std::string& group) const;
   bool awaits_allocation(ArrayId array) const;
@@ -252,6 +255,16 @@ struct CoordinatorMachine::Impl {
   double pools_give_up_s_ =
       kNever_s;  // running time: the campaign ends then with jobs that can't be cancelled
   bool stuck_ = false;
+  // Charged losses whose allocation still ran as far as its scheduler had said. Not durable: after a restart of
+  // the coordinator they stay charged.
+  struct UnexplainedLoss {
+    WorkerId worker;
+    std::string allocation;
+    int incarnation = 0;
+    double lost_s = 0;  // running time
+    Outcome outcome;
+  };
+  std::vector<UnexplainedLoss> unexplained_;
 
   std::set<std::size_t> reported_unserved_;  // steps
   std::set<std::string> submitted_;          // sources of followups

@@ -186,6 +186,14 @@ std::string describe_end(int reason, int exit_code) {
       return "cancelled";
     case wire::EndReason::out_of_memory:
       return "killed for want of memory";
+    case wire::EndReason::walltime:
+      return "ended with the walltime of its allocation";
+    case wire::EndReason::node:
+      return "its node failed";
+    case wire::EndReason::preempted:
+      return "its allocation was preempted, requeued or cancelled";
+    case wire::EndReason::launcher:
+      return "its launcher could not start its processes";
   }
   return "unknown";
 }

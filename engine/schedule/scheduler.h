@@ -65,8 +65,12 @@ class Scheduler {
   // `held`: what the worker says it holds, in any number of parts. What it can't keep is revoked, that part
   // alone.
   void worker_joined(const WorkerId& worker, const WorkerCapacity& capacity, const std::vector<Lease>& held);
-  // Executions that the worker last said were running count against the element's crash limit.
-  void worker_lost(const WorkerId& worker, const std::vector<RunningElement>& running);
+  // Executions that the worker last said were running are recorded, and count against the element's crash limit
+  // where the loss is charged. Gives those that were charged though their cause may yet be said.
+  std::vector<Outcome> worker_lost(const WorkerId& worker, const std::vector<RunningElement>& running,
+                                   const Loss& loss = {});
+  // Why an execution that worker_lost() gave was lost: what was charged for it is taken back.
+  void loss_explained(const Outcome& lost, const WorkerId& worker, EndReason reason, const std::string& detail);
   void worker_draining(const WorkerId& worker);
   // Its allocation ends then, on the clock of assign(): it gets no task that can't end before.
   void worker_ends(const WorkerId& worker, double ends_s);
@@ -197,6 +201,8 @@ class Scheduler {
 
   // assignment.cc: what a worker gets
   bool grant_next(Worker& worker);
+  std::optional<ArrayId> array_for(const Worker& worker, QueueId queue) const;
+  std::optional<Element> next_again(const Worker& worker, ArrayId array) const;
   void grant(Worker& worker, ArrayId array, Range range, const Attempt& attempt);
   void move_due_retries();
 
@@ -218,7 +224,9 @@ class Scheduler {
   void drop_early_failures(ArrayId array);
   bool decide(const Outcome& outcome, const WorkerId& worker, Attempt attempt, double now_s);
   void schedule_retry(ArrayId array, Element element, Attempt attempt, double due_s);
-  void count_crash(const WorkerId& worker, const RunningElement& execution);
+  std::int64_t more_memory(ArrayId array, const Attempt& attempt) const;
+  bool give_memory(ArrayId array, Attempt& attempt) const;
+  std::optional<Outcome> count_crash(const WorkerId& worker, const RunningElement& execution, const Loss& loss);
 
   // moves.cc: moves between states
   std::vector<Range> parts_in(ArrayId array, Range range, bool (*keep)(ElementState));

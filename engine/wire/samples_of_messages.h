@@ -73,7 +73,8 @@ inline std::vector<Query> sample_queries() {
           {RetryRequest{tasks}},
           {CancelRequest{tasks, true}},
           {AllocationsRequest{}},
-          {AllocationsCommand{AllocationsVerb::drain, "wabcdef001002", 3}}};
+          {AllocationsCommand{AllocationsVerb::drain, "wabcdef001002", 3}},
+          {UsageRequest{7, 12, 1ULL << 40, 500}}};
 }
 
 inline AllocationsAnswer sample_allocations() {
@@ -160,13 +161,17 @@ inline std::vector<Answer> sample_answers() {
   workers.workers = {
       {"w", "host", "cpu", 12, 64, 8, 1.7e9, 1.8e9, "drained", 3, WorkerViewState::draining, 5, 4}};
   workers.next = 2000;
+  UsageAnswer usage;
+  usage.used = {{{0, 7, 12, 3, 1, 1.7e9, 2.5, 2.25, 1 << 30, 4096, 8192}, "w"}};
+  usage.next = 5000;
   return {refusal(std::string(100'000, 'x'), ExitCode::busy),
           done_answer(1ULL << 40, 12),
           {sample_status()},
           {tasks},
           {explain},
           {workers},
-          {sample_allocations()}};
+          {sample_allocations()},
+          {usage}};
 }
 
 inline std::vector<Message> sample_messages() {

@@ -120,6 +120,7 @@ struct Step {
   int max_retries = 30;
   bool retry_failures = false;  // any failure is tried again, not only MERLIN_RETRY and MERLIN_RESTART
   double retry_delay_s = 1;
+  double retry_memory = 0;  // an execution killed for memory is tried again with so many times its memory; 0: not
   double timeout_s = 0;
   std::optional<ContinueOn> continue_on;
   std::string when;  // an expression over parameters: combinations for which it is false don't exist

@@ -260,6 +260,9 @@ void Agent::on(workers::action::Send& send) {
 }
 
 void Agent::on(workers::action::AppendJournal& append) {
+  for (const wire::Outcome& outcome : append.record.outcomes) {
+    if (engine::is_neutral(outcome.reason)) around_.history.element_ended(outcome, false);
+  }
   if (worker_.append(append.record)) return;
   around_.trace.line(worker_.id(), "journal: the disk is full");
   journal_failed_ = true;

@@ -112,6 +112,7 @@ struct AgentMachine::Impl {
   void hold(const engine::wire::Lease& lease, engine::wire::Results&& results);
   void settle_held(double until_s);
   void give_back_held();
+  void record_end_of_allocation(const engine::wire::Lease& lease, double started_unix_s);
 
   // machine_tasks.cc
   void hear(engine::wire::Templates& templates);
@@ -122,6 +123,7 @@ struct AgentMachine::Impl {
   bool next_fits() const;
   void start_ready();
   void start_next();
+  specs::Resources wanted(const Array& array, const engine::wire::Lease& lease) const;
   void refuse(const engine::wire::Lease& lease, const std::string& why);
   void end_task(SlotId slot, EndCause cause, bool kill);
   void end_all(EndCause cause, bool kill);
@@ -148,6 +150,8 @@ struct AgentMachine::Impl {
   std::string sample_design;
   Mode mode = Mode::working;
   std::string reason;  // of the end
+  // What the end of its allocation is for the tasks that run then; nothing where it ends for another reason.
+  std::optional<engine::wire::EndReason> allocation_end;
   ExitCode exit_code = ExitCode::ok;
   std::size_t journal_bytes = 0;  // about
   double noted_lost_s = 0;

@@ -104,9 +104,17 @@ bool AgentMachine::Impl::holds_anything() const {
 bool AgentMachine::Impl::next_fits() const {
   if (queue.empty() || free_slots.empty() || !takes_leases() || now.steady_s < no_start_before_s)
     return false;
-  const auto array = arrays.find(queue.front().array);
+  const wire::Lease& lease = queue.front();
+  const auto array = arrays.find(lease.array);
   return array == arrays.end() || !pool.possible(array->second.resources) ||
-         pool.fits(array->second.resources);
+         pool.fits(wanted(array->second, lease));
+}
+
+// With the memory of a task that was killed for it before.
+specs::Resources AgentMachine::Impl::wanted(const Array& array, const wire::Lease& lease) const {
+  specs::Resources resources = array.resources;
+  if (lease.memory_bytes > 0) resources.memory_bytes = lease.memory_bytes;
+  return resources;
 }
 
 void AgentMachine::Impl::start_ready() {
@@ -125,9 +133,10 @@ void AgentMachine::Impl::start_next() {
     refuse(lease, "the worker was not told what this task is");
     return;
   }
-  const specs::Resources& wanted = found->second.resources;
-  if (!pool.possible(wanted)) {
-    refuse(lease, fmt::format("it needs {} GPUs and this worker has {}", wanted.gpus, options.capacity.gpus));
+  const specs::Resources resources = wanted(found->second, lease);
+  if (!pool.possible(resources)) {
+    refuse(lease,
+           fmt::format("it needs {} GPUs and this worker has {}", resources.gpus, options.capacity.gpus));
     return;
   }
   const SlotId slot = free_slots.back();
@@ -135,7 +144,7 @@ void AgentMachine::Impl::start_next() {
   tasks[slot] = {};
   tasks[slot].stage = Task::Stage::starting;
   tasks[slot].lease = lease;
-  tasks[slot].share = pool.take(wanted);
+  tasks[slot].share = pool.take(resources);
   emit(action::StartTask{slot, lease, tasks[slot].share});
 }
 
@@ -190,12 +199,13 @@ void AgentMachine::Impl::on(event::TaskEnded& ended) {
   const Task& task = tasks.at(ended.slot);
   if (task.stage == Task::Stage::free) return;
   const wire::Lease lease = task.lease;
+  const double started_unix_s = task.started_unix_s;
   const bool goes_back = task.ending == EndCause::returned && ended.results.done.empty() &&
                          ended.results.outcomes.empty() && ended.again.empty();
   const bool waits = !goes_back && !task.ending && may_be_the_end(ended.results);
   free_slot(ended.slot);
   waits ? hold(lease, std::move(ended.results)) : record(std::move(ended.results));
-  if (goes_back) give_back({lease});
+  if (goes_back) allocation_end ? record_end_of_allocation(lease, started_unix_s) : give_back({lease});
   for (const wire::Lease& part : ended.again) {
     if (takes_leases()) {
       queue.add(part);

@@ -48,6 +48,7 @@ void AgentMachine::Impl::look_at_end() {
   if (mode == Mode::ending || now.steady_s < stop_s()) return;
   mode = Mode::ending;
   reason = "the walltime of its allocation ends";
+  allocation_end = engine::wire::EndReason::walltime;
   log(LogLevel::info, reason);
   give_back_held();
   give_back(queue.take_all());
@@ -85,8 +86,24 @@ void AgentMachine::Impl::settle_held(double until_s) {
 }
 
 void AgentMachine::Impl::give_back_held() {
-  for (const Held& end : held_back) give_back({end.lease});
+  for (const Held& end : held_back) {
+    allocation_end ? record_end_of_allocation(end.lease, end.results.outcomes.front().started_s)
+                   : give_back({end.lease});
+  }
   held_back.clear();
+}
+
+// The execution has its row among the failures, and is charged to nobody. Of a process of several elements one
+// row says it.
+void AgentMachine::Impl::record_end_of_allocation(const engine::wire::Lease& lease, double started_unix_s) {
+  engine::wire::Lease rest = lease;
+  ++rest.first;
+  if (--rest.count > 0) give_back({rest});
+  engine::wire::Results results;
+  const double duration_s = std::max(0.0, now.unix_s - started_unix_s);
+  results.outcomes.push_back({lease.id, lease.array, lease.first, lease.attempt, *allocation_end, 0,
+                              started_unix_s, duration_s, reason});
+  record(std::move(results));
 }
 
 }  // namespace wflow::workers

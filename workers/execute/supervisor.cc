@@ -142,7 +142,7 @@ void Supervisor::sample_memory() {
   constexpr double kPeriod_s = 1;
   constexpr double kCostFraction = 0.005;  // of one core
   const double begin_s = steady_now_s();
-  if (begin_s < next_sample_s_) return;
+  if (begin_s < next_sample_s_ || !usage_is_measured()) return;
   next_sample_s_ = begin_s + kPeriod_s;
   std::vector<pid_t> running;
   for (const auto& [pid, slot] : slot_of_) {
