@@ -175,7 +175,7 @@ inline std::vector<Answer> sample_answers() {
 }
 
 inline std::vector<Message> sample_messages() {
-  const Lease lease{1ULL << 63, 7, 100, 1ULL << 40, 2, true, -5};
+  const Lease lease{1ULL << 63, 7, 100, 1ULL << 40, 2, true, -5, 1LL << 40, 3};
   const Outcome outcome{9, 7, 12, 1, EndReason::timed_out, -15, 1.7e9, 0.25, "no space left\n"};
   const ProcessIdentity guardian{"host", "boot", "pid:[1]", 4711, 12345};
   const ProcessIdentity agent{"host", "boot", "pid:[1]", 4712, 12346};

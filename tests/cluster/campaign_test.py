@@ -118,7 +118,11 @@ study:
             time.sleep(0.1)
 
     def assert_nothing_charged(self, directory):
-        self.assertEqual(self.query(directory, "select * from v_failures"), [])
+        charged = "select * from v_failures where reason not in ('walltime', 'preempted', 'node')"
+        self.assertEqual(self.query(directory, charged), [])
+
+    def reasons(self, directory):
+        return {reason for (reason,) in self.query(directory, "select reason from v_failures")}
 
 
 class SlurmCampaigns(SlurmTest):
@@ -146,6 +150,7 @@ class SlurmCampaigns(SlurmTest):
         self.assert_queue_empties()
         directory = self.campaign()
         self.assert_nothing_charged(directory)
+        self.assertLessEqual(self.reasons(directory), {"walltime"})
         self.assertEqual(set(self.ran()), set(range(tasks)))
         rows = self.query(directory, "select started, ended, reason from v_allocations order by started")
         self.assertGreaterEqual(len(rows), 2, rows)
@@ -163,6 +168,7 @@ class SlurmCampaigns(SlurmTest):
         gate.open()
         self.assertEqual(run.wait(), OK, run.err)
         self.assert_nothing_charged(directory)
+        self.assertEqual(self.reasons(directory), {"preempted"})
         self.assertEqual(set(gate.passed()), set(range(12)))
         self.assertEqual(len(self.query(directory, "select * from v_allocations")), 2)
         self.assert_queue_empties()
