@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -29,10 +30,19 @@ int work(workers::WorkerOptions& options) {
   return workers::run_worker(options);
 }
 
+constexpr double kAskEnd_s = 300;   // between two looks at the allocation's end, ...
+constexpr int kAskingNodes = 16;  // ... of so many workers; those of larger allocations look less often
+
 struct EndOptions {
   double ends_at = 0;
   std::string walltime, scheduler;
 };
+
+// Slurm's, as its step says; 1 elsewhere.
+int allocation_nodes() {
+  const char* nodes = std::getenv("SLURM_NNODES");
+  return nodes == nullptr ? 1 : static_cast<int>(text::to_integer(nodes).value_or(1));
+}
 
 // The scheduler whose allocation this process runs in: the innermost one.
 std::string scheduler_around() {
@@ -61,10 +71,15 @@ void find_end(const EndOptions& end, workers::WorkerOptions& options) {
     options.ends_unix_s = unix_now_s() + *seconds;
     return;
   }
+  // The script of its allocation has asked already, for all of its nodes.
+  const char* told = std::getenv("WFLOW_ENDS_AT");
+  if (told != nullptr) options.ends_unix_s = text::to_real(told).value_or(0);
   const std::string name = end.scheduler.empty() ? scheduler_around() : end.scheduler;
   const std::shared_ptr<engine::batch::BatchSystem> scheduler = engine::batch::make_batch_system(name);
   if (!scheduler) return;
   options.ask_end = [scheduler] { return scheduler->ends_unix_s(); };
+  options.ask_end_every_s = kAskEnd_s * std::max(1, allocation_nodes() / kAskingNodes);
+  if (options.ends_unix_s > 0) return;
   try {
     options.ends_unix_s = scheduler->ends_unix_s().value_or(0);
   } catch (const Error&) {

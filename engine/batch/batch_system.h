@@ -34,7 +34,7 @@ struct JobRequest {
   std::vector<std::string> args;     // verbatim options, after ours
   std::vector<std::string> setup;    // lines of shell before the command
   std::vector<std::string> exclude;  // names of nodes
-  bool singleton = false;            // one at a time of this name (chain mode)
+  std::string chain;  // of all that run one after another (chain mode); empty: runs beside others
   std::vector<std::string> command;  // argv, on each node
   // Merlin's, of what starts `command` on the nodes: before it, more arguments of it, in place of it.
   std::string launch_pre, launch_args, worker_launch;

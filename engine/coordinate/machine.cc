@@ -83,6 +83,7 @@ void CoordinatorMachine::Impl::see_time(Now now) {
 void CoordinatorMachine::Impl::settle() {
   if (phase_ == Phase::ended || failed_) return;
   check_time();
+  judge_nodes();
   run_pools();
   start_local_workers();
   advance_phase();

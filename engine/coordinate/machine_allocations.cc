@@ -18,6 +18,8 @@ constexpr double kEndChange_s = 1;  // smaller changes of a worker's end are its
 constexpr double kLongestLeft_s = 1e9;
 constexpr double kLateCause_s = 600;           // Slurm's SlurmdTimeout is 300 s
 constexpr std::size_t kUnexplained = 100'000;  // losses that may still be explained
+// Exit codes by which a task asks for something: retries, soft and hard failures, stops.
+constexpr int kFirstMerlinCode = 100, kLastMerlinCode = 105;
 
 // In whole minutes: people wait for hours.
 std::string waited(double seconds) {
@@ -239,6 +241,59 @@ void CoordinatorMachine::Impl::explain_losses() {
     scheduler_.loss_explained(lost.outcome, lost.worker, reason, loss->detail);
     return true;
   });
+}
+
+// ---- nodes on which every task fails
+
+// Not the ends that a task asks for, nor those that are its allocation's or its own size's.
+void CoordinatorMachine::Impl::follow_health(const wire::Results& results, const Worker& worker) {
+  if (worker.here || !worker.scheduled) return;
+  const auto step_of = [&](ArrayId array) { return plan_.step_of(array); };
+  for (const wire::DoneRun& run : results.done) {
+    if (run.array < plan_.array_count() && run.count > 0)
+      health_.succeeded(worker.guardian.host, step_of(run.array), run.array,
+                        {run.first, run.first + run.count - 1});
+  }
+  for (const wire::Outcome& outcome : results.outcomes) {
+    const bool exited = outcome.reason == wire::EndReason::exited;
+    const bool asked = exited && (outcome.exit_code == 0 || (outcome.exit_code >= kFirstMerlinCode &&
+                                                             outcome.exit_code <= kLastMerlinCode));
+    const bool failed = exited || outcome.reason == wire::EndReason::signalled ||
+                        outcome.reason == wire::EndReason::not_started ||
+                        outcome.reason == wire::EndReason::bad_output;
+    if (outcome.array < plan_.array_count() && failed && !asked)
+      health_.failed(worker.guardian.host, step_of(outcome.array), {outcome.array, outcome.element});
+  }
+}
+
+void CoordinatorMachine::Impl::judge_nodes() {
+  for (const NodeHealth::Suspicion& suspicion : health_.take_suspicions()) suspect(suspicion);
+  for (const NodeHealth::Acquittal& acquittal : health_.take_acquittals()) {
+    record("note", fmt::format("the tasks that failed on {} fail elsewhere, too: it is used again",
+                               acquittal.host));
+    if (pools_) pools_->include(acquittal.host);
+  }
+}
+
+// What failed there may end well elsewhere, whatever its budget of attempts: it runs once more.
+void CoordinatorMachine::Impl::suspect(const NodeHealth::Suspicion& suspicion) {
+  record("note",
+         fmt::format("node {}: the last {} tasks there failed, and on other nodes {} of {} did; it gets no more "
+                     "tasks, and what failed there runs again elsewhere",
+                     suspicion.host, suspicion.failed.size(), suspicion.failed_elsewhere,
+                     suspicion.ended_elsewhere));
+  for (auto& [id, worker] : workers_) {
+    if (worker.guardian.host != suspicion.host || worker.here) continue;
+    if (!worker.drain) drain(worker);
+    if (pools_ && !worker.allocation.empty()) pools_->exclude(worker.allocation, suspicion.host);
+  }
+  if (phase_ != Phase::running || cancelled_) return;
+  std::vector<std::pair<ArrayId, Range>> parts;
+  for (const auto& [array, element] : suspicion.failed) {
+    if (scheduler_.states(array).at(element) == ElementState::failed)
+      parts.push_back({array, {element, element}});
+  }
+  scheduler_.retry_failed(parts);
 }
 
 // ---- questions

@@ -287,6 +287,35 @@ TEST(Allocations, ACancelThatIsNeverAnsweredDoesNotHoldTheEndUpForEver) {
   EXPECT_TRUE(campaign.has_history("did not cancel"));
 }
 
+TEST(Allocations, ANodeOnWhichEveryTaskFailsGetsNoMoreAndItsTasksRunElsewhere) {
+  Campaign campaign(60);
+  campaign.start();
+  campaign.accept();
+  const TestWorker bad{"w-bad", "bad", 300};
+  campaign.join_from(kThere);
+  batch::JobStatus runs = campaign.job(batch::JobState::running);
+  runs.nodes = {"there", "bad"};
+  campaign.list({runs});
+  std::size_t well = 0;
+  std::uint64_t sequence = 0;
+  for (; well < 20; ++well)
+    campaign.say(kThere.id, TestEdge::success(campaign.leases(kThere.id).at(well), ++sequence));
+  campaign.join_from(bad);
+  std::size_t failed = 0;
+  sequence = 0;
+  while (campaign.sent<wire::Drain>(bad.id).empty() && failed < campaign.leases(bad.id).size()) {
+    const wire::Lease lease = campaign.leases(bad.id).at(failed++);
+    campaign.say(bad.id, TestEdge::failure(lease, 127, ++sequence));
+  }
+  EXPECT_EQ(failed, 5U) << "on the other node 0 of 20 failed";
+  EXPECT_EQ(campaign.sent<wire::Drain>(bad.id).size(), 1U);
+  EXPECT_TRUE(campaign.has_history("node bad: the last 5 tasks there failed, and on other nodes 0 of 20 did"));
+  EXPECT_EQ(campaign.count(ElementState::failed), 0U) << "they run again";
+  campaign.say("client", wire::Query{wire::AllocationsCommand{wire::AllocationsVerb::add, "default", 1}});
+  campaign.handle(event::Time{});
+  EXPECT_EQ(campaign.submits.back().job.exclude, std::vector<std::string>{"bad"});
+}
+
 TEST(Allocations, ARefusalThatAUserMustMendFailsWithTheSchedulersWords) {
   Campaign campaign;
   campaign.start();

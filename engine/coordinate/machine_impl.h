@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/coordinate/machine.h"
+#include "engine/coordinate/node_health.h"
 #include "engine/coordinate/worker_state.h"
 #include "engine/schedule/groups.h"
 
@@ -188,6 +189,9 @@ struct CoordinatorMachine::Impl {
   std::optional<wire::Answer> command(const wire::AllocationsCommand& command);
   wire::AllocationsAnswer allocations(double unix_s, bool ended) const;
   std::string waits_for(ArrayId array, double unix_s) const;
+  void follow_health(const wire::Results& results, const Worker& worker);
+  void judge_nodes();
+  void suspect(const NodeHealth::Suspicion& suspicion);
 
   // ---- machine_commands.cc: what people ask
   void on_query(const PeerId& peer, wire::Query& query);
@@ -265,6 +269,7 @@ struct CoordinatorMachine::Impl {
     Outcome outcome;
   };
   std::vector<UnexplainedLoss> unexplained_;
+  NodeHealth health_;
 
   std::set<std::size_t> reported_unserved_;  // steps
   std::set<std::string> submitted_;          // sources of followups

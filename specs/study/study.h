@@ -52,6 +52,7 @@ struct AllocationSpec {
   int gpus = 0;                    // a node
   bool exclusive = true;           // whole nodes; else as many processors as the pool's workers have slots
   double walltime_s = 0;           // 0: the scheduler's default
+  int chain = 0;                   // more than 0: so many in the queue, of which one runs after another
   std::vector<std::string> args;   // verbatim options of the submission, after ours
   std::vector<std::string> setup;  // lines of shell before the workers start
   // Of the command that starts the workers on the nodes: before it, more arguments of it, in place of it.
