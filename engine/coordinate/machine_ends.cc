@@ -113,7 +113,8 @@ void CoordinatorMachine::Impl::finish(Worker& worker) {
   if (worker.scheduled) {
     const bool neutral = loss_is_neutral(worker);
     const bool had_some = !worker.running.empty();
-    scheduler_.worker_lost(worker.id, neutral ? std::vector<wire::RunningElement>{} : worker.running);
+    scheduler_.worker_lost(worker.id, neutral ? std::vector<wire::RunningElement>{} : worker.running,
+                           neutral || worker.said_goodbye);
     if (!worker.said_goodbye) {
       record("worker",
              fmt::format("worker {} lost: {}{}", worker.id, worker.reason,

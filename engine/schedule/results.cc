@@ -68,7 +68,10 @@ void Scheduler::done_while_leased(const DoneRun& run, Range range) {
                                          [&](Range part, LeaseId lease) { held.emplace_back(part, lease); });
   for (const auto& [part, holder] : held) {
     for (const Range& one : above_floor(run.lease, run.array, part)) {
-      if (holder != run.lease) revoke(holder, run.array, one, true);
+      if (holder != run.lease) {
+        revoke(holder, run.array, one, true);
+        end_ranks(holder, one);
+      }
       leases_.release(holder, one);
       succeed_leased(run, one);
     }
@@ -207,8 +210,12 @@ void Scheduler::count_failure(const Outcome& outcome, const WorkerId& worker, do
   if (unheard.value_or(0) > 0) keep_early(outcome, worker, now_s);
   if (unheard != 0) return;
   const LeaseId floor = array.floor_of(outcome.element);
-  if (held) leases_.release(outcome.lease, range);
-  if (held && (outcome.reason == EndReason::cancelled || outcome.lease < floor)) {
+  const bool broken = held && leases_.find(outcome.lease)->broken;
+  if (held) {
+    end_ranks(outcome.lease, range);
+    leases_.release(outcome.lease, range);
+  }
+  if (held && (broken || outcome.reason == EndReason::cancelled || outcome.lease < floor)) {
     give_back(outcome.lease, outcome.array, range);
     return;
   }
@@ -337,22 +344,32 @@ void Scheduler::count_crash(const WorkerId& worker, const RunningElement& execut
   TaskArray& array = arrays_[execution.array];
   const std::optional<LeaseId> holder = leases_.holder_of(execution.array, execution.element);
   if (!holder || leases_.worker_of(*holder) != worker || *holder < array.floor_of(execution.element)) return;
+  if (leases_.find(*holder)->broken) return;  // it was counted then
+  count_loss(*holder, execution, "the worker " + worker + " was lost while this task ran");
+}
+
+// The lease holds it.
+void Scheduler::count_loss(LeaseId holder, const RunningElement& execution, const std::string& detail) {
+  TaskArray& array = arrays_[execution.array];
+  const WorkerId worker = leases_.worker_of(holder);
   Attempt& attempt = array.attempts[execution.element];
   Outcome outcome;
-  outcome.lease = *holder;
+  outcome.lease = holder;
   outcome.array = execution.array;
   outcome.element = execution.element;
   outcome.attempt = attempt.number;
   outcome.reason = EndReason::worker_lost;
   outcome.started_s = execution.started_s;
-  outcome.detail = "the worker " + worker + " was lost while this task ran";
+  outcome.detail = detail;
   ++attempt.number;
   ++attempt.crashes;
-  const bool final = attempt.crashes >= kCrashLimit;
+  // A task on several nodes is lost as often as all of them together.
+  const bool final = attempt.crashes >= kCrashLimit * static_cast<std::uint32_t>(array.spec.gang.nodes);
   actions_.failures.push_back({outcome, worker, final, attempt});
   if (!final) return;
   const Range range{execution.element, execution.element};
-  leases_.release(*holder, range);
+  end_ranks(holder, range);
+  leases_.release(holder, range);
   end(execution.array, range, ElementState::failed);
 }
 

@@ -78,6 +78,7 @@ void Scheduler::start() {
 void Scheduler::worker_joined(const WorkerId& id, const WorkerCapacity& capacity,
                               const std::vector<Lease>& held) {
   Worker& worker = leases_.join(id, capacity);
+  if (!capacity.allocation.empty()) look_for_allocations();
   leases_.note_missing(worker, held);
   for (const Lease& lease : held) adopt(worker, lease);
 }
@@ -129,6 +130,7 @@ void Scheduler::hold(Worker& worker, const Lease& lease, Range part) {
   ready_.remove(lease.array, part);
   arrays_[lease.array].states.set(part, ElementState::leased);
   leases_.hold(lease.id, worker, lease.array, part);
+  if (!lease.nodes.empty()) leases_.set_gang(lease.id, lease.nodes);
 }
 
 // Back to what waits for its input.
@@ -154,10 +156,18 @@ void Scheduler::adopt_part(Worker& worker, const Lease& lease, Range part) {
   attempt.restart = lease.restart;
 }
 
-void Scheduler::worker_lost(const WorkerId& id, const std::vector<RunningElement>& running) {
+void Scheduler::worker_lost(const WorkerId& id, const std::vector<RunningElement>& running, bool neutral) {
   Worker* worker = leases_.find_worker(id);
   if (worker == nullptr) return;
+  drop_reservation(worker->capacity.allocation);
+  if (!worker->capacity.allocation.empty()) look_for_allocations();
   for (const RunningElement& execution : running) count_crash(id, execution);
+  const std::set<LeaseId> gangs = worker->gangs;
+  for (const LeaseId lease : gangs) {
+    const LeaseState* state = leases_.find(lease);
+    if (state != nullptr && state->worker != worker)
+      break_gang(lease, "its node " + worker->capacity.node + " was lost while this task ran", !neutral);
+  }
   give_back_all(*worker);
   leases_.leave(id);
   propagate();
@@ -172,6 +182,7 @@ void Scheduler::give_back_all(Worker& worker) {
   for (const LeaseId lease : held) {
     const ArrayId array = leases_.find(lease)->array;
     for (const Range& part : leases_.parts(lease)) {
+      end_ranks(lease, part);
       leases_.release(lease, part);
       give_back(lease, array, part);
     }
@@ -179,7 +190,10 @@ void Scheduler::give_back_all(Worker& worker) {
 }
 
 void Scheduler::worker_draining(const WorkerId& id) {
-  if (Worker* worker = leases_.find_worker(id)) leases_.set_draining(*worker);
+  Worker* worker = leases_.find_worker(id);
+  if (worker == nullptr) return;
+  leases_.set_draining(*worker);
+  if (worker->reserved_cores > 0) drop_reservation(worker->capacity.allocation);
 }
 
 void Scheduler::handed_over(const WorkerId& id) {
@@ -188,6 +202,7 @@ void Scheduler::handed_over(const WorkerId& id) {
   for (const auto& [lease, parts] : leases_.take_missing(*worker)) {
     const ArrayId array = leases_.find(lease)->array;
     for (const Range& part : parts) {
+      end_ranks(lease, part);
       leases_.release(lease, part);
       give_back(lease, array, part);
     }
@@ -199,6 +214,7 @@ void Scheduler::returned(const std::vector<Lease>& leases) {
     if (!valid(lease.array, lease.first, lease.count)) continue;
     const Range range{lease.first, lease.first + lease.count - 1};
     for (const Range& part : leases_.parts(lease.id, lease.array, range)) {
+      end_ranks(lease.id, part);
       leases_.release(lease.id, part);
       give_back(lease.id, lease.array, part);
     }
@@ -253,7 +269,7 @@ std::uint64_t Scheduler::request_cancel(ArrayId array, Range range) {
 }
 
 Lease Scheduler::part_of(LeaseId lease, ArrayId array, Range range) {
-  return {lease, array, range.first, range.size(), 0, false, 0};
+  return {lease, array, range.first, range.size(), 0, false, 0, {}};
 }
 
 void Scheduler::revoke(LeaseId lease, ArrayId array, Range range, bool kill_running) {
