@@ -57,6 +57,23 @@ std::string scheduler_around() {
   return {};
 }
 
+// Which allocation this is, and what its launcher calls this node: the workers of one take tasks together.
+void find_allocation(workers::WorkerOptions& options) {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  options.node = variable("SLURMD_NODENAME");
+  if (options.node.empty()) options.node = host_name();
+  if (!options.allocation.empty() || options.started_by != 0) return;
+  constexpr std::pair<const char*, const char*> kJobs[] = {
+      {"flux", "FLUX_JOB_ID"}, {"slurm", "SLURM_JOB_ID"}, {"lsf", "LSB_JOBID"}, {"pbs", "PBS_JOBID"}, {"sge", "JOB_ID"}};
+  for (const auto& [name, job] : kJobs) {
+    if (scheduler_around() == name && !variable(job).empty())
+      options.allocation = fmt::format("{}:{}", name, variable(job));
+  }
+}
+
 // What was said on the command line is the end; else the scheduler is asked, now and every few minutes.
 void find_end(const EndOptions& end, workers::WorkerOptions& options) {
   if (const char* restarts = std::getenv("SLURM_RESTART_COUNT"))
@@ -134,6 +151,7 @@ void add_worker(CLI::App& app, Command& chosen) {
   command->callback([options, end, &chosen] {
     chosen = [options, end] {
       find_end(*end, *options);
+      find_allocation(*options);
       clean_task_environment();  // of the launcher that started it on this node
       return work(*options);
     };

@@ -115,10 +115,11 @@ void CoordinatorMachine::Impl::pulse() {
   pools_due_ = true;
   report_unserved();
   check_silence();
+  check_gangs();
   std::erase_if(identified_, [&](const auto& peer) { return running_s_ - peer.second > kStranger_s; });
   for (auto& [id, worker] : workers_) {
     if (worker.peer.empty()) continue;
-    if (!worker.mute) act(action::Send{worker.peer, wire::Pulse{worker.heartbeat}});
+    if (!worker.mute) act(action::Send{worker.peer, pulse_for(worker)});
     if (std::exchange(worker.identify, false)) act(action::Send{worker.peer, wire::Identify{}});
   }
 }
@@ -276,7 +277,9 @@ void CoordinatorMachine::Impl::send_revokes(const std::vector<RevokeLease>& revo
 }
 
 void CoordinatorMachine::Impl::record_failure(RecordFailure&& failure) {
-  const wire::Outcome& outcome = failure.outcome;
+  wire::Outcome& outcome = failure.outcome;
+  if (outcome.reason == wire::EndReason::worker_lost && outcome.started_s == 0)
+    outcome.started_s = now_.unix_s;  // known to its worker alone
   changed_arrays_.insert(outcome.array);
   const bool runs_again = !has_ended(scheduler_.states(outcome.array).at(outcome.element));
   if (!failure.final && runs_again && is_single(outcome.array)) {

@@ -111,7 +111,8 @@ void CoordinatorMachine::Impl::on(event::JournalRead& event) {
 // Nothing more will come from it.
 void CoordinatorMachine::Impl::finish(Worker& worker) {
   if (worker.scheduled) {
-    const Loss loss = loss_of(worker);
+    Loss loss = loss_of(worker);
+    loss.charged = loss.charged && !worker.said_goodbye;
     const bool neutral = is_neutral(loss.reason) || !loss.charged;
     const bool had_some = !worker.running.empty();
     keep_losses(worker, scheduler_.worker_lost(worker.id, worker.running, loss));

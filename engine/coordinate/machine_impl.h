@@ -193,6 +193,12 @@ struct CoordinatorMachine::Impl {
   void judge_nodes();
   void suspect(const NodeHealth::Suspicion& suspicion);
 
+  // ---- machine_gangs.cc: tasks on several nodes
+  wire::Pulse pulse_for(const Worker& worker) const;
+  void check_gangs();
+  bool waits_for_nodes(const wire::Outcome& outcome, const Worker& worker);
+  void judge_failures();
+
   // ---- machine_commands.cc: what people ask
   void on_query(const PeerId& peer, wire::Query& query);
   void on(event::Retry& event);
@@ -253,6 +259,13 @@ struct CoordinatorMachine::Impl {
   std::set<ArrayId> changed_arrays_;  // whose totals go into the batch
   AfterCommit gathered_, written_;
   bool committing_ = false;
+
+  struct FailureOnNodes {
+    wire::Outcome outcome;
+    WorkerId worker;
+    double since_s = 0;  // running time
+  };
+  std::vector<FailureOnNodes> failures_;  // of tasks on several nodes, not judged yet
 
   std::optional<batch::Pools> pools_;
   bool pools_due_ = false;  // something has happened that they may decide on

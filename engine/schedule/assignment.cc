@@ -38,10 +38,12 @@ void Scheduler::assign(double now_s) {
   const bool look = now_s >= next_look_s_ && std::isfinite(next_look_s_);
   if (look) next_look_s_ = now_s + kLookAgain_s;
   if (ready_.take_grown() || look) leases_.retry_unserved();
+  if (const auto shrink_s = next_shrink_s(); shrink_s && now_s >= *shrink_s) leases_.retry_unserved();
+  grant_reservations();
   while (!ready_.order().empty()) {
     Worker* worker = leases_.first_demand();
     if (worker == nullptr) break;
-    if (!grant_next(*worker)) leases_.set_first_unserved();
+    if (!grant_next(*worker)) leases_.set_unserved(*worker);
   }
   for (const LeaseId id : leases_.split_back()) {
     const LeaseState& lease = *leases_.find(id);
@@ -60,26 +62,34 @@ void Scheduler::move_due_retries() {
 }
 
 std::optional<double> Scheduler::next_due_s() const {
-  const std::optional<double> split = leases_.next_split_s(), retry = retries_.next_due_s();
-  if (split && retry) return std::min(*split, *retry);
-  return split ? split : retry;
+  std::optional<double> next = leases_.next_split_s();
+  for (const std::optional<double>& other : {retries_.next_due_s(), next_shrink_s()}) {
+    if (other) next = std::min(next.value_or(*other), *other);
+  }
+  return next;
 }
 
 // False if no queue has anything for the worker.
 bool Scheduler::grant_next(Worker& worker) {
+  std::optional<QueueId> next;
   std::optional<ArrayId> found;
-  const auto next = std::find_if(ready_.order().begin(), ready_.order().end(), [&](const QueueKey& key) {
-    const QueueId queue = std::get<QueueId>(key);
-    if (takes(worker, ready_, queue, now_s_)) found = array_for(worker, queue);
-    return found.has_value();
-  });
-  if (next == ready_.order().end()) return false;
-  const QueueId queue = std::get<QueueId>(*next);
+  for (const QueueKey& key : ready_.order()) {
+    next = std::get<QueueId>(key);
+    // It may reserve some of this worker's slots, and then the queues behind it find fewer.
+    if (ready_.queue(*next).gang.spans_nodes()) {
+      if (worker.serves[*next] && serve_gang(*next)) return true;
+    } else if (takes(worker, ready_, *next, now_s_)) {
+      found = array_for(worker, *next);
+      if (found) break;
+    }
+  }
+  if (!found) return false;
+  const QueueId queue = *next;
   const ArrayId array = *found;
   if (const auto element = next_again(worker, array)) {
     grant(worker, array, {*element, *element}, arrays_[array].attempts[*element]);
   } else {
-    const std::uint64_t size = range_size(arrays_[array], ready_, queue, worker, max_range_);
+    const std::uint64_t size = range_size(arrays_[array], ready_, queue, worker, max_range_, now_s_);
     grant(worker, array, ready_.next_range(array, size), {});
   }
   return true;
@@ -109,7 +119,8 @@ std::optional<Element> Scheduler::next_again(const Worker& worker, ArrayId id) c
   });
 }
 
-void Scheduler::grant(Worker& worker, ArrayId array, Range range, const Attempt& attempt) {
+void Scheduler::grant(Worker& worker, ArrayId array, Range range, const Attempt& attempt,
+                      const std::vector<std::string>& nodes) {
   const LeaseId id = next_lease_++;
   const QueueId queue_id = ready_.queue_of(array);
   const ReadyQueue& queue = ready_.queue(queue_id);
@@ -117,12 +128,14 @@ void Scheduler::grant(Worker& worker, ArrayId array, Range range, const Attempt&
   const int priority = queue.overdue ? std::numeric_limits<int>::max() : queue.priority;
   ready_.remove(array, range);
   arrays_[array].states.set(range, ElementState::leased);
-  const double core_s =
-      static_cast<double>(range.size()) * cores_of(queue, worker) * seconds_of(arrays_[array], queue, worker);
+  const double workers = std::max(1.0, static_cast<double>(nodes.size()));
+  const double core_s = static_cast<double>(range.size()) * cores_of(queue, worker) * workers *
+                        seconds_of(arrays_[array], queue, worker);
   leases_.hold(id, worker, array, range, attempt.memory_bytes);
+  if (!nodes.empty()) leases_.set_gang(id, nodes);
   actions_.grants.push_back({worker.id,
                              {id, array, range.first, range.size(), attempt.number, attempt.restart, priority,
-                              attempt.memory_bytes, attempt.uncharged()}});
+                              attempt.memory_bytes, attempt.uncharged(), nodes}});
   ready_.serve(queue_id, core_s);
 }
 

@@ -35,9 +35,21 @@ double walltime_s(const specs::Step& step) {
   return key == step.launcher_keys.end() ? 0 : yaml::parse_seconds(key->second).value_or(0);
 }
 
+// A step of a study that runs on this machine alone has one worker, however many nodes it asks for.
+Gang gang_of(const Groups& groups, const specs::PlannedStep& step) {
+  const specs::Resources& asked = step.resources;
+  if (asked.nodes <= 1) return {};
+  const auto serving = groups.serving(step.study_step);
+  const bool in_allocations = std::any_of(serving.begin(), serving.end(),
+                                          [](const Group* group) { return group->in_allocations; });
+  if (!in_allocations) return {};
+  return {asked.nodes, asked.min_nodes > 0 ? std::min(asked.min_nodes, asked.nodes) : asked.nodes,
+          std::max(1, asked.cores) * std::max(1, ranks_a_node(asked))};
+}
+
 }  // namespace
 
-std::vector<ArraySpec> array_specs(const specs::Plan& plan) {
+std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here) {
   const Groups groups(plan.study());
   std::vector<ArraySpec> arrays;
   arrays.reserve(plan.array_count());
@@ -49,6 +61,7 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan) {
     array.step = static_cast<std::uint32_t>(plan.step_of(id));
     array.pool = groups.pool_of(step.study_step);
     array.resources = step.resources;
+    if (!runs_here) array.gang = gang_of(groups, step);
     array.bundle = step.bundle;
     array.max_retries = step.max_retries;
     array.failure_retries = failure_retries(step);

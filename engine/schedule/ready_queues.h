@@ -24,6 +24,7 @@ struct ReadyQueue {
   int priority = 0;
   std::uint32_t pool = 0;
   specs::Resources resources;
+  Gang gang;
   std::set<ArrayId> waiting;    // with something to lease
   std::optional<QueueKey> key;  // in the order of queues
   std::uint64_t ready = 0;      // elements to lease

@@ -76,7 +76,10 @@ void Scheduler::done_while_leased(const DoneRun& run, Range range) {
                                          [&](Range part, LeaseId lease) { held.emplace_back(part, lease); });
   for (const auto& [part, holder] : held) {
     for (const Range& one : above_floor(run.lease, run.array, part)) {
-      if (holder != run.lease) revoke(holder, run.array, one, true);
+      if (holder != run.lease) {
+        revoke(holder, run.array, one, true);
+        end_ranks(holder, one);
+      }
       leases_.release(holder, one);
       succeed_leased(run, one);
     }
@@ -215,9 +218,13 @@ void Scheduler::count_failure(const Outcome& outcome, const WorkerId& worker, do
   if (unheard.value_or(0) > 0) keep_early(outcome, worker, now_s);
   if (unheard != 0) return;
   const LeaseId floor = array.floor_of(outcome.element);
-  if (held) leases_.release(outcome.lease, range);
+  const bool broken = held && leases_.find(outcome.lease)->broken;
+  if (held) {
+    end_ranks(outcome.lease, range);
+    leases_.release(outcome.lease, range);
+  }
   const bool to_cancel = is_neutral(outcome.reason) && array.cancel_requested.contains(range);
-  if (held && (outcome.reason == EndReason::cancelled || outcome.lease < floor || to_cancel)) {
+  if (held && (broken || outcome.reason == EndReason::cancelled || outcome.lease < floor || to_cancel)) {
     give_back(outcome.lease, outcome.array, range);
     return;
   }
@@ -377,9 +384,17 @@ std::optional<Outcome> Scheduler::count_crash(const WorkerId& worker, const Runn
   const std::optional<LeaseId> holder = leases_.holder_of(execution.array, execution.element);
   if (!holder || leases_.worker_of(*holder) != worker || *holder < array.floor_of(execution.element))
     return std::nullopt;
+  if (leases_.find(*holder)->broken) return std::nullopt;  // it was counted then
+  return count_loss(*holder, execution, loss);
+}
+
+// The lease holds it. Gives what was charged.
+std::optional<Outcome> Scheduler::count_loss(LeaseId holder, const RunningElement& execution, const Loss& loss) {
+  TaskArray& array = arrays_[execution.array];
+  const WorkerId worker = leases_.worker_of(holder);
   Attempt& attempt = array.attempts[execution.element];
   Outcome outcome;
-  outcome.lease = *holder;
+  outcome.lease = holder;
   outcome.array = execution.array;
   outcome.element = execution.element;
   outcome.attempt = attempt.number;
@@ -395,11 +410,14 @@ std::optional<Outcome> Scheduler::count_crash(const WorkerId& worker, const Runn
     ++attempt.crashes;
     charged = true;
   }
-  const bool final = charged && attempt.crashes >= kCrashLimit + (loss.settled ? 0 : 1);
+  // A task on several nodes is lost as often as all of them together.
+  const std::uint32_t limit = kCrashLimit * static_cast<std::uint32_t>(array.spec.gang.nodes);
+  const bool final = charged && attempt.crashes >= limit + (loss.settled ? 0 : 1);
   actions_.failures.push_back({outcome, worker, final, attempt});
   if (final) {
     const Range range{execution.element, execution.element};
-    leases_.release(*holder, range);
+    end_ranks(holder, range);
+    leases_.release(holder, range);
     end(execution.array, range, ElementState::failed);
   }
   return charged ? std::optional(std::move(outcome)) : std::nullopt;

@@ -78,6 +78,7 @@ void Scheduler::start() {
 void Scheduler::worker_joined(const WorkerId& id, const WorkerCapacity& capacity,
                               const std::vector<Lease>& held) {
   Worker& worker = leases_.join(id, capacity);
+  if (!capacity.allocation.empty()) look_for_allocations();
   leases_.note_missing(worker, held);
   for (const Lease& lease : held) adopt(worker, lease);
 }
@@ -129,6 +130,7 @@ void Scheduler::hold(Worker& worker, const Lease& lease, Range part) {
   ready_.remove(lease.array, part);
   arrays_[lease.array].states.set(part, ElementState::leased);
   leases_.hold(lease.id, worker, lease.array, part, lease.memory_bytes);
+  if (!lease.nodes.empty()) leases_.set_gang(lease.id, lease.nodes);
 }
 
 // Back to what waits for its input.
@@ -164,9 +166,21 @@ std::vector<Outcome> Scheduler::worker_lost(const WorkerId& id, const std::vecto
   std::vector<Outcome> unsettled;
   Worker* worker = leases_.find_worker(id);
   if (worker == nullptr) return unsettled;
+  drop_reservation(worker->capacity.allocation);
+  if (!worker->capacity.allocation.empty()) look_for_allocations();
   for (const RunningElement& execution : running) {
     if (auto charged = count_crash(id, execution, loss); charged && !loss.settled)
       unsettled.push_back(std::move(*charged));
+  }
+  Loss of_node = loss;
+  of_node.detail = "its node " + worker->capacity.node + " was lost while this task ran";
+  const std::set<LeaseId> gangs = worker->gangs;
+  for (const LeaseId lease : gangs) {
+    const LeaseState* state = leases_.find(lease);
+    if (state == nullptr || state->worker == worker) continue;
+    for (Outcome& charged : break_gang(lease, of_node)) {
+      if (!loss.settled) unsettled.push_back(std::move(charged));
+    }
   }
   give_back_all(*worker);
   leases_.leave(id);
@@ -183,6 +197,7 @@ void Scheduler::give_back_all(Worker& worker) {
   for (const LeaseId lease : held) {
     const ArrayId array = leases_.find(lease)->array;
     for (const Range& part : leases_.parts(lease)) {
+      end_ranks(lease, part);
       leases_.release(lease, part);
       give_back(lease, array, part);
     }
@@ -190,7 +205,10 @@ void Scheduler::give_back_all(Worker& worker) {
 }
 
 void Scheduler::worker_draining(const WorkerId& id) {
-  if (Worker* worker = leases_.find_worker(id)) leases_.set_draining(*worker);
+  Worker* worker = leases_.find_worker(id);
+  if (worker == nullptr) return;
+  leases_.set_draining(*worker);
+  if (worker->reserved_cores > 0) drop_reservation(worker->capacity.allocation);
 }
 
 void Scheduler::handed_over(const WorkerId& id) {
@@ -199,6 +217,7 @@ void Scheduler::handed_over(const WorkerId& id) {
   for (const auto& [lease, parts] : leases_.take_missing(*worker)) {
     const ArrayId array = leases_.find(lease)->array;
     for (const Range& part : parts) {
+      end_ranks(lease, part);
       leases_.release(lease, part);
       give_back(lease, array, part);
     }
@@ -210,6 +229,7 @@ void Scheduler::returned(const std::vector<Lease>& leases) {
     if (!valid(lease.array, lease.first, lease.count)) continue;
     const Range range{lease.first, lease.first + lease.count - 1};
     for (const Range& part : leases_.parts(lease.id, lease.array, range)) {
+      end_ranks(lease.id, part);
       leases_.release(lease.id, part);
       give_back(lease.id, lease.array, part);
     }
@@ -264,7 +284,7 @@ std::uint64_t Scheduler::request_cancel(ArrayId array, Range range) {
 }
 
 Lease Scheduler::part_of(LeaseId lease, ArrayId array, Range range) {
-  return {lease, array, range.first, range.size(), 0, false, 0};
+  return {lease, array, range.first, range.size(), 0, false, 0, {}};
 }
 
 void Scheduler::revoke(LeaseId lease, ArrayId array, Range range, bool kill_running) {

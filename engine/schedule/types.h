@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "specs/plan/template.h"
 
@@ -30,6 +31,9 @@ struct Lease {
   std::int64_t memory_bytes = 0;
   // Of the executions before this one, those that no budget counts: for a coordinator that has no record of them.
   std::uint32_t uncharged = 0;
+  // Of a task on several nodes: their names, that of the worker which starts it first. Empty: on this worker
+  // alone. In a part of a lease that is revoked, it says that all of its processes on the node are to be killed.
+  std::vector<std::string> nodes = {};
 };
 
 // How one execution of one element ended, by evidence: docs/reliability.md has what counts as such.

@@ -20,7 +20,7 @@ struct Layout;
   }
 
 WFLOW_LAYOUT(Lease, &T::id, &T::array, &T::first, &T::count, &T::attempt, &T::restart, &T::priority,
-             &T::memory_bytes, &T::uncharged);
+             &T::memory_bytes, &T::uncharged, &T::nodes);
 WFLOW_LAYOUT(Outcome, &T::lease, &T::array, &T::element, &T::attempt, &T::reason, &T::exit_code,
              &T::started_s, &T::duration_s, &T::detail);
 WFLOW_LAYOUT(ProcessIdentity, &T::host, &T::boot, &T::namespace_id, &T::pid, &T::start_ticks);
@@ -38,7 +38,8 @@ WFLOW_LAYOUT(OtherEvent, &T::type, &T::json);
 WFLOW_LAYOUT(TaskEvent, &T::array, &T::element, &T::attempt, &T::time_s, &T::body);
 WFLOW_LAYOUT(RunningElement, &T::array, &T::element, &T::started_s);
 WFLOW_LAYOUT(specs::Piece, &T::kind, &T::text, &T::column);
-WFLOW_LAYOUT(specs::Resources, &T::cores, &T::gpus, &T::memory_bytes, &T::nodes, &T::procs);
+WFLOW_LAYOUT(specs::Resources, &T::cores, &T::gpus, &T::memory_bytes, &T::nodes, &T::procs,
+             &T::min_nodes);
 WFLOW_LAYOUT(specs::DeclaredOutput, &T::file, &T::dataset, &T::shape, &T::finite);
 WFLOW_LAYOUT(specs::TaskTemplate, &T::array, &T::step, &T::label, &T::kind, &T::command, &T::restart,
              &T::shell, &T::shell_given, &T::settings, &T::workspace, &T::script, &T::suffix, &T::campaign,
@@ -46,7 +47,7 @@ WFLOW_LAYOUT(specs::TaskTemplate, &T::array, &T::step, &T::label, &T::kind, &T::
              &T::block_samples, &T::source_workspace, &T::environment, &T::bundle, &T::output, &T::outputs);
 
 WFLOW_LAYOUT(Hello, &T::protocol, &T::version, &T::campaign, &T::worker, &T::group, &T::guardian, &T::agent,
-             &T::started_by, &T::cores, &T::gpus, &T::memory_bytes, &T::allocation, &T::incarnation,
+             &T::started_by, &T::cores, &T::gpus, &T::memory_bytes, &T::allocation, &T::node, &T::incarnation,
              &T::left_s, &T::held);
 WFLOW_LAYOUT(Results, &T::sequence, &T::done, &T::outcomes, &T::events, &T::usage);
 WFLOW_LAYOUT(Heartbeat, &T::number, &T::queued, &T::running, &T::left_s);
@@ -58,7 +59,7 @@ WFLOW_LAYOUT(Leases, &T::leases);
 WFLOW_LAYOUT(Acknowledge, &T::sequence);
 WFLOW_LAYOUT(Revoke, &T::leases, &T::all, &T::kill_running);
 WFLOW_LAYOUT(Returned, &T::leases);
-WFLOW_LAYOUT(Pulse, &T::heartbeat);
+WFLOW_LAYOUT(Pulse, &T::heartbeat, &T::gangs);
 
 WFLOW_LAYOUT(Part, &T::array, &T::first, &T::last);
 WFLOW_LAYOUT(Selection, &T::step, &T::ranged, &T::first, &T::last, &T::by_exit_code, &T::exit_code,

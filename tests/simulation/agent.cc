@@ -317,6 +317,15 @@ void Agent::on(workers::action::EndTask& end) {
   worker_.tasks().signal(end.slot, end.cause, end.kill);
 }
 
+// What runs on this node of the lease, the task itself where this worker has it.
+void Agent::on(workers::action::EndRanks& end) {
+  around_.history.ranks_ended(end.lease, worker_.number());
+  for (auto& [slot, task] : worker_.tasks().all()) {
+    if (task.lease.id == end.lease && !task.ended)
+      worker_.tasks().signal(slot, workers::EndCause::cancelled, true);
+  }
+}
+
 void Agent::on(workers::action::FollowEvents&) {
   for (auto& [slot, task] : worker_.tasks().all()) {
     if (task.ended || task.events_left == 0) continue;

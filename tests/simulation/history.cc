@@ -19,6 +19,10 @@ bool is_success(const wire::Outcome& outcome) {
   return outcome.reason == wire::EndReason::exited && (outcome.exit_code == 103 || outcome.exit_code == 105);
 }
 
+std::uint32_t crash_limit(const engine::ArraySpec& spec) {
+  return kCrashLimit * static_cast<std::uint32_t>(spec.gang.nodes);
+}
+
 bool asks_again(wire::EndReason reason, int code) {
   return reason == wire::EndReason::exited && (code == 100 || code == 104);
 }
@@ -79,7 +83,38 @@ ExecutionNumber History::start(const wire::Lease& lease, WorkerNumber worker, do
     truth.untold.push_back(number);
     ++truth.executions;
   }
+  if (study_.gangs) check_slots(lease, executions_.back());
   return number;
+}
+
+void History::note_worker(WorkerNumber worker, int slots) {
+  if (slots_.size() <= worker) slots_.resize(worker + 1);
+  slots_[worker] = slots;
+}
+
+// Slots of the worker's node that the execution takes, on whatever worker it was started.
+double History::cores_on(WorkerNumber worker, const Execution& execution) const {
+  const engine::ArraySpec& spec = study_.arrays[execution.lease.array];
+  const int slots = slots_[worker];
+  if (execution.lease.nodes.empty())
+    return execution.worker == worker ? std::min(slots, spec.resources.cores * spec.resources.procs) : 0;
+  const std::vector<std::string>& nodes = execution.lease.nodes;
+  const bool here = std::find(nodes.begin(), nodes.end(), fmt::format("w{}", worker)) != nodes.end();
+  if (!here || ranks_ended_.contains({execution.lease.id, worker})) return 0;
+  return std::min(slots, spec.gang.cores);
+}
+
+void History::check_slots(const wire::Lease& lease, const Execution& started) const {
+  for (WorkerNumber worker = 0; worker < slots_.size(); ++worker) {
+    if (cores_on(worker, started) == 0 || excused_(started)) continue;
+    double cores = 0;
+    for (const Execution& one : executions_) {
+      if (!one.ended && !one.orphan && !excused_(one)) cores += cores_on(worker, one);
+    }
+    if (cores <= slots_[worker] + 1e-9) continue;
+    throw Violation("slots", fmt::format("{} starts under lease {:x}, and {} of the {} slots of w{} are taken",
+                                         name(lease.array, lease.first), lease.id, cores, slots_[worker], worker));
+  }
 }
 
 // Where it runs for the second time. One that could not be started has ended, too, and what waits for it may
@@ -134,10 +169,12 @@ void History::check_start(const wire::Lease& lease, Element element, const Execu
   }
   const auto neutral = static_cast<std::uint32_t>(
       std::count_if(truth.ends.begin(), truth.ends.end(), [](const auto& end) { return is_neutral(end.reason); }));
-  const std::uint32_t budget = static_cast<std::uint32_t>(spec.max_retries + spec.failure_retries) + kCrashLimit +
-                               neutral + static_cast<std::uint32_t>(truth.losses.size()) +
+  const std::uint32_t budget = static_cast<std::uint32_t>(spec.max_retries + spec.failure_retries) +
+                               crash_limit(spec) + neutral + static_cast<std::uint32_t>(truth.losses.size()) +
                                (spec.memory_factor > 0 ? kMemoryRetries : 0);
-  if (lease.attempt > truth.charges + given_up(truth).size() || lease.attempt > budget) {
+  // The loss of a node counts when the coordinator sees it.
+  const bool unknown = !spec.gang.spans_nodes() && lease.attempt > truth.charges + given_up(truth).size();
+  if (unknown || lease.attempt > budget) {
     throw Violation("attempts",
                     fmt::format("{} starts after {} executions that ended badly or were lost; {} are allowed",
                                 what, truth.charges, budget));
@@ -230,6 +267,12 @@ void History::for_each_uncommitted(const std::function<void(ArrayId, Element, Le
 bool History::was_lost(const wire::Outcome& outcome) {
   ElementTruth& truth = at(outcome.array, outcome.element);
   if (truth.losses.size() > static_cast<std::size_t>(truth.crashes + truth.neutral_losses)) return true;
+  const bool known = std::find(truth.losses.begin(), truth.losses.end(), outcome.lease) != truth.losses.end();
+  if (study_.arrays[outcome.array].gang.spans_nodes() && !known) {
+    truth.losses.push_back(outcome.lease);
+    ++truth.charges;
+    return true;
+  }
   for (const ExecutionNumber one : given_up(truth)) {
     if (executions_[one].lease.id != outcome.lease) continue;
     std::erase(truth.untold, one);
@@ -341,7 +384,7 @@ void History::committed(const engine::store::Batch& batch) {
       ++(asks_again(outcome.reason, outcome.exit_code) ? truth.asked_again : truth.ordinary);
     }
     if (truth.asked_again > spec.max_retries || truth.ordinary > spec.failure_retries ||
-        truth.crashes > static_cast<int>(kCrashLimit)) {
+        truth.crashes > static_cast<int>(crash_limit(spec))) {
       throw Violation("attempts",
                       fmt::format("{} runs again after {} ordinary failures, {} requests and {} lost workers",
                                   name(outcome.array, outcome.element), truth.ordinary, truth.asked_again,
@@ -442,7 +485,7 @@ bool History::used_up(const ElementTruth& truth, const engine::ArraySpec& spec) 
   const std::size_t beyond = killed.size() - std::min(killed.size(), kSureMemoryRetries);
   return ordinary.size() + beyond > static_cast<std::size_t>(spec.failure_retries) ||
          asked.size() > static_cast<std::size_t>(spec.max_retries) ||
-         crashes >= static_cast<std::ptrdiff_t>(kCrashLimit);
+         crashes >= static_cast<std::ptrdiff_t>(crash_limit(spec));
 }
 
 void History::check_end(engine::ElementState state, bool may_run, ArrayId array, Element element) const {

@@ -106,6 +106,17 @@ study:
   - {name: end, run: {cmd: end, depends: [both_*, root]}}
 )",
        {8, 50}},
+      {"gangs",
+       R"(
+batch: {type: slurm}
+samples: {design: uniform, count: N, parameters: {x: [0, 1]}}
+study:
+  - {name: simulate, run: {cmd: sim $(x)}}
+  - {name: solve, run: {cmd: $(LAUNCHER) solve $(x), nodes: 2, max_retries: 1, retry_delay: 0.5}}
+  - {name: wide, run: {cmd: $(LAUNCHER) wide, nodes: 3, procs: 6, min_nodes: 2, priority: 2}}
+  - {name: end, run: {cmd: end, depends: [solve_*, simulate_*, wide]}}
+)",
+       {4, 12, 40}},
   };
   return kTexts;
 }
@@ -123,8 +134,9 @@ std::unique_ptr<SimulatedStudy> make_study(const std::filesystem::path& folder, 
   specs::Plan plan(specs::read_study(file, options).study, std::filesystem::path("/simulated") / name);
   const std::filesystem::path campaign = folder / name;
   engine::store::Store::create(campaign, plan);
-  auto study = std::make_unique<SimulatedStudy>(SimulatedStudy{name, std::move(plan), {}, {}, {}, 0});
+  auto study = std::make_unique<SimulatedStudy>(SimulatedStudy{name, std::move(plan), {}, {}, {}, 0, false});
   study->arrays = engine::array_specs(study->plan);
+  for (const engine::ArraySpec& array : study->arrays) study->gangs = study->gangs || array.gang.spans_nodes();
   study->database = read_file(engine::store::database_path(campaign));
   study->elements = study->plan.element_count();
   const engine::Groups groups(study->plan.study());

@@ -120,10 +120,10 @@ struct AgentMachine::Impl {
   void hear(engine::wire::Revoke& revoke);
   bool takes_leases() const { return mode == Mode::working && !fence.passed(now.steady_s); }
   void give_back(std::vector<engine::wire::Lease> leases);
+  static specs::Resources resources_of(const Array& array, const engine::wire::Lease& lease);
   bool next_fits() const;
   void start_ready();
   void start_next();
-  specs::Resources wanted(const Array& array, const engine::wire::Lease& lease) const;
   void refuse(const engine::wire::Lease& lease, const std::string& why);
   void end_task(SlotId slot, EndCause cause, bool kill);
   void end_all(EndCause cause, bool kill);
@@ -148,6 +148,7 @@ struct AgentMachine::Impl {
   std::vector<SlotId> free_slots;
   std::vector<engine::wire::Lease> returned;  // to be told
   std::string sample_design;
+  std::string campaign;  // its directory, as the coordinator has it
   Mode mode = Mode::working;
   std::string reason;  // of the end
   // What the end of its allocation is for the tasks that run then; nothing where it ends for another reason.
@@ -156,6 +157,7 @@ struct AgentMachine::Impl {
   std::size_t journal_bytes = 0;  // about
   double noted_lost_s = 0;
   double last_busy_s;
+  bool helps = false;  // as the coordinator says: tasks on several nodes run here, too
   // Ends by SIGTERM, which may be that of the whole allocation: a scheduler signals all of its processes, and
   // the agent may see the end of a task before its own signal.
   struct Held {

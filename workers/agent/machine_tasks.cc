@@ -64,6 +64,9 @@ void AgentMachine::Impl::hear(wire::Revoke& revoke) {
                                    [&](const wire::Lease& part) { return overlap(tasks[slot].lease, part); });
     if (revoke.all || named) end_task(slot, EndCause::cancelled, false);
   }
+  for (const wire::Lease& part : revoke.leases) {
+    if (!part.nodes.empty()) emit(action::EndRanks{part.id, campaign});
+  }
 }
 
 void AgentMachine::Impl::give_back(std::vector<wire::Lease> leases) {
@@ -99,22 +102,24 @@ bool AgentMachine::Impl::holds_anything() const {
 
 // ---- starting
 
+// What it takes here: of a task on several nodes, one node's part; the memory of one that was killed for it
+// before.
+specs::Resources AgentMachine::Impl::resources_of(const Array& array, const wire::Lease& lease) {
+  specs::Resources wanted = array.resources;
+  if (lease.memory_bytes > 0) wanted.memory_bytes = lease.memory_bytes;
+  if (!lease.nodes.empty()) wanted.procs = specs::ranks_a_node(wanted);
+  return wanted;
+}
+
 // Whether the next task in the queue can start, or be refused, now. Nothing behind it is started in its
 // place: a task that wants all cores would wait for ever where small ones keep coming.
 bool AgentMachine::Impl::next_fits() const {
   if (queue.empty() || free_slots.empty() || !takes_leases() || now.steady_s < no_start_before_s)
     return false;
-  const wire::Lease& lease = queue.front();
-  const auto array = arrays.find(lease.array);
-  return array == arrays.end() || !pool.possible(array->second.resources) ||
-         pool.fits(wanted(array->second, lease));
-}
-
-// With the memory of a task that was killed for it before.
-specs::Resources AgentMachine::Impl::wanted(const Array& array, const wire::Lease& lease) const {
-  specs::Resources resources = array.resources;
-  if (lease.memory_bytes > 0) resources.memory_bytes = lease.memory_bytes;
-  return resources;
+  const auto array = arrays.find(queue.front().array);
+  if (array == arrays.end()) return true;
+  const specs::Resources wanted = resources_of(array->second, queue.front());
+  return !pool.possible(wanted) || pool.fits(wanted);
 }
 
 void AgentMachine::Impl::start_ready() {
@@ -133,10 +138,9 @@ void AgentMachine::Impl::start_next() {
     refuse(lease, "the worker was not told what this task is");
     return;
   }
-  const specs::Resources resources = wanted(found->second, lease);
-  if (!pool.possible(resources)) {
-    refuse(lease,
-           fmt::format("it needs {} GPUs and this worker has {}", resources.gpus, options.capacity.gpus));
+  const specs::Resources wanted = resources_of(found->second, lease);
+  if (!pool.possible(wanted)) {
+    refuse(lease, fmt::format("it needs {} GPUs and this worker has {}", wanted.gpus, options.capacity.gpus));
     return;
   }
   const SlotId slot = free_slots.back();
@@ -144,7 +148,7 @@ void AgentMachine::Impl::start_next() {
   tasks[slot] = {};
   tasks[slot].stage = Task::Stage::starting;
   tasks[slot].lease = lease;
-  tasks[slot].share = pool.take(resources);
+  tasks[slot].share = pool.take(wanted);
   emit(action::StartTask{slot, lease, tasks[slot].share});
 }
 

@@ -59,7 +59,14 @@ void Supervisor::end_gently(std::size_t slot, EndCause cause) {
     note_cause(slot, cause);
   }
   slots_.tasks[slot].below = descendants(record.pid);
-  ::kill(-record.pid, SIGTERM);
+  const SlotTask& task = slots_.tasks[slot];
+  const bool trains = arrays_.at(task.lease.array).task_template.kind == specs::StepKind::train;
+  // srun kills its ranks when it gets SIGTERM, and passes SIGUSR1 on: a training writes its checkpoint then.
+  if (trains && !task.lease.nodes.empty()) {
+    ::kill(record.pid, SIGUSR1);
+  } else {
+    ::kill(-record.pid, SIGTERM);
+  }
 }
 
 void Supervisor::kill(std::size_t slot, EndCause cause) {
