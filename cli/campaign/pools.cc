@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "engine/coordinate/pool_specs.h"
 #include "engine/schedule/groups.h"
 
 namespace wflow::cli {
@@ -69,6 +70,10 @@ batch::JobRequest job_of(const specs::Plan& plan, const specs::WorkerGroup& grou
   if (group.slots > 0) job.command.insert(job.command.end(), {"--slots", std::to_string(group.slots)});
   if (group.pin) job.command.emplace_back("--pin");
   job.command.insert(job.command.end(), {"--allocation", job.token});
+  if (plan.study().batch.coordinator_in_allocation) {
+    job.coordinator = engine::coordinator_command(plan.campaign(), {}, false);
+    job.coordinator.insert(job.coordinator.end(), {"--allocation", job.token});
+  }
   return job;
 }
 

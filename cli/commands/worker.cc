@@ -13,6 +13,7 @@
 #include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/worker.h"
 #include "engine/batch/batch_system.h"
 #include "engine/schedule/groups.h"
 #include "workers/agent/agent.h"
@@ -34,7 +35,8 @@ struct EndOptions {
   std::string walltime, scheduler;
 };
 
-// The scheduler whose allocation this process runs in: the innermost one.
+}  // namespace
+
 std::string scheduler_around() {
   constexpr std::pair<const char*, const char*> kVariables[] = {{"FLUX_URI", "flux"},
                                                                 {"SLURM_JOB_ID", "slurm"},
@@ -46,6 +48,8 @@ std::string scheduler_around() {
   }
   return {};
 }
+
+namespace {
 
 // What was said on the command line is the end; else the scheduler is asked, now and every few minutes.
 void find_end(const EndOptions& end, workers::WorkerOptions& options) {

@@ -35,17 +35,40 @@ std::string launch_arguments(const JobRequest& request) {
   return request.launch_args.empty() ? "" : " " + request.launch_args;
 }
 
+namespace {
+
+// The line that starts the workers, with the coordinator beside it. It has ended by itself where the campaign
+// has; else the signal makes it hand over.
+std::string beside_coordinator(const JobRequest& request, const std::string& line,
+                               const std::string& indent) {
+  if (request.coordinator.empty()) return indent + line;
+  return fmt::format(
+      "{0}{1} &\n{0}coordinator=$!\n{0}{2}{0}workers=$?\n{0}kill -TERM $coordinator 2>/dev/null\n"
+      "{0}wait $coordinator\n{0}[ $workers = 0 ]\n",
+      indent, command_line(request.coordinator), line);
+}
+
+// In a shell of its own: it may end in exec or wait for all of its shell's children.
+std::string spread_lines(const JobRequest& request, std::string_view spread) {
+  const std::string lines =
+      request.coordinator.empty() ? fmt::format("{}\n", spread) : fmt::format("(\n  {}\n  )\n", spread);
+  return beside_coordinator(request, lines, "  ");
+}
+
+}  // namespace
+
 std::string launch_line(const JobRequest& request, std::string_view launcher) {
   std::string line = request.launch_pre.empty() ? "" : request.launch_pre + " ";
   line += request.worker_launch.empty() ? std::string(launcher) : request.worker_launch;
-  return line + launch_arguments(request) + " " + command_line(request.command) + "\n";
+  return beside_coordinator(
+      request, line + launch_arguments(request) + " " + command_line(request.command) + "\n", "");
 }
 
 std::string self_calling_body(const JobRequest& request, std::string_view spread) {
   if (!request.worker_launch.empty()) return script_setup(request) + launch_line(request, "");
   const std::string before = request.launch_pre.empty() ? "exec" : request.launch_pre;
-  return fmt::format("if [ \"$1\" != agent ]; then\n  set -- /bin/bash -l {} agent\n  {}\n  exit\nfi\n",
-                     text::shell_quote(script_file(request)), spread) +
+  return fmt::format("if [ \"$1\" != agent ]; then\n  set -- /bin/bash -l {} agent\n{}  exit\nfi\n",
+                     text::shell_quote(script_file(request)), spread_lines(request, spread)) +
          script_setup(request) + before + " " + command_line(request.command) + "\n";
 }
 

@@ -101,7 +101,9 @@ void Coordinator::on(action::ResolveRetry& resolve) {
 }
 
 void Coordinator::on(action::SubmitJob& submit) {
-  submit.job.command.insert(submit.job.command.end(), {"--allocation", submit.job.token});
+  for (auto* command : {&submit.job.command, &submit.job.coordinator}) {
+    if (!command->empty()) command->insert(command->end(), {"--allocation", submit.job.token});
+  }
   batch_->call(batch::SubmitCall{std::move(submit.scheduler), std::move(submit.job)});
 }
 

@@ -69,6 +69,15 @@ std::vector<batch::PoolSpec> pool_specs(const specs::Plan& plan) {
   return pools;
 }
 
+std::vector<std::string> coordinator_command(const std::filesystem::path& campaign,
+                                             const std::filesystem::path& top, bool keep_going) {
+  std::vector<std::string> command = {sibling_program("wflow"), "coordinate", "--campaign",
+                                      campaign.string()};
+  if (!top.empty() && top != campaign) command.insert(command.end(), {"--top", top.string()});
+  if (keep_going) command.emplace_back("--keep-going");
+  return command;
+}
+
 std::string job_prefix(const std::filesystem::path& campaign, const std::string& token) {
   constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
   constexpr int kLength = 6;
