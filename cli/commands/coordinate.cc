@@ -35,7 +35,7 @@ class CampaignRun {
   CampaignRun(const specs::Plan& top, const RunOptions& options)
       : top_(top),
         options_(options),
-        signals_({SIGINT, SIGTERM, SIGHUP}),
+        signals_({SIGINT, SIGTERM, SIGHUP, SIGUSR1}),
         queue_(top.campaign()),
         limit_s_(limit_of(options)) {}
 

@@ -265,7 +265,7 @@ double allocation_end_unix_s() {
 
 // Waits until nobody coordinates the campaign; ends when that has ended, or with its allocation.
 int stand_by(const StandbyOptions& standby) {
-  engine::SignalQueue signals({SIGINT, SIGTERM, SIGHUP});
+  engine::SignalQueue signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
   std::signal(SIGPIPE, SIG_IGN);
   const specs::Plan plan = read_plan(standby.top.empty() ? standby.campaign : standby.top);
   RunOptions options;

@@ -36,7 +36,7 @@ struct JobRequest {
   std::vector<std::string> exclude;  // names of nodes
   bool singleton = false;            // one at a time of this name (chain mode)
   std::vector<std::string> command;  // argv, on each node
-  // argv, beside it where the script runs: ended by SIGTERM when `command` has ended everywhere. Empty: none.
+  // argv, beside it where the script runs: told by SIGUSR1 when `command` has ended everywhere. Empty: none.
   std::vector<std::string> coordinator;
   // Merlin's, of what starts `command` on the nodes: before it, more arguments of it, in place of it.
   std::string launch_pre, launch_args, worker_launch;

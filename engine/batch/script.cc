@@ -37,22 +37,24 @@ std::string launch_arguments(const JobRequest& request) {
 
 namespace {
 
-// The line that starts the workers, with the coordinator beside it. It has ended by itself where the campaign
-// has; else the signal makes it hand over.
-std::string beside_coordinator(const JobRequest& request, const std::string& line,
-                               const std::string& indent) {
-  if (request.coordinator.empty()) return indent + line;
-  return fmt::format(
-      "{0}{1} &\n{0}coordinator=$!\n{0}{2}{0}workers=$?\n{0}kill -TERM $coordinator 2>/dev/null\n"
-      "{0}wait $coordinator\n{0}[ $workers = 0 ]\n",
-      indent, command_line(request.coordinator), line);
+// `lines` start the workers; `start` the coordinator beside them. It has ended by itself where the campaign
+// has; else the signal makes it hand over. The shell lives on when the scheduler sends SIGTERM to all: with
+// it they would be killed at once.
+std::string beside_coordinator(const JobRequest& request, const std::string& start,
+                               const std::string& lines) {
+  if (request.coordinator.empty()) return lines;
+  return "trap : TERM\n" + start + " &\ncoordinator=$!\n" + lines +
+         "workers=$?\nkill -USR1 $coordinator 2>/dev/null\n"
+         "while kill -0 $coordinator 2>/dev/null; do wait $coordinator; done\n[ $workers = 0 ]\n";
 }
 
-// In a shell of its own: it may end in exec or wait for all of its shell's children.
+// Both in shells of their own: the coordinator needs the environment that the workers prepare for themselves,
+// and `spread` may end in exec, or wait for all of its shell's children.
 std::string spread_lines(const JobRequest& request, std::string_view spread) {
-  const std::string lines =
-      request.coordinator.empty() ? fmt::format("{}\n", spread) : fmt::format("(\n  {}\n  )\n", spread);
-  return beside_coordinator(request, lines, "  ");
+  if (request.coordinator.empty()) return fmt::format("  {}\n", spread);
+  const std::string start =
+      fmt::format("(\n{}exec {}\n)", script_setup(request), command_line(request.coordinator));
+  return beside_coordinator(request, start, fmt::format("(\n  {}\n)\n", spread));
 }
 
 }  // namespace
@@ -60,8 +62,8 @@ std::string spread_lines(const JobRequest& request, std::string_view spread) {
 std::string launch_line(const JobRequest& request, std::string_view launcher) {
   std::string line = request.launch_pre.empty() ? "" : request.launch_pre + " ";
   line += request.worker_launch.empty() ? std::string(launcher) : request.worker_launch;
-  return beside_coordinator(
-      request, line + launch_arguments(request) + " " + command_line(request.command) + "\n", "");
+  return beside_coordinator(request, command_line(request.coordinator),
+                            line + launch_arguments(request) + " " + command_line(request.command) + "\n");
 }
 
 std::string self_calling_body(const JobRequest& request, std::string_view spread) {

@@ -48,7 +48,7 @@ Coordinator::Coordinator(const specs::Plan& plan, const CoordinatorOptions& opti
       options_(options),
       sink_(sink),
       keys_(wire::read_keys(plan.campaign())),
-      signals_({SIGINT, SIGTERM, SIGHUP}),
+      signals_({SIGINT, SIGTERM, SIGHUP, SIGUSR1}),
       lock_(plan.campaign()),
       store_(plan.campaign(), {.vfs = {}, .accept_loss = false, .lock = &lock_}),
       epoch_(store_.next_epoch()),
@@ -198,9 +198,10 @@ void Coordinator::take_batch_replies() {
 
 void Coordinator::take_signals() {
   while (const auto signal = signals_.take()) {
-    handle(event::Signal{*signal == SIGHUP   ? event::SignalKind::hangup
-                         : *signal == SIGINT ? event::SignalKind::interrupt
-                                             : event::SignalKind::terminate});
+    handle(event::Signal{*signal == SIGHUP    ? event::SignalKind::hangup
+                         : *signal == SIGUSR1 ? event::SignalKind::workers_left
+                         : *signal == SIGINT  ? event::SignalKind::interrupt
+                                              : event::SignalKind::terminate});
   }
 }
 
@@ -270,7 +271,7 @@ CoordinatorEnd Coordinator::finish() {
   std::filesystem::remove(plan_.campaign() / ".wflow" / "endpoint.json", ignored);
   lock_.end(machine_->handed_over() ? store::HolderState::handed_over : store::HolderState::released);
   bool asked = machine_->asked_to_end();
-  while (const auto signal = signals_.take()) asked = asked || *signal != SIGHUP;
+  while (const auto signal = signals_.take()) asked = asked || (*signal != SIGHUP && *signal != SIGUSR1);
   if (!over || cancelled) return {ExitCode::interrupted, asked, machine_->handed_over()};
   return {failed ? ExitCode::tasks_failed : ExitCode::ok, asked, false};
 }

@@ -76,7 +76,8 @@ struct JobsCancelled {  // answers action::CancelJobs
   std::vector<std::string> ids;
   std::optional<std::string> error;
 };
-enum class SignalKind : std::uint8_t { interrupt, terminate, hangup };
+// workers_left: those of the coordinator's own allocation, whose script says so.
+enum class SignalKind : std::uint8_t { interrupt, terminate, hangup, workers_left };
 struct Signal {
   SignalKind kind;
 };

@@ -128,8 +128,9 @@ void CoordinatorMachine::Impl::on(const event::Signal& event) {
     record("stop", "the terminal was lost; the campaign goes on");
   } else if (event.kind == event::SignalKind::interrupt && phase_ == Phase::running) {
     request_drain("interrupted");
+  } else if (event.kind == event::SignalKind::workers_left) {
+    begin_hand_over("the workers of its allocation have left");
   } else if (event.kind == event::SignalKind::terminate && leaves_home() && phase_ != Phase::draining) {
-    // The scheduler ends its allocation, or the last worker has left that.
     begin_hand_over("its allocation ends");
   } else {
     asked_to_end_ = true;

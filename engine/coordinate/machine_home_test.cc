@@ -94,7 +94,7 @@ TEST(Home, AtTheEndOfItsAllocationItHandsOverAndWorkersGoOn) {
   campaign.accept();
   campaign.join_from(kElsewhere, campaign.submits[0].job.token);
   campaign.leave(kThere);
-  campaign.handle(event::Signal{event::SignalKind::terminate});
+  campaign.handle(event::Signal{event::SignalKind::workers_left});
   campaign.pass(1);
   EXPECT_TRUE(campaign.machine().handed_over());
   EXPECT_FALSE(campaign.was_drained(kElsewhere));
@@ -193,6 +193,26 @@ TEST(Home, AskedToStopItEndsTheCampaign) {
   campaign.pass(20);
   EXPECT_TRUE(campaign.machine().ended());
   EXPECT_FALSE(campaign.machine().handed_over());
+}
+
+TEST(Home, ADrainGoesOnWhenTheWorkersOfItsAllocationHaveLeft) {
+  Moving campaign;
+  campaign.live_in_one();
+  campaign.start();
+  campaign.join_from(kThere, "wabcdef000001");
+  campaign.join_from(kElsewhere, "");
+  const auto leases = campaign.leases(kElsewhere.id);
+  ASSERT_EQ(leases.size(), 1U);
+  campaign.say("client", wire::Query{wire::DrainRequest{}});
+  campaign.say(kThere.id, wire::Returned{campaign.leases(kThere.id)});
+  campaign.leave(kThere);
+  campaign.handle(event::Signal{event::SignalKind::workers_left});
+  for (int s = 0; s < 30; ++s) {
+    campaign.beat(kElsewhere.id, {{leases[0].array, leases[0].first, 1}});
+    campaign.pass(1);
+  }
+  EXPECT_EQ(campaign.machine().phase(), Phase::draining);
+  EXPECT_TRUE(campaign.sent<wire::Revoke>(kElsewhere.id).empty()) << "what runs elsewhere may finish";
 }
 
 TEST(Home, AnIdleAllocationStaysWhileItIsTheOnlyOneToLiveIn) {
