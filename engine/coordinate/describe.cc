@@ -61,7 +61,7 @@ struct DescribeEvent {
     return fmt::format("retry means {} parts", retry.parts.size());
   }
   std::string operator()(const event::Signal& signal) const {
-    constexpr std::array<std::string_view, 3> kNames = {"interrupt", "terminate", "hangup"};
+    constexpr std::array<std::string_view, 4> kNames = {"interrupt", "terminate", "hangup", "workers left"};
     return fmt::format("signal: {}", kNames.at(static_cast<std::size_t>(signal.kind)));
   }
   std::string operator()(const event::Time&) const { return "time"; }

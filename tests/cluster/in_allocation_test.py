@@ -173,7 +173,9 @@ class InAllocation(SlurmTest):
         run = self.start("run", self.cluster_study("true", batch=self.BATCH), "--detach")
         self.assertEqual(run.wait(), OK, run.err)
         self.assertEqual(len(self.jobs()), 1)
-        self.assertIn("1 queued", self.wflow("status").out)
+        status = self.wflow("status").out
+        self.assertIn(f"allocation {self.jobs()[0]}: pending for", status)
+        self.assertIn("the coordinator of the next allocation goes on", status)
         self.wflow("stop")
         self.assert_queue_empties()
         self.assertEqual(self.record(self.campaign())["state"], 2, "released")
