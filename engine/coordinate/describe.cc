@@ -8,6 +8,7 @@
 #include <cctype>
 #include <string_view>
 
+#include "base/text.h"
 #include "engine/wire/describe.h"
 
 namespace wflow::engine {
@@ -60,6 +61,18 @@ struct DescribeEvent {
   std::string operator()(const event::Retry& retry) const {
     return fmt::format("retry means {} parts", retry.parts.size());
   }
+  std::string operator()(const event::JobSubmitted& submitted) const {
+    return fmt::format("submission of {}: {}", submitted.token,
+                       submitted.submission.id.empty() ? submitted.submission.text
+                                                       : "job " + submitted.submission.id);
+  }
+  std::string operator()(const event::JobsListed& listed) const {
+    return fmt::format("{} names {} jobs", listed.scheduler, listed.list.jobs.size());
+  }
+  std::string operator()(const event::JobsCancelled& cancelled) const {
+    return fmt::format("cancelling {} at {}: {}", text::join(cancelled.ids, ", "), cancelled.scheduler,
+                       cancelled.error.value_or("done"));
+  }
   std::string operator()(const event::Signal& signal) const {
     constexpr std::array<std::string_view, 4> kNames = {"interrupt", "terminate", "hangup", "workers left"};
     return fmt::format("signal: {}", kNames.at(static_cast<std::size_t>(signal.kind)));
@@ -98,6 +111,15 @@ struct DescribeAction {
   }
   std::string operator()(const action::ResolveRetry& resolve) const {
     return "resolve the retry of " + (resolve.peer.empty() ? "the start" : name_of_peer(resolve.peer));
+  }
+  std::string operator()(const action::SubmitJob& submit) const {
+    return fmt::format("submit {} to {}", submit.job.token, submit.scheduler);
+  }
+  std::string operator()(const action::CancelJobs& cancel) const {
+    return fmt::format("cancel {} at {}", text::join(cancel.ids, ", "), cancel.scheduler);
+  }
+  std::string operator()(const action::QueryJobs& query) const {
+    return fmt::format("ask {} for the jobs {}*", query.scheduler, query.prefix);
   }
   std::string operator()(const action::Log& log) const { return log.text; }
   std::string operator()(const action::Fail& fail) const { return "fail: " + fail.text; }

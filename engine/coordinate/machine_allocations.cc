@@ -15,7 +15,7 @@ namespace wflow::engine {
 namespace {
 
 constexpr double kEndChange_s = 1;  // smaller changes of a worker's end are its clock
-constexpr double kLongest_s = 1e9;
+constexpr double kLongestLeft_s = 1e9;
 
 // In whole minutes: people wait for hours.
 std::string waited(double seconds) {
@@ -157,7 +157,7 @@ bool CoordinatorMachine::Impl::allocations_are_gone() {
 // On the machine's own clock, so that no two clocks are compared.
 void CoordinatorMachine::Impl::note_end(Worker& worker, std::optional<double> left_s) {
   if (!left_s || !std::isfinite(*left_s)) return;
-  const double ends_s = now_.steady_s + std::clamp(*left_s, -kLongest_s, kLongest_s);
+  const double ends_s = now_.steady_s + std::clamp(*left_s, -kLongestLeft_s, kLongestLeft_s);
   if (worker.ends_s && std::abs(*worker.ends_s - ends_s) < kEndChange_s) return;
   worker.ends_s = ends_s;
   if (worker.scheduled) scheduler_.worker_ends(worker.id, ends_s);

@@ -54,7 +54,8 @@ bool wants_scheduler(const specs::Study& study, const std::string& group) {
 
 std::set<std::string> wanted_schedulers(const specs::Study& study) {
   std::set<std::string> names;
-  for (const Group& group : Groups(study).all()) {
+  const Groups groups(study);
+  for (const Group& group : groups.all()) {
     if (wants_scheduler(study, group.name)) names.insert(group_of(study, group.name).allocation.type);
   }
   return names;
@@ -62,7 +63,8 @@ std::set<std::string> wanted_schedulers(const specs::Study& study) {
 
 std::vector<batch::PoolSpec> pool_specs(const specs::Plan& plan) {
   std::vector<batch::PoolSpec> pools;
-  for (const Group& group : Groups(plan.study()).all()) {
+  const Groups groups(plan.study());
+  for (const Group& group : groups.all()) {
     if (wants_scheduler(plan.study(), group.name))
       pools.push_back(pool_of(plan, group_of(plan.study(), group.name)));
   }

@@ -44,6 +44,9 @@ struct DescribeEvent {
   }
   std::string operator()(const event::Terminate&) const { return "terminate"; }
   std::string operator()(const event::GuardianGone&) const { return "the guardian is gone"; }
+  std::string operator()(const event::EndKnown& known) const {
+    return fmt::format("the allocation ends at {:.3f} s", known.steady_s);
+  }
   std::string operator()(const event::CampaignGone&) const { return "the campaign is gone"; }
   std::string operator()(const event::JournalFailed& failed) const {
     return "the journal can't be written: " + failed.why;
