@@ -14,6 +14,7 @@
 #include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/worker.h"
 #include "engine/batch/batch_system.h"
 #include "engine/schedule/groups.h"
 #include "workers/agent/agent.h"
@@ -44,7 +45,8 @@ int allocation_nodes() {
   return nodes == nullptr ? 1 : static_cast<int>(text::to_integer(nodes).value_or(1));
 }
 
-// The scheduler whose allocation this process runs in: the innermost one.
+}  // namespace
+
 std::string scheduler_around() {
   constexpr std::pair<const char*, const char*> kVariables[] = {{"FLUX_URI", "flux"},
                                                                 {"SLURM_JOB_ID", "slurm"},
@@ -56,6 +58,8 @@ std::string scheduler_around() {
   }
   return {};
 }
+
+namespace {
 
 // Which allocation this is, and what its launcher calls this node: the workers of one take tasks together.
 void find_allocation(workers::WorkerOptions& options) {

@@ -24,7 +24,10 @@ constexpr double kStranger_s = 120;
 constexpr bool may_move(Phase from, Phase to) {
   switch (from) {
     case Phase::running:
-      return to == Phase::draining || to == Phase::stopping || to == Phase::dismissing;
+      return to == Phase::draining || to == Phase::stopping || to == Phase::dismissing ||
+             to == Phase::handing_over;
+    case Phase::handing_over:
+      return to == Phase::draining || to == Phase::stopping || to == Phase::dismissing || to == Phase::ended;
     case Phase::draining:
       return to == Phase::stopping || to == Phase::dismissing;
     case Phase::stopping:
@@ -59,6 +62,7 @@ CoordinatorMachine::Impl::Impl(const specs::Plan& plan, std::vector<ArraySpec> a
   if (!options_.pools.empty()) {
     pools_.emplace(options_.pools, options_.job_prefix, options_.epoch, options_.pool_timing,
                    restored.allocations, now);
+    if (options_.home.moves) pools_->set_home(options_.home.allocation);
     pools_due_ = true;
   }
   for (const Group& group : groups_.all()) {
@@ -85,15 +89,23 @@ void CoordinatorMachine::Impl::settle() {
   check_time();
   judge_nodes();
   run_pools();
+  look_at_home();
   start_local_workers();
   advance_phase();
   if (cancelled_) scheduler_.cancel_waiting();
   if (may_lease()) scheduler_.assign(now_.steady_s);
   take_decisions();
   commit();
-  // What is put off until recovery is over stays in the workers' journals.
-  const bool all_done = !committing_ && batch_.empty() && (gathered_.empty() || recovering_);
-  if (phase_ == Phase::dismissing && end_recorded_ && all_done) move_to(Phase::ended);
+  if (phase_ == Phase::dismissing && end_recorded_ && all_is_written()) move_to(Phase::ended);
+  if (phase_ == Phase::handing_over && may_end_here() && all_is_written()) {
+    handed_over_ = true;
+    move_to(Phase::ended);
+  }
+}
+
+// What is put off until recovery is over stays in the workers' journals.
+bool CoordinatorMachine::Impl::all_is_written() const {
+  return !committing_ && batch_.empty() && (gathered_.empty() || recovering_);
 }
 
 void CoordinatorMachine::Impl::move_to(Phase phase) {
@@ -145,7 +157,7 @@ void CoordinatorMachine::Impl::report_unserved() {
 }
 
 void CoordinatorMachine::Impl::request_drain(const std::string& why) {
-  if (phase_ != Phase::running) return;
+  if (phase_ != Phase::running && phase_ != Phase::handing_over) return;
   move_to(Phase::draining);
   asked_to_end_ = true;
   record("stop", why + ": no new tasks are started, running ones may finish");
@@ -156,7 +168,7 @@ void CoordinatorMachine::Impl::request_drain(const std::string& why) {
 }
 
 void CoordinatorMachine::Impl::request_stop(const std::string& why) {
-  if (phase_ != Phase::running && phase_ != Phase::draining) return;
+  if (phase_ != Phase::running && phase_ != Phase::draining && phase_ != Phase::handing_over) return;
   move_to(Phase::stopping);
   asked_to_end_ = true;
   record("stop", why + ": running tasks are ended; they will run again");
@@ -170,7 +182,7 @@ void CoordinatorMachine::Impl::request_stop(const std::string& why) {
 void CoordinatorMachine::Impl::advance_phase() {
   const bool nothing_runs = scheduler_.leased() == 0 && unsettled_ == 0;
   const bool all_ended = scheduler_.ended() && !retry_due_;
-  if (phase_ == Phase::running && all_ended) begin_to_dismiss();
+  if ((phase_ == Phase::running || phase_ == Phase::handing_over) && all_ended) begin_to_dismiss();
   if (phase_ == Phase::draining && (all_ended || nothing_runs)) begin_to_dismiss();
   if (phase_ == Phase::stopping && (all_ended || nothing_runs || running_s_ >= phase_due_s_))
     begin_to_dismiss();
@@ -213,6 +225,10 @@ bool CoordinatorMachine::Impl::workers_are_gone() const {
 }
 
 void CoordinatorMachine::Impl::record_end() {
+  if (pools_ && is_at_home()) {
+    pools_->close_home(now_);
+    carry_out(pools_->take_actions());
+  }
   std::array<std::uint64_t, kElementStates> counts{};
   std::uint64_t elements = 0;
   for (ArrayId array = 0; array < scheduler_.array_count(); ++array) {
@@ -406,6 +422,10 @@ Phase CoordinatorMachine::phase() const {
 
 bool CoordinatorMachine::campaign_over() const {
   return impl_->scheduler_.ended();
+}
+
+bool CoordinatorMachine::handed_over() const {
+  return impl_->handed_over_;
 }
 
 bool CoordinatorMachine::asked_to_end() const {

@@ -99,6 +99,7 @@ struct CoordinatorMachine::Impl {
   void begin_to_dismiss();
   bool workers_are_gone() const;
   void record_end();
+  bool all_is_written() const;
   void kill_all();
   void drain(Worker& worker);
   void remember_kills(Worker& worker, const std::vector<wire::Lease>& parts);
@@ -109,7 +110,7 @@ struct CoordinatorMachine::Impl {
   void commit();
   void put_off(AfterCommit& work);
   void follow_up(AfterCommit work);
-  bool may_lease() const { return unsettled_ == 0; }
+  bool may_lease() const { return unsettled_ == 0 && phase_ != Phase::handing_over; }
   bool is_single(ArrayId array) const;
   void record(const std::string& kind, const std::string& text);
   void log(LogLevel level, std::string text);
@@ -119,6 +120,14 @@ struct CoordinatorMachine::Impl {
   void act(Action&& action) {
     actions_.emplace_back(std::forward<Action>(action));
   }
+
+  // ---- machine_home.cc: a coordinator that moves from one allocation to the next
+  void look_at_home();
+  void begin_hand_over(const std::string& why);
+  bool is_at_home() const;
+  bool leaves_home() const { return options_.home.moves && !options_.home.allocation.empty(); }
+  std::optional<double> home_left_s() const;
+  bool may_end_here() const;
 
   // ---- machine_messages.cc: what workers say
   void on(event::Message& event);
@@ -283,6 +292,8 @@ struct CoordinatorMachine::Impl {
   };
   std::vector<UnexplainedLoss> unexplained_;
   NodeHealth health_;
+  bool handed_over_ = false;
+  bool said_alone_ = false;  // no successor was to be had
 
   std::set<std::size_t> reported_unserved_;  // steps
   std::set<std::string> submitted_;          // sources of followups

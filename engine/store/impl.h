@@ -49,6 +49,7 @@ struct Store::Impl {
   std::map<std::string, SQLite::Statement, std::less<>> statements;  // prepared once
   RunTable runs, floors;
   std::optional<CommitMark> mark;  // none where a VFS keeps the database
+  CampaignLock* lock;              // may be null
   // usage.cc: read at the first write, then kept beside the tables.
   struct OpenBlock {
     std::int64_t number = 0;
@@ -78,6 +79,7 @@ struct Store::Impl {
   // Calls `write` within one transaction, which is counted and durable on return.
   template <typename Write>
   void writing(Write write) {
+    if (lock != nullptr) lock->check();
     try {
       SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
       changes.clear();

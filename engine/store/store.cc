@@ -100,7 +100,8 @@ Store::Impl::Impl(const std::filesystem::path& campaign_, const DatabaseOptions&
     : campaign(campaign_),
       database(open_database(campaign, options)),
       runs(database, "runs", "state"),
-      floors(database, "floors", "lease") {
+      floors(database, "floors", "lease"),
+      lock(options.lock) {
   if (options.vfs.empty()) mark.emplace(campaign);
 }
 

@@ -162,6 +162,13 @@ void read_pool(yaml::MapReader& block, WorkerGroup& group, const Study& study) {
     inner.finish();
   }
   AllocationReader(block, group.allocation, study).read_nodes_and_walltime();
+  if (study.batch.coordinator_in_allocation && group.allocation.is_local()) {
+    block.diagnostics().error(
+        block.mark_of("batch"),
+        fmt::format("the worker '{}' is local, and with 'coordinator: in_allocation' all workers come from "
+                    "allocations: give it a 'type' such as slurm",
+                    group.name));
+  }
   group.min = static_cast<int>(block.integer("min", 0, 0, kMostNodes));
   group.max = static_cast<int>(block.integer("max", std::max(1, group.min), 1, kMostNodes));
   group.idle_timeout_s = block.seconds("idle_timeout", group.idle_timeout_s);
@@ -290,11 +297,11 @@ void fit_nodes(Study& study) {
 // Where the coordinator of a campaign lives, and how its allocations follow each other.
 void read_coordinator(yaml::MapReader& block, Batch& batch) {
   batch.linger_s = block.seconds("linger", batch.linger_s);
-  if (block.choice("coordinator", 0, kPlaces) != 0) {
+  batch.coordinator_in_allocation = block.choice("coordinator", 0, kPlaces) != 0;
+  if (batch.coordinator_in_allocation && batch.allocation.is_local()) {
     block.diagnostics().error(block.mark_of("coordinator"),
-                              "'coordinator: in_allocation' is not built yet; leave it out, and start `wflow "
-                              "run` where it may stay "
-                              "(in an allocation of your own it finds the scheduler as well)");
+                              "'coordinator: in_allocation' needs a scheduler: give batch: a 'type' such as "
+                              "slurm");
   }
 }
 

@@ -67,6 +67,7 @@ struct Batch {
   std::string shell = "/bin/bash";
   bool dry_run = false;
   double linger_s = 600;  // how long allocations live without a coordinator
+  bool coordinator_in_allocation = false;  // and moves on to the next one as its walltime ends
 };
 
 // A pool: a group of workers. Local: slots on this machine.
