@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "engine/coordinate/describe.h"
 #include "engine/coordinate/machine_impl.h"
+#include "engine/monitor/describe_end.h"
 #include "engine/monitor/status.h"
 #include "engine/schedule/graph.h"
 
