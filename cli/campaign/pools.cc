@@ -175,7 +175,7 @@ std::string batch_plan_text(const specs::Plan& plan) {
   for (const auto& row : batch_plan(plan)) {
     const double each_h = row["node_hours_each"];
     const int chain = row["chain"];
-    const int most = std::max<int>(row["max"], chain);
+    const int most = std::max(row["max"].get<int>(), chain);
     all_h += each_h * most;
     const std::string count = chain > 0
                                   ? fmt::format("{} allocations, one after another,", chain)

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <tuple>
 
 namespace wflow::engine::batch {
 
@@ -422,8 +423,9 @@ void Pools::cancel_surplus(Pool& pool, int surplus, Now now) {
     const bool kept = allocation.by_hand && pool.demand.open > 0 && !finishing_;
     if (&pool_of(allocation) == &pool && waits && !kept) queued.push_back(&allocation);
   }
-  std::sort(queued.begin(), queued.end(),
-            [](const auto* a, const auto* b) { return a->created_s > b->created_s; });
+  std::sort(queued.begin(), queued.end(), [](const auto* a, const auto* b) {
+    return std::tie(a->created_s, a->token) > std::tie(b->created_s, b->token);
+  });
   for (std::size_t i = 0; i < queued.size() && static_cast<int>(i) < surplus; ++i)
     give_back(queued[i]->token, now);
 }
@@ -465,8 +467,8 @@ void Pools::carry_out_cancels(Now now) {
   for (auto& [token, live] : live_) {
     const Allocation& allocation = allocations_.at(token);
     if (!live.leaving || live.cancel_asked || allocation.id.empty()) continue;
-    if (live.left && !finishing_ && live.left_since_s && now.steady_s - *live.left_since_s < kAskFirst_s)
-      continue;
+    const bool asks = live.left && !live.goes_on && now.steady_s - live.leaving_since_s < kAskFirst_s;
+    if (asks && !finishing_) continue;
     if (token == home_ && !cancel_home_) continue;  // its job ends when workers and coordinator have left
     const auto workers = workers_.find(token);
     const bool waits = workers != workers_.end() && workers->second.count > 0 && !abandoned_ &&

@@ -196,7 +196,8 @@ class Pools {
     std::set<std::string> hosts;  // of workers that joined, without domain
     std::string failure;          // why it is given back, if not for want of work
     bool leaving = false;         // it is given back, ...
-    bool left = false;            // ... because its workers left unasked
+    bool left = false;            // ... because its workers left unasked, ...
+    bool goes_on = false;         // ... and its job runs on without them
     double leaving_since_s = 0;
     bool cancel_asked = false;  // and has not been answered
     double cancel_after_s = 0;  // steady

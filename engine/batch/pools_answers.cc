@@ -154,7 +154,7 @@ void Pools::learn(const JobStatus& job, Now now) {
     live.joined = live.had_workers = false;
     live.hosts.clear();
     live.left_since_s.reset();
-    if (live.left) live.left = live.leaving = live.cancel_asked = false;
+    if (live.left) live.left = live.goes_on = live.leaving = live.cancel_asked = false;
     live.since_s = now.steady_s;
     allocation.ends_s = allocation.started_s = 0;
     note(fmt::format(
@@ -179,7 +179,7 @@ void Pools::learn(const JobStatus& job, Now now) {
         began(allocation, job.starts_unix_s.value_or(now.unix_s), now);
       if (job.ends_unix_s && std::abs(allocation.ends_s - *job.ends_unix_s) >= 1)
         allocation.ends_s = *job.ends_unix_s;
-      if (live.left) live.left_since_s.reset();  // nobody else ends it
+      live.goes_on = live.left && job.state == JobState::running;
       if (job.state == JobState::ending && !std::exchange(live.leaving, true)) live.left = true;
       break;
     case JobState::done:

@@ -277,11 +277,13 @@ void CoordinatorMachine::Impl::judge_nodes() {
 
 // What failed there may end well elsewhere, whatever its budget of attempts: it runs once more.
 void CoordinatorMachine::Impl::suspect(const NodeHealth::Suspicion& suspicion) {
-  record("note",
-         fmt::format("node {}: the last {} tasks there failed, and on other nodes {} of {} did; it gets no more "
-                     "tasks, and what failed there runs again elsewhere",
-                     suspicion.host, suspicion.failed.size(), suspicion.failed_elsewhere,
-                     suspicion.ended_elsewhere));
+  if (!suspicion.again) {
+    record("note",
+           fmt::format("node {}: the last {} tasks there failed, and on other nodes {} of {} did; it gets no "
+                       "more tasks, and what failed there runs again elsewhere",
+                       suspicion.host, suspicion.failed.size(), suspicion.failed_elsewhere,
+                       suspicion.ended_elsewhere));
+  }
   for (auto& [id, worker] : workers_) {
     if (worker.guardian.host != suspicion.host || worker.here) continue;
     if (!worker.drain) drain(worker);

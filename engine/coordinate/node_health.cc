@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 namespace wflow::engine {
 
@@ -35,7 +36,19 @@ void NodeHealth::failed(const std::string& host, std::size_t number, Task task) 
   ++step.failed;
   if (counts.streak.size() < kLongestStreak) counts.streak.insert(task);
   follow_up(host, task.first, {task.second, task.second}, false);
-  judge(host, number);
+  to_judge_.emplace(host, number);
+}
+
+std::vector<NodeHealth::Suspicion> NodeHealth::take_suspicions() {
+  for (const auto& [host, step] : std::exchange(to_judge_, {})) judge(host, step);
+  return std::exchange(suspicions_, {});
+}
+
+NodeHealth::Suspect* NodeHealth::suspect_of(const std::string& host, std::size_t step) {
+  const auto at = std::find_if(suspects_.begin(), suspects_.end(), [&](const Suspect& suspect) {
+    return suspect.host == host && suspect.step == step;
+  });
+  return at == suspects_.end() ? nullptr : &*at;
 }
 
 void NodeHealth::judge(const std::string& host, std::size_t number) {
@@ -43,12 +56,16 @@ void NodeHealth::judge(const std::string& host, std::size_t number) {
   Counts& counts = step.hosts[host];
   const std::uint64_t ended = step.ended - counts.ended;
   const std::uint64_t failed = step.failed - counts.failed;
-  if (step.exempt || counts.streak.size() < kLeastInARow || ended - failed < kLeastElsewhere) return;
-  // Laplace's estimate of the rate, so that a few successes elsewhere are no proof.
-  const double rate = static_cast<double>(failed + 1) / static_cast<double>(ended + 2);
-  if (static_cast<double>(counts.streak.size()) * std::log(rate) > std::log(kChance)) return;
-  suspicions_.push_back({host, {counts.streak.begin(), counts.streak.end()}, ended, failed});
-  suspects_.push_back({host, number, std::move(counts.streak), 0, 0});
+  Suspect* known = suspect_of(host, number);
+  if (known == nullptr) {
+    if (step.exempt || counts.streak.size() < kLeastInARow || ended - failed < kLeastElsewhere) return;
+    // Laplace's estimate of the rate, so that a few successes elsewhere are no proof.
+    const double rate = static_cast<double>(failed + 1) / static_cast<double>(ended + 2);
+    if (static_cast<double>(counts.streak.size()) * std::log(rate) > std::log(kChance)) return;
+  }
+  suspicions_.push_back({host, {counts.streak.begin(), counts.streak.end()}, ended, failed, known != nullptr});
+  if (known == nullptr) known = &suspects_.emplace_back(Suspect{host, number, {}, 0, 0});
+  known->open.merge(counts.streak);
   step.ended -= counts.ended;
   step.failed -= counts.failed;
   step.hosts.erase(host);  // a worker that comes from it later begins anew

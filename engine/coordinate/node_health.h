@@ -25,6 +25,7 @@ class NodeHealth {
     std::string host;
     std::vector<Task> failed;       // there, in a row
     std::uint64_t ended_elsewhere = 0, failed_elsewhere = 0;
+    bool again = false;  // more of a host that is suspected already
   };
   // The tasks fail on other nodes, too.
   struct Acquittal {
@@ -35,7 +36,7 @@ class NodeHealth {
   void failed(const std::string& host, std::size_t step, Task task);
 
   // Since the last call.
-  std::vector<Suspicion> take_suspicions() { return std::exchange(suspicions_, {}); }
+  std::vector<Suspicion> take_suspicions();
   std::vector<Acquittal> take_acquittals() { return std::exchange(acquittals_, {}); }
 
  private:
@@ -56,10 +57,12 @@ class NodeHealth {
   };
 
   void judge(const std::string& host, std::size_t step);
+  Suspect* suspect_of(const std::string& host, std::size_t step);
   void follow_up(const std::string& host, ArrayId array, Range range, bool well);
 
   std::map<std::size_t, Step> steps_;
   std::vector<Suspect> suspects_;
+  std::set<std::pair<std::string, std::size_t>> to_judge_;  // hosts and steps with new failures
   std::vector<Suspicion> suspicions_;
   std::vector<Acquittal> acquittals_;
 };

@@ -20,9 +20,24 @@ TEST(NodeHealth, ANodeThatFailsEverythingIsSuspected) {
   const auto suspicions = health.take_suspicions();
   ASSERT_EQ(suspicions.size(), 1U);
   EXPECT_EQ(suspicions[0].host, "n2");
-  EXPECT_EQ(suspicions[0].failed.size(), 5U) << "soon: elsewhere 0 of 40 fail";
+  EXPECT_EQ(suspicions[0].failed.size(), 10U) << "all that came at once";
   EXPECT_EQ(suspicions[0].ended_elsewhere, 40U);
   EXPECT_EQ(suspicions[0].failed_elsewhere, 0U);
+  EXPECT_FALSE(suspicions[0].again);
+  fail(health, "n2", 200, 1);  // it still ran
+  const auto more = health.take_suspicions();
+  ASSERT_EQ(more.size(), 1U);
+  EXPECT_TRUE(more[0].again);
+  EXPECT_EQ(more[0].failed.size(), 1U);
+}
+
+TEST(NodeHealth, FiveInARowAreTooFewBesideFewOthers) {
+  NodeHealth health;
+  health.succeeded("n1", kStep, 0, {0, 4});
+  fail(health, "n2", 100, 7);
+  EXPECT_TRUE(health.take_suspicions().empty());
+  fail(health, "n2", 107, 1);
+  EXPECT_EQ(health.take_suspicions().size(), 1U);
 }
 
 TEST(NodeHealth, WithoutOtherNodesNobodyKnows) {
@@ -36,7 +51,7 @@ TEST(NodeHealth, AStepThatFailsEverywhereBlamesNoNode) {
   NodeHealth health;
   for (Element i = 0; i < 1000; ++i) {
     const std::string host = i % 2 == 0 ? "n1" : "n2";
-    i % 10 == 0 ? health.succeeded(host, kStep, 0, {i, i}) : health.failed(host, kStep, {0, i});
+    i % 20 == 0 || i % 20 == 11 ? health.succeeded(host, kStep, 0, {i, i}) : health.failed(host, kStep, {0, i});
   }
   EXPECT_TRUE(health.take_suspicions().empty());
 }

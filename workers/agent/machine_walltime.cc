@@ -13,7 +13,7 @@ namespace {
 constexpr double kReport_s = 3;       // to send the last results and say Goodbye
 constexpr double kCheckpoint_s = 60;  // a training has so long to write a checkpoint, ...
 constexpr double kHold_s = 1.5;       // between the signals to a task and to its worker
-constexpr int kTerm = 15, kShell = 128;
+constexpr int kFirstMerlinCode = 100, kLastMerlinCode = 105;  // by which a task asks for something
 constexpr double kPart = 0.1;  // or this part of the allocation's time, if that is shorter
 
 }  // namespace
@@ -62,15 +62,17 @@ void AgentMachine::Impl::look_at_end() {
   }
 }
 
+// The scheduler's signal to all of a job may end a task before it has come to its worker; and a script makes
+// any code of it (`program || exit 1`).
 bool AgentMachine::Impl::may_be_the_end(const engine::wire::Results& results) const {
-  if (options.allocation.empty() || mode == Mode::ending || !results.done.empty()) return false;
-  return std::any_of(
-      results.outcomes.begin(), results.outcomes.end(), [](const engine::wire::Outcome& outcome) {
-        const bool signalled =
-            outcome.reason == engine::wire::EndReason::signalled && outcome.exit_code == kTerm;
-        return signalled ||
-               (outcome.reason == engine::wire::EndReason::exited && outcome.exit_code == kShell + kTerm);
-      });
+  const bool in_allocation = !options.allocation.empty() || ends_s != kNever;
+  if (!in_allocation || mode == Mode::ending || !results.done.empty()) return false;
+  return std::any_of(results.outcomes.begin(), results.outcomes.end(), [](const auto& outcome) {
+    using engine::wire::EndReason;
+    const bool asked = outcome.exit_code >= kFirstMerlinCode && outcome.exit_code <= kLastMerlinCode;
+    return outcome.reason == EndReason::signalled || outcome.reason == EndReason::bad_output ||
+           (outcome.reason == EndReason::exited && outcome.exit_code != 0 && !asked);
+  });
 }
 
 void AgentMachine::Impl::hold(const engine::wire::Lease& lease, engine::wire::Results&& results) {
@@ -79,6 +81,7 @@ void AgentMachine::Impl::hold(const engine::wire::Lease& lease, engine::wire::Re
 
 // No signal for the worker came: they were ends of their own.
 void AgentMachine::Impl::settle_held(double until_s) {
+  if (held_back.empty() || held_back.front().until_s > until_s) return;
   for (Held& end : held_back) {
     if (end.until_s <= until_s) record(std::move(end.results));
   }

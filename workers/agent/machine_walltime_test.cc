@@ -107,11 +107,13 @@ TEST(AgentMachine, TakesNoLeaseOnceItsAllocationEnds) {
   EXPECT_GE(bench.returned(), 4U);
 }
 
-event::TaskEnded terminated(SlotId slot, const wire::Lease& lease) {
+event::TaskEnded ended_badly(SlotId slot, const wire::Lease& lease, wire::EndReason reason, int code) {
   event::TaskEnded ended{slot, {}, {}};
-  ended.results.outcomes.push_back(
-      {lease.id, lease.array, lease.first, lease.attempt, wire::EndReason::signalled, 15, 0, 1, ""});
+  ended.results.outcomes.push_back({lease.id, lease.array, lease.first, lease.attempt, reason, code, 0, 1, ""});
   return ended;
+}
+event::TaskEnded terminated(SlotId slot, const wire::Lease& lease) {
+  return ended_badly(slot, lease, wire::EndReason::signalled, 15);
 }
 
 TEST(AgentMachine, ATaskThatEndsWithItsAllocationIsGivenBack) {
@@ -164,6 +166,25 @@ TEST(AgentMachine, ATaskThatNeedsMoreMemoryThanItsStepAsksForGetsIt) {
   starts = bench.all<action::StartTask>();
   ASSERT_EQ(starts.size(), 2U);
   EXPECT_EQ(starts[1].share.memory_bytes, 7 << 20);
+}
+
+TEST(AgentMachine, AScriptThatMakesACodeOfTheSignalIsGivenBackToo) {
+  Bench bench(in_allocation());
+  bench.join(1000);
+  bench.run_tasks(1);
+  bench.give(ended_badly(0, Bench::lease(7, 0, 1), wire::EndReason::exited, 1));  // program || exit 1
+  EXPECT_TRUE(bench.all<action::AppendJournal>().empty());
+  bench.give(event::Terminate{});
+  bench.turn();
+  EXPECT_EQ(bench.returned(), 1U);
+}
+
+TEST(AgentMachine, WhatATaskAsksForIsNotHeldBack) {
+  Bench bench(in_allocation());
+  bench.join(1000);
+  bench.run_tasks(1);
+  bench.give(ended_badly(0, Bench::lease(7, 0, 1), wire::EndReason::exited, 104));  // MERLIN_RETRY
+  EXPECT_EQ(bench.all<action::AppendJournal>().size(), 1U);
 }
 
 TEST(AgentMachine, ATaskThatEndsByItselfBySuchASignalHasFailed) {
