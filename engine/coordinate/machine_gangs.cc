@@ -14,10 +14,14 @@ wire::Pulse CoordinatorMachine::Impl::pulse_for(const Worker& worker) const {
 
 void CoordinatorMachine::Impl::check_gangs() {
   const double limit_s = options_.timing.gang_silent_s;
-  for (const auto& [id, worker] : workers_) {
+  for (auto& [id, worker] : workers_) {
     if (!worker.scheduled || running_s_ - worker.heard_s <= limit_s || scheduler_.gangs_on(id) == 0) continue;
     scheduler_.node_lost(id, {.detail = fmt::format("its node {} has not answered for {:.0f} s",
                                                     worker.capacity.node, limit_s)});
+    // It gets nothing more before its next Hello, and then hears what it is to end.
+    scheduler_.worker_draining(id);
+    worker.mute = true;
+    worker.identify = !worker.peer.empty();
   }
   if (!recovering_) scheduler_.break_incomplete_gangs();
   judge_failures();
