@@ -46,7 +46,7 @@ struct LockTiming {
 // Nothing where there is none, or where it does not read.
 std::optional<LockRecord> read_lock(const std::filesystem::path& campaign);
 // Whether its holder lives, as far as can be seen without a wait: by the process table where that is the own
-// one, else by the fcntl lock or a heartbeat of the last seconds.
+// one, else by a heartbeat of the last seconds. A database that is open has SQLite's own lock, too.
 bool is_held(const std::filesystem::path& campaign);
 // Error{busy} with a sentence where another process holds it. For whoever only reads the record.
 void refuse_if_held(const std::filesystem::path& campaign);

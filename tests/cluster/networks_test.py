@@ -33,17 +33,20 @@ class Networks(CampaignTest):
         self.dummy(a, "eth0", "192.0.2.1/24")
         self.dummy(a, "docker0", "172.17.0.1/16")
         self.dummy(b, "docker0", "172.17.0.1/16")
-        self.cable("mgmt", "198.18.1")
+        # The same network by its address, and another one by its wire. Nobody refuses: packets vanish, as behind a firewall.
+        self.dummy(a, "mgmt", "198.18.1.1/24")
+        self.dummy(b, "mgmt", "198.18.1.2/24")
+        ip("-n", b, "neigh", "add", "198.18.1.1", "lladdr", "02:00:00:00:00:01", "dev", "mgmt", "nud", "permanent")
         self.cable("data", "198.18.2")
-        # Silence, not a refusal: what a firewall between two networks does.
-        self.silence(b, "198.18.1.1")
         ip("-n", b, "route", "add", "192.0.2.0/24", "via", "198.18.1.1")
         self.hosts = self.folder / "hosts"
         self.hosts.write_text("127.0.0.1 localhost\n127.0.1.1 a\n127.0.1.1 b\n")  # as Debian names a host
 
     @staticmethod
     def dummy(name, link, address):
-        ip("-n", name, "link", "add", link, "type", "dummy")
+        """A network with nobody else on it: this kernel need not have interfaces of the type `dummy`."""
+        ip("-n", name, "link", "add", link, "type", "veth", "peer", "name", f"{link}-peer")
+        ip("-n", name, "link", "set", f"{link}-peer", "up")
         ip("-n", name, "addr", "add", address, "dev", link)
         ip("-n", name, "link", "set", link, "up")
 
@@ -53,9 +56,6 @@ class Networks(CampaignTest):
         for number, name in ((1, a), (2, b)):
             ip("-n", name, "addr", "add", f"{net}.{number}/24", "dev", link)
             ip("-n", name, "link", "set", link, "up")
-
-    def silence(self, name, address):
-        subprocess.run(["ip", "netns", "exec", name, "iptables", "-A", "OUTPUT", "-d", address, "-j", "DROP"], check=True, capture_output=True)
 
     def on(self, host, *words, name):
         """A program on that host: its network, its host name, its /etc/hosts."""
@@ -71,7 +71,7 @@ workers: {{far: {{machines: [b]}}}}
 samples: {{design: uniform, count: 4, seed: 1, parameters: {{x: [0, 1]}}}}
 study:
   - name: work
-    run: {{cmd: "hostname >> {self.folder}/ran"}}
+    run: {{cmd: ": $(x); hostname >> {self.folder}/ran"}}
 """)
 
     def campaign_with_worker(self, run):
