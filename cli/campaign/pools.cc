@@ -121,6 +121,25 @@ void check_walltimes(const specs::Plan& plan) {
   }
 }
 
+void check_nodes(const specs::Plan& plan) {
+  const std::vector<PlannedPool> pools = planned_pools(plan);
+  for (const specs::PlannedStep& step : plan.steps()) {
+    const int asked = step.resources.min_nodes > 0 ? step.resources.min_nodes : step.resources.nodes;
+    int most = 0;
+    std::string names;
+    for (const PlannedPool& pool : pools) {
+      if (std::ranges::find(pool.steps, step.name) == pool.steps.end()) continue;
+      most = std::max(most, pool.job.nodes);
+      names += (names.empty() ? "" : ", ") + pool.name;
+    }
+    if (names.empty() || asked <= most) continue;
+    throw Error(ExitCode::spec,
+                fmt::format("the step '{}' asks for {} nodes, and the allocations that serve it ({}) have {}; raise "
+                            "'nodes' of batch: or of the pool, or lower the step's",
+                            step.name, asked, names, most));
+  }
+}
+
 nlohmann::ordered_json batch_plan(const specs::Plan& plan) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   const engine::Groups groups(plan.study());

@@ -17,6 +17,8 @@ int write_allocation_scripts(const specs::Plan& plan);
 
 // Throws Error{spec} for a step whose `walltime` no allocation of its pools can hold.
 void check_walltimes(const specs::Plan& plan);
+// The same for a step that asks for more nodes than any allocation of its pools has.
+void check_nodes(const specs::Plan& plan);
 
 // Allocations, node-hours, and when the first would start where the scheduler can say.
 nlohmann::ordered_json batch_plan(const specs::Plan& plan);

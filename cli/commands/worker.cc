@@ -14,6 +14,7 @@
 #include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/worker.h"
 #include "engine/batch/batch_system.h"
 #include "engine/schedule/groups.h"
 #include "workers/agent/agent.h"
@@ -44,7 +45,8 @@ int allocation_nodes() {
   return nodes == nullptr ? 1 : static_cast<int>(text::to_integer(nodes).value_or(1));
 }
 
-// The scheduler whose allocation this process runs in: the innermost one.
+}  // namespace
+
 std::string scheduler_around() {
   constexpr std::pair<const char*, const char*> kVariables[] = {{"FLUX_URI", "flux"},
                                                                 {"SLURM_JOB_ID", "slurm"},
@@ -55,6 +57,25 @@ std::string scheduler_around() {
     if (std::getenv(variable) != nullptr) return name;
   }
   return {};
+}
+
+namespace {
+
+// Which allocation this is, and what its launcher calls this node: the workers of one take tasks together.
+void find_allocation(workers::WorkerOptions& options) {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  options.node = variable("SLURMD_NODENAME");
+  if (options.node.empty()) options.node = host_name();
+  if (!options.allocation.empty() || options.started_by != 0) return;
+  constexpr std::pair<const char*, const char*> kJobs[] = {
+      {"flux", "FLUX_JOB_ID"}, {"slurm", "SLURM_JOB_ID"}, {"lsf", "LSB_JOBID"}, {"pbs", "PBS_JOBID"}, {"sge", "JOB_ID"}};
+  for (const auto& [name, job] : kJobs) {
+    if (scheduler_around() == name && !variable(job).empty())
+      options.allocation = fmt::format("{}:{}", name, variable(job));
+  }
 }
 
 // What was said on the command line is the end; else the scheduler is asked, now and every few minutes.
@@ -134,6 +155,7 @@ void add_worker(CLI::App& app, Command& chosen) {
   command->callback([options, end, &chosen] {
     chosen = [options, end] {
       find_end(*end, *options);
+      find_allocation(*options);
       clean_task_environment();  // of the launcher that started it on this node
       return work(*options);
     };

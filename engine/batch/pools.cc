@@ -44,7 +44,9 @@ JobRequest job_of(const PoolSpec& pool, const std::string& token, const std::str
   JobRequest job = pool.job;
   job.token = token;
   job.chain = pool.chain > 0 ? prefix + "-" + job.chain : "";
-  job.command.insert(job.command.end(), {"--allocation", token});
+  for (auto* command : {&job.command, &job.coordinator}) {
+    if (!command->empty()) command->insert(command->end(), {"--allocation", token});
+  }
   return job;
 }
 
@@ -101,7 +103,7 @@ const Allocation* Pools::find(const std::string& token) const {
 
 bool Pools::any_left() const {
   return std::any_of(live_.begin(), live_.end(), [&](const auto& entry) {
-    return entry.second.under_way || !allocations_.at(entry.first).id.empty();
+    return entry.first != home_ && (entry.second.under_way || !allocations_.at(entry.first).id.empty());
   });
 }
 
@@ -132,6 +134,40 @@ std::optional<std::string> Pools::stuck() const {
   }
   if (why == nullptr || !live_.empty()) return std::nullopt;
   return *why;
+}
+
+// ---- the coordinator's own allocation
+
+const Allocation* Pools::home() const {
+  const auto at = live_.find(home_);
+  return at == live_.end() || at->second.leaving ? nullptr : &allocations_.at(home_);
+}
+
+void Pools::leave_home() {
+  if (const auto at = live_.find(home_); at != live_.end()) at->second.leaving = true;
+}
+
+bool Pools::has_successor(Now now) const {
+  return std::any_of(live_.begin(), live_.end(), [&](const auto& entry) {
+    const auto& [token, live] = entry;
+    const Allocation& allocation = allocations_.at(token);
+    return token != home_ && !live.leaving && !live.under_way && !allocation.id.empty() &&
+           lasts(allocation, pools_.at(allocation.pool), now);
+  });
+}
+
+bool Pools::needs_successor(Now now) const {
+  const bool some_can = std::any_of(pools_.begin(), pools_.end(), [](const auto& entry) {
+    return entry.second.demand.open > 0 && entry.second.gave_up.empty();
+  });
+  return some_can && !finishing_ && !has_successor(now);
+}
+
+void Pools::close_home(Now now) {
+  const auto at = live_.find(home_);
+  if (at == live_.end()) return;
+  at->second.leaving = true;
+  ended(allocations_.at(home_), JobEnd::none, {}, now);
 }
 
 // ---- what people ask
@@ -166,6 +202,7 @@ std::optional<std::string> Pools::cancel(const std::string& name, Now now) {
   if (tokens.empty())
     return name.empty() ? "no allocation is queued or runs" : "no such allocation is queued or runs";
   for (const std::string& token : tokens) {
+    cancel_home_ = cancel_home_ || token == home_;
     give_back(token, now);
     live_.at(token).leaving_since_s = now.steady_s - timing_.drain_s;  // its workers are not waited for
   }
@@ -406,6 +443,7 @@ void Pools::give_back_idle(Pool& pool, Now now) {
     if (&pool_of(allocation) != &pool || allocation.state != AllocationState::running || live.leaving)
       continue;
     const bool idle = live.idle_since_s && now.steady_s - *live.idle_since_s >= pool.spec->idle_timeout_s;
+    if (token == home_ && !finishing_ && !has_successor(now)) continue;  // the coordinator lives there
     if (!nothing_left && (!idle || running <= pool.spec->min)) continue;
     if (!nothing_left)
       note(fmt::format("allocation {} has had no work for {:.0f} s and is given back", allocation.id,
@@ -431,6 +469,7 @@ void Pools::carry_out_cancels(Now now) {
     if (!live.leaving || live.cancel_asked || allocation.id.empty()) continue;
     const bool asks = live.left && !live.goes_on && now.steady_s - live.leaving_since_s < kAskFirst_s;
     if (asks && !finishing_) continue;
+    if (token == home_ && !cancel_home_) continue;  // its job ends when workers and coordinator have left
     const auto workers = workers_.find(token);
     const bool waits = workers != workers_.end() && workers->second.count > 0 && !abandoned_ &&
                        now.steady_s - live.leaving_since_s < timing_.drain_s;

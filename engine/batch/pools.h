@@ -137,6 +137,19 @@ class Pools {
   void finish(Now now);
   void abandon() { abandoned_ = true; }
 
+  // ---- the allocation that the coordinator itself lives in (engine/coordinate/machine.h: Home)
+  // Where it is one of these it is given back only once another one can have the coordinator, and at the
+  // campaign's end it is not cancelled: it ends with the coordinator.
+  void set_home(std::string token) { home_ = std::move(token); }
+  // Null: none, or it is being given back.
+  const Allocation* home() const;
+  // The coordinator leaves it: another one is to be had for the work that is left.
+  void leave_home();
+  bool has_successor(Now now) const;
+  bool needs_successor(Now now) const;
+  // At the campaign's end: as if it had ended.
+  void close_home(Now now);
+
   // ---- decisions: to be called about once a second
   void decide(Now now);
   PoolActions take_actions() { return std::exchange(actions_, {}); }
@@ -250,6 +263,8 @@ class Pools {
   std::map<std::string, AllocationWorkers> workers_;
   std::map<std::string, int> quick_failures_;  // by node
   std::set<std::string> excluded_;
+  std::string home_;  // token
+  bool cancel_home_ = false;
   bool finishing_ = false;
   bool patient_ = false;  // workers have as long as their tasks take
   bool abandoned_ = false;

@@ -46,6 +46,8 @@ batch::PoolSpec pool_of(const specs::Plan& plan, const specs::WorkerGroup& group
   if (group.slots > 0)
     pool.job.command.insert(pool.job.command.end(), {"--slots", std::to_string(group.slots)});
   if (group.pin) pool.job.command.emplace_back("--pin");
+  if (plan.study().batch.coordinator_in_allocation)
+    pool.job.coordinator = coordinator_command(plan.campaign(), {}, false);
   return pool;
 }
 
@@ -72,6 +74,15 @@ std::vector<batch::PoolSpec> pool_specs(const specs::Plan& plan) {
       pools.push_back(pool_of(plan, group_of(plan.study(), group.name), pools.size()));
   }
   return pools;
+}
+
+std::vector<std::string> coordinator_command(const std::filesystem::path& campaign,
+                                             const std::filesystem::path& top, bool keep_going) {
+  std::vector<std::string> command = {sibling_program("wflow"), "coordinate", "--campaign",
+                                      campaign.string()};
+  if (!top.empty() && top != campaign) command.insert(command.end(), {"--top", top.string()});
+  if (keep_going) command.emplace_back("--keep-going");
+  return command;
 }
 
 std::string job_prefix(const std::filesystem::path& campaign, const std::string& token) {

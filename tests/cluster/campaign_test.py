@@ -49,6 +49,7 @@ class SlurmCampaigns(SlurmTest):
         self.assert_queue_empties()
         directory = self.campaign()
         self.assert_nothing_charged(directory)
+        self.assertLessEqual(self.reasons(directory), {"walltime"})
         self.assertEqual(set(self.ran()), set(range(tasks)))
         rows = self.query(directory, "select started, ended, reason from v_allocations order by started")
         self.assertGreaterEqual(len(rows), 2, rows)
@@ -73,6 +74,7 @@ class SlurmCampaigns(SlurmTest):
         self.assertEqual(run.wait(), OK, run.err)
         self.assert_queue_empties()
         self.assert_nothing_charged(directory)
+        self.assertEqual(self.reasons(directory), {"preempted"})
         self.assertEqual(set(gate.passed()), set(range(12)))
 
     def test_allocations_are_listed_and_explained(self):

@@ -149,4 +149,8 @@ study:
             time.sleep(0.1)
 
     def assert_nothing_charged(self, directory):
-        self.assertEqual(self.query(directory, "select * from v_failures"), [])
+        charged = "select * from v_failures where reason not in ('walltime', 'preempted', 'node')"
+        self.assertEqual(self.query(directory, charged), [])
+
+    def reasons(self, directory):
+        return {reason for (reason,) in self.query(directory, "select reason from v_failures")}

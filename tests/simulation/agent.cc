@@ -260,6 +260,9 @@ void Agent::on(workers::action::Send& send) {
 }
 
 void Agent::on(workers::action::AppendJournal& append) {
+  for (const wire::Outcome& outcome : append.record.outcomes) {
+    if (engine::is_neutral(outcome.reason)) around_.history.element_ended(outcome, false);
+  }
   if (worker_.append(append.record)) return;
   around_.trace.line(worker_.id(), "journal: the disk is full");
   journal_failed_ = true;
@@ -312,6 +315,15 @@ void Agent::on(workers::action::EndTask& end) {
   around_.trace.line(worker_.id(), "ends slot {} (cause {}, {})", end.slot, static_cast<int>(end.cause),
                      end.kill ? "kill" : "term");
   worker_.tasks().signal(end.slot, end.cause, end.kill);
+}
+
+// What runs on this node of the lease, the task itself where this worker has it.
+void Agent::on(workers::action::EndRanks& end) {
+  around_.history.ranks_ended(end.lease, worker_.number());
+  for (auto& [slot, task] : worker_.tasks().all()) {
+    if (task.lease.id == end.lease && !task.ended)
+      worker_.tasks().signal(slot, workers::EndCause::cancelled, true);
+  }
 }
 
 void Agent::on(workers::action::FollowEvents&) {

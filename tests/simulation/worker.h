@@ -90,6 +90,7 @@ class Agent final : public Process, public Client {
   void on(workers::action::AddTemplate&) {}
   void on(workers::action::StartTask& start);
   void on(workers::action::EndTask& end);
+  void on(workers::action::EndRanks& end);
   void on(workers::action::InterruptTask&) {}
   void on(workers::action::FollowEvents&);
   void on(workers::action::SetFence& fence);
@@ -117,8 +118,9 @@ class Agent final : public Process, public Client {
 class Worker {
  public:
   Worker(Surroundings& around, Host& host, WorkerNumber number, std::string group, int slots,
-         std::uint64_t started_by, double linger_s);
+         std::uint64_t started_by, double linger_s, std::string allocation);
 
+  const std::string& allocation() const { return allocation_; }
   const std::string& id() const { return id_; }
   const std::string& group() const { return group_; }
   WorkerNumber number() const { return number_; }
@@ -158,7 +160,7 @@ class Worker {
   Surroundings& around_;
   Host& host_;
   WorkerNumber number_;
-  std::string group_, id_;
+  std::string group_, id_, allocation_;
   TaskTable tasks_;
   std::unique_ptr<Guardian> guardian_;
   std::unique_ptr<Agent> agent_;

@@ -49,6 +49,7 @@ void AgentMachine::Impl::look_at_end() {
   if (mode == Mode::ending || now.steady_s < stop_s()) return;
   mode = Mode::ending;
   reason = "the walltime of its allocation ends";
+  allocation_end = engine::wire::EndReason::walltime;
   log(LogLevel::info, reason);
   give_back_held();
   give_back(queue.take_all());
@@ -89,14 +90,31 @@ void AgentMachine::Impl::settle_held(double until_s) {
 }
 
 void AgentMachine::Impl::give_back_held() {
-  for (Held& end : std::exchange(held_back, {})) give_back_instead(end.lease, std::move(end.results));
+  for (Held& end : std::exchange(held_back, {})) {
+    const double started_unix_s = end.results.outcomes.front().started_s;
+    give_back_instead(end.lease, std::move(end.results), started_unix_s);
+  }
 }
 
 // What it has reported stays: a checkpoint is one.
-void AgentMachine::Impl::give_back_instead(const engine::wire::Lease& lease, engine::wire::Results&& results) {
+void AgentMachine::Impl::give_back_instead(const engine::wire::Lease& lease, engine::wire::Results&& results,
+                                           double started_unix_s) {
   results.outcomes.clear();
   if (!results.events.empty() || !results.usage.empty()) record(std::move(results));
-  give_back({lease});
+  allocation_end ? record_end_of_allocation(lease, started_unix_s) : give_back({lease});
+}
+
+// The execution has its row among the failures, and is charged to nobody. Of a process of several elements one
+// row says it.
+void AgentMachine::Impl::record_end_of_allocation(const engine::wire::Lease& lease, double started_unix_s) {
+  engine::wire::Lease rest = lease;
+  ++rest.first;
+  if (--rest.count > 0) give_back({rest});
+  engine::wire::Results results;
+  const double duration_s = std::max(0.0, now.unix_s - started_unix_s);
+  results.outcomes.push_back({lease.id, lease.array, lease.first, lease.attempt, *allocation_end, 0,
+                              started_unix_s, duration_s, reason});
+  record(std::move(results));
 }
 
 }  // namespace wflow::workers
