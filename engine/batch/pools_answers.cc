@@ -201,8 +201,8 @@ void Pools::began(Allocation& allocation, double started_s, Now now) {
   Pool& pool = pool_of(allocation);
   const double waited_s = std::max(0.0, allocation.started_s - allocation.created_s);
   pool.wait_s += (waited_s - pool.wait_s) / ++pool.waits;
-  note(fmt::format("allocation {} runs on {}, after {:.0f} s in the queue", allocation.id,
-                   nodes_of(allocation), waited_s));
+  const std::string where = allocation.node_names.empty() ? "" : " on " + joined(allocation.node_names);
+  note(fmt::format("allocation {} runs{}, after {:.0f} s in the queue", allocation.id, where, waited_s));
 }
 
 void Pools::ended(Allocation& allocation, JobEnd end, const std::string& reason, Now now) {
