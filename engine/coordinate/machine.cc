@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "engine/coordinate/describe.h"
 #include "engine/coordinate/machine_impl.h"
-#include "engine/monitor/status.h"
 #include "engine/schedule/graph.h"
 
 namespace wflow::engine {
@@ -35,6 +34,25 @@ constexpr bool may_move(Phase from, Phase to) {
       return false;
   }
   return false;
+}
+
+// Of those that have no number, for a line of the history.
+std::string_view other_end(EndReason reason) {
+  switch (reason) {
+    case EndReason::out_of_memory:
+      return "a kill for memory";
+    case EndReason::walltime:
+      return "the walltime of its allocation";
+    case EndReason::node:
+    case EndReason::preempted:
+      return "its allocation";
+    case EndReason::launcher:
+      return "a failure of its launcher";
+    case EndReason::worker_lost:
+      return "its worker";
+    default:
+      return "an error";
+  }
 }
 
 }  // namespace
@@ -282,7 +300,7 @@ void CoordinatorMachine::Impl::record_failure(RecordFailure&& failure) {
     const std::string how =
         outcome.reason == wire::EndReason::exited      ? fmt::format("exit code {}", outcome.exit_code)
         : outcome.reason == wire::EndReason::signalled ? fmt::format("signal {}", outcome.exit_code)
-                                                       : fmt::format("'{}'", describe_end(static_cast<int>(outcome.reason), 0));
+                                                       : std::string(other_end(outcome.reason));
     record("retry", fmt::format("{} ended with {} and runs again", plan_.array_name(outcome.array), how));
   }
   if (outcome.reason == EndReason::out_of_memory && !failure.final && failure.counts.memory_bytes > 0) {
