@@ -13,6 +13,7 @@
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/markers.h"
 #include "cli/commands/commands.h"
+#include "cli/campaign/pools.h"
 #include "cli/commands/dry.h"
 #include "cli/commands/read_options.h"
 #include "cli/commands/run.h"
