@@ -122,13 +122,14 @@ void check_walltimes(const specs::Plan& plan) {
 }
 
 void check_nodes(const specs::Plan& plan) {
-  const std::vector<PlannedPool> pools = planned_pools(plan);
+  const std::vector<batch::PoolSpec> pools = engine::pool_specs(plan);
+  const engine::Groups groups(plan.study());
   for (const specs::PlannedStep& step : plan.steps()) {
     const int asked = step.resources.min_nodes > 0 ? step.resources.min_nodes : step.resources.nodes;
     int most = 0;
     std::string names;
-    for (const PlannedPool& pool : pools) {
-      if (std::ranges::find(pool.steps, step.name) == pool.steps.end()) continue;
+    for (const batch::PoolSpec& pool : pools) {
+      if (!groups.find(pool.name)->pools[groups.pool_of(step.study_step)]) continue;
       most = std::max(most, pool.job.nodes);
       names += (names.empty() ? "" : ", ") + pool.name;
     }

@@ -138,6 +138,13 @@ std::optional<std::string> Pools::stuck() const {
 
 // ---- the coordinator's own allocation
 
+void Pools::set_home(std::string token, Now now) {
+  home_ = std::move(token);
+  if (!live_.contains(home_) || allocations_.at(home_).state == AllocationState::running) return;
+  began(allocations_.at(home_), now.unix_s, now);
+  changed(allocations_.at(home_));
+}
+
 const Allocation* Pools::home() const {
   const auto at = live_.find(home_);
   return at == live_.end() || at->second.leaving ? nullptr : &allocations_.at(home_);

@@ -140,7 +140,8 @@ class Pools {
   // ---- the allocation that the coordinator itself lives in (engine/coordinate/machine.h: Home)
   // Where it is one of these it is given back only once another one can have the coordinator, and at the
   // campaign's end it is not cancelled: it ends with the coordinator.
-  void set_home(std::string token) { home_ = std::move(token); }
+  // It runs, whatever the record says.
+  void set_home(std::string token, Now now);
   // Null: none, or it is being given back.
   const Allocation* home() const;
   // The coordinator leaves it: another one is to be had for the work that is left.

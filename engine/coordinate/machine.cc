@@ -63,7 +63,7 @@ CoordinatorMachine::Impl::Impl(const specs::Plan& plan, std::vector<ArraySpec> a
   if (!options_.pools.empty()) {
     pools_.emplace(options_.pools, options_.job_prefix, options_.epoch, options_.pool_timing,
                    restored.allocations, now);
-    if (options_.home.moves) pools_->set_home(options_.home.allocation);
+    if (options_.home.moves) pools_->set_home(options_.home.allocation, now);
     pools_due_ = true;
   }
   for (const Group& group : groups_.all()) {
@@ -410,7 +410,9 @@ std::vector<CoordinatorAction> CoordinatorMachine::take_actions() {
 double CoordinatorMachine::wake_at_s() const {
   double at_s = std::min(impl_->next_pulse_s_, impl_->time_limit_at_s_);
   if (impl_->pools_due_ && impl_->phase_ != Phase::ended) at_s = impl_->now_.steady_s;
-  for (const double due_s : {impl_->next_due_s_, impl_->phase_due_s_})
+  // Beyond that time a hand-over waits for a commit alone.
+  const bool waited = impl_->phase_ == Phase::handing_over && impl_->running_s_ >= impl_->phase_due_s_;
+  for (const double due_s : {impl_->next_due_s_, waited ? kNever_s : impl_->phase_due_s_})
     at_s = std::min(at_s, impl_->now_.steady_s + std::max(0.0, due_s - impl_->running_s_));
   if (const auto due_s = impl_->scheduler_.next_due_s(); due_s && impl_->may_lease())
     at_s = std::min(at_s, *due_s);

@@ -118,6 +118,26 @@ TEST(Home, NoSuccessorIsThereYetSoOneIsSubmitted) {
   EXPECT_TRUE(campaign.machine().handed_over());
 }
 
+// The one before it has just been cancelled, and nobody has recorded that yet.
+TEST(Home, ItsOwnAllocationRunsAlthoughTheRecordSaysThatItIsQueued) {
+  Moving campaign;
+  campaign.options.pools[0].max = 1;
+  campaign.live_in_one();
+  batch::Allocation& home = campaign.restored.allocations[0];
+  batch::Allocation before = home;
+  before.token = "wabcdef000000";
+  before.id = "76";
+  home.state = batch::AllocationState::queued;
+  home.started_s = home.ends_s = 0;
+  campaign.restored.allocations.insert(campaign.restored.allocations.begin(), before);
+  campaign.start();
+  campaign.join_from(kThere, "wabcdef000001");
+  campaign.pass(5);
+  EXPECT_FALSE(campaign.machine().ended());
+  EXPECT_FALSE(campaign.was_drained(kThere));
+  EXPECT_EQ(campaign.leases(kThere.id).size(), 1U);
+}
+
 TEST(Home, WithoutASuccessorItSaysHowToGoOn) {
   Moving campaign;
   campaign.options.pools[0].max = 1;
