@@ -261,8 +261,10 @@ void CoordinatorMachine::Impl::follow_health(const wire::Results& results, const
     const bool failed = exited || outcome.reason == wire::EndReason::signalled ||
                         outcome.reason == wire::EndReason::not_started ||
                         outcome.reason == wire::EndReason::bad_output;
-    if (outcome.array < plan_.array_count() && failed && !asked)
-      health_.failed(worker.guardian.host, step_of(outcome.array), {outcome.array, outcome.element});
+    if (outcome.array >= plan_.array_count() || !failed || asked) continue;
+    const std::size_t step = step_of(outcome.array);
+    if (plan_.steps()[step].resources.nodes > 1) continue;  // any of its nodes may be the reason
+    health_.failed(worker.guardian.host, step, {outcome.array, outcome.element});
   }
 }
 
