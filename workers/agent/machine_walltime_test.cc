@@ -59,6 +59,10 @@ TEST(AgentMachine, GivesBackWhatRunsBeforeItsAllocationEnds) {
     EXPECT_FALSE(end.kill);
     bench.give(Bench::without_result(end.slot));
   }
+  ASSERT_TRUE(bench.pass_until(1053));
+  EXPECT_TRUE(bench.sent<wire::Goodbye>().empty()) << "not before the record is committed";
+  ASSERT_NE(bench.last<wire::Results>(), nullptr);
+  bench.hear(wire::Acknowledge{bench.last<wire::Results>()->sequence});
   ASSERT_TRUE(bench.pass_until(1055));
   EXPECT_EQ(bench.returned(), 3U) << "what has not started";
   std::uint64_t recorded = 0;
