@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Campaigns on a real Slurm of four nodes on this machine (slurm-local): pools, walltimes, and what goes wrong there."""
 
+import contextlib
 import os
 import signal
 import sqlite3
@@ -108,7 +109,8 @@ study:
         return sorted(int(line.split(":")[0]) for line in lines_of(self.folder / "ran"))
 
     def query(self, directory, sql):
-        with sqlite3.connect(f"file:{directory}/.wflow/campaign.db?mode=ro", uri=True) as database:
+        # Closed: an open connection would keep wflow's commands out.
+        with contextlib.closing(sqlite3.connect(f"file:{directory}/.wflow/campaign.db?mode=ro", uri=True)) as database:
             return database.execute(sql).fetchall()
 
     def assert_queue_empties(self):

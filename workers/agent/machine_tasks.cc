@@ -190,9 +190,12 @@ void AgentMachine::Impl::on(event::TaskEnded& ended) {
   const Task& task = tasks.at(ended.slot);
   if (task.stage == Task::Stage::free) return;
   const wire::Lease lease = task.lease;
-  const bool goes_back = task.ending == EndCause::returned && ended.results.done.empty() &&
-                         ended.results.outcomes.empty() && ended.again.empty();
-  const bool waits = !goes_back && !task.ending && may_be_the_end(ended.results);
+  const bool nothing = ended.results.done.empty() && ended.results.outcomes.empty() && ended.again.empty();
+  // The scheduler's signal may reach a task before its worker, and be seen after the worker's own.
+  const bool by_signal = may_be_the_end(ended.results);
+  const bool goes_back = task.ending == EndCause::returned && (nothing || by_signal);
+  const bool waits = !task.ending && by_signal && mode != Mode::ending;
+  if (goes_back) ended.results = {};
   free_slot(ended.slot);
   waits ? hold(lease, std::move(ended.results)) : record(std::move(ended.results));
   if (goes_back) give_back({lease});

@@ -62,7 +62,7 @@ void AgentMachine::Impl::look_at_end() {
 }
 
 bool AgentMachine::Impl::may_be_the_end(const engine::wire::Results& results) const {
-  if (options.allocation.empty() || mode == Mode::ending || !results.done.empty()) return false;
+  if (options.allocation.empty() || !results.done.empty()) return false;
   return std::any_of(
       results.outcomes.begin(), results.outcomes.end(), [](const engine::wire::Outcome& outcome) {
         const bool signalled =

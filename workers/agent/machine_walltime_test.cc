@@ -117,6 +117,18 @@ TEST(AgentMachine, ATaskThatEndsWithItsAllocationIsGivenBack) {
   EXPECT_TRUE(bench.all<action::AppendJournal>().empty());
 }
 
+// Both signals are there at once, and the agent looks at its own first.
+TEST(AgentMachine, ATaskThatEndsWithItsAllocationIsGivenBackAlsoWhenThatIsSeenLater) {
+  Bench bench(in_allocation());
+  bench.join(1000);
+  bench.run_tasks(1);
+  bench.give(event::Terminate{});
+  bench.give(terminated(0, Bench::lease(7, 0, 1)));
+  bench.turn();
+  EXPECT_EQ(bench.returned(), 1U);
+  EXPECT_TRUE(bench.all<action::AppendJournal>().empty());
+}
+
 TEST(AgentMachine, ATaskThatEndsByItselfBySuchASignalHasFailed) {
   Bench bench(in_allocation());
   bench.join(1000);
