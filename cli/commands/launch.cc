@@ -6,16 +6,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/batch_environment.h"
 #include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "base/batch_environment.h"
 #include "cli/commands/commands.h"
 #include "engine/batch/mpi_launch.h"
 
