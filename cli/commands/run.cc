@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/markers.h"
+#include "cli/campaign/pools.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/dry.h"
 #include "cli/commands/read_options.h"
