@@ -14,7 +14,7 @@ namespace {
 // For so long a task waits for an allocation with all of its nodes before it takes fewer (min_nodes).
 constexpr double kShrink_s = 30;
 // Between two looks for an allocation, as long as no worker comes or goes.
-constexpr double kLookAgain_s = 1;
+constexpr double kLookForNodesAgain_s = 1;
 
 }  // namespace
 
@@ -51,7 +51,7 @@ bool Scheduler::serve_gang(QueueId queue) {
   if (std::any_of(reservations_.begin(), reservations_.end(), waits)) return false;
   double& look_s = gang_look_s_[queue];
   if (now_s_ < look_s) return false;
-  look_s = now_s_ + kLookAgain_s;
+  look_s = now_s_ + kLookForNodesAgain_s;
   std::map<std::string, std::vector<Worker*>> candidates;
   std::size_t most = 0;
   for (const auto& [allocation, members] : leases_.allocations()) {
@@ -132,7 +132,7 @@ bool Scheduler::grant_reserved(const std::string& allocation) {
   const auto free = std::count_if(members->second.begin(), members->second.end(), has_room);
   const bool all_there = static_cast<int>(members->second.size()) >= reservation.nodes;
   if (all_there && now_s_ < reservation.look_s && free < reservation.nodes) return false;
-  reservations_.at(allocation).look_s = now_s_ + kLookAgain_s;
+  reservations_.at(allocation).look_s = now_s_ + kLookForNodesAgain_s;
   std::vector<Worker*> workers = gang_candidates(reservation.queue, members->second);
   if (static_cast<int>(workers.size()) < reservation.nodes) {
     drop_reservation(allocation);
