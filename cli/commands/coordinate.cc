@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/yaml.h"
@@ -23,6 +24,7 @@
 #include "engine/coordinate/signals.h"
 #include "engine/followups/followups.h"
 #include "engine/query/client.h"
+#include "engine/store/campaign_lock.h"
 
 namespace wflow::cli {
 
@@ -148,6 +150,13 @@ class CampaignRun {
   bool run_campaign(const specs::Plan& plan, bool resumed,
                     const std::optional<engine::wire::RetryRequest>& retry,
                     const engine::RunAgain& run_again = {}) {
+    // Ended on purpose between the last look at it and the lock: nobody goes on by itself.
+    const auto holder = engine::store::read_lock(plan.campaign());
+    if (!options_.home.allocation.empty() && holder &&
+        holder->state == engine::store::HolderState::released) {
+      asked_ = true;
+      return false;
+    }
     engine::CoordinatorOptions coordinator;
     coordinator.slots = options_.slots;
     coordinator.local = options_.local;
@@ -193,7 +202,7 @@ class CampaignRun {
   // What there is to say of the first allocation.
   void print_notes(const engine::CampaignStatus& status) {
     for (const engine::HistoryView& row : status.history) {
-      if (row.number <= printed_) continue;
+      if (row.number <= printed_ || row.time_s < began_unix_s_) continue;
       printed_ = row.number;
       if (row.kind == "note" || row.text.starts_with("allocation ")) fmt::print("{}\n", row.text);
     }
@@ -239,7 +248,8 @@ class CampaignRun {
   Clock::time_point began_ = Clock::now();
   bool asked_ = false;
   bool handed_over_ = false;
-  std::uint64_t printed_ = 0;     // numbers of the history
+  std::uint64_t printed_ = 0;  // numbers of the history
+  double began_unix_s_ = unix_now_s();
   bool hard_failures_ = false;    // exit code 102, of any campaign
   ExitCode code_ = ExitCode::ok;  // of the top campaign
   engine::CampaignStatus last_;   // of the campaign that was run last

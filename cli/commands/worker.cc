@@ -63,18 +63,14 @@ namespace {
 
 // Which allocation this is, and what its launcher calls this node: the workers of one take tasks together.
 void find_allocation(workers::WorkerOptions& options) {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
-  options.node = variable("SLURMD_NODENAME");
+  options.node = environment_value("SLURMD_NODENAME");
   if (options.node.empty()) options.node = host_name();
   if (!options.allocation.empty() || options.started_by != 0) return;
   constexpr std::pair<const char*, const char*> kJobs[] = {
       {"flux", "FLUX_JOB_ID"}, {"slurm", "SLURM_JOB_ID"}, {"lsf", "LSB_JOBID"}, {"pbs", "PBS_JOBID"}, {"sge", "JOB_ID"}};
   for (const auto& [name, job] : kJobs) {
-    if (scheduler_around() == name && !variable(job).empty())
-      options.allocation = fmt::format("{}:{}", name, variable(job));
+    if (scheduler_around() == name && !environment_value(job).empty())
+      options.allocation = fmt::format("{}:{}", name, environment_value(job));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/coordinate/machine_impl.h"
+#include "engine/schedule/exit_codes.h"
 
 namespace wflow::engine {
 
@@ -34,7 +35,7 @@ void CoordinatorMachine::Impl::check_gangs() {
 // The end of a node may show first as the failure of what runs there: it is judged when all nodes of the task have
 // answered since, or one is lost.
 bool CoordinatorMachine::Impl::waits_for_nodes(const wire::Outcome& outcome, const Worker& worker) {
-  const bool by_itself = outcome.reason != wire::EndReason::cancelled &&
+  const bool by_itself = !is_success(outcome) && outcome.reason != wire::EndReason::cancelled &&
                          outcome.reason != wire::EndReason::timed_out &&
                          outcome.reason != wire::EndReason::not_started;
   if (!by_itself || worker.reading || scheduler_.gang_of(outcome.lease).size() < 2) return false;

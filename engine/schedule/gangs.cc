@@ -14,7 +14,7 @@ namespace {
 // For so long a task waits for an allocation with all of its nodes before it takes fewer (min_nodes).
 constexpr double kShrink_s = 30;
 // Between two looks for an allocation, as long as no worker comes or goes.
-constexpr double kLookForNodesAgain_s = 1;
+constexpr double kLookForAllocation_s = 1;
 
 }  // namespace
 
@@ -51,7 +51,7 @@ bool Scheduler::serve_gang(QueueId queue) {
   if (std::any_of(reservations_.begin(), reservations_.end(), waits)) return false;
   double& look_s = gang_look_s_[queue];
   if (now_s_ < look_s) return false;
-  look_s = now_s_ + kLookForNodesAgain_s;
+  look_s = now_s_ + kLookForAllocation_s;
   std::map<std::string, std::vector<Worker*>> candidates;
   std::size_t most = 0;
   for (const auto& [allocation, members] : leases_.allocations()) {
@@ -132,7 +132,7 @@ bool Scheduler::grant_reserved(const std::string& allocation) {
   const auto free = std::count_if(members->second.begin(), members->second.end(), has_room);
   const bool all_there = static_cast<int>(members->second.size()) >= reservation.nodes;
   if (all_there && now_s_ < reservation.look_s && free < reservation.nodes) return false;
-  reservations_.at(allocation).look_s = now_s_ + kLookForNodesAgain_s;
+  reservations_.at(allocation).look_s = now_s_ + kLookForAllocation_s;
   std::vector<Worker*> workers = gang_candidates(reservation.queue, members->second);
   if (static_cast<int>(workers.size()) < reservation.nodes) {
     drop_reservation(allocation);
@@ -165,11 +165,13 @@ void Scheduler::grant_gang(QueueId queue, const std::vector<Worker*>& workers) {
   }
 }
 
-// When a task that takes fewer nodes than it asks for may do so.
+// When a task that takes fewer nodes than it asks for may do so. One that may already, and finds none, waits for
+// a worker.
 std::optional<double> Scheduler::next_shrink_s() const {
   std::optional<double> next;
   for (const auto& [queue, since_s] : too_few_since_s_) {
-    if (ready_.queue(queue).key) next = std::min(next.value_or(since_s + kShrink_s), since_s + kShrink_s);
+    const double due_s = since_s + kShrink_s;
+    if (ready_.queue(queue).key && due_s > now_s_) next = std::min(next.value_or(due_s), due_s);
   }
   return next;
 }

@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/schedule/exit_codes.h"
 #include "engine/schedule/scheduler.h"
 
 namespace wflow::engine {
 
 namespace {
-
-// Merlin's exit codes (research/merlin.md 1.7).
-enum : int { kRestart = 100, kSoftFail = 101, kHardFail = 102, kDry = 103, kRetry = 104, kStopWorkers = 105 };
 
 // An element that was running on so many workers when they died is taken to be what kills them.
 constexpr std::uint32_t kCrashLimit = 5;
@@ -22,11 +20,6 @@ constexpr double kLaunchDelay_s = 5;
 // Executions with more memory each: doublings of 1 GiB to 256 GiB.
 constexpr std::uint32_t kMemoryRetries = 8;
 constexpr double kMostMemory = 1LL << 60;
-
-bool is_success(const Outcome& outcome) {
-  return outcome.reason == EndReason::exited &&
-         (outcome.exit_code == kDry || outcome.exit_code == kStopWorkers);
-}
 
 }  // namespace
 

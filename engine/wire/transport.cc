@@ -364,6 +364,11 @@ struct ClientSocket::Impl {
     if (!connected && !lost) lost = steady_now_s() - began_s > kGiveUp_s;
   }
 
+  std::chrono::milliseconds left_to_connect() const {
+    return std::chrono::milliseconds(
+        static_cast<int>(1000 * std::max(0.0, began_s + kGiveUp_s - steady_now_s())) + 1);
+  }
+
   std::optional<Message> receive() {
     see_monitor();
     while (true) {
@@ -439,6 +444,7 @@ bool ClientSocket::send(const Message& message) {
 
 void ClientSocket::wait(std::chrono::milliseconds timeout, std::span<const int> fds) {
   add_fds(impl_->items, 2, fds);
+  if (!impl_->connected) timeout = std::min(timeout, impl_->left_to_connect());
   poll(impl_->items, timeout);
   if (impl_->items[1].revents != 0) impl_->see_monitor();
   impl_->quiet = impl_->items[0].revents == 0;

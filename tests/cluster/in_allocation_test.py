@@ -88,7 +88,9 @@ class InAllocation(SlurmTest):
 
     def gated(self, count=12, free=4, workers="{nodes: 1, slots: 2, max: 2}", batch=BATCH, options=()):
         gate = Gate(self.folder, free)
-        run = self.start("run", self.cluster_study(gate.command(), count=count, workers=workers, batch=batch), *options)
+        # One process a task: the scheduler's signal reaches a shell and what it waits for in any order.
+        command = f"exec bash {gate.script} $(MERLIN_SAMPLE_ID)"
+        run = self.start("run", self.cluster_study(command, count=count, workers=workers, batch=batch), *options)
         directory = self.wait_for_campaign(run)
         return gate, run, directory
 
@@ -115,7 +117,7 @@ class InAllocation(SlurmTest):
         self.slurm("scancel", self.job_of(directory, first["pid"]))
         self.wait_for_home(directory, run, other_than=first)
         gate.open()
-        self.assertEqual(run.wait(), OK, run.err)
+        self.assertEqual(run.wait(), OK, f"{run.err}{run.out}{self.query(directory, 'select * from v_failures')}")
         self.assertEqual(set(gate.passed()), set(range(12)))
         self.assert_nothing_charged(directory)
         self.assert_queue_empties()
@@ -129,14 +131,14 @@ class InAllocation(SlurmTest):
         self.slurm("scancel", self.job_of(directory, first["pid"]))
         self.wait_for_home(directory, other_than=first)
         gate.open()
-        self.assertEqual(self.start("attach").wait(), OK)
+        self.assertEqual(self.start("attach").wait(), OK, self.query(directory, "select * from v_failures"))
         self.assertEqual(set(gate.passed()), set(range(12)))
         self.assert_nothing_charged(directory)
         self.assert_queue_empties()
 
     def test_everything_is_gone_and_resume_goes_on(self):
         gate, run, directory = self.gated(workers="{nodes: 1, slots: 2, max: 1}",
-                                          batch=self.BATCH + ", linger: 5")
+                                          batch=self.BATCH + ", linger: 20")
         first = self.wait_for_home(directory, run)
         self.wait(lambda: gate.waiting() == 2, "two tasks are in the middle", run)
         os.kill(run.pid, signal.SIGKILL)

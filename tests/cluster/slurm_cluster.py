@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real Slurm of four nodes on this machine (slurm-local), and what all campaigns on it share."""
 
+import contextlib
 import os
 import sqlite3
 import subprocess
@@ -131,7 +132,8 @@ study:
     # ---- what has happened
 
     def query(self, directory, sql):
-        with sqlite3.connect(f"file:{directory}/.wflow/campaign.db?mode=ro", uri=True) as database:
+        # Closed: an open connection would keep wflow's commands out.
+        with contextlib.closing(sqlite3.connect(f"file:{directory}/.wflow/campaign.db?mode=ro", uri=True)) as database:
             return database.execute(sql).fetchall()
 
     def allocations(self, directory):
