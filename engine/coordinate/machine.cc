@@ -226,7 +226,7 @@ bool CoordinatorMachine::Impl::workers_are_gone() const {
 }
 
 void CoordinatorMachine::Impl::record_end() {
-  if (pools_ && is_at_home()) {
+  if (pools_) {
     pools_->close_home(now_);
     carry_out(pools_->take_actions());
   }
@@ -414,6 +414,7 @@ double CoordinatorMachine::wake_at_s() const {
   const bool waited = impl_->phase_ == Phase::handing_over && impl_->running_s_ >= impl_->phase_due_s_;
   for (const double due_s : {impl_->next_due_s_, waited ? kNever_s : impl_->phase_due_s_})
     at_s = std::min(at_s, impl_->now_.steady_s + std::max(0.0, due_s - impl_->running_s_));
+  at_s = std::min(at_s, impl_->home_wake_s());
   if (const auto due_s = impl_->scheduler_.next_due_s(); due_s && impl_->may_lease())
     at_s = std::min(at_s, *due_s);
   return at_s;
