@@ -41,7 +41,7 @@ int Scheduler::gang_size(QueueId queue, int most) {
   }
   if (most < gang.min_nodes) return 0;
   const auto [since, is_new] = too_few_since_s_.try_emplace(queue, now_s_);
-  return now_s_ - since->second >= kShrink_s ? most : 0;
+  return now_s_ >= since->second + kShrink_s ? most : 0;
 }
 
 // Gives the queue's next task to an allocation, at once or as soon as its slots are free: to that in which they
@@ -165,13 +165,14 @@ void Scheduler::grant_gang(QueueId queue, const std::vector<Worker*>& workers) {
   }
 }
 
-// When a task that takes fewer nodes than it asks for may do so. One that may already, and finds none, waits for
-// a worker.
+// When a task that takes fewer nodes than it asks for may do so; in the past where it may already.
 std::optional<double> Scheduler::next_shrink_s() const {
   std::optional<double> next;
   for (const auto& [queue, since_s] : too_few_since_s_) {
-    const double due_s = since_s + kShrink_s;
-    if (ready_.queue(queue).key && due_s > now_s_) next = std::min(next.value_or(due_s), due_s);
+    if (!ready_.queue(queue).key) continue;
+    const auto look = gang_look_s_.find(queue);
+    const double due_s = std::max(since_s + kShrink_s, look == gang_look_s_.end() ? 0 : look->second);
+    next = std::min(next.value_or(due_s), due_s);
   }
   return next;
 }
