@@ -65,11 +65,11 @@ class Scheduler {
   // `held`: what the worker says it holds, in any number of parts. What it can't keep is revoked, that part
   // alone.
   void worker_joined(const WorkerId& worker, const WorkerCapacity& capacity, const std::vector<Lease>& held);
-  // Executions that the worker last said were running count against the element's crash limit, and so do those
-  // of gangs of which it was one, unless `neutral`.
+  // Executions that the worker last said were running count against the element's crash limit, and so do
+  // those of gangs of which it was one, unless `neutral`.
   void worker_lost(const WorkerId& worker, const std::vector<RunningElement>& running, bool neutral = false);
-  // It may still live, but its node is of no use to the gangs that it is part of: they are ended, and run again.
-  // `charge`: against the crash limit.
+  // It may still live, but its node is of no use to the gangs that it is part of: they are ended, and run
+  // again. `charge`: against the crash limit.
   void node_lost(const WorkerId& worker, const std::string& why, bool charge);
   // Nobody is awaited any more: gangs with a node whose worker is not there have lost it.
   void break_incomplete_gangs();
@@ -277,7 +277,7 @@ class Scheduler {
   RetryClock retries_;
   std::map<std::string, Reservation> reservations_;  // by allocation
   std::map<QueueId, double> gang_look_s_;
-  std::map<QueueId, double> too_few_since_s_;        // gangs for which no allocation has all nodes
+  std::map<QueueId, double> too_few_since_s_;           // gangs for which no allocation has all nodes
   std::vector<std::pair<ArrayId, Range>> newly_ended_;  // whose children are not resolved yet
   std::vector<EarlyFailure> heard_;                     // whose turn has come; propagate() counts them
   Actions actions_;

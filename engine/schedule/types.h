@@ -28,7 +28,8 @@ struct Lease {
   bool restart = false;       // run the step's restart command
   std::int32_t priority = 0;  // higher goes first in the worker's queue
   // Of a task on several nodes: their names, that of the worker which starts it first. Empty: on this worker
-  // alone. In a part of a lease that is revoked, it says that all of its processes on the node are to be killed.
+  // alone. In a part of a lease that is revoked, it says that all of its processes on the node are to be
+  // killed.
   std::vector<std::string> nodes = {};
 };
 
