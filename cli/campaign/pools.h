@@ -3,26 +3,14 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "engine/batch/batch_system.h"
 #include "specs/plan/plan.h"
 
 namespace wflow::cli {
 
-struct PlannedPool {
-  std::string name, scheduler;
-  int min = 0, max = 1;            // allocations at the same time
-  engine::batch::JobRequest job;   // of one of them; its token is not yet chosen
-  std::vector<std::string> steps;  // which it serves
-};
-
-// Of those that run in allocations.
-std::vector<PlannedPool> planned_pools(const specs::Plan& plan);
-
-// The submission script of each, byte for byte but for the job's name. Empty where everything is local.
+// The submission script of each pool that runs in allocations, byte for byte but for the job's name. Empty where everything is local.
 std::string scripts_text(const specs::Plan& plan);
 // DIRECTORY/.wflow/allocations/POOL.sh of each; gives how many.
 int write_allocation_scripts(const specs::Plan& plan);

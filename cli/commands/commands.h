@@ -37,6 +37,7 @@ void add_rerun(CLI::App& app, Command& chosen);
 void add_init(CLI::App& app, Command& chosen);
 void add_allocations(CLI::App& app, Command& chosen);
 void add_worker(CLI::App& app, Command& chosen);
+void add_coordinate(CLI::App& app, Command& chosen);  // in_allocation.cc
 // Hidden: what wflow run starts while a campaign waits for a study that it submitted.
 void add_submitted(CLI::App& app, Command& chosen);
 void add_event(CLI::App& app, Command& chosen);

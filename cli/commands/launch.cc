@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/batch_environment.h"
 #include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"
@@ -30,17 +30,13 @@ struct LaunchOptions {
   std::vector<std::string> program;
 };
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 // An allocation's variables outside of its nodes (on a login node below salloc) make nobody a part of it.
 std::string manager_around() {
-  if (!variable("FLUX_URI").empty()) return "flux";
-  if (!variable("SLURM_JOB_ID").empty() && !variable("SLURMD_NODENAME").empty()) return "slurm";
-  if (!variable("LSB_JOBID").empty()) return "lsf";
-  if (!variable("PBS_JOBID").empty()) return "pbs";
+  if (!environment_value("FLUX_URI").empty()) return "flux";
+  if (!environment_value("SLURM_JOB_ID").empty() && !environment_value("SLURMD_NODENAME").empty())
+    return "slurm";
+  if (!environment_value("LSB_JOBID").empty()) return "lsf";
+  if (!environment_value("PBS_JOBID").empty()) return "pbs";
   return {};
 }
 
@@ -53,8 +49,9 @@ std::vector<std::string> words_of(const std::string& text) {
 }
 
 std::vector<std::string> nodes_of_task(const std::string& manager) {
-  if (const std::string nodes = variable("WFLOW_NODES"); !nodes.empty()) return text::split(nodes, ',');
-  if (manager == "slurm") return {variable("SLURMD_NODENAME")};
+  if (const std::string nodes = environment_value("WFLOW_NODES"); !nodes.empty())
+    return text::split(nodes, ',');
+  if (manager == "slurm") return {environment_value("SLURMD_NODENAME")};
   return {};
 }
 
@@ -67,7 +64,7 @@ batch::MpiLaunch launch_of(const LaunchOptions& options) {
   batch::MpiLaunch launch;
   launch.manager = manager_around();
   launch.nodes = nodes_of_task(launch.manager);
-  const int world = static_cast<int>(text::to_integer(variable("WFLOW_WORLD_SIZE")).value_or(0));
+  const int world = static_cast<int>(text::to_integer(environment_value("WFLOW_WORLD_SIZE")).value_or(0));
   const int there = std::max(1, static_cast<int>(launch.nodes.size()));
   if (options.nodes > there && world > 0) too_many("nodes", options.nodes, there);
   if (options.procs > world && world > 0) too_many("processes", options.procs, world);
@@ -76,10 +73,11 @@ batch::MpiLaunch launch_of(const LaunchOptions& options) {
   if (most < there) launch.nodes.resize(static_cast<std::size_t>(most));
   const std::string path = find_program(options.program.front()).value_or(options.program.front());
   launch.library = batch::mpi_library_of(path);
+  static const std::string kNone;
   const std::string& given = launch.manager == "flux"    ? options.flux
                              : launch.manager == "lsf"   ? options.lsf
                              : launch.manager == "slurm" ? options.slurm
-                                                         : variable("");
+                                                         : kNone;
   launch.options = words_of(given);
   launch.root = ::geteuid() == 0;
   if (launch.manager == "slurm" && launch.procs > 1) {

@@ -73,7 +73,7 @@ std::size_t check(wire::Results& results, const Scheduler& scheduler) {
   }
   dropped += std::erase_if(results.outcomes, [&](const wire::Outcome& outcome) {
     return !names_elements(scheduler, outcome.array, outcome.element, 1) ||
-           outcome.reason > wire::EndReason::out_of_memory;
+           outcome.reason > kLastEndReason;
   });
   for (wire::Outcome& outcome : results.outcomes) {
     outcome.started_s = checked_seconds(outcome.started_s);

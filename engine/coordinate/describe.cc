@@ -74,7 +74,7 @@ struct DescribeEvent {
                        cancelled.error.value_or("done"));
   }
   std::string operator()(const event::Signal& signal) const {
-    constexpr std::array<std::string_view, 3> kNames = {"interrupt", "terminate", "hangup"};
+    constexpr std::array<std::string_view, 4> kNames = {"interrupt", "terminate", "hangup", "workers left"};
     return fmt::format("signal: {}", kNames.at(static_cast<std::size_t>(signal.kind)));
   }
   std::string operator()(const event::Time&) const { return "time"; }

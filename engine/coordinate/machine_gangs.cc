@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/coordinate/machine_impl.h"
+#include "engine/schedule/exit_codes.h"
 
 namespace wflow::engine {
 
@@ -16,8 +17,8 @@ void CoordinatorMachine::Impl::check_gangs() {
   const double limit_s = options_.timing.gang_silent_s;
   for (auto& [id, worker] : workers_) {
     if (!worker.scheduled || running_s_ - worker.heard_s <= limit_s || scheduler_.gangs_on(id) == 0) continue;
-    scheduler_.node_lost(
-        id, fmt::format("its node {} has not answered for {:.0f} s", worker.capacity.node, limit_s), true);
+    scheduler_.node_lost(id, {.detail = fmt::format("its node {} has not answered for {:.0f} s",
+                                                    worker.capacity.node, limit_s)});
     // It gets nothing more before its next Hello, and then hears what it is to end.
     scheduler_.worker_draining(id);
     worker.mute = true;
@@ -39,7 +40,7 @@ constexpr int kFirstWord = 100, kLastWord = 105;
 // The end of a node may show first as the failure of what runs there: it is judged when all nodes of the task
 // have answered since, or one is lost.
 bool CoordinatorMachine::Impl::waits_for_nodes(const wire::Outcome& outcome, const Worker& worker) {
-  const bool by_itself = outcome.reason != wire::EndReason::cancelled &&
+  const bool by_itself = !is_success(outcome) && outcome.reason != wire::EndReason::cancelled &&
                          outcome.reason != wire::EndReason::timed_out &&
                          outcome.reason != wire::EndReason::not_started;
   const bool said = outcome.reason == wire::EndReason::exited && outcome.exit_code >= kFirstWord &&

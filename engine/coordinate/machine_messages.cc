@@ -78,6 +78,7 @@ void CoordinatorMachine::Impl::on_results(Worker& worker, wire::Results& results
   const std::uint64_t sequence = results.sequence;
   forget_running(worker, results);
   apply(results, worker.id);
+  follow_health(results, worker);
   if (options_.planted.acknowledge_before_commit) return send(worker, wire::Acknowledge{sequence});
   std::uint64_t& acknowledge = gathered_.acknowledge[worker.id];
   acknowledge = std::max(acknowledge, sequence);

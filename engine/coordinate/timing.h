@@ -20,8 +20,12 @@ struct Timing {
   double hand_over_s = 60;  // from that Hello to the heartbeat that ends its hand-over
   double unserved_s = 3;    // a step without any worker for so long is reported
   double dismiss_s = 15;    // workers have so long to end at the end of the campaign
-  double cancel_s = 90;     // schedulers have so long to cancel allocations at the end of the campaign
-  double end_agent_s = 3;   // an agent has so long to end after its guardian; then it is killed
+  // Of a coordinator that moves on: before the end of its allocation, and for a successor and the last
+  // results.
+  double leave_home_s = 2;
+  double succeed_s = 10;
+  double cancel_s = 90;    // schedulers have so long to cancel allocations at the end of the campaign
+  double end_agent_s = 3;  // an agent has so long to end after its guardian; then it is killed
   // A longer gap between two events is a pause of the coordinator itself (SIGSTOP, a suspended machine): it
   // does not count as silence of workers, whose heartbeats may wait unread.
   double longest_gap_s = 3;

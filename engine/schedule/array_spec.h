@@ -18,7 +18,7 @@ struct Gang {
   int nodes = 1;      // 1: a task of one worker
   int min_nodes = 1;  // so many are enough where no allocation has more
   int cores = 1;      // on each
-  bool is_one() const { return nodes > 1; }
+  bool spans_nodes() const { return nodes > 1; }
 };
 
 struct ArraySpec {
@@ -33,6 +33,7 @@ struct ArraySpec {
   int max_retries = 0;       // executions asked for by exit codes 100 (restart) and 104 (retry)
   int failure_retries = 0;   // executions after an ordinary failure
   double retry_delay_s = 0;
+  double memory_factor = 0;  // an execution killed for memory is followed by one with so many times more; 0: not
   double walltime_s = 0;     // one task lasts no longer, as the study says; 0: it does not
   bool own_program = false;  // a wflow program: its exit codes 2 to 4 say that another try would end the same
   specs::ContinueOn continue_on = specs::ContinueOn::soft_fail;

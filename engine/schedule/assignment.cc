@@ -11,6 +11,9 @@ namespace wflow::engine {
 
 namespace {
 constexpr double kLookAgain_s = 1;
+// Elements that need more memory than their step asks for, and arrays with such elements alone, that are looked
+// at for one worker.
+constexpr int kLooks = 64;
 }  // namespace
 
 void Scheduler::worker_ends(const WorkerId& id, double ends_s) {
@@ -69,26 +72,51 @@ std::optional<double> Scheduler::next_due_s() const {
 // False if no queue has anything for the worker.
 bool Scheduler::grant_next(Worker& worker) {
   std::optional<QueueId> next;
+  std::optional<ArrayId> found;
   for (const QueueKey& key : ready_.order()) {
-    const QueueId queue = std::get<QueueId>(key);
+    next = std::get<QueueId>(key);
     // It may reserve some of this worker's slots, and then the queues behind it find fewer.
-    if (ready_.queue(queue).gang.is_one()) {
-      if (worker.serves[queue] && serve_gang(queue)) return true;
-    } else if (takes(worker, ready_, queue, now_s_)) {
-      next = queue;
-      break;
+    if (ready_.queue(*next).gang.spans_nodes()) {
+      if (worker.serves[*next] && serve_gang(*next)) return true;
+    } else if (takes(worker, ready_, *next, now_s_)) {
+      found = array_for(worker, *next);
+      if (found) break;
     }
   }
-  if (!next) return false;
+  if (!found) return false;
   const QueueId queue = *next;
-  const ArrayId array = *ready_.queue(queue).waiting.begin();
-  if (const auto element = ready_.next_again(array)) {
+  const ArrayId array = *found;
+  if (const auto element = next_again(worker, array)) {
     grant(worker, array, {*element, *element}, arrays_[array].attempts[*element]);
   } else {
     const std::uint64_t size = range_size(arrays_[array], ready_, queue, worker, max_range_, now_s_);
     grant(worker, array, ready_.next_range(array, size), {});
   }
   return true;
+}
+
+// The first array with something for the worker.
+std::optional<ArrayId> Scheduler::array_for(const Worker& worker, QueueId queue) const {
+  int looks = kLooks;
+  for (const ArrayId array : ready_.queue(queue).waiting) {
+    const bool any = arrays_[array].spec.memory_factor <= 0 || ready_.has_fresh(array);
+    if (any || next_again(worker, array)) return array;
+    if (--looks == 0) break;
+  }
+  return std::nullopt;
+}
+
+// What was killed for memory goes to a worker that has as much as it gets now, or the most that there is.
+std::optional<Element> Scheduler::next_again(const Worker& worker, ArrayId id) const {
+  const TaskArray& array = arrays_[id];
+  if (array.spec.memory_factor <= 0 || !ready_.has_again(id)) return ready_.next_again(id);
+  const std::int64_t has = worker.capacity.memory_bytes;
+  const std::int64_t largest = leases_.largest_memory(ready_.queue_of(id));
+  return ready_.find_again(id, kLooks, [&](Element element) {
+    const auto attempt = array.attempts.find(element);
+    const std::int64_t needs = attempt == array.attempts.end() ? 0 : attempt->second.memory_bytes;
+    return has <= 0 || has >= std::min(needs, largest);
+  });
 }
 
 void Scheduler::grant(Worker& worker, ArrayId array, Range range, const Attempt& attempt,
@@ -103,10 +131,11 @@ void Scheduler::grant(Worker& worker, ArrayId array, Range range, const Attempt&
   const double workers = std::max(1.0, static_cast<double>(nodes.size()));
   const double core_s = static_cast<double>(range.size()) * cores_of(queue, worker) * workers *
                         seconds_of(arrays_[array], queue, worker);
-  leases_.hold(id, worker, array, range);
+  leases_.hold(id, worker, array, range, attempt.memory_bytes);
   if (!nodes.empty()) leases_.set_gang(id, nodes);
-  actions_.grants.push_back(
-      {worker.id, {id, array, range.first, range.size(), attempt.number, attempt.restart, priority, nodes}});
+  actions_.grants.push_back({worker.id,
+                             {id, array, range.first, range.size(), attempt.number, attempt.restart, priority,
+                              attempt.memory_bytes, attempt.uncharged(), nodes}});
   ready_.serve(queue_id, core_s);
 }
 

@@ -14,7 +14,7 @@ namespace {
 // For so long a task waits for an allocation with all of its nodes before it takes fewer (min_nodes).
 constexpr double kShrink_s = 30;
 // Between two looks for an allocation, as long as no worker comes or goes.
-constexpr double kLookAgain_s = 1;
+constexpr double kLookForAllocation_s = 1;
 
 }  // namespace
 
@@ -51,7 +51,7 @@ bool Scheduler::serve_gang(QueueId queue) {
   if (std::any_of(reservations_.begin(), reservations_.end(), waits)) return false;
   double& look_s = gang_look_s_[queue];
   if (now_s_ < look_s) return false;
-  look_s = now_s_ + kLookAgain_s;
+  look_s = now_s_ + kLookForAllocation_s;
   std::map<std::string, std::vector<Worker*>> candidates;
   std::size_t most = 0;
   for (const auto& [allocation, members] : leases_.allocations()) {
@@ -133,7 +133,7 @@ bool Scheduler::grant_reserved(const std::string& allocation) {
   const auto free = std::count_if(members->second.begin(), members->second.end(), has_room);
   const bool all_there = static_cast<int>(members->second.size()) >= reservation.nodes;
   if (all_there && now_s_ < reservation.look_s && free < reservation.nodes) return false;
-  reservations_.at(allocation).look_s = now_s_ + kLookAgain_s;
+  reservations_.at(allocation).look_s = now_s_ + kLookForAllocation_s;
   std::vector<Worker*> workers = gang_candidates(reservation.queue, members->second);
   if (static_cast<int>(workers.size()) < reservation.nodes) {
     drop_reservation(allocation);
@@ -166,11 +166,13 @@ void Scheduler::grant_gang(QueueId queue, const std::vector<Worker*>& workers) {
   }
 }
 
-// When a task that takes fewer nodes than it asks for may do so.
+// When a task that takes fewer nodes than it asks for may do so. One that may already, and finds none, waits for
+// a worker.
 std::optional<double> Scheduler::next_shrink_s() const {
   std::optional<double> next;
   for (const auto& [queue, since_s] : too_few_since_s_) {
-    if (ready_.queue(queue).key) next = std::min(next.value_or(since_s + kShrink_s), since_s + kShrink_s);
+    const double due_s = since_s + kShrink_s;
+    if (ready_.queue(queue).key && due_s > now_s_) next = std::min(next.value_or(due_s), due_s);
   }
   return next;
 }
@@ -203,36 +205,38 @@ std::size_t Scheduler::gangs_on(const WorkerId& id) const {
   return at == leases_.workers().end() ? 0 : at->second.gangs.size();
 }
 
-void Scheduler::node_lost(const WorkerId& id, const std::string& why, bool charge) {
+void Scheduler::node_lost(const WorkerId& id, const Loss& loss) {
   const Worker* worker = leases_.find_worker(id);
   if (worker == nullptr) return;
   const std::set<LeaseId> gangs = worker->gangs;
-  for (const LeaseId lease : gangs) break_gang(lease, why, charge);
+  for (const LeaseId lease : gangs) break_gang(lease, loss);
 }
 
 void Scheduler::break_incomplete_gangs() {
   const std::set<LeaseId> incomplete = leases_.incomplete_gangs();
   for (const LeaseId id : incomplete)
-    break_gang(id, "its node " + leases_.find(id)->missing.front() + " was lost while this task ran", true);
+    break_gang(id, {.detail = "its node " + leases_.find(id)->missing.front() + " was lost while this task ran"});
 }
 
 // Its worker ends it, and gives it back or says that it has come to an end of its own: then it runs again.
-void Scheduler::break_gang(LeaseId id, const std::string& why, bool charge) {
+// Gives what was charged.
+std::vector<Outcome> Scheduler::break_gang(LeaseId id, const Loss& loss) {
+  std::vector<Outcome> charged;
   const LeaseState& lease = *leases_.find(id);
-  if (lease.broken) return;
+  if (lease.broken) return charged;
   leases_.set_broken(id);
   const std::vector<Range> parts = leases_.parts(id);
-  if (charge) {
-    for (const Range& part : parts) {
-      for (Element element = part.first; element <= part.last; ++element)
-        count_loss(id, {lease.array, element, 0}, why);
+  for (const Range& part : parts) {
+    for (Element element = part.first; element <= part.last; ++element) {
+      if (auto counted = count_loss(id, {lease.array, element, 0}, loss)) charged.push_back(std::move(*counted));
     }
   }
-  if (leases_.find(id) == nullptr) return;  // lost for the last time
+  if (leases_.find(id) == nullptr) return charged;  // lost for the last time
   for (const Range& part : leases_.parts(id)) {
     revoke(id, lease.array, part, true);
     end_ranks(id, part);
   }
+  return charged;
 }
 
 // What the task has left on any of its nodes.

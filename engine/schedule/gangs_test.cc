@@ -147,7 +147,7 @@ class Site {
       if (--lease.count == 0) node.queue.erase(node.queue.begin());
       node.own += cores;
       const Task task(one.array, one.first);
-      const double seconds = arrays[one.array].gang.is_one() ? gang_s : small_s(random);
+      const double seconds = arrays[one.array].gang.spans_nodes() ? gang_s : small_s(random);
       node.running[task] = {one, now + seconds, false};
       started[task].push_back(now);
       EXPECT_LE(used(id), node.capacity.cores + 1e-9) << id << " at " << now;
@@ -332,7 +332,7 @@ TEST(Gangs, EndTheirRanksOnAllNodes) {
 
 // A new coordinator: the worker that has the task names its nodes.
 TEST(Gangs, AreKnownAgainByTheirNodes) {
-  const Lease held{(std::uint64_t{1} << 40) + 1, 1, 0, 1, 0, false, 0, {"node-w1", "node-w0"}};
+  const Lease held{(std::uint64_t{1} << 40) + 1, 1, 0, 1, 0, false, 0, 0, 0, {"node-w1", "node-w0"}};
   Site site({small_tasks(0, 4), gangs(1, 1, 2, 2)}, 2);
   site.join("w0", 2, "a");
   site.nodes["w1"].running[Task(1, 0)] = {held, 5, false};

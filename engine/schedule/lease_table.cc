@@ -43,7 +43,7 @@ Worker& LeaseTable::join(const WorkerId& id, const WorkerCapacity& capacity) {
     const ReadyQueue& queue = queues_.queue(number);
     const bool in_pool =
         capacity.pools.empty() || (queue.pool < capacity.pools.size() && capacity.pools[queue.pool]);
-    const bool in_gang = !queue.gang.is_one() || !capacity.allocation.empty();
+    const bool in_gang = !queue.gang.spans_nodes() || !capacity.allocation.empty();
     worker.serves[number] = in_pool && in_gang && queue.resources.gpus <= capacity.gpus;
   }
   if (!capacity.allocation.empty()) allocations_[capacity.allocation][worker.number] = &worker;
@@ -70,6 +70,14 @@ void LeaseTable::leave(const WorkerId& id) {
   unindex(found->second);
   queues_.count_worker(found->second.serves, found->second.capacity.cores, -1);
   workers_.erase(found);
+}
+
+std::int64_t LeaseTable::largest_memory(QueueId queue) const {
+  std::int64_t largest = 0;
+  for (const auto& [id, worker] : workers_) {
+    if (!worker.draining && worker.serves[queue]) largest = std::max(largest, worker.capacity.memory_bytes);
+  }
+  return largest;
 }
 
 void LeaseTable::learn_speed(const DoneRun& run) {
@@ -132,7 +140,8 @@ std::vector<Range> LeaseTable::parts(LeaseId lease) const {
   return parts(lease, state.array, state.bounds);
 }
 
-LeaseState& LeaseTable::open(LeaseId id, Worker& worker, ArrayId array, Range first) {
+LeaseState& LeaseTable::open(LeaseId id, Worker& worker, ArrayId array, Range first,
+                             std::int64_t memory_bytes) {
   LeaseState& lease = leases_[id];
   const ReadyQueue& queue = queues_.queue_of_array(array);
   lease.worker = &worker;
@@ -144,13 +153,16 @@ LeaseState& LeaseTable::open(LeaseId id, Worker& worker, ArrayId array, Range fi
   // A long task fills its core and no more: what is ahead of the other cores does not depend on it.
   lease.seconds_each =
       std::clamp(seconds_of(arrays_[array], queue, worker), kShortestTask_s, kAhead_s * lease.processes_each);
+  if (memory_bytes <= 0) memory_bytes = arrays_[array].spec.resources.memory_bytes;
+  lease.memory_each = static_cast<double>(std::min(memory_bytes, worker.capacity.memory_bytes));
   worker.leases.insert(id);
   return lease;
 }
 
-LeaseState& LeaseTable::hold(LeaseId id, Worker& worker, ArrayId array, Range range) {
+LeaseState& LeaseTable::hold(LeaseId id, Worker& worker, ArrayId array, Range range,
+                             std::int64_t memory_bytes) {
   const auto found = leases_.find(id);
-  LeaseState& lease = found == leases_.end() ? open(id, worker, array, range) : found->second;
+  LeaseState& lease = found == leases_.end() ? open(id, worker, array, range, memory_bytes) : found->second;
   lease.bounds = {std::min(lease.bounds.first, range.first), std::max(lease.bounds.last, range.last)};
   lease.elements += range.size();
   holders_[array].set(range, id);
@@ -194,8 +206,7 @@ void LeaseTable::charge(Worker& worker, const LeaseState& lease, double elements
   worker.load.cores += processes * cores;
   worker.load.core_s += elements * cores * lease.seconds_each;
   worker.load.gpus += processes * asked.gpus;
-  worker.load.memory_bytes +=
-      processes * static_cast<double>(std::min(asked.memory_bytes, worker.capacity.memory_bytes));
+  worker.load.memory_bytes += processes * lease.memory_each;
   const QueueId queue = queues_.queue_of(lease.array);
   if (const double share = scarce_share(queues_.queue(queue), worker); share > 0)
     worker.scarce_s[queue] += elements * lease.seconds_each * share;

@@ -25,6 +25,7 @@ struct LeaseState {
   double seconds_each = 0;     // as estimated when granted, at most what a core should have ahead of it
   double cores_each = 1;
   double processes_each = 1;  // of an element: less than one where a process takes several
+  double memory_each = 0;     // bytes, of a process
   bool revoked = false;       // what has not started of it was asked for
   double granted_s = 0;       // or adopted
   // ---- of a gang
@@ -51,6 +52,8 @@ class LeaseTable {
   void set_draining(Worker& worker);
   // It holds nothing any more.
   void leave(const WorkerId& worker);
+  // Of the workers that serve the queue and are not leaving; 0: not known.
+  std::int64_t largest_memory(QueueId queue) const;
   // Its durations against those of the same array elsewhere.
   void learn_speed(const DoneRun& run);
   // What the worker was leased and does not name among what it holds; then what of this it has still not
@@ -68,7 +71,8 @@ class LeaseTable {
   std::vector<Range> parts(LeaseId lease, ArrayId array, Range range) const;
   std::vector<Range> parts(LeaseId lease) const;
   // Nobody holds the range. Makes the lease if there is none.
-  LeaseState& hold(LeaseId lease, Worker& worker, ArrayId array, Range range);
+  // `memory_bytes`: of each process, where that is not what its step asks for.
+  LeaseState& hold(LeaseId lease, Worker& worker, ArrayId array, Range range, std::int64_t memory_bytes = 0);
   // The lease holds the whole range. One that holds nothing any more is forgotten.
   void release(LeaseId lease, Range range);
   std::uint64_t leased() const { return leased_; }
@@ -105,7 +109,7 @@ class LeaseTable {
  private:
   using Owner = std::pair<double, Worker*>;  // cores asked for, over the worker's own
 
-  LeaseState& open(LeaseId lease, Worker& worker, ArrayId array, Range first);
+  LeaseState& open(LeaseId lease, Worker& worker, ArrayId array, Range first, std::int64_t memory_bytes);
   void change_load(const LeaseState& lease, double elements);
   void charge(Worker& worker, const LeaseState& lease, double elements);
   void attach(LeaseId id, LeaseState& lease, Worker& worker);

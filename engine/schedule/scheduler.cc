@@ -47,7 +47,7 @@ void Scheduler::restore_end(ArrayId array, Range range, ElementState state) {
 }
 
 void Scheduler::restore_attempt(ArrayId array, Element element, const AttemptCounts& counts) {
-  WFLOW_CHECK(!started_ && counts.failures + counts.crashes <= counts.number);
+  WFLOW_CHECK(!started_ && counts.not_asked() <= counts.number);
   if (!has_ended(arrays_[array].states.at(element))) arrays_[array].attempts[element] = {counts, 0};
 }
 
@@ -129,7 +129,7 @@ void Scheduler::adopt(Worker& worker, const Lease& lease) {
 void Scheduler::hold(Worker& worker, const Lease& lease, Range part) {
   ready_.remove(lease.array, part);
   arrays_[lease.array].states.set(part, ElementState::leased);
-  leases_.hold(lease.id, worker, lease.array, part);
+  leases_.hold(lease.id, worker, lease.array, part, lease.memory_bytes);
   if (!lease.nodes.empty()) leases_.set_gang(lease.id, lease.nodes);
 }
 
@@ -149,28 +149,43 @@ void Scheduler::adopt_part(Worker& worker, const Lease& lease, Range part) {
   // ordinary failures does not cover asked for another one, or there would have been none.
   Attempt& attempt = array.attempts[part.first];
   if (attempt.number >= lease.attempt) return;
+  const std::uint32_t missing = lease.attempt - attempt.number;
+  const std::uint32_t uncharged =
+      std::min(missing, lease.uncharged - std::min(lease.uncharged, attempt.uncharged()));
+  (lease.memory_bytes > attempt.memory_bytes ? attempt.memory : attempt.neutral) += uncharged;
   const auto budget = static_cast<std::uint32_t>(std::max(array.spec.failure_retries, 0));
   const std::uint32_t left = budget - std::min(budget, attempt.failures);
-  attempt.failures += std::min(lease.attempt - attempt.number, left);
+  attempt.failures += std::min(missing - uncharged, left);
   attempt.number = lease.attempt;
   attempt.restart = lease.restart;
+  attempt.memory_bytes = lease.memory_bytes;
 }
 
-void Scheduler::worker_lost(const WorkerId& id, const std::vector<RunningElement>& running, bool neutral) {
+std::vector<Outcome> Scheduler::worker_lost(const WorkerId& id, const std::vector<RunningElement>& running,
+                                            const Loss& loss) {
+  std::vector<Outcome> unsettled;
   Worker* worker = leases_.find_worker(id);
-  if (worker == nullptr) return;
+  if (worker == nullptr) return unsettled;
   drop_reservation(worker->capacity.allocation);
   if (!worker->capacity.allocation.empty()) look_for_allocations();
-  for (const RunningElement& execution : running) count_crash(id, execution);
+  for (const RunningElement& execution : running) {
+    if (auto charged = count_crash(id, execution, loss); charged && !loss.settled)
+      unsettled.push_back(std::move(*charged));
+  }
+  Loss of_node = loss;
+  of_node.detail = "its node " + worker->capacity.node + " was lost while this task ran";
   const std::set<LeaseId> gangs = worker->gangs;
   for (const LeaseId lease : gangs) {
     const LeaseState* state = leases_.find(lease);
-    if (state != nullptr && state->worker != worker)
-      break_gang(lease, "its node " + worker->capacity.node + " was lost while this task ran", !neutral);
+    if (state == nullptr || state->worker == worker) continue;
+    for (Outcome& charged : break_gang(lease, of_node)) {
+      if (!loss.settled) unsettled.push_back(std::move(charged));
+    }
   }
   give_back_all(*worker);
   leases_.leave(id);
   propagate();
+  return unsettled;
 }
 
 void Scheduler::forget_worker_leases(const WorkerId& id) {

@@ -65,12 +65,17 @@ class Scheduler {
   // `held`: what the worker says it holds, in any number of parts. What it can't keep is revoked, that part
   // alone.
   void worker_joined(const WorkerId& worker, const WorkerCapacity& capacity, const std::vector<Lease>& held);
-  // Executions that the worker last said were running count against the element's crash limit, and so do
-  // those of gangs of which it was one, unless `neutral`.
-  void worker_lost(const WorkerId& worker, const std::vector<RunningElement>& running, bool neutral = false);
+  // Executions that the worker last said were running are recorded, and so are those of gangs of which it was
+  // one; they count against the element's crash limit where the loss is charged. Gives those that were
+  // charged though their cause may yet be said.
+  std::vector<Outcome> worker_lost(const WorkerId& worker, const std::vector<RunningElement>& running,
+                                   const Loss& loss = {});
+  // Why an execution that worker_lost() gave was lost: what was charged for it is taken back.
+  void loss_explained(const Outcome& lost, const WorkerId& worker, EndReason reason,
+                      const std::string& detail);
   // It may still live, but its node is of no use to the gangs that it is part of: they are ended, and run
-  // again. `charge`: against the crash limit.
-  void node_lost(const WorkerId& worker, const std::string& why, bool charge);
+  // again.
+  void node_lost(const WorkerId& worker, const Loss& loss);
   // Nobody is awaited any more: gangs with a node whose worker is not there have lost it.
   void break_incomplete_gangs();
   void worker_draining(const WorkerId& worker);
@@ -210,6 +215,8 @@ class Scheduler {
 
   // assignment.cc: what a worker gets
   bool grant_next(Worker& worker);
+  std::optional<ArrayId> array_for(const Worker& worker, QueueId queue) const;
+  std::optional<Element> next_again(const Worker& worker, ArrayId array) const;
   void grant(Worker& worker, ArrayId array, Range range, const Attempt& attempt,
              const std::vector<std::string>& nodes = {});
   void move_due_retries();
@@ -232,7 +239,7 @@ class Scheduler {
   void grant_reservations();
   void grant_gang(QueueId queue, const std::vector<Worker*>& workers);
   std::optional<double> next_shrink_s() const;
-  void break_gang(LeaseId lease, const std::string& why, bool charge);
+  std::vector<Outcome> break_gang(LeaseId lease, const Loss& loss);
   void end_ranks(LeaseId lease, Range range);
 
   // results.cc: how executions end
@@ -253,8 +260,11 @@ class Scheduler {
   void drop_early_failures(ArrayId array);
   bool decide(const Outcome& outcome, const WorkerId& worker, Attempt attempt, double now_s);
   void schedule_retry(ArrayId array, Element element, Attempt attempt, double due_s);
-  void count_crash(const WorkerId& worker, const RunningElement& execution);
-  void count_loss(LeaseId lease, const RunningElement& execution, const std::string& detail);
+  std::int64_t more_memory(ArrayId array, const Attempt& attempt) const;
+  bool give_memory(ArrayId array, Attempt& attempt) const;
+  std::optional<Outcome> count_crash(const WorkerId& worker, const RunningElement& execution,
+                                     const Loss& loss);
+  std::optional<Outcome> count_loss(LeaseId lease, const RunningElement& execution, const Loss& loss);
 
   // moves.cc: moves between states
   std::vector<Range> parts_in(ArrayId array, Range range, bool (*keep)(ElementState));

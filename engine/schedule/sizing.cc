@@ -22,7 +22,7 @@ double scarce_ahead_s(const Worker& worker, QueueId queue) {
 
 double cores_of(const ReadyQueue& queue, const Worker& worker) {
   const std::int64_t asked =
-      queue.gang.is_one() ? queue.gang.cores : std::int64_t{queue.resources.cores} * queue.resources.procs;
+      queue.gang.spans_nodes() ? queue.gang.cores : std::int64_t{queue.resources.cores} * queue.resources.procs;
   return static_cast<double>(std::clamp<std::int64_t>(asked, 1, std::max(worker.capacity.cores, 1)));
 }
 
@@ -88,7 +88,7 @@ bool gets_ahead(const Worker& worker) {
 
 bool takes(const Worker& worker, const ReadyQueues& queues, QueueId queue, double now_s) {
   const ReadyQueue& asked = queues.queue(queue);
-  if (asked.gang.is_one() || !worker.serves[queue] || !fits_before_end(asked, worker, now_s)) return false;
+  if (asked.gang.spans_nodes() || !worker.serves[queue] || !fits_before_end(asked, worker, now_s)) return false;
   if (room_beside_gang(asked, worker, now_s) >= 1) return true;
   const bool enough = worker.load.core_s >= 0.5 * kAhead_s * worker.capacity.cores;
   return gets_ahead(worker) && !enough && scarce_ahead_s(worker, queue) < 0.5 * kAhead_s;

@@ -20,7 +20,7 @@ struct Layout;
   }
 
 WFLOW_LAYOUT(Lease, &T::id, &T::array, &T::first, &T::count, &T::attempt, &T::restart, &T::priority,
-             &T::nodes);
+             &T::memory_bytes, &T::uncharged, &T::nodes);
 WFLOW_LAYOUT(Outcome, &T::lease, &T::array, &T::element, &T::attempt, &T::reason, &T::exit_code,
              &T::started_s, &T::duration_s, &T::detail);
 WFLOW_LAYOUT(ProcessIdentity, &T::host, &T::boot, &T::namespace_id, &T::pid, &T::start_ticks);
@@ -66,6 +66,7 @@ WFLOW_LAYOUT(Selection, &T::step, &T::ranged, &T::first, &T::last, &T::by_exit_c
 WFLOW_LAYOUT(TaskPlace, &T::array, &T::element);
 WFLOW_LAYOUT(TasksRequest, &T::from, &T::last_array, &T::first, &T::last, &T::states);
 WFLOW_LAYOUT(ExplainRequest, &T::task);
+WFLOW_LAYOUT(UsageRequest, &T::array, &T::first, &T::last, &T::limit);
 WFLOW_LAYOUT(WorkersRequest, &T::from);
 WFLOW_LAYOUT(RetryableRequest, &T::tasks);
 WFLOW_LAYOUT(SnapshotRequest, &T::path);
@@ -116,6 +117,7 @@ WFLOW_LAYOUT(ExplainAnswer, &T::task, &T::step, &T::state, &T::paused, &T::worke
 WFLOW_LAYOUT(WorkerView, &T::id, &T::host, &T::group, &T::pid, &T::cores, &T::gpus, &T::joined_s, &T::ended_s,
              &T::reason, &T::failures, &T::state, &T::leased, &T::running);
 WFLOW_LAYOUT(WorkersAnswer, &T::workers, &T::next);
+WFLOW_LAYOUT(UsageAnswer, &T::used, &T::next);
 WFLOW_LAYOUT(Answer, &T::body);
 
 #define WFLOW_EMPTY_LAYOUT(type)                 \
@@ -157,7 +159,7 @@ inline constexpr AllocationsVerb kLast<AllocationsVerb> = AllocationsVerb::drain
 template <>
 inline constexpr ExitCode kLast<ExitCode> = ExitCode::internal;
 template <>
-inline constexpr EndReason kLast<EndReason> = EndReason::out_of_memory;
+inline constexpr EndReason kLast<EndReason> = engine::kLastEndReason;
 template <>
 inline constexpr specs::Piece::Kind kLast<specs::Piece::Kind> = specs::Piece::Kind::sample_count;
 template <>

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <utility>
 
 #include "base/process.h"
 #include "base/text.h"
@@ -19,6 +20,7 @@ const std::array<std::string, 8> kTypes = {"local", "slurm", "flux",     "pbs",
 const std::array<std::string, 2> kPlaces = {"here", "in_allocation"};
 
 constexpr int kMostNodes = 1'000'000;
+constexpr int kLongestChain = 1000;
 
 // Merlin's and Maestro's: known, not used.
 constexpr std::array<std::string_view, 8> kOtherKeys = {
@@ -55,6 +57,15 @@ class AllocationReader {
       spec_.nodes_given = true;
     }
     spec_.walltime_s = block_.seconds("walltime", spec_.walltime_s);
+    spec_.chain = static_cast<int>(block_.integer("chain", spec_.chain, 0, kLongestChain));
+    if (spec_.type == "slurm") return;
+    if (std::exchange(spec_.chain, 0) > 0 && block_.has("chain")) {
+      block_.diagnostics().error(
+          block_.mark_of("chain"),
+          fmt::format("'chain' needs Slurm, and the batch type is '{}'; leave it out: a pool submits the "
+                      "successor of an allocation before its walltime ends",
+                      spec_.type));
+    }
   }
 
  private:
@@ -151,6 +162,13 @@ void read_pool(yaml::MapReader& block, WorkerGroup& group, const Study& study) {
     inner.finish();
   }
   AllocationReader(block, group.allocation, study).read_nodes_and_walltime();
+  if (study.batch.coordinator_in_allocation && group.allocation.is_local()) {
+    block.diagnostics().error(
+        block.mark_of("batch"),
+        fmt::format("the worker '{}' is local, and with 'coordinator: in_allocation' all workers come from "
+                    "allocations: give it a 'type' such as slurm",
+                    group.name));
+  }
   group.min = static_cast<int>(block.integer("min", 0, 0, kMostNodes));
   group.max = static_cast<int>(block.integer("max", std::max(1, group.min), 1, kMostNodes));
   group.idle_timeout_s = block.seconds("idle_timeout", group.idle_timeout_s);
@@ -158,6 +176,13 @@ void read_pool(yaml::MapReader& block, WorkerGroup& group, const Study& study) {
     block.diagnostics().error(
         block.mark_of("min"),
         fmt::format("'min' is {} and 'max' {}; 'max' is the larger of the two", group.min, group.max));
+  }
+  if (group.allocation.chain > 0 && group.max > 1) {
+    block.diagnostics().error(
+        block.mark_of("max"),
+        fmt::format("the worker '{}' has a 'chain', in which one allocation runs after another, and 'max' {}: "
+                    "one of them must go",
+                    group.name, group.max));
   }
   if (!group.allocation.exclusive && group.slots == 0 && !group.allocation.is_local()) {
     block.diagnostics().error(
@@ -272,16 +297,11 @@ void fit_nodes(Study& study) {
 // Where the coordinator of a campaign lives, and how its allocations follow each other.
 void read_coordinator(yaml::MapReader& block, Batch& batch) {
   batch.linger_s = block.seconds("linger", batch.linger_s);
-  if (block.choice("coordinator", 0, kPlaces) != 0) {
+  batch.coordinator_in_allocation = block.choice("coordinator", 0, kPlaces) != 0;
+  if (batch.coordinator_in_allocation && batch.allocation.is_local()) {
     block.diagnostics().error(block.mark_of("coordinator"),
-                              "'coordinator: in_allocation' is not built yet; leave it out, and start `wflow "
-                              "run` where it may stay "
-                              "(in an allocation of your own it finds the scheduler as well)");
-  }
-  if (block.integer("chain", 0, 0, kMostNodes) != 0) {
-    block.diagnostics().error(block.mark_of("chain"),
-                              "'chain' is not built yet; leave it out: a pool submits the successor of an "
-                              "allocation before its walltime ends");
+                              "'coordinator: in_allocation' needs a scheduler: give batch: a 'type' such as "
+                              "slurm");
   }
 }
 

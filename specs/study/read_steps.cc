@@ -40,6 +40,7 @@ constexpr std::array<std::string_view, 20> kLauncherKeys = {"slurm",
                                                             "launch_args"};
 
 constexpr int kMostPriority = 1000;
+constexpr double kMostMemoryFactor = 64;
 
 // Maestro's words; ours are numbers.
 constexpr std::array<std::pair<std::string_view, int>, 9> kPriorities = {{{"held", -1000},
@@ -169,6 +170,7 @@ class StepReader {
     resources.cores = either(step, "cores per task", "cores", 1, 1);
     resources.gpus = either(step, "gpus per task", "gpus", 0, 0);
     resources.memory_bytes = home("memory").bytes("memory", 0);
+    step.retry_memory = read_retry_memory(resources.memory_bytes > 0);
     for (const std::string_view key : kLauncherKeys) {
       if (const yaml::Node* value = home(key).find(key))
         step.launcher_keys[std::string(key)] = value_text(*value);
@@ -214,6 +216,25 @@ class StepReader {
     const yaml::Node* home_node = &reader == &step_ ? &original : original.find("run");
     const yaml::Node* when = home_node == nullptr ? nullptr : home_node->find("when");
     if (when != nullptr && when->is_scalar()) step.when = when->text;
+  }
+
+  // `2x`, or the number alone: more than 1.
+  double read_retry_memory(bool has_memory) {
+    yaml::MapReader& reader = home("retry_memory");
+    const yaml::Node* value = reader.find("retry_memory");
+    if (value == nullptr) return 0;
+    std::string_view number = value->is_scalar() ? text::trim(value->text) : std::string_view();
+    if (number.ends_with("x")) number.remove_suffix(1);
+    const auto factor = text::to_real(number);
+    if (!factor || !(*factor > 1) || *factor > kMostMemoryFactor) {
+      reading_.diagnostics.error(value->mark,
+                                 fmt::format("'retry_memory' must be a factor above 1 and up to {}, as 2x; found {}",
+                                             kMostMemoryFactor, value->describe()));
+      return 0;
+    }
+    if (!has_memory)
+      reading_.diagnostics.error(value->mark, "'retry_memory' needs 'memory', the amount that it multiplies");
+    return *factor;
   }
 
   void read_priority(Step& step) {

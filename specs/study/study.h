@@ -53,6 +53,7 @@ struct AllocationSpec {
   int gpus = 0;                    // a node
   bool exclusive = true;           // whole nodes; else as many processors as the pool's workers have slots
   double walltime_s = 0;           // 0: the scheduler's default
+  int chain = 0;                   // more than 0: so many in the queue, of which one runs after another
   std::vector<std::string> args;   // verbatim options of the submission, after ours
   std::vector<std::string> setup;  // lines of shell before the workers start
   // Of the command that starts the workers on the nodes: before it, more arguments of it, in place of it.
@@ -66,6 +67,7 @@ struct Batch {
   std::string shell = "/bin/bash";
   bool dry_run = false;
   double linger_s = 600;  // how long allocations live without a coordinator
+  bool coordinator_in_allocation = false;  // and moves on to the next one as its walltime ends
 };
 
 // A pool: a group of workers. Local: slots on this machine.
@@ -122,6 +124,7 @@ struct Step {
   int max_retries = 30;
   bool retry_failures = false;  // any failure is tried again, not only MERLIN_RETRY and MERLIN_RESTART
   double retry_delay_s = 1;
+  double retry_memory = 0;  // an execution killed for memory is tried again with so many times its memory; 0: not
   double timeout_s = 0;
   std::optional<ContinueOn> continue_on;
   std::string when;  // an expression over parameters: combinations for which it is false don't exist

@@ -13,7 +13,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from campaign_test import SlurmTest  # noqa: E402
+from slurm_cluster import SlurmTest  # noqa: E402
 from wflow_test import BIN, OK, TASKS_FAILED, quickstart, read_text, wait_for  # noqa: E402
 
 RING = Path(__file__).resolve().parent / "ring.c"

@@ -38,6 +38,7 @@ struct CoordinatorOptions {
   double linger_s = 300;         // of the workers that it starts
   bool journals_unseen = false;  // of other hosts: their last writes are not visible here
   engine::PlantedBugs planted;
+  bool moves = false;  // it lives in an allocation: SIGTERM makes it hand over
 };
 
 class Coordinator final : public Process, public Server {

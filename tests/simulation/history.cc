@@ -12,6 +12,8 @@ namespace wflow::simulation {
 namespace {
 
 constexpr std::uint32_t kCrashLimit = 5;
+constexpr std::uint32_t kMemoryRetries = 8;
+constexpr std::size_t kSureMemoryRetries = 2;  // until a task has the memory of the simulation's workers
 
 bool is_success(const wire::Outcome& outcome) {
   return outcome.reason == wire::EndReason::exited && (outcome.exit_code == 103 || outcome.exit_code == 105);
@@ -23,6 +25,33 @@ std::uint32_t crash_limit(const engine::ArraySpec& spec) {
 
 bool asks_again(wire::EndReason reason, int code) {
   return reason == wire::EndReason::exited && (code == 100 || code == 104);
+}
+
+}  // namespace
+
+namespace {
+
+// The budgets of what is opened again begin anew.
+void forget_counts(ElementTruth& truth) {
+  truth.ordinary = truth.asked_again = truth.crashes = truth.neutral_losses = 0;
+  truth.memory = truth.memory_from = 0;
+  truth.memory_bytes = 0;
+}
+
+bool ended_so(const ElementTruth& truth, const wire::Outcome& outcome) {
+  return std::any_of(truth.ends.begin(), truth.ends.end(), [&](const auto& one) {
+    return one.lease == outcome.lease && one.attempt == outcome.attempt && one.reason == outcome.reason &&
+           one.code == outcome.exit_code;
+  });
+}
+
+void count_memory(ElementTruth& truth, const engine::RecordFailure& failure) {
+  if (failure.counts.memory > kMemoryRetries || failure.counts.memory_bytes <= truth.memory_bytes)
+    throw Violation("memory", fmt::format("the {}th execution after a kill for memory gets {} bytes, after {}",
+                                          failure.counts.memory, failure.counts.memory_bytes, truth.memory_bytes));
+  truth.memory = failure.counts.memory;
+  truth.memory_bytes = failure.counts.memory_bytes;
+  truth.memory_from = failure.counts.number;
 }
 
 }  // namespace
@@ -135,10 +164,17 @@ void History::check_start(const wire::Lease& lease, Element element, const Execu
                     fmt::format("{} starts beside that under lease {:x} on worker {}", what,
                                 executions_[other].lease.id, executions_[other].worker));
   }
-  const std::uint32_t budget =
-      static_cast<std::uint32_t>(spec.max_retries + spec.failure_retries) + crash_limit(spec);
+  if (lease.id >= truth.floor && lease.attempt >= truth.memory_from && lease.memory_bytes < truth.memory_bytes) {
+    throw Violation("memory", fmt::format("{} starts with {} bytes and was killed with less than {}", what,
+                                          lease.memory_bytes, truth.memory_bytes));
+  }
+  const auto neutral = static_cast<std::uint32_t>(
+      std::count_if(truth.ends.begin(), truth.ends.end(), [](const auto& end) { return is_neutral(end.reason); }));
+  const std::uint32_t budget = static_cast<std::uint32_t>(spec.max_retries + spec.failure_retries) +
+                               crash_limit(spec) + neutral + static_cast<std::uint32_t>(truth.losses.size()) +
+                               (spec.memory_factor > 0 ? kMemoryRetries : 0);
   // The loss of a node counts when the coordinator sees it.
-  const bool unknown = !spec.gang.is_one() && lease.attempt > truth.charges + given_up(truth).size();
+  const bool unknown = !spec.gang.spans_nodes() && lease.attempt > truth.charges + given_up(truth).size();
   if (unknown || lease.attempt > budget) {
     throw Violation("attempts",
                     fmt::format("{} starts after {} executions that ended badly or were lost; {} are allowed",
@@ -231,9 +267,9 @@ void History::for_each_uncommitted(const std::function<void(ArrayId, Element, Le
 // Whether a loss that is recorded has happened, or looks so from outside.
 bool History::was_lost(const wire::Outcome& outcome) {
   ElementTruth& truth = at(outcome.array, outcome.element);
-  if (truth.losses.size() > static_cast<std::size_t>(truth.crashes)) return true;
+  if (truth.losses.size() > static_cast<std::size_t>(truth.crashes + truth.neutral_losses)) return true;
   const bool known = std::find(truth.losses.begin(), truth.losses.end(), outcome.lease) != truth.losses.end();
-  if (study_.arrays[outcome.array].gang.is_one() && !known) {
+  if (study_.arrays[outcome.array].gang.spans_nodes() && !known) {
     truth.losses.push_back(outcome.lease);
     ++truth.charges;
     return true;
@@ -293,7 +329,7 @@ void History::committing(const engine::store::Batch& batch) {
     ElementTruth& truth = at(array, element);
     if (truth.floor >= truth.covered) continue;
     truth.floor_before = std::exchange(truth.floor, truth.covered);
-    truth.ordinary = truth.asked_again = truth.crashes = 0;
+    forget_counts(truth);
   }
   check_floors_due();
   for (const engine::RecordEnd& end : batch.ends) {
@@ -310,12 +346,10 @@ void History::committing(const engine::store::Batch& batch) {
   for (const engine::RecordFailure& failure : batch.failures) {
     const wire::Outcome& outcome = failure.outcome;
     const ElementTruth& truth = at(outcome.array, outcome.element);
-    const bool is_true = outcome.reason == wire::EndReason::worker_lost
-                             ? was_lost(outcome)
-                             : std::any_of(truth.ends.begin(), truth.ends.end(), [&](const auto& one) {
-                                 return one.lease == outcome.lease && one.attempt == outcome.attempt &&
-                                        one.reason == outcome.reason && one.code == outcome.exit_code;
-                               });
+    const bool happened = ended_so(truth, outcome);
+    const bool may_be_loss =
+        outcome.reason == wire::EndReason::worker_lost || engine::is_neutral(outcome.reason);
+    const bool is_true = happened || (may_be_loss && was_lost(outcome));
     if (!is_true) {
       throw Violation(
           "true results",
@@ -332,7 +366,7 @@ void History::committed(const engine::store::Batch& batch) {
     for (Element element = end.range.first; element <= end.range.last; ++element) {
       ElementTruth& truth = at(end.array, element);
       truth.committed = end.state == engine::ElementState::done;
-      if (!engine::has_ended(end.state)) truth.ordinary = truth.asked_again = truth.crashes = 0;
+      if (!engine::has_ended(end.state)) forget_counts(truth);
     }
   }
   for (const engine::RecordFailure& failure : batch.failures) {
@@ -343,6 +377,10 @@ void History::committed(const engine::store::Batch& batch) {
     const engine::ArraySpec& spec = study_.arrays[outcome.array];
     if (outcome.reason == wire::EndReason::worker_lost) {
       ++truth.crashes;
+    } else if (engine::is_neutral(outcome.reason)) {
+      if (!ended_so(truth, outcome)) ++truth.neutral_losses;
+    } else if (failure.counts.memory > truth.memory && !failure.final) {
+      count_memory(truth, failure);
     } else if (!failure.final) {
       ++(asks_again(outcome.reason, outcome.exit_code) ? truth.asked_again : truth.ordinary);
     }
@@ -431,18 +469,22 @@ bool History::may_run(const std::vector<engine::ElementState>& states, ArrayId a
 bool History::used_up(const ElementTruth& truth, const engine::ArraySpec& spec) const {
   std::vector<std::uint32_t> ordinary;
   std::vector<std::uint32_t> asked;
+  std::vector<std::uint32_t> killed;  // for memory
   for (const auto& end : truth.ends) {
     if (end.lease < truth.floor || end.success) continue;
     const bool own =
         spec.own_program && end.reason == wire::EndReason::exited && end.code >= 2 && end.code <= 4;
     if (truth.cancel_asked || own || (end.reason == wire::EndReason::exited && end.code == 101)) return true;
-    auto& attempts = asks_again(end.reason, end.code) ? asked : ordinary;
+    if (engine::is_neutral(end.reason)) continue;
+    const bool memory = spec.memory_factor > 0 && end.reason == wire::EndReason::out_of_memory;
+    auto& attempts = memory ? killed : asks_again(end.reason, end.code) ? asked : ordinary;
     if (std::find(attempts.begin(), attempts.end(), end.attempt) == attempts.end())
       attempts.push_back(end.attempt);
   }
   const auto crashes = std::count_if(truth.losses.begin(), truth.losses.end(),
                                      [&](LeaseId lease) { return lease >= truth.floor; });
-  return ordinary.size() > static_cast<std::size_t>(spec.failure_retries) ||
+  const std::size_t beyond = killed.size() - std::min(killed.size(), kSureMemoryRetries);
+  return ordinary.size() + beyond > static_cast<std::size_t>(spec.failure_retries) ||
          asked.size() > static_cast<std::size_t>(spec.max_retries) ||
          crashes >= static_cast<std::ptrdiff_t>(crash_limit(spec));
 }

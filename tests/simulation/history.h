@@ -69,6 +69,10 @@ struct ElementTruth {
   std::vector<LeaseId> losses;  // leases under which it ran when its worker died
   // As recorded in the database since it was opened last: executions that failed and were followed by others.
   int ordinary = 0, asked_again = 0, crashes = 0;
+  int neutral_losses = 0;         // workers that were lost with their allocations while it ran
+  std::uint32_t memory = 0;       // executions that got more memory
+  std::int64_t memory_bytes = 0;  // that it has from then on, ...
+  std::uint32_t memory_from = 0;  // ... from this execution on
 };
 
 class History {

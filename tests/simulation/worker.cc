@@ -21,6 +21,7 @@ constexpr double kNews_s = 0.01;       // until a process hears of another's end
 // Of the margin, what the kill of tasks and the news of it may take.
 constexpr double kKillAllowance_s = 3;
 constexpr double kSlowestClock = 0.02;
+constexpr std::int64_t kMemory_bytes = std::int64_t{3} << 30;
 
 // The real journal writes through it.
 class SimulatedJournalFile final : public workers::JournalFile {
@@ -171,6 +172,7 @@ Worker::Worker(Surroundings& around, Host& host, WorkerNumber number, std::strin
   options.started_by = started_by;
   options.slots = static_cast<std::size_t>(slots);
   options.capacity.cores = slots;
+  options.capacity.memory_bytes = kMemory_bytes;
   options.allocation = allocation_;
   options.node = id_;
   around_.history.note_worker(number, slots);

@@ -76,6 +76,7 @@ class Agent final : public Process, public Client {
   void turn();
   bool take_some();
   void take_child(workers::SlotId slot);
+  void note_written(const engine::wire::Results& record);
   void handle(workers::AgentEvent event);
   void spoil(wire::Results& results);
   void take_acknowledgement(std::uint64_t sequence);
@@ -112,6 +113,9 @@ class Agent final : public Process, public Client {
   double idle_since_s_ = 0;
   std::optional<std::uint64_t> die_after_;
   bool journal_failed_ = false;                            // since the last end of a task
+  bool journal_written_ = false;
+  // Ends that the machine knows and has not written yet.
+  std::vector<std::pair<engine::Lease, ExecutionNumber>> held_back_;
   std::map<std::uint64_t, wire::Results> unacknowledged_;  // that it has sent
 };
 

@@ -146,7 +146,7 @@ void World::set_up() {
   settings_.faults_until_s = setup.chance(0.1) ? 0 : setup.logarithmic(3, 80);
   settings_.fault_every_s = setup.logarithmic(0.2, 10);
   const double share = setup.between(0.05, 0.5);
-  for (std::size_t fault = 0; fault < kFaults; ++fault) {
+  for (std::size_t fault = 0; fault < kDrawnFaults; ++fault) {
     if (setup.chance(share)) settings_.kinds.push_back(static_cast<Fault>(fault));
   }
   if (setup.chance(0.2)) around_.mishaps.not_started = 0.03;
@@ -190,6 +190,7 @@ void World::start_coordinator() {
   options.linger_s = settings_.linger_s;
   options.journals_unseen = settings_.journals_unseen;
   options.planted = options_.planted;
+  options.moves = hash64(seed_, 1000 + coordinators_.size()) % 10 < 4;
   coordinators_.push_back(std::make_unique<Coordinator>(around_, host, workers_, options));
   coordinators_.back()->begin();
 }

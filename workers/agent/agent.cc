@@ -210,6 +210,7 @@ class Agent {
       pending_.emplace_back(event::Connected{});
     } catch (const Error&) {
       // A host name that cannot be resolved for the moment.
+      ++attempts_;
       pending_.emplace_back(event::ConnectionLost{});
     }
   }

@@ -27,6 +27,7 @@ struct WorkerOptions {
   // Asked now and then for that end, which schedulers may move, by a process of its own. Empty: nobody is
   // asked.
   std::function<std::optional<double>()> ask_end;
+  double ask_end_every_s = 300;
   double linger_s = 300;         // ends after so long without a coordinator, once nothing runs
   double grace_s = 5;            // between SIGTERM and SIGKILL
   std::uint64_t started_by = 0;  // epoch of the coordinator that starts it; 0: somebody else does

@@ -113,6 +113,11 @@ void AgentMachine::Impl::on(event::Terminate&) {
   if (mode == Mode::ending) return;
   mode = Mode::ending;
   reason = "told to end by a signal";
+  if (!options.allocation.empty()) {
+    const bool over = now.steady_s >= ends_s;
+    allocation_end = over ? wire::EndReason::walltime : wire::EndReason::preempted;
+    reason = over ? "its allocation was ended after its walltime" : "its allocation was ended by a signal";
+  }
   give_back_held();
   give_back(queue.take_all());
   end_all(EndCause::returned, false);

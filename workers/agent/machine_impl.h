@@ -112,6 +112,9 @@ struct AgentMachine::Impl {
   void hold(const engine::wire::Lease& lease, engine::wire::Results&& results);
   void settle_held(double until_s);
   void give_back_held();
+  void give_back_instead(const engine::wire::Lease& lease, engine::wire::Results&& results,
+                         double started_unix_s);
+  void record_end_of_allocation(const engine::wire::Lease& lease, double started_unix_s);
 
   // machine_tasks.cc
   void hear(engine::wire::Templates& templates);
@@ -150,6 +153,8 @@ struct AgentMachine::Impl {
   std::string campaign;  // its directory, as the coordinator has it
   Mode mode = Mode::working;
   std::string reason;  // of the end
+  // What the end of its allocation is for the tasks that run then; nothing where it ends for another reason.
+  std::optional<engine::wire::EndReason> allocation_end;
   ExitCode exit_code = ExitCode::ok;
   std::size_t journal_bytes = 0;  // about
   double noted_lost_s = 0;

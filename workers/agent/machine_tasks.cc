@@ -102,9 +102,11 @@ bool AgentMachine::Impl::holds_anything() const {
 
 // ---- starting
 
-// What it takes here: of a task on several nodes, one node's part.
+// What it takes here: of a task on several nodes, one node's part; the memory of one that was killed for it
+// before.
 specs::Resources AgentMachine::Impl::resources_of(const Array& array, const wire::Lease& lease) {
   specs::Resources wanted = array.resources;
+  if (lease.memory_bytes > 0) wanted.memory_bytes = lease.memory_bytes;
   if (!lease.nodes.empty()) wanted.procs = specs::ranks_a_node(wanted);
   return wanted;
 }
@@ -201,12 +203,14 @@ void AgentMachine::Impl::on(event::TaskEnded& ended) {
   const Task& task = tasks.at(ended.slot);
   if (task.stage == Task::Stage::free) return;
   const wire::Lease lease = task.lease;
-  const bool goes_back = task.ending == EndCause::returned && ended.results.done.empty() &&
-                         ended.results.outcomes.empty() && ended.again.empty();
-  const bool waits = !goes_back && !task.ending && may_be_the_end(ended.results);
+  const double started_unix_s = task.started_unix_s;
+  const bool has_ended = !ended.results.done.empty() || !ended.results.outcomes.empty() || !ended.again.empty();
+  const bool by_signal = may_be_the_end(ended.results);
+  const bool goes_back = task.ending == EndCause::returned && (!has_ended || by_signal);
+  const bool waits = by_signal && !task.ending && mode != Mode::ending;
   free_slot(ended.slot);
+  if (goes_back) return give_back_instead(lease, std::move(ended.results), started_unix_s);
   waits ? hold(lease, std::move(ended.results)) : record(std::move(ended.results));
-  if (goes_back) give_back({lease});
   for (const wire::Lease& part : ended.again) {
     if (takes_leases()) {
       queue.add(part);
