@@ -299,7 +299,10 @@ void CoordinatorMachine::Impl::record_failure(RecordFailure&& failure) {
     outcome.started_s = now_.unix_s;  // known to its worker alone
   changed_arrays_.insert(outcome.array);
   const bool runs_again = !has_ended(scheduler_.states(outcome.array).at(outcome.element));
-  if (!failure.final && runs_again && is_single(outcome.array)) {
+  if (!failure.final && runs_again && outcome.reason == wire::EndReason::worker_lost &&
+      is_single(outcome.array)) {
+    record("retry", fmt::format("{} runs again: {}", plan_.array_name(outcome.array), outcome.detail));
+  } else if (!failure.final && runs_again && is_single(outcome.array)) {
     const std::string how =
         outcome.reason == wire::EndReason::exited      ? fmt::format("exit code {}", outcome.exit_code)
         : outcome.reason == wire::EndReason::signalled ? fmt::format("signal {}", outcome.exit_code)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks on several nodes: which allocation they wait for, what is left to them until its slots are free, and what
-// becomes of them when a node is lost.
+// Tasks on several nodes: which allocation they wait for, what is left to them until its slots are free, and
+// what becomes of them when a node is lost.
 #include <algorithm>
 #include <limits>
 
@@ -25,8 +25,8 @@ std::vector<Worker*> Scheduler::gang_candidates(QueueId queue, const LeaseTable:
   std::vector<Worker*> candidates;
   std::set<std::string> nodes;
   for (const auto& [number, worker] : members) {
-    const bool usable = worker->serves[queue] && !worker->draining &&
-                        fits_before_end(ready_.queue(queue), *worker, now_s_);
+    const bool usable =
+        worker->serves[queue] && !worker->draining && fits_before_end(ready_.queue(queue), *worker, now_s_);
     if (usable && nodes.insert(worker->capacity.node).second) candidates.push_back(worker);
   }
   return candidates;
@@ -44,8 +44,8 @@ int Scheduler::gang_size(QueueId queue, int most) {
   return now_s_ >= since->second + kShrink_s ? most : 0;
 }
 
-// Gives the queue's next task to an allocation, at once or as soon as its slots are free: to that in which they
-// are first. True where it got them at once.
+// Gives the queue's next task to an allocation, at once or as soon as its slots are free: to that in which
+// they are first. True where it got them at once.
 bool Scheduler::serve_gang(QueueId queue) {
   const auto waits = [&](const auto& entry) { return entry.second.queue == queue; };
   if (std::any_of(reservations_.begin(), reservations_.end(), waits)) return false;
@@ -119,7 +119,8 @@ void Scheduler::look_for_allocations() {
   leases_.retry_unserved();
 }
 
-// Whichever of the allocation's workers have the slots: those that they were reserved on may not be the first.
+// Whichever of the allocation's workers have the slots: those that they were reserved on may not be the
+// first.
 bool Scheduler::grant_reserved(const std::string& allocation) {
   const Reservation reservation = reservations_.at(allocation);
   const ReadyQueue& queue = ready_.queue(reservation.queue);
