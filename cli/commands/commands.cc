@@ -53,6 +53,7 @@ void add_commands(CLI::App& app, Command& chosen) {
   add_allocations(app, chosen);
   add_manage(app, chosen);
   add_delegates(app);
+  add_launch(app);
   add_submitted(app, chosen);
   add_event(app, chosen);
   add_worker(app, chosen);

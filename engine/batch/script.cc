@@ -27,6 +27,10 @@ std::string script_head(std::string_view scheduler, const Directives& directives
 
 std::string script_setup(const JobRequest& request) {
   std::string text = fmt::format("cd {} || exit 1\n", text::shell_quote(request.directory));
+  if (request.walltime_s > 0) {
+    constexpr int kMinute_s = 60;
+    text += fmt::format("export WFLOW_ENDS_AT=$(($(date +%s) + {}))\n", minutes(request.walltime_s) * kMinute_s);
+  }
   for (const std::string& line : request.setup) text += line + "\n";
   return text;
 }

@@ -101,9 +101,6 @@ void Coordinator::on(action::ResolveRetry& resolve) {
 }
 
 void Coordinator::on(action::SubmitJob& submit) {
-  for (auto* command : {&submit.job.command, &submit.job.coordinator}) {
-    if (!command->empty()) command->insert(command->end(), {"--allocation", submit.job.token});
-  }
   batch_->call(batch::SubmitCall{std::move(submit.scheduler), std::move(submit.job)});
 }
 

@@ -103,7 +103,7 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
   options.retry = options_.retry;
   options.trace = log::takes(LogLevel::trace);
   options.run_again = options_.run_again;
-  return std::make_unique<CoordinatorMachine>(plan_, array_specs(plan_), std::move(options), restored,
+  return std::make_unique<CoordinatorMachine>(plan_, array_specs(plan_, runs_here()), std::move(options), restored,
                                               known_workers(plan_.campaign(), restored.workers, store_),
                                               now());
 }

@@ -10,6 +10,8 @@
 #include "base/text.h"
 #include "engine/coordinate/describe.h"
 #include "engine/coordinate/machine_impl.h"
+#include "engine/monitor/describe_end.h"
+#include "engine/monitor/status.h"
 #include "engine/schedule/graph.h"
 
 namespace wflow::engine {
@@ -86,6 +88,7 @@ void CoordinatorMachine::Impl::see_time(Now now) {
 void CoordinatorMachine::Impl::settle() {
   if (phase_ == Phase::ended || failed_) return;
   check_time();
+  judge_nodes();
   run_pools();
   look_at_home();
   start_local_workers();
@@ -125,10 +128,11 @@ void CoordinatorMachine::Impl::pulse() {
   pools_due_ = true;
   report_unserved();
   check_silence();
+  check_gangs();
   std::erase_if(identified_, [&](const auto& peer) { return running_s_ - peer.second > kStranger_s; });
   for (auto& [id, worker] : workers_) {
     if (worker.peer.empty()) continue;
-    if (!worker.mute) act(action::Send{worker.peer, wire::Pulse{worker.heartbeat}});
+    if (!worker.mute) act(action::Send{worker.peer, pulse_for(worker)});
     if (std::exchange(worker.identify, false)) act(action::Send{worker.peer, wire::Identify{}});
   }
 }
@@ -260,6 +264,7 @@ void CoordinatorMachine::Impl::take_decisions() {
     batch_.ends.push_back(end);
   }
   batch_.floors.insert(batch_.floors.end(), decisions.floors.begin(), decisions.floors.end());
+  std::move(decisions.causes.begin(), decisions.causes.end(), std::back_inserter(batch_.causes));
   for (RecordFailure& failure : decisions.failures) record_failure(std::move(failure));
 }
 
@@ -289,15 +294,22 @@ void CoordinatorMachine::Impl::send_revokes(const std::vector<RevokeLease>& revo
 }
 
 void CoordinatorMachine::Impl::record_failure(RecordFailure&& failure) {
-  const wire::Outcome& outcome = failure.outcome;
+  wire::Outcome& outcome = failure.outcome;
+  if (outcome.reason == wire::EndReason::worker_lost && outcome.started_s == 0)
+    outcome.started_s = now_.unix_s;  // known to its worker alone
   changed_arrays_.insert(outcome.array);
   const bool runs_again = !has_ended(scheduler_.states(outcome.array).at(outcome.element));
   if (!failure.final && runs_again && is_single(outcome.array)) {
     const std::string how =
         outcome.reason == wire::EndReason::exited      ? fmt::format("exit code {}", outcome.exit_code)
         : outcome.reason == wire::EndReason::signalled ? fmt::format("signal {}", outcome.exit_code)
-                                                       : std::string("an error");
+                                                       : fmt::format("'{}'", describe_end(static_cast<int>(outcome.reason), 0));
     record("retry", fmt::format("{} ended with {} and runs again", plan_.array_name(outcome.array), how));
+  }
+  if (outcome.reason == EndReason::out_of_memory && !failure.final && failure.counts.memory_bytes > 0) {
+    const auto bytes = static_cast<std::uint64_t>(failure.counts.memory_bytes);
+    failure.outcome.detail =
+        fmt::format("it runs again with {} of memory\n{}", text::format_bytes(bytes), outcome.detail);
   }
   batch_.failures.push_back(std::move(failure));
 }

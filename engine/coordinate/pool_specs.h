@@ -16,7 +16,7 @@ namespace wflow::engine {
 bool wants_scheduler(const specs::Study& study, const std::string& group);
 // By name, of all pools that do.
 std::set<std::string> wanted_schedulers(const specs::Study& study);
-// Tokens are still to be filled in: `--allocation TOKEN` closes each command.
+// job_of() of engine/batch/pools.h makes each submission of them.
 std::vector<batch::PoolSpec> pool_specs(const specs::Plan& plan);
 // argv of the coordinator that waits in each allocation; `--allocation TOKEN` closes it.
 // `top`: the campaign that this one follows on, or itself.

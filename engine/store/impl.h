@@ -109,6 +109,8 @@ struct Store::Impl {
   void write_floor(const RecordFloor& floor);
   void write_counts();
   void write_failure(const RecordFailure& row);
+  void write_attempt(ArrayId array, Element element, const AttemptCounts& counts);
+  void write_cause(const RecordCause& cause);
   void write_history(const HistoryRow& row);
   // events.cc
   void write_event(const wire::TaskEvent& event);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/monitor/describe_end.h"
 #include "engine/monitor/allocations.h"
 #include "engine/monitor/metric_curves.h"
 #include "engine/store/database.h"

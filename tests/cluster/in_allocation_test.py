@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
-from campaign_test import SlurmTest  # noqa: E402
+from slurm_cluster import SlurmTest  # noqa: E402
 from wflow_test import INTERRUPTED, OK, Gate, lines_of, wait_for  # noqa: E402
 
 

@@ -22,7 +22,8 @@ namespace wflow::simulation {
 class Workers {
  public:
   explicit Workers(Surroundings& around) : around_(around) {}
-  Worker& start(Host& host, const std::string& group, int slots, std::uint64_t started_by, double linger_s);
+  Worker& start(Host& host, const std::string& group, int slots, std::uint64_t started_by, double linger_s,
+                std::string allocation = "");
   Worker* find(const std::string& id);
   const std::vector<std::unique_ptr<Worker>>& all() const { return workers_; }
 
