@@ -263,6 +263,20 @@ double allocation_end_unix_s() {
   }
 }
 
+// The campaign has ended. A worker that came too late to hear of it would wait for a coordinator until it
+// lingers no more, and keep the allocation as long.
+void give_back(const StandbyOptions& standby) {
+  try {
+    for (const batch::Allocation& allocation : store::Store(standby.campaign).allocations()) {
+      if (allocation.token != standby.allocation || allocation.id.empty()) continue;
+      if (const auto scheduler = batch::make_batch_system(allocation.scheduler))
+        scheduler->cancel({allocation.id});
+    }
+  } catch (const Error& error) {
+    fmt::print(stderr, "wflow: {}\n", error.what());  // it ends with its workers
+  }
+}
+
 // Waits until nobody coordinates the campaign; ends when that has ended, or with its allocation.
 int stand_by(const StandbyOptions& standby) {
   engine::SignalQueue signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
@@ -280,7 +294,9 @@ int stand_by(const StandbyOptions& standby) {
     if (record && record->state == store::HolderState::released) return static_cast<int>(ExitCode::ok);
     double wait_s = kLook_s;
     try {
-      return run_here(plan, options, true).code;
+      const RunEnd end = run_here(plan, options, true);
+      if (!end.handed_over) give_back(standby);
+      return end.code;
     } catch (const Error& error) {
       if (error.code() != ExitCode::busy) {
         fmt::print(stderr, "wflow: {}\n", error.what());

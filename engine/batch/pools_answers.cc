@@ -223,7 +223,9 @@ void Pools::ended(Allocation& allocation, JobEnd end, const std::string& reason,
   changed(allocation);
   if (allocation.id.empty()) return;  // it never was
   if (!given_back) note(fmt::format("allocation {} has ended: {}", allocation.id, allocation.reason));
-  if (!given_back && !live.joined && end != JobEnd::preempted) start_failed(allocation, live, now);
+  // Workers of a recovered one may well have come, to the coordinator before.
+  if (!given_back && !live.joined && !live.recovered && end != JobEnd::preempted)
+    start_failed(allocation, live, now);
 }
 
 // It ended before any of its workers had joined. Of several nodes on which none came, none is blamed.
