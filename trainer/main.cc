@@ -82,16 +82,18 @@ void check_batch(const trainer::TrainConfig& config, const trainer::Communicator
 
 void check_world(const trainer::TrainConfig& config, const trainer::Communicator& communicator,
                  bool allow_any_ranks) {
-  // As many as the task's launcher was asked for: an MPI library that does not find its manager starts a world of
-  // its own with every process.
+  // As many as the task's launcher was asked for: an MPI library that does not find its manager starts a
+  // world of its own with every process.
   if (const char* asked = std::getenv("WFLOW_WORLD_SIZE"); asked != nullptr && !allow_any_ranks) {
-    if (wflow::text::to_integer(asked).value_or(0) == communicator.size()) return check_batch(config, communicator);
+    if (wflow::text::to_integer(asked).value_or(0) == communicator.size())
+      return check_batch(config, communicator);
     throw trainer::CommonError(
         ExitCode::system,
-        fmt::format("the task was started on {} ranks and MPI ({}) sees {}: its launcher and this program speak "
-                    "different process interfaces; under srun, say --mpi=pmix for Open MPI and --mpi=pmi2 for MPICH "
-                    "(docs/cluster.md)",
-                    asked, communicator.library(), communicator.size()));
+        fmt::format(
+            "the task was started on {} ranks and MPI ({}) sees {}: its launcher and this program speak "
+            "different process interfaces; under srun, say --mpi=pmix for Open MPI and --mpi=pmi2 for MPICH "
+            "(docs/cluster.md)",
+            asked, communicator.library(), communicator.size()));
   }
   if (config.ranks > 1 && communicator.size() == 1 && !allow_any_ranks) {
     throw trainer::CommonError(

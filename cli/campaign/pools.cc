@@ -134,10 +134,11 @@ void check_nodes(const specs::Plan& plan) {
       names += (names.empty() ? "" : ", ") + pool.name;
     }
     if (names.empty() || asked <= most) continue;
-    throw Error(ExitCode::spec,
-                fmt::format("the step '{}' asks for {} nodes, and the allocations that serve it ({}) have {}; raise "
-                            "'nodes' of batch: or of the pool, or lower the step's",
-                            step.name, asked, names, most));
+    throw Error(
+        ExitCode::spec,
+        fmt::format("the step '{}' asks for {} nodes, and the allocations that serve it ({}) have {}; raise "
+                    "'nodes' of batch: or of the pool, or lower the step's",
+                    step.name, asked, names, most));
   }
 }
 

@@ -58,8 +58,8 @@ std::optional<int> run_merlin(int argc, char** argv);
 std::optional<int> run_maestro(int argc, char** argv);
 // `wflow convert ...` and `wflow train ...` become wflow-convert and wflow-train, as git does it.
 void add_delegates(CLI::App& app);
-// `wflow launch ...`, whose arguments are mostly those of another program; nothing when argv asks for something
-// else, or for its help. Does not return when the program was started.
+// `wflow launch ...`, whose arguments are mostly those of another program; nothing when argv asks for
+// something else, or for its help. Does not return when the program was started.
 void add_launch(CLI::App& app);
 std::optional<int> run_launch(int argc, char** argv);
 // Does not return when argv names one of them.

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow launch: what $(LAUNCHER) is in our own studies. It is replaced by the launcher of the innermost manager, on
-// the nodes that the task has.
+// wflow launch: what $(LAUNCHER) is in our own studies. It is replaced by the launcher of the innermost
+// manager, on the nodes that the task has.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/batch_environment.h"
 #include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "base/batch_environment.h"
 #include "cli/commands/commands.h"
 #include "engine/batch/mpi_launch.h"
 
@@ -34,7 +33,8 @@ struct LaunchOptions {
 // An allocation's variables outside of its nodes (on a login node below salloc) make nobody a part of it.
 std::string manager_around() {
   if (!environment_value("FLUX_URI").empty()) return "flux";
-  if (!environment_value("SLURM_JOB_ID").empty() && !environment_value("SLURMD_NODENAME").empty()) return "slurm";
+  if (!environment_value("SLURM_JOB_ID").empty() && !environment_value("SLURMD_NODENAME").empty())
+    return "slurm";
   if (!environment_value("LSB_JOBID").empty()) return "lsf";
   if (!environment_value("PBS_JOBID").empty()) return "pbs";
   return {};
@@ -49,13 +49,15 @@ std::vector<std::string> words_of(const std::string& text) {
 }
 
 std::vector<std::string> nodes_of_task(const std::string& manager) {
-  if (const std::string nodes = environment_value("WFLOW_NODES"); !nodes.empty()) return text::split(nodes, ',');
+  if (const std::string nodes = environment_value("WFLOW_NODES"); !nodes.empty())
+    return text::split(nodes, ',');
   if (manager == "slurm") return {environment_value("SLURMD_NODENAME")};
   return {};
 }
 
 [[noreturn]] void too_many(const char* what, int asked, int there) {
-  throw Error(ExitCode::usage, fmt::format("wflow launch is asked for {} {}, and the task has {}", asked, what, there));
+  throw Error(ExitCode::usage,
+              fmt::format("wflow launch is asked for {} {}, and the task has {}", asked, what, there));
 }
 
 batch::MpiLaunch launch_of(const LaunchOptions& options) {
@@ -72,8 +74,8 @@ batch::MpiLaunch launch_of(const LaunchOptions& options) {
   const std::string path = find_program(options.program.front()).value_or(options.program.front());
   launch.library = batch::mpi_library_of(path);
   static const std::string kNone;
-  const std::string& given = launch.manager == "flux"  ? options.flux
-                             : launch.manager == "lsf" ? options.lsf
+  const std::string& given = launch.manager == "flux"    ? options.flux
+                             : launch.manager == "lsf"   ? options.lsf
                              : launch.manager == "slurm" ? options.slurm
                                                          : kNone;
   launch.options = words_of(given);
@@ -95,14 +97,16 @@ LaunchOptions read(const std::vector<std::string>& words) {
   const auto value_of = [&](const std::string& word) {
     const std::size_t equals = word.find('=');
     if (equals != std::string::npos) return word.substr(equals + 1);
-    if (at + 1 >= words.size()) throw Error(ExitCode::usage, fmt::format("wflow launch: {} needs a value", word));
+    if (at + 1 >= words.size())
+      throw Error(ExitCode::usage, fmt::format("wflow launch: {} needs a value", word));
     return words[++at];
   };
   const auto number_of = [&](const std::string& word) {
     const std::string text = value_of(word);
     const auto number = text::to_integer(text);
     if (!number || *number < 1 || *number > 10'000'000)
-      throw Error(ExitCode::usage, fmt::format("wflow launch: {} needs a number from 1, found '{}'", word, text));
+      throw Error(ExitCode::usage,
+                  fmt::format("wflow launch: {} needs a number from 1, found '{}'", word, text));
     return static_cast<int>(*number);
   };
   for (; at < words.size() && words[at].starts_with('-'); ++at) {
@@ -122,7 +126,8 @@ LaunchOptions read(const std::vector<std::string>& words) {
     } else if (name == "--lsf") {
       options.lsf = value_of(words[at]);
     } else {
-      throw Error(ExitCode::usage, fmt::format("wflow launch has no option {}; see wflow launch --help", name));
+      throw Error(ExitCode::usage,
+                  fmt::format("wflow launch has no option {}; see wflow launch --help", name));
     }
   }
   options.program.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
@@ -162,7 +167,8 @@ void add_launch(CLI::App& app) {
 std::optional<int> run_launch(int argc, char** argv) {
   if (argc < 2 || std::string_view(argv[1]) != "launch") return std::nullopt;
   const std::vector<std::string> words(argv + 2, argv + argc);
-  const bool asks_for_help = words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "--help-all";
+  const bool asks_for_help =
+      words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "--help-all";
   return asks_for_help ? std::nullopt : std::optional(start(read(words)));
 }
 

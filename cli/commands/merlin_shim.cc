@@ -7,18 +7,17 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/batch_environment.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/version.h"
 #include "cli/campaign/campaigns.h"
-#include "base/batch_environment.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/fronts.h"
 #include "cli/commands/other_words.h"

@@ -96,7 +96,8 @@ int run(const RunOptions& options) {
   const bool dry = options.dry || read.study.batch.dry_run;
   if (dry) check_dry(specs::Plan(read.study, "/"));
   if (!dry) require_schedulers(read.study, options);
-  if (!options.local && !engine::wanted_schedulers(read.study).empty()) check_nodes(specs::Plan(read.study, "/"));
+  if (!options.local && !engine::wanted_schedulers(read.study).empty())
+    check_nodes(specs::Plan(read.study, "/"));
   const specs::Plan plan = create(read);
   if (!options.silent()) {
     fmt::print("{}\n", specs::describe(read.study.format));

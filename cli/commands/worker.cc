@@ -66,8 +66,11 @@ void find_allocation(workers::WorkerOptions& options) {
   options.node = environment_value("SLURMD_NODENAME");
   if (options.node.empty()) options.node = host_name();
   if (!options.allocation.empty() || options.started_by != 0) return;
-  constexpr std::pair<const char*, const char*> kJobs[] = {
-      {"flux", "FLUX_JOB_ID"}, {"slurm", "SLURM_JOB_ID"}, {"lsf", "LSB_JOBID"}, {"pbs", "PBS_JOBID"}, {"sge", "JOB_ID"}};
+  constexpr std::pair<const char*, const char*> kJobs[] = {{"flux", "FLUX_JOB_ID"},
+                                                           {"slurm", "SLURM_JOB_ID"},
+                                                           {"lsf", "LSB_JOBID"},
+                                                           {"pbs", "PBS_JOBID"},
+                                                           {"sge", "JOB_ID"}};
   for (const auto& [name, job] : kJobs) {
     if (scheduler_around() == name && !environment_value(job).empty())
       options.allocation = fmt::format("{}:{}", name, environment_value(job));

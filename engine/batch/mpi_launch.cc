@@ -18,8 +18,8 @@ namespace {
 constexpr std::size_t kMostBytes = 256 << 20;
 
 // mpirun starts ranks on other nodes without the task's variables, unless it is told of them.
-constexpr std::array<const char*, 8> kPassedOn = {"WFLOW_TASK",     "WFLOW_ATTEMPT",    "WFLOW_EVENTS",
-                                                  "WFLOW_CAMPAIGN", "WFLOW_WORKSPACE",  "WFLOW_LEASE",
+constexpr std::array<const char*, 8> kPassedOn = {"WFLOW_TASK",     "WFLOW_ATTEMPT",   "WFLOW_EVENTS",
+                                                  "WFLOW_CAMPAIGN", "WFLOW_WORKSPACE", "WFLOW_LEASE",
                                                   "WFLOW_NODES",    "WFLOW_WORLD_SIZE"};
 
 bool knows(const MpiLaunch& launch, std::string_view type) {
@@ -34,8 +34,8 @@ std::string given_type(const MpiLaunch& launch) {
   return {};
 }
 
-// An MPI library that does not find its manager's interface takes each process for a world of its own, and says
-// nothing.
+// An MPI library that does not find its manager's interface takes each process for a world of its own, and
+// says nothing.
 void check_type(const MpiLaunch& launch, const std::string& type) {
   const bool pmix = type.starts_with("pmix");
   const bool wrong = (launch.library == MpiLibrary::mpich && pmix) ||
@@ -43,10 +43,11 @@ void check_type(const MpiLaunch& launch, const std::string& type) {
                      (launch.library != MpiLibrary::unknown && type == "none");
   if (!wrong) return;
   const bool mpich = launch.library == MpiLibrary::mpich;
-  throw Error(ExitCode::usage,
-              fmt::format("the step's options of srun say --mpi={0}, and the program is built with {1}: it would "
-                          "run as {2} worlds of one process; leave the option out, or say --mpi={3}",
-                          type, mpich ? "MPICH" : "Open MPI", launch.procs, mpich ? "pmi2" : "pmix"));
+  throw Error(
+      ExitCode::usage,
+      fmt::format("the step's options of srun say --mpi={0}, and the program is built with {1}: it would "
+                  "run as {2} worlds of one process; leave the option out, or say --mpi={3}",
+                  type, mpich ? "MPICH" : "Open MPI", launch.procs, mpich ? "pmi2" : "pmix"));
 }
 
 // Empty: the site's default.
@@ -59,9 +60,9 @@ void add_options(std::vector<std::string>& words, const MpiLaunch& launch) {
   words.insert(words.end(), launch.options.begin(), launch.options.end());
 }
 
-// Not --exact: Slurm gives all steps that overlap the same processors, and these would be all that a rank may use.
-// The workers count the slots; binding would undo that, too. Ranks may end at different times (--wait), and one that
-// fails ends the others.
+// Not --exact: Slurm gives all steps that overlap the same processors, and these would be all that a rank may
+// use. The workers count the slots; binding would undo that, too. Ranks may end at different times (--wait),
+// and one that fails ends the others.
 std::vector<std::string> slurm_words(const MpiLaunch& launch) {
   std::vector<std::string> words = {"srun",
                                     fmt::format("--nodes={}", std::max<std::size_t>(1, launch.nodes.size())),
@@ -116,7 +117,8 @@ std::string hosts_text(const MpiLaunch& launch) {
 std::vector<std::string> mpirun_words(const MpiLaunch& launch) {
   const bool mpich = launch.library == MpiLibrary::mpich;
   const std::string name = mpich ? "mpirun.mpich" : "mpirun.openmpi";
-  std::vector<std::string> words = {find_program(name).value_or("mpirun"), "-n", std::to_string(launch.procs)};
+  std::vector<std::string> words = {find_program(name).value_or("mpirun"), "-n",
+                                    std::to_string(launch.procs)};
   if (mpich) {
     if (!launch.nodes.empty()) words.insert(words.end(), {"-hosts", hosts_text(launch)});
   } else {
@@ -137,7 +139,10 @@ std::vector<std::string> mpirun_words(const MpiLaunch& launch) {
 MpiLibrary mpi_library_of(const std::filesystem::path& program) {
   std::ifstream file(program, std::ios::binary);
   std::string bytes(4, '\0');
-  if (!file.read(bytes.data(), 4) || bytes != "\x7f" "ELF") return MpiLibrary::unknown;
+  if (!file.read(bytes.data(), 4) || bytes !=
+                                         "\x7f"
+                                         "ELF")
+    return MpiLibrary::unknown;
   std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(program, error);
   if (error || size > kMostBytes) return MpiLibrary::unknown;
@@ -156,8 +161,8 @@ std::vector<std::string> launch_words(const MpiLaunch& launch) {
   if (launch.manager == "flux") return flux_words(launch);
   if (launch.manager == "lsf" && find_program("jsrun")) return lsf_words(launch);
   // Open MPI without Slurm's PMIx: mpirun starts its ranks through srun by itself.
-  const bool no_pmix = launch.library == MpiLibrary::open_mpi && !knows(launch, "pmix") &&
-                       given_type(launch).empty();
+  const bool no_pmix =
+      launch.library == MpiLibrary::open_mpi && !knows(launch, "pmix") && given_type(launch).empty();
   if (launch.manager == "slurm" && !no_pmix) return slurm_words(launch);
   return mpirun_words(launch);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an MPI program starts on the nodes of a task: by the innermost manager, with what its MPI library needs.
+// How an MPI program starts on the nodes of a task: by the innermost manager, with what its MPI library
+// needs.
 #pragma once
 
 #include <filesystem>
@@ -24,8 +25,8 @@ struct MpiLaunch {
   bool root = false;
 };
 
-// What stands before the program's own words. Throws Error{usage} where the user's options start the program as
-// many worlds of one process each.
+// What stands before the program's own words. Throws Error{usage} where the user's options start the program
+// as many worlds of one process each.
 std::vector<std::string> launch_words(const MpiLaunch& launch);
 
 // The names in the answer of `srun --mpi=list`.

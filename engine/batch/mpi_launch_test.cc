@@ -84,20 +84,31 @@ TEST(MpiLaunch, LooksForTheLibraryInTheProgram) {
     return mpi_library_of(folder + "/program");
   };
   using namespace std::string_literals;
-  EXPECT_EQ(library_of("\x7f" "ELF\0libm.so.6\0libmpi.so.40\0"s), MpiLibrary::open_mpi);
-  EXPECT_EQ(library_of("\x7f" "ELF\0libmpich.so.12\0"s), MpiLibrary::mpich);
-  EXPECT_EQ(library_of("\x7f" "ELF\0libmpi.so.12\0"s), MpiLibrary::mpich) << "its interface, of Intel say";
-  EXPECT_EQ(library_of("\x7f" "ELF\0libm.so.6\0"s), MpiLibrary::unknown);
+  EXPECT_EQ(library_of("\x7f"
+                       "ELF\0libm.so.6\0libmpi.so.40\0"s),
+            MpiLibrary::open_mpi);
+  EXPECT_EQ(library_of("\x7f"
+                       "ELF\0libmpich.so.12\0"s),
+            MpiLibrary::mpich);
+  EXPECT_EQ(library_of("\x7f"
+                       "ELF\0libmpi.so.12\0"s),
+            MpiLibrary::mpich)
+      << "its interface, of Intel say";
+  EXPECT_EQ(library_of("\x7f"
+                       "ELF\0libm.so.6\0"s),
+            MpiLibrary::unknown);
   EXPECT_EQ(library_of("#!/bin/sh\nexec x libmpi.so.40\n"), MpiLibrary::unknown);
   EXPECT_EQ(mpi_library_of(folder + "/none"), MpiLibrary::unknown);
   std::filesystem::remove_all(folder);
 }
 
 TEST(MpiLaunch, ReadsWhatSrunKnows) {
-  EXPECT_THAT(parse_mpi_types("MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions "
-                              "available: pmix_v4\n"),
-              ElementsAre("pmix", "none", "pmi2"));
-  EXPECT_THAT(parse_mpi_types("srun: MPI types are...\nsrun: pmix\nsrun: none\n"), ElementsAre("pmix", "none"));
+  EXPECT_THAT(
+      parse_mpi_types("MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions "
+                      "available: pmix_v4\n"),
+      ElementsAre("pmix", "none", "pmi2"));
+  EXPECT_THAT(parse_mpi_types("srun: MPI types are...\nsrun: pmix\nsrun: none\n"),
+              ElementsAre("pmix", "none"));
 }
 
 }  // namespace

@@ -158,7 +158,8 @@ bool Pools::has_successor(Now now) const {
   return std::any_of(live_.begin(), live_.end(), [&](const auto& entry) {
     const auto& [token, live] = entry;
     const Allocation& allocation = allocations_.at(token);
-    return token != home_ && !live.leaving && !live.under_way && !allocation.id.empty() &&
+    const bool there = (!live.recovered || live.joined || live.named) && live.missing == 0;
+    return token != home_ && there && !live.leaving && !live.under_way && !allocation.id.empty() &&
            lasts(allocation, pools_.at(allocation.pool), now);
   });
 }

@@ -189,7 +189,8 @@ class Pools {
   // Of an allocation, beyond what is recorded.
   struct Live {
     bool under_way = false;  // its submission has not been answered
-    bool recovered = false;  // an earlier coordinator's, which no answer has named yet
+    bool recovered = false;  // an earlier coordinator's
+    bool named = false;      // by an answer of the scheduler
     double since_s = 0;      // steady: this coordinator knows of this incarnation
     int missing = 0;
     bool joined = false;  // a worker of this incarnation did

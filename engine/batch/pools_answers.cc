@@ -147,6 +147,7 @@ void Pools::learn(const JobStatus& job, Now now) {
   Live& live = at->second;
   Allocation& allocation = allocations_.at(job.token);
   live.missing = 0;
+  live.named = true;
   const Allocation before = allocation;
   if (!job.id.empty()) allocation.id = job.id;
   if (job.restarts > allocation.restarts) {

@@ -103,9 +103,9 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
   options.retry = options_.retry;
   options.trace = log::takes(LogLevel::trace);
   options.run_again = options_.run_again;
-  return std::make_unique<CoordinatorMachine>(plan_, array_specs(plan_, runs_here()), std::move(options), restored,
-                                              known_workers(plan_.campaign(), restored.workers, store_),
-                                              now());
+  return std::make_unique<CoordinatorMachine>(
+      plan_, array_specs(plan_, runs_here()), std::move(options), restored,
+      known_workers(plan_.campaign(), restored.workers, store_), now());
 }
 
 // What this machine starts; workers of other groups are started by hand, where the study wants them.

@@ -62,9 +62,9 @@ struct DescribeEvent {
     return fmt::format("retry means {} parts", retry.parts.size());
   }
   std::string operator()(const event::JobSubmitted& submitted) const {
-    return fmt::format("submission of {}: {}", submitted.token,
-                       submitted.submission.id.empty() ? submitted.submission.text
-                                                       : "job " + submitted.submission.id);
+    return fmt::format(
+        "submission of {}: {}", submitted.token,
+        submitted.submission.id.empty() ? submitted.submission.text : "job " + submitted.submission.id);
   }
   std::string operator()(const event::JobsListed& listed) const {
     return fmt::format("{} names {} jobs", listed.scheduler, listed.list.jobs.size());

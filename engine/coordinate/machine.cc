@@ -226,7 +226,7 @@ bool CoordinatorMachine::Impl::workers_are_gone() const {
 }
 
 void CoordinatorMachine::Impl::record_end() {
-  if (pools_ && is_at_home()) {
+  if (pools_) {
     pools_->close_home(now_);
     carry_out(pools_->take_actions());
   }
@@ -299,7 +299,10 @@ void CoordinatorMachine::Impl::record_failure(RecordFailure&& failure) {
     outcome.started_s = now_.unix_s;  // known to its worker alone
   changed_arrays_.insert(outcome.array);
   const bool runs_again = !has_ended(scheduler_.states(outcome.array).at(outcome.element));
-  if (!failure.final && runs_again && is_single(outcome.array)) {
+  if (!failure.final && runs_again && outcome.reason == wire::EndReason::worker_lost &&
+      is_single(outcome.array)) {
+    record("retry", fmt::format("{} runs again: {}", plan_.array_name(outcome.array), outcome.detail));
+  } else if (!failure.final && runs_again && is_single(outcome.array)) {
     const std::string how =
         outcome.reason == wire::EndReason::exited      ? fmt::format("exit code {}", outcome.exit_code)
         : outcome.reason == wire::EndReason::signalled ? fmt::format("signal {}", outcome.exit_code)
@@ -414,6 +417,7 @@ double CoordinatorMachine::wake_at_s() const {
   const bool waited = impl_->phase_ == Phase::handing_over && impl_->running_s_ >= impl_->phase_due_s_;
   for (const double due_s : {impl_->next_due_s_, waited ? kNever_s : impl_->phase_due_s_})
     at_s = std::min(at_s, impl_->now_.steady_s + std::max(0.0, due_s - impl_->running_s_));
+  at_s = std::min(at_s, impl_->home_wake_s());
   if (const auto due_s = impl_->scheduler_.next_due_s(); due_s && impl_->may_lease())
     at_s = std::min(at_s, *due_s);
   return at_s;

@@ -32,13 +32,20 @@ void CoordinatorMachine::Impl::check_gangs() {
   }
 }
 
-// The end of a node may show first as the failure of what runs there: it is judged when all nodes of the task have
-// answered since, or one is lost.
+// Merlin's codes are the task's own word, and some of them are successes (docs/exit-codes.md).
+namespace {
+constexpr int kFirstWord = 100, kLastWord = 105;
+}  // namespace
+
+// The end of a node may show first as the failure of what runs there: it is judged when all nodes of the task
+// have answered since, or one is lost.
 bool CoordinatorMachine::Impl::waits_for_nodes(const wire::Outcome& outcome, const Worker& worker) {
   const bool by_itself = !is_success(outcome) && outcome.reason != wire::EndReason::cancelled &&
                          outcome.reason != wire::EndReason::timed_out &&
                          outcome.reason != wire::EndReason::not_started;
-  if (!by_itself || worker.reading || scheduler_.gang_of(outcome.lease).size() < 2) return false;
+  const bool said = outcome.reason == wire::EndReason::exited && outcome.exit_code >= kFirstWord &&
+                    outcome.exit_code <= kLastWord;
+  if (!by_itself || said || worker.reading || scheduler_.gang_of(outcome.lease).size() < 2) return false;
   failures_.push_back({outcome, worker.id, running_s_});
   return true;
 }

@@ -51,11 +51,13 @@ class GangEdge : public TestEdge {
     return parts;
   }
   static bool ends_ranks(const std::vector<wire::Lease>& parts) {
-    return std::any_of(parts.begin(), parts.end(), [](const wire::Lease& part) { return !part.nodes.empty(); });
+    return std::any_of(parts.begin(), parts.end(),
+                       [](const wire::Lease& part) { return !part.nodes.empty(); });
   }
   std::vector<RecordFailure> failures() const {
     std::vector<RecordFailure> all;
-    for (const store::Batch& batch : batches) all.insert(all.end(), batch.failures.begin(), batch.failures.end());
+    for (const store::Batch& batch : batches)
+      all.insert(all.end(), batch.failures.begin(), batch.failures.end());
     return all;
   }
   // The lead's word that it has ended the task.
@@ -97,7 +99,8 @@ TEST(CoordinatorGangs, ASilentNodeEndsTheTaskEverywhereAndItRunsAgain) {
   edge.live(80, {edge.other_});
   const auto again = edge.machine().scheduler().leased();
   EXPECT_EQ(again, 1U);
-  EXPECT_EQ(edge.leases(edge.lead_).size() + edge.leases(edge.idle_).size(), 2U) << "once more, on the other two";
+  EXPECT_EQ(edge.leases(edge.lead_).size() + edge.leases(edge.idle_).size(), 2U)
+      << "once more, on the other two";
   EXPECT_EQ(edge.failures().size(), 1U);
 }
 

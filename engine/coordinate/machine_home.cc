@@ -15,9 +15,18 @@ bool CoordinatorMachine::Impl::is_at_home() const {
 
 std::optional<double> CoordinatorMachine::Impl::home_left_s() const {
   if (!leaves_home()) return std::nullopt;
-  const batch::Allocation* home = pools_ ? pools_->home() : nullptr;
+  const batch::Allocation* home = pools_ ? pools_->find(options_.home.allocation) : nullptr;
   const double ends_s = home != nullptr && home->ends_s > 0 ? home->ends_s : options_.home.ends_unix_s;
   return ends_s > 0 ? std::optional(ends_s - now_.unix_s) : std::nullopt;
+}
+
+// Steady time at which look_at_home() or may_end_here() has something to see, if nothing happens meanwhile.
+double CoordinatorMachine::Impl::home_wake_s() const {
+  const auto left_s = home_left_s();
+  const bool hands_over = phase_ == Phase::handing_over;
+  if (!left_s || (phase_ != Phase::running && phase_ != Phase::draining && !hands_over)) return kNever_s;
+  const double in_s = *left_s - options_.timing.leave_home_s / (hands_over ? 2 : 1);
+  return in_s > 0 ? now_.steady_s + in_s : kNever_s;
 }
 
 void CoordinatorMachine::Impl::look_at_home() {

@@ -71,6 +71,41 @@ TEST(Home, OnTheLoginNodeItSubmitsAndLeavesTheRestToTheAllocation) {
   EXPECT_TRUE(rows.empty() || rows.back().state == batch::AllocationState::queued);
 }
 
+TEST(Home, WhatAnEarlierCoordinatorRecordedIsNoSuccessorBeforeTheSchedulerNamesIt) {
+  Moving campaign;
+  campaign.live_in_one();
+  campaign.options.home.allocation.clear();  // on the login node again: everything was killed
+  campaign.start();
+  campaign.pass(1);
+  EXPECT_FALSE(campaign.machine().ended());
+  EXPECT_TRUE(campaign.submits.empty());
+  batch::JobStatus job;
+  job.id = "77";
+  job.token = "wabcdef000001";
+  job.state = batch::JobState::done;
+  campaign.handle(event::JobsListed{"slurm", {true, {}, {job}}});
+  campaign.pass(1);
+  ASSERT_EQ(campaign.submits.size(), 1U);
+  campaign.accept();
+  campaign.pass(0.1);
+  EXPECT_TRUE(campaign.machine().handed_over());
+}
+
+TEST(Home, AnAllocationThatTheSchedulerNamesIsASuccessor) {
+  Moving campaign;
+  campaign.live_in_one();
+  campaign.options.home.allocation.clear();
+  campaign.start();
+  batch::JobStatus job;
+  job.id = "77";
+  job.token = "wabcdef000001";
+  job.state = batch::JobState::running;
+  campaign.handle(event::JobsListed{"slurm", {true, {}, {job}}});
+  campaign.pass(0.1);
+  EXPECT_TRUE(campaign.machine().handed_over());
+  EXPECT_TRUE(campaign.submits.empty());
+}
+
 TEST(Home, ARefusedSubmissionKeepsItOnTheLoginNode) {
   Moving campaign;
   campaign.start();

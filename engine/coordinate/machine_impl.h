@@ -127,6 +127,7 @@ struct CoordinatorMachine::Impl {
   bool is_at_home() const;
   bool leaves_home() const { return options_.home.moves && !options_.home.allocation.empty(); }
   std::optional<double> home_left_s() const;
+  double home_wake_s() const;
   bool may_end_here() const;
 
   // ---- machine_messages.cc: what workers say

@@ -14,8 +14,9 @@ struct Timing {
   // Beyond the fence, before the coordinator leases again. Covers: the worker's clock running slower than the
   // coordinator's (2 % of lost_s), the kill of its tasks, and a pause of the agent of up to 10 s.
   double margin_s = 15;
-  double gang_silent_s = 10;  // a worker that is silent for so long ends the tasks on several nodes that it is of
-  double return_s = 20;     // a living worker of an earlier coordinator on this host has so long to say Hello
+  double gang_silent_s =
+      10;                // a worker that is silent for so long ends the tasks on several nodes that it is of
+  double return_s = 20;  // a living worker of an earlier coordinator on this host has so long to say Hello
   double hand_over_s = 60;  // from that Hello to the heartbeat that ends its hand-over
   double unserved_s = 3;    // a step without any worker for so long is reported
   double dismiss_s = 15;    // workers have so long to end at the end of the campaign

@@ -12,8 +12,8 @@
 
 namespace wflow::engine {
 
-// Slots on several nodes of one allocation, all at once: what a task with `nodes` takes where its workers run in
-// allocations.
+// Slots on several nodes of one allocation, all at once: what a task with `nodes` takes where its workers run
+// in allocations.
 struct Gang {
   int nodes = 1;      // 1: a task of one worker
   int min_nodes = 1;  // so many are enough where no allocation has more

@@ -63,9 +63,10 @@ void Scheduler::move_due_retries() {
 
 std::optional<double> Scheduler::next_due_s() const {
   std::optional<double> next = leases_.next_split_s();
-  for (const std::optional<double>& other : {retries_.next_due_s(), next_shrink_s()}) {
-    if (other) next = std::min(next.value_or(*other), *other);
-  }
+  if (const auto retry_s = retries_.next_due_s()) next = std::min(next.value_or(*retry_s), *retry_s);
+  // One that may already, and found no worker, waits for one.
+  const auto shrink_s = next_shrink_s();
+  if (shrink_s && *shrink_s > now_s_) next = std::min(next.value_or(*shrink_s), *shrink_s);
   return next;
 }
 

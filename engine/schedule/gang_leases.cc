@@ -50,9 +50,8 @@ double LeaseTable::free_at_s(const Worker& worker, double cores) const {
   std::vector<std::pair<double, double>> ends;  // and what is free then
   for (const LeaseId id : all) {
     const LeaseState& lease = leases_.at(id);
-    const double each = &worker == lease.worker
-                            ? lease.cores_each
-                            : cores_of(queues_.queue_of_array(lease.array), worker);
+    const double each =
+        &worker == lease.worker ? lease.cores_each : cores_of(queues_.queue_of_array(lease.array), worker);
     ends.emplace_back(end_s(lease), static_cast<double>(lease.elements) * lease.processes_each * each);
   }
   std::sort(ends.begin(), ends.end());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks on several nodes: which allocation they wait for, what is left to them until its slots are free, and what
-// becomes of them when a node is lost.
+// Tasks on several nodes: which allocation they wait for, what is left to them until its slots are free, and
+// what becomes of them when a node is lost.
 #include <algorithm>
 #include <limits>
 
@@ -25,8 +25,8 @@ std::vector<Worker*> Scheduler::gang_candidates(QueueId queue, const LeaseTable:
   std::vector<Worker*> candidates;
   std::set<std::string> nodes;
   for (const auto& [number, worker] : members) {
-    const bool usable = worker->serves[queue] && !worker->draining &&
-                        fits_before_end(ready_.queue(queue), *worker, now_s_);
+    const bool usable =
+        worker->serves[queue] && !worker->draining && fits_before_end(ready_.queue(queue), *worker, now_s_);
     if (usable && nodes.insert(worker->capacity.node).second) candidates.push_back(worker);
   }
   return candidates;
@@ -41,11 +41,11 @@ int Scheduler::gang_size(QueueId queue, int most) {
   }
   if (most < gang.min_nodes) return 0;
   const auto [since, is_new] = too_few_since_s_.try_emplace(queue, now_s_);
-  return now_s_ - since->second >= kShrink_s ? most : 0;
+  return now_s_ >= since->second + kShrink_s ? most : 0;
 }
 
-// Gives the queue's next task to an allocation, at once or as soon as its slots are free: to that in which they
-// are first. True where it got them at once.
+// Gives the queue's next task to an allocation, at once or as soon as its slots are free: to that in which
+// they are first. True where it got them at once.
 bool Scheduler::serve_gang(QueueId queue) {
   const auto waits = [&](const auto& entry) { return entry.second.queue == queue; };
   if (std::any_of(reservations_.begin(), reservations_.end(), waits)) return false;
@@ -119,7 +119,8 @@ void Scheduler::look_for_allocations() {
   leases_.retry_unserved();
 }
 
-// Whichever of the allocation's workers have the slots: those that they were reserved on may not be the first.
+// Whichever of the allocation's workers have the slots: those that they were reserved on may not be the
+// first.
 bool Scheduler::grant_reserved(const std::string& allocation) {
   const Reservation reservation = reservations_.at(allocation);
   const ReadyQueue& queue = ready_.queue(reservation.queue);
@@ -165,13 +166,14 @@ void Scheduler::grant_gang(QueueId queue, const std::vector<Worker*>& workers) {
   }
 }
 
-// When a task that takes fewer nodes than it asks for may do so. One that may already, and finds none, waits for
-// a worker.
+// When a task that takes fewer nodes than it asks for may do so; in the past where it may already.
 std::optional<double> Scheduler::next_shrink_s() const {
   std::optional<double> next;
   for (const auto& [queue, since_s] : too_few_since_s_) {
-    const double due_s = since_s + kShrink_s;
-    if (ready_.queue(queue).key && due_s > now_s_) next = std::min(next.value_or(due_s), due_s);
+    if (!ready_.queue(queue).key) continue;
+    const auto look = gang_look_s_.find(queue);
+    const double due_s = std::max(since_s + kShrink_s, look == gang_look_s_.end() ? 0 : look->second);
+    next = std::min(next.value_or(due_s), due_s);
   }
   return next;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks on several nodes beside small ones, on a simulated clock: their slots are theirs alone, neither kind starves
-// the other, and what loses a node runs again once.
+// Tasks on several nodes beside small ones, on a simulated clock: their slots are theirs alone, neither kind
+// starves the other, and what loses a node runs again once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,8 @@ ArraySpec small_tasks(std::uint32_t step, std::uint64_t count, int priority = 0)
   return spec;
 }
 
-ArraySpec gangs(std::uint32_t step, std::uint64_t count, int nodes, int cores, int priority = 0, int least = 0) {
+ArraySpec gangs(std::uint32_t step, std::uint64_t count, int nodes, int cores, int priority = 0,
+                int least = 0) {
   ArraySpec spec = small_tasks(step, count, priority);
   spec.resources.nodes = nodes;
   spec.resources.procs = nodes * cores;
@@ -33,8 +34,8 @@ ArraySpec gangs(std::uint32_t step, std::uint64_t count, int nodes, int cores, i
   return spec;
 }
 
-// Workers that do as wflow's do. They know of the cores that they have given to tasks themselves, and not of those
-// that another worker's task takes on their node.
+// Workers that do as wflow's do. They know of the cores that they have given to tasks themselves, and not of
+// those that another worker's task takes on their node.
 class Site {
  public:
   struct Running {
@@ -81,7 +82,8 @@ class Site {
       for (const auto& [task, running] : node.running) {
         const auto& names = running.lease.nodes;
         const bool here = std::find(names.begin(), names.end(), nodes.at(id).capacity.node) != names.end();
-        if (other != id && here) sum += std::min<double>(arrays[task.first].gang.cores, nodes.at(id).capacity.cores);
+        if (other != id && here)
+          sum += std::min<double>(arrays[task.first].gang.cores, nodes.at(id).capacity.cores);
       }
     }
     return sum;
@@ -94,7 +96,8 @@ class Site {
       Actions actions = scheduler.take_actions();
       for (const RevokeLease& revoke : actions.revokes) again = take_back(revoke) || again;
       for (const GrantLease& grant : actions.grants) take(grant);
-      for (const RecordFailure& failure : actions.failures) losses += failure.outcome.reason == EndReason::worker_lost;
+      for (const RecordFailure& failure : actions.failures)
+        losses += failure.outcome.reason == EndReason::worker_lost;
       for (auto& [id, node] : nodes) start(id, node);
     }
   }
@@ -148,7 +151,8 @@ class Site {
       node.running[task] = {one, now + seconds, false};
       started[task].push_back(now);
       EXPECT_LE(used(id), node.capacity.cores + 1e-9) << id << " at " << now;
-      for (const auto& [other, unused] : nodes) EXPECT_LE(used(other), nodes.at(other).capacity.cores + 1e-9) << other;
+      for (const auto& [other, unused] : nodes)
+        EXPECT_LE(used(other), nodes.at(other).capacity.cores + 1e-9) << other;
     }
   }
 
@@ -188,7 +192,8 @@ class Site {
     }
     const double seconds = now - started[task].back();
     ++done[task];
-    scheduler.done({one.lease.id, task.first, task.second, 1, one.lease.attempt, seconds, seconds * seconds, 0});
+    scheduler.done(
+        {one.lease.id, task.first, task.second, 1, one.lease.attempt, seconds, seconds * seconds, 0});
   }
 
   void run(double until_s = 1e299) {

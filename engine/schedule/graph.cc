@@ -41,8 +41,8 @@ double walltime_s(const specs::Step& step) {
 Gang gang_of(const Groups& groups, const specs::PlannedStep& step, const specs::Resources& asked) {
   if (asked.nodes <= 1) return {};
   const auto serving = groups.serving(step.study_step);
-  const bool in_allocations = std::any_of(serving.begin(), serving.end(),
-                                          [](const Group* group) { return group->in_allocations; });
+  const bool in_allocations =
+      std::any_of(serving.begin(), serving.end(), [](const Group* group) { return group->in_allocations; });
   if (!in_allocations) return {};
   return {asked.nodes, asked.min_nodes > 0 ? std::min(asked.min_nodes, asked.nodes) : asked.nodes,
           std::max(1, asked.cores) * std::max(1, ranks_a_node(asked))};

@@ -66,13 +66,15 @@ class Scheduler {
   // alone.
   void worker_joined(const WorkerId& worker, const WorkerCapacity& capacity, const std::vector<Lease>& held);
   // Executions that the worker last said were running are recorded, and so are those of gangs of which it was
-  // one; they count against the element's crash limit where the loss is charged. Gives those that were charged
-  // though their cause may yet be said.
+  // one; they count against the element's crash limit where the loss is charged. Gives those that were
+  // charged though their cause may yet be said.
   std::vector<Outcome> worker_lost(const WorkerId& worker, const std::vector<RunningElement>& running,
                                    const Loss& loss = {});
   // Why an execution that worker_lost() gave was lost: what was charged for it is taken back.
-  void loss_explained(const Outcome& lost, const WorkerId& worker, EndReason reason, const std::string& detail);
-  // It may still live, but its node is of no use to the gangs that it is part of: they are ended, and run again.
+  void loss_explained(const Outcome& lost, const WorkerId& worker, EndReason reason,
+                      const std::string& detail);
+  // It may still live, but its node is of no use to the gangs that it is part of: they are ended, and run
+  // again.
   void node_lost(const WorkerId& worker, const Loss& loss);
   // Nobody is awaited any more: gangs with a node whose worker is not there have lost it.
   void break_incomplete_gangs();
@@ -260,7 +262,8 @@ class Scheduler {
   void schedule_retry(ArrayId array, Element element, Attempt attempt, double due_s);
   std::int64_t more_memory(ArrayId array, const Attempt& attempt) const;
   bool give_memory(ArrayId array, Attempt& attempt) const;
-  std::optional<Outcome> count_crash(const WorkerId& worker, const RunningElement& execution, const Loss& loss);
+  std::optional<Outcome> count_crash(const WorkerId& worker, const RunningElement& execution,
+                                     const Loss& loss);
   std::optional<Outcome> count_loss(LeaseId lease, const RunningElement& execution, const Loss& loss);
 
   // moves.cc: moves between states
@@ -284,7 +287,7 @@ class Scheduler {
   RetryClock retries_;
   std::map<std::string, Reservation> reservations_;  // by allocation
   std::map<QueueId, double> gang_look_s_;
-  std::map<QueueId, double> too_few_since_s_;        // gangs for which no allocation has all nodes
+  std::map<QueueId, double> too_few_since_s_;           // gangs for which no allocation has all nodes
   std::vector<std::pair<ArrayId, Range>> newly_ended_;  // whose children are not resolved yet
   std::vector<EarlyFailure> heard_;                     // whose turn has come; propagate() counts them
   Actions actions_;

@@ -32,8 +32,8 @@ std::optional<double> longest_s(const ReadyQueue& queue);
 // Whether a task of the queue can end before the worker's allocation does. On a worker that has just begun it
 // may always try: there is no longer allocation to wait for.
 bool fits_before_end(const ReadyQueue& queue, const Worker& worker, double now_s);
-// How many processes of the queue may start on the worker without a delay to the gang that waits for some of its
-// cores: those that find place beside it, and all that end before it is expected to start.
+// How many processes of the queue may start on the worker without a delay to the gang that waits for some of
+// its cores: those that find place beside it, and all that end before it is expected to start.
 double room_beside_gang(const ReadyQueue& queue, const Worker& worker, double now_s);
 // Whether the worker serves the queue, which is none of gangs, and wants more of it.
 bool takes(const Worker& worker, const ReadyQueues& queues, QueueId queue, double now_s);

@@ -32,7 +32,8 @@ struct Lease {
   // Of the executions before this one, those that no budget counts: for a coordinator that has no record of them.
   std::uint32_t uncharged = 0;
   // Of a task on several nodes: their names, that of the worker which starts it first. Empty: on this worker
-  // alone. In a part of a lease that is revoked, it says that all of its processes on the node are to be killed.
+  // alone. In a part of a lease that is revoked, it says that all of its processes on the node are to be
+  // killed.
   std::vector<std::string> nodes = {};
 };
 

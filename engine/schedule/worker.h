@@ -32,7 +32,7 @@ struct Worker {
   WorkerCapacity capacity;
   std::vector<bool> serves;  // by queue
   std::set<LeaseId> leases;
-  std::set<LeaseId> gangs;     // on several workers, of which this is one: the one that has the lease or another
+  std::set<LeaseId> gangs;  // on several workers, of which this is one: the one that has the lease or another
   std::uint64_t elements = 0;  // of its leases
   Load load;
   // Of queues that ask for GPUs or memory: seconds ahead in which their tasks have all of what it has.

@@ -26,8 +26,8 @@ WFLOW_LAYOUT(Outcome, &T::lease, &T::array, &T::element, &T::attempt, &T::reason
 WFLOW_LAYOUT(ProcessIdentity, &T::host, &T::boot, &T::namespace_id, &T::pid, &T::start_ticks);
 WFLOW_LAYOUT(DoneRun, &T::lease, &T::array, &T::first, &T::count, &T::attempt, &T::duration_sum_s,
              &T::duration_square_sum, &T::last_end_s);
-WFLOW_LAYOUT(TaskUsage, &T::lease, &T::array, &T::first, &T::count, &T::attempt, &T::started_s, &T::duration_s,
-             &T::cpu_s, &T::peak_bytes, &T::read_bytes, &T::written_bytes);
+WFLOW_LAYOUT(TaskUsage, &T::lease, &T::array, &T::first, &T::count, &T::attempt, &T::started_s,
+             &T::duration_s, &T::cpu_s, &T::peak_bytes, &T::read_bytes, &T::written_bytes);
 WFLOW_LAYOUT(Metric, &T::name, &T::epoch, &T::step, &T::value);
 WFLOW_LAYOUT(Progress, &T::done, &T::total, &T::unit);
 WFLOW_LAYOUT(Note, &T::text);
@@ -38,8 +38,7 @@ WFLOW_LAYOUT(OtherEvent, &T::type, &T::json);
 WFLOW_LAYOUT(TaskEvent, &T::array, &T::element, &T::attempt, &T::time_s, &T::body);
 WFLOW_LAYOUT(RunningElement, &T::array, &T::element, &T::started_s);
 WFLOW_LAYOUT(specs::Piece, &T::kind, &T::text, &T::column);
-WFLOW_LAYOUT(specs::Resources, &T::cores, &T::gpus, &T::memory_bytes, &T::nodes, &T::procs,
-             &T::min_nodes);
+WFLOW_LAYOUT(specs::Resources, &T::cores, &T::gpus, &T::memory_bytes, &T::nodes, &T::procs, &T::min_nodes);
 WFLOW_LAYOUT(specs::DeclaredOutput, &T::file, &T::dataset, &T::shape, &T::finite);
 WFLOW_LAYOUT(specs::TaskTemplate, &T::array, &T::step, &T::label, &T::kind, &T::command, &T::restart,
              &T::shell, &T::shell_given, &T::settings, &T::workspace, &T::script, &T::suffix, &T::campaign,

@@ -101,11 +101,11 @@ struct Acknowledge {
   std::uint64_t sequence = 0;  // this and all before are committed
 };
 
-struct Revoke {               // give back what has not started; kill what runs if asked
+struct Revoke {  // give back what has not started; kill what runs if asked
   // Each: the elements [first, first + count) of lease `id`. One with `nodes`: all processes of the lease on
   // this node are killed, whoever has started them.
   std::vector<Lease> leases;
-  bool all = false;           // everything that the worker holds, instead of `leases`
+  bool all = false;  // everything that the worker holds, instead of `leases`
   bool kill_running = false;
 };
 

@@ -68,8 +68,8 @@ std::string maestro_command(const Study& study, const Step& step, const Numbers&
   return text::join(words, " ");
 }
 
-// What starts the program is found where the task runs: wflow's own command becomes the launcher of the innermost
-// manager there, on the nodes that the task got.
+// What starts the program is found where the task runs: wflow's own command becomes the launcher of the
+// innermost manager there, on the nodes that the task got.
 std::string own_command(const Step& step, const std::string& numbers) {
   std::string words = "wflow launch" + numbers;
   for (const char* manager : {"slurm", "flux", "lsf"}) {

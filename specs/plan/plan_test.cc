@@ -316,8 +316,8 @@ TEST(Launcher, IsTheBatchSystems) {
 
 TEST(Launcher, OfOurOwnStudiesIsFoundWhereTheTaskRuns) {
   const auto own = [](const std::string& type, const std::string& more, const std::string& command) {
-    const StudyText text("description: {name: n}\nbatch: {type: " + type + "}\nstudy:\n  - {name: a, run: {cmd: \"" +
-                         command + "\"" + more + "}}\n");
+    const StudyText text("description: {name: n}\nbatch: {type: " + type +
+                         "}\nstudy:\n  - {name: a, run: {cmd: \"" + command + "\"" + more + "}}\n");
     return literal(text.plan().task_template(0).command);
   };
   for (const char* type : {"local", "slurm", "flux"}) {

@@ -257,13 +257,14 @@ void add_own_pools(Reading& reading) {
     group.allocation.nodes = std::max(1, step.resources.nodes);
     group.allocation.nodes_given = true;
     if (const auto walltime = step.launcher_keys.find("walltime"); walltime != step.launcher_keys.end())
-      group.allocation.walltime_s = yaml::parse_seconds(walltime->second).value_or(group.allocation.walltime_s);
+      group.allocation.walltime_s =
+          yaml::parse_seconds(walltime->second).value_or(group.allocation.walltime_s);
     for (const WorkerGroup& other : study.workers) {
       if (other.name != step.name && std::ranges::find(other.steps, step.name) == other.steps.end()) continue;
       reading.diagnostics.error(
-          step.mark, fmt::format("the step '{}' has an allocation of its own ('batch: own'), and the worker '{}' {}",
-                                 step.name, other.name,
-                                 other.name == step.name ? "has its name" : "serves it, too"));
+          step.mark,
+          fmt::format("the step '{}' has an allocation of its own ('batch: own'), and the worker '{}' {}",
+                      step.name, other.name, other.name == step.name ? "has its name" : "serves it, too"));
     }
     own.push_back(std::move(group));
   }
@@ -282,8 +283,7 @@ void fit_nodes(Study& study) {
   for (const Step& step : study.steps) {
     bool served = false;
     for (WorkerGroup& group : study.workers) {
-      const bool serves = group.steps.empty() ||
-                          std::ranges::find(group.steps, "all") != group.steps.end() ||
+      const bool serves = group.steps.empty() || std::ranges::find(group.steps, "all") != group.steps.end() ||
                           std::ranges::find(group.steps, step.name) != group.steps.end();
       served = served || serves;
       if (serves && !group.allocation.nodes_given)

@@ -358,7 +358,9 @@ study:
   - {name: b, batch: own, nodes: 4, walltime: 2 h, run: {cmd: x}}
 )";
   const Study study =
-      StudyText("description: {name: n}\nbatch: {type: slurm}\nworkers: {all: {slots: 2}}" + steps).read().study;
+      StudyText("description: {name: n}\nbatch: {type: slurm}\nworkers: {all: {slots: 2}}" + steps)
+          .read()
+          .study;
   ASSERT_EQ(study.workers.size(), 2U);
   EXPECT_EQ(group_of(study, "all")->steps, std::vector<std::string>{"a"});
   EXPECT_EQ(group_of(study, "b")->allocation.nodes, 4);

@@ -53,8 +53,13 @@ study:
 
     def ranks(self, name):
         """Of all executions: (rank, size, host, pid)."""
-        found = re.findall(r"rank (\d+) of (\d+) on (\S+) pid (\d+)", read_text(self.campaign() / name / f"{name}.out"))
+        found = re.findall(r"rank (\d+) of (\d+) on (\S+) pid (\d+)", read_text(self.campaign() / name / f"{name}.slurm.out"))
         return [(int(rank), int(size), host, int(pid)) for rank, size, host, pid in found]
+
+    @staticmethod
+    def lead(ranks):
+        """The node whose worker has the task: the first that they name."""
+        return re.search(r"WFLOW_NODES=(\w+)", read_text(f"/proc/{ranks[0][3]}/environ")).group(1)
 
     def failures(self, directory):
         return self.query(directory, "select reason, final from v_failures")
@@ -86,7 +91,7 @@ class Gangs(GangTest):
         directory = self.wait_for_campaign(run)
         self.wait(lambda: len(self.ranks("two")) == 2, "both ranks run", run)
         first = self.ranks("two")
-        node = next(host for rank, _, host, _ in first if (rank == 0) == lead)
+        node = next(host for _, _, host, _ in first if (host == self.lead(first)) == lead)
         self.cluster.call("crash", node)
         self.addCleanup(self.revive, node)
         crashed = time.monotonic()
@@ -114,8 +119,9 @@ class Gangs(GangTest):
         self.wait_for_campaign(run)
         self.wait(lambda: len(self.ranks("two")) == 2, "both ranks run", run)
         first = self.ranks("two")
-        lead = next(host for rank, _, host, _ in first if rank == 0)
-        worker = [pid for pid in self.processes("wflow") if read_text(f"/proc/{pid}/environ").find(f"SLURMD_NODENAME={lead}\0") >= 0]
+        lead = self.lead(first)
+        worker = [pid for pid in self.processes("wflow worker") if f"SLURMD_NODENAME={lead}\0" in read_text(f"/proc/{pid}/environ")]
+        self.assertTrue(worker)
         for pid in worker:
             os.kill(pid, signal.SIGKILL)
         self.wait(lambda: not any(alive(pid) for *_, pid in first), "no rank is left", run)
@@ -143,9 +149,22 @@ class Gangs(GangTest):
     def test_the_wrong_process_interface(self):
         self.go()
         run = self.wflow("run", self.gang_study(self.step("two", 2, ", slurm: --mpi=none")), code=TASKS_FAILED)
-        said = read_text(self.campaign() / "two" / "two.err")
+        said = read_text(self.campaign() / "two" / "two.slurm.err")
         self.assertIn("--mpi=none", said, run.out)
         self.assertIn("2 worlds of one process", said)
+
+    @unittest.skipUnless(shutil.which("mpicc.mpich"), "MPICH is not here")
+    def test_programs_of_mpich(self):
+        """Under srun --mpi=pmix they would be worlds of one process, and end well."""
+        self.ring = self.folder / "ring"
+        subprocess.run(["mpicc.mpich", str(RING), "-o", str(self.ring)], check=True)
+        self.go()
+        steps = self.step("right", 2) + self.step("wrong", 2, ", slurm: --mpi=pmix")
+        self.wflow("run", self.gang_study(steps), code=TASKS_FAILED)
+        self.assertEqual({size for _, size, *_ in self.ranks("right")}, {2})
+        self.assertEqual(self.ranks("wrong"), [])
+        self.assertIn("2 worlds of one process; leave the option out, or say --mpi=pmi2",
+                      read_text(self.campaign() / "wrong" / "wrong.slurm.err"))
 
     def test_more_nodes_than_there_can_be(self):
         study = self.gang_study(self.step("two", 2), workers="{slots: 2, nodes: 1}")

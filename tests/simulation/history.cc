@@ -112,8 +112,9 @@ void History::check_slots(const wire::Lease& lease, const Execution& started) co
       if (!one.ended && !one.orphan && !excused_(one)) cores += cores_on(worker, one);
     }
     if (cores <= slots_[worker] + 1e-9) continue;
-    throw Violation("slots", fmt::format("{} starts under lease {:x}, and {} of the {} slots of w{} are taken",
-                                         name(lease.array, lease.first), lease.id, cores, slots_[worker], worker));
+    throw Violation("slots",
+                    fmt::format("{} starts under lease {:x}, and {} of the {} slots of w{} are taken",
+                                name(lease.array, lease.first), lease.id, cores, slots_[worker], worker));
   }
 }
 

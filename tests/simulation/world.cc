@@ -207,9 +207,12 @@ void World::start_remote_worker() {
 void World::keep_allocation() {
   constexpr int kWorkers = 3;
   constexpr double kAgain_s = 20;
-  const auto lives = [&](const auto& worker) { return !worker->gone() && worker->allocation() == allocation_; };
+  const auto lives = [&](const auto& worker) {
+    return !worker->gone() && worker->allocation() == allocation_;
+  };
   if (now_s_ < next_allocation_s_ || over_) return;
-  if (!allocation_.empty() && std::count_if(workers_.all().begin(), workers_.all().end(), lives) >= kWorkers) return;
+  if (!allocation_.empty() && std::count_if(workers_.all().begin(), workers_.all().end(), lives) >= kWorkers)
+    return;
   next_allocation_s_ = now_s_ + kAgain_s;
   allocation_ = fmt::format("allocation{}", ++allocations_made_);
   for (int i = 0; i < kWorkers; ++i) start_remote_worker();

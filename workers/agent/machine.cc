@@ -203,7 +203,8 @@ void AgentMachine::Impl::leave() {
 }
 
 double AgentMachine::Impl::idle_end_s() const {
-  if (!queue.empty() || helps || !link.is_welcome() || !outbox.all_acknowledged() || options.idle_timeout_s <= 0)
+  if (!queue.empty() || helps || !link.is_welcome() || !outbox.all_acknowledged() ||
+      options.idle_timeout_s <= 0)
     return kNever;
   return last_busy_s + options.idle_timeout_s;
 }

@@ -157,8 +157,8 @@ struct Exit {
 using AgentAction =
     std::variant<action::LookUp, action::Connect, action::Send, action::AppendJournal, action::ClearJournal,
                  action::NoteLost, action::OpenSamples, action::AddTemplate, action::StartTask,
-                 action::EndTask, action::EndRanks, action::InterruptTask, action::FollowEvents, action::SetFence, action::Log,
-                 action::Exit>;
+                 action::EndTask, action::EndRanks, action::InterruptTask, action::FollowEvents,
+                 action::SetFence, action::Log, action::Exit>;
 
 struct AgentOptions {
   std::string worker, group, campaign_token, version;

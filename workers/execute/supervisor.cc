@@ -150,9 +150,9 @@ std::vector<event::TaskReports> Supervisor::follow_events() {
   return reports;
 }
 
-// The kernel tells the peak of each process when it has ended, but not that of several at once. A look costs as
-// much as the node has processes: on a node with many it is taken less often. What counts is its CPU time: on a busy
-// node it may take long.
+// The kernel tells the peak of each process when it has ended, but not that of several at once. A look costs
+// as much as the node has processes: on a node with many it is taken less often. What counts is its CPU time:
+// on a busy node it may take long.
 void Supervisor::sample_memory() {
   constexpr double kPeriod_s = 1;
   constexpr double kCostFraction = 0.008;  // of one core
