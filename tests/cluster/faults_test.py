@@ -44,30 +44,29 @@ class SlurmFaults(SlurmTest):
         self.assertEqual(set(gate.passed()), set(range(12)))
         print(self.wflow("status", directory).out)
 
-    def test_slurmctld_away_for_a_while(self):
+    def away(self, leave, come_back):
+        """Tasks do not wait for the controller; what must be cancelled at the end does."""
         gate, run, directory = self.gated()
-        self.addCleanup(self.cluster.call, "revive", "ctld")
-        self.cluster.call("kill", "ctld")
-        self.wait(lambda: self.said("does not answer"), "the coordinator has noticed", run)
-        self.assertIn("slurm does not answer", self.wflow("status").out)
-        self.cluster.call("revive", "ctld")
+        self.addCleanup(self.cluster.call, *come_back)
+        self.assertEqual(self.cluster.call(*leave).returncode, 0)
         gate.open()
+        self.wait(lambda: len(gate.passed()) == 12, "the tasks end", run)
+        self.wait(lambda: self.said("slurm did not cancel allocation"), "the coordinator has noticed", run)
+        self.assertIn("it is asked again", self.wflow("status").out)
+        self.cluster.call(*come_back)
         self.assertEqual(run.wait(), OK, run.err)
         self.assert_nothing_charged(directory)
-        self.assert_queue_empties()
+        # The nodes have ended the job meanwhile, and Slurm asks them again only after a minute: until then it is ending.
+        self.assert_queue_empties("PD,R")
 
-    @unittest.skipUnless(SLOW, "a minute of waiting")
-    def test_slurmctld_frozen_for_a_minute(self):
-        gate, run, directory = self.gated()
-        self.cluster.call("kill", "ctld", "STOP")
-        self.addCleanup(self.cluster.call, "kill", "ctld", "CONT")
-        self.wait(lambda: self.said("does not answer"), "the coordinator has noticed", run)
-        gate.open()
-        self.wait(lambda: len(gate.passed()) == 12, "the tasks do not wait for the controller", run)
-        self.cluster.call("kill", "ctld", "CONT")
-        self.assertEqual(run.wait(), OK, run.err)
-        self.assert_nothing_charged(directory)
-        self.assert_queue_empties()
+    def test_slurmctld_is_stopped_and_comes_back(self):
+        # With SIGTERM it saves its state. After SIGKILL it may take a job that it has just started for a pending one,
+        # start it again and drain the node for the duplicate.
+        self.away(("kill", "ctld", "TERM"), ("revive", "ctld"))
+
+    @unittest.skipUnless(SLOW, "Slurm takes minutes to settle afterwards")
+    def test_slurmctld_is_frozen_for_a_while(self):
+        self.away(("kill", "ctld", "STOP"), ("kill", "ctld", "CONT"))
 
     @unittest.skipUnless(AS_ROOT, "nodes with names of their own need root")
     def test_a_node_on_which_every_task_fails(self):
