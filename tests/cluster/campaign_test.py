@@ -109,8 +109,9 @@ class SlurmCampaigns(SlurmTest):
         self.wflow("allocations", "drain", drained)
         self.assertIn(drained, self.jobs(), "its tasks may end")
         gate.open()
-        self.assertEqual(run.wait(), OK, run.err)
+        code = run.wait()
         self.assert_nothing_charged(directory)
+        self.assertEqual(code, OK, run.err)
         self.assertEqual(set(gate.passed()), set(range(12)))
         self.assert_queue_empties()
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kReport_s = 3;       // to send the last results and say Goodbye
 constexpr double kCheckpoint_s = 60;  // a training has so long to write a checkpoint, ...
-constexpr double kHold_s = 1.5;       // between the signals to a task and to its worker
+constexpr double kHold_s = 3;         // between the signals to a task and to its worker
 constexpr int kFirstMerlinCode = 100, kLastMerlinCode = 105;  // by which a task asks for something
 constexpr double kPart = 0.1;  // or this part of the allocation's time, if that is shorter
 
