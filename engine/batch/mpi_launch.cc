@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMostBytes = 256 << 20;
 
-// mpirun starts ranks on other nodes without the task's variables, unless it is told of them.
+// mpirun passes the task's variables to ranks on other nodes only where they are named.
 constexpr std::array<const char*, 8> kPassedOn = {"WFLOW_TASK",     "WFLOW_ATTEMPT",   "WFLOW_EVENTS",
                                                   "WFLOW_CAMPAIGN", "WFLOW_WORKSPACE", "WFLOW_LEASE",
                                                   "WFLOW_NODES",    "WFLOW_WORLD_SIZE"};

@@ -130,7 +130,7 @@ TEST(AgentMachine, ATaskThatEndsWithItsAllocationIsGivenBack) {
   bench.turn();
   EXPECT_EQ(bench.returned(), 0U);
   ASSERT_EQ(bench.all<action::AppendJournal>().size(), 1U);
-  const auto& outcomes = bench.all<action::AppendJournal>()[0].record.outcomes;
+  const auto outcomes = bench.all<action::AppendJournal>()[0].record.outcomes;
   ASSERT_EQ(outcomes.size(), 1U);
   EXPECT_EQ(outcomes[0].reason, wire::EndReason::preempted);
   EXPECT_EQ(outcomes[0].exit_code, 0);
@@ -175,7 +175,7 @@ TEST(AgentMachine, ATaskThatNeedsMoreMemoryThanItsStepAsksForGetsIt) {
 void expect_preempted(const Bench& bench) {
   EXPECT_EQ(bench.returned(), 0U);
   ASSERT_EQ(bench.all<action::AppendJournal>().size(), 1U);
-  const auto& outcomes = bench.all<action::AppendJournal>()[0].record.outcomes;
+  const auto outcomes = bench.all<action::AppendJournal>()[0].record.outcomes;
   ASSERT_EQ(outcomes.size(), 1U);
   EXPECT_EQ(outcomes[0].reason, wire::EndReason::preempted);
 }
