@@ -20,9 +20,10 @@ void CoordinatorMachine::Impl::check_gangs() {
     scheduler_.node_lost(id, {.detail = fmt::format("its node {} has not answered for {:.0f} s",
                                                     worker.capacity.node, limit_s)});
     // It gets nothing more before its next Hello, and then hears what it is to end.
+    // Asked once: with two Hellos under way, a lease sent between them would look lost.
     scheduler_.worker_draining(id);
+    worker.identify = worker.identify || (!worker.mute && !worker.peer.empty());
     worker.mute = true;
-    worker.identify = !worker.peer.empty();
   }
   if (!recovering_) scheduler_.break_incomplete_gangs();
   judge_failures();
