@@ -144,7 +144,7 @@ bool AgentMachine::Impl::results_due() const {
 }
 
 void AgentMachine::Impl::send_results() {
-  if (results_due()) outbox.seal();
+  if (results_due()) outbox.seal(now.steady_s);
   if (!link.is_welcome()) return;
   flush = false;
   while (const wire::Results* batch = outbox.next_to_send()) {
