@@ -49,7 +49,8 @@ TEST(ConvertConfig, AllErrorsAtOnceWithPlaceAndSuggestion) {
           "targets: [a, a]\nsplit: {train: 0.9, validation: 3, tests: 1}\n")
           .errors;
   for (const char* part :
-       {"c.yaml:3:9: error: 'format' must be one of auto, hdf5, npy, raw, found the text 'hdf'",
+       {"c.yaml:3:9: error: 'format' must be one of auto, hdf5, npy, npz, raw, netcdf, csv, text, json, "
+        "gadget, image, found the text 'hdf'",
         "did you mean 'hdf5'?", "c.yaml:4:1: error: unknown key 'chanels'", "did you mean 'channels'?",
         "c.yaml:5:8: error: 'level' must be between 1 and 12, found 99", "c.yaml:6:14",
         "'targets' names 'a' twice", "mixes counts and fractions", "unknown key 'tests'"}) {
@@ -81,16 +82,18 @@ TEST(ConvertConfig, RawNeedsItsForm) {
 }
 
 TEST(Split, PartsHaveTheAskedSizes) {
-  const SplitMap counts({.fractions = false, .parts = {320, 40, 40}, .seed = 3}, 400);
+  const SplitMap counts({.fractions = false, .parts = {320, 40, 40}, .seed = 3, .order = SplitOrder::count},
+                        400);
   std::array<std::uint64_t, 3> seen{};
-  for (std::uint64_t i = 0; i < 400; ++i) ++seen[counts.of(i).value()];
+  for (std::uint64_t i = 0; i < 400; ++i) ++seen[counts.of(i, 0).value()];
   EXPECT_EQ(seen, (std::array<std::uint64_t, 3>{320, 40, 40}));
-  const SplitMap fractions({}, 37);  // 0.8, 0.1, 0.1
+  const SplitMap fractions({.order = SplitOrder::count}, 37);  // 0.8, 0.1, 0.1
   EXPECT_EQ(fractions.size(0) + fractions.size(1) + fractions.size(2), 37U);
   EXPECT_EQ(fractions.size(0), 30U);
-  const SplitMap part({.fractions = true, .parts = {0.5, 0.25, 0}, .seed = 1}, 100);
+  const SplitMap part({.fractions = true, .parts = {0.5, 0.25, 0}, .seed = 1, .order = SplitOrder::count},
+                      100);
   std::size_t unused = 0;
-  for (std::uint64_t i = 0; i < 100; ++i) unused += part.of(i) ? 0 : 1;
+  for (std::uint64_t i = 0; i < 100; ++i) unused += part.of(i, 0) ? 0 : 1;
   EXPECT_EQ(unused, 25U);
 }
 
@@ -102,15 +105,17 @@ TEST(Split, WhatDoesNotFitIsSaid) {
   EXPECT_NE(read("samples: t\noutput: o\nsplit: {train: 0.9, validation: 0.2, test: 0.1}\n")
                 .errors.find("more than 1"),
             std::string::npos);
-  EXPECT_THROW(SplitMap({.fractions = false, .parts = {1, 1, 1}, .seed = 1}, 4), Error);
+  EXPECT_THROW(SplitMap({.fractions = false, .parts = {1, 1, 1}, .seed = 1, .order = SplitOrder::count}, 4),
+               Error);
 }
 
 TEST(ShardSamples, AimAt512MiB) {
   ConvertConfig config;
+  config.fields = short_fields({}, {});
   EXPECT_EQ(shard_samples_of(config, 1000), 64U);
   EXPECT_EQ(shard_samples_of(config, 10), 10U);
   EXPECT_EQ(shard_samples_of(config, 100000, std::uint64_t{1} << 20), 512U);
-  config.shape = {4, 128, 128, 128};  // 32 MiB as float32
+  config.fields[0].shape = {4, 128, 128, 128};  // 32 MiB as float32
   EXPECT_EQ(shard_samples_of(config, 100000), 16U);
   config.shard_samples = 5;
   EXPECT_EQ(shard_samples_of(config, 100000), 5U);
