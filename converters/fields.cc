@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -256,7 +257,8 @@ std::optional<Transform> read_transform(const yaml::Node& node, yaml::Diagnostic
                                node.describe()));
     return std::nullopt;
   }
-  const auto& [name, value] = node.entries.front();
+  const yaml::Node& name = node.entries.front().first;
+  const yaml::Node& value = node.entries.front().second;
   const auto kind = find(name);
   if (!kind) return std::nullopt;
   std::vector<double> numbers;
@@ -280,7 +282,7 @@ std::optional<Transform> read_transform(const yaml::Node& node, yaml::Diagnostic
   if (*kind == Transform::Kind::clip && numbers[0] > numbers[1])
     return refuse("the lower bound is above the upper one");
   if (*kind == Transform::Kind::asinh && numbers[0] <= 0) return refuse("its scale is a number above 0");
-  const bool whole = numbers[0] == static_cast<double>(static_cast<std::int64_t>(numbers[0]));
+  const bool whole = numbers[0] == std::floor(numbers[0]);
   if (*kind == Transform::Kind::downsample && (numbers[0] < 2 || numbers[0] > 1024 || !whole))
     return refuse("takes a whole number from 2 to 1024");
   return Transform{*kind, numbers[0], wanted == 2 ? numbers[1] : 0};

@@ -25,7 +25,7 @@ struct SplitRequest {
   std::array<double, 3> parts = {0.8, 0.1, 0.1};  // in order of kSplitNames
   std::uint64_t seed = 1;
   SplitOrder order = SplitOrder::hash;  // counts need SplitOrder::count
-  std::string group_by;                 // column: rows of one value stay together; empty: each by itself
+  std::string group_by = {};                 // column: rows of one value stay together; empty: each by itself
   bool operator==(const SplitRequest&) const = default;
 };
 

@@ -62,7 +62,7 @@ Json to_json(const FieldForm& form) {
 FieldForm form_from(const nlohmann::json& json) {
   FieldForm form;
   form.name = json.at("name");
-  form.role = json.at("role") == "input" ? Role::input : Role::target;
+  form.role = json.at("role").get<std::string>() == "input" ? Role::input : Role::target;
   const auto dtype = parse_dtype(json.at("dtype").get<std::string>());
   form.dtype = dtype.value_or(DType::float32);
   form.shape = json.at("shape").get<std::vector<std::size_t>>();
@@ -130,7 +130,7 @@ std::optional<BlockRecord> read_block_record(const fs::path& output, std::uint64
   const fs::path path = block_record_path(output, block);
   if (!fs::exists(path)) return std::nullopt;
   const nlohmann::json json = read_json(path, "the block record");
-  if (json.at("wflow_format") != kFormatVersion) return std::nullopt;  // an older wflow's: converted again
+  if (json.at("wflow_format").get<int>() != kFormatVersion) return std::nullopt;  // an older wflow's: converted again
   try {
     return record_from(json);
   } catch (const nlohmann::json::exception& error) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <numeric>
 
 #include "base/error.h"
@@ -48,7 +49,7 @@ class Arranger {
   Arranged one(InputArray input) const {
     Arranged result{std::move(input.array), {}, {}, input.field.components};
     std::vector<std::size_t>& shape = result.array.shape;
-    const bool components = !input.field.components.empty();
+    bool components = !input.field.components.empty();
     reshape(result, components);
     check_not_empty(shape);
     const bool merged = choose_layout(input.field, components, result);
@@ -140,11 +141,13 @@ class Arranger {
       return false;
     }
     result.from = "rank";
-    while (shape.size() > kMostRank && shape.front() == 1) shape.erase(shape.begin());
-    if (shape.size() > kMostRank) {
+    const std::size_t most = kMostRank + (components ? 1 : 0);
+    while (shape.size() > most && shape.front() == 1) shape.erase(shape.begin());
+    if (shape.size() > most) {
       refuse(shape,
              "but one to four axes with values are expected; 'layout' drops axes of length 1 (_), and "
-             "'slice' takes a part");
+             "'slice' takes "
+             "a part");
     }
     const std::size_t rank = shape.size() - (components ? 1 : 0);
     // Named channels say which axis is theirs where the first has as many entries.

@@ -4,10 +4,10 @@
 // the file's mass per its length cubed, with periodic edges.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <functional>
 
 #include "base/error.h"
 #include "converters/input/hdf5_handle.h"
@@ -34,6 +34,7 @@ class Grid {
     for (std::size_t k = 0; k < 3; ++k) {
       if (!std::isfinite(position[k])) return false;
       const double u = position[k] / box_ * n - 0.5;  // in cells, from the first one's centre
+      if (!std::isfinite(u)) return false;
       const double below = std::floor(u);
       double wrapped = std::fmod(below, n);
       if (wrapped < 0) wrapped += n;

@@ -157,6 +157,7 @@ class Hdf5Input final : public InputReader {
     field.index = found_.size();
     found_.push_back(selector);
     field.shape = extent(space);
+    if (H5Sget_simple_extent_type(space.get()) == H5S_NULL) refuse(selector, "holds nothing");
     const H5T_class_t kind = H5Tget_class(type.get());
     if (kind == H5T_COMPOUND) {
       take_members(type, selector, field);

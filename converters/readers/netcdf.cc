@@ -47,17 +47,14 @@ std::optional<DType> dtype_of_netcdf(nc_type type) {
   }
 }
 
-// What nc_put never wrote reads as this (netcdf.h); types of one byte have no such value.
+// What was never written reads as this (netcdf.h). Unsigned types have such values, too, but these are the
+// greatest ones, which images reach.
 std::optional<double> usual_fill(DType type) {
   switch (type) {
     case DType::int16:
       return NC_FILL_SHORT;
-    case DType::uint16:
-      return NC_FILL_USHORT;
     case DType::int32:
       return NC_FILL_INT;
-    case DType::uint32:
-      return NC_FILL_UINT;
     case DType::float32:
       return static_cast<double>(NC_FILL_FLOAT);
     case DType::float64:
@@ -117,6 +114,9 @@ class NetcdfInput final : public InputReader {
     std::vector<std::size_t> start;
     std::vector<std::size_t> count;
     std::vector<std::ptrdiff_t> step;
+    start.reserve(1);  // of a single number, too, libnetcdf wants arrays
+    count.reserve(1);
+    step.reserve(1);
     std::size_t total = 1;
     for (const AxisRange& range : selection) {
       start.push_back(range.start);

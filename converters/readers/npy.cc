@@ -7,6 +7,8 @@
 #include <zip.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <string_view>
 
 #include "base/error.h"
@@ -101,7 +103,18 @@ class NpyInput final : public InputReader {
     field_ = field_of(header_, path.string());
   }
   std::vector<InputField> fields() override { return {field_}; }
-  InputField find(const Selector&) override { return field_; }
+  InputField find(const Selector&) override {
+    const auto bytes = npy_bytes(header_);
+    if (!bytes)
+      throw Error(ExitCode::data,
+                  fmt::format("{} holds more than 4 GiB, which no sample may have", file_.path().string()));
+    if (*bytes > file_.size() - header_.data_offset) {
+      throw Error(ExitCode::data,
+                  fmt::format("{} is cut short: it has {} bytes, its header makes {} behind byte {}",
+                              file_.path().string(), file_.size(), *bytes, header_.data_offset));
+    }
+    return field_;
+  }
 
   void read(const InputField&, const Selection& selection, std::span<std::uint8_t> values) override {
     const std::size_t width = header_.item_bytes;

@@ -145,7 +145,7 @@ Manifest manifest_from(const nlohmann::json& json) {
   Manifest m;
   m.name = json.at("name");
   m.created_by = json.value("created_by", "");
-  if (json.at("wflow_format") == 1) {
+  if (json.at("wflow_format").get<int>() == 1) {
     read_format_1(json, m);
   } else {
     read_format_2(json, m);
