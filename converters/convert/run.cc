@@ -89,7 +89,7 @@ void require_output(const ConvertConfig& config) {
 // looked at to choose it may be gone since (delete_inputs).
 std::uint64_t choose_shard_samples(const ConvertConfig& config, const fs::path& output,
                                    const SampleTable& table) {
-  const bool decided = config.shard_samples > 0 || !config.shape.empty();
+  const bool decided = config.shard_samples > 0;
   if (!decided) {
     if (const auto record = read_block_record(output, 0)) return record->shard_samples;
   }

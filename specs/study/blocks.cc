@@ -2,6 +2,7 @@
 #include "specs/study/blocks.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "converters/config.h"
@@ -82,7 +83,8 @@ std::vector<const yaml::Node*> convert_file_nodes(const yaml::Node& block) {
     }
   };
   add(block.find("file"));
-  for (const char* role : {"inputs", "targets"}) {
+  constexpr std::array kRoles = {"inputs", "targets"};
+  for (const char* role : kRoles) {
     const yaml::Node* fields = block.find(role);
     if (fields == nullptr) continue;
     for (const auto& [name, field] : fields->entries) add(field.find("file"));
