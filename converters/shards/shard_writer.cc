@@ -21,17 +21,17 @@ namespace {
 constexpr std::size_t kPackBelow = 4096;        // bytes of a sample
 constexpr std::size_t kPackedChunk = 64 << 10;  // bytes of a chunk of such samples
 
-// A field's dataset while it is written.
-struct FieldOutput {
-  DatasetId dataset;
-  std::uint64_t rows_per_chunk = 1;
-  std::vector<std::uint8_t> pending;  // rows of a packed chunk that is not full
-  std::vector<std::uint64_t> chunks;  // offset, bytes, mask and hash of each
-};
-
 }  // namespace
 
 struct ShardWriter::State {
+  // A field's dataset while it is written.
+  struct FieldOutput {
+    DatasetId dataset;
+    std::uint64_t rows_per_chunk = 1;
+    std::vector<std::uint8_t> pending;  // rows of a packed chunk that is not full
+    std::vector<std::uint64_t> chunks;  // offset, bytes, mask and hash of each
+  };
+
   fs::path target;
   ShardDescription description;
   DurableFile durable;
@@ -274,7 +274,7 @@ void ShardWriter::add(std::int64_t id, std::span<const EncodedField> fields) {
   WFLOW_CHECK(s.ids.size() < s.description.most_samples && fields.size() == s.outputs.size());
   const Hdf5Section section;
   for (std::size_t k = 0; k < fields.size(); ++k) {
-    FieldOutput& output = s.outputs[k];
+    State::FieldOutput& output = s.outputs[k];
     const std::vector<std::uint8_t>& bytes = fields[k].chunk.bytes;
     if (converters::rows_per_chunk(s.description.fields[k]) == 1) {
       s.write_chunk(k, fields[k].chunk);
@@ -298,7 +298,7 @@ void ShardWriter::close(std::span<const std::int64_t> missing) {
     s.flush_packed(k);
   }
   s.write_tables(missing);
-  for (FieldOutput& output : s.outputs) s.check(output.dataset.close());
+  for (State::FieldOutput& output : s.outputs) s.check(output.dataset.close());
   s.check(s.file.close());
   s.record_size();
 }
