@@ -167,7 +167,9 @@ TEST(Split, ByHashASampleStaysWhereItIs) {
   for (std::uint64_t i = 0; i < 10000; ++i) {
     const std::uint64_t identity = identity_of(std::to_string(i));
     ++seen[many.of(i, identity).value()];
-    if (i < 100) EXPECT_EQ(few.of(i, identity), many.of(i, identity));
+    if (i < 100) {
+      EXPECT_EQ(few.of(i, identity), many.of(i, identity));
+    }
   }
   EXPECT_NEAR(static_cast<double>(seen[0]), 6000, 200);
   EXPECT_NEAR(static_cast<double>(seen[1]), 2000, 160);

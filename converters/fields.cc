@@ -305,7 +305,9 @@ void check_shapes(yaml::MapReader& reader, FieldConfig& field) {
   for (const auto& [key, lengths] : {std::pair{"shape", &field.shape}, std::pair{"pad", &field.pad}}) {
     if (lengths->empty()) continue;
     const std::size_t letters = field.layout.size();
-    const std::size_t axes = key == std::string_view("pad") ? letters - dropped : letters;
+    // Several files without channels of their own get an axis for them; 'pad' is of what shards hold.
+    const bool joined = field.files.size() > 1 && field.layout.find('C') == std::string::npos;
+    const std::size_t axes = key == std::string_view("pad") ? letters - dropped + (joined ? 1 : 0) : letters;
     if (letters > 0 && axes != lengths->size()) {
       diagnostics.error(reader.mark_of(key),
                         fmt::format("'{}' has {} axes, and 'layout' names {}", key, lengths->size(), axes));
