@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "converters/input/hdf5_handle.h"
 #include "converters/input/input.h"
+#include "converters/readers/netcdf_header.h"
 #include "converters/readers/reader.h"
 
 namespace wflow::converters {
@@ -75,7 +76,9 @@ struct Variable {
 class NetcdfInput final : public InputReader {
  public:
   explicit NetcdfInput(const fs::path& path) : path_(path) {
-    file_bytes_ = InputFile(path).size();
+    const InputFile file(path);
+    file_bytes_ = file.size();
+    check_classic_header(file);
     const Hdf5Section section;  // libnetcdf is not thread-safe either, and calls HDF5
     const int status = nc_open(path.c_str(), NC_NOWRITE, &file_);
     if (status != NC_NOERR) {

@@ -128,6 +128,21 @@ TEST_F(ReaderTest, ErrorsSayWhatIsThere) {
   EXPECT_NE(problem("records.raw", selector).find("the record at byte 0 claims"), std::string::npos);
 }
 
+// libnetcdf takes 16 GiB for such a list before it looks into the file.
+TEST_F(ReaderTest, AListOfMillionsInASmallNetcdfIsRefused) {
+  const std::string good = read_file(folder_ / "classic.nc");
+  for (const std::size_t at :
+       {std::size_t{12},
+        std::size_t{16}}) {  // entries of the list of dimensions; letters of the first one's name
+    std::string bytes = good;
+    bytes[at] = 0x7f;
+    write_file_durably(folder_ / "classic.nc", bytes);
+    EXPECT_NE(problem("classic.nc", file("classic.nc").selector)
+                  .find("is not a readable NetCDF file: its header has a l"),
+              std::string::npos);
+  }
+}
+
 // Any damage is an error with a sentence, or harmless; never more memory than the file can stand for.
 TEST_F(ReaderTest, DamagedFilesAreErrors) {
   for (const TestFile& each : files_) {

@@ -83,7 +83,7 @@ class TextInput final : public MemoryReader {
     field_.dtype = DType::float64;
     if (selector.match == Match::all) {
       field_.shape = {values_.size() / groups};
-      field_.axes = "T";
+      field_.axes.push_back('T');  // an assignment is what GCC 12 warns of
     }
     for (std::size_t k = 0; groups > 1 && k < groups; ++k)
       field_.components.push_back(fmt::format("group {}", k + 1));

@@ -137,7 +137,7 @@ TEST_F(ShardReaderTest, FieldsAreReadByName) {
   EXPECT_EQ(reader.fields()[0].layout, "CDHW");
   EXPECT_EQ(reader.fields()[1].channels, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(error_of([&] { static_cast<void>(manifest_.field("z")); }),
-            "2: there is no field 'z' (there are x, y)");
+            "2: there is no field 'z' (there are x, y); did you mean 'x'?");
   std::vector<float> y(2);
   for (std::size_t i = 0; i < reader.size(); ++i) {
     reader.read_field(1, i, y);
