@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "converters/shards/shard_reader.h"
 
@@ -25,6 +27,13 @@ class ShardSource final : public SampleSource {
 
 Dataset open_dataset(const std::filesystem::path& directory) {
   const converters::Manifest manifest = converters::read_manifest(directory);
+  const auto inputs = std::count_if(manifest.fields.begin(), manifest.fields.end(), [](const auto& field) {
+    return field.role == converters::FieldRole::input;
+  });
+  if (inputs != 1) {
+    throw Error(ExitCode::data, fmt::format("{}/manifest.json has {} inputs, and this network takes one",
+                                            directory.string(), inputs));
+  }
   Dataset dataset;
   DatasetInfo& info = dataset.info;
   info.name = manifest.name;
