@@ -81,7 +81,8 @@ enum class Life : std::uint8_t { ended, lives, unknown };
 
 Life life_of(const ProcessIdentity& process) {
   const ProcessIdentity self = own_identity();
-  if (process.same_table(self)) return ProcessHandle(process).open() ? Life::lives : Life::ended;
+  // A zombie has ended, too: whoever started it may not have asked for its exit code yet.
+  if (process.same_table(self)) return ProcessHandle(process).ended() ? Life::ended : Life::lives;
   return process.host == self.host && process.boot != self.boot ? Life::ended : Life::unknown;
 }
 
