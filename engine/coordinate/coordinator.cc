@@ -155,6 +155,13 @@ void Coordinator::take_events() {
     handle(event::CommitFinished{});
     carry_out();  // questions are answered while scheduler and store say the same
   }
+  if (auto why = commits_->trouble()) {
+    // Shown at once; the machine records it when it can.
+    store::Batch batch;
+    batch.history.push_back({unix_now_s(), "note", *why + "; the campaign pauses until that has changed"});
+    status_.apply(batch);
+    handle(event::CommitWaits{std::move(*why)});
+  }
   take_messages();  // what a worker said before it ended comes first
   for (event::JournalRead& journal : take_journals()) handle(std::move(journal));
   for (ProcessIdentity& process : pool_.take_ended()) handle(event::ProcessEnded{std::move(process)});
@@ -225,7 +232,8 @@ CampaignState Coordinator::state() const {
   switch (machine_->phase()) {
     case Phase::running:
     case Phase::handing_over:
-      return machine_->scheduler().paused() ? CampaignState::paused : CampaignState::running;
+      return machine_->scheduler().paused() || !machine_->disk_trouble().empty() ? CampaignState::paused
+                                                                                 : CampaignState::running;
     case Phase::draining:
       return CampaignState::draining;
     case Phase::stopping:

@@ -314,10 +314,10 @@ TEST(LeaseRules, ARestartTellsFailuresFromExecutionsThatWereAskedFor) {
 
 TEST(LeaseRules, ARestartForgetsNoCrash) {
   Restarted task(1, 1);
-  for (int crash = 0; crash < 4; ++crash) EXPECT_TRUE(task.loses_its_worker());
+  for (std::uint32_t crash = 1; crash < kCrashLimit; ++crash) EXPECT_TRUE(task.loses_its_worker());
   EXPECT_TRUE(task.ends_with(104)) << "lost workers are no executions that were asked for";
   EXPECT_TRUE(task.ends_with(1)) << "nor failures";
-  EXPECT_EQ(task.counts, (AttemptCounts{6, 1, 4, false}));
+  EXPECT_EQ(task.counts, (AttemptCounts{kCrashLimit + 1, 1, kCrashLimit - 1, false}));
   EXPECT_FALSE(task.loses_its_worker());
 }
 

@@ -198,9 +198,10 @@ void Agent::note_written(const wire::Results& record) {
   journal_written_ = true;
   std::erase_if(held_back_, [&](const auto& held) {
     const auto& [lease, execution] = held;
-    const bool written = std::any_of(record.outcomes.begin(), record.outcomes.end(), [&](const auto& outcome) {
-      return outcome.lease == lease.id && outcome.array == lease.array && outcome.element == lease.first;
-    });
+    const bool written =
+        std::any_of(record.outcomes.begin(), record.outcomes.end(), [&](const auto& outcome) {
+          return outcome.lease == lease.id && outcome.array == lease.array && outcome.element == lease.first;
+        });
     if (written && !journal_failed_) around_.history.told(execution);
     return written;
   });
@@ -286,7 +287,7 @@ void Agent::on(workers::action::AppendJournal& append) {
   note_written(append.record);
   if (appended) return;
   around_.trace.line(worker_.id(), "journal: the disk is full");
-  answers_.emplace_back(workers::event::JournalFailed{"the disk is full"});
+  answers_.emplace_back(workers::event::JournalFailed{"the disk is full", std::move(append.record)});
 }
 
 void Agent::on(workers::action::ClearJournal&) {

@@ -11,7 +11,7 @@ namespace wflow::simulation {
 
 namespace {
 
-constexpr std::uint32_t kCrashLimit = 5;
+using engine::kCrashLimit;
 constexpr std::uint32_t kMemoryRetries = 8;
 constexpr std::size_t kSureMemoryRetries = 2;  // until a task has the memory of the simulation's workers
 
@@ -47,8 +47,9 @@ bool ended_so(const ElementTruth& truth, const wire::Outcome& outcome) {
 
 void count_memory(ElementTruth& truth, const engine::RecordFailure& failure) {
   if (failure.counts.memory > kMemoryRetries || failure.counts.memory_bytes <= truth.memory_bytes)
-    throw Violation("memory", fmt::format("the {}th execution after a kill for memory gets {} bytes, after {}",
-                                          failure.counts.memory, failure.counts.memory_bytes, truth.memory_bytes));
+    throw Violation("memory",
+                    fmt::format("the {}th execution after a kill for memory gets {} bytes, after {}",
+                                failure.counts.memory, failure.counts.memory_bytes, truth.memory_bytes));
   truth.memory = failure.counts.memory;
   truth.memory_bytes = failure.counts.memory_bytes;
   truth.memory_from = failure.counts.number;
@@ -164,12 +165,13 @@ void History::check_start(const wire::Lease& lease, Element element, const Execu
                     fmt::format("{} starts beside that under lease {:x} on worker {}", what,
                                 executions_[other].lease.id, executions_[other].worker));
   }
-  if (lease.id >= truth.floor && lease.attempt >= truth.memory_from && lease.memory_bytes < truth.memory_bytes) {
+  if (lease.id >= truth.floor && lease.attempt >= truth.memory_from &&
+      lease.memory_bytes < truth.memory_bytes) {
     throw Violation("memory", fmt::format("{} starts with {} bytes and was killed with less than {}", what,
                                           lease.memory_bytes, truth.memory_bytes));
   }
-  const auto neutral = static_cast<std::uint32_t>(
-      std::count_if(truth.ends.begin(), truth.ends.end(), [](const auto& end) { return is_neutral(end.reason); }));
+  const auto neutral = static_cast<std::uint32_t>(std::count_if(
+      truth.ends.begin(), truth.ends.end(), [](const auto& end) { return is_neutral(end.reason); }));
   const std::uint32_t budget = static_cast<std::uint32_t>(spec.max_retries + spec.failure_retries) +
                                crash_limit(spec) + neutral + static_cast<std::uint32_t>(truth.losses.size()) +
                                (spec.memory_factor > 0 ? kMemoryRetries : 0);

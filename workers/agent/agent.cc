@@ -224,7 +224,7 @@ class Agent {
     try {
       journal_.append(append.record);
     } catch (const Error& error) {
-      pending_.emplace_back(event::JournalFailed{error.what()});
+      pending_.emplace_back(event::JournalFailed{error.what(), std::move(append.record)});
     }
   }
 
@@ -232,7 +232,7 @@ class Agent {
     try {
       journal_.clear();
     } catch (const Error& error) {
-      pending_.emplace_back(event::JournalFailed{error.what()});
+      pending_.emplace_back(event::JournalFailed{error.what(), std::nullopt});
     }
   }
 
@@ -242,7 +242,7 @@ class Agent {
     try {
       journal_.set_header(header);
     } catch (const Error& error) {
-      pending_.emplace_back(event::JournalFailed{error.what()});
+      pending_.emplace_back(event::JournalFailed{error.what(), std::nullopt});
     }
   }
 
@@ -263,6 +263,7 @@ class Agent {
   void perform(action::InterruptTask& interrupt) { executor_.interrupt(interrupt.slot); }
   void perform(action::FollowEvents&) {
     for (event::TaskReports& reports : executor_.follow_events()) pending_.emplace_back(std::move(reports));
+    for (const event::TaskSilent& silent : executor_.silent_tasks()) pending_.emplace_back(silent);
   }
   void perform(action::SetFence& fence) { table_.set_fence(fence.steady_s); }
   void perform(action::Exit& exit) { exit_code_ = exit.code; }

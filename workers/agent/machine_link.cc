@@ -107,6 +107,7 @@ void AgentMachine::Impl::hear(wire::Acknowledge& acknowledge) {
   if (!outbox.all_acknowledged() || journal_bytes == 0) return;
   journal_bytes = 0;
   journal_failed = false;
+  unwritten.clear();
   emit(action::ClearJournal{});
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "workers/agent/machine.h"
+#include "workers/execute/disk_probe.h"
 #include "workers/execute/output_check.h"
 #include "workers/execute/packs.h"
 #include "workers/execute/process_usage.h"
@@ -20,7 +21,8 @@ namespace wflow::workers {
 class Finisher {
  public:
   // All outlive the finisher.
-  Finisher(const TaskArrays& arrays, Slots& slots, Supervisor& supervisor, Launcher& launcher);
+  Finisher(const TaskArrays& arrays, Slots& slots, Supervisor& supervisor, Launcher& launcher,
+           DiskProbe& disk);
 
   // What the machine is told of a child that has ended in a slot: TaskEnded, or TaskChecking where its
   // outputs are looked at now.
@@ -30,17 +32,20 @@ class Finisher {
 
  private:
   void note_memory_kill(std::size_t slot, Ending& ending);
+  void note_disk(std::size_t slot, Ending& ending);
   std::vector<AgentEvent> checking(std::size_t slot, std::vector<engine::wire::TaskEvent>&& events);
   void add_results(std::size_t slot, Ending& ending, event::TaskEnded& ended);
   void add_parts(std::size_t slot, std::vector<engine::wire::Lease>&& parts, const Ending& ending,
                  event::TaskEnded& ended);
   void complain(const Error& error);
 
+  const TaskArrays& arrays_;
   Slots& slots_;
   Supervisor& supervisor_;
   OutputCheck check_;
   Packs packs_;
   MemoryKills memory_kills_;
+  DiskProbe& disk_;
   bool complained_ = false;
 };
 
