@@ -107,21 +107,21 @@ void write_files(const PreparedTask& task) {
   for (const NewFile& file : task.files) publish(file);
 }
 
-void mark_finished(const std::string& marker) {
-  if (marker.empty()) return;
-  // The marker is for people and for Merlin's tools; the database is the record. So a full disk loses only
-  // the marker.
+bool mark_finished(const std::string& marker) {
+  if (marker.empty()) return true;
   const FileDescriptor fd(::open(marker.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  return static_cast<bool>(fd);
 }
 
-void seal_marker(const std::string& marker, std::uint64_t lease) {
-  if (marker.empty()) return;
+bool seal_marker(const std::string& marker, std::uint64_t lease) {
+  if (marker.empty()) return true;
   const std::string text = fmt::format("{}{}", kSeal, lease);
   try {
     write_file_durably(marker, fmt::format("{} {}\n", text, hash_bytes(text)));
   } catch (const Error&) {
-    mark_finished(marker);
+    return false;
   }
+  return true;
 }
 
 std::optional<std::uint64_t> sealed_by(const std::string& marker) {

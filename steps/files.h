@@ -17,11 +17,10 @@ void write_setup(const ArraySetup& setup);
 // The directory and the files of one task.
 void write_files(const PreparedTask& task);
 
-// Makes the task's marker of success, if it has one.
-void mark_finished(const std::string& marker);
-// The same for a step with trust_markers: it names the lease, and survives a power cut. Without it, where the
-// disk refuses it.
-void seal_marker(const std::string& marker, std::uint64_t lease);
+// Makes the task's marker of success, if it has one. False: the disk refuses it.
+bool mark_finished(const std::string& marker);
+// The same for a step with trust_markers: it names the lease, and survives a power cut.
+bool seal_marker(const std::string& marker, std::uint64_t lease);
 // The lease that a sealed marker names; nothing for any other file.
 std::optional<std::uint64_t> sealed_by(const std::string& marker);
 

@@ -123,6 +123,7 @@ class Examination {
       }
       const wire::Records records = wire::parse_records(bytes);
       const std::string name = path.lexically_relative(campaign_).string();
+      results_wait_ = results_wait_ || !records.results.empty();
       if (records.damaged) {
         add(fmt::format("{}: {}", name, records.damaged.sentence()),
             fmt::format("keep the {} whole records, and the file as it is as {}.damaged",
@@ -221,7 +222,7 @@ class Examination {
             }
           });
     }
-    look_at_early_markers(plan, client);
+    if (!results_wait_) look_at_early_markers(plan, client);
   }
 
   void look_at_early_markers(const specs::Plan& plan, engine::Client& client) {
@@ -255,6 +256,7 @@ class Examination {
 
   fs::path campaign_;
   bool database_is_sound_ = false;
+  bool results_wait_ = false;  // in journals: the next resume takes them
   std::vector<Finding> findings_;
 };
 

@@ -86,8 +86,17 @@ std::filesystem::path database_path(const std::filesystem::path& campaign) {
   return campaign / ".wflow" / "campaign.db";
 }
 
+// The connection's own (sqlite3_system_errno) is that of whatever came last, such as the rollback.
 int system_error_of(const SQLite::Database& database) {
-  return ::sqlite3_system_errno(database.getHandle());
+  sqlite3* const handle = database.getHandle();
+  int number = 0;
+  sqlite3_file* log = nullptr;  // the write-ahead log
+  const int found =
+      ::sqlite3_file_control(handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, static_cast<void*>(&log));
+  if (found == SQLITE_OK && log != nullptr && log->pMethods != nullptr)
+    log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &number);
+  if (number == 0) ::sqlite3_file_control(handle, "main", SQLITE_FCNTL_LAST_ERRNO, &number);
+  return number;
 }
 
 void throw_database_error(const SQLite::Exception& error, const char* doing,

@@ -41,7 +41,7 @@ std::string leases(const std::vector<Lease>& all) {
 }
 
 std::string_view name_of(EndReason reason) {
-  constexpr std::array<std::string_view, 12> kNames = {
+  constexpr std::array<std::string_view, 14> kNames = {
       "exit code",     "signal",   "timed out", "not started", "bad output", "worker lost", "cancelled",
       "out of memory", "walltime", "node",      "preempted",   "launcher",   "disk",        "stalled"};
   const auto number = static_cast<std::size_t>(reason);

@@ -109,7 +109,7 @@ study:
 
 
 @unittest.skipIf(SMALL, "a sanitizer's library must come first")
-class Markers(RecoveryTest):
+class TrustedMarkers(RecoveryTest):
     """All processes of a node at once, before any result is in a journal: as at a power cut."""
 
     def lose_two_results(self, extra):
@@ -160,7 +160,7 @@ study:
         self.assert_one_sentence(self.wflow("run", study, code=3), "trust_markers", "MERLIN_FINISHED")
 
 
-class Failures(RecoveryTest):
+class LossesAndStalls(RecoveryTest):
     def test_a_sample_that_kills_its_workers_is_put_into_quarantine(self):
         """Agent and guardian, so that nobody can tell why: all that run beside it are lost with it, and they are not it."""
         study = self.study("""
@@ -207,7 +207,7 @@ study:
         self.assertEqual(self.counts("work")["done"], 2)
 
 
-class Doctor(RecoveryTest):
+class DoctorOfCampaigns(RecoveryTest):
     def finished(self):
         gate = Gate(self.folder, TASKS)
         self.wflow("run", self.study(gated_study(gate, TASKS)), "-j", "2")
@@ -272,7 +272,7 @@ class Doctor(RecoveryTest):
         journal.write_bytes(whole + b"\x00garbage\xff" * 40 + whole[-1:])
         (directory / "work" / ".result.tmp-1-1").write_text("half")
         told = self.doctor(code=DATA)
-        for part in ("are damaged", "endpoint.json", ".result.tmp-1-1", "nothing was changed"):
+        for part in ("is damaged", "endpoint.json", ".result.tmp-1-1", "nothing was changed"):
             self.assertIn(part, told)
         self.assertEqual(journal.read_bytes()[:len(whole)], whole, "it only said so")
         rows = json.loads(self.doctor("--yes", "--json", code=OK))

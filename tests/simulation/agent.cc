@@ -280,7 +280,10 @@ void Agent::on(workers::action::Send& send) {
 
 void Agent::on(workers::action::AppendJournal& append) {
   for (const wire::Outcome& outcome : append.record.outcomes) {
-    if (engine::is_neutral(outcome.reason)) around_.history.element_ended(outcome, false);
+    // Once, however often it is written.
+    if (engine::is_neutral(outcome.reason) &&
+        neutral_.emplace(outcome.lease, outcome.element, outcome.attempt).second)
+      around_.history.element_ended(outcome, false);
   }
   const bool appended = worker_.append(append.record);
   journal_failed_ = journal_failed_ || !appended;

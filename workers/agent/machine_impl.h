@@ -182,6 +182,7 @@ struct AgentMachine::Impl {
   double farewell_s = kNever;
   bool flush = false;  // a hand-over: everything that has ended goes out before the first heartbeat
   bool journal_failed = false;
+  bool has_started = false;  // any task, ever
   // Results that the journal did not take. Until it has them, or the coordinator does, no task starts.
   std::vector<engine::wire::Results> unwritten;
   double write_again_s = 0;

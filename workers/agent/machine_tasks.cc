@@ -166,6 +166,8 @@ void AgentMachine::Impl::on(event::TaskStarted& started) {
   Task& task = tasks.at(started.slot);
   if (task.stage != Task::Stage::starting) return;
   task.stage = Task::Stage::running;
+  // Its first tasks may be what ends this worker before it would say that they run.
+  if (!std::exchange(has_started, true)) next_heartbeat_s = now.steady_s;
   disk_trouble = false;
   task.started_unix_s = now.unix_s;
   const auto array = arrays.find(task.lease.array);

@@ -68,6 +68,7 @@ void Executor::end_ranks(const action::EndRanks& end) {
 }
 
 std::vector<event::TaskReports> Executor::follow_events() {
+  finisher_.mark_again();
   supervisor_.sample_memory();
   return supervisor_.follow_events();
 }
@@ -93,6 +94,7 @@ void Executor::release(const Ended& ended) {
 }
 
 void Executor::kill_everything() {
+  finisher_.mark_again();
   if (!supervisor_.kill_everything(std::chrono::seconds(10)))
     log::write(LogLevel::warning, "a process could not be killed");
 }

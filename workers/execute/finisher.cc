@@ -122,7 +122,9 @@ void Finisher::add_results(std::size_t slot, Ending& ending, event::TaskEnded& e
       if (is_disk_trouble(error)) ending = {false, wire::EndReason::disk, 0, error.what()};
     }
   }
-  if (ending.success) mark_finished(record);
+  // The database is the record: a task is done without its marker, which is made when the disk takes it.
+  if (ending.success && !mark_finished(record))
+    unmarked_.push_back({record.marker.data(), record.lease, record.trusted});
   const SlotTask& task = slots_.tasks[slot];
   if (usage_is_measured()) add_usage(ended.results, record, task.used, ending, task.ended_steady_s);
   auto parts = add_ending(ended.results, record, slots_.files[slot].events(), ending, now);
@@ -156,6 +158,14 @@ void Finisher::clear(std::size_t slot) {
   } catch (const Error& error) {
     complain(error);
   }
+}
+
+void Finisher::mark_again() {
+  if (unmarked_.empty() || steady_now_s() < mark_again_s_) return;
+  mark_again_s_ = steady_now_s() + 1;
+  std::erase_if(unmarked_, [](const Unmarked& task) {
+    return task.trusted ? steps::seal_marker(task.marker, task.lease) : steps::mark_finished(task.marker);
+  });
 }
 
 // A full disk, said once.

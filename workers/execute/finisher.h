@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -29,6 +30,8 @@ class Finisher {
   std::vector<AgentEvent> finish(const EndedChild& child);
   // Once the results are in the journal: until then a guardian needs the slot's files to judge.
   void clear(std::size_t slot);
+  // Markers that the disk has refused; once a second at most.
+  void mark_again();
 
  private:
   void note_memory_kill(std::size_t slot, Ending& ending);
@@ -39,6 +42,12 @@ class Finisher {
                  event::TaskEnded& ended);
   void complain(const Error& error);
 
+  struct Unmarked {
+    std::string marker;
+    engine::wire::LeaseId lease = 0;
+    bool trusted = false;
+  };
+
   const TaskArrays& arrays_;
   Slots& slots_;
   Supervisor& supervisor_;
@@ -46,6 +55,8 @@ class Finisher {
   Packs packs_;
   MemoryKills memory_kills_;
   DiskProbe& disk_;
+  std::vector<Unmarked> unmarked_;
+  double mark_again_s_ = 0;  // steady
   bool complained_ = false;
 };
 

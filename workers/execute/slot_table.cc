@@ -167,12 +167,9 @@ void add_usage(wire::Results& results, const SlotRecord& slot, const ProcessUsag
                            used.written_bytes});
 }
 
-void mark_finished(const SlotRecord& slot) {
-  if (slot.trusted) {
-    steps::seal_marker(slot.marker.data(), slot.lease);
-  } else {
-    steps::mark_finished(slot.marker.data());
-  }
+bool mark_finished(const SlotRecord& slot) {
+  return slot.trusted ? steps::seal_marker(slot.marker.data(), slot.lease)
+                      : steps::mark_finished(slot.marker.data());
 }
 
 void settle_place(const SlotRecord& slot, SlotFiles& files, Ending& ending) {

@@ -76,7 +76,8 @@ void add_usage(engine::wire::Results& results, const SlotRecord& slot, const Pro
                const Ending& ending, double steady_s);
 
 // Makes its marker of success, where it has one: durably and with its lease where that may be trusted later.
-void mark_finished(const SlotRecord& slot);
+// False: the disk refuses it.
+bool mark_finished(const SlotRecord& slot);
 
 // Moves what the slot's task left to its own place, if that was to be made on demand. Failing that, the task
 // failed.
