@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/process_handle.h"
@@ -70,6 +71,10 @@ CoordinatorEnd Coordinator::run() {
   wire::write_endpoint(plan_.campaign(), endpoint);
   try {
     work();
+  } catch (const Error& error) {
+    // Where another coordinator has the campaign, they are that one's.
+    if (error.code() != ExitCode::busy) abandon_workers();
+    throw;
   } catch (...) {
     abandon_workers();
     throw;
@@ -151,6 +156,7 @@ void Coordinator::wait() {
 }
 
 void Coordinator::take_events() {
+  lock_.check_if_late();  // first of all: it may have been frozen, and another one may work
   if (commits_->committed()) {
     handle(event::CommitFinished{});
     carry_out();  // questions are answered while scheduler and store say the same
@@ -239,6 +245,8 @@ CampaignState Coordinator::state() const {
     case Phase::stopping:
       return CampaignState::stopping;
     case Phase::dismissing:
+      if (!machine_->disk_trouble().empty()) return CampaignState::paused;  // the end itself can't be recorded
+      break;
     case Phase::ended:
       break;  // as before, until it is known how it ended
   }

@@ -103,7 +103,8 @@ void throw_database_error(const SQLite::Exception& error, const char* doing,
                           const std::filesystem::path& path, int system_error) {
   const std::string where = fmt::format("cannot {} {}", doing, path.string());
   const std::string resume = fmt::format("wflow resume {}", path.parent_path().parent_path().string());
-  switch (error.getErrorCode()) {
+  constexpr int kPrimary = 0xff;  // some calls give the extended code
+  switch (error.getErrorCode() & kPrimary) {
     case SQLITE_FULL:
       throw Error(
           ExitCode::system,

@@ -222,11 +222,10 @@ class DoctorOfCampaigns(RecoveryTest):
         # The coordinator first: what ends after it stays in the journal.
         os.kill(run.pid, signal.SIGKILL)
         run.wait()
-        gate.open()
-        wait_for(lambda: len(gate.passed()) >= FREE + 2, "the two have ended")
         journal = next(directory.glob(".wflow/workers/*.journal"))
         size = journal.stat().st_size
-        wait_for(lambda: journal.stat().st_size >= size, "their results are in the journal")
+        gate.open()
+        wait_for(lambda: journal.stat().st_size > size, "a result is in the journal")
         self.kill_everything()
         return directory, gate
 
@@ -281,7 +280,8 @@ class DoctorOfCampaigns(RecoveryTest):
         self.assertFalse((directory / ".wflow" / "endpoint.json").exists())
         self.wflow("resume", directory, "-j", "2")
         began = Counter(gate.began())
-        self.assertEqual([began[task] for task in gate.passed()[:FREE + 2]], [1] * (FREE + 2))
+        self.assertEqual([began[task] for task in range(FREE)], [1] * FREE)
+        self.assertLessEqual(sum(began.values()), TASKS + 1, "one result at least was in the journal")
         self.assertEqual(self.counts("work")["done"], TASKS)
 
     def test_markers(self):

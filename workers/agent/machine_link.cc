@@ -139,7 +139,7 @@ bool AgentMachine::Impl::journal_full() const {
 bool AgentMachine::Impl::results_due() const {
   if (outbox.empty()) return false;
   if (outbox.full()) return true;
-  const bool at_once = flush || queue.empty() || journal_full() || now.steady_s >= outbox.due_s();
+  const bool at_once = flush || queue.empty() || !unwritten.empty() || journal_full() || now.steady_s >= outbox.due_s();
   return link.is_welcome() && at_once;
 }
 

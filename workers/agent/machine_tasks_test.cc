@@ -60,7 +60,7 @@ TEST(AgentMachine, EndsATaskThatDoesNothingForItsStallTimeout) {
   bench.run_tasks(1);
   bench.give(event::TaskSilent{0, 19.5});
   EXPECT_TRUE(bench.all<action::EndTask>().empty());
-  bench.now_s += 3600;  // it was frozen: that is no silence of its tasks
+  bench.now_s += 600;  // it was frozen: that is no silence of its tasks
   bench.turn();
   EXPECT_TRUE(bench.all<action::EndTask>().empty());
   bench.give(event::TaskSilent{0, 20.5});
