@@ -245,7 +245,8 @@ CampaignState Coordinator::state() const {
     case Phase::stopping:
       return CampaignState::stopping;
     case Phase::dismissing:
-      if (!machine_->disk_trouble().empty()) return CampaignState::paused;  // the end itself can't be recorded
+      // The end itself can't be recorded.
+      if (!machine_->disk_trouble().empty() && !machine_->asked_to_end()) return CampaignState::paused;
       break;
     case Phase::ended:
       break;  // as before, until it is known how it ended

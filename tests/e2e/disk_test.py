@@ -222,10 +222,10 @@ class BrokenDisk(DiskTest):
         return json.loads(self.wflow("tasks", self.campaign(), "--where", "reason = disk", "--json").out)
 
     def test_shards(self):
-        self.check_quickstart("/data/", "a conversion")
+        self.check_quickstart("shard-0", "a conversion")
 
     def test_checkpoints(self):
-        self.check_quickstart("checkpoint", "the training")
+        self.check_quickstart("/checkpoints/", "the training")
 
 
 if __name__ == "__main__":
