@@ -2,14 +2,17 @@
 #include "steps/files.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -21,6 +24,7 @@ namespace wflow::steps {
 namespace {
 
 constexpr int kScriptMode = 0755;
+constexpr std::string_view kSeal = "wflow lease ";
 
 // One system call where the parent is there, which is nearly always.
 void make_directory(const std::string& path) {
@@ -103,11 +107,37 @@ void write_files(const PreparedTask& task) {
   for (const NewFile& file : task.files) publish(file);
 }
 
-void mark_finished(const std::string& marker) {
-  if (marker.empty()) return;
-  // The marker is for people and for Merlin's tools; the database is the record. So a full disk loses only
-  // the marker.
+bool mark_finished(const std::string& marker) {
+  if (marker.empty()) return true;
   const FileDescriptor fd(::open(marker.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  return static_cast<bool>(fd);
+}
+
+bool seal_marker(const std::string& marker, std::uint64_t lease) {
+  if (marker.empty()) return true;
+  const std::string text = fmt::format("{}{}", kSeal, lease);
+  try {
+    write_file_durably(marker, fmt::format("{} {}\n", text, hash_bytes(text)));
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
+std::optional<std::uint64_t> sealed_by(const std::string& marker) {
+  std::string text;
+  try {
+    text = read_file(marker);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  const std::size_t end = text.rfind(' ');
+  if (!text.starts_with(kSeal) || end == std::string::npos || end < kSeal.size()) return std::nullopt;
+  const std::string sealed = text.substr(0, end);
+  std::uint64_t lease = 0;
+  const auto parsed = std::from_chars(sealed.data() + kSeal.size(), sealed.data() + sealed.size(), lease);
+  const bool whole = parsed.ec == std::errc() && parsed.ptr == sealed.data() + sealed.size();
+  return whole && text.substr(end + 1) == hash_bytes(sealed) + "\n" ? std::optional(lease) : std::nullopt;
 }
 
 OutputSizes output_sizes(const PreparedTask& task) {

@@ -3,6 +3,8 @@
 // again.
 #pragma once
 
+#include <optional>
+
 #include "steps/step.h"
 
 namespace wflow::steps {
@@ -15,8 +17,12 @@ void write_setup(const ArraySetup& setup);
 // The directory and the files of one task.
 void write_files(const PreparedTask& task);
 
-// Makes the task's marker of success, if it has one.
-void mark_finished(const std::string& marker);
+// Makes the task's marker of success, if it has one. False: the disk refuses it.
+bool mark_finished(const std::string& marker);
+// The same for a step with trust_markers: it names the lease, and survives a power cut.
+bool seal_marker(const std::string& marker, std::uint64_t lease);
+// The lease that a sealed marker names; nothing for any other file.
+std::optional<std::uint64_t> sealed_by(const std::string& marker);
 
 // The end of what the task wrote to stderr, or to stdout where that is empty, at most `limit` bytes, from the
 // given sizes of the files on (they hold the output of earlier attempts).

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/doctor_campaign.h"
 #include "cli/view/terminal.h"
 #include "engine/batch/batch_system.h"
 #include "engine/batch/local_pool.h"
@@ -162,11 +163,24 @@ int doctor(bool json) {
 }  // namespace
 
 void add_doctor(CLI::App& app, Command& chosen) {
-  CLI::App* command = app.add_subcommand("doctor", "check this machine and say what is missing");
-  command->footer("Examples:\n  wflow doctor");
-  const auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "as JSON");
-  command->callback([json, &chosen] { chosen = [json] { return doctor(*json); }; });
+  CLI::App* command =
+      app.add_subcommand("doctor", "check this machine, or a campaign, and say what is wrong");
+  command->footer(
+      "Without a campaign: what is missing on this machine. With one, which nobody may run meanwhile: its "
+      "database,\n"
+      "journals, files left behind, markers. What can be mended is named first, and done after a yes.\n"
+      "Examples:\n  wflow doctor\n  wflow doctor cosmoflow_20261121-160001\n  wflow doctor --yes .");
+  const auto options = std::make_shared<DoctorOptions>();
+  command->add_option("campaign", options->campaign, "its directory, or the beginning of its name");
+  command->add_flag("--yes", options->yes, "mend without asking");
+  command->add_flag("--json", options->json, "as JSON");
+  command->callback([options, &chosen] {
+    chosen = [options] {
+      if (!options->campaign.empty()) return examine_campaign(*options);
+      if (options->yes) throw Error(ExitCode::usage, "wflow doctor: --yes needs a campaign to mend");
+      return doctor(options->json);
+    };
+  });
 }
 
 }  // namespace wflow::cli

@@ -298,7 +298,8 @@ void Pools::follow(const std::string& token, Live& live, Now now) {
     look_for_workers(allocation, live, now);
 }
 
-// An allocation whose nodes, or some of them, send no worker: a dead node, a network that does not reach here.
+// An allocation whose nodes, or some of them, send no worker: a dead node, a network that does not reach
+// here.
 void Pools::look_for_workers(Allocation& allocation, Live& live, Now now) {
   const double runs_s = std::min(now.unix_s - allocation.started_s, now.steady_s - live.since_s);
   if (runs_s > timing_.late_s && !std::exchange(live.said_late, true)) {
@@ -370,7 +371,7 @@ void Pools::decide(Pool& pool, Now now) {
     if (runs) (lasting_one ? running_core_s : ending_core_s) += left_s * pool.slots * allocation.nodes;
   }
   const double core_s = pool.demand.core_s - ending_core_s;
-  const int want = finishing_                ? 0
+  const int want = finishing_             ? 0
                    : pool.spec->chain > 0 ? wanted_in_chain(pool, running, core_s - running_core_s)
                                           : wanted(pool, core_s);
   if (want > lasting && may_submit(pool, now)) {
@@ -468,6 +469,13 @@ void Pools::give_back(const std::string& token, Now now) {
   actions_.drains.push_back(token);
 }
 
+bool Pools::is_cancelled(const std::string& token) const {
+  const auto live = live_.find(token);
+  if (live != live_.end()) return live->second.cancel_sent;
+  const Allocation* known = find(token);
+  return known != nullptr && known->end == JobEnd::cancelled;
+}
+
 // A job whose workers have left ends by itself, too; but the batch script may do more, and one that is queued
 // does not.
 void Pools::carry_out_cancels(Now now) {
@@ -482,7 +490,7 @@ void Pools::carry_out_cancels(Now now) {
     const bool waits = workers != workers_.end() && workers->second.count > 0 && !abandoned_ &&
                        now.steady_s - live.leaving_since_s < timing_.drain_s;
     if (waits || now.steady_s < live.cancel_after_s) continue;
-    live.cancel_asked = true;
+    live.cancel_asked = live.cancel_sent = true;
     live.cancel_after_s = now.steady_s + kCancelAgain_s;
     ids[allocation.scheduler].push_back(allocation.id);
   }

@@ -131,6 +131,8 @@ class Pools {
   // By token or id; an empty name: all.
   std::optional<std::string> cancel(const std::string& name, Now now);
   std::optional<std::string> drain(const std::string& name, Now now);
+  // Its scheduler was asked to cancel it, or says that it was cancelled: what ends there now ends for that.
+  bool is_cancelled(const std::string& token) const;
   // Nothing more is submitted; what waits is cancelled, what runs is given back once its workers have left.
   void stop_submitting();
   // The campaign ends: the workers have no more than PoolTiming::drain_s to leave; abandon(): no time at all.
@@ -202,6 +204,7 @@ class Pools {
     bool goes_on = false;         // ... and its job runs on without them
     double leaving_since_s = 0;
     bool cancel_asked = false;  // and has not been answered
+    bool cancel_sent = false;   // ever
     double cancel_after_s = 0;  // steady
     int cancels_failed = 0;
     std::optional<double> idle_since_s, left_since_s;  // steady

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/process_handle.h"
@@ -70,6 +71,10 @@ CoordinatorEnd Coordinator::run() {
   wire::write_endpoint(plan_.campaign(), endpoint);
   try {
     work();
+  } catch (const Error& error) {
+    // Where another coordinator has the campaign, they are that one's.
+    if (error.code() != ExitCode::busy) abandon_workers();
+    throw;
   } catch (...) {
     abandon_workers();
     throw;
@@ -151,9 +156,17 @@ void Coordinator::wait() {
 }
 
 void Coordinator::take_events() {
+  lock_.check_if_late();  // first of all: it may have been frozen, and another one may work
   if (commits_->committed()) {
     handle(event::CommitFinished{});
     carry_out();  // questions are answered while scheduler and store say the same
+  }
+  if (auto why = commits_->trouble()) {
+    // Shown at once; the machine records it when it can.
+    store::Batch batch;
+    batch.history.push_back({unix_now_s(), "note", *why + "; the campaign pauses until that has changed"});
+    status_.apply(batch);
+    handle(event::CommitWaits{std::move(*why)});
   }
   take_messages();  // what a worker said before it ended comes first
   for (event::JournalRead& journal : take_journals()) handle(std::move(journal));
@@ -225,12 +238,16 @@ CampaignState Coordinator::state() const {
   switch (machine_->phase()) {
     case Phase::running:
     case Phase::handing_over:
-      return machine_->scheduler().paused() ? CampaignState::paused : CampaignState::running;
+      return machine_->scheduler().paused() || !machine_->disk_trouble().empty() ? CampaignState::paused
+                                                                                 : CampaignState::running;
     case Phase::draining:
       return CampaignState::draining;
     case Phase::stopping:
       return CampaignState::stopping;
     case Phase::dismissing:
+      // The end itself can't be recorded.
+      if (!machine_->disk_trouble().empty() && !machine_->asked_to_end()) return CampaignState::paused;
+      break;
     case Phase::ended:
       break;  // as before, until it is known how it ended
   }

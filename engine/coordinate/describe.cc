@@ -58,6 +58,7 @@ struct DescribeEvent {
                        read.damaged ? ", damaged" : "", read.orphans);
   }
   std::string operator()(const event::CommitFinished&) const { return "the commit is on disk"; }
+  std::string operator()(const event::CommitWaits& waits) const { return "the commit waits: " + waits.why; }
   std::string operator()(const event::Retry& retry) const {
     return fmt::format("retry means {} parts", retry.parts.size());
   }

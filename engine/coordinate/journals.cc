@@ -7,11 +7,13 @@
 #include <cerrno>
 #include <chrono>
 #include <map>
+#include <string>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "engine/wire/worker_journal.h"
 
 namespace wflow::engine {
@@ -115,6 +117,13 @@ std::optional<event::JournalRead> JournalReading::take(double now_s) {
     read.results = std::move(records.results);
     if (records.damaged) read.damaged = records.damaged.sentence();
   } catch (const Error& unreadable) {
+    // What it holds may be finished work: it is not given up for a disk that is broken for the moment.
+    if (is_disk_trouble(unreadable)) {
+      if (!std::exchange(said_, true))
+        log::write(LogLevel::warning,
+                   std::string(unreadable.what()) + "; it is read again until that has changed");
+      return std::nullopt;
+    }
     read.damaged = unreadable.what();
   }
   return read;

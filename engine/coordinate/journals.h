@@ -25,7 +25,8 @@ std::vector<KnownWorker> known_workers(const std::filesystem::path& campaign,
 class JournalReading {
  public:
   JournalReading(std::filesystem::path campaign, action::ReadJournal request);
-  // Nothing while such a process has not ended: call it again as batch::OrphanEnd::step() says.
+  // Nothing while such a process has not ended, or the disk does not give the journal: call it again as
+  // batch::OrphanEnd::step() says.
   std::optional<event::JournalRead> take(double now_s);
   std::vector<int> descriptors() const { return orphans_.descriptors(); }
 
@@ -33,6 +34,7 @@ class JournalReading {
   std::filesystem::path campaign_;
   action::ReadJournal request_;
   batch::OrphanEnd orphans_;
+  bool said_ = false;  // that the journal can't be read for the moment
 };
 
 // The journal, unless somebody holds its lock, and the worker's directory. What stays is read again by the

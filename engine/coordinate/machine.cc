@@ -100,6 +100,7 @@ void CoordinatorMachine::Impl::settle() {
   if (may_lease()) scheduler_.assign(now_.steady_s);
   take_decisions();
   commit();
+  give_up_disk();
   if (phase_ == Phase::dismissing && end_recorded_ && all_is_written()) move_to(Phase::ended);
   if (phase_ == Phase::handing_over && may_end_here() && all_is_written()) {
     handed_over_ = true;
@@ -110,6 +111,14 @@ void CoordinatorMachine::Impl::settle() {
 // What is put off until recovery is over stays in the workers' journals.
 bool CoordinatorMachine::Impl::all_is_written() const {
   return !committing_ && batch_.empty() && (gathered_.empty() || recovering_);
+}
+
+// Who asked for the end is not kept waiting for the disk. What was not committed is in the workers' journals.
+void CoordinatorMachine::Impl::give_up_disk() {
+  if (disk_trouble_.empty() || !asked_to_end_ || phase_ != Phase::dismissing || !end_recorded_ || failed_)
+    return;
+  failed_ = true;
+  act(action::Fail{ExitCode::system, disk_trouble_});
 }
 
 void CoordinatorMachine::Impl::move_to(Phase phase) {
@@ -443,6 +452,10 @@ Phase CoordinatorMachine::phase() const {
 
 bool CoordinatorMachine::campaign_over() const {
   return impl_->scheduler_.ended();
+}
+
+const std::string& CoordinatorMachine::disk_trouble() const {
+  return impl_->disk_trouble_;
 }
 
 bool CoordinatorMachine::handed_over() const {

@@ -58,8 +58,13 @@ struct JournalRead {
   std::size_t orphans = 0;  // processes of its tasks that were ended
 };
 struct CommitFinished {};  // the batch of the last Commit is on disk
-struct Retry {             // answers action::ResolveRetry
-  PeerId peer;             // empty for MachineOptions::retry
+// It could not be written: the disk is full, over quota, read-only or broken. The edge goes on trying until
+// CommitFinished.
+struct CommitWaits {
+  std::string why;
+};
+struct Retry {  // answers action::ResolveRetry
+  PeerId peer;  // empty for MachineOptions::retry
   std::vector<std::pair<ArrayId, Range>> parts;
   std::optional<std::string> error;  // why the request means nothing: no such step
 };
@@ -87,8 +92,8 @@ struct Time {};  // nothing but the time
 
 using CoordinatorEvent =
     std::variant<event::Message, event::Undelivered, event::WorkerStarted, event::ProcessEnded,
-                 event::JournalRead, event::CommitFinished, event::Retry, event::JobSubmitted,
-                 event::JobsListed, event::JobsCancelled, event::Signal, event::Time>;
+                 event::JournalRead, event::CommitFinished, event::CommitWaits, event::Retry,
+                 event::JobSubmitted, event::JobsListed, event::JobsCancelled, event::Signal, event::Time>;
 
 namespace action {
 
@@ -254,6 +259,8 @@ class CoordinatorMachine {
   bool ended() const { return phase() == Phase::ended; }
   // Every element has ended, as against interrupted. Valid at any time.
   bool campaign_over() const;
+  // Why nothing is leased: the database can't be written for now. Empty: it can.
+  const std::string& disk_trouble() const;
   // It has ended for the campaign's next coordinator to go on.
   bool handed_over() const;
   // By a signal, the time limit, a request or a task: no campaign is to follow on this one.

@@ -260,7 +260,7 @@ void CoordinatorMachine::Impl::follow_health(const wire::Results& results, const
                                                              outcome.exit_code <= kLastMerlinCode));
     const bool failed = exited || outcome.reason == wire::EndReason::signalled ||
                         outcome.reason == wire::EndReason::not_started ||
-                        outcome.reason == wire::EndReason::bad_output;
+                        outcome.reason == wire::EndReason::bad_output || outcome.reason == wire::EndReason::disk;
     if (outcome.array >= plan_.array_count() || !failed || asked) continue;
     const std::size_t step = step_of(outcome.array);
     if (plan_.steps()[step].resources.nodes > 1) continue;  // any of its nodes may be the reason

@@ -365,5 +365,28 @@ TEST(Allocations, PeopleAddCancelAndDrain) {
   EXPECT_EQ(std::get<wire::AllocationsAnswer>(listed.body).pools.at(0).name, "default");
 }
 
+TEST(Allocations, WhatFailsInAnAllocationThatWasCancelledIsPreempted) {
+  Campaign campaign(1);
+  campaign.start();
+  campaign.accept();
+  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.join_from(kThere);
+  const auto leases = campaign.leases(kThere.id);
+  ASSERT_EQ(leases.size(), 1U);
+  campaign.say("client", wire::Query{wire::AllocationsCommand{wire::AllocationsVerb::cancel, "1", 1}});
+  for (int i = 0; i < 70 && campaign.cancels.empty(); ++i) {
+    campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
+    campaign.pass(1);
+  }
+  ASSERT_EQ(campaign.cancels.size(), 1U);
+  campaign.say(kThere.id, TestEdge::failure(leases[0], 143));
+  campaign.pass(1);
+  const auto rows = campaign.failure_rows();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].outcome.reason, EndReason::preempted);
+  EXPECT_EQ(rows[0].counts.neutral, 1U);
+  EXPECT_FALSE(rows[0].final);
+}
+
 }  // namespace
 }  // namespace wflow::engine

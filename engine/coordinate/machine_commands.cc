@@ -28,7 +28,13 @@ void CoordinatorMachine::Impl::on_query(const PeerId& peer, wire::Query& query) 
     act(action::Send{peer, std::move(*answer)});
     return;
   }
-  if (gathered_.questions.size() >= kQuestions) {
+  // It needs no store. Others would wait for the disk as long as the campaign does.
+  if (!disk_trouble_.empty() && std::holds_alternative<wire::StatusRequest>(query.request)) {
+    act(action::AnswerQuery{peer, std::move(query)});
+  } else if (!disk_trouble_.empty()) {
+    act(action::Send{peer,
+                     wire::refusal(disk_trouble_ + "; ask again when that has changed", ExitCode::system)});
+  } else if (gathered_.questions.size() >= kQuestions) {
     ++refused_;
     act(action::Send{
         peer, wire::refusal("the coordinator has too many questions to answer; ask again", ExitCode::busy)});
@@ -138,8 +144,23 @@ void CoordinatorMachine::Impl::on(const event::Signal& event) {
   }
 }
 
+// What runs may end; what has ended is kept by its worker. Nothing is leased whose end could not be recorded.
+void CoordinatorMachine::Impl::on(event::CommitWaits& event) {
+  if (!committing_) return;
+  if (disk_trouble_.empty()) {
+    disk_trouble_s_ = running_s_;
+    log(LogLevel::warning,
+        fmt::format("{}; the campaign pauses, and goes on by itself when that has changed", event.why));
+  }
+  disk_trouble_ = std::move(event.why);
+}
+
 void CoordinatorMachine::Impl::on(const event::CommitFinished&) {
   committing_ = false;
+  if (!disk_trouble_.empty()) {
+    const std::string why = std::exchange(disk_trouble_, {});
+    record("note", fmt::format("the campaign paused for {:.0f} s: {}", running_s_ - disk_trouble_s_, why));
+  }
   follow_up(std::exchange(written_, {}));
 }
 

@@ -103,6 +103,7 @@ struct CoordinatorMachine::Impl {
   bool workers_are_gone() const;
   void record_end();
   bool all_is_written() const;
+  void give_up_disk();
   void kill_all();
   void drain(Worker& worker);
   void remember_kills(Worker& worker, const std::vector<wire::Lease>& parts);
@@ -114,7 +115,7 @@ struct CoordinatorMachine::Impl {
   bool may_gather() const;
   void put_off(AfterCommit& work);
   void follow_up(AfterCommit work);
-  bool may_lease() const { return unsettled_ == 0 && phase_ != Phase::handing_over; }
+  bool may_lease() const { return unsettled_ == 0 && phase_ != Phase::handing_over && disk_trouble_.empty(); }
   bool is_single(ArrayId array) const;
   void record(const std::string& kind, const std::string& text);
   void log(LogLevel level, std::string text);
@@ -140,6 +141,7 @@ struct CoordinatorMachine::Impl {
   void on_message(Worker& worker, wire::Message& message);
   void on_hello(const PeerId& peer, wire::Hello& hello);
   void on_results(Worker& worker, wire::Results& results);
+  void note_preempted(wire::Results& results, const WorkerId& worker) const;
   static void forget_running(Worker& worker, const wire::Results& results);
   void on_heartbeat(Worker& worker, wire::Heartbeat& heartbeat);
   void on_goodbye(Worker& worker, const wire::Goodbye& goodbye);
@@ -221,6 +223,7 @@ struct CoordinatorMachine::Impl {
   void on(event::Retry& event);
   void on(const event::Signal& event);
   void on(const event::CommitFinished& event);
+  void on(event::CommitWaits& event);
   void on(const event::Time&) {}
   std::optional<wire::Answer> command(const wire::Request& request);
   wire::Answer pause(bool pause);
@@ -277,6 +280,8 @@ struct CoordinatorMachine::Impl {
   std::set<ArrayId> changed_arrays_;  // whose totals go into the batch
   AfterCommit gathered_, written_;
   bool committing_ = false;
+  std::string disk_trouble_;   // why the commit under way waits
+  double disk_trouble_s_ = 0;  // running time since when
 
   struct FailureOnNodes {
     wire::Outcome outcome;

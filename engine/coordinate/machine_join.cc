@@ -13,7 +13,8 @@ namespace wflow::engine {
 namespace {
 
 // Workers that end as soon as they start would be started for ever.
-constexpr int kMaxIdleStarts = 3;
+// More than a task can cost before it is put into quarantine.
+constexpr int kMaxIdleStarts = static_cast<int>(kCrashLimit) + 2;
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include "engine/coordinate/checks.h"
 #include "engine/coordinate/machine_impl.h"
 #include "engine/followups/submission.h"
+#include "engine/schedule/exit_codes.h"
 #include "engine/schedule/sizing.h"
 
 namespace wflow::engine {
@@ -92,8 +93,23 @@ void CoordinatorMachine::Impl::on_results(Worker& worker, wire::Results& results
   acknowledge = std::max(acknowledge, sequence);
 }
 
+// The scheduler's signal reaches the task, its worker and this coordinator in any order: what fails in an
+// allocation that was cancelled has failed for that.
+void CoordinatorMachine::Impl::note_preempted(wire::Results& results, const WorkerId& id) const {
+  const auto worker = workers_.find(id);
+  if (!pools_ || worker == workers_.end() || worker->second.allocation.empty()) return;
+  if (!pools_->is_cancelled(worker->second.allocation)) return;
+  for (wire::Outcome& outcome : results.outcomes) {
+    const bool asked = outcome.exit_code >= kRestart && outcome.exit_code <= kStopWorkers;
+    const bool exited = outcome.reason == EndReason::exited && outcome.exit_code != 0 && !asked;
+    if (exited || outcome.reason == EndReason::signalled || outcome.reason == EndReason::bad_output)
+      outcome.reason = EndReason::preempted;
+  }
+}
+
 void CoordinatorMachine::Impl::apply(wire::Results& results, const WorkerId& worker) {
   refused_ += check(results, scheduler_);
+  note_preempted(results, worker);
   // Before the ends below: afterwards nobody knows whether they counted.
   std::erase_if(results.usage, [&](const wire::TaskUsage& usage) {
     return !scheduler_.awaits(usage.lease, usage.array, usage.first, usage.attempt);

@@ -432,7 +432,8 @@ TEST(LocalWorkers, ThatEndAtOnceEndTheCampaign) {
   TestEdge edge;
   edge.options.local_groups = {{"default", 1}};
   edge.start();
-  for (int i = 0; i < 3; ++i) {
+  constexpr int kStarts = 5;
+  for (int i = 0; i < kStarts; ++i) {
     ASSERT_TRUE(edge.fails.empty());
     const TestWorker worker{"w" + std::to_string(i), "here", 100 + 10 * i};
     edge.handle(event::WorkerStarted{"default", worker.guardian()});
@@ -440,7 +441,7 @@ TEST(LocalWorkers, ThatEndAtOnceEndTheCampaign) {
   }
   ASSERT_EQ(edge.fails.size(), 1U);
   EXPECT_EQ(edge.fails[0].code, ExitCode::system);
-  EXPECT_EQ(edge.starts.size(), 3U);
+  EXPECT_EQ(edge.starts.size(), std::size_t{kStarts});
 }
 
 TEST(LocalWorkers, OneOfADeadCoordinatorIsRefusedBesideItsReplacement) {
@@ -471,6 +472,52 @@ TEST(LocalWorkers, OneOfADeadCoordinatorTakesAnEmptyPlace) {
   EXPECT_TRUE(edge.sent<wire::Refuse>(old.id).empty());
   EXPECT_FALSE(edge.leases(old.id).empty());
   EXPECT_TRUE(edge.starts.empty());
+}
+
+// ---- the disk
+
+TEST(Disk, WhileACommitWaitsNothingIsLeasedAndNothingAcknowledged) {
+  TestEdge edge("", 100);
+  edge.start();
+  edge.join(kHere);
+  ASSERT_FALSE(edge.leases(kHere.id).empty());
+  edge.hold_commits = true;
+  edge.say(kHere.id, TestEdge::success(edge.leases(kHere.id)[0]));
+  ASSERT_TRUE(edge.committing);
+  const std::size_t leased = edge.leases(kHere.id).size();
+  edge.handle(event::CommitWaits{"cannot write campaign.db: the disk is full"});
+  EXPECT_EQ(edge.machine().disk_trouble(), "cannot write campaign.db: the disk is full");
+  const auto all = edge.leases(kHere.id);
+  for (std::size_t i = 1; i < all.size(); ++i) edge.say(kHere.id, TestEdge::success(all[i], i + 1));
+  edge.pass(100);
+  EXPECT_EQ(edge.leases(kHere.id).size(), leased);
+  EXPECT_TRUE(edge.sent<wire::Acknowledge>(kHere.id).empty());
+  EXPECT_TRUE(edge.fails.empty());
+  edge.say("client", wire::Query{wire::StatusRequest{}});
+  EXPECT_EQ(edge.questions.size(), 1U) << "it is answered all the same";
+  edge.hold_commits = false;
+  edge.finish_commit();
+  EXPECT_TRUE(edge.machine().disk_trouble().empty());
+  EXPECT_GT(edge.leases(kHere.id).size(), leased);
+  EXPECT_FALSE(edge.sent<wire::Acknowledge>(kHere.id).empty());
+  EXPECT_TRUE(edge.has_history("the campaign paused for 100 s: cannot write campaign.db: the disk is full"));
+}
+
+TEST(Disk, WhoAsksForTheEndIsNotKeptWaiting) {
+  TestEdge edge("", 1);
+  edge.start();
+  edge.join(kHere);
+  edge.hold_commits = true;
+  edge.say(kHere.id, TestEdge::success(edge.leases(kHere.id).at(0)));
+  edge.handle(event::CommitWaits{"cannot write campaign.db: the disk is full"});
+  edge.pass(60);
+  EXPECT_TRUE(edge.fails.empty()) << "all is done, and can't be recorded yet";
+  edge.handle(event::Signal{event::SignalKind::terminate});
+  edge.end_worker(kHere);
+  edge.handle(event::JournalRead{kHere.id, {}, {}});
+  edge.pass(120);
+  ASSERT_EQ(edge.fails.size(), 1U);
+  EXPECT_EQ(edge.fails[0].code, ExitCode::system);
 }
 
 TEST(LocalWorkers, ALossChargesWhatRan) {

@@ -35,6 +35,10 @@ std::string describe_end(int reason, int exit_code) {
       return "its allocation was preempted, requeued or cancelled";
     case wire::EndReason::launcher:
       return "its launcher could not start its processes";
+    case wire::EndReason::disk:
+      return "its disk was full, read-only or broken";
+    case wire::EndReason::stalled:
+      return "killed: it printed nothing and used no CPU for its stall_timeout";
   }
   return "unknown";
 }

@@ -33,8 +33,10 @@ struct ArraySpec {
   int max_retries = 0;       // executions asked for by exit codes 100 (restart) and 104 (retry)
   int failure_retries = 0;   // executions after an ordinary failure
   double retry_delay_s = 0;
-  double memory_factor = 0;  // an execution killed for memory is followed by one with so many times more; 0: not
-  double walltime_s = 0;     // one task lasts no longer, as the study says; 0: it does not
+  double memory_factor =
+      0;                  // an execution killed for memory is followed by one with so many times more; 0: not
+  double walltime_s = 0;  // one task lasts no longer, as the study says; 0: it does not
+  bool trust_markers = false;  // Lease::trust_from is given
   bool own_program = false;  // a wflow program: its exit codes 2 to 4 say that another try would end the same
   specs::ContinueOn continue_on = specs::ContinueOn::soft_fail;
   std::vector<specs::Edge> edges;

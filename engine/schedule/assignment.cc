@@ -11,8 +11,8 @@ namespace wflow::engine {
 
 namespace {
 constexpr double kLookAgain_s = 1;
-// Elements that need more memory than their step asks for, and arrays with such elements alone, that are looked
-// at for one worker.
+// Elements that need more memory than their step asks for, and arrays with such elements alone, that are
+// looked at for one worker.
 constexpr int kLooks = 64;
 }  // namespace
 
@@ -100,23 +100,38 @@ bool Scheduler::grant_next(Worker& worker) {
 std::optional<ArrayId> Scheduler::array_for(const Worker& worker, QueueId queue) const {
   int looks = kLooks;
   for (const ArrayId array : ready_.queue(queue).waiting) {
-    const bool any = arrays_[array].spec.memory_factor <= 0 || ready_.has_fresh(array);
-    if (any || next_again(worker, array)) return array;
+    if (ready_.has_fresh(array) || next_again(worker, array)) return array;
     if (--looks == 0) break;
   }
   return std::nullopt;
 }
 
-// What was killed for memory goes to a worker that has as much as it gets now, or the most that there is.
+// What was killed for memory goes to a worker that has as much as it gets now, or the most that there is. Of
+// those that the next loss puts into quarantine a worker gets one at a time: only one of them is to blame.
 std::optional<Element> Scheduler::next_again(const Worker& worker, ArrayId id) const {
   const TaskArray& array = arrays_[id];
-  if (array.spec.memory_factor <= 0 || !ready_.has_again(id)) return ready_.next_again(id);
+  const auto next = ready_.next_again(id);
+  if (!next || (array.spec.memory_factor <= 0 && !is_suspect(array, *next))) return next;
   const std::int64_t has = worker.capacity.memory_bytes;
   const std::int64_t largest = leases_.largest_memory(ready_.queue_of(id));
+  const bool has_suspect = holds_suspect(worker);
   return ready_.find_again(id, kLooks, [&](Element element) {
+    if (has_suspect && is_suspect(array, element)) return false;
     const auto attempt = array.attempts.find(element);
     const std::int64_t needs = attempt == array.attempts.end() ? 0 : attempt->second.memory_bytes;
-    return has <= 0 || has >= std::min(needs, largest);
+    return array.spec.memory_factor <= 0 || has <= 0 || has >= std::min(needs, largest);
+  });
+}
+
+bool Scheduler::is_suspect(const TaskArray& array, Element element) {
+  const auto attempt = array.attempts.find(element);
+  return attempt != array.attempts.end() && attempt->second.crashes + 1 >= kCrashLimit;
+}
+
+bool Scheduler::holds_suspect(const Worker& worker) const {
+  return std::any_of(worker.leases.begin(), worker.leases.end(), [this](LeaseId id) {
+    const LeaseState& lease = *leases_.find(id);
+    return lease.bounds.size() == 1 && is_suspect(arrays_[lease.array], lease.bounds.first);
   });
 }
 
@@ -134,9 +149,14 @@ void Scheduler::grant(Worker& worker, ArrayId array, Range range, const Attempt&
                         seconds_of(arrays_[array], queue, worker);
   leases_.hold(id, worker, array, range, attempt.memory_bytes);
   if (!nodes.empty()) leases_.set_gang(id, nodes);
+  LeaseId trust_from = 0;
+  if (arrays_[array].spec.trust_markers)
+    arrays_[array].for_each_floor(range, [&](Range, LeaseId floor) {
+      trust_from = std::max({trust_from, floor, LeaseId{1}});
+    });
   actions_.grants.push_back({worker.id,
                              {id, array, range.first, range.size(), attempt.number, attempt.restart, priority,
-                              attempt.memory_bytes, attempt.uncharged(), nodes}});
+                              attempt.memory_bytes, attempt.uncharged(), nodes, trust_from}});
   ready_.serve(queue_id, core_s);
 }
 

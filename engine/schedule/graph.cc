@@ -80,6 +80,7 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here) {
     array.retry_delay_s = step.retry_delay_s;
     array.memory_factor = step.retry_memory;
     array.walltime_s = walltime_s(plan.study().steps[step.study_step]);
+    array.trust_markers = step.trust_markers;
     array.own_program = step.kind != specs::StepKind::shell;
     array.continue_on = continue_on(step);
     array.edges = plan.edges(id);

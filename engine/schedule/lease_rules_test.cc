@@ -41,9 +41,9 @@ Lease part(LeaseId lease, Element first, std::uint64_t count, ArrayId array = 0)
 }
 
 // All that is ready goes to the worker in one lease.
-Lease lease_all(Scheduler& scheduler, const WorkerId& worker) {
+Lease lease_all(Scheduler& scheduler, const WorkerId& worker, double now_s = 0) {
   scheduler.worker_joined(worker, {64}, {});
-  scheduler.assign(0);
+  scheduler.assign(now_s);
   const Actions actions = scheduler.take_actions();
   EXPECT_EQ(actions.grants.size(), 1U);
   return actions.grants.at(0).lease;
@@ -314,10 +314,10 @@ TEST(LeaseRules, ARestartTellsFailuresFromExecutionsThatWereAskedFor) {
 
 TEST(LeaseRules, ARestartForgetsNoCrash) {
   Restarted task(1, 1);
-  for (int crash = 0; crash < 4; ++crash) EXPECT_TRUE(task.loses_its_worker());
+  for (std::uint32_t crash = 1; crash < kCrashLimit; ++crash) EXPECT_TRUE(task.loses_its_worker());
   EXPECT_TRUE(task.ends_with(104)) << "lost workers are no executions that were asked for";
   EXPECT_TRUE(task.ends_with(1)) << "nor failures";
-  EXPECT_EQ(task.counts, (AttemptCounts{6, 1, 4, false}));
+  EXPECT_EQ(task.counts, (AttemptCounts{kCrashLimit + 1, 1, kCrashLimit - 1, false}));
   EXPECT_FALSE(task.loses_its_worker());
 }
 
@@ -386,7 +386,8 @@ TEST(LeaseRules, WorkersLostWithTheirAllocationsAreNoCrashes) {
   scheduler.start();
   for (std::uint32_t loss = 0; loss < 20; ++loss) {
     lease_all(scheduler, "a");
-    EXPECT_TRUE(scheduler.worker_lost("a", {{0, 0, 1}}, {EndReason::node, "its node failed", true, true}).empty());
+    EXPECT_TRUE(
+        scheduler.worker_lost("a", {{0, 0, 1}}, {EndReason::node, "its node failed", true, true}).empty());
     const Actions actions = scheduler.take_actions();
     ASSERT_EQ(actions.failures.size(), 1U);
     EXPECT_EQ(actions.failures[0].outcome.reason, EndReason::node);
@@ -397,19 +398,21 @@ TEST(LeaseRules, WorkersLostWithTheirAllocationsAreNoCrashes) {
 }
 
 TEST(LeaseRules, ALossThatMayYetBeExplainedIsNotTheLastOne) {
-  constexpr std::uint32_t kLimit = 5;
+  constexpr std::uint32_t kLimit = kCrashLimit;
+  double now_s = 0;  // each loss is followed by a delay
   Scheduler scheduler({array_of(1)}, 1);
   scheduler.start();
   std::vector<Outcome> charged;
   for (std::uint32_t loss = 0; loss < kLimit; ++loss) {
-    lease_all(scheduler, "a");
+    lease_all(scheduler, "a", now_s += 100);
     const auto lost = scheduler.worker_lost("a", {{0, 0, 1}}, {EndReason::worker_lost, "", true, false});
     ASSERT_EQ(lost.size(), 1U);
     charged.push_back(lost[0]);
     EXPECT_FALSE(scheduler.take_actions().failures.at(0).final);
   }
   // The scheduler says of two of them that nodes had failed.
-  for (std::size_t i = 0; i < 2; ++i) scheduler.loss_explained(charged[i], "a", EndReason::node, "a node failed");
+  for (std::size_t i = 0; i < 2; ++i)
+    scheduler.loss_explained(charged[i], "a", EndReason::node, "a node failed");
   Actions actions = scheduler.take_actions();
   ASSERT_EQ(actions.causes.size(), 2U);
   EXPECT_EQ(actions.causes[1].attempt, 1U);
@@ -417,10 +420,62 @@ TEST(LeaseRules, ALossThatMayYetBeExplainedIsNotTheLastOne) {
   EXPECT_EQ(*actions.causes[1].counts, (AttemptCounts{kLimit, 0, kLimit - 2, false, 2}));
   for (std::uint32_t loss = 0; loss < 2; ++loss) {
     EXPECT_FALSE(has_ended(state(scheduler, 0)));
-    lease_all(scheduler, "a");
+    lease_all(scheduler, "a", now_s += 100);
     scheduler.worker_lost("a", {{0, 0, 1}});
   }
   EXPECT_EQ(state(scheduler, 0), ElementState::failed);
+}
+
+TEST(LeaseRules, ALossIsFollowedByADelay) {
+  Scheduler scheduler({array_of(1)}, 1);
+  scheduler.start();
+  lease_all(scheduler, "a", 10);
+  scheduler.worker_lost("a", {{0, 0, 1}});
+  scheduler.take_actions();
+  scheduler.worker_joined("b", {64}, {});
+  scheduler.assign(10.5);
+  EXPECT_TRUE(scheduler.take_actions().grants.empty());
+  ASSERT_TRUE(scheduler.next_due_s());
+  EXPECT_DOUBLE_EQ(*scheduler.next_due_s(), 11);
+  scheduler.assign(11);
+  EXPECT_EQ(scheduler.take_actions().grants.size(), 1U);
+}
+
+TEST(LeaseRules, OfThoseThatTheNextLossEndsAWorkerGetsOneAtATime) {
+  Scheduler scheduler({array_of(3)}, 1);
+  for (Element element = 0; element < 3; ++element)
+    scheduler.restore_attempt(0, element, {kCrashLimit - 1, 0, kCrashLimit - 1});
+  scheduler.start();
+  scheduler.worker_joined("a", {64}, {});
+  scheduler.assign(0);
+  Actions actions = scheduler.take_actions();
+  ASSERT_EQ(actions.grants.size(), 1U);
+  scheduler.worker_joined("b", {64}, {});
+  scheduler.assign(1);
+  const Actions more = scheduler.take_actions();
+  ASSERT_EQ(more.grants.size(), 1U);
+  EXPECT_EQ(more.grants[0].worker, "b");
+  const Lease first = actions.grants[0].lease;
+  scheduler.done({first.id, 0, first.first, 1, first.attempt, 1, 1, 0});
+  scheduler.assign(2);
+  EXPECT_EQ(scheduler.take_actions().grants.size(), 1U) << "the third, once the first is done";
+}
+
+TEST(LeaseRules, OrdinaryFailuresAreTriedAgainEachTimeLater) {
+  ArraySpec spec = array_of(1);
+  spec.failure_retries = 10;
+  spec.retry_delay_s = 1;
+  Scheduler scheduler({spec}, 1);
+  scheduler.start();
+  double now_s = 0;
+  for (const double delay_s : {1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0}) {
+    const Lease lease = lease_all(scheduler, "a", now_s);
+    scheduler.ended_badly(failure(lease.id, 0, lease.attempt), "a", now_s);
+    scheduler.take_actions();
+    scheduler.assign(now_s + delay_s - 0.01);
+    EXPECT_TRUE(scheduler.take_actions().grants.empty()) << delay_s;
+    now_s += delay_s;
+  }
 }
 
 TEST(LeaseRules, AnExplanationChangesNoCountsOfAfterARetry) {
@@ -428,10 +483,10 @@ TEST(LeaseRules, AnExplanationChangesNoCountsOfAfterARetry) {
   scheduler.start();
   lease_all(scheduler, "a");
   const auto lost = scheduler.worker_lost("a", {{0, 0, 1}}, {EndReason::worker_lost, "", true, false});
-  const Lease lease = lease_all(scheduler, "a");
-  scheduler.ended_badly(failure(lease.id, 0, lease.attempt), "a", 0);
+  const Lease lease = lease_all(scheduler, "a", 100);
+  scheduler.ended_badly(failure(lease.id, 0, lease.attempt), "a", 100);
   EXPECT_EQ(scheduler.retry_failed(0, {0, 0}), 1U);
-  lease_all(scheduler, "a");
+  lease_all(scheduler, "a", 200);
   scheduler.worker_lost("a", {{0, 0, 1}});
   scheduler.take_actions();
   scheduler.loss_explained(lost.at(0), "a", EndReason::node, "a node failed");
@@ -721,10 +776,12 @@ TEST(LeaseRules, ARetryWaitsItsDelayAnew) {
   Lease held = part(kFirstLease + 1, 0, 1);
   held.attempt = 1;
   scheduler.worker_joined("a", {1}, {held});
-  scheduler.ended_badly(failure(held.id, 0, 1), "a", 8);  // due at 18
+  scheduler.ended_badly(failure(held.id, 0, 1), "a", 8);  // due at 28: twice as long
   scheduler.assign(11);
   EXPECT_TRUE(scheduler.take_actions().grants.empty());
-  scheduler.assign(18);
+  scheduler.assign(27.9);
+  EXPECT_TRUE(scheduler.take_actions().grants.empty());
+  scheduler.assign(28);
   EXPECT_EQ(scheduler.take_actions().grants.size(), 1U);
 }
 

@@ -132,7 +132,11 @@ std::vector<Range> Scheduler::delay_known(ArrayId id, std::span<const Range> par
          at != array.attempts.end() && at->first <= part.last; ++at) {
       if (at->first > next) fresh.push_back({next, at->first - 1});
       array.states.set({at->first, at->first}, ElementState::delayed);
-      ready_.add_again(id, at->first);
+      if (at->second.due_s > now_s_) {
+        retries_.add({id, at->first, at->second.due_s});
+      } else {
+        ready_.add_again(id, at->first);
+      }
       next = at->first + 1;
     }
     if (next <= part.last) fresh.push_back({next, part.last});

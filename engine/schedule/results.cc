@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How executions end: successes, which always count once, and failures, which count unless they are stale.
 #include <algorithm>
+#include <cmath>
+#include <string>
 #include <utility>
 
 #include "engine/schedule/exit_codes.h"
@@ -10,8 +12,6 @@ namespace wflow::engine {
 
 namespace {
 
-// An element that was running on so many workers when they died is taken to be what kills them.
-constexpr std::uint32_t kCrashLimit = 5;
 // Losses that no record tells of, at most: they charge nothing and have no limit of their own.
 constexpr std::uint32_t kUnheardLosses = 1000;
 // Executions after launchers that failed, each later than the one before.
@@ -20,6 +20,17 @@ constexpr double kLaunchDelay_s = 5;
 // Executions with more memory each: doublings of 1 GiB to 256 GiB.
 constexpr std::uint32_t kMemoryRetries = 8;
 constexpr double kMostMemory = 1LL << 60;
+// Executions after a failure wait twice as long each, up to so long; those after the loss of a worker begin
+// so.
+constexpr double kLongestDelay_s = 60;
+constexpr double kLossDelay_s = 1;
+// Before an execution that failed for its disk runs again: so long, then longer each time.
+constexpr double kDiskDelay_s = 2;
+
+double backed_off(double first_s, std::uint32_t number) {
+  const int doublings = static_cast<int>(std::min<std::uint32_t>(number, 32)) - 1;
+  return std::min(std::ldexp(first_s, std::max(doublings, 0)), std::max(first_s, kLongestDelay_s));
+}
 
 }  // namespace
 
@@ -298,8 +309,8 @@ std::optional<std::uint32_t> Scheduler::unheard_before(const Outcome& outcome) c
   return outcome.attempt - number;
 }
 
-// What asks for another execution, what is nobody's fault, and ordinary failures. False: it waits for the end of
-// what the element waits for.
+// What asks for another execution, what is nobody's fault, and ordinary failures. False: it waits for the end
+// of what the element waits for.
 bool Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt attempt, double now_s) {
   const ArraySpec& spec = arrays_[outcome.array].spec;
   const int code = outcome.reason == EndReason::exited ? outcome.exit_code : -1;
@@ -314,12 +325,13 @@ bool Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt a
     again = attempt.asked_again() <= static_cast<std::uint32_t>(spec.max_retries);
   } else if (is_neutral(outcome.reason)) {
     ++attempt.neutral;
-    delay_s = 0;
+    delay_s = outcome.reason == EndReason::disk ? backed_off(kDiskDelay_s, attempt.neutral) : 0;
   } else if (outcome.reason == EndReason::launcher) {
     again = ++attempt.launches <= kLaunchRetries;
     delay_s = std::max(delay_s, kLaunchDelay_s * attempt.launches);
   } else if (outcome.reason != EndReason::out_of_memory || !give_memory(outcome.array, attempt)) {
     again = ++attempt.failures <= static_cast<std::uint32_t>(spec.failure_retries);
+    delay_s = backed_off(delay_s, attempt.failures);
   }
   again = again && code != kSoftFail && code != kHardFail && !hopeless && !cancel_requested;
   if (!again && !has_input(outcome.array, range)) {
@@ -382,7 +394,8 @@ std::optional<Outcome> Scheduler::count_crash(const WorkerId& worker, const Runn
 }
 
 // The lease holds it. Gives what was charged.
-std::optional<Outcome> Scheduler::count_loss(LeaseId holder, const RunningElement& execution, const Loss& loss) {
+std::optional<Outcome> Scheduler::count_loss(LeaseId holder, const RunningElement& execution,
+                                             const Loss& loss) {
   TaskArray& array = arrays_[execution.array];
   const WorkerId worker = leases_.worker_of(holder);
   Attempt& attempt = array.attempts[execution.element];
@@ -401,11 +414,18 @@ std::optional<Outcome> Scheduler::count_loss(LeaseId holder, const RunningElemen
     ++attempt.neutral;
   } else if (loss.reason != EndReason::out_of_memory || !give_memory(execution.array, attempt)) {
     ++attempt.crashes;
+    attempt.due_s = now_s_ + backed_off(kLossDelay_s, attempt.crashes);
     charged = true;
   }
   // A task on several nodes is lost as often as all of them together.
   const std::uint32_t limit = kCrashLimit * static_cast<std::uint32_t>(array.spec.gang.nodes);
   const bool final = charged && attempt.crashes >= limit + (loss.settled ? 0 : 1);
+  if (final) {
+    outcome.detail =
+        "in quarantine: " + std::to_string(attempt.crashes) +
+        " workers were lost while this task ran, and nothing else explains it; wflow retry runs it again\n" +
+        outcome.detail;
+  }
   actions_.failures.push_back({outcome, worker, final, attempt});
   if (final) {
     const Range range{execution.element, execution.element};

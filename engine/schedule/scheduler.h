@@ -217,6 +217,8 @@ class Scheduler {
   bool grant_next(Worker& worker);
   std::optional<ArrayId> array_for(const Worker& worker, QueueId queue) const;
   std::optional<Element> next_again(const Worker& worker, ArrayId array) const;
+  static bool is_suspect(const TaskArray& array, Element element);
+  bool holds_suspect(const Worker& worker) const;
   void grant(Worker& worker, ArrayId array, Range range, const Attempt& attempt,
              const std::vector<std::string>& nodes = {});
   void move_due_retries();

@@ -334,7 +334,9 @@ TEST(Scheduler, ALostWorkersElementsRunElsewhere) {
 TEST(Scheduler, AnElementThatKillsItsWorkersFails) {
   Campaign campaign({array_of(1)});
   campaign.scheduler.start();
-  for (int i = 0; i < 5; ++i) {
+  for (std::uint32_t loss = 0; loss < kCrashLimit; ++loss) {
+    EXPECT_FALSE(has_ended(campaign.state(0, 0)));
+    campaign.now += 100;  // each loss is followed by a delay
     campaign.scheduler.worker_joined("a", {1, 0}, {});
     campaign.take();
     campaign.scheduler.worker_lost("a", {{0, 0, 1.0}});

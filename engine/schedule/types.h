@@ -29,12 +29,16 @@ struct Lease {
   std::int32_t priority = 0;  // higher goes first in the worker's queue
   // To reserve for each process; 0: what its step asks for. Of an element that was killed for memory before.
   std::int64_t memory_bytes = 0;
-  // Of the executions before this one, those that no budget counts: for a coordinator that has no record of them.
+  // Of the executions before this one, those that no budget counts: for a coordinator that has no record of
+  // them.
   std::uint32_t uncharged = 0;
   // Of a task on several nodes: their names, that of the worker which starts it first. Empty: on this worker
   // alone. In a part of a lease that is revoked, it says that all of its processes on the node are to be
   // killed.
   std::vector<std::string> nodes = {};
+  // Of a step with trust_markers: a MERLIN_FINISHED that an execution under this lease or a later one has
+  // made says that the element is done. 0: none has run since the element was first leased or opened again.
+  LeaseId trust_from = 0;
 };
 
 // How one execution of one element ended, by evidence: docs/reliability.md has what counts as such.
@@ -51,12 +55,15 @@ enum class EndReason : std::uint8_t {
   node,           // its node failed, as the scheduler says
   preempted,      // its allocation was preempted, requeued, or cancelled by somebody else
   launcher,       // what was to start its processes (srun, mpirun) could not
+  disk,           // it failed while its disk was full, over quota, read-only or broken
+  stalled,        // killed after its stall_timeout: it printed nothing, reported nothing, used no CPU
 };
-inline constexpr EndReason kLastEndReason = EndReason::launcher;
+inline constexpr EndReason kLastEndReason = EndReason::stalled;
 
 // Nobody's fault: the element runs again, as often as that happens.
 constexpr bool is_neutral(EndReason reason) {
-  return reason == EndReason::walltime || reason == EndReason::node || reason == EndReason::preempted;
+  return reason == EndReason::walltime || reason == EndReason::node || reason == EndReason::preempted ||
+         reason == EndReason::disk;
 }
 
 // Why a worker was lost, as far as that is known.

@@ -203,6 +203,19 @@ void CampaignLock::write() {
 
 void CampaignLock::check() {
   const std::lock_guard lock(mutex_);
+  check_record();
+}
+
+void CampaignLock::check_if_late() {
+  constexpr double kOften_s = 1;
+  const std::lock_guard lock(mutex_);
+  const double now_s = steady_now_s();
+  if (now_s - last_beat_s_ <= timing_.valid_s || now_s - late_check_s_ < kOften_s) return;
+  late_check_s_ = now_s;
+  check_record();
+}
+
+void CampaignLock::check_record() {
   const auto now = read_lock(campaign_);
   // A record that is gone or does not read was taken by nobody: what is wrong there is for others to say.
   if (now && !mine(now)) {

@@ -63,10 +63,14 @@ class CampaignLock {
 
   // Before each commit, from any thread. Error{busy} where another process has taken the campaign.
   void check();
+  // The same where the own heartbeat is older than valid_s, which is what a process sees that was frozen: before it
+  // does anything else. About once a second; costs nothing otherwise.
+  void check_if_late();
   // How the holder ends; the fcntl lock stays until the destructor.
   void end(HolderState state);
 
  private:
+  void check_record();
   void acquire();
   void watch(const LockRecord& other) const;
   bool mine(const std::optional<LockRecord>& record) const;
@@ -81,6 +85,7 @@ class CampaignLock {
   std::condition_variable changed_;
   LockRecord record_;
   double last_beat_s_ = 0;  // steady
+  double late_check_s_ = 0;
   bool ended_ = false;
   std::thread beats_;
 };

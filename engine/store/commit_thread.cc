@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <system_error>
 #include <utility>
 
@@ -69,7 +70,7 @@ void CommitThread::run() {
     }
     std::exception_ptr error;
     try {
-      store_.commit(batch);
+      if (!commit(batch)) return;
     } catch (...) {
       error = std::current_exception();
     }
@@ -79,9 +80,36 @@ void CommitThread::run() {
       finished_ = true;
     }
     changed_.notify_all();
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t put = ::write(wake_.get(), &one, sizeof(one));
+    signal();
   }
+}
+
+// A failed transaction is rolled back, so that the same batch can be written again. False: it was given up at
+// the end of the thread.
+bool CommitThread::commit(const Batch& batch) {
+  for (bool said = false;; said = true) {
+    try {
+      store_.commit(batch);
+      return true;
+    } catch (const Error& error) {
+      if (!is_disk_trouble(error)) throw;
+      std::unique_lock lock(mutex_);
+      if (!said) trouble_ = error.what();
+      signal();
+      if (changed_.wait_for(lock, std::chrono::duration<double>(kAgain_s), [this] { return stop_; }))
+        return false;
+    }
+  }
+}
+
+std::optional<std::string> CommitThread::trouble() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(trouble_, std::nullopt);
+}
+
+void CommitThread::signal() const {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t put = ::write(wake_.get(), &one, sizeof(one));
 }
 
 }  // namespace wflow::engine::store

@@ -8,6 +8,7 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "base/file.h"
@@ -28,13 +29,20 @@ class CommitThread {
   bool busy() const { return busy_; }
   // Starts to write `batch`; only when not busy().
   void submit(Batch batch);
-  // True once after each commit: all batches submitted so far are durable. Throws what the commit threw.
+  // True once after each commit: all batches submitted so far are durable. Throws what the commit threw. One
+  // that the disk refuses (is_disk_trouble()) is tried again every kAgain_s until it succeeds.
   bool committed();
+  // Why the commit under way has failed and is tried again; once for each commit.
+  std::optional<std::string> trouble();
   // Waits for the running commit, if any. Then committed() tells its result.
   void wait();
 
  private:
+  static constexpr double kAgain_s = 1;
+
   void run();
+  bool commit(const Batch& batch);
+  void signal() const;
 
   Store& store_;
   FileDescriptor wake_;
@@ -44,6 +52,7 @@ class CommitThread {
   bool finished_ = false;
   bool stop_ = false;
   std::exception_ptr error_;
+  std::optional<std::string> trouble_;
   bool busy_ = false;  // the loop's own view
   std::thread thread_;
 };

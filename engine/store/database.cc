@@ -86,14 +86,41 @@ std::filesystem::path database_path(const std::filesystem::path& campaign) {
   return campaign / ".wflow" / "campaign.db";
 }
 
+// The connection's own (sqlite3_system_errno) is that of whatever came last, such as the rollback.
+int system_error_of(const SQLite::Database& database) {
+  sqlite3* const handle = database.getHandle();
+  int number = 0;
+  sqlite3_file* log = nullptr;  // the write-ahead log
+  const int found =
+      ::sqlite3_file_control(handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, static_cast<void*>(&log));
+  if (found == SQLITE_OK && log != nullptr && log->pMethods != nullptr)
+    log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &number);
+  if (number == 0) ::sqlite3_file_control(handle, "main", SQLITE_FCNTL_LAST_ERRNO, &number);
+  return number;
+}
+
 void throw_database_error(const SQLite::Exception& error, const char* doing,
-                          const std::filesystem::path& path) {
+                          const std::filesystem::path& path, int system_error) {
   const std::string where = fmt::format("cannot {} {}", doing, path.string());
-  switch (error.getErrorCode()) {
+  const std::string resume = fmt::format("wflow resume {}", path.parent_path().parent_path().string());
+  constexpr int kPrimary = 0xff;  // some calls give the extended code
+  switch (error.getErrorCode() & kPrimary) {
     case SQLITE_FULL:
+      throw Error(
+          ExitCode::system,
+          fmt::format("{}: the disk is full; free some space, or continue later with `{}`", where, resume),
+          ENOSPC);
+    case SQLITE_READONLY:
       throw Error(ExitCode::system,
-                  fmt::format("{}: the disk is full; free some space, then continue with `wflow resume {}`",
-                              where, path.parent_path().parent_path().string()));
+                  fmt::format("{}: the file system is read-only; `{}` continues", where, resume), EROFS);
+    case SQLITE_IOERR: {
+      const bool known = system_error == ENOSPC || system_error == EDQUOT || system_error == EROFS;
+      const int number = known ? system_error : EIO;
+      throw Error(ExitCode::system,
+                  fmt::format("{}: {}; mend that, or continue later with `{}`", where,
+                              std::error_code(number, std::generic_category()).message(), resume),
+                  number);
+    }
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       throw Error(ExitCode::busy, fmt::format("{}: another coordinator runs this campaign", where));

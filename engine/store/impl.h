@@ -91,7 +91,7 @@ struct Store::Impl {
     } catch (const SQLite::Exception& error) {
       reset_statements();
       usage.reset();  // what was added is not in the tables
-      throw_database_error(error, "write", database_path(campaign));
+      throw_database_error(error, "write", database_path(campaign), system_error_of(database));
     }
   }
   void reset_statements();

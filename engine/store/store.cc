@@ -17,9 +17,9 @@ namespace wflow::engine::store {
 
 namespace {
 
-constexpr const char* kReasons[] = {"exited",     "signalled",   "timed_out", "not_started",
-                                    "bad_output", "worker_lost", "cancelled", "out_of_memory",
-                                    "walltime",   "node",        "preempted", "launcher"};
+constexpr const char* kReasons[] = {"exited",      "signalled", "timed_out",     "not_started", "bad_output",
+                                    "worker_lost", "cancelled", "out_of_memory", "walltime",    "node",
+                                    "preempted",   "launcher",  "disk",          "stalled"};
 static_assert(std::size(kReasons) == static_cast<std::size_t>(kLastEndReason) + 1);
 
 void set_meta(SQLite::Database& database, const std::string& key, const std::string& value) {

@@ -20,7 +20,7 @@ struct Layout;
   }
 
 WFLOW_LAYOUT(Lease, &T::id, &T::array, &T::first, &T::count, &T::attempt, &T::restart, &T::priority,
-             &T::memory_bytes, &T::uncharged, &T::nodes);
+             &T::memory_bytes, &T::uncharged, &T::nodes, &T::trust_from);
 WFLOW_LAYOUT(Outcome, &T::lease, &T::array, &T::element, &T::attempt, &T::reason, &T::exit_code,
              &T::started_s, &T::duration_s, &T::detail);
 WFLOW_LAYOUT(ProcessIdentity, &T::host, &T::boot, &T::namespace_id, &T::pid, &T::start_ticks);
@@ -43,7 +43,8 @@ WFLOW_LAYOUT(specs::DeclaredOutput, &T::file, &T::dataset, &T::shape, &T::finite
 WFLOW_LAYOUT(specs::TaskTemplate, &T::array, &T::step, &T::label, &T::kind, &T::command, &T::restart,
              &T::shell, &T::shell_given, &T::settings, &T::workspace, &T::script, &T::suffix, &T::campaign,
              &T::sample_dependent, &T::sample_count, &T::level_max_dirs, &T::resources, &T::timeout_s,
-             &T::block_samples, &T::source_workspace, &T::environment, &T::bundle, &T::output, &T::outputs);
+             &T::stall_timeout_s, &T::trust_markers, &T::block_samples, &T::source_workspace, &T::environment,
+             &T::bundle, &T::output, &T::outputs);
 
 WFLOW_LAYOUT(Hello, &T::protocol, &T::version, &T::campaign, &T::worker, &T::group, &T::guardian, &T::agent,
              &T::started_by, &T::cores, &T::gpus, &T::memory_bytes, &T::allocation, &T::node, &T::incarnation,

@@ -26,6 +26,8 @@ inline specs::TaskTemplate sample_template() {
   t.level_max_dirs = 100;
   t.resources = {4, 1, std::int64_t{1} << 40, 2, 8, 1};
   t.timeout_s = 12.5;
+  t.stall_timeout_s = 90.25;
+  t.trust_markers = true;
   t.block_samples = 64;
   t.source_workspace = "/campaign/other";
   t.environment = {{"KEY", "value with \n and \xff"}, {"EMPTY", ""}};

@@ -69,6 +69,8 @@ void Plan::make_steps() {
     planned.retry_delay_s = step.retry_delay_s;
     planned.retry_memory = step.retry_memory;
     planned.timeout_s = step.timeout_s;
+    planned.stall_timeout_s = step.stall_timeout_s;
+    planned.trust_markers = step.trust_markers;
     if (step.kind == StepKind::convert) {
       planned.block_samples = convert_block_samples(step.settings, samples);
       planned.elements = (samples + planned.block_samples - 1) / planned.block_samples;

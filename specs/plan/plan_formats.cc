@@ -49,6 +49,8 @@ Json step_to_json(const Plan& plan, const PlannedStep& planned) {
                {"timeout_s", planned.timeout_s},
                {"priority", planned.priority}};
   if (planned.retry_memory > 0) json["retry_memory"] = planned.retry_memory;
+  if (planned.stall_timeout_s > 0) json["stall_timeout_s"] = planned.stall_timeout_s;
+  if (planned.trust_markers) json["trust_markers"] = true;
   if (!step.when.empty()) json["when"] = step.when;
   if (planned.bundle > 0) json["bundle"] = planned.bundle;
   if (planned.block_samples > 0) json["block_samples"] = planned.block_samples;

@@ -145,6 +145,8 @@ TaskTemplate Plan::task_template(ArrayId array) const {
   task.level_max_dirs = study_->samples ? study_->samples->level_max_dirs : 25;
   task.resources = expansion_->resources(index, row);
   task.timeout_s = step.timeout_s;
+  task.stall_timeout_s = step.stall_timeout_s;
+  task.trust_markers = step.trust_markers;
   // Merlin's users find the script of every task in its directory.
   task.shell_given = step.shell_given || study_->merlin;
   task.bundle = step.bundle;

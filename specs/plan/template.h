@@ -96,7 +96,9 @@ struct TaskTemplate {
   std::uint64_t sample_count = 0;  // of the study (not of this array)
   std::uint32_t level_max_dirs = 25;
   Resources resources;
-  double timeout_s = 0;  // 0: none
+  double timeout_s = 0;        // 0: none
+  double stall_timeout_s = 0;  // without output, reports and CPU time; 0: none
+  bool trust_markers = false;  // a MERLIN_FINISHED of an execution that still counts: it is not run again
   // convert: the array is a block a element (block_samples > 0) or the closing element (block_samples == 0),
   // and reads sample directories of the step whose workspace this is.
   std::uint64_t block_samples = 0;

@@ -161,6 +161,8 @@ class StepReader {
     step.max_retries = static_cast<int>(home("max_retries").integer("max_retries", 30, 0, 1'000'000));
     step.retry_delay_s = home("retry_delay").seconds("retry_delay", 1);
     step.timeout_s = home("timeout").seconds("timeout", 0);
+    step.stall_timeout_s = home("stall_timeout").seconds("stall_timeout", 0);
+    step.trust_markers = home("trust_markers").boolean("trust_markers", false);
     step.task_queue = home("task_queue").string("task_queue", "merlin");
     Resources& resources = step.resources;
     resources.nodes = whole(step, "nodes", 1, 1);
@@ -227,9 +229,9 @@ class StepReader {
     if (number.ends_with("x")) number.remove_suffix(1);
     const auto factor = text::to_real(number);
     if (!factor || !(*factor > 1) || *factor > kMostMemoryFactor) {
-      reading_.diagnostics.error(value->mark,
-                                 fmt::format("'retry_memory' must be a factor above 1 and up to {}, as 2x; found {}",
-                                             kMostMemoryFactor, value->describe()));
+      reading_.diagnostics.error(
+          value->mark, fmt::format("'retry_memory' must be a factor above 1 and up to {}, as 2x; found {}",
+                                   kMostMemoryFactor, value->describe()));
       return 0;
     }
     if (!has_memory)
@@ -272,6 +274,13 @@ class StepReader {
                                  step.kind == StepKind::plugin ? "a plugin needs a samples: block"
                                                                : "'bundle' needs a samples: block");
     step.output = static_cast<OutputMode>(home("output").choice("output", 0, kOutputModes));
+    if (step.trust_markers &&
+        (step.kind != StepKind::shell || step.bundle > 0 || step.output == OutputMode::packed)) {
+      reading_.diagnostics.error(
+          home("trust_markers").mark_of("trust_markers"),
+          "'trust_markers' is for steps with run: whose samples have a directory and a "
+          "MERLIN_FINISHED each: not with 'bundle' or 'output: packed'");
+    }
     const yaml::Node* outputs = home("outputs").find("outputs");
     if (outputs == nullptr) return;
     for (const yaml::Node& item : outputs->is_sequence() ? outputs->items : std::vector<yaml::Node>{*outputs})

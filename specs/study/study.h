@@ -66,7 +66,7 @@ struct Batch {
   AllocationSpec allocation;  // of pools that say nothing else
   std::string shell = "/bin/bash";
   bool dry_run = false;
-  double linger_s = 600;  // how long allocations live without a coordinator
+  double linger_s = 600;                   // how long allocations live without a coordinator
   bool coordinator_in_allocation = false;  // and moves on to the next one as its walltime ends
 };
 
@@ -124,8 +124,11 @@ struct Step {
   int max_retries = 30;
   bool retry_failures = false;  // any failure is tried again, not only MERLIN_RETRY and MERLIN_RESTART
   double retry_delay_s = 1;
-  double retry_memory = 0;  // an execution killed for memory is tried again with so many times its memory; 0: not
+  double retry_memory =
+      0;  // an execution killed for memory is tried again with so many times its memory; 0: not
   double timeout_s = 0;
+  double stall_timeout_s = 0;  // without output, reports and CPU time; 0: none
+  bool trust_markers = false;  // finished work is recognised by its MERLIN_FINISHED before it is run again
   std::optional<ContinueOn> continue_on;
   std::string when;  // an expression over parameters: combinations for which it is false don't exist
   int priority = 0;  // higher goes first, before depth

@@ -198,9 +198,10 @@ void Agent::note_written(const wire::Results& record) {
   journal_written_ = true;
   std::erase_if(held_back_, [&](const auto& held) {
     const auto& [lease, execution] = held;
-    const bool written = std::any_of(record.outcomes.begin(), record.outcomes.end(), [&](const auto& outcome) {
-      return outcome.lease == lease.id && outcome.array == lease.array && outcome.element == lease.first;
-    });
+    const bool written =
+        std::any_of(record.outcomes.begin(), record.outcomes.end(), [&](const auto& outcome) {
+          return outcome.lease == lease.id && outcome.array == lease.array && outcome.element == lease.first;
+        });
     if (written && !journal_failed_) around_.history.told(execution);
     return written;
   });
@@ -279,14 +280,17 @@ void Agent::on(workers::action::Send& send) {
 
 void Agent::on(workers::action::AppendJournal& append) {
   for (const wire::Outcome& outcome : append.record.outcomes) {
-    if (engine::is_neutral(outcome.reason)) around_.history.element_ended(outcome, false);
+    // Once, however often it is written.
+    if (engine::is_neutral(outcome.reason) &&
+        neutral_.emplace(outcome.lease, outcome.element, outcome.attempt).second)
+      around_.history.element_ended(outcome, false);
   }
   const bool appended = worker_.append(append.record);
   journal_failed_ = journal_failed_ || !appended;
   note_written(append.record);
   if (appended) return;
   around_.trace.line(worker_.id(), "journal: the disk is full");
-  answers_.emplace_back(workers::event::JournalFailed{"the disk is full"});
+  answers_.emplace_back(workers::event::JournalFailed{"the disk is full", std::move(append.record)});
 }
 
 void Agent::on(workers::action::ClearJournal&) {

@@ -17,6 +17,7 @@ constexpr int kSigKill = 9, kSigTerm = 15, kSigCont = 18;
 constexpr double kCommitAtLeast_s = 1e-3;
 constexpr double kCommitAtMost_s = 0.03;
 constexpr double kSlowCommit_s = 4;
+constexpr double kCommitAgain_s = 1;
 constexpr double kReadAtMost_s = 0.05;
 constexpr double kStartAtMost_s = 0.05;
 
@@ -104,7 +105,12 @@ void Coordinator::finish_commit(std::uint64_t number) {
   try {
     store_->commit(*committing_);
   } catch (const Error& error) {
-    return fail(error.what());
+    // As CommitThread: again and again.
+    if (!is_disk_trouble(error)) return fail(error.what());
+    around_.faults.count(Fault::commit_waited);
+    post(engine::event::CommitWaits{error.what()});
+    around_.timeline.after(kCommitAgain_s, [this, number] { finish_commit(number); });
+    return;
   }
   const engine::store::Batch batch = *std::exchange(committing_, std::nullopt);
   around_.history.committed(batch);
@@ -227,8 +233,10 @@ void Coordinator::on(engine::action::RemoveJournal& remove) {
 
 // ---- people
 
-// Everything that the answer may be about is on disk.
+// Everything that the answer may be about is on disk. But for a status while a commit waits for the disk: it says so,
+// and counts what is not there yet.
 void Coordinator::check_answer(const engine::PeerId& peer) {
+  if (committing_ && !machine_->disk_trouble().empty()) return;
   if (committing_) throw Violation("durable answers", "a question is answered while a commit is under way");
   if (!around_.draw.chance(0.2)) return;
   around_.vfs.use(&around_.disk, disk_user_);

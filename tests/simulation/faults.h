@@ -51,6 +51,7 @@ enum class Fault : std::uint8_t {
   // disks
   disk_full,
   slow_commit,
+  commit_waited,
   write_lost,
   write_torn,
   journal_cut,
@@ -104,6 +105,7 @@ constexpr std::string_view name_of(Fault fault) {
                                                 "strange message",
                                                 "disk full",
                                                 "slow commit",
+                                                "commit waited",
                                                 "write lost",
                                                 "write torn",
                                                 "journal cut",

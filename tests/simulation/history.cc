@@ -11,7 +11,7 @@ namespace wflow::simulation {
 
 namespace {
 
-constexpr std::uint32_t kCrashLimit = 5;
+using engine::kCrashLimit;
 constexpr std::uint32_t kMemoryRetries = 8;
 constexpr std::size_t kSureMemoryRetries = 2;  // until a task has the memory of the simulation's workers
 

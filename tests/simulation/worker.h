@@ -9,7 +9,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/simulation/surroundings.h"
@@ -112,7 +114,8 @@ class Agent final : public Process, public Client {
   std::uint64_t idle_turns_ = 0;
   double idle_since_s_ = 0;
   std::optional<std::uint64_t> die_after_;
-  bool journal_failed_ = false;                            // since the last end of a task
+  std::set<std::tuple<engine::LeaseId, Element, std::uint32_t>> neutral_;  // outcomes that history knows
+  bool journal_failed_ = false;                                            // since the last end of a task
   bool journal_written_ = false;
   // Ends that the machine knows and has not written yet.
   std::vector<std::pair<engine::Lease, ExecutionNumber>> held_back_;

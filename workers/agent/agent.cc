@@ -110,13 +110,14 @@ class Agent {
       AgentEvent next = std::move(pending_.front());
       pending_.pop_front();
       const auto* reports = std::get_if<event::TaskReports>(&next);
-      const auto reported = reports == nullptr ? std::nullopt : std::optional(reports->slot);
+      const bool is_report = reports != nullptr;
+      const SlotId reported = is_report ? reports->slot : 0;
       machine_.handle(current_time(), std::move(next));
       for (AgentAction& action : machine_.take_actions()) {
         std::visit([this](auto& value) { perform(value); }, action);
       }
       table_.set_open_sequence(machine_.open_sequence());
-      if (reported) executor_.reported(*reported);
+      if (is_report) executor_.reported(reported);
     }
   }
 
@@ -224,7 +225,7 @@ class Agent {
     try {
       journal_.append(append.record);
     } catch (const Error& error) {
-      pending_.emplace_back(event::JournalFailed{error.what()});
+      pending_.emplace_back(event::JournalFailed{error.what(), std::move(append.record)});
     }
   }
 
@@ -232,7 +233,7 @@ class Agent {
     try {
       journal_.clear();
     } catch (const Error& error) {
-      pending_.emplace_back(event::JournalFailed{error.what()});
+      pending_.emplace_back(event::JournalFailed{error.what(), std::nullopt});
     }
   }
 
@@ -242,7 +243,7 @@ class Agent {
     try {
       journal_.set_header(header);
     } catch (const Error& error) {
-      pending_.emplace_back(event::JournalFailed{error.what()});
+      pending_.emplace_back(event::JournalFailed{error.what(), std::nullopt});
     }
   }
 
@@ -263,6 +264,7 @@ class Agent {
   void perform(action::InterruptTask& interrupt) { executor_.interrupt(interrupt.slot); }
   void perform(action::FollowEvents&) {
     for (event::TaskReports& reports : executor_.follow_events()) pending_.emplace_back(std::move(reports));
+    for (const event::TaskSilent& silent : executor_.silent_tasks()) pending_.emplace_back(silent);
   }
   void perform(action::SetFence& fence) { table_.set_fence(fence.steady_s); }
   void perform(action::Exit& exit) { exit_code_ = exit.code; }

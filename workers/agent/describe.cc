@@ -48,6 +48,9 @@ struct DescribeEvent {
     return fmt::format("the allocation ends at {:.3f} s", known.steady_s);
   }
   std::string operator()(const event::CampaignGone&) const { return "the campaign is gone"; }
+  std::string operator()(const event::TaskSilent& silent) const {
+    return fmt::format("slot {} has done nothing for {:.0f} s", silent.slot, silent.silent_s);
+  }
   std::string operator()(const event::JournalFailed& failed) const {
     return "the journal can't be written: " + failed.why;
   }
@@ -75,7 +78,7 @@ struct DescribeAction {
     return fmt::format("slot {}: start {}", start.slot, wire::describe(start.lease));
   }
   std::string operator()(const action::EndTask& end) const {
-    constexpr std::array<std::string_view, 3> kCauses = {"time limit", "cancelled", "returned"};
+    constexpr std::array<std::string_view, 4> kCauses = {"time limit", "cancelled", "stalled", "returned"};
     return fmt::format("slot {}: {}: {}", end.slot, end.kill ? "kill" : "terminate",
                        kCauses.at(static_cast<std::size_t>(end.cause)));
   }

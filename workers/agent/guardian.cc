@@ -150,7 +150,7 @@ void settle(SlotRecord& slot, SlotFiles files, const std::string& worker,
   if (slot.checking || (slot.unchecked && ending.success)) return;
   // An agent that was killed between writing a result and clearing its slot has left both.
   if (is_known(slot, known)) return;
-  if (ending.success) steps::mark_finished(slot.marker.data());
+  if (ending.success) mark_finished(slot);
   add_last_events(results, slot, files);
   pack(slot, files, ending, worker);
   add_usage(results, slot, used, ending, steady_now_s());

@@ -5,6 +5,11 @@
 
 namespace wflow::workers {
 
+namespace {
+constexpr double kSoon_s = 10;
+constexpr double kOften = 5;
+}  // namespace
+
 CoordinatorLink::CoordinatorLink(double retry_s, double now_s)
     : retry_s_(retry_s), heard_s_(now_s), connected_s_(now_s), next_s_(now_s) {}
 
@@ -34,7 +39,8 @@ void CoordinatorLink::welcomed(double heartbeat_s) {
 
 bool CoordinatorLink::look_up(double now_s) {
   if (now_s < next_look_s()) return false;
-  next_s_ = now_s + retry_s_;
+  // One that was there a moment ago is soon followed by another.
+  next_s_ = now_s + (now_s - heard_s_ < kSoon_s ? retry_s_ / kOften : retry_s_);
   return true;
 }
 

@@ -36,7 +36,8 @@ class CoordinatorLink {
   double heard_s() const { return heard_s_; }
   double patience_s() const { return 3 * heartbeat_s_; }  // beyond it the coordinator is silent
 
-  // Whether the campaign's endpoint file is to be read now; at most once in retry_s.
+  // Whether the campaign's endpoint file is to be read now; at most once in retry_s, and five times as often in the
+  // first ten seconds without a coordinator.
   bool look_up(double now_s);
   double next_look_s() const;
   // A coordinator that is there but silent (stopped, or its machine overloaded) is waited for.

@@ -81,6 +81,7 @@ std::size_t AgentMachine::running() const {
 // Results before starts: what has ended does not wait behind slow launches.
 void AgentMachine::Impl::on(event::Time&) {
   enforce_limits();
+  write_journal_again();
   look_at_end();
   settle_held(now.steady_s);
   if (running() > 0 && now.steady_s >= next_events_s && !journal_full()) {
@@ -102,9 +103,18 @@ void AgentMachine::Impl::on(event::SamplesOpened& opened) {
 }
 
 void AgentMachine::Impl::on(event::JournalFailed& failed) {
-  // The results are on their way to the coordinator; only the death of both at once would lose them.
-  if (!journal_failed) log(LogLevel::error, failed.why);
+  // The results are on their way to the coordinator; only the death of both at once would lose them. More are
+  // not made meanwhile.
+  if (!journal_failed) log(LogLevel::error, failed.why + "; no task starts before its results can be kept");
   journal_failed = true;
+  write_again_s = now.steady_s + kDiskWait_s;
+  if (failed.record) unwritten.push_back(std::move(*failed.record));
+}
+
+void AgentMachine::Impl::write_journal_again() {
+  if (unwritten.empty() || now.steady_s < write_again_s) return;
+  write_again_s = now.steady_s + kDiskWait_s;
+  for (wire::Results& record : std::exchange(unwritten, {})) emit(action::AppendJournal{std::move(record)});
 }
 
 // ---- end
@@ -231,6 +241,7 @@ double AgentMachine::Impl::wake_at_s() const {
     if (!outbox.empty()) at_s = std::min(at_s, outbox.due_s());
   }
   if (running() > 0 && !journal_full()) at_s = std::min(at_s, next_events_s);
+  if (!unwritten.empty()) at_s = std::min(at_s, write_again_s);
   if (now.steady_s < no_start_before_s && !queue.empty()) at_s = std::min(at_s, no_start_before_s);
   return next_fits() ? now.steady_s : at_s;
 }

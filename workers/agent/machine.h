@@ -74,8 +74,16 @@ struct EndKnown {
   double steady_s = 0;
 };
 struct CampaignGone {};  // found by a LookUp: the campaign's directory was removed
-struct JournalFailed {   // an AppendJournal did not reach the file
+struct JournalFailed {   // an AppendJournal did not reach the file, or what it is to be prepared for that
+                         // failed
   std::string why;
+  std::optional<engine::wire::Results> record;  // of that AppendJournal
+};
+// For how long a running task of a step with stall_timeout has printed nothing, reported nothing and used no
+// CPU, in time in which this agent was there to see it.
+struct TaskSilent {
+  SlotId slot = 0;
+  double silent_s = 0;
 };
 // The end of a turn: whatever else has happened was told before. Results and heartbeats are sent, and tasks
 // are started, in answer to it alone; due whenever wake_at_s() has come.
@@ -87,11 +95,12 @@ using AgentEvent =
     std::variant<event::EndpointRead, event::Connected, event::ConnectionLost, event::Message,
                  event::SamplesOpened, event::TaskStarted, event::TaskNotStarted, event::TaskEnded,
                  event::TaskChecking, event::TaskReports, event::Terminate, event::GuardianGone,
-                 event::EndKnown, event::CampaignGone, event::JournalFailed, event::Time>;
+                 event::EndKnown, event::CampaignGone, event::JournalFailed, event::TaskSilent, event::Time>;
 
 enum class EndCause : std::uint8_t {
   time_limit,  // its result is EndReason::timed_out
   cancelled,   // its result is EndReason::cancelled
+  stalled,     // its result is EndReason::stalled
   returned,    // no result: its elements went back to the coordinator, or the fence has passed
 };
 
@@ -120,6 +129,8 @@ struct OpenSamples {
 struct AddTemplate {
   specs::TaskTemplate task_template;
 };
+// TaskStarted or TaskNotStarted follows; TaskEnded where its marker says that it is done already
+// (Lease::trust_from).
 struct StartTask {
   SlotId slot = 0;
   engine::wire::Lease lease;  // of the elements of this process alone
@@ -139,7 +150,8 @@ struct EndRanks {
 struct InterruptTask {  // SIGUSR1: a training writes a checkpoint and ends; it goes on later
   SlotId slot = 0;
 };
-struct FollowEvents {};  // look for what running tasks have reported: TaskReports
+struct FollowEvents {
+};  // look for what running tasks have reported and what they do: TaskReports, TaskSilent
 // For the guardian, which kills an agent that is frozen past its fence. Infinity: no fence.
 struct SetFence {
   double steady_s = 0;

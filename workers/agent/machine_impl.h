@@ -21,6 +21,7 @@
 namespace wflow::workers {
 
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
+inline constexpr double kDiskWait_s = 1;  // before what the disk refused is tried again
 
 struct AgentMachine::Impl {
   enum class Mode : std::uint8_t {
@@ -32,6 +33,7 @@ struct AgentMachine::Impl {
   struct Array {
     specs::Resources resources;
     double timeout_s = 0;
+    double stall_timeout_s = 0;
     std::uint64_t bundle = 0;
     bool training = false;
   };
@@ -72,6 +74,9 @@ struct AgentMachine::Impl {
   void on(event::EndKnown& known);
   void on(event::CampaignGone&);
   void on(event::JournalFailed& failed);
+  void on(event::TaskSilent& silent);
+  void write_journal_again();
+  void note_disk_trouble(const engine::wire::Results& results);
   void on(event::Time&);
   template <class T>
   void hear(T&) {}  // what a coordinator does not say
@@ -177,6 +182,10 @@ struct AgentMachine::Impl {
   double farewell_s = kNever;
   bool flush = false;  // a hand-over: everything that has ended goes out before the first heartbeat
   bool journal_failed = false;
+  bool has_started = false;  // any task, ever
+  // Results that the journal did not take. Until it has them, or the coordinator does, no task starts.
+  std::vector<engine::wire::Results> unwritten;
+  double write_again_s = 0;
   bool exited = false;
 };
 

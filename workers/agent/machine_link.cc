@@ -108,6 +108,7 @@ void AgentMachine::Impl::hear(wire::Acknowledge& acknowledge) {
   if (!outbox.all_acknowledged() || journal_bytes == 0) return;
   journal_bytes = 0;
   journal_failed = false;
+  unwritten.clear();
   emit(action::ClearJournal{});
 }
 
@@ -139,7 +140,7 @@ bool AgentMachine::Impl::journal_full() const {
 bool AgentMachine::Impl::results_due() const {
   if (outbox.empty()) return false;
   if (outbox.full()) return true;
-  const bool at_once = flush || queue.empty() || journal_full() || now.steady_s >= outbox.due_s();
+  const bool at_once = flush || queue.empty() || !unwritten.empty() || journal_full() || now.steady_s >= outbox.due_s();
   return link.is_welcome() && at_once;
 }
 

@@ -17,7 +17,6 @@ namespace {
 constexpr int kStartsATurn = 32;
 
 // Between two starts while the disk is full, read-only or broken.
-constexpr double kDiskWait_s = 1;
 
 bool sensible(const wire::Lease& lease) {
   return lease.count > 0 && lease.first + lease.count > lease.first;
@@ -29,7 +28,8 @@ bool sensible(const wire::Lease& lease) {
 
 void AgentMachine::Impl::hear(wire::Templates& templates) {
   for (specs::TaskTemplate& task_template : templates.templates) {
-    arrays[task_template.array] = {task_template.resources, task_template.timeout_s, task_template.bundle,
+    arrays[task_template.array] = {task_template.resources, task_template.timeout_s,
+                                   task_template.stall_timeout_s, task_template.bundle,
                                    task_template.kind == specs::StepKind::train};
     emit(action::AddTemplate{std::move(task_template)});
   }
@@ -114,7 +114,8 @@ specs::Resources AgentMachine::Impl::resources_of(const Array& array, const wire
 // Whether the next task in the queue can start, or be refused, now. Nothing behind it is started in its
 // place: a task that wants all cores would wait for ever where small ones keep coming.
 bool AgentMachine::Impl::next_fits() const {
-  if (queue.empty() || free_slots.empty() || !takes_leases() || now.steady_s < no_start_before_s)
+  if (queue.empty() || free_slots.empty() || !takes_leases() || now.steady_s < no_start_before_s ||
+      !unwritten.empty())
     return false;
   const auto array = arrays.find(queue.front().array);
   if (array == arrays.end()) return true;
@@ -165,6 +166,8 @@ void AgentMachine::Impl::on(event::TaskStarted& started) {
   Task& task = tasks.at(started.slot);
   if (task.stage != Task::Stage::starting) return;
   task.stage = Task::Stage::running;
+  // Its first tasks may be what ends this worker before it would say that they run.
+  if (!std::exchange(has_started, true)) next_heartbeat_s = now.steady_s;
   disk_trouble = false;
   task.started_unix_s = now.unix_s;
   const auto array = arrays.find(task.lease.array);
@@ -204,10 +207,12 @@ void AgentMachine::Impl::on(event::TaskEnded& ended) {
   if (task.stage == Task::Stage::free) return;
   const wire::Lease lease = task.lease;
   const double started_unix_s = task.started_unix_s;
-  const bool has_ended = !ended.results.done.empty() || !ended.results.outcomes.empty() || !ended.again.empty();
+  const bool has_ended =
+      !ended.results.done.empty() || !ended.results.outcomes.empty() || !ended.again.empty();
   const bool by_signal = may_be_the_end(ended.results);
   const bool goes_back = task.ending == EndCause::returned && (!has_ended || by_signal);
   const bool waits = by_signal && !task.ending && mode != Mode::ending;
+  note_disk_trouble(ended.results);
   free_slot(ended.slot);
   if (goes_back) return give_back_instead(lease, std::move(ended.results), started_unix_s);
   waits ? hold(lease, std::move(ended.results)) : record(std::move(ended.results));
@@ -218,6 +223,26 @@ void AgentMachine::Impl::on(event::TaskEnded& ended) {
       give_back({part});
     }
   }
+}
+
+// The next ones would fail for the same cause.
+void AgentMachine::Impl::note_disk_trouble(const wire::Results& results) {
+  for (const wire::Outcome& outcome : results.outcomes) {
+    if (outcome.reason != wire::EndReason::disk) continue;
+    no_start_before_s = now.steady_s + kDiskWait_s;
+    if (!std::exchange(disk_trouble, true))
+      log(LogLevel::warning,
+          "a task failed while its disk was full or broken; tasks wait until that has changed");
+    return;
+  }
+}
+
+void AgentMachine::Impl::on(event::TaskSilent& silent) {
+  const Task& task = tasks.at(silent.slot);
+  if (task.stage != Task::Stage::running) return;
+  const auto array = arrays.find(task.lease.array);
+  if (array == arrays.end() || array->second.stall_timeout_s <= 0) return;
+  if (silent.silent_s >= array->second.stall_timeout_s) end_task(silent.slot, EndCause::stalled, false);
 }
 
 void AgentMachine::Impl::on(event::TaskChecking& checking) {

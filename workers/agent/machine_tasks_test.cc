@@ -50,6 +50,42 @@ TEST(AgentMachine, ATaskWhoseOutputsAreLookedAtHasNoLimitAnyMore) {
   EXPECT_EQ(bench.last<wire::Heartbeat>()->running.size(), 1U);
 }
 
+TEST(AgentMachine, EndsATaskThatDoesNothingForItsStallTimeout) {
+  Bench bench;
+  bench.join(1000);
+  specs::TaskTemplate task;
+  task.array = 1;
+  task.stall_timeout_s = 20;
+  bench.hear(wire::Templates{{task}});
+  bench.run_tasks(1);
+  bench.give(event::TaskSilent{0, 19.5});
+  EXPECT_TRUE(bench.all<action::EndTask>().empty());
+  bench.now_s += 600;  // it was frozen: that is no silence of its tasks
+  bench.turn();
+  EXPECT_TRUE(bench.all<action::EndTask>().empty());
+  bench.give(event::TaskSilent{0, 20.5});
+  ASSERT_EQ(bench.all<action::EndTask>().size(), 1U);
+  EXPECT_EQ(bench.all<action::EndTask>()[0].cause, EndCause::stalled);
+}
+
+TEST(AgentMachine, AfterAFailureOfTheDiskNothingStartsForAWhile) {
+  Bench bench;
+  bench.join(1000);
+  bench.run_tasks(1);
+  event::TaskEnded ended{0, {}, {}};
+  wire::Outcome outcome;
+  outcome.lease = 7;
+  outcome.array = 1;
+  outcome.reason = wire::EndReason::disk;
+  ended.results.outcomes.push_back(outcome);
+  bench.give(ended);
+  bench.hear(wire::Leases{{Bench::lease(8, 1, 1)}});
+  bench.turn();
+  EXPECT_TRUE(bench.all<action::StartTask>().empty());
+  ASSERT_TRUE(bench.pass_until(bench.now_s + 1.5));
+  EXPECT_EQ(bench.all<action::StartTask>().size(), 1U);
+}
+
 TEST(AgentMachine, LooksForEventsWhileSomethingRuns) {
   Bench bench;
   bench.join();

@@ -28,12 +28,12 @@ TEST(AgentMachine, LooksForItsCoordinatorUntilThereIsOne) {
   EXPECT_EQ(bench.all<action::LookUp>().size(), 1U);
   bench.give(event::EndpointRead{});
   ASSERT_TRUE(bench.pass_until(1003.5));
-  EXPECT_EQ(bench.all<action::LookUp>().size(), 4U);
+  EXPECT_EQ(bench.all<action::LookUp>().size(), 18U) << "five a second at first";
   bench.give(event::EndpointRead{CoordinatorAddress{"ipc://x", "", "h", 1, 1}});
   ASSERT_EQ(bench.all<action::Connect>().size(), 1U);
   bench.give(event::ConnectionLost{});
   ASSERT_TRUE(bench.pass_until(1004));
-  EXPECT_EQ(bench.all<action::LookUp>().size(), 5U);
+  EXPECT_EQ(bench.all<action::LookUp>().size(), 20U);
   bench.give(event::EndpointRead{CoordinatorAddress{"ipc://x", "", "h", 1, 1}});
   EXPECT_EQ(bench.all<action::Connect>().size(), 2U);
   bench.give(event::Connected{});
@@ -51,7 +51,7 @@ TEST(AgentMachine, WaitsForASilentCoordinatorAndChangesToAnother) {
   bench.give(event::EndpointRead{CoordinatorAddress{"ipc://x", "", "h", 1, 1}});
   EXPECT_TRUE(bench.all<action::Connect>().empty());
   ASSERT_TRUE(bench.pass_until(1004));
-  EXPECT_EQ(bench.all<action::LookUp>().size(), 2U);
+  EXPECT_EQ(bench.all<action::LookUp>().size(), 5U);
   bench.give(event::EndpointRead{CoordinatorAddress{"ipc://y", "", "h", 2, 2}});
   EXPECT_EQ(bench.all<action::Connect>().size(), 1U);
 }
@@ -278,9 +278,44 @@ TEST(AgentMachine, SaysOnceThatTheJournalCannotBeWritten) {
   Bench bench;
   bench.join();
   bench.run_tasks(2);
-  bench.give(event::JournalFailed{"No space left"});
-  bench.give(event::JournalFailed{"No space left"});
-  EXPECT_EQ(bench.errors(), std::vector<std::string>{"No space left"});
+  bench.give(event::JournalFailed{"No space left", {}});
+  bench.give(event::JournalFailed{"No space left", {}});
+  EXPECT_EQ(bench.errors(),
+            std::vector<std::string>{"No space left; no task starts before its results can be kept"});
+}
+
+TEST(AgentMachine, WhatTheJournalDidNotTakeIsWrittenAgainBeforeAnythingStarts) {
+  Bench bench;
+  bench.join();
+  bench.run_tasks(1);
+  bench.give(Bench::well(0, Bench::lease(7, 0, 1)));
+  auto written = bench.take<action::AppendJournal>();
+  ASSERT_EQ(written.size(), 1U);
+  bench.give(event::JournalFailed{"Input/output error", written[0].record});
+  bench.hear(wire::Leases{{Bench::lease(8, 1, 1)}});
+  bench.turn();
+  EXPECT_TRUE(bench.all<action::StartTask>().empty());
+  ASSERT_TRUE(bench.pass_until(bench.now_s + 1.5));
+  written = bench.take<action::AppendJournal>();
+  ASSERT_EQ(written.size(), 1U) << "again";
+  EXPECT_EQ(written[0].record.done.size(), 1U);
+  ASSERT_TRUE(bench.pass_until(bench.now_s + 0.1));
+  EXPECT_EQ(bench.all<action::StartTask>().size(), 1U) << "the journal has it now";
+}
+
+TEST(AgentMachine, WhatTheCoordinatorHasNeedsNoJournal) {
+  Bench bench;
+  bench.join();
+  bench.run_tasks(1);
+  bench.give(Bench::well(0, Bench::lease(7, 0, 1)));
+  bench.give(event::JournalFailed{"Input/output error", bench.take<action::AppendJournal>().at(0).record});
+  bench.hear(wire::Leases{{Bench::lease(8, 1, 1)}});
+  bench.turn();
+  const auto* results = bench.last<wire::Results>();
+  ASSERT_NE(results, nullptr);
+  bench.hear(wire::Acknowledge{results->sequence});
+  bench.turn();
+  EXPECT_EQ(bench.all<action::StartTask>().size(), 1U);
 }
 
 TEST(AgentMachine, CompletesEverythingAtOnceInZeroMode) {

@@ -23,7 +23,7 @@ Executor::Executor(SlotTable& table, const Capacity& capacity, const std::filesy
       arrays_(capacity.cores),
       starter_(arrays_, slots_, launcher_, DeviceNames(capacity)),
       supervisor_(arrays_, slots_),
-      finisher_(arrays_, slots_, supervisor_, launcher_) {}
+      finisher_(arrays_, slots_, supervisor_, launcher_, disk_) {}
 
 void Executor::set_samples(std::unique_ptr<const specs::SampleTable> samples) {
   arrays_.set_samples(std::move(samples));
@@ -38,6 +38,8 @@ AgentEvent Executor::start(const action::StartTask& start) {
   slots_.tasks[start.slot].lease = start.lease;
   slots_.tasks[start.slot].share = start.share;
   try {
+    disk_.check();
+    if (auto done = starter_.find_finished(start.slot)) return std::move(*done);
     starter_.start(start.slot);
   } catch (const Error& error) {
     return event::TaskNotStarted{start.slot, printable(error.what()), is_disk_trouble(error)};
@@ -66,6 +68,7 @@ void Executor::end_ranks(const action::EndRanks& end) {
 }
 
 std::vector<event::TaskReports> Executor::follow_events() {
+  finisher_.mark_again();
   supervisor_.sample_memory();
   return supervisor_.follow_events();
 }
@@ -91,6 +94,7 @@ void Executor::release(const Ended& ended) {
 }
 
 void Executor::kill_everything() {
+  finisher_.mark_again();
   if (!supervisor_.kill_everything(std::chrono::seconds(10)))
     log::write(LogLevel::warning, "a process could not be killed");
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "workers/agent/machine.h"
+#include "workers/execute/disk_probe.h"
 #include "workers/execute/finisher.h"
 #include "workers/execute/launcher.h"
 #include "workers/execute/slots.h"
@@ -26,12 +27,15 @@ class Executor {
   void set_samples(std::unique_ptr<const specs::SampleTable> samples);
   void add_template(specs::TaskTemplate task_template);
 
-  AgentEvent start(const action::StartTask& start);  // TaskStarted or TaskNotStarted
+  // TaskStarted, TaskNotStarted, or TaskEnded where a marker says that it is done.
+  AgentEvent start(const action::StartTask& start);
   void end(const action::EndTask& end);
   void interrupt(SlotId slot);
   // Kills all processes of the lease on this node: ranks of a task on several nodes.
   static void end_ranks(const action::EndRanks& end);
   std::vector<event::TaskReports> follow_events();
+  // Running tasks with a stall_timeout; about once a second, else none.
+  std::vector<event::TaskSilent> silent_tasks() { return supervisor_.silent_tasks(); }
   // The slot's reports so far are in the journal. A guardian may send a line twice, but loses none.
   void reported(SlotId slot);
 
@@ -51,6 +55,7 @@ class Executor {
   Slots slots_;
   TaskArrays arrays_;
   Launcher launcher_;
+  DiskProbe disk_;
   Starter starter_;
   Supervisor supervisor_;
   Finisher finisher_;

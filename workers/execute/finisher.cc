@@ -19,11 +19,28 @@ namespace wflow::workers {
 
 namespace wire = engine::wire;
 
-Finisher::Finisher(const TaskArrays& arrays, Slots& slots, Supervisor& supervisor, Launcher& launcher)
-    : slots_(slots),
+namespace {
+
+constexpr std::size_t kTailBytes = 4096;
+
+std::string directory_of(const SlotRecord& record) {
+  for (const char* path :
+       {record.own_place.data(), record.marker.data(), record.pack.data(), record.out.data()}) {
+    if (path[0] != '\0') return std::filesystem::path(path).parent_path().string();
+  }
+  return {};
+}
+
+}  // namespace
+
+Finisher::Finisher(const TaskArrays& arrays, Slots& slots, Supervisor& supervisor, Launcher& launcher,
+                   DiskProbe& disk)
+    : arrays_(arrays),
+      slots_(slots),
       supervisor_(supervisor),
       check_(arrays, slots, launcher),
-      packs_(std::filesystem::path(slots.directory).filename().string()) {}
+      packs_(std::filesystem::path(slots.directory).filename().string()),
+      disk_(disk) {}
 
 std::vector<AgentEvent> Finisher::finish(const EndedChild& child) {
   const std::size_t slot = *child.slot;
@@ -48,6 +65,7 @@ std::vector<AgentEvent> Finisher::finish(const EndedChild& child) {
     note_memory_kill(slot, ending);
     settle_place(record, slots_.files[slot], ending);
   }
+  note_disk(slot, ending);
   if (record.returned) return {std::move(ended)};
   if (ending.success && record.unchecked && !record.checking && check_.start(slot, ending))
     return checking(slot, std::move(events));
@@ -56,14 +74,31 @@ std::vector<AgentEvent> Finisher::finish(const EndedChild& child) {
   return {std::move(ended)};
 }
 
-// By evidence, never by an exit code alone: a SIGKILL that nobody here has sent, of the task or of what its shell
-// waited for, while the kernel's count of such kills has grown.
+// By evidence, never by an exit code alone: a SIGKILL that nobody here has sent, of the task or of what its
+// shell waited for, while the kernel's count of such kills has grown.
 void Finisher::note_memory_kill(std::size_t slot, Ending& ending) {
   constexpr int kShellsKilled = 128 + SIGKILL;
   if (ending.success || slots_.records[slot].killed) return;
   const bool killed = (ending.reason == wire::EndReason::signalled && ending.exit_code == SIGKILL) ||
                       (ending.reason == wire::EndReason::exited && ending.exit_code == kShellsKilled);
   if (killed && memory_kills_.take_one()) ending.reason = wire::EndReason::out_of_memory;
+}
+
+// By evidence as well: nothing can be written where the task works. A program of our own says so itself; its
+// disk may be another one, and have room again.
+void Finisher::note_disk(std::size_t slot, Ending& ending) {
+  const SlotRecord& record = slots_.records[slot];
+  const bool may_be = ending.reason == wire::EndReason::exited ||
+                      ending.reason == wire::EndReason::bad_output ||
+                      ending.reason == wire::EndReason::signalled;
+  if (ending.success || record.killed || record.returned || !may_be) return;
+  const bool ours = arrays_.at(record.array).task_template.kind != specs::StepKind::shell;
+  const bool refused =
+      ours && ending.reason == wire::EndReason::exited &&
+      ending.exit_code == static_cast<int>(ExitCode::system) &&
+      says_disk_trouble(steps::output_tail(record.out.data(), record.err.data(),
+                                           {record.out_before, record.err_before}, kTailBytes));
+  if (refused || disk_.is_in_trouble(directory_of(record))) ending.reason = wire::EndReason::disk;
 }
 
 std::vector<AgentEvent> Finisher::checking(std::size_t slot, std::vector<wire::TaskEvent>&& events) {
@@ -77,15 +112,19 @@ std::vector<AgentEvent> Finisher::checking(std::size_t slot, std::vector<wire::T
 void Finisher::add_results(std::size_t slot, Ending& ending, event::TaskEnded& ended) {
   SlotRecord& record = slots_.records[slot];
   if (slots_.tasks[slot].interrupted && !ending.success) ending.reason = wire::EndReason::cancelled;
-  if (ending.success) steps::mark_finished(record.marker.data());
   const Now now{steady_now_s(), unix_now_s()};
   if (slots_.tasks[slot].printed) {
     try {
       packs_.add(slots_, slot, ending, now.unix_s);
     } catch (const Error& error) {
       complain(error);
+      // What it printed can't be kept: it is not done.
+      if (is_disk_trouble(error)) ending = {false, wire::EndReason::disk, 0, error.what()};
     }
   }
+  // The database is the record: a task is done without its marker, which is made when the disk takes it.
+  if (ending.success && !mark_finished(record))
+    unmarked_.push_back({record.marker.data(), record.lease, record.trusted});
   const SlotTask& task = slots_.tasks[slot];
   if (usage_is_measured()) add_usage(ended.results, record, task.used, ending, task.ended_steady_s);
   auto parts = add_ending(ended.results, record, slots_.files[slot].events(), ending, now);
@@ -119,6 +158,14 @@ void Finisher::clear(std::size_t slot) {
   } catch (const Error& error) {
     complain(error);
   }
+}
+
+void Finisher::mark_again() {
+  if (unmarked_.empty() || steady_now_s() < mark_again_s_) return;
+  mark_again_s_ = steady_now_s() + 1;
+  std::erase_if(unmarked_, [](const Unmarked& task) {
+    return task.trusted ? steps::seal_marker(task.marker, task.lease) : steps::mark_finished(task.marker);
+  });
 }
 
 // A full disk, said once.

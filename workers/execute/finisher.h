@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "workers/agent/machine.h"
+#include "workers/execute/disk_probe.h"
 #include "workers/execute/output_check.h"
 #include "workers/execute/packs.h"
 #include "workers/execute/process_usage.h"
@@ -20,27 +22,41 @@ namespace wflow::workers {
 class Finisher {
  public:
   // All outlive the finisher.
-  Finisher(const TaskArrays& arrays, Slots& slots, Supervisor& supervisor, Launcher& launcher);
+  Finisher(const TaskArrays& arrays, Slots& slots, Supervisor& supervisor, Launcher& launcher,
+           DiskProbe& disk);
 
   // What the machine is told of a child that has ended in a slot: TaskEnded, or TaskChecking where its
   // outputs are looked at now.
   std::vector<AgentEvent> finish(const EndedChild& child);
   // Once the results are in the journal: until then a guardian needs the slot's files to judge.
   void clear(std::size_t slot);
+  // Markers that the disk has refused; once a second at most.
+  void mark_again();
 
  private:
   void note_memory_kill(std::size_t slot, Ending& ending);
+  void note_disk(std::size_t slot, Ending& ending);
   std::vector<AgentEvent> checking(std::size_t slot, std::vector<engine::wire::TaskEvent>&& events);
   void add_results(std::size_t slot, Ending& ending, event::TaskEnded& ended);
   void add_parts(std::size_t slot, std::vector<engine::wire::Lease>&& parts, const Ending& ending,
                  event::TaskEnded& ended);
   void complain(const Error& error);
 
+  struct Unmarked {
+    std::string marker;
+    engine::wire::LeaseId lease = 0;
+    bool trusted = false;
+  };
+
+  const TaskArrays& arrays_;
   Slots& slots_;
   Supervisor& supervisor_;
   OutputCheck check_;
   Packs packs_;
   MemoryKills memory_kills_;
+  DiskProbe& disk_;
+  std::vector<Unmarked> unmarked_;
+  double mark_again_s_ = 0;  // steady
   bool complained_ = false;
 };
 

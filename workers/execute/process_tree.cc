@@ -24,12 +24,14 @@ namespace wflow::workers {
 
 namespace {
 
-// Fields of /proc/PID/stat (proc(5)): 4 the parent, 24 the resident pages. The second, the name in brackets, may
-// hold anything.
+// Fields of /proc/PID/stat (proc(5)): 4 the parent, 14 to 17 CPU time, 24 the resident pages. The second, the
+// name in brackets, may hold anything.
 Process read_process(int proc, const char* name, pid_t pid) {
   constexpr int kParent = 4;
+  constexpr int kFirstCpu = 14;
+  constexpr int kLastCpu = 17;
   constexpr int kResident = 24;
-  Process process{pid, 0, 0};
+  Process process{pid, 0, 0, 0};
   const FileDescriptor fd(::openat(proc, (std::string(name) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 1024> buffer{};
   const ssize_t got = fd ? ::read(fd.get(), buffer.data(), buffer.size()) : -1;
@@ -42,6 +44,11 @@ Process read_process(int proc, const char* name, pid_t pid) {
     const char* begin = text.data() + ++at;
     const char* end = text.data() + text.size();
     if (field == kParent) std::from_chars(begin, end, process.parent);
+    if (field >= kFirstCpu && field <= kLastCpu) {
+      std::uint64_t ticks = 0;
+      std::from_chars(begin, end, ticks);
+      process.cpu_ticks += ticks;
+    }
     if (field == kResident) std::from_chars(begin, end, process.resident_pages);
   }
   return process;

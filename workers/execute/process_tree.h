@@ -15,6 +15,8 @@ namespace wflow::workers {
 struct Process {
   pid_t pid = 0, parent = 0;
   std::uint64_t resident_pages = 0;
+  std::uint64_t cpu_ticks =
+      0;  // of sysconf(_SC_CLK_TCK): its own, and those of children that it has waited for
 };
 
 // All of this process table. A snapshot.

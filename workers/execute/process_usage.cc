@@ -93,7 +93,7 @@ bool usage_is_measured() {
   return measured;
 }
 
-std::map<pid_t, std::uint64_t> resident_bytes(std::span<const pid_t> roots) {
+std::map<pid_t, TreeUsage> tree_usage(std::span<const pid_t> roots) {
   static const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const std::vector<Process> processes = all_processes();
   std::multimap<pid_t, const Process*> children;
@@ -102,19 +102,22 @@ std::map<pid_t, std::uint64_t> resident_bytes(std::span<const pid_t> roots) {
     children.emplace(process.parent, &process);
     by_pid.emplace(process.pid, &process);
   }
-  std::map<pid_t, std::uint64_t> bytes;
+  std::map<pid_t, TreeUsage> usage;
   for (const pid_t root : roots) {
-    std::uint64_t& sum = bytes[root];
+    TreeUsage& sum = usage[root];
     std::vector<pid_t> open = {root};
     while (!open.empty()) {
       const pid_t pid = open.back();
       open.pop_back();
-      if (const auto found = by_pid.find(pid); found != by_pid.end()) sum += found->second->resident_pages * page;
+      if (const auto found = by_pid.find(pid); found != by_pid.end()) {
+        sum.resident_bytes += found->second->resident_pages * page;
+        sum.cpu_ticks += found->second->cpu_ticks;
+      }
       const auto [begin, end] = children.equal_range(pid);
       for (auto child = begin; child != end; ++child) open.push_back(child->second->pid);
     }
   }
-  return bytes;
+  return usage;
 }
 
 MemoryKills::MemoryKills() {

@@ -29,10 +29,16 @@ enum class ChildState : std::uint8_t { gone, running, ended };  // gone: there i
 // call more than without it. `info` and `usage` are those of a child that has ended.
 ChildState find_ended(idtype_t which, id_t id, siginfo_t& info, ProcessUsage& usage);
 
-// The resident bytes of each root and its descendants together; 0 where it has ended. One look at /proc for all.
-std::map<pid_t, std::uint64_t> resident_bytes(std::span<const pid_t> roots);
+// Of a root and its descendants together; 0 where it has ended.
+struct TreeUsage {
+  std::uint64_t resident_bytes = 0;
+  std::uint64_t cpu_ticks = 0;  // Process::cpu_ticks
+};
+// One look at /proc for all.
+std::map<pid_t, TreeUsage> tree_usage(std::span<const pid_t> roots);
 
-// False with WFLOW_USAGE=off in the environment: what usage costs is measured against that (bench/usage_cost).
+// False with WFLOW_USAGE=off in the environment: what usage costs is measured against that
+// (bench/usage_cost).
 bool usage_is_measured();
 
 // How often the kernel has killed for want of memory: in this process's control group where there is one that

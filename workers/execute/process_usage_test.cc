@@ -9,7 +9,6 @@
 #include <numeric>
 #include <vector>
 
-
 namespace wflow::workers {
 namespace {
 
@@ -100,9 +99,9 @@ TEST(ProcessUsage, SeesMemoryOfAllThatRuns) {
   ASSERT_EQ(::read(told[0], &byte, 1), 1);
   ASSERT_EQ(::read(told[0], &byte, 1), 1);
   const std::vector<pid_t> roots = {root, 1 << 30};
-  const auto bytes = resident_bytes(roots);
-  EXPECT_GE(bytes.at(root), 2 * kBig);
-  EXPECT_EQ(bytes.at(1 << 30), 0U);
+  const auto bytes = tree_usage(roots);
+  EXPECT_GE(bytes.at(root).resident_bytes, 2 * kBig);
+  EXPECT_EQ(bytes.at(1 << 30).resident_bytes, 0U);
   for (const int fd : {told[0], told[1], hold[0], hold[1]}) ::close(fd);
   EXPECT_EQ(::waitpid(root, nullptr, 0), root);
 }

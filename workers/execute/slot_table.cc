@@ -23,7 +23,7 @@ namespace wire = engine::wire;
 namespace {
 constexpr std::size_t kDetailBytes = 4096;
 constexpr double kShortest_s = 1e-3;  // what is shorter has no record of its usage
-}
+}  // namespace
 
 void store_path(std::array<char, SlotRecord::kPathBytes>& target, const std::string& path) {
   const bool fits = path.size() < target.size();
@@ -161,9 +161,15 @@ void add_usage(wire::Results& results, const SlotRecord& slot, const ProcessUsag
                double steady_s) {
   const double duration_s = std::max(0.0, steady_s - slot.started_steady_s);
   if (ending.success && duration_s < kShortest_s) return;
-  results.usage.push_back({slot.lease, slot.array, slot.element, slot.count, slot.attempt, slot.started_unix_s,
-                           duration_s, used.cpu_s, std::max<std::uint64_t>(used.peak_bytes, slot.sampled_bytes),
-                           used.read_bytes, used.written_bytes});
+  results.usage.push_back({slot.lease, slot.array, slot.element, slot.count, slot.attempt,
+                           slot.started_unix_s, duration_s, used.cpu_s,
+                           std::max<std::uint64_t>(used.peak_bytes, slot.sampled_bytes), used.read_bytes,
+                           used.written_bytes});
+}
+
+bool mark_finished(const SlotRecord& slot) {
+  return slot.trusted ? steps::seal_marker(slot.marker.data(), slot.lease)
+                      : steps::mark_finished(slot.marker.data());
 }
 
 void settle_place(const SlotRecord& slot, SlotFiles& files, Ending& ending) {
@@ -172,7 +178,8 @@ void settle_place(const SlotRecord& slot, SlotFiles& files, Ending& ending) {
     files.leave(slot.own_place.data());
   } catch (const Error& error) {
     if (!ending.success) return;
-    ending = {false, wire::EndReason::bad_output, 0, error.what()};
+    const auto reason = is_disk_trouble(error) ? wire::EndReason::disk : wire::EndReason::bad_output;
+    ending = {false, reason, 0, error.what()};
   }
 }
 
@@ -184,13 +191,14 @@ void pack_output(const SlotRecord& slot, SlotFiles& files, const Ending& ending,
   entry.attempt = slot.attempt;
   entry.ended_s = unix_s;
   entry.count = static_cast<std::uint32_t>(slot.count);
-  const char* how = ending.success                                ? "done"
-                    : ending.reason == wire::EndReason::exited    ? "exit code"
-                    : ending.reason == wire::EndReason::signalled ? "signal"
-                    : ending.reason == wire::EndReason::timed_out ? "timed out"
-                    : ending.reason == wire::EndReason::cancelled ? "cancelled"
+  const char* how = ending.success                                    ? "done"
+                    : ending.reason == wire::EndReason::exited        ? "exit code"
+                    : ending.reason == wire::EndReason::signalled     ? "signal"
+                    : ending.reason == wire::EndReason::timed_out     ? "timed out"
+                    : ending.reason == wire::EndReason::cancelled     ? "cancelled"
                     : ending.reason == wire::EndReason::out_of_memory ? "out of memory"
-                                                                  : "failed";
+                    : ending.reason == wire::EndReason::stalled       ? "stalled"
+                                                                      : "failed";
   const bool number =
       !ending.success && ending.exit_code != 0 &&
       (ending.reason == wire::EndReason::exited || ending.reason == wire::EndReason::signalled);

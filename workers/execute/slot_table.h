@@ -34,11 +34,12 @@ struct SlotRecord {
   std::uint64_t count;            // how many it has
   std::uint32_t attempt;
   bool bundled;   // it may report on single samples
+  bool trusted;   // its marker may be what says that it is done
   bool isolated;  // when a signal ends it, its samples run again in smaller parts until one is left
   std::atomic<bool> unchecked;  // it has declared outputs, which its agent looks at when it has ended well
   std::atomic<bool> checking;   // `pid` is the process that does
   double started_unix_s;
-  double started_steady_s;     // durations do not depend on a clock that may jump
+  double started_steady_s;  // durations do not depend on a clock that may jump
   // Resident, of all its processes at a time: the most that was seen while it ran.
   std::atomic<std::uint64_t> sampled_bytes;
   std::atomic<bool> killed;    // by wflow, for `kill_reason`
@@ -73,6 +74,10 @@ std::vector<engine::wire::Lease> add_ending(engine::wire::Results& results, cons
 // Adds what the slot's process used, where it ran for a millisecond or failed.
 void add_usage(engine::wire::Results& results, const SlotRecord& slot, const ProcessUsage& used,
                const Ending& ending, double steady_s);
+
+// Makes its marker of success, where it has one: durably and with its lease where that may be trusted later.
+// False: the disk refuses it.
+bool mark_finished(const SlotRecord& slot);
 
 // Moves what the slot's task left to its own place, if that was to be made on demand. Failing that, the task
 // failed.

@@ -30,6 +30,10 @@ struct SlotTask {
   // Of its process; when its outputs are looked at afterwards, of the task all the same.
   ProcessUsage used;
   double ended_steady_s = 0;
+  // When it was last looked at for its stall_timeout, and for how long it had done nothing.
+  std::uint64_t told_bytes = ~std::uint64_t{0};  // not yet
+  double cpu_s = 0;
+  double silent_s = 0;
   std::vector<pid_t> below;  // its descendants when it was told to end
 
   steps::Execution execution() const {

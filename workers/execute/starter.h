@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "workers/agent/machine.h"
 #include "workers/execute/launcher.h"
 #include "workers/execute/resources.h"
 #include "workers/execute/slots.h"
@@ -21,6 +23,8 @@ class Starter {
   // The slot's task says what. Afterwards its process runs and stands in the slot's record. Throws Error:
   // then nothing runs.
   void start(std::size_t slot);
+  // The end of the slot's task where its marker says that it is done already; nothing runs then.
+  std::optional<AgentEvent> find_finished(std::size_t slot);
 
  private:
   void start(std::size_t slot, const TaskArray& array, steps::PreparedTask& task);

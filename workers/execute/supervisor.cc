@@ -2,12 +2,14 @@
 #include "workers/execute/supervisor.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <utility>
 
 #include "base/clock.h"
@@ -25,6 +27,11 @@ bool has_ended(pid_t pid) {
   siginfo_t info{};
   return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
          info.si_pid == pid;
+}
+
+std::uint64_t size_of(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
 }
 
 double thread_cpu_s() {
@@ -45,8 +52,9 @@ void Supervisor::end(std::size_t slot, EndCause cause, bool kill_now) {
 
 void Supervisor::note_cause(std::size_t slot, EndCause cause) {
   SlotRecord& record = slots_.records[slot];
-  record.kill_reason =
-      cause == EndCause::time_limit ? wire::EndReason::timed_out : wire::EndReason::cancelled;
+  record.kill_reason = cause == EndCause::time_limit ? wire::EndReason::timed_out
+                       : cause == EndCause::stalled  ? wire::EndReason::stalled
+                                                     : wire::EndReason::cancelled;
   record.killed = true;
 }
 
@@ -165,11 +173,48 @@ void Supervisor::sample_memory() {
   }
   if (running.empty()) return;
   const double cpu_before_s = thread_cpu_s();
-  for (const auto& [pid, bytes] : resident_bytes(running)) {
+  for (const auto& [pid, usage] : tree_usage(running)) {
     std::atomic<std::uint64_t>& most = slots_.records[slot_of_.at(pid)].sampled_bytes;
-    most = std::max<std::uint64_t>(most, bytes);
+    most = std::max<std::uint64_t>(most, usage.resident_bytes);
   }
   next_sample_s_ = std::max(next_sample_s_, begin_s + (thread_cpu_s() - cpu_before_s) / kCostFraction);
+}
+
+// Silence counts from look to look, so that a time in which this process itself was frozen is none. CPU time
+// of less than a hundredth of a core is what waiting takes (a poll, a timer). A task on several nodes works
+// in processes of other parents: nothing is said of it.
+std::vector<event::TaskSilent> Supervisor::silent_tasks() {
+  constexpr double kPeriod_s = 1;
+  constexpr double kIdle = 0.01;  // cores
+  const double now_s = steady_now_s();
+  std::vector<event::TaskSilent> silent;
+  if (now_s < next_look_s_) return silent;
+  const double elapsed_s = std::min(now_s - last_look_s_, 2 * kPeriod_s);
+  last_look_s_ = now_s;
+  next_look_s_ = now_s + kPeriod_s;
+  std::vector<pid_t> roots;
+  for (const auto& [pid, slot] : slot_of_) {
+    const SlotTask& task = slots_.tasks[slot];
+    if (arrays_.at(task.lease.array).task_template.stall_timeout_s > 0 && task.lease.nodes.empty())
+      roots.push_back(pid);
+  }
+  if (roots.empty()) return silent;
+  static const auto ticks_a_second = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  for (const auto& [pid, usage] : tree_usage(roots)) {
+    const std::size_t slot = slot_of_.at(pid);
+    SlotTask& task = slots_.tasks[slot];
+    const SlotRecord& record = slots_.records[slot];
+    const std::uint64_t told =
+        size_of(record.out.data()) + size_of(record.err.data()) + size_of(slots_.files[slot].events());
+    const double cpu_s = static_cast<double>(usage.cpu_ticks) / ticks_a_second;
+    const bool works =
+        told != task.told_bytes || std::abs(cpu_s - task.cpu_s) > kIdle * std::max(elapsed_s, kPeriod_s);
+    task.silent_s = works ? 0 : task.silent_s + elapsed_s;
+    task.told_bytes = told;
+    task.cpu_s = cpu_s;
+    silent.push_back({slot, task.silent_s});
+  }
+  return silent;
 }
 
 bool Supervisor::kill_everything(std::chrono::milliseconds limit) {

@@ -50,6 +50,8 @@ class Supervisor {
   std::vector<event::TaskReports> follow_events();
   std::vector<engine::wire::TaskEvent> read_events(std::size_t slot, bool at_end);
 
+  // For how long those with a stall_timeout have done nothing; about once a second, else none.
+  std::vector<event::TaskSilent> silent_tasks();
   // Looks at the memory of tasks that have run for a while, about once a second.
   void sample_memory();
 
@@ -66,6 +68,8 @@ class Supervisor {
   Slots& slots_;
   std::unordered_map<pid_t, std::size_t> slot_of_;
   double next_sample_s_ = 0;  // steady
+  double next_look_s_ = 0;    // for silent tasks
+  double last_look_s_ = 0;
 };
 
 }  // namespace wflow::workers
