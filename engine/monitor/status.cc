@@ -130,7 +130,11 @@ Json to_json(const CampaignStatus& status) {
           {"history", list_of(status.history)},
           {"followups", list_of(status.followups)},
           {"iterations", status.iterations},
-          {"allocations", to_json(status.allocations)}};
+          {"allocations", to_json(status.allocations)},
+          {"refused",
+           {{"connections", status.refused.connections},
+            {"other_keys", status.refused.other_keys},
+            {"messages", status.refused.messages}}}};
 }
 
 void keep_bounds(CampaignStatus& status) {
