@@ -31,6 +31,8 @@ namespace {
 constexpr double kAbandon_s = 15;
 // Messages of one turn: so that signals and the display are served under any load.
 constexpr int kMessages = 1000;
+// At orphans, 0.1 s apart.
+constexpr int kAdoptedLooks = 50;
 
 CampaignStatus recorded_status(store::Store& store) {
   CampaignStatus status;
@@ -119,7 +121,7 @@ wire::Listen Coordinator::listens(const std::vector<KnownWorker>& known) const {
     return worker.guardian.known() && worker.guardian.host != host_name();
   };
   const auto names_machines = [](const Group& group) { return !group.machines.empty(); };
-  const bool network = options_.listen || !runs_here() || named_host() ||
+  const bool network = options_.listen || !runs_here() || wire::named_host() ||
                        std::ranges::any_of(groups_.all(), names_machines) ||
                        std::ranges::any_of(known, is_elsewhere);
   return network ? wire::Listen::network : wire::Listen::host;
@@ -190,6 +192,11 @@ void Coordinator::take_messages() {
 
 std::vector<event::JournalRead> Coordinator::take_journals() {
   std::vector<event::JournalRead> read;
+  // They must end before their tasks run again, as what the journals' readers look for.
+  // One that hangs in the kernel must not hold up the campaign.
+  const bool some_left = !readings_.empty() && adopted_.end_all() > 0;
+  if (some_left && ++adopted_looks_ < kAdoptedLooks) return read;
+  adopted_looks_ = 0;
   std::erase_if(readings_, [&](JournalReading& reading) {
     auto journal = reading.take(steady_now_s());
     if (!journal) return false;

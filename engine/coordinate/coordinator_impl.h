@@ -10,6 +10,7 @@
 
 #include "engine/batch/batch_thread.h"
 #include "engine/batch/local_pool.h"
+#include "engine/batch/orphans.h"
 #include "engine/coordinate/coordinator.h"
 #include "engine/coordinate/journals.h"
 #include "engine/coordinate/machine.h"
@@ -79,6 +80,8 @@ class Coordinator {
   LiveStatus status_;
   std::unique_ptr<wire::ServerSocket> socket_;  // once it is known who is to reach it
   batch::LocalPool pool_;
+  batch::AdoptedProcesses adopted_;
+  int adopted_looks_ = 0;
   MerlinStatus merlin_status_;
   std::unique_ptr<CoordinatorMachine> machine_;
   std::vector<CoordinatorEvent> answers_;  // to actions; handled once all actions are carried out

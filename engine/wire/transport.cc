@@ -2,6 +2,7 @@
 #include "engine/wire/transport.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,6 +45,13 @@ constexpr const char* kZapAddress = "inproc://zeromq.zap.01";
 constexpr int kClients = 20'000;  // of one context, three sockets each
 constexpr int kIoThreads = 1;
 constexpr int kThreads = kIoThreads + 1;  // and the one that ends sockets
+
+// The database needs descriptors, too, and so do the workers.
+std::size_t most_unheard() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY) return kUnheard;
+  return std::clamp<std::size_t>(files.rlim_cur / 4, 1, kUnheard);
+}
 
 Error socket_error(const zmq::error_t& error, const std::string& what) {
   return Error(ExitCode::system, fmt::format("{}: {}", what, error.what()));
@@ -127,7 +135,7 @@ void skip_rest(zmq::socket_t& socket, const zmq::message_t& last) {
 
 struct ServerSocket::Impl {
   Impl(const CampaignKeys& keys, Listen listen)
-      : zap(context, ZMQ_REP), router(context, ZMQ_ROUTER), admission(context, router, kUnheard) {
+      : zap(context, ZMQ_REP), router(context, ZMQ_ROUTER), admission(context, router, most_unheard()) {
     std::array<std::uint8_t, 32> raw{};
     if (::zmq_z85_decode(raw.data(), keys.client.public_key.c_str()) == nullptr) {
       throw Error(ExitCode::data, "the campaign's client key is not a CURVE key");

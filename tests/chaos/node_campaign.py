@@ -28,6 +28,21 @@ LOSSES = 5      # of one task on workers that were lost
 LEFT_S = 40
 DISK_MB = 24
 
+# Simulations alone, for what needs tasks of some seconds.
+SIMULATIONS = """
+description: {{name: nodes, description: long tasks on three nodes}}
+env: {{variables: {{OUTPUT_PATH: {disk}}}}}
+workers:
+  all: {{steps: [simulate], machines: [n0, n1, n2], slots: {slots}}}
+samples: {{design: uniform, count: {samples}, seed: 1, parameters: {{x: [0, 1]}}}}
+study:
+  - name: simulate
+    run:
+      cmd: {task} {folder}/truth {folder}/locks a $(MERLIN_SAMPLE_ID) {shortest} {longest} {failures} field.npy; test $? -eq 0 || exit 1; true $(x)
+      max_retries: {retries}
+      retry_delay: 0
+"""
+
 STUDY = """
 description: {{name: nodes, description: chaos on three nodes}}
 env: {{variables: {{OUTPUT_PATH: {disk}}}}}
@@ -37,7 +52,7 @@ samples: {{design: uniform, count: {samples}, seed: 1, parameters: {{x: [0, 1]}}
 study:
   - name: simulate
     run:
-      cmd: {task} {folder}/truth {folder}/locks a $(MERLIN_SAMPLE_ID) 30 600 {failures} field.npy; test $? -eq 0 || exit 1; true $(x)
+      cmd: {task} {folder}/truth {folder}/locks a $(MERLIN_SAMPLE_ID) {shortest} {longest} {failures} field.npy; test $? -eq 0 || exit 1; true $(x)
       max_retries: {retries}
       retry_delay: 0
   - name: data
@@ -57,7 +72,8 @@ study:
 class NodeCampaign:
     """One campaign in a folder of its own, on nodes of its own. `disk` is a small file system that can be filled."""
 
-    def __init__(self, binary, task, failures=0, preload=None):
+    def __init__(self, binary, task, failures=0, preload=None, study=STUDY, samples=SAMPLES, durations_ms=(30, 600)):
+        self.samples, self.trains = samples, study is STUDY
         self.wflow = Path(binary) / "wflow"
         self.folder = Path(tempfile.mkdtemp(prefix="wfnodes-")).resolve()
         self.disk = self.folder / "disk"
@@ -73,8 +89,9 @@ class NodeCampaign:
         self.environment.pop("XDG_RUNTIME_DIR", None)
         if preload:
             self.environment |= {"LD_PRELOAD": str(preload)}
-        (self.folder / "study.yaml").write_text(STUDY.format(disk=self.disk, folder=self.folder, task=task, samples=SAMPLES, shard=SHARD,
-                                                             slots=SLOTS, retries=RETRIES, failures=failures))
+        (self.folder / "study.yaml").write_text(study.format(disk=self.disk, folder=self.folder, task=task, samples=samples, shard=SHARD,
+                                                             slots=SLOTS, retries=RETRIES, failures=failures, shortest=durations_ms[0],
+                                                             longest=durations_ms[1]))
         self.truth = Truth(self.folder / "truth")
         self.nodes = Nodes(self.folder)
         self.nodes.start_relay({**self.environment, MARK: "relay"})
@@ -173,8 +190,9 @@ class NodeCampaign:
         return "\n".join(parts)
 
     def left(self):
-        end = time.monotonic() + LEFT_S
-        while (left := self.processes()) and time.monotonic() < end:
+        for _ in range(int(LEFT_S / 0.05)):
+            if not (left := self.processes()):
+                return []
             time.sleep(0.05)
         return [f"{pid}: " + b" ".join(self.words(pid)).decode(errors="replace") for pid in left]
 
@@ -193,11 +211,13 @@ class NodeCampaign:
         return problems
 
     def shard_problems(self):
+        if not self.trains:
+            return []
         seen = []
         for path in sorted((self.directory() / "data").rglob("*.h5")):
             with h5py.File(path) as file:
                 seen += [int(i) for i in file["id"][...]]
-        return [] if sorted(seen) == list(range(SAMPLES)) else [f"the shards hold {len(seen)} samples, {len(set(seen))} different ones"]
+        return [] if sorted(seen) == list(range(self.samples)) else [f"the shards hold {len(seen)} samples, {len(set(seen))} different ones"]
 
     def weights(self):
         model = torch.jit.load(str(self.directory() / "train" / "model.pt"))
@@ -220,7 +240,8 @@ class NodeCampaign:
                 process.wait()
         self.nodes.close()
         if keep:
-            shutil.copytree(self.folder, keep, dirs_exist_ok=True)
+            pipes = lambda folder, names: [n for n in names if (Path(folder) / n).is_fifo() or (Path(folder) / n).is_socket()]  # noqa: E731
+            shutil.copytree(self.folder, keep, dirs_exist_ok=True, ignore=pipes, ignore_dangling_symlinks=True)
         subprocess.run(["umount", "-l", self.disk], check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from campaign import compile_c
 from kill_schedules import TOGETHER_NS, arguments
-from node_campaign import LOSSES, RETRIES, SAMPLES, NodeCampaign, differences
+from node_campaign import LOSSES, RETRIES, NodeCampaign, differences
 from truth import KilledProcesses
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,6 +43,7 @@ FAULTS = {
     "freeze coordinator": (3, 9), "freeze agent": (3, 9), "freeze worker": (3, 9), "freeze guardian": (1, 9), "freeze task": (1, 3), "freeze rank": (2, 3),
     "cut": (4, 9), "one way: hears nothing": (2, 9), "one way: is not heard": (2, 9), "flapping": (2, 4), "loss": (3, 6),
     "delay": (3, 6), "half-open": (2, 9), "reset": (2, 0),
+    "freeze node": (0, 9),
     "full disk": (2, 2), "clock jump": (2, 4), "out of memory": (2, 0),
 }
 
@@ -102,6 +103,19 @@ class Result:
                 f"{self.exceptions} exceptions" + "".join(f"\n  {p}" for p in self.problems))
 
 
+class Clock:
+    """Time in which this program ran: what all of it stood still for, with all of the nodes, does not count."""
+
+    def __init__(self):
+        self.now_s, self.looked_s = 0.0, time.monotonic()
+
+    def look(self):
+        now = time.monotonic()
+        self.now_s += min(now - self.looked_s, 0.5)
+        self.looked_s = now
+        return self.now_s
+
+
 class Player:
     """Plays one schedule on one campaign."""
 
@@ -114,13 +128,12 @@ class Player:
         self.history = defaultdict(list)  # pid: (nanoseconds, signal)
         self.disk_was_full = False
         self.began = None
+        self.clock = Clock()
 
     def play(self):
         """Until the campaign has ended; false where it does not."""
-        end = time.monotonic() + DEADLINE_S
         self.campaign.start_coordinator("n0")
-        while time.monotonic() < end:
-            now = time.monotonic()
+        while (now := self.clock.look()) < DEADLINE_S:
             self.campaign.follow_endpoint()
             if self.began is None and self.campaign.directory():
                 self.began = now
@@ -189,7 +202,7 @@ class Player:
                 pass
 
     def in_s(self, seconds, action):
-        self.later.append((time.monotonic() + seconds, action))
+        self.later.append((self.clock.now_s + seconds, action))
 
     def pids(self, kind, fault):
         found = self.campaign.kinds()
@@ -199,6 +212,8 @@ class Player:
         if kind == "worker":
             guardian, agent = found.get((fault.node, "guardian"), []), found.get((fault.node, "agent"), [])
             return guardian[:1] + agent[:1] if guardian and agent else []
+        if kind == "node":  # a virtual machine that stands still, say
+            return [pid for (node, _), pids in found.items() for pid in pids if node == fault.node]
         here = sorted(found.get((fault.node, kind), []))
         return [here[int(fault.which * len(here))]] if here else []
 
@@ -210,7 +225,7 @@ class Player:
             if not pids:
                 return False
             self.home = fault.home if "another node" in rest else self.campaign.home
-            self.coordinator_again = time.monotonic() + fault.again_s if kind == "coordinator" else self.coordinator_again
+            self.coordinator_again = self.clock.now_s + fault.again_s if kind == "coordinator" else self.coordinator_again
             if verb == "kill" and len(pids) > 1:
                 self.signal(signal.SIGSTOP, pids)
             self.signal(signal.SIGKILL if verb == "kill" else signal.SIGTERM, pids)
@@ -339,23 +354,23 @@ def check(campaign, player, killed, reference, result):
         result.problems.append(f"processes are left: {left}")
     if not campaign.directory():
         return
-    if missing := set(range(SAMPLES)) - {element for _, element in truth.succeeded()}:
+    if missing := set(range(campaign.samples)) - {element for _, element in truth.succeeded()}:
         result.problems.append(f"{len(missing)} samples never succeeded: {sorted(missing)[:5]}")
     result.problems += campaign.database_problems() + campaign.shard_problems()
     if reference is not None:
         result.problems += differences(campaign.weights(), reference)
 
 
-def play(schedule, binary, task, killed, reference, preload, keep=False):
-    """The result, and the weights."""
+def play(schedule, binary, task, killed, reference, preload, keep=False, **more):
+    """The result, and the weights. `more`: of the campaign."""
     result, begin, weights = Result(schedule.seed), time.monotonic(), None
-    campaign = NodeCampaign(binary, task, schedule.failures, preload)
+    campaign = NodeCampaign(binary, task, schedule.failures, preload, **more)
     group = MEMORY_GROUP / campaign.folder.name
     try:
         player = Player(schedule, campaign, result)
         if player.play():
             check(campaign, player, killed, reference, result)
-            weights = campaign.weights() if reference is None else None
+            weights = campaign.weights() if campaign.trains and reference is None else None
         else:
             result.problems.append(f"not ended after {DEADLINE_S} s: {campaign.printed()[-1500:]}")
     except Exception as error:  # one campaign's trouble is told with its seed
