@@ -44,9 +44,9 @@ void require_private(const std::filesystem::path& path, std::string_view danger)
                                               status->st_uid, danger));
   }
   if ((status->st_mode & kOthers) == 0) return;
-  throw Error(ExitCode::system,
-              fmt::format("others can get at {} (mode {:04o}): {}; chmod {:o} it", path.string(),
-                          status->st_mode & 07777U, danger, S_ISDIR(status->st_mode) ? kOwnFolder : kOwnFile));
+  throw Error(ExitCode::system, fmt::format("others can get at {} (mode {:04o}): {}; chmod {:o} it",
+                                            path.string(), status->st_mode & 07777U, danger,
+                                            S_ISDIR(status->st_mode) ? kOwnFolder : kOwnFile));
 }
 
 bool is_private_folder(const std::filesystem::path& folder) {

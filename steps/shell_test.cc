@@ -224,7 +224,9 @@ TEST(Shell, AQuotedCellIsOneWordWhateverIsInIt) {
   auto t = sampled();
   t.sample_count = cells.count();
   t.command = {literal("env "), token(Kind::quoted_column, 0)};
-  const auto words = [&](std::uint64_t row) { return make_step(t, &cells, kPath)->prepare({row, 0, false}).argv; };
+  const auto words = [&](std::uint64_t row) {
+    return make_step(t, &cells, kPath)->prepare({row, 0, false}).argv;
+  };
   EXPECT_THAT(words(0), ElementsAre("env", "1.5"));
   EXPECT_THAT(words(1), ElementsAre("env", "$(reboot)"));
   EXPECT_THAT(words(3), ElementsAre("env", ""));

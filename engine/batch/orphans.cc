@@ -97,7 +97,8 @@ AdoptedProcesses::AdoptedProcesses() {
 std::size_t AdoptedProcesses::end_all() const {
   std::size_t count = 0;
   for (const Child& child : own_children()) {
-    if (child.session == ::getsid(0) || before_.contains(child.pid) || is_of_this_program(child.pid)) continue;
+    if (child.session == ::getsid(0) || before_.contains(child.pid) || is_of_this_program(child.pid))
+      continue;
     // A child's number is its own until it is reaped here.
     if (::kill(child.pid, SIGKILL) == 0 && ::waitpid(child.pid, nullptr, WNOHANG) == 0) ++count;
   }

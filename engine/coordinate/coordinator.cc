@@ -121,7 +121,7 @@ wire::Listen Coordinator::listens(const std::vector<KnownWorker>& known) const {
     return worker.guardian.known() && worker.guardian.host != host_name();
   };
   const auto names_machines = [](const Group& group) { return !group.machines.empty(); };
-  const bool network = options_.listen || !runs_here() || wire::named_host() ||
+  const bool network = options_.listen || batch_ != nullptr || wire::named_host() ||
                        std::ranges::any_of(groups_.all(), names_machines) ||
                        std::ranges::any_of(known, is_elsewhere);
   return network ? wire::Listen::network : wire::Listen::host;
@@ -291,7 +291,7 @@ void Coordinator::note_refused() {
   status_.set_refused(refused);
   if (refused.all() < next_refused_) return;
   next_refused_ = refused.all() * 10;
-  log::write(LogLevel::warning, refused.sentence());
+  log::record(LogLevel::warning, refused.sentence());
 }
 
 CoordinatorEnd Coordinator::finish() {

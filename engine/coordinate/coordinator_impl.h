@@ -89,7 +89,7 @@ class Coordinator {
   std::set<PeerId> unreachable_;           // a Send of these actions has failed: nothing else goes there
   CampaignState state_ = CampaignState::running;
   double next_status_s_ = 0;
-  std::uint64_t next_refused_ = 1;  // so many are in the log next
+  std::uint64_t next_refused_ = 1;                // so many are in the log next
   std::unique_ptr<batch::BatchThread> batch_;     // of a study with a scheduler
   std::unique_ptr<store::CommitThread> commits_;  // last: its thread uses store_
 };

@@ -55,8 +55,12 @@ SQLite::Database open_patiently(const std::filesystem::path& path, const std::st
 
 // `wflow run` makes the study's copy first and the database last.
 void require_record(const std::filesystem::path& campaign) {
+  std::error_code error;
+  if (std::filesystem::exists(database_path(campaign), error)) return;
+  // Another user's: .wflow is for its owner alone.
+  if (error == std::errc::permission_denied)
+    throw system_error(error.value(), fmt::format("cannot read {}", database_path(campaign).string()));
   std::error_code ignored;
-  if (std::filesystem::exists(database_path(campaign), ignored)) return;
   if (std::filesystem::exists(campaign / ".wflow", ignored)) {
     throw Error(ExitCode::usage,
                 fmt::format("{}: no campaign was started here yet (it has no .wflow/campaign.db); start it "

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts who connects to a coordinator's socket and shows no key, and keeps their number bounded: a connection
-// costs libzmq some 40 KB before its peer has said anything. For transport.cc.
+// Counts who connects to a coordinator's socket and shows no key, and keeps their number bounded: a
+// connection costs libzmq some 40 KB before its peer has said anything. For transport.cc.
 #pragma once
 
-#include <cstdint>
 #include <cstddef>
+#include <cstdint>
 #include <list>
 #include <unordered_map>
 #include <zmq.hpp>
@@ -23,7 +23,8 @@ class Admission {
   zmq::socket_t& monitor() { return monitor_; }
   // Takes what has happened to connections. Cheap where nothing has.
   void look();
-  // A message with the campaign's key has come from the connection.
+  // A message with the campaign's key has come from the connection. Its body: the frame that names the peer
+  // does not tell of its connection.
   void heard(zmq::message_t& message);
   // Connections that ended before anything came.
   std::uint64_t ended_unheard() const { return ended_unheard_; }

@@ -295,12 +295,13 @@ struct WorkersAnswer {
 };
 
 struct UsageAnswer {
-  std::vector<UsedView> used;             // by their first element; a bundle that begins before the range comes, too
-  std::optional<specs::Element> next;     // the next page begins here
+  std::vector<UsedView> used;  // by their first element; a bundle that begins before the range comes, too
+  std::optional<specs::Element> next;  // the next page begins here
 };
 
 struct Answer {
-  std::variant<Refusal, Done, StatusAnswer, TasksAnswer, ExplainAnswer, WorkersAnswer, AllocationsAnswer, UsageAnswer>
+  std::variant<Refusal, Done, StatusAnswer, TasksAnswer, ExplainAnswer, WorkersAnswer, AllocationsAnswer,
+               UsageAnswer>
       body;
 };
 

@@ -3,9 +3,9 @@
 //
 //   wflow_fuzz_messages CAMPAIGN [--seed N] [--messages N] [--seconds S] [--worker GROUP]
 //
-// Messages of every kind, damaged by flipped, cut, inserted and repeated bytes; whole ones that no such peer should
-// send; the same one again and again; of a newer protocol; and a few that are larger than may be. With --worker it
-// first joins as a worker of that group, so that its results and heartbeats are looked at, too.
+// Messages of every kind, damaged by flipped, cut, inserted and repeated bytes; whole ones that no such peer
+// should send; the same one again and again; of a newer protocol; and a few that are larger than may be. With
+// --worker it first joins as a worker of that group, so that its results and heartbeats are looked at, too.
 // Ends with 0 if it could send them all, and prints how many.
 #include <fmt/format.h>
 
@@ -178,9 +178,11 @@ class Fuzzer {
 
   void send(std::size_t at, std::string bytes) {
     const std::uint64_t frames = dice_(50) == 0 ? 2 + dice_(3) : 1;
-    for (std::uint64_t i = 1; i < frames; ++i) sockets_[at]->send(zmq::buffer(bytes), zmq::send_flags::sndmore);
+    for (std::uint64_t i = 1; i < frames; ++i)
+      sockets_[at]->send(zmq::buffer(bytes), zmq::send_flags::sndmore);
     if (!sockets_[at]->send(zmq::buffer(bytes), zmq::send_flags::none))
-      throw Error(ExitCode::system, fmt::format("the coordinator takes nothing any more after {} messages", sent_));
+      throw Error(ExitCode::system,
+                  fmt::format("the coordinator takes nothing any more after {} messages", sent_));
     last_ = std::move(bytes);
     ++sent_;
   }

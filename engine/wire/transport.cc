@@ -29,7 +29,7 @@ namespace wflow::engine::wire {
 namespace {
 
 constexpr int kQueuedMessages = 100'000;  // a peer; beyond it send() says false
-constexpr std::size_t kUnheard = 1024;   // connections that have said nothing yet
+constexpr std::size_t kUnheard = 1024;    // connections that have said nothing yet
 constexpr int kBacklog = 4096;            // an allocation's workers come all at once
 constexpr int kHeartbeatMs = 2'000;       // TCP's own keep-alive takes hours to see a node that is gone
 constexpr int kHeartbeatTimeoutMs = 20'000;
@@ -220,11 +220,11 @@ struct ServerSocket::Impl {
       zmq::message_t peer;
       zmq::message_t body;
       if (!router.recv(peer, zmq::recv_flags::dontwait)) return std::nullopt;
-      admission.heard(peer);
       if (!peer.more() || !router.recv(body, zmq::recv_flags::dontwait)) {
         ++malformed;
         continue;
       }
+      admission.heard(body);
       const bool surplus = body.more();
       skip_rest(router, body);
       if (!surplus) {

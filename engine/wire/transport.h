@@ -21,8 +21,8 @@ namespace wflow::engine::wire {
 // sockets; then one of the loopback interface.
 enum class Listen : std::uint8_t { host, network };
 
-// The coordinator's end: one ROUTER bound to a Unix socket in a folder of the user alone (socket_folder.h) and,
-// where workers of other hosts are to come, to tcp://*:<free port>.
+// The coordinator's end: one ROUTER bound to a Unix socket in a folder of the user alone (socket_folder.h)
+// and, where workers of other hosts are to come, to tcp://*:<free port>.
 class ServerSocket {
  public:
   ServerSocket(const CampaignKeys& keys, Listen listen);

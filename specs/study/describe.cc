@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "base/text.h"
-#include "specs/study/names.h"
 #include "specs/plan/plan_formats.h"
+#include "specs/study/names.h"
 
 namespace wflow::specs {
 

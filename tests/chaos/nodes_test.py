@@ -154,7 +154,7 @@ env: {{variables: {{OUTPUT_PATH: {folder}}}}}
 study:
   - name: hide
     run:
-      cmd: env -i /usr/bin/setsid /bin/bash -c "/bin/bash -c '/bin/sleep {mark}; true'; true"
+      cmd: env -i /usr/bin/setsid --wait /bin/bash -c "/bin/bash -c '/bin/sleep {mark}; true'; true"
       max_retries: 0
 """)
         run = subprocess.Popen([BIN / "wflow", "run", folder / "study.yaml", "-q", "-j", "1"], cwd=folder, start_new_session=True,

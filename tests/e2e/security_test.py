@@ -89,6 +89,7 @@ class OnlyTheUser(SecurityTest):
     def test_listen_opens_one(self):
         self.begin("--listen")
         self.assertEqual(len(self.listening()), 1)
+        self.assertEqual(self.refused(), {"connections": 0, "messages": 0, "other_keys": 0}, "workers and questions have keys")
         self.end()
 
     def test_modes(self):
@@ -277,16 +278,15 @@ class Nonsense(SecurityTest):
 
 class Quote(SecurityTest):
     def test_cells_of_a_table_are_one_word_of_the_shell(self):
-        cells = ["plain", "two words", "it's", "$(touch pwned)", "`touch pwned`", "a;touch pwned", "*", "\\", "-n", "\"quoted\"", "~", "{a,b}", "!x", "é"]
-        table = self.folder / "cells.csv"
-        table.write_text("\n".join('"' + cell.replace('"', '""') + '"' for cell in cells) + "\n")
+        cells = ["plain", "two words", "it's", "$(touch pwned)", "`touch pwned`", "a;touch pwned", "*", "\\", "-n", "\"quoted\"", "a~", "{a,b}", "!x", "é"]
+        values = json.dumps([[cell] for cell in cells], ensure_ascii=False)
         for shell in ("", "    shell: /bin/sh\n"):
             with self.subTest(shell):
                 shutil.rmtree(self.folder / "out", ignore_errors=True)
                 self.wflow("run", "-j", "2", self.study(f"""
 description: {{name: quote, description: cells in a command}}
 env: {{variables: {{OUTPUT_PATH: out}}}}
-samples: {{file: {table}, columns: [cell]}}
+samples: {{design: list, columns: [cell], values: {values}}}
 study:
   - name: say
     run:

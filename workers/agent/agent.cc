@@ -111,13 +111,14 @@ class Agent {
       AgentEvent next = std::move(pending_.front());
       pending_.pop_front();
       const auto* reports = std::get_if<event::TaskReports>(&next);
-      const auto reported = reports == nullptr ? std::nullopt : std::optional(reports->slot);
+      const bool reported = reports != nullptr;
+      const auto slot = reported ? reports->slot : 0;
       machine_.handle(current_time(), std::move(next));
       for (AgentAction& action : machine_.take_actions()) {
         std::visit([this](auto& value) { perform(value); }, action);
       }
       table_.set_open_sequence(machine_.open_sequence());
-      if (reported) executor_.reported(*reported);
+      if (reported) executor_.reported(slot);
     }
   }
 
