@@ -25,7 +25,8 @@ SLOTS = 2
 FENCE_S = float(os.environ.get("WFLOW_CHAOS_FENCE_S", "3"))  # 0: as wflow has it, a minute
 RETRIES = 20
 LOSSES = 5      # of one task on workers that were lost
-LEFT_S = 40
+LINGER_S = 15   # of workers that no coordinator tells of the campaign's end
+LEFT_S = 45
 DISK_MB = 24
 
 # Simulations alone, for what needs tasks of some seconds.
@@ -120,7 +121,8 @@ class NodeCampaign:
         self.starts += 1
 
     def start_worker(self, name):
-        self.workers[name] = self.spawn(name, "worker", "--campaign", self.directory(), "--group", "all", "--slots", str(SLOTS), out=f"worker-{name}")
+        self.workers[name] = self.spawn(name, "worker", "--campaign", self.directory(), "--group", "all", "--slots", str(SLOTS), "--linger", str(LINGER_S),
+                                         out=f"worker-{name}")
 
     def endpoint(self):
         try:

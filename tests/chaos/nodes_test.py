@@ -88,20 +88,28 @@ class NodeFaults(NodesTest):
             campaign.start_worker(name)
         lines = lambda path: path.read_text().split() if path.exists() else []  # noqa: E731
         wait_for(lambda: len(lines(began)) == 6, "all tasks run, two on each node")
-        frozen = [pid for (node, _), pids in campaign.kinds().items() for pid in pids if node == "n1"]
-        for pid in frozen:
-            os.kill(pid, signal.SIGSTOP)
+        frozen = []
+        while new := [pid for (node, _), pids in campaign.kinds().items() for pid in pids if node == "n1" and pid not in frozen]:
+            self.signal(signal.SIGSTOP, new)  # what is stopped forks no more
+            frozen += new
         for name in ("n0", "n2"):
             (campaign.folder / f"open-{name}").touch()
         wait_for(lambda: len(set(lines(passed))) == 6, "the others have run what the frozen node had")
-        for pid in frozen:
-            os.kill(pid, signal.SIGCONT)
+        self.signal(signal.SIGCONT, frozen)
         wait_for(lambda: campaign.coordinator.poll() is not None, "the campaign's end")
         self.assertEqual(campaign.coordinator.returncode, 0, campaign.printed())
         wait_for(lambda: not campaign.processes(), "the end of all processes")
         self.assertEqual(sorted(lines(passed)), sorted(set(lines(passed))), "each passed once")
         self.assertEqual(len(lines(began)), 8, "no third copy")
         self.assertEqual(campaign.database_problems(), [])
+
+    @staticmethod
+    def signal(number, pids):
+        for pid in pids:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
 
     @staticmethod
     def gated_study():
