@@ -33,8 +33,7 @@ struct TasksOptions {
 // order of their elements.
 class UsageOfRows {
  public:
-  UsageOfRows(engine::Client& client, bool for_people)
-      : client_(client), together_(for_people ? kFew : kMany) {}
+  UsageOfRows(engine::Client& client, bool for_people) : client_(client), together_(for_people ? kFew : kMany) {}
 
   // Of the last execution that has ended; null where there is no record of one.
   const engine::wire::UsedView* find(const TaskRow& row) {
@@ -69,12 +68,11 @@ class UsageOfRows {
   std::map<specs::Element, engine::wire::UsedView> last_;
 };
 
-// With what is known from the record of its last execution. Of a bundle's process the memory alone says
-// something of one sample.
+// With what is known from the record of its last execution. Of a bundle's process the memory alone says something
+// of one sample.
 TaskRow with_usage(TaskRow row, UsageOfRows& usage, std::optional<engine::TaskUsage>& used) {
-  const bool may_have =
-      row.state == engine::ElementState::done || row.state == engine::ElementState::failed ||
-      row.state == engine::ElementState::hard_failed || row.state == engine::ElementState::delayed;
+  const bool may_have = row.state == engine::ElementState::done || row.state == engine::ElementState::failed ||
+                        row.state == engine::ElementState::hard_failed || row.state == engine::ElementState::delayed;
   const engine::wire::UsedView* found = may_have ? usage.find(row) : nullptr;
   used.reset();
   if (found == nullptr) return row;
@@ -161,8 +159,8 @@ class Listing {
         table_(options.csv ? std::vector<std::string>{"task", "step", "sample", "state", "attempts",
                                                       "exit_code", "duration", "started", "worker", "cpu",
                                                       "peak_bytes", "read_bytes", "written_bytes"}
-                           : std::vector<std::string>{"task", "state", "attempts", "exit code", "duration",
-                                                      "cpu", "memory", "worker"}) {
+                           : std::vector<std::string>{"task", "state", "attempts", "exit code", "duration", "cpu",
+                                                      "memory", "worker"}) {
     if (options.csv && !options.count) table_.print_csv();
   }
 

@@ -73,32 +73,24 @@ std::vector<std::string> advice(const StepStatus& step, const Asked& asked) {
   constexpr double kIdle = 0.5;
   constexpr double kTimed_s = 1;
   if (asked.cores > 1 && cores_used(step) < kIdle * asked.cores && used.duration_s.median >= kTimed_s) {
-    lines.push_back(fmt::format("{}: cores: asked {}, used {:.1f}; fewer cores let more tasks run at a time",
-                                step.name, asked.cores, cores_used(step)));
+    lines.push_back(fmt::format("{}: cores: asked {}, used {:.1f}; fewer cores let more tasks run at a time", step.name,
+                                asked.cores, cores_used(step)));
   }
   return lines;
 }
 
 Table table_of(const engine::CampaignStatus& status) {
-  Table table({"step", "executions", "time median", "95 %", "longest", "cores", "memory median", "95 %",
-               "largest", "CPU in all", "read", "written"});
+  Table table({"step", "executions", "time median", "95 %", "longest", "cores", "memory median", "95 %", "largest",
+               "CPU in all", "read", "written"});
   for (const StepStatus& step : status.steps) {
     const engine::wire::UsageView& used = step.usage;
     if (used.executions == 0) continue;
     const auto time = [](double seconds) { return Cell{text::format_duration(seconds)}; };
     const auto size = [](double bytes) { return Cell{bytes_text(bytes)}; };
-    table.add({{step.name},
-               {text::format_count(used.executions)},
-               time(used.duration_s.median),
-               time(used.duration_s.p95),
-               time(used.duration_s.most),
-               {fmt::format("{:.2f}", cores_used(step))},
-               size(used.peak_bytes.median),
-               size(used.peak_bytes.p95),
-               size(used.peak_bytes.most),
-               time(used.cpu_s.sum),
-               size(used.read_bytes.sum),
-               size(used.written_bytes.sum)});
+    table.add({{step.name}, {text::format_count(used.executions)}, time(used.duration_s.median),
+               time(used.duration_s.p95), time(used.duration_s.most), {fmt::format("{:.2f}", cores_used(step))},
+               size(used.peak_bytes.median), size(used.peak_bytes.p95), size(used.peak_bytes.most),
+               time(used.cpu_s.sum), size(used.read_bytes.sum), size(used.written_bytes.sum)});
   }
   return table;
 }
@@ -153,8 +145,7 @@ void print_json(const engine::CampaignStatus& status, const std::map<std::string
     entry["cores_used"] = cores_used(step);
     entry["cores_asked"] = asked.at(step.name).cores;
     entry["memory_asked_bytes"] = asked.at(step.name).memory_bytes;
-    entry["advice"] =
-        step.usage.executions == 0 ? std::vector<std::string>() : advice(step, asked.at(step.name));
+    entry["advice"] = step.usage.executions == 0 ? std::vector<std::string>() : advice(step, asked.at(step.name));
     steps.push_back(std::move(entry));
   }
   fmt::print("{}\n", nlohmann::json{{"steps", steps}}.dump(2));
@@ -178,8 +169,7 @@ int usage(const UsageOptions& options) {
 
 void add_usage(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<UsageOptions>();
-  CLI::App* command =
-      app.add_subcommand("usage", "time, processor and memory that the tasks of each step used");
+  CLI::App* command = app.add_subcommand("usage", "time, processor and memory that the tasks of each step used");
   command->footer(
       "Of every execution of a millisecond or more, and of those that failed; live and afterwards.\n"
       "`wflow explain TASK` has the same of one task.\n"
