@@ -16,7 +16,7 @@ from nodes import available, processes_with, wait_for
 from truth import KilledProcesses
 
 BIN = Path(os.environ.get("WFLOW_BIN", Path(__file__).resolve().parents[2] / "build" / "dev" / "bin")).resolve()
-SEEDS = (1, 2, 5)
+SEEDS = (1, 2, 3)
 LONG = {"study": SIMULATIONS, "samples": 18, "durations_ms": (1500, 4000)}
 # Longer than a fence, its margin and the restart of whatever ended.
 PAST_S = FENCE_S * 1.25 + 4
