@@ -10,11 +10,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <utility>
 
+#include "base/error.h"
 #include "base/text.h"
 
 namespace wflow::engine::batch {
@@ -23,10 +22,13 @@ namespace {
 
 constexpr double kPatience_s = 10;
 
-// The text of a file in /proc; empty where it is another user's, or its process has ended.
+// The text of a file in /proc; empty where it is another user's, or its process has ended, also meanwhile.
 std::string read_proc(pid_t pid, const char* file) {
-  std::ifstream stream("/proc/" + std::to_string(pid) + "/" + file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  try {
+    return read_file("/proc/" + std::to_string(pid) + "/" + file);
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 bool belongs_to(pid_t pid, const std::string& worker) {

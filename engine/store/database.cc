@@ -103,6 +103,7 @@ void throw_database_error(const SQLite::Exception& error, const char* doing,
       throw Error(ExitCode::busy, fmt::format("{}: another coordinator runs this campaign", where));
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
+    case SQLITE_ERROR:  // "no such column": its description of the tables is damaged
       throw Error(ExitCode::data, fmt::format("{}: the file is damaged ({})", where, error.what()));
     default:
       throw Error(ExitCode::system, fmt::format("{}: {}", where, error.what()));

@@ -58,6 +58,7 @@ study:
       retry_delay: 0
   - name: data
     convert: {{from: simulate, file: field.npy, targets: [x], shard_samples: {shard}, split: {{train: 36, validation: 6, test: 6, seed: 1}}}}
+    max_retries: {retries}
   - name: train
     train:
       data: data
@@ -99,6 +100,7 @@ class NodeCampaign:
         self.workers = {name: None for name in self.nodes.names[1:]}
         self.coordinator, self.home, self.starts = None, "n0", 0
         self.printed_endpoint = None
+        self.agents = {}  # guardian: pids of its agent, as far as they were seen
 
     # ---- programs
 
@@ -179,6 +181,8 @@ class NodeCampaign:
             else:
                 kind = "other"
             found.setdefault((node, kind), []).append(pid)
+            if kind == "agent":
+                self.agents.setdefault(parents[pid][1], set()).add(pid)
         return found
 
     # ---- the end
@@ -201,6 +205,9 @@ class NodeCampaign:
     def query(self, text):
         with closing(sqlite3.connect(f"file:{self.directory()}/.wflow/campaign.db?mode=ro", uri=True)) as database:
             return database.execute(text).fetchall()
+
+    def failures(self):
+        return self.query("SELECT step, sample, attempt, reason, exit_code, substr(detail, -200) FROM v_failures WHERE final")[:3]
 
     def database_problems(self):
         problems = []

@@ -142,6 +142,9 @@ class Player:
                 self.campaign.nodes.heal()
                 self.finish_what_is_due()
                 return True
+            if self.campaign.coordinator.poll() == 1:
+                self.result.problems.append(f"tasks failed: {self.campaign.failures()}")
+                return True
             self.start_again(now)
             time.sleep(POLL_S)
         return False
@@ -310,29 +313,29 @@ class Player:
         self.signal(signal.SIGUSR1, pids)
         return bool(pids)
 
-    def running_ns(self, pid, since):
-        """How long it has run after that moment, until it was killed, and when; None when it was not killed."""
-        total, running_since = 0, since
-        for at, number in self.history.get(pid, ()):
-            if number == signal.SIGSTOP:
-                total += max(0, at - running_since) if running_since is not None else 0
-                running_since = None
-            elif number == signal.SIGCONT and running_since is None:
-                running_since = max(at, since)
-            elif number == signal.SIGKILL:
-                return total + (max(0, at - running_since) if running_since is not None else 0), at
-        return None
+    def ran_ns(self, pid, since, until):
+        """How long it ran between the two moments: neither stopped nor killed."""
+        total, at, running = 0, since, True
+        for moment, number in [*self.history.get(pid, ()), (until, None)]:
+            end = min(max(moment, since), until)
+            total += end - at if running else 0
+            at = end
+            if number in (signal.SIGSTOP, signal.SIGKILL):
+                running = False
+            elif number == signal.SIGCONT:
+                running = True
+        return total
 
 
-def is_exception(player, execution):
-    """The documented one: agent and guardian were killed together between the task's end and the journal's write; or the
-    journal could not be written, since the disk was full."""
-    agent = player.running_ns(execution.agent, execution.end)
-    if agent is not None and agent[0] <= TOGETHER_NS:
-        guardian = player.running_ns(execution.guardian, max(execution.end, agent[1]))
-        if guardian is not None and guardian[0] <= TOGETHER_NS:
-            return True
-    return player.disk_was_full
+def is_exception(player, first, later):
+    """The documented ones. Between a success and the execution that came after it, its agent was killed or stood still
+    before it could write the journal, and so did its guardian; or the journal could not be written, since the disk was full."""
+    if player.disk_was_full:
+        return True
+    agents = player.campaign.agents.get(first.guardian, ())
+    agent_ran = min((player.ran_ns(pid, first.end, later.begin) for pid in agents), default=later.begin - first.end)
+    guardian_stood = later.begin - first.end - player.ran_ns(first.guardian, first.end, later.begin)
+    return agent_ran <= TOGETHER_NS and guardian_stood > 0
 
 
 def check(campaign, player, killed, reference, result):
@@ -341,7 +344,7 @@ def check(campaign, player, killed, reference, result):
     truth.without_killed(killed, player.history)
     result.executions, result.starts = len(truth.executions), campaign.starts
     for first, later in truth.reruns():
-        if is_exception(player, first):
+        if is_exception(player, first, later):
             result.exceptions += 1
         else:
             result.problems.append(f"sample {first.element} ran again after it had succeeded: {first} {later}")
