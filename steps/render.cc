@@ -7,6 +7,7 @@
 
 #include "base/csv.h"
 #include "base/error.h"
+#include "base/text.h"
 
 namespace wflow::steps {
 
@@ -21,6 +22,11 @@ void append_vector(std::string& text, const specs::SampleTable& samples, std::ui
   }
 }
 
+// What has a cell of one column.
+bool is_cell(Kind kind) {
+  return kind == Kind::column || kind == Kind::quoted_column;
+}
+
 }  // namespace
 
 bool has_sample_tokens(const specs::Pieces& pieces) {
@@ -30,8 +36,8 @@ bool has_sample_tokens(const specs::Pieces& pieces) {
 
 void check_columns(const specs::Pieces& pieces, const specs::SampleTable* samples) {
   for (const specs::Piece& piece : pieces) {
-    if (piece.kind != Kind::column && piece.kind != Kind::sample_vector) continue;
-    if (samples == nullptr || (piece.kind == Kind::column && piece.column >= samples->columns().size())) {
+    if (!is_cell(piece.kind) && piece.kind != Kind::sample_vector) continue;
+    if (samples == nullptr || (is_cell(piece.kind) && piece.column >= samples->columns().size())) {
       throw Error(ExitCode::data,
                   fmt::format("a command asks for sample column {}, and the table has {} of them",
                               piece.column, samples ? samples->columns().size() : 0));
@@ -49,6 +55,9 @@ std::string render(const specs::Pieces& pieces, const specs::SampleTable* sample
         break;
       case Kind::column:
         text += samples->text(row, piece.column);
+        break;
+      case Kind::quoted_column:
+        text += text::shell_quote(samples->text(row, piece.column));
         break;
       case Kind::sample_id:
         text += std::to_string(row);

@@ -210,6 +210,31 @@ TEST(DirectShell, DecidesByTheCellsOfEverySample) {
   EXPECT_FALSE(make_step(t, &nasty, kPath)->prepare({0, 0, false}).direct);
 }
 
+TEST(Shell, AQuotedCellIsOneWordWhateverIsInIt) {
+  class Cells final : public specs::SampleTable {
+   public:
+    std::uint64_t count() const override { return cells_.size(); }
+    const std::vector<std::string>& columns() const override { return columns_; }
+    std::string text(std::uint64_t row, std::size_t) const override { return cells_.at(row); }
+
+   private:
+    std::vector<std::string> columns_ = {"x"};
+    std::vector<std::string> cells_ = {"1.5", "$(reboot)", "it's", ""};
+  } cells;
+  auto t = sampled();
+  t.sample_count = cells.count();
+  t.command = {literal("env "), token(Kind::quoted_column, 0)};
+  const auto words = [&](std::uint64_t row) {
+    return make_step(t, &cells, kPath)->prepare({row, 0, false}).argv;
+  };
+  EXPECT_THAT(words(0), ElementsAre("env", "1.5"));
+  EXPECT_THAT(words(1), ElementsAre("env", "$(reboot)"));
+  EXPECT_THAT(words(3), ElementsAre("env", ""));
+  t.shell_given = true;
+  EXPECT_EQ(make_step(t, &cells, kPath)->prepare({2, 0, false}).files.at(0).text,
+            "#!/bin/bash\n\nenv 'it'\\''s'\n");
+}
+
 // ---- output: packed
 
 TEST(PackedShell, NeedsNeitherScriptNorDirectoryNorOutputFiles) {

@@ -51,6 +51,7 @@ void add_commands(CLI::App& app, Command& chosen) {
   add_control(app, chosen);
   add_adopt(app, chosen);
   add_allocations(app, chosen);
+  add_keys(app, chosen);
   add_manage(app, chosen);
   add_delegates(app);
   add_launch(app);

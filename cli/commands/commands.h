@@ -35,6 +35,7 @@ void add_logs(CLI::App& app, Command& chosen);
 void add_adopt(CLI::App& app, Command& chosen);
 void add_rerun(CLI::App& app, Command& chosen);
 void add_init(CLI::App& app, Command& chosen);
+void add_keys(CLI::App& app, Command& chosen);
 void add_allocations(CLI::App& app, Command& chosen);
 void add_worker(CLI::App& app, Command& chosen);
 void add_coordinate(CLI::App& app, Command& chosen);  // in_allocation.cc

@@ -160,6 +160,8 @@ class CampaignRun {
     engine::CoordinatorOptions coordinator;
     coordinator.slots = options_.slots;
     coordinator.local = options_.local;
+    coordinator.listen = options_.listen;
+    coordinator.fence_s = options_.fence_s;
     coordinator.zero_workers = options_.zero || options_.zero_failures > 0;
     coordinator.zero_failures = options_.zero_failures;
     coordinator.max_range = options_.zero_bundle;

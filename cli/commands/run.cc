@@ -161,7 +161,16 @@ void add_common(CLI::App& command, RunOptions& options) {
                    "exit code 102 of a task ends only what depends on it, not the campaign");
   command.add_flag("--soft-fail-ok", options.soft_fail_ok,
                    "exit code 0 although tasks failed, unless with exit code 102; as merlin run");
+  command.add_flag(
+      "--listen", options.listen,
+      "take workers and questions from other hosts, too; a campaign of one machine opens no port");
   command.add_flag("--detach", options.detach, "go on in the background; wflow attach shows it");
+  // The tests cut cables, and do not wait for a minute each time.
+  command
+      .add_option("--fence", options.fence_s,
+                  "seconds of silence after which a worker of another host ends its tasks")
+      ->check(CLI::Range(1.0, 3600.0))
+      ->group("");
   // They measure the coordinator (bench/README.md); no user has a use for them.
   command
       .add_flag("--zero-workers", options.zero,

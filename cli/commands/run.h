@@ -27,6 +27,8 @@ struct RunOptions {
   bool zero = false;
   double zero_failures = 0;
   std::uint64_t zero_bundle = 0;
+  bool listen = false;  // for workers of other hosts
+  double fence_s = 0;   // of the tests
   bool detach = false;
   bool keep_going = false;
   bool soft_fail_ok = false;  // tasks that failed softly leave exit code 0, as with Merlin

@@ -17,6 +17,7 @@
 #include "cli/commands/worker.h"
 #include "engine/batch/batch_system.h"
 #include "engine/schedule/groups.h"
+#include "engine/wire/keys.h"
 #include "workers/agent/agent.h"
 
 namespace wflow::cli {
@@ -24,6 +25,13 @@ namespace wflow::cli {
 namespace {
 
 int work(workers::WorkerOptions& options) {
+  const auto endpoint = engine::wire::read_endpoint(options.campaign);
+  if (endpoint && engine::wire::is_out_of_reach(*endpoint)) {
+    throw Error(ExitCode::usage,
+                fmt::format("the coordinator of {} runs on {} and takes workers of that host only; "
+                            "start it with --listen",
+                            options.campaign.string(), endpoint->host));
+  }
   if (options.group.empty()) {
     const specs::Plan plan = read_plan(find_campaign(options.campaign));
     options.group = engine::Groups(plan.study()).of_worker_on(host_name()).name;
@@ -31,8 +39,8 @@ int work(workers::WorkerOptions& options) {
   return workers::run_worker(options);
 }
 
-constexpr double kAskEnd_s = 300;   // between two looks at the allocation's end, ...
-constexpr int kAskingNodes = 16;  // ... of so many workers; those of larger allocations look less often
+constexpr double kAskEnd_s = 300;  // between two looks at the allocation's end, ...
+constexpr int kAskingNodes = 16;   // ... of so many workers; those of larger allocations look less often
 
 struct EndOptions {
   double ends_at = 0;

@@ -122,6 +122,7 @@ std::vector<std::string> overview(const CampaignStatus& status, const Terminal& 
   for (const engine::FollowupView& followup : status.followups)
     lines.push_back(followup_line(followup, terminal));
   if (!status.iterations.empty()) lines.push_back("  iterations: " + status.iterations);
+  if (status.refused.all() > 0) lines.push_back("  " + status.refused.sentence());
   if (const std::string note = newest_note(status); !note.empty()) lines.push_back("  " + note);
   std::vector<std::string> fitting;
   for (const std::string& line : lines)

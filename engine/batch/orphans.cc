@@ -3,14 +3,17 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <sstream>
 #include <utility>
 
+#include "base/error.h"
 #include "base/text.h"
 
 namespace wflow::engine::batch {
@@ -19,10 +22,13 @@ namespace {
 
 constexpr double kPatience_s = 10;
 
-// The text of a file in /proc; empty where it is another user's, or its process has ended.
+// The text of a file in /proc; empty where it is another user's, or its process has ended, also meanwhile.
 std::string read_proc(pid_t pid, const char* file) {
-  std::ifstream stream("/proc/" + std::to_string(pid) + "/" + file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  try {
+    return read_file("/proc/" + std::to_string(pid) + "/" + file);
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 bool belongs_to(pid_t pid, const std::string& worker) {
@@ -55,7 +61,51 @@ FileDescriptor kill_orphan(pid_t pid, const std::string& worker) {
   return descriptor;
 }
 
+struct Child {
+  pid_t pid = 0, session = 0;
+};
+
+std::vector<Child> own_children() {
+  std::vector<Child> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const auto pid = text::to_integer(entry.path().filename().string());
+    if (!pid) continue;
+    const std::string stat = read_proc(static_cast<pid_t>(*pid), "stat");
+    std::istringstream words(stat.substr(std::min(stat.rfind(')') + 1, stat.size())));
+    char state = 0;
+    pid_t parent = 0, group = 0, session = 0;
+    words >> state >> parent >> group >> session;
+    if (parent == ::getpid()) found.push_back({static_cast<pid_t>(*pid), session});
+  }
+  return found;
+}
+
+// A worker's own processes end by themselves, when they have written what they know.
+bool is_of_this_program(pid_t pid) {
+  std::error_code error;
+  const auto own = std::filesystem::read_symlink("/proc/self/exe", error);
+  return std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe", error) == own && !error;
+}
+
 }  // namespace
+
+AdoptedProcesses::AdoptedProcesses() {
+  for (const Child& child : own_children()) before_.insert(child.pid);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+// What this process starts itself stays in its session; a worker's processes never are of it.
+std::size_t AdoptedProcesses::end_all() const {
+  std::size_t count = 0;
+  for (const Child& child : own_children()) {
+    if (child.session == ::getsid(0) || before_.contains(child.pid) || is_of_this_program(child.pid))
+      continue;
+    // A child's number is its own until it is reaped here.
+    if (::kill(child.pid, SIGKILL) == 0 && ::waitpid(child.pid, nullptr, WNOHANG) == 0) ++count;
+  }
+  return count;
+}
 
 // Looks until none is found: one may have forked while the list was made. A zombie has no environment.
 bool OrphanEnd::step(double now_s) {

@@ -15,6 +15,20 @@
 
 namespace wflow::engine::batch {
 
+// What came to this process since all of its parents have died: what tasks of a worker of this machine had
+// started when its guardian and its agent were killed at once, whatever they did to their session and their
+// environment. (Guardian and agent end what is below them while one of them lives.)
+class AdoptedProcesses {
+ public:
+  AdoptedProcesses();  // this process becomes the one to which orphans below it go (a subreaper)
+
+  // Kills them, and reaps those that have ended; how many lived.
+  std::size_t end_all() const;
+
+ private:
+  std::set<pid_t> before_;  // children that the caller's program had before it became this one
+};
+
 // Ends every process of this host and user that a task of the worker has started (known by the event file in
 // its environment). No call waits: the coordinator goes on meanwhile.
 class OrphanEnd {

@@ -28,7 +28,7 @@ void Coordinator::carry_out() {
 }
 
 void Coordinator::on(action::Send& send) {
-  if (unreachable_.contains(send.peer) || socket_.send(send.peer, send.message)) return;
+  if (unreachable_.contains(send.peer) || socket_->send(send.peer, send.message)) return;
   if (unreachable_.insert(send.peer).second) answers_.emplace_back(event::Undelivered{send.peer});
 }
 

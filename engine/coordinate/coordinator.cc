@@ -22,6 +22,7 @@
 #include "engine/coordinate/pool_specs.h"
 #include "engine/followups/followups.h"
 #include "engine/schedule/graph.h"
+#include "engine/wire/addresses.h"
 
 namespace wflow::engine {
 
@@ -31,6 +32,8 @@ namespace {
 constexpr double kAbandon_s = 15;
 // Messages of one turn: so that signals and the display are served under any load.
 constexpr int kMessages = 1000;
+// At orphans, 0.1 s apart.
+constexpr int kAdoptedLooks = 50;
 
 CampaignStatus recorded_status(store::Store& store) {
   CampaignStatus status;
@@ -55,7 +58,6 @@ Coordinator::Coordinator(const specs::Plan& plan, const CoordinatorOptions& opti
       epoch_(store_.next_epoch()),
       groups_(plan.study()),
       status_(plan, recorded_status(store_), store_.usage()),
-      socket_(keys_),
       pool_(plan.campaign()),
       merlin_status_(plan) {}
 
@@ -66,7 +68,7 @@ CoordinatorEnd Coordinator::run() {
   if (!options_.zero_workers) write_merlin_shim(plan_.campaign());
   machine_ = make_machine();
   commits_ = std::make_unique<store::CommitThread>(store_);
-  wire::Endpoint endpoint = socket_.endpoint();
+  wire::Endpoint endpoint = socket_->endpoint();
   endpoint.epoch = epoch_;
   wire::write_endpoint(plan_.campaign(), endpoint);
   try {
@@ -88,6 +90,10 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
   options.epoch = epoch_;
   options.self = own_identity();
   options.token = keys_.token;
+  if (options_.fence_s > 0) {
+    options.timing.lost_s = options_.fence_s;
+    options.timing.margin_s = 1 + options_.fence_s / 4;
+  }
   options.local_groups = find_local_groups();
   if (!runs_here()) {
     options.pools = pool_specs(plan_);
@@ -108,9 +114,22 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
   options.retry = options_.retry;
   options.trace = log::takes(LogLevel::trace);
   options.run_again = options_.run_again;
-  return std::make_unique<CoordinatorMachine>(
-      plan_, array_specs(plan_, runs_here()), std::move(options), restored,
-      known_workers(plan_.campaign(), restored.workers, store_), now());
+  const auto known = known_workers(plan_.campaign(), restored.workers, store_);
+  socket_ = std::make_unique<wire::ServerSocket>(keys_, listens(known));
+  return std::make_unique<CoordinatorMachine>(plan_, array_specs(plan_, runs_here()), std::move(options),
+                                              restored, known, now());
+}
+
+// Nobody else's machine can reach a campaign that runs on this one alone.
+wire::Listen Coordinator::listens(const std::vector<KnownWorker>& known) const {
+  const auto is_elsewhere = [&](const KnownWorker& worker) {
+    return worker.guardian.known() && worker.guardian.host != host_name();
+  };
+  const auto names_machines = [](const Group& group) { return !group.machines.empty(); };
+  const bool network = options_.listen || batch_ != nullptr || wire::named_host() ||
+                       std::ranges::any_of(groups_.all(), names_machines) ||
+                       std::ranges::any_of(known, is_elsewhere);
+  return network ? wire::Listen::network : wire::Listen::host;
 }
 
 // What this machine starts; workers of other groups are started by hand, where the study wants them.
@@ -152,7 +171,7 @@ void Coordinator::wait() {
   descriptors.push_back(commits_->descriptor());
   if (batch_) descriptors.push_back(batch_->descriptor());
   const int wait_ms = pool_.has_ended() ? 0 : static_cast<int>(timeout_ms) + 1;
-  socket_.wait(std::chrono::milliseconds(wait_ms), descriptors);
+  socket_->wait(std::chrono::milliseconds(wait_ms), descriptors);
 }
 
 void Coordinator::take_events() {
@@ -178,7 +197,7 @@ void Coordinator::take_events() {
 
 void Coordinator::take_messages() {
   for (int i = 0; i < kMessages; ++i) {
-    auto received = socket_.receive();
+    auto received = socket_->receive();
     if (!received) return;
     handle(event::Message{std::move(received->peer), std::move(received->message)});
   }
@@ -186,6 +205,11 @@ void Coordinator::take_messages() {
 
 std::vector<event::JournalRead> Coordinator::take_journals() {
   std::vector<event::JournalRead> read;
+  // They must end before their tasks run again, as what the journals' readers look for.
+  // One that hangs in the kernel must not hold up the campaign.
+  const bool some_left = !readings_.empty() && adopted_.end_all() > 0;
+  if (some_left && ++adopted_looks_ < kAdoptedLooks) return read;
+  adopted_looks_ = 0;
   std::erase_if(readings_, [&](JournalReading& reading) {
     auto journal = reading.take(steady_now_s());
     if (!journal) return false;
@@ -228,7 +252,7 @@ void Coordinator::abandon_workers() {
   pool_.kill_all(SIGTERM);
   const double until_s = steady_now_s() + kAbandon_s;
   while (!pool_.empty() && steady_now_s() < until_s) {
-    socket_.wait(std::chrono::milliseconds(200), pool_.descriptors());
+    socket_->wait(std::chrono::milliseconds(200), pool_.descriptors());
     pool_.take_ended();
   }
   pool_.kill_all(SIGKILL);
@@ -272,8 +296,19 @@ void Coordinator::show(double now_s, bool last) {
   status_.set_workers(std::move(workers));
   if (batch_) status_.set_allocations(machine_->allocations(unix_now_s(), false));
   if (!last) set_state(state());
+  note_refused();
   const CampaignStatus& status = status_.update(machine_->scheduler(), now_s, unix_now_s());
   if (sink_) sink_(status);
+}
+
+// In the log when it begins, and whenever it has grown tenfold.
+void Coordinator::note_refused() {
+  wire::RefusedView refused = socket_->refused();
+  refused.messages += machine_->refused_messages();
+  status_.set_refused(refused);
+  if (refused.all() < next_refused_) return;
+  next_refused_ = refused.all() * 10;
+  log::record(LogLevel::warning, refused.sentence());
 }
 
 CoordinatorEnd Coordinator::finish() {

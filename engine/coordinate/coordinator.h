@@ -20,6 +20,8 @@ namespace wflow::engine {
 struct CoordinatorOptions {
   int slots = 0;                // cores of the local worker; 0: all that this process may use
   bool local = false;           // run everything on this machine, whatever scheduler the study asks for
+  double fence_s = 0;           // of the tests: how long a worker may be silent; 0: Timing's
+  bool listen = false;          // for workers and questions of other hosts, whatever the study says
   bool zero_workers = false;    // complete every task without running it (benchmarks)
   double zero_failures = 0;     // with zero_workers: the fraction that fails, each end told by itself
   std::uint64_t max_range = 0;  // tasks a lease at most; 0: as the scheduler likes

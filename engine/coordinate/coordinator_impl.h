@@ -10,6 +10,7 @@
 
 #include "engine/batch/batch_thread.h"
 #include "engine/batch/local_pool.h"
+#include "engine/batch/orphans.h"
 #include "engine/coordinate/coordinator.h"
 #include "engine/coordinate/journals.h"
 #include "engine/coordinate/machine.h"
@@ -31,6 +32,7 @@ class Coordinator {
  private:
   // coordinator.cc
   std::unique_ptr<CoordinatorMachine> make_machine();
+  wire::Listen listens(const std::vector<KnownWorker>& known) const;
   bool runs_here() const { return options_.local || options_.zero_workers; }
   std::vector<LocalGroup> find_local_groups() const;
   void work();
@@ -43,6 +45,7 @@ class Coordinator {
   void handle(CoordinatorEvent event);
   void abandon_workers();
   void show(double now_s, bool last);
+  void note_refused();
   CampaignState state() const;
   void set_state(CampaignState state);
   CoordinatorEnd finish();
@@ -75,8 +78,10 @@ class Coordinator {
   std::uint64_t epoch_;
   Groups groups_;
   LiveStatus status_;
-  wire::ServerSocket socket_;
+  std::unique_ptr<wire::ServerSocket> socket_;  // once it is known who is to reach it
   batch::LocalPool pool_;
+  batch::AdoptedProcesses adopted_;
+  int adopted_looks_ = 0;
   MerlinStatus merlin_status_;
   std::unique_ptr<CoordinatorMachine> machine_;
   std::vector<CoordinatorEvent> answers_;  // to actions; handled once all actions are carried out
@@ -84,6 +89,7 @@ class Coordinator {
   std::set<PeerId> unreachable_;           // a Send of these actions has failed: nothing else goes there
   CampaignState state_ = CampaignState::running;
   double next_status_s_ = 0;
+  std::uint64_t next_refused_ = 1;                // so many are in the log next
   std::unique_ptr<batch::BatchThread> batch_;     // of a study with a scheduler
   std::unique_ptr<store::CommitThread> commits_;  // last: its thread uses store_
 };

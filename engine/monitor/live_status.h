@@ -28,6 +28,7 @@ class LiveStatus {
   void apply(const store::Batch& batch);
   void set_workers(std::vector<WorkerStatus> workers);
   void set_allocations(wire::AllocationsAnswer allocations) { status_.allocations = std::move(allocations); }
+  void set_refused(const wire::RefusedView& refused) { status_.refused = refused; }
   // A move that campaign_state.h does not allow is a defect.
   void set_state(CampaignState state);
   void set_coordinator(std::string text) { status_.coordinator = std::move(text); }

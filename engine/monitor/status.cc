@@ -46,12 +46,10 @@ Json json_of(const StepStatus& step) {
       {"rate_per_s", step.rate_per_s},
       {"progress",
        {{"done", step.progress_done}, {"total", step.progress_total}, {"unit", step.progress_unit}}}};
-  json["usage"] = {{"executions", step.usage.executions},
-                   {"duration_s", json_of(step.usage.duration_s)},
-                   {"cpu_s", json_of(step.usage.cpu_s)},
-                   {"peak_bytes", json_of(step.usage.peak_bytes)},
-                   {"read_bytes", json_of(step.usage.read_bytes)},
-                   {"written_bytes", json_of(step.usage.written_bytes)}};
+  json["usage"] = {
+      {"executions", step.usage.executions},          {"duration_s", json_of(step.usage.duration_s)},
+      {"cpu_s", json_of(step.usage.cpu_s)},           {"peak_bytes", json_of(step.usage.peak_bytes)},
+      {"read_bytes", json_of(step.usage.read_bytes)}, {"written_bytes", json_of(step.usage.written_bytes)}};
   json["left_s"] = step.left_s ? Json(*step.left_s) : Json();
   return json;
 }
@@ -130,7 +128,11 @@ Json to_json(const CampaignStatus& status) {
           {"history", list_of(status.history)},
           {"followups", list_of(status.followups)},
           {"iterations", status.iterations},
-          {"allocations", to_json(status.allocations)}};
+          {"allocations", to_json(status.allocations)},
+          {"refused",
+           {{"connections", status.refused.connections},
+            {"other_keys", status.refused.other_keys},
+            {"messages", status.refused.messages}}}};
 }
 
 void keep_bounds(CampaignStatus& status) {

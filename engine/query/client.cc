@@ -102,6 +102,12 @@ auto Client::ask_or(const wire::Request& request, AtRest at_rest) -> decltype(at
     } catch (const Error& error) {
       if (error.code() != ExitCode::busy) throw;
     }
+    if (const auto endpoint = wire::read_endpoint(campaign_); endpoint && wire::is_out_of_reach(*endpoint)) {
+      throw Error(ExitCode::busy,
+                  fmt::format("the coordinator of {} runs on {} and answers there only; ask there, "
+                              "or start it with --listen",
+                              campaign_.string(), endpoint->host));
+    }
     if (steady_now_s() > until_s) {
       throw Error(ExitCode::busy,
                   fmt::format("the coordinator of {} does not answer; try again", campaign_.string()));

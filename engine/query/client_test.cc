@@ -73,7 +73,7 @@ class Coordinator {
 
  private:
   void serve(const TestCampaign& campaign) {
-    wire::ServerSocket socket(wire::read_keys(campaign.path()));
+    wire::ServerSocket socket(wire::read_keys(campaign.path()), wire::Listen::host);
     wire::write_endpoint(campaign.path(), socket.endpoint());
     listens_ = true;
     while (!ended_) {

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "engine/store/store_fixture.h"
 
 namespace wflow::engine::store {
@@ -139,6 +140,38 @@ TEST_F(Damage, ANewDatabaseBeginsAnew) {
   Store(campaign_).commit(ends({{0, {0, 9}, kDone}}));
   Store::create(campaign_, *plan_);
   EXPECT_EQ(text_of(Store(campaign_).restore()), "");
+}
+
+// A disk that gives back other bytes than it got, or fewer: an error, or what was there.
+TEST_F(Damage, OfAnyPageIsNoticedOrHarmless) {
+  {
+    Store store(campaign_);
+    for (Element i = 0; i < 90; i += 3) store.commit(ends({{0, {i, i + 1}, i % 2 == 0 ? kDone : kFailed}}));
+  }
+  const std::string before = text_of(Store(campaign_).restore());
+  const std::string whole = read_file(database_path(campaign_));
+  std::size_t refused = 0;
+  constexpr std::size_t kRounds = 600;
+  for (std::size_t round = 0; round < kRounds; ++round) {
+    std::string damaged = whole;
+    const std::uint64_t number = hash64(round, 1);
+    if (round % 10 == 0) {
+      damaged.resize(number % whole.size());
+    } else {
+      damaged[number % whole.size()] ^= static_cast<char>(1 << (round % 8));
+    }
+    fs::remove(log());
+    write_file_durably(database_path(campaign_), damaged);
+    try {
+      EXPECT_EQ(text_of(Store(campaign_).restore()), before) << round;
+    } catch (const Error& error) {
+      ++refused;
+      EXPECT_TRUE(error.code() == ExitCode::data || error.code() == ExitCode::version ||
+                  error.code() == ExitCode::usage)
+          << round << ": " << error.what();
+    }
+  }
+  EXPECT_GT(refused, kRounds / 20);
 }
 
 TEST_F(Damage, RowsThatContradictTheArraysAreNotBelieved) {

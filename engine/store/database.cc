@@ -55,8 +55,12 @@ SQLite::Database open_patiently(const std::filesystem::path& path, const std::st
 
 // `wflow run` makes the study's copy first and the database last.
 void require_record(const std::filesystem::path& campaign) {
+  std::error_code error;
+  if (std::filesystem::exists(database_path(campaign), error)) return;
+  // Another user's: .wflow is for its owner alone.
+  if (error == std::errc::permission_denied)
+    throw system_error(error.value(), fmt::format("cannot read {}", database_path(campaign).string()));
   std::error_code ignored;
-  if (std::filesystem::exists(database_path(campaign), ignored)) return;
   if (std::filesystem::exists(campaign / ".wflow", ignored)) {
     throw Error(ExitCode::usage,
                 fmt::format("{}: no campaign was started here yet (it has no .wflow/campaign.db); start it "
@@ -126,6 +130,7 @@ void throw_database_error(const SQLite::Exception& error, const char* doing,
       throw Error(ExitCode::busy, fmt::format("{}: another coordinator runs this campaign", where));
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
+    case SQLITE_ERROR:  // "no such column": its description of the tables is damaged
       throw Error(ExitCode::data, fmt::format("{}: the file is damaged ({})", where, error.what()));
     default:
       throw Error(ExitCode::system, fmt::format("{}: {}", where, error.what()));

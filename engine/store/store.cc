@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/private_files.h"
 #include "base/version.h"
 #include "engine/store/impl.h"
 #include "engine/store/schema.h"
@@ -82,7 +83,7 @@ void Store::create(const std::filesystem::path& campaign, const specs::Plan& pla
   const std::filesystem::path path = database_path(campaign);
   try {
     if (!options.vfs.empty()) return create_in_place(path, plan, options.vfs);
-    make_directories(path.parent_path());
+    make_private_folder(path.parent_path());
     CommitMark(campaign).write(0);  // that of an earlier database is no measure of this one
     DurableFile file(path);
     {

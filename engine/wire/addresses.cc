@@ -59,8 +59,13 @@ std::optional<std::uint32_t> number_of(const std::string& address) {
 
 }  // namespace
 
+std::optional<std::string> named_host() {
+  const char* named = std::getenv("WFLOW_HOST");
+  return named == nullptr || *named == '\0' ? std::nullopt : std::optional<std::string>(named);
+}
+
 std::vector<std::string> reachable_hosts() {
-  if (const char* named = std::getenv("WFLOW_HOST"); named != nullptr && *named != '\0') return {named};
+  if (auto named = named_host()) return {*named};
   const std::string host = host_name();
   const Meaning meaning = meaning_of(host);
   std::vector<std::string> hosts;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,9 @@ namespace wflow::engine::wire {
 // more than the loopback, the addresses of its networks, and its name again where that may mean more
 // elsewhere than here.
 std::vector<std::string> reachable_hosts();
+
+// $WFLOW_HOST; nothing where it is not set.
+std::optional<std::string> named_host();
 
 // A network that this host is on.
 struct Network {

@@ -64,7 +64,7 @@ TEST(Addresses, ANameThatNobodyResolvesIsGivenUp) {
 TEST(Addresses, AQuestionGoesOnToTheNextAddress) {
   const TemporaryCampaign campaign;
   const CampaignKeys keys = create_keys(campaign.path());
-  ServerSocket server(keys);
+  ServerSocket server(keys, Listen::network);
   Endpoint endpoint = server.endpoint();
   const std::string port = endpoint.remote.substr(endpoint.remote.rfind(':'));
   endpoint.local.clear();

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/wire/answers.h"
 
+#include <fmt/format.h>
+
+#include "base/text.h"
+
 namespace wflow::engine::wire {
 
 namespace {
@@ -42,6 +46,19 @@ std::uint64_t StatusAnswer::cancelled() const {
   std::uint64_t total = 0;
   for (const StepStatus& step : steps) total += step.count(ElementState::cancelled);
   return total;
+}
+
+std::string RefusedView::sentence() const {
+  const auto count = [](std::uint64_t number, const char* what) {
+    return fmt::format("{} {}{}", text::format_count(number), what, number == 1 ? "" : "s");
+  };
+  std::vector<std::string> parts;
+  if (connections > 0) {
+    parts.push_back(count(connections, "connection") + " without the campaign's keys");
+    if (other_keys > 0) parts.back() += fmt::format(" ({} with other keys)", text::format_count(other_keys));
+  }
+  if (messages > 0) parts.push_back(count(messages, "message") + " that made no sense");
+  return "refused: " + text::join(parts, ", ");
 }
 
 }  // namespace wflow::engine::wire

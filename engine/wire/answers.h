@@ -160,6 +160,15 @@ struct AllocationsAnswer {
   std::vector<std::string> excluded_nodes;
 };
 
+// What the coordinator has refused since it began.
+struct RefusedView {
+  std::uint64_t connections = 0;  // that ended before they showed a key of the campaign
+  std::uint64_t other_keys = 0;   // of these, those with a key of another campaign
+  std::uint64_t messages = 0;     // that were no message, or claimed what can't be
+  std::uint64_t all() const { return connections + messages; }
+  std::string sentence() const;  // "refused: 3 connections without the campaign's keys, ..."
+};
+
 // What a campaign looks like at one moment: behind `wflow status`, the progress display and `--json`. Of the
 // lists the newest entries are there; `total` tells how many there are.
 struct StatusAnswer {
@@ -180,6 +189,7 @@ struct StatusAnswer {
   std::vector<FollowupView> followups;  // in order
   std::string iterations;               // of a study with iterate:, how they came to an end
   AllocationsAnswer allocations;        // that have not ended
+  RefusedView refused;
 
   std::uint64_t elements() const;
   std::uint64_t ended() const;
@@ -285,12 +295,13 @@ struct WorkersAnswer {
 };
 
 struct UsageAnswer {
-  std::vector<UsedView> used;             // by their first element; a bundle that begins before the range comes, too
-  std::optional<specs::Element> next;     // the next page begins here
+  std::vector<UsedView> used;  // by their first element; a bundle that begins before the range comes, too
+  std::optional<specs::Element> next;  // the next page begins here
 };
 
 struct Answer {
-  std::variant<Refusal, Done, StatusAnswer, TasksAnswer, ExplainAnswer, WorkersAnswer, AllocationsAnswer, UsageAnswer>
+  std::variant<Refusal, Done, StatusAnswer, TasksAnswer, ExplainAnswer, WorkersAnswer, AllocationsAnswer,
+               UsageAnswer>
       body;
 };
 

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <zmq.h>
 
 #include <array>
@@ -12,6 +11,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/private_files.h"
+#include "base/process.h"
 #include "engine/wire/addresses.h"
 
 namespace wflow::engine::wire {
@@ -62,29 +63,45 @@ KeyPair pair_from_json(const json& value) {
   return pair;
 }
 
-}  // namespace
-
-CampaignKeys create_keys(const std::filesystem::path& campaign) {
-  const CampaignKeys keys{new_pair(), new_pair(), random_token()};
-  make_directories(campaign / ".wflow");
+void write_keys(const std::filesystem::path& campaign, const CampaignKeys& keys) {
+  make_private_folder(campaign / ".wflow");
   const json value = {{"format", kKeysFormat},
                       {"server", to_json(keys.server)},
                       {"client", to_json(keys.client)},
                       {"token", keys.token}};
   write_file_durably(keys_file(campaign), value.dump(2) + "\n", 0600);
+}
+
+}  // namespace
+
+void check_private(const std::filesystem::path& campaign) {
+  require_private(campaign / ".wflow", "they could read its keys or keep its database locked");
+  require_private(keys_file(campaign),
+                  "they could run commands as you (wflow keys --renew if somebody may have read it)");
+  require_private(endpoint_file(campaign), "they could keep workers from finding their coordinator");
+}
+
+CampaignKeys create_keys(const std::filesystem::path& campaign) {
+  const CampaignKeys keys{new_pair(), new_pair(), random_token()};
+  write_keys(campaign, keys);
+  return keys;
+}
+
+CampaignKeys renew_keys(const std::filesystem::path& campaign) {
+  CampaignKeys keys = read_keys(campaign);
+  keys.server = new_pair();
+  keys.client = new_pair();
+  // Which campaign is the newest is known by this file's time.
+  std::error_code ignored;
+  const auto made = std::filesystem::last_write_time(keys_file(campaign), ignored);
+  write_keys(campaign, keys);
+  std::filesystem::last_write_time(keys_file(campaign), made, ignored);
   return keys;
 }
 
 CampaignKeys read_keys(const std::filesystem::path& campaign) {
   const auto file = keys_file(campaign);
-  struct stat status {};
-  if (::stat(file.c_str(), &status) == 0 && (status.st_mode & 077) != 0) {
-    throw Error(
-        ExitCode::system,
-        fmt::format("{} can be read by others, who could then run commands as you; chmod 600 it, or make "
-                    "a new campaign if somebody may have read it",
-                    file.string()));
-  }
+  check_private(campaign);
   const std::string text = read_file(file);
   try {
     const json value = json::parse(text);
@@ -106,8 +123,12 @@ void write_endpoint(const std::filesystem::path& campaign, const Endpoint& endpo
                       {"host", endpoint.host},
                       {"pid", endpoint.pid},
                       {"epoch", endpoint.epoch}};
-  make_directories(campaign / ".wflow");
+  make_private_folder(campaign / ".wflow");
   write_file_durably(endpoint_file(campaign), value.dump(2) + "\n", 0600);
+}
+
+bool is_out_of_reach(const Endpoint& endpoint) {
+  return endpoint.remote.empty() && endpoint.host != host_name();
 }
 
 Endpoint attempt(const Endpoint& endpoint, std::size_t number) {

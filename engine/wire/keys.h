@@ -22,14 +22,19 @@ struct CampaignKeys {
   std::string token;  // random name of the campaign
 };
 
-// <campaign>/.wflow/keys.json, mode 0600.
+// <campaign>/.wflow/keys.json, mode 0600, in a folder of mode 0700.
 CampaignKeys create_keys(const std::filesystem::path& campaign);
-CampaignKeys read_keys(const std::filesystem::path& campaign);  // Error{system} if others may read the file
+CampaignKeys read_keys(const std::filesystem::path& campaign);  // checks as check_private() does
+// New pairs under the same token: whoever has the old ones is refused from the next coordinator on. Only
+// while nobody coordinates the campaign.
+CampaignKeys renew_keys(const std::filesystem::path& campaign);
+// Error{system} with a sentence where the folder .wflow, the keys or the endpoint are not the user's alone.
+void check_private(const std::filesystem::path& campaign);
 
 // <campaign>/.wflow/endpoint.json, replaced by every coordinator that starts.
 struct Endpoint {
   std::string local;   // "ipc://..." for the same host, may be empty
-  std::string remote;  // "tcp://host:port"
+  std::string remote;  // "tcp://host:port"; empty: it takes connections from its own host only
   std::string host;
   std::int64_t pid = 0;
   std::uint64_t epoch = 0;  // grows with every coordinator of the campaign
@@ -39,6 +44,8 @@ struct Endpoint {
 // `remote` is the address to try at the so many-th attempt from this host, those on its own networks first:
 // compute nodes may not reach each of them.
 Endpoint attempt(const Endpoint& endpoint, std::size_t number);
+// Whether it takes connections of its own host only, and this is another one.
+bool is_out_of_reach(const Endpoint& endpoint);
 void write_endpoint(const std::filesystem::path& campaign, const Endpoint& endpoint);
 std::optional<Endpoint> read_endpoint(const std::filesystem::path& campaign);
 

@@ -37,6 +37,32 @@ TEST(Keys, ThatOthersMayReadAreRefused) {
   }
 }
 
+TEST(Keys, OfAFolderThatOthersMayReadAreRefused) {
+  const TemporaryCampaign campaign;
+  create_keys(campaign.path());
+  ::chmod((campaign.path() / ".wflow").c_str(), 0755);
+  EXPECT_THROW(read_keys(campaign.path()), Error);
+  ::chmod((campaign.path() / ".wflow").c_str(), 0700);
+  write_endpoint(campaign.path(), {"ipc:///tmp/x", "", "host", 42, 7});
+  read_keys(campaign.path());
+  ::chmod((campaign.path() / ".wflow/endpoint.json").c_str(), 0666);
+  EXPECT_THROW(read_keys(campaign.path()), Error);
+}
+
+TEST(Keys, ThatAreRenewedKeepTheCampaignsName) {
+  const TemporaryCampaign campaign;
+  const CampaignKeys old = create_keys(campaign.path());
+  const auto file = campaign.path() / ".wflow/keys.json";
+  const auto long_ago = std::filesystem::last_write_time(file) - std::chrono::hours(1);
+  std::filesystem::last_write_time(file, long_ago);
+  renew_keys(campaign.path());
+  const CampaignKeys renewed = read_keys(campaign.path());
+  EXPECT_EQ(renewed.token, old.token);
+  EXPECT_NE(renewed.server.public_key, old.server.public_key);
+  EXPECT_NE(renewed.client.secret_key, old.client.secret_key);
+  EXPECT_EQ(std::filesystem::last_write_time(file), long_ago) << "the newest campaign stays the newest";
+}
+
 TEST(Keys, ThatAreDamagedAreRefused) {
   const TemporaryCampaign campaign;
   create_keys(campaign.path());

@@ -100,9 +100,11 @@ WFLOW_LAYOUT(AllocationView, &T::token, &T::id, &T::pool, &T::scheduler, &T::sta
 WFLOW_LAYOUT(PoolView, &T::name, &T::scheduler, &T::nodes, &T::slots, &T::min, &T::max, &T::walltime_s,
              &T::used_node_h, &T::left_node_h, &T::ends_s, &T::more, &T::gave_up);
 WFLOW_LAYOUT(AllocationsAnswer, &T::allocations, &T::allocations_total, &T::pools, &T::excluded_nodes);
+WFLOW_LAYOUT(RefusedView, &T::connections, &T::other_keys, &T::messages);
 WFLOW_LAYOUT(StatusAnswer, &T::name, &T::directory, &T::state, &T::coordinator, &T::started_s, &T::elapsed_s,
              &T::steps, &T::workers, &T::workers_total, &T::failures, &T::last_failure, &T::metrics,
-             &T::artifacts, &T::artifacts_total, &T::history, &T::followups, &T::iterations, &T::allocations);
+             &T::artifacts, &T::artifacts_total, &T::history, &T::followups, &T::iterations, &T::allocations,
+             &T::refused);
 WFLOW_LAYOUT(TaskRun, &T::array, &T::first, &T::last, &T::state);
 WFLOW_LAYOUT(TaskRecord, &T::array, &T::element, &T::executions, &T::exit_code, &T::reason, &T::worker,
              &T::started_s, &T::duration_s);
@@ -162,7 +164,7 @@ inline constexpr ExitCode kLast<ExitCode> = ExitCode::internal;
 template <>
 inline constexpr EndReason kLast<EndReason> = engine::kLastEndReason;
 template <>
-inline constexpr specs::Piece::Kind kLast<specs::Piece::Kind> = specs::Piece::Kind::sample_count;
+inline constexpr specs::Piece::Kind kLast<specs::Piece::Kind> = specs::Piece::Kind::quoted_column;
 template <>
 inline constexpr specs::StepKind kLast<specs::StepKind> = specs::StepKind::plugin;
 template <>

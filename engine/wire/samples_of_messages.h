@@ -15,7 +15,7 @@ inline specs::TaskTemplate sample_template() {
   t.label = "OMEGA.0.3";
   t.kind = specs::StepKind::convert;
   t.command = {{specs::Piece::Kind::literal, "echo ", 0}, {specs::Piece::Kind::column, "", 3}};
-  t.restart = {{specs::Piece::Kind::sample_path, "", 0}};
+  t.restart = {{specs::Piece::Kind::sample_path, "", 0}, {specs::Piece::Kind::quoted_column, "", 1}};
   t.shell = "/bin/bash";
   t.settings = "output: x\n";
   t.workspace = "/campaign/simulate";
@@ -137,6 +137,7 @@ inline StatusAnswer sample_status() {
   status.followups = {{"iteration", 2, "/s.yaml", "/d", FollowupState::handed_over, "/top", 10, 9, 1}};
   status.iterations = "converged in iteration 3";
   status.allocations = sample_allocations();
+  status.refused = {12, 3, 1};
   return status;
 }
 

@@ -15,6 +15,7 @@ class TemporaryCampaign {
     if (::mkdtemp(name.data()) == nullptr) std::abort();
     path_ = name;
     std::filesystem::create_directories(path_ / ".wflow" / "workers");
+    std::filesystem::permissions(path_ / ".wflow", std::filesystem::perms::owner_all);
   }
   TemporaryCampaign(const TemporaryCampaign&) = delete;
   TemporaryCampaign& operator=(const TemporaryCampaign&) = delete;

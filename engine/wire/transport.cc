@@ -2,8 +2,7 @@
 #include "engine/wire/transport.h"
 
 #include <fmt/format.h>
-#include <signal.h>
-#include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,17 +15,21 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/private_files.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "engine/wire/addresses.h"
+#include "engine/wire/admission.h"
 #include "engine/wire/codec.h"
+#include "engine/wire/socket_folder.h"
 
 namespace wflow::engine::wire {
 
 namespace {
 
 constexpr int kQueuedMessages = 100'000;  // a peer; beyond it send() says false
+constexpr std::size_t kUnheard = 1024;    // connections that have said nothing yet
 constexpr int kBacklog = 4096;            // an allocation's workers come all at once
 constexpr int kHeartbeatMs = 2'000;       // TCP's own keep-alive takes hours to see a node that is gone
 constexpr int kHeartbeatTimeoutMs = 20'000;
@@ -37,10 +40,18 @@ constexpr double kGiveUp_s = 7;  // a name that nobody resolves makes no event
 constexpr int kMonitorEvents = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
                                ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                                ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+constexpr const char* kLoopback = "127.0.0.1";
 constexpr const char* kZapAddress = "inproc://zeromq.zap.01";
 constexpr int kClients = 20'000;  // of one context, three sockets each
 constexpr int kIoThreads = 1;
 constexpr int kThreads = kIoThreads + 1;  // and the one that ends sockets
+
+// The database needs descriptors, too, and so do the workers.
+std::size_t most_unheard() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY) return kUnheard;
+  return std::clamp<std::size_t>(files.rlim_cur / 4, 1, kUnheard);
+}
 
 Error socket_error(const zmq::error_t& error, const std::string& what) {
   return Error(ExitCode::system, fmt::format("{}: {}", what, error.what()));
@@ -61,39 +72,6 @@ void set_common(zmq::socket_t& socket) {
   socket.set(zmq::sockopt::heartbeat_timeout, kHeartbeatTimeoutMs);
   socket.set(zmq::sockopt::handshake_ivl, kHandshakeMs);
   socket.set(zmq::sockopt::linger, kLingerMs);
-}
-
-std::filesystem::path runtime_directory() {
-  const char* directory = std::getenv("XDG_RUNTIME_DIR");
-  if (directory != nullptr && ::access(directory, W_OK | X_OK) == 0 &&
-      std::string_view(directory).size() < 60) {
-    return directory;
-  }
-  return "/tmp";
-}
-
-std::string ipc_prefix(const CampaignKeys& keys) {
-  return "wflow-" + keys.token.substr(0, 16) + "-";
-}
-
-// Sockets of coordinators of this campaign that were killed.
-void remove_stale_sockets(const std::filesystem::path& directory, const std::string& prefix) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(prefix)) continue;
-    const auto pid = text::to_integer(text::split(name.substr(prefix.size()), '.').front());
-    if (pid && ::kill(static_cast<pid_t>(*pid), 0) != 0 && errno == ESRCH) {
-      std::error_code ignored;
-      std::filesystem::remove(entry.path(), ignored);
-    }
-  }
-}
-
-std::string unique_suffix() {
-  std::uint32_t random = 0;
-  if (::getrandom(&random, sizeof random, 0) != sizeof random) random = 0;
-  return fmt::format("{}.{:08x}", ::getpid(), random);
 }
 
 #ifdef __SANITIZE_THREAD__
@@ -156,7 +134,8 @@ void skip_rest(zmq::socket_t& socket, const zmq::message_t& last) {
 // ---- server
 
 struct ServerSocket::Impl {
-  explicit Impl(const CampaignKeys& keys) : zap(context, ZMQ_REP), router(context, ZMQ_ROUTER) {
+  Impl(const CampaignKeys& keys, Listen listen)
+      : zap(context, ZMQ_REP), router(context, ZMQ_ROUTER), admission(context, router, most_unheard()) {
     std::array<std::uint8_t, 32> raw{};
     if (::zmq_z85_decode(raw.data(), keys.client.public_key.c_str()) == nullptr) {
       throw Error(ExitCode::data, "the campaign's client key is not a CURVE key");
@@ -171,8 +150,17 @@ struct ServerSocket::Impl {
     router.set(zmq::sockopt::curve_server, true);
     router.set(zmq::sockopt::curve_secretkey, keys.server.secret_key);
     router.set(zmq::sockopt::zap_domain, "wflow");
-    bind(keys);
-    items = {{router.handle(), 0, ZMQ_POLLIN, 0}, {zap.handle(), 0, ZMQ_POLLIN, 0}};
+    endpoint.host = host_name();
+    endpoint.pid = ::getpid();
+    const bool local = bind_local(keys);
+    if (listen == Listen::network) {
+      bind_network(reachable_hosts(), "*");
+    } else if (!local) {
+      bind_network({kLoopback}, kLoopback);
+    }
+    items = {{router.handle(), 0, ZMQ_POLLIN, 0},
+             {zap.handle(), 0, ZMQ_POLLIN, 0},
+             {admission.monitor().handle(), 0, ZMQ_POLLIN, 0}};
   }
 
   ~Impl() {
@@ -181,26 +169,30 @@ struct ServerSocket::Impl {
     std::filesystem::remove(local_path, ignored);
   }
 
-  void bind(const CampaignKeys& keys) {
-    router.bind("tcp://*:*");
+  void bind_network(const std::vector<std::string>& hosts, const std::string& interface) {
+    router.bind("tcp://" + interface + ":*");
     const std::string bound = router.get(zmq::sockopt::last_endpoint);
-    endpoint.host = host_name();
-    endpoint.pid = ::getpid();
-    for (const std::string& host : reachable_hosts()) {
+    for (const std::string& host : hosts) {
       const std::string address = "tcp://" + host + bound.substr(bound.rfind(':'));
       endpoint.remote.empty() ? void(endpoint.remote = address) : endpoint.others.push_back(address);
     }
-    const auto directory = runtime_directory();
-    remove_stale_sockets(directory, ipc_prefix(keys));
-    const auto path = directory / (ipc_prefix(keys) + unique_suffix());
+  }
+
+  // False where there are no Unix sockets: workers of this host come through TCP then.
+  bool bind_local(const CampaignKeys& keys) {
+    const auto folder = socket_folder();
+    if (!folder) return false;
+    remove_old_sockets(*folder);
+    const auto path = new_socket(*folder, keys.token);
     try {
       router.bind("ipc://" + path.string());
-      ::chmod(path.c_str(), 0600);
-      local_path = path;
-      endpoint.local = "ipc://" + path.string();
     } catch (const zmq::error_t&) {
-      // No Unix sockets in this directory: workers of this host come through TCP as the others do.
+      return false;
     }
+    ::chmod(path.c_str(), 0600);
+    local_path = path;
+    endpoint.local = "ipc://" + path.string();
+    return true;
   }
 
   // Answers libzmq's questions whether a peer may come in (rfc.zeromq.org/spec/27).
@@ -212,6 +204,7 @@ struct ServerSocket::Impl {
       } while (frames.back().more());
       const bool welcome =
           frames.size() == 7 && view(frames[5]) == "CURVE" && view(frames[6]) == accepted_key;
+      if (!welcome) ++other_keys;
       const std::string request_id = frames.size() > 1 ? std::string(view(frames[1])) : "";
       const std::array<std::string, 6> answer = {
           "1.0", request_id, welcome ? "200" : "400", welcome ? "OK" : "not a key of this campaign", "", ""};
@@ -231,6 +224,7 @@ struct ServerSocket::Impl {
         ++malformed;
         continue;
       }
+      admission.heard(body);
       const bool surplus = body.more();
       skip_rest(router, body);
       if (!surplus) {
@@ -243,16 +237,18 @@ struct ServerSocket::Impl {
   zmq::context_t context = make_context();
   zmq::socket_t zap;
   zmq::socket_t router;
+  Admission admission;
   std::string accepted_key;
   Endpoint endpoint;
   std::filesystem::path local_path;
   std::vector<zmq::pollitem_t> items;
   std::uint64_t malformed = 0;
+  std::uint64_t other_keys = 0;
 };
 
-ServerSocket::ServerSocket(const CampaignKeys& keys) {
+ServerSocket::ServerSocket(const CampaignKeys& keys, Listen listen) {
   try {
-    impl_ = std::make_unique<Impl>(keys);
+    impl_ = std::make_unique<Impl>(keys, listen);
   } catch (const zmq::error_t& error) {
     throw socket_error(error, "cannot open the coordinator's socket");
   }
@@ -264,13 +260,14 @@ Endpoint ServerSocket::endpoint() const {
   return impl_->endpoint;
 }
 
-std::uint64_t ServerSocket::malformed() const {
-  return impl_->malformed;
+RefusedView ServerSocket::refused() const {
+  return {std::max(impl_->admission.ended_unheard(), impl_->other_keys), impl_->other_keys, impl_->malformed};
 }
 
 std::optional<ServerSocket::Received> ServerSocket::receive() {
   try {
     impl_->authenticate();
+    impl_->admission.look();
     return impl_->receive();
   } catch (const zmq::error_t& error) {
     throw socket_error(error, "cannot receive from workers");
@@ -291,14 +288,15 @@ bool ServerSocket::send(const std::string& peer, const Message& message) {
 }
 
 void ServerSocket::wait(std::chrono::milliseconds timeout, std::span<const int> fds) {
-  add_fds(impl_->items, 2, fds);
+  add_fds(impl_->items, 3, fds);
   const auto end = std::chrono::steady_clock::now() + timeout;
   auto left = timeout;
   // Being asked for a peer's admission is no message: go on waiting.
   while (poll(impl_->items, left)) {
     if (impl_->items[1].revents != 0) impl_->authenticate();
+    if (impl_->items[2].revents != 0) impl_->admission.look();
     const bool other =
-        std::any_of(impl_->items.begin() + 2, impl_->items.end(), [](auto& i) { return i.revents != 0; });
+        std::any_of(impl_->items.begin() + 3, impl_->items.end(), [](auto& i) { return i.revents != 0; });
     if (impl_->items[0].revents != 0 || other) return;
     left = std::max(std::chrono::milliseconds(0), std::chrono::duration_cast<std::chrono::milliseconds>(
                                                       end - std::chrono::steady_clock::now()));
@@ -346,9 +344,11 @@ struct ClientSocket::Impl {
 
   static std::string address_of(const Endpoint& endpoint) {
     constexpr std::string_view kIpc = "ipc://";
-    const bool here = endpoint.host == host_name() && endpoint.local.starts_with(kIpc);
-    if (here && ::access(endpoint.local.c_str() + kIpc.size(), R_OK | W_OK) == 0) return endpoint.local;
-    return endpoint.remote;
+    if (endpoint.host != host_name() || !endpoint.local.starts_with(kIpc)) return endpoint.remote;
+    // A folder that is not the user's alone may hold another user's socket.
+    const std::filesystem::path path = endpoint.local.substr(kIpc.size());
+    const bool usable = ::access(path.c_str(), R_OK | W_OK) == 0 && is_private_folder(path.parent_path());
+    return usable || endpoint.remote.empty() ? endpoint.local : endpoint.remote;
   }
 
   // Every event that is monitored but one means the end of the one connection.
@@ -474,7 +474,7 @@ std::optional<Answer> ask_at(const CampaignKeys& keys, const Endpoint& endpoint,
 std::optional<Answer> ask(const std::filesystem::path& campaign, const Query& query,
                           std::chrono::milliseconds timeout) {
   const auto endpoint = read_endpoint(campaign);
-  if (!endpoint) return std::nullopt;
+  if (!endpoint || is_out_of_reach(*endpoint)) return std::nullopt;
   const auto end = std::chrono::steady_clock::now() + timeout;
   for (std::size_t number = 0; number <= endpoint->others.size(); ++number) {
     if (auto answer = ask_at(read_keys(campaign), attempt(*endpoint, number), query, end)) return answer;

@@ -17,11 +17,15 @@
 
 namespace wflow::engine::wire {
 
-// The coordinator's end: one ROUTER bound to tcp://*:<free port> and, for this host, to ipc (a short path
-// under $XDG_RUNTIME_DIR or /tmp: socket names are limited to 107 bytes).
+// Whom a coordinator can be reached by. `host`: no TCP port at all is open, unless this host has no Unix
+// sockets; then one of the loopback interface.
+enum class Listen : std::uint8_t { host, network };
+
+// The coordinator's end: one ROUTER bound to a Unix socket in a folder of the user alone (socket_folder.h)
+// and, where workers of other hosts are to come, to tcp://*:<free port>.
 class ServerSocket {
  public:
-  explicit ServerSocket(const CampaignKeys& keys);
+  ServerSocket(const CampaignKeys& keys, Listen listen);
   ~ServerSocket();
   ServerSocket(const ServerSocket&) = delete;
   ServerSocket& operator=(const ServerSocket&) = delete;
@@ -36,7 +40,8 @@ class ServerSocket {
   std::optional<Received> receive();
   // False when the peer is gone or its queue is full. An answer that is too large goes out as a refusal.
   [[nodiscard]] bool send(const std::string& peer, const Message& message);
-  std::uint64_t malformed() const;
+  // Without the messages that parse and claim what can't be: those are the machine's to count.
+  RefusedView refused() const;
 
   // Waits until the socket or one of `fds` is readable, or the time is over. New peers are let in (or
   // refused) only within wait() and receive(): no thread is needed for it, but a loop that calls neither

@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/wire/transport.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <functional>
+#include <iterator>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "engine/wire/codec.h"
 #include "engine/wire/samples_of_messages.h"
 #include "engine/wire/temporary_campaign.h"
@@ -28,6 +36,32 @@ bool turn(ServerSocket& server, const std::function<bool()>& done, Clock::durati
     server.wait(5ms, {});
   }
   return true;
+}
+
+// A peer that speaks another language, or none.
+class RawConnection {
+ public:
+  explicit RawConnection(const Endpoint& endpoint) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port =
+        htons(static_cast<std::uint16_t>(std::stoi(endpoint.remote.substr(endpoint.remote.rfind(':') + 1))));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  }
+  void say(std::string_view text) const {
+    EXPECT_EQ(::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+  }
+
+ private:
+  FileDescriptor fd_;
+};
+
+void raise_file_limit(rlim_t files) {
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = std::min(std::max(limit.rlim_cur, files), limit.rlim_max);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
 class TransportTest : public ::testing::Test {
@@ -50,7 +84,7 @@ class TransportTest : public ::testing::Test {
 
   TemporaryCampaign campaign_;
   CampaignKeys keys_ = create_keys(campaign_.path());
-  ServerSocket server_{keys_};
+  ServerSocket server_{keys_, Listen::network};
 };
 
 TEST_F(TransportTest, CarriesMessagesBothWays) {
@@ -98,6 +132,89 @@ TEST_F(TransportTest, RefusesAnotherCampaignsKey) {
   });
   EXPECT_TRUE(lost);
   EXPECT_FALSE(heard);
+}
+
+// TCP sockets of this process that listen, by the kernel's list.
+std::size_t listening_ports() {
+  std::size_t count = 0;
+  std::set<std::string> own;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    const std::string target = std::filesystem::read_symlink(entry.path(), error).string();
+    if (target.starts_with("socket:[")) own.insert(target.substr(8, target.size() - 9));
+  }
+  for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
+    if (!std::filesystem::exists(table)) continue;
+    for (const std::string& line : text::split(read_file(table), '\n')) {
+      std::istringstream words(line);
+      const std::vector<std::string> fields{std::istream_iterator<std::string>(words), {}};
+      if (fields.size() > 9 && fields[3] == "0A" && own.contains(fields[9])) ++count;
+    }
+  }
+  return count;
+}
+
+TEST(Listen, OfOneHostOpensNoPort) {
+  const TemporaryCampaign campaign;
+  const CampaignKeys keys = create_keys(campaign.path());
+  {
+    ServerSocket server(keys, Listen::host);
+    EXPECT_EQ(listening_ports(), 0U);
+    EXPECT_EQ(server.endpoint().remote, "");
+    const std::string socket = server.endpoint().local.substr(6);
+    struct stat status {};
+    ASSERT_EQ(::stat(socket.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777U, 0600U);
+    ASSERT_EQ(::stat(std::filesystem::path(socket).parent_path().c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777U, 0700U);
+    ClientSocket client(keys, server.endpoint());
+    ASSERT_TRUE(client.send(Goodbye{"hello"}));
+    std::optional<ServerSocket::Received> received;
+    EXPECT_TRUE(turn(server, [&] { return (received = server.receive()).has_value(); }));
+  }
+  ServerSocket server(keys, Listen::network);
+  EXPECT_EQ(listening_ports(), 1U);
+}
+
+TEST_F(TransportTest, CountsWhoShowsNoKey) {
+  const TemporaryCampaign other;
+  CampaignKeys wrong = create_keys(other.path());
+  wrong.server = keys_.server;
+  ClientSocket client(wrong, server_.endpoint());
+  ASSERT_TRUE(client.send(Goodbye{"let me in"}));
+  EXPECT_TRUE(turn(server_, [&] {
+    client.receive();
+    return server_.refused().other_keys == 1;
+  }));
+  for (int i = 0; i < 3; ++i) RawConnection(server_.endpoint()).say("GET / HTTP/1.1\r\n\r\n");
+  EXPECT_TRUE(turn(server_, [&] { return server_.refused().connections == 4; }))
+      << server_.refused().connections;
+  ClientSocket friendly(keys_, server_.endpoint());
+  ASSERT_TRUE(friendly.send(Pulse{}));
+  ASSERT_TRUE(receive());
+  EXPECT_EQ(server_.refused().connections, 4U);
+  EXPECT_EQ(server_.refused().messages, 0U);
+}
+
+// They cost memory, and descriptors that the database needs.
+TEST_F(TransportTest, ThousandsOfSilentConnectionsKeepNobodyOut) {
+  constexpr std::size_t kSilent = 3000;
+  raise_file_limit(3 * kSilent);
+  const auto descriptors = [] {
+    const std::filesystem::directory_iterator list("/proc/self/fd");
+    return std::distance(begin(list), end(list));
+  };
+  std::vector<RawConnection> silent;
+  for (std::size_t i = 0; i < kSilent; ++i) {
+    silent.emplace_back(server_.endpoint());
+    if (i % 64 == 0) server_.wait(1ms, {});
+  }
+  EXPECT_TRUE(turn(server_, [&] { return server_.refused().connections >= kSilent - 1024; }))
+      << server_.refused().connections;
+  EXPECT_TRUE(turn(server_, [&] { return descriptors() < static_cast<long>(kSilent + 1024 + 100); }));
+  ClientSocket client(keys_, remote_only());
+  ASSERT_TRUE(client.send(Goodbye{"through the crowd"}));
+  EXPECT_TRUE(receive());
 }
 
 TEST_F(TransportTest, RefusesToTalkToAnotherServer) {
@@ -164,7 +281,7 @@ TEST_F(TransportTest, AQueryThatIsTooLargeIsAnError) {
 }
 
 TEST_F(TransportTest, ClientSeesThatTheServerHasGone) {
-  auto server = std::make_unique<ServerSocket>(keys_);
+  auto server = std::make_unique<ServerSocket>(keys_, Listen::host);
   ClientSocket client(keys_, server->endpoint());
   ASSERT_TRUE(client.send(Pulse{}));
   ASSERT_TRUE(turn(*server, [&] { return server->receive().has_value(); }));

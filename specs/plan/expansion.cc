@@ -52,7 +52,8 @@ std::optional<std::size_t> Expansion::step_index(std::string_view name) const {
   return at == step_index_.end() ? std::nullopt : std::optional(at->second);
 }
 
-std::optional<std::uint32_t> Expansion::column(std::string_view name) const {
+std::optional<std::uint32_t> Expansion::column(std::string_view token) const {
+  const std::string_view name = without_quote(token);
   if (const auto at = columns_.find(name); at != columns_.end()) return at->second;
   const auto at = lower_columns_.find(text::lower(name));
   return at == lower_columns_.end() ? std::nullopt : std::optional(at->second);

@@ -47,7 +47,9 @@ Pieces Plan::pieces(std::string_view text, const PlannedStep& planned, std::uint
     add_text(pieces, rest.substr(done, token->begin - done));
     done = token->end;
     Piece piece;
-    piece.kind = column ? Piece::Kind::column : *kind;
+    piece.kind = !column                           ? *kind
+                 : token->name.starts_with(kQuote) ? Piece::Kind::quoted_column
+                                                   : Piece::Kind::column;
     piece.column = column.value_or(0);
     pieces.push_back(std::move(piece));
   }

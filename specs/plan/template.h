@@ -38,10 +38,11 @@ struct Piece {
     samples_file,   // WFLOW_SAMPLES_FILE: the rows of this process of a bundled step
     first_sample,   // WFLOW_FIRST: the first of them
     sample_count,   // WFLOW_COUNT: how many
+    quoted_column,  // quote:NAME: cell `column`, quoted as one word of a POSIX shell
   };
   Kind kind = Kind::literal;
   std::string text;          // literal
-  std::uint32_t column = 0;  // column
+  std::uint32_t column = 0;  // column, quoted_column
 };
 using Pieces = std::vector<Piece>;
 

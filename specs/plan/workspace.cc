@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "base/private_files.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "specs/plan/git_dependency.h"
@@ -157,6 +158,7 @@ Plan create_campaign(const Plan& plan) {
 void record_study(const Study& study, const fs::path& campaign) {
   const fs::path spec = spec_directory(campaign);
   check_texts(study, campaign);
+  make_private_folder(campaign / ".wflow");
   make_directories(spec);
   write_file_durably(spec / "study.yaml", study.text);
   // Last: a directory with this file is a whole campaign.

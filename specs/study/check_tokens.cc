@@ -53,7 +53,8 @@ class TokenChecker {
       workspaces_.push_back(name);
     }
     if (study.samples) {
-      for (const SampleColumn& column : study.samples->design.columns) known_.push_back(column.name);
+      for (const SampleColumn& column : study.samples->design.columns) columns_.push_back(column.name);
+      known_.insert(known_.end(), columns_.begin(), columns_.end());
     }
     known_.insert(known_.end(), reserved_names().begin(), reserved_names().end());
     known_.insert(known_.end(), workspaces_.begin(), workspaces_.end());
@@ -132,6 +133,10 @@ class TokenChecker {
               fmt::format("'$(MERLIN_PATHS_ALL)' would name {} directories; use $(MERLIN_GLOB_PATH)",
                           text::format_count(reading_.study.samples->design.count)));
         }
+      } else if (name.starts_with(kQuote)) {
+        report(node, name,
+               fmt::format("'$({})': quote: takes a column of the samples, and '{}' is none{}", name,
+                           without_quote(name), text::suggestion(without_quote(name), columns_)));
       } else if (is_of_scripts(name)) {
         if (!in_script && !for_steps) misplaced(node, name, "in steps");
       } else if (is_meant_for_us(name, script, text)) {
@@ -256,6 +261,7 @@ class TokenChecker {
   const Expansion& expansion_;
   const Step* step_ = nullptr;
   std::vector<std::string> known_;               // for suggestions
+  std::vector<std::string> columns_;             // of the samples
   std::vector<std::string> workspaces_;          // "<step>.workspace"
   std::set<std::string, std::less<>> anywhere_;  // in all text that belongs to steps
   std::set<std::string, std::less<>> labels_;    // of env:

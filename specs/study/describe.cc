@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "specs/plan/plan_formats.h"
+#include "specs/study/names.h"
 
 namespace wflow::specs {
 
@@ -183,6 +184,9 @@ std::string template_text(const Plan& plan, const Pieces& pieces) {
       case Piece::Kind::column:
         result += "$(" + plan.study().samples->design.columns[piece.column].name + ")";
         break;
+      case Piece::Kind::quoted_column:
+        result += fmt::format("$({}{})", kQuote, plan.study().samples->design.columns[piece.column].name);
+        break;
       case Piece::Kind::sample_id:
         result += "$(MERLIN_SAMPLE_ID)";
         break;
@@ -216,6 +220,9 @@ std::string command_text(const Pieces& pieces, std::uint64_t sample, const Sampl
         break;
       case Piece::Kind::column:
         if (table != nullptr) result += table->text(sample, piece.column);
+        break;
+      case Piece::Kind::quoted_column:
+        if (table != nullptr) result += text::shell_quote(table->text(sample, piece.column));
         break;
       case Piece::Kind::sample_id:
         result += std::to_string(sample);

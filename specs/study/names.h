@@ -26,6 +26,12 @@ std::optional<Piece::Kind> sample_token(std::string_view name);
 // "P.label" and "P.name" are of P; any other name is itself.
 std::string_view parameter_of(std::string_view name);
 
+// "quote:NAME" asks for the cell of column NAME as one word of a shell.
+inline constexpr std::string_view kQuote = "quote:";
+constexpr std::string_view without_quote(std::string_view name) {
+  return name.starts_with(kQuote) ? name.substr(kQuote.size()) : name;
+}
+
 // In capitals.
 std::string upper(std::string_view text);
 

@@ -173,7 +173,7 @@ class Peers(RobustTest):
     def setUp(self):
         super().setUp()
         self.gate = Gate(self.folder, FREE)
-        self.run_ = self.start("run", self.study(gated_study(self.gate, TASKS)), "-j", "2")
+        self.run_ = self.start("run", self.study(gated_study(self.gate, TASKS)), "-j", "2", "--listen")
         self.directory = self.wait_at_gate(self.gate, self.run_)
 
     def address(self):

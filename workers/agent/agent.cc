@@ -76,6 +76,7 @@ class Agent {
         SlotTable& table, Journal& journal)
       : campaign_(options.campaign),
         identity_(identity),
+        keys_(identity.keys),
         end_(end),
         table_(table),
         journal_(journal),
@@ -192,6 +193,7 @@ class Agent {
     }
     event::EndpointRead read;
     try {
+      keys_ = wire::read_keys(campaign_);  // they may have been renewed
       if (const auto found = wire::read_endpoint(campaign_))
         read.address = {found->local, found->remote, found->host, found->pid, found->epoch, found->others};
     } catch (const Error&) {
@@ -206,7 +208,7 @@ class Agent {
     try {
       const wire::Endpoint endpoint{address.local, address.remote, address.host,
                                     address.pid,   address.epoch,  address.others};
-      socket_.emplace(identity_.keys, wire::attempt(endpoint, attempts_));
+      socket_.emplace(keys_, wire::attempt(endpoint, attempts_));
       heard_ = false;
       pending_.emplace_back(event::Connected{});
     } catch (const Error&) {
@@ -284,6 +286,7 @@ class Agent {
 
   std::filesystem::path campaign_;
   const Identity& identity_;
+  wire::CampaignKeys keys_;
   const EndWatch& end_;
   double known_end_unix_s_ = 0;
   SlotTable& table_;

@@ -30,7 +30,7 @@ wire::CampaignKeys keys_of(const std::filesystem::path& campaign) {
 }  // namespace
 
 FakeCoordinator::FakeCoordinator(const std::filesystem::path& campaign, std::uint64_t epoch)
-    : campaign_(campaign), socket_(keys_of(campaign)) {
+    : campaign_(campaign), socket_(keys_of(campaign), wire::Listen::host) {
   wire::Endpoint endpoint = socket_.endpoint();
   endpoint.epoch = epoch;
   wire::write_endpoint(campaign, endpoint);
