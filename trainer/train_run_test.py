@@ -138,6 +138,82 @@ class EndToEnd(TrainRun):
         self.assertTrue(self.result("best")["stopped_early"])
         self.assertEqual(list(self.result("sc18")["test"]["targets"]), ["slope"])
 
+    def test_networks_and_losses_of_every_kind(self):
+        listed = [{"convolution": 4}, "batch_norm", {"relu": "batch_norm1", "name": "r"}, {"max_pool": 2}, {"upsample": 2},
+                  {"add": ["upsample1", "r"]}, "global_mean", {"concatenate": ["global_mean1", "slope"]}, {"dense": 2}]
+        for name, keys in {
+            "automatic": {"model": None},
+            "surrogate": {"model": {"name": "mlp", "dense": [8]}, "inputs": ["slope"], "targets": ["amplitude"],
+                          "optimizer": "lamb", "augment": None, "transform": None},
+            "decoder": {"model": {"name": "decoder", "width": 2, "dense": [8]}, "optimizer": "larc", "augment": None},
+            "autoencoder": {"model": {"name": "autoencoder", "width": 2, "dense": [], "latent": 3}, "schedule": "one_cycle"},
+            "vae": {"model": {"name": "vae", "width": 2, "latent": 3, "norm": "batch"}, "loss": {"name": "mse", "kl_weight": 0.1}},
+            "unet": {"model": {"name": "unet", "width": 2, "depth": 1}, "inputs": ["x"], "targets": ["x"], "loss": "huber"},
+            "gaussian": {"model": {"name": "cnn", "width": 2}, "loss": "gaussian", "ema": 0.9},
+            "listed": {"model": {"layers": listed}, "inputs": ["x", "slope"], "targets": ["amplitude"], "loss": {
+                "name": "gaussian"}, "optimizer": {"name": "lars", "reference_batch": 14}},
+            "classes": {"model": {"name": "cnn", "width": 2}, "targets": ["amplitude"], "loss": {"name": "cross_entropy",
+                        "class_weights": [1, 2]}, "data": str(self.classes())},
+        }.items():
+            done = self.train(self.config(name, **{"epochs": 2, **keys}))
+            self.assertTrue((self.root / name / "model.pt").exists(), name)
+            self.assertIn("mean abs error", done.stdout)
+            field = name in ("decoder", "autoencoder", "vae", "unet")
+            self.assertEqual((self.root / name / "predictions.csv").exists(), not field, name)
+        header = (self.root / "gaussian/predictions.csv").read_text().splitlines()[0]
+        self.assertEqual(header, "id,amplitude,amplitude_predicted,amplitude_deviation,slope,slope_predicted,slope_deviation")
+        self.assertEqual(list(self.result("vae")["test"]["targets"]), ["x"])
+        self.assertIn(list(csv.DictReader((self.root / "classes/predictions.csv").open()))[0]["amplitude_predicted"], "01")
+
+    def classes(self):
+        """The same boxes with a class number as target."""
+        rows = (self.root / "table.csv").read_text().splitlines()
+        values = [row.split(",") for row in rows[1:]]
+        (self.root / "classes.csv").write_text("\n".join(
+            ["id,file,amplitude"] + [f"{r[0]},{r[1]},{int(float(r[2]) > 1)}" for r in values]) + "\n")
+        (self.root / "classes.yaml.convert").write_text(
+            f"samples: {self.root}/classes.csv\ntargets: [amplitude]\noutput: {self.root}/class-shards\n"
+            "split: {train: 30, validation: 9, test: 9}\n")
+        subprocess.run([PROGRAMS.convert, self.root / "classes.yaml.convert"], check=True, stdout=subprocess.DEVNULL)
+        return self.root / "class-shards"
+
+    def test_one_pass_or_many_take_the_same_steps(self):
+        keys = {"epochs": 2, "optimizer": {"name": "sgd", "learning_rate": 0.01}, "model": {"name": "cosmoflow", "width": 3}}
+        self.train(self.config("at_once", **keys))
+        self.train(self.config("in_parts", accumulate=3, **keys))
+        a, b = (numpy.frombuffer(self.weights(name)[0], numpy.float32) for name in ("at_once", "in_parts"))
+        self.assertLess(numpy.abs(a - b).max(), 1e-4 * numpy.abs(a).max())
+
+    def test_statistics_of_norms_are_those_of_the_evaluated_weights(self):
+        # A rate so high that the running statistics are far behind the weights after so few steps.
+        keys = {"epochs": 2, "model": {"name": "cosmoflow", "width": 3, "norm": "batch"}, "augment": None}
+        self.train(self.config("norms", **keys))
+        import torch
+        model = torch.jit.load(str(self.root / "norms/model.pt"))
+        x = []
+        for shard in sorted(glob.glob(str(self.root / "shards/train/*.h5"))):
+            with h5py.File(shard) as file:
+                x.append(torch.from_numpy(file["x"][:]))
+        x = (torch.log(torch.cat(x) + 0.1) - model.x_mean) / model.x_std
+        y = torch.nn.functional.conv3d(x, model.p_conv1_weight, padding=1)
+        expected = y.mean((0, 2, 3, 4))
+        self.assertLess((model.p_norm1_running_mean - expected).abs().max(), 1e-3 * y.std())
+        self.assertLess((model.p_norm1_running_variance / y.var((0, 2, 3, 4)) - 1).abs().max(), 0.02)
+
+    def test_lost_best_weights_are_reported(self):
+        path = self.config("lost", select="best", epochs=3)
+        self.train(path)
+        best = self.result("lost")["best_epoch"]
+        self.assertEqual(self.result("lost")["selected_epoch"], best)
+        wanted = self.root / "lost/checkpoints/best.wfck"
+        wanted.write_bytes(wanted.read_bytes()[:100])
+        done = self.train(path)
+        self.assertIn("best.wfck", done.stderr)
+        self.assertIn(f"the weights of epoch {best}, the best in validation, are not there", done.stderr)
+        self.assertEqual(self.result("lost")["selected_epoch"], 3)
+        wanted.unlink()
+        self.assertIn("are not there", self.train(path).stderr)
+
     def test_dry_run_and_help(self):
         done = self.train(self.config("dry"), 1, "--dry-run")
         self.assertRegex(done.stdout, r"parameters +\d")
@@ -154,7 +230,7 @@ class EndToEnd(TrainRun):
 
 class Ranks(TrainRun):
     def test_two_ranks_take_the_steps_of_one(self):
-        keys = {"model": {"name": "cosmoflow", "width": 3, "batch_norm": False}, "epochs": 2,
+        keys = {"model": {"name": "cosmoflow", "width": 3, "norm": "none"}, "epochs": 2,
                 "optimizer": {"name": "sgd", "learning_rate": 0.01}}
         self.train(self.config("one", **keys))
         one, _ = self.weights("one")
@@ -253,8 +329,19 @@ class Restarts(TrainRun):
         done = self.train(path, 2, code=6)
         self.assertIn("stopped at epoch", done.stdout)
 
+    def test_average_and_norms_survive_a_restart(self):
+        keys = {"epochs": 6, "ema": 0.9, "model": {"name": "cosmoflow", "width": 3, "norm": "batch"}, "select": "best"}
+        whole, _ = self.reference("averaged", 1, **keys)
+        path = self.config("averaged2", **keys)
+        self.train(path)
+        for name in ("step-000000000030.wfck",):
+            (self.root / "averaged2/checkpoints" / name).unlink()
+        self.assertIn("continued from epoch 5, step 25", self.train(path).stdout)
+        self.assertEqual(self.weights("averaged2")[0], whole)
+        self.assertEqual(self.result("averaged2")["test"], self.result("averaged")["test"])
+
     def test_other_ranks_continue_with_the_same_order(self):
-        keys = {"model": {"name": "cosmoflow", "width": 3, "batch_norm": False}, "epochs": 3,
+        keys = {"model": {"name": "cosmoflow", "width": 3, "norm": "none"}, "epochs": 3,
                 "optimizer": {"name": "sgd", "learning_rate": 0.01}}
         whole, _ = self.reference("steady", 1, **keys)
         path = self.config("moved", **keys)
@@ -293,6 +380,17 @@ class WrongInput(TrainRun):
         self.assertIn("did you mean 'amplitude'?", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
 
+    def test_networks_that_do_not_fit(self):
+        for name, keys, sentence in (
+                ("vector", {"model": {"layers": [{"convolution": 4}, {"dense": 2}]}}, "takes a vector"),
+                ("halves", {"model": {"name": "unet", "depth": 5}, "targets": ["x"]}, "are no multiple of 32"),
+                ("field", {"model": "unet"}, "gives a field, and the targets are 2 numbers"),
+                ("classes", {"loss": "cross_entropy"}, "learns the classes of one target"),
+                ("mixed", {"targets": ["x", "slope"]}, "a network learns one or the other"),
+                ("nothing", {"inputs": ["slope", "amplitude"], "model": "mlp"}, "nothing is left to learn")):
+            for options in ((), ("--dry-run",)):
+                self.assertIn(sentence, self.train(self.config(f"unfit-{name}", **keys), 1, *options, code=3).stderr)
+
     def test_missing_things(self):
         self.train(self.root / "no.yaml", code=4)
         done = self.train(self.config("nodata", data=str(self.root / "nowhere")), code=4)
@@ -300,7 +398,7 @@ class WrongInput(TrainRun):
         self.train("--no-such-option", code=2)
 
     def test_diverging_loss_names_epoch_and_step(self):
-        path = self.config("diverge", optimizer={"name": "sgd", "learning_rate": 900}, model={"batch_norm": False})
+        path = self.config("diverge", optimizer={"name": "sgd", "learning_rate": 900}, model={"norm": "none"})
         for ranks in (1, 2):
             done = self.train(path, ranks, "--fresh", code=4)
             self.assertRegex(done.stderr, r"the (loss|gradient) is not finite at epoch \d+, step \d+")

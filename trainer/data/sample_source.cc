@@ -21,12 +21,8 @@ class ShardSource final : public SampleSource {
   converters::SplitReader reader_;
 };
 
-}  // namespace
-
-Dataset open_dataset(const std::filesystem::path& directory) {
-  const converters::Manifest manifest = converters::read_manifest(directory);
-  Dataset dataset;
-  DatasetInfo& info = dataset.info;
+DatasetInfo info_of(const converters::Manifest& manifest, const std::filesystem::path& directory) {
+  DatasetInfo info;
   info.name = manifest.name;
   info.hash = manifest.hash;
   info.shape.channels = static_cast<std::int64_t>(manifest.shape[0]);
@@ -38,12 +34,28 @@ Dataset open_dataset(const std::filesystem::path& directory) {
   for (const converters::ChannelStatistics& label : manifest.statistics.y) {
     info.label_range.push_back({label.mean, label.std, label.min, label.max});
   }
+  for (const converters::ChannelStatistics& channel : manifest.statistics.x) {
+    info.field_range.push_back({channel.mean, channel.std, channel.min, channel.max});
+  }
   if (info.labels.empty() || info.label_range.size() != info.labels.size()) {
     throw Error(ExitCode::data,
                 fmt::format("{}/manifest.json names no labels with statistics; the network would have "
                             "nothing to learn: name parameters in the convert: block",
                             directory.string()));
   }
+  return info;
+}
+
+}  // namespace
+
+DatasetInfo read_dataset_info(const std::filesystem::path& directory) {
+  return info_of(converters::read_manifest(directory), directory);
+}
+
+Dataset open_dataset(const std::filesystem::path& directory) {
+  const converters::Manifest manifest = converters::read_manifest(directory);
+  Dataset dataset;
+  dataset.info = info_of(manifest, directory);
   const auto open = [&](const char* split) {
     return std::make_unique<ShardSource>(converters::SplitReader::open(directory, manifest, split));
   };

@@ -27,15 +27,22 @@ bool apply_transform(const TransformConfig& transform, std::span<float> values) 
 }
 
 nlohmann::json to_json(const Normalisation& normalisation) {
-  return {{"x_mean", normalisation.x_mean},
-          {"x_std", normalisation.x_std},
-          {"y_mean", normalisation.y_mean},
-          {"y_std", normalisation.y_std}};
+  nlohmann::json json = {{"x_mean", normalisation.x_mean},
+                         {"x_std", normalisation.x_std},
+                         {"y_mean", normalisation.y_mean},
+                         {"y_std", normalisation.y_std}};
+  if (!normalisation.numbers_mean.empty()) {
+    json["numbers_mean"] = normalisation.numbers_mean;
+    json["numbers_std"] = normalisation.numbers_std;
+  }
+  return json;
 }
 
 Normalisation normalisation_from_json(const nlohmann::json& json) {
-  return {json.at("x_mean").get<std::vector<double>>(), json.at("x_std").get<std::vector<double>>(),
-          json.at("y_mean").get<std::vector<double>>(), json.at("y_std").get<std::vector<double>>()};
+  return {
+      json.at("x_mean").get<std::vector<double>>(),      json.at("x_std").get<std::vector<double>>(),
+      json.at("y_mean").get<std::vector<double>>(),      json.at("y_std").get<std::vector<double>>(),
+      json.value("numbers_mean", std::vector<double>()), json.value("numbers_std", std::vector<double>())};
 }
 
 Augmentation draw_augmentation(const AugmentConfig& config, const TensorShape& shape, std::uint64_t seed,

@@ -23,6 +23,8 @@ struct Normalisation {
   std::vector<double> x_std;
   std::vector<double> y_mean;
   std::vector<double> y_std;
+  std::vector<double> numbers_mean = {};  // of labels that are inputs, in order of the inputs
+  std::vector<double> numbers_std = {};
   bool operator==(const Normalisation&) const = default;
 };
 nlohmann::json to_json(const Normalisation& normalisation);

@@ -178,10 +178,18 @@ std::optional<CheckpointDirectory::Found> CheckpointDirectory::newest(
   return std::nullopt;
 }
 
-std::optional<CheckpointDirectory::Found> CheckpointDirectory::best() const {
+std::string CheckpointDirectory::best_bytes(const std::function<void(const std::string&)>& report) const {
   const std::filesystem::path path = directory_ / (std::string("best") + kExtension);
-  if (!std::filesystem::exists(path)) return std::nullopt;
-  return Found{path, read_file(path)};
+  if (!std::filesystem::exists(path)) return {};
+  try {
+    std::string bytes = read_file(path);
+    decode_checkpoint(bytes, path.string());
+    return bytes;
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::version) throw;
+    report(error.what());
+    return {};
+  }
 }
 
 void CheckpointDirectory::clear() const {

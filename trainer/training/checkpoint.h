@@ -53,7 +53,8 @@ class CheckpointDirectory {
     std::string bytes;
   };
   std::optional<Found> newest(const std::function<void(const std::string&)>& report) const;
-  std::optional<Found> best() const;
+  // The bytes of the best one, checked; empty where there is none or it is damaged.
+  std::string best_bytes(const std::function<void(const std::string&)>& report) const;
   // Removes all checkpoints, and temporary files of a killed run.
   void clear() const;
   void remove_temporaries() const;

@@ -11,6 +11,8 @@
 namespace wflow::trainer {
 namespace {
 
+constexpr const char* kAverage = "average";  // kind of the averaged weights' arrays
+
 nlohmann::json json_of(const yaml::Node& node) {
   switch (node.kind) {
     case yaml::Kind::null:
@@ -29,6 +31,21 @@ nlohmann::json json_of(const yaml::Node& node) {
     }
   }
   return nullptr;
+}
+
+yaml::Node node_of(const nlohmann::json& json) {
+  if (json.is_object()) {
+    std::vector<std::pair<std::string, yaml::Node>> entries;
+    for (const auto& [key, value] : json.items()) entries.emplace_back(key, node_of(value));
+    return yaml::map(std::move(entries));
+  }
+  if (json.is_array()) {
+    std::vector<yaml::Node> items;
+    for (const nlohmann::json& item : json) items.push_back(node_of(item));
+    return yaml::sequence(std::move(items));
+  }
+  if (json.is_null()) return {};
+  return yaml::scalar(json.is_string() ? json.get<std::string>() : json.dump());
 }
 
 nlohmann::json json_of(const EpochRow& row) {
@@ -105,6 +122,21 @@ nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
   return json;
 }
 
+nlohmann::json upgraded_fingerprint(const nlohmann::json& fingerprint) {
+  if (!fingerprint.is_object()) return fingerprint;
+  const nlohmann::json hash = fingerprint.value("data_hash", nlohmann::json());
+  yaml::Node block = node_of(fingerprint);
+  std::erase_if(block.entries, [](const auto& entry) { return entry.first.text == "data_hash"; });
+  block.entries.emplace_back(yaml::scalar("data"), yaml::scalar("-"));
+  yaml::Diagnostics diagnostics("checkpoint");
+  TrainConfig config = read_train_config(block, diagnostics);
+  if (diagnostics.has_errors()) return fingerprint;
+  if (config.inputs.empty()) config.inputs = {kField};
+  DatasetInfo data;
+  if (hash.is_string()) data.hash = hash.get<std::string>();
+  return trainer::fingerprint(config, data);
+}
+
 std::string fingerprint_differences(const nlohmann::json& before, const nlohmann::json& now) {
   std::map<std::string, std::string> a;
   std::map<std::string, std::string> b;
@@ -128,8 +160,9 @@ std::string fingerprint_differences(const nlohmann::json& before, const nlohmann
   return text;
 }
 
-Checkpoint make_checkpoint(FlatState& state, Optimizer& optimizer, const TrainingCounters& counters,
-                           const Normalisation& normalisation, const nlohmann::json& fingerprint) {
+Checkpoint make_checkpoint(FlatState& state, Optimizer& optimizer, WeightAverage& average,
+                           const TrainingCounters& counters, const Normalisation& normalisation,
+                           const nlohmann::json& fingerprint) {
   Checkpoint checkpoint;
   nlohmann::json history = nlohmann::json::array();
   for (const EpochRow& row : counters.history) history.push_back(json_of(row));
@@ -155,17 +188,19 @@ Checkpoint make_checkpoint(FlatState& state, Optimizer& optimizer, const Trainin
   for (Optimizer::Slot& slot : optimizer.slots()) {
     save(checkpoint.arrays, state.parameters(), slot.name, slot.values.span());
   }
+  if (average.active()) save(checkpoint.arrays, state.parameters(), kAverage, average.values());
   return checkpoint;
 }
 
-void restore_network(const Checkpoint& checkpoint, FlatState& state) {
+void restore_network(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average) {
   load(checkpoint, state.parameters(), "parameter", state.values());
   load(checkpoint, state.buffers(), "buffer", state.buffer_values());
+  if (average.active()) load(checkpoint, state.parameters(), kAverage, average.values());
 }
 
 void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimizer& optimizer,
-                        TrainingCounters& counters, Normalisation& normalisation) {
-  restore_network(checkpoint, state);
+                        WeightAverage& average, TrainingCounters& counters, Normalisation& normalisation) {
+  restore_network(checkpoint, state, average);
   for (Optimizer::Slot& slot : optimizer.slots()) {
     load(checkpoint, state.parameters(), slot.name, slot.values.span());
   }
