@@ -21,6 +21,7 @@ const std::array<std::string, 6> kLosses = {"mse", "mae", "huber", "gaussian", "
 const std::array<std::string, 6> kOptimizers = {"adamw", "adam", "sgd", "lars", "larc", "lamb"};
 const std::array<std::string, 6> kDecays = {"none", "cosine", "linear", "polynomial", "step", "one_cycle"};
 const std::array<std::string, 2> kSelects = {"last", "best"};
+const std::array<std::string, 2> kInitialWeights = {"random", "data"};
 const std::array<std::string, 3> kNorms = {"none", "batch", "group"};
 const std::array<std::string, 7> kActivations = {"leaky_relu", "relu",    "elu", "gelu",
                                                  "silu",       "sigmoid", "tanh"};
@@ -103,6 +104,9 @@ ModelConfig read_model(const yaml::Node* node, std::span<const std::string> inpu
     model.depth = reader.integer("depth", model.depth, 1, 12);
     model.latent = reader.integer("latent", model.latent, 1, 1 << 20);
   }
+  const std::size_t initial =
+      reader.choice("initial", static_cast<std::size_t>(model.initial), kInitialWeights);
+  model.initial = static_cast<InitialWeights>(initial);
   reader.finish();
   return model;
 }
@@ -285,6 +289,9 @@ bool is_classification(LossName name) {
 const char* name_of(Select select) {
   return kSelects[static_cast<std::size_t>(select)].c_str();
 }
+const char* name_of(InitialWeights initial) {
+  return kInitialWeights[static_cast<std::size_t>(initial)].c_str();
+}
 const char* name_of(Norm norm) {
   return kNorms[static_cast<std::size_t>(norm)].c_str();
 }
@@ -398,7 +405,9 @@ yaml::Node to_yaml(const ModelConfig& model) {
   if (model.name == ModelName::layers) {
     std::vector<yaml::Node> layers;
     for (const LayerConfig& layer : model.layers) layers.push_back(to_yaml(layer));
-    return yaml::map({{"layers", yaml::sequence(std::move(layers))}, {"outputs", names(model.outputs)}});
+    return yaml::map({{"layers", yaml::sequence(std::move(layers))},
+                      {"outputs", names(model.outputs)},
+                      {"initial", yaml::scalar(name_of(model.initial))}});
   }
   return yaml::map({{"name", yaml::scalar(name_of(model.name))},
                     {"width", integer(model.width)},
@@ -409,7 +418,8 @@ yaml::Node to_yaml(const ModelConfig& model) {
                     {"dense", integers(model.dense)},
                     {"activation", yaml::scalar(name_of(model.activation))},
                     {"depth", integer(model.depth)},
-                    {"latent", integer(model.latent)}});
+                    {"latent", integer(model.latent)},
+                    {"initial", yaml::scalar(name_of(model.initial))}});
 }
 
 yaml::Node to_yaml(const LossConfig& loss) {

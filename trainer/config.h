@@ -35,6 +35,8 @@ enum class Select { last, best };
 // What stands behind a convolution. Batch norm and group norm remove the mean amplitude of what they see (of
 // the batch, or of a sample), which is what a field's strength is read from.
 enum class Norm { none, batch, group };
+// data: scaled so that every channel has variance 1 over some training samples.
+enum class InitialWeights { random, data };
 
 struct ModelConfig {
   ModelName name = ModelName::cosmoflow;
@@ -47,6 +49,7 @@ struct ModelConfig {
   LayerKind activation = LayerKind::leaky_relu;
   std::int64_t depth = 3;    // unet: how often the grid is halved
   std::int64_t latent = 16;  // autoencoder, vae: values between encoder and decoder
+  InitialWeights initial = InitialWeights::random;
   std::vector<LayerConfig> layers;
   std::vector<std::string> outputs;  // layers: names; empty: the last layer
   bool operator==(const ModelConfig&) const = default;
@@ -163,5 +166,6 @@ const char* name_of(OptimizerName name);
 const char* name_of(Decay decay);
 const char* name_of(Select select);
 const char* name_of(Norm norm);
+const char* name_of(InitialWeights initial);
 
 }  // namespace wflow::trainer

@@ -163,7 +163,8 @@ class EndToEnd(TrainRun):
         header = (self.root / "gaussian/predictions.csv").read_text().splitlines()[0]
         self.assertEqual(header, "id,amplitude,amplitude_predicted,amplitude_deviation,slope,slope_predicted,slope_deviation")
         self.assertEqual(list(self.result("vae")["test"]["targets"]), ["x"])
-        self.assertIn(list(csv.DictReader((self.root / "classes/predictions.csv").open()))[0]["amplitude_predicted"], "01")
+        lines = (self.root / "classes/predictions.csv").read_text().splitlines()
+        self.assertIn(next(csv.DictReader(lines))["amplitude_predicted"], "01")
 
     def classes(self):
         """The same boxes with a class number as target."""

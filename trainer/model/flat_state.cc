@@ -57,7 +57,11 @@ std::span<float> FlatState::gradients() {
 
 void FlatState::fill_initial_values(std::uint64_t seed) {
   for (const FlatEntry& entry : parameters_.entries) fill_initial(entry.spec, seed, value(entry));
-  for (const FlatEntry& entry : buffers_.entries) fill_initial(entry.spec, seed, buffer(entry));
+  fill_initial_buffers();
+}
+
+void FlatState::fill_initial_buffers() {
+  for (const FlatEntry& entry : buffers_.entries) fill_initial(entry.spec, 0, buffer(entry));
 }
 
 void FlatState::update_running_statistics(std::int64_t samples, double momentum) {

@@ -81,6 +81,7 @@ class FlatState {
   std::span<float> batch_statistic(const FlatEntry& entry) { return part(exchange_, entry, kScalarSpace); }
 
   void fill_initial_values(std::uint64_t seed);
+  void fill_initial_buffers();
   // running = (1 - momentum) * running + momentum * (statistics summed over ranks) / samples.
   void update_running_statistics(std::int64_t samples, double momentum);
 

@@ -20,6 +20,7 @@
 #include "trainer/model/network.h"
 #include "trainer/parallel/gradient_exchange.h"
 #include "trainer/training/accumulated.h"
+#include "trainer/training/data_initial.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/report.h"
 #include "trainer/training/schedule.h"
@@ -178,6 +179,8 @@ void Run::resume_or_begin() {
   }
   if (bytes.empty()) {
     data_.compute_normalisation(communicator_);
+    if (config_.model.initial == InitialWeights::data)
+      initialise_from_data(graph_, data_, communicator_, state_);
   } else {
     const Checkpoint checkpoint = decode_checkpoint(bytes, source);
     const std::string differences = fingerprint_differences(
