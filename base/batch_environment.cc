@@ -121,4 +121,9 @@ std::vector<std::string> current_environment() {
   return variables;
 }
 
+std::string environment_value(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : value;
+}
+
 }  // namespace wflow

@@ -27,4 +27,7 @@ void clean_task_environment();
 // "NAME=value" each.
 std::vector<std::string> current_environment();
 
+// Empty where it is not set.
+std::string environment_value(const char* name);
+
 }  // namespace wflow

@@ -28,6 +28,7 @@ int body(int argc, char** argv) {
   cli::run_delegate(argc, argv);
   if (const auto code = cli::run_merlin(argc, argv)) return *code;
   if (const auto code = cli::run_maestro(argc, argv)) return *code;
+  if (const auto code = cli::run_launch(argc, argv)) return *code;
   CLI::App app;
   cli::Command chosen;
   cli::add_commands(app, chosen);

@@ -12,17 +12,12 @@ namespace wflow::steps {
 namespace {
 
 // Of another task, and of the shell that started the worker: a task's shell sets the last three itself.
-constexpr std::array<std::string_view, 11> kTaskVariables = {"WFLOW_TASK",
-                                                             "WFLOW_ATTEMPT",
-                                                             "WFLOW_SAMPLE_ID",
-                                                             "WFLOW_EVENTS",
-                                                             "WFLOW_WORKSPACE",
-                                                             "WFLOW_WORKER",
-                                                             "WFLOW_CORES",
-                                                             "WFLOW_CAMPAIGN",
-                                                             "PWD",
-                                                             "OLDPWD",
-                                                             "_"};
+constexpr std::array<std::string_view, 15> kTaskVariables = {
+    "WFLOW_TASK",   "WFLOW_ATTEMPT",    "WFLOW_SAMPLE_ID",
+    "WFLOW_EVENTS", "WFLOW_WORKSPACE",  "WFLOW_WORKER",
+    "WFLOW_CORES",  "WFLOW_CAMPAIGN",   "WFLOW_LEASE",
+    "WFLOW_NODES",  "WFLOW_WORLD_SIZE", "WFLOW_LAUNCH_ARGS",
+    "PWD",          "OLDPWD",           "_"};
 
 std::string_view key_of(std::string_view variable) {
   return variable.substr(0, variable.find('='));
@@ -76,6 +71,10 @@ std::vector<std::string> array_environment(const std::vector<std::string>& worke
   set(result, "WFLOW_CORES", cores);
   if (!has(result, "OMP_NUM_THREADS")) set(result, "OMP_NUM_THREADS", cores);
   return result;
+}
+
+std::string lease_variable(std::uint64_t lease) {
+  return "WFLOW_LEASE=" + std::to_string(lease);
 }
 
 std::vector<std::string> own_environment() {

@@ -2,6 +2,7 @@
 // The environment of tasks, in three layers: the worker's own, the array's, the element's (PreparedTask).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& envi
 // programs first in PATH.
 std::vector<std::string> array_environment(const std::vector<std::string>& worker,
                                            const specs::TaskTemplate& task_template, int worker_cores);
+
+// "WFLOW_LEASE=...": all processes of a task on several nodes have it, and nothing else of the campaign.
+std::string lease_variable(std::uint64_t lease);
 
 // The calling process's environment as a list.
 std::vector<std::string> own_environment();

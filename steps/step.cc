@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "specs/plan/task_name.h"
+#include "steps/environment.h"
 #include "steps/kinds.h"
 
 namespace wflow::steps {
@@ -58,6 +60,13 @@ std::vector<std::string> element_environment(const specs::TaskTemplate& task_tem
   } else if (task_template.sample_dependent) {
     environment.push_back("WFLOW_SAMPLE_ID=" + std::to_string(execution.element));
   }
+  const specs::Resources& asked = task_template.resources;
+  const int nodes = std::max<int>(1, static_cast<int>(execution.nodes.size()));
+  const int ranks = execution.nodes.empty() ? asked.procs : specs::ranks_on(asked, nodes);
+  if (ranks > 1 || nodes > 1) environment.push_back("WFLOW_WORLD_SIZE=" + std::to_string(ranks));
+  if (execution.nodes.empty()) return environment;
+  environment.push_back("WFLOW_NODES=" + text::join(execution.nodes, ","));
+  environment.push_back(lease_variable(execution.lease));
   return environment;
 }
 

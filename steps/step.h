@@ -31,6 +31,8 @@ struct Execution {
   bool restart = false;
   std::uint64_t count = 1;     // elements of this process, within one bundle
   bool through_shell = false;  // also where the command needs no shell: its program could not be started
+  std::vector<std::string> nodes = {};  // of a task on several: their names, this one first
+  std::uint64_t lease = 0;              // of such a task
 };
 
 struct PreparedTask {

@@ -31,10 +31,12 @@ class Train final : public Step {
       argv_ = {mpirun(), "-n", std::to_string(ranks), "--oversubscribe", "--bind-to", "none"};
       if (::geteuid() == 0) argv_.emplace_back("--allow-run-as-root");
     }
-    argv_.push_back(sibling_program("wflow-train"));
-    argv_.push_back(template_.workspace + "/train.yaml");
     // A simulation that is tried again after the training changes what it learns from.
-    argv_.emplace_back("--fresh-on-new-data");
+    const std::vector<std::string> program = {sibling_program("wflow-train"),
+                                              template_.workspace + "/train.yaml", "--fresh-on-new-data"};
+    if (template_.resources.nodes > 1) across_nodes_ = {sibling_program("wflow"), "launch", "--"};
+    for (std::vector<std::string>* argv : {&argv_, &across_nodes_})
+      argv->insert(argv->end(), program.begin(), program.end());
   }
 
   ArraySetup setup() const override {
@@ -43,7 +45,7 @@ class Train final : public Step {
 
   PreparedTask prepare(const Execution& execution) const override {
     PreparedTask task;
-    task.argv = argv_;
+    task.argv = execution.nodes.size() > 1 ? across_nodes_ : argv_;
     task.directory = template_.workspace;
     task.out_file = "train.out";
     task.err_file = "train.err";
@@ -54,6 +56,7 @@ class Train final : public Step {
  private:
   const specs::TaskTemplate& template_;
   std::vector<std::string> argv_;
+  std::vector<std::string> across_nodes_;  // where it has several
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ using ::testing::EndsWith;
 class TrainTest : public ::testing::Test {
  protected:
   TrainTest() {
-    for (const char* name : {"/wflow-train", "/mpirun.openmpi"}) {
+    for (const char* name : {"/wflow", "/wflow-train", "/mpirun.openmpi"}) {
       std::ofstream(directory_.path() + name) << "#!/bin/sh\n";
       std::filesystem::permissions(directory_.path() + name, std::filesystem::perms::owner_all);
     }
@@ -59,6 +59,21 @@ TEST_F(TrainTest, RunsSeveralRanksUnderMpirun) {
   EXPECT_THAT(task.argv, Contains("none"));
   EXPECT_THAT(task.argv, Contains("/campaign/train/train.yaml"));
   EXPECT_EQ(std::count(task.argv.begin(), task.argv.end(), "--allow-run-as-root"), ::geteuid() == 0 ? 1 : 0);
+}
+
+TEST_F(TrainTest, RunsOnSeveralNodesByTheirLauncher) {
+  template_.resources.procs = 4;
+  template_.resources.nodes = 4;
+  Execution execution;
+  execution.nodes = {"n1", "n2", "n3"};
+  execution.lease = 77;
+  const PreparedTask task = make_step(template_, nullptr)->prepare(execution);
+  EXPECT_THAT(task.argv.front(), EndsWith("/wflow"));
+  EXPECT_EQ(task.argv.at(1), "launch");
+  EXPECT_THAT(task.argv, Contains("/campaign/train/train.yaml"));
+  EXPECT_THAT(task.environment, Contains("WFLOW_NODES=n1,n2,n3"));
+  EXPECT_THAT(task.environment, Contains("WFLOW_WORLD_SIZE=3")) << "one rank a node, and a node less";
+  EXPECT_THAT(task.environment, Contains("WFLOW_LEASE=77"));
 }
 
 }  // namespace

@@ -356,6 +356,8 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
   config.batch = reader.integer("batch", config.batch, 1, 1 << 24);
   config.accumulate = reader.integer("accumulate", config.accumulate, 1, 1 << 20);
   config.ranks = reader.integer("ranks", config.ranks, 1, 1 << 20);
+  reader.integer("nodes", 1, 1, 1 << 20);  // of the campaign's: what starts the ranks looks at it
+  reader.integer("min_nodes", 1, 1, 1 << 20);
   config.threads = reader.integer("threads", config.threads, 1, 4096);
   config.loader_threads = reader.integer("loader_threads", config.loader_threads, 1, 256);
   config.cache_bytes = reader.bytes("cache", config.cache_bytes);

@@ -6,10 +6,12 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "trainer/config.h"
 #include "trainer/model/network.h"
@@ -70,8 +72,29 @@ trainer::TrainConfig read_config(const std::string& path) {
   return config;
 }
 
+void check_batch(const trainer::TrainConfig& config, const trainer::Communicator& communicator) {
+  if (communicator.size() <= config.batch) return;
+  throw trainer::CommonError(ExitCode::spec,
+                             fmt::format("{} ranks can't share a batch of {}: start fewer ranks or raise "
+                                         "'batch'",
+                                         communicator.size(), config.batch));
+}
+
 void check_world(const trainer::TrainConfig& config, const trainer::Communicator& communicator,
                  bool allow_any_ranks) {
+  // As many as the task's launcher was asked for: an MPI library that does not find its manager starts a
+  // world of its own with every process.
+  if (const char* asked = std::getenv("WFLOW_WORLD_SIZE"); asked != nullptr && !allow_any_ranks) {
+    if (wflow::text::to_integer(asked).value_or(0) == communicator.size())
+      return check_batch(config, communicator);
+    throw trainer::CommonError(
+        ExitCode::system,
+        fmt::format(
+            "the task was started on {} ranks and MPI ({}) sees {}: its launcher and this program speak "
+            "different process interfaces; under srun, say --mpi=pmix for Open MPI and --mpi=pmi2 for MPICH "
+            "(docs/cluster.md)",
+            asked, communicator.library(), communicator.size()));
+  }
   if (config.ranks > 1 && communicator.size() == 1 && !allow_any_ranks) {
     throw trainer::CommonError(
         ExitCode::system,
@@ -80,12 +103,7 @@ void check_world(const trainer::TrainConfig& config, const trainer::Communicator
                     "another MPI's launcher? Use mpirun.openmpi -n {}, or --allow-any-ranks",
                     config.ranks, communicator.library(), config.ranks));
   }
-  if (communicator.size() > config.batch) {
-    throw trainer::CommonError(ExitCode::spec,
-                               fmt::format("{} ranks can't share a batch of {}: start fewer ranks or raise "
-                                           "'batch'",
-                                           communicator.size(), config.batch));
-  }
+  check_batch(config, communicator);
 }
 
 void check_machine(const trainer::TrainConfig& config) {

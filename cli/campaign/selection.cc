@@ -61,7 +61,8 @@ std::vector<WhereField> fields_of(const specs::Plan& plan, const specs::SampleTa
       {"duration", Kind::number, {}},
       {"reason",
        Kind::text,
-       {"exited", "signalled", "timed_out", "not_started", "bad_output", "worker_lost", "out_of_memory"}}};
+       {"exited", "signalled", "timed_out", "not_started", "bad_output", "worker_lost", "out_of_memory", "walltime",
+        "node", "preempted", "launcher"}}};
   if (samples == nullptr) return fields;
   for (const std::string& column : samples->columns()) fields.push_back({column, Kind::cell, {}});
   return fields;

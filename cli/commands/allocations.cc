@@ -69,9 +69,7 @@ int list(const AllocationOptions& options) {
   } else {
     table.print(standard_output());
   }
-  wire::AllocationsAnswer pools = answer;
-  pools.allocations.clear();
-  for (const std::string& line : allocation_lines(pools, unix_now_s(), true)) fmt::print("{}\n", line);
+  for (const std::string& line : pool_lines(answer)) fmt::print("{}\n", line);
   if (!answer.excluded_nodes.empty()) fmt::print("  left out: {}\n", text::join(answer.excluded_nodes, ", "));
   return 0;
 }

@@ -68,9 +68,6 @@ bool detach(const std::filesystem::path& campaign) {
   }
 }
 
-namespace {
-
-// With what follows on it.
 ExitCode whole_code(const engine::CampaignStatus& status) {
   ExitCode code = engine::end_code(status);
   for (const engine::FollowupView& followup : status.followups) {
@@ -80,8 +77,6 @@ ExitCode whole_code(const engine::CampaignStatus& status) {
   }
   return code;
 }
-
-}  // namespace
 
 int follow(const std::filesystem::path& campaign, bool quiet, bool json) {
   std::signal(SIGPIPE, SIG_IGN);
@@ -121,7 +116,11 @@ void add_attach(CLI::App& app, Command& chosen) {
   command->add_flag("-q,--quiet", *quiet, "only wait");
   command->add_flag("--json", *json, "only the status at the end, as JSON");
   command->callback([name, quiet, json, &chosen] {
-    chosen = [name, quiet, json] { return follow(find_campaign(*name), *quiet, *json); };
+    chosen = [name, quiet, json] {
+      const specs::Plan plan = read_plan(find_campaign(*name));
+      if (lives_in_allocations(plan, {})) return attach_in_allocations(plan, *quiet, *json);
+      return follow(plan.campaign(), *quiet, *json);
+    };
   });
 }
 

@@ -53,9 +53,11 @@ void add_commands(CLI::App& app, Command& chosen) {
   add_allocations(app, chosen);
   add_manage(app, chosen);
   add_delegates(app);
+  add_launch(app);
   add_submitted(app, chosen);
   add_event(app, chosen);
   add_worker(app, chosen);
+  add_coordinate(app, chosen);
   add_doctor(app, chosen);
   add_install_shims(app, chosen);
   add_help(app, chosen);

@@ -37,6 +37,7 @@ void add_rerun(CLI::App& app, Command& chosen);
 void add_init(CLI::App& app, Command& chosen);
 void add_allocations(CLI::App& app, Command& chosen);
 void add_worker(CLI::App& app, Command& chosen);
+void add_coordinate(CLI::App& app, Command& chosen);  // in_allocation.cc
 // Hidden: what wflow run starts while a campaign waits for a study that it submitted.
 void add_submitted(CLI::App& app, Command& chosen);
 void add_event(CLI::App& app, Command& chosen);
@@ -57,6 +58,10 @@ std::optional<int> run_merlin(int argc, char** argv);
 std::optional<int> run_maestro(int argc, char** argv);
 // `wflow convert ...` and `wflow train ...` become wflow-convert and wflow-train, as git does it.
 void add_delegates(CLI::App& app);
+// `wflow launch ...`, whose arguments are mostly those of another program; nothing when argv asks for
+// something else, or for its help. Does not return when the program was started.
+void add_launch(CLI::App& app);
+std::optional<int> run_launch(int argc, char** argv);
 // Does not return when argv names one of them.
 void run_delegate(int argc, char** argv);
 

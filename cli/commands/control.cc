@@ -141,7 +141,12 @@ int cancel(const ControlOptions& options) {
   const auto done = ask_in_parts<wire::CancelRequest>(plan, selection, [&](wire::Selection&& part) {
     return wire::CancelRequest{std::move(part), options.kill};
   });
-  if (!done) throw no_coordinator(plan.campaign(), "cancel");
+  if (!done) {
+    if (selection.chosen || !command_between_allocations(plan, wire::CancelRequest{selection, options.kill}))
+      throw no_coordinator(plan.campaign(), "cancel");
+    if (!options.json) fmt::print("cancelled\n");
+    return 0;
+  }
   if (options.json) {
     fmt::print("{}\n", nlohmann::json{{"count", done->count}, {"running", done->running}}.dump());
   } else {
@@ -153,7 +158,12 @@ int cancel(const ControlOptions& options) {
 int simple(const ControlOptions& options, const std::string& verb, const wire::Request& request,
            const char* said) {
   const std::filesystem::path campaign = working_campaign(find_campaign(options.run.campaign));
-  if (!engine::Client(campaign).command(request)) throw no_coordinator(campaign, verb);
+  if (!engine::Client(campaign).command(request)) {
+    const bool ends = std::holds_alternative<wire::DrainRequest>(request) ||
+                      std::holds_alternative<wire::StopRequest>(request);
+    if (!ends || !command_between_allocations(read_plan(campaign), request))
+      throw no_coordinator(campaign, verb);
+  }
   if (options.json) {
     fmt::print("{}\n", nlohmann::json{{"directory", campaign.string()}, {"asked", verb}}.dump());
   } else {

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/yaml.h"
@@ -23,6 +24,7 @@
 #include "engine/coordinate/signals.h"
 #include "engine/followups/followups.h"
 #include "engine/query/client.h"
+#include "engine/store/campaign_lock.h"
 
 namespace wflow::cli {
 
@@ -35,7 +37,7 @@ class CampaignRun {
   CampaignRun(const specs::Plan& top, const RunOptions& options)
       : top_(top),
         options_(options),
-        signals_({SIGINT, SIGTERM, SIGHUP}),
+        signals_({SIGINT, SIGTERM, SIGHUP, SIGUSR1}),
         queue_(top.campaign()),
         limit_s_(limit_of(options)) {}
 
@@ -47,8 +49,9 @@ class CampaignRun {
       if (!next) return static_cast<int>(worst());
       follow(*next);
     }
-    return finish();
+    return handed_over_ ? static_cast<int>(ExitCode::interrupted) : finish();
   }
+  bool handed_over() const { return handed_over_; }
 
  private:
   // What has ended is not run again: nothing is left to do in it, and its time would go on.
@@ -147,6 +150,13 @@ class CampaignRun {
   bool run_campaign(const specs::Plan& plan, bool resumed,
                     const std::optional<engine::wire::RetryRequest>& retry,
                     const engine::RunAgain& run_again = {}) {
+    // Ended on purpose between the last look at it and the lock: nobody goes on by itself.
+    const auto holder = engine::store::read_lock(plan.campaign());
+    if (!options_.home.allocation.empty() && holder &&
+        holder->state == engine::store::HolderState::released) {
+      asked_ = true;
+      return false;
+    }
     engine::CoordinatorOptions coordinator;
     coordinator.slots = options_.slots;
     coordinator.local = options_.local;
@@ -157,28 +167,46 @@ class CampaignRun {
     coordinator.retry = retry;
     coordinator.run_again = run_again;
     coordinator.keep_going = options_.keep_going;
+    coordinator.home = options_.home;
+    coordinator.top = top_.campaign();
+    if (plan.campaign() == top_.campaign()) coordinator.first = options_.first;
     if (limit_s_ > 0) coordinator.time_limit_s = std::max(limit_s_ - elapsed_s(), 1e-3);
-    Display display(options_.silent(), Display::Interrupt::ends_campaign);
+    const bool moves = options_.home.moves;  // then another process shows it
+    Display display(options_.silent() || moves, Display::Interrupt::ends_campaign);
     EarlyFollowup early(plan, options_.slots);
     bool recorded = false;  // only once this process coordinates
     const engine::CoordinatorEnd end =
         engine::run_coordinator(plan, coordinator, [&](const engine::CampaignStatus& status) {
-          if (!std::exchange(recorded, true)) record_environment(plan.campaign());
+          const bool on_login_node = options_.home.allocation.empty();
+          if (!std::exchange(recorded, true) && on_login_node) record_environment(plan.campaign());
           display.show(status);
+          if (moves && on_login_node && !options_.silent()) print_notes(status);
           last_ = status;
-          early.look(status);
+          if (!moves) early.look(status);
         });
     display.finish(last_);
     if (end.code != ExitCode::interrupted) early.drain([this] { return asked_to_end(); });
     last_code_ = end.code;
     note_hard_failures(last_);
     asked_ = asked_ || end.asked_to_end || end.code == ExitCode::interrupted;
+    handed_over_ = end.handed_over;
+    if (handed_over_) return false;
     if (!options_.silent()) {
       fmt::print("\n{} in {}; campaign: {}\n", name_of(last_.state), text::format_duration(last_.elapsed_s),
                  last_.directory);
     }
     queue_.take_from(plan, last_, options_.keep_going);
     return last_.ended() == last_.elements();
+  }
+
+  // What there is to say of the first allocation.
+  void print_notes(const engine::CampaignStatus& status) {
+    for (const engine::HistoryView& row : status.history) {
+      if (row.number <= printed_ || row.time_s < began_unix_s_) continue;
+      printed_ = row.number;
+      if (row.kind == "note" || row.text.starts_with("allocation ")) fmt::print("{}\n", row.text);
+    }
+    std::fflush(stdout);
   }
 
   bool asked_to_end() {
@@ -219,6 +247,9 @@ class CampaignRun {
   double limit_s_;
   Clock::time_point began_ = Clock::now();
   bool asked_ = false;
+  bool handed_over_ = false;
+  std::uint64_t printed_ = 0;  // numbers of the history
+  double began_unix_s_ = unix_now_s();
   bool hard_failures_ = false;    // exit code 102, of any campaign
   ExitCode code_ = ExitCode::ok;  // of the top campaign
   engine::CampaignStatus last_;   // of the campaign that was run last
@@ -238,11 +269,11 @@ double limit_of(const RunOptions& options) {
   return *seconds;
 }
 
-namespace {
-
-int run_here(const specs::Plan& plan, const RunOptions& options, bool resumed) {
+RunEnd run_here(const specs::Plan& plan, const RunOptions& options, bool resumed) {
   try {
-    return CampaignRun(plan, options).run(resumed);
+    CampaignRun run(plan, options);
+    const int code = run.run(resumed);
+    return {code, run.handed_over()};
   } catch (const Error& error) {
     // The command line was right: the campaign was there.
     if (error.code() == ExitCode::usage && !is_campaign(plan.campaign()))
@@ -254,10 +285,9 @@ int run_here(const specs::Plan& plan, const RunOptions& options, bool resumed) {
   }
 }
 
-}  // namespace
-
 int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed) {
   remember_campaign(plan.campaign());
+  if (lives_in_allocations(plan, options)) return coordinate_in_allocations(plan, options, resumed);
   if (options.detach && detach(plan.campaign())) {
     if (options.json) {
       fmt::print("{}\n",
@@ -268,7 +298,7 @@ int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed)
     return 0;
   }
   std::signal(SIGPIPE, SIG_IGN);
-  const int code = run_here(plan, options, resumed);
+  const int code = run_here(plan, options, resumed).code;
   if (options.json) fmt::print("{}\n", engine::to_json(engine::campaign_status(plan.campaign())).dump(2));
   return code;
 }

@@ -7,13 +7,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/batch_environment.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/version.h"
@@ -44,22 +44,17 @@ struct MerlinOptions {
   std::vector<std::string> ignored_list;
 };
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : value;
-}
-
 bool in_task() {
-  return !variable("WFLOW_CAMPAIGN").empty();
+  return !environment_value("WFLOW_CAMPAIGN").empty();
 }
 
 fs::path own_campaign() {
-  return variable("WFLOW_CAMPAIGN");
+  return environment_value("WFLOW_CAMPAIGN");
 }
 
 // In the foreground, on the cores of this task.
 void add_cores(std::vector<std::string>& words) {
-  const std::string cores = variable("WFLOW_CORES");
+  const std::string cores = environment_value("WFLOW_CORES");
   words.insert(words.end(), {"--slots", cores.empty() ? "1" : cores});
 }
 

@@ -133,6 +133,8 @@ Rerun prepare(const specs::Plan& plan, const specs::TaskId& id, const RerunOptio
   rerun.environment.insert(rerun.environment.end(), task.environment.begin(), task.environment.end());
   rerun.environment.push_back("WFLOW_EVENTS=" + (directory / "events.jsonl").string());
   if (task.direct) rerun.environment.push_back("PWD=" + directory.string());  // as a shell would have set it
+  if (const std::int64_t bytes = task_template.resources.memory_bytes; bytes > 0)
+    rerun.environment.push_back("WFLOW_MEMORY_BYTES=" + std::to_string(bytes));
   give_gpus(rerun.environment, task_template.resources);
   rerun.timeout_s = task_template.timeout_s;
   // Only files that wflow itself makes for a task move: what the study's author wrote stays as it is.

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/markers.h"
+#include "cli/campaign/pools.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/dry.h"
 #include "cli/commands/read_options.h"
@@ -95,6 +96,8 @@ int run(const RunOptions& options) {
   const bool dry = options.dry || read.study.batch.dry_run;
   if (dry) check_dry(specs::Plan(read.study, "/"));
   if (!dry) require_schedulers(read.study, options);
+  if (!options.local && !engine::wanted_schedulers(read.study).empty())
+    check_nodes(specs::Plan(read.study, "/"));
   const specs::Plan plan = create(read);
   if (!options.silent()) {
     fmt::print("{}\n", specs::describe(read.study.format));

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/coordinate/machine.h"
+#include "engine/monitor/status.h"
 #include "engine/wire/requests.h"
 #include "specs/plan/plan.h"
 #include "specs/study/study.h"
@@ -32,6 +33,8 @@ struct RunOptions {
   bool json = false;
   std::optional<engine::wire::RetryRequest> retry;
   engine::RunAgain run_again;
+  engine::Home home;  // of a coordinator in an allocation, and of the one that gets it
+  std::optional<engine::wire::Request> first;  // for a campaign that nobody coordinates
   bool silent() const { return quiet || json; }
 };
 
@@ -45,11 +48,30 @@ double limit_of(const RunOptions& options);
 // its own that does.
 int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed);
 
+struct RunEnd {
+  int code = 0;
+  bool handed_over = false;  // another process goes on
+};
+// Coordinates from this process, to the end or until it hands over.
+RunEnd run_here(const specs::Plan& plan, const RunOptions& options, bool resumed);
+
+// in_allocation.cc: `batch: {coordinator: in_allocation}`. Submits what the campaign wants and follows the
+// coordinator that starts with it; with --detach it does not follow.
+bool lives_in_allocations(const specs::Plan& plan, const RunOptions& options);
+int coordinate_in_allocations(const specs::Plan& plan, const RunOptions& options, bool resumed);
+// For wflow attach.
+int attach_in_allocations(const specs::Plan& plan, bool quiet, bool json);
+// Such a campaign between two allocations: this process coordinates it for as long as the command takes.
+// False: it is none, or it was ended on purpose, or somebody coordinates it.
+bool command_between_allocations(const specs::Plan& plan, const engine::wire::Request& request);
+
 // attach.cc: shows a campaign that another process runs until it has ended. Ctrl-C ends only the showing.
 int follow(const std::filesystem::path& campaign, bool quiet, bool json);
 // Goes on in a process of its own, which outlives the terminal; true there, false here once that one
 // coordinates.
 bool detach(const std::filesystem::path& campaign);
+// With what follows on it.
+ExitCode whole_code(const engine::CampaignStatus& status);
 
 // rerun.cc: keeps this process's variables, 0600, for wflow rerun.
 void record_environment(const std::filesystem::path& campaign);

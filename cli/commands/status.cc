@@ -67,9 +67,12 @@ int status(const StatusOptions& options) {
   fmt::print("\n{}\n", status.directory);
   const auto& after = status.followups;
   const bool left = std::any_of(after.begin(), after.end(), [](const auto& f) { return f.left(); });
-  if (status.coordinator.empty() && (status.state == engine::CampaignState::interrupted || left) &&
-      !engine::running_campaign(status.directory))
+  if (status.coordinator.empty() && !status.allocations.allocations.empty()) {
+    fmt::print("the coordinator of the next allocation goes on\n");
+  } else if (status.coordinator.empty() && (status.state == engine::CampaignState::interrupted || left) &&
+             !engine::running_campaign(status.directory)) {
     fmt::print("continue with: wflow resume {}\n", status.directory);
+  }
   return 0;
 }
 

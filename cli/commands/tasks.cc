@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -27,6 +29,60 @@ struct TasksOptions {
   bool count = false;
 };
 
+// What the executions of listed tasks used, fetched for some thousand neighbours at a time: rows come in the
+// order of their elements.
+class UsageOfRows {
+ public:
+  UsageOfRows(engine::Client& client, bool for_people) : client_(client), together_(for_people ? kFew : kMany) {}
+
+  // Of the last execution that has ended; null where there is no record of one.
+  const engine::wire::UsedView* find(const TaskRow& row) {
+    if (row.array != array_ || row.element < first_ || row.element >= end_) load(row.array, row.element);
+    const auto at = last_.find(row.element);
+    return at == last_.end() ? nullptr : &at->second;
+  }
+
+ private:
+  static constexpr specs::Element kFew = 200, kMany = 4000;
+
+  void load(specs::ArrayId array, specs::Element first) {
+    const engine::wire::UsageAnswer answer = client_.usage({array, first, first + together_ - 1, 0});
+    array_ = array;
+    first_ = first;
+    end_ = answer.next.value_or(first + together_);
+    last_.clear();
+    for (const engine::wire::UsedView& used : answer.used) {
+      const specs::Element from = std::max(used.usage.first, first_);
+      const specs::Element to = std::min(used.usage.first + used.usage.count, end_);
+      for (specs::Element element = from; element < to; ++element) {
+        const auto [at, is_new] = last_.try_emplace(element, used);
+        if (!is_new && used.usage.attempt >= at->second.usage.attempt) at->second = used;
+      }
+    }
+  }
+
+  engine::Client& client_;
+  specs::Element together_;
+  specs::ArrayId array_ = 0;
+  specs::Element first_ = 0, end_ = 0;
+  std::map<specs::Element, engine::wire::UsedView> last_;
+};
+
+// With what is known from the record of its last execution. Of a bundle's process the memory alone says something
+// of one sample.
+TaskRow with_usage(TaskRow row, UsageOfRows& usage, std::optional<engine::TaskUsage>& used) {
+  const bool may_have = row.state == engine::ElementState::done || row.state == engine::ElementState::failed ||
+                        row.state == engine::ElementState::hard_failed || row.state == engine::ElementState::delayed;
+  const engine::wire::UsedView* found = may_have ? usage.find(row) : nullptr;
+  used.reset();
+  if (found == nullptr) return row;
+  used = found->usage;
+  if (row.worker.empty()) row.worker = found->worker;
+  if (!row.started_s) row.started_s = used->started_s;
+  if (!row.duration_s && used->count == 1) row.duration_s = used->duration_s;
+  return row;
+}
+
 Style style_of(engine::ElementState state) {
   using engine::ElementState;
   if (state == ElementState::failed || state == ElementState::hard_failed) return Style::red;
@@ -34,7 +90,9 @@ Style style_of(engine::ElementState state) {
   return state == ElementState::leased ? Style::cyan : Style::yellow;
 }
 
-nlohmann::json to_json(const specs::Plan& plan, const TaskRow& row) {
+using Used = std::optional<engine::TaskUsage>;
+
+nlohmann::json to_json(const specs::Plan& plan, const TaskRow& row, const Used& used) {
   nlohmann::json json = {{"task", specs::task_name(plan, row.array, row.element)},
                          {"step", plan.steps()[plan.step_of(row.array)].name},
                          {"array", plan.array_name(row.array)},
@@ -51,10 +109,15 @@ nlohmann::json to_json(const specs::Plan& plan, const TaskRow& row) {
   if (!row.worker.empty()) json["worker"] = row.worker;
   if (row.started_s) json["started"] = *row.started_s;
   if (row.duration_s) json["duration"] = *row.duration_s;
+  const bool alone = used && used->count == 1;
+  json["cpu"] = alone ? nlohmann::json(used->cpu_s) : nlohmann::json();
+  json["peak_bytes"] = used ? nlohmann::json(used->peak_bytes) : nlohmann::json();
+  json["read_bytes"] = alone ? nlohmann::json(used->read_bytes) : nlohmann::json();
+  json["written_bytes"] = alone ? nlohmann::json(used->written_bytes) : nlohmann::json();
   return json;
 }
 
-std::vector<Cell> cells_of(const specs::Plan& plan, const TaskRow& row, bool for_people) {
+std::vector<Cell> cells_of(const specs::Plan& plan, const TaskRow& row, const Used& used, bool for_people) {
   const auto number = [](const std::optional<double>& value, const auto& format) {
     return value ? format(*value) : std::string();
   };
@@ -69,33 +132,49 @@ std::vector<Cell> cells_of(const specs::Plan& plan, const TaskRow& row, bool for
   cells.push_back({row.exit_code ? std::to_string(*row.exit_code) : row.reason});
   cells.push_back({number(
       row.duration_s, [&](double v) { return for_people ? text::format_duration(v) : text::from_real(v); })});
-  if (!for_people) cells.push_back({number(row.started_s, [](double v) { return text::from_real(v); })});
+  const bool alone = used && used->count == 1;
+  if (for_people) {
+    cells.push_back({alone ? text::format_duration(used->cpu_s) : std::string()});
+    cells.push_back({used ? text::format_bytes(used->peak_bytes) : std::string()});
+  } else {
+    cells.push_back({number(row.started_s, [](double v) { return text::from_real(v); })});
+  }
   cells.push_back({row.worker});
+  if (!for_people) {
+    cells.push_back({alone ? text::from_real(used->cpu_s) : std::string()});
+    cells.push_back({used ? std::to_string(used->peak_bytes) : std::string()});
+    cells.push_back({alone ? std::to_string(used->read_bytes) : std::string()});
+    cells.push_back({alone ? std::to_string(used->written_bytes) : std::string()});
+  }
   return cells;
 }
 
 // Prints rows as they come: a million of them take no more memory than one.
 class Listing {
  public:
-  Listing(const specs::Plan& plan, const TasksOptions& options)
+  Listing(const specs::Plan& plan, engine::Client& client, const TasksOptions& options)
       : plan_(plan),
         options_(options),
+        usage_(client, !options.csv && !options.json),
         table_(options.csv ? std::vector<std::string>{"task", "step", "sample", "state", "attempts",
-                                                      "exit_code", "duration", "started", "worker"}
-                           : std::vector<std::string>{"task", "state", "attempts", "exit code", "duration",
-                                                      "worker"}) {
+                                                      "exit_code", "duration", "started", "worker", "cpu",
+                                                      "peak_bytes", "read_bytes", "written_bytes"}
+                           : std::vector<std::string>{"task", "state", "attempts", "exit code", "duration", "cpu",
+                                                      "memory", "worker"}) {
     if (options.csv && !options.count) table_.print_csv();
   }
 
-  void add(const TaskRow& row) {
+  void add(const TaskRow& selected) {
     ++found_;
     if (options_.count) return;
+    Used used;
+    const TaskRow row = with_usage(selected, usage_, used);
     if (options_.json) {
-      fmt::print("{}{}", found_ == 1 ? "[\n  " : ",\n  ", indented(to_json(plan_, row).dump(2)));
+      fmt::print("{}{}", found_ == 1 ? "[\n  " : ",\n  ", indented(to_json(plan_, row, used).dump(2)));
     } else if (options_.csv) {
-      Table::print_csv_row(cells_of(plan_, row, false));
+      Table::print_csv_row(cells_of(plan_, row, used, false));
     } else {
-      keep(row);
+      keep(row, used);
     }
   }
 
@@ -117,8 +196,8 @@ class Listing {
  private:
   static constexpr std::size_t kTogether = 10'000;  // rows with the same widths
 
-  void keep(const TaskRow& row) {
-    table_.add(cells_of(plan_, row, true));
+  void keep(const TaskRow& row, const Used& used) {
+    table_.add(cells_of(plan_, row, used, true));
     if (++kept_ < kTogether) return;
     table_.print(standard_output());
     table_.clear();
@@ -134,6 +213,7 @@ class Listing {
 
   const specs::Plan& plan_;
   const TasksOptions& options_;
+  UsageOfRows usage_;
   Table table_;
   std::uint64_t found_ = 0;
   std::size_t kept_ = 0;
@@ -145,7 +225,7 @@ int tasks(const TasksOptions& options) {
   // What a program reads is complete; what a person reads has an end.
   const std::uint64_t limit =
       options.limit.value_or(options.json || options.csv || options.count ? 0 : kDefaultLimit);
-  Listing listing(plan, options);
+  Listing listing(plan, client, options);
   bool more = false;
   select_tasks(plan, client, options.selection, [&](const TaskRow& row) {
     more = limit > 0 && listing.found() == limit;

@@ -35,6 +35,7 @@ specs::Plan plan_of(const ValidateOptions& options) {
 int validate(const ValidateOptions& options) {
   const specs::Plan plan = plan_of(options);
   check_walltimes(plan);
+  check_nodes(plan);
   for (const std::string& sentence : unusable_schedulers(plan.study()))
     fmt::print(stderr, "{}: warning: {}\n", options.study, sentence);
   if (options.json) {
@@ -54,6 +55,7 @@ int validate(const ValidateOptions& options) {
 
 int show_batch(const specs::Plan& plan, bool json) {
   check_walltimes(plan);
+  check_nodes(plan);
   fmt::print("{}", json ? batch_plan(plan).dump(2) + "\n" : batch_plan_text(plan));
   return 0;
 }

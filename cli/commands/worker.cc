@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/worker.h"
 #include "engine/batch/batch_system.h"
 #include "engine/schedule/groups.h"
 #include "workers/agent/agent.h"
@@ -29,12 +31,22 @@ int work(workers::WorkerOptions& options) {
   return workers::run_worker(options);
 }
 
+constexpr double kAskEnd_s = 300;   // between two looks at the allocation's end, ...
+constexpr int kAskingNodes = 16;  // ... of so many workers; those of larger allocations look less often
+
 struct EndOptions {
   double ends_at = 0;
   std::string walltime, scheduler;
 };
 
-// The scheduler whose allocation this process runs in: the innermost one.
+// Slurm's, as its step says; 1 elsewhere.
+int allocation_nodes() {
+  const char* nodes = std::getenv("SLURM_NNODES");
+  return nodes == nullptr ? 1 : static_cast<int>(text::to_integer(nodes).value_or(1));
+}
+
+}  // namespace
+
 std::string scheduler_around() {
   constexpr std::pair<const char*, const char*> kVariables[] = {{"FLUX_URI", "flux"},
                                                                 {"SLURM_JOB_ID", "slurm"},
@@ -45,6 +57,24 @@ std::string scheduler_around() {
     if (std::getenv(variable) != nullptr) return name;
   }
   return {};
+}
+
+namespace {
+
+// Which allocation this is, and what its launcher calls this node: the workers of one take tasks together.
+void find_allocation(workers::WorkerOptions& options) {
+  options.node = environment_value("SLURMD_NODENAME");
+  if (options.node.empty()) options.node = host_name();
+  if (!options.allocation.empty() || options.started_by != 0) return;
+  constexpr std::pair<const char*, const char*> kJobs[] = {{"flux", "FLUX_JOB_ID"},
+                                                           {"slurm", "SLURM_JOB_ID"},
+                                                           {"lsf", "LSB_JOBID"},
+                                                           {"pbs", "PBS_JOBID"},
+                                                           {"sge", "JOB_ID"}};
+  for (const auto& [name, job] : kJobs) {
+    if (scheduler_around() == name && !environment_value(job).empty())
+      options.allocation = fmt::format("{}:{}", name, environment_value(job));
+  }
 }
 
 // What was said on the command line is the end; else the scheduler is asked, now and every few minutes.
@@ -61,10 +91,15 @@ void find_end(const EndOptions& end, workers::WorkerOptions& options) {
     options.ends_unix_s = unix_now_s() + *seconds;
     return;
   }
+  // The script of its allocation has asked already, for all of its nodes.
+  const char* told = std::getenv("WFLOW_ENDS_AT");
+  if (told != nullptr) options.ends_unix_s = text::to_real(told).value_or(0);
   const std::string name = end.scheduler.empty() ? scheduler_around() : end.scheduler;
   const std::shared_ptr<engine::batch::BatchSystem> scheduler = engine::batch::make_batch_system(name);
   if (!scheduler) return;
   options.ask_end = [scheduler] { return scheduler->ends_unix_s(); };
+  options.ask_end_every_s = kAskEnd_s * std::max(1, allocation_nodes() / kAskingNodes);
+  if (options.ends_unix_s > 0) return;
   try {
     options.ends_unix_s = scheduler->ends_unix_s().value_or(0);
   } catch (const Error&) {
@@ -119,6 +154,7 @@ void add_worker(CLI::App& app, Command& chosen) {
   command->callback([options, end, &chosen] {
     chosen = [options, end] {
       find_end(*end, *options);
+      find_allocation(*options);
       clean_task_environment();  // of the launcher that started it on this node
       return work(*options);
     };

@@ -11,8 +11,7 @@
 
 namespace wflow::cli {
 
-std::vector<std::string> allocation_lines(const engine::wire::AllocationsAnswer& answer, double now_s,
-                                          bool everything) {
+std::vector<std::string> pool_lines(const engine::wire::AllocationsAnswer& answer) {
   std::vector<std::string> lines;
   for (const auto& pool : answer.pools) {
     int queued = 0;
@@ -34,6 +33,12 @@ std::vector<std::string> allocation_lines(const engine::wire::AllocationsAnswer&
     if (!pool.gave_up.empty()) line += "; submits no more: " + pool.gave_up;
     lines.push_back(std::move(line));
   }
+  return lines;
+}
+
+std::vector<std::string> allocation_lines(const engine::wire::AllocationsAnswer& answer, double now_s,
+                                          bool everything) {
+  std::vector<std::string> lines = pool_lines(answer);
   for (const auto& allocation : answer.allocations) {
     if (allocation.never_clears.empty() && !everything) continue;
     lines.push_back("    " + allocation_line(allocation, now_s));

@@ -9,6 +9,8 @@
 
 namespace wflow::cli {
 
+// A line each.
+std::vector<std::string> pool_lines(const engine::wire::AllocationsAnswer& answer);
 // A line a pool; `everything`: also one an allocation, else only of those that will never start.
 std::vector<std::string> allocation_lines(const engine::wire::AllocationsAnswer& answer, double now_s,
                                           bool everything);

@@ -53,6 +53,10 @@ std::vector<std::string> remarks_of(const StepStatus& step, const Terminal& term
   const bool ended = step.ended() == step.elements;
   if (step.left_s && !ended) parts.push_back(text::format_duration(*step.left_s) + " left");
   if (ended && step.mean_s > 0) parts.push_back(fmt::format("{} each", text::format_duration(step.mean_s)));
+  // Of a task that is worth a look: the peak of 95 % of the executions.
+  constexpr double kWorth = 64 << 20;
+  if (step.usage.executions > 0 && step.usage.peak_bytes.p95 >= kWorth)
+    parts.push_back(text::format_bytes(static_cast<std::uint64_t>(step.usage.peak_bytes.p95)) + " of memory");
   return parts;
 }
 

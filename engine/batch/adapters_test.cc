@@ -82,6 +82,7 @@ TEST(FluxScript, StartsWorkersBesideTheBrokers) {
 #FLUX: --setopt=exit-timeout=none
 
 cd /d || exit 1
+export WFLOW_ENDS_AT=$(($(date +%s) + 5400))
 module load x
 flux exec --noinput --rank=all /opt/wflow worker
 )");
@@ -150,6 +151,7 @@ if [ "$1" != agent ]; then
   exit
 fi
 cd /d || exit 1
+export WFLOW_ENDS_AT=$(($(date +%s) + 93600))
 module load x
 exec /opt/wflow worker
 )");
@@ -239,6 +241,7 @@ if [ "$1" != agent ]; then
   exit
 fi
 cd /d || exit 1
+export WFLOW_ENDS_AT=$(($(date +%s) + 5400))
 module load x
 exec /opt/wflow worker
 )script");

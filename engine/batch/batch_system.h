@@ -34,8 +34,10 @@ struct JobRequest {
   std::vector<std::string> args;     // verbatim options, after ours
   std::vector<std::string> setup;    // lines of shell before the command
   std::vector<std::string> exclude;  // names of nodes
-  bool singleton = false;            // one at a time of this name (chain mode)
+  std::string chain;  // of all that run one after another (chain mode); empty: runs beside others
   std::vector<std::string> command;  // argv, on each node
+  // argv, beside it where the script runs: told by SIGUSR1 when `command` has ended everywhere. Empty: none.
+  std::vector<std::string> coordinator;
   // Merlin's, of what starts `command` on the nodes: before it, more arguments of it, in place of it.
   std::string launch_pre, launch_args, worker_launch;
   std::string directory;  // absolute: working directory, script, output

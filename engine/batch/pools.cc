@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <tuple>
 
 namespace wflow::engine::batch {
 
@@ -16,6 +17,8 @@ constexpr double kWorthwhile_s = 60;
 // A successor is asked for so long before the last one ends, beyond twice the usual wait in the queue.
 constexpr double kLead_s = 20;
 constexpr double kLeft_s = 2;  // without any worker, after it had some
+// Then the scheduler is asked why before the job is cancelled, which would hide the reason.
+constexpr double kAskFirst_s = 40;
 constexpr double kCancelAgain_s = 10;
 constexpr double kHour_s = 3600;
 
@@ -36,6 +39,30 @@ double end_of(const Allocation& allocation) {
 }
 
 }  // namespace
+
+JobRequest job_of(const PoolSpec& pool, const std::string& token, const std::string& prefix) {
+  JobRequest job = pool.job;
+  job.token = token;
+  job.chain = pool.chain > 0 ? prefix + "-" + job.chain : "";
+  for (auto* command : {&job.command, &job.coordinator}) {
+    if (!command->empty()) command->insert(command->end(), {"--allocation", token});
+  }
+  return job;
+}
+
+std::string short_name(const std::string& host) {
+  return host.substr(0, host.find('.'));
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+std::string nodes_of(const Allocation& allocation) {
+  return allocation.node_names.empty() ? "its nodes" : joined(allocation.node_names);
+}
 
 Pools::Pools(std::vector<PoolSpec> pools, std::string prefix, std::uint64_t epoch, PoolTiming timing,
              std::vector<Allocation> known, Now now)
@@ -76,7 +103,7 @@ const Allocation* Pools::find(const std::string& token) const {
 
 bool Pools::any_left() const {
   return std::any_of(live_.begin(), live_.end(), [&](const auto& entry) {
-    return entry.second.under_way || !allocations_.at(entry.first).id.empty();
+    return entry.first != home_ && (entry.second.under_way || !allocations_.at(entry.first).id.empty());
   });
 }
 
@@ -107,6 +134,48 @@ std::optional<std::string> Pools::stuck() const {
   }
   if (why == nullptr || !live_.empty()) return std::nullopt;
   return *why;
+}
+
+// ---- the coordinator's own allocation
+
+void Pools::set_home(std::string token, Now now) {
+  home_ = std::move(token);
+  if (!live_.contains(home_) || allocations_.at(home_).state == AllocationState::running) return;
+  began(allocations_.at(home_), now.unix_s, now);
+  changed(allocations_.at(home_));
+}
+
+const Allocation* Pools::home() const {
+  const auto at = live_.find(home_);
+  return at == live_.end() || at->second.leaving ? nullptr : &allocations_.at(home_);
+}
+
+void Pools::leave_home() {
+  if (const auto at = live_.find(home_); at != live_.end()) at->second.leaving = true;
+}
+
+bool Pools::has_successor(Now now) const {
+  return std::any_of(live_.begin(), live_.end(), [&](const auto& entry) {
+    const auto& [token, live] = entry;
+    const Allocation& allocation = allocations_.at(token);
+    const bool there = (!live.recovered || live.joined || live.named) && live.missing == 0;
+    return token != home_ && there && !live.leaving && !live.under_way && !allocation.id.empty() &&
+           lasts(allocation, pools_.at(allocation.pool), now);
+  });
+}
+
+bool Pools::needs_successor(Now now) const {
+  const bool some_can = std::any_of(pools_.begin(), pools_.end(), [](const auto& entry) {
+    return entry.second.demand.open > 0 && entry.second.gave_up.empty();
+  });
+  return some_can && !finishing_ && !has_successor(now);
+}
+
+void Pools::close_home(Now now) {
+  const auto at = live_.find(home_);
+  if (at == live_.end()) return;
+  at->second.leaving = true;
+  ended(allocations_.at(home_), JobEnd::none, {}, now);
 }
 
 // ---- what people ask
@@ -141,6 +210,7 @@ std::optional<std::string> Pools::cancel(const std::string& name, Now now) {
   if (tokens.empty())
     return name.empty() ? "no allocation is queued or runs" : "no such allocation is queued or runs";
   for (const std::string& token : tokens) {
+    cancel_home_ = cancel_home_ || token == home_;
     give_back(token, now);
     live_.at(token).leaving_since_s = now.steady_s - timing_.drain_s;  // its workers are not waited for
   }
@@ -189,43 +259,68 @@ bool Pools::known_to_scheduler() const {
 }
 
 void Pools::follow_workers(Now now) {
-  for (auto& [token, live] : live_) {
-    Allocation& allocation = allocations_.at(token);
-    const auto at = workers_.find(token);
-    const AllocationWorkers workers = at == workers_.end() ? AllocationWorkers{} : at->second;
-    Pool& pool = pool_of(allocation);
-    if (workers.count > 0) {
-      live.hosts.insert(workers.hosts.begin(), workers.hosts.end());
-      live.joined = live.had_workers = true;
-      live.left_since_s.reset();
-      pool.failures = 0;
-      if (pool.spec->slots == 0) pool.slots = std::max(pool.slots, workers.slots);
-      if (allocation.state == AllocationState::intended || allocation.state == AllocationState::queued) {
-        began(allocation, now.unix_s, now);  // its workers say so before the scheduler is asked
-        changed(allocation);
-        ask_soon(allocation.scheduler, now.steady_s);
-      }
-    } else if (live.had_workers && !live.left_since_s) {
-      live.left_since_s = now.steady_s;
+  for (auto& [token, live] : live_) follow(token, live, now);
+}
+
+void Pools::follow(const std::string& token, Live& live, Now now) {
+  Allocation& allocation = allocations_.at(token);
+  const auto at = workers_.find(token);
+  const AllocationWorkers workers = at == workers_.end() ? AllocationWorkers{} : at->second;
+  Pool& pool = pool_of(allocation);
+  if (workers.count > 0) {
+    for (const std::string& host : workers.hosts) live.hosts.insert(short_name(host));
+    live.joined = live.had_workers = true;
+    live.left_since_s.reset();
+    pool.failures = 0;
+    if (pool.spec->slots == 0) pool.slots = std::max(pool.slots, workers.slots);
+    if (allocation.node_names.empty() && static_cast<int>(live.hosts.size()) == allocation.nodes) {
+      allocation.node_names.assign(live.hosts.begin(), live.hosts.end());  // until the scheduler says
+      changed(allocation);
+    }
+    if (allocation.state == AllocationState::intended || allocation.state == AllocationState::queued) {
+      began(allocation, now.unix_s, now);  // its workers say so before the scheduler is asked
+      changed(allocation);
       ask_soon(allocation.scheduler, now.steady_s);
     }
-    if (workers.silent && !live.asked_about) ask_soon(allocation.scheduler, now.steady_s);
-    live.asked_about = workers.silent;
-    if (workers.count == 0 || workers.busy) live.idle_since_s.reset();
-    if (workers.count > 0 && !workers.busy && !live.idle_since_s) live.idle_since_s = now.steady_s;
-    if (live.left_since_s && now.steady_s - *live.left_since_s >= kLeft_s && !live.leaving)
-      give_back(token, now);
-    const bool late = allocation.state == AllocationState::running && !live.joined &&
-                      allocation.started_s > 0 && now.unix_s - allocation.started_s > timing_.late_s &&
-                      now.steady_s - live.since_s > timing_.late_s;
-    if (late && !std::exchange(live.said_late, true)) {
-      note(fmt::format("allocation {} has run for {:.0f} s and none of its workers has reached this "
-                       "coordinator; see the "
-                       "output of its job, and docs/cluster.md about addresses",
-                       allocation.id, now.unix_s - allocation.started_s),
+  } else if (live.had_workers && !live.left_since_s) {
+    live.left_since_s = now.steady_s;
+    ask_soon(allocation.scheduler, now.steady_s);
+  }
+  if (workers.silent && !live.asked_about) ask_soon(allocation.scheduler, now.steady_s);
+  live.asked_about = workers.silent;
+  if (workers.count == 0 || workers.busy) live.idle_since_s.reset();
+  if (workers.count > 0 && !workers.busy && !live.idle_since_s) live.idle_since_s = now.steady_s;
+  if (live.left_since_s && now.steady_s - *live.left_since_s >= kLeft_s && !live.leaving) {
+    give_back(token, now);
+    live.left = true;
+  }
+  if (allocation.state == AllocationState::running && allocation.started_s > 0 && !live.leaving)
+    look_for_workers(allocation, live, now);
+}
+
+// An allocation whose nodes, or some of them, send no worker: a dead node, a network that does not reach here.
+void Pools::look_for_workers(Allocation& allocation, Live& live, Now now) {
+  const double runs_s = std::min(now.unix_s - allocation.started_s, now.steady_s - live.since_s);
+  if (runs_s > timing_.late_s && !std::exchange(live.said_late, true)) {
+    const std::vector<std::string> silent = silent_nodes(allocation, live.hosts);
+    if (!live.joined) {
+      note(fmt::format("allocation {} has run for {:.0f} s on {} and none of its workers has reached this "
+                       "coordinator; see {}/{}.out, and docs/cluster.md about addresses",
+                       allocation.id, runs_s, nodes_of(allocation), pool_of(allocation).spec->job.directory,
+                       allocation.token),
            true);
+    } else if (!silent.empty()) {
+      note(fmt::format("allocation {} has run for {:.0f} s and no worker has come from {}", allocation.id,
+                       runs_s, joined(silent)),
+           true);
+      blame(silent, "no worker came from it");
     }
   }
+  if (live.joined || runs_s <= timing_.unmanned_s) return;
+  live.failure = fmt::format("no worker came within {:.0f} s", timing_.unmanned_s);
+  note(fmt::format("allocation {} on {} is cancelled: {}", allocation.id, nodes_of(allocation), live.failure),
+       true);
+  give_back(allocation.token, now);
 }
 
 double Pools::lead_s(const Pool& pool) const {
@@ -259,29 +354,49 @@ bool Pools::may_submit(const Pool& pool, Now now) const {
 }
 
 void Pools::decide(Pool& pool, Now now) {
-  int lasting = 0;
+  int lasting = 0, running = 0;
   bool under_way = false;
-  double ending_core_s = 0;  // what allocations whose end is near still do
+  double ending_core_s = 0;   // what allocations whose end is near still do
+  double running_core_s = 0;  // and the others that run
   for (const auto& [token, live] : live_) {
     const Allocation& allocation = allocations_.at(token);
     if (&pool_of(allocation) != &pool || live.leaving) continue;
     under_way = under_way || live.under_way;
-    if (lasts(allocation, pool, now)) {
-      ++lasting;
-    } else {
-      const double left_s = std::max(0.0, end_of(allocation) - now.unix_s - pool.demand.longest_s);
-      ending_core_s += left_s * pool.slots * allocation.nodes;
-    }
+    const double left_s = std::max(0.0, end_of(allocation) - now.unix_s - pool.demand.longest_s);
+    const bool lasting_one = lasts(allocation, pool, now);
+    const bool runs = allocation.state == AllocationState::running;
+    lasting += lasting_one ? 1 : 0;
+    running += lasting_one && runs ? 1 : 0;
+    if (runs) (lasting_one ? running_core_s : ending_core_s) += left_s * pool.slots * allocation.nodes;
   }
-  const int want = finishing_ ? 0 : wanted(pool, pool.demand.core_s - ending_core_s);
-  // While something is wrong one at a time shows whether it still is.
-  const bool troubled = pool.failures > 0 || pool.refusals > 0;
-  const int most = troubled ? (under_way || lasting > 0 ? 0 : 1) : want - lasting;
+  const double core_s = pool.demand.core_s - ending_core_s;
+  const int want = finishing_                ? 0
+                   : pool.spec->chain > 0 ? wanted_in_chain(pool, running, core_s - running_core_s)
+                                          : wanted(pool, core_s);
   if (want > lasting && may_submit(pool, now)) {
-    for (int i = 0; i < std::min(most, want - lasting); ++i) submit(pool, false, now);
+    for (int i = most_now(pool, want - lasting, lasting, under_way); i > 0; --i) submit(pool, false, now);
   }
   if (want < lasting) cancel_surplus(pool, lasting - want, now);
   give_back_idle(pool, now);
+}
+
+// While something is wrong one at a time shows whether it still is.
+int Pools::most_now(const Pool& pool, int missing, int lasting, bool under_way) {
+  if (pool.failures == 0 && pool.refusals == 0) return missing;
+  const bool waits = under_way || (pool.failures > 0 && lasting > 0);
+  return waits ? 0 : 1;
+}
+
+// Those that run, and as many behind them as the rest of the work can fill.
+int Pools::wanted_in_chain(const Pool& pool, int running, double core_s) const {
+  const Demand& demand = pool.demand;
+  const PoolSpec& spec = *pool.spec;
+  if (demand.open == 0) return 0;
+  if (demand.cores <= 0) return std::max(running, spec.min);
+  const double each_core_s = spec.job.walltime_s * pool.slots * spec.job.nodes;
+  if (!demand.measured || each_core_s <= 0) return spec.chain;
+  const double behind = std::ceil(std::max(0.0, core_s) / each_core_s);
+  return std::clamp(running + static_cast<int>(std::min<double>(behind, spec.chain)), 1, spec.chain);
 }
 
 std::string Pools::new_token() {
@@ -297,8 +412,7 @@ void Pools::submit(Pool& pool, bool by_hand, Now now) {
   allocation.walltime_s = pool.spec->job.walltime_s;
   allocation.by_hand = by_hand;
   allocation.created_s = now.unix_s;
-  JobRequest job = pool.spec->job;
-  job.token = allocation.token;
+  JobRequest job = job_of(*pool.spec, allocation.token, prefix_);
   job.exclude.insert(job.exclude.end(), excluded_.begin(), excluded_.end());
   Live& live = live_[allocation.token];
   live.under_way = true;
@@ -317,8 +431,9 @@ void Pools::cancel_surplus(Pool& pool, int surplus, Now now) {
     const bool kept = allocation.by_hand && pool.demand.open > 0 && !finishing_;
     if (&pool_of(allocation) == &pool && waits && !kept) queued.push_back(&allocation);
   }
-  std::sort(queued.begin(), queued.end(),
-            [](const auto* a, const auto* b) { return a->created_s > b->created_s; });
+  std::sort(queued.begin(), queued.end(), [](const auto* a, const auto* b) {
+    return std::tie(a->created_s, a->token) > std::tie(b->created_s, b->token);
+  });
   for (std::size_t i = 0; i < queued.size() && static_cast<int>(i) < surplus; ++i)
     give_back(queued[i]->token, now);
 }
@@ -336,6 +451,7 @@ void Pools::give_back_idle(Pool& pool, Now now) {
     if (&pool_of(allocation) != &pool || allocation.state != AllocationState::running || live.leaving)
       continue;
     const bool idle = live.idle_since_s && now.steady_s - *live.idle_since_s >= pool.spec->idle_timeout_s;
+    if (token == home_ && !finishing_ && !has_successor(now)) continue;  // the coordinator lives there
     if (!nothing_left && (!idle || running <= pool.spec->min)) continue;
     if (!nothing_left)
       note(fmt::format("allocation {} has had no work for {:.0f} s and is given back", allocation.id,
@@ -359,6 +475,9 @@ void Pools::carry_out_cancels(Now now) {
   for (auto& [token, live] : live_) {
     const Allocation& allocation = allocations_.at(token);
     if (!live.leaving || live.cancel_asked || allocation.id.empty()) continue;
+    const bool asks = live.left && !live.goes_on && now.steady_s - live.leaving_since_s < kAskFirst_s;
+    if (asks && !finishing_) continue;
+    if (token == home_ && !cancel_home_) continue;  // its job ends when workers and coordinator have left
     const auto workers = workers_.find(token);
     const bool waits = workers != workers_.end() && workers->second.count > 0 && !abandoned_ &&
                        now.steady_s - live.leaving_since_s < timing_.drain_s;

@@ -30,9 +30,17 @@ struct PoolSpec {
   std::string scheduler;
   int slots = 0;         // of a node; 0: as many as its workers say
   int min = 0, max = 1;  // allocations at the same time
+  int chain = 0;         // more than 0: so many are in the queue, and one runs after another
   double idle_timeout_s = 60;
-  JobRequest job;  // token and exclude are filled in
+  JobRequest job;  // as job_of() completes it; `chain`: what tells the pool's chain from those of others
 };
+
+std::string joined(const std::vector<std::string>& names);  // "n1, n2"
+std::string short_name(const std::string& host);            // without domain: schedulers and nodes may disagree
+std::string nodes_of(const Allocation& allocation);  // for people
+
+// What is submitted under this token. `prefix` begins all names of the campaign.
+JobRequest job_of(const PoolSpec& pool, const std::string& token, const std::string& prefix);
 
 // What there is to do for a pool.
 struct Demand {
@@ -53,7 +61,9 @@ struct PoolTiming {
   double quick_s = 300;  // a start that fails within this time is a quick failure of its nodes
   int quick_failures = 2;
   int missing = 3;      // answers in a row that do not name a job
-  double late_s = 120;  // an allocation that runs for so long without a worker is reported
+  // An allocation that runs for so long without a worker, or without one of a node of it, is reported; and
+  // one that runs for so long without any is cancelled.
+  double late_s = 120, unmanned_s = 600;
   double drain_s = 60;  // workers of an allocation that is given back have so long to leave
 };
 
@@ -127,6 +137,20 @@ class Pools {
   void finish(Now now);
   void abandon() { abandoned_ = true; }
 
+  // ---- the allocation that the coordinator itself lives in (engine/coordinate/machine.h: Home)
+  // Where it is one of these it is given back only once another one can have the coordinator, and at the
+  // campaign's end it is not cancelled: it ends with the coordinator.
+  // It runs, whatever the record says.
+  void set_home(std::string token, Now now);
+  // Null: none, or it is being given back.
+  const Allocation* home() const;
+  // The coordinator leaves it: another one is to be had for the work that is left.
+  void leave_home();
+  bool has_successor(Now now) const;
+  bool needs_successor(Now now) const;
+  // At the campaign's end: as if it had ended.
+  void close_home(Now now);
+
   // ---- decisions: to be called about once a second
   void decide(Now now);
   PoolActions take_actions() { return std::exchange(actions_, {}); }
@@ -144,6 +168,9 @@ class Pools {
   int slots(const std::string& pool) const { return pools_.at(pool).slots; }
   const std::string* gave_up(const std::string& pool) const;
   const std::set<std::string>& excluded_nodes() const { return excluded_; }
+  // A host of this allocation on which tasks fail: its node is left out of what is submitted from now on.
+  void exclude(const std::string& token, const std::string& host);
+  void include(const std::string& host);
   Forecast forecast(const std::string& pool, Now now) const;
   const std::vector<PoolSpec>& pools() const { return specs_; }
 
@@ -162,13 +189,17 @@ class Pools {
   // Of an allocation, beyond what is recorded.
   struct Live {
     bool under_way = false;  // its submission has not been answered
-    bool recovered = false;  // an earlier coordinator's, which no answer has named yet
+    bool recovered = false;  // an earlier coordinator's
+    bool named = false;      // by an answer of the scheduler
     double since_s = 0;      // steady: this coordinator knows of this incarnation
     int missing = 0;
     bool joined = false;  // a worker of this incarnation did
     bool had_workers = false;
-    std::set<std::string> hosts;  // of workers that joined
-    bool leaving = false;         // it is given back
+    std::set<std::string> hosts;  // of workers that joined, without domain
+    std::string failure;          // why it is given back, if not for want of work
+    bool leaving = false;         // it is given back, ...
+    bool left = false;            // ... because its workers left unasked, ...
+    bool goes_on = false;         // ... and its job runs on without them
     double leaving_since_s = 0;
     bool cancel_asked = false;  // and has not been answered
     double cancel_after_s = 0;  // steady
@@ -191,11 +222,15 @@ class Pools {
   void decide(Pool& pool, Now now);
   bool may_submit(const Pool& pool, Now now) const;
   int wanted(const Pool& pool, double core_s) const;
+  int wanted_in_chain(const Pool& pool, int running, double core_s) const;
+  static int most_now(const Pool& pool, int missing, int lasting, bool under_way);
   bool lasts(const Allocation& allocation, const Pool& pool, Now now) const;
   double lead_s(const Pool& pool) const;
   void submit(Pool& pool, bool by_hand, Now now);
   void follow_workers(Now now);
   void give_back_idle(Pool& pool, Now now);
+  void follow(const std::string& token, Live& live, Now now);
+  void look_for_workers(Allocation& allocation, Live& live, Now now);
   void cancel_surplus(Pool& pool, int surplus, Now now);
   void give_back(const std::string& token, Now now);
   void carry_out_cancels(Now now);
@@ -210,7 +245,9 @@ class Pools {
   void began(Allocation& allocation, double started_s, Now now);
   void ended(Allocation& allocation, JobEnd end, const std::string& reason, Now now);
   void start_failed(const Allocation& allocation, const Live& live, Now now);
-  void blame_nodes(const Allocation& allocation, const Live& live);
+  static std::vector<std::string> silent_nodes(const Allocation& allocation,
+                                               const std::set<std::string>& hosts);
+  void blame(const std::vector<std::string>& nodes, const std::string& why);
   void refused(Pool& pool, const Allocation& allocation, const Submission& submission, Now now);
   void ask_soon(const std::string& scheduler, double steady_s);
   void changed(const Allocation& allocation);
@@ -228,6 +265,8 @@ class Pools {
   std::map<std::string, AllocationWorkers> workers_;
   std::map<std::string, int> quick_failures_;  // by node
   std::set<std::string> excluded_;
+  std::string home_;  // token
+  bool cancel_home_ = false;
   bool finishing_ = false;
   bool patient_ = false;  // workers have as long as their tasks take
   bool abandoned_ = false;

@@ -19,12 +19,6 @@ constexpr double kNearEnd_s = 90;
 // lived.
 constexpr int kMissingIntents = 2;
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 std::string why(JobEnd end, const std::string& reason) {
   switch (end) {
     case JobEnd::walltime:
@@ -78,17 +72,18 @@ void Pools::submitted(const std::string& token, const Submission& submission, No
 
 void Pools::refused(Pool& pool, const Allocation& allocation, const Submission& submission, Now now) {
   const bool hopeless = submission.refusal == Submission::Refusal::fix;
-  const double wait_s = std::min(timing_.longest_refusal_s,
-                                 timing_.first_refusal_s * std::ldexp(1.0, std::min(pool.refusals, 16)));
-  const bool first = pool.refusals++ == 0;
-  pool.not_before_s = now.steady_s + wait_s;
   const std::string text = fmt::format("{} refused an allocation for the pool '{}': {}", allocation.scheduler,
                                        allocation.pool, submission.text);
-  if (hopeless) {
+  // Several that were submitted together are refused for the same reason.
+  if (hopeless && pool.gave_up.empty()) {
     pool.gave_up = text + "; change the study's batch: block or the pool, or run it here with --local";
     note(pool.gave_up, true);
-  } else if (first) {
-    note(fmt::format("{}; it is tried again in {:.0f} s, later and later", text, wait_s), true);
+  } else if (!hopeless && now.steady_s >= pool.not_before_s) {
+    const double wait_s = std::min(timing_.longest_refusal_s,
+                                   timing_.first_refusal_s * std::ldexp(1.0, std::min(pool.refusals, 16)));
+    pool.not_before_s = now.steady_s + wait_s;
+    if (pool.refusals++ == 0)
+      note(fmt::format("{}; it is tried again in {:.0f} s, later and later", text, wait_s), true);
   }
   // After a time-out the job may be there all the same: the next answer says so by its name.
   if (!hopeless) return ask_soon(allocation.scheduler, now.steady_s);
@@ -103,7 +98,8 @@ void Pools::cancelled(const std::string& scheduler, const std::vector<std::strin
     });
     if (at == allocations_.end()) continue;
     if (!error) {
-      ended(at->second, JobEnd::cancelled, {}, now);
+      const bool left = live_.at(at->first).left;
+      ended(at->second, JobEnd::none, left ? "its workers left it" : "it was cancelled", now);
       continue;
     }
     live_.at(at->first).cancel_asked = false;  // again, later
@@ -151,6 +147,7 @@ void Pools::learn(const JobStatus& job, Now now) {
   Live& live = at->second;
   Allocation& allocation = allocations_.at(job.token);
   live.missing = 0;
+  live.named = true;
   const Allocation before = allocation;
   if (!job.id.empty()) allocation.id = job.id;
   if (job.restarts > allocation.restarts) {
@@ -158,6 +155,7 @@ void Pools::learn(const JobStatus& job, Now now) {
     live.joined = live.had_workers = false;
     live.hosts.clear();
     live.left_since_s.reset();
+    if (live.left) live.left = live.goes_on = live.leaving = live.cancel_asked = false;
     live.since_s = now.steady_s;
     allocation.ends_s = allocation.started_s = 0;
     note(fmt::format(
@@ -182,7 +180,8 @@ void Pools::learn(const JobStatus& job, Now now) {
         began(allocation, job.starts_unix_s.value_or(now.unix_s), now);
       if (job.ends_unix_s && std::abs(allocation.ends_s - *job.ends_unix_s) >= 1)
         allocation.ends_s = *job.ends_unix_s;
-      if (job.state == JobState::ending) live.leaving = true;
+      live.goes_on = live.left && job.state == JobState::running;
+      if (job.state == JobState::ending && !std::exchange(live.leaving, true)) live.left = true;
       break;
     case JobState::done:
     case JobState::failed:
@@ -203,13 +202,13 @@ void Pools::began(Allocation& allocation, double started_s, Now now) {
   Pool& pool = pool_of(allocation);
   const double waited_s = std::max(0.0, allocation.started_s - allocation.created_s);
   pool.wait_s += (waited_s - pool.wait_s) / ++pool.waits;
-  note(fmt::format("allocation {} runs on {}, after {:.0f} s in the queue", allocation.id,
-                   allocation.node_names.empty() ? "its nodes" : joined(allocation.node_names), waited_s));
+  const std::string where = allocation.node_names.empty() ? "" : " on " + joined(allocation.node_names);
+  note(fmt::format("allocation {} runs{}, after {:.0f} s in the queue", allocation.id, where, waited_s));
 }
 
 void Pools::ended(Allocation& allocation, JobEnd end, const std::string& reason, Now now) {
   const Live live = live_.at(allocation.token);
-  const bool given_back = live.leaving;
+  const bool given_back = live.leaving && !live.left && live.failure.empty();
   live_.erase(allocation.token);
   allocation.state = AllocationState::ended;
   allocation.end = end;
@@ -217,44 +216,65 @@ void Pools::ended(Allocation& allocation, JobEnd end, const std::string& reason,
   const double near_s = std::min(kNearEnd_s, allocation.walltime_s / 4);
   const bool at_its_end =
       end == JobEnd::walltime || (allocation.ends_s > 0 && now.unix_s > allocation.ends_s - near_s);
-  allocation.reason = at_its_end   ? why(JobEnd::walltime, reason)
-                      : given_back ? "given back"
-                                   : why(end, reason);
+  allocation.reason = !live.failure.empty() ? live.failure
+                      : at_its_end          ? why(JobEnd::walltime, reason)
+                      : given_back          ? "given back"
+                                            : why(end, reason);
   changed(allocation);
   if (allocation.id.empty()) return;  // it never was
   if (!given_back) note(fmt::format("allocation {} has ended: {}", allocation.id, allocation.reason));
-  if (!given_back && !live.joined && end != JobEnd::preempted) start_failed(allocation, live, now);
+  // Workers of a recovered one may well have come, to the coordinator before.
+  if (!given_back && !live.joined && !live.recovered && end != JobEnd::preempted)
+    start_failed(allocation, live, now);
 }
 
-// It ended before any of its workers had joined.
+// It ended before any of its workers had joined. Of several nodes on which none came, none is blamed.
 void Pools::start_failed(const Allocation& allocation, const Live& live, Now now) {
   Pool& pool = pool_of(allocation);
-  if (allocation.started_s > 0 && now.unix_s - allocation.started_s < timing_.quick_s)
-    blame_nodes(allocation, live);
+  const bool quick = allocation.started_s > 0 && now.unix_s - allocation.started_s < timing_.quick_s;
+  if (allocation.node_names.size() == 1 && (quick || !live.failure.empty()))
+    blame(allocation.node_names, allocation.reason);
   ++pool.failures;
   pool.not_before_s = now.steady_s + timing_.first_failure_s * std::pow(6, pool.failures - 1);
   if (pool.failures < timing_.failures) return;
-  const std::string where = allocation.node_names.empty() ? "" : " on " + joined(allocation.node_names);
   pool.gave_up = fmt::format(
       "{} allocations of the pool '{}' in a row ended before a worker came from them, the last one "
-      "({}){}: {}; see the output of their jobs in {}",
-      pool.failures, allocation.pool, allocation.id, where, allocation.reason, pool.spec->job.directory);
+      "({}) on {}: {}; see the output of their jobs in {}",
+      pool.failures, allocation.pool, allocation.id, nodes_of(allocation), allocation.reason,
+      pool.spec->job.directory);
   note(pool.gave_up, true);
 }
 
-// Nodes from which no worker came. Of an allocation of several nodes on which none came, none is named.
-void Pools::blame_nodes(const Allocation& allocation, const Live& live) {
+std::vector<std::string> Pools::silent_nodes(const Allocation& allocation,
+                                             const std::set<std::string>& hosts) {
   std::vector<std::string> silent;
   for (const std::string& node : allocation.node_names) {
-    if (!live.hosts.contains(node)) silent.push_back(node);
+    if (!hosts.contains(short_name(node))) silent.push_back(node);
   }
-  if (silent.size() != 1) return;
-  const std::string& node = silent.front();
-  if (++quick_failures_[node] < timing_.quick_failures || !excluded_.insert(node).second) return;
-  note(fmt::format("node {} has let {} allocations fail at their start, the last one with: {}; it is left "
-                   "out from now on",
-                   node, quick_failures_[node], allocation.reason),
-       true);
+  return silent;
+}
+
+void Pools::blame(const std::vector<std::string>& nodes, const std::string& why) {
+  for (const std::string& node : nodes) {
+    if (++quick_failures_[node] < timing_.quick_failures || !excluded_.insert(node).second) continue;
+    note(fmt::format("node {} has let {} allocations fail at their start, the last one with: {}; it is left "
+                     "out from now on",
+                     node, quick_failures_[node], why),
+         true);
+  }
+}
+
+// Only by a name that the scheduler has given: it would refuse others.
+void Pools::exclude(const std::string& token, const std::string& host) {
+  const Allocation* allocation = find(token);
+  if (allocation == nullptr) return;
+  for (const std::string& node : allocation->node_names) {
+    if (short_name(node) == short_name(host)) excluded_.insert(node);
+  }
+}
+
+void Pools::include(const std::string& host) {
+  std::erase_if(excluded_, [&](const std::string& node) { return short_name(node) == short_name(host); });
 }
 
 }  // namespace wflow::engine::batch

@@ -481,6 +481,109 @@ TEST(Pools, ACancelThatFailsIsAskedForAgain) {
   EXPECT_FALSE(cluster.pools->any_left());
 }
 
+TEST(Pools, AnAllocationWithoutAnyWorkerIsCancelledAndItsNodeNamed) {
+  Cluster cluster(pool(1));
+  cluster.pools->set_demand("all", work(1000, 0));
+  cluster.pass(1);
+  cluster.run(cluster.token(0), 0);
+  cluster.jobs.at(cluster.token(0)).ends_unix_s = cluster.now.unix_s + 1e6;
+  cluster.pass(200);
+  EXPECT_TRUE(cluster.noted("on n1 and none of its workers has reached this coordinator"));
+  EXPECT_TRUE(cluster.cancels.empty());
+  cluster.pass(500);
+  EXPECT_EQ(cluster.cancels, std::vector<std::string>{"1"});
+  EXPECT_EQ(cluster.row(0).reason, "no worker came within 600 s");
+  EXPECT_EQ(cluster.submitted.size(), 2U) << "another one is tried";
+}
+
+TEST(Pools, ANodeThatSendsNoWorkerIsNamed) {
+  Cluster cluster(pool(1));
+  cluster.pools->set_demand("all", work(1000, 0));
+  cluster.pass(1);
+  cluster.run(cluster.token(0));
+  cluster.jobs.at(cluster.token(0)).nodes = {"n1", "n2.site.org", "n3"};
+  cluster.workers.at(cluster.token(0)).hosts = {"n1.site.org", "n2"};
+  cluster.pass(250);
+  EXPECT_TRUE(cluster.noted("no worker has come from n3"));
+  EXPECT_TRUE(cluster.cancels.empty()) << "the others work";
+}
+
+TEST(Pools, WhyWorkersLeftIsAskedBeforeTheJobIsCancelled) {
+  Cluster cluster(pool(1));
+  cluster.pools->set_demand("all", work(1000, 0));
+  cluster.pass(1);
+  cluster.run(cluster.token(0));
+  cluster.pass(100);
+  cluster.end(cluster.token(0), JobEnd::cancelled);  // scancel
+  cluster.pass(5);
+  EXPECT_EQ(cluster.submitted.size(), 2U) << "the work does not wait for the answer";
+  cluster.pass(60);
+  EXPECT_TRUE(cluster.cancels.empty());
+  EXPECT_EQ(cluster.row(0).reason, "it was cancelled");
+  EXPECT_TRUE(cluster.noted("allocation 1 has ended: it was cancelled"));
+}
+
+TEST(Pools, AJobThatOutlivesItsWorkersIsCancelled) {
+  Cluster cluster(pool(1));
+  cluster.pools->set_demand("all", work(1000, 0));
+  cluster.pass(1);
+  cluster.run(cluster.token(0));
+  cluster.jobs.at(cluster.token(0)).ends_unix_s = cluster.now.unix_s + 1e6;
+  cluster.pass(100);
+  cluster.workers.clear();
+  cluster.pass(60);
+  EXPECT_EQ(cluster.cancels, std::vector<std::string>{"1"});
+  EXPECT_EQ(cluster.row(0).reason, "its workers left it");
+}
+
+TEST(Pools, ARequeuedJobIsKept) {
+  Cluster cluster(pool(1));
+  cluster.pools->set_demand("all", work(1000, 0));
+  cluster.pass(1);
+  cluster.run(cluster.token(0));
+  cluster.pass(100);
+  JobStatus& job = cluster.jobs.at(cluster.token(0));
+  job.state = JobState::queued;  // preempted
+  job.restarts = 1;
+  cluster.workers.clear();
+  cluster.pass(40);
+  EXPECT_TRUE(cluster.noted("was requeued"));
+  EXPECT_NE(cluster.row(0).state, AllocationState::ended);
+}
+
+TEST(Pools, AChainIsSubmittedAtOnceUnderOneName) {
+  PoolSpec spec = pool(1);
+  spec.chain = 4;
+  spec.job.chain = "0";
+  Cluster cluster(spec);
+  cluster.pools->set_demand("all", work(1000, 0));
+  cluster.pass(2);
+  ASSERT_EQ(cluster.submitted.size(), 4U);
+  for (const JobRequest& job : cluster.submitted) EXPECT_EQ(job.chain, "wabcdef-0");
+  EXPECT_NE(cluster.token(0), cluster.token(1));
+  cluster.run(cluster.token(0));
+  cluster.pass(100);
+  EXPECT_TRUE(cluster.cancels.empty());
+  cluster.pools->set_demand("all", work(1000, 2500));  // 2 slots: 1,250 s, of which the first does 500 s
+  cluster.pass(2);
+  EXPECT_EQ(cluster.cancels, std::vector<std::string>{"4"}) << "two of 600 s behind it are enough";
+  cluster.pools->set_demand("all", work(100, 100));
+  cluster.pass(2);
+  EXPECT_EQ(cluster.cancels.size(), 3U);
+  EXPECT_EQ(cluster.row(0).state, AllocationState::running);
+}
+
+TEST(Pools, RefusalsOfOneMomentAreOne) {
+  Cluster cluster;
+  cluster.refusal = {"", Submission::Refusal::wait, "QOSMaxSubmitJobPerUserLimit"};
+  cluster.pools->set_demand("all", work(1000, 0));
+  cluster.pass(1);
+  EXPECT_EQ(cluster.submitted.size(), 4U);
+  cluster.refusal = {};
+  cluster.pass(75);  // two answers that do not name them, and the first wait of 15 s
+  EXPECT_EQ(cluster.jobs.size(), 4U);
+}
+
 TEST(Pools, PeopleAddCancelAndDrain) {
   Cluster cluster(pool(1));
   Demand blocked;

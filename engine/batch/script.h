@@ -35,7 +35,8 @@ class Directives {
 
 // #!, who wrote it, the directives.
 std::string script_head(std::string_view scheduler, const Directives& directives);
-// The directory, and the user's lines.
+// The directory, when the job ends as far as the script knows (WFLOW_ENDS_AT, for the workers), the user's
+// lines.
 std::string script_setup(const JobRequest& request);
 // launch_args with a blank before them; empty where there are none.
 std::string launch_arguments(const JobRequest& request);

@@ -9,6 +9,7 @@
 #include <cctype>
 #include <cstdlib>
 
+#include "base/process.h"
 #include "base/text.h"
 #include "engine/batch/script.h"
 
@@ -44,7 +45,9 @@ void add_memory(Directives& options, const JobRequest& request) {
 
 Directives slurm_directives(const JobRequest& request) {
   Directives options("#SBATCH");
-  options.add("--job-name=", request.token);
+  // Slurm knows the jobs of a chain by their common name.
+  options.add("--job-name=", request.chain.empty() ? request.token : request.chain);
+  if (!request.chain.empty()) options.add("--comment=", request.token);
   options.add(fmt::format("--nodes={}", request.nodes));
   // Sites preset ntasks-per-node: both are stated.
   options.add(fmt::format("--ntasks={}", request.nodes));
@@ -60,7 +63,7 @@ Directives slurm_directives(const JobRequest& request) {
   options.add("--reservation=", request.reservation);
   if (request.gpus > 0) options.add(fmt::format("--gpus-per-node={}", request.gpus));
   options.add("--exclude=", text::join(request.exclude, ","));
-  if (request.singleton) options.add("--dependency=singleton");
+  if (!request.chain.empty()) options.add("--dependency=singleton");
   options.add("--chdir=", request.directory);
   options.add("--output=", output_file(request));
   options.add("--open-mode=append");
@@ -80,6 +83,11 @@ std::string agents_launcher(int nodes) {
       "--mpi=none",
       nodes);
 }
+
+// Slurm knows the end better than the script: once for all nodes, so that 1,000 workers do not ask.
+constexpr std::string_view kAskEnd =
+    "ends=$(SLURM_TIME_FORMAT=%s squeue --noheader --jobs=\"$SLURM_JOB_ID\" --format=%e) && "
+    "[ \"$ends\" -gt 0 ] && export WFLOW_ENDS_AT=$ends\n";
 
 struct State {
   std::string_view word;
@@ -177,7 +185,7 @@ class Slurm : public BatchSystem {
 
   std::string script(const JobRequest& request) const override {
     return script_head("Slurm", slurm_directives(request)) + std::string(kUnset) + script_setup(request) +
-           launch_line(request, agents_launcher(request.nodes));
+           std::string(kAskEnd) + launch_line(request, agents_launcher(request.nodes));
   }
 
   Submission submit(const JobRequest& request) override {
@@ -253,9 +261,18 @@ class Slurm : public BatchSystem {
 
   std::optional<std::string> check() override {
     if (auto problem = check_answer("slurm", call(squeue_call()))) return problem;
-    return check_answer("slurm", call(slurm_call({"sbatch", "--version"})));
+    if (!find_program("sbatch")) return "slurm is only half here: no 'sbatch' in PATH";
+    return std::nullopt;
   }
 };
+
+// Of what never clears; else empty.
+std::string_view meaning_of(std::string_view words) {
+  const auto known = std::find_if(kNever.begin(), kNever.end(), [&](const Reason& reason) {
+    return words.find(reason.word) != std::string_view::npos;
+  });
+  return known == kNever.end() ? std::string_view() : known->meaning;
+}
 
 // "01-03" -> its numbers, with their zeros.
 void expand_range(const std::string& before, std::string_view range, std::vector<std::string>& names) {
@@ -292,6 +309,9 @@ std::optional<JobStatus> parse_squeue_line(std::string_view line) {
   job.ends_unix_s = time_of(fields[5]);
   job.nodes = expand_host_list(fields[6]);
   job.reason = fields[7] == "None" ? "" : fields[7];
+  const std::string comment = fields.size() > kFields ? fields[kFields] : "";
+  const bool of_chain = job.token.find('-') != std::string::npos;  // tokens have none
+  if (of_chain && !comment.empty()) job.token = comment;
   const auto known =
       std::find_if(kStates.begin(), kStates.end(), [&](const State& state) { return job.raw == state.word; });
   if (known != kStates.end()) {
@@ -328,11 +348,8 @@ std::vector<std::string> expand_host_list(std::string_view list) {
 }
 
 std::string why_slurm_never_starts(std::string_view reason) {
-  for (const Reason& known : kNever) {
-    if (reason.find(known.word) != std::string_view::npos)
-      return fmt::format("{}: {}", reason, known.meaning);
-  }
-  return {};
+  const std::string_view meaning = meaning_of(reason);
+  return meaning.empty() ? "" : fmt::format("{}: {}", reason, meaning);
 }
 
 std::optional<std::string> parse_sbatch_id(std::string_view out) {
@@ -346,8 +363,16 @@ std::optional<std::string> parse_sbatch_id(std::string_view out) {
   return std::nullopt;
 }
 
+// "violates accounting/QOS policy" stands behind limits of jobs, which pass, and of one job's size or time,
+// which do not: the line before it names the limit.
 Submission slurm_refusal(const CommandAnswer& answer) {
-  return refused(answer, kPasses);
+  Submission submission = refused(answer, kPasses);
+  if (submission.refusal != Submission::Refusal::wait || answer.timed_out) return submission;
+  const std::string_view meaning = meaning_of(answer.err);
+  if (meaning.empty()) return submission;
+  submission.refusal = Submission::Refusal::fix;
+  submission.text += fmt::format(": {}", meaning);
+  return submission;
 }
 
 }  // namespace wflow::engine::batch

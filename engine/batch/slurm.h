@@ -15,9 +15,10 @@ namespace wflow::engine::batch {
 
 std::unique_ptr<BatchSystem> make_slurm();
 
-// The format that squeue is asked for, and a job of its answer, a line each.
+// The format that squeue is asked for, and a job of its answer, a line each. The jobs of a chain share a name:
+// their token is the comment.
 inline constexpr std::string_view kSqueueFormat =
-    "JobID:|,State:|,Name:|,RestartCnt:|,StartTime:|,EndTime:|,NodeList:|,Reason:|";
+    "JobID:|,State:|,Name:|,RestartCnt:|,StartTime:|,EndTime:|,NodeList:|,Reason:|,Comment:|";
 std::optional<JobStatus> parse_squeue_line(std::string_view line);
 
 // "n[1-3,7],m01" -> names. What does not read comes back as it is.

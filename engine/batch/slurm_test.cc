@@ -58,7 +58,9 @@ TEST(SlurmScript, AsksForWholeNodesAndStartsAWorkerOnEach) {
 unset SLURM_EXPORT_ENV SRUN_CPUS_PER_TASK SLURM_CPUS_PER_TASK SLURM_NTASKS_PER_NODE SLURM_DISTRIBUTION
 unset ${!SLURM_CPU_BIND*} ${!SLURM_MEM_BIND*} ${!SBATCH_*}
 cd /scratch/c || exit 1
+export WFLOW_ENDS_AT=$(($(date +%s) + 3660))
 module load openmpi
+ends=$(SLURM_TIME_FORMAT=%s squeue --noheader --jobs="$SLURM_JOB_ID" --format=%e) && [ "$ends" -gt 0 ] && export WFLOW_ENDS_AT=$ends
 srun --nodes=2 --ntasks=2 --overlap --no-kill --wait=0 --kill-on-bad-exit=0 --cpu-bind=none --mpi=none /opt/wflow worker --campaign '/a b'
 )");
 }
@@ -102,6 +104,23 @@ TEST(Squeue, Reads) {
   EXPECT_EQ(failed.state, JobState::failed);
   EXPECT_EQ(failed.end, JobEnd::exit);
   EXPECT_FALSE(parse_squeue_line("slurm_load_jobs error: Unable to contact slurm controller"));
+}
+
+TEST(SlurmScript, ChainsByOneName) {
+  JobRequest request = request_in("/d");
+  request.chain = "wabcdef-0";
+  const std::string script = make_slurm()->script(request);
+  EXPECT_THAT(script, HasSubstr("#SBATCH --job-name=wabcdef-0\n#SBATCH --comment=" + request.token + "\n"));
+  EXPECT_THAT(script, HasSubstr("#SBATCH --dependency=singleton\n"));
+}
+
+TEST(Squeue, KnowsJobsOfAChainByTheirComment) {
+  const auto token = [](const std::string& name, const std::string& comment) {
+    return parse_squeue_line("7|PENDING|" + name + "|0|N/A|N/A||Dependency|" + comment + "|").value().token;
+  };
+  EXPECT_EQ(token("wabcdef-0", "wabcdef000001"), "wabcdef000001");
+  EXPECT_EQ(token("wabcdef000002", "what the site writes"), "wabcdef000002");
+  EXPECT_EQ(token("wabcdef000002", ""), "wabcdef000002");
 }
 
 TEST(Squeue, SortsStatesAndEnds) {
@@ -184,6 +203,10 @@ TEST(Sbatch, RefusalsAreSorted) {
         "sbatch: error: Our site wants a comment on each job"}) {
     EXPECT_EQ(refusal(words), Refusal::fix) << words;
   }
+  EXPECT_EQ(refusal("sbatch: error: QOSMaxWallDurationPerJobLimit\nsbatch: error: Batch job submission failed: Job "
+                    "violates accounting/QOS policy (job submit limit, user's size and/or time limits)"),
+            Refusal::fix)
+      << "the same words behind it, but this limit does not pass";
   EXPECT_EQ(slurm_refusal(CommandAnswer{}).refusal, Refusal::fatal);
 }
 

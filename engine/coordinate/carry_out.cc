@@ -101,7 +101,6 @@ void Coordinator::on(action::ResolveRetry& resolve) {
 }
 
 void Coordinator::on(action::SubmitJob& submit) {
-  submit.job.command.insert(submit.job.command.end(), {"--allocation", submit.job.token});
   batch_->call(batch::SubmitCall{std::move(submit.scheduler), std::move(submit.job)});
 }
 

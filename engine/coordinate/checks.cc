@@ -73,7 +73,7 @@ std::size_t check(wire::Results& results, const Scheduler& scheduler) {
   }
   dropped += std::erase_if(results.outcomes, [&](const wire::Outcome& outcome) {
     return !names_elements(scheduler, outcome.array, outcome.element, 1) ||
-           outcome.reason > wire::EndReason::out_of_memory;
+           outcome.reason > kLastEndReason;
   });
   for (wire::Outcome& outcome : results.outcomes) {
     outcome.started_s = checked_seconds(outcome.started_s);
@@ -114,7 +114,8 @@ std::optional<std::string> reason_to_refuse(const wire::Hello& hello) {
         hello.protocol, checked_text(hello.version, kName), wire::kProtocol, kVersion);
   }
   if (!is_file_name(hello.worker)) return "the worker's name can't be the name of a file";
-  if (!is_plain(hello.group) || !is_plain(hello.guardian) || !is_plain(hello.agent))
+  if (!is_plain(hello.group) || !is_plain(hello.allocation) || !is_plain(hello.node) ||
+      !is_plain(hello.guardian) || !is_plain(hello.agent))
     return "the worker's Hello holds bytes that are no text";
   if (hello.cores < 1 || hello.cores > kMostCores) return "a worker needs at least one core";
   if (hello.gpus < 0 || hello.gpus > kMostCores || hello.memory_bytes < 0)

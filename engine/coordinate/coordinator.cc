@@ -48,8 +48,9 @@ Coordinator::Coordinator(const specs::Plan& plan, const CoordinatorOptions& opti
       options_(options),
       sink_(sink),
       keys_(wire::read_keys(plan.campaign())),
-      signals_({SIGINT, SIGTERM, SIGHUP}),
-      store_(plan.campaign()),
+      signals_({SIGINT, SIGTERM, SIGHUP, SIGUSR1}),
+      lock_(plan.campaign()),
+      store_(plan.campaign(), {.vfs = {}, .accept_loss = false, .lock = &lock_}),
       epoch_(store_.next_epoch()),
       groups_(plan.study()),
       status_(plan, recorded_status(store_), store_.usage()),
@@ -85,6 +86,13 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
   options.local_groups = find_local_groups();
   if (!runs_here()) {
     options.pools = pool_specs(plan_);
+    options.home = options_.home;
+    if (options.home.moves) {
+      // The next coordinator may be on another host, where no process table says that a worker has ended.
+      options.timing.lost_here_s = options.timing.lost_s;
+      const auto command = coordinator_command(plan_.campaign(), options_.top, options_.keep_going);
+      for (batch::PoolSpec& pool : options.pools) pool.job.coordinator = command;
+    }
     options.job_prefix = job_prefix(plan_.campaign(), keys_.token);
   }
   if (!options.pools.empty()) batch_ = std::make_unique<batch::BatchThread>();
@@ -95,9 +103,9 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
   options.retry = options_.retry;
   options.trace = log::takes(LogLevel::trace);
   options.run_again = options_.run_again;
-  return std::make_unique<CoordinatorMachine>(plan_, array_specs(plan_), std::move(options), restored,
-                                              known_workers(plan_.campaign(), restored.workers, store_),
-                                              now());
+  return std::make_unique<CoordinatorMachine>(
+      plan_, array_specs(plan_, runs_here()), std::move(options), restored,
+      known_workers(plan_.campaign(), restored.workers, store_), now());
 }
 
 // What this machine starts; workers of other groups are started by hand, where the study wants them.
@@ -115,6 +123,7 @@ std::vector<LocalGroup> Coordinator::find_local_groups() const {
 }
 
 void Coordinator::work() {
+  if (options_.first) handle(event::Message{{}, wire::Query{*options_.first}});
   carry_out();
   while (!machine_->ended()) {
     wait();
@@ -189,9 +198,10 @@ void Coordinator::take_batch_replies() {
 
 void Coordinator::take_signals() {
   while (const auto signal = signals_.take()) {
-    handle(event::Signal{*signal == SIGHUP   ? event::SignalKind::hangup
-                         : *signal == SIGINT ? event::SignalKind::interrupt
-                                             : event::SignalKind::terminate});
+    handle(event::Signal{*signal == SIGHUP    ? event::SignalKind::hangup
+                         : *signal == SIGUSR1 ? event::SignalKind::workers_left
+                         : *signal == SIGINT  ? event::SignalKind::interrupt
+                                              : event::SignalKind::terminate});
   }
 }
 
@@ -214,6 +224,7 @@ void Coordinator::abandon_workers() {
 CampaignState Coordinator::state() const {
   switch (machine_->phase()) {
     case Phase::running:
+    case Phase::handing_over:
       return machine_->scheduler().paused() ? CampaignState::paused : CampaignState::running;
     case Phase::draining:
       return CampaignState::draining;
@@ -258,10 +269,11 @@ CoordinatorEnd Coordinator::finish() {
   show(steady_now_s(), true);
   std::error_code ignored;
   std::filesystem::remove(plan_.campaign() / ".wflow" / "endpoint.json", ignored);
+  lock_.end(machine_->handed_over() ? store::HolderState::handed_over : store::HolderState::released);
   bool asked = machine_->asked_to_end();
-  while (const auto signal = signals_.take()) asked = asked || *signal != SIGHUP;
-  if (!over || cancelled) return {ExitCode::interrupted, asked};
-  return {failed ? ExitCode::tasks_failed : ExitCode::ok, asked};
+  while (const auto signal = signals_.take()) asked = asked || (*signal != SIGHUP && *signal != SIGUSR1);
+  if (!over || cancelled) return {ExitCode::interrupted, asked, machine_->handed_over()};
+  return {failed ? ExitCode::tasks_failed : ExitCode::ok, asked, false};
 }
 
 CoordinatorEnd run_coordinator(const specs::Plan& plan, const CoordinatorOptions& options,

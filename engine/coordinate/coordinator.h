@@ -29,6 +29,9 @@ struct CoordinatorOptions {
   RunAgain run_again;                       // likewise
   double time_limit_s = 0;                  // then drain; 0: none
   double status_interval_s = 0.25;
+  Home home;                           // of a campaign whose coordinator lives in its allocations
+  std::filesystem::path top;           // the campaign that this one follows on, for its next coordinators
+  std::optional<wire::Request> first;  // a command, before anything runs: for a campaign that nobody runs
 };
 
 // Called from the coordinator's thread: every status_interval_s, and once at the end.
@@ -37,6 +40,7 @@ using StatusSink = std::function<void(const CampaignStatus&)>;
 struct CoordinatorEnd {
   ExitCode code = ExitCode::ok;  // ok, tasks_failed, interrupted
   bool asked_to_end = false;     // by a signal, the time limit, a verb or a task: nothing is to follow
+  bool handed_over = false;      // another process goes on with it
 };
 
 // Runs the campaign in `plan.campaign()`, whose database exists, until it has ended or is interrupted.

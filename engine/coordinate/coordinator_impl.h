@@ -70,6 +70,7 @@ class Coordinator {
   const StatusSink& sink_;
   wire::CampaignKeys keys_;
   SignalQueue signals_;
+  store::CampaignLock lock_;
   store::Store store_;
   std::uint64_t epoch_;
   Groups groups_;

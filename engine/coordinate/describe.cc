@@ -62,9 +62,9 @@ struct DescribeEvent {
     return fmt::format("retry means {} parts", retry.parts.size());
   }
   std::string operator()(const event::JobSubmitted& submitted) const {
-    return fmt::format("submission of {}: {}", submitted.token,
-                       submitted.submission.id.empty() ? submitted.submission.text
-                                                       : "job " + submitted.submission.id);
+    return fmt::format(
+        "submission of {}: {}", submitted.token,
+        submitted.submission.id.empty() ? submitted.submission.text : "job " + submitted.submission.id);
   }
   std::string operator()(const event::JobsListed& listed) const {
     return fmt::format("{} names {} jobs", listed.scheduler, listed.list.jobs.size());
@@ -74,7 +74,7 @@ struct DescribeEvent {
                        cancelled.error.value_or("done"));
   }
   std::string operator()(const event::Signal& signal) const {
-    constexpr std::array<std::string_view, 3> kNames = {"interrupt", "terminate", "hangup"};
+    constexpr std::array<std::string_view, 4> kNames = {"interrupt", "terminate", "hangup", "workers left"};
     return fmt::format("signal: {}", kNames.at(static_cast<std::size_t>(signal.kind)));
   }
   std::string operator()(const event::Time&) const { return "time"; }

@@ -10,6 +10,8 @@
 #include "base/text.h"
 #include "engine/coordinate/describe.h"
 #include "engine/coordinate/machine_impl.h"
+#include "engine/monitor/describe_end.h"
+#include "engine/monitor/status.h"
 #include "engine/schedule/graph.h"
 
 namespace wflow::engine {
@@ -23,7 +25,10 @@ constexpr double kStranger_s = 120;
 constexpr bool may_move(Phase from, Phase to) {
   switch (from) {
     case Phase::running:
-      return to == Phase::draining || to == Phase::stopping || to == Phase::dismissing;
+      return to == Phase::draining || to == Phase::stopping || to == Phase::dismissing ||
+             to == Phase::handing_over;
+    case Phase::handing_over:
+      return to == Phase::draining || to == Phase::stopping || to == Phase::dismissing || to == Phase::ended;
     case Phase::draining:
       return to == Phase::stopping || to == Phase::dismissing;
     case Phase::stopping:
@@ -58,6 +63,7 @@ CoordinatorMachine::Impl::Impl(const specs::Plan& plan, std::vector<ArraySpec> a
   if (!options_.pools.empty()) {
     pools_.emplace(options_.pools, options_.job_prefix, options_.epoch, options_.pool_timing,
                    restored.allocations, now);
+    if (options_.home.moves) pools_->set_home(options_.home.allocation, now);
     pools_due_ = true;
   }
   for (const Group& group : groups_.all()) {
@@ -82,16 +88,25 @@ void CoordinatorMachine::Impl::see_time(Now now) {
 void CoordinatorMachine::Impl::settle() {
   if (phase_ == Phase::ended || failed_) return;
   check_time();
+  judge_nodes();
   run_pools();
+  look_at_home();
   start_local_workers();
   advance_phase();
   if (cancelled_) scheduler_.cancel_waiting();
   if (may_lease()) scheduler_.assign(now_.steady_s);
   take_decisions();
   commit();
-  // What is put off until recovery is over stays in the workers' journals.
-  const bool all_done = !committing_ && batch_.empty() && (gathered_.empty() || recovering_);
-  if (phase_ == Phase::dismissing && end_recorded_ && all_done) move_to(Phase::ended);
+  if (phase_ == Phase::dismissing && end_recorded_ && all_is_written()) move_to(Phase::ended);
+  if (phase_ == Phase::handing_over && may_end_here() && all_is_written()) {
+    handed_over_ = true;
+    move_to(Phase::ended);
+  }
+}
+
+// What is put off until recovery is over stays in the workers' journals.
+bool CoordinatorMachine::Impl::all_is_written() const {
+  return !committing_ && batch_.empty() && (gathered_.empty() || recovering_);
 }
 
 void CoordinatorMachine::Impl::move_to(Phase phase) {
@@ -113,10 +128,11 @@ void CoordinatorMachine::Impl::pulse() {
   pools_due_ = true;
   report_unserved();
   check_silence();
+  check_gangs();
   std::erase_if(identified_, [&](const auto& peer) { return running_s_ - peer.second > kStranger_s; });
   for (auto& [id, worker] : workers_) {
     if (worker.peer.empty()) continue;
-    if (!worker.mute) act(action::Send{worker.peer, wire::Pulse{worker.heartbeat}});
+    if (!worker.mute) act(action::Send{worker.peer, pulse_for(worker)});
     if (std::exchange(worker.identify, false)) act(action::Send{worker.peer, wire::Identify{}});
   }
 }
@@ -142,7 +158,7 @@ void CoordinatorMachine::Impl::report_unserved() {
 }
 
 void CoordinatorMachine::Impl::request_drain(const std::string& why) {
-  if (phase_ != Phase::running) return;
+  if (phase_ != Phase::running && phase_ != Phase::handing_over) return;
   move_to(Phase::draining);
   asked_to_end_ = true;
   record("stop", why + ": no new tasks are started, running ones may finish");
@@ -153,7 +169,7 @@ void CoordinatorMachine::Impl::request_drain(const std::string& why) {
 }
 
 void CoordinatorMachine::Impl::request_stop(const std::string& why) {
-  if (phase_ != Phase::running && phase_ != Phase::draining) return;
+  if (phase_ != Phase::running && phase_ != Phase::draining && phase_ != Phase::handing_over) return;
   move_to(Phase::stopping);
   asked_to_end_ = true;
   record("stop", why + ": running tasks are ended; they will run again");
@@ -167,7 +183,7 @@ void CoordinatorMachine::Impl::request_stop(const std::string& why) {
 void CoordinatorMachine::Impl::advance_phase() {
   const bool nothing_runs = scheduler_.leased() == 0 && unsettled_ == 0;
   const bool all_ended = scheduler_.ended() && !retry_due_;
-  if (phase_ == Phase::running && all_ended) begin_to_dismiss();
+  if ((phase_ == Phase::running || phase_ == Phase::handing_over) && all_ended) begin_to_dismiss();
   if (phase_ == Phase::draining && (all_ended || nothing_runs)) begin_to_dismiss();
   if (phase_ == Phase::stopping && (all_ended || nothing_runs || running_s_ >= phase_due_s_))
     begin_to_dismiss();
@@ -210,6 +226,10 @@ bool CoordinatorMachine::Impl::workers_are_gone() const {
 }
 
 void CoordinatorMachine::Impl::record_end() {
+  if (pools_) {
+    pools_->close_home(now_);
+    carry_out(pools_->take_actions());
+  }
   std::array<std::uint64_t, kElementStates> counts{};
   std::uint64_t elements = 0;
   for (ArrayId array = 0; array < scheduler_.array_count(); ++array) {
@@ -244,6 +264,7 @@ void CoordinatorMachine::Impl::take_decisions() {
     batch_.ends.push_back(end);
   }
   batch_.floors.insert(batch_.floors.end(), decisions.floors.begin(), decisions.floors.end());
+  std::move(decisions.causes.begin(), decisions.causes.end(), std::back_inserter(batch_.causes));
   for (RecordFailure& failure : decisions.failures) record_failure(std::move(failure));
 }
 
@@ -273,15 +294,25 @@ void CoordinatorMachine::Impl::send_revokes(const std::vector<RevokeLease>& revo
 }
 
 void CoordinatorMachine::Impl::record_failure(RecordFailure&& failure) {
-  const wire::Outcome& outcome = failure.outcome;
+  wire::Outcome& outcome = failure.outcome;
+  if (outcome.reason == wire::EndReason::worker_lost && outcome.started_s == 0)
+    outcome.started_s = now_.unix_s;  // known to its worker alone
   changed_arrays_.insert(outcome.array);
   const bool runs_again = !has_ended(scheduler_.states(outcome.array).at(outcome.element));
-  if (!failure.final && runs_again && is_single(outcome.array)) {
+  if (!failure.final && runs_again && outcome.reason == wire::EndReason::worker_lost &&
+      is_single(outcome.array)) {
+    record("retry", fmt::format("{} runs again: {}", plan_.array_name(outcome.array), outcome.detail));
+  } else if (!failure.final && runs_again && is_single(outcome.array)) {
     const std::string how =
         outcome.reason == wire::EndReason::exited      ? fmt::format("exit code {}", outcome.exit_code)
         : outcome.reason == wire::EndReason::signalled ? fmt::format("signal {}", outcome.exit_code)
-                                                       : std::string("an error");
+                                                       : fmt::format("'{}'", describe_end(static_cast<int>(outcome.reason), 0));
     record("retry", fmt::format("{} ended with {} and runs again", plan_.array_name(outcome.array), how));
+  }
+  if (outcome.reason == EndReason::out_of_memory && !failure.final && failure.counts.memory_bytes > 0) {
+    const auto bytes = static_cast<std::uint64_t>(failure.counts.memory_bytes);
+    failure.outcome.detail =
+        fmt::format("it runs again with {} of memory\n{}", text::format_bytes(bytes), outcome.detail);
   }
   batch_.failures.push_back(std::move(failure));
 }
@@ -382,8 +413,11 @@ std::vector<CoordinatorAction> CoordinatorMachine::take_actions() {
 double CoordinatorMachine::wake_at_s() const {
   double at_s = std::min(impl_->next_pulse_s_, impl_->time_limit_at_s_);
   if (impl_->pools_due_ && impl_->phase_ != Phase::ended) at_s = impl_->now_.steady_s;
-  for (const double due_s : {impl_->next_due_s_, impl_->phase_due_s_})
+  // Beyond that time a hand-over waits for a commit alone.
+  const bool waited = impl_->phase_ == Phase::handing_over && impl_->running_s_ >= impl_->phase_due_s_;
+  for (const double due_s : {impl_->next_due_s_, waited ? kNever_s : impl_->phase_due_s_})
     at_s = std::min(at_s, impl_->now_.steady_s + std::max(0.0, due_s - impl_->running_s_));
+  at_s = std::min(at_s, impl_->home_wake_s());
   if (const auto due_s = impl_->scheduler_.next_due_s(); due_s && impl_->may_lease())
     at_s = std::min(at_s, *due_s);
   return at_s;
@@ -395,6 +429,10 @@ Phase CoordinatorMachine::phase() const {
 
 bool CoordinatorMachine::campaign_over() const {
   return impl_->scheduler_.ended();
+}
+
+bool CoordinatorMachine::handed_over() const {
+  return impl_->handed_over_;
 }
 
 bool CoordinatorMachine::asked_to_end() const {

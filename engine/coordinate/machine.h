@@ -76,7 +76,8 @@ struct JobsCancelled {  // answers action::CancelJobs
   std::vector<std::string> ids;
   std::optional<std::string> error;
 };
-enum class SignalKind : std::uint8_t { interrupt, terminate, hangup };
+// workers_left: those of the coordinator's own allocation, whose script says so.
+enum class SignalKind : std::uint8_t { interrupt, terminate, hangup, workers_left };
 struct Signal {
   SignalKind kind;
 };
@@ -161,13 +162,15 @@ using CoordinatorAction =
                  action::SubmitJob, action::CancelJobs, action::QueryJobs, action::Log, action::Fail>;
 
 // running ─▶ draining ─▶ stopping ─▶ dismissing ─▶ ended      (one table of legal moves: machine.cc)
-//    └───────────┴───────────────────────▲
+//    ├───────────┴───────────────────────▲           ▲
+//    └─▶ handing_over ───────────────────┴───────────┘
 enum class Phase : std::uint8_t {
   running,
   draining,    // nothing new starts, what runs may finish
   stopping,    // what runs is ended; it will run again
   dismissing,  // all is done or given back: workers say Goodbye, the last batch is committed
   ended,
+  handing_over,  // nothing new is leased; what runs goes on, for the campaign's next coordinator
 };
 
 struct LocalGroup {  // whose worker this machine starts
@@ -200,6 +203,15 @@ struct RunAgain {
   bool below = false;  // and what depends on it
 };
 
+// Of a campaign whose coordinator lives in its batch allocations and moves from one to the next.
+struct Home {
+  bool moves = false;
+  // The token of the one it runs in. Where that is none of the campaign's, it submits what is wanted and then
+  // leaves the rest to the coordinators of those.
+  std::string allocation;
+  double ends_unix_s = 0;  // 0: not known
+};
+
 struct MachineOptions {
   std::uint64_t epoch = 1;
   ProcessIdentity self;
@@ -209,6 +221,7 @@ struct MachineOptions {
   std::vector<batch::PoolSpec> pools;
   std::string job_prefix;
   batch::PoolTiming pool_timing;
+  Home home;
   bool keep_going = false;
   bool resumed = false;
   bool trace = false;           // each event and action is a Log at LogLevel::trace, too
@@ -241,6 +254,8 @@ class CoordinatorMachine {
   bool ended() const { return phase() == Phase::ended; }
   // Every element has ended, as against interrupted. Valid at any time.
   bool campaign_over() const;
+  // It has ended for the campaign's next coordinator to go on.
+  bool handed_over() const;
   // By a signal, the time limit, a request or a task: no campaign is to follow on this one.
   bool asked_to_end() const;
   const Scheduler& scheduler() const;

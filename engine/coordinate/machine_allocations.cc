@@ -16,6 +16,10 @@ namespace {
 
 constexpr double kEndChange_s = 1;  // smaller changes of a worker's end are its clock
 constexpr double kLongestLeft_s = 1e9;
+constexpr double kLateCause_s = 600;           // Slurm's SlurmdTimeout is 300 s
+constexpr std::size_t kUnexplained = 100'000;  // losses that may still be explained
+// Exit codes by which a task asks for something: retries, soft and hard failures, stops.
+constexpr int kFirstMerlinCode = 100, kLastMerlinCode = 105;
 
 // In whole minutes: people wait for hours.
 std::string waited(double seconds) {
@@ -56,6 +60,7 @@ void CoordinatorMachine::Impl::run_pools() {
   feed_pools();
   pools_->decide(now_);
   carry_out(pools_->take_actions());
+  explain_losses();
   check_stuck();
 }
 
@@ -176,12 +181,123 @@ std::optional<std::string> CoordinatorMachine::Impl::objection_to_allocation(con
 
 // The end of an allocation is nobody's fault. Where nothing is known of one, the task itself may have ended
 // its worker.
-bool CoordinatorMachine::Impl::loss_is_neutral(const Worker& worker) const {
-  if (worker.ends_s && now_.steady_s >= *worker.ends_s) return true;
-  if (!pools_ || worker.allocation.empty()) return false;
-  const batch::Allocation* allocation = pools_->find(worker.allocation);
-  return allocation != nullptr &&
-         (allocation->state != batch::AllocationState::running || allocation->restarts > worker.incarnation);
+Loss CoordinatorMachine::Impl::loss_of(const Worker& worker) const {
+  if (worker.ends_s && now_.steady_s >= *worker.ends_s)
+    return {EndReason::walltime, "the walltime of its allocation was over", true, true};
+  const batch::Allocation* allocation =
+      pools_ && !worker.allocation.empty() ? pools_->find(worker.allocation) : nullptr;
+  if (allocation == nullptr) return {};
+  if (auto known = loss_by(*allocation, worker.incarnation)) return *known;
+  Loss loss;
+  loss.settled = false;
+  return loss;
+}
+
+// Nothing while the allocation runs as far as the scheduler has said.
+std::optional<Loss> CoordinatorMachine::Impl::loss_by(const batch::Allocation& allocation,
+                                                      int incarnation) const {
+  using batch::JobEnd;
+  const std::string name = "allocation " + (allocation.id.empty() ? allocation.token : allocation.id);
+  if (allocation.restarts > incarnation)
+    return Loss{EndReason::preempted, name + " was requeued by its scheduler", true, true};
+  if (allocation.state != batch::AllocationState::ended) return std::nullopt;
+  const bool over = allocation.ends_s > 0 && allocation.ended_s >= allocation.ends_s;
+  switch (allocation.end) {
+    case JobEnd::walltime:
+      return Loss{EndReason::walltime, "the walltime of " + name + " was over", true, true};
+    case JobEnd::node:
+      return Loss{EndReason::node, "a node of " + name + " failed", true, true};
+    case JobEnd::preempted:
+      return Loss{EndReason::preempted, name + " was preempted", true, true};
+    case JobEnd::memory:
+      return Loss{EndReason::out_of_memory, name + " was ended for its memory, as its scheduler says", true, true};
+    case JobEnd::cancelled:
+      if (!over) return Loss{EndReason::preempted, name + " was cancelled", true, true};
+      break;
+    case JobEnd::none:
+    case JobEnd::exit:
+      break;
+  }
+  if (over) return Loss{EndReason::walltime, "the walltime of " + name + " was over", true, true};
+  return Loss{EndReason::worker_lost, name + " has ended", false, true};
+}
+
+void CoordinatorMachine::Impl::keep_losses(const Worker& worker, std::vector<Outcome> lost) {
+  for (Outcome& outcome : lost) {
+    if (unexplained_.size() >= kUnexplained) return;
+    unexplained_.push_back(
+        {worker.id, worker.allocation, worker.incarnation, running_s_, std::move(outcome)});
+  }
+}
+
+// A scheduler takes minutes to give up a node; what it says of an allocation later than that is of another cause.
+void CoordinatorMachine::Impl::explain_losses() {
+  std::erase_if(unexplained_, [&](const UnexplainedLoss& lost) {
+    if (running_s_ - lost.lost_s > kLateCause_s) return true;
+    const batch::Allocation* allocation = pools_->find(lost.allocation);
+    const auto loss = allocation == nullptr ? std::nullopt : loss_by(*allocation, lost.incarnation);
+    if (!loss) return false;
+    const EndReason reason = loss->reason == EndReason::worker_lost ? EndReason::preempted : loss->reason;
+    scheduler_.loss_explained(lost.outcome, lost.worker, reason, loss->detail);
+    return true;
+  });
+}
+
+// ---- nodes on which every task fails
+
+// Not the ends that a task asks for, nor those that are its allocation's or its own size's.
+void CoordinatorMachine::Impl::follow_health(const wire::Results& results, const Worker& worker) {
+  if (worker.here || !worker.scheduled) return;
+  const auto step_of = [&](ArrayId array) { return plan_.step_of(array); };
+  for (const wire::DoneRun& run : results.done) {
+    if (run.array < plan_.array_count() && run.count > 0)
+      health_.succeeded(worker.guardian.host, step_of(run.array), run.array,
+                        {run.first, run.first + run.count - 1});
+  }
+  for (const wire::Outcome& outcome : results.outcomes) {
+    const bool exited = outcome.reason == wire::EndReason::exited;
+    const bool asked = exited && (outcome.exit_code == 0 || (outcome.exit_code >= kFirstMerlinCode &&
+                                                             outcome.exit_code <= kLastMerlinCode));
+    const bool failed = exited || outcome.reason == wire::EndReason::signalled ||
+                        outcome.reason == wire::EndReason::not_started ||
+                        outcome.reason == wire::EndReason::bad_output;
+    if (outcome.array >= plan_.array_count() || !failed || asked) continue;
+    const std::size_t step = step_of(outcome.array);
+    if (plan_.steps()[step].resources.nodes > 1) continue;  // any of its nodes may be the reason
+    health_.failed(worker.guardian.host, step, {outcome.array, outcome.element});
+  }
+}
+
+void CoordinatorMachine::Impl::judge_nodes() {
+  for (const NodeHealth::Suspicion& suspicion : health_.take_suspicions()) suspect(suspicion);
+  for (const NodeHealth::Acquittal& acquittal : health_.take_acquittals()) {
+    record("note", fmt::format("the tasks that failed on {} fail elsewhere, too: it is used again",
+                               acquittal.host));
+    if (pools_) pools_->include(acquittal.host);
+  }
+}
+
+// What failed there may end well elsewhere, whatever its budget of attempts: it runs once more.
+void CoordinatorMachine::Impl::suspect(const NodeHealth::Suspicion& suspicion) {
+  if (!suspicion.again) {
+    record("note",
+           fmt::format("node {}: the last {} tasks there failed, and on other nodes {} of {} did; it gets no "
+                       "more tasks, and what failed there runs again elsewhere",
+                       suspicion.host, suspicion.failed.size(), suspicion.failed_elsewhere,
+                       suspicion.ended_elsewhere));
+  }
+  for (auto& [id, worker] : workers_) {
+    if (worker.guardian.host != suspicion.host || worker.here) continue;
+    if (!worker.drain) drain(worker);
+    if (pools_ && !worker.allocation.empty()) pools_->exclude(worker.allocation, suspicion.host);
+  }
+  if (phase_ != Phase::running || cancelled_) return;
+  std::vector<std::pair<ArrayId, Range>> parts;
+  for (const auto& [array, element] : suspicion.failed) {
+    if (scheduler_.states(array).at(element) == ElementState::failed)
+      parts.push_back({array, {element, element}});
+  }
+  scheduler_.retry_failed(parts);
 }
 
 // ---- questions

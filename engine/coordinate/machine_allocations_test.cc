@@ -53,6 +53,16 @@ class Campaign : public TestEdge {
     status.nodes = {"there"};
     return status;
   }
+  std::vector<RecordFailure> failure_rows() const {
+    std::vector<RecordFailure> rows;
+    for (const store::Batch& batch : batches) rows.insert(rows.end(), batch.failures.begin(), batch.failures.end());
+    return rows;
+  }
+  std::vector<RecordCause> causes() const {
+    std::vector<RecordCause> rows;
+    for (const store::Batch& batch : batches) rows.insert(rows.end(), batch.causes.begin(), batch.causes.end());
+    return rows;
+  }
   std::uint64_t failures() const {
     std::uint64_t count = 0;
     for (const store::Batch& batch : batches) count += batch.failures.size();
@@ -109,8 +119,97 @@ TEST(Allocations, ALossWithTheAllocationChargesNoAttempt) {
   campaign.pass(campaign.options.timing.lost_s + campaign.options.timing.margin_s + 2);
   ASSERT_EQ(campaign.reads.size(), 1U);
   campaign.handle(event::JournalRead{kThere.id, {}, {}, 0});
-  EXPECT_EQ(campaign.failures(), 0U);
+  ASSERT_EQ(campaign.failures(), 1U);
+  const RecordFailure row = campaign.failure_rows().at(0);
+  EXPECT_EQ(row.outcome.reason, EndReason::node);
+  EXPECT_EQ(row.outcome.detail, "a node of allocation 1 failed");
+  EXPECT_FALSE(row.final);
+  EXPECT_EQ(row.counts, (AttemptCounts{1, 0, 0, false, 1}));
   EXPECT_TRUE(campaign.has_history("no attempt is charged"));
+}
+
+TEST(Allocations, WhatTheSchedulerSaysAfterTheLossTakesTheChargeBack) {
+  Campaign campaign(1);
+  campaign.start();
+  campaign.accept();
+  campaign.join_from(kThere);
+  const auto leases = campaign.leases(kThere.id);
+  ASSERT_EQ(leases.size(), 1U);
+  campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
+  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.pass(campaign.options.timing.lost_s + campaign.options.timing.margin_s + 2);
+  campaign.handle(event::JournalRead{kThere.id, {}, {}, 0});
+  ASSERT_EQ(campaign.failures(), 1U);
+  EXPECT_EQ(campaign.failure_rows().at(0).outcome.reason, EndReason::worker_lost);
+  EXPECT_EQ(campaign.failure_rows().at(0).counts, (AttemptCounts{1, 0, 1}));
+  EXPECT_TRUE(campaign.causes().empty());
+  campaign.list({campaign.job(batch::JobState::failed, batch::JobEnd::node)});
+  campaign.pass(2);
+  ASSERT_EQ(campaign.causes().size(), 1U);
+  const RecordCause cause = campaign.causes()[0];
+  EXPECT_EQ(cause.reason, EndReason::node);
+  EXPECT_EQ(cause.worker, kThere.id);
+  ASSERT_TRUE(cause.counts);
+  EXPECT_EQ(*cause.counts, (AttemptCounts{1, 0, 0, false, 1}));
+  campaign.pass(3);
+  EXPECT_EQ(campaign.causes().size(), 1U) << "once";
+}
+
+TEST(Allocations, WhatTheSchedulerSaysMuchLaterExplainsNothing) {
+  Campaign campaign(1);
+  campaign.start();
+  campaign.accept();
+  campaign.join_from(kThere);
+  const auto leases = campaign.leases(kThere.id);
+  campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
+  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.pass(campaign.options.timing.lost_s + campaign.options.timing.margin_s + 2);
+  campaign.handle(event::JournalRead{kThere.id, {}, {}, 0});
+  ASSERT_EQ(campaign.failures(), 1U);
+  campaign.pass(601);
+  campaign.list({campaign.job(batch::JobState::failed, batch::JobEnd::walltime)});
+  campaign.pass(2);
+  EXPECT_TRUE(campaign.causes().empty());
+}
+
+TEST(Allocations, ARequeuedAllocationIsANewIncarnation) {
+  Campaign campaign(1);
+  campaign.start();
+  campaign.accept();
+  campaign.join_from(kThere);
+  const auto leases = campaign.leases(kThere.id);
+  campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
+  batch::JobStatus again = campaign.job(batch::JobState::queued);
+  again.restarts = 1;
+  campaign.list({again});
+  campaign.pass(campaign.options.timing.lost_s + campaign.options.timing.margin_s + 2);
+  campaign.handle(event::JournalRead{kThere.id, {}, {}, 0});
+  ASSERT_EQ(campaign.failures(), 1U);
+  EXPECT_EQ(campaign.failure_rows().at(0).outcome.reason, EndReason::preempted);
+  EXPECT_EQ(campaign.failure_rows().at(0).counts, (AttemptCounts{1, 0, 0, false, 1}));
+  const TestWorker next{"w-next", "there", 400};
+  wire::Hello hello = campaign.hello_from(next);
+  hello.incarnation = 1;
+  campaign.say(next.id, std::move(hello));
+  campaign.beat(next.id);
+  ASSERT_EQ(campaign.leases(next.id).size(), 1U);
+  EXPECT_EQ(campaign.leases(next.id)[0].attempt, 1U);
+}
+
+TEST(Allocations, ATaskThatEndsItsAllocationByItsMemoryIsCharged) {
+  Campaign campaign(1);
+  campaign.start();
+  campaign.accept();
+  campaign.join_from(kThere);
+  const auto leases = campaign.leases(kThere.id);
+  campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
+  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.list({campaign.job(batch::JobState::failed, batch::JobEnd::memory)});
+  campaign.pass(campaign.options.timing.lost_s + campaign.options.timing.margin_s + 2);
+  campaign.handle(event::JournalRead{kThere.id, {}, {}, 0});
+  ASSERT_EQ(campaign.failures(), 1U);
+  EXPECT_EQ(campaign.failure_rows().at(0).outcome.reason, EndReason::out_of_memory);
+  EXPECT_EQ(campaign.failure_rows().at(0).counts, (AttemptCounts{1, 0, 1}));
 }
 
 TEST(Allocations, ALossInAnAllocationThatRunsCountsAsACrash) {
@@ -186,6 +285,35 @@ TEST(Allocations, ACancelThatIsNeverAnsweredDoesNotHoldTheEndUpForEver) {
   campaign.pass(campaign.options.timing.cancel_s + 5);
   EXPECT_TRUE(campaign.machine().ended());
   EXPECT_TRUE(campaign.has_history("did not cancel"));
+}
+
+TEST(Allocations, ANodeOnWhichEveryTaskFailsGetsNoMoreAndItsTasksRunElsewhere) {
+  Campaign campaign(60);
+  campaign.start();
+  campaign.accept();
+  const TestWorker bad{"w-bad", "bad", 300};
+  campaign.join_from(kThere);
+  batch::JobStatus runs = campaign.job(batch::JobState::running);
+  runs.nodes = {"there", "bad"};
+  campaign.list({runs});
+  std::size_t well = 0;
+  std::uint64_t sequence = 0;
+  for (; well < 20; ++well)
+    campaign.say(kThere.id, TestEdge::success(campaign.leases(kThere.id).at(well), ++sequence));
+  campaign.join_from(bad);
+  std::size_t failed = 0;
+  sequence = 0;
+  while (campaign.sent<wire::Drain>(bad.id).empty() && failed < campaign.leases(bad.id).size()) {
+    const wire::Lease lease = campaign.leases(bad.id).at(failed++);
+    campaign.say(bad.id, TestEdge::failure(lease, 127, ++sequence));
+  }
+  EXPECT_EQ(failed, 5U) << "on the other node 0 of 20 failed";
+  EXPECT_EQ(campaign.sent<wire::Drain>(bad.id).size(), 1U);
+  EXPECT_TRUE(campaign.has_history("node bad: the last 5 tasks there failed, and on other nodes 0 of 20 did"));
+  EXPECT_EQ(campaign.count(ElementState::failed), 0U) << "they run again";
+  campaign.say("client", wire::Query{wire::AllocationsCommand{wire::AllocationsVerb::add, "default", 1}});
+  campaign.handle(event::Time{});
+  EXPECT_EQ(campaign.submits.back().job.exclude, std::vector<std::string>{"bad"});
 }
 
 TEST(Allocations, ARefusalThatAUserMustMendFailsWithTheSchedulersWords) {

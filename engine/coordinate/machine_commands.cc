@@ -128,6 +128,10 @@ void CoordinatorMachine::Impl::on(const event::Signal& event) {
     record("stop", "the terminal was lost; the campaign goes on");
   } else if (event.kind == event::SignalKind::interrupt && phase_ == Phase::running) {
     request_drain("interrupted");
+  } else if (event.kind == event::SignalKind::workers_left) {
+    begin_hand_over("the workers of its allocation have left");
+  } else if (event.kind == event::SignalKind::terminate && leaves_home() && phase_ != Phase::draining) {
+    begin_hand_over("its allocation ends");
   } else {
     asked_to_end_ = true;
     request_stop(event.kind == event::SignalKind::terminate ? "terminated" : "interrupted again");

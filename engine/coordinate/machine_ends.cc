@@ -111,13 +111,15 @@ void CoordinatorMachine::Impl::on(event::JournalRead& event) {
 // Nothing more will come from it.
 void CoordinatorMachine::Impl::finish(Worker& worker) {
   if (worker.scheduled) {
-    const bool neutral = loss_is_neutral(worker);
+    Loss loss = loss_of(worker);
+    loss.charged = loss.charged && !worker.said_goodbye;
+    const bool neutral = is_neutral(loss.reason) || !loss.charged;
     const bool had_some = !worker.running.empty();
-    scheduler_.worker_lost(worker.id, neutral ? std::vector<wire::RunningElement>{} : worker.running);
+    keep_losses(worker, scheduler_.worker_lost(worker.id, worker.running, loss));
     if (!worker.said_goodbye) {
       record("worker",
              fmt::format("worker {} lost: {}{}", worker.id, worker.reason,
-                         neutral && had_some ? "; with its allocation, so that no attempt is charged" : ""));
+                         neutral && had_some ? "; " + loss.detail + ", so that no attempt is charged" : ""));
     }
   }
   worker.scheduled = false;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/coordinate/machine.h"
+#include "engine/coordinate/node_health.h"
 #include "engine/coordinate/worker_state.h"
 #include "engine/schedule/groups.h"
 
@@ -98,6 +99,7 @@ struct CoordinatorMachine::Impl {
   void begin_to_dismiss();
   bool workers_are_gone() const;
   void record_end();
+  bool all_is_written() const;
   void kill_all();
   void drain(Worker& worker);
   void remember_kills(Worker& worker, const std::vector<wire::Lease>& parts);
@@ -108,7 +110,7 @@ struct CoordinatorMachine::Impl {
   void commit();
   void put_off(AfterCommit& work);
   void follow_up(AfterCommit work);
-  bool may_lease() const { return unsettled_ == 0; }
+  bool may_lease() const { return unsettled_ == 0 && phase_ != Phase::handing_over; }
   bool is_single(ArrayId array) const;
   void record(const std::string& kind, const std::string& text);
   void log(LogLevel level, std::string text);
@@ -118,6 +120,15 @@ struct CoordinatorMachine::Impl {
   void act(Action&& action) {
     actions_.emplace_back(std::forward<Action>(action));
   }
+
+  // ---- machine_home.cc: a coordinator that moves from one allocation to the next
+  void look_at_home();
+  void begin_hand_over(const std::string& why);
+  bool is_at_home() const;
+  bool leaves_home() const { return options_.home.moves && !options_.home.allocation.empty(); }
+  std::optional<double> home_left_s() const;
+  double home_wake_s() const;
+  bool may_end_here() const;
 
   // ---- machine_messages.cc: what workers say
   void on(event::Message& event);
@@ -178,13 +189,25 @@ struct CoordinatorMachine::Impl {
   void check_stuck();
   void note_end(Worker& worker, std::optional<double> left_s);
   std::optional<std::string> objection_to_allocation(const wire::Hello& hello) const;
-  bool loss_is_neutral(const Worker& worker) const;
+  Loss loss_of(const Worker& worker) const;
+  std::optional<Loss> loss_by(const batch::Allocation& allocation, int incarnation) const;
+  void keep_losses(const Worker& worker, std::vector<Outcome> lost);
+  void explain_losses();
   bool allocations_are_gone();
   bool has_pool(const std::string& group) const;
   bool awaits_allocation(ArrayId array) const;
   std::optional<wire::Answer> command(const wire::AllocationsCommand& command);
   wire::AllocationsAnswer allocations(double unix_s, bool ended) const;
   std::string waits_for(ArrayId array, double unix_s) const;
+  void follow_health(const wire::Results& results, const Worker& worker);
+  void judge_nodes();
+  void suspect(const NodeHealth::Suspicion& suspicion);
+
+  // ---- machine_gangs.cc: tasks on several nodes
+  wire::Pulse pulse_for(const Worker& worker) const;
+  void check_gangs();
+  bool waits_for_nodes(const wire::Outcome& outcome, const Worker& worker);
+  void judge_failures();
 
   // ---- machine_commands.cc: what people ask
   void on_query(const PeerId& peer, wire::Query& query);
@@ -247,11 +270,31 @@ struct CoordinatorMachine::Impl {
   AfterCommit gathered_, written_;
   bool committing_ = false;
 
+  struct FailureOnNodes {
+    wire::Outcome outcome;
+    WorkerId worker;
+    double since_s = 0;  // running time
+  };
+  std::vector<FailureOnNodes> failures_;  // of tasks on several nodes, not judged yet
+
   std::optional<batch::Pools> pools_;
   bool pools_due_ = false;  // something has happened that they may decide on
   double pools_give_up_s_ =
       kNever_s;  // running time: the campaign ends then with jobs that can't be cancelled
   bool stuck_ = false;
+  // Charged losses whose allocation still ran as far as its scheduler had said. Not durable: after a restart of
+  // the coordinator they stay charged.
+  struct UnexplainedLoss {
+    WorkerId worker;
+    std::string allocation;
+    int incarnation = 0;
+    double lost_s = 0;  // running time
+    Outcome outcome;
+  };
+  std::vector<UnexplainedLoss> unexplained_;
+  NodeHealth health_;
+  bool handed_over_ = false;
+  bool said_alone_ = false;  // no successor was to be had
 
   std::set<std::size_t> reported_unserved_;  // steps
   std::set<std::string> submitted_;          // sources of followups

@@ -118,6 +118,8 @@ void CoordinatorMachine::Impl::connect(Worker& worker, const PeerId& peer, wire:
   worker.heard_s = running_s_;
   worker.capacity = {hello.cores, hello.gpus, hello.memory_bytes, groups_.find(hello.group)->pools};
   worker.allocation = hello.allocation;
+  worker.capacity.allocation = hello.allocation;
+  worker.capacity.node = hello.node.empty() ? hello.guardian.host : hello.node;
   worker.incarnation = hello.incarnation;
   note_end(worker, hello.left_s);
   pools_due_ = true;

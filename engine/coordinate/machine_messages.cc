@@ -31,7 +31,7 @@ void CoordinatorMachine::Impl::on(event::Message& event) {
   // It is no worker yet: what it says keeps its order behind what it holds.
   if (const auto* heartbeat = std::get_if<wire::Heartbeat>(&event.message)) {
     worker.heartbeat = heartbeat->number;
-    send(worker, wire::Pulse{heartbeat->number});
+    send(worker, pulse_for(worker));
   }
   worker.deferred.push_back(std::move(event.message));
 }
@@ -78,6 +78,7 @@ void CoordinatorMachine::Impl::on_results(Worker& worker, wire::Results& results
   const std::uint64_t sequence = results.sequence;
   forget_running(worker, results);
   apply(results, worker.id);
+  follow_health(results, worker);
   if (options_.planted.acknowledge_before_commit) return send(worker, wire::Acknowledge{sequence});
   std::uint64_t& acknowledge = gathered_.acknowledge[worker.id];
   acknowledge = std::max(acknowledge, sequence);
@@ -91,8 +92,11 @@ void CoordinatorMachine::Impl::apply(wire::Results& results, const WorkerId& wor
       batch_.usage.push_back({std::move(usage), worker});
   }
   for (const wire::DoneRun& run : results.done) scheduler_.done(run);
-  for (const wire::Outcome& outcome : results.outcomes)
+  const auto sender = workers_.find(worker);
+  for (const wire::Outcome& outcome : results.outcomes) {
+    if (sender != workers_.end() && waits_for_nodes(outcome, sender->second)) continue;
     scheduler_.ended_badly(outcome, worker, now_.steady_s);
+  }
   for (wire::TaskEvent& event : results.events) apply_event(event);
 }
 
@@ -115,7 +119,7 @@ void CoordinatorMachine::Impl::on_heartbeat(Worker& worker, wire::Heartbeat& hea
   worker.running = std::move(heartbeat.running);
   note_end(worker, heartbeat.left_s);
   worker.heartbeat = heartbeat.number;
-  send(worker, wire::Pulse{heartbeat.number});
+  send(worker, pulse_for(worker));
   if (!worker.scheduled) return;
   // All that it finished before its Hello has come: what it neither holds nor told of was lost on the way.
   scheduler_.handed_over(worker.id);
@@ -154,7 +158,9 @@ void CoordinatorMachine::Impl::drain(Worker& worker) {
   if (!worker.scheduled) return;  // a worker that joins is drained then
   scheduler_.worker_draining(worker.id);
   if (worker.state == WorkerState::working) move(worker, WorkerState::draining);
-  if (!std::exchange(worker.drain_sent, true)) send(worker, wire::Drain{});
+  if (worker.drain_sent || scheduler_.helps_gang(worker.id)) return;
+  worker.drain_sent = true;
+  send(worker, wire::Drain{});
 }
 
 void CoordinatorMachine::Impl::remember_kills(Worker& worker, const std::vector<wire::Lease>& parts) {

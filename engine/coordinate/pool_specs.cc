@@ -23,15 +23,18 @@ specs::WorkerGroup group_of(const specs::Study& study, const std::string& name) 
   return group;
 }
 
-batch::PoolSpec pool_of(const specs::Plan& plan, const specs::WorkerGroup& group) {
+// `number`: among the campaign's pools, for the name of its chain.
+batch::PoolSpec pool_of(const specs::Plan& plan, const specs::WorkerGroup& group, std::size_t number) {
   batch::PoolSpec pool;
   pool.name = group.name;
   pool.scheduler = group.allocation.type;
   pool.slots = group.slots;
   pool.min = group.min;
   pool.max = group.max;
+  pool.chain = group.allocation.chain;
   pool.idle_timeout_s = group.idle_timeout_s;
   pool.job = batch::request_of(group.allocation, group.slots);
+  pool.job.chain = std::to_string(number);
   pool.job.directory = (plan.campaign() / ".wflow" / "allocations").string();
   pool.job.command = {sibling_program("wflow"),
                       "worker",
@@ -43,6 +46,8 @@ batch::PoolSpec pool_of(const specs::Plan& plan, const specs::WorkerGroup& group
   if (group.slots > 0)
     pool.job.command.insert(pool.job.command.end(), {"--slots", std::to_string(group.slots)});
   if (group.pin) pool.job.command.emplace_back("--pin");
+  if (plan.study().batch.coordinator_in_allocation)
+    pool.job.coordinator = coordinator_command(plan.campaign(), {}, false);
   return pool;
 }
 
@@ -66,9 +71,18 @@ std::vector<batch::PoolSpec> pool_specs(const specs::Plan& plan) {
   const Groups groups(plan.study());
   for (const Group& group : groups.all()) {
     if (wants_scheduler(plan.study(), group.name))
-      pools.push_back(pool_of(plan, group_of(plan.study(), group.name)));
+      pools.push_back(pool_of(plan, group_of(plan.study(), group.name), pools.size()));
   }
   return pools;
+}
+
+std::vector<std::string> coordinator_command(const std::filesystem::path& campaign,
+                                             const std::filesystem::path& top, bool keep_going) {
+  std::vector<std::string> command = {sibling_program("wflow"), "coordinate", "--campaign",
+                                      campaign.string()};
+  if (!top.empty() && top != campaign) command.insert(command.end(), {"--top", top.string()});
+  if (keep_going) command.emplace_back("--keep-going");
+  return command;
 }
 
 std::string job_prefix(const std::filesystem::path& campaign, const std::string& token) {

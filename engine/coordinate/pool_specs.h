@@ -16,8 +16,12 @@ namespace wflow::engine {
 bool wants_scheduler(const specs::Study& study, const std::string& group);
 // By name, of all pools that do.
 std::set<std::string> wanted_schedulers(const specs::Study& study);
-// Tokens are still to be filled in: `--allocation TOKEN` closes each command.
+// job_of() of engine/batch/pools.h makes each submission of them.
 std::vector<batch::PoolSpec> pool_specs(const specs::Plan& plan);
+// argv of the coordinator that waits in each allocation; `--allocation TOKEN` closes it.
+// `top`: the campaign that this one follows on, or itself.
+std::vector<std::string> coordinator_command(const std::filesystem::path& campaign,
+                                             const std::filesystem::path& top, bool keep_going);
 // What the names of all of the campaign's jobs begin with, and of no other's: seven characters.
 std::string job_prefix(const std::filesystem::path& campaign, const std::string& token);
 

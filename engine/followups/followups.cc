@@ -184,7 +184,7 @@ specs::Plan begin_submitted(const fs::path& campaign, const std::string& id) {
 }
 
 Json submit_restart(const fs::path& campaign) {
-  return {{"type", kEvent}, {"kind", kRestart}, {"id", unique_id()}, {"directory", campaign.string()}};
+  return {{"type", kEvent}, {"kind", kRestarted}, {"id", unique_id()}, {"directory", campaign.string()}};
 }
 
 void write_merlin_shim(const fs::path& campaign) {
@@ -241,7 +241,7 @@ specs::Plan FollowupQueue::begin(store::Followup& followup) {
   move(followup, FollowupState::running);
   if (followup.started_s <= 0) followup.started_s = unix_now_s();
   std::optional<Asked> asked;
-  if (followup.kind != kRestart) asked.emplace(followup.spec, followup.options, top_);
+  if (followup.kind != kRestarted) asked.emplace(followup.spec, followup.options, top_);
   if (asked && followup.directory.empty()) {
     const auto& [campaign, id] = submission_of(followup, top_);
     followup.directory = directory_of(campaign, id, *asked).string();

@@ -8,7 +8,7 @@ namespace wflow::engine {
 std::optional<store::Followup> followup_of(const wire::TaskEvent& event) {
   const auto* asked = std::get_if<wire::Submission>(&event.body);
   if (asked == nullptr || asked->id.empty()) return std::nullopt;
-  const bool restart = asked->kind == kRestart && !asked->directory.empty();
+  const bool restart = asked->kind == kRestarted && !asked->directory.empty();
   const bool study = asked->kind == kSubmitted && !asked->spec.empty();
   if (!restart && !study) return std::nullopt;
   store::Followup followup;

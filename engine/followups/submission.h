@@ -11,7 +11,7 @@ namespace wflow::engine {
 
 // The kinds of store::Followup.
 inline constexpr const char* kSubmitted = "submitted";
-inline constexpr const char* kRestart = "restart";
+inline constexpr const char* kRestarted = "restart";
 inline constexpr const char* kIteration = "iteration";
 
 // What the event asks for, if it is such a one.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "engine/monitor/describe_end.h"
 #include "engine/monitor/live_status.h"
 
 #include <fmt/format.h>

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/printable.h"
@@ -166,28 +165,6 @@ wire::UsageView view_of(const StepUsage& usage) {
   };
   return {usage.executions(),       spread(usage.duration_s), spread(usage.cpu_s),
           spread(usage.peak_bytes), spread(usage.read_bytes), spread(usage.written_bytes)};
-}
-
-std::string describe_end(int reason, int exit_code) {
-  switch (static_cast<wire::EndReason>(reason)) {
-    case wire::EndReason::exited:
-      return fmt::format("exit code {}", exit_code);
-    case wire::EndReason::signalled:
-      return fmt::format("signal {} ({})", exit_code, ::strsignal(exit_code));
-    case wire::EndReason::timed_out:
-      return "killed at its time limit";
-    case wire::EndReason::not_started:
-      return "could not be started";
-    case wire::EndReason::bad_output:
-      return "its output is missing or wrong";
-    case wire::EndReason::worker_lost:
-      return "its worker was lost";
-    case wire::EndReason::cancelled:
-      return "cancelled";
-    case wire::EndReason::out_of_memory:
-      return "killed for want of memory";
-  }
-  return "unknown";
 }
 
 }  // namespace wflow::engine

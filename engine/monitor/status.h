@@ -48,7 +48,4 @@ wire::UsageView view_of(const StepUsage& usage);
 
 nlohmann::json to_json(const CampaignStatus& status);
 
-// "exit code 3", "signal 9 (Killed)", "killed at its time limit", ...
-std::string describe_end(int reason, int exit_code);
-
 }  // namespace wflow::engine

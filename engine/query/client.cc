@@ -135,6 +135,10 @@ wire::ExplainAnswer Client::explain(wire::TaskPlace task) {
   return ask_for<wire::ExplainAnswer>(wire::ExplainRequest{task});
 }
 
+wire::UsageAnswer Client::usage(const wire::UsageRequest& page) {
+  return ask_for<wire::UsageAnswer>(page);
+}
+
 std::vector<wire::WorkerView> Client::workers() {
   std::vector<wire::WorkerView> all;
   for (std::optional<std::uint64_t> from = 0; from;) {

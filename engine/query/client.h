@@ -29,6 +29,7 @@ class Client {
   CampaignStatus status();
   wire::TasksAnswer tasks(const wire::TasksRequest& page);
   wire::ExplainAnswer explain(wire::TaskPlace task);
+  wire::UsageAnswer usage(const wire::UsageRequest& page);
   std::vector<wire::WorkerView> workers();  // all, page by page
   wire::AllocationsAnswer allocations();
   // How many tasks a retry would run again.

@@ -170,6 +170,19 @@ wire::Answer Queries::on(const wire::ExplainRequest& request) {
   return {std::move(answer)};
 }
 
+wire::Answer Queries::on(const wire::UsageRequest& request) {
+  if (request.array >= scheduler_.array_count()) return wire::refusal("no such tasks in this campaign");
+  const std::size_t limit =
+      request.limit == 0 ? kPageItems : std::min<std::size_t>(request.limit, kPageItems);
+  wire::UsageAnswer answer;
+  for (store::UsageRow& row : store_.usage_of(request.array, {request.first, request.last}, limit))
+    answer.used.push_back({row.usage, std::move(row.worker)});
+  // Of the element at which a page ends the next one has all records again.
+  if (answer.used.size() == limit)
+    answer.next = std::max(answer.used.back().usage.first, request.first + 1);
+  return {std::move(answer)};
+}
+
 wire::WorkerView Queries::worker_view(const store::WorkerRecord& row) const {
   wire::WorkerView view;
   view.id = row.id;

@@ -38,6 +38,7 @@ class Queries {
   wire::Answer on(const wire::StatusRequest& request);
   wire::Answer on(const wire::TasksRequest& request);
   wire::Answer on(const wire::ExplainRequest& request);
+  wire::Answer on(const wire::UsageRequest& request);
   wire::Answer on(const wire::WorkersRequest& request);
   wire::Answer on(const wire::RetryableRequest& request);
   wire::Answer on(const wire::SnapshotRequest& request);

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/schedule/attempt.h"
@@ -38,6 +40,17 @@ struct RecordFailure {
   AttemptCounts counts;  // with this one
 };
 
+// The cause of a loss that was recorded as `worker_lost` before its scheduler had said it.
+struct RecordCause {
+  ArrayId array = 0;
+  Element element = 0;
+  std::uint32_t attempt = 0;
+  WorkerId worker;
+  EndReason reason = EndReason::node;
+  std::string detail;
+  std::optional<AttemptCounts> counts;  // as they are now, where it runs again
+};
+
 // These elements were opened again (wflow retry): what ran under leases below `lease` does not count for
 // them, whenever and from whichever journal it arrives. Their budgets begin anew.
 struct RecordFloor {
@@ -52,6 +65,7 @@ struct Actions {
   std::vector<RecordEnd> ends;
   std::vector<RecordFailure> failures;
   std::vector<RecordFloor> floors;
+  std::vector<RecordCause> causes;
 };
 
 }  // namespace wflow::engine

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,15 @@
 
 namespace wflow::engine {
 
+// Slots on several nodes of one allocation, all at once: what a task with `nodes` takes where its workers run
+// in allocations.
+struct Gang {
+  int nodes = 1;      // 1: a task of one worker
+  int min_nodes = 1;  // so many are enough where no allocation has more
+  int cores = 1;      // on each
+  bool spans_nodes() const { return nodes > 1; }
+};
+
 struct ArraySpec {
   std::uint64_t count = 1;
   int priority = 0;  // higher first
@@ -18,10 +28,12 @@ struct ArraySpec {
   std::uint32_t step = 0;
   std::uint32_t pool = 0;  // which workers serve it: WorkerCapacity::pools
   specs::Resources resources;
+  Gang gang;
   std::uint64_t bundle = 0;  // samples of one process: leases end where processes do; 0: one each
   int max_retries = 0;       // executions asked for by exit codes 100 (restart) and 104 (retry)
   int failure_retries = 0;   // executions after an ordinary failure
   double retry_delay_s = 0;
+  double memory_factor = 0;  // an execution killed for memory is followed by one with so many times more; 0: not
   double walltime_s = 0;     // one task lasts no longer, as the study says; 0: it does not
   bool own_program = false;  // a wflow program: its exit codes 2 to 4 say that another try would end the same
   specs::ContinueOn continue_on = specs::ContinueOn::soft_fail;
@@ -35,6 +47,8 @@ struct WorkerCapacity {
   int gpus;
   std::int64_t memory_bytes;  // 0: not known, taken as enough
   std::vector<bool> pools;    // which it serves, by ArraySpec::pool; empty: all
+  // The allocation that it is of, and its node's name there. Only workers of one allocation form a gang.
+  std::string allocation, node;
 };
 
 }  // namespace wflow::engine

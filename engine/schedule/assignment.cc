@@ -11,6 +11,9 @@ namespace wflow::engine {
 
 namespace {
 constexpr double kLookAgain_s = 1;
+// Elements that need more memory than their step asks for, and arrays with such elements alone, that are looked
+// at for one worker.
+constexpr int kLooks = 64;
 }  // namespace
 
 void Scheduler::worker_ends(const WorkerId& id, double ends_s) {
@@ -35,10 +38,12 @@ void Scheduler::assign(double now_s) {
   const bool look = now_s >= next_look_s_ && std::isfinite(next_look_s_);
   if (look) next_look_s_ = now_s + kLookAgain_s;
   if (ready_.take_grown() || look) leases_.retry_unserved();
+  if (const auto shrink_s = next_shrink_s(); shrink_s && now_s >= *shrink_s) leases_.retry_unserved();
+  grant_reservations();
   while (!ready_.order().empty()) {
     Worker* worker = leases_.first_demand();
     if (worker == nullptr) break;
-    if (!grant_next(*worker)) leases_.set_first_unserved();
+    if (!grant_next(*worker)) leases_.set_unserved(*worker);
   }
   for (const LeaseId id : leases_.split_back()) {
     const LeaseState& lease = *leases_.find(id);
@@ -57,29 +62,66 @@ void Scheduler::move_due_retries() {
 }
 
 std::optional<double> Scheduler::next_due_s() const {
-  const std::optional<double> split = leases_.next_split_s(), retry = retries_.next_due_s();
-  if (split && retry) return std::min(*split, *retry);
-  return split ? split : retry;
+  std::optional<double> next = leases_.next_split_s();
+  if (const auto retry_s = retries_.next_due_s()) next = std::min(next.value_or(*retry_s), *retry_s);
+  // One that may already, and found no worker, waits for one.
+  const auto shrink_s = next_shrink_s();
+  if (shrink_s && *shrink_s > now_s_) next = std::min(next.value_or(*shrink_s), *shrink_s);
+  return next;
 }
 
 // False if no queue has anything for the worker.
 bool Scheduler::grant_next(Worker& worker) {
-  const auto next = std::find_if(ready_.order().begin(), ready_.order().end(), [&](const QueueKey& key) {
-    return takes(worker, ready_, std::get<QueueId>(key), now_s_);
-  });
-  if (next == ready_.order().end()) return false;
-  const QueueId queue = std::get<QueueId>(*next);
-  const ArrayId array = *ready_.queue(queue).waiting.begin();
-  if (const auto element = ready_.next_again(array)) {
+  std::optional<QueueId> next;
+  std::optional<ArrayId> found;
+  for (const QueueKey& key : ready_.order()) {
+    next = std::get<QueueId>(key);
+    // It may reserve some of this worker's slots, and then the queues behind it find fewer.
+    if (ready_.queue(*next).gang.spans_nodes()) {
+      if (worker.serves[*next] && serve_gang(*next)) return true;
+    } else if (takes(worker, ready_, *next, now_s_)) {
+      found = array_for(worker, *next);
+      if (found) break;
+    }
+  }
+  if (!found) return false;
+  const QueueId queue = *next;
+  const ArrayId array = *found;
+  if (const auto element = next_again(worker, array)) {
     grant(worker, array, {*element, *element}, arrays_[array].attempts[*element]);
   } else {
-    const std::uint64_t size = range_size(arrays_[array], ready_, queue, worker, max_range_);
+    const std::uint64_t size = range_size(arrays_[array], ready_, queue, worker, max_range_, now_s_);
     grant(worker, array, ready_.next_range(array, size), {});
   }
   return true;
 }
 
-void Scheduler::grant(Worker& worker, ArrayId array, Range range, const Attempt& attempt) {
+// The first array with something for the worker.
+std::optional<ArrayId> Scheduler::array_for(const Worker& worker, QueueId queue) const {
+  int looks = kLooks;
+  for (const ArrayId array : ready_.queue(queue).waiting) {
+    const bool any = arrays_[array].spec.memory_factor <= 0 || ready_.has_fresh(array);
+    if (any || next_again(worker, array)) return array;
+    if (--looks == 0) break;
+  }
+  return std::nullopt;
+}
+
+// What was killed for memory goes to a worker that has as much as it gets now, or the most that there is.
+std::optional<Element> Scheduler::next_again(const Worker& worker, ArrayId id) const {
+  const TaskArray& array = arrays_[id];
+  if (array.spec.memory_factor <= 0 || !ready_.has_again(id)) return ready_.next_again(id);
+  const std::int64_t has = worker.capacity.memory_bytes;
+  const std::int64_t largest = leases_.largest_memory(ready_.queue_of(id));
+  return ready_.find_again(id, kLooks, [&](Element element) {
+    const auto attempt = array.attempts.find(element);
+    const std::int64_t needs = attempt == array.attempts.end() ? 0 : attempt->second.memory_bytes;
+    return has <= 0 || has >= std::min(needs, largest);
+  });
+}
+
+void Scheduler::grant(Worker& worker, ArrayId array, Range range, const Attempt& attempt,
+                      const std::vector<std::string>& nodes) {
   const LeaseId id = next_lease_++;
   const QueueId queue_id = ready_.queue_of(array);
   const ReadyQueue& queue = ready_.queue(queue_id);
@@ -87,11 +129,14 @@ void Scheduler::grant(Worker& worker, ArrayId array, Range range, const Attempt&
   const int priority = queue.overdue ? std::numeric_limits<int>::max() : queue.priority;
   ready_.remove(array, range);
   arrays_[array].states.set(range, ElementState::leased);
-  const double core_s =
-      static_cast<double>(range.size()) * cores_of(queue, worker) * seconds_of(arrays_[array], queue, worker);
-  leases_.hold(id, worker, array, range);
-  actions_.grants.push_back(
-      {worker.id, {id, array, range.first, range.size(), attempt.number, attempt.restart, priority}});
+  const double workers = std::max(1.0, static_cast<double>(nodes.size()));
+  const double core_s = static_cast<double>(range.size()) * cores_of(queue, worker) * workers *
+                        seconds_of(arrays_[array], queue, worker);
+  leases_.hold(id, worker, array, range, attempt.memory_bytes);
+  if (!nodes.empty()) leases_.set_gang(id, nodes);
+  actions_.grants.push_back({worker.id,
+                             {id, array, range.first, range.size(), attempt.number, attempt.restart, priority,
+                              attempt.memory_bytes, attempt.uncharged(), nodes}});
   ready_.serve(queue_id, core_s);
 }
 

@@ -2,8 +2,10 @@
 #include "engine/schedule/graph.h"
 
 #include <algorithm>
+#include <array>
 
 #include "engine/schedule/groups.h"
+#include "specs/study/tokens.h"
 
 namespace wflow::engine {
 
@@ -35,9 +37,31 @@ double walltime_s(const specs::Step& step) {
   return key == step.launcher_keys.end() ? 0 : yaml::parse_seconds(key->second).value_or(0);
 }
 
+// A step of a study that runs on this machine alone has one worker, however many nodes it asks for.
+Gang gang_of(const Groups& groups, const specs::PlannedStep& step, const specs::Resources& asked) {
+  if (asked.nodes <= 1) return {};
+  const auto serving = groups.serving(step.study_step);
+  const bool in_allocations =
+      std::any_of(serving.begin(), serving.end(), [](const Group* group) { return group->in_allocations; });
+  if (!in_allocations) return {};
+  return {asked.nodes, asked.min_nodes > 0 ? std::min(asked.min_nodes, asked.nodes) : asked.nodes,
+          std::max(1, asked.cores) * std::max(1, ranks_a_node(asked))};
+}
+
+// Where they are values of parameters, every combination has its own.
+specs::Resources resources_of(const specs::Plan& plan, const specs::PlannedStep& step, ArrayId array) {
+  const auto& keys = plan.study().steps[step.study_step].launcher_keys;
+  constexpr std::array<const char*, 5> kNumbers = {"nodes", "procs", "min_nodes", "cores per task", "cores"};
+  const bool varies = std::any_of(kNumbers.begin(), kNumbers.end(), [&](const char* name) {
+    const auto key = keys.find(name);
+    return key != keys.end() && specs::find_token(key->second);
+  });
+  return varies ? plan.task_template(array).resources : step.resources;
+}
+
 }  // namespace
 
-std::vector<ArraySpec> array_specs(const specs::Plan& plan) {
+std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here) {
   const Groups groups(plan.study());
   std::vector<ArraySpec> arrays;
   arrays.reserve(plan.array_count());
@@ -48,11 +72,13 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan) {
     array.priority = step.priority * kDeepest + std::min(step.depth, kDeepest - 1);
     array.step = static_cast<std::uint32_t>(plan.step_of(id));
     array.pool = groups.pool_of(step.study_step);
-    array.resources = step.resources;
+    array.resources = resources_of(plan, step, id);
+    if (!runs_here) array.gang = gang_of(groups, step, array.resources);
     array.bundle = step.bundle;
     array.max_retries = step.max_retries;
     array.failure_retries = failure_retries(step);
     array.retry_delay_s = step.retry_delay_s;
+    array.memory_factor = step.retry_memory;
     array.walltime_s = walltime_s(plan.study().steps[step.study_step]);
     array.own_program = step.kind != specs::StepKind::shell;
     array.continue_on = continue_on(step);

@@ -11,7 +11,8 @@ namespace wflow::engine {
 
 // What the scheduler needs of a plan. Deeper steps have priority, so that a sample's chain is finished (and
 // its block converted) before new samples begin.
-std::vector<ArraySpec> array_specs(const specs::Plan& plan);
+// `runs_here`: all of it runs on this machine, whatever scheduler the study asks for.
+std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here = false);
 
 // What earlier coordinators committed; before start().
 void restore_states(Scheduler& scheduler, const store::Restored& restored);

@@ -26,7 +26,7 @@ bool serves(const specs::WorkerGroup& group, const std::string& step) {
 
 Groups::Groups(const specs::Study& study) {
   for (const specs::WorkerGroup& group : study.workers)
-    groups_.push_back({group.name, group.slots, group.machines, group.pin, {}});
+    groups_.push_back({group.name, group.slots, group.machines, group.pin, {}, !group.allocation.is_local()});
   std::map<std::vector<std::size_t>, std::uint32_t> pools;
   for (const specs::Step& step : study.steps) {
     std::vector<std::size_t> by;
@@ -34,7 +34,8 @@ Groups::Groups(const specs::Study& study) {
       if (serves(study.workers[group], step.name)) by.push_back(group);
     }
     if (by.empty()) {
-      if (find(kDefault) == nullptr) groups_.push_back({kDefault, 0, {}, false, {}});
+      if (find(kDefault) == nullptr)
+        groups_.push_back({kDefault, 0, {}, false, {}, !study.batch.allocation.is_local()});
       by.push_back(static_cast<std::size_t>(find(kDefault) - groups_.data()));
     }
     pool_of_.push_back(pools.emplace(std::move(by), static_cast<std::uint32_t>(pools.size())).first->second);

@@ -17,6 +17,7 @@ struct Group {
   std::vector<std::string> machines;  // parts of host names; empty: any
   bool pin = false;                   // its tasks have processors of their own
   std::vector<bool> pools;            // which it serves: WorkerCapacity::pools
+  bool in_allocations = false;        // its workers are wanted in allocations of a scheduler
 };
 
 // Merlin's rule: what no group serves goes to a group of its own, "default"; a study without groups has that

@@ -338,6 +338,224 @@ TEST(LeaseRules, AnAdoptedLeasesExecutionsAreChargedToBothBudgets) {
   EXPECT_TRUE(actions.failures.at(0).final);
 }
 
+// ---- what is nobody's fault, and memory
+
+constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+
+TEST(LeaseRules, TheEndOfAnAllocationIsRecordedAndChargesNothing) {
+  Scheduler scheduler({array_of(1)}, 1);
+  scheduler.start();
+  for (std::uint32_t end = 0; end < 20; ++end) {
+    const Lease lease = lease_all(scheduler, "a");
+    EXPECT_EQ(lease.attempt, end) << "each execution has its number";
+    scheduler.ended_badly(failure(lease.id, 0, lease.attempt, EndReason::walltime), "a", 0);
+    const Actions actions = scheduler.take_actions();
+    ASSERT_EQ(actions.failures.size(), 1U);
+    EXPECT_FALSE(actions.failures[0].final);
+    EXPECT_EQ(actions.failures[0].counts, (AttemptCounts{end + 1, 0, 0, false, end + 1}));
+  }
+  const Lease lease = lease_all(scheduler, "a");
+  scheduler.ended_badly(failure(lease.id, 0, lease.attempt), "a", 0);
+  EXPECT_EQ(state(scheduler, 0), ElementState::failed) << "without retries the first failure is the last";
+}
+
+TEST(LeaseRules, AnAdoptedLeaseTellsWhatNoBudgetCounts) {
+  ArraySpec spec = array_of(1);
+  spec.failure_retries = 1;
+  Scheduler scheduler({spec}, 2);
+  scheduler.start();
+  Lease held = part(kFirstLease, 0, 1);
+  held.attempt = 3;  // none of which was recorded
+  held.uncharged = 2;
+  scheduler.worker_joined("a", {1}, {held});
+  scheduler.ended_badly(failure(kFirstLease, 0, 3, EndReason::walltime), "a", 0);
+  EXPECT_EQ(scheduler.take_actions().failures.at(0).counts, (AttemptCounts{4, 1, 0, false, 3}));
+}
+
+TEST(LeaseRules, TheEndOfAnAllocationDoesNotUndoACancellation) {
+  Scheduler scheduler({array_of(1)}, 1);
+  scheduler.start();
+  const Lease lease = lease_all(scheduler, "a");
+  scheduler.cancel(0, {0, 0}, true);
+  scheduler.ended_badly(failure(lease.id, 0, 0, EndReason::preempted), "a", 0);
+  EXPECT_EQ(state(scheduler, 0), ElementState::cancelled);
+}
+
+TEST(LeaseRules, WorkersLostWithTheirAllocationsAreNoCrashes) {
+  Scheduler scheduler({array_of(1)}, 1);
+  scheduler.start();
+  for (std::uint32_t loss = 0; loss < 20; ++loss) {
+    lease_all(scheduler, "a");
+    EXPECT_TRUE(scheduler.worker_lost("a", {{0, 0, 1}}, {EndReason::node, "its node failed", true, true}).empty());
+    const Actions actions = scheduler.take_actions();
+    ASSERT_EQ(actions.failures.size(), 1U);
+    EXPECT_EQ(actions.failures[0].outcome.reason, EndReason::node);
+    EXPECT_EQ(actions.failures[0].outcome.detail, "its node failed");
+    EXPECT_EQ(actions.failures[0].counts, (AttemptCounts{loss + 1, 0, 0, false, loss + 1}));
+  }
+  EXPECT_EQ(state(scheduler, 0), ElementState::delayed) << "ready to run again";
+}
+
+TEST(LeaseRules, ALossThatMayYetBeExplainedIsNotTheLastOne) {
+  constexpr std::uint32_t kLimit = 5;
+  Scheduler scheduler({array_of(1)}, 1);
+  scheduler.start();
+  std::vector<Outcome> charged;
+  for (std::uint32_t loss = 0; loss < kLimit; ++loss) {
+    lease_all(scheduler, "a");
+    const auto lost = scheduler.worker_lost("a", {{0, 0, 1}}, {EndReason::worker_lost, "", true, false});
+    ASSERT_EQ(lost.size(), 1U);
+    charged.push_back(lost[0]);
+    EXPECT_FALSE(scheduler.take_actions().failures.at(0).final);
+  }
+  // The scheduler says of two of them that nodes had failed.
+  for (std::size_t i = 0; i < 2; ++i) scheduler.loss_explained(charged[i], "a", EndReason::node, "a node failed");
+  Actions actions = scheduler.take_actions();
+  ASSERT_EQ(actions.causes.size(), 2U);
+  EXPECT_EQ(actions.causes[1].attempt, 1U);
+  ASSERT_TRUE(actions.causes[1].counts);
+  EXPECT_EQ(*actions.causes[1].counts, (AttemptCounts{kLimit, 0, kLimit - 2, false, 2}));
+  for (std::uint32_t loss = 0; loss < 2; ++loss) {
+    EXPECT_FALSE(has_ended(state(scheduler, 0)));
+    lease_all(scheduler, "a");
+    scheduler.worker_lost("a", {{0, 0, 1}});
+  }
+  EXPECT_EQ(state(scheduler, 0), ElementState::failed);
+}
+
+TEST(LeaseRules, AnExplanationChangesNoCountsOfAfterARetry) {
+  Scheduler scheduler({array_of(1)}, 1);
+  scheduler.start();
+  lease_all(scheduler, "a");
+  const auto lost = scheduler.worker_lost("a", {{0, 0, 1}}, {EndReason::worker_lost, "", true, false});
+  const Lease lease = lease_all(scheduler, "a");
+  scheduler.ended_badly(failure(lease.id, 0, lease.attempt), "a", 0);
+  EXPECT_EQ(scheduler.retry_failed(0, {0, 0}), 1U);
+  lease_all(scheduler, "a");
+  scheduler.worker_lost("a", {{0, 0, 1}});
+  scheduler.take_actions();
+  scheduler.loss_explained(lost.at(0), "a", EndReason::node, "a node failed");
+  const Actions actions = scheduler.take_actions();
+  ASSERT_EQ(actions.causes.size(), 1U);
+  EXPECT_FALSE(actions.causes[0].counts);
+}
+
+TEST(LeaseRules, LaunchersThatFailUseNoRetryAndComeToAnEnd) {
+  constexpr int kTries = 5;
+  Scheduler scheduler({array_of(1)}, 1);
+  scheduler.start();
+  double now_s = 0;
+  for (int failed = 0; failed < kTries; ++failed) {
+    scheduler.worker_joined("a", {64}, {});
+    scheduler.assign(now_s);
+    const Actions granted = scheduler.take_actions();
+    ASSERT_EQ(granted.grants.size(), 1U);
+    const Lease& lease = granted.grants[0].lease;
+    scheduler.ended_badly(failure(lease.id, 0, lease.attempt, EndReason::launcher), "a", now_s);
+    ASSERT_FALSE(has_ended(state(scheduler, 0)));
+    scheduler.assign(now_s + 4);
+    EXPECT_TRUE(scheduler.take_actions().grants.empty()) << "not at once";
+    now_s += 100;
+  }
+  scheduler.assign(now_s);
+  const Lease lease = scheduler.take_actions().grants.at(0).lease;
+  scheduler.ended_badly(failure(lease.id, 0, lease.attempt, EndReason::launcher), "a", now_s);
+  EXPECT_EQ(state(scheduler, 0), ElementState::failed);
+}
+
+ArraySpec array_with_memory(std::uint64_t count) {
+  ArraySpec spec = array_of(count);
+  spec.resources.memory_bytes = 2 * kGiB;
+  spec.memory_factor = 2;
+  return spec;
+}
+
+Outcome out_of_memory(const Lease& lease) {
+  return failure(lease.id, lease.first, lease.attempt, EndReason::out_of_memory);
+}
+
+TEST(LeaseRules, WhatIsKilledForMemoryIsTriedAgainWithMoreUpToTheLargestWorkers) {
+  Scheduler scheduler({array_with_memory(1)}, 1);
+  scheduler.start();
+  scheduler.worker_joined("small", {1, 0, 3 * kGiB}, {});
+  scheduler.worker_joined("large", {1, 0, 7 * kGiB}, {});
+  std::vector<std::int64_t> had;
+  std::vector<WorkerId> where;
+  while (!has_ended(state(scheduler, 0))) {
+    scheduler.assign(static_cast<double>(10 * had.size()));
+    const Actions actions = scheduler.take_actions();
+    ASSERT_EQ(actions.grants.size(), 1U);
+    had.push_back(actions.grants[0].lease.memory_bytes);
+    where.push_back(actions.grants[0].worker);
+    scheduler.ended_badly(out_of_memory(actions.grants[0].lease), actions.grants[0].worker, 0);
+  }
+  EXPECT_EQ(had, (std::vector<std::int64_t>{0, 4 * kGiB, 7 * kGiB}));
+  EXPECT_EQ(where, (std::vector<WorkerId>{"small", "large", "large"}));
+  const Actions actions = scheduler.take_actions();
+  EXPECT_EQ(actions.failures.at(0).counts, (AttemptCounts{3, 1, 0, false, 0, 0, 2, 7 * kGiB}));
+}
+
+TEST(LeaseRules, MemoryRetriesUseNoOtherBudgetAndEndAfterEight) {
+  ArraySpec spec = array_with_memory(1);
+  spec.failure_retries = 1;
+  Scheduler scheduler({spec}, 1);
+  scheduler.start();
+  scheduler.worker_joined("a", {1}, {});  // nobody knows how much memory it has
+  int executions = 0;
+  while (!has_ended(state(scheduler, 0))) {
+    scheduler.assign(10.0 * executions);
+    const Actions actions = scheduler.take_actions();
+    ASSERT_EQ(actions.grants.size(), 1U);
+    scheduler.ended_badly(out_of_memory(actions.grants[0].lease), "a", 0);
+    ++executions;
+  }
+  EXPECT_EQ(executions, 1 + 8 + 1) << "then it is an ordinary failure, and has one retry";
+}
+
+TEST(LeaseRules, TheMemoryThatATaskGotIsLoadedAndSurvivesARestart) {
+  Scheduler scheduler({array_with_memory(3)}, 2);
+  scheduler.restore_attempt(0, 0, {1, 0, 0, false, 0, 0, 1, 4 * kGiB});
+  scheduler.start();
+  scheduler.worker_joined("a", {3, 0, 6 * kGiB}, {});
+  scheduler.assign(0);
+  Actions actions = scheduler.take_actions();
+  ASSERT_GE(actions.grants.size(), 2U);
+  EXPECT_EQ(actions.grants[0].lease.first, 0U);
+  EXPECT_EQ(actions.grants[0].lease.attempt, 1U);
+  EXPECT_EQ(actions.grants[0].lease.memory_bytes, 4 * kGiB);
+  EXPECT_EQ(actions.grants[1].lease.memory_bytes, 0);
+  // Another coordinator takes it over with the lease.
+  Lease held = actions.grants[0].lease;
+  Scheduler next({array_with_memory(3)}, 3);
+  next.restore_attempt(0, 0, {1, 0, 0, false, 0, 0, 1, 4 * kGiB});
+  next.start();
+  next.worker_joined("a", {3, 0, 6 * kGiB}, {held});
+  next.ended_badly(out_of_memory(held), "a", 0);
+  EXPECT_EQ(next.take_actions().failures.at(0).counts, (AttemptCounts{2, 0, 0, false, 0, 0, 2, 6 * kGiB}));
+}
+
+TEST(LeaseRules, ASmallWorkerGoesOnWithWhatItCanRun) {
+  Scheduler scheduler({array_with_memory(2), array_with_memory(2)}, 2);
+  scheduler.restore_attempt(0, 0, {1, 0, 0, false, 0, 0, 1, 8 * kGiB});
+  scheduler.restore_attempt(0, 1, {1, 0, 0, false, 0, 0, 1, 8 * kGiB});
+  scheduler.start();
+  scheduler.worker_joined("large", {1, 0, 8 * kGiB}, {});
+  scheduler.worker_draining("large");
+  scheduler.worker_joined("huge", {1, 0, 16 * kGiB}, {});
+  scheduler.worker_joined("small", {2, 0, 4 * kGiB}, {});
+  scheduler.assign(0);
+  const Actions actions = scheduler.take_actions();
+  std::uint64_t small = 0;
+  for (const GrantLease& grant : actions.grants) {
+    EXPECT_NE(grant.worker, "large");
+    if (grant.lease.array == 0) {
+      EXPECT_EQ(grant.worker, "huge");
+    }
+    if (grant.worker == "small") small += grant.lease.count;
+  }
+  EXPECT_GE(small, 1U);
+}
+
 TEST(LeaseRules, AnEarlySuccessWaitsForItsParent) {
   Scheduler scheduler(
       {array_of(4), array_of(4, {{0, EdgeKind::element, 0}}), array_of(1, {{1, EdgeKind::all, 0}})}, 2);

@@ -43,8 +43,11 @@ Worker& LeaseTable::join(const WorkerId& id, const WorkerCapacity& capacity) {
     const ReadyQueue& queue = queues_.queue(number);
     const bool in_pool =
         capacity.pools.empty() || (queue.pool < capacity.pools.size() && capacity.pools[queue.pool]);
-    worker.serves[number] = in_pool && queue.resources.gpus <= capacity.gpus;
+    const bool in_gang = !queue.gang.spans_nodes() || !capacity.allocation.empty();
+    worker.serves[number] = in_pool && in_gang && queue.resources.gpus <= capacity.gpus;
   }
+  if (!capacity.allocation.empty()) allocations_[capacity.allocation][worker.number] = &worker;
+  attach_missing(worker);
   queues_.count_worker(worker.serves, capacity.cores, 1);
   index(worker);
   return worker;
@@ -58,9 +61,23 @@ void LeaseTable::set_draining(Worker& worker) {
 void LeaseTable::leave(const WorkerId& id) {
   const auto found = workers_.find(id);
   WFLOW_CHECK(found != workers_.end() && found->second.leases.empty());
+  Worker& worker = found->second;
+  for (const LeaseId id : worker.gangs) std::erase(leases_.at(id).others, &worker);
+  if (const auto members = allocations_.find(worker.capacity.allocation); members != allocations_.end()) {
+    members->second.erase(worker.number);
+    if (members->second.empty()) allocations_.erase(members);
+  }
   unindex(found->second);
   queues_.count_worker(found->second.serves, found->second.capacity.cores, -1);
   workers_.erase(found);
+}
+
+std::int64_t LeaseTable::largest_memory(QueueId queue) const {
+  std::int64_t largest = 0;
+  for (const auto& [id, worker] : workers_) {
+    if (!worker.draining && worker.serves[queue]) largest = std::max(largest, worker.capacity.memory_bytes);
+  }
+  return largest;
 }
 
 void LeaseTable::learn_speed(const DoneRun& run) {
@@ -123,24 +140,29 @@ std::vector<Range> LeaseTable::parts(LeaseId lease) const {
   return parts(lease, state.array, state.bounds);
 }
 
-LeaseState& LeaseTable::open(LeaseId id, Worker& worker, ArrayId array, Range first) {
+LeaseState& LeaseTable::open(LeaseId id, Worker& worker, ArrayId array, Range first,
+                             std::int64_t memory_bytes) {
   LeaseState& lease = leases_[id];
   const ReadyQueue& queue = queues_.queue_of_array(array);
   lease.worker = &worker;
   lease.array = array;
   lease.bounds = first;
+  lease.granted_s = now_s_;
   lease.cores_each = cores_of(queue, worker);
   lease.processes_each = processes_of(arrays_[array].spec, first.size());
   // A long task fills its core and no more: what is ahead of the other cores does not depend on it.
   lease.seconds_each =
       std::clamp(seconds_of(arrays_[array], queue, worker), kShortestTask_s, kAhead_s * lease.processes_each);
+  if (memory_bytes <= 0) memory_bytes = arrays_[array].spec.resources.memory_bytes;
+  lease.memory_each = static_cast<double>(std::min(memory_bytes, worker.capacity.memory_bytes));
   worker.leases.insert(id);
   return lease;
 }
 
-LeaseState& LeaseTable::hold(LeaseId id, Worker& worker, ArrayId array, Range range) {
+LeaseState& LeaseTable::hold(LeaseId id, Worker& worker, ArrayId array, Range range,
+                             std::int64_t memory_bytes) {
   const auto found = leases_.find(id);
-  LeaseState& lease = found == leases_.end() ? open(id, worker, array, range) : found->second;
+  LeaseState& lease = found == leases_.end() ? open(id, worker, array, range, memory_bytes) : found->second;
   lease.bounds = {std::min(lease.bounds.first, range.first), std::max(lease.bounds.last, range.last)};
   lease.elements += range.size();
   holders_[array].set(range, id);
@@ -161,25 +183,35 @@ void LeaseTable::release(LeaseId id, Range range) {
   leased_ -= range.size();
   lease.worker->elements -= range.size();
   queues_.count_leased(lease.array, -static_cast<std::int64_t>(range.size()));
-  if (lease.elements == 0) lease.worker->leases.erase(id);
+  if (lease.elements == 0) {
+    lease.worker->leases.erase(id);
+    lease.worker->gangs.erase(id);
+    for (Worker* other : lease.others) other->gangs.erase(id);
+    incomplete_.erase(id);
+  }
   change_load(lease, -static_cast<double>(range.size()));
   if (lease.elements == 0) leases_.erase(found);
 }
 
 void LeaseTable::change_load(const LeaseState& lease, double elements) {
-  Worker& worker = *lease.worker;
+  charge(*lease.worker, lease, elements);
+  for (Worker* other : lease.others) charge(*other, lease, elements);
+}
+
+void LeaseTable::charge(Worker& worker, const LeaseState& lease, double elements) {
   const specs::Resources& asked = arrays_[lease.array].spec.resources;
   const double processes = elements * lease.processes_each;
-  worker.load.cores += processes * lease.cores_each;
-  worker.load.core_s += elements * lease.cores_each * lease.seconds_each;
+  const bool leads = &worker == lease.worker;
+  const double cores = leads ? lease.cores_each : cores_of(queues_.queue_of_array(lease.array), worker);
+  worker.load.cores += processes * cores;
+  worker.load.core_s += elements * cores * lease.seconds_each;
   worker.load.gpus += processes * asked.gpus;
-  worker.load.memory_bytes +=
-      processes * static_cast<double>(std::min(asked.memory_bytes, worker.capacity.memory_bytes));
+  worker.load.memory_bytes += processes * lease.memory_each;
   const QueueId queue = queues_.queue_of(lease.array);
   if (const double share = scarce_share(queues_.queue(queue), worker); share > 0)
     worker.scarce_s[queue] += elements * lease.seconds_each * share;
   // Sums of many small numbers drift; an idle worker has exactly no load.
-  if (worker.leases.empty()) {
+  if (worker.leases.empty() && worker.gangs.empty()) {
     worker.load = {};
     worker.scarce_s.clear();
   }
@@ -196,7 +228,8 @@ std::optional<DemandKey> LeaseTable::demand_key(Worker& worker) {
     worker.free_since_s = now_s_;
     next_split_s_ = std::min(next_split_s_.value_or(now_s_ + kAhead_s), now_s_ + kAhead_s);
   }
-  if (!has_free && (worker.untried || worker.load.core_s >= 0.5 * kAhead_s * cores)) return std::nullopt;
+  const bool exact = worker.untried || !worker.gangs.empty() || worker.reserved_cores > 0;
+  if (!has_free && (exact || worker.load.core_s >= 0.5 * kAhead_s * cores)) return std::nullopt;
   return DemandKey(!has_free, worker.load.core_s / cores, worker.number);
 }
 

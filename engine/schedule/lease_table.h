@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -23,7 +25,14 @@ struct LeaseState {
   double seconds_each = 0;     // as estimated when granted, at most what a core should have ahead of it
   double cores_each = 1;
   double processes_each = 1;  // of an element: less than one where a process takes several
+  double memory_each = 0;     // bytes, of a process
   bool revoked = false;       // what has not started of it was asked for
+  double granted_s = 0;       // or adopted
+  // ---- of a gang
+  bool gang = false;
+  std::vector<Worker*> others;       // the workers of its other nodes
+  std::vector<std::string> missing;  // names of nodes whose workers have not joined this coordinator yet
+  bool broken = false;               // one of its nodes is lost: however it ends, it runs again
 };
 
 // An element is held by one lease at most.
@@ -43,6 +52,8 @@ class LeaseTable {
   void set_draining(Worker& worker);
   // It holds nothing any more.
   void leave(const WorkerId& worker);
+  // Of the workers that serve the queue and are not leaving; 0: not known.
+  std::int64_t largest_memory(QueueId queue) const;
   // Its durations against those of the same array elsewhere.
   void learn_speed(const DoneRun& run);
   // What the worker was leased and does not name among what it holds; then what of this it has still not
@@ -60,17 +71,34 @@ class LeaseTable {
   std::vector<Range> parts(LeaseId lease, ArrayId array, Range range) const;
   std::vector<Range> parts(LeaseId lease) const;
   // Nobody holds the range. Makes the lease if there is none.
-  LeaseState& hold(LeaseId lease, Worker& worker, ArrayId array, Range range);
+  // `memory_bytes`: of each process, where that is not what its step asks for.
+  LeaseState& hold(LeaseId lease, Worker& worker, ArrayId array, Range range, std::int64_t memory_bytes = 0);
   // The lease holds the whole range. One that holds nothing any more is forgotten.
   void release(LeaseId lease, Range range);
   std::uint64_t leased() const { return leased_; }
+
+  // ---- gangs
+  // The lease runs on these nodes of its worker's allocation, its worker's own among them. Their workers are
+  // charged for it, those that come later once they join.
+  void set_gang(LeaseId lease, const std::vector<std::string>& nodes);
+  const std::set<LeaseId>& incomplete_gangs() const { return incomplete_; }
+  void set_broken(LeaseId lease) { leases_.at(lease).broken = true; }
+  // Workers of each allocation, in the order of joining.
+  using Members = std::map<std::uint64_t, Worker*>;
+  const std::map<std::string, Members>& allocations() const { return allocations_; }
+  // When the worker has so many cores free, as far as durations are known.
+  double free_at_s(const Worker& worker, double cores) const;
+  void reserve(Worker& worker, double cores, double from_s);
 
   // ---- demand
   void set_time(double now_s) { now_s_ = now_s; }
   // Workers that want more: the idlest first.
   Worker* first_demand() const { return demand_.empty() ? nullptr : demand_.begin()->second; }
-  // Nothing is ready for the first one, until retry_unserved().
-  void set_first_unserved() { unserved_.insert(demand_.extract(demand_.begin())); }
+  // Nothing is ready for it, until retry_unserved().
+  void set_unserved(const Worker& worker) {
+    if (!worker.key) return;
+    if (auto node = demand_.extract(*worker.key)) unserved_.insert(std::move(node));
+  }
   void retry_unserved() { demand_.merge(unserved_); }
   // Leases to take back, for workers that have been idle for too long (split.cc); to be asked for by their
   // bounds, and only what has not started.
@@ -81,8 +109,12 @@ class LeaseTable {
  private:
   using Owner = std::pair<double, Worker*>;  // cores asked for, over the worker's own
 
-  LeaseState& open(LeaseId lease, Worker& worker, ArrayId array, Range first);
+  LeaseState& open(LeaseId lease, Worker& worker, ArrayId array, Range first, std::int64_t memory_bytes);
   void change_load(const LeaseState& lease, double elements);
+  void charge(Worker& worker, const LeaseState& lease, double elements);
+  void attach(LeaseId id, LeaseState& lease, Worker& worker);
+  void attach_missing(Worker& worker);
+  double end_s(const LeaseState& lease) const;
   std::optional<DemandKey> demand_key(Worker& worker);
   void index(Worker& worker);
   void unindex(Worker& worker);
@@ -95,6 +127,8 @@ class LeaseTable {
   std::vector<IntervalMap<LeaseId>> holders_;  // by array
   std::unordered_map<LeaseId, LeaseState> leases_;
   std::map<WorkerId, Worker> workers_;
+  std::map<std::string, Members> allocations_;
+  std::set<LeaseId> incomplete_;  // gangs with nodes whose workers have not joined
   std::map<DemandKey, Worker*> demand_, unserved_;
   std::uint64_t leased_ = 0;
   std::uint64_t joined_ = 0;

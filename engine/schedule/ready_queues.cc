@@ -17,19 +17,20 @@ constexpr double kLook_s = 1;
 }  // namespace
 
 ReadyQueues::ReadyQueues(const std::vector<TaskArray>& arrays) : arrays_(arrays), waiting_(arrays.size()) {
-  using Key = std::tuple<std::uint32_t, int, std::uint32_t, int, int, int, std::int64_t>;
+  using Key = std::tuple<std::uint32_t, int, std::uint32_t, int, int, int, std::int64_t, int, int>;
   std::map<Key, QueueId> known;
   for (ArrayId array = 0; array < arrays_.size(); ++array) {
     const ArraySpec& spec = arrays_[array].spec;
     const specs::Resources& asked = spec.resources;
     const Key key(spec.step, spec.priority, spec.pool, asked.cores, asked.procs, asked.gpus,
-                  asked.memory_bytes);
+                  asked.memory_bytes, spec.gang.nodes, spec.gang.min_nodes);
     const auto [at, added] = known.emplace(key, static_cast<QueueId>(queues_.size()));
     if (added) {
       ReadyQueue& queue = queues_.emplace_back();
       queue.priority = spec.priority;
       queue.pool = spec.pool;
       queue.resources = asked;
+      queue.gang = spec.gang;
     }
     waiting_[array].queue = at->second;
     queues_[at->second].walltime_s = std::max(queues_[at->second].walltime_s, spec.walltime_s);

@@ -24,6 +24,7 @@ struct ReadyQueue {
   int priority = 0;
   std::uint32_t pool = 0;
   specs::Resources resources;
+  Gang gang;
   std::set<ArrayId> waiting;    // with something to lease
   std::optional<QueueKey> key;  // in the order of queues
   std::uint64_t ready = 0;      // elements to lease
@@ -57,6 +58,18 @@ class ReadyQueues {
   void remove(ArrayId array, Range range);
   // Elements that ran before go first, one a lease.
   std::optional<Element> next_again(ArrayId array) const;
+  bool has_again(ArrayId array) const { return !waiting_[array].again.empty(); }
+  // Whether others wait, too.
+  bool has_fresh(ArrayId array) const { return !waiting_[array].ready.empty(); }
+  // The first of those that `fits` accepts, among the first `looks`.
+  template <typename Fits>
+  std::optional<Element> find_again(ArrayId array, int looks, Fits fits) const {
+    for (const Element element : waiting_[array].again) {
+      if (fits(element)) return element;
+      if (--looks == 0) break;
+    }
+    return std::nullopt;
+  }
   // The first ones of the others; where processes have bundles, the range ends where one does.
   Range next_range(ArrayId array, std::uint64_t size) const;
   // True once after a queue got something to lease that had nothing.

@@ -3,22 +3,23 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/schedule/exit_codes.h"
 #include "engine/schedule/scheduler.h"
 
 namespace wflow::engine {
 
 namespace {
 
-// Merlin's exit codes (research/merlin.md 1.7).
-enum : int { kRestart = 100, kSoftFail = 101, kHardFail = 102, kDry = 103, kRetry = 104, kStopWorkers = 105 };
-
 // An element that was running on so many workers when they died is taken to be what kills them.
 constexpr std::uint32_t kCrashLimit = 5;
-
-bool is_success(const Outcome& outcome) {
-  return outcome.reason == EndReason::exited &&
-         (outcome.exit_code == kDry || outcome.exit_code == kStopWorkers);
-}
+// Losses that no record tells of, at most: they charge nothing and have no limit of their own.
+constexpr std::uint32_t kUnheardLosses = 1000;
+// Executions after launchers that failed, each later than the one before.
+constexpr std::uint32_t kLaunchRetries = 5;
+constexpr double kLaunchDelay_s = 5;
+// Executions with more memory each: doublings of 1 GiB to 256 GiB.
+constexpr std::uint32_t kMemoryRetries = 8;
+constexpr double kMostMemory = 1LL << 60;
 
 }  // namespace
 
@@ -68,7 +69,10 @@ void Scheduler::done_while_leased(const DoneRun& run, Range range) {
                                          [&](Range part, LeaseId lease) { held.emplace_back(part, lease); });
   for (const auto& [part, holder] : held) {
     for (const Range& one : above_floor(run.lease, run.array, part)) {
-      if (holder != run.lease) revoke(holder, run.array, one, true);
+      if (holder != run.lease) {
+        revoke(holder, run.array, one, true);
+        end_ranks(holder, one);
+      }
       leases_.release(holder, one);
       succeed_leased(run, one);
     }
@@ -207,8 +211,13 @@ void Scheduler::count_failure(const Outcome& outcome, const WorkerId& worker, do
   if (unheard.value_or(0) > 0) keep_early(outcome, worker, now_s);
   if (unheard != 0) return;
   const LeaseId floor = array.floor_of(outcome.element);
-  if (held) leases_.release(outcome.lease, range);
-  if (held && (outcome.reason == EndReason::cancelled || outcome.lease < floor)) {
+  const bool broken = held && leases_.find(outcome.lease)->broken;
+  if (held) {
+    end_ranks(outcome.lease, range);
+    leases_.release(outcome.lease, range);
+  }
+  const bool to_cancel = is_neutral(outcome.reason) && array.cancel_requested.contains(range);
+  if (held && (broken || outcome.reason == EndReason::cancelled || outcome.lease < floor || to_cancel)) {
     give_back(outcome.lease, outcome.array, range);
     return;
   }
@@ -284,13 +293,13 @@ std::optional<std::uint32_t> Scheduler::unheard_before(const Outcome& outcome) c
   const std::uint32_t number = known == array.attempts.end() ? 0 : known->second.number;
   const auto budget = static_cast<std::uint32_t>(std::max(array.spec.failure_retries, 0) +
                                                  std::max(array.spec.max_retries, 0));
-  const bool possible = keeps_early_ && outcome.attempt <= budget + kCrashLimit;
+  const bool possible = keeps_early_ && outcome.attempt <= budget + kCrashLimit + kUnheardLosses;
   if (outcome.attempt < number || (outcome.attempt > number && !possible)) return std::nullopt;
   return outcome.attempt - number;
 }
 
-// What asks for another execution, and ordinary failures. False: it waits for the end of what the element
-// waits for.
+// What asks for another execution, what is nobody's fault, and ordinary failures. False: it waits for the end of
+// what the element waits for.
 bool Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt attempt, double now_s) {
   const ArraySpec& spec = arrays_[outcome.array].spec;
   const int code = outcome.reason == EndReason::exited ? outcome.exit_code : -1;
@@ -298,11 +307,21 @@ bool Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt a
   // Usage, spec and data errors of our own programs: docs/exit-codes.md.
   const bool hopeless = spec.own_program && code >= 2 && code <= 4;
   const bool asked_again = code == kRestart || code == kRetry;
-  if (!asked_again) ++attempt.failures;
   const bool cancel_requested = arrays_[outcome.array].cancel_requested.contains(range);
-  const bool again = code != kSoftFail && code != kHardFail && !hopeless && !cancel_requested &&
-                     (asked_again ? attempt.asked_again() <= static_cast<std::uint32_t>(spec.max_retries)
-                                  : attempt.failures <= static_cast<std::uint32_t>(spec.failure_retries));
+  double delay_s = spec.retry_delay_s;
+  bool again = true;
+  if (asked_again) {
+    again = attempt.asked_again() <= static_cast<std::uint32_t>(spec.max_retries);
+  } else if (is_neutral(outcome.reason)) {
+    ++attempt.neutral;
+    delay_s = 0;
+  } else if (outcome.reason == EndReason::launcher) {
+    again = ++attempt.launches <= kLaunchRetries;
+    delay_s = std::max(delay_s, kLaunchDelay_s * attempt.launches);
+  } else if (outcome.reason != EndReason::out_of_memory || !give_memory(outcome.array, attempt)) {
+    again = ++attempt.failures <= static_cast<std::uint32_t>(spec.failure_retries);
+  }
+  again = again && code != kSoftFail && code != kHardFail && !hopeless && !cancel_requested;
   if (!again && !has_input(outcome.array, range)) {
     keep_early(outcome, worker, now_s);
     return false;
@@ -310,11 +329,30 @@ bool Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt a
   if (asked_again) attempt.restart = code == kRestart;
   actions_.failures.push_back({outcome, worker, !again, attempt});
   if (again) {
-    schedule_retry(outcome.array, outcome.element, attempt, now_s + spec.retry_delay_s);
+    schedule_retry(outcome.array, outcome.element, attempt, now_s + delay_s);
     return true;
   }
   stop_requested_ = stop_requested_ || (code == kHardFail && !keep_going_);
   end(outcome.array, range, code == kHardFail ? ElementState::hard_failed : ElementState::failed);
+  return true;
+}
+
+// For the next execution of what was killed for memory; 0: there is no more to be had.
+std::int64_t Scheduler::more_memory(ArrayId id, const Attempt& attempt) const {
+  const ArraySpec& spec = arrays_[id].spec;
+  if (spec.memory_factor <= 1 || attempt.memory >= kMemoryRetries) return 0;
+  const std::int64_t had = attempt.memory_bytes > 0 ? attempt.memory_bytes : spec.resources.memory_bytes;
+  const std::int64_t largest = leases_.largest_memory(ready_.queue_of(id));
+  if (had <= 0 || (largest > 0 && had >= largest)) return 0;
+  const double more = std::min(static_cast<double>(had) * spec.memory_factor, kMostMemory);
+  return largest > 0 ? std::min(static_cast<std::int64_t>(more), largest) : static_cast<std::int64_t>(more);
+}
+
+bool Scheduler::give_memory(ArrayId id, Attempt& attempt) const {
+  const std::int64_t more = more_memory(id, attempt);
+  if (more == 0) return false;
+  ++attempt.memory;
+  attempt.memory_bytes = more;
   return true;
 }
 
@@ -331,29 +369,72 @@ void Scheduler::schedule_retry(ArrayId id, Element element, Attempt attempt, dou
   retries_.add({id, element, due_s});
 }
 
-// Its worker was lost while it ran.
-void Scheduler::count_crash(const WorkerId& worker, const RunningElement& execution) {
-  if (!valid(execution.array, execution.element, 1)) return;
+// Its worker was lost while it ran. Gives what was charged against the crash limit.
+std::optional<Outcome> Scheduler::count_crash(const WorkerId& worker, const RunningElement& execution,
+                                              const Loss& loss) {
+  if (!valid(execution.array, execution.element, 1)) return std::nullopt;
   TaskArray& array = arrays_[execution.array];
   const std::optional<LeaseId> holder = leases_.holder_of(execution.array, execution.element);
-  if (!holder || leases_.worker_of(*holder) != worker || *holder < array.floor_of(execution.element)) return;
+  if (!holder || leases_.worker_of(*holder) != worker || *holder < array.floor_of(execution.element))
+    return std::nullopt;
+  if (leases_.find(*holder)->broken) return std::nullopt;  // it was counted then
+  return count_loss(*holder, execution, loss);
+}
+
+// The lease holds it. Gives what was charged.
+std::optional<Outcome> Scheduler::count_loss(LeaseId holder, const RunningElement& execution, const Loss& loss) {
+  TaskArray& array = arrays_[execution.array];
+  const WorkerId worker = leases_.worker_of(holder);
   Attempt& attempt = array.attempts[execution.element];
   Outcome outcome;
-  outcome.lease = *holder;
+  outcome.lease = holder;
   outcome.array = execution.array;
   outcome.element = execution.element;
   outcome.attempt = attempt.number;
-  outcome.reason = EndReason::worker_lost;
+  outcome.reason = loss.reason;
   outcome.started_s = execution.started_s;
-  outcome.detail = "the worker " + worker + " was lost while this task ran";
+  outcome.detail =
+      loss.detail.empty() ? "the worker " + worker + " was lost while this task ran" : loss.detail;
   ++attempt.number;
-  ++attempt.crashes;
-  const bool final = attempt.crashes >= kCrashLimit;
+  bool charged = false;
+  if (is_neutral(loss.reason) || !loss.charged) {
+    ++attempt.neutral;
+  } else if (loss.reason != EndReason::out_of_memory || !give_memory(execution.array, attempt)) {
+    ++attempt.crashes;
+    charged = true;
+  }
+  // A task on several nodes is lost as often as all of them together.
+  const std::uint32_t limit = kCrashLimit * static_cast<std::uint32_t>(array.spec.gang.nodes);
+  const bool final = charged && attempt.crashes >= limit + (loss.settled ? 0 : 1);
   actions_.failures.push_back({outcome, worker, final, attempt});
-  if (!final) return;
-  const Range range{execution.element, execution.element};
-  leases_.release(*holder, range);
-  end(execution.array, range, ElementState::failed);
+  if (final) {
+    const Range range{execution.element, execution.element};
+    end_ranks(holder, range);
+    leases_.release(holder, range);
+    end(execution.array, range, ElementState::failed);
+  }
+  return charged ? std::optional(std::move(outcome)) : std::nullopt;
+}
+
+// Counts of before a retry are gone with it; what has failed for good stays so.
+void Scheduler::loss_explained(const Outcome& lost, const WorkerId& worker, EndReason reason,
+                               const std::string& detail) {
+  if (!valid(lost.array, lost.element, 1)) return;
+  TaskArray& array = arrays_[lost.array];
+  RecordCause cause{lost.array, lost.element, lost.attempt, worker, reason, detail, std::nullopt};
+  const auto known = array.attempts.find(lost.element);
+  if (known != array.attempts.end() && lost.lease >= array.floor_of(lost.element) &&
+      known->second.crashes > 0 && known->second.number > lost.attempt) {
+    Attempt& attempt = known->second;
+    if (is_neutral(reason)) {
+      --attempt.crashes;
+      ++attempt.neutral;
+    } else if (reason == EndReason::out_of_memory && give_memory(lost.array, attempt)) {
+      --attempt.crashes;
+    }
+    cause.counts = attempt;
+  }
+  actions_.causes.push_back(std::move(cause));
 }
 
 }  // namespace wflow::engine

@@ -47,7 +47,7 @@ void Scheduler::restore_end(ArrayId array, Range range, ElementState state) {
 }
 
 void Scheduler::restore_attempt(ArrayId array, Element element, const AttemptCounts& counts) {
-  WFLOW_CHECK(!started_ && counts.failures + counts.crashes <= counts.number);
+  WFLOW_CHECK(!started_ && counts.not_asked() <= counts.number);
   if (!has_ended(arrays_[array].states.at(element))) arrays_[array].attempts[element] = {counts, 0};
 }
 
@@ -78,6 +78,7 @@ void Scheduler::start() {
 void Scheduler::worker_joined(const WorkerId& id, const WorkerCapacity& capacity,
                               const std::vector<Lease>& held) {
   Worker& worker = leases_.join(id, capacity);
+  if (!capacity.allocation.empty()) look_for_allocations();
   leases_.note_missing(worker, held);
   for (const Lease& lease : held) adopt(worker, lease);
 }
@@ -128,7 +129,8 @@ void Scheduler::adopt(Worker& worker, const Lease& lease) {
 void Scheduler::hold(Worker& worker, const Lease& lease, Range part) {
   ready_.remove(lease.array, part);
   arrays_[lease.array].states.set(part, ElementState::leased);
-  leases_.hold(lease.id, worker, lease.array, part);
+  leases_.hold(lease.id, worker, lease.array, part, lease.memory_bytes);
+  if (!lease.nodes.empty()) leases_.set_gang(lease.id, lease.nodes);
 }
 
 // Back to what waits for its input.
@@ -147,20 +149,43 @@ void Scheduler::adopt_part(Worker& worker, const Lease& lease, Range part) {
   // ordinary failures does not cover asked for another one, or there would have been none.
   Attempt& attempt = array.attempts[part.first];
   if (attempt.number >= lease.attempt) return;
+  const std::uint32_t missing = lease.attempt - attempt.number;
+  const std::uint32_t uncharged =
+      std::min(missing, lease.uncharged - std::min(lease.uncharged, attempt.uncharged()));
+  (lease.memory_bytes > attempt.memory_bytes ? attempt.memory : attempt.neutral) += uncharged;
   const auto budget = static_cast<std::uint32_t>(std::max(array.spec.failure_retries, 0));
   const std::uint32_t left = budget - std::min(budget, attempt.failures);
-  attempt.failures += std::min(lease.attempt - attempt.number, left);
+  attempt.failures += std::min(missing - uncharged, left);
   attempt.number = lease.attempt;
   attempt.restart = lease.restart;
+  attempt.memory_bytes = lease.memory_bytes;
 }
 
-void Scheduler::worker_lost(const WorkerId& id, const std::vector<RunningElement>& running) {
+std::vector<Outcome> Scheduler::worker_lost(const WorkerId& id, const std::vector<RunningElement>& running,
+                                            const Loss& loss) {
+  std::vector<Outcome> unsettled;
   Worker* worker = leases_.find_worker(id);
-  if (worker == nullptr) return;
-  for (const RunningElement& execution : running) count_crash(id, execution);
+  if (worker == nullptr) return unsettled;
+  drop_reservation(worker->capacity.allocation);
+  if (!worker->capacity.allocation.empty()) look_for_allocations();
+  for (const RunningElement& execution : running) {
+    if (auto charged = count_crash(id, execution, loss); charged && !loss.settled)
+      unsettled.push_back(std::move(*charged));
+  }
+  Loss of_node = loss;
+  of_node.detail = "its node " + worker->capacity.node + " was lost while this task ran";
+  const std::set<LeaseId> gangs = worker->gangs;
+  for (const LeaseId lease : gangs) {
+    const LeaseState* state = leases_.find(lease);
+    if (state == nullptr || state->worker == worker) continue;
+    for (Outcome& charged : break_gang(lease, of_node)) {
+      if (!loss.settled) unsettled.push_back(std::move(charged));
+    }
+  }
   give_back_all(*worker);
   leases_.leave(id);
   propagate();
+  return unsettled;
 }
 
 void Scheduler::forget_worker_leases(const WorkerId& id) {
@@ -172,6 +197,7 @@ void Scheduler::give_back_all(Worker& worker) {
   for (const LeaseId lease : held) {
     const ArrayId array = leases_.find(lease)->array;
     for (const Range& part : leases_.parts(lease)) {
+      end_ranks(lease, part);
       leases_.release(lease, part);
       give_back(lease, array, part);
     }
@@ -179,7 +205,10 @@ void Scheduler::give_back_all(Worker& worker) {
 }
 
 void Scheduler::worker_draining(const WorkerId& id) {
-  if (Worker* worker = leases_.find_worker(id)) leases_.set_draining(*worker);
+  Worker* worker = leases_.find_worker(id);
+  if (worker == nullptr) return;
+  leases_.set_draining(*worker);
+  if (worker->reserved_cores > 0) drop_reservation(worker->capacity.allocation);
 }
 
 void Scheduler::handed_over(const WorkerId& id) {
@@ -188,6 +217,7 @@ void Scheduler::handed_over(const WorkerId& id) {
   for (const auto& [lease, parts] : leases_.take_missing(*worker)) {
     const ArrayId array = leases_.find(lease)->array;
     for (const Range& part : parts) {
+      end_ranks(lease, part);
       leases_.release(lease, part);
       give_back(lease, array, part);
     }
@@ -199,6 +229,7 @@ void Scheduler::returned(const std::vector<Lease>& leases) {
     if (!valid(lease.array, lease.first, lease.count)) continue;
     const Range range{lease.first, lease.first + lease.count - 1};
     for (const Range& part : leases_.parts(lease.id, lease.array, range)) {
+      end_ranks(lease.id, part);
       leases_.release(lease.id, part);
       give_back(lease.id, lease.array, part);
     }
@@ -253,7 +284,7 @@ std::uint64_t Scheduler::request_cancel(ArrayId array, Range range) {
 }
 
 Lease Scheduler::part_of(LeaseId lease, ArrayId array, Range range) {
-  return {lease, array, range.first, range.size(), 0, false, 0};
+  return {lease, array, range.first, range.size(), 0, false, 0, {}};
 }
 
 void Scheduler::revoke(LeaseId lease, ArrayId array, Range range, bool kill_running) {

@@ -65,8 +65,19 @@ class Scheduler {
   // `held`: what the worker says it holds, in any number of parts. What it can't keep is revoked, that part
   // alone.
   void worker_joined(const WorkerId& worker, const WorkerCapacity& capacity, const std::vector<Lease>& held);
-  // Executions that the worker last said were running count against the element's crash limit.
-  void worker_lost(const WorkerId& worker, const std::vector<RunningElement>& running);
+  // Executions that the worker last said were running are recorded, and so are those of gangs of which it was
+  // one; they count against the element's crash limit where the loss is charged. Gives those that were
+  // charged though their cause may yet be said.
+  std::vector<Outcome> worker_lost(const WorkerId& worker, const std::vector<RunningElement>& running,
+                                   const Loss& loss = {});
+  // Why an execution that worker_lost() gave was lost: what was charged for it is taken back.
+  void loss_explained(const Outcome& lost, const WorkerId& worker, EndReason reason,
+                      const std::string& detail);
+  // It may still live, but its node is of no use to the gangs that it is part of: they are ended, and run
+  // again.
+  void node_lost(const WorkerId& worker, const Loss& loss);
+  // Nobody is awaited any more: gangs with a node whose worker is not there have lost it.
+  void break_incomplete_gangs();
   void worker_draining(const WorkerId& worker);
   // Its allocation ends then, on the clock of assign(): it gets no task that can't end before.
   void worker_ends(const WorkerId& worker, double ends_s);
@@ -134,6 +145,13 @@ class Scheduler {
   bool ended() const { return open_ == 0; }
   std::uint64_t leased() const { return leases_.leased(); }
   std::uint64_t leased_to(const WorkerId& worker) const;
+  // The workers of a lease on several nodes, the one that holds it first; empty for others.
+  std::vector<WorkerId> gang_of(LeaseId lease) const;
+  // One of its nodes is lost, or it is leased no more.
+  bool gang_is_broken(LeaseId lease) const;
+  // Tasks on several nodes, one of which is this worker's; and whether another worker holds one of these.
+  std::size_t gangs_on(const WorkerId& worker) const;
+  bool helps_gang(const WorkerId& worker) const;
   // What there is to do, by ArraySpec::pool (backlog.cc). Looks at every array.
   std::vector<Backlog> backlog() const;
   // Of each step that has had something to lease for `patience_s`, and no worker that serves it: one array.
@@ -197,8 +215,32 @@ class Scheduler {
 
   // assignment.cc: what a worker gets
   bool grant_next(Worker& worker);
-  void grant(Worker& worker, ArrayId array, Range range, const Attempt& attempt);
+  std::optional<ArrayId> array_for(const Worker& worker, QueueId queue) const;
+  std::optional<Element> next_again(const Worker& worker, ArrayId array) const;
+  void grant(Worker& worker, ArrayId array, Range range, const Attempt& attempt,
+             const std::vector<std::string>& nodes = {});
   void move_due_retries();
+
+  // gangs.cc: tasks on several nodes
+  struct Reservation {
+    QueueId queue = 0;
+    int nodes = 0;
+    double look_s = 0;  // at its workers one by one
+  };
+  std::vector<Worker*> gang_candidates(QueueId queue, const LeaseTable::Members& members) const;
+  int gang_size(QueueId queue, int most);
+  bool serve_gang(QueueId queue);
+  double gang_start_s(QueueId queue, const std::vector<Worker*>& workers, int size) const;
+  void reserve(const std::string& allocation, QueueId queue, std::vector<Worker*> workers, int size,
+               double start_s);
+  void drop_reservation(const std::string& allocation);
+  void look_for_allocations();
+  bool grant_reserved(const std::string& allocation);
+  void grant_reservations();
+  void grant_gang(QueueId queue, const std::vector<Worker*>& workers);
+  std::optional<double> next_shrink_s() const;
+  std::vector<Outcome> break_gang(LeaseId lease, const Loss& loss);
+  void end_ranks(LeaseId lease, Range range);
 
   // results.cc: how executions end
   std::vector<Range> above_floor(LeaseId lease, ArrayId array, Range range) const;
@@ -218,7 +260,11 @@ class Scheduler {
   void drop_early_failures(ArrayId array);
   bool decide(const Outcome& outcome, const WorkerId& worker, Attempt attempt, double now_s);
   void schedule_retry(ArrayId array, Element element, Attempt attempt, double due_s);
-  void count_crash(const WorkerId& worker, const RunningElement& execution);
+  std::int64_t more_memory(ArrayId array, const Attempt& attempt) const;
+  bool give_memory(ArrayId array, Attempt& attempt) const;
+  std::optional<Outcome> count_crash(const WorkerId& worker, const RunningElement& execution,
+                                     const Loss& loss);
+  std::optional<Outcome> count_loss(LeaseId lease, const RunningElement& execution, const Loss& loss);
 
   // moves.cc: moves between states
   std::vector<Range> parts_in(ArrayId array, Range range, bool (*keep)(ElementState));
@@ -239,6 +285,9 @@ class Scheduler {
   ReadyQueues ready_;
   LeaseTable leases_;
   RetryClock retries_;
+  std::map<std::string, Reservation> reservations_;  // by allocation
+  std::map<QueueId, double> gang_look_s_;
+  std::map<QueueId, double> too_few_since_s_;           // gangs for which no allocation has all nodes
   std::vector<std::pair<ArrayId, Range>> newly_ended_;  // whose children are not resolved yet
   std::vector<EarlyFailure> heard_;                     // whose turn has come; propagate() counts them
   Actions actions_;

@@ -21,7 +21,8 @@ double scarce_ahead_s(const Worker& worker, QueueId queue) {
 }  // namespace
 
 double cores_of(const ReadyQueue& queue, const Worker& worker) {
-  const std::int64_t asked = std::int64_t{queue.resources.cores} * queue.resources.procs;
+  const std::int64_t asked =
+      queue.gang.spans_nodes() ? queue.gang.cores : std::int64_t{queue.resources.cores} * queue.resources.procs;
   return static_cast<double>(std::clamp<std::int64_t>(asked, 1, std::max(worker.capacity.cores, 1)));
 }
 
@@ -67,21 +68,40 @@ bool fits_before_end(const ReadyQueue& queue, const Worker& worker, double now_s
   return !needed_s || left_s >= std::min(*needed_s * worker.slowness, kWhole * worker.whole_s);
 }
 
+double room_beside_gang(const ReadyQueue& queue, const Worker& worker, double now_s) {
+  const double all = room(queue, worker);
+  if (worker.reserved_cores <= 0) return all;
+  const auto needed_s = longest_s(queue);
+  if (needed_s && now_s + *needed_s * worker.slowness <= worker.reserved_s) return all;
+  const double beside = worker.capacity.cores - worker.reserved_cores - worker.load.cores;
+  return std::clamp(std::floor(beside / cores_of(queue, worker) + 1e-6), 0.0, all);
+}
+
+namespace {
+
+// What the ranks of a gang take, its workers do not know of: they start at once whatever they are given.
+bool gets_ahead(const Worker& worker) {
+  return !worker.untried && worker.gangs.empty() && worker.reserved_cores <= 0;
+}
+
+}  // namespace
+
 bool takes(const Worker& worker, const ReadyQueues& queues, QueueId queue, double now_s) {
-  if (!worker.serves[queue] || !fits_before_end(queues.queue(queue), worker, now_s)) return false;
-  if (room(queues.queue(queue), worker) >= 1) return true;
+  const ReadyQueue& asked = queues.queue(queue);
+  if (asked.gang.spans_nodes() || !worker.serves[queue] || !fits_before_end(asked, worker, now_s)) return false;
+  if (room_beside_gang(asked, worker, now_s) >= 1) return true;
   const bool enough = worker.load.core_s >= 0.5 * kAhead_s * worker.capacity.cores;
-  return !worker.untried && !enough && scarce_ahead_s(worker, queue) < 0.5 * kAhead_s;
+  return gets_ahead(worker) && !enough && scarce_ahead_s(worker, queue) < 0.5 * kAhead_s;
 }
 
 std::uint64_t range_size(const TaskArray& array, const ReadyQueues& queues, QueueId id, const Worker& worker,
-                         std::uint64_t most) {
+                         std::uint64_t most, double now_s) {
   const ReadyQueue& queue = queues.queue(id);
   const double cores = worker.capacity.cores;
   const double process = static_cast<double>(std::max<std::uint64_t>(array.spec.bundle, 1));
   const double seconds = std::max(seconds_of(array, queue, worker), kShortestTask_s);
-  double size = room(queue, worker) * process;
-  if (!worker.untried) {
+  double size = room_beside_gang(queue, worker, now_s) * process;
+  if (gets_ahead(worker)) {
     double ahead = (kAhead_s * cores - worker.load.core_s) / (seconds * cores_of(queue, worker));
     const double share = scarce_share(queue, worker);
     if (share > 0) ahead = std::min(ahead, (kAhead_s - scarce_ahead_s(worker, id)) / (seconds * share));

@@ -17,7 +17,7 @@ namespace wflow::engine {
 inline constexpr double kAhead_s = 0.5;
 inline constexpr double kShortestTask_s = 1e-6;
 
-// A task that asks for more cores than its worker has runs there alone.
+// On one worker. A task that asks for more cores than its worker has runs there alone.
 double cores_of(const ReadyQueue& queue, const Worker& worker);
 // Of the worker's GPUs or memory that one process of the queue takes.
 double scarce_share(const ReadyQueue& queue, const Worker& worker);
@@ -32,10 +32,13 @@ std::optional<double> longest_s(const ReadyQueue& queue);
 // Whether a task of the queue can end before the worker's allocation does. On a worker that has just begun it
 // may always try: there is no longer allocation to wait for.
 bool fits_before_end(const ReadyQueue& queue, const Worker& worker, double now_s);
-// Whether the worker serves the queue and wants more of it.
+// How many processes of the queue may start on the worker without a delay to the gang that waits for some of
+// its cores: those that find place beside it, and all that end before it is expected to start.
+double room_beside_gang(const ReadyQueue& queue, const Worker& worker, double now_s);
+// Whether the worker serves the queue, which is none of gangs, and wants more of it.
 bool takes(const Worker& worker, const ReadyQueues& queues, QueueId queue, double now_s);
 // Elements of the array's next lease.
 std::uint64_t range_size(const TaskArray& array, const ReadyQueues& queues, QueueId queue,
-                         const Worker& worker, std::uint64_t most);
+                         const Worker& worker, std::uint64_t most, double now_s);
 
 }  // namespace wflow::engine

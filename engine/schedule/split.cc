@@ -68,7 +68,8 @@ bool LeaseTable::split_from(Worker& owner, const Worker& idle, std::vector<Lease
     const ReadyQueue& queue = queues_.queue(queue_id);
     if (lease.revoked) {
       excess -= cores;
-    } else if (idle.serves[queue_id] && room(queue, idle) >= 1 && fits_before_end(queue, idle, now_s_)) {
+    } else if (!lease.gang && idle.serves[queue_id] && room_beside_gang(queue, idle, now_s_) >= 1 &&
+               fits_before_end(queue, idle, now_s_)) {
       leases.push_back({{queue.priority, ~id}, cores});
     }
   }

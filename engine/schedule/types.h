@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "specs/plan/template.h"
 
@@ -26,9 +27,17 @@ struct Lease {
   std::uint32_t attempt = 0;  // 0: the first execution
   bool restart = false;       // run the step's restart command
   std::int32_t priority = 0;  // higher goes first in the worker's queue
+  // To reserve for each process; 0: what its step asks for. Of an element that was killed for memory before.
+  std::int64_t memory_bytes = 0;
+  // Of the executions before this one, those that no budget counts: for a coordinator that has no record of them.
+  std::uint32_t uncharged = 0;
+  // Of a task on several nodes: their names, that of the worker which starts it first. Empty: on this worker
+  // alone. In a part of a lease that is revoked, it says that all of its processes on the node are to be
+  // killed.
+  std::vector<std::string> nodes = {};
 };
 
-// How one execution of one element ended.
+// How one execution of one element ended, by evidence: docs/reliability.md has what counts as such.
 enum class EndReason : std::uint8_t {
   exited,       // by itself; see exit_code
   signalled,    // by a signal that wflow did not send; exit_code is the signal's number
@@ -37,7 +46,26 @@ enum class EndReason : std::uint8_t {
   bad_output,   // ended with 0, but a declared output is missing or wrong
   worker_lost,  // its worker died; decided by the coordinator
   cancelled,
-  out_of_memory,  // killed by the kernel or the scheduler for its memory (evidence: docs/reliability.md)
+  out_of_memory,  // killed by the kernel or the scheduler for its memory
+  walltime,       // ended with its allocation, whose walltime was over
+  node,           // its node failed, as the scheduler says
+  preempted,      // its allocation was preempted, requeued, or cancelled by somebody else
+  launcher,       // what was to start its processes (srun, mpirun) could not
+};
+inline constexpr EndReason kLastEndReason = EndReason::launcher;
+
+// Nobody's fault: the element runs again, as often as that happens.
+constexpr bool is_neutral(EndReason reason) {
+  return reason == EndReason::walltime || reason == EndReason::node || reason == EndReason::preempted;
+}
+
+// Why a worker was lost, as far as that is known.
+struct Loss {
+  EndReason reason = EndReason::worker_lost;
+  std::string detail;   // empty: that it was lost
+  bool charged = true;  // the executions that ran on it count against their crash limits
+  // Its scheduler may still say that the allocation was the cause: no task fails for good by this loss.
+  bool settled = true;
 };
 
 struct Outcome {

@@ -32,6 +32,7 @@ struct Worker {
   WorkerCapacity capacity;
   std::vector<bool> serves;  // by queue
   std::set<LeaseId> leases;
+  std::set<LeaseId> gangs;  // on several workers, of which this is one: the one that has the lease or another
   std::uint64_t elements = 0;  // of its leases
   Load load;
   // Of queues that ask for GPUs or memory: seconds ahead in which their tasks have all of what it has.
@@ -43,6 +44,9 @@ struct Worker {
   // Leases were taken back from it, and it has reported nothing since: it gets no more than it can start.
   bool untried = false;
   bool draining = false;
+  // A gang that waits is to have so many of its cores, expected at that moment. 0: none does.
+  double reserved_cores = 0;
+  double reserved_s = 0;
   std::optional<double> free_since_s;      // it has cores without work
   std::optional<DemandKey> key;            // its place among the workers that want more
   std::map<LeaseId, IntervalSet> missing;  // neither held nor reported when it joined again

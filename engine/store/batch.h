@@ -73,11 +73,12 @@ struct Batch {
   std::vector<Totals> totals;       // of arrays with new ends; not increments
   std::vector<Followup> followups;  // new ones
   std::vector<RecordFloor> floors;
+  std::vector<RecordCause> causes;
   std::vector<UsageRow> usage;
   std::vector<batch::Allocation> allocations;  // as they are now
   bool empty() const {
     return ends.empty() && failures.empty() && workers_joined.empty() && workers_ended.empty() &&
-           events.empty() && history.empty() && totals.empty() && followups.empty() && floors.empty() &&
+           events.empty() && history.empty() && totals.empty() && followups.empty() && floors.empty() && causes.empty() &&
            usage.empty() && allocations.empty();
   }
 };

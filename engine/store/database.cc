@@ -110,6 +110,7 @@ SQLite::Database open_database(const std::filesystem::path& campaign, const Data
   if (options.vfs.empty()) {
     require_record(campaign);
     require_access(campaign);
+    if (options.lock == nullptr) refuse_if_held(campaign);
   }
   try {
     SQLite::Database database = open_patiently(path, options.vfs);

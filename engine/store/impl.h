@@ -49,6 +49,7 @@ struct Store::Impl {
   std::map<std::string, SQLite::Statement, std::less<>> statements;  // prepared once
   RunTable runs, floors;
   std::optional<CommitMark> mark;  // none where a VFS keeps the database
+  CampaignLock* lock;              // may be null
   // usage.cc: read at the first write, then kept beside the tables.
   struct OpenBlock {
     std::int64_t number = 0;
@@ -78,6 +79,7 @@ struct Store::Impl {
   // Calls `write` within one transaction, which is counted and durable on return.
   template <typename Write>
   void writing(Write write) {
+    if (lock != nullptr) lock->check();
     try {
       SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
       changes.clear();
@@ -107,6 +109,8 @@ struct Store::Impl {
   void write_floor(const RecordFloor& floor);
   void write_counts();
   void write_failure(const RecordFailure& row);
+  void write_attempt(ArrayId array, Element element, const AttemptCounts& counts);
+  void write_cause(const RecordCause& cause);
   void write_history(const HistoryRow& row);
   // events.cc
   void write_event(const wire::TaskEvent& event);

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/monitor/describe_end.h"
+#include "engine/monitor/allocations.h"
 #include "engine/monitor/metric_curves.h"
 #include "engine/store/database.h"
 #include "engine/store/impl.h"
@@ -247,6 +249,13 @@ CampaignStatus Store::status_at_rest() {
   if (!status.history.empty()) {
     const double ended_s = all_ended ? end_of_work_s(status.history) : status.history.back().time_s;
     status.elapsed_s = ended_s - status.started_s;
+  }
+  // Between two coordinators: what the next one comes with.
+  const auto holder = read_lock(impl_->campaign);
+  if (holder && holder->state == HolderState::handed_over && !all_ended) {
+    auto rows = allocations();
+    std::erase_if(rows, [](const auto& row) { return row.state == batch::AllocationState::ended; });
+    status.allocations = recorded_allocations(rows);
   }
   return status;
 }

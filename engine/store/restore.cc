@@ -55,9 +55,9 @@ class Checker {
   }
 
   void check_counts(ArrayId array, Element element, const AttemptCounts& counts) const {
-    if (std::uint64_t{counts.failures} + counts.crashes <= counts.number) return;
-    damaged(fmt::format("task {} of {} failed {} times and lost {} workers in {} executions", element,
-                        arrays_[array].name, counts.failures, counts.crashes, counts.number));
+    if (counts.not_asked() <= counts.number) return;
+    damaged(fmt::format("task {} of {} failed or was lost {} times in {} executions", element,
+                        arrays_[array].name, counts.not_asked(), counts.number));
   }
 
   void compare_counts() const {
@@ -127,14 +127,15 @@ Restored Store::restore() {
     });
     checker.begin_table();
     auto& attempts = impl_->statement(
-        "SELECT array, element, next_attempt, failures, crashes, restart FROM attempts ORDER BY array, "
-        "element");
+        "SELECT array, element, next_attempt, failures, crashes, restart, neutral, launches, memory, "
+        "memory_bytes FROM attempts ORDER BY array, element");
     while (attempts.executeStep()) {
       const auto array = static_cast<ArrayId>(attempts.getColumn(0).getUInt());
       const Element element = unsigned_at(attempts, 1);
       checker.check_range("attempts", array, {element, element});
-      const AttemptCounts counts{attempts.getColumn(2).getUInt(), attempts.getColumn(3).getUInt(),
-                                 attempts.getColumn(4).getUInt(), attempts.getColumn(5).getInt() != 0};
+      const auto number = [&](int column) { return attempts.getColumn(column).getUInt(); };
+      const AttemptCounts counts{number(2), number(3), number(4), number(5) != 0, number(6),
+                                 number(7), number(8), attempts.getColumn(9).getInt64()};
       checker.check_counts(array, element, counts);
       restored.attempts.push_back({array, element, counts});
     }

@@ -32,8 +32,10 @@ CREATE INDEX failures_by_element ON failures (array, element);
 -- Elements that ran without success and will run again.
 CREATE TABLE attempts (
   array INTEGER NOT NULL, element INTEGER NOT NULL, next_attempt INTEGER NOT NULL,
-  failures INTEGER NOT NULL, crashes INTEGER NOT NULL,  -- of its executions; the others asked for another one
-  restart INTEGER NOT NULL,
+  -- Of its executions; the others asked for another one. neutral: ended with their allocation; launches: not started
+  -- by their launcher; memory: killed for memory and given more, from now on memory_bytes (0: as the step asks).
+  failures INTEGER NOT NULL, crashes INTEGER NOT NULL, neutral INTEGER NOT NULL, launches INTEGER NOT NULL,
+  memory INTEGER NOT NULL, memory_bytes INTEGER NOT NULL, restart INTEGER NOT NULL,
   PRIMARY KEY (array, element)) WITHOUT ROWID;
 -- A worker is two processes: host, boot, process table (pid namespace), pid and start time say which.
 CREATE TABLE workers (
@@ -111,7 +113,8 @@ CREATE VIEW v_tasks AS
   JOIN (SELECT max(id) AS id, count(*) AS executions FROM failures GROUP BY array, element) c ON c.id = f.id
   JOIN arrays a ON a.id = f.array;
 CREATE VIEW v_retries AS
-  SELECT a.step, a.name AS array, t.element AS sample, t.next_attempt, t.failures, t.crashes, t.restart
+  SELECT a.step, a.name AS array, t.element AS sample, t.next_attempt, t.failures, t.crashes, t.neutral, t.launches,
+         t.memory, t.memory_bytes, t.restart
   FROM attempts t JOIN arrays a ON a.id = t.array;
 CREATE VIEW v_workers AS
   SELECT w.id AS worker, w.host, w.pid, w.worker_group, w.cores, w.gpus, w.joined, w.ended, w.reason FROM workers w;

@@ -18,7 +18,9 @@ namespace wflow::engine::store {
 namespace {
 
 constexpr const char* kReasons[] = {"exited",     "signalled",   "timed_out", "not_started",
-                                    "bad_output", "worker_lost", "cancelled", "out_of_memory"};
+                                    "bad_output", "worker_lost", "cancelled", "out_of_memory",
+                                    "walltime",   "node",        "preempted", "launcher"};
+static_assert(std::size(kReasons) == static_cast<std::size_t>(kLastEndReason) + 1);
 
 void set_meta(SQLite::Database& database, const std::string& key, const std::string& value) {
   SQLite::Statement insert(database, "INSERT OR REPLACE INTO meta VALUES (?, ?)");
@@ -98,7 +100,8 @@ Store::Impl::Impl(const std::filesystem::path& campaign_, const DatabaseOptions&
     : campaign(campaign_),
       database(open_database(campaign, options)),
       runs(database, "runs", "state"),
-      floors(database, "floors", "lease") {
+      floors(database, "floors", "lease"),
+      lock(options.lock) {
   if (options.vfs.empty()) mark.emplace(campaign);
 }
 

@@ -15,6 +15,7 @@
 
 #include "engine/monitor/status.h"
 #include "engine/store/batch.h"
+#include "engine/store/campaign_lock.h"
 #include "engine/usage/step_usage.h"
 #include "engine/wire/messages.h"
 #include "specs/plan/plan.h"
@@ -44,6 +45,9 @@ struct DatabaseOptions {
   std::string vfs;
   // Go on without commits that were acknowledged and are gone (commit_mark.h); the history then says so.
   bool accept_loss = false;
+  // The coordinator's: it outlives the store, and every commit asks it. Without one the database is opened
+  // only where no coordinator holds the campaign.
+  CampaignLock* lock = nullptr;
 };
 
 class Store {
@@ -85,7 +89,8 @@ class Store {
   // Of so many executions all have a record; of later ones a sample (docs/database.md).
   static constexpr std::uint64_t kAllRecords = 10'000'000;
   std::map<std::string, StepUsage> usage();  // by step
-  // Of elements in the range, in their order, each one's executions in theirs. The attempt's lease is not known.
+  // Of elements in the range, in their order, each one's executions in theirs. The attempt's lease is not
+  // known.
   std::vector<UsageRow> usage_of(ArrayId array, Range range, std::size_t limit = kAll);
   // allocations.cc: in the order in which they were wanted
   std::vector<batch::Allocation> allocations();

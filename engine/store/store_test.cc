@@ -87,7 +87,7 @@ TEST_F(StoreTest, AttemptsLiveUntilTheElementEnds) {
   failure.outcome.element = 7;
   failure.outcome.exit_code = 3;
   failure.outcome.detail = "no convergence";
-  failure.counts = {5, 2, 1, true};
+  failure.counts = {9, 2, 1, true, 3, 1, 1, std::int64_t{3} << 30};
   Batch batch;
   batch.failures.push_back(failure);
   store.commit(batch);
@@ -98,6 +98,37 @@ TEST_F(StoreTest, AttemptsLiveUntilTheElementEnds) {
   ASSERT_EQ(store.failures_of(0, 7).size(), 1u);
   EXPECT_EQ(store.failures_of(0, 7)[0].reason, "exit code 3");
   EXPECT_EQ(store.failures_of(0, 7)[0].task, "simulate/7");
+}
+
+TEST_F(StoreTest, TheCauseOfALossComesLater) {
+  Store store(campaign_);
+  RecordFailure lost;
+  lost.outcome.element = 7;
+  lost.outcome.attempt = 2;
+  lost.outcome.reason = EndReason::worker_lost;
+  lost.worker = "n1-5";
+  lost.counts = {3, 0, 3};
+  Batch batch;
+  batch.failures.push_back(lost);
+  lost.worker = "n2-5";  // another worker's, which nobody has explained
+  lost.outcome.attempt = 1;
+  batch.failures.push_back(lost);
+  store.commit(batch);
+  Batch explained;
+  explained.causes.push_back({0, 7, 2, "n1-5", EndReason::node, "a node of allocation 12 failed",
+                              AttemptCounts{3, 0, 2, false, 1}});
+  store.commit(explained);
+  ASSERT_EQ(store.restore().attempts.size(), 1U);
+  EXPECT_EQ(store.restore().attempts[0].counts, (AttemptCounts{3, 0, 2, false, 1}));
+  const auto views = store.failures_of(0, 7);
+  ASSERT_EQ(views.size(), 2U);
+  EXPECT_EQ(views[0].reason, "its node failed");
+  EXPECT_EQ(views[0].detail, "a node of allocation 12 failed");
+  EXPECT_EQ(views[1].reason, "its worker was lost");
+  // It has ended since: the row alone changes.
+  store.commit(ends({{0, {7, 7}, kDone}}));
+  store.commit(explained);
+  EXPECT_TRUE(store.restore().attempts.empty());
 }
 
 TEST_F(StoreTest, AnElementThatEndedOrWasOpenedAgainInItsBatchHasNoCounts) {

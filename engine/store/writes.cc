@@ -46,6 +46,7 @@ void Store::Impl::write(const Batch& batch) {
   write_counts();
   for (const RecordFloor& floor : batch.floors) write_floor(floor);
   for (const RecordFailure& failure : batch.failures) write_failure(failure);
+  for (const RecordCause& cause : batch.causes) write_cause(cause);
   for (const wire::TaskEvent& event : batch.events) write_event(event);
   for (const Followup& followup : batch.followups) write_followup(followup);
   for (const auto& [array, progress] : batch.totals) {
@@ -140,10 +141,24 @@ void Store::Impl::write_failure(const RecordFailure& row) {
           outcome.detail);
   if (row.final || runs.find(outcome.array, outcome.element)) return;
   if (signed_of(outcome.lease) < floors.find(outcome.array, outcome.element).value_or(0)) return;
-  const auto& [number, failures, crashes, restart] = row.counts;
-  execute(statement("INSERT OR REPLACE INTO attempts (array, element, next_attempt, failures, crashes, "
-                    "restart) VALUES (?, ?, ?, ?, ?, ?)"),
-          outcome.array, signed_of(outcome.element), number, failures, crashes, restart ? 1 : 0);
+  write_attempt(outcome.array, outcome.element, row.counts);
+}
+
+void Store::Impl::write_attempt(ArrayId array, Element element, const AttemptCounts& counts) {
+  execute(statement("INSERT OR REPLACE INTO attempts (array, element, next_attempt, failures, crashes, restart, "
+                    "neutral, launches, memory, memory_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+          array, signed_of(element), counts.number, counts.failures, counts.crashes, counts.restart ? 1 : 0,
+          counts.neutral, counts.launches, counts.memory, counts.memory_bytes);
+}
+
+// After the failures and floors of its batch.
+void Store::Impl::write_cause(const RecordCause& cause) {
+  execute(statement("UPDATE failures SET reason = ?, detail = ? WHERE array = ? AND element = ? AND attempt = ? "
+                    "AND worker = ? AND reason = 'worker_lost'"),
+          reason_name(cause.reason), cause.detail, cause.array, signed_of(cause.element), cause.attempt,
+          cause.worker);
+  if (cause.counts && !runs.find(cause.array, cause.element))
+    write_attempt(cause.array, cause.element, *cause.counts);
 }
 
 void Store::Impl::write_history(const HistoryRow& row) {

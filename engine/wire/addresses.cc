@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <optional>
 
 #include "base/process.h"
 
@@ -40,21 +41,20 @@ Meaning meaning_of(const std::string& host) {
   return meaning;
 }
 
-std::vector<std::string> network_addresses() {
-  std::vector<std::string> addresses;
-  ifaddrs* found = nullptr;
-  if (::getifaddrs(&found) != 0) return addresses;
-  for (const ifaddrs* at = found; at != nullptr; at = at->ifa_next) {
-    if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != AF_INET || (at->ifa_flags & IFF_UP) == 0)
-      continue;
-    const sockaddr_in& address = as_ipv4(at->ifa_addr);
-    std::array<char, INET_ADDRSTRLEN> text{};
-    if (is_loopback(address) || ::inet_ntop(AF_INET, &address.sin_addr, text.data(), text.size()) == nullptr)
-      continue;
-    addresses.emplace_back(text.data());
-  }
-  ::freeifaddrs(found);
-  return addresses;
+std::string text_of(std::uint32_t address) {
+  in_addr raw{htonl(address)};
+  std::array<char, INET_ADDRSTRLEN> text{};
+  return ::inet_ntop(AF_INET, &raw, text.data(), text.size()) == nullptr ? "" : text.data();
+}
+
+// Of "tcp://10.1.2.3:4000"; nothing for a name.
+std::optional<std::uint32_t> number_of(const std::string& address) {
+  constexpr std::string_view kScheme = "tcp://";
+  if (!address.starts_with(kScheme)) return std::nullopt;
+  const std::string host = address.substr(kScheme.size(), address.rfind(':') - kScheme.size());
+  in_addr raw{};
+  if (::inet_pton(AF_INET, host.c_str(), &raw) != 1) return std::nullopt;
+  return ntohl(raw.s_addr);
 }
 
 }  // namespace
@@ -65,10 +65,55 @@ std::vector<std::string> reachable_hosts() {
   const Meaning meaning = meaning_of(host);
   std::vector<std::string> hosts;
   if (meaning == Meaning::network) hosts.push_back(host);
-  for (std::string& address : network_addresses()) hosts.push_back(std::move(address));
+  for (const bool of_virtual : {false, true}) {
+    for (const Network& network : networks()) {
+      if (is_virtual(network.interface) == of_virtual) hosts.push_back(text_of(network.address));
+    }
+  }
   if (meaning == Meaning::loopback) hosts.push_back(host);
   if (hosts.empty()) hosts.emplace_back("127.0.0.1");
   return hosts;
+}
+
+std::vector<Network> networks() {
+  std::vector<Network> list;
+  ifaddrs* found = nullptr;
+  if (::getifaddrs(&found) != 0) return list;
+  for (const ifaddrs* at = found; at != nullptr; at = at->ifa_next) {
+    if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != AF_INET || (at->ifa_flags & IFF_UP) == 0)
+      continue;
+    const sockaddr_in& address = as_ipv4(at->ifa_addr);
+    if (is_loopback(address) || at->ifa_netmask == nullptr) continue;
+    list.push_back(
+        {at->ifa_name, ntohl(address.sin_addr.s_addr), ntohl(as_ipv4(at->ifa_netmask).sin_addr.s_addr)});
+  }
+  ::freeifaddrs(found);
+  return list;
+}
+
+bool is_virtual(std::string_view interface) {
+  constexpr std::array<std::string_view, 8> kPrefixes = {"docker", "podman", "br-", "virbr",
+                                                         "vmnet",  "cni",    "lxc", "flannel"};
+  return std::any_of(kPrefixes.begin(), kPrefixes.end(),
+                     [&](std::string_view prefix) { return interface.starts_with(prefix); });
+}
+
+std::vector<std::string> nearest_first(std::vector<std::string> addresses,
+                                       const std::vector<Network>& networks) {
+  const auto rank = [&](const std::string& address) {
+    const auto number = number_of(address);
+    if (!number) return 1;
+    int best = 1;
+    for (const Network& network : networks) {
+      if (((*number ^ network.address) & network.mask) != 0) continue;
+      if (is_virtual(network.interface)) return 2;
+      best = 0;
+    }
+    return best;
+  };
+  std::stable_sort(addresses.begin(), addresses.end(),
+                   [&](const std::string& a, const std::string& b) { return rank(a) < rank(b); });
+  return addresses;
 }
 
 }  // namespace wflow::engine::wire

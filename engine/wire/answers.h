@@ -284,8 +284,13 @@ struct WorkersAnswer {
   std::optional<std::uint64_t> next;
 };
 
+struct UsageAnswer {
+  std::vector<UsedView> used;             // by their first element; a bundle that begins before the range comes, too
+  std::optional<specs::Element> next;     // the next page begins here
+};
+
 struct Answer {
-  std::variant<Refusal, Done, StatusAnswer, TasksAnswer, ExplainAnswer, WorkersAnswer, AllocationsAnswer>
+  std::variant<Refusal, Done, StatusAnswer, TasksAnswer, ExplainAnswer, WorkersAnswer, AllocationsAnswer, UsageAnswer>
       body;
 };
 

@@ -41,8 +41,9 @@ std::string leases(const std::vector<Lease>& all) {
 }
 
 std::string_view name_of(EndReason reason) {
-  constexpr std::array<std::string_view, 7> kNames = {"exit code",  "signal",      "timed out", "not started",
-                                                      "bad output", "worker lost", "cancelled"};
+  constexpr std::array<std::string_view, 12> kNames = {
+      "exit code", "signal",        "timed out", "not started", "bad output", "worker lost",
+      "cancelled", "out of memory", "walltime",  "node",        "preempted",  "launcher"};
   const auto number = static_cast<std::size_t>(reason);
   return number < kNames.size() ? kNames[number] : "?";
 }

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "engine/wire/addresses.h"
 
 namespace wflow::engine::wire {
 
@@ -111,8 +112,13 @@ void write_endpoint(const std::filesystem::path& campaign, const Endpoint& endpo
 
 Endpoint attempt(const Endpoint& endpoint, std::size_t number) {
   Endpoint tried = endpoint;
-  const std::size_t at = number % (1 + endpoint.others.size());
-  if (at > 0) std::swap(tried.remote, tried.others[at - 1]);
+  if (endpoint.others.empty()) return tried;
+  std::vector<std::string> all = {endpoint.remote};
+  all.insert(all.end(), endpoint.others.begin(), endpoint.others.end());
+  all = nearest_first(std::move(all), networks());
+  std::swap(all.front(), all[number % all.size()]);
+  tried.remote = all.front();
+  tried.others.assign(all.begin() + 1, all.end());
   return tried;
 }
 

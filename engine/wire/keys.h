@@ -36,7 +36,8 @@ struct Endpoint {
   std::vector<std::string> others =
       {};  // as `remote`, at other addresses of its machine: to be tried in turn
 };
-// `remote` is the address to try at the so many-th attempt: compute nodes may not reach the first one.
+// `remote` is the address to try at the so many-th attempt from this host, those on its own networks first:
+// compute nodes may not reach each of them.
 Endpoint attempt(const Endpoint& endpoint, std::size_t number);
 void write_endpoint(const std::filesystem::path& campaign, const Endpoint& endpoint);
 std::optional<Endpoint> read_endpoint(const std::filesystem::path& campaign);

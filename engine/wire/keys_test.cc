@@ -64,12 +64,12 @@ TEST(Endpoint, RoundTrip) {
 TEST(Endpoint, HasAllAddressesToTryInTurn) {
   const TemporaryCampaign campaign;
   write_endpoint(campaign.path(),
-                 {"", "tcp://login:1", "login", 42, 7, {"tcp://10.0.0.1:1", "tcp://10.1.0.1:1"}});
+                 {"", "tcp://login:1", "login", 42, 7, {"tcp://login-ib:1", "tcp://login-mgmt:1"}});
   const auto endpoint = read_endpoint(campaign.path());
   ASSERT_TRUE(endpoint);
   EXPECT_EQ(attempt(*endpoint, 0).remote, "tcp://login:1");
-  EXPECT_EQ(attempt(*endpoint, 1).remote, "tcp://10.0.0.1:1");
-  EXPECT_EQ(attempt(*endpoint, 2).remote, "tcp://10.1.0.1:1");
+  EXPECT_EQ(attempt(*endpoint, 1).remote, "tcp://login-ib:1");
+  EXPECT_EQ(attempt(*endpoint, 2).remote, "tcp://login-mgmt:1");
   EXPECT_EQ(attempt(*endpoint, 3).remote, "tcp://login:1");
 }
 

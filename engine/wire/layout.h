@@ -19,14 +19,15 @@ struct Layout;
     static constexpr auto fields = std::tuple{__VA_ARGS__}; \
   }
 
-WFLOW_LAYOUT(Lease, &T::id, &T::array, &T::first, &T::count, &T::attempt, &T::restart, &T::priority);
+WFLOW_LAYOUT(Lease, &T::id, &T::array, &T::first, &T::count, &T::attempt, &T::restart, &T::priority,
+             &T::memory_bytes, &T::uncharged, &T::nodes);
 WFLOW_LAYOUT(Outcome, &T::lease, &T::array, &T::element, &T::attempt, &T::reason, &T::exit_code,
              &T::started_s, &T::duration_s, &T::detail);
 WFLOW_LAYOUT(ProcessIdentity, &T::host, &T::boot, &T::namespace_id, &T::pid, &T::start_ticks);
 WFLOW_LAYOUT(DoneRun, &T::lease, &T::array, &T::first, &T::count, &T::attempt, &T::duration_sum_s,
              &T::duration_square_sum, &T::last_end_s);
-WFLOW_LAYOUT(TaskUsage, &T::lease, &T::array, &T::first, &T::count, &T::attempt, &T::started_s, &T::duration_s,
-             &T::cpu_s, &T::peak_bytes, &T::read_bytes, &T::written_bytes);
+WFLOW_LAYOUT(TaskUsage, &T::lease, &T::array, &T::first, &T::count, &T::attempt, &T::started_s,
+             &T::duration_s, &T::cpu_s, &T::peak_bytes, &T::read_bytes, &T::written_bytes);
 WFLOW_LAYOUT(Metric, &T::name, &T::epoch, &T::step, &T::value);
 WFLOW_LAYOUT(Progress, &T::done, &T::total, &T::unit);
 WFLOW_LAYOUT(Note, &T::text);
@@ -37,7 +38,7 @@ WFLOW_LAYOUT(OtherEvent, &T::type, &T::json);
 WFLOW_LAYOUT(TaskEvent, &T::array, &T::element, &T::attempt, &T::time_s, &T::body);
 WFLOW_LAYOUT(RunningElement, &T::array, &T::element, &T::started_s);
 WFLOW_LAYOUT(specs::Piece, &T::kind, &T::text, &T::column);
-WFLOW_LAYOUT(specs::Resources, &T::cores, &T::gpus, &T::memory_bytes, &T::nodes, &T::procs);
+WFLOW_LAYOUT(specs::Resources, &T::cores, &T::gpus, &T::memory_bytes, &T::nodes, &T::procs, &T::min_nodes);
 WFLOW_LAYOUT(specs::DeclaredOutput, &T::file, &T::dataset, &T::shape, &T::finite);
 WFLOW_LAYOUT(specs::TaskTemplate, &T::array, &T::step, &T::label, &T::kind, &T::command, &T::restart,
              &T::shell, &T::shell_given, &T::settings, &T::workspace, &T::script, &T::suffix, &T::campaign,
@@ -45,7 +46,7 @@ WFLOW_LAYOUT(specs::TaskTemplate, &T::array, &T::step, &T::label, &T::kind, &T::
              &T::block_samples, &T::source_workspace, &T::environment, &T::bundle, &T::output, &T::outputs);
 
 WFLOW_LAYOUT(Hello, &T::protocol, &T::version, &T::campaign, &T::worker, &T::group, &T::guardian, &T::agent,
-             &T::started_by, &T::cores, &T::gpus, &T::memory_bytes, &T::allocation, &T::incarnation,
+             &T::started_by, &T::cores, &T::gpus, &T::memory_bytes, &T::allocation, &T::node, &T::incarnation,
              &T::left_s, &T::held);
 WFLOW_LAYOUT(Results, &T::sequence, &T::done, &T::outcomes, &T::events, &T::usage);
 WFLOW_LAYOUT(Heartbeat, &T::number, &T::queued, &T::running, &T::left_s);
@@ -57,7 +58,7 @@ WFLOW_LAYOUT(Leases, &T::leases);
 WFLOW_LAYOUT(Acknowledge, &T::sequence);
 WFLOW_LAYOUT(Revoke, &T::leases, &T::all, &T::kill_running);
 WFLOW_LAYOUT(Returned, &T::leases);
-WFLOW_LAYOUT(Pulse, &T::heartbeat);
+WFLOW_LAYOUT(Pulse, &T::heartbeat, &T::gangs);
 
 WFLOW_LAYOUT(Part, &T::array, &T::first, &T::last);
 WFLOW_LAYOUT(Selection, &T::step, &T::ranged, &T::first, &T::last, &T::by_exit_code, &T::exit_code,
@@ -65,6 +66,7 @@ WFLOW_LAYOUT(Selection, &T::step, &T::ranged, &T::first, &T::last, &T::by_exit_c
 WFLOW_LAYOUT(TaskPlace, &T::array, &T::element);
 WFLOW_LAYOUT(TasksRequest, &T::from, &T::last_array, &T::first, &T::last, &T::states);
 WFLOW_LAYOUT(ExplainRequest, &T::task);
+WFLOW_LAYOUT(UsageRequest, &T::array, &T::first, &T::last, &T::limit);
 WFLOW_LAYOUT(WorkersRequest, &T::from);
 WFLOW_LAYOUT(RetryableRequest, &T::tasks);
 WFLOW_LAYOUT(SnapshotRequest, &T::path);
@@ -115,6 +117,7 @@ WFLOW_LAYOUT(ExplainAnswer, &T::task, &T::step, &T::state, &T::paused, &T::worke
 WFLOW_LAYOUT(WorkerView, &T::id, &T::host, &T::group, &T::pid, &T::cores, &T::gpus, &T::joined_s, &T::ended_s,
              &T::reason, &T::failures, &T::state, &T::leased, &T::running);
 WFLOW_LAYOUT(WorkersAnswer, &T::workers, &T::next);
+WFLOW_LAYOUT(UsageAnswer, &T::used, &T::next);
 WFLOW_LAYOUT(Answer, &T::body);
 
 #define WFLOW_EMPTY_LAYOUT(type)                 \
@@ -156,7 +159,7 @@ inline constexpr AllocationsVerb kLast<AllocationsVerb> = AllocationsVerb::drain
 template <>
 inline constexpr ExitCode kLast<ExitCode> = ExitCode::internal;
 template <>
-inline constexpr EndReason kLast<EndReason> = EndReason::out_of_memory;
+inline constexpr EndReason kLast<EndReason> = engine::kLastEndReason;
 template <>
 inline constexpr specs::Piece::Kind kLast<specs::Piece::Kind> = specs::Piece::Kind::sample_count;
 template <>

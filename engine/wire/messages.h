@@ -44,7 +44,10 @@ struct Hello {
   std::int32_t cores = 0;
   std::int32_t gpus = 0;
   std::int64_t memory_bytes = 0;
-  std::string allocation;  // token of the batch allocation that it is of; empty: none of the coordinator's
+  // Token of the batch allocation that it is of, "slurm:1234" in one that the coordinator has not submitted;
+  // empty: it is in none.
+  std::string allocation;
+  std::string node;              // the name that the allocation's launcher knows its node by
   std::int32_t incarnation = 0;  // how often the scheduler has started that allocation's job before
   std::optional<double> left_s;  // it can run tasks for so long; nothing: no end is known
   std::vector<Lease> held;       // what is left of leases from before a reconnection
@@ -98,9 +101,11 @@ struct Acknowledge {
   std::uint64_t sequence = 0;  // this and all before are committed
 };
 
-struct Revoke {               // give back what has not started; kill what runs if asked
-  std::vector<Lease> leases;  // each: the elements [first, first + count) of lease `id`
-  bool all = false;           // everything that the worker holds, instead of `leases`
+struct Revoke {  // give back what has not started; kill what runs if asked
+  // Each: the elements [first, first + count) of lease `id`. One with `nodes`: all processes of the lease on
+  // this node are killed, whoever has started them.
+  std::vector<Lease> leases;
+  bool all = false;  // everything that the worker holds, instead of `leases`
   bool kill_running = false;
 };
 
@@ -108,6 +113,7 @@ struct Drain {};  // finish what runs, give back the rest, say Goodbye
 
 struct Pulse {                  // the coordinator lives
   std::uint64_t heartbeat = 0;  // the last one that it has received on this connection
+  std::uint32_t gangs = 0;      // tasks on several nodes, one of which is this worker's: it must not leave
 };
 
 // A message could not be delivered, or came from a connection that said no Hello: say Hello again, so that

@@ -54,6 +54,13 @@ struct ExplainRequest {  // ExplainAnswer
   TaskPlace task;
 };
 
+// What executions of the elements [first, last] of an array used: UsageAnswer.
+struct UsageRequest {
+  specs::ArrayId array = 0;
+  specs::Element first = 0, last = 0;
+  std::uint32_t limit = 0;  // records of a page; 0: as many as fit
+};
+
 struct WorkersRequest {    // WorkersAnswer
   std::uint64_t from = 0;  // leave out so many: those that joined first
 };
@@ -92,7 +99,7 @@ struct AllocationsCommand {
 
 using Request = std::variant<StatusRequest, TasksRequest, ExplainRequest, WorkersRequest, RetryableRequest,
                              SnapshotRequest, DrainRequest, StopRequest, PauseRequest, RetryRequest,
-                             CancelRequest, AllocationsRequest, AllocationsCommand>;
+                             CancelRequest, AllocationsRequest, AllocationsCommand, UsageRequest>;
 
 struct Query {
   Request request;

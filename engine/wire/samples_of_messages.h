@@ -24,7 +24,7 @@ inline specs::TaskTemplate sample_template() {
   t.sample_dependent = true;
   t.sample_count = 1'000'000'000'000;
   t.level_max_dirs = 100;
-  t.resources = {4, 1, std::int64_t{1} << 40, 2, 8};
+  t.resources = {4, 1, std::int64_t{1} << 40, 2, 8, 1};
   t.timeout_s = 12.5;
   t.block_samples = 64;
   t.source_workspace = "/campaign/other";
@@ -73,7 +73,8 @@ inline std::vector<Query> sample_queries() {
           {RetryRequest{tasks}},
           {CancelRequest{tasks, true}},
           {AllocationsRequest{}},
-          {AllocationsCommand{AllocationsVerb::drain, "wabcdef001002", 3}}};
+          {AllocationsCommand{AllocationsVerb::drain, "wabcdef001002", 3}},
+          {UsageRequest{7, 12, 1ULL << 40, 500}}};
 }
 
 inline AllocationsAnswer sample_allocations() {
@@ -160,17 +161,21 @@ inline std::vector<Answer> sample_answers() {
   workers.workers = {
       {"w", "host", "cpu", 12, 64, 8, 1.7e9, 1.8e9, "drained", 3, WorkerViewState::draining, 5, 4}};
   workers.next = 2000;
+  UsageAnswer usage;
+  usage.used = {{{0, 7, 12, 3, 1, 1.7e9, 2.5, 2.25, 1 << 30, 4096, 8192}, "w"}};
+  usage.next = 5000;
   return {refusal(std::string(100'000, 'x'), ExitCode::busy),
           done_answer(1ULL << 40, 12),
           {sample_status()},
           {tasks},
           {explain},
           {workers},
-          {sample_allocations()}};
+          {sample_allocations()},
+          {usage}};
 }
 
 inline std::vector<Message> sample_messages() {
-  const Lease lease{1ULL << 63, 7, 100, 1ULL << 40, 2, true, -5};
+  const Lease lease{1ULL << 63, 7, 100, 1ULL << 40, 2, true, -5, 1LL << 40, 3, {"n1", "n2"}};
   const Outcome outcome{9, 7, 12, 1, EndReason::timed_out, -15, 1.7e9, 0.25, "no space left\n"};
   const ProcessIdentity guardian{"host", "boot", "pid:[1]", 4711, 12345};
   const ProcessIdentity agent{"host", "boot", "pid:[1]", 4712, 12346};
@@ -187,10 +192,14 @@ inline std::vector<Message> sample_messages() {
             8,
             std::int64_t{1} << 38,
             "wabcdef001002",
+            "n1",
             1,
             3600.5,
             {lease}},
-      Results{3, {{9, 7, 0, 1000, 2, 12.5, 0.75, 1.7e9}}, {outcome}, sample_events(),
+      Results{3,
+              {{9, 7, 0, 1000, 2, 12.5, 0.75, 1.7e9}},
+              {outcome},
+              sample_events(),
               {{9, 7, 5, 1, 2, 1.7e9, 0.25, 0.125, 1 << 20, 4096, 8192}}},
       Heartbeat{17, 200, {{7, 12, 1.7e9}}, 3600.5},
       Goodbye{"drained"},
@@ -201,7 +210,7 @@ inline std::vector<Message> sample_messages() {
       Acknowledge{1ULL << 50},
       Revoke{{lease}, true, true},
       Drain{},
-      Pulse{17},
+      Pulse{17, 2},
       Returned{{lease}},
       sample_queries()[1],
       sample_answers()[2],

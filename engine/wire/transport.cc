@@ -11,8 +11,10 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <zmq.hpp>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"
@@ -31,9 +33,10 @@ constexpr int kHeartbeatTimeoutMs = 20'000;
 constexpr int kHandshakeMs = 20'000;
 constexpr int kConnectMs = 5'000;  // an address that does not answer must not keep from trying the next one
 constexpr int kLingerMs = 1'000;
-constexpr int kMonitorEvents = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_CONNECT_RETRIED |
-                               ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                               ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+constexpr double kGiveUp_s = 7;  // a name that nobody resolves makes no event
+constexpr int kMonitorEvents = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
+                               ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                               ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
 constexpr const char* kZapAddress = "inproc://zeromq.zap.01";
 constexpr int kClients = 20'000;  // of one context, three sockets each
 constexpr int kIoThreads = 1;
@@ -348,10 +351,22 @@ struct ClientSocket::Impl {
     return endpoint.remote;
   }
 
-  // Every event that is monitored means the end of the one connection.
+  // Every event that is monitored but one means the end of the one connection.
   void see_monitor() {
     zmq::message_t frame;
-    while (monitor.recv(frame, zmq::recv_flags::dontwait)) lost = true;
+    while (monitor.recv(frame, zmq::recv_flags::dontwait)) {
+      std::uint16_t event = 0;
+      if (frame.more() && frame.size() >= sizeof(event)) {
+        std::memcpy(&event, frame.data(), sizeof(event));
+        event == ZMQ_EVENT_CONNECTED ? connected = true : lost = true;
+      }
+    }
+    if (!connected && !lost) lost = steady_now_s() - began_s > kGiveUp_s;
+  }
+
+  std::chrono::milliseconds left_to_connect() const {
+    return std::chrono::milliseconds(
+        static_cast<int>(1000 * std::max(0.0, began_s + kGiveUp_s - steady_now_s())) + 1);
   }
 
   std::optional<Message> receive() {
@@ -371,7 +386,9 @@ struct ClientSocket::Impl {
   zmq::socket_t monitor;
   std::vector<zmq::pollitem_t> items;
   bool quiet = false;  // nothing had come when wait() looked: receive() need not ask again
+  bool connected = false;
   bool lost = false;
+  double began_s = steady_now_s();
 };
 
 ClientSocket::ClientSocket(const CampaignKeys& keys, const Endpoint& endpoint, ClientContext& context) {
@@ -396,6 +413,7 @@ ClientSocket::ClientSocket(ClientSocket&&) noexcept = default;
 ClientSocket& ClientSocket::operator=(ClientSocket&&) noexcept = default;
 
 bool ClientSocket::lost() const {
+  if (!impl_->connected) impl_->see_monitor();
   return impl_->lost;
 }
 
@@ -426,6 +444,7 @@ bool ClientSocket::send(const Message& message) {
 
 void ClientSocket::wait(std::chrono::milliseconds timeout, std::span<const int> fds) {
   add_fds(impl_->items, 2, fds);
+  if (!impl_->connected) timeout = std::min(timeout, impl_->left_to_connect());
   poll(impl_->items, timeout);
   if (impl_->items[1].revents != 0) impl_->see_monitor();
   impl_->quiet = impl_->items[0].revents == 0;

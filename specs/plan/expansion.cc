@@ -271,6 +271,7 @@ Resources Expansion::resources(std::size_t step, std::uint32_t row) const {
   };
   put("nodes", result.nodes);
   put("procs", result.procs);
+  put("min_nodes", result.min_nodes);
   put("cores per task", result.cores);
   put("cores", result.cores);
   const bool merlin = study_.format.dialect == Dialect::merlin;

@@ -68,6 +68,17 @@ std::string maestro_command(const Study& study, const Step& step, const Numbers&
   return text::join(words, " ");
 }
 
+// What starts the program is found where the task runs: wflow's own command becomes the launcher of the
+// innermost manager there, on the nodes that the task got.
+std::string own_command(const Step& step, const std::string& numbers) {
+  std::string words = "wflow launch" + numbers;
+  for (const char* manager : {"slurm", "flux", "lsf"}) {
+    if (const std::string options = key(step, manager); !options.empty())
+      words += fmt::format(" --{}={}", manager, text::shell_quote(options));
+  }
+  return words;
+}
+
 std::string command(const Study& study, const Step& step, const Numbers& n) {
   const std::string type = batch_type(study, step);
   const bool maestro = study.format.dialect == Dialect::maestro;
@@ -104,8 +115,6 @@ std::string command(const Study& study, const Step& step, const Numbers& n) {
     add("", key(step, "lsf"));
   } else if (type == "pbs") {
     words = {"mpiexec", "-n " + n.procs};
-  } else if (!study.merlin && n.procs != "1") {
-    words = {"mpirun", "-n " + n.procs};  // Merlin has nothing here, and runs the program once
   }
   return text::join(words, " ");
 }
@@ -130,6 +139,10 @@ Resources slot_resources(const Study& study, Resources resources) {
 }
 
 std::string launcher(const Study& study, const Step& step, const Resources& resources) {
+  if (!study.merlin) {
+    const bool alone = resources.nodes <= 1 && resources.procs <= 1;
+    return alone ? "" : own_command(step, "");
+  }
   const bool cores = step.launcher_keys.contains("cores per task") || step.launcher_keys.contains("cores");
   return command(study, step,
                  {std::to_string(resources.nodes), std::to_string(resources.procs),
@@ -189,7 +202,9 @@ std::string put_launchers(std::string_view script, const Study& study, const Ste
     if (part && part->nodes > 0) reduced.nodes = part->nodes;
     if (part && part->procs > 0) reduced.procs = part->procs;
     result += script.substr(done, token.begin - done);
-    result += launcher(study, step, reduced);
+    result += study.merlin || !part
+                  ? launcher(study, step, reduced)
+                  : own_command(step, fmt::format(" -N {} -n {}", reduced.nodes, reduced.procs));
     done = part ? token.end + bracket->size() + 2 : token.end;
   });
   return result += script.substr(done);
@@ -222,6 +237,7 @@ std::vector<LauncherProblem> check_launchers(std::string_view script, const Step
 }
 
 std::string variable_launcher(const Study& study, const Step& step) {
+  if (!study.merlin) return own_command(step, " -N ${MERLIN_NODES} -n ${MERLIN_PROCS}");
   if (batch_type(study, step) == "local") return {};
   return command(study, step,
                  {"${MERLIN_NODES}", "${MERLIN_PROCS}", "$((MERLIN_PROCS / MERLIN_NODES))", "${MERLIN_CORES}",

@@ -67,6 +67,7 @@ void Plan::make_steps() {
     planned.bundle = step.bundle;
     planned.continue_on = step.continue_on;
     planned.retry_delay_s = step.retry_delay_s;
+    planned.retry_memory = step.retry_memory;
     planned.timeout_s = step.timeout_s;
     if (step.kind == StepKind::convert) {
       planned.block_samples = convert_block_samples(step.settings, samples);

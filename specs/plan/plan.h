@@ -44,6 +44,7 @@ struct PlannedStep {
   int max_retries = 30;
   bool retry_failures = false;  // any failure is tried again, not only MERLIN_RETRY and MERLIN_RESTART
   double retry_delay_s = 1;
+  double retry_memory = 0;  // of the memory of an execution that was killed for it, the next one's; 0: as before
   double timeout_s = 0;
   int depth = 0;             // longest path from a root: deeper goes first
   int priority = 0;          // of the study; before depth

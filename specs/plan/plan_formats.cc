@@ -48,6 +48,7 @@ Json step_to_json(const Plan& plan, const PlannedStep& planned) {
                {"max_retries", planned.max_retries},
                {"timeout_s", planned.timeout_s},
                {"priority", planned.priority}};
+  if (planned.retry_memory > 0) json["retry_memory"] = planned.retry_memory;
   if (!step.when.empty()) json["when"] = step.when;
   if (planned.bundle > 0) json["bundle"] = planned.bundle;
   if (planned.block_samples > 0) json["block_samples"] = planned.block_samples;

@@ -314,6 +314,21 @@ TEST(Launcher, IsTheBatchSystems) {
   EXPECT_EQ(launched("local", "", "$(LAUNCHER)[4p] x"), " x");
 }
 
+TEST(Launcher, OfOurOwnStudiesIsFoundWhereTheTaskRuns) {
+  const auto own = [](const std::string& type, const std::string& more, const std::string& command) {
+    const StudyText text("description: {name: n}\nbatch: {type: " + type +
+                         "}\nstudy:\n  - {name: a, run: {cmd: \"" + command + "\"" + more + "}}\n");
+    return literal(text.plan().task_template(0).command);
+  };
+  for (const char* type : {"local", "slurm", "flux"}) {
+    EXPECT_EQ(own(type, ", nodes: 2, procs: 8", "$(LAUNCHER) x"), "wflow launch x");
+    EXPECT_EQ(own(type, ", nodes: 2, procs: 8", "$(LAUNCHER)[1n, 4p] x"), "wflow launch -N 1 -n 4 x");
+    EXPECT_EQ(own(type, "", "$(LAUNCHER) x"), " x");
+  }
+  EXPECT_EQ(own("slurm", ", procs: 2, slurm: --mpi=pmi2 --label", "$(LAUNCHER) x"),
+            "wflow launch --slurm='--mpi=pmi2 --label' x");
+}
+
 TEST(Plan, OfALargeStudyIsQuickAndSmall) {
   std::string text =
       "description: {name: large}\nsamples: {design: sobol, count: 100000000, parameters: {a: [0, 1], b: [0, "

@@ -50,8 +50,19 @@ struct Resources {
   int gpus = 0;
   std::int64_t memory_bytes = 0;  // 0: not asked for
   int nodes = 1;
-  int procs = 1;  // MPI ranks of the whole task
+  int procs = 1;      // MPI ranks of the whole task
+  int min_nodes = 0;  // so many are enough where there are no more; 0: all of them
 };
+
+// Ranks on each node, and of a task that runs on `on` nodes: on fewer than it asks for, it has fewer ranks.
+constexpr int ranks_a_node(const Resources& resources) {
+  const int nodes = resources.nodes > 1 ? resources.nodes : 1;
+  return (resources.procs + nodes - 1) / nodes;
+}
+constexpr int ranks_on(const Resources& resources, int on) {
+  const std::int64_t most = std::int64_t{ranks_a_node(resources)} * on;
+  return most < resources.procs ? static_cast<int>(most) : resources.procs;
+}
 
 // How what a task prints is kept.
 enum class OutputMode : std::uint8_t {

@@ -19,8 +19,8 @@ namespace {
 
 // Blocks and keys of run: that neither Merlin nor Maestro has.
 constexpr std::array<std::string_view, 4> kOurBlocks = {"samples", "workers", "parameters", "iterate"};
-constexpr std::array<std::string_view, 8> kOurKeys = {"timeout", "memory",  "cores",       "bundle",
-                                                      "output",  "outputs", "continue_on", "when"};
+constexpr std::array<std::string_view, 9> kOurKeys = {"timeout", "memory",      "cores", "bundle",      "output",
+                                                      "outputs", "continue_on", "when",  "retry_memory"};
 // What Merlin has and Maestro has not, and what means more with us.
 constexpr std::array<std::string_view, 2> kRetryKeys = {"max_retries", "retry_delay"};
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <utility>
 
 #include "base/process.h"
 #include "base/text.h"
@@ -19,6 +20,7 @@ const std::array<std::string, 8> kTypes = {"local", "slurm", "flux",     "pbs",
 const std::array<std::string, 2> kPlaces = {"here", "in_allocation"};
 
 constexpr int kMostNodes = 1'000'000;
+constexpr int kLongestChain = 1000;
 
 // Merlin's and Maestro's: known, not used.
 constexpr std::array<std::string_view, 8> kOtherKeys = {
@@ -52,8 +54,18 @@ class AllocationReader {
                                  fmt::format("'nodes' must be a whole number from 1, found '{}'", text));
     } else if (number) {
       spec_.nodes = static_cast<int>(*number);
+      spec_.nodes_given = true;
     }
     spec_.walltime_s = block_.seconds("walltime", spec_.walltime_s);
+    spec_.chain = static_cast<int>(block_.integer("chain", spec_.chain, 0, kLongestChain));
+    if (spec_.type == "slurm") return;
+    if (std::exchange(spec_.chain, 0) > 0 && block_.has("chain")) {
+      block_.diagnostics().error(
+          block_.mark_of("chain"),
+          fmt::format("'chain' needs Slurm, and the batch type is '{}'; leave it out: a pool submits the "
+                      "successor of an allocation before its walltime ends",
+                      spec_.type));
+    }
   }
 
  private:
@@ -150,6 +162,13 @@ void read_pool(yaml::MapReader& block, WorkerGroup& group, const Study& study) {
     inner.finish();
   }
   AllocationReader(block, group.allocation, study).read_nodes_and_walltime();
+  if (study.batch.coordinator_in_allocation && group.allocation.is_local()) {
+    block.diagnostics().error(
+        block.mark_of("batch"),
+        fmt::format("the worker '{}' is local, and with 'coordinator: in_allocation' all workers come from "
+                    "allocations: give it a 'type' such as slurm",
+                    group.name));
+  }
   group.min = static_cast<int>(block.integer("min", 0, 0, kMostNodes));
   group.max = static_cast<int>(block.integer("max", std::max(1, group.min), 1, kMostNodes));
   group.idle_timeout_s = block.seconds("idle_timeout", group.idle_timeout_s);
@@ -157,6 +176,13 @@ void read_pool(yaml::MapReader& block, WorkerGroup& group, const Study& study) {
     block.diagnostics().error(
         block.mark_of("min"),
         fmt::format("'min' is {} and 'max' {}; 'max' is the larger of the two", group.min, group.max));
+  }
+  if (group.allocation.chain > 0 && group.max > 1) {
+    block.diagnostics().error(
+        block.mark_of("max"),
+        fmt::format("the worker '{}' has a 'chain', in which one allocation runs after another, and 'max' {}: "
+                    "one of them must go",
+                    group.name, group.max));
   }
   if (!group.allocation.exclusive && group.slots == 0 && !group.allocation.is_local()) {
     block.diagnostics().error(
@@ -213,19 +239,69 @@ void read_groups(Reading& reading, const yaml::Node& node, bool ours) {
   for (const auto& [key, value] : block.node().entries) read_group(reading, key, value, ours);
 }
 
+// Steps with `batch: own` have a pool of their own, of the step's name: no other serves them.
+void add_own_pools(Reading& reading) {
+  Study& study = reading.study;
+  std::vector<std::string> others;
+  std::vector<WorkerGroup> own;
+  for (const Step& step : study.steps) {
+    if (!step.own_allocation) {
+      others.push_back(step.name);
+      continue;
+    }
+    if (study.batch.allocation.is_local()) continue;  // this machine is all there is
+    WorkerGroup group;
+    group.name = step.name;
+    group.steps = {step.name};
+    group.allocation = study.batch.allocation;
+    group.allocation.nodes = std::max(1, step.resources.nodes);
+    group.allocation.nodes_given = true;
+    if (const auto walltime = step.launcher_keys.find("walltime"); walltime != step.launcher_keys.end())
+      group.allocation.walltime_s =
+          yaml::parse_seconds(walltime->second).value_or(group.allocation.walltime_s);
+    for (const WorkerGroup& other : study.workers) {
+      if (other.name != step.name && std::ranges::find(other.steps, step.name) == other.steps.end()) continue;
+      reading.diagnostics.error(
+          step.mark,
+          fmt::format("the step '{}' has an allocation of its own ('batch: own'), and the worker '{}' {}",
+                      step.name, other.name, other.name == step.name ? "has its name" : "serves it, too"));
+    }
+    own.push_back(std::move(group));
+  }
+  if (own.empty()) return;
+  for (WorkerGroup& group : study.workers) {
+    const bool all = group.steps.empty() || std::ranges::find(group.steps, "all") != group.steps.end();
+    if (all) group.steps = others;
+  }
+  std::erase_if(study.workers, [](const WorkerGroup& group) { return group.steps.empty(); });
+  study.workers.insert(study.workers.end(), own.begin(), own.end());
+}
+
+// Where the study does not say how many nodes an allocation has, as many as the widest step that it is for.
+void fit_nodes(Study& study) {
+  int unserved = 1;
+  for (const Step& step : study.steps) {
+    bool served = false;
+    for (WorkerGroup& group : study.workers) {
+      const bool serves = group.steps.empty() || std::ranges::find(group.steps, "all") != group.steps.end() ||
+                          std::ranges::find(group.steps, step.name) != group.steps.end();
+      served = served || serves;
+      if (serves && !group.allocation.nodes_given)
+        group.allocation.nodes = std::max(group.allocation.nodes, step.resources.nodes);
+    }
+    if (!served) unserved = std::max(unserved, step.resources.nodes);
+  }
+  if (!study.batch.allocation.nodes_given) study.batch.allocation.nodes = unserved;
+}
+
 // Where the coordinator of a campaign lives, and how its allocations follow each other.
 void read_coordinator(yaml::MapReader& block, Batch& batch) {
   batch.linger_s = block.seconds("linger", batch.linger_s);
-  if (block.choice("coordinator", 0, kPlaces) != 0) {
+  batch.coordinator_in_allocation = block.choice("coordinator", 0, kPlaces) != 0;
+  if (batch.coordinator_in_allocation && batch.allocation.is_local()) {
     block.diagnostics().error(block.mark_of("coordinator"),
-                              "'coordinator: in_allocation' is not built yet; leave it out, and start `wflow "
-                              "run` where it may stay "
-                              "(in an allocation of your own it finds the scheduler as well)");
-  }
-  if (block.integer("chain", 0, 0, kMostNodes) != 0) {
-    block.diagnostics().error(block.mark_of("chain"),
-                              "'chain' is not built yet; leave it out: a pool submits the successor of an "
-                              "allocation before its walltime ends");
+                              "'coordinator: in_allocation' needs a scheduler: give batch: a 'type' such as "
+                              "slurm");
   }
 }
 
@@ -243,7 +319,9 @@ void read_batch(Reading& reading) {
   block.finish();
 }
 
-void read_workers(Reading& reading) {
+namespace {
+
+void read_all_groups(Reading& reading) {
   const yaml::Node* ours = reading.root.find("workers");
   if (ours != nullptr && !ours->is_null()) read_groups(reading, *ours, true);
   const yaml::Node* merlin = reading.root.find("merlin");
@@ -262,6 +340,14 @@ void read_workers(Reading& reading) {
     inner.finish();
   }
   block.finish();
+}
+
+}  // namespace
+
+void read_workers(Reading& reading) {
+  read_all_groups(reading);
+  add_own_pools(reading);
+  fit_nodes(reading.study);
 }
 
 }  // namespace wflow::specs

@@ -40,6 +40,7 @@ constexpr std::array<std::string_view, 20> kLauncherKeys = {"slurm",
                                                             "launch_args"};
 
 constexpr int kMostPriority = 1000;
+constexpr double kMostMemoryFactor = 64;
 
 // Maestro's words; ours are numbers.
 constexpr std::array<std::pair<std::string_view, int>, 9> kPriorities = {{{"held", -1000},
@@ -163,20 +164,24 @@ class StepReader {
     step.task_queue = home("task_queue").string("task_queue", "merlin");
     Resources& resources = step.resources;
     resources.nodes = whole(step, "nodes", 1, 1);
-    resources.procs = whole(step, "procs", 1, 1);
+    // With Merlin and Maestro one process, whatever the nodes.
+    resources.procs = whole(step, "procs", reading_.study.merlin ? 1 : resources.nodes, 1);
+    resources.min_nodes = whole(step, "min_nodes", 0, 1);
     resources.cores = either(step, "cores per task", "cores", 1, 1);
     resources.gpus = either(step, "gpus per task", "gpus", 0, 0);
     resources.memory_bytes = home("memory").bytes("memory", 0);
+    step.retry_memory = read_retry_memory(resources.memory_bytes > 0);
     for (const std::string_view key : kLauncherKeys) {
       if (const yaml::Node* value = home(key).find(key))
         step.launcher_keys[std::string(key)] = value_text(*value);
     }
-    if (const yaml::Node* batch = run_ ? run_->find("batch") : nullptr) {
-      yaml::MapReader block(*batch, "batch: of " + step_.where(), reading_.diagnostics);
-      step.launcher_keys["batch type"] = block.string("type");
-      block.finish();
-    }
+    read_batch(step);
     if (step.kind == StepKind::train) train_resources(step);
+    if (resources.min_nodes > resources.nodes) {
+      reading_.diagnostics.error(
+          step.mark, fmt::format("'min_nodes' of {} is {} and 'nodes' {}; 'nodes' is the larger of the two",
+                                 step_.where(), resources.min_nodes, resources.nodes));
+    }
     if (has("continue_on"))
       step.continue_on = static_cast<ContinueOn>(home("continue_on").choice("continue_on", 0, kContinueOn));
     // With Maestro, a step does not run after one that failed.
@@ -184,6 +189,19 @@ class StepReader {
     read_priority(step);
     read_when(step);
     read_processes(step);
+  }
+
+  // Its launcher's type, as Merlin has it; or the word own, an allocation for this step alone.
+  void read_batch(Step& step) {
+    const yaml::Node* batch = home("batch").find("batch");
+    if (batch == nullptr || batch->is_null()) return;
+    if (batch->is_scalar() && batch->text == "own") {
+      step.own_allocation = true;
+      return;
+    }
+    yaml::MapReader block(*batch, "batch: of " + step_.where(), reading_.diagnostics);
+    if (batch->is_map()) step.launcher_keys["batch type"] = block.string("type");
+    block.finish();
   }
 
   // The expression with its variables unreplaced: their values must not be taken apart as an expression is.
@@ -198,6 +216,25 @@ class StepReader {
     const yaml::Node* home_node = &reader == &step_ ? &original : original.find("run");
     const yaml::Node* when = home_node == nullptr ? nullptr : home_node->find("when");
     if (when != nullptr && when->is_scalar()) step.when = when->text;
+  }
+
+  // `2x`, or the number alone: more than 1.
+  double read_retry_memory(bool has_memory) {
+    yaml::MapReader& reader = home("retry_memory");
+    const yaml::Node* value = reader.find("retry_memory");
+    if (value == nullptr) return 0;
+    std::string_view number = value->is_scalar() ? text::trim(value->text) : std::string_view();
+    if (number.ends_with("x")) number.remove_suffix(1);
+    const auto factor = text::to_real(number);
+    if (!factor || !(*factor > 1) || *factor > kMostMemoryFactor) {
+      reading_.diagnostics.error(value->mark,
+                                 fmt::format("'retry_memory' must be a factor above 1 and up to {}, as 2x; found {}",
+                                             kMostMemoryFactor, value->describe()));
+      return 0;
+    }
+    if (!has_memory)
+      reading_.diagnostics.error(value->mark, "'retry_memory' needs 'memory', the amount that it multiplies");
+    return *factor;
   }
 
   void read_priority(Step& step) {
@@ -266,7 +303,9 @@ class StepReader {
           value != nullptr && value->is_scalar() ? text::to_integer(value->text) : std::nullopt;
       return found && *found > 0 && *found < 10'000'000 ? static_cast<int>(*found) : fallback;
     };
-    step.resources.procs = number("ranks", 1);
+    step.resources.nodes = number("nodes", step.resources.nodes);
+    step.resources.min_nodes = number("min_nodes", step.resources.min_nodes);
+    step.resources.procs = number("ranks", step.resources.nodes);
     step.resources.cores = std::max(step.resources.cores, number("threads", 1));
   }
 

@@ -49,9 +49,11 @@ struct AllocationSpec {
   std::string account, partition, qos, constraint, reservation;
   std::string memory;              // a node's: "64G"; "per_cpu 4G"; empty: the whole node's
   int nodes = 1;                   // of one allocation
+  bool nodes_given = false;        // by the study; else as many as its widest step asks for
   int gpus = 0;                    // a node
   bool exclusive = true;           // whole nodes; else as many processors as the pool's workers have slots
   double walltime_s = 0;           // 0: the scheduler's default
+  int chain = 0;                   // more than 0: so many in the queue, of which one runs after another
   std::vector<std::string> args;   // verbatim options of the submission, after ours
   std::vector<std::string> setup;  // lines of shell before the workers start
   // Of the command that starts the workers on the nodes: before it, more arguments of it, in place of it.
@@ -65,6 +67,7 @@ struct Batch {
   std::string shell = "/bin/bash";
   bool dry_run = false;
   double linger_s = 600;  // how long allocations live without a coordinator
+  bool coordinator_in_allocation = false;  // and moves on to the next one as its walltime ends
 };
 
 // A pool: a group of workers. Local: slots on this machine.
@@ -117,9 +120,11 @@ struct Step {
   yaml::Node settings;  // convert, train: the block
   std::vector<Dependency> depends;
   Resources resources;
+  bool own_allocation = false;  // batch: own
   int max_retries = 30;
   bool retry_failures = false;  // any failure is tried again, not only MERLIN_RETRY and MERLIN_RESTART
   double retry_delay_s = 1;
+  double retry_memory = 0;  // an execution killed for memory is tried again with so many times its memory; 0: not
   double timeout_s = 0;
   std::optional<ContinueOn> continue_on;
   std::string when;  // an expression over parameters: combinations for which it is false don't exist

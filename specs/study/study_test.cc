@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "specs/study/test_study.h"
 #include "specs/study/tokens.h"
 
@@ -323,6 +325,48 @@ merlin:
   EXPECT_TRUE(study.workers.at(0).allocation.is_local());
   EXPECT_EQ(study.workers.at(0).allocation.nodes, 2);
   EXPECT_EQ(study.workers.at(0).slots, 3);
+}
+
+const WorkerGroup* group_of(const Study& study, const std::string& name) {
+  const auto at = std::find_if(study.workers.begin(), study.workers.end(),
+                               [&](const WorkerGroup& group) { return group.name == name; });
+  return at == study.workers.end() ? nullptr : &*at;
+}
+
+TEST(Allocations, HaveAsManyNodesAsTheirWidestStep) {
+  const StudyText text(R"(
+description: {name: n}
+batch: {type: slurm}
+workers: {wide: {steps: [b]}, narrow: {steps: [c], nodes: 2}}
+study:
+  - {name: a, run: {cmd: x, nodes: 3}}
+  - {name: b, run: {cmd: x, nodes: 4, min_nodes: 2}}
+  - {name: c, run: {cmd: x}}
+)");
+  const Study study = text.read().study;
+  EXPECT_EQ(study.batch.allocation.nodes, 3) << "of the step that no group serves";
+  EXPECT_EQ(group_of(study, "wide")->allocation.nodes, 4);
+  EXPECT_EQ(group_of(study, "narrow")->allocation.nodes, 2);
+  EXPECT_EQ(study.steps[0].resources.procs, 3) << "one a node";
+  EXPECT_EQ(study.steps[1].resources.min_nodes, 2);
+}
+
+TEST(Allocations, OfAStepsOwn) {
+  const std::string steps = R"(
+study:
+  - {name: a, run: {cmd: x}}
+  - {name: b, batch: own, nodes: 4, walltime: 2 h, run: {cmd: x}}
+)";
+  const Study study =
+      StudyText("description: {name: n}\nbatch: {type: slurm}\nworkers: {all: {slots: 2}}" + steps)
+          .read()
+          .study;
+  ASSERT_EQ(study.workers.size(), 2U);
+  EXPECT_EQ(group_of(study, "all")->steps, std::vector<std::string>{"a"});
+  EXPECT_EQ(group_of(study, "b")->allocation.nodes, 4);
+  EXPECT_EQ(group_of(study, "b")->allocation.walltime_s, 7200);
+  const Study local = StudyText("description: {name: n}" + steps).read().study;
+  EXPECT_TRUE(local.workers.empty()) << "this machine is all there is";
 }
 
 }  // namespace

@@ -1,124 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Campaigns on a real Slurm of four nodes on this machine (slurm-local): pools, walltimes, and what goes wrong there."""
+"""Campaigns on a real Slurm: pools, chains, walltimes, environments, and how campaigns end there."""
 
 import os
+import re
 import signal
-import sqlite3
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
-from wflow_test import INTERRUPTED, OK, SYSTEM, USAGE, CampaignTest, Gate, lines_of, read_text, wait_for  # noqa: E402
-
-SLURM_LOCAL = Path(__file__).resolve().parent / "slurm-local"
-MISSING_PACKAGE = 3
-SCHEDULER_CALLS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "sacct")
-
-
-class Cluster:
-    """Four nodes with addresses of their own, as root; else four of this machine's. Started once for all tests."""
-
-    def __init__(self):
-        self.folder = tempfile.mkdtemp(prefix="wflow-slurm-")
-        namespaces = ["--netns"] if os.geteuid() == 0 else []
-        started = self.call("start", "--nodes", "4", "--cpus", "2", "--conf-line", "WaitTime=5", *namespaces)
-        self.ready = started.returncode == 0
-        self.why = started.stderr.strip()
-        if not self.ready and started.returncode != MISSING_PACKAGE:
-            raise RuntimeError(f"slurm-local: {started.stdout}{started.stderr}")
-
-    def call(self, verb, *arguments):
-        return subprocess.run([SLURM_LOCAL, verb, "-d", f"{self.folder}/cluster", *arguments], capture_output=True, text=True)
-
-    def conf(self):
-        return f"{self.folder}/cluster/etc/slurm.conf"
-
-    def stop(self):
-        self.call("stop")
-        subprocess.run(["rm", "-rf", self.folder], check=False)
-
-
-class SlurmTest(CampaignTest):
-    @classmethod
-    def setUpClass(cls):
-        cls.cluster = Cluster()
-        cls.addClassCleanup(cls.cluster.stop)
-        if not cls.cluster.ready:
-            raise unittest.SkipTest("no Slurm here, so nothing was tested: " + cls.cluster.why)
-
-    def setUp(self):
-        super().setUp()
-        self.environment["SLURM_CONF"] = self.cluster.conf()
-        self.count_calls()
-        self.addCleanup(self.cancel_jobs)
-
-    def count_calls(self):
-        """Wrappers in front of the scheduler's commands note every call, of coordinator and workers."""
-        wrappers = self.folder / "wrappers"
-        wrappers.mkdir()
-        for name in SCHEDULER_CALLS:
-            real = subprocess.run(["which", name], capture_output=True, text=True).stdout.strip()
-            if not real:
-                continue
-            wrapper = wrappers / name
-            wrapper.write_text(f'#!/bin/sh\necho {name} >> "{self.folder}/calls"\nexec {real} "$@"\n')
-            wrapper.chmod(0o755)
-        self.environment["PATH"] = f"{wrappers}:{self.environment['PATH']}"
-
-    def calls(self, name=None):
-        return [call for call in lines_of(self.folder / "calls") if name in (None, call)]
-
-    def slurm(self, *command):
-        """A command of Slurm that is not counted."""
-        path = os.environ["PATH"]
-        return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "SLURM_CONF": self.cluster.conf(), "PATH": path})
-
-    def jobs(self):
-        """Ids of jobs that are queued or run."""
-        return self.slurm("squeue", "--noheader", "--states=PD,R,CF,CG", "--format=%i").stdout.split()
-
-    def cancel_jobs(self):
-        jobs = self.jobs()
-        if jobs:
-            self.slurm("scancel", *jobs)
-
-    def cluster_study(self, command, count=12, workers="{nodes: 4, slots: 2}", batch="type: slurm, walltime: '30:00'", extra=""):
-        return self.study(f"""
-description: {{name: cluster, description: tasks on Slurm}}
-env: {{variables: {{OUTPUT_PATH: .}}}}
-batch: {{{batch}}}
-workers: {{all: {workers}}}
-samples: {{design: uniform, count: {count}, seed: 1, parameters: {{x: [0, 1]}}}}
-study:
-  - name: work
-    run:
-      cmd: |
-        {command}
-{extra}""")
-
-    def note(self):
-        """A task's command: its number and host, in one write."""
-        return f'echo "$(MERLIN_SAMPLE_ID):`hostname`" >> {self.folder}/ran'
-
-    def ran(self):
-        return sorted(int(line.split(":")[0]) for line in lines_of(self.folder / "ran"))
-
-    def query(self, directory, sql):
-        with sqlite3.connect(f"file:{directory}/.wflow/campaign.db?mode=ro", uri=True) as database:
-            return database.execute(sql).fetchall()
-
-    def assert_queue_empties(self):
-        end = time.monotonic() + 5
-        while self.jobs():
-            self.assertLess(time.monotonic(), end, f"jobs are left in the queue: {self.slurm('squeue').stdout}")
-            time.sleep(0.1)
-
-    def assert_nothing_charged(self, directory):
-        self.assertEqual(self.query(directory, "select * from v_failures"), [])
+from slurm_cluster import AS_ROOT, SLOW, SlurmTest
+from wflow_test import INTERRUPTED, OK, SOURCE, SYSTEM, USAGE, CampaignTest, Gate, lines_of, read_text, wait_for
 
 
 class SlurmCampaigns(SlurmTest):
@@ -127,64 +19,65 @@ class SlurmCampaigns(SlurmTest):
         self.assert_queue_empties()
         self.assertEqual(self.ran(), list(range(1000)), "each once")
         hosts = {line.split(":")[1] for line in lines_of(self.folder / "ran")}
-        if os.geteuid() == 0:
+        if AS_ROOT:
             self.assertEqual(len(hosts), 4, hosts)
         calls = self.calls()
-        self.assertLessEqual(len(calls), 16, calls)
-        self.assertEqual(calls.count("sbatch"), 1)
+        self.assertLessEqual(len(calls), 8, calls)
+        self.assertEqual(len(self.submissions()), 1)
         directory = self.campaign()
         self.assert_nothing_charged(directory)
         rows = self.query(directory, "select state, nodes, reason, node_hours > 0 from v_allocations")
         self.assertEqual(rows, [("ended", 4, "given back", 1)], run.out)
 
+    def test_the_plan_shows_what_is_submitted(self):
+        study = self.cluster_study(self.note(), batch="type: slurm, walltime: 5 min, setup: [export A=1], linger: 60, args: [--comment=x]")
+        self.wflow("run", study)
+        directory = self.campaign()
+        submitted = next((directory / ".wflow" / "allocations").glob("*.sh"))
+        plan = self.wflow("plan", study).out
+        shown = "\n".join(line[2:] for line in plan[plan.index("  #!/bin/bash"):].splitlines())
+        shown = re.sub(r"cluster_[0-9YMDHS-]+|\bwall\b", "X", shown).strip()
+        text = re.sub(rf"{directory.name}|{submitted.stem}", "X", submitted.read_text()).strip()
+        self.assertEqual(shown, text)
+
     def test_walltimes_chain(self):
         """Allocations of one minute for a campaign that needs several."""
-        tasks = 200
+        tasks = 600 if SLOW else 180
         study = self.cluster_study(self.note() + "; sleep 1", count=tasks, workers="{nodes: 1, slots: 2, max: 1}",
                                    batch="type: slurm, walltime: '1:00'")
-        self.wflow("run", study)
+        run = self.start("run", study)
+        self.assertEqual(run.wait(1200), OK, run.err)
         self.assert_queue_empties()
         directory = self.campaign()
         self.assert_nothing_charged(directory)
+        self.assertLessEqual(self.reasons(directory), {"walltime"})
         self.assertEqual(set(self.ran()), set(range(tasks)))
         rows = self.query(directory, "select started, ended, reason from v_allocations order by started")
         self.assertGreaterEqual(len(rows), 2, rows)
         used = sum(ended - started for started, ended, _ in rows)
-        print(f"{len(rows)} allocations, {used:.0f} s used, {tasks / 2} s needed; {rows}", file=sys.stderr)
+        busy = self.query(directory, "select mean_duration * done / 2 from v_progress")[0][0]
+        idle = 1 - busy / used
+        print(f"{len(rows)} allocations, {used:.0f} s used, tasks ran for {busy:.0f} s: {100 * idle:.1f} % idle; {rows}", file=sys.stderr)
+        self.assertLess(idle, 0.1 if SLOW else 0.2, "idle")
         for (_, ended, _), (started, _, _) in zip(rows, rows[1:]):
             self.assertLess(started, ended + 30, "a successor comes in time")
 
-    def test_scancel_of_an_allocation(self):
-        gate = Gate(self.folder, 4)
-        run = self.start("run", self.cluster_study(gate.command(), count=12))
-        directory = self.wait_for_campaign(run)
-        self.wait(lambda: gate.waiting() == 8, "eight tasks are in the middle", run)
-        self.slurm("scancel", *self.jobs())
+    def test_a_chain(self):
+        """Three jobs of one name: one runs, two wait for it."""
+        gate, run, directory = self.gated(free=0, workers="{nodes: 4, slots: 2, chain: 3}")
+        jobs = self.jobs(form="%i:%j:%t:%r")
+        self.assertEqual(len(jobs), 3, jobs)
+        self.assertEqual(len({job.split(":")[1] for job in jobs}), 1, jobs)
+        self.assertEqual(sorted(job.split(":")[2] for job in jobs), ["PD", "PD", "R"], jobs)
+        first = next(job.split(":")[0] for job in jobs if ":R:" in job)
+        self.slurm("scancel", first)
+        self.wait(lambda: first not in self.jobs(), "the first one is gone", run)
         gate.open()
         self.assertEqual(run.wait(), OK, run.err)
+        self.assert_queue_empties()
         self.assert_nothing_charged(directory)
+        self.assertEqual(self.reasons(directory), {"preempted"})
         self.assertEqual(set(gate.passed()), set(range(12)))
-        self.assertEqual(len(self.query(directory, "select * from v_allocations")), 2)
-        self.assert_queue_empties()
-
-    def test_slurmctld_away_for_a_while(self):
-        gate = Gate(self.folder, 4)
-        run = self.start("run", self.cluster_study(gate.command(), count=12))
-        directory = self.wait_for_campaign(run)
-        self.wait(lambda: gate.waiting() == 8, "eight tasks are in the middle", run)
-        self.cluster.call("kill", "ctld")
-        self.wait(lambda: any("does not answer" in text for text in self.history()), "the coordinator has noticed", run)
-        self.cluster.call("revive", "ctld")
-        gate.open()
-        self.assertEqual(run.wait(), OK, run.err)
-        self.assert_nothing_charged(directory)
-        self.assert_queue_empties()
-
-    def test_a_refused_submission(self):
-        run = self.wflow("run", self.cluster_study("true", batch="type: slurm, partition: nosuch"), code=SYSTEM)
-        self.assertIn("nosuch", run.err + run.out)
-        self.assertIn("refused an allocation for the pool 'all'", run.err)
-        self.assertEqual(len(self.calls("sbatch")), 1)
 
     def test_allocations_are_listed_and_explained(self):
         # More nodes than there are: the job stays in the queue.
@@ -200,20 +93,84 @@ class SlurmCampaigns(SlurmTest):
         self.wflow("allocations", "cancel", "999", code=USAGE)
         self.slurm("scontrol", "update", "nodename=n1", "state=resume")
         self.assertEqual(run.wait(), OK, run.err)
+        self.assert_queue_empties()
+
+    def test_people_add_cancel_and_drain(self):
+        gate = Gate(self.folder, 0)
+        run = self.start("run", self.cluster_study(gate.command(), workers="{nodes: 1, slots: 2}"))
+        directory = self.wait_for_campaign(run)
+        self.wait(lambda: gate.waiting() == 2, "two tasks are in the middle", run)
+        first = self.jobs()
+        self.wflow("allocations", "add", "--count", "2")
+        self.wait(lambda: gate.waiting() == 6, "four more are", run)
+        cancelled, drained = sorted(set(self.jobs()) - set(first), key=int)
+        self.wflow("allocations", "cancel", cancelled)
+        self.wait(lambda: cancelled not in self.jobs(), "it is cancelled", run)
+        self.wflow("allocations", "drain", drained)
+        self.assertIn(drained, self.jobs(), "its tasks may end")
+        gate.open()
+        code = run.wait()
+        self.assert_nothing_charged(directory)
+        self.assertEqual(code, OK, run.err)
+        self.assertEqual(set(gate.passed()), set(range(12)))
+        self.assert_queue_empties()
+
+    def test_what_never_starts_is_in_the_status(self):
+        run = self.start("run", self.cluster_study("true", batch="type: slurm, args: [--hold]"))
+        self.wait_for_campaign(run)
+        said = self.wait(lambda: "will never start" in (text := self.wflow("status").out) and text, "the reason is known", run)
+        self.assertIn("JobHeldUser: the job is held; `scontrol release` lets it go", said)
+        self.slurm("scontrol", "release", *self.jobs())
+        self.assertEqual(run.wait(), OK, run.err)
+        self.assert_queue_empties()
+
+    def test_a_refused_submission(self):
+        run = self.wflow("run", self.cluster_study("true", batch="type: slurm, partition: nosuch"), code=SYSTEM)
+        self.assertIn("refused an allocation for the pool 'all'", run.err)
+        self.assertIn("invalid partition specified: nosuch", run.err)
+        self.assertEqual(len(self.submissions()), 1)
+        self.assertIn("refused an allocation", self.wflow("status").out)
+
+    def test_steps_of_a_task_and_a_bare_environment(self):
+        """`srun` in a task, in a job that begins without the submitter's environment."""
+        names = f"{self.folder}/names"
+        study = self.cluster_study(f"srun --overlap --nodes=2 --ntasks=2 hostname >> {names}; {self.note()}", count=3,
+                                   batch="type: slurm, args: [--export=NONE]")
+        self.wflow("run", study)
+        self.assertEqual(self.ran(), [0, 1, 2])
+        self.assertEqual(len(lines_of(names)), 6)
+        self.assertEqual(len(set(lines_of(names))), 2 if AS_ROOT else 1, lines_of(names))
+        self.assert_queue_empties()
+
+    def test_inside_an_allocation_of_somebody_else(self):
+        """`salloc` leaves its variables in the environment of what it starts."""
+        study = self.cluster_study(self.note(), workers="{nodes: 3, slots: 2}")
+        outer = ["salloc", "--nodes=1", "--quiet", "wflow", "run", str(study)]
+        done = subprocess.run(outer, capture_output=True, text=True, env=self.environment, cwd=self.folder)
+        self.assertEqual(done.returncode, OK, done.stdout + done.stderr)
+        self.assertEqual(self.ran(), list(range(12)))
+        self.assert_queue_empties()
+
+    def test_workers_that_end_early_do_not_end_the_others(self):
+        """WaitTime=5 in slurm.conf would end a step five seconds after its first program."""
+        gate, run, directory = self.gated()
+        guardian = next(pid for pid in self.processes("worker --campaign") if self.words(pid)[0].endswith("/wflow"))
+        self.kill([guardian])
+        self.wait(lambda: self.said("worker", "worker"), "a worker is gone", run)
+        time.sleep(7)  # what is looked for is that nothing happens in it
+        self.assertEqual(len(self.jobs("R")), 1)
+        gate.open()
+        self.assertEqual(run.wait(), OK, run.err)
+        self.assertEqual(set(gate.passed()), set(range(12)))
+        self.assertEqual(len(self.query(directory, "select * from v_allocations")), 1)
+        self.assert_queue_empties()
 
 
 class SlurmEnds(SlurmTest):
-    def gated(self, count=12):
-        gate = Gate(self.folder, 4)
-        run = self.start("run", self.cluster_study(gate.command(), count=count))
-        directory = self.wait_for_campaign(run)
-        self.wait(lambda: gate.waiting() == 8, "eight tasks are in the middle", run)
-        return gate, run, directory
-
     def test_interrupted_twice(self):
         _, run, directory = self.gated()
         run.signal(signal.SIGINT)
-        self.wait(lambda: any("running ones may finish" in text for text in self.history()), "the first one is heard", run)
+        self.wait(lambda: self.said("running ones may finish"), "the first one is heard", run)
         run.signal(signal.SIGINT)
         self.assertEqual(run.wait(), INTERRUPTED, run.err)
         self.assert_queue_empties()
@@ -225,44 +182,73 @@ class SlurmEnds(SlurmTest):
         self.assertEqual(run.wait(), INTERRUPTED, run.err)
         self.assert_queue_empties()
 
+    def test_stopped(self):
+        _, run, directory = self.gated()
+        self.wflow("stop")
+        self.assertEqual(run.wait(), INTERRUPTED, run.err)
+        self.assert_queue_empties()
+        self.assert_nothing_charged(directory)
+
     def test_a_killed_coordinator_finds_its_allocation_again(self):
         gate, run, directory = self.gated()
         job = self.jobs()
         os.kill(run.pid, signal.SIGKILL)
         run.wait()
         again = self.start("resume", directory)
-        self.wait(lambda: any("came back" in text for text in self.history("worker")), "its workers are back", again)
+        self.wait(lambda: self.said("came back", "worker"), "its workers are back", again)
         gate.open()
         self.assertEqual(again.wait(), OK, again.err)
-        self.assertEqual(len(self.calls("sbatch")), 1, "nothing was submitted twice")
+        self.assertEqual(len(self.submissions()), 1, "nothing was submitted twice")
         self.assertEqual(self.query(directory, "select id from v_allocations"), [(job[0],)])
         self.assertEqual(sorted(gate.passed()), list(range(12)), "each once")
         self.assert_nothing_charged(directory)
         self.assert_queue_empties()
 
     def test_without_a_coordinator_the_allocation_ends_by_itself(self):
-        gate, run, _ = self.gated_with_linger("5")
+        gate, run, _ = self.gated(batch="type: slurm, walltime: '30:00', linger: 5")
         os.kill(run.pid, signal.SIGKILL)
         run.wait()
         gate.open()
         wait_for(lambda: not self.jobs(), "the end of the allocation")
-
-    def gated_with_linger(self, linger):
-        gate = Gate(self.folder, 4)
-        study = self.cluster_study(gate.command(), batch=f"type: slurm, walltime: '30:00', linger: {linger}")
-        run = self.start("run", study)
-        directory = self.wait_for_campaign(run)
-        self.wait(lambda: gate.waiting() == 8, "eight tasks are in the middle", run)
-        return gate, run, directory
-
-    def test_inside_an_allocation_of_somebody_else(self):
-        """`salloc` leaves its variables in the environment of what it starts."""
-        study = self.cluster_study(self.note(), workers="{nodes: 3, slots: 2}")
-        outer = ["salloc", "--nodes=1", "--quiet", "wflow", "run", str(study)]
-        done = subprocess.run(outer, capture_output=True, text=True, env=self.environment, cwd=self.folder)
-        self.assertEqual(done.returncode, OK, done.stdout + done.stderr)
-        self.assertEqual(self.ran(), list(range(12)))
+        again = self.start("resume", self.campaign())
+        self.assertEqual(again.wait(), OK, again.err)
+        self.assertEqual(sorted(gate.passed()), list(range(12)), "each once")
         self.assert_queue_empties()
+
+
+class SlurmQuickstart(SlurmTest):
+    """examples/cluster, with fewer universes."""
+
+    def quickstart(self, name):
+        text = (SOURCE / "examples" / "cluster" / "quickstart.yaml").read_text()
+        for variable, value in (("OUTPUT_PATH", name), ("UNIVERSES", 40), ("TRAIN", 32), ("VALIDATION", 4), ("TEST", 4), ("EPOCHS", 2)):
+            text, count = re.subn(rf"^    {variable}: \S+", f"    {variable}: {value}", text, flags=re.M)
+            self.assertEqual(count, 1, variable)
+        return self.study(text.replace("shard_samples: 50", "shard_samples: 10"), f"{name}.yaml")
+
+    def data(self, name):
+        """Bytes of every shard, by name."""
+        folder = next((self.folder / name).glob("cosmoflow_cluster_*/data"))
+        return {path.name: path.read_bytes() for path in sorted(folder.rglob("*.h5"))}
+
+    def test_the_same_data_and_model_as_here(self):
+        self.wflow("run", self.quickstart("cluster"))
+        self.assert_queue_empties()
+        self.wflow("run", "--local", self.quickstart("here"))
+        there, here = self.data("cluster"), self.data("here")
+        self.assertEqual(list(there), list(here))
+        self.assertGreater(len(there), 3)
+        for name, data in there.items():
+            self.assertTrue(data == here[name], f"{name} differs")
+        self.assert_equal_weights()
+
+    def assert_equal_weights(self):
+        import torch
+        models = [next((self.folder / name).glob("cosmoflow_cluster_*/train/model.pt")) for name in ("cluster", "here")]
+        there, here = (torch.jit.load(str(model)).state_dict() for model in models)
+        self.assertEqual(set(there), set(here))
+        for name, value in there.items():
+            self.assertTrue(torch.equal(value, here[name]), f"{name} differs")
 
 
 class WithoutScheduler(CampaignTest):

@@ -3,7 +3,9 @@
 
 import json
 import os
+import sqlite3
 import unittest
+from contextlib import closing
 from pathlib import Path
 
 from wflow_test import BIN, OK, SMALL, TASKS_FAILED, CampaignTest, Process
@@ -61,6 +63,16 @@ study:
         self.assertEqual(len(answer["used"]), 1)
         self.assertEqual(answer["used"][0]["first"], 3)
         self.assertGreaterEqual(answer["used"][0]["peak_bytes"], 96 * MEBIBYTE)
+        tasks = json.loads(self.wflow("tasks", self.campaign(), "--json", code=OK).out)
+        self.assertEqual(len(tasks), 6)
+        for task in tasks:
+            self.assertGreaterEqual(task["cpu"], 0.2)
+            self.assertGreaterEqual(task["duration"], 0.2 * 0.98)
+            self.assertGreaterEqual(task["peak_bytes"], 96 * MEBIBYTE)
+            self.assertTrue(task["worker"])
+        table = self.wflow("tasks", self.campaign(), code=OK).out.splitlines()
+        self.assertRegex(table[0], r"task +state +attempts +exit code +duration +cpu +memory +worker")
+        self.assertIn("MiB", table[1])
         self.assertIn("of CPU", self.wflow("explain", self.campaign(), "work/3", code=OK).out)
         text = self.wflow("usage", self.campaign(), code=OK).out
         self.assertIn("work  6 executions", text)
@@ -80,6 +92,10 @@ class OutOfMemory(CampaignTest):
     """In a control group of version 1 or 2 that this test makes, where it may."""
 
     LIMIT = 256 * MEBIBYTE
+
+    def query(self, sql):
+        with closing(sqlite3.connect(f"file:{self.campaign()}/.wflow/campaign.db?mode=ro", uri=True)) as database:
+            return database.execute(sql).fetchall()
 
     def group(self):
         for parent, limit in ((Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"), (Path("/sys/fs/cgroup"), "memory.max")):
@@ -124,6 +140,32 @@ study:
         self.assertEqual(set(reasons), {"work/1", "killed"})
         self.assertEqual(reasons["work/1"], "killed for want of memory")
         self.assertIn("signal 9", reasons["killed"])
+
+    @unittest.skipIf(SMALL, "sanitized programs need more memory than the task")
+    def test_a_task_killed_for_its_memory_is_tried_again_with_more(self):
+        group = self.group()
+        (self.folder / "greedy.py").write_text(
+            "import os, sys\n"
+            "enough = int(os.environ['WFLOW_MEMORY_BYTES']) >= int(sys.argv[1]) << 20\n"
+            "bytearray((1 if enough else 1000) << 20)\n")
+        study = self.study(f"""
+description: {{name: memory, description: a task that needs more than it asks for}}
+samples: {{design: uniform, count: 2, seed: 1, parameters: {{x: [0, 1]}}}}
+study:
+  - name: work
+    run: {{cmd: "{PYTHON} {self.folder}/greedy.py $(( 128 + 10000 * $(MERLIN_SAMPLE_ID) ))", max_retries: 0, retry_delay: 0,
+          memory: 64 MiB, retry_memory: 2x}}
+""")
+        shell = ["bash", "-c", 'echo $$ > "$1/cgroup.procs"; shift; exec "$@"', "bash", group]
+        run = Process(self, [*shell, BIN / "wflow", "run", study, "-j", "1"], "in-group")
+        self.addCleanup(self.reap, run)
+        self.assertEqual(run.wait(), TASKS_FAILED, run.out + run.err)
+        rows = self.query("select sample, attempt, reason from v_failures order by sample, attempt")
+        # Sample 0 succeeds with twice the memory; sample 1 fails with all that its worker has (the group's limit).
+        self.assertEqual(rows, [(0, 0, "out_of_memory"), (1, 0, "out_of_memory"), (1, 1, "out_of_memory"), (1, 2, "out_of_memory")])
+        self.assertEqual(self.query("select first, last, state from v_runs order by first"), [(0, 0, "done"), (1, 1, "failed")])
+        self.assertIn("it runs again with 128.0 MiB of memory", self.wflow("explain", self.campaign(), "work/0", code=OK).out)
+        self.assertEqual(self.wflow("tasks", self.campaign(), "--where", "reason = out_of_memory", "--count", code=OK).out.strip(), "1")
 
 
 if __name__ == "__main__":

@@ -181,11 +181,29 @@ void Agent::take_child(workers::SlotId slot) {
                      judgement.again.size());
   for (auto& event : worker_.tasks().take_events(*task)) judgement.results.events.push_back(std::move(event));
   const ExecutionNumber execution = task->execution;
-  journal_failed_ = false;
+  const wire::Lease lease = task->lease;
+  const bool has_result = !judgement.results.done.empty() || !judgement.results.outcomes.empty();
+  journal_failed_ = journal_written_ = false;
   handle(workers::event::TaskEnded{slot, std::move(judgement.results), std::move(judgement.again)});
   if (!alive()) return;  // it may not be in the journal
-  if (!journal_failed_) around_.history.told(execution);
+  if (has_result && !journal_written_) {
+    held_back_.emplace_back(lease, execution);  // its allocation may be ending, too
+  } else if (!journal_failed_) {
+    around_.history.told(execution);
+  }
   worker_.tasks().remove(slot);  // reaped
+}
+
+void Agent::note_written(const wire::Results& record) {
+  journal_written_ = true;
+  std::erase_if(held_back_, [&](const auto& held) {
+    const auto& [lease, execution] = held;
+    const bool written = std::any_of(record.outcomes.begin(), record.outcomes.end(), [&](const auto& outcome) {
+      return outcome.lease == lease.id && outcome.array == lease.array && outcome.element == lease.first;
+    });
+    if (written && !journal_failed_) around_.history.told(execution);
+    return written;
+  });
 }
 
 // The coordinator promises that all of it is on disk.
@@ -260,9 +278,14 @@ void Agent::on(workers::action::Send& send) {
 }
 
 void Agent::on(workers::action::AppendJournal& append) {
-  if (worker_.append(append.record)) return;
+  for (const wire::Outcome& outcome : append.record.outcomes) {
+    if (engine::is_neutral(outcome.reason)) around_.history.element_ended(outcome, false);
+  }
+  const bool appended = worker_.append(append.record);
+  journal_failed_ = journal_failed_ || !appended;
+  note_written(append.record);
+  if (appended) return;
   around_.trace.line(worker_.id(), "journal: the disk is full");
-  journal_failed_ = true;
   answers_.emplace_back(workers::event::JournalFailed{"the disk is full"});
 }
 
@@ -312,6 +335,15 @@ void Agent::on(workers::action::EndTask& end) {
   around_.trace.line(worker_.id(), "ends slot {} (cause {}, {})", end.slot, static_cast<int>(end.cause),
                      end.kill ? "kill" : "term");
   worker_.tasks().signal(end.slot, end.cause, end.kill);
+}
+
+// What runs on this node of the lease, the task itself where this worker has it.
+void Agent::on(workers::action::EndRanks& end) {
+  around_.history.ranks_ended(end.lease, worker_.number());
+  for (auto& [slot, task] : worker_.tasks().all()) {
+    if (task.lease.id == end.lease && !task.ended)
+      worker_.tasks().signal(slot, workers::EndCause::cancelled, true);
+  }
 }
 
 void Agent::on(workers::action::FollowEvents&) {

@@ -23,9 +23,10 @@ constexpr double kSpinTime_s = 0.5;
 }  // namespace
 
 Worker& Workers::start(Host& host, const std::string& group, int slots, std::uint64_t started_by,
-                       double linger_s) {
+                       double linger_s, std::string allocation) {
   const auto number = static_cast<WorkerNumber>(workers_.size());
-  workers_.push_back(std::make_unique<Worker>(around_, host, number, group, slots, started_by, linger_s));
+  workers_.push_back(std::make_unique<Worker>(around_, host, number, group, slots, started_by, linger_s,
+                                              std::move(allocation)));
   around_.trace.line(workers_.back()->id(), "worker of group {} begins on {}", group, host.name);
   return *workers_.back();
 }
@@ -96,6 +97,7 @@ void Coordinator::make_machine(const engine::store::Restored& restored) {
   options.timing = around_.timing;
   options.trace = around_.trace.on();
   options.planted = options_.planted;
+  if (options_.moves) options.home = {true, "allocation", 0};
   for (const auto& row : restored.workers) durable_workers_.insert(row.id);
   machine_ = std::make_unique<engine::CoordinatorMachine>(
       around_.study.plan, around_.study.arrays, std::move(options), restored, known_workers(restored),
@@ -192,7 +194,8 @@ void Coordinator::turn() {
   carry_out(machine_->take_actions());
   if (!alive() || failing_) return;
   if (machine_->ended()) {
-    campaign_over_ = machine_->campaign_over();
+    campaign_over_ = machine_->campaign_over() && !machine_->handed_over();
+    if (machine_->handed_over()) around_.faults.count(Fault::coordinator_handed_over);
     if (around_.endpoint && around_.endpoint->listener == listener_) around_.endpoint.reset();
     around_.vfs.use(&around_.disk, disk_user_);
     store_.reset();  // in good order

@@ -22,7 +22,8 @@ namespace wflow::simulation {
 class Workers {
  public:
   explicit Workers(Surroundings& around) : around_(around) {}
-  Worker& start(Host& host, const std::string& group, int slots, std::uint64_t started_by, double linger_s);
+  Worker& start(Host& host, const std::string& group, int slots, std::uint64_t started_by, double linger_s,
+                std::string allocation = "");
   Worker* find(const std::string& id);
   const std::vector<std::unique_ptr<Worker>>& all() const { return workers_; }
 
@@ -37,6 +38,7 @@ struct CoordinatorOptions {
   double linger_s = 300;         // of the workers that it starts
   bool journals_unseen = false;  // of other hosts: their last writes are not visible here
   engine::PlantedBugs planted;
+  bool moves = false;  // it lives in an allocation: SIGTERM makes it hand over
 };
 
 class Coordinator final : public Process, public Server {

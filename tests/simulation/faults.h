@@ -62,8 +62,11 @@ enum class Fault : std::uint8_t {
   cancelled_running,
   drained,
   queried,
+  // what follows from a signal to a coordinator that lives in an allocation; not drawn
+  coordinator_handed_over,
 };
-inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::queried) + 1;
+inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::coordinator_handed_over) + 1;
+inline constexpr std::size_t kDrawnFaults = static_cast<std::size_t>(Fault::coordinator_handed_over);
 
 constexpr std::string_view name_of(Fault fault) {
   constexpr std::string_view kNames[kFaults] = {"coordinator killed",
@@ -110,7 +113,8 @@ constexpr std::string_view name_of(Fault fault) {
                                                 "cancelled",
                                                 "cancelled while running",
                                                 "drained",
-                                                "queried"};
+                                                "queried",
+                                                "coordinator handed over"};
   return kNames[static_cast<std::size_t>(fault)];
 }
 

@@ -12,13 +12,46 @@ namespace wflow::simulation {
 namespace {
 
 constexpr std::uint32_t kCrashLimit = 5;
+constexpr std::uint32_t kMemoryRetries = 8;
+constexpr std::size_t kSureMemoryRetries = 2;  // until a task has the memory of the simulation's workers
 
 bool is_success(const wire::Outcome& outcome) {
   return outcome.reason == wire::EndReason::exited && (outcome.exit_code == 103 || outcome.exit_code == 105);
 }
 
+std::uint32_t crash_limit(const engine::ArraySpec& spec) {
+  return kCrashLimit * static_cast<std::uint32_t>(spec.gang.nodes);
+}
+
 bool asks_again(wire::EndReason reason, int code) {
   return reason == wire::EndReason::exited && (code == 100 || code == 104);
+}
+
+}  // namespace
+
+namespace {
+
+// The budgets of what is opened again begin anew.
+void forget_counts(ElementTruth& truth) {
+  truth.ordinary = truth.asked_again = truth.crashes = truth.neutral_losses = 0;
+  truth.memory = truth.memory_from = 0;
+  truth.memory_bytes = 0;
+}
+
+bool ended_so(const ElementTruth& truth, const wire::Outcome& outcome) {
+  return std::any_of(truth.ends.begin(), truth.ends.end(), [&](const auto& one) {
+    return one.lease == outcome.lease && one.attempt == outcome.attempt && one.reason == outcome.reason &&
+           one.code == outcome.exit_code;
+  });
+}
+
+void count_memory(ElementTruth& truth, const engine::RecordFailure& failure) {
+  if (failure.counts.memory > kMemoryRetries || failure.counts.memory_bytes <= truth.memory_bytes)
+    throw Violation("memory", fmt::format("the {}th execution after a kill for memory gets {} bytes, after {}",
+                                          failure.counts.memory, failure.counts.memory_bytes, truth.memory_bytes));
+  truth.memory = failure.counts.memory;
+  truth.memory_bytes = failure.counts.memory_bytes;
+  truth.memory_from = failure.counts.number;
 }
 
 }  // namespace
@@ -50,7 +83,39 @@ ExecutionNumber History::start(const wire::Lease& lease, WorkerNumber worker, do
     truth.untold.push_back(number);
     ++truth.executions;
   }
+  if (study_.gangs) check_slots(lease, executions_.back());
   return number;
+}
+
+void History::note_worker(WorkerNumber worker, int slots) {
+  if (slots_.size() <= worker) slots_.resize(worker + 1);
+  slots_[worker] = slots;
+}
+
+// Slots of the worker's node that the execution takes, on whatever worker it was started.
+double History::cores_on(WorkerNumber worker, const Execution& execution) const {
+  const engine::ArraySpec& spec = study_.arrays[execution.lease.array];
+  const int slots = slots_[worker];
+  if (execution.lease.nodes.empty())
+    return execution.worker == worker ? std::min(slots, spec.resources.cores * spec.resources.procs) : 0;
+  const std::vector<std::string>& nodes = execution.lease.nodes;
+  const bool here = std::find(nodes.begin(), nodes.end(), fmt::format("w{}", worker)) != nodes.end();
+  if (!here || ranks_ended_.contains({execution.lease.id, worker})) return 0;
+  return std::min(slots, spec.gang.cores);
+}
+
+void History::check_slots(const wire::Lease& lease, const Execution& started) const {
+  for (WorkerNumber worker = 0; worker < slots_.size(); ++worker) {
+    if (cores_on(worker, started) == 0 || excused_(started)) continue;
+    double cores = 0;
+    for (const Execution& one : executions_) {
+      if (!one.ended && !one.orphan && !excused_(one)) cores += cores_on(worker, one);
+    }
+    if (cores <= slots_[worker] + 1e-9) continue;
+    throw Violation("slots",
+                    fmt::format("{} starts under lease {:x}, and {} of the {} slots of w{} are taken",
+                                name(lease.array, lease.first), lease.id, cores, slots_[worker], worker));
+  }
 }
 
 // Where it runs for the second time. One that could not be started has ended, too, and what waits for it may
@@ -99,9 +164,18 @@ void History::check_start(const wire::Lease& lease, Element element, const Execu
                     fmt::format("{} starts beside that under lease {:x} on worker {}", what,
                                 executions_[other].lease.id, executions_[other].worker));
   }
-  const std::uint32_t budget =
-      static_cast<std::uint32_t>(spec.max_retries + spec.failure_retries) + kCrashLimit;
-  if (lease.attempt > truth.charges + given_up(truth).size() || lease.attempt > budget) {
+  if (lease.id >= truth.floor && lease.attempt >= truth.memory_from && lease.memory_bytes < truth.memory_bytes) {
+    throw Violation("memory", fmt::format("{} starts with {} bytes and was killed with less than {}", what,
+                                          lease.memory_bytes, truth.memory_bytes));
+  }
+  const auto neutral = static_cast<std::uint32_t>(
+      std::count_if(truth.ends.begin(), truth.ends.end(), [](const auto& end) { return is_neutral(end.reason); }));
+  const std::uint32_t budget = static_cast<std::uint32_t>(spec.max_retries + spec.failure_retries) +
+                               crash_limit(spec) + neutral + static_cast<std::uint32_t>(truth.losses.size()) +
+                               (spec.memory_factor > 0 ? kMemoryRetries : 0);
+  // The loss of a node counts when the coordinator sees it.
+  const bool unknown = !spec.gang.spans_nodes() && lease.attempt > truth.charges + given_up(truth).size();
+  if (unknown || lease.attempt > budget) {
     throw Violation("attempts",
                     fmt::format("{} starts after {} executions that ended badly or were lost; {} are allowed",
                                 what, truth.charges, budget));
@@ -193,7 +267,13 @@ void History::for_each_uncommitted(const std::function<void(ArrayId, Element, Le
 // Whether a loss that is recorded has happened, or looks so from outside.
 bool History::was_lost(const wire::Outcome& outcome) {
   ElementTruth& truth = at(outcome.array, outcome.element);
-  if (truth.losses.size() > static_cast<std::size_t>(truth.crashes)) return true;
+  if (truth.losses.size() > static_cast<std::size_t>(truth.crashes + truth.neutral_losses)) return true;
+  const bool known = std::find(truth.losses.begin(), truth.losses.end(), outcome.lease) != truth.losses.end();
+  if (study_.arrays[outcome.array].gang.spans_nodes() && !known) {
+    truth.losses.push_back(outcome.lease);
+    ++truth.charges;
+    return true;
+  }
   for (const ExecutionNumber one : given_up(truth)) {
     if (executions_[one].lease.id != outcome.lease) continue;
     std::erase(truth.untold, one);
@@ -249,7 +329,7 @@ void History::committing(const engine::store::Batch& batch) {
     ElementTruth& truth = at(array, element);
     if (truth.floor >= truth.covered) continue;
     truth.floor_before = std::exchange(truth.floor, truth.covered);
-    truth.ordinary = truth.asked_again = truth.crashes = 0;
+    forget_counts(truth);
   }
   check_floors_due();
   for (const engine::RecordEnd& end : batch.ends) {
@@ -266,12 +346,10 @@ void History::committing(const engine::store::Batch& batch) {
   for (const engine::RecordFailure& failure : batch.failures) {
     const wire::Outcome& outcome = failure.outcome;
     const ElementTruth& truth = at(outcome.array, outcome.element);
-    const bool is_true = outcome.reason == wire::EndReason::worker_lost
-                             ? was_lost(outcome)
-                             : std::any_of(truth.ends.begin(), truth.ends.end(), [&](const auto& one) {
-                                 return one.lease == outcome.lease && one.attempt == outcome.attempt &&
-                                        one.reason == outcome.reason && one.code == outcome.exit_code;
-                               });
+    const bool happened = ended_so(truth, outcome);
+    const bool may_be_loss =
+        outcome.reason == wire::EndReason::worker_lost || engine::is_neutral(outcome.reason);
+    const bool is_true = happened || (may_be_loss && was_lost(outcome));
     if (!is_true) {
       throw Violation(
           "true results",
@@ -288,7 +366,7 @@ void History::committed(const engine::store::Batch& batch) {
     for (Element element = end.range.first; element <= end.range.last; ++element) {
       ElementTruth& truth = at(end.array, element);
       truth.committed = end.state == engine::ElementState::done;
-      if (!engine::has_ended(end.state)) truth.ordinary = truth.asked_again = truth.crashes = 0;
+      if (!engine::has_ended(end.state)) forget_counts(truth);
     }
   }
   for (const engine::RecordFailure& failure : batch.failures) {
@@ -299,11 +377,15 @@ void History::committed(const engine::store::Batch& batch) {
     const engine::ArraySpec& spec = study_.arrays[outcome.array];
     if (outcome.reason == wire::EndReason::worker_lost) {
       ++truth.crashes;
+    } else if (engine::is_neutral(outcome.reason)) {
+      if (!ended_so(truth, outcome)) ++truth.neutral_losses;
+    } else if (failure.counts.memory > truth.memory && !failure.final) {
+      count_memory(truth, failure);
     } else if (!failure.final) {
       ++(asks_again(outcome.reason, outcome.exit_code) ? truth.asked_again : truth.ordinary);
     }
     if (truth.asked_again > spec.max_retries || truth.ordinary > spec.failure_retries ||
-        truth.crashes > static_cast<int>(kCrashLimit)) {
+        truth.crashes > static_cast<int>(crash_limit(spec))) {
       throw Violation("attempts",
                       fmt::format("{} runs again after {} ordinary failures, {} requests and {} lost workers",
                                   name(outcome.array, outcome.element), truth.ordinary, truth.asked_again,
@@ -387,20 +469,24 @@ bool History::may_run(const std::vector<engine::ElementState>& states, ArrayId a
 bool History::used_up(const ElementTruth& truth, const engine::ArraySpec& spec) const {
   std::vector<std::uint32_t> ordinary;
   std::vector<std::uint32_t> asked;
+  std::vector<std::uint32_t> killed;  // for memory
   for (const auto& end : truth.ends) {
     if (end.lease < truth.floor || end.success) continue;
     const bool own =
         spec.own_program && end.reason == wire::EndReason::exited && end.code >= 2 && end.code <= 4;
     if (truth.cancel_asked || own || (end.reason == wire::EndReason::exited && end.code == 101)) return true;
-    auto& attempts = asks_again(end.reason, end.code) ? asked : ordinary;
+    if (engine::is_neutral(end.reason)) continue;
+    const bool memory = spec.memory_factor > 0 && end.reason == wire::EndReason::out_of_memory;
+    auto& attempts = memory ? killed : asks_again(end.reason, end.code) ? asked : ordinary;
     if (std::find(attempts.begin(), attempts.end(), end.attempt) == attempts.end())
       attempts.push_back(end.attempt);
   }
   const auto crashes = std::count_if(truth.losses.begin(), truth.losses.end(),
                                      [&](LeaseId lease) { return lease >= truth.floor; });
-  return ordinary.size() > static_cast<std::size_t>(spec.failure_retries) ||
+  const std::size_t beyond = killed.size() - std::min(killed.size(), kSureMemoryRetries);
+  return ordinary.size() + beyond > static_cast<std::size_t>(spec.failure_retries) ||
          asked.size() > static_cast<std::size_t>(spec.max_retries) ||
-         crashes >= static_cast<std::ptrdiff_t>(kCrashLimit);
+         crashes >= static_cast<std::ptrdiff_t>(crash_limit(spec));
 }
 
 void History::check_end(engine::ElementState state, bool may_run, ArrayId array, Element element) const {

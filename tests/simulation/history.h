@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -68,11 +69,20 @@ struct ElementTruth {
   std::vector<LeaseId> losses;  // leases under which it ran when its worker died
   // As recorded in the database since it was opened last: executions that failed and were followed by others.
   int ordinary = 0, asked_again = 0, crashes = 0;
+  int neutral_losses = 0;         // workers that were lost with their allocations while it ran
+  std::uint32_t memory = 0;       // executions that got more memory
+  std::int64_t memory_bytes = 0;  // that it has from then on, ...
+  std::uint32_t memory_from = 0;  // ... from this execution on
 };
 
 class History {
  public:
   History(const SimulatedStudy& study, std::function<bool(const Execution&)> excused);
+
+  // ---- workers, numbered from 0
+  void note_worker(WorkerNumber worker, int slots);
+  // Nothing of the lease is left on the worker's node.
+  void ranks_ended(LeaseId lease, WorkerNumber worker) { ranks_ended_.emplace(lease, worker); }
 
   // ---- executions
   ExecutionNumber start(const wire::Lease& lease, WorkerNumber worker, double now_s);
@@ -121,6 +131,8 @@ class History {
   void note_run(ArrayId array, Element element);
   void make_again_below(ArrayId array, Element element);
   void check_floors_due();
+  void check_slots(const wire::Lease& lease, const Execution& execution) const;
+  double cores_on(WorkerNumber worker, const Execution& execution) const;
   std::vector<ExecutionNumber> given_up(const ElementTruth& truth) const;
   bool was_lost(const wire::Outcome& outcome);
   void check_start(const wire::Lease& lease, Element element, const Execution& execution) const;
@@ -143,6 +155,8 @@ class History {
   bool floors_due_ = false;
   std::vector<Acknowledged> opened_;  // successes whose element was leased again; the next commit says why
   bool results_were_lost_ = false;
+  std::vector<int> slots_;  // by worker
+  std::set<std::pair<LeaseId, WorkerNumber>> ranks_ended_;
 };
 
 }  // namespace wflow::simulation

@@ -40,7 +40,7 @@ study:
        R"(
 samples: {design: uniform, count: N, parameters: {x: [0, 1]}}
 study:
-  - {name: generate, run: {cmd: gen $(x)}}
+  - {name: generate, run: {cmd: gen $(x), memory: 600 MiB, retry_memory: 1.5x}}
   - {name: simulate, run: {cmd: sim $(x), depends: [generate], max_retries: 2, retry_delay: 0.5}}
   - {name: measure, run: {cmd: measure $(x), depends: [simulate]}}
   - {name: summary, run: {cmd: sum, depends: [measure_*]}}
@@ -101,11 +101,22 @@ samples: {design: uniform, count: N, parameters: {x: [0, 1]}}
 study:
   - {name: root, run: {cmd: root}}
   - {name: left, run: {cmd: left $(x), depends: [root]}}
-  - {name: right, run: {cmd: right $(x), depends: [root], max_retries: 3, retry_delay: 0.2}}
+  - {name: right, run: {cmd: right $(x), depends: [root], max_retries: 3, retry_delay: 0.2, memory: 1 GiB, retry_memory: 2x}}
   - {name: both, run: {cmd: both $(x), depends: [left, right]}}
   - {name: end, run: {cmd: end, depends: [both_*, root]}}
 )",
        {8, 50}},
+      {"gangs",
+       R"(
+batch: {type: slurm}
+samples: {design: uniform, count: N, parameters: {x: [0, 1]}}
+study:
+  - {name: simulate, run: {cmd: sim $(x)}}
+  - {name: solve, run: {cmd: $(LAUNCHER) solve $(x), nodes: 2, max_retries: 1, retry_delay: 0.5}}
+  - {name: wide, run: {cmd: $(LAUNCHER) wide, nodes: 3, procs: 6, min_nodes: 2, priority: 2}}
+  - {name: end, run: {cmd: end, depends: [solve_*, simulate_*, wide]}}
+)",
+       {4, 12, 40}},
   };
   return kTexts;
 }
@@ -123,8 +134,9 @@ std::unique_ptr<SimulatedStudy> make_study(const std::filesystem::path& folder, 
   specs::Plan plan(specs::read_study(file, options).study, std::filesystem::path("/simulated") / name);
   const std::filesystem::path campaign = folder / name;
   engine::store::Store::create(campaign, plan);
-  auto study = std::make_unique<SimulatedStudy>(SimulatedStudy{name, std::move(plan), {}, {}, {}, 0});
+  auto study = std::make_unique<SimulatedStudy>(SimulatedStudy{name, std::move(plan), {}, {}, {}, 0, false});
   study->arrays = engine::array_specs(study->plan);
+  for (const engine::ArraySpec& array : study->arrays) study->gangs = study->gangs || array.gang.spans_nodes();
   study->database = read_file(engine::store::database_path(campaign));
   study->elements = study->plan.element_count();
   const engine::Groups groups(study->plan.study());

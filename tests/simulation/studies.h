@@ -19,6 +19,7 @@ struct SimulatedStudy {
   std::string database;  // bytes of the file that Store::create() makes
   std::vector<engine::LocalGroup> groups;
   std::uint64_t elements = 0;
+  bool gangs = false;  // some of its tasks take several workers of one allocation
 };
 
 // In a temporary directory, which is gone when they are returned.

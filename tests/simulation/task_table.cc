@@ -133,7 +133,7 @@ Judgement TaskTable::judge(const RunningTask& task) const {
     } else if (one.bad_output) {
       outcome.reason = wire::EndReason::bad_output;
     } else if (one.signalled) {
-      outcome.reason = wire::EndReason::signalled;
+      outcome.reason = one.out_of_memory ? wire::EndReason::out_of_memory : wire::EndReason::signalled;
     } else if (one.code == 0) {
       std::vector<wire::DoneRun>& done = judgement.results.done;
       const bool joins = !done.empty() && done.back().first + done.back().count == element;

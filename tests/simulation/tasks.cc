@@ -27,6 +27,7 @@ TaskScript TaskScripts::of(ArrayId array, Element element, std::uint32_t attempt
     case 0:
       script.signalled = true;
       script.code = draw.chance(0.5) ? 11 : 9;
+      script.out_of_memory = script.code == 9 && draw.chance(0.7);
       break;
     case 1:
       script.bad_output = true;

@@ -19,6 +19,7 @@ struct TaskScript {
   double duration_s = 0;
   bool signalled = false;
   int code = 0;               // of its exit, or its signal
+  bool out_of_memory = false;
   bool bad_output = false;    // ends with 0, but an output is missing
   bool kills_bundle = false;  // the whole process: its elements run again in halves
   bool ignores_sigterm = false;

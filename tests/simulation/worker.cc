@@ -21,6 +21,7 @@ constexpr double kNews_s = 0.01;       // until a process hears of another's end
 // Of the margin, what the kill of tasks and the news of it may take.
 constexpr double kKillAllowance_s = 3;
 constexpr double kSlowestClock = 0.02;
+constexpr std::int64_t kMemory_bytes = std::int64_t{3} << 30;
 
 // The real journal writes through it.
 class SimulatedJournalFile final : public workers::JournalFile {
@@ -153,12 +154,13 @@ void Guardian::ended(bool with_host) {
 // ---- the worker
 
 Worker::Worker(Surroundings& around, Host& host, WorkerNumber number, std::string group, int slots,
-               std::uint64_t started_by, double linger_s)
+               std::uint64_t started_by, double linger_s, std::string allocation)
     : around_(around),
       host_(host),
       number_(number),
       group_(std::move(group)),
       id_(fmt::format("w{}", number)),
+      allocation_(std::move(allocation)),
       tasks_(around, host, number, [this](workers::SlotId slot) { agent_->task_ended(slot); }) {
   guardian_ = std::make_unique<Guardian>(around_, host_, *this);
   workers::AgentOptions options;
@@ -170,6 +172,10 @@ Worker::Worker(Surroundings& around, Host& host, WorkerNumber number, std::strin
   options.started_by = started_by;
   options.slots = static_cast<std::size_t>(slots);
   options.capacity.cores = slots;
+  options.capacity.memory_bytes = kMemory_bytes;
+  options.allocation = allocation_;
+  options.node = id_;
+  around_.history.note_worker(number, slots);
   options.linger_s = linger_s;
   agent_ = std::make_unique<Agent>(around_, host_, *this, std::move(options));
   const engine::wire::JournalHeader header{id_,        group_, guardian_->identity(), agent_->identity(),

@@ -76,6 +76,7 @@ class Agent final : public Process, public Client {
   void turn();
   bool take_some();
   void take_child(workers::SlotId slot);
+  void note_written(const engine::wire::Results& record);
   void handle(workers::AgentEvent event);
   void spoil(wire::Results& results);
   void take_acknowledgement(std::uint64_t sequence);
@@ -90,6 +91,7 @@ class Agent final : public Process, public Client {
   void on(workers::action::AddTemplate&) {}
   void on(workers::action::StartTask& start);
   void on(workers::action::EndTask& end);
+  void on(workers::action::EndRanks& end);
   void on(workers::action::InterruptTask&) {}
   void on(workers::action::FollowEvents&);
   void on(workers::action::SetFence& fence);
@@ -111,14 +113,18 @@ class Agent final : public Process, public Client {
   double idle_since_s_ = 0;
   std::optional<std::uint64_t> die_after_;
   bool journal_failed_ = false;                            // since the last end of a task
+  bool journal_written_ = false;
+  // Ends that the machine knows and has not written yet.
+  std::vector<std::pair<engine::Lease, ExecutionNumber>> held_back_;
   std::map<std::uint64_t, wire::Results> unacknowledged_;  // that it has sent
 };
 
 class Worker {
  public:
   Worker(Surroundings& around, Host& host, WorkerNumber number, std::string group, int slots,
-         std::uint64_t started_by, double linger_s);
+         std::uint64_t started_by, double linger_s, std::string allocation);
 
+  const std::string& allocation() const { return allocation_; }
   const std::string& id() const { return id_; }
   const std::string& group() const { return group_; }
   WorkerNumber number() const { return number_; }
@@ -158,7 +164,7 @@ class Worker {
   Surroundings& around_;
   Host& host_;
   WorkerNumber number_;
-  std::string group_, id_;
+  std::string group_, id_, allocation_;
   TaskTable tasks_;
   std::unique_ptr<Guardian> guardian_;
   std::unique_ptr<Agent> agent_;

@@ -29,6 +29,7 @@ engine::Timing quick_timing() {
   timing.hand_over_s = 12;
   timing.dismiss_s = 6;
   timing.end_agent_s = 1.5;
+  timing.gang_silent_s = 4;
   return timing;
 }
 
@@ -145,7 +146,7 @@ void World::set_up() {
   settings_.faults_until_s = setup.chance(0.1) ? 0 : setup.logarithmic(3, 80);
   settings_.fault_every_s = setup.logarithmic(0.2, 10);
   const double share = setup.between(0.05, 0.5);
-  for (std::size_t fault = 0; fault < kFaults; ++fault) {
+  for (std::size_t fault = 0; fault < kDrawnFaults; ++fault) {
     if (setup.chance(share)) settings_.kinds.push_back(static_cast<Fault>(fault));
   }
   if (setup.chance(0.2)) around_.mishaps.not_started = 0.03;
@@ -189,6 +190,7 @@ void World::start_coordinator() {
   options.linger_s = settings_.linger_s;
   options.journals_unseen = settings_.journals_unseen;
   options.planted = options_.planted;
+  options.moves = hash64(seed_, 1000 + coordinators_.size()) % 10 < 4;
   coordinators_.push_back(std::make_unique<Coordinator>(around_, host, workers_, options));
   coordinators_.back()->begin();
 }
@@ -198,7 +200,22 @@ void World::start_remote_worker() {
   Host& host = hosts_[draw_.below(hosts_.size())];
   if (!host.up || host.frozen) return;
   const auto& group = study_.groups[draw_.below(study_.groups.size())];
-  workers_.start(host, group.name, 1 + static_cast<int>(draw_.below(4)), 0, settings_.linger_s);
+  workers_.start(host, group.name, 1 + static_cast<int>(draw_.below(4)), 0, settings_.linger_s, allocation_);
+}
+
+// As a pool of allocations does: there is always one with enough workers, or will be soon.
+void World::keep_allocation() {
+  constexpr int kWorkers = 3;
+  constexpr double kAgain_s = 20;
+  const auto lives = [&](const auto& worker) {
+    return !worker->gone() && worker->allocation() == allocation_;
+  };
+  if (now_s_ < next_allocation_s_ || over_) return;
+  if (!allocation_.empty() && std::count_if(workers_.all().begin(), workers_.all().end(), lives) >= kWorkers)
+    return;
+  next_allocation_s_ = now_s_ + kAgain_s;
+  allocation_ = fmt::format("allocation{}", ++allocations_made_);
+  for (int i = 0; i < kWorkers; ++i) start_remote_worker();
 }
 
 void World::step_until_over() {
@@ -218,6 +235,7 @@ void World::step_until_over() {
 // What a person does: continue what has stopped, until all is done.
 void World::look_after() {
   if (!healed_ && now_s_ >= settings_.faults_until_s) end_faults();
+  if (study_.gangs) keep_allocation();
   Coordinator* const running = coordinator();
   if (!coordinators_.empty() && coordinators_.back()->campaign_over()) {
     over_ = true;

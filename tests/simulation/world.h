@@ -62,6 +62,7 @@ class World {
   void look_after();
   void start_coordinator();
   void start_remote_worker();
+  void keep_allocation();
   void schedule_fault();
   void inject(Fault fault);
   void inject_coordinator(Fault fault);
@@ -100,6 +101,9 @@ class World {
   std::vector<std::unique_ptr<Coordinator>> coordinators_;
   std::optional<double> resume_at_s_;
   std::size_t coordinator_host_ = 0;
+  std::string allocation_;  // of the workers that are started now; empty: they are in none
+  int allocations_made_ = 0;
+  double next_allocation_s_ = 0;
   bool healed_ = false;
   double healed_s_ = 0;
   double bound_s_ = 0;

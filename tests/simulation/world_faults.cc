@@ -294,6 +294,8 @@ void World::end_faults() {
   const double recovery_s = settings_.resume_within_s + 1.05 * (timing.lost_here_s + timing.margin_s) +
                             timing.return_s + timing.hand_over_s + timing.dismiss_s;
   bound_s_ = 60 + 3 * recovery_s + settings_.linger_s + 3 * total_work_s();
+  constexpr double kGangs_s = 300;  // allocations that follow each other, and fewer nodes after a while
+  if (study_.gangs) bound_s_ += kGangs_s + 3 * total_work_s();
   trace_.line("world", "no more faults; {:.0f} s to the end at most", bound_s_);
 }
 

@@ -59,6 +59,7 @@ AgentOptions machine_options(const WorkerOptions& options, const Identity& ident
   result.slots = static_cast<std::size_t>(options.slots);
   result.capacity = capacity;
   result.allocation = options.allocation;
+  result.node = options.node;
   result.incarnation = options.incarnation;
   result.idle_timeout_s = options.idle_timeout_s;
   result.linger_s = options.linger_s;
@@ -209,6 +210,7 @@ class Agent {
       pending_.emplace_back(event::Connected{});
     } catch (const Error&) {
       // A host name that cannot be resolved for the moment.
+      ++attempts_;
       pending_.emplace_back(event::ConnectionLost{});
     }
   }
@@ -257,6 +259,7 @@ class Agent {
   void perform(action::AddTemplate& add) { executor_.add_template(std::move(add.task_template)); }
   void perform(action::StartTask& start) { pending_.push_back(executor_.start(start)); }
   void perform(action::EndTask& end) { executor_.end(end); }
+  void perform(action::EndRanks& end) { executor_.end_ranks(end); }
   void perform(action::InterruptTask& interrupt) { executor_.interrupt(interrupt.slot); }
   void perform(action::FollowEvents&) {
     for (event::TaskReports& reports : executor_.follow_events()) pending_.emplace_back(std::move(reports));

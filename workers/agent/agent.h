@@ -20,12 +20,14 @@ struct WorkerOptions {
   bool pin = false;               // every task to processors of its own
   double idle_timeout_s = 0;      // ends after so long without work; 0: never
   // ---- inside a batch allocation
-  std::string allocation;  // its token, where the coordinator has submitted it
+  std::string allocation;  // its token, where the coordinator has submitted it; else "slurm:1234", or empty
+  std::string node;        // the name that the allocation's launcher knows this node by
   int incarnation = 0;     // how often the scheduler has started its job before
   double ends_unix_s = 0;  // 0: not known, or no end
   // Asked now and then for that end, which schedulers may move, by a process of its own. Empty: nobody is
   // asked.
   std::function<std::optional<double>()> ask_end;
+  double ask_end_every_s = 300;
   double linger_s = 300;         // ends after so long without a coordinator, once nothing runs
   double grace_s = 5;            // between SIGTERM and SIGKILL
   std::uint64_t started_by = 0;  // epoch of the coordinator that starts it; 0: somebody else does

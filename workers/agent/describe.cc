@@ -79,6 +79,9 @@ struct DescribeAction {
     return fmt::format("slot {}: {}: {}", end.slot, end.kill ? "kill" : "terminate",
                        kCauses.at(static_cast<std::size_t>(end.cause)));
   }
+  std::string operator()(const action::EndRanks& end) const {
+    return fmt::format("kill what is left of lease {}", end.lease);
+  }
   std::string operator()(const action::InterruptTask& interrupt) const {
     return fmt::format("slot {}: interrupt", interrupt.slot);
   }

@@ -91,7 +91,7 @@ void AgentMachine::Impl::on(event::Time&) {
   send_returned();
   send_heartbeat();
   if (link.look_up(now.steady_s)) emit(action::LookUp{});
-  if (running() > 0 || !queue.empty() || !outbox.all_acknowledged()) last_busy_s = now.steady_s;
+  if (running() > 0 || helps || !queue.empty() || !outbox.all_acknowledged()) last_busy_s = now.steady_s;
   start_ready();
   decide_end();
 }
@@ -113,6 +113,11 @@ void AgentMachine::Impl::on(event::Terminate&) {
   if (mode == Mode::ending) return;
   mode = Mode::ending;
   reason = "told to end by a signal";
+  if (!options.allocation.empty()) {
+    const bool over = now.steady_s >= ends_s;
+    allocation_end = over ? wire::EndReason::walltime : wire::EndReason::preempted;
+    reason = over ? "its allocation was ended after its walltime" : "its allocation was ended by a signal";
+  }
   give_back_held();
   give_back(queue.take_all());
   end_all(EndCause::returned, false);
@@ -198,7 +203,8 @@ void AgentMachine::Impl::leave() {
 }
 
 double AgentMachine::Impl::idle_end_s() const {
-  if (!queue.empty() || !link.is_welcome() || !outbox.all_acknowledged() || options.idle_timeout_s <= 0)
+  if (!queue.empty() || helps || !link.is_welcome() || !outbox.all_acknowledged() ||
+      options.idle_timeout_s <= 0)
     return kNever;
   return last_busy_s + options.idle_timeout_s;
 }

@@ -130,6 +130,12 @@ struct EndTask {
   EndCause cause = EndCause::returned;
   bool kill = false;  // false: SIGTERM to its group; true: SIGKILL to all of its processes
 };
+// Kills all processes of this lease on this node, whoever has started them: of a task on several nodes, whose
+// ranks are children of the allocation's launcher.
+struct EndRanks {
+  engine::wire::LeaseId lease = 0;
+  std::string campaign;  // its directory, as tasks have it in WFLOW_CAMPAIGN
+};
 struct InterruptTask {  // SIGUSR1: a training writes a checkpoint and ends; it goes on later
   SlotId slot = 0;
 };
@@ -151,8 +157,8 @@ struct Exit {
 using AgentAction =
     std::variant<action::LookUp, action::Connect, action::Send, action::AppendJournal, action::ClearJournal,
                  action::NoteLost, action::OpenSamples, action::AddTemplate, action::StartTask,
-                 action::EndTask, action::InterruptTask, action::FollowEvents, action::SetFence, action::Log,
-                 action::Exit>;
+                 action::EndTask, action::EndRanks, action::InterruptTask, action::FollowEvents,
+                 action::SetFence, action::Log, action::Exit>;
 
 struct AgentOptions {
   std::string worker, group, campaign_token, version;
@@ -160,7 +166,8 @@ struct AgentOptions {
   std::uint64_t started_by = 0;  // epoch of the coordinator that started it; 0: somebody else did
   std::size_t slots = 1;
   Capacity capacity;
-  std::string allocation;     // token of its batch allocation; empty: none of the coordinator's
+  std::string allocation;     // as in wire::Hello
+  std::string node;           // as in wire::Hello
   int incarnation = 0;        // how often the scheduler has started that allocation's job before
   double idle_timeout_s = 0;  // ends after so long without work; 0: never
   double linger_s = 300;      // ends after so long without a coordinator, once nothing runs

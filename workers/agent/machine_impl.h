@@ -112,6 +112,9 @@ struct AgentMachine::Impl {
   void hold(const engine::wire::Lease& lease, engine::wire::Results&& results);
   void settle_held(double until_s);
   void give_back_held();
+  void give_back_instead(const engine::wire::Lease& lease, engine::wire::Results&& results,
+                         double started_unix_s);
+  void record_end_of_allocation(const engine::wire::Lease& lease, double started_unix_s);
 
   // machine_tasks.cc
   void hear(engine::wire::Templates& templates);
@@ -119,6 +122,7 @@ struct AgentMachine::Impl {
   void hear(engine::wire::Revoke& revoke);
   bool takes_leases() const { return mode == Mode::working && !fence.passed(now.steady_s); }
   void give_back(std::vector<engine::wire::Lease> leases);
+  static specs::Resources resources_of(const Array& array, const engine::wire::Lease& lease);
   bool next_fits() const;
   void start_ready();
   void start_next();
@@ -146,12 +150,16 @@ struct AgentMachine::Impl {
   std::vector<SlotId> free_slots;
   std::vector<engine::wire::Lease> returned;  // to be told
   std::string sample_design;
+  std::string campaign;  // its directory, as the coordinator has it
   Mode mode = Mode::working;
   std::string reason;  // of the end
+  // What the end of its allocation is for the tasks that run then; nothing where it ends for another reason.
+  std::optional<engine::wire::EndReason> allocation_end;
   ExitCode exit_code = ExitCode::ok;
   std::size_t journal_bytes = 0;  // about
   double noted_lost_s = 0;
   double last_busy_s;
+  bool helps = false;  // as the coordinator says: tasks on several nodes run here, too
   // Ends by SIGTERM, which may be that of the whole allocation: a scheduler signals all of its processes, and
   // the agent may see the end of a task before its own signal.
   struct Held {

@@ -62,6 +62,7 @@ void AgentMachine::Impl::say_hello() {
   hello.gpus = options.capacity.gpus;
   hello.memory_bytes = options.capacity.memory_bytes;
   hello.allocation = options.allocation;
+  hello.node = options.node;
   hello.incarnation = options.incarnation;
   hello.left_s = left_s();
   hello.held = held();
@@ -77,6 +78,7 @@ void AgentMachine::Impl::hear(wire::Identify&) {
 
 void AgentMachine::Impl::hear(wire::Welcome& welcome) {
   log(LogLevel::info, fmt::format("the coordinator of {} welcomes this worker", welcome.campaign_directory));
+  campaign = welcome.campaign_directory;
   link.welcomed(checked(welcome.heartbeat_s, 1));
   fence.welcomed(checked(welcome.lost_s, 60), queue.empty() && running() == 0);
   set_fence();
@@ -96,6 +98,7 @@ void AgentMachine::Impl::hear(wire::Welcome& welcome) {
 }
 
 void AgentMachine::Impl::hear(wire::Pulse& pulse) {
+  helps = pulse.gangs > 0;
   if (fence.answered(pulse.heartbeat)) set_fence();
 }
 

@@ -64,6 +64,9 @@ void AgentMachine::Impl::hear(wire::Revoke& revoke) {
                                    [&](const wire::Lease& part) { return overlap(tasks[slot].lease, part); });
     if (revoke.all || named) end_task(slot, EndCause::cancelled, false);
   }
+  for (const wire::Lease& part : revoke.leases) {
+    if (!part.nodes.empty()) emit(action::EndRanks{part.id, campaign});
+  }
 }
 
 void AgentMachine::Impl::give_back(std::vector<wire::Lease> leases) {
@@ -99,14 +102,24 @@ bool AgentMachine::Impl::holds_anything() const {
 
 // ---- starting
 
+// What it takes here: of a task on several nodes, one node's part; the memory of one that was killed for it
+// before.
+specs::Resources AgentMachine::Impl::resources_of(const Array& array, const wire::Lease& lease) {
+  specs::Resources wanted = array.resources;
+  if (lease.memory_bytes > 0) wanted.memory_bytes = lease.memory_bytes;
+  if (!lease.nodes.empty()) wanted.procs = specs::ranks_a_node(wanted);
+  return wanted;
+}
+
 // Whether the next task in the queue can start, or be refused, now. Nothing behind it is started in its
 // place: a task that wants all cores would wait for ever where small ones keep coming.
 bool AgentMachine::Impl::next_fits() const {
   if (queue.empty() || free_slots.empty() || !takes_leases() || now.steady_s < no_start_before_s)
     return false;
   const auto array = arrays.find(queue.front().array);
-  return array == arrays.end() || !pool.possible(array->second.resources) ||
-         pool.fits(array->second.resources);
+  if (array == arrays.end()) return true;
+  const specs::Resources wanted = resources_of(array->second, queue.front());
+  return !pool.possible(wanted) || pool.fits(wanted);
 }
 
 void AgentMachine::Impl::start_ready() {
@@ -125,7 +138,7 @@ void AgentMachine::Impl::start_next() {
     refuse(lease, "the worker was not told what this task is");
     return;
   }
-  const specs::Resources& wanted = found->second.resources;
+  const specs::Resources wanted = resources_of(found->second, lease);
   if (!pool.possible(wanted)) {
     refuse(lease, fmt::format("it needs {} GPUs and this worker has {}", wanted.gpus, options.capacity.gpus));
     return;
@@ -190,12 +203,14 @@ void AgentMachine::Impl::on(event::TaskEnded& ended) {
   const Task& task = tasks.at(ended.slot);
   if (task.stage == Task::Stage::free) return;
   const wire::Lease lease = task.lease;
-  const bool goes_back = task.ending == EndCause::returned && ended.results.done.empty() &&
-                         ended.results.outcomes.empty() && ended.again.empty();
-  const bool waits = !goes_back && !task.ending && may_be_the_end(ended.results);
+  const double started_unix_s = task.started_unix_s;
+  const bool has_ended = !ended.results.done.empty() || !ended.results.outcomes.empty() || !ended.again.empty();
+  const bool by_signal = may_be_the_end(ended.results);
+  const bool goes_back = task.ending == EndCause::returned && (!has_ended || by_signal);
+  const bool waits = by_signal && !task.ending && mode != Mode::ending;
   free_slot(ended.slot);
+  if (goes_back) return give_back_instead(lease, std::move(ended.results), started_unix_s);
   waits ? hold(lease, std::move(ended.results)) : record(std::move(ended.results));
-  if (goes_back) give_back({lease});
   for (const wire::Lease& part : ended.again) {
     if (takes_leases()) {
       queue.add(part);

@@ -83,6 +83,47 @@ TEST(AgentMachine, SendsResultsBeforeItStartsTasksAndBoundsStarts) {
   EXPECT_LT(results - bench.actions.begin(), first_start - bench.actions.begin());
 }
 
+// ---- tasks on several nodes
+
+TEST(AgentMachine, TakesItsNodesPartOfATaskOnSeveral) {
+  Bench bench{Bench::options(4)};
+  bench.join();
+  specs::TaskTemplate task;
+  task.array = 2;
+  task.resources.nodes = 2;
+  task.resources.procs = 5;
+  bench.hear(wire::Templates{{task}});
+  bench.hear(wire::Leases{{{9, 2, 0, 1, 0, false, 0, 0, 0, {"n1", "n2"}}, {10, 1, 0, 4}}});
+  bench.turn();
+  const auto starts = bench.all<action::StartTask>();
+  ASSERT_EQ(starts.size(), 2U) << "three cores, and one for another task";
+  EXPECT_EQ(starts[0].share.cores, 3);
+  EXPECT_EQ(starts[0].lease.nodes.size(), 2U);
+}
+
+TEST(AgentMachine, KillsWhatIsLeftOfATaskOnItsNode) {
+  Bench bench;
+  bench.join();
+  bench.hear(wire::Revoke{{{77, 2, 0, 1, 0, false, 0, 0, 0, {"n2"}}}, false, true});
+  const auto ends = bench.all<action::EndRanks>();
+  ASSERT_EQ(ends.size(), 1U) << "it need not hold the lease";
+  EXPECT_EQ(ends[0].lease, 77U);
+  EXPECT_EQ(ends[0].campaign, "/c");
+}
+
+TEST(AgentMachine, StaysWhileOtherWorkersTasksRunOnItsNode) {
+  AgentOptions options = Bench::options();
+  options.idle_timeout_s = 10;
+  Bench bench{options};
+  bench.join(1000);
+  bench.hear(wire::Pulse{1, 1});
+  ASSERT_TRUE(bench.pass_until(1040));
+  EXPECT_TRUE(bench.all<action::Exit>().empty());
+  bench.hear(wire::Pulse{1, 0});
+  ASSERT_TRUE(bench.pass_until(1060));
+  EXPECT_EQ(bench.all<action::Exit>().size(), 1U);
+}
+
 TEST(AgentMachine, RefusesWhatItCannotStart) {
   Bench bench;
   bench.join();

@@ -59,8 +59,21 @@ TEST(AgentMachine, GivesBackWhatRunsBeforeItsAllocationEnds) {
     EXPECT_FALSE(end.kill);
     bench.give(Bench::without_result(end.slot));
   }
+  ASSERT_TRUE(bench.pass_until(1053));
+  EXPECT_TRUE(bench.sent<wire::Goodbye>().empty()) << "not before the record is committed";
+  ASSERT_NE(bench.last<wire::Results>(), nullptr);
+  bench.hear(wire::Acknowledge{bench.last<wire::Results>()->sequence});
   ASSERT_TRUE(bench.pass_until(1055));
-  EXPECT_EQ(bench.returned(), 5U);
+  EXPECT_EQ(bench.returned(), 3U) << "what has not started";
+  std::uint64_t recorded = 0;
+  for (const auto& append : bench.all<action::AppendJournal>()) {
+    for (const wire::Outcome& outcome : append.record.outcomes) {
+      EXPECT_EQ(outcome.reason, wire::EndReason::walltime);
+      EXPECT_EQ(outcome.detail, "the walltime of its allocation ends");
+      ++recorded;
+    }
+  }
+  EXPECT_EQ(recorded, 2U);
   const auto goodbyes = bench.sent<wire::Goodbye>();
   ASSERT_EQ(goodbyes.size(), 1U);
   EXPECT_EQ(goodbyes[0].reason, "the walltime of its allocation ends");
@@ -98,11 +111,13 @@ TEST(AgentMachine, TakesNoLeaseOnceItsAllocationEnds) {
   EXPECT_GE(bench.returned(), 4U);
 }
 
-event::TaskEnded terminated(SlotId slot, const wire::Lease& lease) {
+event::TaskEnded ended_badly(SlotId slot, const wire::Lease& lease, wire::EndReason reason, int code) {
   event::TaskEnded ended{slot, {}, {}};
-  ended.results.outcomes.push_back(
-      {lease.id, lease.array, lease.first, lease.attempt, wire::EndReason::signalled, 15, 0, 1, ""});
+  ended.results.outcomes.push_back({lease.id, lease.array, lease.first, lease.attempt, reason, code, 0, 1, ""});
   return ended;
+}
+event::TaskEnded terminated(SlotId slot, const wire::Lease& lease) {
+  return ended_badly(slot, lease, wire::EndReason::signalled, 15);
 }
 
 TEST(AgentMachine, ATaskThatEndsWithItsAllocationIsGivenBack) {
@@ -113,8 +128,85 @@ TEST(AgentMachine, ATaskThatEndsWithItsAllocationIsGivenBack) {
   EXPECT_TRUE(bench.all<action::AppendJournal>().empty());
   bench.give(event::Terminate{});
   bench.turn();
+  EXPECT_EQ(bench.returned(), 0U);
+  ASSERT_EQ(bench.all<action::AppendJournal>().size(), 1U);
+  const auto outcomes = bench.all<action::AppendJournal>()[0].record.outcomes;
+  ASSERT_EQ(outcomes.size(), 1U);
+  EXPECT_EQ(outcomes[0].reason, wire::EndReason::preempted);
+  EXPECT_EQ(outcomes[0].exit_code, 0);
+}
+
+TEST(AgentMachine, OutsideAnAllocationASignalGivesBackWithoutARecord) {
+  Bench bench(Bench::options(2));
+  bench.join(1000);
+  bench.run_tasks(1);
+  bench.give(event::Terminate{});
+  for (const auto& end : bench.take<action::EndTask>()) bench.give(Bench::without_result(end.slot));
+  bench.turn();
   EXPECT_EQ(bench.returned(), 1U);
   EXPECT_TRUE(bench.all<action::AppendJournal>().empty());
+}
+
+TEST(AgentMachine, ATaskThatNeedsMoreMemoryThanItsStepAsksForGetsIt) {
+  AgentOptions options = Bench::options(2);
+  options.capacity.memory_bytes = 8 << 20;
+  Bench bench(std::move(options));
+  bench.join(1000);
+  specs::TaskTemplate task;
+  task.array = 1;
+  task.resources.memory_bytes = 2 << 20;
+  bench.hear(wire::Templates{{task}});
+  wire::Lease small = Bench::lease(7, 0, 1), large = Bench::lease(8, 1, 1);
+  small.array = large.array = 1;
+  large.memory_bytes = 7 << 20;
+  bench.hear(wire::Leases{{small, large}});
+  bench.turn();
+  auto starts = bench.all<action::StartTask>();
+  ASSERT_EQ(starts.size(), 1U) << "both together need more than there is";
+  EXPECT_EQ(starts[0].share.memory_bytes, 2 << 20);
+  bench.give(event::TaskStarted{starts[0].slot});
+  bench.give(Bench::without_result(starts[0].slot));
+  bench.turn();
+  starts = bench.all<action::StartTask>();
+  ASSERT_EQ(starts.size(), 2U);
+  EXPECT_EQ(starts[1].share.memory_bytes, 7 << 20);
+}
+
+void expect_preempted(const Bench& bench) {
+  EXPECT_EQ(bench.returned(), 0U);
+  ASSERT_EQ(bench.all<action::AppendJournal>().size(), 1U);
+  const auto outcomes = bench.all<action::AppendJournal>()[0].record.outcomes;
+  ASSERT_EQ(outcomes.size(), 1U);
+  EXPECT_EQ(outcomes[0].reason, wire::EndReason::preempted);
+}
+
+TEST(AgentMachine, AScriptThatMakesACodeOfTheSignalHasNotFailed) {
+  Bench bench(in_allocation());
+  bench.join(1000);
+  bench.run_tasks(1);
+  bench.give(ended_badly(0, Bench::lease(7, 0, 1), wire::EndReason::exited, 1));  // program || exit 1
+  EXPECT_TRUE(bench.all<action::AppendJournal>().empty());
+  bench.give(event::Terminate{});
+  bench.turn();
+  expect_preempted(bench);
+}
+
+TEST(AgentMachine, ATaskWhoseEndIsSeenAfterTheWorkersSignalHasNotFailed) {
+  Bench bench(in_allocation());
+  bench.join(1000);
+  bench.run_tasks(1);
+  bench.give(event::Terminate{});
+  bench.give(terminated(0, Bench::lease(7, 0, 1)));
+  bench.turn();
+  expect_preempted(bench);
+}
+
+TEST(AgentMachine, WhatATaskAsksForIsNotHeldBack) {
+  Bench bench(in_allocation());
+  bench.join(1000);
+  bench.run_tasks(1);
+  bench.give(ended_badly(0, Bench::lease(7, 0, 1), wire::EndReason::exited, 104));  // MERLIN_RETRY
+  EXPECT_EQ(bench.all<action::AppendJournal>().size(), 1U);
 }
 
 TEST(AgentMachine, ATaskThatEndsByItselfBySuchASignalHasFailed) {

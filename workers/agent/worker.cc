@@ -25,8 +25,6 @@ namespace wflow::workers {
 
 namespace {
 
-constexpr double kAskEnd_s = 300;  // between two looks at the allocation's end
-
 WorkerOptions completed(WorkerOptions options) {
   options.campaign = std::filesystem::absolute(options.campaign);
   if (options.slots <= 0) options.slots = usable_cores();
@@ -92,7 +90,7 @@ int run_worker(const WorkerOptions& given) {
   ::setsid();  // fails for the leader of a group, which its starter has set apart already
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   EndWatch end(options.ends_unix_s);
-  if (options.ask_end) end.start(options.ask_end, kAskEnd_s);
+  if (options.ask_end) end.start(options.ask_end, options.ask_end_every_s);
   block_signals();
   const pid_t agent = ::fork();
   if (agent < 0) {

@@ -2,7 +2,9 @@
 #include "workers/execute/executor.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <utility>
@@ -11,6 +13,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "steps/environment.h"
+#include "workers/execute/process_tree.h"
 
 namespace wflow::workers {
 
@@ -48,6 +52,17 @@ void Executor::end(const action::EndTask& end) {
 
 void Executor::interrupt(SlotId slot) {
   supervisor_.interrupt(slot);
+}
+
+void Executor::end_ranks(const action::EndRanks& end) {
+  const std::array<std::string, 2> variables = {steps::lease_variable(end.lease),
+                                                "WFLOW_CAMPAIGN=" + end.campaign};
+  std::vector<pid_t> all;
+  for (const Process& process : all_processes()) all.push_back(process.pid);
+  const std::vector<pid_t> ranks = started_with(all, variables);
+  for (const pid_t pid : ranks) ::kill(pid, SIGKILL);
+  if (!ranks.empty())
+    log::write(LogLevel::info, fmt::format("{} processes of lease {} killed", ranks.size(), end.lease));
 }
 
 std::vector<event::TaskReports> Executor::follow_events() {

@@ -29,6 +29,8 @@ class Executor {
   AgentEvent start(const action::StartTask& start);  // TaskStarted or TaskNotStarted
   void end(const action::EndTask& end);
   void interrupt(SlotId slot);
+  // Kills all processes of the lease on this node: ranks of a task on several nodes.
+  static void end_ranks(const action::EndRanks& end);
   std::vector<event::TaskReports> follow_events();
   // The slot's reports so far are in the journal. A guardian may send a line twice, but loses none.
   void reported(SlotId slot);

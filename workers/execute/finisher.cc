@@ -87,7 +87,7 @@ void Finisher::add_results(std::size_t slot, Ending& ending, event::TaskEnded& e
     }
   }
   const SlotTask& task = slots_.tasks[slot];
-  add_usage(ended.results, record, task.used, ending, task.ended_steady_s);
+  if (usage_is_measured()) add_usage(ended.results, record, task.used, ending, task.ended_steady_s);
   auto parts = add_ending(ended.results, record, slots_.files[slot].events(), ending, now);
   if (!parts.empty()) add_parts(slot, std::move(parts), ending, ended);
 }

@@ -26,11 +26,11 @@ namespace {
 
 // Fields of /proc/PID/stat (proc(5)): 4 the parent, 24 the resident pages. The second, the name in brackets, may
 // hold anything.
-Process read_process(pid_t pid) {
+Process read_process(int proc, const char* name, pid_t pid) {
   constexpr int kParent = 4;
   constexpr int kResident = 24;
   Process process{pid, 0, 0};
-  const FileDescriptor fd(::open(("/proc/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor fd(::openat(proc, (std::string(name) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 1024> buffer{};
   const ssize_t got = fd ? ::read(fd.get(), buffer.data(), buffer.size()) : -1;
   if (got <= 0) return process;
@@ -59,7 +59,7 @@ std::vector<Process> all_processes() {
     pid_t pid = 0;
     const auto parsed = std::from_chars(name.data(), name.data() + name.size(), pid);
     if (parsed.ec != std::errc() || parsed.ptr != name.data() + name.size()) continue;
-    processes.push_back(read_process(pid));
+    processes.push_back(read_process(::dirfd(proc.get()), entry->d_name, pid));
   }
   return processes;
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <string_view>
 
 #include "base/error.h"
@@ -82,6 +83,14 @@ ChildState find_ended(idtype_t which, id_t id, siginfo_t& info, ProcessUsage& us
   usage.read_bytes = count_of(used.ru_inblock, kBlock);
   usage.written_bytes = count_of(used.ru_oublock, kBlock);
   return ChildState::ended;
+}
+
+bool usage_is_measured() {
+  static const bool measured = [] {
+    const char* word = std::getenv("WFLOW_USAGE");
+    return word == nullptr || std::string_view(word) != "off";
+  }();
+  return measured;
 }
 
 std::map<pid_t, std::uint64_t> resident_bytes(std::span<const pid_t> roots) {

@@ -32,6 +32,9 @@ ChildState find_ended(idtype_t which, id_t id, siginfo_t& info, ProcessUsage& us
 // The resident bytes of each root and its descendants together; 0 where it has ended. One look at /proc for all.
 std::map<pid_t, std::uint64_t> resident_bytes(std::span<const pid_t> roots);
 
+// False with WFLOW_USAGE=off in the environment: what usage costs is measured against that (bench/usage_cost).
+bool usage_is_measured();
+
 // How often the kernel has killed for want of memory: in this process's control group where there is one that
 // counts, else on this host. Whether a task that was killed is one of those, nobody else can say.
 class MemoryKills {

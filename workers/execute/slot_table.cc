@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "steps/files.h"
+#include "workers/execute/launch_failure.h"
 #include "workers/execute/sample_reports.h"
 
 namespace wflow::workers {
@@ -136,6 +137,14 @@ class BundleEnding {
 
 std::vector<wire::Lease> add_ending(wire::Results& results, const SlotRecord& slot, const std::string& events,
                                     const Ending& ending, Now now) {
+  // What it printed is read here, once; a launcher's failure stands there alone.
+  const bool exited = !ending.success && ending.reason == wire::EndReason::exited;
+  if (exited && ending.detail.empty()) {
+    Ending told = ending;
+    told.detail = detail_of(slot, ending);
+    if (is_launch_failure(told.detail)) told.reason = wire::EndReason::launcher;
+    if (!told.detail.empty()) return add_ending(results, slot, events, told, now);
+  }
   if (slot.bundled) return BundleEnding(results, slot, events, ending, now).add();
   const double duration_s = std::max(0.0, now.steady_s - slot.started_steady_s);
   if (ending.success) {

@@ -32,7 +32,9 @@ struct SlotTask {
   double ended_steady_s = 0;
   std::vector<pid_t> below;  // its descendants when it was told to end
 
-  steps::Execution execution() const { return {lease.first, lease.attempt, lease.restart, lease.count}; }
+  steps::Execution execution() const {
+    return {lease.first, lease.attempt, lease.restart, lease.count, false, lease.nodes, lease.id};
+  }
 };
 
 struct Slots {

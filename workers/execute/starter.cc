@@ -59,6 +59,8 @@ void Starter::start(std::size_t slot, const TaskArray& array, steps::PreparedTas
   task.environment.push_back("WFLOW_EVENTS=" + files.events());
   if (task.direct) task.environment.push_back("PWD=" + task.directory);  // as a shell would have set it
   const Share& share = slots_.tasks[slot].share;
+  if (share.memory_bytes > 0)
+    task.environment.push_back("WFLOW_MEMORY_BYTES=" + std::to_string(share.memory_bytes));
   if (!share.gpus.empty()) task.environment.push_back("CUDA_VISIBLE_DEVICES=" + devices_.of(share));
   gather_environment(array, task, share);
   const std::string& program = task.program.empty() ? task.argv.front() : task.program;

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +25,12 @@ bool has_ended(pid_t pid) {
   siginfo_t info{};
   return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
          info.si_pid == pid;
+}
+
+double thread_cpu_s() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 }  // namespace
@@ -52,7 +59,14 @@ void Supervisor::end_gently(std::size_t slot, EndCause cause) {
     note_cause(slot, cause);
   }
   slots_.tasks[slot].below = descendants(record.pid);
-  ::kill(-record.pid, SIGTERM);
+  const SlotTask& task = slots_.tasks[slot];
+  const bool trains = arrays_.at(task.lease.array).task_template.kind == specs::StepKind::train;
+  // srun kills its ranks when it gets SIGTERM, and passes SIGUSR1 on: a training writes its checkpoint then.
+  if (trains && !task.lease.nodes.empty()) {
+    ::kill(record.pid, SIGUSR1);
+  } else {
+    ::kill(-record.pid, SIGTERM);
+  }
 }
 
 void Supervisor::kill(std::size_t slot, EndCause cause) {
@@ -136,24 +150,26 @@ std::vector<event::TaskReports> Supervisor::follow_events() {
   return reports;
 }
 
-// The kernel tells the peak of each process when it has ended, but not that of several at once. A look costs as
-// much as the node has processes: on a node with many it is taken less often.
+// The kernel tells the peak of each process when it has ended, but not that of several at once. A look costs
+// as much as the node has processes: on a node with many it is taken less often. What counts is its CPU time:
+// on a busy node it may take long.
 void Supervisor::sample_memory() {
   constexpr double kPeriod_s = 1;
-  constexpr double kCostFraction = 0.005;  // of one core
+  constexpr double kCostFraction = 0.008;  // of one core
   const double begin_s = steady_now_s();
-  if (begin_s < next_sample_s_) return;
+  if (begin_s < next_sample_s_ || !usage_is_measured()) return;
   next_sample_s_ = begin_s + kPeriod_s;
   std::vector<pid_t> running;
   for (const auto& [pid, slot] : slot_of_) {
     if (begin_s - slots_.records[slot].started_steady_s >= kPeriod_s) running.push_back(pid);
   }
   if (running.empty()) return;
+  const double cpu_before_s = thread_cpu_s();
   for (const auto& [pid, bytes] : resident_bytes(running)) {
     std::atomic<std::uint64_t>& most = slots_.records[slot_of_.at(pid)].sampled_bytes;
     most = std::max<std::uint64_t>(most, bytes);
   }
-  next_sample_s_ = std::max(next_sample_s_, begin_s + (steady_now_s() - begin_s) / kCostFraction);
+  next_sample_s_ = std::max(next_sample_s_, begin_s + (thread_cpu_s() - cpu_before_s) / kCostFraction);
 }
 
 bool Supervisor::kill_everything(std::chrono::milliseconds limit) {

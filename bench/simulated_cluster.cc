@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many nodes in one process: the agent's own machine (workers/agent/machine.h) and a real connection for
+// each, but no processes: a task is a timer.
+//   wflow_simulated_cluster CAMPAIGN NODES SLOTS TASK_S SECONDS
+// Tasks last TASK_S, more or less by a fifth. Prints "ready" when every node runs tasks on all of its slots,
+// and after so many seconds more "ended N tasks, N messages, in S s", once a second meanwhile how busy it is.
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "engine/wire/transport.h"
+#include "workers/agent/machine.h"
+
+namespace {
+
+namespace wire = wflow::engine::wire;
+namespace workers = wflow::workers;
+using wflow::steady_now_s;
+using wflow::unix_now_s;
+
+struct Options {
+  std::filesystem::path campaign;
+  std::size_t nodes = 0, slots = 0;
+  double task_s = 1, seconds = 10;
+};
+
+struct Ending {
+  double at_s = 0;
+  std::size_t node = 0;
+  workers::SlotId slot = 0;
+  std::uint64_t number = 0;
+  bool operator>(const Ending& other) const { return at_s > other.at_s; }
+};
+using Endings = std::priority_queue<Ending, std::vector<Ending>, std::greater<>>;
+
+struct Counts {
+  std::uint64_t tasks = 0, sent = 0, received = 0;
+};
+
+class Node {
+ public:
+  Node(const Options& options, std::size_t number, const wire::CampaignKeys& keys,
+       wire::ClientContext& context, Endings& endings, Counts& counts)
+      : options_(options),
+        number_(number),
+        keys_(keys),
+        context_(context),
+        endings_(endings),
+        counts_(counts),
+        running_(options.slots),
+        machine_(agent_options(options, number, keys), now()) {}
+
+  void turn() {
+    for (; socket_; ++counts_.received) {
+      auto message = socket_->receive();
+      if (!message) break;
+      give(workers::event::Message{std::move(*message)});
+    }
+    if (socket_ && socket_->lost()) {
+      socket_.reset();
+      give(workers::event::ConnectionLost{});
+    }
+    if (changed_ || machine_.wake_at_s() <= steady_now_s()) {
+      changed_ = false;
+      give(workers::event::Time{});
+    }
+  }
+
+  void end(workers::SlotId slot, std::uint64_t number) {
+    Task& task = running_[slot];
+    if (!task.runs || task.number != number) return;
+    task.runs = false;
+    ++counts_.tasks;
+    const double duration_s = steady_now_s() - task.started_s;
+    workers::event::TaskEnded ended{slot, {}, {}};
+    const wire::Lease& lease = task.lease;
+    ended.results.done.push_back({lease.id, lease.array, lease.first, lease.count, lease.attempt, duration_s,
+                                  duration_s * duration_s, unix_now_s()});
+    ended.results.usage.push_back({lease.id, lease.array, lease.first, lease.count, lease.attempt,
+                                   unix_now_s() - duration_s, duration_s, 0.9 * duration_s,
+                                   (100U << 20) + 4096 * (lease.first % 1000), 1U << 20, 2U << 20});
+    give(std::move(ended));
+  }
+
+  bool is_full() const { return machine_.running() == options_.slots; }
+
+ private:
+  struct Task {
+    bool runs = false;
+    std::uint64_t number = 0;
+    double started_s = 0;
+    wire::Lease lease;
+  };
+
+  static wflow::Now now() { return {steady_now_s(), unix_now_s()}; }
+
+  static workers::AgentOptions agent_options(const Options& options, std::size_t number,
+                                             const wire::CampaignKeys& keys) {
+    workers::AgentOptions agent;
+    agent.worker = fmt::format("simulated-{}-{}", ::getpid(), number);
+    agent.group = "default";
+    agent.campaign_token = keys.token;
+    agent.version = wflow::kVersion;
+    agent.guardian = {fmt::format("node{}", number), "boot", "pid", 10, 10};
+    agent.agent = {fmt::format("node{}", number), "boot", "pid", 11, 11};
+    agent.slots = options.slots;
+    agent.capacity.cores = static_cast<int>(options.slots);
+    return agent;
+  }
+
+  void give(workers::AgentEvent event) {
+    changed_ = true;
+    pending_.push_back(std::move(event));
+    while (!pending_.empty()) {
+      workers::AgentEvent next = std::move(pending_.front());
+      pending_.pop_front();
+      machine_.handle(now(), std::move(next));
+      for (workers::AgentAction& action : machine_.take_actions())
+        std::visit([this](auto& value) { perform(value); }, action);
+    }
+  }
+
+  void perform(workers::action::LookUp&) {
+    workers::event::EndpointRead read;
+    if (const auto found = wire::read_endpoint(options_.campaign))
+      read.address = {found->local, found->remote, found->host, found->pid, found->epoch, found->others};
+    pending_.emplace_back(std::move(read));
+  }
+  void perform(workers::action::Connect& connect) {
+    const workers::CoordinatorAddress& at = connect.address;
+    // By TCP, as from another host.
+    socket_.emplace(keys_, wire::Endpoint{"", at.remote, "", at.pid, at.epoch, at.others}, context_);
+    pending_.emplace_back(workers::event::Connected{});
+  }
+  void perform(workers::action::Send& send) {
+    ++counts_.sent;
+    if (!socket_ || socket_->send(send.message)) return;
+    socket_.reset();
+    pending_.emplace_back(workers::event::ConnectionLost{});
+  }
+  void perform(workers::action::StartTask& start) {
+    Task& task = running_[start.slot];
+    task = {true, ++started_, steady_now_s(), start.lease};
+    const double part = 0.8 + 0.4 * static_cast<double>(wflow::hash64(number_, started_) % 1000) / 1000;
+    endings_.push({task.started_s + part * options_.task_s, number_, start.slot, task.number});
+    pending_.emplace_back(workers::event::TaskStarted{start.slot});
+  }
+  void perform(workers::action::EndTask& end) {
+    running_[end.slot].runs = false;
+    pending_.emplace_back(workers::event::TaskEnded{end.slot, {}, {}});
+  }
+  void perform(workers::action::OpenSamples&) { pending_.emplace_back(workers::event::SamplesOpened{}); }
+  void perform(workers::action::Exit& exit) {
+    throw wflow::Error(wflow::ExitCode::system, fmt::format("a node ends with {}", exit.code));
+  }
+  template <class Action>
+  void perform(Action&) {}  // journals, fences, events, logs
+
+  const Options& options_;
+  std::size_t number_;
+  const wire::CampaignKeys& keys_;
+  wire::ClientContext& context_;
+  Endings& endings_;
+  Counts& counts_;
+  std::vector<Task> running_;
+  std::uint64_t started_ = 0;
+  workers::AgentMachine machine_;
+  std::optional<wire::ClientSocket> socket_;
+  std::deque<workers::AgentEvent> pending_;
+  bool changed_ = true;
+};
+
+double own_cpu_s() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  return static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+         1e-6 * static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+int simulate(const Options& options) {
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  const wire::CampaignKeys keys = wire::read_keys(options.campaign);
+  wire::ClientContext context;
+  Endings endings;
+  Counts counts;
+  std::vector<std::unique_ptr<Node>> nodes;
+  for (std::size_t i = 0; i < options.nodes; ++i)
+    nodes.push_back(std::make_unique<Node>(options, i, keys, context, endings, counts));
+  constexpr std::chrono::milliseconds kTurn{5};
+  double until_s = 0, began_s = 0, cpu_s = 0;
+  Counts before;
+  while (until_s == 0 || steady_now_s() < until_s) {
+    const auto next = std::chrono::steady_clock::now() + kTurn;
+    for (const auto& node : nodes) {
+      node->turn();
+      while (!endings.empty() && endings.top().at_s <= steady_now_s()) {
+        const Ending ending = endings.top();
+        endings.pop();
+        nodes[ending.node]->end(ending.slot, ending.number);
+      }
+    }
+    const bool full =
+        until_s == 0 && std::ranges::all_of(nodes, [](const auto& node) { return node->is_full(); });
+    if (full) {
+      began_s = steady_now_s();
+      cpu_s = own_cpu_s();
+      until_s = began_s + options.seconds;
+      before = counts;
+      fmt::print("ready\n");
+      std::fflush(stdout);
+    }
+    std::this_thread::sleep_until(next);
+  }
+  const double took_s = steady_now_s() - began_s;
+  fmt::print("ended {} tasks, sent {} messages, received {}, in {:.2f} s, with {:.2f} of a core\n",
+             counts.tasks - before.tasks, counts.sent - before.sent, counts.received - before.received,
+             took_s, (own_cpu_s() - cpu_s) / took_s);
+  std::fflush(stdout);
+  ::_exit(0);  // without a farewell of a thousand nodes
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto number = [&](int i) { return i < argc ? wflow::text::to_real(argv[i]) : std::nullopt; };
+  const auto nodes = number(2), slots = number(3), task_s = number(4), seconds = number(5);
+  if (argc != 6 || !nodes || !slots || !task_s || !seconds || *nodes < 1 || *slots < 1) {
+    fmt::print(stderr, "usage: wflow_simulated_cluster CAMPAIGN NODES SLOTS TASK_S SECONDS\n");
+    return 2;
+  }
+  try {
+    return simulate(
+        {argv[1], static_cast<std::size_t>(*nodes), static_cast<std::size_t>(*slots), *task_s, *seconds});
+  } catch (const wflow::Error& error) {
+    fmt::print(stderr, "wflow_simulated_cluster: {}\n", error.what());
+    return static_cast<int>(error.code());
+  }
+}

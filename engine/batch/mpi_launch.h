@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an MPI program starts on the nodes of a task: by the innermost manager, with what its MPI library
+// needs.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace wflow::engine::batch {
+
+enum class MpiLibrary { unknown, open_mpi, mpich };
+
+// That a program is linked with, by the names of the libraries it asks for. `unknown` for scripts.
+MpiLibrary mpi_library_of(const std::filesystem::path& program);
+
+struct MpiLaunch {
+  std::string manager;             // "slurm", "flux", "lsf", "pbs", "sge"; empty: none
+  std::vector<std::string> nodes;  // by their names; empty: this one
+  int procs = 1;
+  MpiLibrary library = MpiLibrary::unknown;
+  std::vector<std::string> mpi_types;  // that srun knows (srun --mpi=list)
+  std::vector<std::string> options;    // the user's, of the manager's launcher
+  bool root = false;
+};
+
+// What stands before the program's own words. Throws Error{usage} where the user's options start the program
+// as many worlds of one process each.
+std::vector<std::string> launch_words(const MpiLaunch& launch);
+
+// The names in the answer of `srun --mpi=list`.
+std::vector<std::string> parse_mpi_types(std::string_view answer);
+
+}  // namespace wflow::engine::batch

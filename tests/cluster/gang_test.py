@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tasks on several nodes of a real Slurm (slurm-local): MPI programs beside small tasks, lost nodes, training."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from slurm_cluster import SlurmTest  # noqa: E402
+from wflow_test import BIN, OK, TASKS_FAILED, quickstart, read_text, wait_for  # noqa: E402
+
+RING = Path(__file__).resolve().parent / "ring.c"
+MPICC = shutil.which("mpicc.openmpi") or shutil.which("mpicc")
+SECONDS = 5  # in which no rank may be left of a task that has lost a node
+
+
+def alive(pid):
+    """Zombies have ended."""
+    return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] not in ([], ["Z"], ["X"])
+
+
+class GangTest(SlurmTest):
+    @classmethod
+    def setUpClass(cls):
+        if os.geteuid() != 0 or MPICC is None:
+            raise unittest.SkipTest("no Slurm here with nodes of their own and Open MPI: root and mpicc are needed")
+        super().setUpClass()
+        cls.ring = Path(cls.cluster.folder) / "ring"
+        subprocess.run([MPICC, str(RING), "-o", str(cls.ring)], check=True)
+
+    def gang_study(self, steps, batch="type: slurm, nodes: 4, walltime: '30:00'", workers="{slots: 2}"):
+        return self.study(f"""
+description: {{name: gangs, description: tasks on several nodes}}
+env: {{variables: {{OUTPUT_PATH: .}}}}
+batch: {{{batch}}}
+workers: {{all: {workers}}}
+study:
+{steps}""")
+
+    def step(self, name, nodes, more="", launcher="$(LAUNCHER)", seconds=0):
+        return (f"  - {{name: {name}, run: {{cmd: '{launcher} {self.ring} {self.folder}/go {seconds}', nodes: {nodes}"
+                f"{more}}}}}\n")
+
+    def go(self):
+        (self.folder / "go").touch()
+
+    def ranks(self, name):
+        """Of all executions: (rank, size, host, pid)."""
+        found = re.findall(r"rank (\d+) of (\d+) on (\S+) pid (\d+)", read_text(self.campaign() / name / f"{name}.slurm.out"))
+        return [(int(rank), int(size), host, int(pid)) for rank, size, host, pid in found]
+
+    @staticmethod
+    def lead(ranks):
+        """The node whose worker has the task: the first that they name."""
+        return re.search(r"WFLOW_NODES=(\w+)", read_text(f"/proc/{ranks[0][3]}/environ")).group(1)
+
+    def failures(self, directory):
+        return self.query(directory, "select reason, final from v_failures")
+
+    def revive(self, node):
+        self.cluster.call("revive", node)
+
+
+class Gangs(GangTest):
+    def test_mpi_programs_beside_small_tasks(self):
+        small = ("  - {name: small, run: {cmd: 'echo $(N) `hostname` >> %s/ran; sleep 0.2', priority: 1}}\n" % self.folder)
+        text = self.gang_study(self.step("two", 2) + self.step("three", 3) + small)
+        body = text.read_text() + "parameters: {N: [%s]}\n" % ", ".join(str(n) for n in range(80))
+        text.write_text(body)
+        self.go()
+        run = self.wflow("run", text)
+        self.assert_queue_empties()
+        directory = self.campaign()
+        self.assert_nothing_charged(directory)
+        for name, nodes in (("two", 2), ("three", 3)):
+            ranks = self.ranks(name)
+            self.assertEqual(sorted(rank for rank, *_ in ranks), list(range(nodes)), run.out)
+            self.assertEqual({size for _, size, *_ in ranks}, {nodes})
+            self.assertEqual(len({host for _, _, host, _ in ranks}), nodes, "a node each")
+        self.assertEqual(sorted(int(n) for n in lines_of_first(self.folder / "ran")), list(range(80)), "each once")
+
+    def lose(self, lead):
+        run = self.start("run", self.gang_study(self.step("two", 2)))
+        directory = self.wait_for_campaign(run)
+        self.wait(lambda: len(self.ranks("two")) == 2, "both ranks run", run)
+        first = self.ranks("two")
+        node = next(host for _, _, host, _ in first if (host == self.lead(first)) == lead)
+        self.cluster.call("crash", node)
+        self.addCleanup(self.revive, node)
+        crashed = time.monotonic()
+        self.wait(lambda: not any(alive(pid) for *_, pid in first), "no rank is left", run)
+        print(f"lost {'the first' if lead else 'another'} node: no rank after {time.monotonic() - crashed:.1f} s", file=sys.stderr)
+        self.wait(lambda: len(self.ranks("two")) == 4, "it runs again", run)
+        print(f"and again after {time.monotonic() - crashed:.1f} s", file=sys.stderr)
+        self.assertNotIn(node, {host for _, _, host, _ in self.ranks("two")[2:]})
+        self.go()
+        self.assertEqual(run.wait(), OK, run.err)
+        self.assertEqual(self.failures(directory), [("worker_lost", 0)], "charged to no attempt")
+        self.assertFalse([row for row in self.ranks("two") if alive(row[3])])
+        return self.history()
+
+    def test_a_lost_node(self):
+        history = self.lose(lead=False)
+        self.assertTrue(any("node" in text and "runs again" in text for text in history), history)
+
+    def test_the_first_node_lost(self):
+        self.lose(lead=True)
+
+    def test_a_killed_worker_leaves_no_rank(self):
+        """The worker that has the task dies with its launcher: its ranks on other nodes are ended by their workers."""
+        run = self.start("run", self.gang_study(self.step("two", 2)))
+        self.wait_for_campaign(run)
+        self.wait(lambda: len(self.ranks("two")) == 2, "both ranks run", run)
+        first = self.ranks("two")
+        lead = self.lead(first)
+        worker = [pid for pid in self.processes("wflow worker") if f"SLURMD_NODENAME={lead}\0" in read_text(f"/proc/{pid}/environ")]
+        self.assertTrue(worker)
+        for pid in worker:
+            os.kill(pid, signal.SIGKILL)
+        self.wait(lambda: not any(alive(pid) for *_, pid in first), "no rank is left", run)
+        self.go()
+        self.assertEqual(run.wait(), OK, run.err)
+
+    def test_cancelled(self):
+        run = self.start("run", self.gang_study(self.step("three", 3)))
+        self.wait_for_campaign(run)
+        self.wait(lambda: len(self.ranks("three")) == 3, "all ranks run", run)
+        self.wflow("cancel", "--kill")
+        run.wait()
+        wait_for(lambda: not any(alive(pid) for *_, pid in self.ranks("three")), "no rank is left", SECONDS)
+        self.assert_queue_empties()
+
+    def test_an_allocation_of_its_own(self):
+        self.go()
+        small = "  - {name: small, run: {cmd: 'hostname'}}\n"
+        self.wflow("run", self.gang_study(self.step("two", 2, ", batch: own, walltime: '5:00'") + small,
+                                          batch="type: slurm, walltime: '30:00'", workers="{slots: 2, nodes: 1}"))
+        self.assertEqual(self.query(self.campaign(), "select pool, nodes from v_allocations order by pool"), [("all", 1), ("two", 2)])
+        self.assertEqual(len(self.ranks("two")), 2)
+        self.assert_queue_empties()
+
+    def test_the_wrong_process_interface(self):
+        self.go()
+        run = self.wflow("run", self.gang_study(self.step("two", 2, ", slurm: --mpi=none")), code=TASKS_FAILED)
+        said = read_text(self.campaign() / "two" / "two.slurm.err")
+        self.assertIn("--mpi=none", said, run.out)
+        self.assertIn("2 worlds of one process", said)
+
+    @unittest.skipUnless(shutil.which("mpicc.mpich"), "MPICH is not here")
+    def test_programs_of_mpich(self):
+        """Under srun --mpi=pmix they would be worlds of one process, and end well."""
+        self.ring = self.folder / "ring"
+        subprocess.run(["mpicc.mpich", str(RING), "-o", str(self.ring)], check=True)
+        self.go()
+        steps = self.step("right", 2) + self.step("wrong", 2, ", slurm: --mpi=pmix")
+        self.wflow("run", self.gang_study(steps), code=TASKS_FAILED)
+        self.assertEqual({size for _, size, *_ in self.ranks("right")}, {2})
+        self.assertEqual(self.ranks("wrong"), [])
+        self.assertIn("2 worlds of one process; leave the option out, or say --mpi=pmi2",
+                      read_text(self.campaign() / "wrong" / "wrong.slurm.err"))
+
+    def test_more_nodes_than_there_can_be(self):
+        study = self.gang_study(self.step("two", 2), workers="{slots: 2, nodes: 1}")
+        refused = self.wflow("validate", study, code=3)
+        self.assertIn("asks for 2 nodes, and the allocations that serve it (all) have 1", refused.err)
+
+
+def lines_of_first(path):
+    return [line.split()[0] for line in read_text(path).splitlines()]
+
+
+class GangTraining(GangTest):
+    UNIVERSES, EPOCHS = 12, 8
+
+    def training(self, more):
+        text = quickstart(self.UNIVERSES, self.EPOCHS, checkpoint_steps=1)
+        text = re.sub(r"^    RANKS: \S+", "    RANKS: 2", text, flags=re.M)
+        text = text.replace("      ranks: $(RANKS)\n", f"      ranks: $(RANKS)\n      nodes: 2\n{more}")
+        return self.study(text + "batch: {type: slurm, nodes: 3, walltime: '30:00'}\nworkers: {all: {slots: 2}}\n")
+
+    def assert_equal_to_a_local_run(self, train):
+        import torch
+        output = self.folder / "reference"
+        lines = (train / "train.yaml").read_text().splitlines()
+        lines = [f'output: "{output}"' if line.startswith("output:") else line for line in lines]
+        config = self.study("\n".join(lines) + "\n", "reference.yaml")
+        mpirun = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
+        command = [mpirun, "-n", "2", "--oversubscribe", "--bind-to", "none", BIN / "wflow-train", config]
+        done = subprocess.run([str(w) for w in command], env=self.environment, capture_output=True, text=True, timeout=240)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        ours = torch.jit.load(str(train / "model.pt")).state_dict()
+        reference = torch.jit.load(str(output / "model.pt")).state_dict()
+        self.assertEqual(set(ours), set(reference))
+        for name, value in ours.items():
+            self.assertTrue(torch.equal(value, reference[name]), f"{name} differs")
+
+    def test_on_two_nodes_as_on_one(self):
+        run = self.wflow("run", self.training(""))
+        directory = self.campaign()
+        self.assert_nothing_charged(directory)
+        self.assert_equal_to_a_local_run(directory / "train")
+        self.assertEqual(json.loads((directory / "train" / "result.json").read_text())["ranks"], 2, run.out)
+        self.assert_queue_empties()
+
+    def test_goes_on_from_its_checkpoint_when_a_node_is_lost(self):
+        run = self.start("run", self.training(""))
+        directory = self.wait_for_campaign(run)
+        checkpoints = directory / "train" / "checkpoints"
+        self.wait(lambda: list(checkpoints.glob("step-*.wfck")), "the training is under way", run)
+        pids = self.processes("wflow-train")
+        nodes = {match for pid in pids for match in re.findall(r"SLURMD_NODENAME=(\w+)", read_text(f"/proc/{pid}/environ"))
+                 if "SLURM_PROCID=1\0" in read_text(f"/proc/{pid}/environ")}
+        node = nodes.pop()
+        self.cluster.call("crash", node)
+        self.addCleanup(self.revive, node)
+        self.assertEqual(run.wait(), OK, run.err)
+        self.assertEqual(self.failures(directory), [("worker_lost", 0)])
+        self.assertIn("continued from epoch", read_text(directory / "train" / "train.out"))
+        self.assert_equal_to_a_local_run(directory / "train")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a task failed because its launcher (srun, mpirun) could not start its processes.
+#pragma once
+
+#include <string_view>
+
+namespace wflow::workers {
+
+// The evidence is a line of what the task printed that begins with the launcher's own words for it, beside an
+// exit code that is not 0: srun and mpirun have no exit code of their own for this. What a launcher says of a
+// program that does not exist is the study's mistake, and does not count.
+bool is_launch_failure(std::string_view output);
+
+}  // namespace wflow::workers
