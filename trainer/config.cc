@@ -103,6 +103,7 @@ ModelConfig read_model(const yaml::Node* node, std::span<const std::string> inpu
     model.activation = read_activation(reader, model.activation);
     model.depth = reader.integer("depth", model.depth, 1, 12);
     model.latent = reader.integer("latent", model.latent, 1, 1 << 20);
+    model.level_means = reader.boolean("level_means", model.level_means);
   }
   const std::size_t initial =
       reader.choice("initial", static_cast<std::size_t>(model.initial), kInitialWeights);
@@ -250,7 +251,16 @@ CheckpointConfig read_checkpoint(const yaml::Node* node, yaml::Diagnostics& diag
   checkpoint.every_epochs = reader.integer("every_epochs", checkpoint.every_epochs, 0, kMany);
   checkpoint.every_steps = reader.integer("every_steps", checkpoint.every_steps, 0, kMany);
   checkpoint.every_seconds = reader.seconds("every_seconds", checkpoint.every_seconds);
-  checkpoint.keep = reader.integer("keep", checkpoint.keep, 1, 1000);
+  // `keep` is what earlier revisions had for `keep_last`.
+  if (reader.has("keep")) {
+    if (reader.has("keep_last")) {
+      diagnostics.error(reader.mark_of("keep"),
+                        "'keep' and 'keep_last' say the same thing; keep 'keep_last'");
+    }
+    checkpoint.keep_last = reader.integer("keep", checkpoint.keep_last, 1, 1000);
+  }
+  checkpoint.keep_last = reader.integer("keep_last", checkpoint.keep_last, 1, 1000);
+  checkpoint.keep_best = reader.integer("keep_best", checkpoint.keep_best, 0, 1000);
   reader.finish();
   return checkpoint;
 }
@@ -303,6 +313,9 @@ ModelConfig default_model(ModelName name) {
     case ModelName::cosmoflow:
     case ModelName::automatic:
       model.dense = {64, 32};
+      model.leaky_slope = 0.3;
+      model.initial = InitialWeights::data;
+      model.level_means = true;
       break;
     case ModelName::sc18:
       model.width = 16;
@@ -421,6 +434,7 @@ yaml::Node to_yaml(const ModelConfig& model) {
                     {"activation", yaml::scalar(name_of(model.activation))},
                     {"depth", integer(model.depth)},
                     {"latent", integer(model.latent)},
+                    {"level_means", boolean(model.level_means)},
                     {"initial", yaml::scalar(name_of(model.initial))}});
 }
 
@@ -484,7 +498,8 @@ yaml::Node to_yaml(const TrainConfig& config) {
       {"checkpoint", yaml::map({{"every_epochs", integer(config.checkpoint.every_epochs)},
                                 {"every_steps", integer(config.checkpoint.every_steps)},
                                 {"every_seconds", real(config.checkpoint.every_seconds)},
-                                {"keep", integer(config.checkpoint.keep)}})},
+                                {"keep_last", integer(config.checkpoint.keep_last)},
+                                {"keep_best", integer(config.checkpoint.keep_best)}})},
       {"select", yaml::scalar(name_of(config.select))},
       {"ema", real(config.ema)},
       {"early_stop", integer(config.early_stop_epochs)},

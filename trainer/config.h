@@ -50,6 +50,7 @@ struct ModelConfig {
   std::int64_t depth = 3;    // unet: how often the grid is halved
   std::int64_t latent = 16;  // autoencoder, vae: values between encoder and decoder
   InitialWeights initial = InitialWeights::random;
+  bool level_means = false;  // cosmoflow: the dense layers read the means of every level, not of the last one
   std::vector<LayerConfig> layers;
   std::vector<std::string> outputs;  // layers: names; empty: the last layer
   bool operator==(const ModelConfig&) const = default;
@@ -67,7 +68,7 @@ struct TransformConfig {
 struct AugmentConfig {
   bool shift = false;    // periodic, any number of cells along each axis
   bool flip = false;     // mirror each axis
-  bool permute = false;  // exchange axes
+  bool permute = false;  // exchange axes of as many cells
   bool any() const { return shift || flip || permute; }
   bool operator==(const AugmentConfig&) const = default;
 };
@@ -115,7 +116,8 @@ struct CheckpointConfig {
   std::int64_t every_epochs = 1;  // 0: never by epoch
   std::int64_t every_steps = 0;
   double every_seconds = 0;
-  std::int64_t keep = 2;
+  std::int64_t keep_last = 2;
+  std::int64_t keep_best = 0;  // besides, those after the epochs with the best validation
   bool operator==(const CheckpointConfig&) const = default;
 };
 

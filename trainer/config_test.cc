@@ -147,6 +147,8 @@ TEST(TrainConfig, ReportsWhatIsWrongInAListOfLayers) {
 TEST(TrainConfig, EarlierRevisionsWordForTheNorm) {
   EXPECT_EQ(read("{data: d, model: {batch_norm: true}}").config.model.norm, Norm::batch);
   EXPECT_EQ(read("{data: d, model: {name: unet, batch_norm: false}}").config.model.norm, Norm::none);
+  EXPECT_THAT(read("{data: d, checkpoint: {keep: 1, keep_last: 2}}").messages, HasSubstr("keep 'keep_last'"));
+  EXPECT_EQ(read("{data: d, checkpoint: {keep: 5, keep_best: 3}}").config.checkpoint.keep_last, 5);
   EXPECT_THAT(read("{data: d, model: {batch_norm: true, norm: none}}").messages, HasSubstr("keep 'norm'"));
 }
 

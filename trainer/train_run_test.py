@@ -120,6 +120,24 @@ class EndToEnd(TrainRun):
                         self.assertLess(abs(value - expected), 1e-4 * abs(expected) + 1e-6)
         self.assertEqual(rows, {})
 
+        # predictions.h5 holds the same rows.
+        with open(self.root / "whole/predictions.csv") as file:
+            rows = {int(row["id"]): row for row in csv.DictReader(file)}
+        with h5py.File(self.root / "whole/predictions.h5") as file:
+            labels = list(file.attrs["targets"])
+            self.assertEqual(sorted(file["id"][:]), sorted(rows))
+            for sample, truth, prediction in zip(file["id"][:], file["truth"][:], file["prediction"][:]):
+                for label, true, value in zip(labels, truth, prediction):
+                    self.assertAlmostEqual(float(rows[sample][label]), true, places=5)
+                    self.assertAlmostEqual(float(rows[sample][label + "_predicted"]), value, places=5)
+            truth, prediction = file["truth"][:].astype(float), file["prediction"][:].astype(float)
+        for i, label in enumerate(labels):
+            errors = result["test"]["targets"][label]
+            difference = prediction[:, i] - truth[:, i]
+            self.assertAlmostEqual(errors["rmse"], (difference ** 2).mean() ** 0.5, places=5)
+            self.assertAlmostEqual(errors["r2"], 1 - (difference ** 2).mean() / truth[:, i].var(), places=5)
+        self.assertIn("rms error", done.stdout)
+
         # The same command again has nothing to train and says the same.
         again = self.train(self.root / "whole.yaml")
         self.assertIn("continued from epoch 12, step 60", again.stdout)
@@ -165,6 +183,55 @@ class EndToEnd(TrainRun):
         self.assertEqual(list(self.result("vae")["test"]["targets"]), ["x"])
         lines = (self.root / "classes/predictions.csv").read_text().splitlines()
         self.assertIn(next(csv.DictReader(lines))["amplitude_predicted"], "01")
+
+        self.check_predicted_fields("unet")
+        for name in ("automatic", "surrogate", "decoder", "autoencoder", "vae", "unet", "gaussian", "listed", "classes"):
+            with self.subTest(name):
+                self.check_onnx(name)
+        with h5py.File(self.root / "classes/predictions.h5") as file:
+            self.assertEqual(file["probability"].shape, (9, 2))
+            numpy.testing.assert_allclose(file["probability"][:].sum(1), 1, rtol=1e-6)
+            numpy.testing.assert_array_equal(file["probability"][:].argmax(1), file["prediction"][:, 0])
+        with h5py.File(self.root / "gaussian/predictions.h5") as file:
+            self.assertTrue((file["deviation"][:] > 0).all())
+
+    def check_onnx(self, name):
+        """model.onnx gives what model.pt gives."""
+        import onnx_run
+        import torch
+        model = torch.jit.load(str(self.root / name / "model.pt"))
+        onnx_model = onnx_run.Model(str(self.root / name / "model.onnx"))
+        self.assertEqual((onnx_model.inputs, onnx_model.targets), (list(model.inputs), list(model.targets)))
+        rng = numpy.random.default_rng(1)
+        inputs = [torch.from_numpy(rng.lognormal(size=(3, 1, CELLS, CELLS, CELLS) if field == "x" else (3, 1)))
+                  .float() for field in model.inputs]
+        expected = model(*inputs)
+        self.assertLess((onnx_model(*inputs) - expected).abs().max(), 1e-4 * expected.abs().max() + 1e-6)
+
+    def test_onnx_of_every_kind_of_layer(self):
+        listed = [{"convolution": 4, "stride": 2}, "elu", "layer_norm", {"convolution": 8, "kernel": 2, "name": "even"}, "group_norm",
+                  "gelu", {"transposed_convolution": 4, "name": "up"}, "batch_norm", "softplus", {"average_pool": 2}, {"upsample": 2},
+                  "sigmoid", {"convolution": 3, "padding": "valid"}, "tanh", {"dropout": 0.1}, {"global_max": "tanh1", "name": "most"},
+                  {"flatten": "tanh1"}, {"dense": 8}, "layer_norm", "group_norm", "silu", {"reshape": [1, 8]},
+                  {"convolution": 2, "name": "last"}, {"flatten": "last", "name": "flat"}, {"concatenate": ["flat", "most"]}, {"dense": 4}, "softmax", {"dense": 2},
+                  {"tanh_scale": 1.5}]
+        self.train(self.config("kinds", epochs=1, model={"layers": listed}, transform="log1p", augment=None))
+        self.check_onnx("kinds")
+
+    def check_predicted_fields(self, name):
+        """predictions.h5 of a field against model.pt, and the truth against the shard."""
+        import torch
+        model = torch.jit.load(str(self.root / name / "model.pt"))
+        with h5py.File(self.root / name / "predictions.h5") as file:
+            rows = {sample: (file["truth"][i], file["prediction"][i]) for i, sample in enumerate(file["id"][:])}
+        for shard in glob.glob(str(self.root / "shards/test/*.h5")):
+            with h5py.File(shard) as file:
+                predicted = model(torch.from_numpy(file["x"][:])).numpy()
+                for sample, x, y in zip(file["id"][:], file["x"][:], predicted):
+                    truth, prediction = rows.pop(sample)
+                    numpy.testing.assert_allclose(truth, x, rtol=1e-4, atol=1e-4)
+                    numpy.testing.assert_allclose(prediction, y, rtol=1e-3, atol=1e-3)
+        self.assertEqual(rows, {})
 
     def classes(self):
         """The same boxes with a class number as target."""
@@ -215,6 +282,14 @@ class EndToEnd(TrainRun):
         wanted.unlink()
         self.assertIn("are not there", self.train(path).stderr)
 
+    def test_checkpoints_of_the_best_epochs_are_kept(self):
+        self.train(self.config("kept", epochs=6, checkpoint={"keep_last": 1, "keep_best": 2}))
+        with open(self.root / "kept/metrics.csv") as file:
+            rows = [(float(row["validation_loss"]), int(row["step"])) for row in csv.DictReader(file)]
+        wanted = {step for _, step in sorted(rows)[:2]} | {30}
+        there = {int(p.name[5:17]) for p in (self.root / "kept/checkpoints").glob("step-*.wfck")}
+        self.assertEqual(there, wanted)
+
     def test_dry_run_and_help(self):
         done = self.train(self.config("dry"), 1, "--dry-run")
         self.assertRegex(done.stdout, r"parameters +\d")
@@ -245,6 +320,18 @@ class Ranks(TrainRun):
         # 30 samples in batches of 29: the last batch has one sample for three ranks.
         self.train(self.config("uneven", batch=29, epochs=2), 3)
         self.assertEqual(self.result("uneven")["steps"], 4)
+
+    def test_predicted_fields_of_all_ranks_are_in_the_file(self):
+        keys = {"model": {"name": "unet", "width": 2, "depth": 1, "norm": "none"}, "inputs": ["x"], "targets": ["x"],
+                "epochs": 1, "optimizer": {"name": "sgd", "learning_rate": 0.001}}
+        files = []
+        for ranks in (1, 3):
+            self.train(self.config(f"fields{ranks}", **keys), ranks)
+            with h5py.File(self.root / f"fields{ranks}/predictions.h5") as file:
+                files.append({name: file[name][:] for name in ("id", "truth", "prediction")})
+        numpy.testing.assert_array_equal(files[0]["id"], files[1]["id"])
+        numpy.testing.assert_array_equal(files[0]["truth"], files[1]["truth"])
+        numpy.testing.assert_allclose(files[0]["prediction"], files[1]["prediction"], rtol=1e-3, atol=1e-4)
 
     def test_same_ranks_same_bits(self):
         for name in ("bits1", "bits2"):
@@ -286,7 +373,7 @@ class Restarts(TrainRun):
         process.communicate()
 
     def test_sigkill_at_any_time_gives_the_same_bits(self):
-        keys = {"epochs": 30, "checkpoint": {"every_steps": 3, "keep": 2}, "select": "best"}
+        keys = {"epochs": 30, "checkpoint": {"every_steps": 3, "keep_last": 2}, "select": "best"}
         whole, header = self.reference("unbroken", 2, **keys)
         path = self.config("broken", **keys)
         checkpoints = self.root / "broken/checkpoints"
@@ -309,6 +396,45 @@ class Restarts(TrainRun):
         self.assertEqual(self.result("broken")["test"], self.result("unbroken")["test"])
         self.assertEqual(len((self.root / "broken/metrics.csv").read_text().splitlines()), 31)
         self.assertEqual([p for p in checkpoints.iterdir() if ".tmp" in p.name], [])
+
+    def kill_after_step(self, path, step):
+        """SIGKILL when a checkpoint of this step or a later one is there; a run that was done before starts anew."""
+        for attempt in range(5):
+            process = subprocess.Popen(self.command(path, 1, *(["--fresh"] if attempt else [])), start_new_session=True,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            checkpoints = pathlib.Path(json.loads(path.read_text())["output"]) / "checkpoints"
+            while process.poll() is None:
+                if any(int(p.name[5:17]) >= step for p in checkpoints.glob("step-*.wfck")):
+                    os.killpg(process.pid, signal.SIGKILL)
+                    break
+                time.sleep(0.001)
+            if process.wait() == -signal.SIGKILL:
+                return
+        self.fail("five runs were done before they were killed")
+
+    def test_every_family_continues_with_the_same_bits(self):
+        listed = [{"convolution": 4}, "group_norm", "silu", {"max_pool": 2}, {"dropout": 0.2}, "global_mean", {"dense": 2}]
+        field = {"inputs": ["x"], "targets": ["x"]}
+        for name, keys in {
+            "data": {"model": {"name": "cosmoflow", "width": 3, "initial": "data"}, "ema": 0.9},
+            "mlperf": {"model": {"name": "mlperf", "width": 4}, "optimizer": {"name": "sgd"}},
+            "sc18": {"model": {"name": "sc18", "width": 2, "dense": [8]}, "optimizer": "larc"},
+            "mlp": {"model": {"name": "mlp", "dense": [8], "dropout": 0.1}, "inputs": ["slope"], "targets": ["amplitude"],
+                    "augment": None, "transform": None, "optimizer": "lamb"},
+            "cnn": {"model": {"name": "cnn", "width": 2, "norm": "batch"}, "loss": "gaussian", "accumulate": 2},
+            "unet": {"model": {"name": "unet", "width": 2, "depth": 1}, **field},
+            "decoder": {"model": {"name": "decoder", "width": 2, "dense": [8]}, "augment": None, "optimizer": "lars"},
+            "vae": {"model": {"name": "vae", "width": 2, "latent": 3}, "schedule": "one_cycle"},
+            "listed": {"model": {"layers": listed}, "optimizer": {"name": "adam", "larc_trust": 0.02}},
+        }.items():
+            with self.subTest(name):
+                keys = {"epochs": 12, "checkpoint": {"every_steps": 1, "keep_last": 2}, **keys}
+                whole, _ = self.reference(f"{name}-whole", 1, **keys)
+                path = self.config(f"{name}-killed", **keys)
+                self.kill_after_step(path, 7)
+                self.assertRegex(self.train(path).stdout, r"continued from epoch \d+, step \d+")
+                self.assertEqual(self.weights(f"{name}-killed")[0], whole)
+                self.assertEqual(self.result(f"{name}-killed")["test"], self.result(f"{name}-whole")["test"])
 
     def test_signal_writes_a_checkpoint_and_ends_with_6(self):
         keys = {"epochs": 25}

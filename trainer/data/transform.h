@@ -39,7 +39,8 @@ struct Augmentation {
   bool operator==(const Augmentation&) const = default;
 };
 
-// A function of (seed, epoch, sample) alone. Axes are exchanged only where the box is a cube.
+// A function of (seed, epoch, sample) alone. Axes are exchanged with others of as many
+// cells.
 Augmentation draw_augmentation(const AugmentConfig& config, const TensorShape& shape, std::uint64_t seed,
                                std::uint64_t epoch, std::int64_t sample_id);
 

@@ -97,15 +97,27 @@ class Chain {
 };
 
 // research/cosmology.md section 5: (conv, norm, leaky, average pool) down to 4 cells an axis, one more conv,
-// the mean over the box (the field is homogeneous), a small head.
+// the means over the box (the field is homogeneous), a small head. The mean of a filter's rectified output
+// measures fluctuations at the filter's scale: with those of all levels the head sees every scale.
 ModelGraph build_cosmoflow(const ModelConfig& config, Chain chain, const ModelTask& task) {
   std::int64_t channels = config.width;
+  std::vector<Value> levels;
   for (; chain.can_pool(); channels *= 2) {
     chain.convolution_block(channels);
-    chain.pool(LayerKind::average_pool);
+    chain.pool(LayerKind::average_pool);  // which leaves the mean as it is
+    levels.push_back(chain.at());
   }
   chain.convolution_block(channels);
-  chain.global_mean();
+  if (!config.level_means || levels.empty()) {
+    chain.global_mean();
+    return chain.head(task.output.channels);
+  }
+  levels.push_back(chain.at());
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    levels[i] =
+        chain.graph().global_pool(LayerKind::global_mean, fmt::format("global_mean{}", i + 1), levels[i]);
+  }
+  chain.set(chain.graph().concatenate("level_means", levels));
   return chain.head(task.output.channels);
 }
 

@@ -36,8 +36,12 @@ TEST(ModelGraph, Sc18HasThePapersSize) {
 TEST(ModelGraph, CosmoflowGrowsWithTheBox) {
   ModelConfig with_norm = default_model(ModelName::cosmoflow);
   with_norm.norm = Norm::batch;
-  EXPECT_EQ(build_model(with_norm, {2, {32, 32, 32}}, 2).parameter_count(), 22'738);
-  EXPECT_EQ(cube(ModelName::cosmoflow, 2, 32, 2).parameter_count(), 22'678);
+  // Of the first dense layer, 64 x (4 + 8 + 16) weights read the means of the levels before the last.
+  EXPECT_EQ(build_model(with_norm, {2, {32, 32, 32}}, 2).parameter_count(), 22'738 + 64 * 28);
+  EXPECT_EQ(cube(ModelName::cosmoflow, 2, 32, 2).parameter_count(), 22'678 + 64 * 28);
+  ModelConfig last_alone = default_model(ModelName::cosmoflow);
+  last_alone.level_means = false;
+  EXPECT_EQ(build_model(last_alone, {2, {32, 32, 32}}, 2).parameter_count(), 22'678);
   const auto convolutions = [](const ModelGraph& graph) {
     return std::count_if(graph.layers.begin(), graph.layers.end(),
                          [](const Layer& layer) { return layer.kind == LayerKind::convolution; });
@@ -50,7 +54,9 @@ TEST(ModelGraph, CosmoflowGrowsWithTheBox) {
 TEST(ModelGraph, ShapesOfNeighboursAgree) {
   for (const ModelName name : {ModelName::cosmoflow, ModelName::sc18, ModelName::mlperf}) {
     for (const std::int64_t n : {9, 32, 50, 64}) {
-      const ModelGraph graph = cube(name, 2, n, 3);
+      ModelConfig config = default_model(name);
+      config.level_means = false;  // a chain of layers
+      const ModelGraph graph = build_model(config, {2, {n, n, n}}, 3);
       TensorShape shape = graph.input();
       for (const Layer& layer : graph.layers) {
         EXPECT_EQ(layer.input, shape) << layer.name;

@@ -238,11 +238,23 @@ void Objective::record(std::span<const float> outputs, std::span<const float> tr
         sums.absolute += std::abs(difference);
         sums.squared += difference * difference;
         sums.mean_guess += std::abs(static_cast<double>(t[cell]));
+        sums.truth += t[cell];
+        sums.truth_squared += static_cast<double>(t[cell]) * t[cell];
       }
       if (is_classification(config_.name)) sums.squared = sums.absolute;
-      records.insert(records.end(), {sums.absolute, sums.squared, sums.mean_guess});
+      records.insert(records.end(),
+                     {sums.absolute, sums.squared, sums.mean_guess, sums.truth, sums.truth_squared});
     }
   }
+}
+
+double TargetErrors::rmse() const {
+  return std::sqrt(mse);
+}
+
+std::optional<double> TargetErrors::r2() const {
+  if (variance <= 0) return std::nullopt;
+  return 1 - mse / variance;
 }
 
 double Evaluation::mean_ratio() const {
@@ -255,17 +267,22 @@ Evaluation evaluate(const Objective& objective, std::span<const double> deviatio
                     std::span<const double> records) {
   const TargetShape& shape = objective.shape();
   Evaluation result;
-  for (const std::string& label : shape.labels) result.targets.push_back({label, 0, 0, 0});
+  for (const std::string& label : shape.labels) result.targets.emplace_back().label = label;
   const std::size_t size = objective.record_size();
   const std::size_t samples = records.size() / size;
   if (samples == 0) return result;
+  std::vector<double> means(result.targets.size(), 0.0);
   for (std::size_t n = 0; n < samples; ++n) {
     const std::span<const double> record = records.subspan(n * size, size);
     result.loss += record[0];
     for (std::size_t t = 0; t < result.targets.size(); ++t) {
-      result.targets[t].mae += record[1 + 3 * t];
-      result.targets[t].mse += record[2 + 3 * t];
-      result.targets[t].mean_guess_mae += record[3 + 3 * t];
+      const std::span<const double> sums =
+          record.subspan(1 + Objective::kSumsPerTarget * t, Objective::kSumsPerTarget);
+      result.targets[t].mae += sums[0];
+      result.targets[t].mse += sums[1];
+      result.targets[t].mean_guess_mae += sums[2];
+      means[t] += sums[3];
+      result.targets[t].variance += sums[4];
     }
   }
   result.loss /= static_cast<double>(samples * objective.terms());
@@ -275,6 +292,9 @@ Evaluation evaluate(const Objective& objective, std::span<const double> deviatio
     result.targets[t].mae *= share * unit;
     result.targets[t].mse *= share * unit * unit;
     result.targets[t].mean_guess_mae *= share * unit;
+    const double mean = means[t] * share;
+    result.targets[t].variance =
+        std::max(0.0, result.targets[t].variance * share - mean * mean) * unit * unit;
   }
   return result;
 }
@@ -282,8 +302,11 @@ Evaluation evaluate(const Objective& objective, std::span<const double> deviatio
 nlohmann::json to_json(const Evaluation& evaluation) {
   nlohmann::json targets = nlohmann::json::object();
   for (const TargetErrors& errors : evaluation.targets) {
+    const std::optional<double> r2 = errors.r2();
     targets[errors.label] = {{"mae", errors.mae},
                              {"mse", errors.mse},
+                             {"rmse", errors.rmse()},
+                             {"r2", r2 ? nlohmann::json(*r2) : nlohmann::json()},
                              {"mean_guess_mae", errors.mean_guess_mae},
                              {"mae_ratio", errors.ratio()}};
   }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,8 +46,11 @@ class Objective {
     double absolute = 0;  // sums over the cells, normalised
     double squared = 0;
     double mean_guess = 0;
+    double truth = 0;
+    double truth_squared = 0;
   };
-  std::size_t record_size() const { return 1 + 3 * shape_.labels.size(); }
+  static constexpr std::size_t kSumsPerTarget = 5;
+  std::size_t record_size() const { return 1 + kSumsPerTarget * shape_.labels.size(); }
   // Appends record_size() numbers a sample: the loss, then TargetSums a target.
   void record(std::span<const float> outputs, std::span<const float> truths, std::size_t samples,
               std::vector<double>& records) const;
@@ -86,7 +90,11 @@ struct TargetErrors {
   double mae = 0;  // in the label's own unit
   double mse = 0;
   double mean_guess_mae = 0;  // of guessing the training split's mean
+  double variance = 0;        // of the truths that were evaluated; 0 for classes
   double ratio() const { return mean_guess_mae > 0 ? mae / mean_guess_mae : 0; }
+  double rmse() const;
+  // 1 - mse / variance: the share of the variance that is explained. Nothing where the truths do not vary.
+  std::optional<double> r2() const;
   bool operator==(const TargetErrors&) const = default;
 };
 

@@ -81,10 +81,12 @@ std::string epoch_line(const EpochRow& row, std::int64_t epochs) {
 }
 
 std::string test_lines(const Evaluation& evaluation) {
-  std::string out =
-      fmt::format("{:<24} {:>14} {:>18} {:>8}\n", "test", "mean abs error", "always the mean", "ratio");
+  std::string out = fmt::format("{:<24} {:>14} {:>14} {:>18} {:>8} {:>8}\n", "test", "mean abs error",
+                                "rms error", "always the mean", "ratio", "R2");
   for (const TargetErrors& t : evaluation.targets) {
-    out += fmt::format("{:<24} {:>14.6g} {:>18.6g} {:>8.3f}\n", t.label, t.mae, t.mean_guess_mae, t.ratio());
+    const std::optional<double> r2 = t.r2();
+    out += fmt::format("{:<24} {:>14.6g} {:>14.6g} {:>18.6g} {:>8.3f} {:>8}\n", t.label, t.mae, t.rmse(),
+                       t.mean_guess_mae, t.ratio(), r2 ? fmt::format("{:.4f}", *r2) : std::string("-"));
   }
   return out;
 }

@@ -18,10 +18,13 @@
 #include "trainer/data/run_data.h"
 #include "trainer/model/model_export.h"
 #include "trainer/model/network.h"
+#include "trainer/model/onnx_file.h"
 #include "trainer/parallel/gradient_exchange.h"
 #include "trainer/training/accumulated.h"
+#include "trainer/training/checkpoint_writer.h"
 #include "trainer/training/data_initial.h"
 #include "trainer/training/objective.h"
+#include "trainer/training/prediction_file.h"
 #include "trainer/training/report.h"
 #include "trainer/training/schedule.h"
 #include "trainer/training/training_state.h"
@@ -68,11 +71,14 @@ class Run {
   void write_checkpoint();
   void write_best();
   void write_results();
+  void write_onnx();
   struct Predictions {
     std::vector<double> records;  // of all ranks' samples
     std::vector<float> outputs;   // of targets that are labels
   };
-  Predictions predict(CachedSplit& split);
+  Predictions predict(CachedSplit& split, PredictionFile* file = nullptr);
+  void write_predictions(PredictionFile* file, std::size_t first, std::size_t samples);
+  ExportedUnits units() const;
   template <class Number>
   std::vector<Number> gather(const std::vector<Number>& own);
   Evaluation evaluation_of(const Predictions& predictions) const;
@@ -104,6 +110,7 @@ class Run {
   CheckpointDirectory checkpoints_;
   nlohmann::json fingerprint_;
   EventWriter events_;
+  CheckpointWriter writer_;  // ends before what it uses
   Feed feed_;
   std::vector<float> outputs_;
   std::vector<float> output_gradients_;
@@ -115,6 +122,7 @@ class Run {
   Clock::time_point last_progress_ = Clock::now();
   double data_wait_seconds_ = 0;
   double validation_seconds_ = 0;
+  double checkpoint_seconds_ = 0;  // in which the training stood still
 };
 
 Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions& options)
@@ -131,9 +139,10 @@ Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions
       order_{hash64(config.seed, 1), data_.train().size(), static_cast<std::size_t>(config.batch),
              static_cast<std::size_t>(communicator.rank()), static_cast<std::size_t>(communicator.size())},
       steps_per_epoch_(static_cast<std::int64_t>(order_.steps_per_epoch())),
-      checkpoints_(fs::path(config.output) / "checkpoints", config.checkpoint.keep),
+      checkpoints_(fs::path(config.output) / "checkpoints", config.checkpoint.keep_last),
       fingerprint_(fingerprint(config, data_.info())),
-      events_(leader() ? EventWriter::from_environment() : EventWriter("")) {
+      events_(leader() ? EventWriter::from_environment() : EventWriter("")),
+      writer_(checkpoints_) {
   state_.fill_initial_values(hash64(config.seed, 0));
 }
 
@@ -226,6 +235,7 @@ Outcome Run::execute() {
     while (counters_.epoch < config_.epochs && !counters_.stopped_early) {
       if (train_epoch(loader) == EpochEnd::interrupted) {
         write_checkpoint();
+        writer_.finish();
         const std::string note = fmt::format("stopped at epoch {}, step {}; the same command continues",
                                              counters_.epoch, counters_.step);
         say(note);
@@ -236,6 +246,7 @@ Outcome Run::execute() {
       data_wait_seconds_ = loader.waited_seconds();
     }
   }
+  writer_.finish();
   write_results();
   return Outcome::finished;
 }
@@ -411,17 +422,21 @@ void Run::report_epoch(const EpochRow& row) {
 void Run::write_checkpoint() {
   last_checkpoint_ = Clock::now();
   if (!leader()) return;
-  const auto written = checkpoints_.write(
-      counters_.step,
-      make_checkpoint(state_, optimizer_, average_, counters_, data_.normalisation(), fingerprint_));
-  events_.checkpoint(written.path.string(), written.hash, static_cast<std::uint64_t>(counters_.epoch),
-                     static_cast<std::uint64_t>(counters_.step));
+  const Clock::time_point begin = Clock::now();
+  const auto epoch = static_cast<std::uint64_t>(counters_.epoch);
+  const auto at = static_cast<std::uint64_t>(counters_.step);
+  writer_.write(counters_.step,
+                snapshot(state_, optimizer_, average_, counters_, data_.normalisation(), fingerprint_),
+                best_steps(counters_.history, config_.checkpoint.keep_best),
+                [this, epoch, at](const CheckpointDirectory::Written& written) {
+                  events_.checkpoint(written.path.string(), written.hash, epoch, at);
+                });
+  checkpoint_seconds_ += seconds_since(begin);
 }
 
 void Run::write_best() {
   if (!leader()) return;
-  checkpoints_.write_best(
-      make_checkpoint(state_, optimizer_, average_, counters_, data_.normalisation(), fingerprint_));
+  writer_.write_best(snapshot(state_, optimizer_, average_, counters_, data_.normalisation(), fingerprint_));
 }
 
 // What is evaluated and exported: the averaged weights where there is an average, and statistics of the norms
@@ -483,7 +498,9 @@ std::vector<Number> Run::gather(const std::vector<Number>& own) {
   return all;
 }
 
-Run::Predictions Run::predict(CachedSplit& split) {
+// Writes into `file` (of rank 0 alone) where there are predictions to keep: a collective call then.
+Run::Predictions Run::predict(CachedSplit& split, PredictionFile* file) {
+  const bool keep = &split == &data_.test();
   const auto [first, end] = even_part(split.size(), order_.rank, order_.ranks);
   const std::size_t most = std::max<std::size_t>(1, order_.batch / order_.ranks);
   DataLoader loader(
@@ -497,17 +514,55 @@ Run::Predictions Run::predict(CachedSplit& split) {
       },
       data_.roles().reads_field());
   Predictions own;
-  while (const Batch* batch = loader.next()) {
-    const std::size_t samples = batch->items.size();
-    data_.fill(feed_, *batch, split, false);
-    outputs_.resize(samples * objective_.all_output_count());
-    network_->predict(feed_.inputs, static_cast<std::int64_t>(samples), outputs_);
-    objective_.record(outputs_, feed_.truths, samples, own.records);
+  // As many rounds as the rank with most samples has (the first one): all take part in each gathering.
+  const auto [begin, first_end] = even_part(split.size(), 0, order_.ranks);
+  const std::size_t rounds = (first_end - begin + most - 1) / most;
+  for (std::size_t round = 0; round < rounds; ++round) {
+    const Batch* batch = loader.next();
+    const std::size_t samples = batch == nullptr ? 0 : batch->items.size();
+    if (samples > 0) {
+      data_.fill(feed_, *batch, split, false);
+      outputs_.resize(samples * objective_.all_output_count());
+      network_->predict(feed_.inputs, static_cast<std::int64_t>(samples), outputs_);
+      objective_.record(outputs_, feed_.truths, samples, own.records);
+    }
+    if (keep) write_predictions(file, first + round * most, samples);
     if (data_.roles().field_target) continue;
     own.outputs.insert(own.outputs.end(), outputs_.begin(),
                        outputs_.begin() + static_cast<std::ptrdiff_t>(samples * objective_.output_count()));
   }
   return {gather(own.records), gather(own.outputs)};
+}
+
+// Sends this rank's predictions of rows [first, first + samples) to rank 0, which writes those of all ranks.
+void Run::write_predictions(PredictionFile* file, std::size_t first, std::size_t samples) {
+  const std::size_t truths = samples * objective_.truth_count();
+  const std::size_t outputs = samples * objective_.output_count();
+  const std::uint64_t place = first;
+  std::string bytes(sizeof place + (truths + outputs) * sizeof(float), '\0');
+  std::memcpy(bytes.data(), &place, sizeof place);
+  if (samples > 0) {
+    std::memcpy(bytes.data() + sizeof place, feed_.truths.data(), truths * sizeof(float));
+    std::memcpy(bytes.data() + sizeof place + truths * sizeof(float), outputs_.data(),
+                outputs * sizeof(float));
+  }
+  for (const std::string& part : communicator_.all_gather(bytes)) {
+    if (file == nullptr) continue;
+    std::uint64_t row = 0;
+    std::memcpy(&row, part.data(), sizeof row);
+    const std::size_t count = (part.size() - sizeof row) / sizeof(float);
+    std::vector<float> values(count);
+    if (count > 0) std::memcpy(values.data(), part.data() + sizeof row, count * sizeof(float));
+    const std::size_t split = count / (objective_.truth_count() + objective_.output_count());
+    const std::span<const float> all = values;
+    file->write(static_cast<std::size_t>(row), all.first(split * objective_.truth_count()),
+                all.subspan(split * objective_.truth_count()));
+  }
+}
+
+ExportedUnits Run::units() const {
+  return {config_.transform, data_.normalisation(), config_.loss.name, data_.roles().field_target,
+          data_.labels()};
 }
 
 Evaluation Run::evaluation_of(const Predictions& predictions) const {
@@ -535,16 +590,37 @@ void Run::load_best() {
   say(fmt::format("using the weights of epoch {}, the best in validation", selected_epoch_));
 }
 
+void Run::write_onnx() {
+  const fs::path path = fs::path(config_.output) / "model.onnx";
+  if (fits_onnx(graph_)) {
+    write_file_durably(path, onnx_file(graph_, state_, units()));
+    return;
+  }
+  fs::remove(path);  // of an earlier run
+  say_warning(
+      fmt::format("the network has {} parameters, and an ONNX file holds 2 GiB: only model.pt is written",
+                  graph_.parameter_count()));
+}
+
 void Run::write_results() {
   selected_epoch_ = counters_.epoch;
   load_best();
   use_evaluation_weights();
   const fs::path output = config_.output;
   CachedSplit& split = data_.test();
-  const Predictions predictions = predict(split);
-  if (!leader()) return;
   std::vector<std::int64_t> ids;
   for (std::size_t i = 0; i < split.size(); ++i) ids.push_back(split.source().id(i));
+  std::unique_ptr<PredictionFile> file;
+  if (leader()) {
+    PredictionFileDescription description;
+    if (data_.roles().field_target) description.extent = data_.info().shape.extent;
+    description.data_hash = data_.info().hash;
+    description.epoch = selected_epoch_;
+    file = std::make_unique<PredictionFile>(output / "predictions.h5", objective_, units(), description, ids);
+  }
+  const Predictions predictions = predict(split, file.get());
+  if (!leader()) return;
+  file->publish();
   const Evaluation test = evaluation_of(predictions);
   const bool table = !data_.roles().field_target;
   if (table) {
@@ -554,10 +630,8 @@ void Run::write_results() {
   }
   write_file_durably(output / "metrics.csv", metrics_csv(data_.labels(), counters_.history));
   write_file_durably(output / "train.yaml", yaml::emit(to_yaml(config_)));
-  export_model(graph_, state_,
-               {config_.transform, data_.normalisation(), config_.loss.name, data_.roles().field_target,
-                data_.labels()},
-               (output / "model.pt").string());
+  export_model(graph_, state_, units(), (output / "model.pt").string());
+  write_onnx();
   const EpochRow& selected = counters_.history.at(static_cast<std::size_t>(selected_epoch_ - 1));
   nlohmann::json result = {
       {"wflow_format", 1},
@@ -593,19 +667,20 @@ void Run::write_results() {
         {"this_segment", seconds_since(began_)},
         {"validation_this_segment", validation_seconds_},
         {"waited_for_data_this_segment", data_wait_seconds_},
+        {"waited_for_checkpoints_this_segment", checkpoint_seconds_},
         {"waited_for_ranks_this_segment", communicator_.exposed_seconds()},
         {"reductions_this_segment", communicator_.reduction_seconds()}}}};
   write_file_durably(output / "result.json", result.dump(2) + "\n");
   if (split.size() > 0) say("\n" + test_lines(test));
-  say(fmt::format("results in {}: model.pt, {}metrics.csv, result.json", output.string(),
-                  table ? "predictions.csv, " : ""));
+  say(fmt::format("results in {}: model.pt, model.onnx, predictions.h5, {}metrics.csv, result.json",
+                  output.string(), table ? "predictions.csv, " : ""));
   for (const TargetErrors& t : test.targets) {
     if (split.size() == 0) break;
     events_.metric("test_mae_ratio/" + t.label, t.ratio(), static_cast<std::uint64_t>(counters_.epoch),
                    static_cast<std::uint64_t>(counters_.step));
   }
   events_.artifact("model", (output / "model.pt").string());
-  if (table) events_.artifact("predictions", (output / "predictions.csv").string());
+  events_.artifact("predictions", (output / (table ? "predictions.csv" : "predictions.h5")).string());
 }
 
 }  // namespace

@@ -166,6 +166,23 @@ TEST(Evaluation, IsInPhysicalUnits) {
   EXPECT_DOUBLE_EQ(result.targets[1].mae, 0.5);
   EXPECT_DOUBLE_EQ(result.loss, 0.5);
   EXPECT_DOUBLE_EQ(result.mean_ratio(), 0.5);
+  EXPECT_DOUBLE_EQ(result.targets[0].rmse(), std::sqrt(2.0));
+  EXPECT_FALSE(result.targets[0].r2().has_value());  // both truths are the same
+}
+
+TEST(Evaluation, ExplainedVarianceIsOfTheEvaluatedSamples) {
+  TargetShape shape;
+  shape.labels = {"a"};
+  const Objective objective({}, shape);
+  const std::vector<float> truths = {1, 3, 5};
+  const auto r2_of = [&](const std::vector<float>& outputs) {
+    std::vector<double> records;
+    objective.record(outputs, truths, 3, records);
+    return evaluate(objective, std::vector<double>{7}, records).targets[0].r2();
+  };
+  EXPECT_DOUBLE_EQ(r2_of({1, 3, 5}).value(), 1);
+  EXPECT_DOUBLE_EQ(r2_of({3, 3, 3}).value(), 0);  // their own mean
+  EXPECT_DOUBLE_EQ(r2_of({2, 3, 4}).value(), 0.75);
 }
 
 TEST(Evaluation, OfClassesIsAnErrorRate) {
@@ -180,6 +197,18 @@ TEST(Evaluation, OfClassesIsAnErrorRate) {
   const Evaluation result = evaluate(objective, std::vector<double>{1}, records);
   EXPECT_DOUBLE_EQ(result.targets[0].mae, 0.5);
   EXPECT_DOUBLE_EQ(result.targets[0].mean_guess_mae, 0.75);
+}
+
+TEST(BestSteps, AreOfTheBestValidation) {
+  std::vector<EpochRow> history(3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    history[i].step = static_cast<std::int64_t>(10 * (i + 1));
+    history[i].validation.targets.resize(1);
+    history[i].validation.loss = std::abs(static_cast<double>(i) - 1.2);
+  }
+  EXPECT_EQ(best_steps(history, 2), (std::vector<std::int64_t>{20, 30}));
+  EXPECT_EQ(best_steps(history, 9).size(), 3U);
+  EXPECT_TRUE(best_steps(history, 0).empty());
 }
 
 TEST(Report, CsvQuotesWhatNeedsIt) {
@@ -316,7 +345,7 @@ TEST(TrainingState, GoesThroughACheckpointUnchanged) {
   counters.history.push_back(row);
   const Normalisation normalisation = {{1.0 / 3}, {2}, {3, 4}, {5, 6}, {7}, {8}};
   const std::string bytes =
-      encode_checkpoint(make_checkpoint(state, optimizer, average, counters, normalisation, {{"seed", "1"}}));
+      sealed(snapshot(state, optimizer, average, counters, normalisation, {{"seed", "1"}}));
 
   FlatState state2(graph);
   Optimizer optimizer2({}, state2.parameters());
@@ -327,8 +356,8 @@ TEST(TrainingState, GoesThroughACheckpointUnchanged) {
   EXPECT_TRUE(std::equal(state.values().begin(), state.values().end(), state2.values().begin()));
   EXPECT_EQ(normalisation, normalisation2);
   EXPECT_EQ(optimizer2.steps(), 1);
-  EXPECT_EQ(bytes, encode_checkpoint(make_checkpoint(state2, optimizer2, average2, counters2, normalisation2,
-                                                     {{"seed", "1"}})));
+  EXPECT_EQ(bytes,
+            sealed(snapshot(state2, optimizer2, average2, counters2, normalisation2, {{"seed", "1"}})));
 }
 
 TEST(TrainingState, FingerprintNamesWhatDiffers) {
@@ -341,7 +370,7 @@ TEST(TrainingState, FingerprintNamesWhatDiffers) {
   config.data = "elsewhere";
   config.ranks = 4;
   config.threads = 2;
-  config.checkpoint.keep = 9;
+  config.checkpoint.keep_last = 9;
   EXPECT_EQ(fingerprint_differences(before, fingerprint(config, data)), "");
   config.model.width = 8;
   config.seed = 3;
@@ -371,6 +400,8 @@ TEST(TrainingState, FingerprintsOfEarlierRevisionsAreUnderstood) {
   config.model = default_model(ModelName::cosmoflow);
   config.model.width = 3;
   config.model.norm = Norm::batch;
+  config.model.leaky_slope = 0.01;
+  config.model.level_means = false;
   config.loss.name = LossName::huber;
   config.augment.flip = true;
   config.transform.name = TransformName::log;

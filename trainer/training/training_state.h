@@ -53,9 +53,12 @@ nlohmann::json upgraded_fingerprint(const nlohmann::json& fingerprint);
 // "model.width is 4 in the checkpoint and 8 now; seed ...": the differences, empty if there are none.
 std::string fingerprint_differences(const nlohmann::json& before, const nlohmann::json& now);
 
-Checkpoint make_checkpoint(FlatState& state, Optimizer& optimizer, WeightAverage& average,
-                           const TrainingCounters& counters, const Normalisation& normalisation,
-                           const nlohmann::json& fingerprint);
+// An unsealed checkpoint (checkpoint.h): a copy of all state.
+std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& average,
+                     const TrainingCounters& counters, const Normalisation& normalisation,
+                     const nlohmann::json& fingerprint);
+// Steps at the ends of the `count` epochs with the best validation (or training loss, without one).
+std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::int64_t count);
 // Error{data} if an array is missing or has another shape.
 void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimizer& optimizer,
                         WeightAverage& average, TrainingCounters& counters, Normalisation& normalisation);
