@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/text.h"
 
@@ -12,11 +13,10 @@ namespace wflow::converters {
 
 namespace {
 
-const std::vector<std::string> kFormats = {"auto", "hdf5", "npy", "raw"};
-const std::vector<std::string> kByteOrders = {"little", "big"};
 const std::vector<std::string> kCompressions = {"gzip", "none"};
 const std::vector<std::string> kOnMissing = {"skip", "fail"};
 const std::vector<std::string> kOutputTypes = {"keep", "float32"};
+const std::vector<std::string> kSplitOrders = {"hash", "count"};
 
 constexpr std::int64_t kMostSamples = std::int64_t{1} << 52;  // counts stay exact as doubles
 constexpr int kMostDeflate = 12;                              // libdeflate's best level
@@ -41,7 +41,7 @@ void read_source(yaml::MapReader& reader, ConvertConfig& config) {
                                   reader.where()));
   } else if (!config.from.empty() && !config.samples.empty()) {
     diagnostics.error(reader.mark_of("samples"), "'from' and 'samples' exclude each other");
-  } else if (!config.from.empty() && config.file.empty()) {
+  } else if (!config.from.empty() && config.file.empty() && config.short_form) {
     diagnostics.error(reader.mark_of("from"),
                       "'from' needs the key 'file': the file's name in each sample's directory");
   } else if (!config.samples.empty() && !config.file.empty()) {
@@ -51,48 +51,6 @@ void read_source(yaml::MapReader& reader, ConvertConfig& config) {
     diagnostics.error(reader.node().mark,
                       fmt::format("{} needs the key 'output': where the data set goes", reader.where()));
   }
-}
-
-void read_shape(yaml::MapReader& reader, ConvertConfig& config) {
-  for (const std::int64_t length : reader.integers("shape", 1, std::int64_t{1} << 31)) {
-    config.shape.push_back(static_cast<std::size_t>(std::max<std::int64_t>(length, 1)));
-  }
-  if (!config.shape.empty() && !normal_shape(config.shape)) {
-    reader.diagnostics().error(reader.mark_of("shape"),
-                               "'shape' has at most four axes: channels, depth, height, width");
-  }
-}
-
-void read_raw(yaml::MapReader& reader, ConvertConfig& config) {
-  const yaml::Node* block = reader.find("raw");
-  const bool is_raw = config.format == Format::raw;
-  if (block == nullptr) {
-    if (is_raw) reader.diagnostics().error(reader.node().mark, "format raw needs 'raw: {dtype: ...}'");
-  } else {
-    yaml::MapReader raw(*block, "the raw: block", reader.diagnostics());
-    raw.required("dtype");
-    config.raw_dtype = choose(raw, "dtype", DType::float32, dtype_names());
-    config.byte_order = choose(raw, "byte_order", ByteOrder::little, kByteOrders);
-    config.offset = static_cast<std::uint64_t>(raw.integer("offset", 0, 0, kMostSamples));
-    raw.finish();
-    if (config.format == Format::hdf5 || config.format == Format::npy) {
-      reader.diagnostics().error(reader.mark_of("raw"), "'raw' needs format: raw (or auto)");
-    }
-  }
-  if ((is_raw || block != nullptr) && config.shape.empty()) {
-    reader.diagnostics().error(reader.node().mark, "raw files need the key 'shape': [C, D, H, W]");
-  }
-}
-
-void read_input(yaml::MapReader& reader, ConvertConfig& config) {
-  config.format = choose(reader, "format", Format::automatic, kFormats);
-  config.dataset = reader.string("dataset");
-  config.stacked = reader.boolean("stacked", false);
-  if (!config.dataset.empty() && (config.format == Format::npy || config.format == Format::raw)) {
-    reader.diagnostics().error(reader.mark_of("dataset"), "'dataset' is for HDF5 files");
-  }
-  read_shape(reader, config);
-  read_raw(reader, config);
 }
 
 std::vector<std::string> distinct_names(yaml::MapReader& reader, std::string_view key) {
@@ -106,16 +64,106 @@ std::vector<std::string> distinct_names(yaml::MapReader& reader, std::string_vie
   return names;
 }
 
-void read_labels(yaml::MapReader& reader, ConvertConfig& config) {
-  config.targets = distinct_names(reader, "targets");
-  config.channels = distinct_names(reader, "channels");
-  config.units = reader.string("units");
-  const auto shape = normal_shape(config.shape);
-  if (config.channels.empty() || config.shape.empty() || !shape || (*shape)[0] == config.channels.size())
+// `file`, `dataset`, ... at top level.
+void read_short_form(yaml::MapReader& reader, ConvertConfig& config) {
+  yaml::Diagnostics& diagnostics = reader.diagnostics();
+  FieldConfig x;
+  x.name = "x";
+  read_selector(reader, x.selector);
+  x.layout = reader.string("layout");
+  if (const auto problem = layout_problem(x.layout)) {
+    diagnostics.error(reader.mark_of("layout"), fmt::format("'layout' {}: {}", x.layout, *problem));
+    x.layout.clear();
+  }
+  for (const std::int64_t length : reader.integers("shape", 1, std::int64_t{1} << 31))
+    x.shape.push_back(static_cast<std::size_t>(std::max<std::int64_t>(length, 1)));
+  if (!x.shape.empty() && !normal_shape(x.shape))
+    diagnostics.error(reader.mark_of("shape"),
+                      "'shape' has at most four axes: channels, depth, height, width");
+  if (x.selector.format == Format::raw && x.selector.raw.shape.empty()) {
+    if (x.shape.empty())
+      diagnostics.error(reader.node().mark, "raw files need the key 'shape': [C, D, H, W]");
+    x.selector.raw.shape = x.shape;
+  }
+  std::vector<std::string> targets = distinct_names(reader, "targets");
+  x.channels = distinct_names(reader, "channels");
+  x.units = reader.string("units");
+  const auto shape = normal_shape(x.shape);
+  if (!x.channels.empty() && !x.shape.empty() && x.layout.empty() && shape &&
+      (*shape)[0] != x.channels.size()) {
+    diagnostics.error(
+        reader.mark_of("channels"),
+        fmt::format("'channels' names {} channels, but 'shape' has {}; where it has no axis for them, "
+                    "'layout' says which one that is, such as layout: CHW",
+                    x.channels.size(), (*shape)[0]));
+  }
+  if (choose(reader, "dtype", 0, kOutputTypes) == 1) x.dtype = DType::float32;
+  config.fields = short_fields(std::move(x), std::move(targets));
+}
+
+// A mapping of fields, or a list of parameters that makes one field of that name.
+void read_role(yaml::MapReader& reader, const char* key, const char* list_name, Role role,
+               ConvertConfig& config) {
+  const yaml::Node* node = reader.find(key);
+  if (node == nullptr) {
+    reader.diagnostics().error(
+        reader.node().mark,
+        fmt::format("'inputs' and 'targets' go together: {} has no '{}'", reader.where(), key));
     return;
-  reader.diagnostics().error(
-      reader.mark_of("channels"),
-      fmt::format("'channels' names {} channels, but 'shape' has {}", config.channels.size(), (*shape)[0]));
+  }
+  if (node->is_map()) {
+    for (FieldConfig& field : read_fields(*node, role, reader.diagnostics()))
+      config.fields.push_back(std::move(field));
+    return;
+  }
+  FieldConfig list;
+  list.name = list_name;
+  list.role = role;
+  list.from_parameters = true;
+  list.vector = true;
+  if (!(node->is_scalar() && (node->text == "parameters" || node->text == "all")))
+    list.parameters = distinct_names(reader, key);
+  config.fields.push_back(std::move(list));
+}
+
+void check_field_names(yaml::MapReader& reader, const ConvertConfig& config) {
+  std::set<std::string_view> names;
+  for (const FieldConfig& field : config.fields) {
+    if (names.insert(field.name).second) continue;
+    reader.diagnostics().error(
+        reader.mark_of("targets"),
+        fmt::format("the field '{}' is named twice; an input and a target need names of their own",
+                    field.name));
+  }
+  for (const FieldConfig& field : config.fields) {
+    if (!field.pad.empty() && names.contains(field.name + "_mask"))
+      reader.diagnostics().error(
+          reader.mark_of("inputs"),
+          fmt::format("the mask of '{0}' is named '{0}_mask', as another field is", field.name));
+  }
+}
+
+void read_mapping(yaml::MapReader& reader, ConvertConfig& config) {
+  config.short_form = false;
+  read_role(reader, "inputs", "x", Role::input, config);
+  read_role(reader, "targets", "y", Role::target, config);
+  check_field_names(reader, config);
+  for (const char* key : {"dataset", "variable", "attribute", "columns", "regex", "match", "json", "slice",
+                          "raw", "gadget", "shape", "layout", "channels", "units", "dtype", "format"}) {
+    if (!reader.has(key)) continue;
+    reader.diagnostics().error(
+        reader.mark_of(key),
+        fmt::format("'{}' stands in each field where 'inputs' is given: inputs: {{density: {{{}: ...}}}}",
+                    key, key));
+  }
+  const bool own_file = std::any_of(config.fields.begin(), config.fields.end(), [](const FieldConfig& f) {
+    return !f.from_parameters && f.files.empty();
+  });
+  if (own_file && !config.from.empty() && config.file.empty()) {
+    reader.diagnostics().error(reader.mark_of("inputs"),
+                               "a field without 'file' is read from the sample's own file, which the key "
+                               "'file' beside 'inputs' names");
+  }
 }
 
 // A whole number is a count, anything else a fraction; 0 goes with both.
@@ -159,6 +207,7 @@ void read_parts(yaml::MapReader& split, SplitRequest& request) {
     return;
   }
   request.fractions = !counts;
+  if (counts) request.order = SplitOrder::count;
   for (std::size_t k = 0; k < 3; ++k) request.parts[k] = parts[k].value;
   // Without `test`, it is what the others leave.
   if (!counts && parts[2].kind == Part::Kind::absent) {
@@ -172,16 +221,28 @@ void read_split(yaml::MapReader& reader, ConvertConfig& config) {
     yaml::MapReader split(*node, "the split: block", reader.diagnostics());
     config.split.seed = static_cast<std::uint64_t>(split.integer("seed", 1, 0, INT64_MAX));
     read_parts(split, config.split);
+    const auto usual = config.split.order;
+    config.split.order = choose(split, "order", usual, kSplitOrders);
+    if (!config.split.fractions && config.split.order == SplitOrder::hash) {
+      split.diagnostics().error(
+          split.mark_of("order"),
+          "order: hash goes with fractions (train: 0.8); counts are exact, which is order: count");
+    }
+    config.split.group_by = split.string("group_by");
+    if (!config.split.group_by.empty() && config.split.order == SplitOrder::count) {
+      split.diagnostics().error(split.mark_of("group_by"),
+                                "'group_by' keeps groups together by order: hash, which goes with fractions");
+    }
     split.finish();
   }
-  if (!config.split.fractions && config.count == 0) return;  // the caller asks again when it knows
+  if (config.split.order == SplitOrder::count && config.count == 0)
+    return;  // the caller asks again when it knows
   if (const auto problem = split_problem(config.split, config.count)) {
     reader.diagnostics().error(reader.mark_of("split"), "'split' does not fit: " + *problem);
   }
 }
 
 void read_output(yaml::MapReader& reader, ConvertConfig& config) {
-  if (choose(reader, "dtype", 0, kOutputTypes) == 1) config.dtype = DType::float32;
   config.check_finite = reader.boolean("check_finite", true);
   config.compression = choose(reader, "compression", Compression::gzip, kCompressions);
   config.level = static_cast<int>(reader.integer("level", 1, 1, kMostDeflate));
@@ -203,9 +264,16 @@ void read_output(yaml::MapReader& reader, ConvertConfig& config) {
 ConvertConfig read_convert_config(const yaml::Node& block, yaml::Diagnostics& diagnostics) {
   ConvertConfig config;
   yaml::MapReader reader(block, "the convert: block", diagnostics);
+  config.short_form = !reader.has("inputs");
+  if (const yaml::Node* targets = reader.find("targets"); targets != nullptr && targets->is_map())
+    config.short_form = false;
   read_source(reader, config);
-  read_input(reader, config);
-  read_labels(reader, config);
+  config.stacked = reader.boolean("stacked", false);
+  if (config.short_form) {
+    read_short_form(reader, config);
+  } else {
+    read_mapping(reader, config);
+  }
   read_output(reader, config);
   read_split(reader, config);
   reader.finish();
@@ -250,14 +318,6 @@ yaml::Node shape_node(const std::vector<std::size_t>& shape) {
   return yaml::sequence(std::move(items));
 }
 
-yaml::Node raw_node(const ConvertConfig& config) {
-  Writer raw;
-  raw.plain("dtype", std::string(dtype_name(config.raw_dtype)));
-  raw.plain("byte_order", word(config.byte_order, kByteOrders));
-  raw.positive("offset", config.offset);
-  return raw.take();
-}
-
 std::string part_text(const SplitRequest& request, double value) {
   std::string text = text::from_real(value);
   if (!request.fractions) return fmt::to_string(static_cast<std::uint64_t>(value));
@@ -269,13 +329,22 @@ yaml::Node split_node(const SplitRequest& request) {
   for (std::size_t k = 0; k < 3; ++k)
     split.plain(kSplitNames[k].data(), part_text(request, request.parts[k]));
   split.plain("seed", fmt::to_string(request.seed));
+  split.plain("order", word(request.order, kSplitOrders));
+  split.text("group_by", request.group_by);
   return split.take();
 }
 
-bool has_raw(const ConvertConfig& config) {
-  const ConvertConfig defaults;
-  return config.format == Format::raw || config.raw_dtype != defaults.raw_dtype ||
-         config.byte_order != defaults.byte_order || config.offset != defaults.offset;
+void write_short_form(Writer& out, const ConvertConfig& config) {
+  const FieldConfig& x = config.fields.front();
+  std::vector<std::pair<std::string, yaml::Node>> selector;
+  write_selector(selector, x.selector);
+  for (auto& [key, value] : selector) out.node(key.c_str(), std::move(value));
+  out.text("layout", x.layout);
+  if (!x.shape.empty()) out.node("shape", shape_node(x.shape));
+  out.texts("targets", config.fields.back().parameters);
+  out.texts("channels", x.channels);
+  out.text("units", x.units);
+  out.plain("dtype", x.dtype ? "float32" : "keep");
 }
 
 }  // namespace
@@ -286,15 +355,13 @@ yaml::Node to_yaml(const ConvertConfig& config) {
   out.text("samples", config.samples);
   out.text("file", config.file);
   out.positive("bundle", config.bundle);
-  out.plain("format", word(config.format, kFormats));
   if (config.stacked) out.flag("stacked", true);
-  out.text("dataset", config.dataset);
-  if (!config.shape.empty()) out.node("shape", shape_node(config.shape));
-  if (has_raw(config)) out.node("raw", raw_node(config));
-  out.texts("targets", config.targets);
-  out.texts("channels", config.channels);
-  out.text("units", config.units);
-  out.plain("dtype", config.dtype ? "float32" : "keep");
+  if (config.short_form) {
+    write_short_form(out, config);
+  } else {
+    out.node("inputs", fields_to_yaml(config.fields, Role::input));
+    out.node("targets", fields_to_yaml(config.fields, Role::target));
+  }
   out.flag("check_finite", config.check_finite);
   out.plain("compression", word(config.compression, kCompressions));
   out.plain("level", fmt::to_string(config.level));
@@ -309,6 +376,29 @@ yaml::Node to_yaml(const ConvertConfig& config) {
   return out.take();
 }
 
+std::vector<FieldConfig> short_fields(FieldConfig x, std::vector<std::string> targets) {
+  FieldConfig y;
+  y.name = "y";
+  y.role = Role::target;
+  y.from_parameters = true;
+  y.vector = true;
+  y.parameters = std::move(targets);
+  return {std::move(x), std::move(y)};
+}
+
+std::optional<std::vector<std::string>> parameter_columns(const ConvertConfig& config) {
+  std::vector<std::string> columns;
+  const auto add = [&](const std::string& name) {
+    if (std::find(columns.begin(), columns.end(), name) == columns.end()) columns.push_back(name);
+  };
+  for (const FieldConfig& field : config.fields) {
+    if (!field.from_parameters) continue;
+    if (field.parameters.empty()) return std::nullopt;
+    for (const std::string& name : field.parameters) add(name);
+  }
+  return columns;
+}
+
 std::optional<std::array<std::size_t, 4>> normal_shape(const std::vector<std::size_t>& shape) {
   std::size_t first = 0;
   while (shape.size() - first > 4 && shape[first] == 1) ++first;
@@ -321,14 +411,32 @@ std::optional<std::array<std::size_t, 4>> normal_shape(const std::vector<std::si
   return result;
 }
 
+namespace {
+
+// The bytes of a sample, where the configuration says the shapes of all fields that come from files.
+std::optional<std::uint64_t> known_sample_bytes(const ConvertConfig& config) {
+  std::uint64_t bytes = 0;
+  for (const FieldConfig& field : config.fields) {
+    if (field.from_parameters) continue;
+    const auto& shape = !field.pad.empty() ? field.pad : field.shape;
+    if (shape.empty()) return std::nullopt;
+    std::uint64_t size = dtype_size(field.dtype.value_or(field.selector.raw.dtype));
+    for (const std::size_t length : shape) {
+      if (__builtin_mul_overflow(size, static_cast<std::uint64_t>(length), &size)) return std::nullopt;
+    }
+    bytes += size;
+  }
+  if (bytes == 0) return std::nullopt;
+  return bytes;
+}
+
+}  // namespace
+
 std::uint64_t shard_samples_of(const ConvertConfig& config, std::uint64_t count, std::uint64_t sample_bytes) {
   constexpr std::uint64_t kUnknownSize = 64;
   const std::uint64_t most = std::max<std::uint64_t>(count, 1);
   if (config.shard_samples > 0) return std::min(config.shard_samples, most);
-  if (const auto shape = normal_shape(config.shape)) {
-    sample_bytes = dtype_size(config.dtype.value_or(config.raw_dtype));
-    for (const std::size_t length : *shape) sample_bytes *= length;
-  }
+  if (const auto known = known_sample_bytes(config)) sample_bytes = *known;
   const std::uint64_t wanted =
       sample_bytes == 0 ? kUnknownSize : std::max<std::uint64_t>(kShardBytes / sample_bytes, 1);
   return std::min(wanted, most);

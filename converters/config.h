@@ -11,13 +11,11 @@
 #include <vector>
 
 #include "base/yaml.h"
-#include "converters/dtype.h"
+#include "converters/fields.h"
 #include "converters/split.h"
 
 namespace wflow::converters {
 
-enum class Format { automatic, hdf5, npy, raw };
-enum class ByteOrder { little, big };
 enum class Compression { gzip, none };
 enum class OnMissing { skip, fail };
 
@@ -29,19 +27,12 @@ struct ConvertConfig {
   std::string file;          // campaign: the file's name in each sample (or bundle) directory
   bool stacked = false;      // a file holds an array of samples, one a row of its slowest axis
   std::uint64_t bundle = 0;  // campaign: samples a directory of the step `from`, where they share one
-  Format format = Format::automatic;  // automatic: by the file's suffix
-  std::string dataset;                // HDF5: path in the file; empty: the only dataset of its root group
-  std::vector<std::size_t>
-      shape;  // raw: the shape; otherwise what is expected, empty: what the first sample has
-  DType raw_dtype = DType::float32;          // raw
-  ByteOrder byte_order = ByteOrder::little;  // raw
-  std::uint64_t offset = 0;                  // raw: bytes before the values
 
-  std::vector<std::string> targets;   // columns that become labels; empty: all but file and id
-  std::vector<std::string> channels;  // names, optional
-  std::string units;
+  // The short form (`file`, `dataset`, `targets: [names]`) is the fields `x`, always of axes C, D, H, W, and
+  // `y`, a list of parameters. `shape` of its x is what is expected (raw: what is in the file).
+  bool short_form = true;
+  std::vector<FieldConfig> fields;  // at least one; inputs, then targets
 
-  std::optional<DType> dtype;  // convert values to this type; absent: keep what the simulation wrote
   bool check_finite = true;
   Compression compression = Compression::gzip;
   int level = 1;
@@ -65,6 +56,13 @@ ConvertConfig read_convert_config(const yaml::Node& block, yaml::Diagnostics& di
 
 // A configuration file of wflow-convert that reads back as an equal ConvertConfig.
 yaml::Node to_yaml(const ConvertConfig& config);
+
+// The fields of the short form: x of one file, y of these columns (none: all).
+std::vector<FieldConfig> short_fields(FieldConfig x, std::vector<std::string> targets);
+
+// The columns of the sample table that a conversion takes, each once: of its parameters, and of the groups of
+// its split. Nothing where it takes all.
+std::optional<std::vector<std::string>> parameter_columns(const ConvertConfig& config);
 
 // The shape as (C, D, H, W): leading axes of length 1 are added, or dropped where there are more than four.
 // Nothing where that is impossible or a length is 0.

@@ -69,6 +69,8 @@ class ConvertTest(unittest.TestCase):
 
     def write_config(self, **keys):
         config = {"samples": "table.csv", "output": "data", "shard_samples": 8, **keys}
+        if all(isinstance(part, float) for part in config.get("split", {}).values()):
+            config["split"] = {"train": 0.8, "validation": 0.1, "test": 0.1, "order": "count", **config.get("split", {})}
         path = self.folder / "convert.yaml"
         path.write_text(json.dumps({"convert": config}))  # JSON is YAML
         return path
@@ -143,7 +145,7 @@ class ConvertTest(unittest.TestCase):
     def test_block_by_block(self):
         self.write_samples()
         config = self.folder / "c.yaml"
-        config.write_text("from: simulate\nfile: universe.h5\noutput: data\ncount: 20\nshard_samples: 8\n")
+        config.write_text("from: simulate\nfile: universe.h5\noutput: data\ncount: 20\nshard_samples: 8\nsplit: {train: 0.8, validation: 0.1, order: count}\n")
         for block in (2, 0, 1):
             rows = self.folder / f"rows{block}.csv"
             ids = [i for i in range(8 * block, min(20, 8 * block + 8)) if i != 9]  # 9 was not handed over
@@ -165,7 +167,7 @@ class ConvertTest(unittest.TestCase):
         self.write_samples()
         self.good(self.write_config())
         with h5py.File(self.folder / "data/train/shard-00000.h5") as file:
-            for name in ("x", "y", "id", "missing", "wflow", "wflow/index"):
+            for name in ("x", "y", "id", "missing", "wflow", "wflow/index/x", "wflow/index/y"):
                 info = h5py.h5o.get_info(file[name].id)
                 self.assertEqual(info.mtime if hasattr(info, "mtime") else 0, 0)
 
@@ -196,7 +198,7 @@ class ConvertTest(unittest.TestCase):
         (self.folder / "u5.h5").write_bytes(b"not HDF5 at all")
         with h5py.File(self.folder / "u6.h5", "w") as file:
             file["velocity"] = universe(6)
-        self.write_sample(7, values=universe(7).astype("f2"))
+        self.write_sample(7, values=np.array([b"text"]))
         (self.folder / "u8.h5").unlink()
         (self.folder / "u8.h5").mkdir()
         result = self.run_program(self.write_config(dataset="/density", shape=[2, 8, 8, 8], dtype="keep", shard_samples=20))
@@ -208,7 +210,7 @@ class ConvertTest(unittest.TestCase):
         reasons = {m["sample"]: m["reason"] for m in json.loads((self.folder / "data/blocks/00000.json").read_text())["missing"]}
         for sample, part in {0: "no such file", 1: "has shape (2, 8, 8, 9), expected (2, 8, 8, 8)", 2: "has shape (9)",
                              3: "not a readable HDF5 file: truncated", 4: "holds NaN", 5: "not a readable HDF5 file",
-                             6: "has no dataset /density; it has /velocity", 7: "floats of 4 or 8", 8: "not a regular file"}.items():
+                             6: "has no dataset /density; it has /velocity", 7: "is not of numbers", 8: "not a regular file"}.items():
             self.assertIn(part, reasons[sample])
 
     def test_truncated_npy(self):
@@ -234,7 +236,7 @@ class ConvertTest(unittest.TestCase):
         self.good(self.write_config())
         path = self.folder / "data/train/shard-00001.h5"
         with h5py.File(path) as file:
-            offset, length = (int(v) for v in file["wflow/index"][2, :2])
+            offset, length = (int(v) for v in file["wflow/index/x"][2, :2])
         content = bytearray(path.read_bytes())
         content[offset + length // 3] ^= 4
         path.write_bytes(content)

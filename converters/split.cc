@@ -40,19 +40,37 @@ std::optional<std::string> split_problem(const SplitRequest& request, std::uint6
       validation, test, sum, count);
 }
 
+std::uint64_t identity_of(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return hash;
+}
+
 SplitMap::SplitMap(const SplitRequest& request, std::uint64_t count)
-    : order_(count, request.seed), seed_(request.seed) {
+    : order_(count, request.seed), seed_(request.seed), order_kind_(request.order) {
   if (const auto problem = split_problem(request, count)) {
     throw Error(ExitCode::spec, "the split does not fit: " + *problem);
   }
   ends_ = ends_of(request, count);
+  double sum = 0;
+  for (std::size_t k = 0; k < bounds_.size(); ++k) {
+    sum += request.fractions ? request.parts[k] : 0;
+    bounds_[k] = sum >= 1 - kRounding ? 1 : sum;
+  }
 }
 
 std::uint64_t SplitMap::size(std::size_t split) const {
   return ends_[split] - (split == 0 ? 0 : ends_[split - 1]);
 }
 
-std::optional<std::size_t> SplitMap::of(std::uint64_t sample) const {
+std::optional<std::size_t> SplitMap::of(std::uint64_t sample, std::uint64_t identity) const {
+  if (order_kind_ == SplitOrder::hash) {
+    const double place = unit_real(hash64(seed_, identity));
+    for (std::size_t k = 0; k < bounds_.size(); ++k) {
+      if (place < bounds_[k]) return k;
+    }
+    return std::nullopt;
+  }
   WFLOW_CHECK(sample < order_.size());
   const std::uint64_t place = order_(sample);
   for (std::size_t k = 0; k < ends_.size(); ++k) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which samples train, validate and test: a function of (seed, number of samples, sample number) alone.
+// Which samples train, validate and test. By hash: a function of (seed, identity of the sample) alone, so
+// that a growing campaign never moves a sample. By count: of (seed, number of samples, sample number), with
+// exact sizes.
 #pragma once
 
 #include <array>
@@ -15,16 +17,23 @@ namespace wflow::converters {
 inline constexpr std::array<std::string_view, 3> kSplitNames = {"train", "validation", "test"};
 inline constexpr std::size_t kTrain = 0;
 
+enum class SplitOrder { hash, count };
+
 // As the user wrote it: counts, or fractions of the whole.
 struct SplitRequest {
   bool fractions = true;
   std::array<double, 3> parts = {0.8, 0.1, 0.1};  // in order of kSplitNames
   std::uint64_t seed = 1;
+  SplitOrder order = SplitOrder::hash;  // counts need SplitOrder::count
+  std::string group_by = {};                 // column: rows of one value stay together; empty: each by itself
   bool operator==(const SplitRequest&) const = default;
 };
 
 // What is wrong with the request for that many samples, as a clause; nothing when it fits.
 std::optional<std::string> split_problem(const SplitRequest& request, std::uint64_t count);
+
+// Of a sample's id (its decimal digits), file name or group, as a text: 64-bit FNV-1a.
+std::uint64_t identity_of(std::string_view text);
 
 class SplitMap {
  public:
@@ -33,13 +42,17 @@ class SplitMap {
 
   std::uint64_t count() const { return order_.size(); }
   std::uint64_t seed() const { return seed_; }
+  bool exact() const { return order_kind_ == SplitOrder::count; }
+  // Of a split by hash: what is expected.
   std::uint64_t size(std::size_t split) const;
   // Index into kSplitNames; nothing for a sample that no part takes (fractions that sum to less than 1).
-  std::optional<std::size_t> of(std::uint64_t sample) const;
+  std::optional<std::size_t> of(std::uint64_t sample, std::uint64_t identity) const;
 
  private:
   Permutation order_;
   std::uint64_t seed_;
+  SplitOrder order_kind_;
+  std::array<double, 3> bounds_{};       // by hash: the running sums of the fractions
   std::array<std::uint64_t, 3> ends_{};  // first place beyond each part
 };
 

@@ -58,20 +58,19 @@ class Convert final : public Step {
     yaml::Diagnostics diagnostics(config_path());
     const yaml::Node node = yaml::parse(template_.settings, diagnostics);
     block_ = specs::read_convert(node, diagnostics);
-    if (block_.file.empty())
+    if (block_.file.empty() && !block_.directories)
       diagnostics.error(node.mark, "the convert block names no file of a sample's directory");
-    choose_columns(block_.targets, node.mark, diagnostics);
+    choose_columns(node.mark, diagnostics);
     diagnostics.throw_if_errors();
   }
 
-  void choose_columns(const std::vector<std::string>& names, const yaml::Mark& mark,
-                      yaml::Diagnostics& diagnostics) {
+  void choose_columns(const yaml::Mark& mark, yaml::Diagnostics& diagnostics) {
     static const std::vector<std::string> kNone;
     const auto& all = samples_ ? samples_->columns() : kNone;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (names.empty()) columns_.push_back(i);
+      if (block_.all_columns) columns_.push_back(i);
     }
-    for (const std::string& name : names) {
+    for (const std::string& name : block_.all_columns ? kNone : block_.columns) {
       const auto found = std::find(all.begin(), all.end(), name);
       if (found == all.end()) {
         diagnostics.error(mark, fmt::format("target '{}' is no column of the samples", name));
@@ -82,13 +81,19 @@ class Convert final : public Step {
   }
 
   std::string rows_of(specs::Element block) const {
-    std::string text = block_.stacked ? "id,file,row" : "id,file";
+    std::string text = "id";
+    if (block_.directories) text += ",directory";
+    if (!block_.file.empty()) text += ",file";
+    if (block_.stacked) text += ",row";
     for (const std::size_t column : columns_) text += "," + csv::cell(samples_->columns()[column]);
     text += '\n';
     const std::uint64_t first = block * template_.block_samples;
     const std::uint64_t end = std::min(first + template_.block_samples, template_.sample_count);
     for (std::uint64_t row = first; row < end; ++row) {
-      text += std::to_string(row) + "," + csv::cell(file_of(row));
+      const std::string directory = directory_of(row);
+      text += std::to_string(row);
+      if (block_.directories) text += "," + csv::cell(directory);
+      if (!block_.file.empty()) text += "," + csv::cell(directory + "/" + file_of(row));
       if (block_.stacked) text += "," + std::to_string(block_.bundle > 0 ? row % block_.bundle : 0);
       for (const std::size_t column : columns_) text += "," + csv::cell(samples_->text(row, column));
       text += '\n';
@@ -97,18 +102,22 @@ class Convert final : public Step {
   }
 
   // Where the step `from` has left a sample, alone or with the others of its bundle.
-  std::string file_of(std::uint64_t row) const {
+  std::string directory_of(std::uint64_t row) const {
     specs::TaskTemplate source;
     source.workspace = template_.source_workspace;
     source.sample_dependent = true;
     source.sample_count = template_.sample_count;
     source.level_max_dirs = template_.level_max_dirs;
     source.bundle = block_.bundle;
+    return working_directory(source, row);
+  }
+
+  std::string file_of(std::uint64_t row) const {
     std::string name = block_.file;
     constexpr std::string_view kSample = "$(MERLIN_SAMPLE_ID)";
     for (std::size_t at = name.find(kSample); at != std::string::npos; at = name.find(kSample, at))
       name.replace(at, kSample.size(), std::to_string(row));
-    return working_directory(source, row) + "/" + name;
+    return name;
   }
 
   const specs::TaskTemplate& template_;

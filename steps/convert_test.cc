@@ -58,6 +58,19 @@ TEST_F(ConvertTest, FindsSamplesInTheDirectoriesOfBundles) {
                   "id,file,x\n8,/campaign/simulate/02/u_8.h5,80\n9,/campaign/simulate/03/u_9.h5,90\n"));
 }
 
+// Fields name files in the samples' directories, and the rows have the columns that they and the split need.
+TEST_F(ConvertTest, HandsOverDirectoriesToFields) {
+  auto t = blocks();
+  t.settings =
+      "from: simulate\ninputs: {k: {parameter: x}}\ntargets: {u: {file: u.npy}, e: {file: log, regex: 'E = (.*)'}}\n"
+      "split: {train: 0.8, group_by: name}\n";
+  EXPECT_THAT(make_step(t, &samples_)->prepare({0, 0, false}).files.at(0).text,
+              ::testing::StartsWith("id,directory,x,name\n0,/campaign/simulate/00/00,0,"));
+  t.settings = "from: simulate\nfile: cube.h5\ninputs: {u: {dataset: /u}}\ntargets: {e: {file: log, regex: 'E = (.*)'}}\n";
+  EXPECT_THAT(make_step(t, &samples_)->prepare({0, 0, false}).files.at(0).text,
+              ::testing::StartsWith("id,directory,file\n0,/campaign/simulate/00/00,/campaign/simulate/00/00/cube.h5\n"));
+}
+
 // Every spelling of a value that validation takes means the same here.
 TEST_F(ConvertTest, ReadsTheBlockAsValidationDoes) {
   auto t = blocks();

@@ -159,6 +159,9 @@ PLACES = [
     (at("study", "outputs"), ["study", 0, "outputs"], [{"file": "x"}]),
     (at("study", "convert"), ["study", 1, "convert"], [CONVERT["convert"]]),
     (at("study", "convert", "raw"), ["study", 1, "convert", "raw"], [{"dtype": "int8"}]),
+    (at("study", "convert", "gadget"), ["study", 1, "convert", "gadget"], [{"grid": 8}]),
+    (resolve(at("study", "convert")["properties"]["inputs"]["anyOf"][0]["additionalProperties"]),
+     ["study", 1, "convert", "inputs", "u"], [{"file": "u.npy"}]),
     (at("study", "convert", "split"), ["study", 1, "convert", "split"], [{}]),
     (at("study", "plugin"), ["study", 1, "plugin"], [{"library": "x.so"}]),
     (at("study", "train"), ["study", 2, "train"], [{"data": "c"}]),
@@ -223,6 +226,8 @@ class Keys(unittest.TestCase):
                        r"\{([^}]*)\}")
     # Asked of something else than a mapping of the study.
     NOT_KEYS = {"%%", "$(", "OUTPUT_PATH", "walltime", "WORKSPACE"}
+    # Read from a table of names (kTransforms).
+    NOT_KEYS |= {"asinh", "clip", "scale", "downsample"}
 
     def asked(self, paths):
         found = set()
@@ -241,7 +246,7 @@ class Keys(unittest.TestCase):
         study["defs"] = {key: value for key, value in definitions.items() if key not in ("convert", "train")}
         for schema, sources in (
                 (study, glob.glob(f"{ROOT}/specs/study/read_*.cc") + [f"{ROOT}/specs/study/study.cc", f"{ROOT}/specs/study/blocks.cc"]),
-                (definitions["convert"], [f"{ROOT}/converters/config.cc", f"{ROOT}/converters/split.h"]),
+                (definitions["convert"], [f"{ROOT}/converters/{name}" for name in ("config.cc", "fields.cc", "split.h")]),
                 (definitions["train"], [f"{ROOT}/trainer/config.cc", f"{ROOT}/trainer/layer_config.cc"])):
             known = properties(schema)
             asked = self.asked(sources)

@@ -350,7 +350,7 @@ class Ranks(TrainRun):
         shutil.copytree(self.root / "shards", shards)
         shard = sorted((shards / "train").glob("*.h5"))[0]
         with h5py.File(shard) as file:
-            offset = int(file["wflow/index"][0][0])
+            offset = int(file["wflow/index/x"][0][0])
         data = bytearray(shard.read_bytes())
         data[offset + 20] ^= 0xff
         shard.write_bytes(data)

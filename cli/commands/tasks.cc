@@ -13,6 +13,7 @@
 #include "cli/view/table.h"
 #include "cli/view/terminal.h"
 #include "specs/plan/task_name.h"
+#include "specs/samples/samples.h"
 
 namespace wflow::cli {
 
@@ -27,13 +28,15 @@ struct TasksOptions {
   bool json = false;
   bool csv = false;
   bool count = false;
+  bool parameters = false;
 };
 
 // What the executions of listed tasks used, fetched for some thousand neighbours at a time: rows come in the
 // order of their elements.
 class UsageOfRows {
  public:
-  UsageOfRows(engine::Client& client, bool for_people) : client_(client), together_(for_people ? kFew : kMany) {}
+  UsageOfRows(engine::Client& client, bool for_people)
+      : client_(client), together_(for_people ? kFew : kMany) {}
 
   // Of the last execution that has ended; null where there is no record of one.
   const engine::wire::UsedView* find(const TaskRow& row) {
@@ -68,11 +71,12 @@ class UsageOfRows {
   std::map<specs::Element, engine::wire::UsedView> last_;
 };
 
-// With what is known from the record of its last execution. Of a bundle's process the memory alone says something
-// of one sample.
+// With what is known from the record of its last execution. Of a bundle's process the memory alone says
+// something of one sample.
 TaskRow with_usage(TaskRow row, UsageOfRows& usage, std::optional<engine::TaskUsage>& used) {
-  const bool may_have = row.state == engine::ElementState::done || row.state == engine::ElementState::failed ||
-                        row.state == engine::ElementState::hard_failed || row.state == engine::ElementState::delayed;
+  const bool may_have =
+      row.state == engine::ElementState::done || row.state == engine::ElementState::failed ||
+      row.state == engine::ElementState::hard_failed || row.state == engine::ElementState::delayed;
   const engine::wire::UsedView* found = may_have ? usage.find(row) : nullptr;
   used.reset();
   if (found == nullptr) return row;
@@ -156,11 +160,14 @@ class Listing {
       : plan_(plan),
         options_(options),
         usage_(client, !options.csv && !options.json),
+        samples_(options.parameters && plan.study().samples
+                     ? specs::open_samples(plan.study().samples->design)
+                     : nullptr),
         table_(options.csv ? std::vector<std::string>{"task", "step", "sample", "state", "attempts",
                                                       "exit_code", "duration", "started", "worker", "cpu",
                                                       "peak_bytes", "read_bytes", "written_bytes"}
-                           : std::vector<std::string>{"task", "state", "attempts", "exit code", "duration", "cpu",
-                                                      "memory", "worker"}) {
+                           : std::vector<std::string>{"task", "state", "attempts", "exit code", "duration",
+                                                      "cpu", "memory", "worker"}) {
     if (options.csv && !options.count) table_.print_csv();
   }
 
@@ -170,7 +177,8 @@ class Listing {
     Used used;
     const TaskRow row = with_usage(selected, usage_, used);
     if (options_.json) {
-      fmt::print("{}{}", found_ == 1 ? "[\n  " : ",\n  ", indented(to_json(plan_, row, used).dump(2)));
+      fmt::print("{}{}", found_ == 1 ? "[\n  " : ",\n  ",
+                 indented(with_parameters(to_json(plan_, row, used), row).dump(2)));
     } else if (options_.csv) {
       Table::print_csv_row(cells_of(plan_, row, used, false));
     } else {
@@ -211,9 +219,25 @@ class Listing {
     return deeper;
   }
 
+  // The cells of the task's sample; an empty object where it has none.
+  nlohmann::json with_parameters(nlohmann::json json, const TaskRow& row) const {
+    if (!options_.parameters) return json;
+    nlohmann::json& cells = json["parameters"] = nlohmann::json::object();
+    const specs::PlannedStep& step = plan_.steps()[plan_.step_of(row.array)];
+    const bool has_sample = samples_ != nullptr && step.sample_dependent && step.block_samples == 0;
+    if (!has_sample || row.element >= samples_->count()) return json;
+    for (std::size_t k = 0; k < samples_->columns().size(); ++k) {
+      const std::string cell = samples_->text(row.element, k);
+      const auto number = text::to_real(cell);
+      cells[samples_->columns()[k]] = number ? nlohmann::json(*number) : nlohmann::json(cell);
+    }
+    return json;
+  }
+
   const specs::Plan& plan_;
   const TasksOptions& options_;
   UsageOfRows usage_;
+  std::unique_ptr<const specs::SampleTable> samples_;
   Table table_;
   std::uint64_t found_ = 0;
   std::size_t kept_ = 0;
@@ -259,6 +283,8 @@ void add_tasks(CLI::App& app, Command& chosen) {
                       "show so many at most; 0: all (default: 100, all for programs)");
   command->add_flag("--count", options->count, "only how many");
   auto* json = command->add_flag("--json", options->json, "as JSON");
+  command->add_flag("--parameters", options->parameters, "with the parameters of each task's sample")
+      ->needs(json);
   command->add_flag("--csv", options->csv, "as comma-separated values")->excludes(json);
   command->callback([options, &chosen] { chosen = [options] { return tasks(*options); }; });
 }

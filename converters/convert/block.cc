@@ -23,20 +23,23 @@ namespace fs = std::filesystem;
 namespace {
 
 // The file names are part of it, their folder is not: a campaign directory may be moved.
-std::string hash_of_rows(const std::vector<SampleRow>& rows) {
-  std::string text;
+std::string hash_of_rows(const std::vector<std::string>& columns, const std::vector<SampleRow>& rows) {
+  std::string text = text::join(columns, ",") + "\n";
   for (const SampleRow& row : rows) {
-    text += fmt::format("{},{},{}", row.number, row.id, row.file.filename().string());
+    text += fmt::format("{},{},{},{}", row.number, row.id, row.file.filename().string(), row.identity);
     if (row.row) text += fmt::format(",row {}", *row.row);
-    for (const double target : row.targets) text += "," + text::from_real(target);
+    for (const double target : row.parameters) text += "," + text::from_real(target);
     text += '\n';
   }
   return hash_bytes(text);
 }
 
-std::string hash_of_inputs(const std::vector<SampleRow>& rows) {
+std::string hash_of_inputs(const ConvertConfig& config, const std::vector<SampleRow>& rows) {
   std::string text;
-  for (const SampleRow& row : rows) text += file_state(row.file) + '\n';
+  for (const SampleRow& row : rows) {
+    for (const fs::path& file : sample_files(config, row)) text += file_state(file) + '\n';
+    text += '\n';
+  }
   return hash_bytes(text);
 }
 
@@ -48,7 +51,7 @@ struct PlacedRow {
 std::vector<PlacedRow> place_rows(const SplitMap& split, const std::vector<SampleRow>& rows) {
   std::vector<PlacedRow> placed;
   for (const SampleRow& row : rows) {
-    if (const auto part = split.of(row.number)) placed.push_back({row, *part});
+    if (const auto part = split.of(row.number, row.identity)) placed.push_back({row, *part});
   }
   return placed;
 }
@@ -61,18 +64,14 @@ class BlockConverter {
         config_(conversion.config),
         observer_(observer),
         placed_(place_rows(SplitMap(config_.split, config_.count), rows)),
-        form_(find_form(config_, rows)) {
+        form_(find_form(config_, conversion.columns, rows)) {
     record_.block = block;
     record_.shard_samples = config_.shard_samples;
     record_.config_hash = conversion_hash(config_);
-    record_.rows_hash = hash_of_rows(rows);
+    record_.rows_hash = hash_of_rows(conversion.columns, rows);
     record_.inputs_hash =
-        hash_of_inputs(rows);  // before they are read: one that changes meanwhile is seen next time
-    record_.labels = conversion.labels;
-    if (form_) {
-      record_.shape = form_->shape;
-      record_.dtype = dtype_name(form_->dtype);
-    }
+        hash_of_inputs(config_, rows);  // before they are read: one that changes meanwhile is seen next time
+    if (form_) record_.fields = *form_;
   }
 
   BlockRecord run() {
@@ -87,7 +86,7 @@ class BlockConverter {
  private:
   struct Shard {
     std::optional<ShardWriter> writer;
-    std::vector<std::uint64_t> raw_hashes;
+    std::vector<std::vector<std::uint64_t>> raw_hashes;  // of each sample's fields
     std::vector<std::int64_t> missing;
   };
 
@@ -113,7 +112,7 @@ class BlockConverter {
     const std::size_t threads =
         std::max<std::size_t>(1, std::min<std::size_t>(conversion_.threads, placed_.size()));
     std::vector<SampleEncoder> encoders;
-    for (std::size_t i = 0; i < threads; ++i) encoders.emplace_back(config_, form_);
+    for (std::size_t i = 0; i < threads; ++i) encoders.emplace_back(config_, conversion_.columns, form_);
     ordered_parallel<EncodedSample>(
         placed_.size(), threads,
         [&](std::size_t worker, std::size_t i) {
@@ -137,33 +136,35 @@ class BlockConverter {
       throw Error(ExitCode::data,
                   fmt::format("sample {} is not usable: {} (on_missing: fail)", row.id, reason));
     }
-    record_.missing.push_back({row.id, std::string(kSplitNames[placed.split]), reason, row.file.string()});
+    record_.missing.push_back({row.id, std::string(kSplitNames[placed.split]), reason, first_file(row)});
     shards_[placed.split].missing.push_back(row.id);
     if (observer_.missing) observer_.missing(record_.missing.back());
+  }
+
+  std::string first_file(const SampleRow& row) const {
+    const auto files = sample_files(config_, row);
+    return files.empty() ? "" : files.front().string();
   }
 
   void add(const PlacedRow& placed, const EncodedSample& sample) {
     Shard& shard = shards_[placed.split];
     if (!shard.writer) shard.writer.emplace(shard_path(placed.split), describe(placed.split));
-    shard.writer->add(placed.row.id, placed.row.targets, sample.chunk);
-    shard.raw_hashes.push_back(sample.raw_hash);
+    shard.writer->add(placed.row.id, sample.fields);
+    std::vector<std::uint64_t> hashes;
+    for (const EncodedField& field : sample.fields) hashes.push_back(field.raw_hash);
+    if (config_.delete_inputs) shard.raw_hashes.push_back(std::move(hashes));
     if (placed.split != kTrain) return;
-    merge(record_.x, sample.x);
-    std::vector<Moments> targets;
-    for (const double target : placed.row.targets) targets.push_back(moments_of(target));
-    merge(record_.y, targets);
+    record_.moments.resize(sample.fields.size());
+    for (std::size_t k = 0; k < sample.fields.size(); ++k)
+      merge(record_.moments[k], sample.fields[k].moments);
   }
 
   ShardDescription describe(std::size_t split) const {
     const auto samples =
         std::count_if(placed_.begin(), placed_.end(), [&](const auto& p) { return p.split == split; });
-    return {.shape = form_->shape,
-            .dtype = form_->dtype,
-            .filters = filters_of(config_, form_->dtype),
+    return {.fields = *form_,
+            .compression = config_.compression,
             .level = config_.level,
-            .labels = conversion_.labels,
-            .channels = config_.channels,
-            .units = config_.units,
             .split = std::string(kSplitNames[split]),
             .block = record_.block,
             .most_samples = static_cast<std::uint64_t>(samples)};
@@ -184,19 +185,26 @@ class BlockConverter {
   // Reads every sample back from the file before what it was made from is deleted.
   void verify_shards() const {
     ReadScratch scratch;
+    std::vector<std::string> names;
+    for (const FieldForm& field : record_.fields) names.push_back(field.name);
     for (const Shard& shard : shards_) {
       if (!shard.writer) continue;
-      const ShardFile file(shard.writer->temporary(), true);
-      std::vector<std::uint8_t> raw(file.sample_bytes());
+      const ShardFile file(shard.writer->temporary(), names, true);
       for (std::size_t row = 0; row < file.size(); ++row) {
-        file.read_stored(row, scratch, raw, true);
-        if (chunk_hash(raw) == shard.raw_hashes[row]) continue;
-        throw Error(ExitCode::system,
-                    fmt::format("sample {} did not read back from {} as it was written; no input was "
-                                "deleted",
-                                file.layout().ids[row], file.path().string()));
+        for (std::size_t k = 0; k < names.size(); ++k)
+          verify_field(file, k, row, shard.raw_hashes[row][k], scratch);
       }
     }
+  }
+
+  static void verify_field(const ShardFile& file, std::size_t field, std::size_t row, std::uint64_t hash,
+                           ReadScratch& scratch) {
+    std::vector<std::uint8_t> raw(file.layout().fields[field].sample_bytes);
+    file.read_stored(field, row, scratch, raw, true);
+    if (chunk_hash(raw) == hash) return;
+    throw Error(ExitCode::system,
+                fmt::format("sample {} did not read back from {} as it was written; no input was deleted",
+                            file.layout().ids[row], file.path().string()));
   }
 
   // The record and the manifest vouch for the shards, so they go before these are replaced.
@@ -237,16 +245,24 @@ bool is_missing(const BlockRecord& record, std::int64_t id) {
 }
 
 // Whether a sample that is in the shards could not be read again: its input was deleted.
-bool inputs_gone(const BlockRecord& record, const std::vector<PlacedRow>& placed) {
-  return std::any_of(placed.begin(), placed.end(),
-                     [&](const auto& p) { return !is_missing(record, p.row.id) && !fs::exists(p.row.file); });
+bool inputs_gone(const ConvertConfig& config, const BlockRecord& record,
+                 const std::vector<PlacedRow>& placed) {
+  return std::any_of(placed.begin(), placed.end(), [&](const PlacedRow& p) {
+    const auto files = sample_files(config, p.row);
+    return !is_missing(record, p.row.id) &&
+           std::any_of(files.begin(), files.end(), [](const fs::path& file) { return !fs::exists(file); });
+  });
 }
 
-void delete_inputs(const BlockRecord& record, const std::vector<PlacedRow>& placed) {
+void delete_inputs(const ConvertConfig& config, const BlockRecord& record,
+                   const std::vector<PlacedRow>& placed) {
   for (const PlacedRow& p : placed) {
-    std::error_code error;
-    if (!is_missing(record, p.row.id)) fs::remove(p.row.file, error);
-    if (error) throw system_error(error.value(), fmt::format("cannot delete {}", p.row.file.string()));
+    if (is_missing(record, p.row.id)) continue;
+    for (const fs::path& file : sample_files(config, p.row)) {
+      std::error_code error;
+      fs::remove(file, error);
+      if (error) throw system_error(error.value(), fmt::format("cannot delete {}", file.string()));
+    }
   }
 }
 
@@ -271,6 +287,8 @@ std::string conversion_hash(const ConvertConfig& config) {
   relevant.delete_inputs = defaults.delete_inputs;
   relevant.output = defaults.output;
   relevant.name = defaults.name;
+  // By hash, a growing campaign moves no sample: finished blocks stay.
+  if (relevant.split.order == SplitOrder::hash) relevant.count = 0;
   return hash_bytes(yaml::emit(to_yaml(relevant)));
 }
 
@@ -282,10 +300,10 @@ BlockRecord convert_block(const Conversion& conversion, std::uint64_t block,
   const auto existing = read_block_record(conversion.output, block);
   if (existing && !shards_problem(conversion.output, *existing)) {
     const bool same = existing->config_hash == conversion_hash(config) &&
-                      existing->rows_hash == hash_of_rows(rows) && existing->labels == conversion.labels;
-    const bool gone = inputs_gone(*existing, placed);
-    if (same && !conversion.force && (gone || existing->inputs_hash == hash_of_inputs(rows))) {
-      if (config.delete_inputs) delete_inputs(*existing, placed);
+                      existing->rows_hash == hash_of_rows(conversion.columns, rows);
+    const bool gone = inputs_gone(config, *existing, placed);
+    if (same && !conversion.force && (gone || existing->inputs_hash == hash_of_inputs(config, rows))) {
+      if (config.delete_inputs) delete_inputs(config, *existing, placed);
       report_existing(*existing, rows.size(), observer);
       return *existing;
     }
@@ -297,7 +315,7 @@ BlockRecord convert_block(const Conversion& conversion, std::uint64_t block,
     }
   }
   BlockRecord record = BlockConverter(conversion, block, rows, observer).run();
-  if (config.delete_inputs) delete_inputs(record, placed);
+  if (config.delete_inputs) delete_inputs(config, record, placed);
   return record;
 }
 

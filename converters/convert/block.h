@@ -19,7 +19,7 @@ namespace wflow::converters {
 struct Conversion {
   ConvertConfig config;
   std::filesystem::path output;
-  std::vector<std::string> labels;
+  std::vector<std::string> columns;  // names of the parameters of a row
   unsigned threads = 1;
   bool force = false;
 };

@@ -53,6 +53,27 @@ MissingSample missing_from(const nlohmann::json& json) {
   return {json.at("sample"), json.at("split"), json.at("reason"), json.at("file")};
 }
 
+Json to_json(const FieldForm& form) {
+  return {{"name", form.name},         {"role", role_name(form.role)}, {"dtype", dtype_name(form.dtype)},
+          {"shape", form.shape},       {"layout", form.layout},        {"layout_from", form.layout_from},
+          {"channels", form.channels}, {"units", form.units},          {"stored", form.stored}};
+}
+
+FieldForm form_from(const nlohmann::json& json) {
+  FieldForm form;
+  form.name = json.at("name");
+  form.role = json.at("role").get<std::string>() == "input" ? Role::input : Role::target;
+  const auto dtype = parse_dtype(json.at("dtype").get<std::string>());
+  form.dtype = dtype.value_or(DType::float32);
+  form.shape = json.at("shape").get<std::vector<std::size_t>>();
+  form.layout = json.at("layout");
+  form.layout_from = json.at("layout_from");
+  form.channels = json.at("channels").get<std::vector<std::string>>();
+  form.units = json.at("units");
+  form.stored = json.at("stored");
+  return form;
+}
+
 template <typename List>
 Json list_json(const List& list) {
   Json result = Json::array();
@@ -67,13 +88,10 @@ BlockRecord record_from(const nlohmann::json& json) {
   r.config_hash = json.at("config");
   r.rows_hash = json.at("rows");
   r.inputs_hash = json.at("inputs");
-  r.shape = json.at("shape");
-  r.dtype = json.at("dtype");
-  r.labels = json.at("labels").get<std::vector<std::string>>();
+  for (const auto& form : json.at("fields")) r.fields.push_back(form_from(form));
   for (const auto& shard : json.at("shards")) r.shards.push_back(shard_from(shard));
   for (const auto& sample : json.at("missing")) r.missing.push_back(missing_from(sample));
-  r.x = moments_from(json.at("statistics").at("x"));
-  r.y = moments_from(json.at("statistics").at("y"));
+  for (const auto& moments : json.at("statistics")) r.moments.push_back(moments_from(moments));
   return r;
 }
 
@@ -100,12 +118,10 @@ void write_block_record(const fs::path& output, const BlockRecord& r) {
                      {"config", r.config_hash},
                      {"rows", r.rows_hash},
                      {"inputs", r.inputs_hash},
-                     {"shape", r.shape},
-                     {"dtype", r.dtype},
-                     {"labels", r.labels},
+                     {"fields", list_json(r.fields)},
                      {"shards", list_json(r.shards)},
                      {"missing", list_json(r.missing)},
-                     {"statistics", {{"x", to_json(r.x)}, {"y", to_json(r.y)}}}};
+                     {"statistics", list_json(r.moments)}};
   write_file_durably(block_record_path(output, r.block),
                      json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
@@ -114,6 +130,7 @@ std::optional<BlockRecord> read_block_record(const fs::path& output, std::uint64
   const fs::path path = block_record_path(output, block);
   if (!fs::exists(path)) return std::nullopt;
   const nlohmann::json json = read_json(path, "the block record");
+  if (json.at("wflow_format").get<int>() != kFormatVersion) return std::nullopt;  // an older wflow's: converted again
   try {
     return record_from(json);
   } catch (const nlohmann::json::exception& error) {

@@ -3,7 +3,6 @@
 // with a record is a finished one; finish() makes the manifest of these alone.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "converters/convert/statistics.h"
+#include "converters/input/arrange.h"
 #include "converters/shards/shard_reader.h"
 
 namespace wflow::converters {
@@ -33,13 +33,10 @@ struct BlockRecord {
   std::string config_hash;  // of what decides the bytes, see conversion_hash()
   std::string rows_hash;    // of the block's rows
   std::string inputs_hash;  // of the sizes and times of their files: one that changed is converted again
-  std::array<std::size_t, 4> shape{};  // zeros where no sample was usable
-  std::string dtype;
-  std::vector<std::string> labels;
+  std::vector<FieldForm> fields;  // none where no sample was usable
   std::vector<BlockShard> shards;
   std::vector<MissingSample> missing;
-  std::vector<Moments> x;  // of the training samples, one a channel
-  std::vector<Moments> y;  // one a label
+  std::vector<std::vector<Moments>> moments;  // of the training samples: of each field, one a channel
 };
 
 // "absent", or size and time of change.

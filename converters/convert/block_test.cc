@@ -50,7 +50,7 @@ TEST_F(BlockTest, StatisticsAreOfTheTrainingSamples) {
   double label = 0;
   double count = 0;
   for (std::uint64_t i = 0; i < 30; ++i) {
-    if (split.of(i) != kTrain) continue;
+    if (split.of(i, 0) != kTrain) continue;
     const auto values = sample_values(i);
     for (std::size_t k = 0; k < values.size() / 2; ++k) sum += values[k];
     label += static_cast<double>(i);
@@ -97,7 +97,7 @@ TEST_F(BlockTest, UnusableSamplesAreLeftOutAndNamed) {
   EXPECT_EQ(manifest.missing, (std::vector<std::int64_t>{3, 5, 9}));
   EXPECT_NE(missing[3].find("no such file"), std::string::npos);
   EXPECT_NE(missing[5].find("NaN"), std::string::npos);
-  EXPECT_NE(missing[9].find("has 100 bytes, but (2, 6, 6, 6) float32"), std::string::npos);
+  EXPECT_NE(missing[9].find("has 100 bytes, but (2, 12, 12, 12) float32"), std::string::npos);
   EXPECT_NE(describe_dataset(conversion.output).find("missing samples: 3"), std::string::npos);
 
   write_file_durably(rows[5].file, bytes_of(sample_values(5)));  // its simulation ran again
@@ -134,8 +134,8 @@ TEST_F(BlockTest, FinishChecksTheBlocks) {
   EXPECT_NE(error_of([&] { finish_conversion(conversion); }).find("block 1 of 2 has not been converted"),
             std::string::npos);
   Conversion other = conversion;
-  other.config.dtype = DType::float32;
-  other.config.raw_dtype = DType::uint32;
+  other.config.fields[0].dtype = DType::float32;
+  other.config.fields[0].selector.raw.dtype = DType::uint32;
   convert_block(other, 1, rows_of_block(rows, 1, 8), {});
   EXPECT_NE(error_of([&] { finish_conversion(conversion); }).find("another configuration"),
             std::string::npos);

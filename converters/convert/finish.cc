@@ -54,14 +54,20 @@ const BlockRecord& find_form(const std::vector<BlockRecord>& records) {
                             failed == records.end() ? "" : failed->missing.front().reason));
   }
   for (const BlockRecord& record : records) {
-    if (!has_samples(record)) continue;
-    if (record.shape == first->shape && record.dtype == first->dtype && record.labels == first->labels)
-      continue;
+    if (!has_samples(record) || record.fields == first->fields) continue;
+    for (std::size_t k = 0; k < first->fields.size() && k < record.fields.size(); ++k) {
+      const FieldForm& ours = record.fields[k];
+      const FieldForm& theirs = first->fields[k];
+      if (ours == theirs) continue;
+      throw Error(ExitCode::data,
+                  fmt::format("block {} holds ({}) {} in {}, block {} ({}) {}; give 'shape' and 'dtype' to "
+                              "say which is right",
+                              record.block, fmt::join(ours.shape, ", "), dtype_name(ours.dtype), ours.name,
+                              first->block, fmt::join(theirs.shape, ", "), dtype_name(theirs.dtype)));
+    }
     throw Error(ExitCode::data,
-                fmt::format("block {} holds ({}) {} with {} labels, block {} ({}) {} with {}; give "
-                            "'shape' and 'dtype' to say which is right",
-                            record.block, fmt::join(record.shape, ", "), record.dtype, record.labels.size(),
-                            first->block, fmt::join(first->shape, ", "), first->dtype, first->labels.size()));
+                fmt::format("block {} has {} fields, block {} has {}; convert again with --force",
+                            record.block, record.fields.size(), first->block, first->fields.size()));
   }
   return *first;
 }
@@ -99,6 +105,19 @@ std::vector<ChannelStatistics> summaries(const std::vector<Moments>& moments, st
   return result;
 }
 
+FieldInfo info_of(const FieldForm& form, const std::vector<Moments>& moments) {
+  return {.name = form.name,
+          .role = form.role == Role::input ? FieldRole::input : FieldRole::target,
+          .dtype = std::string(dtype_name(form.dtype)),
+          .shape = form.shape,
+          .layout = form.layout,
+          .layout_from = form.layout_from,
+          .channels = form.channels,
+          .units = form.units,
+          .stored = form.stored,
+          .statistics = summaries(moments, form.channel_count())};
+}
+
 }  // namespace
 
 Manifest finish_conversion(const Conversion& conversion) {
@@ -109,22 +128,18 @@ Manifest finish_conversion(const Conversion& conversion) {
   Manifest manifest;
   manifest.name = config.name.empty() ? conversion.output.filename().string() : config.name;
   manifest.created_by = fmt::format("wflow {}", kVersion);
-  manifest.shape = form.shape;
-  manifest.dtype = form.dtype;
-  manifest.units = config.units;
-  manifest.labels = form.labels;
-  manifest.channels = config.channels;
+  manifest.split_order = config.split.order == SplitOrder::hash ? "hash" : "count";
   manifest.split_seed = config.split.seed;
   for (const std::string_view name : kSplitNames) manifest.splits[std::string(name)] = {};
-  std::vector<Moments> x;
-  std::vector<Moments> y;
+  std::vector<std::vector<Moments>> moments(form.fields.size());
   for (const BlockRecord& record : records) {
     add_record(record, manifest);
-    if (!record.x.empty()) merge(x, record.x);
-    if (!record.y.empty()) merge(y, record.y);
+    for (std::size_t k = 0; k < record.moments.size(); ++k) merge(moments[k], record.moments[k]);
   }
   std::sort(manifest.missing.begin(), manifest.missing.end());
-  manifest.statistics = {summaries(x, manifest.shape[0]), summaries(y, manifest.labels.size())};
+  for (std::size_t k = 0; k < form.fields.size(); ++k)
+    manifest.fields.push_back(info_of(form.fields[k], moments[k]));
+  derive_flat_view(manifest);
   const std::string text = manifest_text(manifest);
   write_file_durably(conversion.output / kManifestName, text);
   manifest.hash = hash_bytes(text);

@@ -61,24 +61,42 @@ std::string missing_list(const fs::path& directory, const Manifest& manifest) {
   return out;
 }
 
-void find_damaged_samples(const fs::path& path, std::vector<std::string>& problems) {
-  try {
-    const ShardFile shard(path, true);
-    ReadScratch scratch;
-    std::vector<std::uint8_t> raw(shard.sample_bytes());
-    for (std::size_t row = 0; row < shard.size(); ++row) {
-      try {
-        shard.read_stored(row, scratch, raw, true);
-      } catch (const Error& error) {
-        problems.emplace_back(error.what());
-      }
+void find_damaged_rows(const ShardFile& shard, std::size_t field, ReadScratch& scratch,
+                       std::vector<std::string>& problems) {
+  const FieldLayout& layout = shard.layout().fields[field];
+  if (layout.rows_per_chunk > 1) {
+    for (const std::size_t chunk : shard.damaged_chunks(field, scratch)) {
+      const std::size_t first = chunk * layout.rows_per_chunk;
+      const std::size_t last = std::min(first + layout.rows_per_chunk, shard.size()) - 1;
+      problems.push_back(fmt::format("{} of samples {} to {} of {} is damaged", layout.name,
+                                     shard.layout().ids[first], shard.layout().ids[last],
+                                     shard.path().string()));
     }
+    return;
+  }
+  std::vector<std::uint8_t> raw(layout.sample_bytes);
+  for (std::size_t row = 0; row < shard.size(); ++row) {
+    try {
+      shard.read_stored(field, row, scratch, raw, true);
+    } catch (const Error& error) {
+      problems.emplace_back(error.what());
+    }
+  }
+}
+
+void find_damaged_samples(const fs::path& path, const std::vector<std::string>& fields,
+                          std::vector<std::string>& problems) {
+  try {
+    const ShardFile shard(path, fields, true);
+    ReadScratch scratch;
+    for (std::size_t k = 0; k < fields.size(); ++k) find_damaged_rows(shard, k, scratch, problems);
   } catch (const Error& error) {
     problems.emplace_back(error.what());
   }
 }
 
-void verify_shard(const fs::path& path, const ShardEntry& entry, std::vector<std::string>& problems) {
+void verify_shard(const fs::path& path, const ShardEntry& entry, const std::vector<std::string>& fields,
+                  std::vector<std::string>& problems) {
   std::string hash;
   try {
     hash = hash_file(path);
@@ -90,29 +108,50 @@ void verify_shard(const fs::path& path, const ShardEntry& entry, std::vector<std
   problems.push_back(
       fmt::format("{} is not the file that was written: its checksum is {}, the manifest has {}",
                   path.string(), hash, entry.xxh3_128));
-  find_damaged_samples(path, problems);
+  find_damaged_samples(path, fields, problems);
+}
+
+std::vector<std::string> names_of(const FieldInfo& field) {
+  if (!field.channels.empty() || field.statistics.size() != 1) return field.channels;
+  return {"all"};
 }
 
 }  // namespace
 
+std::string describe_field(const FieldInfo& field) {
+  std::string axes;
+  for (const char letter : field.layout) axes += (axes.empty() ? "" : ", ") + std::string(1, letter);
+  const std::string form =
+      field.shape.empty() ? "one number" : fmt::format("({})", fmt::join(field.shape, ", "));
+  std::string text =
+      fmt::format("  {:<14}{:<8}{} {}{}", field.name, field.role == FieldRole::input ? "input" : "target",
+                  form, field.dtype, field.units.empty() ? "" : fmt::format(" in {}", field.units));
+  if (!axes.empty()) text += ", axes " + axes;
+  if (field.layout_from == "rank" && !axes.empty())
+    text += " (assumed from their number; 'layout' says otherwise)";
+  if (!field.stored.empty()) text += fmt::format("; the files hold {}", field.stored);
+  return text;
+}
+
 std::string describe_dataset(const fs::path& directory) {
   const Manifest m = read_manifest(directory);
-  std::string out =
-      fmt::format("{}: samples of shape ({}) {}{}, made by {}\n\n", m.name, fmt::join(m.shape, ", "), m.dtype,
-                  m.units.empty() ? "" : fmt::format(" in {}", m.units), m.created_by);
-  out += splits_table(m) + "\n";
-  out += statistics_table("channel", m.channels, m.statistics.x) + "\n";
-  out += statistics_table("label", m.labels, m.statistics.y) + "\n";
+  std::string out = fmt::format("{}: made by {}\n\n", m.name, m.created_by);
+  for (const FieldInfo& field : m.fields) out += describe_field(field) + "\n";
+  out += "\n" + splits_table(m) + "\n";
+  for (const FieldInfo& field : m.fields)
+    out += statistics_table(field.name.c_str(), names_of(field), field.statistics) + "\n";
   return out + missing_list(directory, m);
 }
 
 Verification verify_dataset(const fs::path& directory) {
   const Manifest manifest = read_manifest(directory);
   Verification result;
+  std::vector<std::string> fields;
+  for (const FieldInfo& field : manifest.fields) fields.push_back(field.name);
   for (const std::string_view name : kSplitNames) {
     for (const ShardEntry& shard : manifest.split(name).shards) {
       ++result.shards;
-      verify_shard(directory / shard.file, shard, result.problems);
+      verify_shard(directory / shard.file, shard, fields, result.problems);
     }
   }
   return result;

@@ -7,7 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "converters/shards/shard_reader.h"
+
 namespace wflow::converters {
+
+// One line: role, shape, type, and what the axes were taken for.
+std::string describe_field(const FieldInfo& field);
 
 // A summary for people: form, splits, statistics, missing samples and why.
 std::string describe_dataset(const std::filesystem::path& data_directory);

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "converters/convert/block.h"
 #include "converters/convert/finish.h"
+#include "converters/convert/report.h"
 #include "converters/shards/encode.h"
 #include "converters/shards/manifest.h"
 
@@ -88,14 +89,13 @@ void require_output(const ConvertConfig& config) {
 // looked at to choose it may be gone since (delete_inputs).
 std::uint64_t choose_shard_samples(const ConvertConfig& config, const fs::path& output,
                                    const SampleTable& table) {
-  const bool decided = config.shard_samples > 0 || !config.shape.empty();
+  const bool decided = config.shard_samples > 0;
   if (!decided) {
     if (const auto record = read_block_record(output, 0)) return record->shard_samples;
   }
   std::uint64_t bytes = 0;
-  if (const auto form = decided ? std::nullopt : find_form(config, table.rows)) {
-    bytes = dtype_size(form->dtype);
-    for (const std::size_t length : form->shape) bytes *= length;
+  if (const auto form = decided ? std::nullopt : find_form(config, table.columns, table.rows)) {
+    for (const FieldForm& field : *form) bytes += field.values() * dtype_size(field.dtype);
   }
   return shard_samples_of(config, config.count, bytes);
 }
@@ -113,7 +113,7 @@ void check_block(const ConvertConfig& config, const RunOptions& options) {
 // Of a table of all samples.
 Job table_job(ConvertConfig config, const RunOptions& options) {
   require_output(config);
-  SampleTable table = read_sample_table(config.samples, config.targets, Numbering::by_row, config.stacked);
+  SampleTable table = read_sample_table(config.samples, config, Numbering::by_row);
   if (config.count > 0 && config.count != table.rows.size()) {
     throw Error(ExitCode::spec, fmt::format("'count' is {}, but {} has {} rows", config.count, config.samples,
                                             table.rows.size()));
@@ -122,8 +122,8 @@ Job table_job(ConvertConfig config, const RunOptions& options) {
   config.shard_samples = choose_shard_samples(config, config.output, table);
   check_block(config, options);
   const fs::path output = config.output;
-  const auto labels = table.labels;
-  return {{std::move(config), output, labels}, std::move(table)};
+  const auto columns = table.columns;
+  return {{std::move(config), output, columns}, std::move(table)};
 }
 
 // Samples that the campaign handed over no row for are missing ones.
@@ -134,8 +134,13 @@ void fill_gaps(SampleTable& table, std::uint64_t first, std::uint64_t end) {
     if (next != table.rows.end() && next->number == number) {
       rows.push_back(*next++);
     } else {
-      const std::vector<double> unknown(table.labels.size(), std::numeric_limits<double>::quiet_NaN());
-      rows.push_back({number, static_cast<std::int64_t>(number), {}, unknown});
+      const std::vector<double> unknown(table.columns.size(), std::numeric_limits<double>::quiet_NaN());
+      SampleRow row;
+      row.number = number;
+      row.id = static_cast<std::int64_t>(number);
+      row.parameters = unknown;
+      row.identity = identity_of(std::to_string(number));
+      rows.push_back(std::move(row));
     }
   }
   table.rows = std::move(rows);
@@ -152,8 +157,8 @@ Job campaign_job(ConvertConfig config, const RunOptions& options) {
   Job job{{std::move(config), output, {}}, {}};
   if (!options.block) return job;
   const ConvertConfig& c = job.conversion.config;
-  job.table = read_sample_table(options.rows, c.targets, Numbering::by_id, c.stacked);
-  job.conversion.labels = job.table.labels;
+  job.table = read_sample_table(options.rows, c, Numbering::by_id);
+  job.conversion.columns = job.table.columns;
   const std::uint64_t first = *options.block * c.shard_samples;
   const std::uint64_t end = std::min(c.count, first + c.shard_samples);
   for (const SampleRow& row : job.table.rows) {
@@ -195,10 +200,10 @@ void finish(const Job& job, EventWriter& events) {
   const Manifest manifest = finish_conversion(job.conversion);
   const fs::path path = job.conversion.output / kManifestName;
   events.artifact("manifest", path.string());
-  fmt::print("{}: {} train, {} validation, {} test samples of ({}) {}, {} missing\n", path.string(),
+  for (const FieldInfo& field : manifest.fields) fmt::print("{}\n", describe_field(field));
+  fmt::print("{}: {} train, {} validation, {} test samples, {} missing\n", path.string(),
              manifest.split("train").samples, manifest.split("validation").samples,
-             manifest.split("test").samples, fmt::join(manifest.shape, ", "), manifest.dtype,
-             manifest.missing.size());
+             manifest.split("test").samples, manifest.missing.size());
 }
 
 void print_plan(const Job& job) {
@@ -211,9 +216,12 @@ void print_plan(const Job& job) {
         !shards_problem(job.conversion.output, *record))
       ++done;
   }
-  fmt::print("{} samples in {} blocks of {}: {} train, {} validation, {} test\n", config.count, job.blocks(),
-             config.shard_samples, split.size(0), split.size(1), split.size(2));
-  fmt::print("labels: {}\n", text::join(job.conversion.labels, ", "));
+  fmt::print("{} samples in {} blocks of {}: {}{} train, {} validation, {} test\n", config.count,
+             job.blocks(), config.shard_samples, split.exact() ? "" : "about ", split.size(0), split.size(1),
+             split.size(2));
+  fmt::print("parameters: {}\n", text::join(job.conversion.columns, ", "));
+  for (const FieldConfig& field : config.fields)
+    fmt::print("field: {} ({})\n", field.name, role_name(field.role));
   fmt::print("output: {} ({} of {} blocks are there)\n", job.conversion.output.string(), done, job.blocks());
 }
 

@@ -51,7 +51,7 @@ std::string bytes_of(const std::vector<Value>& values) {
   return bytes;
 }
 
-inline constexpr std::size_t kSide = 6;
+inline constexpr std::size_t kSide = 12;
 inline constexpr std::size_t kValues = 2 * kSide * kSide * kSide;
 
 // Particle counts of a made-up universe: small whole numbers, different for each sample.
@@ -62,13 +62,18 @@ inline std::vector<float> sample_values(std::uint64_t id) {
 }
 
 inline ConvertConfig raw_config(std::uint64_t count) {
+  FieldConfig x;
+  x.name = "x";
+  x.shape = {2, kSide, kSide, kSide};
+  x.selector.format = Format::raw;
+  x.selector.raw.dtype = DType::float32;
+  x.selector.raw.shape = x.shape;
   ConvertConfig config;
-  config.format = Format::raw;
-  config.shape = {2, kSide, kSide, kSide};
-  config.raw_dtype = DType::float32;
+  config.fields = short_fields(std::move(x), {});
   config.count = count;
   config.shard_samples = 8;
   config.split.parts = {0.6, 0.2, 0.2};
+  config.split.order = SplitOrder::count;
   return config;
 }
 

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "converters/convert/statistics.h"
 #include "converters/input/array.h"
-#include "converters/input/input.h"
+#include "converters/readers/reader.h"
 
 namespace wflow::converters {
 
@@ -18,21 +18,22 @@ namespace {
 
 constexpr std::size_t kWholeBytes = std::size_t{256} << 20;  // larger arrays are read row by row
 
-ConvertConfig config_of(const OutputCheck& expected) {
-  ConvertConfig config;
-  config.dataset = expected.dataset;
-  if (!expected.dataset.empty()) config.format = Format::hdf5;  // whatever its suffix
-  return config;
+Selector selector_of(const OutputCheck& expected) {
+  Selector selector;
+  selector.dataset = expected.dataset;
+  const bool has_datasets = expected.file.ends_with(".npz") || expected.file.ends_with(".nc");
+  if (!expected.dataset.empty() && !has_datasets) selector.format = Format::hdf5;  // whatever its suffix
+  return selector;
 }
 
-bool is_finite(const OutputCheck& expected, const ConvertConfig& config, const FileForm& form) {
-  const auto bytes = array_bytes(form.dtype, form.shape);
-  if ((bytes && *bytes <= kWholeBytes) || form.shape.size() < 2) {
-    const Array array = read_array(expected.file, config);
+bool is_finite(const OutputCheck& expected, const Selector& selector, const InputField& field) {
+  const auto bytes = array_bytes(field.dtype, field.shape);
+  if ((bytes && *bytes <= kWholeBytes) || field.shape.size() < 2) {
+    const Array array = read_array(expected.file, selector);
     return all_finite(array.dtype, array.bytes);
   }
-  for (std::uint64_t row = 0; row < form.shape[0]; ++row) {
-    const Array array = read_array(expected.file, config, row);
+  for (std::uint64_t row = 0; row < field.shape[0]; ++row) {
+    const Array array = read_array(expected.file, selector, row);
     if (!all_finite(array.dtype, array.bytes)) return false;
   }
   return true;
@@ -54,17 +55,17 @@ std::vector<OutputCheck> checks_from_json(const std::string& text) {
 }
 
 void check(const OutputCheck& expected) {
-  const ConvertConfig config = config_of(expected);
+  const Selector selector = selector_of(expected);
   if (!std::filesystem::exists(expected.file))
     throw Error(ExitCode::data, fmt::format("{} is not there", expected.file));
-  const FileForm form = read_form(expected.file, config);
+  const InputField form = read_form(expected.file, selector);
   const bool same =
       std::equal(form.shape.begin(), form.shape.end(), expected.shape.begin(), expected.shape.end());
   if (!expected.shape.empty() && !same) {
     throw Error(ExitCode::data, fmt::format("{} has shape ({}), and ({}) is declared", expected.file,
                                             fmt::join(form.shape, ", "), fmt::join(expected.shape, ", ")));
   }
-  if (expected.finite && !is_finite(expected, config, form))
+  if (expected.finite && !is_finite(expected, selector, form))
     throw Error(ExitCode::data, fmt::format("{} holds NaN or infinite values", expected.file));
 }
 

@@ -112,6 +112,8 @@ hid_t stored_type(DType type) {
 std::optional<DType> dtype_of(hid_t type) {
   const std::size_t size = H5Tget_size(type);
   const H5T_class_t kind = H5Tget_class(type);
+  if (kind == H5T_FLOAT && size == 2) return DType::float32;
+  if (kind == H5T_ENUM && size == 1) return DType::uint8;
   if (kind == H5T_FLOAT) return parse_dtype(fmt::format("float{}", size * 8));
   if (kind != H5T_INTEGER) return std::nullopt;
   return parse_dtype(fmt::format("{}int{}", H5Tget_sign(type) == H5T_SGN_NONE ? "u" : "", size * 8));

@@ -67,7 +67,8 @@ FileId open_hdf5(const std::filesystem::path& path, unsigned flags);
 
 hid_t native_type(DType type);  // of this machine, in memory; not to be closed
 hid_t stored_type(DType type);  // little-endian, in the file; not to be closed
-// Nothing for types that have no DType (float16, compounds, strings).
+// The type that holds such values in memory: float16 becomes float32, h5py's bool uint8. Nothing for
+// compounds, strings and other types that are no numbers.
 std::optional<DType> dtype_of(hid_t type);
 
 }  // namespace wflow::converters

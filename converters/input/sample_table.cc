@@ -16,15 +16,17 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Columns {
-  std::size_t file = 0;
-  std::optional<std::size_t> id, row;
-  std::vector<std::size_t> targets;
+  std::optional<std::size_t> file, directory, id, row, group;
+  std::vector<std::size_t> parameters;
+  bool shared_folder = false;  // samples' files differ by their number, not by their folder
 };
 
-std::vector<std::string> other_columns(const csv::Reader& reader, bool stacked) {
+std::vector<std::string> other_columns(const csv::Reader& reader, const ConvertConfig& config) {
   std::vector<std::string> names;
   for (const auto& name : reader.header()) {
-    if (name != "file" && name != "id" && !(stacked && name == "row")) names.push_back(name);
+    const bool ours = name == "file" || name == "id" || (config.stacked && name == "row") ||
+                      (!config.short_form && name == "directory") || name == config.split.group_by;
+    if (!ours) names.push_back(name);
   }
   return names;
 }
@@ -34,13 +36,40 @@ std::size_t required_column(const csv::Reader& reader, const std::string& name) 
   reader.fail(fmt::format("there is no column '{}'{}", name, text::suggestion(name, reader.header())));
 }
 
-Columns find_columns(const csv::Reader& reader, const std::vector<std::string>& labels, Numbering numbering,
-                     bool stacked) {
-  Columns columns{required_column(reader, "file"), reader.column("id"), {}, {}};
-  if (stacked) columns.row = required_column(reader, "row");
+Columns find_columns(const csv::Reader& reader, const std::vector<std::string>& parameters,
+                     const ConvertConfig& config, Numbering numbering) {
+  Columns columns;
+  columns.file = reader.column("file");
+  if (!config.short_form) columns.directory = reader.column("directory");
+  columns.id = reader.column("id");
+  const auto is_own = [](const FieldConfig& f) { return !f.from_parameters && f.files.empty(); };
+  const auto is_named = [](const FieldConfig& f) { return !f.files.empty(); };
+  if (std::any_of(config.fields.begin(), config.fields.end(), is_own))
+    columns.file = required_column(reader, "file");
+  if (std::any_of(config.fields.begin(), config.fields.end(), is_named) && !columns.directory &&
+      !columns.file) {
+    reader.fail(
+        "there is no column 'directory', the folder in which the files of the fields lie (nor 'file', whose "
+        "folder it could be)");
+  }
+  for (const FieldConfig& field : config.fields) {
+    for (const std::string& name : field.files)
+      columns.shared_folder |= name.find("$(MERLIN_SAMPLE_ID)") != std::string::npos;
+  }
+  if (config.stacked) columns.row = required_column(reader, "row");
   if (numbering == Numbering::by_id) columns.id = required_column(reader, "id");
-  for (const auto& label : labels) columns.targets.push_back(required_column(reader, label));
+  if (!config.split.group_by.empty()) columns.group = required_column(reader, config.split.group_by);
+  for (const auto& name : parameters) columns.parameters.push_back(required_column(reader, name));
   return columns;
+}
+
+// What names a sample wherever it stands in the table.
+std::string identity_text(const Columns& columns, const std::vector<std::string>& fields,
+                          const SampleRow& row) {
+  if (columns.group) return fields[*columns.group];
+  const auto place = columns.directory ? columns.directory : columns.file;
+  if (columns.id || columns.shared_folder || !place) return std::to_string(row.id);
+  return columns.row ? fields[*place] + "," + fields[*columns.row] : fields[*place];
 }
 
 SampleRow make_row(const csv::Reader& reader, const Columns& columns, const std::vector<std::string>& fields,
@@ -53,31 +82,38 @@ SampleRow make_row(const csv::Reader& reader, const Columns& columns, const std:
       reader.fail(fmt::format("the id '{}' is not a whole number from 0", fields[*columns.id]));
     row.id = *id;
   }
-  if (fields[columns.file].empty()) reader.fail("the column 'file' is empty");
-  row.file = folder / fields[columns.file];
+  if (columns.file) {
+    if (fields[*columns.file].empty()) reader.fail("the column 'file' is empty");
+    row.file = folder / fields[*columns.file];
+    row.directory = row.file.parent_path();
+  }
+  if (columns.directory) {
+    if (fields[*columns.directory].empty()) reader.fail("the column 'directory' is empty");
+    row.directory = folder / fields[*columns.directory];
+  }
   if (columns.row) {
     const auto number = text::to_integer(fields[*columns.row]);
     if (!number || *number < 0)
       reader.fail(fmt::format("the row '{}' is not a whole number from 0", fields[*columns.row]));
     row.row = static_cast<std::uint64_t>(*number);
   }
-  for (const std::size_t column : columns.targets) {
+  row.identity = identity_of(identity_text(columns, fields, row));
+  for (const std::size_t column : columns.parameters) {
     const auto value = text::to_real(fields[column]);
     if (!value)
       reader.fail(
           fmt::format("'{}' in column '{}' is not a number", fields[column], reader.header()[column]));
-    row.targets.push_back(*value);
+    row.parameters.push_back(*value);
   }
   return row;
 }
 
 }  // namespace
 
-SampleTable read_sample_table(const fs::path& path, const std::vector<std::string>& targets,
-                              Numbering numbering, bool stacked) {
+SampleTable read_sample_table(const fs::path& path, const ConvertConfig& config, Numbering numbering) {
   csv::Reader reader(path);
-  SampleTable table{targets.empty() ? other_columns(reader, stacked) : targets, {}};
-  const Columns columns = find_columns(reader, table.labels, numbering, stacked);
+  SampleTable table{parameter_columns(config).value_or(other_columns(reader, config)), {}};
+  const Columns columns = find_columns(reader, table.columns, config, numbering);
   std::vector<std::string> fields;
   while (reader.next(fields))
     table.rows.push_back(make_row(reader, columns, fields, path.parent_path(), table.rows.size()));

@@ -11,7 +11,11 @@ class SampleTableTest : public FolderTest {
   SampleTable read(const std::string& text, const std::vector<std::string>& targets = {},
                    Numbering numbering = Numbering::by_row) {
     write_file_durably(folder_ / "t.csv", text);
-    return read_sample_table(folder_ / "t.csv", targets, numbering);
+    FieldConfig x;
+    x.name = "x";
+    ConvertConfig config;
+    config.fields = short_fields(std::move(x), targets);
+    return read_sample_table(folder_ / "t.csv", config, numbering);
   }
   std::string why(const std::string& text, const std::vector<std::string>& targets = {},
                   Numbering numbering = Numbering::by_row) {
@@ -22,18 +26,18 @@ class SampleTableTest : public FolderTest {
 TEST_F(SampleTableTest, ColumnsQuotesAndOrder) {
   const SampleTable table =
       read("\xef\xbb\xbfid, file ,a,b\r\n7,\"x, y.npy\",1.5,-2e3\r\n\r\n3,/abs/z.npy, 4 ,0.1\r\n");
-  EXPECT_EQ(table.labels, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(table.columns, (std::vector<std::string>{"a", "b"}));
   ASSERT_EQ(table.rows.size(), 2U);
   EXPECT_EQ(table.rows[0].id, 3);  // ascending
   EXPECT_EQ(table.rows[0].number, 0U);
   EXPECT_EQ(table.rows[0].file, "/abs/z.npy");
   EXPECT_EQ(table.rows[1].file, folder_ / "x, y.npy");
-  EXPECT_EQ(table.rows[1].targets, (std::vector<double>{1.5, -2000}));
+  EXPECT_EQ(table.rows[1].parameters, (std::vector<double>{1.5, -2000}));
 }
 
 TEST_F(SampleTableTest, ChosenTargetsAndNumbers) {
   const SampleTable table = read("file,id,a,note\nx,12,1,hello\n", {"a"}, Numbering::by_id);
-  EXPECT_EQ(table.labels, (std::vector<std::string>{"a"}));
+  EXPECT_EQ(table.columns, (std::vector<std::string>{"a"}));
   EXPECT_EQ(table.rows[0].number, 12U);
 }
 

@@ -3,12 +3,15 @@
 
 #include <fmt/format.h>
 
-#include <limits>
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "converters/dtype.h"
 #include "converters/split.h"
 
 namespace wflow::converters {
@@ -62,24 +65,96 @@ SplitEntry split_from(const nlohmann::json& json) {
   return split;
 }
 
+Json to_json(const FieldInfo& field) {
+  Json json = {{"name", field.name},     {"role", field.role == FieldRole::input ? "input" : "target"},
+               {"dtype", field.dtype},   {"shape", field.shape},
+               {"layout", field.layout}, {"layout_from", field.layout_from}};
+  if (!field.channels.empty()) json["channels"] = field.channels;
+  if (!field.units.empty()) json["units"] = field.units;
+  if (!field.stored.empty()) json["stored"] = field.stored;
+  return json;
+}
+
+// Names of fields come into paths of HDF5 and messages: one that nobody could have written is damage.
+FieldInfo field_from(const nlohmann::json& json) {
+  FieldInfo field;
+  field.name = json.at("name");
+  const std::string role = json.at("role");
+  if (role != "input" && role != "target") throw std::invalid_argument("a field has neither role");
+  field.role = role == "input" ? FieldRole::input : FieldRole::target;
+  field.dtype = json.at("dtype");
+  field.shape = json.at("shape").get<std::vector<std::size_t>>();
+  field.layout = json.at("layout");
+  field.layout_from = json.value("layout_from", "");
+  field.channels = json.value("channels", std::vector<std::string>{});
+  field.units = json.value("units", "");
+  field.stored = json.value("stored", "");
+  const bool plain = !field.name.empty() && field.name[0] != '.' && field.name.find('/') == std::string::npos;
+  std::size_t values = 1;
+  for (const std::size_t length : field.shape) {
+    if (length == 0 || __builtin_mul_overflow(values, length, &values))
+      throw std::invalid_argument("a field's shape is impossible");
+  }
+  if (!plain || !parse_dtype(field.dtype) || field.shape.size() > 4 ||
+      field.layout.size() != field.shape.size())
+    throw std::invalid_argument("a field is not described as one");
+  return field;
+}
+
+// Format 1: one volume `x` and the labels `y`.
+void read_format_1(const nlohmann::json& json, Manifest& m) {
+  FieldInfo x;
+  x.name = "x";
+  const std::array<std::size_t, 4> shape = json.at("shape");
+  x.shape.assign(shape.begin(), shape.end());
+  x.dtype = json.at("dtype");
+  x.units = json.value("units", "");
+  x.channels = json.at("channels").get<std::vector<std::string>>();
+  x.layout = "CDHW";
+  x.layout_from = "rank";
+  x.statistics = statistics_from(json.at("statistics").at("x"));
+  FieldInfo y;
+  y.name = "y";
+  y.role = FieldRole::target;
+  y.dtype = "float64";
+  y.channels = json.at("labels").get<std::vector<std::string>>();
+  y.shape = {y.channels.size()};
+  y.layout = "C";
+  y.layout_from = "format";
+  y.statistics = statistics_from(json.at("statistics").at("y"));
+  if (x.statistics.size() != x.shape[0]) throw std::invalid_argument("statistics are not one a channel");
+  if (y.statistics.size() != y.shape[0]) throw std::invalid_argument("statistics are not one a label");
+  m.fields = {x, y};
+  m.split_order = "count";
+  m.split_seed = json.at("split_seed");
+}
+
+void read_format_2(const nlohmann::json& json, Manifest& m) {
+  for (const auto& item : json.at("fields")) {
+    FieldInfo field = field_from(item);
+    field.statistics = statistics_from(json.at("statistics").at(field.name));
+    const std::size_t channels = field.layout.starts_with('C') ? field.shape[0] : 1;
+    if (field.statistics.size() != channels) throw std::invalid_argument("statistics are not one a channel");
+    m.fields.push_back(std::move(field));
+  }
+  m.split_order = json.at("split").at("order");
+  m.split_seed = json.at("split").at("seed");
+}
+
 Manifest manifest_from(const nlohmann::json& json) {
   Manifest m;
   m.name = json.at("name");
   m.created_by = json.value("created_by", "");
-  m.shape = json.at("shape");
-  m.dtype = json.at("dtype");
-  m.units = json.value("units", "");
-  m.labels = json.at("labels");
-  m.channels = json.at("channels");
-  m.split_seed = json.at("split_seed");
+  if (json.at("wflow_format").get<int>() == 1) {
+    read_format_1(json, m);
+  } else {
+    read_format_2(json, m);
+  }
   for (const std::string_view name : kSplitNames) {
     m.splits[std::string(name)] = split_from(json.at("splits").at(std::string(name)));
   }
   m.missing = json.at("missing").get<std::vector<std::int64_t>>();
-  m.statistics.x = statistics_from(json.at("statistics").at("x"));
-  m.statistics.y = statistics_from(json.at("statistics").at("y"));
-  if (m.statistics.x.size() != m.shape[0]) throw std::invalid_argument("statistics are not one a channel");
-  if (m.statistics.y.size() != m.labels.size()) throw std::invalid_argument("statistics are not one a label");
+  derive_flat_view(m);
   return m;
 }
 
@@ -107,22 +182,71 @@ nlohmann::json read_json(const fs::path& path, const std::string& what) {
   return json;
 }
 
+std::size_t FieldInfo::values() const {
+  std::size_t count = 1;
+  for (const std::size_t length : shape) count *= length;
+  return count;
+}
+
+void derive_flat_view(Manifest& m) {
+  const auto is_input = [](const FieldInfo& field) { return field.role == FieldRole::input; };
+  const auto input = std::find_if(m.fields.begin(), m.fields.end(), is_input);
+  m.shape = {1, 1, 1, 1};
+  if (input != m.fields.end()) {
+    std::size_t at = m.shape.size();
+    for (std::size_t k = input->shape.size(); k-- > 0;) {
+      const bool channel = input->layout[k] == 'C' || at == 1;
+      m.shape[channel ? 0 : --at] = input->shape[k];
+    }
+    m.dtype = input->dtype;
+    m.units = input->units;
+    m.channels = input->channels;
+    m.statistics.x = input->statistics;
+  }
+  m.labels.clear();
+  m.statistics.y.clear();
+  for (const FieldInfo& field : m.fields) {
+    if (is_input(field)) continue;
+    if (field.shape.size() > 1 || field.statistics.size() != field.values()) {
+      m.labels.clear();
+      m.statistics.y.clear();
+      return;
+    }
+    for (std::size_t k = 0; k < field.values(); ++k) {
+      const std::string numbered = fmt::format("{}[{}]", field.name, k);
+      m.labels.push_back(field.shape.empty()         ? field.name
+                         : k < field.channels.size() ? field.channels[k]
+                                                     : numbered);
+    }
+    m.statistics.y.insert(m.statistics.y.end(), field.statistics.begin(), field.statistics.end());
+  }
+}
+
 std::string manifest_text(const Manifest& m) {
   Json splits;
   for (const std::string_view name : kSplitNames) splits[std::string(name)] = to_json(m.split(name));
-  Json json = {{"wflow_format", kFormatVersion},
-               {"name", m.name},
-               {"created_by", m.created_by},
-               {"shape", m.shape},
-               {"dtype", m.dtype}};
-  if (!m.units.empty()) json["units"] = m.units;
-  json["labels"] = m.labels;
-  json["channels"] = m.channels;
-  json["splits"] = std::move(splits);
-  json["split_seed"] = m.split_seed;
-  json["missing"] = m.missing;
-  json["statistics"] = {{"x", to_json(m.statistics.x)}, {"y", to_json(m.statistics.y)}};
+  Json fields = Json::array();
+  Json statistics = Json::object();
+  for (const FieldInfo& field : m.fields) {
+    fields.push_back(to_json(field));
+    statistics[field.name] = to_json(field.statistics);
+  }
+  const Json json = {
+      {"wflow_format", kFormatVersion}, {"name", m.name},
+      {"created_by", m.created_by},     {"fields", std::move(fields)},
+      {"splits", std::move(splits)},    {"split", {{"order", m.split_order}, {"seed", m.split_seed}}},
+      {"missing", m.missing},           {"statistics", std::move(statistics)}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::size_t Manifest::field(std::string_view name_wanted) const {
+  std::vector<std::string> names;
+  for (std::size_t k = 0; k < fields.size(); ++k) {
+    if (fields[k].name == name_wanted) return k;
+    names.push_back(fields[k].name);
+  }
+  throw Error(ExitCode::usage, fmt::format("there is no field '{}' (there are {}){}", name_wanted,
+                                           text::join(names, ", "), text::suggestion(name_wanted, names)));
 }
 
 const SplitEntry& Manifest::split(std::string_view name_wanted) const {

@@ -9,8 +9,11 @@
 
 namespace wflow::converters {
 
-inline constexpr int kFormatVersion = 1;
+inline constexpr int kFormatVersion = 2;
 inline constexpr const char* kManifestName = "manifest.json";
+
+// Derives the view of a volume and labels from the fields.
+void derive_flat_view(Manifest& manifest);
 
 std::string manifest_text(const Manifest& manifest);
 

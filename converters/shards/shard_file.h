@@ -2,10 +2,11 @@
 // One shard, opened for reading: where each sample's bytes lie, and how to make values of them.
 #pragma once
 
-#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,41 +31,61 @@ struct ChunkPlace {
   std::uint64_t hash = 0;
 };
 
-// Everything that HDF5 has to tell about a shard; after this no call of it is needed.
-struct ShardLayout {
+// A field of a shard.
+struct FieldLayout {
   // direct: a sample is a range of the file. library: chunks or filters of another tool, read through HDF5.
   enum class Access { direct, library };
+  std::string name;
   Access access = Access::direct;
-  std::array<std::size_t, 4> shape{};
+  std::vector<std::size_t> shape;  // of a sample
   DType dtype = DType::float32;
-  Filters filters;
+  std::size_t sample_bytes = 0;
+  std::size_t rows_per_chunk = 1;
+  Filters filters;          // none where a chunk holds several samples
   bool has_hashes = false;  // the index is that of this very file
-  std::size_t labels = 0;
-  std::vector<std::int64_t> ids;
-  std::vector<double> targets;  // ids.size() * labels
   std::vector<ChunkPlace> chunks;
 };
 
-ShardLayout read_shard_layout(const std::filesystem::path& path);
+// Everything that HDF5 has to tell about a shard; after this no call of it is needed.
+struct ShardLayout {
+  std::vector<std::int64_t> ids;
+  std::vector<FieldLayout> fields;
+};
+
+// `names`: the fields that are wanted; format 1 has `x` and `y`.
+ShardLayout read_shard_layout(const std::filesystem::path& path, const std::vector<std::string>& names);
+
+// Reads all of a small field of numbers, as float64, through HDF5.
+std::vector<double> read_small_field(const std::filesystem::path& path, const FieldLayout& field,
+                                     std::size_t rows);
 
 class ShardFile {
  public:
   // keep_open: hold a descriptor, which saves an open(2) a sample.
-  ShardFile(std::filesystem::path path, bool keep_open);
+  ShardFile(std::filesystem::path path, const std::vector<std::string>& fields, bool keep_open);
 
   const std::filesystem::path& path() const { return path_; }
   const ShardLayout& layout() const { return layout_; }
   std::size_t size() const { return layout_.ids.size(); }
-  std::size_t sample_bytes() const;
 
-  // Sample `row` in the stored type, and as float32. Thread-safe. Error{data} where the bytes are damaged.
-  void read_stored(std::size_t row, ReadScratch& scratch, std::span<std::uint8_t> raw, bool verify) const;
-  void read_float(std::size_t row, ReadScratch& scratch, std::span<float> x, bool verify) const;
+  // Field `field` of sample `row` in the stored type, and as float32. Thread-safe. Error{data} where the
+  // bytes are damaged. With `verify`, a chunk of several samples is compared with its checksum when the first
+  // of them is read.
+  void read_stored(std::size_t field, std::size_t row, ReadScratch& scratch, std::span<std::uint8_t> raw,
+                   bool verify) const;
+  void read_float(std::size_t field, std::size_t row, ReadScratch& scratch, std::span<float> x,
+                  bool verify) const;
+  // The chunks of a packed field whose bytes are not those that were written.
+  std::vector<std::size_t> damaged_chunks(std::size_t field, ReadScratch& scratch) const;
 
  private:
+  void check_packed(int fd, const FieldLayout& layout, std::size_t chunk, ReadScratch& scratch,
+                    std::atomic<bool>& done) const;
+
   std::filesystem::path path_;
   ShardLayout layout_;
   FileDescriptor fd_;
+  std::vector<std::unique_ptr<std::atomic<bool>[]>> checked_;  // of each field, its packed chunks
 };
 
 }  // namespace wflow::converters

@@ -15,14 +15,19 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kFormat = 1;
-constexpr int kRank = 5;  // N, C, D, H, W
+constexpr std::uint64_t kFormat = 2;
 
 struct Opened {
   const fs::path& path;
   FileId file;
-  DatasetId x;
   std::uint64_t file_bytes = 0;
+  std::uint64_t format = 1;
+};
+
+// A field's dataset while it is looked at.
+struct OpenedField {
+  DatasetId dataset;
+  std::size_t rows = 0;
 };
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& what) {
@@ -53,7 +58,7 @@ std::vector<Value> read_table(const Opened& shard, const char* name, hid_t type,
   if (!dataset) refuse(shard.path, fmt::format("it has no {}", name));
   const auto dims = dimensions(dataset.get());
   if (dims.size() != rank || dims[0] != rows)
-    refuse(shard.path, fmt::format("the shape of {} does not fit /x", name));
+    refuse(shard.path, fmt::format("the shape of {} does not fit its samples", name));
   *columns = rank > 1 ? dims[1] : 1;
   // Even deflate makes no more than a thousand bytes of one: a larger claim is a damaged header.
   const std::uint64_t most = shard.file_bytes * 1024 / sizeof(Value);
@@ -66,7 +71,7 @@ std::vector<Value> read_table(const Opened& shard, const char* name, hid_t type,
   return values;
 }
 
-void check_format(const Opened& shard) {
+std::uint64_t checked_format(const Opened& shard) {
   const auto format = number_attribute(shard.file.get(), "wflow_format");
   if (!format) refuse(shard.path, "it has no attribute wflow_format");
   if (*format > kFormat) {
@@ -74,6 +79,7 @@ void check_format(const Opened& shard) {
                 fmt::format("{} is of shard format {}, this wflow knows {}; use a newer wflow",
                             shard.path.string(), *format, kFormat));
   }
+  return *format;
 }
 
 // The filters, where they are ones that Decoder knows.
@@ -97,12 +103,15 @@ std::optional<Filters> known_filters(hid_t creation) {
   return filters;
 }
 
-std::optional<ChunkPlace> place_by_coordinate(const Opened& shard, std::size_t row) {
-  const hsize_t start[kRank] = {row, 0, 0, 0, 0};
+std::optional<ChunkPlace> place_by_coordinate(const Opened& shard, const OpenedField& field,
+                                              const FieldLayout& layout, std::size_t chunk) {
+  std::vector<hsize_t> start(layout.shape.size() + 1, 0);
+  start[0] = chunk * layout.rows_per_chunk;
   unsigned mask = 0;
   haddr_t address = HADDR_UNDEF;
   hsize_t bytes = 0;
-  if (H5Dget_chunk_info_by_coord(shard.x.get(), start, &mask, &address, &bytes) < 0) return std::nullopt;
+  if (H5Dget_chunk_info_by_coord(field.dataset.get(), start.data(), &mask, &address, &bytes) < 0)
+    return std::nullopt;
   if (address == HADDR_UNDEF || address > shard.file_bytes || bytes > shard.file_bytes - address)
     return std::nullopt;
   return ChunkPlace{address, bytes, mask, 0};
@@ -112,93 +121,113 @@ bool same_place(const std::optional<ChunkPlace>& a, const ChunkPlace& b) {
   return a && a->offset == b.offset && a->bytes == b.bytes && a->mask == b.mask;
 }
 
+std::size_t chunk_count(const OpenedField& field, const FieldLayout& layout) {
+  return (field.rows + layout.rows_per_chunk - 1) / layout.rows_per_chunk;
+}
+
+// The size of the file that the index was written into.
+std::optional<std::uint64_t> indexed_size(const Opened& shard) {
+  if (shard.format == 1) {
+    const DatasetId index(H5Dopen2(shard.file.get(), "/wflow/index", H5P_DEFAULT));
+    return index ? number_attribute(index.get(), "index_file_size") : std::nullopt;
+  }
+  const GroupId index(H5Gopen2(shard.file.get(), "/wflow/index", H5P_DEFAULT));
+  return index ? number_attribute(index.get(), "index_file_size") : std::nullopt;
+}
+
 // The index as wflow-convert wrote it, unless the file is another one since.
-std::optional<std::vector<ChunkPlace>> places_by_index(const Opened& shard, std::size_t rows) {
-  if (H5Lexists(shard.file.get(), "/wflow", H5P_DEFAULT) <= 0) return std::nullopt;
-  if (H5Lexists(shard.file.get(), "/wflow/index", H5P_DEFAULT) <= 0) return std::nullopt;
-  const DatasetId index(H5Dopen2(shard.file.get(), "/wflow/index", H5P_DEFAULT));
-  const auto dims = dimensions(index.get());
-  if (dims != std::vector<hsize_t>{rows, 4}) return std::nullopt;
-  if (number_attribute(index.get(), "index_file_size") != shard.file_bytes) return std::nullopt;
+std::optional<std::vector<ChunkPlace>> places_by_index(const Opened& shard, const OpenedField& field,
+                                                       const FieldLayout& layout) {
+  const std::string name = shard.format == 1 ? "/wflow/index" : "/wflow/index/" + layout.name;
+  if (shard.format == 1 && layout.name != "x") return std::nullopt;
+  for (const std::string& part : {std::string("/wflow"), std::string("/wflow/index"), name}) {
+    if (H5Lexists(shard.file.get(), part.c_str(), H5P_DEFAULT) <= 0) return std::nullopt;
+  }
+  const std::size_t count = chunk_count(field, layout);
+  const DatasetId index(H5Dopen2(shard.file.get(), name.c_str(), H5P_DEFAULT));
+  if (!index || dimensions(index.get()) != std::vector<hsize_t>{count, 4}) return std::nullopt;
+  if (indexed_size(shard) != shard.file_bytes) return std::nullopt;
   std::size_t columns = 0;
-  const auto words = read_table<std::uint64_t>(shard, "/wflow/index", H5T_NATIVE_UINT64, 2, rows, &columns);
-  std::vector<ChunkPlace> places(rows);
-  for (std::size_t i = 0; i < rows; ++i) {
+  const auto words = read_table<std::uint64_t>(shard, name.c_str(), H5T_NATIVE_UINT64, 2, count, &columns);
+  std::vector<ChunkPlace> places(count);
+  for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t* word = words.data() + 4 * i;
     places[i] = {word[0], word[1], static_cast<std::uint32_t>(word[2]), word[3]};
     if (word[0] > shard.file_bytes || word[1] > shard.file_bytes - word[0]) return std::nullopt;
   }
-  const bool fits = same_place(place_by_coordinate(shard, 0), places.front()) &&
-                    same_place(place_by_coordinate(shard, rows - 1), places.back());
+  const bool fits = same_place(place_by_coordinate(shard, field, layout, 0), places.front()) &&
+                    same_place(place_by_coordinate(shard, field, layout, count - 1), places.back());
   if (!fits) return std::nullopt;
   return places;
 }
 
-std::vector<ChunkPlace> places_by_library(const Opened& shard, const ShardLayout& layout) {
+std::vector<ChunkPlace> places_by_library(const Opened& shard, const OpenedField& field,
+                                          const FieldLayout& layout, const std::vector<std::int64_t>& ids) {
   std::vector<ChunkPlace> places;
-  places.reserve(layout.ids.size());
-  for (std::size_t row = 0; row < layout.ids.size(); ++row) {
-    const auto place = place_by_coordinate(shard, row);
-    if (!place) refuse(shard.path, fmt::format("sample {} has no data in it", layout.ids[row]));
+  const std::size_t count = chunk_count(field, layout);
+  places.reserve(count);
+  for (std::size_t chunk = 0; chunk < count; ++chunk) {
+    const auto place = place_by_coordinate(shard, field, layout, chunk);
+    if (!place)
+      refuse(shard.path, fmt::format("sample {} has no data in it", ids[chunk * layout.rows_per_chunk]));
     places.push_back(*place);
   }
   return places;
 }
 
-bool one_chunk_a_sample(hid_t creation, const ShardLayout& layout) {
-  hsize_t chunk[kRank] = {};
-  if (H5Pget_chunk(creation, kRank, chunk) != kRank || chunk[0] != 1) return false;
-  return std::equal(layout.shape.begin(), layout.shape.end(), chunk + 1);
+// Whole samples in each chunk: how many; nothing where chunks are cut otherwise.
+std::optional<std::size_t> rows_of_chunk(hid_t creation, const FieldLayout& layout) {
+  const int rank = static_cast<int>(layout.shape.size()) + 1;
+  std::vector<hsize_t> chunk(layout.shape.size() + 1, 0);
+  if (H5Pget_chunk(creation, rank, chunk.data()) != rank || chunk[0] == 0) return std::nullopt;
+  if (!std::equal(layout.shape.begin(), layout.shape.end(), chunk.begin() + 1)) return std::nullopt;
+  return chunk[0];
 }
 
 // Finds where the samples lie; false where only HDF5 itself can read them.
-bool place_chunks(const Opened& shard, hid_t creation, std::size_t sample_bytes, ShardLayout& layout) {
-  const std::size_t rows = layout.ids.size();
-  const H5D_layout_t kind = H5Pget_layout(creation);
-  if (kind == H5D_CONTIGUOUS && H5Pget_external_count(creation) == 0) {
-    const haddr_t start = H5Dget_offset(shard.x.get());
-    if (start == HADDR_UNDEF || start > shard.file_bytes || rows * sample_bytes > shard.file_bytes - start)
+bool place_chunks(const Opened& shard, const OpenedField& field, const std::vector<std::int64_t>& ids,
+                  FieldLayout& layout) {
+  const PropertyId creation(H5Dget_create_plist(field.dataset.get()));
+  const H5D_layout_t kind = H5Pget_layout(creation.get());
+  const std::size_t bytes = layout.sample_bytes;
+  if (kind == H5D_CONTIGUOUS && H5Pget_external_count(creation.get()) == 0) {
+    const haddr_t start = H5Dget_offset(field.dataset.get());
+    if (start == HADDR_UNDEF || start > shard.file_bytes || field.rows * bytes > shard.file_bytes - start)
       return false;
-    for (std::size_t row = 0; row < rows; ++row)
-      layout.chunks.push_back({start + row * sample_bytes, sample_bytes, 0, 0});
+    for (std::size_t row = 0; row < field.rows; ++row)
+      layout.chunks.push_back({start + row * bytes, bytes, 0, 0});
     return true;
   }
-  const auto filters = known_filters(creation);
-  if (kind != H5D_CHUNKED || !filters || !one_chunk_a_sample(creation, layout)) return false;
+  const auto filters = known_filters(creation.get());
+  if (kind != H5D_CHUNKED || !filters) return false;
+  const auto rows = rows_of_chunk(creation.get(), layout);
+  if (!rows) return false;
+  layout.rows_per_chunk = *rows;
   layout.filters = *filters;
-  if (auto places = places_by_index(shard, rows)) {
+  const bool filtered = filters->shuffle || filters->deflate;
+  if (*rows > 1 && filtered) return false;
+  if (auto places = places_by_index(shard, field, layout)) {
     layout.chunks = std::move(*places);
     layout.has_hashes = true;
   } else {
-    layout.chunks = places_by_library(shard, layout);
+    layout.chunks = places_by_library(shard, field, layout, ids);
   }
-  return true;
+  // A chunk of several samples is addressed by rows, so its bytes must all be there.
+  return *rows == 1 || std::all_of(layout.chunks.begin(), layout.chunks.end(),
+                                   [&](const ChunkPlace& place) { return place.bytes == *rows * bytes; });
 }
 
 // A user block shifts all addresses; other byte orders need conversion: both are left to HDF5.
-bool plain_bytes(const Opened& shard, DType dtype) {
-  const TypeId type(H5Dget_type(shard.x.get()));
+bool plain_bytes(const Opened& shard, const OpenedField& field, DType dtype) {
+  const TypeId type(H5Dget_type(field.dataset.get()));
   const PropertyId creation(H5Fget_create_plist(shard.file.get()));
   hsize_t user_block = 0;
   H5Pget_userblock(creation.get(), &user_block);
   return user_block == 0 && H5Tequal(type.get(), stored_type(dtype)) > 0;
 }
 
-std::size_t read_shape(const Opened& shard, ShardLayout& layout) {
-  const auto dims = dimensions(shard.x.get());
-  if (dims.size() != kRank || std::find(dims.begin(), dims.end(), hsize_t{0}) != dims.end()) {
-    refuse(shard.path, "/x is not of shape (N, C, D, H, W)");
-  }
-  std::copy(dims.begin() + 1, dims.end(), layout.shape.begin());
-  const TypeId type(H5Dget_type(shard.x.get()));
-  const auto dtype = dtype_of(type.get());
-  if (!dtype) refuse(shard.path, "/x holds values of a type that is not known");
-  layout.dtype = *dtype;
-  return dims[0];
-}
-
-// C * D * H * W * bytes a value, refused where it could not be a size in memory.
-std::size_t checked_sample_bytes(const Opened& shard, const ShardLayout& layout) {
+// Refused where it could not be a size in memory.
+std::size_t checked_sample_bytes(const Opened& shard, const FieldLayout& layout) {
   std::size_t bytes = dtype_size(layout.dtype);
   for (const std::size_t length : layout.shape) {
     if (__builtin_mul_overflow(bytes, length, &bytes) || bytes > (std::size_t{1} << 46)) {
@@ -208,24 +237,52 @@ std::size_t checked_sample_bytes(const Opened& shard, const ShardLayout& layout)
   return bytes;
 }
 
+FieldLayout read_field(const Opened& shard, const std::string& name, const std::vector<std::int64_t>& ids) {
+  FieldLayout layout;
+  layout.name = name;
+  const OpenedField field{DatasetId(H5Dopen2(shard.file.get(), name.c_str(), H5P_DEFAULT)), ids.size()};
+  if (!field.dataset) refuse(shard.path, fmt::format("it has no /{}", name));
+  const auto dims = dimensions(field.dataset.get());
+  if (dims.empty() || dims[0] != ids.size())
+    refuse(shard.path, fmt::format("/{} is not of {} samples, as /id", name, ids.size()));
+  layout.shape.assign(dims.begin() + 1, dims.end());
+  const bool labels = shard.format == 1 && name == "y";  // of no label, perhaps
+  if (!labels && std::find(layout.shape.begin(), layout.shape.end(), std::size_t{0}) != layout.shape.end())
+    refuse(shard.path, fmt::format("the samples of /{} hold nothing", name));
+  const TypeId type(H5Dget_type(field.dataset.get()));
+  const auto dtype = dtype_of(type.get());
+  if (!dtype) refuse(shard.path, fmt::format("/{} holds values of a type that is not known", name));
+  layout.dtype = *dtype;
+  layout.sample_bytes = checked_sample_bytes(shard, layout);
+  const bool direct = plain_bytes(shard, field, layout.dtype) && place_chunks(shard, field, ids, layout);
+  if (!direct) {
+    // What HDF5 reads must not be more than the file can hold.
+    if (layout.sample_bytes > shard.file_bytes * 1032 + 65536)
+      refuse(shard.path, fmt::format("/{} claims samples of {} bytes", name, layout.sample_bytes));
+    layout.access = FieldLayout::Access::library;
+    layout.rows_per_chunk = 1;
+  }
+  return layout;
+}
+
+std::vector<std::int64_t> read_ids(const Opened& shard) {
+  const DatasetId dataset(H5Dopen2(shard.file.get(), "/id", H5P_DEFAULT));
+  if (!dataset) refuse(shard.path, "it has no /id");
+  const auto dims = dimensions(dataset.get());
+  if (dims.size() != 1 || dims[0] == 0) refuse(shard.path, "it has no samples");
+  std::size_t columns = 0;
+  return read_table<std::int64_t>(shard, "/id", H5T_NATIVE_INT64, 1, dims[0], &columns);
+}
+
 }  // namespace
 
-ShardLayout read_shard_layout(const fs::path& path) {
+ShardLayout read_shard_layout(const fs::path& path, const std::vector<std::string>& names) {
   const Hdf5Section section;
-  Opened shard{path, open_hdf5(path, H5F_ACC_RDONLY), {}, fs::file_size(path)};
-  check_format(shard);
-  shard.x = DatasetId(H5Dopen2(shard.file.get(), "/x", H5P_DEFAULT));
-  if (!shard.x) refuse(path, "it has no /x");
+  Opened shard{path, open_hdf5(path, H5F_ACC_RDONLY), fs::file_size(path)};
+  shard.format = checked_format(shard);
   ShardLayout layout;
-  const std::size_t rows = read_shape(shard, layout);
-  const std::size_t sample_bytes = checked_sample_bytes(shard, layout);
-  std::size_t columns = 0;
-  layout.ids = read_table<std::int64_t>(shard, "/id", H5T_NATIVE_INT64, 1, rows, &columns);
-  layout.targets = read_table<double>(shard, "/y", H5T_NATIVE_DOUBLE, 2, rows, &layout.labels);
-  const PropertyId creation(H5Dget_create_plist(shard.x.get()));
-  const bool direct =
-      plain_bytes(shard, layout.dtype) && place_chunks(shard, creation.get(), sample_bytes, layout);
-  if (!direct) layout.access = ShardLayout::Access::library;
+  layout.ids = read_ids(shard);
+  for (const std::string& name : names) layout.fields.push_back(read_field(shard, name, layout.ids));
   return layout;
 }
 

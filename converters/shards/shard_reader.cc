@@ -44,15 +44,36 @@ class ScratchPool {
 };
 
 void check_fits(const ShardFile& shard, const ShardEntry& entry, const Manifest& manifest) {
-  const ShardLayout& layout = shard.layout();
-  const bool fits = layout.shape == manifest.shape && layout.labels == manifest.labels.size() &&
-                    shard.size() == entry.samples && dtype_name(layout.dtype) == manifest.dtype;
-  if (fits) return;
-  throw Error(ExitCode::data,
-              fmt::format("{} holds {} samples of shape ({}) {} with {} labels, which is not what the "
-                          "manifest says; convert again",
-                          shard.path().string(), shard.size(), fmt::join(layout.shape, ", "),
-                          dtype_name(layout.dtype), layout.labels));
+  const auto refuse = [&](const std::string& what) {
+    return Error(ExitCode::data,
+                 fmt::format("{} holds {}, which is not what the manifest says; convert again",
+                             shard.path().string(), what));
+  };
+  if (shard.size() != entry.samples) throw refuse(fmt::format("{} samples", shard.size()));
+  for (std::size_t k = 0; k < manifest.fields.size(); ++k) {
+    const FieldLayout& layout = shard.layout().fields[k];
+    const FieldInfo& field = manifest.fields[k];
+    if (layout.shape == field.shape && dtype_name(layout.dtype) == field.dtype) continue;
+    throw refuse(fmt::format("samples of shape ({}) {} in /{}", fmt::join(layout.shape, ", "),
+                             dtype_name(layout.dtype), field.name));
+  }
+}
+
+// The targets of a shard, one sample's behind the other's.
+std::vector<double> read_targets(const ShardFile& shard, const Manifest& manifest) {
+  std::vector<double> all(shard.size() * manifest.labels.size());
+  std::size_t at = 0;
+  for (std::size_t k = 0; k < manifest.fields.size() && !manifest.labels.empty(); ++k) {
+    if (manifest.fields[k].role != FieldRole::target) continue;
+    const std::size_t width = manifest.fields[k].values();
+    const std::vector<double> values = read_small_field(shard.path(), shard.layout().fields[k], shard.size());
+    for (std::size_t row = 0; row < shard.size(); ++row) {
+      for (std::size_t j = 0; j < width; ++j)
+        all[row * manifest.labels.size() + at + j] = values[row * width + j];
+    }
+    at += width;
+  }
+  return all;
 }
 
 }  // namespace
@@ -61,16 +82,18 @@ struct SplitReader::State {
   std::array<std::size_t, 4> shape{};
   std::size_t labels = 0;
   bool verify = true;
+  std::vector<FieldInfo> fields;
   std::vector<ShardFile> shards;
-  std::vector<std::size_t> first;  // number of each shard's first sample
+  std::vector<std::vector<double>> targets;  // of each shard
+  std::vector<std::size_t> first;            // number of each shard's first sample
   std::size_t size = 0;
   ScratchPool pool;
 
-  std::pair<const ShardFile&, std::size_t> locate(std::size_t i) const {
+  std::pair<std::size_t, std::size_t> locate(std::size_t i) const {
     WFLOW_CHECK(i < size);
     const auto after = std::upper_bound(first.begin(), first.end(), i);
     const std::size_t shard = static_cast<std::size_t>(after - first.begin()) - 1;
-    return {shards[shard], i - first[shard]};
+    return {shard, i - first[shard]};
   }
 };
 
@@ -86,10 +109,14 @@ SplitReader SplitReader::open(const fs::path& data_directory, const Manifest& ma
   state->shape = manifest.shape;
   state->labels = manifest.labels.size();
   state->verify = options.verify;
+  state->fields = manifest.fields;
+  std::vector<std::string> names;
+  for (const FieldInfo& field : manifest.fields) names.push_back(field.name);
   for (const ShardEntry& shard : entry.shards) {
     state->first.push_back(state->size);
-    state->shards.emplace_back(data_directory / shard.file, entry.shards.size() <= kMostOpenFiles);
+    state->shards.emplace_back(data_directory / shard.file, names, entry.shards.size() <= kMostOpenFiles);
     check_fits(state->shards.back(), shard, manifest);
+    state->targets.push_back(read_targets(state->shards.back(), manifest));
     state->size += shard.samples;
   }
   return SplitReader(std::move(state));
@@ -109,19 +136,34 @@ std::size_t SplitReader::values() const {
 
 std::int64_t SplitReader::id(std::size_t i) const {
   const auto [shard, row] = state_->locate(i);
-  return shard.layout().ids[row];
+  return state_->shards[shard].layout().ids[row];
+}
+
+const std::vector<FieldInfo>& SplitReader::fields() const {
+  return state_->fields;
 }
 
 std::span<const double> SplitReader::targets(std::size_t i) const {
   const auto [shard, row] = state_->locate(i);
-  return std::span(shard.layout().targets).subspan(row * state_->labels, state_->labels);
+  return std::span(state_->targets[shard]).subspan(row * state_->labels, state_->labels);
+}
+
+void SplitReader::read_field(std::size_t field, std::size_t i, std::span<float> values) const {
+  const auto [shard, row] = state_->locate(i);
+  auto scratch = state_->pool.take();
+  state_->shards[shard].read_float(field, row, *scratch, values, state_->verify);
+  state_->pool.give_back(std::move(scratch));
+}
+
+void SplitReader::read_field_stored(std::size_t field, std::size_t i, std::span<std::uint8_t> values) const {
+  const auto [shard, row] = state_->locate(i);
+  auto scratch = state_->pool.take();
+  state_->shards[shard].read_stored(field, row, *scratch, values, state_->verify);
+  state_->pool.give_back(std::move(scratch));
 }
 
 void SplitReader::read(std::size_t i, std::span<float> x) const {
-  const auto [shard, row] = state_->locate(i);
-  auto scratch = state_->pool.take();
-  shard.read_float(row, *scratch, x, state_->verify);
-  state_->pool.give_back(std::move(scratch));
+  read_field(0, i, x);
 }
 
 }  // namespace wflow::converters

@@ -25,6 +25,25 @@ struct ChannelStatistics {
   bool operator==(const ChannelStatistics&) const = default;
 };
 
+enum class FieldRole { input, target };
+
+// A named field of every sample.
+struct FieldInfo {
+  std::string name;
+  FieldRole role = FieldRole::input;
+  std::string dtype;               // of the stored values: "float32", "uint16", ...
+  std::vector<std::size_t> shape;  // of a sample; empty: one number
+  std::string layout;  // a letter an axis, in this order: C (channel), T (time), D, H, W; "" for one number
+  std::string layout_from;  // "layout" (the configuration said so), "format" (the file did), "rank" (assumed)
+  std::vector<std::string> channels;  // names of the entries of C, where known
+  std::string units;
+  std::string stored;  // the type in the files, where it was another: "float16", "complex"
+  std::vector<ChannelStatistics> statistics;  // one an entry of C; one without it
+  std::size_t values() const;
+  bool operator==(const FieldInfo&) const = default;
+};
+
+// Of the present trainer's view: x and y.
 struct DatasetStatistics {
   std::vector<ChannelStatistics> x;  // one a channel
   std::vector<ChannelStatistics> y;  // one a label
@@ -45,17 +64,24 @@ struct SplitEntry {
 struct Manifest {
   std::string name;
   std::string created_by;
-  std::array<std::size_t, 4> shape{};  // C, D, H, W
-  std::string dtype;                   // of the stored values: "float32", "uint16", ...
-  std::string units;                   // of the stored values, where given
-  std::vector<std::string> labels;     // names of the targets
-  std::vector<std::string> channels;   // names of the channels; empty where none were given
+  std::vector<FieldInfo> fields;  // inputs, then targets
+
+  // The same as a volume and labels: the first input as (C, D, H, W), and all targets one behind the other.
+  std::array<std::size_t, 4> shape{};
+  std::string dtype;                  // of the stored values: "float32", "uint16", ...
+  std::string units;                  // of the stored values, where given
+  std::vector<std::string> labels;    // names of the numbers of the targets; empty where a target is a field
+  std::vector<std::string> channels;  // names of the channels; empty where none were given
+
+  std::string split_order;  // "hash" or "count"
   std::uint64_t split_seed = 0;
   std::map<std::string, SplitEntry, std::less<>> splits;  // always "train", "validation" and "test"
   std::vector<std::int64_t> missing;                      // ids of the samples without usable output
   DatasetStatistics statistics;
   std::string hash;  // XXH3-128 of the manifest file: names this very data set
 
+  // Index into `fields`; Error{usage} with the names there are.
+  std::size_t field(std::string_view name) const;
   const SplitEntry& split(std::string_view name) const;  // Error{usage} for an unknown name
 };
 
@@ -67,8 +93,8 @@ struct ReadOptions {
   bool verify = true;  // compare the XXH3-64 of the stored bytes at each read (over 10 GB/s a core)
 };
 
-// All samples of one split, addressed 0..size()-1 in order of shard and row. Ids and targets of the whole
-// split are in memory from open() on; the samples themselves stay on disk.
+// All samples of one split, addressed 0..size()-1 in order of shard and row. Ids of the whole split, and its
+// targets where all are numbers or short lists of them, are in memory from open() on; all else stays on disk.
 class SplitReader {
  public:
   // Opens every shard once with HDF5. Error{data} where a shard is missing or is not what the manifest says.
@@ -79,16 +105,23 @@ class SplitReader {
   ~SplitReader();
 
   std::size_t size() const;
+  std::int64_t id(std::size_t i) const;
+
+  // The fields of the manifest, by index. Reads field `field` of sample i as float32, whatever type is
+  // stored; values.size() == fields()[field].values(). Thread-safe: pread and inflate on the calling thread,
+  // no HDF5 call and no lock held while reading. (A shard that some other tool rewrote in a layout of its
+  // own, with other chunks or filters, is still read, but through HDF5 and its global lock.) Error{data}
+  // names the file and the sample where the bytes are damaged.
+  const std::vector<FieldInfo>& fields() const;
+  void read_field(std::size_t field, std::size_t i, std::span<float> values) const;
+  // In the stored type; values.size() is fields()[field].values() times the size of that type.
+  void read_field_stored(std::size_t field, std::size_t i, std::span<std::uint8_t> values) const;
+
+  // The view of a volume and labels (see Manifest): the first input, and all targets as a list of numbers.
   std::array<std::size_t, 4> shape() const;
   std::size_t values() const;  // C * D * H * W: the length that read() wants
 
-  std::int64_t id(std::size_t i) const;
   std::span<const double> targets(std::size_t i) const;
-
-  // Reads sample i as float32, whatever type is stored. Thread-safe: pread and inflate on the calling
-  // thread, no HDF5 call and no lock held while reading. (A shard that some other tool rewrote in a layout of
-  // its own, with other chunks or filters, is still read, but through HDF5 and its global lock.) Error{data}
-  // names the file and the sample where the bytes are damaged.
   void read(std::size_t i, std::span<float> x) const;
 
  private:

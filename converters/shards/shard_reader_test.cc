@@ -22,6 +22,8 @@ extern "C" const char* __lsan_default_suppressions() {
 namespace wflow::converters {
 namespace {
 
+const std::vector<std::string> kFields = {"x", "y"};
+
 class ShardReaderTest : public FolderTest {
  protected:
   void convert(std::uint64_t count, const ConvertConfig& config) {
@@ -72,7 +74,7 @@ TEST_F(ShardReaderTest, EveryTypeAndCompression) {
     config.compression = compression;
     convert(20, config);
     expect_all_samples();
-    EXPECT_EQ(ShardFile(first_shard(), true).layout().has_hashes, true);
+    EXPECT_EQ(ShardFile(first_shard(), kFields, true).layout().fields[0].has_hashes, true);
     fs::remove_all(folder_ / "data");
   }
 }
@@ -81,7 +83,7 @@ TEST_F(ShardReaderTest, OtherTypesBecomeFloat) {
   for (const char* name : {"uint8", "int16", "uint32", "int64", "float64"}) {
     const DType dtype = *parse_dtype(name);
     Conversion conversion = make_conversion(folder_ / name, 4);
-    conversion.config.raw_dtype = dtype;
+    conversion.config.fields[0].selector.raw.dtype = dtype;
     conversion.config.split.parts = {1, 0, 0};
     fs::create_directories(folder_ / name);
     std::vector<SampleRow> rows;
@@ -111,7 +113,7 @@ TEST_F(ShardReaderTest, RepackedFilesAreStillRead) {
       {"-f", "x:NONE"},                                    // chunks without filters
       {"-f", "x:SHUF", "-f", "x:GZIP=2", "-f", "x:FLET"},  // a filter that Decoder does not know
       {"-l", "x:CONTI"},                                   // contiguous
-      {"-l", "x:CHUNK=2x1x6x6x3", "-f", "x:GZIP=1"},       // other chunks
+      {"-l", "x:CHUNK=2x1x12x12x6", "-f", "x:GZIP=1"},     // other chunks
   };
   for (std::size_t way = 0; way < ways.size(); ++way) {
     convert(20, raw_config(20));
@@ -120,11 +122,41 @@ TEST_F(ShardReaderTest, RepackedFilesAreStillRead) {
         if (!repack(data_ / shard.file, ways[way])) GTEST_SKIP() << "no h5repack (package hdf5-tools)";
       }
     }
-    EXPECT_FALSE(ShardFile(first_shard(), true).layout().has_hashes);
+    EXPECT_FALSE(ShardFile(first_shard(), kFields, true).layout().fields[0].has_hashes);
     SCOPED_TRACE(way);
     expect_all_samples();
     fs::remove_all(data_);
   }
+}
+
+TEST_F(ShardReaderTest, FieldsAreReadByName) {
+  convert(20, raw_config(20));
+  const SplitReader reader = SplitReader::open(data_, manifest_, "train");
+  ASSERT_EQ(reader.fields().size(), 2U);
+  EXPECT_EQ(manifest_.field("y"), 1U);
+  EXPECT_EQ(reader.fields()[0].layout, "CDHW");
+  EXPECT_EQ(reader.fields()[1].channels, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(error_of([&] { static_cast<void>(manifest_.field("z")); }),
+            "2: there is no field 'z' (there are x, y); did you mean 'x'?");
+  std::vector<float> y(2);
+  for (std::size_t i = 0; i < reader.size(); ++i) {
+    reader.read_field(1, i, y);
+    EXPECT_EQ(static_cast<double>(y[0]), reader.targets(i)[0]);
+    EXPECT_EQ(static_cast<double>(y[1]), reader.targets(i)[1]);
+  }
+}
+
+TEST_F(ShardReaderTest, ADamagedPackedChunkIsNamed) {
+  convert(8, raw_config(8));
+  const FieldLayout y = ShardFile(first_shard(), kFields, true).layout().fields[1];
+  ASSERT_GT(y.rows_per_chunk, 1U);
+  std::string bytes = read_file(first_shard());
+  bytes[y.chunks[0].offset + 1] ^= 1;
+  write_file_durably(first_shard(), bytes);
+  const SplitReader reader = SplitReader::open(data_, manifest_, "train");
+  std::vector<float> values(2);
+  EXPECT_NE(error_of([&] { reader.read_field(1, 0, values); }).find("4: y of samples "), std::string::npos);
+  EXPECT_EQ(verify_dataset(data_).problems.size(), 2U);
 }
 
 TEST_F(ShardReaderTest, ManyThreadsReadAtOnce) {
@@ -145,8 +177,8 @@ TEST_F(ShardReaderTest, ManyThreadsReadAtOnce) {
 
 TEST_F(ShardReaderTest, ADamagedChunkIsNamed) {
   convert(8, raw_config(8));
-  const ChunkPlace place = ShardFile(first_shard(), true).layout().chunks.at(1);
-  const std::int64_t id = ShardFile(first_shard(), true).layout().ids.at(1);
+  const ChunkPlace place = ShardFile(first_shard(), kFields, true).layout().fields[0].chunks.at(1);
+  const std::int64_t id = ShardFile(first_shard(), kFields, true).layout().ids.at(1);
   std::string bytes = read_file(first_shard());
   bytes[place.offset + place.bytes / 2] ^= 1;
   write_file_durably(first_shard(), bytes);
@@ -164,7 +196,7 @@ TEST_F(ShardReaderTest, ADamagedChunkIsNamed) {
 TEST_F(ShardReaderTest, AnyChangedByteIsAnErrorOrHarmless) {
   convert(8, raw_config(8));
   const std::string good = read_file(first_shard());
-  const ShardLayout layout = ShardFile(first_shard(), true).layout();
+  const FieldLayout layout = ShardFile(first_shard(), kFields, true).layout().fields[0];
   const std::size_t chunks_end = layout.chunks.back().offset + layout.chunks.back().bytes;
   std::vector<float> x(kValues);
   for (std::uint64_t round = 0; round < 400; ++round) {
@@ -203,14 +235,14 @@ TEST_F(ShardReaderTest, ErrorsOfTheManifest) {
     write_file_durably(data_ / kManifestName, changed.dump());
     return error_of([&] { SplitReader::open(data_, read_manifest(data_), "train"); });
   };
-  EXPECT_TRUE(why([](auto& j) { j["wflow_format"] = 2; }).starts_with("8: "));
-  EXPECT_TRUE(why([](auto& j) { j.erase("shape"); }).starts_with("4: "));
+  EXPECT_TRUE(why([](auto& j) { j["wflow_format"] = 3; }).starts_with("8: "));
+  EXPECT_TRUE(why([](auto& j) { j.erase("fields"); }).starts_with("4: "));
   EXPECT_TRUE(why([](auto& j) { j["splits"]["train"]["shards"][0]["file"] = "../x.h5"; }).starts_with("4: "));
   EXPECT_TRUE(why([](auto& j) {
                 j["splits"]["train"]["shards"][0]["file"] = "train/none.h5";
               }).starts_with("4: no such file"));
   EXPECT_NE(why([](auto& j) {
-              j["shape"] = {1, 6, 6, 6};
+              j["fields"][0]["shape"] = {1, 12, 12, 12};
               j["statistics"]["x"].erase(1);
             }).find("not what the manifest says"),
             std::string::npos);

@@ -3,25 +3,41 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/version.h"
 #include "converters/input/hdf5_handle.h"
+#include "converters/shards/encode.h"
 #include "converters/shards/manifest.h"
 
 namespace wflow::converters {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+constexpr std::size_t kPackBelow = 4096;        // bytes of a sample
+constexpr std::size_t kPackedChunk = 64 << 10;  // bytes of a chunk of such samples
+
+}  // namespace
+
 struct ShardWriter::State {
+  // A field's dataset while it is written.
+  struct FieldOutput {
+    DatasetId dataset;
+    std::uint64_t rows_per_chunk = 1;
+    std::vector<std::uint8_t> pending;  // rows of a packed chunk that is not full
+    std::vector<std::uint64_t> chunks;  // offset, bytes, mask and hash of each
+  };
+
   fs::path target;
   ShardDescription description;
   DurableFile durable;
   FileId file;
-  DatasetId x;
+  std::vector<FieldOutput> outputs;
   std::vector<std::int64_t> ids;
-  std::vector<double> targets;
-  std::vector<std::uint64_t> hashes;
 
   State(fs::path path, ShardDescription given)
       : target(std::move(path)), description(std::move(given)), durable(target) {}
@@ -34,13 +50,15 @@ struct ShardWriter::State {
     return id;
   }
   void create();
-  void create_x();
+  void create_field(const FieldForm& form);
+  void write_chunk(std::size_t field, const EncodedChunk& chunk);
+  void flush_packed(std::size_t field);
   void write_text(hid_t object, const char* name, const std::string& value) const;
   void write_texts(hid_t object, const char* name, const std::vector<std::string>& values) const;
   void write_number(hid_t object, const char* name, std::uint64_t value) const;
   DatasetId write_table(const char* name, hid_t stored, hid_t native, std::vector<hsize_t> dims,
                         const void* values) const;
-  std::vector<std::uint64_t> chunk_index() const;
+  std::vector<std::uint64_t> chunk_index(std::size_t field) const;
   void write_tables(std::span<const std::int64_t> missing);
   void record_size() const;
 };
@@ -78,28 +96,60 @@ void ShardWriter::State::create() {
   write_text(file.get(), "split", description.split);
   write_number(file.get(), "block", description.block);
   write_text(file.get(), "producer", fmt::format("wflow {}", kVersion));
-  create_x();
+  for (const FieldForm& form : description.fields) create_field(form);
 }
 
-void ShardWriter::State::create_x() {
-  const auto& s = description.shape;
-  const hsize_t dims[5] = {description.most_samples, s[0], s[1], s[2], s[3]};
-  const hsize_t chunk[5] = {1, s[0], s[1], s[2], s[3]};
-  const SpaceId space(check(H5Screate_simple(5, dims, nullptr)));
+void ShardWriter::State::create_field(const FieldForm& form) {
+  FieldOutput output;
+  output.rows_per_chunk = std::min<std::uint64_t>(converters::rows_per_chunk(form), description.most_samples);
+  const Filters filters = filters_of(description.compression, form);
+  std::vector<hsize_t> dims = {description.most_samples};
+  std::vector<hsize_t> chunk = {output.rows_per_chunk};
+  dims.insert(dims.end(), form.shape.begin(), form.shape.end());
+  chunk.insert(chunk.end(), form.shape.begin(), form.shape.end());
+  const int rank = static_cast<int>(dims.size());
+  const SpaceId space(check(H5Screate_simple(rank, dims.data(), nullptr)));
   const PropertyId creation = new_property(H5P_DATASET_CREATE);
   H5Pset_obj_track_times(creation.get(), false);
   H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
-  check(H5Pset_chunk(creation.get(), 5, chunk));
-  if (description.filters.shuffle) check(H5Pset_shuffle(creation.get()));
-  if (description.filters.deflate) {
+  check(H5Pset_chunk(creation.get(), rank, chunk.data()));
+  if (filters.shuffle) check(H5Pset_shuffle(creation.get()));
+  if (filters.deflate) {
     check(H5Pset_deflate(creation.get(), static_cast<unsigned>(std::min(description.level, 9))));
   }
   const PropertyId access = new_property(H5P_DATASET_ACCESS);
   H5Pset_chunk_cache(access.get(), 1, 0, 1);  // chunks come ready: a cache would only hold copies
-  x = DatasetId(check(H5Dcreate2(file.get(), "/x", stored_type(description.dtype), space.get(), H5P_DEFAULT,
-                                 creation.get(), access.get())));
-  if (!description.channels.empty()) write_texts(x.get(), "channels", description.channels);
-  if (!description.units.empty()) write_text(x.get(), "units", description.units);
+  output.dataset = DatasetId(check(H5Dcreate2(file.get(), form.name.c_str(), stored_type(form.dtype),
+                                              space.get(), H5P_DEFAULT, creation.get(), access.get())));
+  const hid_t id = output.dataset.get();
+  write_text(id, "role", std::string(role_name(form.role)));
+  write_text(id, "layout", form.layout);
+  if (!form.channels.empty()) write_texts(id, form.layout == "C" ? "names" : "channels", form.channels);
+  if (!form.units.empty()) write_text(id, "units", form.units);
+  outputs.push_back(std::move(output));
+}
+
+void ShardWriter::State::write_chunk(std::size_t field, const EncodedChunk& chunk) {
+  FieldOutput& output = outputs[field];
+  std::vector<hsize_t> start(description.fields[field].shape.size() + 1, 0);
+  start[0] = output.chunks.size() / 4 * output.rows_per_chunk;
+  check(H5Dwrite_chunk(output.dataset.get(), H5P_DEFAULT, chunk.mask, start.data(), chunk.bytes.size(),
+                       chunk.bytes.data()));
+  output.chunks.insert(output.chunks.end(), {0, chunk.bytes.size(), chunk.mask, chunk.hash});
+}
+
+// The last chunk is a whole one in the file; what lies beyond the samples is zero.
+void ShardWriter::State::flush_packed(std::size_t field) {
+  FieldOutput& output = outputs[field];
+  if (output.pending.empty()) return;
+  const FieldForm& form = description.fields[field];
+  EncodedChunk chunk;
+  chunk.bytes = std::move(output.pending);
+  chunk.bytes.resize(output.rows_per_chunk * form.values() * dtype_size(form.dtype), 0);
+  chunk.hash = chunk_hash(chunk.bytes);
+  write_chunk(field, chunk);
+  output.pending = std::move(chunk.bytes);
+  output.pending.clear();
 }
 
 void ShardWriter::State::write_text(hid_t object, const char* name, const std::string& value) const {
@@ -143,34 +193,37 @@ DatasetId ShardWriter::State::write_table(const char* name, hid_t stored, hid_t 
   return dataset;
 }
 
-std::vector<std::uint64_t> ShardWriter::State::chunk_index() const {
-  std::vector<std::uint64_t> words;
-  words.reserve(4 * ids.size());
-  for (std::size_t row = 0; row < ids.size(); ++row) {
-    const hsize_t start[5] = {row, 0, 0, 0, 0};
+// HDF5 alone knows where it has put the chunks.
+std::vector<std::uint64_t> ShardWriter::State::chunk_index(std::size_t field) const {
+  const FieldOutput& output = outputs[field];
+  std::vector<std::uint64_t> words = output.chunks;
+  std::vector<hsize_t> start(description.fields[field].shape.size() + 1, 0);
+  for (std::size_t k = 0; k < words.size() / 4; ++k) {
+    start[0] = k * output.rows_per_chunk;
     unsigned mask = 0;
     haddr_t address = 0;
     hsize_t bytes = 0;
-    check(H5Dget_chunk_info_by_coord(x.get(), start, &mask, &address, &bytes));
-    words.insert(words.end(), {address, bytes, mask, hashes[row]});
+    check(H5Dget_chunk_info_by_coord(output.dataset.get(), start.data(), &mask, &address, &bytes));
+    WFLOW_CHECK(bytes == words[4 * k + 1] && mask == words[4 * k + 2]);
+    words[4 * k] = address;
   }
   return words;
 }
 
 void ShardWriter::State::write_tables(std::span<const std::int64_t> missing) {
-  const hsize_t rows = ids.size();
-  const hsize_t labels = description.labels.size();
-  const DatasetId y = write_table("/y", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, {rows, labels}, targets.data());
-  write_texts(y.get(), "names", description.labels);
-  write_table("/id", H5T_STD_I64LE, H5T_NATIVE_INT64, {rows}, ids.data());
+  write_table("/id", H5T_STD_I64LE, H5T_NATIVE_INT64, {ids.size()}, ids.data());
   write_table("/missing", H5T_STD_I64LE, H5T_NATIVE_INT64, {missing.size()}, missing.data());
   const PropertyId creation = new_property(H5P_GROUP_CREATE);
   H5Pset_obj_track_times(creation.get(), false);
   const GroupId group(check(H5Gcreate2(file.get(), "/wflow", H5P_DEFAULT, creation.get(), H5P_DEFAULT)));
-  const std::vector<std::uint64_t> index = chunk_index();
-  const DatasetId table =
-      write_table("/wflow/index", H5T_STD_U64LE, H5T_NATIVE_UINT64, {rows, 4}, index.data());
-  write_number(table.get(), "index_file_size", 0);  // its place; the size is known once the file is closed
+  const GroupId index(
+      check(H5Gcreate2(file.get(), "/wflow/index", H5P_DEFAULT, creation.get(), H5P_DEFAULT)));
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    const std::vector<std::uint64_t> words = chunk_index(k);
+    write_table(("/wflow/index/" + description.fields[k].name).c_str(), H5T_STD_U64LE, H5T_NATIVE_UINT64,
+                {words.size() / 4, 4}, words.data());
+  }
+  write_number(index.get(), "index_file_size", 0);  // its place; the size is known once the file is closed
 }
 
 // The attribute is overwritten where it stands, so the size it tells does not change by telling it.
@@ -180,7 +233,7 @@ void ShardWriter::State::record_size() const {
   {
     const PropertyId access = file_access();
     FileId again(check(H5Fopen(path.c_str(), H5F_ACC_RDWR, access.get())));
-    DatasetId index(check(H5Dopen2(again.get(), "/wflow/index", H5P_DEFAULT)));
+    GroupId index(check(H5Gopen2(again.get(), "/wflow/index", H5P_DEFAULT)));
     AttributeId size(check(H5Aopen(index.get(), "index_file_size", H5P_DEFAULT)));
     check(H5Awrite(size.get(), H5T_NATIVE_UINT64, &bytes));
     check(size.close());
@@ -202,7 +255,7 @@ ShardWriter::ShardWriter(ShardWriter&&) noexcept = default;
 ShardWriter::~ShardWriter() {
   if (!state_) return;
   const Hdf5Section section;
-  state_->x.close();
+  state_->outputs.clear();
   state_->file.close();
 }
 
@@ -216,27 +269,48 @@ void ShardWriter::publish() {
   state_->durable.publish();
 }
 
-void ShardWriter::add(std::int64_t id, std::span<const double> targets, const EncodedChunk& chunk) {
+void ShardWriter::add(std::int64_t id, std::span<const EncodedField> fields) {
   State& s = *state_;
-  WFLOW_CHECK(s.ids.size() < s.description.most_samples && targets.size() == s.description.labels.size());
+  WFLOW_CHECK(s.ids.size() < s.description.most_samples && fields.size() == s.outputs.size());
   const Hdf5Section section;
-  const hsize_t start[5] = {s.ids.size(), 0, 0, 0, 0};
-  s.check(H5Dwrite_chunk(s.x.get(), H5P_DEFAULT, chunk.mask, start, chunk.bytes.size(), chunk.bytes.data()));
+  for (std::size_t k = 0; k < fields.size(); ++k) {
+    State::FieldOutput& output = s.outputs[k];
+    const std::vector<std::uint8_t>& bytes = fields[k].chunk.bytes;
+    if (converters::rows_per_chunk(s.description.fields[k]) == 1) {
+      s.write_chunk(k, fields[k].chunk);
+      continue;
+    }
+    output.pending.insert(output.pending.end(), bytes.begin(), bytes.end());
+    if (output.pending.size() == output.rows_per_chunk * bytes.size()) s.flush_packed(k);
+  }
   s.ids.push_back(id);
-  s.targets.insert(s.targets.end(), targets.begin(), targets.end());
-  s.hashes.push_back(chunk.hash);
 }
 
 void ShardWriter::close(std::span<const std::int64_t> missing) {
   State& s = *state_;
   const Hdf5Section section;
-  const auto& shape = s.description.shape;
-  const hsize_t dims[5] = {s.ids.size(), shape[0], shape[1], shape[2], shape[3]};
-  s.check(H5Dset_extent(s.x.get(), dims));
+  for (std::size_t k = 0; k < s.outputs.size(); ++k) {
+    std::vector<hsize_t> dims = {s.ids.size()};
+    const auto& shape = s.description.fields[k].shape;
+    dims.insert(dims.end(), shape.begin(), shape.end());
+    // First, so that HDF5 does not touch the last chunk again.
+    s.check(H5Dset_extent(s.outputs[k].dataset.get(), dims.data()));
+    s.flush_packed(k);
+  }
   s.write_tables(missing);
-  s.check(s.x.close());
+  for (State::FieldOutput& output : s.outputs) s.check(output.dataset.close());
   s.check(s.file.close());
   s.record_size();
+}
+
+std::size_t rows_per_chunk(const FieldForm& form) {
+  const std::size_t bytes = form.values() * dtype_size(form.dtype);
+  return bytes < kPackBelow ? kPackedChunk / std::max<std::size_t>(1, bytes) : 1;
+}
+
+Filters filters_of(Compression compression, const FieldForm& form) {
+  const bool gzip = compression == Compression::gzip && rows_per_chunk(form) == 1;
+  return {.shuffle = gzip && dtype_size(form.dtype) > 1, .deflate = gzip};
 }
 
 }  // namespace wflow::converters

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes one shard, chunk by chunk, in memory that does not grow with its size.
+// Writes one shard, sample by sample, in memory that does not grow with its size.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -10,23 +9,27 @@
 #include <string>
 #include <vector>
 
-#include "converters/dtype.h"
+#include "converters/config.h"
+#include "converters/input/arrange.h"
 #include "converters/shards/codec.h"
 
 namespace wflow::converters {
 
+struct EncodedField;
+
 struct ShardDescription {
-  std::array<std::size_t, 4> shape{};
-  DType dtype = DType::float32;
-  Filters filters;
+  std::vector<FieldForm> fields;
+  Compression compression = Compression::gzip;
   int level = 1;  // recorded in the filter's parameters; the encoder compresses
-  std::vector<std::string> labels;
-  std::vector<std::string> channels;
-  std::string units;
   std::string split;
   std::uint64_t block = 0;
   std::uint64_t most_samples = 0;
 };
+
+// Samples of less than 4 KiB are packed, about 64 KiB of them a chunk, without filters: each is then one read
+// of a few bytes, and a million of them are some thousand chunks. Larger ones have a chunk each.
+std::size_t rows_per_chunk(const FieldForm& form);
+Filters filters_of(Compression compression, const FieldForm& form);
 
 // The same calls give the same bytes. All throw Error{system} when the disk refuses.
 class ShardWriter {
@@ -35,10 +38,10 @@ class ShardWriter {
   ShardWriter(ShardWriter&&) noexcept;
   ~ShardWriter();  // an unpublished file is removed
 
-  // In ascending order of id.
-  void add(std::int64_t id, std::span<const double> targets, const EncodedChunk& chunk);
+  // In ascending order of id; a field each, in the order of the description.
+  void add(std::int64_t id, std::span<const EncodedField> fields);
   std::uint64_t samples() const;
-  // Writes all that is not chunks and closes the file, still under its temporary name.
+  // Writes all that is not yet on disk and closes the file, still under its temporary name.
   void close(std::span<const std::int64_t> missing);
   const std::filesystem::path& temporary() const;
   // The file takes its name. Only after close().

@@ -2,6 +2,7 @@
 #include "specs/study/blocks.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "converters/config.h"
@@ -42,7 +43,15 @@ PluginBlock read_plugin(const yaml::Node& block, yaml::Diagnostics& diagnostics)
 
 ConvertBlock read_convert(const yaml::Node& block, yaml::Diagnostics& diagnostics) {
   converters::ConvertConfig config = converters::read_convert_config(block, diagnostics);
-  return {std::move(config.file), config.stacked, config.bundle, std::move(config.targets)};
+  const auto columns = converters::parameter_columns(config);
+  ConvertBlock result{
+      std::move(config.file), !config.short_form, config.stacked,
+      config.bundle,          !columns,           columns.value_or(std::vector<std::string>{})};
+  const std::string& group = config.split.group_by;
+  if (!group.empty() &&
+      std::find(result.columns.begin(), result.columns.end(), group) == result.columns.end())
+    result.columns.push_back(group);
+  return result;
 }
 
 void check_block(StepKind kind, const yaml::Node& block, yaml::Diagnostics& diagnostics) {
@@ -59,8 +68,28 @@ converters::ConvertConfig quiet_config(const yaml::Node& block) {
 
 }  // namespace
 
-std::vector<std::string> convert_targets(const yaml::Node& block) {
-  return quiet_config(block).targets;
+ConvertBlock quiet_convert(const yaml::Node& block) {
+  yaml::Diagnostics ignored("");
+  return read_convert(block, ignored);
+}
+
+std::vector<const yaml::Node*> convert_file_nodes(const yaml::Node& block) {
+  std::vector<const yaml::Node*> nodes;
+  const auto add = [&](const yaml::Node* node) {
+    if (node == nullptr) return;
+    if (node->is_scalar()) nodes.push_back(node);
+    for (const yaml::Node& item : node->items) {
+      if (item.is_scalar()) nodes.push_back(&item);
+    }
+  };
+  add(block.find("file"));
+  constexpr std::array kRoles = {"inputs", "targets"};
+  for (const char* role : kRoles) {
+    const yaml::Node* fields = block.find(role);
+    if (fields == nullptr) continue;
+    for (const auto& [name, field] : fields->entries) add(field.find("file"));
+  }
+  return nodes;
 }
 
 std::uint64_t convert_block_samples(const yaml::Node& block, std::uint64_t sample_count) {

@@ -37,18 +37,24 @@ PluginBlock read_plugin(const yaml::Node& block, yaml::Diagnostics& diagnostics)
 
 // What a convert: block says of the rows of its tasks, and so of where the samples lie.
 struct ConvertBlock {
-  std::string file;                  // its name in the directory of each sample, or bundle
-  bool stacked = false;              // it holds an array of samples
-  std::uint64_t bundle = 0;          // samples a directory; 0: one
-  std::vector<std::string> targets;  // columns; empty: all
+  std::string
+      file;  // its name in the directory of each sample, or bundle; may be empty where fields name files
+  bool directories = false;  // the fields name files in that directory
+  bool stacked = false;      // a file holds an array of samples
+  std::uint64_t bundle = 0;  // samples a directory; 0: one
+  bool all_columns = false;  // the rows have all columns of the samples, else these:
+  std::vector<std::string> columns;
 };
 ConvertBlock read_convert(const yaml::Node& block, yaml::Diagnostics& diagnostics);
 
 // Reads the block with the reader of its own module, which reports what is wrong.
 void check_block(StepKind kind, const yaml::Node& block, yaml::Diagnostics& diagnostics);
 
-// The columns that a convert: block makes targets of.
-std::vector<std::string> convert_targets(const yaml::Node& block);
+// What check_block() has found no fault with, read again without a word.
+ConvertBlock quiet_convert(const yaml::Node& block);
+
+// The scalars of a convert: block that name files of samples, where $(MERLIN_SAMPLE_ID) may stand.
+std::vector<const yaml::Node*> convert_file_nodes(const yaml::Node& block);
 
 // Samples a shard, and so a task, of a convert: block.
 std::uint64_t convert_block_samples(const yaml::Node& block, std::uint64_t sample_count);

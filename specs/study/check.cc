@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "base/text.h"
@@ -136,6 +137,19 @@ yaml::Node resolved_block(const Reading& reading, const Expansion& expansion, st
   return block;
 }
 
+// Where a name stands, as a key or a value.
+std::optional<yaml::Mark> place_of_name(const yaml::Node& node, std::string_view name) {
+  if (node.is_scalar() && node.text == name) return node.mark;
+  for (const yaml::Node& item : node.items) {
+    if (const auto mark = place_of_name(item, name)) return mark;
+  }
+  for (const auto& [key, value] : node.entries) {
+    if (const auto mark = place_of_name(value, name)) return mark;
+    if (key.text == name) return key.mark;
+  }
+  return std::nullopt;
+}
+
 void check_convert(Reading& reading, const Expansion& expansion, std::size_t index) {
   const Study& study = reading.study;
   const Step& step = study.steps[index];
@@ -171,26 +185,33 @@ void check_convert(Reading& reading, const Expansion& expansion, std::size_t ind
                     source_step(step)));
     return;
   }
-  const yaml::Node* file = block.find("file");
   const yaml::Node* stacked = block.find("stacked");
-  const bool one_each = file == nullptr || file->text.find("$(MERLIN_SAMPLE_ID)") != std::string::npos;
-  if (source_kind == StepKind::shell && study.steps[source].bundle > 0 && !one_each && stacked == nullptr) {
+  const std::vector<const yaml::Node*> files = convert_file_nodes(block);
+  const auto shared = std::find_if(files.begin(), files.end(), [](const yaml::Node* file) {
+    return file->text.find("$(MERLIN_SAMPLE_ID)") == std::string::npos;
+  });
+  if (source_kind == StepKind::shell && study.steps[source].bundle > 0 && shared != files.end() &&
+      stacked == nullptr) {
     reading.diagnostics.error(
-        mark_of("file"),
+        (*shared)->mark.line > 0 ? (*shared)->mark : mark_of("file"),
         fmt::format(
             "a process of the step '{}' makes '{}' for several samples (bundle: {}); put $(MERLIN_SAMPLE_ID) "
             "into the name where each has a file, or write 'stacked: true' where it is an array of them",
-            source_step(step), file->text, study.steps[source].bundle));
+            source_step(step), (*shared)->text, study.steps[source].bundle));
   }
   const std::uint64_t count = study.samples->design.count;
   if (count > 0) set_key(block, "count", yaml::scalar(std::to_string(count)));
   check_block(StepKind::convert, block, reading.diagnostics);
   std::vector<std::string> columns;
   for (const SampleColumn& column : study.samples->design.columns) columns.push_back(column.name);
-  for (const std::string& target : convert_targets(block)) {
-    if (std::find(columns.begin(), columns.end(), target) != columns.end()) continue;
-    reading.diagnostics.error(mark_of("targets"), fmt::format("the target '{}' is no column of the samples{}",
-                                                              target, text::suggestion(target, columns)));
+  const ConvertBlock convert = quiet_convert(block);
+  for (const std::string& name : convert.columns) {
+    if (std::find(columns.begin(), columns.end(), name) != columns.end()) continue;
+    const auto mark = convert.directories ? place_of_name(step.settings, name).value_or(mark_of("targets"))
+                                          : mark_of("targets");
+    reading.diagnostics.error(mark, fmt::format("the {} '{}' is no column of the samples{}",
+                                                convert.directories ? "parameter" : "target", name,
+                                                text::suggestion(name, columns)));
   }
 }
 

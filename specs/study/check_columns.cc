@@ -71,7 +71,13 @@ class ColumnUse {
       if (const auto column = expansion_.column(node.text)) used_[*column] = true;
     });
     yaml::Diagnostics reported_before("");
-    if (step.kind == StepKind::convert && convert_targets(step.settings).empty()) all_ = true;
+    if (step.kind == StepKind::convert) {
+      const ConvertBlock block = quiet_convert(step.settings);
+      all_ = all_ || block.all_columns;
+      for (const std::string& name : block.columns) {
+        if (const auto column = expansion_.column(name)) used_[*column] = true;
+      }
+    }
     if (step.kind == StepKind::plugin && read_plugin(step.settings, reported_before).parameters.empty())
       all_ = true;
   }

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "specs/plan/expansion.h"
 #include "specs/plan/launcher.h"
+#include "specs/study/blocks.h"
 #include "specs/study/names.h"
 #include "specs/study/reading.h"
 #include "specs/study/tokens.h"
@@ -91,7 +92,10 @@ class TokenChecker {
       for_each_scalar(*list, [&](const yaml::Node& node, bool) { outputs_.insert(&node); });
     }
     const yaml::Node* convert = step.find("convert");
-    converted_ = convert == nullptr ? nullptr : convert->find("file");
+    converted_.clear();
+    if (convert != nullptr) {
+      for (const yaml::Node* node : convert_file_nodes(*convert)) converted_.insert(node);
+    }
   }
 
   void check(const yaml::Node& node, bool script, bool for_steps) {
@@ -112,7 +116,7 @@ class TokenChecker {
         if (!for_steps) misplaced(node, name, "in steps");
         if (in_script && labels_.contains(name)) check_label(node, name, is_output);
       } else if (is_of_samples(name)) {
-        if (&node == converted_ && sample_token(name) == Piece::Kind::sample_id) continue;
+        if (converted_.contains(&node) && sample_token(name) == Piece::Kind::sample_id) continue;
         if (!reading_.study.samples) {
           report(node, name, fmt::format("'$({})' needs a samples: block", name));
         } else if (!in_script && step_ != nullptr) {
@@ -257,7 +261,7 @@ class TokenChecker {
   std::set<std::string, std::less<>> labels_;    // of env:
   std::set<const yaml::Node*> outputs_;          // scalars of outputs: of step_
   const yaml::Node* when_ = nullptr;             // of step_
-  const yaml::Node* converted_ = nullptr;        // file: of convert:, which may name one for each sample
+  std::set<const yaml::Node*> converted_;        // files of convert:, which may be one for each sample
   std::set<std::string> reported_;
 };
 

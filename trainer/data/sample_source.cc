@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "converters/shards/shard_reader.h"
 
@@ -22,6 +24,13 @@ class ShardSource final : public SampleSource {
 };
 
 DatasetInfo info_of(const converters::Manifest& manifest, const std::filesystem::path& directory) {
+  const auto inputs = std::count_if(manifest.fields.begin(), manifest.fields.end(), [](const auto& field) {
+    return field.role == converters::FieldRole::input;
+  });
+  if (inputs != 1) {
+    throw Error(ExitCode::data, fmt::format("{}/manifest.json has {} inputs, and this trainer takes one",
+                                            directory.string(), inputs));
+  }
   DatasetInfo info;
   info.name = manifest.name;
   info.hash = manifest.hash;
@@ -40,7 +49,9 @@ DatasetInfo info_of(const converters::Manifest& manifest, const std::filesystem:
   if (info.labels.empty() || info.label_range.size() != info.labels.size()) {
     throw Error(ExitCode::data,
                 fmt::format("{}/manifest.json names no labels with statistics; the network would have "
-                            "nothing to learn: name parameters in the convert: block",
+                            "nothing to learn: name parameters or numbers as 'targets' in the convert: block "
+                            "(wflow-train learns numbers, or the input field itself; for other fields see "
+                            "examples/own_network)",
                             directory.string()));
   }
   return info;

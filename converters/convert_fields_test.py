@@ -1,0 +1,376 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Fields of a sample from any of its files or parameters: the traps that new users met, and every role.
+
+Usage: convert_fields_test.py PATH_OF_WFLOW_CONVERT [unittest options]
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+PROGRAM = ""
+
+
+class Fields(unittest.TestCase):
+    COUNT = 12
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="wflow-fields-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def samples(self, write, parameters=("a", "b")):
+        """A folder a sample, which write(folder, i) fills, and the table."""
+        rows = [",".join(["directory", *parameters])]
+        for i in range(self.COUNT):
+            folder = self.folder / f"s{i}"
+            folder.mkdir()
+            write(folder, i)
+            rows.append(",".join([f"s{i}", *(repr(self.parameter(i, k)) for k in range(len(parameters)))]))
+        (self.folder / "t.csv").write_text("\n".join(rows) + "\n")
+
+    @staticmethod
+    def parameter(i, k):
+        return 0.5 + i / 7 + 10 * k
+
+    def run_program(self, *arguments):
+        return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=120,
+                              env={**os.environ, "WFLOW_EVENTS": str(self.folder / "events")})
+
+    def convert(self, code=0, **keys):
+        config = {"samples": "t.csv", "output": "data", "split": {"train": 1.0}, **keys}
+        path = self.folder / "convert.yaml"
+        path.write_text(json.dumps({"convert": config}))
+        done = self.run_program(path)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout if code == 0 else done.stderr
+
+    def data(self):
+        """All samples of the training split, field by field."""
+        manifest = json.loads((self.folder / "data/manifest.json").read_text())
+        self.fields = {field["name"]: field for field in manifest["fields"]}
+        self.statistics = manifest["statistics"]
+        found = {}
+        for shard in manifest["splits"]["train"]["shards"]:
+            path = self.folder / "data" / shard["file"]
+            with h5py.File(path) as file:
+                for name in [*self.fields, "id"]:
+                    found.setdefault(name, []).append(file[name][...])
+            subprocess.run(["h5dump", "-H", str(path)], check=True, capture_output=True)
+        verified = self.run_program("verify", self.folder / "data")
+        self.assertEqual(verified.returncode, 0, verified.stdout)
+        return {name: np.concatenate(parts) for name, parts in found.items()}
+
+    def form(self, name):
+        field = self.fields[name]
+        return field["role"], tuple(field["shape"]), field["layout"], field["layout_from"]
+
+    # The traps of issue 13
+
+    def test_a_series(self):
+        self.samples(lambda folder, i: np.save(folder / "u.npy", np.arange(256, dtype="f4") + i))
+        out = self.convert(inputs={"u": {"file": "u.npy"}}, targets=["a", "b"])
+        self.assertIn("axes T (assumed from their number; 'layout' says otherwise)", out)
+        data = self.data()
+        self.assertEqual(self.form("u"), ("input", (256,), "T", "rank"))
+        self.assertEqual(data["u"].shape, (self.COUNT, 256))
+        np.testing.assert_array_equal(data["u"][3], np.arange(256) + 3)
+        np.testing.assert_array_equal(data["y"][3], [self.parameter(3, 0), self.parameter(3, 1)])
+
+    def test_an_image_of_two_channels_is_what_layout_says(self):
+        image = lambda i: np.arange(2 * 8 * 8, dtype="f4").reshape(2, 8, 8) + i
+        self.samples(lambda folder, i: np.save(folder / "u.npy", image(i)))
+        out = self.convert(inputs={"u": {"file": "u.npy"}}, targets=["a"])
+        self.assertIn("(2, 8, 8) float32, axes D, H, W (assumed from their number", out)
+        self.convert(inputs={"u": {"file": "u.npy", "layout": "CHW"}}, targets=["a"])
+        data = self.data()
+        self.assertEqual(self.form("u"), ("input", (2, 8, 8), "CHW", "layout"))
+        self.assertEqual(len(self.statistics["u"]), 2)
+        np.testing.assert_allclose(self.statistics["u"][1]["mean"], np.mean([image(i)[1] for i in range(self.COUNT)]))
+
+    def test_named_channels(self):
+        self.samples(lambda folder, i: np.save(folder / "u.npy", np.ones((2, 8, 8), "f4") * i))
+        self.convert(inputs={"u": {"file": "u.npy", "channels": ["u", "v"]}}, targets=["a"])
+        self.data()
+        self.assertEqual(self.form("u")[1:3], ((2, 8, 8), "CHW"))
+        self.assertEqual(self.fields["u"]["channels"], ["u", "v"])
+        shutil.rmtree(self.folder / "data")
+        for i in range(self.COUNT):
+            np.save(self.folder / f"s{i}/u.npy", np.ones((8, 8, 2), "f4"))
+        error = self.convert(4, inputs={"u": {"file": "u.npy", "channels": ["u", "v"]}}, targets=["a"])
+        self.assertIn("has shape (8, 8, 2), but 2 channels are named; say which axis they are with 'layout', such as layout: HWC", error)
+        self.convert(inputs={"u": {"file": "u.npy", "channels": ["u", "v"], "layout": "HWC"}}, targets=["a"])
+        self.assertEqual(self.data()["u"].shape, (self.COUNT, 2, 8, 8))
+
+    def test_scalars_float16_bool_and_complex(self):
+        def write(folder, i):
+            np.save(folder / "scalar.npy", np.float64(i))
+            np.save(folder / "half.npy", np.arange(6, dtype="f2").reshape(2, 3) + i)
+            np.save(folder / "mask.npy", np.arange(6).reshape(2, 3) % 2 == 0)
+            np.save(folder / "wave.npy", np.full((2, 3), i + 2j, "c8"))
+            with h5py.File(folder / "u.h5", "w") as file:
+                file["scalar"] = float(i)
+                file["half"] = np.full((2, 3), i, "f2")
+                file["mask"] = np.array([True, False, True])
+                file["wave"] = np.full((2, 3), i - 1j, "c16")
+                file["wave"].attrs["time"] = 0.25 * i
+                file["table"] = np.array([(1, 2.5, i), (3, 4.5, i)], [("k", "i4"), ("m", "f4"), ("i", "f8")])
+
+        self.samples(write)
+        out = self.convert(
+            inputs={"half": {"file": "half.npy"}, "mask": {"file": "mask.npy"}, "wave": {"file": "wave.npy"},
+                    "half5": {"file": "u.h5", "dataset": "/half"}, "mask5": {"file": "u.h5", "dataset": "mask"},
+                    "wave5": {"file": "u.h5", "dataset": "wave"},
+                    "table": {"file": "u.h5", "dataset": "table", "columns": ["m", "i"]},
+                    "part": {"file": "u.h5", "dataset": "half", "slice": "1, ::2"}},
+            targets={"scalar": {"file": "scalar.npy"}, "scalar5": {"file": "u.h5", "dataset": "scalar"},
+                     "time": {"file": "u.h5", "dataset": "wave", "attribute": "time"}})
+        self.assertIn("the files hold float16", out)
+        self.assertIn("the files hold complex", out)
+        data = self.data()
+        order = data["id"]
+        np.testing.assert_array_equal(data["scalar"], order)
+        np.testing.assert_array_equal(data["scalar5"], order)
+        np.testing.assert_array_equal(data["time"], 0.25 * order)
+        np.testing.assert_array_equal(data["half"][5], np.arange(6).reshape(2, 3) + order[5])
+        np.testing.assert_array_equal(data["mask"][0], [[1, 0, 1], [0, 1, 0]])
+        np.testing.assert_array_equal(data["mask5"][0], [1, 0, 1])
+        self.assertEqual(self.form("wave")[1:3], ((2, 2, 3), "CHW"))
+        self.assertEqual(self.fields["wave"]["channels"], ["r", "i"])
+        np.testing.assert_array_equal(data["wave"][4], [np.full((2, 3), order[4]), np.full((2, 3), 2)])
+        np.testing.assert_array_equal(data["wave5"][4], [np.full((2, 3), order[4]), np.full((2, 3), -1)])
+        np.testing.assert_array_equal(data["table"][4], [[2.5, 4.5], [order[4], order[4]]])  # C, T
+        np.testing.assert_array_equal(data["part"][4], [order[4], order[4]])
+
+    def test_csv_json_npz_and_text(self):
+        def write(folder, i):
+            (folder / "run.csv").write_text("t,x,v\n" + "".join(f"{k},{k + i},{-k}\n" for k in range(5)))
+            (folder / "run.txt").write_text("# t x\n" + "".join(f"{k} {2 * k + i}\n" for k in range(4)))
+            (folder / "run.json").write_text(json.dumps({"result": {"energy": i / 2, "list": [1, 2, i]}}))
+            (folder / "log").write_text(f"starting\nstep 1 E = {i}\nstep 2 E = {i}.5D0\nsteps done: {i}\n")
+            np.savez_compressed(folder / "run.npz", u=np.full((3, 4), i, ">i2"), v=np.arange(3))
+
+        self.samples(write)
+        self.convert(
+            inputs={"path": {"file": "run.csv", "columns": ["x", "v"]}, "x": {"file": "run.txt", "columns": "x"},
+                    "u": {"file": "run.npz", "dataset": "u"}},
+            targets={"energy": {"file": "run.json", "json": "$.result.energy"}, "list": {"file": "run.json", "json": "/result/list"},
+                     "last": {"file": "log", "regex": r"E = (\S+)", "match": "last"},
+                     "all": {"file": "log", "regex": r"step (\d+) E = (\S+)", "match": "all"},
+                     "done": {"file": "log", "regex": r"done: (\d+)"}, "end": {"file": "run.csv", "columns": "x", "slice": "-1"}})
+        data = self.data()
+        i = data["id"][7]
+        self.assertEqual(self.form("path")[1:], ((2, 5), "CT", "format"))
+        self.assertEqual(self.fields["path"]["channels"], ["x", "v"])
+        np.testing.assert_array_equal(data["path"][7], [np.arange(5) + i, -np.arange(5)])
+        np.testing.assert_array_equal(data["x"][7], 2 * np.arange(4) + i)
+        np.testing.assert_array_equal(data["u"][7], np.full((3, 4), i))
+        self.assertEqual(data["u"].dtype, np.int16)
+        np.testing.assert_array_equal(data["list"][7], [1, 2, i])
+        np.testing.assert_array_equal(data["all"][7], [[1, 2], [i, i + 0.5]])
+        self.assertEqual([data[k][7] for k in ("energy", "last", "done", "end")], [i / 2, i + 0.5, i, i + 4])
+
+    def netcdf(self, path, form, i):
+        import netCDF4
+        with netCDF4.Dataset(path, "w", format=form) as file:
+            file.createDimension("time", 1)
+            file.createDimension("y", 3)
+            file.createDimension("x", 4)
+            packed = file.createVariable("u", "i2", ("time", "y", "x"), fill_value=-999)
+            packed.scale_factor, packed.add_offset = 0.5, 100.0
+            packed[:] = (np.arange(12).reshape(1, 3, 4) + i) * 0.5 + 100
+            counts = file.createVariable("n", "i4", ("y", "x"), fill_value=-1)
+            counts[:] = np.arange(12).reshape(3, 4)
+            if i == 2:
+                packed.set_auto_maskandscale(False)
+                packed[0, 1, 1] = -999
+            if i == 3:
+                counts.set_auto_mask(False)
+                counts[2, 2] = -1
+
+    def test_netcdf_is_unpacked_and_missing_values_are_seen(self):
+        def write(folder, i):
+            self.netcdf(folder / "four.nc", "NETCDF4", i)
+            self.netcdf(folder / "classic.nc", "NETCDF3_CLASSIC", i)
+
+        self.samples(write)
+        self.convert(inputs={"u": {"file": "four.nc", "variable": "u", "layout": "_HW"}, "n": {"file": "classic.nc", "variable": "n"}},
+                     targets={"v": {"file": "classic.nc", "variable": "u", "slice": "0"}})
+        data = self.data()
+        self.assertEqual(list(data["id"]), [i for i in range(self.COUNT) if i not in (2, 3)])
+        np.testing.assert_array_equal(data["u"][5], (np.arange(12).reshape(3, 4) + data["id"][5]) * 0.5 + 100)
+        np.testing.assert_array_equal(data["v"], data["u"])
+        self.assertEqual((data["u"].dtype, data["n"].dtype), (np.float64, np.int32))
+        self.assertIn("scale_factor 0.5", self.fields["u"]["stored"])
+        reasons = {m["sample"]: m["reason"] for m in json.loads((self.folder / "data/blocks/00000.json").read_text())["missing"]}
+        self.assertIn("holds NaN or infinite values in u", reasons[2])
+        self.assertIn("its value 10 is the missing value -1", reasons[3])
+
+    # Roles
+
+    def test_parameters_to_a_field(self):
+        self.samples(lambda folder, i: np.save(folder / "t.npy", np.full((16, 16), i, "f4")))
+        self.convert(inputs=["a", "b"], targets={"t": {"file": "t.npy"}})
+        data = self.data()
+        self.assertEqual(self.form("x"), ("input", (2,), "C", "format"))
+        self.assertEqual(self.form("t"), ("target", (16, 16), "HW", "rank"))
+        np.testing.assert_array_equal(data["x"][4], [self.parameter(4, 0), self.parameter(4, 1)])
+        np.testing.assert_array_equal(data["t"][4], np.full((16, 16), 4))
+
+    def test_parameters_to_numbers_of_a_log(self):
+        self.samples(lambda folder, i: (folder / "log").write_text(f"period {i / 4}\n"))
+        self.convert(inputs={"a": "parameter", "mass": {"parameter": "b"}}, targets={"period": {"file": "log", "regex": "period (.*)"}})
+        data = self.data()
+        self.assertEqual(self.form("mass"), ("input", (), "", "format"))
+        np.testing.assert_array_equal(data["mass"], [self.parameter(i, 1) for i in range(self.COUNT)])
+        np.testing.assert_array_equal(data["period"], np.arange(self.COUNT) / 4)
+
+    def test_several_files_are_channels(self):
+        def write(folder, i):
+            for k in range(3):
+                np.save(folder / f"z{k}.npy", np.full((4, 4), 10 * k + i, "f4"))
+
+        self.samples(write)
+        self.convert(inputs={"z": {"file": ["z0.npy", "z1.npy", "z2.npy"]}}, targets={"last": {"file": "z2.npy"}})
+        data = self.data()
+        self.assertEqual(self.form("z")[1:3], ((3, 4, 4), "CHW"))
+        self.assertEqual(self.fields["z"]["channels"], ["z0.npy", "z1.npy", "z2.npy"])
+        np.testing.assert_array_equal(data["z"][5][:, 0, 0], [5, 15, 25])
+
+    def test_varying_lengths(self):
+        self.samples(lambda folder, i: np.save(folder / "u.npy", np.arange(5 + i, dtype="f4")))
+        error = self.convert(4, inputs={"u": {"file": "u.npy"}}, targets=["a"])
+        self.assertIn("'pad: [lengths]' fills shorter samples up and adds a mask", error)
+        self.convert(inputs={"u": {"file": "u.npy", "pad": [20], "pad_value": -1}}, targets=["a"])
+        data = self.data()
+        i = data["id"][6]
+        np.testing.assert_array_equal(data["u"][6], [*range(5 + i), *[-1] * (15 - i)])
+        np.testing.assert_array_equal(data["u_mask"][6], [1] * (5 + i) + [0] * (15 - i))
+        self.assertEqual(self.form("u_mask")[0], "input")
+
+    def test_images_and_transforms(self):
+        from PIL import Image
+
+        def write(folder, i):
+            Image.fromarray(np.full((4, 6, 3), [i, 10, 20], np.uint8)).save(folder / "rgb.png")
+            (folder / "grey.pgm").write_bytes(b"P5 6 4 255\n" + bytes(range(24)))
+
+        self.samples(write)
+        self.convert(inputs={"rgb": {"file": "rgb.png"}, "small": {"file": "grey.pgm", "transform": {"downsample": 2}},
+                             "log": {"file": "grey.pgm", "transform": ["log1p", {"clip": [0, 2]}, {"scale": [10, 1]}]}},
+                     targets=["a"])
+        data = self.data()
+        self.assertEqual(self.form("rgb")[1:], ((3, 4, 6), "CHW", "format"))
+        self.assertEqual(self.fields["rgb"]["channels"], ["red", "green", "blue"])
+        np.testing.assert_array_equal(data["rgb"][3][:, 1, 1], [data["id"][3], 10, 20])
+        grey = np.arange(24, dtype="f4").reshape(4, 6)
+        np.testing.assert_array_equal(data["small"][0], grey.reshape(2, 2, 3, 2).mean(axis=(1, 3)))
+        np.testing.assert_allclose(data["log"][0], 10 * np.clip(np.log1p(grey), 0, 2) + 1, rtol=1e-6)
+
+    def test_gadget_density(self):
+        def write(folder, i):
+            positions = np.random.default_rng(i).uniform(0, 8, (200, 3)).astype("f4")
+            with h5py.File(folder / "snap.hdf5", "w") as file:
+                header = file.create_group("Header")
+                header.attrs["NumPart_ThisFile"] = np.array([0, 200, 0, 0, 0, 0], "i4")
+                header.attrs["MassTable"] = np.array([0, 0.5, 0, 0, 0, 0])
+                header.attrs["BoxSize"], header.attrs["NumFilesPerSnapshot"] = 8.0, 1
+                file["PartType1/Coordinates"] = positions
+
+        self.samples(write)
+        self.convert(inputs={"rho": {"file": "snap.hdf5", "gadget": {"grid": 4, "types": [1]}}}, targets=["a"])
+        data = self.data()
+        self.assertEqual(self.form("rho")[1:], ((4, 4, 4), "DHW", "format"))
+        np.testing.assert_allclose(data["rho"].sum(axis=(1, 2, 3)) * 8, 100, rtol=1e-5)  # cells of volume 8, mass 100
+        # Cloud-in-cell, once more in numpy.
+        positions = np.random.default_rng(int(data["id"][2])).uniform(0, 8, (200, 3)).astype("f4").astype("f8")
+        expected = np.zeros((4, 4, 4))
+        u = positions / 2 - 0.5
+        base = np.floor(u).astype(int)
+        for corner in np.ndindex(2, 2, 2):
+            weight = np.prod(np.where(np.array(corner) == 1, u - base, 1 - (u - base)), axis=1)
+            np.add.at(expected, tuple(((base + corner) % 4).T), 0.5 * weight)
+        np.testing.assert_allclose(data["rho"][2], expected / 8, rtol=1e-5)
+
+    # The split
+
+    def split_of(self):
+        manifest = json.loads((self.folder / "data/manifest.json").read_text())
+        where = {}
+        for name, split in manifest["splits"].items():
+            for shard in split["shards"]:
+                with h5py.File(self.folder / "data" / shard["file"]) as file:
+                    where.update({int(i): name for i in file["id"]})
+        return where
+
+    def test_growing_moves_no_sample(self):
+        self.samples(lambda folder, i: np.save(folder / "u.npy", np.full(4, i)))
+        lines = (self.folder / "t.csv").read_text().splitlines()
+        keys = dict(inputs={"u": {"file": "u.npy"}}, targets=["a"], split={"train": 0.5, "validation": 0.25}, shard_samples=4)
+        (self.folder / "t.csv").write_text("\n".join(lines[:9]) + "\n")
+        self.convert(**keys)
+        before = self.split_of()
+        old = (self.folder / "data/blocks/00000.json").read_bytes()
+        (self.folder / "t.csv").write_text("\n".join(lines) + "\n")
+        self.convert(**keys)
+        after = self.split_of()
+        self.assertEqual((len(before), len(after)), (8, 12))
+        self.assertEqual({i: after[i] for i in before}, before)
+        self.assertEqual((self.folder / "data/blocks/00000.json").read_bytes(), old)  # not converted again
+        self.assertGreater(len(set(after.values())), 1)
+
+    def test_groups_stay_together(self):
+        self.samples(lambda folder, i: np.save(folder / "u.npy", np.full(4, i)))
+        lines = (self.folder / "t.csv").read_text().splitlines()
+        (self.folder / "t.csv").write_text("\n".join([lines[0] + ",seed"] + [f"{line},r{i % 4}" for i, line in enumerate(lines[1:])]) + "\n")
+        self.convert(inputs={"u": {"file": "u.npy"}}, targets=["a"], split={"train": 0.5, "validation": 0.25, "group_by": "seed"})
+        where = self.split_of()
+        for group in range(4):
+            self.assertEqual(len({where[i] for i in where if i % 4 == group}), 1)
+
+    # What is wrong
+
+    def test_sentences(self):
+        self.samples(lambda folder, i: np.save(folder / "u.npy", np.zeros((2, 3, 4, 5, 6), "f4")))
+        u = lambda **keys: dict(inputs={"u": {"file": "u.npy", **keys}}, targets=["a"])
+        for code, part, keys in (
+                (3, "'inputs' and 'targets' go together", dict(inputs=["a"])),
+                (3, "'u' must be the word parameter", dict(inputs={"u": "column"}, targets=["a"])),
+                (3, "unknown key 'fil' in the field 'u'; did you mean 'file'?", dict(inputs={"u": {"fil": "u.npy"}}, targets=["a"])),
+                (3, "the field 'u' is named twice", dict(inputs={"u": {"file": "u.npy"}}, targets={"u": "parameter"})),
+                (3, "a field can't be named 'id'", dict(inputs={"id": {"file": "u.npy"}}, targets=["a"])),
+                (3, "'X' is no axis; use C (channel)", u(layout="XY")),
+                (3, "the axis 'H' stands in it twice", u(layout="HH")),
+                (3, "'regex' has no group", u(regex="E = .*")),
+                (3, "'regex' is for format text, but this field is of format hdf5", u(regex="(.*)", format="hdf5")),
+                (3, "there is no transform 'log1'; known are log1p", u(transform="log1")),
+                (3, "'slice' is written as in NumPy", u(slice="a:b")),
+                (3, "'layout' stands in each field where 'inputs' is given", dict(**u(), layout="CHW")),
+                (3, "order: hash goes with fractions", dict(**u(), split={"train": 10, "validation": 1, "test": 1, "order": "hash"})),
+                (4, "has shape (2, 3, 4, 5, 6), but one to four axes with values are expected; 'layout' drops axes", u()),
+                (4, "and layout: CHW names 3 axes", u(layout="CHW")),
+                (4, "expected (7, 7)", u(shape=[7, 7])),
+                (4, "no such file", dict(inputs={"u": {"file": "none.npy"}}, targets=["a"])),
+                (4, "there is no column 'c'", dict(inputs={"u": {"file": "u.npy"}}, targets=["c"]))):
+            with self.subTest(part):
+                self.assertIn(part, self.convert(code, **keys))
+        self.convert(**u(shape=[6, 120]))
+        self.assertEqual(self.data()["u"].shape, (self.COUNT, 6, 120))
+        self.convert(**u(slice="1, :, 2"))
+        self.assertEqual(self.form_after("u"), ((3, 5, 6), "DHW"))
+
+    def form_after(self, name):
+        self.data()
+        return self.form(name)[1:3]
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()

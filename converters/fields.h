@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fields of a sample: what each is called, its role, and where its values come from. A part of
+// ConvertConfig; docs/convert.md is the table for users.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/yaml.h"
+#include "converters/dtype.h"
+
+namespace wflow::converters {
+
+enum class Role { input, target };
+enum class Format { automatic, hdf5, npy, npz, raw, netcdf, csv, text, json, gadget, image };
+enum class ByteOrder { little, big };
+enum class Match { one, first, last, all };
+
+std::string_view role_name(Role role);
+std::string_view format_name(Format format);
+
+inline constexpr std::size_t kMostRank = 4;  // axes of a field
+
+// How a raw binary file is written.
+struct RawForm {
+  DType dtype = DType::float32;
+  ByteOrder byte_order = ByteOrder::little;
+  bool fortran_order = false;  // the first axis runs fastest
+  std::uint64_t offset = 0;    // bytes before the values
+  std::uint32_t markers = 0;   // bytes of the length before and behind each Fortran record: 4 or 8; 0: none
+  std::vector<std::size_t> shape;  // in the file
+  bool operator==(const RawForm&) const = default;
+};
+
+// A density on a grid from the particles of a Gadget snapshot, by cloud-in-cell.
+struct GadgetForm {
+  std::uint32_t grid = 0;           // cells an axis
+  std::vector<std::int64_t> types;  // of particles, 0 to 5; empty: all
+  bool operator==(const GadgetForm&) const = default;
+};
+
+// Which values of a file.
+struct Selector {
+  Format format = Format::automatic;  // automatic: by the keys, the suffix, then the first bytes
+  std::string dataset;                // HDF5: path; NPZ: array; NetCDF: variable
+  std::string attribute;              // HDF5: of that object, in place of its values
+  std::vector<std::string> columns;   // of a table: names, or numbers from 0; HDF5: members of a compound
+  std::string regex;                  // text: its groups are the numbers
+  Match match = Match::one;           // which of several matches
+  std::string json;                   // JSON pointer (/a/b/0), or $.a.b[0]
+  std::string slice;                  // as in NumPy: "0, :, 10:20, -1"
+  RawForm raw;
+  GadgetForm gadget;
+  bool stacked = false;  // raw: the file holds any number of such arrays (no key: `stacked` of all)
+  bool operator==(const Selector&) const = default;
+};
+
+// A step of a field's transform; `a` and `b` are its numbers (docs/convert.md has the formulas).
+struct Transform {
+  enum class Kind { log1p, asinh, clip, scale, downsample } kind = Kind::log1p;
+  double a = 0;
+  double b = 0;
+  bool operator==(const Transform&) const = default;
+};
+
+struct FieldConfig {
+  std::string name;
+  Role role = Role::input;
+
+  // From the sample's parameters: one number, or with `vector` a list of them.
+  bool from_parameters = false;
+  bool vector = false;
+  std::vector<std::string> parameters;  // columns; empty with `vector`: all
+
+  // From files: several are stacked as channels. Empty: the sample's own file.
+  std::vector<std::string> files;
+  Selector selector;
+
+  std::string layout;              // letters of the axes in the file: C, T, D, H, W, and _ for one to drop
+  std::vector<std::size_t> shape;  // the values are reshaped to it
+  std::vector<std::size_t> pad;    // shorter axes are filled up to these lengths
+  double pad_value = 0;
+  std::vector<Transform> transforms;
+  std::optional<DType> dtype;
+  std::vector<std::string> channels;
+  std::string units;
+
+  bool operator==(const FieldConfig&) const = default;
+};
+
+// What is wrong with the letters of a layout; nothing where they are fine.
+std::optional<std::string> layout_problem(std::string_view layout);
+
+// A slice as written: an axis each, missing ones are whole.
+struct SliceAxis {
+  std::optional<std::int64_t> start, stop;
+  std::int64_t step = 1;
+  bool single = false;  // one index (start), and the axis is dropped
+};
+// Nothing where the text is no slice.
+std::optional<std::vector<SliceAxis>> parse_slice(std::string_view text);
+
+// `inputs:` and `targets:` where they are mappings, or `inputs:` a list of parameters.
+std::vector<FieldConfig> read_fields(const yaml::Node& node, Role role, yaml::Diagnostics& diagnostics);
+yaml::Node fields_to_yaml(const std::vector<FieldConfig>& fields, Role role);
+
+// The keys that say which values of a file; for the short form, which has them at top level.
+void read_selector(yaml::MapReader& reader, Selector& selector);
+void write_selector(std::vector<std::pair<std::string, yaml::Node>>& entries, const Selector& selector);
+
+}  // namespace wflow::converters

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "converters/readers/reader.h"
+
+#include <fcntl.h>
+
+#include <cmath>
+
+#include "converters/convert/test_support.h"
+#include "converters/readers/test_files.h"
+
+namespace wflow::converters {
+namespace {
+
+class ReaderTest : public FolderTest {
+ protected:
+  void SetUp() override {
+    FolderTest::SetUp();
+    files_ = write_test_files(folder_);
+  }
+  const TestFile& file(const std::string& name, std::size_t which = 0) const {
+    for (const TestFile& each : files_) {
+      if (each.name == name && which-- == 0) return each;
+    }
+    throw std::out_of_range(name);
+  }
+  std::vector<double> values(const std::string& name, Selector selector, Row row = {}) const {
+    Array array = read_array(folder_ / name, selector, row);
+    convert_values(array, DType::float64);
+    std::vector<double> result(array.bytes.size() / sizeof(double));
+    std::memcpy(result.data(), array.bytes.data(), array.bytes.size());
+    return result;
+  }
+  std::vector<double> values(const std::string& name) const { return values(name, file(name).selector); }
+  std::string problem(const std::string& name, const Selector& selector) const {
+    return error_of([&] { read_array(folder_ / name, selector); });
+  }
+  std::vector<TestFile> files_;
+};
+
+using Values = std::vector<double>;
+
+TEST_F(ReaderTest, EveryFormatHasItsShape) {
+  for (const TestFile& each : files_)
+    EXPECT_EQ(read_array(folder_ / each.name, each.selector).shape, each.shape) << each.name;
+}
+
+TEST_F(ReaderTest, FormatsAreRecognised) {
+  for (const TestFile& each : files_) {
+    Selector selector = each.selector;
+    const Format format = selector.format;
+    if (format == Format::text || format == Format::gadget || format == Format::raw)
+      continue;  // named, or by their keys
+    selector.format = Format::automatic;
+    EXPECT_EQ(format_of(folder_ / each.name, selector), format) << each.name;
+    fs::copy_file(folder_ / each.name, folder_ / "nameless", fs::copy_options::overwrite_existing);
+    if (format == Format::csv || format == Format::json || each.name == "four.nc") continue;
+    EXPECT_EQ(format_of(folder_ / "nameless", selector), format) << each.name;
+  }
+  write_file_durably(folder_ / "what", "what is it");
+  EXPECT_TRUE(problem("what", {}).starts_with("3: neither the suffix nor the first bytes of "));
+}
+
+TEST_F(ReaderTest, NumbersOfEachFormat) {
+  EXPECT_EQ(values("h.npy"), (Values{1, -2, 65504}));  // float16
+  EXPECT_EQ(values("u.npz", file("u.npz", 1).selector),
+            (Values{0, 1, 4, 5, 8, 9, 2, 3, 6, 7, 10, 11}));  // complex, Fortran order
+  EXPECT_EQ(values("classic.nc")[3], 11.5);                   // 3 * 0.5 + 10
+  EXPECT_EQ(values("four.nc"), values("classic.nc"));
+  EXPECT_EQ(values("u.h5", file("u.h5", 1).selector), Values{3});
+  EXPECT_EQ(values("t.txt"), (Values{2, 3}));
+  EXPECT_EQ(values("log.txt"), (Values{1.5, 2.5}));
+  EXPECT_EQ(values("plain.pgm"), (Values{0, 1, 2, 3, 4, 300}));
+  EXPECT_EQ(values("records.raw").size(), 24U);
+  const Values table = values("t.csv");
+  EXPECT_EQ(table[1], 2);
+  EXPECT_EQ(table[3], -300);
+  EXPECT_TRUE(std::isnan(table[4]));
+  // A particle of mass 2 at the centre of each cell of volume 8, in both formats.
+  EXPECT_EQ(values("snap1"), Values(8, 0.25));
+  EXPECT_EQ(values("snap2"), Values(8, 0.25));
+}
+
+TEST_F(ReaderTest, SlicesAreNumPys) {
+  for (const char* name : {"u.h5", "u.npz", "u.raw", "classic.nc", "grey.png"}) {
+    Selector selector = file(name).selector;
+    selector.slice = "1:4:2, -2:";
+    Values expected = {10, 11, 22, 23};
+    if (std::string(name) == "classic.nc") expected = {15, 15.5, 21, 21.5};
+    EXPECT_EQ(values(name, selector), expected) << name;
+    selector.slice = "-1, 0";
+    EXPECT_EQ(read_array(folder_ / name, selector).shape, std::vector<std::size_t>{}) << name;
+    selector.slice = "7";
+    EXPECT_NE(problem(name, selector).find("slice '7' does not fit: it leaves nothing"), std::string::npos)
+        << name;
+    selector.slice = "";
+    EXPECT_EQ(values(name, selector, 2).size(), 6U) << name;
+  }
+}
+
+TEST_F(ReaderTest, ErrorsSayWhatIsThere) {
+  Selector selector = file("u.npz").selector;
+  selector.dataset = "c";
+  EXPECT_NE(problem("u.npz", selector).find("has no array c; it has a, b"), std::string::npos);
+  selector = file("classic.nc").selector;
+  selector.dataset = "v";
+  EXPECT_NE(problem("classic.nc", selector).find("has no variable v; it has u"), std::string::npos);
+  selector = file("t.csv").selector;
+  selector.columns = {"y"};
+  EXPECT_NE(problem("t.csv", selector).find("has no column y; it has t, x, v"), std::string::npos);
+  selector = file("log.txt").selector;
+  selector.match = Match::one;
+  EXPECT_NE(problem("log.txt", selector).find("matches 2 times"), std::string::npos);
+  selector.regex = "Q = (.*)";
+  EXPECT_NE(problem("log.txt", selector).find("has no line that matches"), std::string::npos);
+  selector.regex = "(step)";
+  EXPECT_NE(
+      problem("log.txt", selector).find("log.txt:1: the expression finds 'step', which is not a number"),
+      std::string::npos);
+  selector = file("r.json").selector;
+  selector.json = "$.result.work";
+  EXPECT_NE(problem("r.json", selector).find("has no value at $.result.work; its top has the keys result"),
+            std::string::npos);
+  write_file_durably(folder_ / "ragged.json", "[[1, 2], [3]]");
+  selector.json = "$";
+  EXPECT_NE(problem("ragged.json", selector).find("different lengths"), std::string::npos);
+  selector = file("records.raw").selector;
+  selector.raw.byte_order = ByteOrder::big;
+  EXPECT_NE(problem("records.raw", selector).find("the record at byte 0 claims"), std::string::npos);
+}
+
+// libnetcdf takes 16 GiB for such a list before it looks into the file.
+TEST_F(ReaderTest, AListOfMillionsInASmallNetcdfIsRefused) {
+  const std::string good = read_file(folder_ / "classic.nc");
+  for (const std::size_t at :
+       {std::size_t{12},
+        std::size_t{16}}) {  // entries of the list of dimensions; letters of the first one's name
+    std::string bytes = good;
+    bytes[at] = 0x7f;
+    write_file_durably(folder_ / "classic.nc", bytes);
+    EXPECT_NE(problem("classic.nc", file("classic.nc").selector)
+                  .find("is not a readable NetCDF file: its header has a l"),
+              std::string::npos);
+  }
+}
+
+// Any damage is an error with a sentence, or harmless; never more memory than the file can stand for.
+TEST_F(ReaderTest, DamagedFilesAreErrors) {
+  for (const TestFile& each : files_) {
+    const std::string good = read_file(folder_ / each.name);
+    for (std::uint64_t round = 0; round < 150; ++round) {
+      std::string bytes = good;
+      const std::uint64_t changes = 1 + hash64(1, round) % 3;
+      for (std::uint64_t k = 0; k < changes; ++k)
+        bytes[hash64(2 + k, round) % bytes.size()] ^= static_cast<char>(1 + hash64(9 + k, round) % 255);
+      if (round % 8 == 0) bytes.resize(hash64(5, round) % bytes.size());
+      const FileDescriptor fd = open_file(folder_ / each.name, O_WRONLY | O_TRUNC);
+      write_all(fd.get(), bytes, folder_ / each.name);
+      const std::string error = problem(each.name, each.selector);
+      EXPECT_TRUE(error.empty() || error.starts_with("4: ") || error.starts_with("3: "))
+          << each.name << ": " << error;
+    }
+    write_file_durably(folder_ / each.name, good);
+  }
+}
+
+}  // namespace
+}  // namespace wflow::converters

@@ -1,0 +1,289 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The package on data that wflow-convert makes.
+
+Usage: data_test.py PATH_OF_WFLOW_CONVERT [unittest options]
+"""
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import h5py
+import numpy as np
+import torch
+
+import wflow
+import wflow.torch
+
+PROGRAM = ""
+COUNT = 60
+
+
+class DataSet(unittest.TestCase):
+    """60 samples: a field of a chunk each, a small packed one, a scalar, and two parameters."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.original = Path(tempfile.mkdtemp(prefix="wflow-python-"))
+        cls.addClassCleanup(shutil.rmtree, cls.original, ignore_errors=True)
+        rows = ["directory,a,b"]
+        for i in range(COUNT):
+            folder = cls.original / f"s{i}"
+            folder.mkdir()
+            np.save(folder / "u.npy", cls.field(i))
+            np.save(folder / "small.npy", np.arange(5, dtype="i2") * i)
+            (folder / "log").write_text(f"E = {i / 8}\n")
+            rows.append(f"s{i},{i / 3!r},{100 - i}")
+        (cls.original / "t.csv").write_text("\n".join(rows) + "\n")
+        config = {"samples": "t.csv", "output": "data", "shard_samples": 25, "split": {"train": 40, "validation": 10, "test": 10},
+                  "inputs": {"u": {"file": "u.npy", "layout": "CHW"}, "small": {"file": "small.npy"}},
+                  "targets": {"theta": {"parameters": ["a", "b"]}, "energy": {"file": "log", "regex": r"E = (\S+)"}}}
+        (cls.original / "c.yaml").write_text(json.dumps(config))
+        subprocess.run([PROGRAM, str(cls.original / "c.yaml")], check=True, capture_output=True)
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="wflow-python-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        shutil.copytree(self.original / "data", self.folder / "data")
+        self.data = wflow.open(self.folder / "data")
+
+    @staticmethod
+    def field(i):
+        return np.random.default_rng(i).poisson(3, (2, 32, 32)).astype("f4")
+
+    def check_sample(self, sample):
+        i = sample["id"]
+        np.testing.assert_array_equal(sample["u"], self.field(i))
+        np.testing.assert_array_equal(sample["small"], np.arange(5) * i)
+        np.testing.assert_array_equal(sample["theta"], [i / 3, 100 - i])
+        self.assertEqual(sample["energy"], i / 8)
+        self.assertEqual((sample["u"].dtype, sample["small"].dtype, sample["energy"].shape), (np.float32, np.int16, ()))
+
+    def shards(self):
+        return sorted((self.folder / "data").rglob("*.h5"))
+
+    # ---- numpy
+
+    def test_fields_and_splits(self):
+        data = self.data
+        self.assertEqual((len(data.train), len(data["validation"]), len(data.test)), (40, 10, 10))
+        self.assertEqual((data.inputs, data.targets), (["u", "small"], ["theta", "energy"]))
+        u = data.fields["u"]
+        self.assertEqual((u.layout, u.shape, u.role, u.mean.shape), ("CHW", (2, 32, 32), "input", (2,)))
+        self.assertEqual(data.fields["theta"].channels, ("a", "b"))
+        everything = np.stack([self.field(i) for i in data.train.ids])
+        np.testing.assert_allclose(u.mean, everything.mean(axis=(0, 2, 3)), rtol=1e-6)
+        np.testing.assert_allclose(u.std, everything.std(axis=(0, 2, 3)), rtol=1e-5)
+        normal = np.stack([u.normalise(self.field(i)) for i in data.train.ids])
+        self.assertLess(abs(normal.mean()), 1e-5)
+        np.testing.assert_allclose(u.undo(normal[3]), self.field(data.train.ids[3]), atol=1e-5)
+        with self.assertRaisesRegex(wflow.Error, "there is no field 'v'; the data has u, small, theta, energy"):
+            data.train.read("v", 0)
+        with self.assertRaises(IndexError):
+            data.train[40]
+
+    def test_every_sample(self):
+        seen = []
+        for name in ("train", "validation", "test"):
+            for sample in self.data[name]:
+                self.check_sample(sample)
+                seen.append(sample["id"])
+        self.assertEqual(sorted(seen), list(range(COUNT)))
+        self.check_sample(self.data.train[-1])
+        np.testing.assert_array_equal(self.data.test.batch("u", [3, 1])[1], self.data.test[1]["u"])
+        np.testing.assert_array_equal(self.data.test.all("theta")[:, 1], 100 - self.data.test.ids)
+
+    def test_h5py_gives_the_same(self):
+        for shard in self.shards():
+            with h5py.File(shard) as file:
+                for row, i in enumerate(file["id"]):
+                    np.testing.assert_array_equal(file["u"][row], self.field(i))
+
+    def test_threads_and_pickles(self):
+        split = pickle.loads(pickle.dumps(self.data.train))
+        errors = []
+
+        def read(start):
+            try:
+                for i in range(start, len(split), 4):
+                    self.check_sample(split[i])
+            except Exception as error:  # reported below: assertions of a thread are lost
+                errors.append(error)
+
+        threads = [threading.Thread(target=read, args=(k,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(errors, [])
+
+    def test_other_tools_rewrite_shards(self):
+        for shard in self.shards():
+            for options in (["-f", "NONE"], ["-f", "GZIP=4", "-l", "CHUNK=1x1x16x32"], ["-l", "CONTI"], []):
+                copy = self.folder / "copy.h5"
+                subprocess.run(["h5repack", *(f"u:{o}" if o[0] not in "-" else o for o in options), str(shard), str(copy)], check=True)
+                copy.replace(shard)
+                from wflow._shard import Shard
+
+                again = Shard(shard, ["u", "small"])
+                for row, i in enumerate(again.ids):
+                    np.testing.assert_array_equal(again.read("u", row), self.field(i), str(options))
+                    np.testing.assert_array_equal(again.read("small", row), np.arange(5) * i)
+
+    def test_format_1(self):
+        """Written here as docs/formats/shards.md has it."""
+        folder = self.folder / "old"
+        (folder / "train").mkdir(parents=True)
+        x = np.random.default_rng(1).random((3, 1, 2, 8, 8)).astype("f4")
+        with h5py.File(folder / "train/shard-00000.h5", "w") as file:
+            file.attrs["wflow_format"] = 1
+            file.create_dataset("x", data=x, chunks=(1, 1, 2, 8, 8), compression="gzip", shuffle=True)
+            file["y"], file["id"], file["missing"] = np.arange(6.0).reshape(3, 2), np.arange(3), np.zeros(0, "i8")
+        empty = {"samples": 0, "shards": []}
+        statistics = [{"mean": 0.5, "std": 0.2, "min": 0, "max": 1}]
+        (folder / "manifest.json").write_text(json.dumps({
+            "wflow_format": 1, "name": "old", "shape": [1, 2, 8, 8], "dtype": "float32", "labels": ["p", "q"], "channels": ["d"], "split_seed": 1,
+            "splits": {"train": {"samples": 3, "shards": [{"file": "train/shard-00000.h5", "samples": 3}]}, "validation": empty, "test": empty},
+            "missing": [], "statistics": {"x": statistics, "y": statistics * 2}}))
+        train = wflow.open(folder).train
+        np.testing.assert_array_equal(train[2]["x"], x[2])
+        np.testing.assert_array_equal(train[2]["y"], [4, 5])
+
+    # ---- what is wrong
+
+    def test_damage_is_an_error(self):
+        shard = self.shards()[0]
+        with h5py.File(shard) as file:
+            offset, size = (int(n) for n in file["wflow/index/u"][1][:2])
+            name = file["id"][1]
+        good = shard.read_bytes()
+        for at in (offset + 4, offset + size // 2, offset + size - 1):
+            shard.write_bytes(good[:at] + bytes([good[at] ^ 8]) + good[at + 1:])
+            with self.assertRaisesRegex(wflow.DamagedData, f"sample {name} of .* is damaged"):
+                self.read_all(shard)
+        for size in (0, 100, len(good) // 2, len(good) - 1):
+            shard.write_bytes(good[:size])
+            with self.assertRaises(wflow.DamagedData):
+                self.read_all(shard)
+
+    @staticmethod
+    def read_all(shard):
+        from wflow._shard import Shard
+
+        opened = Shard(shard, ["u"])
+        for row in range(len(opened)):
+            opened.read("u", row)
+
+    def test_wrong_folders(self):
+        with self.assertRaisesRegex(wflow.Error, "has no manifest.json"):
+            wflow.open(self.folder)
+        manifest = self.folder / "data/manifest.json"
+        text = manifest.read_text()
+        manifest.write_text(text[:100])
+        with self.assertRaisesRegex(wflow.DamagedData, "manifest.json is damaged"):
+            wflow.open(self.folder / "data")
+        manifest.write_text(text.replace('"wflow_format": 2', '"wflow_format": 99'))
+        with self.assertRaisesRegex(wflow.NewerFormat, "is of format 99"):
+            wflow.open(self.folder / "data")
+        with self.assertRaisesRegex(wflow.Error, "is no campaign"):
+            wflow.Campaign(self.folder)
+
+    # ---- torch
+
+    def loader(self, dataset, **options):
+        return torch.utils.data.DataLoader(dataset, timeout=120 if options.get("num_workers") else 0, **options)
+
+    def test_map_dataset(self):
+        dataset = wflow.torch.MapDataset(self.data.train, inputs="u", targets="theta")
+        for workers, context in ((0, None), (2, "fork"), (2, "spawn")):
+            batches = list(self.loader(dataset, batch_size=8, num_workers=workers, multiprocessing_context=context))
+            self.assertEqual(len(batches), 5)
+            x = torch.cat([b[0] for b in batches])
+            self.assertEqual((x.shape, x.dtype), ((40, 2, 32, 32), torch.float32))
+            expected = self.data.fields["u"].normalise(self.field(self.data.train.ids[7]))
+            np.testing.assert_array_equal(x[7].numpy(), expected)
+        x, y = wflow.torch.MapDataset(self.data.train, normalise=False)[3]
+        self.assertEqual((sorted(x), sorted(y)), (["small", "u"], ["energy", "theta"]))
+        self.assertEqual(float(y["energy"]), self.data.train.ids[3] / 8)
+
+    def numbers(self, dataset, workers=0):
+        """The ids of the samples of each batch: energy is id / 8."""
+        return [[round(8 * float(e)) for e in y] for _, y in self.loader(dataset, batch_size=None, num_workers=workers)]
+
+    def iterable(self, **options):
+        return wflow.torch.IterableDataset(self.data.train, inputs="small", targets="energy", normalise=False, **{"batch": 6, "seed": 3, **options})
+
+    def test_order_depends_neither_on_ranks_nor_on_workers(self):
+        batches = self.numbers(self.iterable())
+        self.assertEqual([len(b) for b in batches], [6] * 6)
+        self.assertEqual(len({i for b in batches for i in b}), 36)
+        self.assertNotEqual(sorted(sum(batches, [])), sum(batches, []))
+        for workers in (1, 2, 3):
+            self.assertEqual(self.numbers(self.iterable(), workers), batches)
+        parts = [self.numbers(self.iterable(rank=r, world=3), workers=2) for r in range(3)]
+        self.assertEqual([sum((p[k] for p in parts), []) for k in range(6)], batches)
+        self.assertNotEqual(self.numbers(self.iterable(seed=4)), batches)
+        self.assertEqual([len(b) for b in self.numbers(self.iterable(drop_last=False))], [6] * 6 + [4])
+        with self.assertRaisesRegex(wflow.Error, "must be divisible"):
+            self.iterable(world=4)
+
+    def test_resume(self):
+        whole = self.iterable()
+        expected = []
+        for _ in range(2):
+            expected += self.numbers(whole)
+            whole.advance(len(whole))
+        dataset = self.iterable()
+        got = []
+        for _, y in self.loader(dataset, batch_size=None, num_workers=2):
+            got.append([round(8 * float(e)) for e in y])
+            dataset.advance()
+            if len(got) == 4:
+                break
+        state = json.loads(json.dumps(dataset.state_dict()))
+        again = self.iterable()
+        again.load_state_dict(state)
+        for _ in range(2):
+            batches = self.numbers(again, 2)
+            got += batches
+            again.advance(len(batches))
+        self.assertEqual(got, expected)
+        with self.assertRaisesRegex(wflow.Error, "the state is of batch 6"):
+            self.iterable(batch=8).load_state_dict(state)
+
+    def test_model(self):
+        class Twice(torch.nn.Module):
+            targets: list[str]
+
+            def __init__(self):
+                super().__init__()
+                self.targets = ["a"]
+
+            def forward(self, x):
+                return 2 * x.mean(dim=(1, 2, 3)).unsqueeze(1)
+
+        Twice.__annotations__ = {"targets": __import__("typing").List[str]}
+        torch.jit.script(Twice()).save(str(self.folder / "model.pt"))
+        model = wflow.load_model(self.folder / "model.pt")
+        x = self.data.test.batch("u", range(3))
+        result = model(x)
+        self.assertIsInstance(result, np.ndarray)
+        np.testing.assert_allclose(result[:, 0], 2 * x.mean(axis=(1, 2, 3)), rtol=1e-6)
+        self.assertIsInstance(model(torch.from_numpy(x)), torch.Tensor)
+        self.assertEqual(model.targets, ["a"])
+        (self.folder / "model.pt").write_bytes(b"nothing")
+        with self.assertRaisesRegex(wflow.Error, "is no model"):
+            wflow.load_model(self.folder / "model.pt")
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()

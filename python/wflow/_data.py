@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A data set that wflow-convert wrote: fields, splits, samples as numpy arrays."""
+from __future__ import annotations
+
+import json
+import os
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from wflow._errors import DamagedData, Error, NewerFormat
+from wflow._shard import FORMAT, Shard
+
+SPLITS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class Field:
+    """A named field of every sample. `layout` has a letter an axis (C, T, D, H, W); statistics are of the training samples, one an entry of C."""
+
+    name: str
+    role: str  # "input" or "target"
+    dtype: np.dtype
+    shape: tuple
+    layout: str
+    channels: tuple
+    units: str
+    mean: np.ndarray
+    std: np.ndarray
+    min: np.ndarray
+    max: np.ndarray
+
+    def _along_channels(self, values):
+        if not self.layout.startswith("C"):
+            return values.reshape(())
+        return values.reshape((-1,) + (1,) * (len(self.shape) - 1))
+
+    def normalise(self, values):
+        """To mean 0 and deviation 1 over the training samples, a channel; constant channels become 0. float32."""
+        deviation = self._along_channels(np.where(self.std > 0, self.std, 1))
+        return ((values - self._along_channels(self.mean)) / deviation).astype(np.float32)
+
+    def undo(self, values):
+        """The inverse of normalise."""
+        deviation = self._along_channels(np.where(self.std > 0, self.std, 1))
+        return np.asarray(values) * deviation + self._along_channels(self.mean)
+
+
+class Split:
+    """The samples of one part of a data set, in order of shard and row. Can be pickled and shared between threads and processes."""
+
+    def __init__(self, directory, name, entry, fields):
+        self.name = name
+        self.fields: Mapping[str, Field] = fields
+        self._directory = directory
+        self._entries = entry["shards"]
+        self._ends = list(accumulate(shard["samples"] for shard in self._entries))
+        self._shards: dict = {}
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def _shard(self, k):
+        if k not in self._shards:
+            shard = Shard(self._directory / self._entries[k]["file"], list(self.fields))
+            if len(shard) != self._entries[k]["samples"]:
+                raise DamagedData(f"{shard.path} holds {len(shard)} samples, which is not what the manifest says; convert again")
+            self._shards[k] = shard
+        return self._shards[k]
+
+    def _locate(self, i):
+        i = i + len(self) if i < 0 else i
+        if not 0 <= i < len(self):
+            raise IndexError(f"the split '{self.name}' has {len(self)} samples, so there is no sample {i}")
+        k = bisect_right(self._ends, i)
+        return self._shard(k), i - (self._ends[k - 1] if k else 0)
+
+    def __getitem__(self, i: int) -> dict:
+        """Sample i: a dictionary of its fields, and its number as "id"."""
+        shard, row = self._locate(i)
+        sample = {name: shard.read(name, row) for name in self.fields}
+        sample["id"] = int(shard.ids[row])
+        return sample
+
+    def __iter__(self) -> Iterator[dict]:
+        return (self[i] for i in range(len(self)))
+
+    def read(self, name: str, i: int) -> np.ndarray:
+        """One field of sample i."""
+        self._field(name)
+        shard, row = self._locate(i)
+        return shard.read(name, row)
+
+    def batch(self, name: str, indices: Sequence[int]) -> np.ndarray:
+        """One field of several samples, the first axis is that of the samples."""
+        field = self._field(name)
+        values = np.empty((len(indices), *field.shape), field.dtype)
+        for k, i in enumerate(indices):
+            values[k] = self.read(name, i)
+        return values
+
+    def all(self, name: str) -> np.ndarray:
+        """One field of all samples: mind the memory."""
+        field = self._field(name)
+        parts = [self._shard(k).read_all(name) for k in range(len(self._entries))]
+        return np.concatenate(parts) if parts else np.empty((0, *field.shape), field.dtype)
+
+    @property
+    def ids(self) -> np.ndarray:
+        """Numbers of the samples in their campaign or table."""
+        parts = [self._shard(k).ids for k in range(len(self._entries))]
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+    def _field(self, name):
+        if name not in self.fields:
+            raise Error(f"there is no field '{name}'; the data has {', '.join(self.fields)}")
+        return self.fields[name]
+
+
+class Data:
+    """A data set. `train`, `validation` and `test` are its splits, `fields` its fields by name (inputs first)."""
+
+    def __init__(self, directory: str | os.PathLike):
+        self.directory = Path(directory)
+        path = self.directory / "manifest.json"
+        try:
+            self.manifest = json.loads(path.read_text())
+        except FileNotFoundError:
+            raise Error(f"{self.directory} has no manifest.json: it is no data set, or its conversion has not ended") from None
+        except ValueError as error:
+            raise DamagedData(f"{path} is damaged: {error}") from error
+        version = self.manifest.get("wflow_format", 0)
+        if version > FORMAT:
+            raise NewerFormat(f"{path} is of format {version}, this package knows {FORMAT}; use a newer wflow")
+        try:
+            self.name: str = self.manifest["name"]
+            self.fields: dict[str, Field] = {field.name: field for field in self._read_fields(version)}
+            splits = {name: Split(self.directory, name, self.manifest["splits"][name], self.fields) for name in SPLITS}
+        except (KeyError, TypeError) as error:
+            raise DamagedData(f"{path} is damaged: it has no {error}") from error
+        self.train, self.validation, self.test = (splits[name] for name in SPLITS)
+
+    def _read_fields(self, version):
+        statistics = self.manifest["statistics"]
+        for entry in self.manifest["fields"] if version > 1 else self._format_1():
+            numbers = {key: np.array([s[key] for s in statistics[entry["name"]]]) for key in ("mean", "std", "min", "max")}
+            yield Field(entry["name"], entry["role"], np.dtype(entry["dtype"]), tuple(entry["shape"]), entry["layout"],
+                        tuple(entry.get("channels", ())), entry.get("units", ""), **numbers)
+
+    def _format_1(self):
+        m = self.manifest
+        return [{"name": "x", "role": "input", "dtype": m["dtype"], "shape": m["shape"], "layout": "CDHW", "channels": m["channels"],
+                 "units": m.get("units", "")},
+                {"name": "y", "role": "target", "dtype": "float64", "shape": [len(m["labels"])], "layout": "C", "channels": m["labels"]}]
+
+    def __getitem__(self, name: str) -> Split:
+        if name not in SPLITS:
+            raise KeyError(f"there is no split '{name}'; known are {', '.join(SPLITS)}")
+        return getattr(self, name)
+
+    @property
+    def inputs(self) -> list[str]:
+        return [f.name for f in self.fields.values() if f.role == "input"]
+
+    @property
+    def targets(self) -> list[str]:
+        return [f.name for f in self.fields.values() if f.role == "target"]
+
+    def __repr__(self):
+        parts = ", ".join(f"{len(self[name])} {name}" for name in SPLITS)
+        return f"<wflow data '{self.name}': {parts}; fields {', '.join(self.fields)}>"
+
+
+def open_data(directory: str | os.PathLike) -> Data:
+    """Opens the data set in a folder (the one with manifest.json)."""
+    return Data(directory)

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One shard (docs/formats/shards.md), read past HDF5: h5py is asked once where the chunks lie; then samples are preads that zlib inflates.
+
+So that there is no handle to share, a shard can be pickled, and used from threads and from processes that were forked.
+"""
+from __future__ import annotations
+
+import os
+import threading
+import zlib
+from dataclasses import dataclass, field as dataclass_field
+from math import prod
+
+import h5py
+import numpy as np
+
+from wflow._errors import DamagedData, NewerFormat
+
+FORMAT = 2
+_SHUFFLE, _DEFLATE = 2, 1  # HDF5's numbers of its filters
+
+
+def _checksum():
+    """XXH3-64 by libxxhash where it is installed: chunks are then compared with the index."""
+    import ctypes
+    import ctypes.util
+
+    try:
+        function = ctypes.CDLL(ctypes.util.find_library("xxhash") or "libxxhash.so.0").XXH3_64bits
+    except (OSError, AttributeError):
+        return None
+    function.restype = ctypes.c_uint64
+    function.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    return lambda data: function(data, len(data))
+
+
+_xxh3_64 = _checksum()
+
+
+class _Descriptor:
+    """An open file that is closed with its last reference."""
+
+    def __init__(self, path):
+        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self):
+        if hasattr(self, "number"):
+            os.close(self.number)
+
+
+@dataclass
+class _Layout:
+    """Where the values of a field lie. Without `chunks`, only HDF5 can say."""
+
+    name: str
+    dtype: np.dtype  # in the file
+    logical: np.dtype  # of the values
+    shape: tuple
+    rows: int = 1  # samples a chunk
+    chunk: tuple = ()  # shape of a chunk of a sample; shorter than `shape` along one axis: the sample lies in slabs
+    shuffle: bool = False
+    deflate: bool = False
+    hashed: bool = False
+    chunks: np.ndarray | None = None  # (chunks, 4): offset, bytes, mask, XXH3-64
+    attributes: dict = dataclass_field(default_factory=dict)
+
+    @property
+    def sample_bytes(self):
+        return prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def slabs(self):
+        """Chunks of a sample."""
+        return prod(-(-n // c) for n, c in zip(self.shape, self.chunk))
+
+
+def _contiguous_slabs(shape, chunk):
+    """Whether chunks are ranges of a sample in C order: 1 along the first axes, then a part of one, then all of the rest."""
+    k = 0
+    while k < len(shape) and chunk[k] == 1 and shape[k] >= 1:
+        k += 1
+    return all(c == n for n, c in zip(shape[k + 1:], chunk[k + 1:]))
+
+
+class Shard:
+    def __init__(self, path, names):
+        self.path = os.fspath(path)
+        self._local = threading.local()
+        try:
+            with h5py.File(self.path, "r") as file:
+                self._read_layout(file, names)
+        except (OSError, KeyError, RuntimeError, ValueError) as error:
+            raise DamagedData(f"{self.path} is not a shard of wflow: {error}") from error
+
+    def __getstate__(self):
+        return {k: v for k, v in self.__dict__.items() if k != "_local"}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._local = threading.local()
+
+    def __len__(self):
+        return len(self.ids)
+
+    # ---- layout
+
+    def _read_layout(self, file, names):
+        version = int(file.attrs["wflow_format"])
+        if version > FORMAT:
+            raise NewerFormat(f"{self.path} is of shard format {version}, this package knows {FORMAT}; use a newer wflow")
+        self.ids = file["id"][...]
+        self.size = os.path.getsize(self.path)
+        self.layouts = {name: self._field(file, name, version) for name in names}
+
+    def _field(self, file, name, version):
+        dataset = file[name]
+        if dataset.shape[0] != len(self.ids):
+            raise ValueError(f"/{name} is not of {len(self.ids)} samples, as /id")
+        logical = dataset.attrs.get("dtype", dataset.dtype.str)
+        layout = _Layout(name, dataset.dtype, np.dtype(logical), dataset.shape[1:])
+        if dataset.chunks is None:
+            start = dataset.id.get_offset()
+            if start is not None and len(self.ids):
+                bytes_ = max(1, layout.sample_bytes)
+                layout.chunk = layout.shape
+                layout.chunks = np.array([[start + i * layout.sample_bytes, bytes_, 0, 0] for i in range(len(self.ids))], np.uint64)
+            return layout
+        plist = dataset.id.get_create_plist()
+        filters = [plist.get_filter(k)[0] for k in range(plist.get_nfilters())]
+        layout.rows, layout.chunk = dataset.chunks[0], tuple(dataset.chunks[1:])
+        layout.shuffle, layout.deflate = _SHUFFLE in filters, _DEFLATE in filters
+        whole = layout.chunk == layout.shape
+        plain = set(filters) <= {_SHUFFLE, _DEFLATE} and filters == sorted(filters, reverse=True) and dataset.dtype.isnative
+        if not plain or not (whole or (layout.rows == 1 and _contiguous_slabs(layout.shape, layout.chunk))) or (layout.rows > 1 and filters):
+            return layout  # another tool's chunks or filters: through h5py
+        layout.chunks, layout.hashed = self._places(file, dataset, layout, version)
+        return layout
+
+    def _places(self, file, dataset, layout, version):
+        count = -(-len(self.ids) // layout.rows) * layout.slabs
+        index = file.get("wflow/index" if version == 1 else f"wflow/index/{layout.name}")
+        if isinstance(index, h5py.Dataset) and index.shape == (count, 4) and count > 0:
+            words = index[...]
+            holder = file["wflow/index"]
+            ends = words[:, 0] + words[:, 1]
+            fresh = int(holder.attrs.get("index_file_size", -1)) == self.size and int(ends.max()) <= self.size
+            if fresh and all(self._place(dataset, layout, k)[:3] == tuple(int(w) for w in words[k, :3]) for k in (0, count - 1)):
+                return words, True
+        return np.array([self._place(dataset, layout, k) for k in range(count)], np.uint64).reshape(count, 4), False
+
+    @staticmethod
+    def _place(dataset, layout, k):
+        sample, slab = divmod(k, layout.slabs)
+        start = [sample * layout.rows]
+        for n, c in zip(reversed(layout.shape), reversed(layout.chunk)):
+            slab, at = divmod(slab, -(-n // c))
+            start.insert(1, at * c)
+        info = dataset.id.get_chunk_info_by_coord(tuple(start))
+        if info.byte_offset is None:
+            raise ValueError(f"sample {sample} of /{layout.name} has no data")
+        return info.byte_offset, info.size, info.filter_mask, 0
+
+    # ---- reading
+
+    def _descriptor(self):
+        """One a thread and process, closed with the thread."""
+        local = self._local
+        if getattr(local, "pid", None) != os.getpid():
+            local.file = _Descriptor(self.path)
+            local.pid = os.getpid()
+        return local.file.number
+
+    def _pread(self, offset, size):
+        data = os.pread(self._descriptor(), size, offset)
+        if len(data) != size:
+            raise DamagedData(f"{self.path} is shorter than when it was opened")
+        return data
+
+    def read(self, name, row):
+        """The values of a field of sample `row`, a new array of the field's shape and type."""
+        layout = self.layouts[name]
+        if layout.chunks is None:
+            with h5py.File(self.path, "r") as file:
+                return np.asarray(file[name][row]).astype(layout.logical, copy=False)
+        if layout.sample_bytes == 0:
+            return np.zeros(layout.shape, layout.logical)
+        if layout.rows > 1:
+            offset = int(layout.chunks[row // layout.rows, 0]) + row % layout.rows * layout.sample_bytes
+            values = np.frombuffer(bytearray(self._pread(offset, layout.sample_bytes)), layout.dtype).reshape(layout.shape)
+        elif layout.slabs == 1:
+            values = self._chunk(layout, row, row).reshape(layout.shape)
+        else:
+            values = self._slabs(layout, row)
+        return values.astype(layout.logical, copy=False)
+
+    def _slabs(self, layout, row):
+        values = np.empty(layout.shape, layout.dtype)
+        for k, corner in enumerate(np.ndindex(*(-(-n // c) for n, c in zip(layout.shape, layout.chunk)))):
+            place = tuple(slice(at * c, min(n, (at + 1) * c)) for at, n, c in zip(corner, layout.shape, layout.chunk))
+            slab = self._chunk(layout, row * layout.slabs + k, row).reshape(layout.chunk)
+            values[place] = slab[tuple(slice(0, s.stop - s.start) for s in place)]
+        return values
+
+    def _chunk(self, layout, chunk, row):
+        offset, size, mask, checksum = (int(w) for w in layout.chunks[chunk])
+        stored = self._pread(offset, size)
+        damaged = DamagedData(f"sample {self.ids[row]} of {self.path} is damaged; `wflow shards verify` checks the whole data set")
+        if layout.hashed and _xxh3_64 is not None and _xxh3_64(stored) != checksum:
+            raise damaged
+        expected = prod(layout.chunk) * layout.dtype.itemsize
+        deflated = layout.deflate and not mask >> (1 if layout.shuffle else 0) & 1
+        if deflated:
+            try:
+                stored = zlib.decompress(stored, bufsize=expected)
+            except zlib.error as error:
+                raise damaged from error
+        if len(stored) != expected:
+            raise damaged
+        width = layout.dtype.itemsize
+        if layout.shuffle and not mask & 1 and width > 1:
+            planes = np.frombuffer(stored, np.uint8).reshape(width, -1)
+            return np.ascontiguousarray(planes.T).reshape(-1).view(layout.dtype)
+        return np.frombuffer(stored if not deflated else bytearray(stored), layout.dtype).copy()
+
+    def read_all(self, name):
+        """A field of all samples, through h5py; for small fields."""
+        with h5py.File(self.path, "r") as file:
+            return file[name][...].astype(self.layouts[name].logical, copy=False)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A campaign, live or finished, as Python values. All is asked of the program `wflow`, which asks the coordinator where one runs.
+
+The frames are pandas', which is imported when the first is made.
+"""
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+from pathlib import Path
+
+from wflow._errors import Error
+
+
+def _program() -> str:
+    """$WFLOW names the program; else the one on PATH."""
+    found = shutil.which(os.environ.get("WFLOW", "wflow"))
+    if found is None:
+        raise Error("there is no program wflow on PATH; put the folder of wflow there, or set the variable WFLOW to the program")
+    return found
+
+
+class Campaign:
+    """`directory`: of the campaign (the one that `wflow run` made)."""
+
+    def __init__(self, directory: str | os.PathLike):
+        self.directory = Path(directory)
+        if not (self.directory / ".wflow").is_dir():
+            raise Error(f"{self.directory} is no campaign: it has no folder .wflow")
+
+    def _wflow(self, command: str, *arguments: str) -> str:
+        done = subprocess.run([_program(), command, str(self.directory), *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            raise Error(f"wflow {command} ended with code {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
+    def status(self) -> dict:
+        """State, steps with the counts of their tasks, failures, metrics: what `wflow status --json` prints."""
+        return json.loads(self._wflow("status", "--json"))
+
+    @property
+    def finished(self) -> bool:
+        return self.status()["state"] == "finished"
+
+    def tasks(self, step: str | None = None, state: str | None = None, where: str | None = None):
+        """A row a task: step, sample, state, attempts, exit_code, reason, worker, started, duration, cpu, peak_bytes, ... `where` is an expression of
+        `wflow tasks --where`."""
+        return self._tasks(step, state, where, ())
+
+    def samples(self, step: str):
+        """tasks() of a step, with a column `parameters.NAME` for each parameter of the sample."""
+        return self._tasks(step, None, None, ("--parameters",))
+
+    def _tasks(self, step, state, where, more):
+        import pandas
+
+        words = list(more)
+        for option, value in (("--step", step), ("--state", state), ("--where", where)):
+            words += [option, value] if value is not None else []
+        return pandas.json_normalize(json.loads(self._wflow("tasks", "--json", *words)))
+
+    def query(self, sql: str, parameters=()):
+        """A frame from the views of docs/database.md, of one moment, also while the campaign runs."""
+        import pandas
+
+        with tempfile.TemporaryDirectory(prefix="wflow-snapshot-") as folder:
+            copy = Path(folder) / "campaign.db"
+            self._wflow("snapshot", str(copy))
+            connection = sqlite3.connect(copy)
+            try:
+                return pandas.read_sql_query(sql, connection, params=parameters)
+            finally:
+                connection.close()
+
+    def metrics(self, name: str | None = None):
+        """What tasks reported: step, array, sample, name, epoch, train_step, value, not_finite, time."""
+        if name is None:
+            return self.query("select * from v_metrics order by time")
+        return self.query("select * from v_metrics where name = ? order by time", (name,))
+
+    def failures(self):
+        """A row an execution that did not succeed."""
+        return self.query("select * from v_failures")
+
+    def log(self, task: str) -> str:
+        """What a task printed; `task` as in `wflow tasks`: simulate/12."""
+        return self._wflow("logs", task)
+
+    def data(self, step: str):
+        """The data set of a convert step, once it is complete: wflow.open() of its folder."""
+        from wflow._data import open_data
+
+        return open_data(self.directory / step)
+
+    def __repr__(self):
+        return f"<wflow campaign {self.directory}>"

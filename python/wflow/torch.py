@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Datasets for torch.utils.data. Import it by name: `import wflow.torch`.
+
+    data = wflow.open("data")
+    loader = torch.utils.data.DataLoader(wflow.torch.MapDataset(data.train), batch_size=32, shuffle=True, num_workers=4)
+    for inputs, targets in loader: ...
+
+Workers are safe: a sample is a pread of the worker's own descriptor, no handle of HDF5 is shared.
+"""
+from __future__ import annotations
+
+from typing import Iterator, Sequence
+
+import numpy as np
+import torch
+import torch.utils.data
+
+from wflow._data import Split
+from wflow._errors import Error
+
+
+class _Fields:
+    """Which fields of a sample become tensors, and how."""
+
+    def __init__(self, split: Split, inputs, targets, normalise):
+        self.split = split
+        roles = {"input": inputs, "target": targets}
+        self.names = {role: self._names(role, given) for role, given in roles.items()}
+        self.normalise = normalise
+
+    def _names(self, role, given):
+        if given is None:
+            return [f.name for f in self.split.fields.values() if f.role == role]
+        given = [given] if isinstance(given, str) else list(given)
+        for name in given:
+            self.split._field(name)
+        return given
+
+    def _tensor(self, name, i):
+        values = self.split.read(name, i)
+        if self.normalise:
+            values = self.split.fields[name].normalise(values)
+        return torch.from_numpy(np.array(values, np.float32, copy=False, ndmin=0))
+
+    def sample(self, i):
+        """(inputs, targets): a tensor where there is one field of the role, else a dictionary of tensors."""
+        return tuple(self._role(role, i) for role in ("input", "target"))
+
+    def _role(self, role, i):
+        names = self.names[role]
+        if len(names) == 1:
+            return self._tensor(names[0], i)
+        return {name: self._tensor(name, i) for name in names}
+
+
+class MapDataset(torch.utils.data.Dataset):
+    """Samples by number. `inputs`, `targets`: names of fields; those of the role where left out. float32, to mean 0 and deviation 1 by the
+    training statistics unless `normalise` is false."""
+
+    def __init__(self, split: Split, inputs: Sequence[str] | str | None = None, targets: Sequence[str] | str | None = None, normalise: bool = True):
+        self._fields = _Fields(split, inputs, targets, normalise)
+
+    def __len__(self):
+        return len(self._fields.split)
+
+    def __getitem__(self, i):
+        return self._fields.sample(i)
+
+
+class IterableDataset(torch.utils.data.IterableDataset):
+    """Batches of one epoch in a random order of (seed, epoch) that depends neither on the number of ranks nor of workers.
+
+    Give it to DataLoader(dataset, batch_size=None): it makes the batches, `batch` samples each over all ranks. Batch k of an epoch is the same samples on any number of
+    ranks; rank r takes its equal part of each (`batch` must be divisible by `world`), worker w of W takes the batches k with k % W == w, which is the order in
+    which DataLoader asks its workers. The samples that do not fill a batch are left out, unless `drop_last` is false.
+
+    To resume, keep state_dict(), and give it to load_state_dict() before the iteration. The position counts batches, as the caller has
+    got them: call advance() for each batch that was used, for with workers only the caller knows that.
+    """
+
+    def __init__(self, split: Split, batch: int, inputs=None, targets=None, normalise: bool = True, shuffle: bool = True, seed: int = 1, rank: int = 0,
+                 world: int = 1, drop_last: bool = True):
+        if batch < 1 or world < 1 or batch % world != 0:
+            raise Error(f"batch ({batch}) must be divisible by world ({world})")
+        if not 0 <= rank < world:
+            raise Error(f"there is no rank {rank} in a world of {world}")
+        self._fields = _Fields(split, inputs, targets, normalise)
+        self.batch, self.shuffle, self.seed, self.rank, self.world, self.drop_last = batch, shuffle, seed, rank, world, drop_last
+        self.epoch = self.position = 0
+
+    def __len__(self):
+        """Batches an epoch."""
+        count = len(self._fields.split)
+        return count // self.batch if self.drop_last else -(-count // self.batch)
+
+    def order(self) -> np.ndarray:
+        """The samples of this epoch in their order, over all ranks."""
+        count = len(self._fields.split)
+        if not self.shuffle:
+            return np.arange(count)
+        return np.random.Generator(np.random.Philox(key=[self.seed, self.epoch])).permutation(count)
+
+    def __iter__(self) -> Iterator:
+        info = torch.utils.data.get_worker_info()
+        worker, workers = (info.id, info.num_workers) if info else (0, 1)
+        order = self.order()
+        for k in range(self.position + worker, len(self), workers):
+            of_batch = order[k * self.batch:(k + 1) * self.batch]
+            ours = np.array_split(of_batch, self.world)[self.rank]
+            if len(ours):
+                yield torch.utils.data.default_collate([self._fields.sample(int(i)) for i in ours])
+
+    def advance(self, batches: int = 1):
+        """The caller has used that many; at the end of an epoch the next begins."""
+        self.position += batches
+        if self.position >= len(self):
+            self.epoch, self.position = self.epoch + 1, 0
+
+    def state_dict(self) -> dict:
+        return {"epoch": self.epoch, "position": self.position, "seed": self.seed, "batch": self.batch, "samples": len(self._fields.split)}
+
+    def load_state_dict(self, state: dict):
+        for key, ours in (("seed", self.seed), ("batch", self.batch), ("samples", len(self._fields.split))):
+            if state[key] != ours:
+                raise Error(f"the state is of {key} {state[key]}, but this dataset has {ours}")
+        self.epoch, self.position = state["epoch"], state["position"]

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples of other simulations: each from its own simulator through the conversion to a training that has learned something."""
+
+import json
+import re
+
+import h5py
+import numpy
+
+from wflow_test import SMALL, SOURCE, CampaignTest
+
+SAMPLES = 48 if SMALL else 160
+EPOCHS = 2 if SMALL else 20
+
+
+class Examples(CampaignTest):
+    def run_example(self, name):
+        self.wflow("run", SOURCE / "examples" / name / f"{name}.yaml", "-j", "2", "--vars", f"OUTPUT_PATH={self.folder}",
+                   f"N_SAMPLES={SAMPLES}", f"EPOCHS={EPOCHS}")
+        directory = self.campaign()
+        status = self.status()
+        self.assertEqual((status["state"], status["failures"]), ("finished", []))
+        self.directory = directory / "data"
+        self.manifest = json.loads((self.directory / "manifest.json").read_text())
+        self.assertEqual(self.manifest["missing"], [])
+        self.assertEqual(sum(split["samples"] for split in self.manifest["splits"].values()), SAMPLES)
+        self.wflow("verify", self.directory, program="wflow-convert")
+        self.check_training(directory, status)
+        return {field["name"]: field for field in self.manifest["fields"]}
+
+    def check_training(self, directory, status):
+        epochs = [m["epoch"] for m in status["metrics"] if m["name"] == "validation_loss"]
+        self.assertEqual(sorted(epochs), list(range(1, EPOCHS + 1)))
+        out = (directory / "train" / "train.out").read_text()
+        loss = float(re.search(r"test loss (\S+)", out)[1])
+        if not SMALL:
+            self.assertLess(loss, 0.7)  # 1: always the mean
+        self.assertTrue((directory / "train" / "network.pt").exists())
+
+    def samples(self):
+        """Every sample's fields, by its number."""
+        found = {}
+        for split in self.manifest["splits"].values():
+            for shard in split["shards"]:
+                with h5py.File(self.directory / shard["file"]) as file:
+                    values = {field["name"]: file[field["name"]][...] for field in self.manifest["fields"]}
+                    found.update({int(i): {k: v[row] for k, v in values.items()} for row, i in enumerate(file["id"])})
+        return found
+
+    def test_heat_equation(self):
+        fields = self.run_example("heat_equation")
+        self.assertEqual([(f["role"], f["layout"]) for f in fields.values()], [("input", "C"), ("target", "HW")])
+        for number, sample in self.samples().items():
+            (path,) = self.directory.parent.rglob(f"u_{number}.npy")
+            numpy.testing.assert_array_equal(sample["u"], numpy.load(path))
+
+    def test_oscillator(self):
+        fields = self.run_example("oscillator")
+        self.assertEqual([f["role"] for f in fields.values()], ["input"] + 3 * ["target"])
+        for sample in self.samples().values():
+            mass, stiffness, damping = sample["x"]
+            rate = damping / (2 * mass)
+            # The period of a damped oscillator, from the differential equation.
+            self.assertAlmostEqual(float(sample["period"]), 2 * numpy.pi / numpy.sqrt(stiffness / mass - rate**2), delta=2e-3)
+
+    def test_waves(self):
+        fields = self.run_example("waves")
+        self.assertEqual((fields["height"]["layout"], fields["height"]["shape"], fields["height"]["units"]), ("HW", [32, 32], "m"))
+        self.assertIn("scale_factor 0.001", fields["height"]["stored"])
+        x = numpy.arange(32) / 32
+        for sample in self.samples().values():
+            number, direction, amplitude = sample["y"]
+            expected = amplitude * (numpy.sin(2 * numpy.pi * number * (x[None, :] * numpy.cos(direction) + x[:, None] * numpy.sin(direction))) +
+                                    0.5 * numpy.cos(2 * numpy.pi * number * x[:, None]))
+            numpy.testing.assert_allclose(sample["height"], expected, atol=1.1e-3)  # stored in steps of 0.001
+
+
+if __name__ == "__main__":
+    import unittest
+
+    unittest.main()
