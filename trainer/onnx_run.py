@@ -5,6 +5,8 @@ import json
 
 import numpy
 import onnx
+import onnx.numpy_helper
+import onnx.shape_inference
 import torch
 from torch.nn import functional
 

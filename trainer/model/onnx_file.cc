@@ -119,7 +119,7 @@ class OnnxGraph {
 };
 
 // Vectors are [N, C], fields [N, C, D, H, W]; 0 takes N from the input.
-std::vector<std::int64_t> sizes(const TensorShape& shape, bool as_field) {
+std::vector<std::int64_t> onnx_sizes(const TensorShape& shape, bool as_field) {
   if (shape.voxels() == 1 && !as_field) return {0, shape.channels};
   return {0, shape.channels, shape.extent[0], shape.extent[1], shape.extent[2]};
 }
@@ -141,7 +141,7 @@ class Writer {
     names_.push_back(std::move(output));
   }
   std::string reshaped(const std::string& value, const TensorShape& shape, bool as_field) {
-    return onnx_.node("Reshape", {value, onnx_.integers(sizes(shape, as_field))});
+    return onnx_.node("Reshape", {value, onnx_.integers(onnx_sizes(shape, as_field))});
   }
 
  private:
@@ -347,7 +347,7 @@ void add_inputs(const ModelGraph& graph, const ExportedUnits& units, OnnxGraph& 
   std::size_t number = 0;
   for (const NamedShape& input : graph.inputs) {
     const bool field = input.name == kField;
-    onnx.message().message(11, value_info(input.name, sizes(input.shape, field)));
+    onnx.message().message(11, value_info(input.name, onnx_sizes(input.shape, field)));
     if (!field) {
       const std::string mean = onnx.real(n.numbers_mean[number]);
       writer.names().push_back(normalised(onnx, input.name, mean, onnx.real(n.numbers_std[number])));
@@ -414,7 +414,7 @@ std::string onnx_file(const ModelGraph& graph, const FlatState& state, const Exp
   if (shape.voxels() == 1 && units.field_target) y = writer.reshaped(y, shape, true);
   const std::string last = physical_output(units, onnx, y);
   onnx.node_with_outputs("Identity", {last}, {"prediction"}, {});
-  onnx.message().message(12, value_info("prediction", sizes(shape, units.field_target)));
+  onnx.message().message(12, value_info("prediction", onnx_sizes(shape, units.field_target)));
   add_constants(state.parameters(), state.values(), onnx);
   add_constants(state.buffers(), state.buffer_values(), onnx);
   nlohmann::json inputs = nlohmann::json::array();
