@@ -117,13 +117,13 @@ def study_with(path, value):
     """STUDY with `value` in that place."""
     study = copy.deepcopy(STUDY)
     place = study
-    for key in path[:-1]:
+    for key, following in zip(path, path[1:]):
         if isinstance(place, list):
             while len(place) <= key:
                 place.append({})
             place = place[key]
         else:
-            place = place.setdefault(key, {})
+            place = place.setdefault(key, [] if isinstance(following, int) else {})
     if isinstance(place, list):
         place.append(value)
     else:
@@ -165,7 +165,9 @@ PLACES = [
     (at("study", "convert", "split"), ["study", 1, "convert", "split"], [{}]),
     (at("study", "plugin"), ["study", 1, "plugin"], [{"library": "x.so"}]),
     (at("study", "train"), ["study", 2, "train"], [{"data": "c"}]),
-    (at("study", "train", "model"), ["study", 2, "train", "model"], [{}]),
+    (at("study", "train", "model"), ["study", 2, "train", "model"], [{}, {"layers": ["flatten"]}]),
+    (at("study", "train", "model", "layers"), ["study", 2, "train", "model", "layers", 0], [{"convolution": 4}]),
+    (at("study", "train", "loss"), ["study", 2, "train", "loss"], [{}]),
     (at("study", "train", "transform"), ["study", 2, "train", "transform"], [{"log": 0.1}]),
     (at("study", "train", "optimizer"), ["study", 2, "train", "optimizer"], [{}]),
     (at("study", "train", "schedule"), ["study", 2, "train", "schedule"], [{}]),
@@ -245,7 +247,7 @@ class Keys(unittest.TestCase):
         for schema, sources in (
                 (study, glob.glob(f"{ROOT}/specs/study/read_*.cc") + [f"{ROOT}/specs/study/study.cc", f"{ROOT}/specs/study/blocks.cc"]),
                 (definitions["convert"], [f"{ROOT}/converters/{name}" for name in ("config.cc", "fields.cc", "split.h")]),
-                (definitions["train"], [f"{ROOT}/trainer/config.cc"])):
+                (definitions["train"], [f"{ROOT}/trainer/config.cc", f"{ROOT}/trainer/layer_config.cc"])):
             known = properties(schema)
             asked = self.asked(sources)
             self.assertGreater(len(asked), 15, sources)

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <span>
@@ -12,12 +13,18 @@
 namespace wflow::trainer {
 namespace {
 
-const std::array<std::string, 3> kModels = {"cosmoflow", "sc18", "mlperf"};
+const std::array<std::string, 11> kModels = {"cosmoflow", "sc18",   "mlperf",   "mlp",
+                                             "cnn",       "unet",   "decoder",  "autoencoder",
+                                             "vae",       "layers", "automatic"};
 const std::array<std::string, 3> kTransforms = {"none", "log", "log1p"};
-const std::array<std::string, 3> kLosses = {"mse", "mae", "huber"};
-const std::array<std::string, 3> kOptimizers = {"adamw", "adam", "sgd"};
-const std::array<std::string, 5> kDecays = {"none", "cosine", "linear", "polynomial", "step"};
+const std::array<std::string, 6> kLosses = {"mse", "mae", "huber", "gaussian", "cross_entropy", "dice"};
+const std::array<std::string, 6> kOptimizers = {"adamw", "adam", "sgd", "lars", "larc", "lamb"};
+const std::array<std::string, 6> kDecays = {"none", "cosine", "linear", "polynomial", "step", "one_cycle"};
 const std::array<std::string, 2> kSelects = {"last", "best"};
+const std::array<std::string, 2> kInitialWeights = {"random", "data"};
+const std::array<std::string, 3> kNorms = {"none", "batch", "group"};
+const std::array<std::string, 7> kActivations = {"leaky_relu", "relu",    "elu", "gelu",
+                                                 "silu",       "sigmoid", "tanh"};
 const std::array<std::string, 3> kAugmentations = {"shift", "flip", "permute"};
 
 constexpr std::int64_t kMany = std::int64_t{1} << 40;
@@ -36,19 +43,97 @@ yaml::Node named_block(const yaml::Node* node) {
   return block;
 }
 
-ModelConfig read_model(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
+// `batch_norm: true | false` is what earlier revisions had for `norm: batch | none`.
+Norm read_norm(yaml::MapReader& reader, Norm fallback) {
+  if (reader.has("batch_norm")) {
+    if (reader.has("norm")) {
+      reader.diagnostics().error(reader.mark_of("batch_norm"),
+                                 "'batch_norm' and 'norm' say the same thing; keep 'norm'");
+    }
+    fallback = reader.boolean("batch_norm", false) ? Norm::batch : Norm::none;
+  }
+  return static_cast<Norm>(reader.choice("norm", static_cast<std::size_t>(fallback), kNorms));
+}
+
+LayerKind read_activation(yaml::MapReader& reader, LayerKind fallback) {
+  const auto first = static_cast<std::size_t>(LayerKind::leaky_relu);
+  const std::size_t chosen =
+      reader.choice("activation", static_cast<std::size_t>(fallback) - first, kActivations);
+  return static_cast<LayerKind>(first + chosen);
+}
+
+void read_layer_list(yaml::MapReader& reader, std::span<const std::string> inputs, ModelConfig& model,
+                     yaml::Diagnostics& diagnostics) {
+  model = default_model(ModelName::layers);
+  const yaml::Node* list = reader.find("layers");
+  if (list == nullptr) {
+    diagnostics.error(reader.mark_of("layers"), "the model: block needs 'layers', a list of layers");
+    return;
+  }
+  std::vector<std::string> names(inputs.begin(), inputs.end());
+  if (names.empty()) names.emplace_back(kField);
+  model.layers = read_layers(*list, names, diagnostics);
+  model.outputs = reader.strings("outputs");
+  for (const LayerConfig& layer : model.layers) names.push_back(layer.name);
+  for (const std::string& output : model.outputs) {
+    if (std::find(names.begin(), names.end(), output) != names.end()) continue;
+    diagnostics.error(reader.mark_of("outputs"), fmt::format("'outputs' names '{}', which is no layer{}",
+                                                             output, text::suggestion(output, names)));
+  }
+}
+
+ModelConfig read_model(const yaml::Node* node, std::span<const std::string> inputs,
+                       yaml::Diagnostics& diagnostics) {
+  if (node == nullptr) return default_model(ModelName::automatic);
   const yaml::Node block = named_block(node);
   yaml::MapReader reader(block, "the model: block", diagnostics);
-  const auto name = static_cast<ModelName>(reader.choice("name", 0, kModels));
+  const bool list = reader.has("layers");
+  const ModelName usual = list ? ModelName::layers : ModelName::cosmoflow;
+  const auto name = static_cast<ModelName>(reader.choice("name", static_cast<std::size_t>(usual), kModels));
   ModelConfig model = default_model(name);
-  model.width = reader.integer("width", model.width, 1, 4096);
-  model.dropout = reader.real("dropout", model.dropout, 0, 0.95);
-  model.batch_norm = reader.boolean("batch_norm", model.batch_norm);
-  model.leaky_slope = reader.real("leaky_slope", model.leaky_slope, 0, 1);
-  model.tanh_output = reader.boolean("tanh_output", model.tanh_output);
-  if (reader.has("dense")) model.dense = reader.integers("dense", 1, 1 << 20);
+  if (list || name == ModelName::layers) {
+    read_layer_list(reader, inputs, model, diagnostics);
+  } else {
+    model.width = reader.integer("width", model.width, 1, 4096);
+    model.dropout = reader.real("dropout", model.dropout, 0, 0.95);
+    model.norm = read_norm(reader, model.norm);
+    model.leaky_slope = reader.real("leaky_slope", model.leaky_slope, 0, 1);
+    model.tanh_output = reader.boolean("tanh_output", model.tanh_output);
+    if (reader.has("dense")) model.dense = reader.integers("dense", 1, 1 << 20);
+    model.activation = read_activation(reader, model.activation);
+    model.depth = reader.integer("depth", model.depth, 1, 12);
+    model.latent = reader.integer("latent", model.latent, 1, 1 << 20);
+    model.level_means = reader.boolean("level_means", model.level_means);
+  }
+  const std::size_t initial =
+      reader.choice("initial", static_cast<std::size_t>(model.initial), kInitialWeights);
+  model.initial = static_cast<InitialWeights>(initial);
   reader.finish();
   return model;
+}
+
+LossConfig read_loss(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
+  const yaml::Node block = named_block(node);
+  yaml::MapReader reader(block, "the loss: block", diagnostics);
+  LossConfig loss;
+  loss.name = static_cast<LossName>(reader.choice("name", 0, kLosses));
+  loss.delta = reader.real("delta", loss.delta, 1e-9, 1e9);
+  loss.class_weights = reader.reals("class_weights");
+  loss.classes = reader.integer("classes", loss.classes, 0, 1 << 20);
+  loss.smooth = reader.real("smooth", loss.smooth, 0, 1e9);
+  loss.kl_weight = reader.real("kl_weight", loss.kl_weight, 0, 1e9);
+  const auto weights = static_cast<std::int64_t>(loss.class_weights.size());
+  if (weights > 0 && loss.classes > 0 && weights != loss.classes) {
+    diagnostics.error(
+        reader.mark_of("class_weights"),
+        fmt::format("'class_weights' has {} numbers and 'classes' is {}", weights, loss.classes));
+  }
+  for (const double weight : loss.class_weights) {
+    if (weight < 0) diagnostics.error(reader.mark_of("class_weights"), "a class weight must not be negative");
+  }
+  if (weights > 0) loss.classes = weights;
+  reader.finish();
+  return loss;
 }
 
 TransformConfig read_transform(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
@@ -100,22 +185,37 @@ AugmentConfig read_augment(yaml::MapReader& reader, yaml::Diagnostics& diagnosti
   return augment;
 }
 
+double default_rate(OptimizerName name) {
+  switch (name) {
+    case OptimizerName::sgd:
+    case OptimizerName::larc:
+      return 1e-2;
+    case OptimizerName::lars:
+      return 1;  // times lars_trust and the size of the weights
+    default:
+      return 2e-3;
+  }
+}
+
 OptimizerConfig read_optimizer(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
   const yaml::Node block = named_block(node);
   yaml::MapReader reader(block, "the optimizer: block", diagnostics);
   OptimizerConfig optimizer;
   optimizer.name = static_cast<OptimizerName>(reader.choice("name", 0, kOptimizers));
-  const bool sgd = optimizer.name == OptimizerName::sgd;
-  optimizer.learning_rate = reader.real("learning_rate", sgd ? 1e-2 : optimizer.learning_rate, 0, 1e3);
+  optimizer.learning_rate = reader.real("learning_rate", default_rate(optimizer.name), 0, 1e3);
   optimizer.momentum = reader.real("momentum", optimizer.momentum, 0, 0.9999);
   optimizer.nesterov = reader.boolean("nesterov", optimizer.nesterov);
   optimizer.beta1 = reader.real("beta1", optimizer.beta1, 0, 0.999999);
   optimizer.beta2 = reader.real("beta2", optimizer.beta2, 0, 0.999999999);
   optimizer.epsilon = reader.real("epsilon", optimizer.epsilon, 1e-30, 1);
-  const double decay = optimizer.name == OptimizerName::adamw ? 1e-2 : 0.0;
+  const bool decoupled = optimizer.name == OptimizerName::adamw || optimizer.name == OptimizerName::lamb;
+  const double decay = decoupled ? 1e-2 : 0.0;
   optimizer.weight_decay = reader.real("weight_decay", decay, 0, 10);
   optimizer.clip_norm = reader.real("clip_norm", optimizer.clip_norm, 0, 1e30);
-  optimizer.larc_trust = reader.real("larc_trust", optimizer.larc_trust, 0, 1e3);
+  const double trust = optimizer.name == OptimizerName::larc ? 0.02 : 0.0;
+  optimizer.larc_trust = reader.real("larc_trust", trust, 0, 1e3);
+  optimizer.lars_trust = reader.real("lars_trust", optimizer.lars_trust, 0, 1e3);
+  optimizer.reference_batch = reader.integer("reference_batch", optimizer.reference_batch, 0, 1 << 24);
   reader.finish();
   return optimizer;
 }
@@ -132,6 +232,7 @@ ScheduleConfig read_schedule(const yaml::Node* node, std::int64_t epochs, yaml::
   schedule.power = reader.real("power", schedule.power, 0.01, 100);
   schedule.step_epochs = reader.reals("step_epochs");
   schedule.step_factor = reader.real("step_factor", schedule.step_factor, 0, 1);
+  schedule.rise = reader.real("rise", schedule.rise, 0, 1);
   if (schedule.decay == Decay::step && schedule.step_epochs.empty()) {
     diagnostics.error(reader.mark_of("step_epochs"),
                       "decay: step needs 'step_epochs', a list such as [10, 15]");
@@ -150,7 +251,16 @@ CheckpointConfig read_checkpoint(const yaml::Node* node, yaml::Diagnostics& diag
   checkpoint.every_epochs = reader.integer("every_epochs", checkpoint.every_epochs, 0, kMany);
   checkpoint.every_steps = reader.integer("every_steps", checkpoint.every_steps, 0, kMany);
   checkpoint.every_seconds = reader.seconds("every_seconds", checkpoint.every_seconds);
-  checkpoint.keep = reader.integer("keep", checkpoint.keep, 1, 1000);
+  // `keep` is what earlier revisions had for `keep_last`.
+  if (reader.has("keep")) {
+    if (reader.has("keep_last")) {
+      diagnostics.error(reader.mark_of("keep"),
+                        "'keep' and 'keep_last' say the same thing; keep 'keep_last'");
+    }
+    checkpoint.keep_last = reader.integer("keep", checkpoint.keep_last, 1, 1000);
+  }
+  checkpoint.keep_last = reader.integer("keep_last", checkpoint.keep_last, 1, 1000);
+  checkpoint.keep_best = reader.integer("keep_best", checkpoint.keep_best, 0, 1000);
   reader.finish();
   return checkpoint;
 }
@@ -182,20 +292,68 @@ const char* name_of(OptimizerName name) {
 const char* name_of(Decay decay) {
   return kDecays[static_cast<std::size_t>(decay)].c_str();
 }
+bool is_classification(LossName name) {
+  return name == LossName::cross_entropy || name == LossName::dice;
+}
+
 const char* name_of(Select select) {
   return kSelects[static_cast<std::size_t>(select)].c_str();
 }
+const char* name_of(InitialWeights initial) {
+  return kInitialWeights[static_cast<std::size_t>(initial)].c_str();
+}
+const char* name_of(Norm norm) {
+  return kNorms[static_cast<std::size_t>(norm)].c_str();
+}
 
 ModelConfig default_model(ModelName name) {
+  ModelConfig model;
+  model.name = name;
   switch (name) {
     case ModelName::cosmoflow:
-      return {name, 4, 0.0, true, 0.01, false, {64, 32}};
+    case ModelName::automatic:
+      model.dense = {64, 32};
+      model.leaky_slope = 0.3;
+      model.initial = InitialWeights::data;
+      model.level_means = true;
+      break;
     case ModelName::sc18:
-      return {name, 16, 0.0, false, 0.01, false, {256, 128}};
+      model.width = 16;
+      model.dense = {256, 128};
+      break;
     case ModelName::mlperf:
-      return {name, 32, 0.5, false, 0.3, false, {128, 64}};
+      model.width = 32;
+      model.dropout = 0.5;
+      model.leaky_slope = 0.3;
+      model.dense = {128, 64};
+      break;
+    case ModelName::mlp:
+      model.dense = {256, 256, 256};
+      model.activation = LayerKind::silu;
+      break;
+    case ModelName::cnn:
+      model.width = 8;
+      model.dense = {64};
+      break;
+    case ModelName::unet:
+      model.width = 16;
+      model.norm = Norm::batch;
+      model.activation = LayerKind::relu;
+      break;
+    case ModelName::decoder:
+      model.width = 8;
+      model.dense = {64, 128};
+      model.activation = LayerKind::silu;
+      break;
+    case ModelName::autoencoder:
+    case ModelName::vae:
+      model.width = 8;
+      model.dense = {128};
+      break;
+    case ModelName::layers:
+      break;
   }
-  return {};
+  return model;
 }
 
 TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagnostics) {
@@ -203,26 +361,29 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
   TrainConfig config;
   config.data = reader.required_string("data");
   config.output = reader.string("output", "training");
+  config.inputs = reader.strings("inputs");
   config.targets = reader.strings("targets");
   config.seed =
       static_cast<std::uint64_t>(reader.integer("seed", 1, 0, std::numeric_limits<std::int64_t>::max()));
   config.epochs = reader.integer("epochs", config.epochs, 1, 100'000'000);
   config.batch = reader.integer("batch", config.batch, 1, 1 << 24);
+  config.accumulate = reader.integer("accumulate", config.accumulate, 1, 1 << 20);
   config.ranks = reader.integer("ranks", config.ranks, 1, 1 << 20);
   reader.integer("nodes", 1, 1, 1 << 20);  // of the campaign's: what starts the ranks looks at it
   reader.integer("min_nodes", 1, 1, 1 << 20);
   config.threads = reader.integer("threads", config.threads, 1, 4096);
   config.loader_threads = reader.integer("loader_threads", config.loader_threads, 1, 256);
   config.cache_bytes = reader.bytes("cache", config.cache_bytes);
-  config.model = read_model(reader.find("model"), diagnostics);
+  config.model = read_model(reader.find("model"), config.inputs, diagnostics);
   config.transform = read_transform(reader.find("transform"), diagnostics);
   config.normalise = reader.boolean("normalise", config.normalise);
   config.augment = read_augment(reader, diagnostics);
-  config.loss = static_cast<LossName>(reader.choice("loss", 0, kLosses));
+  config.loss = read_loss(reader.find("loss"), diagnostics);
   config.optimizer = read_optimizer(reader.find("optimizer"), diagnostics);
   config.schedule = read_schedule(reader.find("schedule"), config.epochs, diagnostics);
   config.checkpoint = read_checkpoint(reader.find("checkpoint"), diagnostics);
   config.select = static_cast<Select>(reader.choice("select", 0, kSelects));
+  config.ema = reader.real("ema", config.ema, 0, 0.999999);
   config.early_stop_epochs = reader.integer("early_stop", config.early_stop_epochs, 0, kMany);
   config.shuffle_labels = reader.boolean("shuffle_labels", config.shuffle_labels);
   config.deterministic = reader.boolean("deterministic", config.deterministic);
@@ -237,13 +398,58 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
   return config;
 }
 
+namespace {
+
+yaml::Node names(const std::vector<std::string>& list) {
+  std::vector<yaml::Node> nodes;
+  for (const std::string& name : list) nodes.push_back(yaml::quoted(name));
+  return yaml::sequence(std::move(nodes));
+}
+yaml::Node integers(const std::vector<std::int64_t>& list) {
+  std::vector<yaml::Node> nodes;
+  for (const std::int64_t value : list) nodes.push_back(integer(value));
+  return yaml::sequence(std::move(nodes));
+}
+yaml::Node reals(const std::vector<double>& list) {
+  std::vector<yaml::Node> nodes;
+  for (const double value : list) nodes.push_back(real(value));
+  return yaml::sequence(std::move(nodes));
+}
+
+yaml::Node to_yaml(const ModelConfig& model) {
+  if (model.name == ModelName::layers) {
+    std::vector<yaml::Node> layers;
+    for (const LayerConfig& layer : model.layers) layers.push_back(to_yaml(layer));
+    return yaml::map({{"layers", yaml::sequence(std::move(layers))},
+                      {"outputs", names(model.outputs)},
+                      {"initial", yaml::scalar(name_of(model.initial))}});
+  }
+  return yaml::map({{"name", yaml::scalar(name_of(model.name))},
+                    {"width", integer(model.width)},
+                    {"dropout", real(model.dropout)},
+                    {"norm", yaml::scalar(name_of(model.norm))},
+                    {"leaky_slope", real(model.leaky_slope)},
+                    {"tanh_output", boolean(model.tanh_output)},
+                    {"dense", integers(model.dense)},
+                    {"activation", yaml::scalar(name_of(model.activation))},
+                    {"depth", integer(model.depth)},
+                    {"latent", integer(model.latent)},
+                    {"level_means", boolean(model.level_means)},
+                    {"initial", yaml::scalar(name_of(model.initial))}});
+}
+
+yaml::Node to_yaml(const LossConfig& loss) {
+  return yaml::map({{"name", yaml::scalar(name_of(loss.name))},
+                    {"delta", real(loss.delta)},
+                    {"class_weights", reals(loss.class_weights)},
+                    {"classes", integer(loss.classes)},
+                    {"smooth", real(loss.smooth)},
+                    {"kl_weight", real(loss.kl_weight)}});
+}
+
+}  // namespace
+
 yaml::Node to_yaml(const TrainConfig& config) {
-  std::vector<yaml::Node> targets;
-  for (const std::string& name : config.targets) targets.push_back(yaml::quoted(name));
-  std::vector<yaml::Node> dense;
-  for (const std::int64_t size : config.model.dense) dense.push_back(integer(size));
-  std::vector<yaml::Node> step_epochs;
-  for (const double epoch : config.schedule.step_epochs) step_epochs.push_back(real(epoch));
   std::vector<yaml::Node> augment;
   if (config.augment.shift) augment.push_back(yaml::scalar("shift"));
   if (config.augment.flip) augment.push_back(yaml::scalar("flip"));
@@ -256,24 +462,20 @@ yaml::Node to_yaml(const TrainConfig& config) {
   std::vector<std::pair<std::string, yaml::Node>> entries = {
       {"data", yaml::quoted(config.data)},
       {"output", yaml::quoted(config.output)},
-      {"targets", yaml::sequence(std::move(targets))},
+      {"inputs", names(config.inputs)},
+      {"targets", names(config.targets)},
       {"seed", yaml::scalar(std::to_string(config.seed))},
       {"epochs", integer(config.epochs)},
       {"batch", integer(config.batch)},
+      {"accumulate", integer(config.accumulate)},
       {"ranks", integer(config.ranks)},
       {"threads", integer(config.threads)},
       {"loader_threads", integer(config.loader_threads)},
-      {"model", yaml::map({{"name", yaml::scalar(name_of(config.model.name))},
-                           {"width", integer(config.model.width)},
-                           {"dropout", real(config.model.dropout)},
-                           {"batch_norm", boolean(config.model.batch_norm)},
-                           {"leaky_slope", real(config.model.leaky_slope)},
-                           {"tanh_output", boolean(config.model.tanh_output)},
-                           {"dense", yaml::sequence(std::move(dense))}})},
+      {"model", to_yaml(config.model)},
       {"transform", transform},
       {"normalise", boolean(config.normalise)},
       {"augment", yaml::sequence(std::move(augment))},
-      {"loss", yaml::scalar(name_of(config.loss))},
+      {"loss", to_yaml(config.loss)},
       {"optimizer", yaml::map({{"name", yaml::scalar(name_of(optimizer.name))},
                                {"learning_rate", real(optimizer.learning_rate)},
                                {"momentum", real(optimizer.momentum)},
@@ -283,18 +485,23 @@ yaml::Node to_yaml(const TrainConfig& config) {
                                {"epsilon", real(optimizer.epsilon)},
                                {"weight_decay", real(optimizer.weight_decay)},
                                {"clip_norm", real(optimizer.clip_norm)},
-                               {"larc_trust", real(optimizer.larc_trust)}})},
+                               {"larc_trust", real(optimizer.larc_trust)},
+                               {"lars_trust", real(optimizer.lars_trust)},
+                               {"reference_batch", integer(optimizer.reference_batch)}})},
       {"schedule", yaml::map({{"warmup_epochs", real(schedule.warmup_epochs)},
                               {"decay", yaml::scalar(name_of(schedule.decay))},
                               {"final_factor", real(schedule.final_factor)},
                               {"power", real(schedule.power)},
-                              {"step_epochs", yaml::sequence(std::move(step_epochs))},
-                              {"step_factor", real(schedule.step_factor)}})},
+                              {"step_epochs", reals(schedule.step_epochs)},
+                              {"step_factor", real(schedule.step_factor)},
+                              {"rise", real(schedule.rise)}})},
       {"checkpoint", yaml::map({{"every_epochs", integer(config.checkpoint.every_epochs)},
                                 {"every_steps", integer(config.checkpoint.every_steps)},
                                 {"every_seconds", real(config.checkpoint.every_seconds)},
-                                {"keep", integer(config.checkpoint.keep)}})},
+                                {"keep_last", integer(config.checkpoint.keep_last)},
+                                {"keep_best", integer(config.checkpoint.keep_best)}})},
       {"select", yaml::scalar(name_of(config.select))},
+      {"ema", real(config.ema)},
       {"early_stop", integer(config.early_stop_epochs)},
       {"shuffle_labels", boolean(config.shuffle_labels)},
       {"deterministic", boolean(config.deterministic)},

@@ -7,24 +7,52 @@
 #include <vector>
 
 #include "base/yaml.h"
+#include "trainer/layer_config.h"
 
 namespace wflow::trainer {
 
-enum class ModelName { cosmoflow, sc18, mlperf };
+// automatic: by the data's shape, as soon as that is known; layers: written out in the block.
+enum class ModelName {
+  cosmoflow,
+  sc18,
+  mlperf,
+  mlp,
+  cnn,
+  unet,
+  decoder,
+  autoencoder,
+  vae,
+  layers,
+  automatic
+};
 enum class TransformName { none, log, log1p };
-enum class LossName { mse, mae, huber };
-enum class OptimizerName { adamw, adam, sgd };
-enum class Decay { none, cosine, linear, polynomial, step };
+// gaussian: the network gives mean and logarithm of the variance of each target.
+enum class LossName { mse, mae, huber, gaussian, cross_entropy, dice };
+// larc: sgd with a layer-wise rate that is never above the common one.
+enum class OptimizerName { adamw, adam, sgd, lars, larc, lamb };
+enum class Decay { none, cosine, linear, polynomial, step, one_cycle };
 enum class Select { last, best };
+// What stands behind a convolution. Batch norm and group norm remove the mean amplitude of what they see (of
+// the batch, or of a sample), which is what a field's strength is read from.
+enum class Norm { none, batch, group };
+// data: scaled so that every channel has variance 1 over some training samples.
+enum class InitialWeights { random, data };
 
 struct ModelConfig {
   ModelName name = ModelName::cosmoflow;
   std::int64_t width = 4;  // channels of the first convolution
   double dropout = 0;
-  bool batch_norm = true;
+  Norm norm = Norm::none;
   double leaky_slope = 0.01;
   bool tanh_output = false;         // outputs limited to +-1.2 (MLPerf's choice for targets in [-1, 1])
   std::vector<std::int64_t> dense;  // hidden fully connected layers
+  LayerKind activation = LayerKind::leaky_relu;
+  std::int64_t depth = 3;    // unet: how often the grid is halved
+  std::int64_t latent = 16;  // autoencoder, vae: values between encoder and decoder
+  InitialWeights initial = InitialWeights::random;
+  bool level_means = false;  // cosmoflow: the dense layers read the means of every level, not of the last one
+  std::vector<LayerConfig> layers;
+  std::vector<std::string> outputs;  // layers: names; empty: the last layer
   bool operator==(const ModelConfig&) const = default;
 };
 
@@ -40,10 +68,22 @@ struct TransformConfig {
 struct AugmentConfig {
   bool shift = false;    // periodic, any number of cells along each axis
   bool flip = false;     // mirror each axis
-  bool permute = false;  // exchange axes
+  bool permute = false;  // exchange axes of as many cells
   bool any() const { return shift || flip || permute; }
   bool operator==(const AugmentConfig&) const = default;
 };
+
+struct LossConfig {
+  LossName name = LossName::mse;
+  double delta = 1;                   // huber: from where on it is linear, in deviations of the target
+  std::vector<double> class_weights;  // cross_entropy, dice; empty: all 1
+  std::int64_t classes = 0;           // cross_entropy, dice; 0: as many as the training data have
+  double smooth = 1;                  // dice
+  double kl_weight = 1;               // vae
+  bool operator==(const LossConfig&) const = default;
+};
+// Whether the target is a class number.
+bool is_classification(LossName name);
 
 struct OptimizerConfig {
   OptimizerName name = OptimizerName::adamw;
@@ -53,9 +93,11 @@ struct OptimizerConfig {
   double beta1 = 0.9;     // adam, adamw
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 0;  // biases and norms are left out
-  double clip_norm = 0;     // largest norm of the whole gradient; 0: no limit
-  double larc_trust = 0;    // layer-wise adaptive rate, clipped; 0: off
+  double weight_decay = 0;           // biases and norms are left out
+  double clip_norm = 0;              // largest norm of the whole gradient; 0: no limit
+  double larc_trust = 0;             // layer-wise adaptive rate, clipped; 0: off
+  double lars_trust = 0.001;         // lars
+  std::int64_t reference_batch = 0;  // the rate is for this batch and grows in proportion; 0: it does not
   bool operator==(const OptimizerConfig&) const = default;
 };
 
@@ -66,6 +108,7 @@ struct ScheduleConfig {
   double power = 1;                 // polynomial
   std::vector<double> step_epochs;  // step: where the rate falls
   double step_factor = 0.1;         // step: by what
+  double rise = 0.3;                // one_cycle: part of the run in which the rate rises
   bool operator==(const ScheduleConfig&) const = default;
 };
 
@@ -73,36 +116,43 @@ struct CheckpointConfig {
   std::int64_t every_epochs = 1;  // 0: never by epoch
   std::int64_t every_steps = 0;
   double every_seconds = 0;
-  std::int64_t keep = 2;
+  std::int64_t keep_last = 2;
+  std::int64_t keep_best = 0;  // besides, those after the epochs with the best validation
   bool operator==(const CheckpointConfig&) const = default;
 };
 
 struct TrainConfig {
   std::string data;                  // directory with manifest.json; in a campaign the name of a convert step
   std::string output;                // directory for checkpoints, metrics, model
-  std::vector<std::string> targets;  // empty: every label of the data
+  std::vector<std::string> inputs;   // x, the data's field, or labels; empty: x
+  std::vector<std::string> targets;  // labels, or x; empty: every label of the data
   std::uint64_t seed = 1;
   std::int64_t epochs = 10;
-  std::int64_t batch = 16;   // samples a step, over all ranks
-  std::int64_t ranks = 1;    // used by the launcher, checked by the program
-  std::int64_t threads = 1;  // a rank
+  std::int64_t batch = 16;      // samples a step, over all ranks
+  std::int64_t accumulate = 1;  // passes that a rank makes over its part of a batch; more need less memory
+  std::int64_t ranks = 1;       // used by the launcher, checked by the program
+  std::int64_t threads = 1;     // a rank
   std::int64_t loader_threads = 1;
   std::int64_t cache_bytes = -1;  // decoded samples kept in memory, a rank; -1: a quarter of the free memory
   ModelConfig model;
   TransformConfig transform;
   bool normalise = true;
   AugmentConfig augment;
-  LossName loss = LossName::mse;
+  LossConfig loss;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   CheckpointConfig checkpoint;
   Select select = Select::last;
+  double ema = 0;  // decay a step of the averaged weights that are evaluated and exported; 0: no averaging
   std::int64_t early_stop_epochs = 0;  // stop after so many epochs without a better validation; 0: never
   bool shuffle_labels = false;         // leak test: a network can learn nothing from such data
   bool deterministic = true;
   double max_seconds = 0;  // then checkpoint and exit code 6; 0: no limit
   bool operator==(const TrainConfig&) const = default;
 };
+
+// How the data's field is called among inputs and targets.
+inline constexpr const char* kField = "x";
 
 // Reads the block; every error goes to `diagnostics`.
 TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagnostics);
@@ -117,5 +167,7 @@ const char* name_of(LossName name);
 const char* name_of(OptimizerName name);
 const char* name_of(Decay decay);
 const char* name_of(Select select);
+const char* name_of(Norm norm);
+const char* name_of(InitialWeights initial);
 
 }  // namespace wflow::trainer

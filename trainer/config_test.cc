@@ -28,7 +28,7 @@ TEST(TrainConfig, NeedsOnlyData) {
   EXPECT_EQ(result.messages, "");
   EXPECT_EQ(result.config.data, "shards");
   EXPECT_EQ(result.config.output, "training");
-  EXPECT_EQ(result.config.model, default_model(ModelName::cosmoflow));
+  EXPECT_EQ(result.config.model.name, ModelName::automatic);  // by the data's shape
   EXPECT_EQ(result.config.optimizer.weight_decay, 1e-2);
 }
 
@@ -37,7 +37,7 @@ TEST(TrainConfig, DefaultsFollowTheModelAndTheOptimizer) {
   EXPECT_EQ(result.messages, "");
   EXPECT_EQ(result.config.model.width, 32);
   EXPECT_EQ(result.config.model.dropout, 0.5);
-  EXPECT_FALSE(result.config.model.batch_norm);
+  EXPECT_EQ(result.config.model.norm, Norm::none);
   EXPECT_EQ(result.config.optimizer.learning_rate, 1e-2);
   EXPECT_EQ(result.config.optimizer.weight_decay, 0);
   EXPECT_EQ(result.config.schedule.decay, Decay::linear);
@@ -81,8 +81,11 @@ TEST(TrainConfig, ReadsBackEqual) {
   const ReadResult first = read(
       "{data: shards, output: out, targets: [omega_m, 'yes'], seed: 7, epochs: 12, batch: 32, ranks: 2, "
       "threads: 3,"
-      " cache: 1 GiB, model: {name: sc18, width: 8, dropout: 0.1, batch_norm: true, dense: [10]},"
-      " transform: {log: 0.1}, augment: [permute, shift], loss: huber, normalise: false,"
+      " cache: 1 GiB, model: {name: sc18, width: 8, dropout: 0.1, norm: batch, dense: [10], activation: "
+      "silu}, inputs: [x, omega_b],"
+      " accumulate: 2, ema: 0.99,"
+      " transform: {log: 0.1}, augment: [permute, shift], loss: {name: huber, delta: 0.5},"
+      " normalise: false,"
       " optimizer: {name: adam, learning_rate: 3e-4, clip_norm: 1, larc_trust: 0.002},"
       " schedule: {warmup_epochs: 1.5, decay: step, step_epochs: [4, 8], step_factor: 0.25},"
       " checkpoint: {every_steps: 5, every_seconds: 10 min, keep: 3}, select: best, early_stop: 4,"
@@ -94,6 +97,72 @@ TEST(TrainConfig, ReadsBackEqual) {
   EXPECT_EQ(first.config, second.config);
   const ReadResult defaults = read("data: d");
   EXPECT_EQ(read(yaml::emit(to_yaml(defaults.config))).config, defaults.config);
+}
+
+TEST(TrainConfig, ReadsListsOfLayers) {
+  const ReadResult first = read(
+      "{data: d, model: {layers: [{convolution: 8, stride: 2}, relu, {max_pool: 2, name: p}, {global_mean: "
+      "p},"
+      " {dense: 4}, {dropout: 0.1}, {reshape: [4, 1]}, flatten, {add: [flatten1, dense1]}, {dense: 2, name: "
+      "out}],"
+      " outputs: [out]}}");
+  EXPECT_EQ(first.messages, "");
+  ASSERT_EQ(first.config.model.layers.size(), 10U);
+  EXPECT_EQ(first.config.model.layers[0].from, std::vector<std::string>{"x"});
+  EXPECT_EQ(first.config.model.layers[8].from, (std::vector<std::string>{"flatten1", "dense1"}));
+  const ReadResult second = read(yaml::emit(to_yaml(first.config)));
+  EXPECT_EQ(second.messages, "");
+  EXPECT_EQ(first.config, second.config);
+}
+
+TEST(TrainConfig, ReportsWhatIsWrongInAListOfLayers) {
+  const std::string messages = read(
+                                   "data: d\n"
+                                   "model:\n"
+                                   "  layers:\n"
+                                   "    - {convolutoin: 8}\n"
+                                   "    - {convolution: 8, kernle: 3}\n"
+                                   "    - convolution\n"
+                                   "    - {relu: later}\n"
+                                   "    - {add: [x]}\n"
+                                   "    - {dense: 4, max_pool: 2}\n"
+                                   "    - {relu: x, name: later}\n"
+                                   "    - {relu: x, name: later}\n"
+                                   "  outputs: [latr]\n")
+                                   .messages;
+  EXPECT_THAT(messages,
+              HasSubstr("4:7: error: 'convolutoin' is no kind of layer; did you mean 'convolution'?"));
+  EXPECT_THAT(messages, HasSubstr("unknown key 'kernle' in layer 1 (convolution); did you mean 'kernel'?"));
+  EXPECT_THAT(messages, HasSubstr("the layer convolution needs its size: {convolution: 16}"));
+  EXPECT_THAT(messages, HasSubstr("reads 'later', which is neither an input nor an earlier layer"));
+  EXPECT_THAT(messages, HasSubstr("the layer 'add1' (add) reads two or more values, and 'from' names 1"));
+  EXPECT_THAT(messages, HasSubstr("one layer can't be both dense and max_pool"));
+  EXPECT_THAT(messages, HasSubstr("'later' can't be the name of layer"));
+  EXPECT_THAT(messages, HasSubstr("'outputs' names 'latr', which is no layer; did you mean 'later'?"));
+  EXPECT_THAT(read("{data: d, model: {layers: []}}").messages,
+              HasSubstr("'layers' must be a list of layers"));
+  EXPECT_THAT(read("{data: d, model: layers}").messages, HasSubstr("needs 'layers'"));
+}
+
+TEST(TrainConfig, EarlierRevisionsWordForTheNorm) {
+  EXPECT_EQ(read("{data: d, model: {batch_norm: true}}").config.model.norm, Norm::batch);
+  EXPECT_EQ(read("{data: d, model: {name: unet, batch_norm: false}}").config.model.norm, Norm::none);
+  EXPECT_THAT(read("{data: d, checkpoint: {keep: 1, keep_last: 2}}").messages, HasSubstr("keep 'keep_last'"));
+  EXPECT_EQ(read("{data: d, checkpoint: {keep: 5, keep_best: 3}}").config.checkpoint.keep_last, 5);
+  EXPECT_THAT(read("{data: d, model: {batch_norm: true, norm: none}}").messages, HasSubstr("keep 'norm'"));
+}
+
+TEST(TrainConfig, LossesAndOptimizersHaveTheirDefaults) {
+  const ReadResult result = read(
+      "{data: d, loss: {name: cross_entropy, class_weights: [1, 2, 3]}, optimizer: larc, schedule: "
+      "one_cycle}");
+  EXPECT_EQ(result.messages, "");
+  EXPECT_EQ(result.config.loss.classes, 3);
+  EXPECT_EQ(result.config.optimizer.larc_trust, 0.02);
+  EXPECT_EQ(read("{data: d, optimizer: lars}").config.optimizer.learning_rate, 1);
+  EXPECT_EQ(read("{data: d, optimizer: lamb}").config.optimizer.weight_decay, 0.01);
+  EXPECT_THAT(read("{data: d, loss: {name: dice, classes: 2, class_weights: [1, 2, 3]}}").messages,
+              HasSubstr("'class_weights' has 3 numbers and 'classes' is 2"));
 }
 
 }  // namespace

@@ -120,6 +120,24 @@ class EndToEnd(TrainRun):
                         self.assertLess(abs(value - expected), 1e-4 * abs(expected) + 1e-6)
         self.assertEqual(rows, {})
 
+        # predictions.h5 holds the same rows.
+        with open(self.root / "whole/predictions.csv") as file:
+            rows = {int(row["id"]): row for row in csv.DictReader(file)}
+        with h5py.File(self.root / "whole/predictions.h5") as file:
+            labels = list(file.attrs["targets"])
+            self.assertEqual(sorted(file["id"][:]), sorted(rows))
+            for sample, truth, prediction in zip(file["id"][:], file["truth"][:], file["prediction"][:]):
+                for label, true, value in zip(labels, truth, prediction):
+                    self.assertAlmostEqual(float(rows[sample][label]), true, places=5)
+                    self.assertAlmostEqual(float(rows[sample][label + "_predicted"]), value, places=5)
+            truth, prediction = file["truth"][:].astype(float), file["prediction"][:].astype(float)
+        for i, label in enumerate(labels):
+            errors = result["test"]["targets"][label]
+            difference = prediction[:, i] - truth[:, i]
+            self.assertAlmostEqual(errors["rmse"], (difference ** 2).mean() ** 0.5, places=5)
+            self.assertAlmostEqual(errors["r2"], 1 - (difference ** 2).mean() / truth[:, i].var(), places=5)
+        self.assertIn("rms error", done.stdout)
+
         # The same command again has nothing to train and says the same.
         again = self.train(self.root / "whole.yaml")
         self.assertIn("continued from epoch 12, step 60", again.stdout)
@@ -138,6 +156,140 @@ class EndToEnd(TrainRun):
         self.assertTrue(self.result("best")["stopped_early"])
         self.assertEqual(list(self.result("sc18")["test"]["targets"]), ["slope"])
 
+    def test_networks_and_losses_of_every_kind(self):
+        listed = [{"convolution": 4}, "batch_norm", {"relu": "batch_norm1", "name": "r"}, {"max_pool": 2}, {"upsample": 2},
+                  {"add": ["upsample1", "r"]}, "global_mean", {"concatenate": ["global_mean1", "slope"]}, {"dense": 2}]
+        for name, keys in {
+            "automatic": {"model": None},
+            "surrogate": {"model": {"name": "mlp", "dense": [8]}, "inputs": ["slope"], "targets": ["amplitude"],
+                          "optimizer": "lamb", "augment": None, "transform": None},
+            "decoder": {"model": {"name": "decoder", "width": 2, "dense": [8]}, "optimizer": "larc", "augment": None},
+            "autoencoder": {"model": {"name": "autoencoder", "width": 2, "dense": [], "latent": 3}, "schedule": "one_cycle"},
+            "vae": {"model": {"name": "vae", "width": 2, "latent": 3, "norm": "batch"}, "loss": {"name": "mse", "kl_weight": 0.1}},
+            "unet": {"model": {"name": "unet", "width": 2, "depth": 1}, "inputs": ["x"], "targets": ["x"], "loss": "huber"},
+            "gaussian": {"model": {"name": "cnn", "width": 2}, "loss": "gaussian", "ema": 0.9},
+            "listed": {"model": {"layers": listed}, "inputs": ["x", "slope"], "targets": ["amplitude"], "loss": {
+                "name": "gaussian"}, "optimizer": {"name": "lars", "reference_batch": 14}},
+            "classes": {"model": {"name": "cnn", "width": 2}, "targets": ["amplitude"], "loss": {"name": "cross_entropy",
+                        "class_weights": [1, 2]}, "data": str(self.classes())},
+        }.items():
+            done = self.train(self.config(name, **{"epochs": 2, **keys}))
+            self.assertTrue((self.root / name / "model.pt").exists(), name)
+            self.assertIn("mean abs error", done.stdout)
+            field = name in ("decoder", "autoencoder", "vae", "unet")
+            self.assertEqual((self.root / name / "predictions.csv").exists(), not field, name)
+        header = (self.root / "gaussian/predictions.csv").read_text().splitlines()[0]
+        self.assertEqual(header, "id,amplitude,amplitude_predicted,amplitude_deviation,slope,slope_predicted,slope_deviation")
+        self.assertEqual(list(self.result("vae")["test"]["targets"]), ["x"])
+        lines = (self.root / "classes/predictions.csv").read_text().splitlines()
+        self.assertIn(next(csv.DictReader(lines))["amplitude_predicted"], "01")
+
+        self.check_predicted_fields("unet")
+        for name in ("automatic", "surrogate", "decoder", "autoencoder", "vae", "unet", "gaussian", "listed", "classes"):
+            with self.subTest(name):
+                self.check_onnx(name)
+        with h5py.File(self.root / "classes/predictions.h5") as file:
+            self.assertEqual(file["probability"].shape, (9, 2))
+            numpy.testing.assert_allclose(file["probability"][:].sum(1), 1, rtol=1e-6)
+            numpy.testing.assert_array_equal(file["probability"][:].argmax(1), file["prediction"][:, 0])
+        with h5py.File(self.root / "gaussian/predictions.h5") as file:
+            self.assertTrue((file["deviation"][:] > 0).all())
+
+    def check_onnx(self, name):
+        """model.onnx gives what model.pt gives."""
+        import onnx_run
+        import torch
+        model = torch.jit.load(str(self.root / name / "model.pt"))
+        onnx_model = onnx_run.Model(str(self.root / name / "model.onnx"))
+        self.assertEqual((onnx_model.inputs, onnx_model.targets), (list(model.inputs), list(model.targets)))
+        rng = numpy.random.default_rng(1)
+        inputs = [torch.from_numpy(rng.lognormal(size=(3, 1, CELLS, CELLS, CELLS) if field == "x" else (3, 1)))
+                  .float() for field in model.inputs]
+        expected = model(*inputs)
+        self.assertLess((onnx_model(*inputs) - expected).abs().max(), 1e-4 * expected.abs().max() + 1e-6)
+
+    def test_onnx_of_every_kind_of_layer(self):
+        listed = [{"convolution": 4, "stride": 2}, "elu", "layer_norm", {"convolution": 8, "kernel": 2, "name": "even"}, "group_norm",
+                  "gelu", {"transposed_convolution": 4, "name": "up"}, "batch_norm", "softplus", {"average_pool": 2}, {"upsample": 2},
+                  "sigmoid", {"convolution": 3, "padding": "valid"}, "tanh", {"dropout": 0.1, "name": "d"}, {"global_max": "d", "name": "most"},
+                  {"flatten": "d"}, {"dense": 8}, "layer_norm", "group_norm", "silu", {"reshape": [1, 8]},
+                  {"convolution": 2, "name": "last"}, {"flatten": "last", "name": "flat"}, {"concatenate": ["flat", "most"]}, {"dense": 4}, "softmax", {"dense": 2},
+                  {"tanh_scale": 1.5}]
+        self.train(self.config("kinds", epochs=1, model={"layers": listed}, transform="log1p", augment=None))
+        self.check_onnx("kinds")
+
+    def check_predicted_fields(self, name):
+        """predictions.h5 of a field against model.pt, and the truth against the shard."""
+        import torch
+        model = torch.jit.load(str(self.root / name / "model.pt"))
+        with h5py.File(self.root / name / "predictions.h5") as file:
+            rows = {sample: (file["truth"][i], file["prediction"][i]) for i, sample in enumerate(file["id"][:])}
+        for shard in glob.glob(str(self.root / "shards/test/*.h5")):
+            with h5py.File(shard) as file:
+                predicted = model(torch.from_numpy(file["x"][:])).numpy()
+                for sample, x, y in zip(file["id"][:], file["x"][:], predicted):
+                    truth, prediction = rows.pop(sample)
+                    numpy.testing.assert_allclose(truth, x, rtol=1e-4, atol=1e-4)
+                    numpy.testing.assert_allclose(prediction, y, rtol=1e-3, atol=1e-3)
+        self.assertEqual(rows, {})
+
+    def classes(self):
+        """The same boxes with a class number as target."""
+        rows = (self.root / "table.csv").read_text().splitlines()
+        values = [row.split(",") for row in rows[1:]]
+        (self.root / "classes.csv").write_text("\n".join(
+            ["id,file,amplitude"] + [f"{r[0]},{r[1]},{int(float(r[2]) > 1)}" for r in values]) + "\n")
+        (self.root / "classes.yaml.convert").write_text(
+            f"samples: {self.root}/classes.csv\ntargets: [amplitude]\noutput: {self.root}/class-shards\n"
+            "split: {train: 30, validation: 9, test: 9}\n")
+        subprocess.run([PROGRAMS.convert, self.root / "classes.yaml.convert"], check=True, stdout=subprocess.DEVNULL)
+        return self.root / "class-shards"
+
+    def test_one_pass_or_many_take_the_same_steps(self):
+        keys = {"epochs": 2, "optimizer": {"name": "sgd", "learning_rate": 0.01}, "model": {"name": "cosmoflow", "width": 3}}
+        self.train(self.config("at_once", **keys))
+        self.train(self.config("in_parts", accumulate=3, **keys))
+        a, b = (numpy.frombuffer(self.weights(name)[0], numpy.float32) for name in ("at_once", "in_parts"))
+        self.assertLess(numpy.abs(a - b).max(), 1e-4 * numpy.abs(a).max())
+
+    def test_statistics_of_norms_are_those_of_the_evaluated_weights(self):
+        # A rate so high that the running statistics are far behind the weights after so few steps.
+        keys = {"epochs": 2, "model": {"name": "cosmoflow", "width": 3, "norm": "batch"}, "augment": None}
+        self.train(self.config("norms", **keys))
+        import torch
+        model = torch.jit.load(str(self.root / "norms/model.pt"))
+        x = []
+        for shard in sorted(glob.glob(str(self.root / "shards/train/*.h5"))):
+            with h5py.File(shard) as file:
+                x.append(torch.from_numpy(file["x"][:]))
+        x = (torch.log(torch.cat(x) + 0.1) - model.x_mean) / model.x_std
+        y = torch.nn.functional.conv3d(x, model.p_conv1_weight, padding=1)
+        expected = y.mean((0, 2, 3, 4))
+        self.assertLess((model.p_norm1_running_mean - expected).abs().max(), 1e-3 * y.std())
+        self.assertLess((model.p_norm1_running_variance / y.var((0, 2, 3, 4)) - 1).abs().max(), 0.02)
+
+    def test_lost_best_weights_are_reported(self):
+        path = self.config("lost", select="best", epochs=3)
+        self.train(path)
+        best = self.result("lost")["best_epoch"]
+        self.assertEqual(self.result("lost")["selected_epoch"], best)
+        wanted = self.root / "lost/checkpoints/best.wfck"
+        wanted.write_bytes(wanted.read_bytes()[:100])
+        done = self.train(path)
+        self.assertIn("best.wfck", done.stderr)
+        self.assertIn(f"the weights of epoch {best}, the best in validation, are not there", done.stderr)
+        self.assertEqual(self.result("lost")["selected_epoch"], 3)
+        wanted.unlink()
+        self.assertIn("are not there", self.train(path).stderr)
+
+    def test_checkpoints_of_the_best_epochs_are_kept(self):
+        self.train(self.config("kept", epochs=6, checkpoint={"keep_last": 1, "keep_best": 2}))
+        with open(self.root / "kept/metrics.csv") as file:
+            rows = [(float(row["validation_loss"]), int(row["step"])) for row in csv.DictReader(file)]
+        wanted = {step for _, step in sorted(rows)[:2]} | {30}
+        there = {int(p.name[5:17]) for p in (self.root / "kept/checkpoints").glob("step-*.wfck")}
+        self.assertEqual(there, wanted)
+
     def test_dry_run_and_help(self):
         done = self.train(self.config("dry"), 1, "--dry-run")
         self.assertRegex(done.stdout, r"parameters +\d")
@@ -154,8 +306,8 @@ class EndToEnd(TrainRun):
 
 class Ranks(TrainRun):
     def test_two_ranks_take_the_steps_of_one(self):
-        keys = {"model": {"name": "cosmoflow", "width": 3, "batch_norm": False}, "epochs": 2,
-                "optimizer": {"name": "sgd", "learning_rate": 0.01}}
+        keys = {"model": {"name": "cosmoflow", "width": 3, "norm": "none"}, "epochs": 2,
+                "optimizer": {"name": "sgd", "learning_rate": 0.002}}
         self.train(self.config("one", **keys))
         one, _ = self.weights("one")
         for ranks in (2, 3):
@@ -168,6 +320,18 @@ class Ranks(TrainRun):
         # 30 samples in batches of 29: the last batch has one sample for three ranks.
         self.train(self.config("uneven", batch=29, epochs=2), 3)
         self.assertEqual(self.result("uneven")["steps"], 4)
+
+    def test_predicted_fields_of_all_ranks_are_in_the_file(self):
+        keys = {"model": {"name": "unet", "width": 2, "depth": 1, "norm": "none"}, "inputs": ["x"], "targets": ["x"],
+                "epochs": 1, "optimizer": {"name": "sgd", "learning_rate": 0.001}}
+        files = []
+        for ranks in (1, 3):
+            self.train(self.config(f"fields{ranks}", **keys), ranks)
+            with h5py.File(self.root / f"fields{ranks}/predictions.h5") as file:
+                files.append({name: file[name][:] for name in ("id", "truth", "prediction")})
+        numpy.testing.assert_array_equal(files[0]["id"], files[1]["id"])
+        numpy.testing.assert_array_equal(files[0]["truth"], files[1]["truth"])
+        numpy.testing.assert_allclose(files[0]["prediction"], files[1]["prediction"], rtol=1e-3, atol=1e-4)
 
     def test_same_ranks_same_bits(self):
         for name in ("bits1", "bits2"):
@@ -209,7 +373,7 @@ class Restarts(TrainRun):
         process.communicate()
 
     def test_sigkill_at_any_time_gives_the_same_bits(self):
-        keys = {"epochs": 30, "checkpoint": {"every_steps": 3, "keep": 2}, "select": "best"}
+        keys = {"epochs": 30, "checkpoint": {"every_steps": 3, "keep_last": 2}, "select": "best"}
         whole, header = self.reference("unbroken", 2, **keys)
         path = self.config("broken", **keys)
         checkpoints = self.root / "broken/checkpoints"
@@ -233,6 +397,45 @@ class Restarts(TrainRun):
         self.assertEqual(len((self.root / "broken/metrics.csv").read_text().splitlines()), 31)
         self.assertEqual([p for p in checkpoints.iterdir() if ".tmp" in p.name], [])
 
+    def kill_after_step(self, path, step):
+        """SIGKILL when a checkpoint of this step or a later one is there; a run that was done before starts anew."""
+        for attempt in range(5):
+            process = subprocess.Popen(self.command(path, 1, *(["--fresh"] if attempt else [])), start_new_session=True,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            checkpoints = pathlib.Path(json.loads(path.read_text())["output"]) / "checkpoints"
+            while process.poll() is None:
+                if any(int(p.name[5:17]) >= step for p in checkpoints.glob("step-*.wfck")):
+                    os.killpg(process.pid, signal.SIGKILL)
+                    break
+                time.sleep(0.001)
+            if process.wait() == -signal.SIGKILL:
+                return
+        self.fail("five runs were done before they were killed")
+
+    def test_every_family_continues_with_the_same_bits(self):
+        listed = [{"convolution": 4}, "group_norm", "silu", {"max_pool": 2}, {"dropout": 0.2}, "global_mean", {"dense": 2}]
+        field = {"inputs": ["x"], "targets": ["x"]}
+        for name, keys in {
+            "data": {"model": {"name": "cosmoflow", "width": 3, "initial": "data"}, "ema": 0.9},
+            "mlperf": {"model": {"name": "mlperf", "width": 4}, "optimizer": {"name": "sgd", "clip_norm": 0.1}},
+            "sc18": {"model": {"name": "sc18", "width": 2, "dense": [8]}, "optimizer": "larc"},
+            "mlp": {"model": {"name": "mlp", "dense": [8], "dropout": 0.1}, "inputs": ["slope"], "targets": ["amplitude"],
+                    "augment": None, "transform": None, "optimizer": "lamb"},
+            "cnn": {"model": {"name": "cnn", "width": 2, "norm": "batch"}, "loss": "gaussian", "accumulate": 2},
+            "unet": {"model": {"name": "unet", "width": 2, "depth": 1}, **field},
+            "decoder": {"model": {"name": "decoder", "width": 2, "dense": [8]}, "augment": None, "optimizer": "lars"},
+            "vae": {"model": {"name": "vae", "width": 2, "latent": 3}, "schedule": "one_cycle"},
+            "listed": {"model": {"layers": listed}, "optimizer": {"name": "adam", "larc_trust": 0.02}},
+        }.items():
+            with self.subTest(name):
+                keys = {"epochs": 12, "checkpoint": {"every_steps": 1, "keep_last": 2}, **keys}
+                whole, _ = self.reference(f"{name}-whole", 1, **keys)
+                path = self.config(f"{name}-killed", **keys)
+                self.kill_after_step(path, 7)
+                self.assertRegex(self.train(path).stdout, r"continued from epoch \d+, step \d+")
+                self.assertEqual(self.weights(f"{name}-killed")[0], whole)
+                self.assertEqual(self.result(f"{name}-killed")["test"], self.result(f"{name}-whole")["test"])
+
     def test_signal_writes_a_checkpoint_and_ends_with_6(self):
         keys = {"epochs": 25}
         whole, _ = self.reference("calm", 1, **keys)
@@ -253,9 +456,20 @@ class Restarts(TrainRun):
         done = self.train(path, 2, code=6)
         self.assertIn("stopped at epoch", done.stdout)
 
+    def test_average_and_norms_survive_a_restart(self):
+        keys = {"epochs": 6, "ema": 0.9, "model": {"name": "cosmoflow", "width": 3, "norm": "batch"}, "select": "best"}
+        whole, _ = self.reference("averaged", 1, **keys)
+        path = self.config("averaged2", **keys)
+        self.train(path)
+        for name in ("step-000000000030.wfck",):
+            (self.root / "averaged2/checkpoints" / name).unlink()
+        self.assertIn("continued from epoch 5, step 25", self.train(path).stdout)
+        self.assertEqual(self.weights("averaged2")[0], whole)
+        self.assertEqual(self.result("averaged2")["test"], self.result("averaged")["test"])
+
     def test_other_ranks_continue_with_the_same_order(self):
-        keys = {"model": {"name": "cosmoflow", "width": 3, "batch_norm": False}, "epochs": 3,
-                "optimizer": {"name": "sgd", "learning_rate": 0.01}}
+        keys = {"model": {"name": "cosmoflow", "width": 3, "norm": "none"}, "epochs": 3,
+                "optimizer": {"name": "sgd", "learning_rate": 0.002}}
         whole, _ = self.reference("steady", 1, **keys)
         path = self.config("moved", **keys)
         self.train(path)
@@ -293,6 +507,17 @@ class WrongInput(TrainRun):
         self.assertIn("did you mean 'amplitude'?", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
 
+    def test_networks_that_do_not_fit(self):
+        for name, keys, sentence in (
+                ("vector", {"model": {"layers": [{"convolution": 4}, {"dense": 2}]}}, "takes a vector"),
+                ("halves", {"model": {"name": "unet", "depth": 5}, "targets": ["x"]}, "are no multiple of 32"),
+                ("field", {"model": "unet"}, "gives a field, and the targets are 2 numbers"),
+                ("classes", {"loss": "cross_entropy"}, "learns the classes of one target"),
+                ("mixed", {"targets": ["x", "slope"]}, "a network learns one or the other"),
+                ("nothing", {"inputs": ["slope", "amplitude"], "model": "mlp"}, "nothing is left to learn")):
+            for options in ((), ("--dry-run",)):
+                self.assertIn(sentence, self.train(self.config(f"unfit-{name}", **keys), 1, *options, code=3).stderr)
+
     def test_missing_things(self):
         self.train(self.root / "no.yaml", code=4)
         done = self.train(self.config("nodata", data=str(self.root / "nowhere")), code=4)
@@ -300,7 +525,7 @@ class WrongInput(TrainRun):
         self.train("--no-such-option", code=2)
 
     def test_diverging_loss_names_epoch_and_step(self):
-        path = self.config("diverge", optimizer={"name": "sgd", "learning_rate": 900}, model={"batch_norm": False})
+        path = self.config("diverge", optimizer={"name": "sgd", "learning_rate": 900}, model={"norm": "none"})
         for ranks in (1, 2):
             done = self.train(path, ranks, "--fresh", code=4)
             self.assertRegex(done.stderr, r"the (loss|gradient) is not finite at epoch \d+, step \d+")

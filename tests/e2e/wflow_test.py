@@ -317,7 +317,7 @@ def quickstart(universes, epochs, gate=None, checkpoint_steps=0, failing=""):
     text = text.replace("      cmd: |\n", "      cmd: |\n" + "".join(f"        {line}\n" for line in before))
     if checkpoint_steps:
         text += f"      checkpoint: {{every_steps: {checkpoint_steps}, keep: 2}}\n"
-        text = text.replace("batch: 16", "batch: 4")
+        text = re.sub(r"^      batch: \d+", "      batch: 4", text, flags=re.M)
     return text.replace("shard_samples: 50", f"shard_samples: {max(4, universes // 3)}")
 
 

@@ -59,11 +59,15 @@ std::span<const float> CachedSplit::get(std::size_t i, std::vector<float>& scrat
 }
 
 DataLoader::DataLoader(CachedSplit& split, const Normalisation& normalisation, std::size_t most_items,
-                       int threads, Plan plan)
-    : split_(split), normalisation_(normalisation), plan_(std::move(plan)), slots_(kSlots) {
-  for (Slot& slot : slots_) {
-    slot.batch.x = FloatBuffer(static_cast<std::int64_t>(most_items) * split.shape().count());
-  }
+                       int threads, Plan plan, bool with_field)
+    : split_(split),
+      normalisation_(normalisation),
+      plan_(std::move(plan)),
+      with_field_(with_field),
+      slots_(kSlots) {
+  const std::int64_t values = with_field ? split.shape().count() : 0;
+  for (Slot& slot : slots_) slot.batch.x = FloatBuffer(static_cast<std::int64_t>(most_items) * values);
+
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
 }
 
@@ -106,7 +110,7 @@ void DataLoader::work() {
       const BatchItem item = slot.batch.items[at];
       const auto count = static_cast<std::size_t>(split_.shape().count());
       lock.unlock();
-      fill(item, slot.batch.x.span().subspan(at * count, count), scratch);
+      if (with_field_) fill(item, slot.batch.x.span().subspan(at * count, count), scratch);
       lock.lock();
       if (++slot.filled == slot.batch.items.size()) changed_.notify_all();
     } catch (...) {

@@ -69,8 +69,9 @@ class DataLoader {
   // The n-th batch's samples; nothing after the last. Called in order, on a loader thread.
   using Plan = std::function<std::optional<std::vector<BatchItem>>(std::uint64_t n)>;
 
+  // Without `with_field` batches have items and no values: for networks that read labels alone.
   DataLoader(CachedSplit& split, const Normalisation& normalisation, std::size_t most_items, int threads,
-             Plan plan);
+             Plan plan, bool with_field = true);
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
   ~DataLoader();
@@ -94,6 +95,7 @@ class DataLoader {
   CachedSplit& split_;
   Normalisation normalisation_;
   Plan plan_;
+  bool with_field_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Slot> slots_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "base/error.h"
 
@@ -135,7 +136,25 @@ TEST(Augmentation, IsAFunctionOfSeedEpochAndSample) {
   for (std::int64_t id = 0; id < 100; ++id) same += draw_augmentation(all, kShape, 1, 2, id) == drawn ? 1 : 0;
   EXPECT_LT(same, 5);
   EXPECT_EQ(draw_augmentation({}, kShape, 1, 2, 3), Augmentation());
-  EXPECT_EQ(draw_augmentation({false, false, true}, {1, {4, 4, 8}}, 1, 2, 3), Augmentation());
+  EXPECT_EQ(draw_augmentation({false, false, true}, {1, {4, 6, 8}}, 1, 2, 3), Augmentation());
+}
+
+// Flips and exchanges of axes: 48 of a cube, 8 of a square, 4 of other pictures.
+TEST(Augmentation, HasEverySymmetryOfTheGrid) {
+  const auto symmetries = [](const TensorShape& shape) {
+    std::vector<float> from(static_cast<std::size_t>(shape.count()));
+    std::iota(from.begin(), from.end(), 0.0F);
+    std::set<std::vector<float>> seen;
+    for (std::int64_t id = 0; id < 2000; ++id) {
+      std::vector<float> to(from.size());
+      copy_sample(from, to, shape, kNoChange, draw_augmentation({false, true, true}, shape, 1, 2, id));
+      seen.insert(to);
+    }
+    return seen.size();
+  };
+  EXPECT_EQ(symmetries({2, {3, 3, 3}}), 48U);
+  EXPECT_EQ(symmetries({2, {1, 3, 3}}), 8U);
+  EXPECT_EQ(symmetries({2, {1, 3, 4}}), 4U);
 }
 
 TEST(Augmentation, MovesEveryCellOnceAndKeepsNeighbours) {

@@ -29,46 +29,55 @@ double safe_deviation(double deviation) {
 
 }  // namespace
 
-std::vector<std::size_t> choose_targets(const TrainConfig& config, const DatasetInfo& info) {
-  std::vector<std::size_t> chosen;
-  for (const std::string& name : config.targets) {
-    const auto at = std::find(info.labels.begin(), info.labels.end(), name);
-    if (at == info.labels.end()) {
-      throw Error(ExitCode::spec,
-                  fmt::format("the data in {} has no label '{}' for 'targets'; it has {}{}", config.data,
-                              name, text::join(info.labels, ", "), text::suggestion(name, info.labels)));
-    }
-    chosen.push_back(static_cast<std::size_t>(at - info.labels.begin()));
-  }
-  for (std::size_t i = 0; config.targets.empty() && i < info.labels.size(); ++i) chosen.push_back(i);
-  return chosen;
-}
-
 RunData::RunData(const TrainConfig& config, const Communicator& communicator)
     : config_(config),
       dataset_(open_dataset(config.data)),
-      chosen_(choose_targets(config, dataset_.info)),
+      roles_(roles_of(config, dataset_.info)),
+      targets_(target_shape(config, dataset_.info, roles_)),
       budget_(cache_bytes(config, communicator)),
       train_(*dataset_.train, dataset_.info.shape, config.transform, budget_),
       validation_(*dataset_.validation, dataset_.info.shape, config.transform, budget_),
-      test_(*dataset_.test, dataset_.info.shape, config.transform, budget_) {
-  for (const std::size_t label : chosen_) labels_.push_back(dataset_.info.labels[label]);
-}
+      test_(*dataset_.test, dataset_.info.shape, config.transform, budget_) {}
 
-void RunData::compute_normalisation(Communicator& communicator) {
-  const auto channels = static_cast<std::size_t>(dataset_.info.shape.channels);
-  const auto voxels = static_cast<std::size_t>(dataset_.info.shape.voxels());
+void RunData::normalise_labels() {
   Normalisation& n = normalisation_;
-  n = {std::vector<double>(channels, 0.0), std::vector<double>(channels, 1.0), {}, {}};
-  for (const std::size_t label : chosen_) {
+  for (const DataRoles::Input& input : roles_.inputs) {
+    if (!input.label) continue;
+    const LabelRange& range = dataset_.info.label_range[*input.label];
+    n.numbers_mean.push_back(config_.normalise ? range.mean : 0.0);
+    n.numbers_std.push_back(config_.normalise ? safe_deviation(range.deviation) : 1.0);
+  }
+  for (const std::size_t label : roles_.label_targets) {
     const LabelRange& range = dataset_.info.label_range[label];
+    if (is_classification(config_.loss.name)) {
+      n.y_mean.push_back(0);
+      n.y_std.push_back(1);
+      continue;
+    }
     // tanh's range is symmetric about 0: the targets fill it.
     n.y_mean.push_back(config_.model.tanh_output ? 0.5 * (range.least + range.most) : range.mean);
     n.y_std.push_back(
         safe_deviation(config_.model.tanh_output ? 0.5 * (range.most - range.least) : range.deviation));
   }
-  if (!config_.normalise) return;
+}
 
+void RunData::compute_normalisation(Communicator& communicator) {
+  const auto channels = static_cast<std::size_t>(dataset_.info.shape.channels);
+  Normalisation& n = normalisation_;
+  n = {std::vector<double>(channels, 0.0), std::vector<double>(channels, 1.0), {}, {}, {}, {}};
+  normalise_labels();
+  if (config_.normalise && roles_.reads_field()) measure_field(communicator);
+  // A field that is learned is compared as the network would see it.
+  if (roles_.field_target) {
+    n.y_mean = n.x_mean;
+    n.y_std = n.x_std;
+  }
+}
+
+void RunData::measure_field(Communicator& communicator) {
+  const auto channels = static_cast<std::size_t>(dataset_.info.shape.channels);
+  const auto voxels = static_cast<std::size_t>(dataset_.info.shape.voxels());
+  Normalisation& n = normalisation_;
   // Sums a sample, gathered in order of the samples: the ranks' number does not change the additions.
   const std::size_t count = std::min(kStatisticsSamples, train_.size());
   const Permutation order(train_.size(), hash64(config_.seed, 4));
@@ -105,15 +114,53 @@ void RunData::compute_normalisation(Communicator& communicator) {
   }
 }
 
-void RunData::copy_targets(std::size_t i, float* to) const {
-  const SampleSource& source = *dataset_.train;
+void RunData::copy_labels(const SampleSource& source, std::size_t i, bool training, float* to) const {
   const std::size_t of =
-      config_.shuffle_labels
+      training && config_.shuffle_labels
           ? static_cast<std::size_t>(Permutation(source.size(), hash64(config_.seed, 5))(i))
           : i;
   const std::span<const double> all = source.targets(of);
-  for (std::size_t t = 0; t < chosen_.size(); ++t) {
-    to[t] = static_cast<float>((all[chosen_[t]] - normalisation_.y_mean[t]) / normalisation_.y_std[t]);
+  for (std::size_t t = 0; t < roles_.label_targets.size(); ++t) {
+    const double value = all[roles_.label_targets[t]];
+    to[t] = static_cast<float>((value - normalisation_.y_mean[t]) / normalisation_.y_std[t]);
+  }
+}
+
+void RunData::copy_field(std::span<const float> x, std::span<float> to) const {
+  if (!is_classification(config_.loss.name)) {
+    std::copy(x.begin(), x.end(), to.begin());
+    return;
+  }
+  for (std::size_t i = 0; i < to.size(); ++i)
+    to[i] = static_cast<float>(x[i] * normalisation_.x_std[0] + normalisation_.x_mean[0]);
+}
+
+void RunData::fill(Feed& feed, const Batch& batch, CachedSplit& split, bool training) const {
+  const std::size_t samples = batch.items.size();
+  feed.inputs.clear();
+  feed.numbers.resize(roles_.inputs.size());
+  std::size_t number = 0;
+  for (std::size_t i = 0; i < roles_.inputs.size(); ++i) {
+    if (!roles_.inputs[i].label) {
+      feed.inputs.push_back(batch.values(split.shape()));
+      continue;
+    }
+    feed.numbers[i].resize(samples);
+    for (std::size_t n = 0; n < samples; ++n) {
+      const double value = split.source().targets(batch.items[n].index)[*roles_.inputs[i].label];
+      feed.numbers[i][n] = static_cast<float>((value - normalisation_.numbers_mean[number]) /
+                                              normalisation_.numbers_std[number]);
+    }
+    feed.inputs.push_back(feed.numbers[i]);
+    ++number;
+  }
+  feed.truths.resize(samples * targets_.labels.size() * static_cast<std::size_t>(targets_.cells));
+  if (roles_.field_target) {
+    copy_field(batch.values(split.shape()), feed.truths);
+    return;
+  }
+  for (std::size_t n = 0; n < samples; ++n) {
+    copy_labels(split.source(), batch.items[n].index, training, &feed.truths[n * targets_.labels.size()]);
   }
 }
 
@@ -121,7 +168,7 @@ std::vector<double> RunData::truths(const SampleSource& source) const {
   std::vector<double> list;
   for (std::size_t i = 0; i < source.size(); ++i) {
     const std::span<const double> all = source.targets(i);
-    for (const std::size_t label : chosen_) list.push_back(all[label]);
+    for (const std::size_t label : roles_.label_targets) list.push_back(all[label]);
   }
   return list;
 }

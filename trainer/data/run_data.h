@@ -3,25 +3,33 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "trainer/config.h"
 #include "trainer/data/data_loader.h"
+#include "trainer/data/roles.h"
 #include "trainer/data/sample_source.h"
 #include "trainer/data/transform.h"
 #include "trainer/parallel/communicator.h"
 
 namespace wflow::trainer {
 
-// Indices into info.labels of the configured targets; Error{spec} with a suggestion for an unknown one.
-std::vector<std::size_t> choose_targets(const TrainConfig& config, const DatasetInfo& info);
+// What a batch gives to the network and to the loss.
+struct Feed {
+  std::vector<std::span<const float>> inputs;  // in order of the network's
+  std::vector<float> truths;  // [samples, targets, cells], normalised; class numbers as they are
+  std::vector<std::vector<float>> numbers;  // what the inputs that are labels point to
+};
 
 class RunData {
  public:
   RunData(const TrainConfig& config, const Communicator& communicator);
 
   const DatasetInfo& info() const { return dataset_.info; }
-  const std::vector<std::string>& labels() const { return labels_; }  // the chosen ones
+  const DataRoles& roles() const { return roles_; }
+  const TargetShape& targets() const { return targets_; }
+  const std::vector<std::string>& labels() const { return targets_.labels; }  // names of the targets
   CachedSplit& train() { return train_; }
   CachedSplit& validation() { return validation_; }
   CachedSplit& test() { return test_; }
@@ -31,16 +39,21 @@ class RunData {
   void set_normalisation(Normalisation normalisation) { normalisation_ = std::move(normalisation); }
   const Normalisation& normalisation() const { return normalisation_; }
 
-  // The chosen, normalised targets of training sample i (of another sample under shuffle_labels).
-  void copy_targets(std::size_t i, float* to) const;
-  // The chosen targets of all samples of a split, physical.
+  // `training`: targets of another sample under shuffle_labels.
+  void fill(Feed& feed, const Batch& batch, CachedSplit& split, bool training) const;
+  // The chosen labels of all samples of a split, physical.
   std::vector<double> truths(const SampleSource& source) const;
 
  private:
-  const TrainConfig& config_;
+  void normalise_labels();
+  void measure_field(Communicator& communicator);
+  void copy_labels(const SampleSource& source, std::size_t i, bool training, float* to) const;
+  void copy_field(std::span<const float> x, std::span<float> to) const;
+
+  TrainConfig config_;
   Dataset dataset_;
-  std::vector<std::size_t> chosen_;
-  std::vector<std::string> labels_;
+  DataRoles roles_;
+  TargetShape targets_;
   CacheBudget budget_;
   CachedSplit train_;
   CachedSplit validation_;

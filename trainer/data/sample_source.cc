@@ -23,19 +23,15 @@ class ShardSource final : public SampleSource {
   converters::SplitReader reader_;
 };
 
-}  // namespace
-
-Dataset open_dataset(const std::filesystem::path& directory) {
-  const converters::Manifest manifest = converters::read_manifest(directory);
+DatasetInfo info_of(const converters::Manifest& manifest, const std::filesystem::path& directory) {
   const auto inputs = std::count_if(manifest.fields.begin(), manifest.fields.end(), [](const auto& field) {
     return field.role == converters::FieldRole::input;
   });
   if (inputs != 1) {
-    throw Error(ExitCode::data, fmt::format("{}/manifest.json has {} inputs, and this network takes one",
+    throw Error(ExitCode::data, fmt::format("{}/manifest.json has {} inputs, and this trainer takes one",
                                             directory.string(), inputs));
   }
-  Dataset dataset;
-  DatasetInfo& info = dataset.info;
+  DatasetInfo info;
   info.name = manifest.name;
   info.hash = manifest.hash;
   info.shape.channels = static_cast<std::int64_t>(manifest.shape[0]);
@@ -47,12 +43,30 @@ Dataset open_dataset(const std::filesystem::path& directory) {
   for (const converters::ChannelStatistics& label : manifest.statistics.y) {
     info.label_range.push_back({label.mean, label.std, label.min, label.max});
   }
+  for (const converters::ChannelStatistics& channel : manifest.statistics.x) {
+    info.field_range.push_back({channel.mean, channel.std, channel.min, channel.max});
+  }
   if (info.labels.empty() || info.label_range.size() != info.labels.size()) {
     throw Error(ExitCode::data,
                 fmt::format("{}/manifest.json names no labels with statistics; the network would have "
-                            "nothing to learn: name parameters in the convert: block",
+                            "nothing to learn: name parameters or numbers as 'targets' in the convert: block "
+                            "(wflow-train learns numbers, or the input field itself; for other fields see "
+                            "examples/own_network)",
                             directory.string()));
   }
+  return info;
+}
+
+}  // namespace
+
+DatasetInfo read_dataset_info(const std::filesystem::path& directory) {
+  return info_of(converters::read_manifest(directory), directory);
+}
+
+Dataset open_dataset(const std::filesystem::path& directory) {
+  const converters::Manifest manifest = converters::read_manifest(directory);
+  Dataset dataset;
+  dataset.info = info_of(manifest, directory);
   const auto open = [&](const char* split) {
     return std::make_unique<ShardSource>(converters::SplitReader::open(directory, manifest, split));
   };

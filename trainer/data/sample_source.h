@@ -37,6 +37,7 @@ struct DatasetInfo {
   TensorShape shape;
   std::vector<std::string> labels;
   std::vector<LabelRange> label_range;
+  std::vector<LabelRange> field_range;  // a channel, as stored
   std::size_t missing = 0;
 };
 
@@ -47,6 +48,8 @@ struct Dataset {
   std::unique_ptr<SampleSource> test;
 };
 
+// What the manifest says, without opening a shard.
+DatasetInfo read_dataset_info(const std::filesystem::path& directory);
 // Reads manifest and shards of a data directory that wflow-convert wrote.
 Dataset open_dataset(const std::filesystem::path& directory);
 

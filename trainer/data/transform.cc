@@ -27,15 +27,22 @@ bool apply_transform(const TransformConfig& transform, std::span<float> values) 
 }
 
 nlohmann::json to_json(const Normalisation& normalisation) {
-  return {{"x_mean", normalisation.x_mean},
-          {"x_std", normalisation.x_std},
-          {"y_mean", normalisation.y_mean},
-          {"y_std", normalisation.y_std}};
+  nlohmann::json json = {{"x_mean", normalisation.x_mean},
+                         {"x_std", normalisation.x_std},
+                         {"y_mean", normalisation.y_mean},
+                         {"y_std", normalisation.y_std}};
+  if (!normalisation.numbers_mean.empty()) {
+    json["numbers_mean"] = normalisation.numbers_mean;
+    json["numbers_std"] = normalisation.numbers_std;
+  }
+  return json;
 }
 
 Normalisation normalisation_from_json(const nlohmann::json& json) {
-  return {json.at("x_mean").get<std::vector<double>>(), json.at("x_std").get<std::vector<double>>(),
-          json.at("y_mean").get<std::vector<double>>(), json.at("y_std").get<std::vector<double>>()};
+  return {
+      json.at("x_mean").get<std::vector<double>>(),      json.at("x_std").get<std::vector<double>>(),
+      json.at("y_mean").get<std::vector<double>>(),      json.at("y_std").get<std::vector<double>>(),
+      json.value("numbers_mean", std::vector<double>()), json.value("numbers_std", std::vector<double>())};
 }
 
 Augmentation draw_augmentation(const AugmentConfig& config, const TensorShape& shape, std::uint64_t seed,
@@ -43,10 +50,17 @@ Augmentation draw_augmentation(const AugmentConfig& config, const TensorShape& s
   Augmentation drawn;
   const std::uint64_t key = hash64(hash64(seed, epoch), static_cast<std::uint64_t>(sample_id));
   const auto& n = shape.extent;
-  if (config.permute && n[0] == n[1] && n[1] == n[2]) {
+  if (config.permute) {
+    // Those that leave the shape as it is: 6 of a cube, 2 of a square.
     constexpr std::array<std::array<std::uint8_t, 3>, 6> kOrders = {
         {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}};
-    drawn.source = kOrders[hash64(key, 0) % kOrders.size()];
+    std::array<std::size_t, kOrders.size()> possible{};
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < kOrders.size(); ++i) {
+      const auto& order = kOrders[i];
+      if (n[order[0]] == n[0] && n[order[1]] == n[1] && n[order[2]] == n[2]) possible[count++] = i;
+    }
+    drawn.source = kOrders[possible[hash64(key, 0) % count]];
   }
   for (std::size_t axis = 0; axis < 3; ++axis) {
     if (config.flip) drawn.mirror[axis] = (hash64(key, 1 + axis) & 1) != 0;

@@ -23,6 +23,8 @@ struct Normalisation {
   std::vector<double> x_std;
   std::vector<double> y_mean;
   std::vector<double> y_std;
+  std::vector<double> numbers_mean = {};  // of labels that are inputs, in order of the inputs
+  std::vector<double> numbers_std = {};
   bool operator==(const Normalisation&) const = default;
 };
 nlohmann::json to_json(const Normalisation& normalisation);
@@ -37,7 +39,8 @@ struct Augmentation {
   bool operator==(const Augmentation&) const = default;
 };
 
-// A function of (seed, epoch, sample) alone. Axes are exchanged only where the box is a cube.
+// A function of (seed, epoch, sample) alone. Axes are exchanged with others of as many
+// cells.
 Augmentation draw_augmentation(const AugmentConfig& config, const TensorShape& shape, std::uint64_t seed,
                                std::uint64_t epoch, std::int64_t sample_id);
 

@@ -22,7 +22,7 @@ BoxSize box_of(const TensorShape& shape) {
   return {shape.extent[0], shape.extent[1], shape.extent[2]};
 }
 
-class DirectBlock final : public TorchLayer {
+class DirectBlock final : public UnaryLayer {
  public:
   DirectBlock(std::span<const Layer> layers, std::span<const LayerTensors> tensors);
   at::Tensor forward(const at::Tensor& x, const StepKey& key) override;
@@ -304,7 +304,9 @@ void DirectBlock::reduce_weight_sums(std::span<const float> sums, std::size_t th
 
 bool fits(const Layer& layer) {
   constexpr std::array<std::int64_t, 3> kThree = {3, 3, 3};
-  return layer.kind == LayerKind::convolution && layer.kernel == kThree &&
+  constexpr std::array<std::int64_t, 3> kOne = {1, 1, 1};
+  return layer.kind == LayerKind::convolution && layer.kernel == kThree && layer.stride == kOne &&
+         layer.pad_low == kOne && layer.pad_high == kOne &&
          layer.input.channels * layer.output.channels <= most_channel_pairs(layer.input.extent[2]);
 }
 

@@ -2,6 +2,7 @@
 #include "trainer/model/flat_state.h"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "base/error.h"
@@ -56,7 +57,11 @@ std::span<float> FlatState::gradients() {
 
 void FlatState::fill_initial_values(std::uint64_t seed) {
   for (const FlatEntry& entry : parameters_.entries) fill_initial(entry.spec, seed, value(entry));
-  for (const FlatEntry& entry : buffers_.entries) fill_initial(entry.spec, seed, buffer(entry));
+  fill_initial_buffers();
+}
+
+void FlatState::fill_initial_buffers() {
+  for (const FlatEntry& entry : buffers_.entries) fill_initial(entry.spec, 0, buffer(entry));
 }
 
 void FlatState::update_running_statistics(std::int64_t samples, double momentum) {
@@ -65,6 +70,51 @@ void FlatState::update_running_statistics(std::int64_t samples, double momentum)
   const auto keep = static_cast<float>(1 - momentum);
   const auto take = static_cast<float>(momentum / static_cast<double>(samples));
   for (std::size_t i = 0; i < running.size(); ++i) running[i] = keep * running[i] + take * batch[i];
+}
+
+NormStatistics::NormStatistics(const FlatLayout& buffers) {
+  for (std::size_t i = 0; i + 1 < buffers.entries.size(); i += 2) {
+    const FlatEntry& mean = buffers.entries[i];
+    const FlatEntry& variance = buffers.entries[i + 1];
+    WFLOW_CHECK(mean.count == variance.count);
+    for (std::int64_t c = 0; c < mean.count; ++c) {
+      pairs_.emplace_back(static_cast<std::size_t>(mean.offset + c),
+                          static_cast<std::size_t>(variance.offset + c));
+    }
+  }
+  sums_.assign(2 * pairs_.size() + 1, 0.0);
+}
+
+void NormStatistics::add(std::span<const float> batch, std::int64_t samples) {
+  const auto weight = static_cast<double>(samples);
+  for (std::size_t i = 0; i < pairs_.size(); ++i) {
+    const double mean = batch[pairs_[i].first] / weight;
+    sums_[2 * i] += weight * mean;
+    sums_[2 * i + 1] += batch[pairs_[i].second] + weight * mean * mean;
+  }
+  sums_.back() += weight;
+}
+
+std::string NormStatistics::take() {
+  std::string bytes(reinterpret_cast<const char*>(sums_.data()), sums_.size() * sizeof(double));
+  std::fill(sums_.begin(), sums_.end(), 0.0);
+  return bytes;
+}
+
+void NormStatistics::add(const std::string& bytes) {
+  WFLOW_CHECK(bytes.size() == sums_.size() * sizeof(double));
+  std::vector<double> other(sums_.size());
+  std::memcpy(other.data(), bytes.data(), bytes.size());
+  for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += other[i];
+}
+
+void NormStatistics::write(std::span<float> buffers) const {
+  for (std::size_t i = 0; i < pairs_.size(); ++i) {
+    const double mean = sums_[2 * i] / sums_.back();
+    buffers[pairs_[i].first] = static_cast<float>(mean);
+    buffers[pairs_[i].second] =
+        static_cast<float>(std::max(0.0, sums_[2 * i + 1] / sums_.back() - mean * mean));
+  }
 }
 
 }  // namespace wflow::trainer

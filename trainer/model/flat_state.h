@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "trainer/model/model_graph.h"
@@ -79,6 +81,7 @@ class FlatState {
   std::span<float> batch_statistic(const FlatEntry& entry) { return part(exchange_, entry, kScalarSpace); }
 
   void fill_initial_values(std::uint64_t seed);
+  void fill_initial_buffers();
   // running = (1 - momentum) * running + momentum * (statistics summed over ranks) / samples.
   void update_running_statistics(std::int64_t samples, double momentum);
 
@@ -93,6 +96,22 @@ class FlatState {
   FloatBuffer values_;
   FloatBuffer buffer_values_;
   FloatBuffer exchange_;
+};
+
+// The norms' statistics over many batches: mean of the batches' means, and of variance and squared mean
+// together. In double precision and in order of the ranks, so that the same ranks give the same bits.
+class NormStatistics {
+ public:
+  explicit NormStatistics(const FlatLayout& buffers);
+  // What forward() left in state.batch_statistics(): each value times the samples.
+  void add(std::span<const float> batch, std::int64_t samples);
+  std::string take();  // as bytes for the other ranks; empties the sums
+  void add(const std::string& bytes);
+  void write(std::span<float> buffers) const;
+
+ private:
+  std::vector<std::pair<std::size_t, std::size_t>> pairs_;  // places of a mean and of its variance
+  std::vector<double> sums_;                                // a pair: mean, second moment; then the samples
 };
 
 }  // namespace wflow::trainer

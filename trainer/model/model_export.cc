@@ -15,7 +15,7 @@ namespace {
 
 std::string plain_name(std::string name) {
   std::replace(name.begin(), name.end(), '.', '_');
-  return name;
+  return "p_" + name;  // whatever a layer is called, it hides nothing of the module
 }
 
 at::Tensor tensor_of(const FlatEntry& entry, std::span<const float> all) {
@@ -24,7 +24,7 @@ at::Tensor tensor_of(const FlatEntry& entry, std::span<const float> all) {
   return at::from_blob(begin, entry.spec.shape, at::TensorOptions().dtype(at::kFloat)).clone();
 }
 
-at::Tensor tensor_of(const std::vector<double>& values, std::vector<std::int64_t> shape) {
+at::Tensor tensor_of(const std::vector<double>& values, const std::vector<std::int64_t>& shape) {
   at::Tensor tensor =
       at::empty({static_cast<std::int64_t>(values.size())}, at::TensorOptions().dtype(at::kFloat));
   std::transform(values.begin(), values.end(), tensor.data_ptr<float>(),
@@ -34,8 +34,7 @@ at::Tensor tensor_of(const std::vector<double>& values, std::vector<std::int64_t
 
 }  // namespace
 
-void export_model(const ModelGraph& graph, const FlatState& state, const TransformConfig& transform,
-                  const Normalisation& normalisation, const std::vector<std::string>& targets,
+void export_model(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,
                   const std::string& path) {
   try {
     torch::jit::Module module("WflowModel");
@@ -45,15 +44,30 @@ void export_model(const ModelGraph& graph, const FlatState& state, const Transfo
     for (const FlatEntry& entry : state.buffers().entries) {
       module.register_buffer(plain_name(entry.spec.name), tensor_of(entry, state.buffer_values()));
     }
+    const Normalisation& normalisation = units.normalisation;
     module.register_buffer("x_mean", tensor_of(normalisation.x_mean, {1, -1, 1, 1, 1}));
     module.register_buffer("x_std", tensor_of(normalisation.x_std, {1, -1, 1, 1, 1}));
-    module.register_buffer("y_mean", tensor_of(normalisation.y_mean, {1, -1}));
-    module.register_buffer("y_std", tensor_of(normalisation.y_std, {1, -1}));
+    const std::vector<std::int64_t> targets =
+        units.field_target ? std::vector<std::int64_t>{1, -1, 1, 1, 1} : std::vector<std::int64_t>{1, -1};
+    module.register_buffer("y_mean", tensor_of(normalisation.y_mean, targets));
+    module.register_buffer("y_std", tensor_of(normalisation.y_std, targets));
+    c10::List<std::string> inputs;
+    std::size_t number = 0;
+    for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
+      inputs.push_back(graph.inputs[i].name);
+      if (graph.inputs[i].name == kField) continue;
+      module.register_buffer("in" + std::to_string(i) + "_mean",
+                             tensor_of(std::vector<double>{normalisation.numbers_mean[number]}, {1, 1}));
+      module.register_buffer("in" + std::to_string(i) + "_std",
+                             tensor_of(std::vector<double>{normalisation.numbers_std[number]}, {1, 1}));
+      ++number;
+    }
     c10::List<std::string> names;
-    for (const std::string& target : targets) names.push_back(target);
+    for (const std::string& target : units.targets) names.push_back(target);
+    module.register_attribute("inputs", c10::ListType::ofStrings(), inputs);
     module.register_attribute("targets", c10::ListType::ofStrings(), names);
     module.register_attribute("wflow", c10::StringType::get(), std::string(kVersion));
-    module.define(torchscript_source(graph, transform));
+    module.define(torchscript_source(graph, units));
     module.eval();
     DurableFile file(path);
     module.save(file.temporary().string());

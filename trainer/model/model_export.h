@@ -12,14 +12,23 @@
 
 namespace wflow::trainer {
 
-// The module's forward as TorchScript source: raw samples [N, C, D, H, W] -> physical targets [N, L], with
-// transform, normalisation and de-normalisation inside.
-std::string torchscript_source(const ModelGraph& graph, const TransformConfig& transform);
+// What stands between raw data and the network, and between the network and physical units.
+struct ExportedUnits {
+  TransformConfig transform;  // of fields
+  Normalisation normalisation;
+  LossName loss = LossName::mse;
+  bool field_target = false;  // the targets are the field's channels
+  std::vector<std::string> targets;
+};
 
-// Writes the module; `path` is published whole. Its attributes `targets` and `wflow` name the outputs and the
-// maker.
-void export_model(const ModelGraph& graph, const FlatState& state, const TransformConfig& transform,
-                  const Normalisation& normalisation, const std::vector<std::string>& targets,
+// The module's forward as TorchScript source: raw inputs in order of the graph's (fields [N, C, D, H, W],
+// numbers [N, C]) -> physical targets [N, L] or [N, C, D, H, W], with transform, normalisation and
+// de-normalisation inside. gaussian: means, then standard deviations; classes: probabilities.
+std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& units);
+
+// Writes the module; `path` is published whole. Its attributes `inputs`, `targets` and `wflow` name the
+// inputs, the outputs and the maker.
+void export_model(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,
                   const std::string& path);
 
 }  // namespace wflow::trainer

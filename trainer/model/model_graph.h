@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network as a chain of layers with sizes, parameters and flops: what a back end executes. No library, no
+// A network as a graph of layers with sizes, parameters and flops: what a back end executes. No library, no
 // device; the same graph gives the same training in every back end.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace wflow::trainer {
 
-// Of one sample. Vectors have extent {1, 1, 1}.
+// Of one sample. Vectors have extent {1, 1, 1}; fields of one and two dimensions have 1 in front.
 struct TensorShape {
   std::int64_t channels = 1;
   std::array<std::int64_t, 3> extent = {1, 1, 1};  // depth, height, width
@@ -21,18 +21,13 @@ struct TensorShape {
   std::int64_t count() const { return channels * voxels(); }
   bool operator==(const TensorShape&) const = default;
 };
+// "8 x 32 x 32 x 32", or the number of values of a vector.
+std::string text_of(const TensorShape& shape);
 
-enum class LayerKind {
-  convolution,  // stride 1; parameters weight [out, in, kd, kh, kw] and, without a norm behind it, bias [out]
-  batch_norm,   // parameters scale, shift [C]; buffers running mean, variance [C]
-  leaky_relu,   // value: the slope below 0
-  average_pool,  // windows = kernel, no overlap; what is left at the edge is dropped
-  max_pool,
-  flatten,
-  global_mean,
-  linear,      // parameters weight [out, in], bias [out]
-  dropout,     // value: the probability of 0
-  tanh_scale,  // value * tanh(x)
+struct NamedShape {
+  std::string name;
+  TensorShape shape;
+  bool operator==(const NamedShape&) const = default;
 };
 
 enum class Initial { zero, one, he_normal };
@@ -50,14 +45,17 @@ struct ParameterSpec {
 struct Layer {
   LayerKind kind = LayerKind::flatten;
   std::string name;
-  TensorShape input;
+  std::vector<std::size_t> inputs;  // values of the graph
+  TensorShape input;                // of the first of them
   TensorShape output;
-  std::array<std::int64_t, 3> kernel = {1, 1, 1};
+  std::array<std::int64_t, 3> kernel = {1, 1, 1};  // of up-sampling: the factors
+  std::array<std::int64_t, 3> stride = {1, 1, 1};
   std::array<std::int64_t, 3> pad_low = {0, 0, 0};
   std::array<std::int64_t, 3> pad_high = {0, 0, 0};
-  double value = 0;
+  double value = 0;         // slope, probability, scale: what the kind says
+  std::int64_t groups = 1;  // group norm
   std::vector<ParameterSpec> parameters;
-  std::vector<ParameterSpec> buffers;
+  std::vector<ParameterSpec> buffers;  // of norms: mean, then variance
 
   bool in_place() const;               // a back end needs no second array for the output
   std::int64_t forward_flops() const;  // a sample, multiply and add counted as two
@@ -66,23 +64,43 @@ struct Layer {
 inline constexpr double kNormEpsilon = 1e-5;
 inline constexpr double kNormMomentum = 0.1;  // of the newest batch in the running statistics
 
+// Values are numbered: the inputs first, then the output of each layer. A layer reads values of lower number
+// alone.
 struct ModelGraph {
-  TensorShape input;
-  std::int64_t outputs = 1;
+  struct Output {
+    std::string name;
+    std::size_t value = 0;
+  };
+
+  std::vector<NamedShape> inputs;
   std::vector<Layer> layers;
+  std::vector<Output> outputs;
+
+  const TensorShape& shape_of(std::size_t value) const;
+  const TensorShape& input() const { return inputs.front().shape; }  // of networks with one input
+  std::int64_t output_count() const;                                 // values a sample, all outputs together
 
   std::vector<ParameterSpec> parameters() const;  // in order of the layers
   std::vector<ParameterSpec> buffers() const;
   std::int64_t parameter_count() const;
   std::int64_t forward_flops() const;
-  // Forward, weight gradients, and data gradients of all but the first layer.
+  // Forward, weight gradients, and data gradients of all layers that do not read an input.
   std::int64_t training_flops() const;
   // What a training step keeps a sample: every layer's output that is not in place, forward and backward.
   std::int64_t activation_bytes() const;
   std::string describe() const;  // a table for people
 };
 
-// Throws Error{spec} if the input is too small for the network.
+// What a network is built for: the fields that it reads and what the loss compares its outputs with.
+struct ModelTask {
+  std::vector<NamedShape> inputs;
+  // Of the first output: the channels that the loss wants, and the extent of the target.
+  TensorShape output;
+};
+
+// Throws Error{spec} with a sentence if the network does not fit the data.
+ModelGraph build_model(const ModelConfig& config, const ModelTask& task);
+// One field to `outputs` numbers.
 ModelGraph build_model(const ModelConfig& config, const TensorShape& input, std::int64_t outputs);
 
 // The values a fresh parameter or buffer starts from: a function of (seed, name, index).

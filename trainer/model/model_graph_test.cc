@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/model/model_graph.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,7 +34,14 @@ TEST(ModelGraph, Sc18HasThePapersSize) {
 }
 
 TEST(ModelGraph, CosmoflowGrowsWithTheBox) {
-  EXPECT_EQ(cube(ModelName::cosmoflow, 2, 32, 2).parameter_count(), 22'738);
+  ModelConfig with_norm = default_model(ModelName::cosmoflow);
+  with_norm.norm = Norm::batch;
+  // Of the first dense layer, 64 x (4 + 8 + 16) weights read the means of the levels before the last.
+  EXPECT_EQ(build_model(with_norm, {2, {32, 32, 32}}, 2).parameter_count(), 22'738 + 64 * 28);
+  EXPECT_EQ(cube(ModelName::cosmoflow, 2, 32, 2).parameter_count(), 22'678 + 64 * 28);
+  ModelConfig last_alone = default_model(ModelName::cosmoflow);
+  last_alone.level_means = false;
+  EXPECT_EQ(build_model(last_alone, {2, {32, 32, 32}}, 2).parameter_count(), 22'678);
   const auto convolutions = [](const ModelGraph& graph) {
     return std::count_if(graph.layers.begin(), graph.layers.end(),
                          [](const Layer& layer) { return layer.kind == LayerKind::convolution; });
@@ -46,8 +54,10 @@ TEST(ModelGraph, CosmoflowGrowsWithTheBox) {
 TEST(ModelGraph, ShapesOfNeighboursAgree) {
   for (const ModelName name : {ModelName::cosmoflow, ModelName::sc18, ModelName::mlperf}) {
     for (const std::int64_t n : {9, 32, 50, 64}) {
-      const ModelGraph graph = cube(name, 2, n, 3);
-      TensorShape shape = graph.input;
+      ModelConfig config = default_model(name);
+      config.level_means = false;  // a chain of layers
+      const ModelGraph graph = build_model(config, {2, {n, n, n}}, 3);
+      TensorShape shape = graph.input();
       for (const Layer& layer : graph.layers) {
         EXPECT_EQ(layer.input, shape) << layer.name;
         shape = layer.output;
@@ -64,6 +74,108 @@ TEST(ModelGraph, PicturesKeepTheirFlatAxis) {
 
 TEST(ModelGraph, RefusesTinyInputs) {
   EXPECT_THROW(cube(ModelName::cosmoflow, 1, 4, 2), Error);
+}
+
+// Cicek et al. 2016, section 2: "The architecture has 19069955 parameters in total", with biases of the
+// convolutions and without norms.
+TEST(ModelGraph, UnetHasThePapersParameters) {
+  ModelConfig model = default_model(ModelName::unet);
+  model.width = 32;
+  model.norm = Norm::none;
+  const ModelTask task = {{{"x", {3, {32, 64, 64}}}}, {3, {32, 64, 64}}};
+  EXPECT_EQ(build_model(model, task).parameter_count(), 19'069'955);
+}
+
+// Of 5 x 256 units on 8 numbers: (8 + 1) * 256 + 4 * (256 + 1) * 256 + (256 + 1) * 3.
+TEST(ModelGraph, MlpHasOneWeightAPairAndOneBiasAUnit) {
+  ModelConfig model = default_model(ModelName::mlp);
+  model.dense = {256, 256, 256, 256, 256};
+  EXPECT_EQ(build_model(model, {8, {1, 1, 1}}, 3).parameter_count(), 266'243);
+}
+
+TEST(ModelGraph, DecodersAndAutoencodersGiveTheTargetsGrid) {
+  const TensorShape field = {2, {32, 48, 16}};
+  for (const ModelName name : {ModelName::decoder, ModelName::autoencoder, ModelName::vae, ModelName::unet}) {
+    const NamedShape input =
+        name == ModelName::decoder ? NamedShape{"a", {5, {1, 1, 1}}} : NamedShape{"x", field};
+    const ModelGraph graph = build_model(default_model(name), {{input}, field});
+    EXPECT_EQ(graph.shape_of(graph.outputs.front().value), field) << name_of(name);
+    EXPECT_EQ(graph.outputs.size(), name == ModelName::vae ? 3U : 1U);
+  }
+}
+
+std::string refusal(const std::string& layers, const ModelTask& task) {
+  yaml::Diagnostics diagnostics("m");
+  std::vector<std::string> inputs;
+  for (const NamedShape& input : task.inputs) inputs.push_back(input.name);
+  ModelConfig model = default_model(ModelName::layers);
+  model.layers = read_layers(yaml::parse(layers, diagnostics), inputs, diagnostics);
+  EXPECT_EQ(diagnostics.to_string(), "");
+  try {
+    build_model(model, task);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::spec);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(LayerList, SaysWhatDoesNotFit) {
+  const ModelTask task = {{{"x", {2, {16, 16, 16}}}, {"a", {1, {1, 1, 1}}}}, {3, {1, 1, 1}}};
+  EXPECT_EQ(refusal("[flatten, {dense: 3}]", {{{"x", {2, {16, 16, 16}}}}, {3, {1, 1, 1}}}), "");
+  EXPECT_EQ(refusal("[{convolution: 4}, {dense: 3}]", task),
+            "the dense layer 'dense1' takes a vector, and 'convolution1' gives a field of 4 x 16 x 16 x 16; "
+            "put flatten or "
+            "global_mean between them");
+  EXPECT_EQ(refusal("[flatten, {dense: 4}]", task),
+            "the network's output 'dense1' is 4, and targets and loss want 3");
+  EXPECT_EQ(refusal("[{convolution: 4, name: c}, {max_pool: 2}, {add: [max_pool1, c]}]", task),
+            "the add layer 'add1' needs channels and cells of its inputs to be equal: 'max_pool1' gives 4 x "
+            "8 x 8 x 8 and "
+            "'c' gives 4 x 16 x 16 x 16");
+  EXPECT_EQ(
+      refusal("[{convolution: 4, name: c}, {concatenate: [a, c]}]", task),
+      "the concatenate layer 'concatenate1' needs cells of its inputs to be equal: 'a' gives 1 and 'c' gives "
+      "4 x 16 x 16 x 16");
+  EXPECT_EQ(refusal("[{convolution: 4, kernel: 20, padding: valid}, flatten, {dense: 3}]", task),
+            "the window of the convolution 'convolution1' has 20 cells along an axis and 'x' gives 2 x 16 x "
+            "16 x 16; use a "
+            "smaller kernel or 'padding: same'");
+  EXPECT_EQ(refusal("[{max_pool: 32}, flatten, {dense: 3}]", task),
+            "the max_pool 'max_pool1' has windows of 32 cells and 'x' gives 2 x 16 x 16 x 16");
+  EXPECT_EQ(refusal("[{convolution: 6}, {group_norm: 4}, flatten, {dense: 3}]", task),
+            "the group norm 'group_norm1' can't divide the 6 channels of 'convolution1' into 4 groups");
+  EXPECT_EQ(
+      refusal("[{convolution: 2}, {reshape: [3, 5]}, flatten, {dense: 3}]", task),
+      "the reshape 'reshape1' makes 3 x 1 x 1 x 5 (15 values) of 'convolution1', which gives 8192 values");
+  EXPECT_EQ(refusal("[{convolution: 2}, {dense: 3, from: a}]", task),
+            "nothing reads the layer 'convolution1': remove it, or name it in 'from' of another layer or in "
+            "'outputs'");
+  EXPECT_THAT(refusal("[flatten, {dense: 1000000}, {dense: 3}]", task),
+              testing::HasSubstr("would have 8192000000 weights"));
+}
+
+TEST(Families, SayWhatDoesNotFit) {
+  const auto refusal_of = [](ModelName name, const ModelTask& task) {
+    try {
+      build_model(default_model(name), task);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const NamedShape cube = {"x", {1, {16, 16, 16}}};
+  EXPECT_THAT(refusal_of(ModelName::unet, {{cube}, {2, {1, 1, 1}}}),
+              testing::HasSubstr("the network 'unet' gives a field, and the targets are 2 numbers"));
+  EXPECT_THAT(
+      refusal_of(ModelName::cnn, {{cube}, {1, {16, 16, 16}}}),
+      testing::HasSubstr("the network 'cnn' gives numbers, and the target is a field of 1 x 16 x 16 x 16"));
+  EXPECT_THAT(refusal_of(ModelName::unet, {{{"x", {1, {12, 16, 16}}}}, {1, {12, 16, 16}}}),
+              testing::HasSubstr("12 cells along an axis are no multiple of 8; use another 'depth' or grid"));
+  EXPECT_THAT(refusal_of(ModelName::cosmoflow, {{cube, {"a", {}}}, {2, {1, 1, 1}}}),
+              testing::HasSubstr("reads one field, and 'inputs' names 2"));
+  EXPECT_THAT(refusal_of(ModelName::decoder, {{{"a", {}}}, {1, {33, 33, 33}}}),
+              testing::HasSubstr("can be halved only 0 times"));
 }
 
 TEST(ModelGraph, InitialValuesDependOnNameAndSeedAlone) {

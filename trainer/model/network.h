@@ -24,21 +24,32 @@ class Network {
  public:
   virtual ~Network() = default;
 
-  // x: [samples, C, D, H, W], outputs: [samples, outputs]. With the running statistics, without dropout.
-  virtual void predict(std::span<const float> x, std::int64_t samples, std::span<float> outputs) = 0;
+  // The values of each of the graph's inputs, [samples, C, D, H, W] or [samples, C], in order of the inputs.
+  using Inputs = std::span<const std::span<const float>>;
+
+  // outputs: [samples, ...] of the first output, then of the second, and so on. With the running statistics,
+  // without dropout.
+  virtual void predict(Inputs inputs, std::int64_t samples, std::span<float> outputs) = 0;
 
   // As predict, with the batch's statistics and dropout; keeps what backward() needs. Puts the statistics of
   // the norms, times `samples`, into state.batch_statistics().
-  virtual void forward(std::span<const float> x, std::int64_t samples, const StepKey& key,
-                       std::span<float> outputs) = 0;
+  virtual void forward(Inputs inputs, std::int64_t samples, const StepKey& key, std::span<float> outputs) = 0;
 
-  // Fills state.gradients(). Calls `ready(place)` whenever all gradients from that place of the exchange
-  // array on are final.
+  // Fills state.gradients(); output_gradients are laid out as the outputs. Calls `ready(place)` whenever all
+  // gradients from that place of the exchange array on are final.
   using Ready = std::function<void(std::int64_t from)>;
   virtual void backward(std::span<const float> output_gradients, const Ready& ready) = 0;
 
   // To be called when values or buffers have been changed by others: the optimiser, a checkpoint.
   virtual void values_changed() = 0;
+
+  // For networks with one input.
+  void predict(std::span<const float> x, std::int64_t samples, std::span<float> outputs) {
+    predict(Inputs(&x, 1), samples, outputs);
+  }
+  void forward(std::span<const float> x, std::int64_t samples, const StepKey& key, std::span<float> outputs) {
+    forward(Inputs(&x, 1), samples, key, outputs);
+  }
 };
 
 enum class KernelChoice { fastest, library };  // library: libtorch's own for every layer; the oracle in tests

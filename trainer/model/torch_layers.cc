@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/model/torch_layers.h"
 
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+#include <functional>
+#include <numbers>
+
 #include "base/error.h"
 #include "base/random.h"
 
@@ -11,7 +17,7 @@ std::vector<std::int64_t> list(const std::array<std::int64_t, 3>& values) {
   return {values.begin(), values.end()};
 }
 
-class Convolution final : public TorchLayer {
+class Convolution final : public UnaryLayer {
  public:
   Convolution(const Layer& layer, const LayerTensors& tensors) : layer_(layer), tensors_(tensors) {
     even_ = layer.pad_low != layer.pad_high;
@@ -31,7 +37,7 @@ class Convolution final : public TorchLayer {
     const std::vector<std::int64_t> zeros = {0, 0, 0};
     auto [dx, dw, db] = at::convolution_backward(
         gradient, input_, tensors_.parameters[0].value,
-        bias ? at::OptionalIntArrayRef(bias_size) : at::OptionalIntArrayRef(), ones,
+        bias ? at::OptionalIntArrayRef(bias_size) : at::OptionalIntArrayRef(), list(layer_.stride),
         even_ ? zeros : list(layer_.pad_low), ones, false, zeros, 1, {wants_input, true, bias});
     tensors_.parameters[0].gradient.copy_(dw);
     if (bias) tensors_.parameters[1].gradient.copy_(db);
@@ -59,8 +65,8 @@ class Convolution final : public TorchLayer {
                                                : c10::nullopt;
     const std::vector<std::int64_t> ones = {1, 1, 1};
     const std::vector<std::int64_t> zeros = {0, 0, 0};
-    return at::convolution(x, tensors_.parameters[0].value, bias, ones, even_ ? zeros : list(layer_.pad_low),
-                           ones, false, zeros, 1);
+    return at::convolution(x, tensors_.parameters[0].value, bias, list(layer_.stride),
+                           even_ ? zeros : list(layer_.pad_low), ones, false, zeros, 1);
   }
 
   Layer layer_;
@@ -69,7 +75,7 @@ class Convolution final : public TorchLayer {
   at::Tensor input_;
 };
 
-class BatchNorm final : public TorchLayer {
+class BatchNorm final : public UnaryLayer {
  public:
   explicit BatchNorm(const LayerTensors& tensors) : tensors_(tensors) {}
 
@@ -110,14 +116,15 @@ class BatchNorm final : public TorchLayer {
   at::Tensor inverse_deviation_;
 };
 
-// In place: with a positive slope the output has the sign of the input, so that backward needs no other copy.
-class LeakyRelu final : public TorchLayer {
+// In place where nobody else reads the input. With a positive slope the output has the sign of the input, so
+// that backward needs no other copy; with slope 0 it does as well, as the gradient is 0 where the output is.
+class LeakyRelu final : public UnaryLayer {
  public:
-  explicit LeakyRelu(double slope) : slope_(slope) {}
+  LeakyRelu(double slope, bool in_place) : slope_(slope), in_place_(in_place) {}
   at::Tensor predict(const at::Tensor& x) override { return at::leaky_relu(x, slope_); }
   at::Tensor forward(const at::Tensor& x, const StepKey&) override {
-    output_ = x;
-    at::leaky_relu_(output_, slope_);
+    output_ = in_place_ ? x : at::leaky_relu(x, slope_);
+    if (in_place_) at::leaky_relu_(output_, slope_);
     return output_;
   }
   at::Tensor backward(const at::Tensor& gradient, bool) override {
@@ -128,10 +135,11 @@ class LeakyRelu final : public TorchLayer {
 
  private:
   double slope_;
+  bool in_place_;
   at::Tensor output_;
 };
 
-class AveragePool final : public TorchLayer {
+class AveragePool final : public UnaryLayer {
  public:
   explicit AveragePool(const Layer& layer) : kernel_(list(layer.kernel)) {}
   at::Tensor predict(const at::Tensor& x) override { return at::avg_pool3d(x, kernel_); }
@@ -154,7 +162,7 @@ class AveragePool final : public TorchLayer {
   at::Tensor input_;
 };
 
-class MaxPool final : public TorchLayer {
+class MaxPool final : public UnaryLayer {
  public:
   explicit MaxPool(const Layer& layer) : kernel_(list(layer.kernel)) {}
   at::Tensor predict(const at::Tensor& x) override {
@@ -184,21 +192,27 @@ class MaxPool final : public TorchLayer {
   at::Tensor indices_;
 };
 
-class Flatten final : public TorchLayer {
+std::vector<std::int64_t> sizes_of(std::int64_t samples, const TensorShape& shape) {
+  if (shape.voxels() == 1) return {samples, shape.channels};
+  const auto& e = shape.extent;
+  return {samples, shape.channels, e[0], e[1], e[2]};
+}
+
+class Reshape final : public UnaryLayer {
  public:
-  explicit Flatten(const Layer& layer) : input_(layer.input) {}
-  at::Tensor predict(const at::Tensor& x) override { return x.reshape({x.size(0), -1}); }
+  explicit Reshape(const Layer& layer) : input_(layer.input), output_(layer.output) {}
+  at::Tensor predict(const at::Tensor& x) override { return x.reshape(sizes_of(x.size(0), output_)); }
   at::Tensor forward(const at::Tensor& x, const StepKey&) override { return predict(x); }
   at::Tensor backward(const at::Tensor& gradient, bool) override {
-    const auto& e = input_.extent;
-    return gradient.reshape({gradient.size(0), input_.channels, e[0], e[1], e[2]});
+    return gradient.reshape(sizes_of(gradient.size(0), input_));
   }
 
  private:
   TensorShape input_;
+  TensorShape output_;
 };
 
-class GlobalMean final : public TorchLayer {
+class GlobalMean final : public UnaryLayer {
  public:
   explicit GlobalMean(const Layer& layer) : input_(layer.input) {}
   at::Tensor predict(const at::Tensor& x) override { return x.mean({2, 3, 4}); }
@@ -215,7 +229,7 @@ class GlobalMean final : public TorchLayer {
   TensorShape input_;
 };
 
-class Linear final : public TorchLayer {
+class Linear final : public UnaryLayer {
  public:
   explicit Linear(const LayerTensors& tensors) : tensors_(tensors) {}
   at::Tensor predict(const at::Tensor& x) override {
@@ -237,7 +251,7 @@ class Linear final : public TorchLayer {
   at::Tensor input_;
 };
 
-class Dropout final : public TorchLayer {
+class Dropout final : public UnaryLayer {
  public:
   explicit Dropout(const Layer& layer) : probability_(layer.value) {
     for (const char c : layer.name) key_ = hash64(key_, static_cast<unsigned char>(c));
@@ -267,7 +281,7 @@ class Dropout final : public TorchLayer {
   at::Tensor mask_;
 };
 
-class TanhScale final : public TorchLayer {
+class TanhScale final : public UnaryLayer {
  public:
   explicit TanhScale(double scale) : scale_(scale) {}
   at::Tensor predict(const at::Tensor& x) override { return x.tanh().mul_(scale_); }
@@ -284,22 +298,183 @@ class TanhScale final : public TorchLayer {
   at::Tensor tanh_;
 };
 
+// Any operation with a derivative in libtorch.
+class Autograd final : public TorchLayer {
+ public:
+  using Function = std::function<at::Tensor(const Tensors& inputs, const Tensors& parameters)>;
+
+  Autograd(Function function, const LayerTensors& tensors)
+      : function_(std::move(function)), tensors_(tensors) {}
+
+  at::Tensor predict(const Tensors& inputs) override {
+    Tensors parameters;
+    for (const ParameterTensors& p : tensors_.parameters) parameters.push_back(p.value);
+    return function_(inputs, parameters);
+  }
+
+  at::Tensor forward(const Tensors& inputs, const StepKey&) override {
+    const at::AutoGradMode gradients(true);
+    leaves_.clear();
+    for (const at::Tensor& x : inputs) leaves_.push_back(x.detach().requires_grad_(true));
+    for (const ParameterTensors& p : tensors_.parameters)
+      leaves_.push_back(p.value.detach().requires_grad_(true));
+    const auto first_parameter = leaves_.begin() + static_cast<std::ptrdiff_t>(inputs.size());
+    output_ = function_({leaves_.begin(), first_parameter}, {first_parameter, leaves_.end()});
+    return output_.detach();
+  }
+
+  Tensors backward(const at::Tensor& gradient, const std::vector<bool>& wanted) override {
+    Tensors asked;
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      if (i >= wanted.size() || wanted[i]) asked.push_back(leaves_[i]);
+    }
+    Tensors found;
+    if (!asked.empty()) found = torch::autograd::grad({output_}, asked, {gradient});
+    leaves_.clear();
+    output_.reset();
+    Tensors result(wanted.size());
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      if (wanted[i]) result[i] = found[at++];
+    }
+    for (const ParameterTensors& p : tensors_.parameters) p.gradient.copy_(found[at++]);
+    return result;
+  }
+
+ private:
+  Function function_;
+  LayerTensors tensors_;
+  Tensors leaves_;
+  at::Tensor output_;
+};
+
+// Draws from a normal distribution so that the gradient reaches mean and variance (Kingma and Welling 2014).
+class Sample final : public TorchLayer {
+ public:
+  explicit Sample(const Layer& layer) {
+    for (const char c : layer.name) key_ = hash64(key_, static_cast<unsigned char>(c));
+  }
+  at::Tensor predict(const Tensors& inputs) override { return inputs[0]; }
+  at::Tensor forward(const Tensors& inputs, const StepKey& key) override {
+    const std::int64_t values = inputs[0].numel() / inputs[0].size(0);
+    at::Tensor noise = at::empty(inputs[0].sizes(), at::TensorOptions().dtype(at::kFloat));
+    float* to = noise.data_ptr<float>();
+    for (std::int64_t n = 0; n < inputs[0].size(0); ++n) {
+      const std::uint64_t row =
+          hash64(hash64(key.seed ^ key_, key.step), static_cast<std::uint64_t>(key.first_sample + n));
+      for (std::int64_t i = 0; i < values; ++i)
+        to[n * values + i] = static_cast<float>(normal(row, static_cast<std::uint64_t>(i)));
+    }
+    scaled_noise_ = noise.to(inputs[0].device()).mul_(inputs[1].mul(0.5).exp_());
+    return inputs[0].add(scaled_noise_);
+  }
+  Tensors backward(const at::Tensor& gradient, const std::vector<bool>&) override {
+    return {gradient, gradient.mul(scaled_noise_).mul_(0.5)};
+  }
+
+ private:
+  static double normal(std::uint64_t key, std::uint64_t i) {
+    const double u = 1 - unit_real(hash64(key, 2 * i));
+    const double v = unit_real(hash64(key, 2 * i + 1));
+    return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
+  }
+
+  std::uint64_t key_ = 0;
+  at::Tensor scaled_noise_;
+};
+
+// A layer norm over the channels of each cell.
+at::Tensor channel_norm(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift) {
+  const std::vector<std::int64_t> channels = {x.size(1)};
+  return at::layer_norm(x.movedim(1, -1), channels, scale, shift, kNormEpsilon).movedim(-1, 1).contiguous();
+}
+
+Autograd::Function function_of(const Layer& layer) {
+  using Tensors = TorchLayer::Tensors;
+  const std::vector<std::int64_t> stride = list(layer.stride);
+  const std::vector<std::int64_t> extent = list(layer.output.extent);
+  switch (layer.kind) {
+    case LayerKind::transposed_convolution:
+      return [stride](const Tensors& x, const Tensors& p) {
+        const std::vector<std::int64_t> ones = {1, 1, 1};
+        const std::vector<std::int64_t> zeros = {0, 0, 0};
+        const c10::optional<at::Tensor> bias = p.size() > 1 ? c10::optional<at::Tensor>(p[1]) : c10::nullopt;
+        return at::convolution(x[0], p[0], bias, stride, zeros, ones, true, zeros, 1);
+      };
+    case LayerKind::group_norm:
+      return [groups = layer.groups](const Tensors& x, const Tensors& p) {
+        return at::group_norm(x[0], groups, p[0], p[1], kNormEpsilon, false);
+      };
+    case LayerKind::layer_norm:
+      return [](const Tensors& x, const Tensors& p) { return channel_norm(x[0], p[0], p[1]); };
+    case LayerKind::relu:
+      return [](const Tensors& x, const Tensors&) { return x[0].relu(); };
+    case LayerKind::elu:
+      return [](const Tensors& x, const Tensors&) { return at::elu(x[0]); };
+    case LayerKind::gelu:
+      return [](const Tensors& x, const Tensors&) { return at::gelu(x[0]); };
+    case LayerKind::silu:
+      return [](const Tensors& x, const Tensors&) { return at::silu(x[0]); };
+    case LayerKind::sigmoid:
+      return [](const Tensors& x, const Tensors&) { return x[0].sigmoid(); };
+    case LayerKind::tanh:
+      return [](const Tensors& x, const Tensors&) { return x[0].tanh(); };
+    case LayerKind::softplus:
+      return [](const Tensors& x, const Tensors&) { return at::softplus(x[0]); };
+    case LayerKind::upsample:
+      return [extent](const Tensors& x, const Tensors&) { return at::upsample_nearest3d(x[0], extent); };
+    case LayerKind::global_max:
+      return [](const Tensors& x, const Tensors&) { return x[0].amax({2, 3, 4}); };
+    case LayerKind::softmax:
+      return [](const Tensors& x, const Tensors&) { return x[0].softmax(1); };
+    case LayerKind::add:
+      return [](const Tensors& x, const Tensors&) {
+        at::Tensor sum = x[0] + x[1];
+        for (std::size_t i = 2; i < x.size(); ++i) sum = sum + x[i];
+        return sum;
+      };
+    case LayerKind::concatenate:
+      return [](const Tensors& x, const Tensors&) { return at::cat(x, 1); };
+    default:
+      WFLOW_CHECK(false);
+      return {};
+  }
+}
+
 }  // namespace
 
-std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTensors& tensors) {
+bool works_on_fields(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::convolution:
+    case LayerKind::transposed_convolution:
+    case LayerKind::batch_norm:
+    case LayerKind::average_pool:
+    case LayerKind::max_pool:
+    case LayerKind::upsample:
+    case LayerKind::global_mean:
+    case LayerKind::global_max:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTensors& tensors,
+                                             bool owns_input) {
   switch (layer.kind) {
     case LayerKind::convolution:
       return std::make_unique<Convolution>(layer, tensors);
     case LayerKind::batch_norm:
       return std::make_unique<BatchNorm>(tensors);
     case LayerKind::leaky_relu:
-      return std::make_unique<LeakyRelu>(layer.value);
+      return std::make_unique<LeakyRelu>(layer.value, owns_input);
     case LayerKind::average_pool:
       return std::make_unique<AveragePool>(layer);
     case LayerKind::max_pool:
       return std::make_unique<MaxPool>(layer);
     case LayerKind::flatten:
-      return std::make_unique<Flatten>(layer);
+    case LayerKind::reshape:
+      return std::make_unique<Reshape>(layer);
     case LayerKind::global_mean:
       return std::make_unique<GlobalMean>(layer);
     case LayerKind::linear:
@@ -308,9 +483,11 @@ std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTens
       return std::make_unique<Dropout>(layer);
     case LayerKind::tanh_scale:
       return std::make_unique<TanhScale>(layer.value);
+    case LayerKind::sample:
+      return std::make_unique<Sample>(layer);
+    default:
+      return std::make_unique<Autograd>(function_of(layer), tensors);
   }
-  WFLOW_CHECK(false);
-  return nullptr;
 }
 
 }  // namespace wflow::trainer

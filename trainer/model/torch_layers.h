@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One object a layer (or a fused group of layers), with forward and backward as plain ATen calls: a chain
-// needs no autograd graph, and a layer knows best which of its arrays may be overwritten.
+// One object a layer (or a fused group of layers) with forward and backward. The layers that take most of the
+// time call ATen directly and overwrite what nobody reads again; all others keep an autograd graph of their
+// own. So gradients are final layer by layer, from the last one on.
 // Included by the torch translation units of this folder alone.
 #pragma once
 
@@ -19,14 +20,30 @@ struct ParameterTensors {
   at::Tensor gradient;
 };
 
+// Fields are [samples, channels, depth, height, width], vectors [samples, values].
 class TorchLayer {
  public:
+  using Tensors = std::vector<at::Tensor>;
   virtual ~TorchLayer() = default;
+  virtual at::Tensor forward(const Tensors& inputs, const StepKey& key) = 0;
+  virtual at::Tensor predict(const Tensors& inputs) = 0;
+  // Gives the gradients of the inputs; an undefined tensor where one is not wanted.
+  virtual Tensors backward(const at::Tensor& gradient, const std::vector<bool>& wanted) = 0;
+};
+
+// A layer with one input.
+class UnaryLayer : public TorchLayer {
+ public:
   // `x` may be overwritten when the layer works in place.
   virtual at::Tensor forward(const at::Tensor& x, const StepKey& key) = 0;
   virtual at::Tensor predict(const at::Tensor& x) = 0;
-  // Gives the gradient of the input; an undefined tensor where `wants_input` is false.
   virtual at::Tensor backward(const at::Tensor& gradient, bool wants_input) = 0;
+
+  at::Tensor forward(const Tensors& inputs, const StepKey& key) final { return forward(inputs.front(), key); }
+  at::Tensor predict(const Tensors& inputs) final { return predict(inputs.front()); }
+  Tensors backward(const at::Tensor& gradient, const std::vector<bool>& wanted) final {
+    return {backward(gradient, wanted.front())};
+  }
 };
 
 // Tensors of a layer that alias the flat arrays, in order of layer.parameters and layer.buffers.
@@ -36,6 +53,11 @@ struct LayerTensors {
   std::vector<at::Tensor> statistics;  // of this batch, times samples
 };
 
-std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTensors& tensors);
+// `owns_input`: nothing else reads the layer's input, neither forward nor backward: it may be overwritten.
+std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTensors& tensors,
+                                             bool owns_input);
+
+// Kinds that read and give [samples, channels, depth, height, width] even where a field is a single cell.
+bool works_on_fields(LayerKind kind);
 
 }  // namespace wflow::trainer

@@ -22,29 +22,27 @@ class TorchNetwork final : public Network {
  public:
   TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoice kernels, bool allow_gpu);
 
-  void predict(std::span<const float> x, std::int64_t samples, std::span<float> outputs) override {
+  using Network::forward;
+  using Network::predict;
+
+  void predict(Inputs inputs, std::int64_t samples, std::span<float> outputs) override {
     const at::NoGradGuard no_gradients;
-    at::Tensor y = to_device(x, samples);
-    for (const Stage& stage : stages_) y = stage.layer->predict(y);
-    to_host(y, outputs);
+    run(inputs, samples, outputs, [](TorchLayer& layer, const Tensors& x) { return layer.predict(x); });
   }
 
-  void forward(std::span<const float> x, std::int64_t samples, const StepKey& key,
-               std::span<float> outputs) override {
+  void forward(Inputs inputs, std::int64_t samples, const StepKey& key, std::span<float> outputs) override {
     const at::NoGradGuard no_gradients;
-    at::Tensor y = to_device(x, samples);
-    for (const Stage& stage : stages_) y = stage.layer->forward(y, key);
-    to_host(y, outputs);
+    run(inputs, samples, outputs, [&](TorchLayer& layer, const Tensors& x) { return layer.forward(x, key); });
     if (!on_cpu_) download(state_.batch_statistics(), device_statistics_);
   }
 
   void backward(std::span<const float> output_gradients, const Ready& ready) override {
     const at::NoGradGuard no_gradients;
-    const auto samples = static_cast<std::int64_t>(output_gradients.size()) / graph_.outputs;
-    at::Tensor gradient = host_tensor(output_gradients, {samples, graph_.outputs}).to(device_);
+    const auto samples = static_cast<std::int64_t>(output_gradients.size()) / graph_.output_count();
+    Tensors gradients = gradients_of_outputs(output_gradients, samples);
     for (std::size_t i = stages_.size(); i-- > 0;) {
+      backward_stage(stages_[i], samples, gradients);
       const Stage& stage = stages_[i];
-      gradient = stage.layer->backward(gradient, i > 0);
       if (stage.gradients_from < 0) continue;
       if (!on_cpu_) {
         const std::int64_t from = stage.gradients_from - state_.gradients_begin();
@@ -63,19 +61,82 @@ class TorchNetwork final : public Network {
   }
 
  private:
+  using Tensors = TorchLayer::Tensors;
+
+  // A layer, or several that one block stands for.
   struct Stage {
     std::unique_ptr<TorchLayer> layer;
+    std::vector<std::size_t> inputs;  // values
+    std::size_t output = 0;
+    std::vector<bool> wanted;  // which inputs need a gradient
+    bool fields = false;       // reads tensors of five dimensions, vectors too
+    bool gives_fields = false;
     std::int64_t gradients_from = -1;  // place in the exchange array; -1: no parameters
     std::int64_t gradient_floats = 0;
   };
 
+  std::vector<std::int64_t> sizes(std::int64_t samples, std::size_t value, bool as_field) const {
+    const TensorShape& shape = graph_.shape_of(value);
+    if (!as_field && shape.voxels() == 1) return {samples, shape.channels};
+    const auto& e = shape.extent;
+    return {samples, shape.channels, e[0], e[1], e[2]};
+  }
+
+  template <class Call>
+  void run(Inputs inputs, std::int64_t samples, std::span<float> outputs, Call call) {
+    WFLOW_CHECK(inputs.size() == graph_.inputs.size());
+    Tensors values(graph_.inputs.size() + graph_.layers.size());
+    std::vector<int> uses = uses_;
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      values[i] = host_tensor(inputs[i], sizes(samples, i, false)).to(device_);
+    for (const Stage& stage : stages_) {
+      Tensors x;
+      for (const std::size_t value : stage.inputs) {
+        x.push_back(stage.fields ? values[value].reshape(sizes(samples, value, true)) : values[value]);
+        if (--uses[value] == 0) values[value].reset();
+      }
+      values[stage.output] = call(*stage.layer, x).reshape(sizes(samples, stage.output, false));
+    }
+    std::size_t at = 0;
+    for (const ModelGraph::Output& output : graph_.outputs) {
+      const auto count = static_cast<std::size_t>(samples * graph_.shape_of(output.value).count());
+      to_host(values[output.value], outputs.subspan(at, count));
+      at += count;
+    }
+    WFLOW_CHECK(at == outputs.size());
+  }
+
+  Tensors gradients_of_outputs(std::span<const float> all, std::int64_t samples) const {
+    Tensors gradients(graph_.inputs.size() + graph_.layers.size());
+    std::size_t at = 0;
+    for (const ModelGraph::Output& output : graph_.outputs) {
+      const auto count = static_cast<std::size_t>(samples * graph_.shape_of(output.value).count());
+      add(gradients[output.value],
+          host_tensor(all.subspan(at, count), sizes(samples, output.value, false)).to(device_));
+      at += count;
+    }
+    return gradients;
+  }
+
+  static void add(at::Tensor& sum, const at::Tensor& part) {
+    if (part.defined()) sum = sum.defined() ? sum.add(part) : part;
+  }
+
+  void backward_stage(const Stage& stage, std::int64_t samples, Tensors& gradients) {
+    if (!learned_[stage.output]) return;
+    at::Tensor gradient = std::move(gradients[stage.output]);
+    WFLOW_CHECK(gradient.defined());  // every layer leads to an output
+    if (stage.gives_fields) gradient = gradient.reshape(sizes(samples, stage.output, true));
+    const Tensors found = stage.layer->backward(gradient, stage.wanted);
+    for (std::size_t i = 0; i < stage.inputs.size(); ++i) {
+      if (!stage.wanted[i]) continue;
+      add(gradients[stage.inputs[i]], found[i].reshape(sizes(samples, stage.inputs[i], false)));
+    }
+  }
+
   static at::Tensor host_tensor(std::span<const float> values, at::IntArrayRef shape) {
     // libtorch has no tensors of constants; nothing writes to this one.
     return at::from_blob(const_cast<float*>(values.data()), shape, at::TensorOptions().dtype(at::kFloat));
-  }
-  at::Tensor to_device(std::span<const float> x, std::int64_t samples) const {
-    const auto& e = graph_.input.extent;
-    return host_tensor(x, {samples, graph_.input.channels, e[0], e[1], e[2]}).to(device_);
   }
   static void to_host(const at::Tensor& y, std::span<float> outputs) {
     WFLOW_CHECK(y.numel() == static_cast<std::int64_t>(outputs.size()));
@@ -84,6 +145,12 @@ class TorchNetwork final : public Network {
   static void download(std::span<float> to, const at::Tensor& from) {
     host_tensor(to, from.sizes()).copy_(from);
   }
+
+  std::size_t value_of(std::size_t layer) const { return graph_.inputs.size() + layer; }
+  void count_uses();
+  std::size_t chain_length(std::size_t first) const;
+  bool may_overwrite_input(const Layer& layer) const;
+  void add_stage(std::span<const Layer> group, std::size_t first, bool fused);
 
   ModelGraph graph_;
   FlatState& state_;
@@ -95,6 +162,8 @@ class TorchNetwork final : public Network {
   at::Tensor device_buffers_;
   at::Tensor device_statistics_;
   std::vector<Stage> stages_;
+  std::vector<int> uses_;      // of each value: how many layers and outputs read it
+  std::vector<bool> learned_;  // whether a value depends on a parameter
 };
 
 TorchNetwork::TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoice kernels, bool allow_gpu)
@@ -108,34 +177,85 @@ TorchNetwork::TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoi
   device_gradients_ = mirror(state.gradients());
   device_buffers_ = mirror(state.buffer_values());
   device_statistics_ = mirror(state.batch_statistics());
+  count_uses();
+  const std::span<const Layer> layers = graph_.layers;
+  for (std::size_t at = 0; at < layers.size();) {
+    const std::span<const Layer> chain = layers.subspan(at, chain_length(at));
+    const std::size_t fused = on_cpu_ && kernels == KernelChoice::fastest ? direct_block_length(chain) : 0;
+    const std::size_t length = std::max<std::size_t>(1, fused);
+    add_stage(layers.subspan(at, length), at, fused > 0);
+    at += length;
+  }
+}
+
+void TorchNetwork::count_uses() {
+  uses_.assign(value_of(graph_.layers.size()), 0);
+  learned_.assign(uses_.size(), false);
+  for (std::size_t i = 0; i < graph_.layers.size(); ++i) {
+    const Layer& layer = graph_.layers[i];
+    learned_[value_of(i)] = !layer.parameters.empty();
+    for (const std::size_t value : layer.inputs) {
+      ++uses_[value];
+      if (learned_[value]) learned_[value_of(i)] = true;
+    }
+  }
+  for (const ModelGraph::Output& output : graph_.outputs) ++uses_[output.value];
+}
+
+// How many layers from `first` on read one another alone.
+std::size_t TorchNetwork::chain_length(std::size_t first) const {
+  std::size_t length = 1;
+  for (std::size_t next = first + 1; next < graph_.layers.size(); ++next, ++length) {
+    const std::vector<std::size_t> previous = {value_of(next - 1)};
+    if (graph_.layers[next].inputs != previous || uses_[previous.front()] != 1) break;
+  }
+  return length;
+}
+
+// The kinds whose backward pass has no use for their output, and which give an array of their own.
+bool TorchNetwork::may_overwrite_input(const Layer& layer) const {
+  const std::size_t value = layer.inputs.front();
+  if (value < graph_.inputs.size() || uses_[value] != 1) return false;
+  switch (graph_.layers[value - graph_.inputs.size()].kind) {
+    case LayerKind::convolution:
+    case LayerKind::linear:
+    case LayerKind::batch_norm:
+    case LayerKind::average_pool:
+    case LayerKind::max_pool:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void TorchNetwork::add_stage(std::span<const Layer> group, std::size_t first, bool fused) {
   const auto view = [](const at::Tensor& flat, const FlatEntry& entry) {
     return flat.narrow(0, entry.offset, entry.count).view(entry.spec.shape);
   };
-  const std::span<const Layer> layers = graph.layers;
-  for (std::size_t at = 0; at < layers.size();) {
-    const std::size_t fused =
-        on_cpu_ && kernels == KernelChoice::fastest ? direct_block_length(layers.subspan(at)) : 0;
-    const std::span<const Layer> group = layers.subspan(at, std::max<std::size_t>(1, fused));
-    Stage stage;
-    std::vector<LayerTensors> tensors(group.size());
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      for (const ParameterSpec& spec : group[i].parameters) {
-        const FlatEntry& entry = *state.parameters().find(spec.name);
-        tensors[i].parameters.push_back({view(device_values_, entry), view(device_gradients_, entry)});
-        if (stage.gradients_from < 0) stage.gradients_from = state.gradients_begin() + entry.offset;
-        stage.gradient_floats = state.gradients_begin() + entry.offset + entry.count - stage.gradients_from;
-      }
-      for (const ParameterSpec& spec : group[i].buffers) {
-        const FlatEntry& entry = *state.buffers().find(spec.name);
-        tensors[i].running.push_back(view(device_buffers_, entry));
-        tensors[i].statistics.push_back(view(device_statistics_, entry));
-      }
+  Stage stage;
+  stage.inputs = group.front().inputs;
+  stage.output = value_of(first + group.size() - 1);
+  stage.fields = works_on_fields(group.front().kind);
+  stage.gives_fields = stage.fields && group.back().kind != LayerKind::global_mean &&
+                       group.back().kind != LayerKind::global_max;
+  for (const std::size_t value : stage.inputs) stage.wanted.push_back(learned_[value]);
+  std::vector<LayerTensors> tensors(group.size());
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    for (const ParameterSpec& spec : group[i].parameters) {
+      const FlatEntry& entry = *state_.parameters().find(spec.name);
+      tensors[i].parameters.push_back({view(device_values_, entry), view(device_gradients_, entry)});
+      if (stage.gradients_from < 0) stage.gradients_from = state_.gradients_begin() + entry.offset;
+      stage.gradient_floats = state_.gradients_begin() + entry.offset + entry.count - stage.gradients_from;
     }
-    stage.layer =
-        fused > 0 ? make_direct_block(group, tensors) : make_torch_layer(group.front(), tensors.front());
-    stages_.push_back(std::move(stage));
-    at += group.size();
+    for (const ParameterSpec& spec : group[i].buffers) {
+      const FlatEntry& entry = *state_.buffers().find(spec.name);
+      tensors[i].running.push_back(view(device_buffers_, entry));
+      tensors[i].statistics.push_back(view(device_statistics_, entry));
+    }
   }
+  stage.layer = fused ? make_direct_block(group, tensors)
+                      : make_torch_layer(group.front(), tensors.front(), may_overwrite_input(group.front()));
+  stages_.push_back(std::move(stage));
 }
 
 }  // namespace

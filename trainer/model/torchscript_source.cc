@@ -12,7 +12,7 @@ namespace {
 
 std::string attribute(std::string name) {
   std::replace(name.begin(), name.end(), '.', '_');
-  return "self." + name;
+  return "self.p_" + name;
 }
 
 // TorchScript tells an integer from a real by the point.
@@ -26,58 +26,177 @@ std::string triple(const std::array<std::int64_t, 3>& v) {
   return fmt::format("[{}, {}, {}]", v[0], v[1], v[2]);
 }
 
-std::string statement(const Layer& layer) {
-  const auto parameter = [&](std::size_t i) { return attribute(layer.parameters[i].name); };
-  switch (layer.kind) {
-    case LayerKind::convolution: {
-      const std::string bias = layer.parameters.size() > 1 ? parameter(1) : "None";
-      if (layer.pad_low == layer.pad_high) {
-        return fmt::format("x = torch.conv3d(x, {}, {}, [1, 1, 1], {})", parameter(0), bias,
-                           triple(layer.pad_low));
-      }
-      const auto& a = layer.pad_low;
-      const auto& b = layer.pad_high;
-      return fmt::format("x = torch.conv3d(torch.constant_pad_nd(x, [{}, {}, {}, {}, {}, {}]), {}, {})", a[2],
-                         b[2], a[1], b[1], a[0], b[0], parameter(0), bias);
-    }
-    case LayerKind::batch_norm:
-      return fmt::format("x = torch.batch_norm(x, {}, {}, {}, {}, False, 0.0, {}, False)", parameter(0),
-                         parameter(1), attribute(layer.buffers[0].name), attribute(layer.buffers[1].name),
-                         real(kNormEpsilon));
-    case LayerKind::leaky_relu:
-      return fmt::format("x = torch.leaky_relu(x, {})", real(layer.value));
-    case LayerKind::average_pool:
-      return fmt::format("x = torch.avg_pool3d(x, {0}, {0})", triple(layer.kernel));
-    case LayerKind::max_pool:
-      return fmt::format("x = torch.max_pool3d(x, {0}, {0})", triple(layer.kernel));
-    case LayerKind::flatten:
-      return "x = torch.flatten(x, 1)";
-    case LayerKind::global_mean:
-      return "x = torch.mean(x, [2, 3, 4])";
-    case LayerKind::linear:
-      return fmt::format("x = torch.addmm({}, x, torch.t({}))", parameter(1), parameter(0));
-    case LayerKind::dropout:
-      return "";
-    case LayerKind::tanh_scale:
-      return fmt::format("x = torch.mul(torch.tanh(x), {})", real(layer.value));
+// Vectors are [N, C], fields [N, C, D, H, W]: the sizes behind N.
+std::string sizes(const TensorShape& shape, bool as_field) {
+  if (shape.voxels() == 1 && !as_field) return fmt::format("[-1, {}]", shape.channels);
+  return fmt::format("[-1, {}, {}, {}, {}]", shape.channels, shape.extent[0], shape.extent[1],
+                     shape.extent[2]);
+}
+
+// Writes one expression a layer.
+class Source {
+ public:
+  explicit Source(const ModelGraph& graph) : graph_(graph) {}
+
+  std::string expression(const Layer& layer) const {
+    const bool gives_field = works_on_field(layer.kind);
+    if (layer.output.voxels() > 1 || !gives_field) return plain_expression(layer);
+    return fmt::format("({}).reshape({})", plain_expression(layer), sizes(layer.output, false));
   }
-  return "";
+
+ private:
+  static bool works_on_field(LayerKind kind) {
+    return kind == LayerKind::convolution || kind == LayerKind::transposed_convolution ||
+           kind == LayerKind::batch_norm || kind == LayerKind::average_pool || kind == LayerKind::max_pool ||
+           kind == LayerKind::upsample;
+  }
+
+  std::string plain_expression(const Layer& layer) const {
+    const auto parameter = [&](std::size_t i) { return attribute(layer.parameters[i].name); };
+    const std::string bias = layer.parameters.size() > 1 ? parameter(1) : "None";
+    const std::string x = value(layer, 0, false);
+    const std::string field = value(layer, 0, true);
+    switch (layer.kind) {
+      case LayerKind::convolution: {
+        const auto& a = layer.pad_low;
+        const auto& b = layer.pad_high;
+        if (a == b) {
+          return fmt::format("torch.conv3d({}, {}, {}, {}, {})", field, parameter(0), bias,
+                             triple(layer.stride), triple(a));
+        }
+        return fmt::format("torch.conv3d(torch.constant_pad_nd({}, [{}, {}, {}, {}, {}, {}]), {}, {}, {})",
+                           field, a[2], b[2], a[1], b[1], a[0], b[0], parameter(0), bias,
+                           triple(layer.stride));
+      }
+      case LayerKind::transposed_convolution:
+        return fmt::format("torch.conv_transpose3d({}, {}, {}, {})", field, parameter(0), bias,
+                           triple(layer.stride));
+      case LayerKind::batch_norm:
+        return fmt::format("torch.batch_norm({}, {}, {}, {}, {}, False, 0.0, {}, False)", field, parameter(0),
+                           parameter(1), attribute(layer.buffers[0].name), attribute(layer.buffers[1].name),
+                           real(kNormEpsilon));
+      case LayerKind::group_norm:
+        return fmt::format("torch.group_norm({}, {}, {}, {}, {}, False)", x, layer.groups, parameter(0),
+                           parameter(1), real(kNormEpsilon));
+      case LayerKind::layer_norm:
+        return fmt::format("torch.layer_norm(torch.movedim({}, 1, -1), [{}], {}, {}, {}).movedim(-1, 1)", x,
+                           layer.input.channels, parameter(0), parameter(1), real(kNormEpsilon));
+      case LayerKind::leaky_relu:
+        return fmt::format("torch.leaky_relu({}, {})", x, real(layer.value));
+      case LayerKind::relu:
+      case LayerKind::elu:
+      case LayerKind::gelu:
+      case LayerKind::silu:
+      case LayerKind::sigmoid:
+      case LayerKind::tanh:
+      case LayerKind::softplus:
+        return fmt::format("torch.{}({})", name_of(layer.kind), x);
+      case LayerKind::tanh_scale:
+        return fmt::format("torch.mul(torch.tanh({}), {})", x, real(layer.value));
+      case LayerKind::dropout:
+      case LayerKind::sample:
+        return x;
+      case LayerKind::average_pool:
+        return fmt::format("torch.avg_pool3d({0}, {1}, {1})", field, triple(layer.kernel));
+      case LayerKind::max_pool:
+        return fmt::format("torch.max_pool3d({0}, {1}, {1})", field, triple(layer.kernel));
+      case LayerKind::upsample:
+        return fmt::format("torch.upsample_nearest3d({}, {})", field, triple(layer.output.extent));
+      case LayerKind::flatten:
+        return fmt::format("torch.flatten({}, 1)", x);
+      case LayerKind::reshape:
+        return fmt::format("({}).reshape({})", x, sizes(layer.output, false));
+      case LayerKind::global_mean:
+        return fmt::format("torch.mean({}, [2, 3, 4])", field);
+      case LayerKind::global_max:
+        return fmt::format("torch.amax({}, [2, 3, 4])", field);
+      case LayerKind::linear:
+        return fmt::format("torch.addmm({}, {}, torch.t({}))", parameter(1), x, parameter(0));
+      case LayerKind::softmax:
+        return fmt::format("torch.softmax({}, 1)", x);
+      case LayerKind::add: {
+        std::string sum = x;
+        for (std::size_t i = 1; i < layer.inputs.size(); ++i)
+          sum = fmt::format("torch.add({}, {})", sum, value(layer, i, false));
+        return sum;
+      }
+      case LayerKind::concatenate: {
+        std::string list = x;
+        for (std::size_t i = 1; i < layer.inputs.size(); ++i) list += ", " + value(layer, i, false);
+        return fmt::format("torch.cat([{}], 1)", list);
+      }
+      case LayerKind::count:
+        break;
+    }
+    return x;
+  }
+
+  std::string value(const Layer& layer, std::size_t input, bool as_field) const {
+    const std::size_t number = layer.inputs[input];
+    std::string text = fmt::format("v{}", number);
+    const TensorShape& shape = graph_.shape_of(number);
+    if (as_field && shape.voxels() == 1) text += ".reshape(" + sizes(shape, true) + ")";
+    return text;
+  }
+
+  const ModelGraph& graph_;
+};
+
+std::string undone_units(const ExportedUnits& units, const std::string& y) {
+  switch (units.loss) {
+    case LossName::cross_entropy:
+    case LossName::dice:
+      return fmt::format("torch.softmax({}, 1)", y);
+    case LossName::gaussian:
+      return fmt::format(
+          "torch.cat([torch.add(torch.mul(torch.chunk({0}, 2, 1)[0], self.y_std), self.y_mean), "
+          "torch.mul(torch.exp(torch.mul(torch.chunk({0}, 2, 1)[1], 0.5)), self.y_std)], 1)",
+          y);
+    default:
+      break;
+  }
+  std::string physical = fmt::format("torch.add(torch.mul({}, self.y_std), self.y_mean)", y);
+  if (!units.field_target) return physical;
+  if (units.transform.name == TransformName::log)
+    return fmt::format("torch.sub(torch.exp({}), {})", physical, real(units.transform.offset));
+  if (units.transform.name == TransformName::log1p) return fmt::format("torch.expm1({})", physical);
+  return physical;
 }
 
 }  // namespace
 
-std::string torchscript_source(const ModelGraph& graph, const TransformConfig& transform) {
-  std::string source = "def forward(self, x):\n";
-  const auto add = [&](const std::string& line) {
-    if (!line.empty()) source += "    " + line + "\n";
-  };
-  add("x = torch.to(x, 6)");  // float32, whatever number type the shard holds
-  if (transform.name == TransformName::log)
-    add(fmt::format("x = torch.log(torch.add(x, {}))", real(transform.offset)));
-  if (transform.name == TransformName::log1p) add("x = torch.log1p(x)");
-  add("x = torch.div(torch.sub(x, self.x_mean), self.x_std)");
-  for (const Layer& layer : graph.layers) add(statement(layer));
-  add("return torch.add(torch.mul(x, self.y_std), self.y_mean)");
+std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& units) {
+  std::string arguments;
+  for (std::size_t i = 0; i < graph.inputs.size(); ++i) arguments += fmt::format(", v{}", i);
+  std::string source = fmt::format("def forward(self{}):\n", arguments);
+  const auto add = [&](const std::string& line) { source += "    " + line + "\n"; };
+  for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
+    add(fmt::format("v{0} = torch.to(v{0}, 6)", i));  // float32, whatever number type the shard holds
+    const bool field = graph.inputs[i].name == kField;
+    if (field && units.transform.name == TransformName::log)
+      add(fmt::format("v{0} = torch.log(torch.add(v{0}, {1}))", i, real(units.transform.offset)));
+    if (field && units.transform.name == TransformName::log1p)
+      add(fmt::format("v{0} = torch.log1p(v{0})", i));
+    if (field) {
+      const TensorShape& shape = graph.inputs[i].shape;
+      // A field of one cell is a vector to the layers. Other fields may have another size than in training
+      // where the network allows for it.
+      const std::string vector = shape.voxels() == 1 ? ".reshape(" + sizes(shape, false) + ")" : "";
+      add(fmt::format("v{0} = torch.div(torch.sub(v{0}, self.x_mean), self.x_std){1}", i, vector));
+    } else {
+      add(fmt::format("v{0} = torch.div(torch.sub(v{0}.reshape([-1, 1]), self.in{0}_mean), self.in{0}_std)",
+                      i));
+    }
+  }
+  const Source expressions(graph);
+  for (std::size_t i = 0; i < graph.layers.size(); ++i) {
+    add(fmt::format("v{} = {}", graph.inputs.size() + i, expressions.expression(graph.layers[i])));
+  }
+  const TensorShape& shape = graph.shape_of(graph.outputs.front().value);
+  const std::string y = fmt::format("v{}", graph.outputs.front().value);
+  add("return " + undone_units(units, shape.voxels() == 1 && units.field_target
+                                          ? y + ".reshape(" + sizes(shape, true) + ")"
+                                          : y));
   return source;
 }
 

@@ -51,30 +51,43 @@ const CheckpointArray* Checkpoint::find(std::string_view kind, std::string_view 
   return nullptr;
 }
 
-std::string encode_checkpoint(const Checkpoint& checkpoint) {
-  nlohmann::json header = checkpoint.header;
+std::string encode_unsealed(nlohmann::json header, std::span<const CheckpointView> arrays) {
   nlohmann::json& list = header["arrays"] = nlohmann::json::array();
   std::size_t data_length = 0;
-  for (const CheckpointArray& array : checkpoint.arrays) {
+  for (const CheckpointView& array : arrays) {
     list.push_back(
         {{"kind", array.kind}, {"name", array.name}, {"shape", array.shape}, {"offset", data_length}});
     data_length += round_up(array.values.size() * sizeof(float));
   }
   const std::string text = header.dump();
   const std::size_t data_begin = round_up(kPrefix + text.size());
-  std::string bytes(data_begin + data_length, '\0');
+  std::string bytes;
+  bytes.reserve(data_begin + data_length + kHashLength);
+  bytes.resize(data_begin + data_length);
   std::memcpy(bytes.data(), kMagic.data(), kMagic.size());
   put(bytes, 8, static_cast<std::uint32_t>(kCheckpointVersion));
   put(bytes, 12, std::uint32_t{0});
   put(bytes, 16, static_cast<std::uint64_t>(text.size()));
   std::memcpy(bytes.data() + kPrefix, text.data(), text.size());
   std::size_t at = data_begin;
-  for (const CheckpointArray& array : checkpoint.arrays) {
+  for (const CheckpointView& array : arrays) {
     const std::size_t length = array.values.size() * sizeof(float);
     if (length > 0) std::memcpy(bytes.data() + at, array.values.data(), length);
     at += round_up(length);
   }
-  return bytes + hash_bytes(bytes);
+  return bytes;
+}
+
+std::string sealed(std::string unsealed) {
+  unsealed += hash_bytes(unsealed);
+  return unsealed;
+}
+
+std::string encode_checkpoint(const Checkpoint& checkpoint) {
+  std::vector<CheckpointView> views;
+  for (const CheckpointArray& array : checkpoint.arrays)
+    views.push_back({array.kind, array.name, array.shape, array.values});
+  return sealed(encode_unsealed(checkpoint.header, views));
 }
 
 Checkpoint decode_checkpoint(std::string_view bytes, const std::string& name) {
@@ -126,6 +139,10 @@ Checkpoint decode_checkpoint(std::string_view bytes, const std::string& name) {
 CheckpointDirectory::CheckpointDirectory(std::filesystem::path directory, std::int64_t keep)
     : directory_(std::move(directory)), keep_(keep) {}
 
+std::filesystem::path CheckpointDirectory::path_of(std::int64_t step) const {
+  return directory_ / fmt::format("step-{:012}{}", step, kExtension);
+}
+
 std::vector<std::filesystem::path> CheckpointDirectory::files() const {
   std::vector<std::filesystem::path> list;
   std::error_code ignored;
@@ -137,23 +154,25 @@ std::vector<std::filesystem::path> CheckpointDirectory::files() const {
   return list;
 }
 
-CheckpointDirectory::Written CheckpointDirectory::write(std::int64_t step, const Checkpoint& checkpoint) {
+CheckpointDirectory::Written CheckpointDirectory::write(std::int64_t step, const std::string& bytes,
+                                                        std::span<const std::int64_t> keep_steps) const {
   make_directories(directory_);
-  const std::filesystem::path path = directory_ / fmt::format("step-{:012}{}", step, kExtension);
-  const std::string bytes = encode_checkpoint(checkpoint);
+  const std::filesystem::path path = path_of(step);
   write_file_durably(path, bytes);
+  std::vector<std::filesystem::path> kept;
+  for (const std::int64_t kept_step : keep_steps) kept.push_back(path_of(kept_step));
   const std::vector<std::filesystem::path> all = files();
   for (std::size_t i = static_cast<std::size_t>(keep_); i < all.size(); ++i) {
+    if (std::find(kept.begin(), kept.end(), all[i]) != kept.end()) continue;
     std::error_code ignored;
     std::filesystem::remove(all[i], ignored);
   }
   return {path, bytes.substr(bytes.size() - kHashLength)};
 }
 
-CheckpointDirectory::Written CheckpointDirectory::write_best(const Checkpoint& checkpoint) {
+CheckpointDirectory::Written CheckpointDirectory::write_best(const std::string& bytes) const {
   make_directories(directory_);
   const std::filesystem::path path = directory_ / (std::string("best") + kExtension);
-  const std::string bytes = encode_checkpoint(checkpoint);
   write_file_durably(path, bytes);
   return {path, bytes.substr(bytes.size() - kHashLength)};
 }
@@ -178,10 +197,18 @@ std::optional<CheckpointDirectory::Found> CheckpointDirectory::newest(
   return std::nullopt;
 }
 
-std::optional<CheckpointDirectory::Found> CheckpointDirectory::best() const {
+std::string CheckpointDirectory::best_bytes(const std::function<void(const std::string&)>& report) const {
   const std::filesystem::path path = directory_ / (std::string("best") + kExtension);
-  if (!std::filesystem::exists(path)) return std::nullopt;
-  return Found{path, read_file(path)};
+  if (!std::filesystem::exists(path)) return {};
+  try {
+    std::string bytes = read_file(path);
+    decode_checkpoint(bytes, path.string());
+    return bytes;
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::version) throw;
+    report(error.what());
+    return {};
+  }
 }
 
 void CheckpointDirectory::clear() const {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,7 +31,17 @@ struct Checkpoint {
   const CheckpointArray* find(std::string_view kind, std::string_view name) const;
 };
 
-std::string encode_checkpoint(const Checkpoint& checkpoint);
+// An array that is still where the training computes on it.
+struct CheckpointView {
+  std::string kind;
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::span<const float> values;
+};
+// The bytes of a checkpoint without the checksum at their end, in one copy of the arrays; sealed() adds it.
+std::string encode_unsealed(nlohmann::json header, std::span<const CheckpointView> arrays);
+std::string sealed(std::string unsealed);
+std::string encode_checkpoint(const Checkpoint& checkpoint);  // sealed
 // Error{data} for damaged bytes, Error{version} for a newer format; `name` is for the message.
 Checkpoint decode_checkpoint(std::string_view bytes, const std::string& name);
 
@@ -43,9 +54,11 @@ class CheckpointDirectory {
     std::filesystem::path path;
     std::string hash;
   };
-  // Durable when it returns; older ones beyond `keep` are then removed.
-  Written write(std::int64_t step, const Checkpoint& checkpoint);
-  Written write_best(const Checkpoint& checkpoint);
+  // The bytes of a sealed checkpoint. Durable when it returns; older ones beyond `keep` are then removed, but
+  // for those of `keep_steps`.
+  Written write(std::int64_t step, const std::string& bytes,
+                std::span<const std::int64_t> keep_steps = {}) const;
+  Written write_best(const std::string& bytes) const;
 
   // The bytes of the newest checkpoint that is whole, checked; `report` gets a sentence for each damaged one.
   struct Found {
@@ -53,12 +66,14 @@ class CheckpointDirectory {
     std::string bytes;
   };
   std::optional<Found> newest(const std::function<void(const std::string&)>& report) const;
-  std::optional<Found> best() const;
+  // The bytes of the best one, checked; empty where there is none or it is damaged.
+  std::string best_bytes(const std::function<void(const std::string&)>& report) const;
   // Removes all checkpoints, and temporary files of a killed run.
   void clear() const;
   void remove_temporaries() const;
 
  private:
+  std::filesystem::path path_of(std::int64_t step) const;
   std::vector<std::filesystem::path> files() const;  // newest first
   std::filesystem::path directory_;
   std::int64_t keep_;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "trainer/training/checkpoint_writer.h"
 
 namespace wflow::trainer {
 namespace {
@@ -71,21 +72,64 @@ TEST_F(CheckpointTest, RefusesANewerFormat) {
 
 TEST_F(CheckpointTest, KeepsTheLastFew) {
   CheckpointDirectory checkpoints(directory_ / "c", 2);
-  for (const int step : {1, 20, 3}) checkpoints.write(step, example(step));
-  checkpoints.write_best(example(1));
+  for (const int step : {1, 20, 3}) checkpoints.write(step, encode_checkpoint(example(step)));
+  checkpoints.write_best(encode_checkpoint(example(1)));
   EXPECT_FALSE(fs::exists(directory_ / "c/step-000000000001.wfck"));
   const auto found = checkpoints.newest([](const std::string&) { FAIL(); });
   ASSERT_TRUE(found);
   EXPECT_EQ(found->path.filename(), "step-000000000020.wfck");
-  EXPECT_TRUE(checkpoints.best());
+  EXPECT_FALSE(checkpoints.best_bytes([](const std::string&) {}).empty());
   checkpoints.clear();
   EXPECT_FALSE(checkpoints.newest([](const std::string&) {}));
 }
 
+TEST_F(CheckpointTest, KeepsTheStepsThatAreAskedFor) {
+  const CheckpointDirectory checkpoints(directory_, 1);
+  for (const int step : {1, 2, 3, 4})
+    checkpoints.write(step, encode_checkpoint(example(step)), std::vector<std::int64_t>{2});
+  EXPECT_FALSE(fs::exists(directory_ / "step-000000000001.wfck"));
+  EXPECT_TRUE(fs::exists(directory_ / "step-000000000002.wfck"));
+  EXPECT_FALSE(fs::exists(directory_ / "step-000000000003.wfck"));
+  EXPECT_TRUE(fs::exists(directory_ / "step-000000000004.wfck"));
+}
+
+TEST_F(CheckpointTest, AreWrittenInOrderByTheThread) {
+  const CheckpointDirectory checkpoints(directory_, 2);
+  std::vector<std::string> hashes;
+  {
+    CheckpointWriter writer(checkpoints);
+    for (const int step : {1, 2, 3, 4, 5}) {
+      const Checkpoint one = example(step);
+      const std::vector<CheckpointView> views = {
+          {one.arrays[0].kind, one.arrays[0].name, one.arrays[0].shape, one.arrays[0].values}};
+      writer.write(step, encode_unsealed(one.header, views), {},
+                   [&](const CheckpointDirectory::Written& written) { hashes.push_back(written.hash); });
+    }
+    writer.write_best(encode_unsealed({{"step", 3}}, {}));
+    writer.finish();
+    EXPECT_EQ(hashes.size(), 5U);
+    const auto found = checkpoints.newest([](const std::string&) { FAIL(); });
+    ASSERT_TRUE(found);
+    EXPECT_EQ(decode_checkpoint(found->bytes, "x").header.at("step"), 5);
+    EXPECT_THAT(found->bytes, testing::EndsWith(hashes.back()));
+    EXPECT_FALSE(checkpoints.best_bytes([](const std::string&) { FAIL(); }).empty());
+  }
+}
+
+TEST_F(CheckpointTest, AnErrorOfTheThreadReachesTheTraining) {
+  std::ofstream(directory_ / "file") << "in the way";
+  const CheckpointDirectory checkpoints(directory_ / "file", 2);
+  CheckpointWriter writer(checkpoints);
+  writer.write(1, encode_unsealed({{"step", 1}}, {}), {},
+               [](const CheckpointDirectory::Written&) { FAIL(); });
+  EXPECT_THROW(writer.finish(), Error);
+  writer.finish();  // said once
+}
+
 TEST_F(CheckpointTest, FallsBackToTheOneBeforeADamagedOne) {
   CheckpointDirectory checkpoints(directory_, 2);
-  checkpoints.write(1, example(1));
-  checkpoints.write(2, example(2));
+  checkpoints.write(1, encode_checkpoint(example(1)));
+  checkpoints.write(2, encode_checkpoint(example(2)));
   fs::resize_file(directory_ / "step-000000000002.wfck", 100);
   std::string said;
   const auto found = checkpoints.newest([&](const std::string& sentence) { said += sentence; });
@@ -94,7 +138,7 @@ TEST_F(CheckpointTest, FallsBackToTheOneBeforeADamagedOne) {
   EXPECT_THAT(
       said,
       HasSubstr("step-000000000002.wfck is damaged: its checksum does not match; trying the one before"));
-  checkpoints.write(2, example(2));
+  checkpoints.write(2, encode_checkpoint(example(2)));
   EXPECT_EQ(
       decode_checkpoint(checkpoints.newest([](const std::string&) { FAIL(); })->bytes, "x").header.at("step"),
       2);

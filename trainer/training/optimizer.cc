@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace wflow::trainer {
 namespace {
@@ -43,11 +44,49 @@ void sgd_update(std::span<float> p, std::span<const float> g, std::span<float> m
   }
 }
 
+// The rate is inside the momentum, as it differs from step to step and from array to array.
+void lars_update(std::span<float> p, std::span<const float> g, std::span<float> m, float momentum, float rate,
+                 float decay) {
+  float* __restrict pp = p.data();
+  const float* __restrict gp = g.data();
+  float* __restrict mp = m.data();
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    mp[i] = momentum * mp[i] + rate * (gp[i] + decay * pp[i]);
+    pp[i] -= mp[i];
+  }
+}
+
+// What the size of a weight array's update becomes, over the size of the weights; 1 where either is 0.
+double trust_ratio(std::span<const float> values, double update_norm) {
+  const double w = norm_of(values);
+  return w > 0 && update_norm > 0 ? w / update_norm : 1.0;
+}
+
+bool has_momentum(OptimizerName name) {
+  return name == OptimizerName::sgd || name == OptimizerName::lars || name == OptimizerName::larc;
+}
+
+// LAMB (You et al. 2020): Adam's direction with decay, as long as the weights times the rate. Biases and
+// norms take Adam's step.
+void lamb_update(std::span<float> p, std::span<const float> g, std::span<float> m, std::span<float> v,
+                 const AdamFactors& f, float learning_rate, float decay, bool adapts) {
+  std::vector<float> direction(p.size());
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    m[i] = f.beta1 * m[i] + (1 - f.beta1) * g[i];
+    v[i] = f.beta2 * v[i] + (1 - f.beta2) * g[i] * g[i];
+    direction[i] =
+        f.rate / learning_rate * m[i] / (std::sqrt(v[i]) * f.inverse_root_correction2 + f.epsilon) +
+        decay * p[i];
+  }
+  const auto ratio = static_cast<float>(adapts ? trust_ratio(p, norm_of(direction)) : 1.0);
+  for (std::size_t i = 0; i < p.size(); ++i) p[i] -= learning_rate * ratio * direction[i];
+}
+
 }  // namespace
 
 Optimizer::Optimizer(const OptimizerConfig& config, const FlatLayout& layout)
     : config_(config), layout_(layout) {
-  if (config.name == OptimizerName::sgd) {
+  if (has_momentum(config.name)) {
     slots_.push_back({"momentum", FloatBuffer(layout.size)});
   } else {
     slots_.push_back({"first_moment", FloatBuffer(layout.size)});
@@ -91,13 +130,28 @@ void Optimizer::step(std::span<float> values, std::span<float> gradients, double
     const auto count = static_cast<std::size_t>(entry.count);
     const auto part = [&](std::span<float> all) { return all.subspan(begin, count); };
     const double decay = entry.spec.decays ? config_.weight_decay : 0;
-    if (config_.name == OptimizerName::sgd) {
+    if (config_.name == OptimizerName::lars) {
+      // You, Gitman and Ginsburg 2017: v = m v + rate * trust * |w| / (|g| + decay |w|) * (g + decay w).
+      double local = 1;
+      if (entry.spec.decays) {
+        const double w = norm_of(part(values));
+        const double g = norm_of(part(gradients));
+        if (w > 0 && g > 0) local = config_.lars_trust * w / (g + decay * w);
+      } else {
+        local = config_.lars_trust;
+      }
+      lars_update(part(values), part(gradients), part(slots_[0].values.span()),
+                  static_cast<float>(config_.momentum), static_cast<float>(learning_rate * local),
+                  static_cast<float>(decay));
+      continue;
+    }
+    if (has_momentum(config_.name)) {
       sgd_update(part(values), part(gradients), part(slots_[0].values.span()),
                  static_cast<float>(config_.momentum), static_cast<float>(learning_rate),
                  static_cast<float>(decay), config_.nesterov);
       continue;
     }
-    const bool decoupled = config_.name == OptimizerName::adamw;
+    const bool decoupled = config_.name == OptimizerName::adamw || config_.name == OptimizerName::lamb;
     const AdamFactors factors = {static_cast<float>(config_.beta1),
                                  static_cast<float>(config_.beta2),
                                  static_cast<float>(learning_rate / correction1),
@@ -105,6 +159,12 @@ void Optimizer::step(std::span<float> values, std::span<float> gradients, double
                                  static_cast<float>(config_.epsilon),
                                  static_cast<float>(decoupled ? 1 - learning_rate * decay : 1),
                                  static_cast<float>(decoupled ? 0 : decay)};
+    if (config_.name == OptimizerName::lamb) {
+      if (learning_rate <= 0) continue;
+      lamb_update(part(values), part(gradients), part(slots_[0].values.span()), part(slots_[1].values.span()),
+                  factors, static_cast<float>(learning_rate), static_cast<float>(decay), entry.spec.decays);
+      continue;
+    }
     adam_update(part(values), part(gradients), part(slots_[0].values.span()), part(slots_[1].values.span()),
                 factors);
   }

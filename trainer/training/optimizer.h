@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SGD, Adam and AdamW on flat arrays. All ranks run the same update on the same gradients.
+// SGD, Adam, AdamW, LARS, LARC and LAMB on flat arrays. All ranks run the same update on the same gradients.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class Optimizer {
  public:
   Optimizer(const OptimizerConfig& config, const FlatLayout& layout);
 
-  // May change the gradients (clipping, decay). Same formulae as torch.optim.
+  // May change the gradients (clipping, decay). Same formulae as torch.optim where that has the method.
   void step(std::span<float> values, std::span<float> gradients, double learning_rate);
 
   std::int64_t steps() const { return steps_; }

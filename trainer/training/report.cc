@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/text.h"
 
 namespace wflow::trainer {
@@ -37,20 +40,30 @@ std::string metrics_csv(const std::vector<std::string>& labels, const std::vecto
   return out;
 }
 
-std::string predictions_csv(const std::vector<std::string>& labels, const Normalisation& normalisation,
+std::string predictions_csv(const Objective& objective, const Normalisation& normalisation,
                             std::span<const std::int64_t> ids, std::span<const double> truths,
                             std::span<const float> outputs) {
+  const std::vector<std::string>& labels = objective.shape().labels;
+  const bool gaussian = objective.name() == LossName::gaussian;
   std::string out = "id";
   for (const std::string& label : labels) {
     out += fmt::format(",{},{}", csv_field(label), csv_field(label + "_predicted"));
+    if (gaussian) out += "," + csv_field(label + "_deviation");
   }
   out += '\n';
   const std::size_t count = labels.size();
+  const std::size_t channels = objective.output_count();
   for (std::size_t n = 0; n < ids.size(); ++n) {
     out += std::to_string(ids[n]);
+    const std::span<const float> y = outputs.subspan(n * channels, channels);
     for (std::size_t t = 0; t < count; ++t) {
-      const double predicted = outputs[n * count + t] * normalisation.y_std[t] + normalisation.y_mean[t];
-      out += fmt::format(",{},{:.9g}", text::from_real(truths[n * count + t]), predicted);
+      out += fmt::format(",{}", text::from_real(truths[n * count + t]));
+      if (is_classification(objective.name())) {
+        out += fmt::format(",{}", std::max_element(y.begin(), y.end()) - y.begin());
+        continue;
+      }
+      out += fmt::format(",{:.9g}", y[t] * normalisation.y_std[t] + normalisation.y_mean[t]);
+      if (gaussian) out += fmt::format(",{:.9g}", std::exp(0.5 * y[count + t]) * normalisation.y_std[t]);
     }
     out += '\n';
   }
@@ -68,10 +81,12 @@ std::string epoch_line(const EpochRow& row, std::int64_t epochs) {
 }
 
 std::string test_lines(const Evaluation& evaluation) {
-  std::string out =
-      fmt::format("{:<24} {:>14} {:>18} {:>8}\n", "test", "mean abs error", "always the mean", "ratio");
+  std::string out = fmt::format("{:<24} {:>14} {:>14} {:>18} {:>8} {:>8}\n", "test", "mean abs error",
+                                "rms error", "always the mean", "ratio", "R2");
   for (const TargetErrors& t : evaluation.targets) {
-    out += fmt::format("{:<24} {:>14.6g} {:>18.6g} {:>8.3f}\n", t.label, t.mae, t.mean_guess_mae, t.ratio());
+    const std::optional<double> r2 = t.r2();
+    out += fmt::format("{:<24} {:>14.6g} {:>14.6g} {:>18.6g} {:>8.3f} {:>8}\n", t.label, t.mae, t.rmse(),
+                       t.mean_guess_mae, t.ratio(), r2 ? fmt::format("{:.4f}", *r2) : std::string("-"));
   }
   return out;
 }

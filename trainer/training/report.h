@@ -14,8 +14,9 @@ namespace wflow::trainer {
 
 std::string metrics_csv(const std::vector<std::string>& labels, const std::vector<EpochRow>& history);
 
-// ids: [samples]; truths and outputs: [samples, targets], physical and normalised.
-std::string predictions_csv(const std::vector<std::string>& labels, const Normalisation& normalisation,
+// ids: [samples]; truths: [samples, targets], physical; outputs: [samples, channels], the network's. Beside
+// each truth stands the prediction; of a gaussian loss its standard deviation too, of classes the likeliest.
+std::string predictions_csv(const Objective& objective, const Normalisation& normalisation,
                             std::span<const std::int64_t> ids, std::span<const double> truths,
                             std::span<const float> outputs);
 

@@ -25,6 +25,15 @@ double learning_rate_factor(const ScheduleConfig& schedule, std::int64_t step, s
       return last + (1 - last) * (1 - t);
     case Decay::polynomial:
       return last + (1 - last) * std::pow(1 - t, schedule.power);
+    case Decay::one_cycle: {
+      // Smith and Topin 2018, as torch.optim has it: half a cosine up from 1/25, another one down.
+      constexpr double kBegin = 1.0 / 25;
+      const auto half_cosine = [](double from, double to, double part) {
+        return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * part));
+      };
+      if (t < schedule.rise) return half_cosine(kBegin, 1, t / schedule.rise);
+      return half_cosine(1, last, schedule.rise < 1 ? (t - schedule.rise) / (1 - schedule.rise) : 1);
+    }
     case Decay::step: {
       double factor = 1;
       for (const double epoch : schedule.step_epochs) {

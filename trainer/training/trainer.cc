@@ -18,10 +18,17 @@
 #include "trainer/data/run_data.h"
 #include "trainer/model/model_export.h"
 #include "trainer/model/network.h"
+#include "trainer/model/onnx_file.h"
 #include "trainer/parallel/gradient_exchange.h"
+#include "trainer/training/accumulated.h"
+#include "trainer/training/checkpoint_writer.h"
+#include "trainer/training/data_initial.h"
+#include "trainer/training/objective.h"
+#include "trainer/training/prediction_file.h"
 #include "trainer/training/report.h"
 #include "trainer/training/schedule.h"
 #include "trainer/training/training_state.h"
+#include "trainer/training/weight_average.h"
 
 namespace wflow::trainer {
 namespace {
@@ -30,6 +37,9 @@ using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
 constexpr double kProgressEverySeconds = 0.5;
+// Training samples that the norms' statistics are measured on before an evaluation: their means are then
+// exact to a small part of what a batch's are.
+constexpr std::size_t kNormSamples = 2048;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -43,6 +53,7 @@ bool all_finite(std::span<const float> values) {
 
 class Run {
  public:
+  // Of a completed configuration.
   Run(const TrainConfig& config, Communicator& communicator, const RunOptions& options);
   Outcome execute();
 
@@ -53,26 +64,44 @@ class Run {
   bool is_of_other_data(const Checkpoint& checkpoint) const;
   EpochEnd train_epoch(DataLoader& loader);
   void step(const Batch& batch, std::size_t global_batch);
+  double forward(const std::pair<std::size_t, std::size_t>& part, std::size_t first_of_rank, double scale);
   void finish_epoch();
   void report_epoch(const EpochRow& row);
   bool validate(EpochRow& row);
   void write_checkpoint();
   void write_best();
   void write_results();
-  std::vector<float> predict(CachedSplit& split);
+  void write_onnx();
+  struct Predictions {
+    std::vector<double> records;  // of all ranks' samples
+    std::vector<float> outputs;   // of targets that are labels
+  };
+  Predictions predict(CachedSplit& split, PredictionFile* file = nullptr);
+  void write_predictions(PredictionFile* file, std::size_t first, std::size_t samples);
+  ExportedUnits units() const;
+  template <class Number>
+  std::vector<Number> gather(const std::vector<Number>& own);
+  Evaluation evaluation_of(const Predictions& predictions) const;
+  void use_evaluation_weights();
+  void use_training_weights();
+  void measure_norms();
+  void load_best();
   void say(const std::string& line) const;
+  void say_warning(const std::string& sentence);
   void report_progress();
   bool leader() const { return communicator_.rank() == 0; }
   std::int64_t total_steps() const { return config_.epochs * steps_per_epoch_; }
   double rate() const;
 
-  const TrainConfig& config_;
+  const TrainConfig config_;
   Communicator& communicator_;
   const RunOptions& options_;
   RunData data_;
   ModelGraph graph_;
+  Objective objective_;
   FlatState state_;
   Optimizer optimizer_;
+  WeightAverage average_;
   std::unique_ptr<Network> network_;
   GradientExchange exchange_;
   TrainingOrder order_;
@@ -81,15 +110,19 @@ class Run {
   CheckpointDirectory checkpoints_;
   nlohmann::json fingerprint_;
   EventWriter events_;
+  CheckpointWriter writer_;  // ends before what it uses
+  Feed feed_;
   std::vector<float> outputs_;
-  std::vector<float> truths_;
   std::vector<float> output_gradients_;
+  Accumulated accumulated_;
   bool stopping_ = false;
+  std::int64_t selected_epoch_ = 0;  // whose weights are tested and exported
   Clock::time_point began_ = Clock::now();
   Clock::time_point last_checkpoint_ = Clock::now();
   Clock::time_point last_progress_ = Clock::now();
   double data_wait_seconds_ = 0;
   double validation_seconds_ = 0;
+  double checkpoint_seconds_ = 0;  // in which the training stood still
 };
 
 Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions& options)
@@ -97,16 +130,19 @@ Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions
       communicator_(communicator),
       options_(options),
       data_(config, communicator),
-      graph_(build_model(config.model, data_.info().shape, static_cast<std::int64_t>(data_.labels().size()))),
+      graph_(build_model(config.model, task_of(config, data_.info(), data_.roles()))),
+      objective_(objective_of(config, data_.targets(), graph_)),
       state_(graph_),
       optimizer_(config.optimizer, state_.parameters()),
+      average_(config.ema, state_.parameters()),
       exchange_(communicator, state_.exchange()),
       order_{hash64(config.seed, 1), data_.train().size(), static_cast<std::size_t>(config.batch),
              static_cast<std::size_t>(communicator.rank()), static_cast<std::size_t>(communicator.size())},
       steps_per_epoch_(static_cast<std::int64_t>(order_.steps_per_epoch())),
-      checkpoints_(fs::path(config.output) / "checkpoints", config.checkpoint.keep),
+      checkpoints_(fs::path(config.output) / "checkpoints", config.checkpoint.keep_last),
       fingerprint_(fingerprint(config, data_.info())),
-      events_(leader() ? EventWriter::from_environment() : EventWriter("")) {
+      events_(leader() ? EventWriter::from_environment() : EventWriter("")),
+      writer_(checkpoints_) {
   state_.fill_initial_values(hash64(config.seed, 0));
 }
 
@@ -116,8 +152,14 @@ void Run::say(const std::string& line) const {
   std::fflush(stdout);
 }
 
+void Run::say_warning(const std::string& sentence) {
+  std::fprintf(stderr, "wflow-train: warning: %s\n", sentence.c_str());
+  events_.note(sentence);
+}
+
 bool Run::is_of_other_data(const Checkpoint& checkpoint) const {
-  nlohmann::json before = checkpoint.header.value("fingerprint", nlohmann::json::object());
+  nlohmann::json before =
+      upgraded_fingerprint(checkpoint.header.value("fingerprint", nlohmann::json::object()));
   if (before.value("data_hash", "") == fingerprint_.at("data_hash")) return false;
   before["data_hash"] = fingerprint_.at("data_hash");
   return fingerprint_differences(before, fingerprint_).empty();
@@ -131,10 +173,7 @@ void Run::resume_or_begin() {
     make_directories(config_.output);
     checkpoints_.remove_temporaries();
     if (options_.fresh) checkpoints_.clear();
-    if (auto found = checkpoints_.newest([&](const std::string& sentence) {
-          std::fprintf(stderr, "wflow-train: %s\n", sentence.c_str());
-          events_.note(sentence);
-        })) {
+    if (auto found = checkpoints_.newest([&](const std::string& sentence) { say_warning(sentence); })) {
       bytes = std::move(found->bytes);
       source = found->path.filename();
     }
@@ -149,10 +188,12 @@ void Run::resume_or_begin() {
   }
   if (bytes.empty()) {
     data_.compute_normalisation(communicator_);
+    if (config_.model.initial == InitialWeights::data)
+      initialise_from_data(graph_, data_, communicator_, state_);
   } else {
     const Checkpoint checkpoint = decode_checkpoint(bytes, source);
-    const std::string differences =
-        fingerprint_differences(checkpoint.header.value("fingerprint", nlohmann::json()), fingerprint_);
+    const std::string differences = fingerprint_differences(
+        upgraded_fingerprint(checkpoint.header.value("fingerprint", nlohmann::json())), fingerprint_);
     if (!differences.empty()) {
       throw CommonError(ExitCode::data,
                         fmt::format("the checkpoints in {} are of another training: {}; use --fresh to start "
@@ -160,7 +201,7 @@ void Run::resume_or_begin() {
                                     config_.output, differences));
     }
     Normalisation normalisation;
-    restore_checkpoint(checkpoint, state_, optimizer_, counters_, normalisation);
+    restore_checkpoint(checkpoint, state_, optimizer_, average_, counters_, normalisation);
     data_.set_normalisation(normalisation);
     const std::string note = fmt::format("continued from epoch {}, step {}", counters_.epoch, counters_.step);
     say(note);
@@ -183,17 +224,18 @@ Outcome Run::execute() {
     const std::uint64_t step = (first + n) % order_.steps_per_epoch();
     std::vector<BatchItem> items;
     for (const std::size_t index : order_.indices(epoch, step)) {
-      items.push_back({index, draw_augmentation(config_.augment, graph_.input, hash64(config_.seed, 2), epoch,
-                                                data_.train().source().id(index))});
+      items.push_back({index, draw_augmentation(config_.augment, data_.info().shape, hash64(config_.seed, 2),
+                                                epoch, data_.train().source().id(index))});
     }
     return items;
   };
   if (counters_.epoch < config_.epochs && !counters_.stopped_early) {
     DataLoader loader(data_.train(), data_.normalisation(), order_.batch / order_.ranks + 1,
-                      static_cast<int>(config_.loader_threads), plan);
+                      static_cast<int>(config_.loader_threads), plan, data_.roles().reads_field());
     while (counters_.epoch < config_.epochs && !counters_.stopped_early) {
       if (train_epoch(loader) == EpochEnd::interrupted) {
         write_checkpoint();
+        writer_.finish();
         const std::string note = fmt::format("stopped at epoch {}, step {}; the same command continues",
                                              counters_.epoch, counters_.step);
         say(note);
@@ -204,6 +246,7 @@ Outcome Run::execute() {
       data_wait_seconds_ = loader.waited_seconds();
     }
   }
+  writer_.finish();
   write_results();
   return Outcome::finished;
 }
@@ -230,36 +273,42 @@ Run::EpochEnd Run::train_epoch(DataLoader& loader) {
 }
 
 double Run::rate() const {
-  return config_.optimizer.learning_rate *
+  // Goyal et al. 2017: the rate in proportion to the batch.
+  const auto reference = static_cast<double>(config_.optimizer.reference_batch);
+  const double scaled = reference > 0 ? static_cast<double>(config_.batch) / reference : 1.0;
+  return config_.optimizer.learning_rate * scaled *
          learning_rate_factor(config_.schedule, counters_.step, steps_per_epoch_, config_.epochs);
 }
 
 void Run::step(const Batch& batch, std::size_t global_batch) {
   const std::size_t samples = batch.items.size();
-  const std::size_t targets = data_.labels().size();
   const auto share = order_.share(static_cast<std::uint64_t>(counters_.step_of_epoch));
   WFLOW_CHECK(samples == share.second - share.first);
-  outputs_.resize(samples * targets);
-  truths_.resize(samples * targets);
-  output_gradients_.resize(samples * targets);
-  for (std::size_t n = 0; n < samples; ++n) data_.copy_targets(batch.items[n].index, &truths_[n * targets]);
+  data_.fill(feed_, batch, data_.train(), true);
+  const double scale = 1.0 / static_cast<double>(global_batch * objective_.terms());
+  const std::size_t passes = std::min(samples, static_cast<std::size_t>(config_.accumulate));
   double loss = 0;
   if (samples == 0) {
     // This rank has no part of the last batch: it adds zeros and takes part in every collective.
     std::fill(state_.exchange().begin(), state_.exchange().end(), 0.0F);
-  } else {
-    const StepKey key = {hash64(config_.seed, 3), static_cast<std::uint64_t>(counters_.step),
-                         static_cast<std::int64_t>(share.first)};
-    network_->forward(batch.values(graph_.input), static_cast<std::int64_t>(samples), key, outputs_);
-    loss = loss_and_gradient(config_.loss, outputs_, truths_,
-                             1.0 / static_cast<double>(global_batch * targets), output_gradients_);
   }
+  for (std::size_t pass = 0; pass + 1 < passes; ++pass) {
+    loss += forward(even_part(samples, pass, passes), share.first, scale);
+    network_->backward(output_gradients_, [](std::int64_t) {});
+    accumulated_.add(state_.exchange());
+  }
+  if (samples > 0) loss += forward(even_part(samples, passes - 1, passes), share.first, scale);
   const bool out_of_time =
       leader() && config_.max_seconds > 0 && seconds_since(began_) >= config_.max_seconds;
   state_.scalar(Scalar::loss) = static_cast<float>(loss);
   state_.scalar(Scalar::stop) = out_of_time || (options_.stop_asked && options_.stop_asked()) ? 1.0F : 0.0F;
-  if (samples > 0)
-    network_->backward(output_gradients_, [this](std::int64_t from) { exchange_.ready(from); });
+  if (samples > 0) {
+    network_->backward(output_gradients_, [this](std::int64_t from) {
+      accumulated_.add_to(state_.exchange(), from);
+      exchange_.ready(from);
+    });
+  }
+  accumulated_.add_to(state_.exchange(), kScalarSpace);
   exchange_.finish();
 
   const double total = state_.scalar(Scalar::loss);
@@ -276,7 +325,28 @@ void Run::step(const Batch& batch, std::size_t global_batch) {
   counters_.epoch_samples += static_cast<std::int64_t>(global_batch);
   state_.update_running_statistics(static_cast<std::int64_t>(global_batch), kNormMomentum);
   optimizer_.step(state_.values(), state_.gradients(), rate());
+  average_.update(state_.values(), counters_.step + 1);
   network_->values_changed();
+}
+
+// The samples [part) of the batch in feed_; gives the sum of their losses and leaves the gradient of the
+// outputs.
+double Run::forward(const std::pair<std::size_t, std::size_t>& part, std::size_t first_of_rank,
+                    double scale) {
+  const std::size_t samples = part.second - part.first;
+  const auto slice = [&](std::span<const float> all, std::size_t values) {
+    return all.subspan(part.first * values, samples * values);
+  };
+  std::vector<std::span<const float>> inputs;
+  for (std::size_t i = 0; i < feed_.inputs.size(); ++i)
+    inputs.push_back(slice(feed_.inputs[i], static_cast<std::size_t>(graph_.inputs[i].shape.count())));
+  outputs_.resize(samples * objective_.all_output_count());
+  output_gradients_.resize(outputs_.size());
+  const StepKey key = {hash64(config_.seed, 3), static_cast<std::uint64_t>(counters_.step),
+                       static_cast<std::int64_t>(first_of_rank + part.first)};
+  network_->forward(inputs, static_cast<std::int64_t>(samples), key, outputs_);
+  return objective_.loss_and_gradient(outputs_, slice(feed_.truths, objective_.truth_count()), samples, scale,
+                                      output_gradients_);
 }
 
 void Run::report_progress() {
@@ -292,9 +362,9 @@ bool Run::validate(EpochRow& row) {
   double value = row.train_loss;
   if (data_.validation().size() > 0) {
     const Clock::time_point begin = Clock::now();
-    const std::vector<float> outputs = predict(data_.validation());
-    row.validation = evaluate(config_.loss, data_.labels(), data_.normalisation(), outputs,
-                              data_.truths(data_.validation().source()));
+    use_evaluation_weights();
+    row.validation = evaluation_of(predict(data_.validation()));
+    use_training_weights();
     value = row.validation.loss;
     validation_seconds_ += seconds_since(begin);
   }
@@ -312,7 +382,7 @@ void Run::finish_epoch() {
   row.epoch = counters_.epoch + 1;
   row.step = counters_.step;
   const auto samples = static_cast<double>(counters_.epoch_samples);
-  row.train_loss = counters_.epoch_loss / (samples * static_cast<double>(data_.labels().size()));
+  row.train_loss = counters_.epoch_loss / (samples * static_cast<double>(objective_.terms()));
   row.seconds = counters_.epoch_seconds;
   row.samples_per_second = samples / counters_.epoch_seconds;
   const bool best = validate(row);
@@ -352,23 +422,87 @@ void Run::report_epoch(const EpochRow& row) {
 void Run::write_checkpoint() {
   last_checkpoint_ = Clock::now();
   if (!leader()) return;
-  const auto written = checkpoints_.write(
-      counters_.step, make_checkpoint(state_, optimizer_, counters_, data_.normalisation(), fingerprint_));
-  events_.checkpoint(written.path.string(), written.hash, static_cast<std::uint64_t>(counters_.epoch),
-                     static_cast<std::uint64_t>(counters_.step));
+  const Clock::time_point begin = Clock::now();
+  const auto epoch = static_cast<std::uint64_t>(counters_.epoch);
+  const auto at = static_cast<std::uint64_t>(counters_.step);
+  writer_.write(counters_.step,
+                snapshot(state_, optimizer_, average_, counters_, data_.normalisation(), fingerprint_),
+                best_steps(counters_.history, config_.checkpoint.keep_best),
+                [this, epoch, at](const CheckpointDirectory::Written& written) {
+                  events_.checkpoint(written.path.string(), written.hash, epoch, at);
+                });
+  checkpoint_seconds_ += seconds_since(begin);
 }
 
 void Run::write_best() {
   if (!leader()) return;
-  checkpoints_.write_best(
-      make_checkpoint(state_, optimizer_, counters_, data_.normalisation(), fingerprint_));
+  writer_.write_best(snapshot(state_, optimizer_, average_, counters_, data_.normalisation(), fingerprint_));
 }
 
-std::vector<float> Run::predict(CachedSplit& split) {
+// What is evaluated and exported: the averaged weights where there is an average, and statistics of the norms
+// that belong to these very weights. The running ones lag behind by some tens of batches, in which the
+// weights have moved.
+void Run::use_evaluation_weights() {
+  average_.swap(state_.values());
+  network_->values_changed();
+  measure_norms();
+}
+
+void Run::use_training_weights() {
+  if (!average_.active()) return;
+  average_.swap(state_.values());
+  network_->values_changed();
+}
+
+void Run::measure_norms() {
+  const auto size = static_cast<std::size_t>(state_.buffers().size);
+  if (size == 0) return;
+  const std::size_t count = std::min(kNormSamples, data_.train().size());
+  const Permutation order(data_.train().size(), hash64(config_.seed, 6));
+  const auto [first, end] = even_part(count, order_.rank, order_.ranks);
+  const std::size_t most = std::max<std::size_t>(1, order_.batch / order_.ranks);
+  DataLoader loader(
+      data_.train(), data_.normalisation(), most, static_cast<int>(config_.loader_threads),
+      [&order, first = first, end = end, most](std::uint64_t n) -> std::optional<std::vector<BatchItem>> {
+        const std::size_t begin = first + static_cast<std::size_t>(n) * most;
+        if (begin >= end) return std::nullopt;
+        std::vector<BatchItem> items;
+        for (std::size_t i = begin; i < std::min(end, begin + most); ++i)
+          items.push_back({static_cast<std::size_t>(order(i)), {}});
+        return items;
+      },
+      data_.roles().reads_field());
+  NormStatistics sums(state_.buffers());
+  while (const Batch* batch = loader.next()) {
+    const auto samples = static_cast<std::int64_t>(batch->items.size());
+    data_.fill(feed_, *batch, data_.train(), true);
+    outputs_.resize(batch->items.size() * objective_.all_output_count());
+    network_->forward(feed_.inputs, samples, {}, outputs_);
+    sums.add(state_.batch_statistics(), samples);
+  }
+  for (const std::string& part : communicator_.all_gather(sums.take())) sums.add(part);
+  sums.write(state_.buffer_values());
+  network_->values_changed();
+}
+
+template <class Number>
+std::vector<Number> Run::gather(const std::vector<Number>& own) {
+  std::string bytes(own.size() * sizeof(Number), '\0');
+  if (!own.empty()) std::memcpy(bytes.data(), own.data(), bytes.size());
+  std::vector<Number> all;
+  for (const std::string& part : communicator_.all_gather(bytes)) {
+    const std::size_t old = all.size();
+    all.resize(old + part.size() / sizeof(Number));
+    if (!part.empty()) std::memcpy(all.data() + old, part.data(), part.size());
+  }
+  return all;
+}
+
+// Writes into `file` (of rank 0 alone) where there are predictions to keep: a collective call then.
+Run::Predictions Run::predict(CachedSplit& split, PredictionFile* file) {
+  const bool keep = &split == &data_.test();
   const auto [first, end] = even_part(split.size(), order_.rank, order_.ranks);
   const std::size_t most = std::max<std::size_t>(1, order_.batch / order_.ranks);
-  const std::size_t targets = data_.labels().size();
-  std::vector<float> own((end - first) * targets);
   DataLoader loader(
       split, data_.normalisation(), most, static_cast<int>(config_.loader_threads),
       [first = first, end = end, most](std::uint64_t n) -> std::optional<std::vector<BatchItem>> {
@@ -377,53 +511,128 @@ std::vector<float> Run::predict(CachedSplit& split) {
         std::vector<BatchItem> items;
         for (std::size_t i = begin; i < std::min(end, begin + most); ++i) items.push_back({i, {}});
         return items;
-      });
-  std::size_t at = 0;
-  while (const Batch* batch = loader.next()) {
-    const std::size_t count = batch->items.size() * targets;
-    network_->predict(batch->values(graph_.input), static_cast<std::int64_t>(batch->items.size()),
-                      std::span(own).subspan(at, count));
-    at += count;
+      },
+      data_.roles().reads_field());
+  Predictions own;
+  // As many rounds as the rank with most samples has (the first one): all take part in each gathering.
+  const auto [begin, first_end] = even_part(split.size(), 0, order_.ranks);
+  const std::size_t rounds = (first_end - begin + most - 1) / most;
+  for (std::size_t round = 0; round < rounds; ++round) {
+    const Batch* batch = loader.next();
+    const std::size_t samples = batch == nullptr ? 0 : batch->items.size();
+    if (samples > 0) {
+      data_.fill(feed_, *batch, split, false);
+      outputs_.resize(samples * objective_.all_output_count());
+      network_->predict(feed_.inputs, static_cast<std::int64_t>(samples), outputs_);
+      objective_.record(outputs_, feed_.truths, samples, own.records);
+    }
+    if (keep) write_predictions(file, first + round * most, samples);
+    if (data_.roles().field_target) continue;
+    own.outputs.insert(own.outputs.end(), outputs_.begin(),
+                       outputs_.begin() + static_cast<std::ptrdiff_t>(samples * objective_.output_count()));
   }
-  std::string bytes(own.size() * sizeof(float), '\0');
-  if (!own.empty()) std::memcpy(bytes.data(), own.data(), bytes.size());
-  std::vector<float> all;
+  return {gather(own.records), gather(own.outputs)};
+}
+
+// Sends this rank's predictions of rows [first, first + samples) to rank 0, which writes those of all ranks.
+void Run::write_predictions(PredictionFile* file, std::size_t first, std::size_t samples) {
+  const std::size_t truths = samples * objective_.truth_count();
+  const std::size_t outputs = samples * objective_.output_count();
+  const std::uint64_t place = first;
+  std::string bytes(sizeof place + (truths + outputs) * sizeof(float), '\0');
+  std::memcpy(bytes.data(), &place, sizeof place);
+  if (samples > 0) {
+    std::memcpy(bytes.data() + sizeof place, feed_.truths.data(), truths * sizeof(float));
+    std::memcpy(bytes.data() + sizeof place + truths * sizeof(float), outputs_.data(),
+                outputs * sizeof(float));
+  }
   for (const std::string& part : communicator_.all_gather(bytes)) {
-    const std::size_t old = all.size();
-    all.resize(old + part.size() / sizeof(float));
-    if (!part.empty()) std::memcpy(all.data() + old, part.data(), part.size());
+    if (file == nullptr) continue;
+    std::uint64_t row = 0;
+    std::memcpy(&row, part.data(), sizeof row);
+    const std::size_t count = (part.size() - sizeof row) / sizeof(float);
+    std::vector<float> values(count);
+    if (count > 0) std::memcpy(values.data(), part.data() + sizeof row, count * sizeof(float));
+    const std::size_t split = count / (objective_.truth_count() + objective_.output_count());
+    const std::span<const float> all = values;
+    file->write(static_cast<std::size_t>(row), all.first(split * objective_.truth_count()),
+                all.subspan(split * objective_.truth_count()));
   }
-  return all;
+}
+
+ExportedUnits Run::units() const {
+  return {config_.transform, data_.normalisation(), config_.loss.name, data_.roles().field_target,
+          data_.labels()};
+}
+
+Evaluation Run::evaluation_of(const Predictions& predictions) const {
+  return evaluate(objective_, data_.normalisation().y_std, predictions.records);
+}
+
+// With `select: best`: the best weights in place of the last ones.
+void Run::load_best() {
+  if (config_.select != Select::best || data_.validation().size() == 0) return;
+  std::string bytes;
+  if (leader()) {
+    bytes = checkpoints_.best_bytes([&](const std::string& sentence) { say_warning(sentence); });
+  }
+  communicator_.broadcast(bytes);
+  if (bytes.empty()) {
+    const std::string note = fmt::format(
+        "the weights of epoch {}, the best in validation, are not there ({}/checkpoints/best.wfck): "
+        "test and model are of epoch {}, the last one; --fresh trains anew",
+        counters_.best_epoch, config_.output, counters_.epoch);
+    if (leader()) say_warning(note);
+    return;
+  }
+  restore_network(decode_checkpoint(bytes, "best.wfck"), state_, average_);
+  selected_epoch_ = counters_.best_epoch;
+  say(fmt::format("using the weights of epoch {}, the best in validation", selected_epoch_));
+}
+
+void Run::write_onnx() {
+  const fs::path path = fs::path(config_.output) / "model.onnx";
+  if (fits_onnx(graph_)) {
+    write_file_durably(path, onnx_file(graph_, state_, units()));
+    return;
+  }
+  fs::remove(path);  // of an earlier run
+  say_warning(
+      fmt::format("the network has {} parameters, and an ONNX file holds 2 GiB: only model.pt is written",
+                  graph_.parameter_count()));
 }
 
 void Run::write_results() {
-  if (config_.select == Select::best && data_.validation().size() > 0) {
-    std::string bytes;
-    if (leader()) {
-      if (auto found = checkpoints_.best()) bytes = std::move(found->bytes);
-    }
-    communicator_.broadcast(bytes);
-    if (!bytes.empty()) {
-      restore_network(decode_checkpoint(bytes, "best.wfck"), state_);
-      network_->values_changed();
-      say(fmt::format("using the weights of epoch {}, the best in validation", counters_.best_epoch));
-    }
-  }
+  selected_epoch_ = counters_.epoch;
+  load_best();
+  use_evaluation_weights();
   const fs::path output = config_.output;
   CachedSplit& split = data_.test();
-  const std::vector<float> outputs = predict(split);
-  if (!leader()) return;
-  const std::vector<double> truths = data_.truths(split.source());
   std::vector<std::int64_t> ids;
   for (std::size_t i = 0; i < split.size(); ++i) ids.push_back(split.source().id(i));
-  const Evaluation test = evaluate(config_.loss, data_.labels(), data_.normalisation(), outputs, truths);
-  write_file_durably(output / "predictions.csv",
-                     predictions_csv(data_.labels(), data_.normalisation(), ids, truths, outputs));
+  std::unique_ptr<PredictionFile> file;
+  if (leader()) {
+    PredictionFileDescription description;
+    if (data_.roles().field_target) description.extent = data_.info().shape.extent;
+    description.data_hash = data_.info().hash;
+    description.epoch = selected_epoch_;
+    file = std::make_unique<PredictionFile>(output / "predictions.h5", objective_, units(), description, ids);
+  }
+  const Predictions predictions = predict(split, file.get());
+  if (!leader()) return;
+  file->publish();
+  const Evaluation test = evaluation_of(predictions);
+  const bool table = !data_.roles().field_target;
+  if (table) {
+    write_file_durably(output / "predictions.csv",
+                       predictions_csv(objective_, data_.normalisation(), ids, data_.truths(split.source()),
+                                       predictions.outputs));
+  }
   write_file_durably(output / "metrics.csv", metrics_csv(data_.labels(), counters_.history));
   write_file_durably(output / "train.yaml", yaml::emit(to_yaml(config_)));
-  export_model(graph_, state_, config_.transform, data_.normalisation(), data_.labels(),
-               (output / "model.pt").string());
-  const EpochRow& last = counters_.history.back();
+  export_model(graph_, state_, units(), (output / "model.pt").string());
+  write_onnx();
+  const EpochRow& selected = counters_.history.at(static_cast<std::size_t>(selected_epoch_ - 1));
   nlohmann::json result = {
       {"wflow_format", 1},
       {"data",
@@ -439,12 +648,13 @@ void Run::write_results() {
         {"parameters", graph_.parameter_count()},
         {"training_flops_per_sample", graph_.training_flops()}}},
       {"test", to_json(test)},
-      {"validation", to_json(last.validation)},
-      {"train_loss", last.train_loss},
+      {"validation", to_json(selected.validation)},
+      {"train_loss", selected.train_loss},
       {"seeds", {{"seed", config_.seed}, {"shuffle_labels", config_.shuffle_labels}}},
       {"epochs", counters_.epoch},
       {"steps", counters_.step},
       {"best_epoch", counters_.best_epoch},
+      {"selected_epoch", selected_epoch_},
       {"stopped_early", counters_.stopped_early},
       {"segments", counters_.segments},
       {"ranks", communicator_.size()},
@@ -457,41 +667,54 @@ void Run::write_results() {
         {"this_segment", seconds_since(began_)},
         {"validation_this_segment", validation_seconds_},
         {"waited_for_data_this_segment", data_wait_seconds_},
+        {"waited_for_checkpoints_this_segment", checkpoint_seconds_},
         {"waited_for_ranks_this_segment", communicator_.exposed_seconds()},
         {"reductions_this_segment", communicator_.reduction_seconds()}}}};
   write_file_durably(output / "result.json", result.dump(2) + "\n");
   if (split.size() > 0) say("\n" + test_lines(test));
-  say(fmt::format("results in {}: model.pt, predictions.csv, metrics.csv, result.json", output.string()));
+  say(fmt::format("results in {}: model.pt, model.onnx, predictions.h5, {}metrics.csv, result.json",
+                  output.string(), table ? "predictions.csv, " : ""));
   for (const TargetErrors& t : test.targets) {
     if (split.size() == 0) break;
     events_.metric("test_mae_ratio/" + t.label, t.ratio(), static_cast<std::uint64_t>(counters_.epoch),
                    static_cast<std::uint64_t>(counters_.step));
   }
   events_.artifact("model", (output / "model.pt").string());
-  events_.artifact("predictions", (output / "predictions.csv").string());
+  events_.artifact("predictions", (output / (table ? "predictions.csv" : "predictions.h5")).string());
 }
 
 }  // namespace
 
 Outcome train(const TrainConfig& config, Communicator& communicator, const RunOptions& options) {
-  return Run(config, communicator, options).execute();
+  return Run(completed(config, read_dataset_info(config.data)), communicator, options).execute();
 }
 
-std::string describe_run(const TrainConfig& config) {
-  const Dataset dataset = open_dataset(config.data);
-  const std::vector<std::size_t> chosen = choose_targets(config, dataset.info);
-  const ModelGraph graph =
-      build_model(config.model, dataset.info.shape, static_cast<std::int64_t>(chosen.size()));
+std::string describe_run(const TrainConfig& asked) {
+  const Dataset dataset = open_dataset(asked.data);
+  const TrainConfig config = completed(asked, dataset.info);
+  const DataRoles roles = roles_of(config, dataset.info);
+  const ModelGraph graph = build_model(config.model, task_of(config, dataset.info, roles));
+  const Objective objective = objective_of(config, target_shape(config, dataset.info, roles), graph);
   const auto ranks = static_cast<std::size_t>(config.ranks);
   const TrainingOrder order = {0, dataset.train->size(), static_cast<std::size_t>(config.batch), 0, ranks};
   const std::size_t on_rank = (order.batch + ranks - 1) / ranks;
   const auto parameters = static_cast<std::uint64_t>(graph.parameter_count());
-  const std::uint64_t states = config.optimizer.name == OptimizerName::sgd ? 3 : 4;
-  const std::uint64_t memory =
-      parameters * sizeof(float) * states +
-      on_rank * static_cast<std::uint64_t>(graph.activation_bytes() + 3 * graph.input.count() * 4);
-  const auto sample_bytes = static_cast<std::uint64_t>(graph.input.count()) * sizeof(float);
+  const bool adam = config.optimizer.name == OptimizerName::adam ||
+                    config.optimizer.name == OptimizerName::adamw ||
+                    config.optimizer.name == OptimizerName::lamb;
+  const std::uint64_t states = (adam ? 4 : 3) + (config.ema > 0 ? 1 : 0);
+  const std::uint64_t memory = parameters * sizeof(float) * states +
+                               (on_rank + static_cast<std::size_t>(config.accumulate) - 1) /
+                                   static_cast<std::size_t>(config.accumulate) *
+                                   static_cast<std::uint64_t>(graph.activation_bytes()) +
+                               on_rank * static_cast<std::uint64_t>(3 * dataset.info.shape.count() * 4);
+  const auto sample_bytes = static_cast<std::uint64_t>(dataset.info.shape.count()) * sizeof(float);
   std::string out = fmt::format("network {}\n{}", name_of(config.model.name), graph.describe());
+  std::string inputs;
+  for (const NamedShape& input : graph.inputs)
+    inputs += fmt::format("{}{} ({})", inputs.empty() ? "" : ", ", input.name, text_of(input.shape));
+  out += fmt::format("learns          {} from {}, loss {}\n", text::join(objective.shape().labels, ", "),
+                     inputs, name_of(config.loss.name));
   out += fmt::format("parameters      {} ({})\n", text::format_count(parameters),
                      text::format_bytes(parameters * sizeof(float)));
   out += fmt::format("a sample        {:.3f} Gflop a training step, {:.3f} Gflop a prediction\n",

@@ -2,7 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trainer/training/evaluation.h"
+#include <cmath>
+
+#include "base/error.h"
+#include "trainer/training/accumulated.h"
+#include "trainer/training/objective.h"
 #include "trainer/training/report.h"
 #include "trainer/training/schedule.h"
 #include "trainer/training/training_state.h"
@@ -40,39 +44,285 @@ TEST(Schedule, OtherDecays) {
   EXPECT_NEAR(learning_rate_factor(schedule, 40, 10, 5), 0.01, 1e-12);
 }
 
+TEST(Schedule, OneCycleRisesAndFalls) {
+  ScheduleConfig schedule;
+  schedule.decay = Decay::one_cycle;
+  const auto at = [&](std::int64_t step) { return learning_rate_factor(schedule, step, 10, 10); };
+  EXPECT_NEAR(at(0), 0.04, 1e-12);
+  EXPECT_NEAR(at(15), 0.52, 1e-12);
+  EXPECT_NEAR(at(30), 1, 1e-12);
+  EXPECT_NEAR(at(65), 0.5, 1e-12);
+  EXPECT_LT(at(99), 0.01);
+}
+
+float wave(std::size_t i) {
+  return static_cast<float>(std::sin(1.7 * static_cast<double>(i) + 0.3));
+}
+
+// Slopes by differences of the loss, for every output of two samples.
+void expect_slopes(const Objective& objective, const std::vector<float>& truths) {
+  std::vector<float> outputs(2 * objective.all_output_count());
+  for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i] = 2 * wave(i);
+  std::vector<float> gradient(outputs.size());
+  std::vector<float> ignored(outputs.size());
+  objective.loss_and_gradient(outputs, truths, 2, 0.5, gradient);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const float h = 1.0F / 1024;
+    std::vector<float> moved = outputs;
+    moved[i] = outputs[i] + h;
+    const double more = objective.loss_and_gradient(moved, truths, 2, 1, ignored);
+    moved[i] = outputs[i] - h;
+    const double less = objective.loss_and_gradient(moved, truths, 2, 1, ignored);
+    EXPECT_NEAR(gradient[i], 0.5 * (more - less) / (2 * h), 1e-3)
+        << name_of(objective.name()) << " output " << i;
+  }
+}
+
 TEST(Loss, GradientsAreTheSlopes) {
-  for (const LossName loss : {LossName::mse, LossName::mae, LossName::huber}) {
-    for (const float x : {-3.0F, -0.5F, 0.25F, 2.0F}) {
-      const std::vector<float> targets = {0.125F};
-      std::vector<float> gradient(1);
-      std::vector<float> ignored(1);
-      loss_and_gradient(loss, std::vector<float>{x}, targets, 1, gradient);
-      const float h = 1.0F / 1024;
-      const double slope = (loss_and_gradient(loss, std::vector<float>{x + h}, targets, 1, ignored) -
-                            loss_and_gradient(loss, std::vector<float>{x - h}, targets, 1, ignored)) /
-                           (2 * h);
-      EXPECT_NEAR(gradient[0], slope, 1e-3);
-    }
+  TargetShape numbers;
+  numbers.labels = {"a", "b", "c"};
+  const std::vector<float> truths = {0.125F, -3, 0.5F, 4, 0.25F, -0.75F};
+  for (const LossName name : {LossName::mse, LossName::mae, LossName::huber, LossName::gaussian}) {
+    LossConfig config;
+    config.name = name;
+    config.delta = 0.7;
+    expect_slopes(Objective(config, numbers), truths);
+  }
+  TargetShape cells;
+  cells.labels = {"kind"};
+  cells.cells = 5;
+  cells.classes = 3;
+  for (const LossName name : {LossName::cross_entropy, LossName::dice}) {
+    LossConfig config;
+    config.name = name;
+    expect_slopes(Objective(config, cells), {0, 1, 2, 1, 1, 2, 2, 0, 0, 1});
+    config.class_weights = {0.25, 1, 4};
+    expect_slopes(Objective(config, cells), {0, 1, 2, 1, 1, 2, 2, 0, 0, 1});
+  }
+  TargetShape variational;
+  variational.labels = {"x"};
+  variational.cells = 4;
+  variational.latent = 3;
+  LossConfig config;
+  config.kl_weight = 0.3;
+  expect_slopes(Objective(config, variational), {1, 2, 3, 4, 5, 6, 7, 8});
+}
+
+TEST(Loss, KnownValues) {
+  std::vector<float> gradient(4);
+  TargetShape two;
+  two.labels = {"kind"};
+  two.classes = 2;
+  LossConfig config;
+  config.name = LossName::cross_entropy;
+  // Equal outputs: each class has probability 1/2.
+  EXPECT_NEAR(Objective(config, two)
+                  .loss_and_gradient(std::vector<float>{3, 3}, std::vector<float>{1}, 1, 1,
+                                     std::span(gradient).first(2)),
+              std::log(2.0), 1e-6);
+  // A perfect segmentation has Dice loss 0, up to the smoothing.
+  config.name = LossName::dice;
+  two.cells = 2;
+  EXPECT_NEAR(
+      Objective(config, two)
+          .loss_and_gradient(std::vector<float>{40, -40, -40, 40}, std::vector<float>{0, 1}, 1, 1, gradient),
+      0, 1e-6);
+  EXPECT_NEAR(kl_divergence(std::vector<float>{0}, std::vector<float>{0}, 1, std::span(gradient).first(1),
+                            std::span(gradient).first(1)),
+              0, 1e-12);
+  EXPECT_NEAR(kl_divergence(std::vector<float>{2}, std::vector<float>{0}, 1, std::span(gradient).first(1),
+                            std::span(gradient).first(1)),
+              2, 1e-12);
+}
+
+TEST(Loss, RefusesWhatIsNoClass) {
+  TargetShape shape;
+  shape.labels = {"kind"};
+  shape.classes = 3;
+  LossConfig config;
+  config.name = LossName::cross_entropy;
+  std::vector<float> gradient(3);
+  for (const float truth : {3.0F, -1.0F, 0.5F}) {
+    EXPECT_THROW(
+        Objective(config, shape)
+            .loss_and_gradient(std::vector<float>{1, 2, 3}, std::vector<float>{truth}, 1, 1, gradient),
+        Error);
   }
 }
 
 TEST(Evaluation, IsInPhysicalUnits) {
-  const Normalisation normalisation = {{0}, {1}, {10, 0}, {2, 1}};
+  TargetShape shape;
+  shape.labels = {"a", "b"};
+  const Objective objective({}, shape);
+  // a has mean 10 and deviation 2, b 0 and 1; truths 12 and 1 are both 1 when normalised.
   const std::vector<float> outputs = {0, 0, 1, 1};
-  const std::vector<double> truths = {12, 1, 12, 1};  // guessing the means errs by 2 and by 1
-  const Evaluation result = evaluate(LossName::mse, {"a", "b"}, normalisation, outputs, truths);
+  const std::vector<float> truths = {1, 1, 1, 1};
+  std::vector<double> records;
+  objective.record(outputs, truths, 2, records);
+  const Evaluation result = evaluate(objective, std::vector<double>{2, 1}, records);
   EXPECT_DOUBLE_EQ(result.targets[0].mae, 1);
   EXPECT_DOUBLE_EQ(result.targets[0].mse, 2);
   EXPECT_DOUBLE_EQ(result.targets[0].ratio(), 0.5);
   EXPECT_DOUBLE_EQ(result.targets[1].mae, 0.5);
   EXPECT_DOUBLE_EQ(result.loss, 0.5);
   EXPECT_DOUBLE_EQ(result.mean_ratio(), 0.5);
+  EXPECT_DOUBLE_EQ(result.targets[0].rmse(), std::sqrt(2.0));
+  EXPECT_FALSE(result.targets[0].r2().has_value());  // both truths are the same
+}
+
+TEST(Evaluation, ExplainedVarianceIsOfTheEvaluatedSamples) {
+  TargetShape shape;
+  shape.labels = {"a"};
+  const Objective objective({}, shape);
+  const std::vector<float> truths = {1, 3, 5};
+  const auto r2_of = [&](const std::vector<float>& outputs) {
+    std::vector<double> records;
+    objective.record(outputs, truths, 3, records);
+    return evaluate(objective, std::vector<double>{7}, records).targets[0].r2();
+  };
+  EXPECT_DOUBLE_EQ(r2_of({1, 3, 5}).value(), 1);
+  EXPECT_DOUBLE_EQ(r2_of({3, 3, 3}).value(), 0);  // their own mean
+  EXPECT_DOUBLE_EQ(r2_of({2, 3, 4}).value(), 0.75);
+}
+
+TEST(Evaluation, OfClassesIsAnErrorRate) {
+  TargetShape shape;
+  shape.labels = {"kind"};
+  shape.classes = 4;
+  LossConfig config;
+  config.name = LossName::cross_entropy;
+  const Objective objective(config, shape);
+  std::vector<double> records;
+  objective.record(std::vector<float>{0, 9, 0, 0, 9, 0, 0, 0}, std::vector<float>{1, 2}, 2, records);
+  const Evaluation result = evaluate(objective, std::vector<double>{1}, records);
+  EXPECT_DOUBLE_EQ(result.targets[0].mae, 0.5);
+  EXPECT_DOUBLE_EQ(result.targets[0].mean_guess_mae, 0.75);
+}
+
+TEST(BestSteps, AreOfTheBestValidation) {
+  std::vector<EpochRow> history(3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    history[i].step = static_cast<std::int64_t>(10 * (i + 1));
+    history[i].validation.targets.resize(1);
+    history[i].validation.loss = std::abs(static_cast<double>(i) - 1.2);
+  }
+  EXPECT_EQ(best_steps(history, 2), (std::vector<std::int64_t>{20, 30}));
+  EXPECT_EQ(best_steps(history, 9).size(), 3U);
+  EXPECT_TRUE(best_steps(history, 0).empty());
 }
 
 TEST(Report, CsvQuotesWhatNeedsIt) {
-  EXPECT_EQ(predictions_csv({"a,b"}, {{0}, {1}, {10}, {2}}, std::vector<std::int64_t>{4},
+  TargetShape shape;
+  shape.labels = {"a,b"};
+  const Normalisation normalisation = {{0}, {1}, {10}, {2}, {}, {}};
+  EXPECT_EQ(predictions_csv(Objective({}, shape), normalisation, std::vector<std::int64_t>{4},
                             std::vector<double>{0.1}, std::vector<float>{0.5}),
             "id,\"a,b\",\"a,b_predicted\"\n4,0.1,11\n");
+  LossConfig gaussian;
+  gaussian.name = LossName::gaussian;
+  shape.labels = {"a"};
+  EXPECT_EQ(predictions_csv(Objective(gaussian, shape), normalisation, std::vector<std::int64_t>{4},
+                            std::vector<double>{0.1}, std::vector<float>{0.5, 0}),
+            "id,a,a_predicted,a_deviation\n4,0.1,11,2\n");
+}
+
+// One step of an optimiser on weights (3, 4) and a bias 1.
+std::vector<float> after_one_step(const OptimizerConfig& config, const std::vector<float>& gradient,
+                                  double learning_rate) {
+  const FlatLayout layout({{"w", {2}, Initial::zero, 1, true}, {"b", {1}, Initial::zero, 1, false}});
+  std::vector<float> values(static_cast<std::size_t>(layout.size), 0.0F);
+  std::vector<float> gradients(values.size(), 0.0F);
+  values[0] = 3;
+  values[1] = 4;
+  values[16] = 1;
+  gradients[0] = gradient[0];
+  gradients[1] = gradient[1];
+  gradients[16] = gradient[2];
+  Optimizer(config, layout).step(values, gradients, learning_rate);
+  return {values[0], values[1], values[16]};
+}
+
+TEST(Optimizer, LarsStepsAreProportionalToTheWeights) {
+  OptimizerConfig config;
+  config.name = OptimizerName::lars;
+  config.weight_decay = 0.1;
+  // 0.001 * 5 / (2 + 0.1 * 5) = 0.002 times (0.3, 2 + 0.4); the bias steps by rate * trust * gradient.
+  const std::vector<float> after = after_one_step(config, {0, 2, 1}, 1);
+  EXPECT_FLOAT_EQ(after[0], 3 - 0.0006F);
+  EXPECT_FLOAT_EQ(after[1], 4 - 0.0048F);
+  EXPECT_FLOAT_EQ(after[2], 1 - 0.001F);
+}
+
+TEST(Optimizer, LarcIsLimitedByTheCommonRate) {
+  OptimizerConfig config;
+  config.name = OptimizerName::larc;
+  config.larc_trust = 0.02;
+  // 0.02 * 5 / 2 = 0.05: below a rate of 0.1, above one of 0.01.
+  EXPECT_FLOAT_EQ(after_one_step(config, {0, 2, 1}, 0.1)[1], 4 - 0.05F * 2);
+  EXPECT_FLOAT_EQ(after_one_step(config, {0, 2, 1}, 0.01)[1], 4 - 0.01F * 2);
+  EXPECT_FLOAT_EQ(after_one_step(config, {0, 2, 1}, 0.1)[2], 1 - 0.1F);
+}
+
+TEST(Optimizer, LambStepsAreAsLongAsRateTimesWeights) {
+  OptimizerConfig config;
+  config.name = OptimizerName::lamb;
+  config.weight_decay = 0.1;
+  // Adam's first direction is the gradient's sign: (1 + 0.3, -1 + 0.4), stretched to the length 0.01 * 5.
+  const std::vector<float> after = after_one_step(config, {1, -2, 5}, 0.01);
+  const double length = std::sqrt(1.3 * 1.3 + 0.6 * 0.6);
+  EXPECT_NEAR(after[0], 3 - 0.05 * 1.3 / length, 1e-5);
+  EXPECT_NEAR(after[1], 4 + 0.05 * 0.6 / length, 1e-5);
+  EXPECT_NEAR(after[2], 1 - 0.01, 1e-6);  // Adam's step
+}
+
+TEST(Accumulated, AddsEachPlaceOnce) {
+  Accumulated accumulated;
+  std::vector<float> exchange(40, 1.0F);
+  accumulated.add_to(exchange, 16);  // nothing was accumulated
+  EXPECT_EQ(exchange, std::vector<float>(40, 1.0F));
+  for (int step = 0; step < 2; ++step) {
+    accumulated.add(std::vector<float>(40, 2.0F));
+    accumulated.add(std::vector<float>(40, 3.0F));
+    exchange.assign(40, 1.0F);
+    for (const std::int64_t from : {32, 20, 16}) accumulated.add_to(exchange, from);
+    for (std::size_t i = 0; i < 40; ++i) EXPECT_EQ(exchange[i], i < 16 ? 1.0F : 6.0F);
+  }
+}
+
+TEST(WeightAverage, ForgetsTheBeginningAndComesBack) {
+  const FlatLayout layout({{"w", {1}, Initial::zero, 1, true}});
+  WeightAverage average(0.9, layout);
+  std::vector<float> values(static_cast<std::size_t>(layout.size), 5.0F);
+  average.update(values, 1);
+  EXPECT_FLOAT_EQ(average.values()[0], 5.0F);  // not 0.5: the first step is all of the average
+  values[0] = 6;
+  for (std::int64_t step = 2; step < 200; ++step) average.update(values, step);
+  EXPECT_NEAR(average.values()[0], 6, 1e-4);
+  values[0] = 7;
+  average.swap(values);
+  EXPECT_NEAR(values[0], 6, 1e-4);
+  average.swap(values);
+  EXPECT_FLOAT_EQ(values[0], 7);
+}
+
+TEST(NormStatistics, AreThoseOfAllSamples) {
+  // Two batches with means 1 and 3 and variance 2 each: together mean 2.5 (weights 1 and 3), variance 2 +
+  // 0.75.
+  const FlatLayout layout({{"m", {1}, Initial::zero, 1, false}, {"v", {1}, Initial::one, 1, false}});
+  NormStatistics here(layout);
+  NormStatistics there(layout);
+  std::vector<float> batch(static_cast<std::size_t>(layout.size), 0.0F);
+  batch[0] = 1;
+  batch[16] = 2;
+  here.add(batch, 1);
+  batch[0] = 9;
+  batch[16] = 6;
+  there.add(batch, 3);
+  here.add(there.take());
+  std::vector<float> buffers(batch.size(), 0.0F);
+  here.write(buffers);
+  EXPECT_FLOAT_EQ(buffers[0], 2.5F);
+  EXPECT_FLOAT_EQ(buffers[16], 2.75F);
 }
 
 TEST(TrainingState, GoesThroughACheckpointUnchanged) {
@@ -82,6 +332,8 @@ TEST(TrainingState, GoesThroughACheckpointUnchanged) {
   Optimizer optimizer({}, state.parameters());
   for (float& g : state.gradients()) g = 0.25F;
   optimizer.step(state.values(), state.gradients(), 1e-3);
+  WeightAverage average(0.5, state.parameters());
+  average.update(state.values(), 1);
   TrainingCounters counters;
   counters.epoch = 2;
   counters.step = 11;
@@ -91,24 +343,26 @@ TEST(TrainingState, GoesThroughACheckpointUnchanged) {
   row.train_loss = 0.1;
   row.validation.targets.push_back({"a", 0.1, 0.2, 0.3});
   counters.history.push_back(row);
-  const Normalisation normalisation = {{1.0 / 3}, {2}, {3, 4}, {5, 6}};
+  const Normalisation normalisation = {{1.0 / 3}, {2}, {3, 4}, {5, 6}, {7}, {8}};
   const std::string bytes =
-      encode_checkpoint(make_checkpoint(state, optimizer, counters, normalisation, {{"seed", "1"}}));
+      sealed(snapshot(state, optimizer, average, counters, normalisation, {{"seed", "1"}}));
 
   FlatState state2(graph);
   Optimizer optimizer2({}, state2.parameters());
+  WeightAverage average2(0.5, state.parameters());
   TrainingCounters counters2;
   Normalisation normalisation2;
-  restore_checkpoint(decode_checkpoint(bytes, "x"), state2, optimizer2, counters2, normalisation2);
+  restore_checkpoint(decode_checkpoint(bytes, "x"), state2, optimizer2, average2, counters2, normalisation2);
   EXPECT_TRUE(std::equal(state.values().begin(), state.values().end(), state2.values().begin()));
   EXPECT_EQ(normalisation, normalisation2);
   EXPECT_EQ(optimizer2.steps(), 1);
-  EXPECT_EQ(bytes, encode_checkpoint(
-                       make_checkpoint(state2, optimizer2, counters2, normalisation2, {{"seed", "1"}})));
+  EXPECT_EQ(bytes,
+            sealed(snapshot(state2, optimizer2, average2, counters2, normalisation2, {{"seed", "1"}})));
 }
 
 TEST(TrainingState, FingerprintNamesWhatDiffers) {
   TrainConfig config;
+  config.model = default_model(ModelName::cosmoflow);
   config.data = "a";
   DatasetInfo data;
   data.hash = "h";
@@ -116,7 +370,7 @@ TEST(TrainingState, FingerprintNamesWhatDiffers) {
   config.data = "elsewhere";
   config.ranks = 4;
   config.threads = 2;
-  config.checkpoint.keep = 9;
+  config.checkpoint.keep_last = 9;
   EXPECT_EQ(fingerprint_differences(before, fingerprint(config, data)), "");
   config.model.width = 8;
   config.seed = 3;
@@ -124,6 +378,42 @@ TEST(TrainingState, FingerprintNamesWhatDiffers) {
             "'model.width' was 4 and is 8, 'seed' was 1 and is 3");
   data.hash = "i";
   EXPECT_THAT(fingerprint_differences(before, fingerprint(config, data)), testing::HasSubstr("data_hash"));
+}
+
+// What a revision before norms had names and losses had keys wrote (docs/formats/checkpoints.md, 2026-11-21).
+TEST(TrainingState, FingerprintsOfEarlierRevisionsAreUnderstood) {
+  const nlohmann::json before = nlohmann::json::parse(R"({
+    "augment": ["flip"], "batch": "7", "data_hash": "h", "deterministic": "true", "early_stop": "0", "epochs": "4",
+    "loss": "huber",
+    "model": {"batch_norm": "true", "dense": ["64", "32"], "dropout": "0", "leaky_slope": "0.01", "name": "cosmoflow",
+              "tanh_output": "false", "width": "3"},
+    "normalise": "true",
+    "optimizer": {"beta1": "0.9", "beta2": "0.999", "clip_norm": "0", "epsilon": "1e-08", "larc_trust": "0",
+                  "learning_rate": "0.01", "momentum": "0.9", "name": "adamw", "nesterov": "false",
+                  "weight_decay": "0.01"},
+    "schedule": {"decay": "cosine", "final_factor": "0", "power": "1", "step_epochs": [], "step_factor": "0.1",
+                 "warmup_epochs": "0"},
+    "seed": "1", "select": "last", "shuffle_labels": "false", "targets": [], "transform": {"log": "0.1"}})");
+  TrainConfig config;
+  config.batch = 7;
+  config.epochs = 4;
+  config.model = default_model(ModelName::cosmoflow);
+  config.model.width = 3;
+  config.model.norm = Norm::batch;
+  config.model.leaky_slope = 0.01;
+  config.model.level_means = false;
+  config.loss.name = LossName::huber;
+  config.augment.flip = true;
+  config.transform.name = TransformName::log;
+  config.optimizer.learning_rate = 0.01;
+  config.optimizer.weight_decay = 0.01;
+  config.inputs = {kField};
+  DatasetInfo data;
+  data.hash = "h";
+  EXPECT_EQ(fingerprint_differences(upgraded_fingerprint(before), fingerprint(config, data)), "");
+  config.model.norm = Norm::none;
+  EXPECT_EQ(fingerprint_differences(upgraded_fingerprint(before), fingerprint(config, data)),
+            "'model.norm' was batch and is none");
 }
 
 }  // namespace

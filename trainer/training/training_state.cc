@@ -11,6 +11,8 @@
 namespace wflow::trainer {
 namespace {
 
+constexpr const char* kAverage = "average";  // kind of the averaged weights' arrays
+
 nlohmann::json json_of(const yaml::Node& node) {
   switch (node.kind) {
     case yaml::Kind::null:
@@ -31,10 +33,25 @@ nlohmann::json json_of(const yaml::Node& node) {
   return nullptr;
 }
 
+yaml::Node node_of(const nlohmann::json& json) {
+  if (json.is_object()) {
+    std::vector<std::pair<std::string, yaml::Node>> entries;
+    for (const auto& [key, value] : json.items()) entries.emplace_back(key, node_of(value));
+    return yaml::map(std::move(entries));
+  }
+  if (json.is_array()) {
+    std::vector<yaml::Node> items;
+    for (const nlohmann::json& item : json) items.push_back(node_of(item));
+    return yaml::sequence(std::move(items));
+  }
+  if (json.is_null()) return {};
+  return yaml::scalar(json.is_string() ? json.get<std::string>() : json.dump());
+}
+
 nlohmann::json json_of(const EpochRow& row) {
   nlohmann::json targets = nlohmann::json::array();
   for (const TargetErrors& t : row.validation.targets)
-    targets.push_back({t.label, t.mae, t.mse, t.mean_guess_mae});
+    targets.push_back({t.label, t.mae, t.mse, t.mean_guess_mae, t.variance});
   return {{"epoch", row.epoch},
           {"step", row.step},
           {"learning_rate", row.learning_rate},
@@ -53,20 +70,21 @@ EpochRow row_of(const nlohmann::json& json) {
   row.train_loss = json.at("train_loss").get<double>();
   row.validation.loss = json.at("validation_loss").get<double>();
   for (const nlohmann::json& t : json.at("validation")) {
-    row.validation.targets.push_back(
-        {t.at(0).get<std::string>(), t.at(1).get<double>(), t.at(2).get<double>(), t.at(3).get<double>()});
+    row.validation.targets.push_back({t.at(0).get<std::string>(), t.at(1).get<double>(),
+                                      t.at(2).get<double>(), t.at(3).get<double>(),
+                                      t.size() > 4 ? t.at(4).get<double>() : 0.0});
   }
   row.samples_per_second = json.at("samples_per_second").get<double>();
   row.seconds = json.at("seconds").get<double>();
   return row;
 }
 
-void save(std::vector<CheckpointArray>& arrays, const FlatLayout& layout, const std::string& kind,
+void save(std::vector<CheckpointView>& arrays, const FlatLayout& layout, const std::string& kind,
           std::span<const float> values) {
   for (const FlatEntry& entry : layout.entries) {
     const auto part =
         values.subspan(static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.count));
-    arrays.push_back({kind, entry.spec.name, entry.spec.shape, {part.begin(), part.end()}});
+    arrays.push_back({kind, entry.spec.name, entry.spec.shape, part});
   }
 }
 
@@ -105,6 +123,26 @@ nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
   return json;
 }
 
+nlohmann::json upgraded_fingerprint(const nlohmann::json& fingerprint) {
+  if (!fingerprint.is_object()) return fingerprint;
+  const nlohmann::json hash = fingerprint.value("data_hash", nlohmann::json());
+  nlohmann::json words = fingerprint;
+  // A network of a revision that had no other: its default has changed since.
+  if (words.contains("model") && words["model"].is_object() && words["model"].contains("name")) {
+    if (!words["model"].contains("level_means")) words["model"]["level_means"] = "false";
+  }
+  yaml::Node block = node_of(words);
+  std::erase_if(block.entries, [](const auto& entry) { return entry.first.text == "data_hash"; });
+  block.entries.emplace_back(yaml::scalar("data"), yaml::scalar("-"));
+  yaml::Diagnostics diagnostics("checkpoint");
+  TrainConfig config = read_train_config(block, diagnostics);
+  if (diagnostics.has_errors()) return fingerprint;
+  if (config.inputs.empty()) config.inputs = {kField};
+  DatasetInfo data;
+  if (hash.is_string()) data.hash = hash.get<std::string>();
+  return trainer::fingerprint(config, data);
+}
+
 std::string fingerprint_differences(const nlohmann::json& before, const nlohmann::json& now) {
   std::map<std::string, std::string> a;
   std::map<std::string, std::string> b;
@@ -128,44 +166,60 @@ std::string fingerprint_differences(const nlohmann::json& before, const nlohmann
   return text;
 }
 
-Checkpoint make_checkpoint(FlatState& state, Optimizer& optimizer, const TrainingCounters& counters,
-                           const Normalisation& normalisation, const nlohmann::json& fingerprint) {
-  Checkpoint checkpoint;
+std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& average,
+                     const TrainingCounters& counters, const Normalisation& normalisation,
+                     const nlohmann::json& fingerprint) {
   nlohmann::json history = nlohmann::json::array();
   for (const EpochRow& row : counters.history) history.push_back(json_of(row));
-  checkpoint.header = {{"format", kCheckpointVersion},
-                       {"created_by", std::string("wflow ") + kVersion},
-                       {"fingerprint", fingerprint},
-                       {"normalisation", to_json(normalisation)},
-                       {"epoch", counters.epoch},
-                       {"step_of_epoch", counters.step_of_epoch},
-                       {"step", counters.step},
-                       {"optimizer_steps", optimizer.steps()},
-                       {"epoch_loss", counters.epoch_loss},
-                       {"epoch_samples", counters.epoch_samples},
-                       {"epoch_seconds", counters.epoch_seconds},
-                       {"seconds", counters.seconds},
-                       {"best_value", counters.best_value},
-                       {"best_epoch", counters.best_epoch},
-                       {"stopped_early", counters.stopped_early},
-                       {"segments", counters.segments},
-                       {"history", history}};
-  save(checkpoint.arrays, state.parameters(), "parameter", state.values());
-  save(checkpoint.arrays, state.buffers(), "buffer", state.buffer_values());
+  nlohmann::json header = {{"format", kCheckpointVersion},
+                           {"created_by", std::string("wflow ") + kVersion},
+                           {"fingerprint", fingerprint},
+                           {"normalisation", to_json(normalisation)},
+                           {"epoch", counters.epoch},
+                           {"step_of_epoch", counters.step_of_epoch},
+                           {"step", counters.step},
+                           {"optimizer_steps", optimizer.steps()},
+                           {"epoch_loss", counters.epoch_loss},
+                           {"epoch_samples", counters.epoch_samples},
+                           {"epoch_seconds", counters.epoch_seconds},
+                           {"seconds", counters.seconds},
+                           {"best_value", counters.best_value},
+                           {"best_epoch", counters.best_epoch},
+                           {"stopped_early", counters.stopped_early},
+                           {"segments", counters.segments},
+                           {"history", history}};
+  std::vector<CheckpointView> arrays;
+  save(arrays, state.parameters(), "parameter", state.values());
+  save(arrays, state.buffers(), "buffer", state.buffer_values());
   for (Optimizer::Slot& slot : optimizer.slots()) {
-    save(checkpoint.arrays, state.parameters(), slot.name, slot.values.span());
+    save(arrays, state.parameters(), slot.name, slot.values.span());
   }
-  return checkpoint;
+  if (average.active()) save(arrays, state.parameters(), kAverage, average.values());
+  return encode_unsealed(std::move(header), arrays);
 }
 
-void restore_network(const Checkpoint& checkpoint, FlatState& state) {
+std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::int64_t count) {
+  std::vector<std::pair<double, std::int64_t>> losses;
+  for (const EpochRow& row : history) {
+    const bool validated = !row.validation.targets.empty();
+    losses.emplace_back(validated ? row.validation.loss : row.train_loss, row.step);
+  }
+  std::sort(losses.begin(), losses.end());
+  std::vector<std::int64_t> steps;
+  for (std::size_t i = 0; i < std::min(losses.size(), static_cast<std::size_t>(count)); ++i)
+    steps.push_back(losses[i].second);
+  return steps;
+}
+
+void restore_network(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average) {
   load(checkpoint, state.parameters(), "parameter", state.values());
   load(checkpoint, state.buffers(), "buffer", state.buffer_values());
+  if (average.active()) load(checkpoint, state.parameters(), kAverage, average.values());
 }
 
 void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimizer& optimizer,
-                        TrainingCounters& counters, Normalisation& normalisation) {
-  restore_network(checkpoint, state);
+                        WeightAverage& average, TrainingCounters& counters, Normalisation& normalisation) {
+  restore_network(checkpoint, state, average);
   for (Optimizer::Slot& slot : optimizer.slots()) {
     load(checkpoint, state.parameters(), slot.name, slot.values.span());
   }

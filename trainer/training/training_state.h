@@ -12,8 +12,9 @@
 #include "trainer/data/transform.h"
 #include "trainer/model/flat_state.h"
 #include "trainer/training/checkpoint.h"
-#include "trainer/training/evaluation.h"
+#include "trainer/training/objective.h"
 #include "trainer/training/optimizer.h"
+#include "trainer/training/weight_average.h"
 
 namespace wflow::trainer {
 
@@ -45,15 +46,23 @@ struct TrainingCounters {
 // What makes two runs the same training: the configuration without what does not change the result (ranks,
 // threads, directories, checkpoint policy), and the data.
 nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data);
+// A fingerprint as this revision would have written it: its keys are read as a configuration, so that words
+// of earlier revisions are understood and keys that came later have their defaults, which compute what was
+// computed then.
+nlohmann::json upgraded_fingerprint(const nlohmann::json& fingerprint);
 // "model.width is 4 in the checkpoint and 8 now; seed ...": the differences, empty if there are none.
 std::string fingerprint_differences(const nlohmann::json& before, const nlohmann::json& now);
 
-Checkpoint make_checkpoint(FlatState& state, Optimizer& optimizer, const TrainingCounters& counters,
-                           const Normalisation& normalisation, const nlohmann::json& fingerprint);
+// An unsealed checkpoint (checkpoint.h): a copy of all state.
+std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& average,
+                     const TrainingCounters& counters, const Normalisation& normalisation,
+                     const nlohmann::json& fingerprint);
+// Steps at the ends of the `count` epochs with the best validation (or training loss, without one).
+std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::int64_t count);
 // Error{data} if an array is missing or has another shape.
 void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimizer& optimizer,
-                        TrainingCounters& counters, Normalisation& normalisation);
-// Parameters and buffers alone.
-void restore_network(const Checkpoint& checkpoint, FlatState& state);
+                        WeightAverage& average, TrainingCounters& counters, Normalisation& normalisation);
+// Parameters, their average and buffers alone.
+void restore_network(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average);
 
 }  // namespace wflow::trainer

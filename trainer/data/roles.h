@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which fields and labels of a data set a network reads and which it is to give. The one place that knows how
+// names in `inputs` and `targets` map to what a sample has.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/config.h"
+#include "trainer/data/sample_source.h"
+#include "trainer/model/model_graph.h"
+#include "trainer/training/objective.h"
+
+namespace wflow::trainer {
+
+struct DataRoles {
+  struct Input {
+    std::string name;
+    std::optional<std::size_t> label;  // absent: the field
+  };
+  std::vector<Input> inputs;
+  bool field_target = false;
+  std::vector<std::size_t> label_targets;
+
+  bool reads_field() const;  // as input or target
+};
+
+// Replaces what depends on the data: `model: automatic`, inputs and targets that were left out.
+TrainConfig completed(const TrainConfig& config, const DatasetInfo& info);
+
+// Of a completed configuration. Error{spec} with a suggestion for an unknown name.
+DataRoles roles_of(const TrainConfig& config, const DatasetInfo& info);
+TargetShape target_shape(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles);
+ModelTask task_of(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles);
+
+// The objective of a network with these outputs: three are a variational one (output, latent mean and
+// logarithm of the variance). Error{spec} where there are two or more than three.
+Objective objective_of(const TrainConfig& config, TargetShape targets, const ModelGraph& graph);
+
+}  // namespace wflow::trainer

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/layer_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "base/text.h"
+
+namespace wflow::trainer {
+namespace {
+
+constexpr auto kKinds = static_cast<std::size_t>(LayerKind::count);
+
+const std::array<std::string, kKinds> kNames = {"convolution",  "transposed_convolution",
+                                                "dense",        "batch_norm",
+                                                "group_norm",   "layer_norm",
+                                                "leaky_relu",   "relu",
+                                                "elu",          "gelu",
+                                                "silu",         "sigmoid",
+                                                "tanh",         "softplus",
+                                                "tanh_scale",   "dropout",
+                                                "average_pool", "max_pool",
+                                                "upsample",     "flatten",
+                                                "global_mean",  "global_max",
+                                                "softmax",      "reshape",
+                                                "add",          "concatenate",
+                                                "sample"};
+
+const std::array<std::string, 2> kPaddings = {"same", "valid"};
+
+// What the number behind a kind's name is.
+enum class Argument { none, size, value, shape };
+
+struct Form {
+  Argument argument = Argument::none;
+  bool needed = false;
+  double fallback = 0;
+  std::size_t least_inputs = 1;
+  std::size_t most_inputs = 1;
+};
+
+Form form_of(LayerKind kind) {
+  constexpr std::size_t kMany = 1000;
+  switch (kind) {
+    case LayerKind::convolution:
+    case LayerKind::transposed_convolution:
+    case LayerKind::linear:
+      return {Argument::size, true};
+    case LayerKind::group_norm:
+      return {Argument::size, false, 0};
+    case LayerKind::average_pool:
+    case LayerKind::max_pool:
+    case LayerKind::upsample:
+      return {Argument::size, false, 2};
+    case LayerKind::leaky_relu:
+      return {Argument::value, false, 0.01};
+    case LayerKind::tanh_scale:
+      return {Argument::value, false, 1.2};
+    case LayerKind::dropout:
+      return {Argument::value, false, 0.5};
+    case LayerKind::reshape:
+      return {Argument::shape, true};
+    case LayerKind::add:
+    case LayerKind::concatenate:
+      return {Argument::none, false, 0, 2, kMany};
+    case LayerKind::sample:
+      return {Argument::none, false, 0, 2, 2};
+    default:
+      return {};
+  }
+}
+
+bool is_convolution(LayerKind kind) {
+  return kind == LayerKind::convolution || kind == LayerKind::transposed_convolution;
+}
+
+// Reads one entry after the other; knows the names so far.
+class LayerReader {
+ public:
+  LayerReader(std::span<const std::string> inputs, yaml::Diagnostics& diagnostics)
+      : inputs_(inputs.begin(), inputs.end()), diagnostics_(diagnostics) {}
+
+  std::vector<LayerConfig> read(const yaml::Node& list) {
+    for (const yaml::Node& entry : list.items) read_entry(entry);
+    return std::move(layers_);
+  }
+
+ private:
+  void read_entry(const yaml::Node& entry) {
+    yaml::Node block = entry;
+    if (entry.is_scalar()) {
+      block = yaml::map({{entry.text, yaml::Node()}});
+      block.mark = entry.mark;
+    }
+    if (!block.is_map()) {
+      diagnostics_.error(entry.mark,
+                         fmt::format("a layer is a word or a mapping such as {{convolution: 16, kernel: 3}}, "
+                                     "found {}",
+                                     entry.describe()));
+      return;
+    }
+    const std::size_t kind = find_kind(block);
+    if (kind == kKinds) return;
+    LayerConfig layer;
+    layer.kind = static_cast<LayerKind>(kind);
+    yaml::MapReader reader(block, fmt::format("layer {} ({})", layers_.size() + 1, kNames[kind]),
+                           diagnostics_);
+    read_argument(reader, block, layer);
+    if (is_convolution(layer.kind)) read_window(reader, layer);
+    layer.name = reader.string("name", fmt::format("{}{}", kNames[kind], ++counts_[kind]));
+    const bool input = std::find(inputs_.begin(), inputs_.end(), layer.name) != inputs_.end();
+    if (input || known_.contains(layer.name) || layer.name.find('.') != std::string::npos ||
+        layer.name.empty()) {
+      diagnostics_.error(
+          reader.mark_of("name"),
+          fmt::format(
+              "'{}' can't be the name of layer {}: names are unique, also among the inputs, and have no dot",
+              layer.name, layers_.size() + 1));
+    }
+    read_inputs(reader, layer);
+    reader.finish();
+    known_.insert(layer.name);
+    layers_.push_back(std::move(layer));
+  }
+
+  std::size_t find_kind(const yaml::Node& block) {
+    std::size_t found = kKinds;
+    for (const auto& [key, value] : block.entries) {
+      const auto at =
+          static_cast<std::size_t>(std::find(kNames.begin(), kNames.end(), key.text) - kNames.begin());
+      if (at == kKinds) continue;
+      if (found < kKinds) {
+        diagnostics_.error(key.mark,
+                           fmt::format("one layer can't be both {} and {}; make two entries of the list",
+                                       kNames[found], kNames[at]));
+        return kKinds;
+      }
+      found = at;
+    }
+    if (found == kKinds) {
+      const std::string word = block.entries.empty() ? std::string() : block.entries.front().first.text;
+      diagnostics_.error(block.mark, fmt::format("'{}' is no kind of layer{}; kinds: {}", word,
+                                                 text::suggestion(word, kNames), text::join(kNames, ", ")));
+    }
+    return found;
+  }
+
+  void read_argument(yaml::MapReader& reader, const yaml::Node& block, LayerConfig& layer) {
+    const char* key = name_of(layer.kind);
+    const Form form = form_of(layer.kind);
+    const bool given = reader.has(key);
+    if (form.needed && !given) {
+      diagnostics_.error(block.mark, fmt::format("the layer {} needs its {}: {{{}: {}}}", key,
+                                                 form.argument == Argument::shape ? "shape" : "size", key,
+                                                 form.argument == Argument::shape ? "[8, 4, 4, 4]" : "16"));
+    }
+    switch (form.argument) {
+      case Argument::size:
+        layer.size = reader.integer(key, static_cast<std::int64_t>(form.fallback), 1, 1 << 24);
+        break;
+      case Argument::value:
+        layer.value = reader.real(key, form.fallback, 0, layer.kind == LayerKind::dropout ? 0.95 : 1e6);
+        break;
+      case Argument::shape:
+        layer.shape = reader.integers(key, 1, 1 << 24);
+        if (layer.shape.size() > 4) {
+          diagnostics_.error(reader.mark_of(key), "a shape has channels and at most three axes");
+          layer.shape.resize(4);
+        }
+        break;
+      case Argument::none:
+        // {add: [a, b]} and {relu: a}: the names of what the layer reads.
+        layer.from = reader.strings(key);
+        break;
+    }
+  }
+
+  void read_window(yaml::MapReader& reader, LayerConfig& layer) {
+    const bool up = layer.kind == LayerKind::transposed_convolution;
+    layer.kernel = reader.integer("kernel", up ? 2 : 3, 1, 1 << 16);
+    layer.stride = reader.integer("stride", up ? layer.kernel : 1, 1, 1 << 16);
+    if (!up) layer.same = reader.choice("padding", 0, kPaddings) == 0;
+    layer.bias = reader.boolean("bias", true);
+  }
+
+  void read_inputs(yaml::MapReader& reader, LayerConfig& layer) {
+    const Form form = form_of(layer.kind);
+    if (layer.from.empty() || reader.has("from")) layer.from = reader.strings("from");
+    if (layer.from.empty() && form.least_inputs == 1)
+      layer.from = {layers_.empty() ? inputs_.front() : layers_.back().name};
+    if (layer.from.size() < form.least_inputs || layer.from.size() > form.most_inputs) {
+      diagnostics_.error(reader.mark_of("from"),
+                         fmt::format("the layer '{}' ({}) reads {} values, and 'from' names {}", layer.name,
+                                     name_of(layer.kind),
+                                     form.most_inputs > 2     ? "two or more"
+                                     : form.least_inputs == 2 ? "two"
+                                                              : "one",
+                                     layer.from.size()));
+      layer.from.resize(form.least_inputs, inputs_.front());
+    }
+    for (const std::string& name : layer.from) {
+      const bool input = std::find(inputs_.begin(), inputs_.end(), name) != inputs_.end();
+      if (input || known_.contains(name)) continue;
+      std::vector<std::string> names = inputs_;
+      names.insert(names.end(), known_.begin(), known_.end());
+      diagnostics_.error(
+          reader.mark_of("from"),
+          fmt::format("the layer '{}' reads '{}', which is neither an input nor an earlier layer{}",
+                      layer.name, name, text::suggestion(name, names)));
+    }
+  }
+
+  std::vector<std::string> inputs_;
+  yaml::Diagnostics& diagnostics_;
+  std::vector<LayerConfig> layers_;
+  std::array<int, kKinds> counts_{};
+  std::set<std::string> known_;
+};
+
+}  // namespace
+
+const char* name_of(LayerKind kind) {
+  return kNames[static_cast<std::size_t>(kind)].c_str();
+}
+
+bool is_activation(LayerKind kind) {
+  return kind >= LayerKind::leaky_relu && kind <= LayerKind::softplus;
+}
+
+std::vector<LayerConfig> read_layers(const yaml::Node& node, std::span<const std::string> inputs,
+                                     yaml::Diagnostics& diagnostics) {
+  if (!node.is_sequence() || node.items.empty()) {
+    diagnostics.error(node.mark, fmt::format("'layers' must be a list of layers, found {}", node.describe()));
+    return {};
+  }
+  return LayerReader(inputs, diagnostics).read(node);
+}
+
+yaml::Node to_yaml(const LayerConfig& layer) {
+  const auto integer = [](std::int64_t value) { return yaml::scalar(std::to_string(value)); };
+  yaml::Node argument;
+  switch (form_of(layer.kind).argument) {
+    case Argument::size:
+      if (layer.size > 0) argument = integer(layer.size);
+      break;
+    case Argument::value:
+      argument = yaml::scalar(text::from_real(layer.value));
+      break;
+    case Argument::shape: {
+      std::vector<yaml::Node> shape;
+      for (const std::int64_t n : layer.shape) shape.push_back(integer(n));
+      argument = yaml::sequence(std::move(shape));
+      break;
+    }
+    case Argument::none:
+      break;
+  }
+  std::vector<yaml::Node> from;
+  for (const std::string& name : layer.from) from.push_back(yaml::quoted(name));
+  std::vector<std::pair<std::string, yaml::Node>> entries = {{name_of(layer.kind), argument},
+                                                             {"name", yaml::quoted(layer.name)},
+                                                             {"from", yaml::sequence(std::move(from))}};
+  if (is_convolution(layer.kind)) {
+    entries.emplace_back("kernel", integer(layer.kernel));
+    entries.emplace_back("stride", integer(layer.stride));
+    if (layer.kind == LayerKind::convolution)
+      entries.emplace_back("padding", yaml::scalar(layer.same ? "same" : "valid"));
+    entries.emplace_back("bias", yaml::scalar(layer.bias ? "true" : "false"));
+  }
+  return yaml::map(std::move(entries));
+}
+
+}  // namespace wflow::trainer

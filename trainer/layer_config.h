@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kinds of layers, and one entry of a model's list of layers (`model: {layers: [...]}`) as written.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/yaml.h"
+
+namespace wflow::trainer {
+
+enum class LayerKind {
+  convolution,             // parameters weight [out, in, kd, kh, kw] and bias [out]
+  transposed_convolution,  // weight [in, out, kd, kh, kw], bias [out]
+  linear,                  // weight [out, in], bias [out]
+  batch_norm,              // scale, shift [C]; buffers running mean, variance [C]
+  group_norm,              // scale, shift [C]; of a sample's groups of channels
+  layer_norm,              // scale, shift [C]; of a sample's channels, cell by cell
+  leaky_relu,              // value: the slope below 0
+  relu,
+  elu,
+  gelu,
+  silu,
+  sigmoid,
+  tanh,
+  softplus,
+  tanh_scale,    // value * tanh(x)
+  dropout,       // value: the probability of 0
+  average_pool,  // windows = kernel, no overlap; what is left at the edge is dropped
+  max_pool,
+  upsample,  // each cell repeated
+  flatten,
+  global_mean,
+  global_max,
+  softmax,  // over the channels
+  reshape,
+  add,
+  concatenate,  // along the channels
+  sample,       // of a normal distribution: reads its mean and logarithm of variance
+  count
+};
+
+// The word for a kind in YAML files and messages: "dense" for linear.
+const char* name_of(LayerKind kind);
+
+struct LayerConfig {
+  LayerKind kind = LayerKind::linear;
+  std::string name;
+  std::vector<std::string> from;  // names of layers or inputs; never empty
+  std::int64_t size = 0;          // channels, units, cells of a window, factor or groups
+  std::int64_t kernel = 3;
+  std::int64_t stride = 1;
+  bool same = true;
+  bool bias = true;
+  double value = 0;                 // slope, probability or factor
+  std::vector<std::int64_t> shape;  // reshape: channels, then cells along up to three axes
+  bool operator==(const LayerConfig&) const = default;
+};
+
+// `inputs`: the network's, at least one; the first layer reads the first of them unless it says otherwise.
+// Every error goes to `diagnostics`.
+std::vector<LayerConfig> read_layers(const yaml::Node& node, std::span<const std::string> inputs,
+                                     yaml::Diagnostics& diagnostics);
+yaml::Node to_yaml(const LayerConfig& layer);
+
+// True for kinds that stand alone as an activation.
+bool is_activation(LayerKind kind);
+
+}  // namespace wflow::trainer

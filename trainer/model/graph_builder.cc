@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/model/graph_builder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace wflow::trainer {
+namespace {
+
+constexpr std::int64_t kPreferredGroups = 8;
+
+// Parameters beyond this are a mistake in a configuration, and would not fit a 32-bit count of an array.
+constexpr std::int64_t kMostParameters = std::int64_t{1} << 31;
+
+}  // namespace
+
+void refuse(const std::string& sentence) {
+  throw Error(ExitCode::spec, sentence);
+}
+
+GraphBuilder::GraphBuilder(std::vector<NamedShape> inputs, const std::vector<TensorShape>& fields) {
+  graph_.inputs = std::move(inputs);
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    for (const NamedShape& input : graph_.inputs) flat_[axis] = flat_[axis] && input.shape.extent[axis] == 1;
+    for (const TensorShape& field : fields) flat_[axis] = flat_[axis] && field.extent[axis] == 1;
+  }
+}
+
+const std::string& GraphBuilder::name_of(Value value) const {
+  const std::size_t inputs = graph_.inputs.size();
+  return value < inputs ? graph_.inputs[value].name : graph_.layers[value - inputs].name;
+}
+
+std::array<std::int64_t, 3> GraphBuilder::along_axes(std::int64_t size) const {
+  return {flat_[0] ? 1 : size, flat_[1] ? 1 : size, flat_[2] ? 1 : size};
+}
+
+Layer GraphBuilder::begin(LayerKind kind, std::string name, std::vector<Value> from) const {
+  Layer layer;
+  layer.kind = kind;
+  layer.name = std::move(name);
+  layer.inputs = std::move(from);
+  layer.input = layer.output = shape(layer.inputs.front());
+  return layer;
+}
+
+GraphBuilder::Value GraphBuilder::push(Layer layer) {
+  for (const ParameterSpec& spec : layer.parameters) {
+    if (spec.count() <= kMostParameters) continue;
+    refuse(fmt::format(
+        "the layer '{}' would have {} weights, as it reads {} from '{}'; pool or use fewer units before it",
+        layer.name, spec.count(), text_of(layer.input), name_of(layer.inputs.front())));
+  }
+  graph_.layers.push_back(std::move(layer));
+  return graph_.inputs.size() + graph_.layers.size() - 1;
+}
+
+void GraphBuilder::need_vector(const Layer& layer) const {
+  if (layer.input.voxels() == 1) return;
+  refuse(fmt::format(
+      "the {} layer '{}' takes a vector, and '{}' gives a field of {}; put flatten or global_mean "
+      "between them",
+      trainer::name_of(layer.kind), layer.name, name_of(layer.inputs.front()), text_of(layer.input)));
+}
+
+void GraphBuilder::need_equal_extents(const Layer& layer, bool channels_too) const {
+  for (const Value value : layer.inputs) {
+    const TensorShape& other = shape(value);
+    if (other.extent == layer.input.extent && (!channels_too || other.channels == layer.input.channels))
+      continue;
+    refuse(
+        fmt::format("the {} layer '{}' needs {} of its inputs to be equal: '{}' gives {} and '{}' gives {}",
+                    trainer::name_of(layer.kind), layer.name, channels_too ? "channels and cells" : "cells",
+                    name_of(layer.inputs.front()), text_of(layer.input), name_of(value), text_of(other)));
+  }
+}
+
+GraphBuilder::Value GraphBuilder::convolution(std::string name, Value from, std::int64_t channels,
+                                              const Window& window) {
+  Layer layer = begin(LayerKind::convolution, std::move(name), {from});
+  std::int64_t fan_in = layer.input.channels;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const std::int64_t n = layer.input.extent[axis];
+    const std::int64_t k = flat_[axis] ? 1 : window.kernel;
+    const std::int64_t stride = flat_[axis] ? 1 : window.stride;
+    layer.kernel[axis] = k;
+    layer.stride[axis] = stride;
+    if (window.same) {
+      const std::int64_t pad = std::max<std::int64_t>(0, ((n + stride - 1) / stride - 1) * stride + k - n);
+      layer.pad_low[axis] = pad / 2;
+      layer.pad_high[axis] = pad - pad / 2;
+    }
+    const std::int64_t padded = n + layer.pad_low[axis] + layer.pad_high[axis];
+    if (padded < k) {
+      refuse(fmt::format(
+          "the window of the convolution '{}' has {} cells along an axis and '{}' gives {}; use a smaller "
+          "kernel or 'padding: same'",
+          layer.name, k, name_of(from), text_of(layer.input)));
+    }
+    layer.output.extent[axis] = (padded - k) / stride + 1;
+    fan_in *= k;
+  }
+  layer.output.channels = channels;
+  const auto& k = layer.kernel;
+  layer.parameters.push_back({layer.name + ".weight",
+                              {channels, layer.input.channels, k[0], k[1], k[2]},
+                              Initial::he_normal,
+                              fan_in,
+                              true});
+  if (window.bias) layer.parameters.push_back({layer.name + ".bias", {channels}, Initial::zero, 1, false});
+  return push(std::move(layer));
+}
+
+// Without padding: n cells become (n - 1) * stride + kernel. With kernel = stride that is n * stride, each
+// output cell from one input cell.
+GraphBuilder::Value GraphBuilder::transposed_convolution(std::string name, Value from, std::int64_t channels,
+                                                         const Window& window) {
+  Layer layer = begin(LayerKind::transposed_convolution, std::move(name), {from});
+  std::int64_t fan_in = layer.input.channels;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const std::int64_t k = flat_[axis] ? 1 : window.kernel;
+    const std::int64_t stride = flat_[axis] ? 1 : window.stride;
+    layer.kernel[axis] = k;
+    layer.stride[axis] = stride;
+    layer.output.extent[axis] = (layer.input.extent[axis] - 1) * stride + k;
+    fan_in *= std::max<std::int64_t>(1, k / stride);  // inputs that an output cell sees
+  }
+  layer.output.channels = channels;
+  const auto& k = layer.kernel;
+  layer.parameters.push_back({layer.name + ".weight",
+                              {layer.input.channels, channels, k[0], k[1], k[2]},
+                              Initial::he_normal,
+                              fan_in,
+                              true});
+  if (window.bias) layer.parameters.push_back({layer.name + ".bias", {channels}, Initial::zero, 1, false});
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::norm(std::string name, Value from, Norm norm, std::int64_t groups) {
+  if (norm == Norm::none) return from;
+  Layer layer =
+      begin(norm == Norm::batch ? LayerKind::batch_norm : LayerKind::group_norm, std::move(name), {from});
+  const std::int64_t channels = layer.input.channels;
+  const std::vector<std::int64_t> shape = {channels};
+  layer.parameters.push_back({layer.name + ".scale", shape, Initial::one, 1, false});
+  layer.parameters.push_back({layer.name + ".shift", shape, Initial::zero, 1, false});
+  if (norm == Norm::batch) {
+    layer.buffers.push_back({layer.name + ".running_mean", shape, Initial::zero, 1, false});
+    layer.buffers.push_back({layer.name + ".running_variance", shape, Initial::one, 1, false});
+  } else {
+    layer.groups = groups > 0 ? groups : std::gcd(channels, kPreferredGroups);
+    if (channels % layer.groups != 0) {
+      refuse(fmt::format("the group norm '{}' can't divide the {} channels of '{}' into {} groups",
+                         layer.name, channels, name_of(from), layer.groups));
+    }
+  }
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::layer_norm(std::string name, Value from) {
+  Layer layer = begin(LayerKind::layer_norm, std::move(name), {from});
+  const std::vector<std::int64_t> shape = {layer.input.channels};
+  layer.parameters.push_back({layer.name + ".scale", shape, Initial::one, 1, false});
+  layer.parameters.push_back({layer.name + ".shift", shape, Initial::zero, 1, false});
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::linear(std::string name, Value from, std::int64_t size) {
+  Layer layer = begin(LayerKind::linear, std::move(name), {from});
+  need_vector(layer);
+  const std::int64_t in = layer.input.channels;
+  layer.parameters.push_back({layer.name + ".weight", {size, in}, Initial::he_normal, in, true});
+  layer.parameters.push_back({layer.name + ".bias", {size}, Initial::zero, 1, false});
+  layer.output.channels = size;
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::pointwise(LayerKind kind, std::string name, Value from, double value) {
+  Layer layer = begin(kind, std::move(name), {from});
+  layer.value = value;
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::pool(LayerKind kind, std::string name, Value from,
+                                       const std::array<std::int64_t, 3>& kernel) {
+  Layer layer = begin(kind, std::move(name), {from});
+  layer.kernel = layer.stride = kernel;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    if (layer.input.extent[axis] < kernel[axis]) {
+      refuse(fmt::format("the {} '{}' has windows of {} cells and '{}' gives {}", trainer::name_of(kind),
+                         layer.name, kernel[axis], name_of(from), text_of(layer.input)));
+    }
+    layer.output.extent[axis] /= kernel[axis];
+  }
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::upsample(std::string name, Value from, std::int64_t factor) {
+  Layer layer = begin(LayerKind::upsample, std::move(name), {from});
+  layer.kernel = along_axes(factor);
+  for (std::size_t axis = 0; axis < 3; ++axis) layer.output.extent[axis] *= layer.kernel[axis];
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::flatten(std::string name, Value from) {
+  Layer layer = begin(LayerKind::flatten, std::move(name), {from});
+  layer.output = {layer.input.count(), {1, 1, 1}};
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::global_pool(LayerKind kind, std::string name, Value from) {
+  Layer layer = begin(kind, std::move(name), {from});
+  layer.output.extent = {1, 1, 1};
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::softmax(std::string name, Value from) {
+  return push(begin(LayerKind::softmax, std::move(name), {from}));
+}
+
+GraphBuilder::Value GraphBuilder::reshape(std::string name, Value from, const TensorShape& shape) {
+  Layer layer = begin(LayerKind::reshape, std::move(name), {from});
+  if (shape.count() != layer.input.count()) {
+    refuse(fmt::format("the reshape '{}' makes {} ({} values) of '{}', which gives {} values", layer.name,
+                       text_of(shape), shape.count(), name_of(from), layer.input.count()));
+  }
+  layer.output = shape;
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::add(std::string name, const std::vector<Value>& from) {
+  Layer layer = begin(LayerKind::add, std::move(name), from);
+  need_equal_extents(layer, true);
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::concatenate(std::string name, const std::vector<Value>& from) {
+  Layer layer = begin(LayerKind::concatenate, std::move(name), from);
+  need_equal_extents(layer, false);
+  layer.output.channels = 0;
+  for (const Value value : from) layer.output.channels += shape(value).channels;
+  return push(std::move(layer));
+}
+
+GraphBuilder::Value GraphBuilder::sample(std::string name, Value mean, Value log_variance) {
+  Layer layer = begin(LayerKind::sample, std::move(name), {mean, log_variance});
+  need_vector(layer);
+  need_equal_extents(layer, true);
+  return push(std::move(layer));
+}
+
+}  // namespace wflow::trainer

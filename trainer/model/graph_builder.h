@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adds layers to a graph one by one and works out their sizes: what the named networks and the layers of a
+// model: block are built with. Each call gives the number of the new value.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainer/model/model_graph.h"
+
+namespace wflow::trainer {
+
+// Throws Error{spec}: the network does not fit the data.
+[[noreturn]] void refuse(const std::string& sentence);
+
+class GraphBuilder {
+ public:
+  using Value = std::size_t;
+
+  struct Window {
+    std::int64_t kernel = 3;
+    std::int64_t stride = 1;
+    // "same": the output has ceil(n / stride) cells; "valid": windows that fit.
+    bool same = true;
+    bool bias = true;
+  };
+
+  // An axis with one cell in every one of `fields` is flat: windows and pools leave it alone.
+  GraphBuilder(std::vector<NamedShape> inputs, const std::vector<TensorShape>& fields);
+
+  const TensorShape& shape(Value value) const { return graph_.shape_of(value); }
+  const std::array<bool, 3>& flat() const { return flat_; }
+
+  Value convolution(std::string name, Value from, std::int64_t channels, const Window& window);
+  Value transposed_convolution(std::string name, Value from, std::int64_t channels, const Window& window);
+  // Norm::none gives `from` back.
+  Value norm(std::string name, Value from, Norm norm, std::int64_t groups = 0);
+  Value layer_norm(std::string name, Value from);
+  Value linear(std::string name, Value from, std::int64_t size);
+  // Element by element; `value` is the slope, the probability or the factor.
+  Value pointwise(LayerKind kind, std::string name, Value from, double value = 0);
+  Value pool(LayerKind kind, std::string name, Value from, const std::array<std::int64_t, 3>& kernel);
+  Value upsample(std::string name, Value from, std::int64_t factor);
+  Value flatten(std::string name, Value from);
+  Value global_pool(LayerKind kind, std::string name, Value from);
+  Value softmax(std::string name, Value from);
+  Value reshape(std::string name, Value from, const TensorShape& shape);
+  Value add(std::string name, const std::vector<Value>& from);
+  Value concatenate(std::string name, const std::vector<Value>& from);
+  // mean + exp(log_variance / 2) * noise in training, the mean in predictions.
+  Value sample(std::string name, Value mean, Value log_variance);
+
+  void output(std::string name, Value value) { graph_.outputs.push_back({std::move(name), value}); }
+  ModelGraph finish() { return std::move(graph_); }
+
+  // The kernel with `size` along every axis that is not flat.
+  std::array<std::int64_t, 3> along_axes(std::int64_t size) const;
+  // How a value is called in messages: its layer's or input's name.
+  const std::string& name_of(Value value) const;
+
+ private:
+  Layer begin(LayerKind kind, std::string name, std::vector<Value> from) const;
+  Value push(Layer layer);
+  void need_vector(const Layer& layer) const;
+  void need_equal_extents(const Layer& layer, bool channels_too) const;
+
+  ModelGraph graph_;
+  std::array<bool, 3> flat_ = {true, true, true};
+};
+
+}  // namespace wflow::trainer

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/model/model_families.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "trainer/model/graph_builder.h"
+
+namespace wflow::trainer {
+namespace {
+
+using Value = GraphBuilder::Value;
+
+constexpr std::int64_t kSmallestPooled = 8;  // an axis is halved while it has so many cells: down to 4 to 7
+constexpr double kTanhScale = 1.2;           // MLPerf: targets lie in [-1, 1], outputs may overshoot a little
+constexpr std::int64_t kMostSeedCells = 4096;
+
+// The builder with what the families have in common: layers that are numbered and a value under way.
+class Chain {
+ public:
+  Chain(const ModelConfig& config, const ModelTask& task)
+      : config_(config), graph_(task.inputs, {task.output}), at_(0) {}
+
+  GraphBuilder& graph() { return graph_; }
+  Value at() const { return at_; }
+  void set(Value value) { at_ = value; }
+  const TensorShape& shape() const { return graph_.shape(at_); }
+  std::string convolution_name() const { return fmt::format("conv{}", convolutions_); }
+
+  void convolution(std::int64_t channels, std::int64_t size) {
+    GraphBuilder::Window window;
+    window.kernel = size;
+    // A norm subtracts the mean: a bias before it has no effect.
+    window.bias = config_.norm == Norm::none;
+    at_ = graph_.convolution(fmt::format("conv{}", ++convolutions_), at_, channels, window);
+  }
+  void norm() { at_ = graph_.norm(fmt::format("norm{}", convolutions_), at_, config_.norm); }
+  void activation(const std::string& after) {
+    const bool leaky = config_.activation == LayerKind::leaky_relu;
+    const std::string name = leaky ? after + ".leaky" : after + "." + name_of(config_.activation);
+    at_ = graph_.pointwise(config_.activation, name, at_, leaky ? config_.leaky_slope : 0);
+  }
+  void convolution_block(std::int64_t channels, std::int64_t size = 3) {
+    convolution(channels, size);
+    norm();
+    activation(convolution_name());
+  }
+  bool can_pool() const {
+    const auto& e = shape().extent;
+    return std::any_of(e.begin(), e.end(), [](auto n) { return n >= kSmallestPooled; });
+  }
+  void pool(LayerKind kind) {
+    std::array<std::int64_t, 3> kernel{};
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      kernel[axis] = shape().extent[axis] >= kSmallestPooled ? 2 : 1;
+    at_ = graph_.pool(kind, fmt::format("pool{}", convolutions_), at_, kernel);
+  }
+  void flatten() { at_ = graph_.flatten("flatten", at_); }
+  void global_mean() { at_ = graph_.global_pool(LayerKind::global_mean, "global_mean", at_); }
+  void linear(std::int64_t size) { at_ = graph_.linear(fmt::format("dense{}", ++linears_), at_, size); }
+  void dense_block(std::int64_t size) {
+    linear(size);
+    activation(fmt::format("dense{}", linears_));
+    if (config_.dropout > 0) {
+      at_ = graph_.pointwise(LayerKind::dropout, fmt::format("dropout{}", linears_), at_, config_.dropout);
+    }
+  }
+  // The inputs as one vector: fields are flattened.
+  void join_inputs(std::size_t count) {
+    std::vector<Value> parts;
+    for (Value input = 0; input < count; ++input) {
+      const bool field = graph_.shape(input).voxels() > 1;
+      parts.push_back(field ? graph_.flatten(fmt::format("flatten{}", input + 1), input) : input);
+    }
+    at_ = parts.size() == 1 ? parts.front() : graph_.concatenate("inputs", parts);
+  }
+
+  ModelGraph head(std::int64_t outputs) {
+    for (const std::int64_t size : config_.dense) dense_block(size);
+    at_ = graph_.linear("out", at_, outputs);
+    if (config_.tanh_output) at_ = graph_.pointwise(LayerKind::tanh_scale, "tanh", at_, kTanhScale);
+    return finish();
+  }
+  ModelGraph finish() {
+    graph_.output("out", at_);
+    return graph_.finish();
+  }
+
+ private:
+  const ModelConfig& config_;
+  GraphBuilder graph_;
+  Value at_;
+  int convolutions_ = 0;
+  int linears_ = 0;
+};
+
+// research/cosmology.md section 5: (conv, norm, leaky, average pool) down to 4 cells an axis, one more conv,
+// the means over the box (the field is homogeneous), a small head. The mean of a filter's rectified output
+// measures fluctuations at the filter's scale: with those of all levels the head sees every scale.
+ModelGraph build_cosmoflow(const ModelConfig& config, Chain chain, const ModelTask& task) {
+  std::int64_t channels = config.width;
+  std::vector<Value> levels;
+  for (; chain.can_pool(); channels *= 2) {
+    chain.convolution_block(channels);
+    chain.pool(LayerKind::average_pool);  // which leaves the mean as it is
+    levels.push_back(chain.at());
+  }
+  chain.convolution_block(channels);
+  if (!config.level_means || levels.empty()) {
+    chain.global_mean();
+    return chain.head(task.output.channels);
+  }
+  levels.push_back(chain.at());
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    levels[i] =
+        chain.graph().global_pool(LayerKind::global_mean, fmt::format("global_mean{}", i + 1), levels[i]);
+  }
+  chain.set(chain.graph().concatenate("level_means", levels));
+  return chain.head(task.output.channels);
+}
+
+// MLPerf HPC's reference. Leaky ReLU grows with its argument, so that it and the maximum may change places:
+// behind the pool it has an eighth of the work.
+ModelGraph build_mlperf(const ModelConfig& config, Chain chain, const ModelTask& task) {
+  std::int64_t channels = config.width;
+  for (; chain.can_pool(); channels *= 2) {
+    chain.convolution(channels, 3);
+    chain.norm();
+    chain.pool(LayerKind::max_pool);
+    chain.activation(chain.convolution_name());
+  }
+  chain.flatten();
+  return chain.head(task.output.channels);
+}
+
+// The SC18 network (arXiv 1808.04728): seven convolutions with channels in multiples of 16 and kernels of 2
+// to 4, average pooling behind the first ones, three dense layers. The paper's table is not at hand; this
+// one has 7.07 M parameters and 68.1 Gflop a sample at 128^3, the paper 7.04 M and 69.3.
+ModelGraph build_sc18(const ModelConfig& config, Chain chain, const ModelTask& task) {
+  constexpr std::array<std::int64_t, 7> kFactors = {1, 2, 4, 4, 8, 16, 16};
+  constexpr std::array<std::int64_t, 7> kKernels = {3, 4, 3, 2, 2, 3, 3};
+  for (std::size_t i = 0; i < kFactors.size(); ++i) {
+    chain.convolution_block(config.width * kFactors[i], kKernels[i]);
+    if (i < 5 && chain.can_pool()) chain.pool(LayerKind::average_pool);
+  }
+  chain.flatten();
+  return chain.head(task.output.channels);
+}
+
+// Two convolutions a level, for fields of one to three dimensions.
+ModelGraph build_cnn(const ModelConfig& config, Chain chain, const ModelTask& task) {
+  std::int64_t channels = config.width;
+  for (; chain.can_pool(); channels *= 2) {
+    chain.convolution_block(channels);
+    chain.convolution_block(channels);
+    chain.pool(LayerKind::max_pool);
+  }
+  chain.convolution_block(channels);
+  chain.global_mean();
+  return chain.head(task.output.channels);
+}
+
+ModelGraph build_mlp(const ModelConfig&, Chain chain, const ModelTask& task) {
+  chain.join_inputs(task.inputs.size());
+  return chain.head(task.output.channels);
+}
+
+// Cicek et al. 2016 (arXiv 1606.06650): channels double before each pool and shrink after each up-sampling;
+// width 32 and depth 3 have the paper's 19,069,955 parameters (without norms). Padded, so that the output has
+// the input's cells.
+ModelGraph build_unet(const ModelConfig& config, Chain chain, const ModelTask& task) {
+  const TensorShape input = chain.shape();
+  const std::int64_t cells = std::int64_t{1} << config.depth;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    if (chain.graph().flat()[axis] || input.extent[axis] % cells == 0) continue;
+    refuse(fmt::format(
+        "the network 'unet' of depth {} halves each axis {} times: {} cells along an axis are no multiple "
+        "of {}; use another 'depth' or grid",
+        config.depth, config.depth, input.extent[axis], cells));
+  }
+  if (task.output.extent != input.extent) {
+    refuse(fmt::format(
+        "the network 'unet' gives a field of as many cells as it reads ({}), and the target has {}",
+        text_of(input), text_of(task.output)));
+  }
+  std::vector<Value> skips;
+  std::int64_t channels = config.width;
+  const std::array<std::int64_t, 3> halves = chain.graph().along_axes(2);
+  for (std::int64_t level = 0; level <= config.depth; ++level, channels *= 2) {
+    chain.convolution_block(channels);
+    chain.convolution_block(2 * channels);
+    if (level == config.depth) break;
+    skips.push_back(chain.at());
+    chain.set(chain.graph().pool(LayerKind::max_pool, fmt::format("pool{}", level + 1), chain.at(), halves));
+  }
+  GraphBuilder::Window up;
+  up.kernel = up.stride = 2;
+  up.bias = false;
+  for (std::int64_t level = config.depth; level-- > 0;) {
+    const Value risen = chain.graph().transposed_convolution(fmt::format("up{}", level + 1), chain.at(),
+                                                             chain.shape().channels, up);
+    const Value skip = skips[static_cast<std::size_t>(level)];
+    chain.set(chain.graph().concatenate(fmt::format("skip{}", level + 1), {skip, risen}));
+    channels = chain.graph().shape(skip).channels;
+    chain.convolution_block(channels);
+    chain.convolution_block(channels);
+  }
+  GraphBuilder::Window point;
+  point.kernel = 1;
+  chain.set(chain.graph().convolution("out", chain.at(), task.output.channels, point));
+  return chain.finish();
+}
+
+std::int64_t halvings(const TensorShape& field, const std::array<bool, 3>& flat) {
+  std::int64_t fewest = 60;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    if (flat[axis]) continue;
+    std::int64_t count = 0;
+    for (std::int64_t n = field.extent[axis]; n >= kSmallestPooled && n % 2 == 0; n /= 2) ++count;
+    fewest = std::min(fewest, count);
+  }
+  return fewest == 60 ? 0 : fewest;
+}
+
+// Vector to field: dense to the coarsest grid, then (double the grid, convolve) to the finest.
+void decode(const ModelConfig& config, Chain& chain, const TensorShape& target) {
+  const std::int64_t levels = halvings(target, chain.graph().flat());
+  TensorShape seed = {config.width << levels, target.extent};
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    if (!chain.graph().flat()[axis]) seed.extent[axis] >>= levels;
+  }
+  if (seed.voxels() > kMostSeedCells) {
+    refuse(fmt::format(
+        "the network '{}' doubles a coarse grid up to the target's {}, and one axis can be halved only {} "
+        "times: use a grid with cells in multiples of a power of 2",
+        name_of(config.name), text_of(target), levels));
+  }
+  chain.set(chain.graph().linear("seed", chain.at(), seed.count()));
+  chain.set(chain.graph().reshape("grid", chain.at(), seed));
+  chain.activation("grid");
+  for (std::int64_t level = levels; level-- > 0;) {
+    chain.set(chain.graph().upsample(fmt::format("double{}", level + 1), chain.at(), 2));
+    chain.convolution_block(config.width << level);
+  }
+  GraphBuilder::Window window;
+  chain.set(chain.graph().convolution("out", chain.at(), target.channels, window));
+}
+
+ModelGraph build_decoder(const ModelConfig& config, Chain chain, const ModelTask& task) {
+  chain.join_inputs(task.inputs.size());
+  for (const std::int64_t size : config.dense) chain.dense_block(size);
+  decode(config, chain, task.output);
+  return chain.finish();
+}
+
+void encode(const ModelConfig& config, Chain& chain) {
+  std::int64_t channels = config.width;
+  for (; chain.can_pool(); channels *= 2) {
+    chain.convolution_block(channels);
+    chain.pool(LayerKind::average_pool);
+  }
+  chain.convolution_block(channels);
+  chain.flatten();
+  for (const std::int64_t size : config.dense) chain.dense_block(size);
+}
+
+ModelGraph build_autoencoder(const ModelConfig& config, Chain chain, const ModelTask& task) {
+  encode(config, chain);
+  chain.set(chain.graph().linear("latent", chain.at(), config.latent));
+  decode(config, chain, task.output);
+  return chain.finish();
+}
+
+// Kingma and Welling 2014. The second and third output are the latent mean and logarithm of the variance, for
+// the KL term of the loss.
+ModelGraph build_vae(const ModelConfig& config, Chain chain, const ModelTask& task) {
+  encode(config, chain);
+  const Value mean = chain.graph().linear("latent_mean", chain.at(), config.latent);
+  const Value log_variance = chain.graph().linear("latent_log_variance", chain.at(), config.latent);
+  chain.set(chain.graph().sample("latent", mean, log_variance));
+  decode(config, chain, task.output);
+  chain.graph().output("out", chain.at());
+  chain.graph().output("latent_mean", mean);
+  chain.graph().output("latent_log_variance", log_variance);
+  return chain.graph().finish();
+}
+
+bool gives_field(ModelName name) {
+  return name == ModelName::unet || name == ModelName::decoder || name == ModelName::autoencoder ||
+         name == ModelName::vae;
+}
+
+bool reads_one_field(ModelName name) {
+  return name != ModelName::mlp && name != ModelName::decoder;
+}
+
+void check_task(const ModelConfig& config, const ModelTask& task) {
+  const char* name = name_of(config.name);
+  if (reads_one_field(config.name) && task.inputs.size() != 1) {
+    refuse(fmt::format(
+        "the network '{}' reads one field, and 'inputs' names {}; write its layers as a list to read several",
+        name, task.inputs.size()));
+  }
+  const bool field = task.output.voxels() > 1;
+  if (gives_field(config.name) && !field) {
+    refuse(fmt::format(
+        "the network '{}' gives a field, and the targets are {} numbers; use 'mlp' or 'cnn', or name a field "
+        "in 'targets'",
+        name, task.output.channels));
+  }
+  if (!gives_field(config.name) && field) {
+    refuse(fmt::format(
+        "the network '{}' gives numbers, and the target is a field of {}; use 'unet' (from a field) or "
+        "'decoder' (from numbers)",
+        name, text_of(task.output)));
+  }
+}
+
+}  // namespace
+
+ModelGraph build_named(const ModelConfig& config, const ModelTask& task) {
+  check_task(config, task);
+  Chain chain(config, task);
+  const bool pools = reads_one_field(config.name) && config.name != ModelName::unet;
+  if (pools && !chain.can_pool()) {
+    refuse(
+        fmt::format("the network '{}' needs an input of at least {} cells along one axis; "
+                    "the samples are {}{}",
+                    name_of(config.name), kSmallestPooled, text_of(chain.shape()),
+                    task.output.voxels() == 1 ? "; 'mlp' takes inputs of any size" : ""));
+  }
+  switch (config.name) {
+    case ModelName::cosmoflow:
+      return build_cosmoflow(config, std::move(chain), task);
+    case ModelName::sc18:
+      return build_sc18(config, std::move(chain), task);
+    case ModelName::mlperf:
+      return build_mlperf(config, std::move(chain), task);
+    case ModelName::mlp:
+      return build_mlp(config, std::move(chain), task);
+    case ModelName::cnn:
+      return build_cnn(config, std::move(chain), task);
+    case ModelName::unet:
+      return build_unet(config, std::move(chain), task);
+    case ModelName::decoder:
+      return build_decoder(config, std::move(chain), task);
+    case ModelName::autoencoder:
+      return build_autoencoder(config, std::move(chain), task);
+    case ModelName::vae:
+      return build_vae(config, std::move(chain), task);
+    case ModelName::layers:
+    case ModelName::automatic:
+      break;
+  }
+  WFLOW_CHECK(false);
+  return {};
+}
+
+ModelGraph build_model(const ModelConfig& config, const ModelTask& task) {
+  return config.name == ModelName::layers ? build_layers(config, task) : build_named(config, task);
+}
+
+ModelGraph build_model(const ModelConfig& config, const TensorShape& input, std::int64_t outputs) {
+  return build_model(config, ModelTask{{{"x", input}}, {outputs, {1, 1, 1}}});
+}
+
+}  // namespace wflow::trainer

@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/model/onnx_file.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+#include "base/version.h"
+#include "trainer/model/protobuf.h"
+
+namespace wflow::trainer {
+namespace {
+
+// Numbers of onnx.proto: fields of messages, types of elements and attributes.
+enum Element { kFloat = 1, kInt64 = 7 };
+enum AttributeType { kReal = 1, kInteger = 2, kText = 3, kIntegers = 7 };
+constexpr std::int64_t kMostBytes = (std::int64_t{1} << 31) - 1;
+constexpr std::int64_t kNodeBytes = std::int64_t{1} << 20;  // more than what is no parameter ever takes
+
+class Attributes {
+ public:
+  Attributes& integer(const char* name, std::int64_t value) {
+    ProtobufMessage attribute = named(name, kInteger);
+    attribute.integer(3, value);
+    return add(attribute);
+  }
+  Attributes& real(const char* name, double value) {
+    ProtobufMessage attribute = named(name, kReal);
+    attribute.real(2, static_cast<float>(value));
+    return add(attribute);
+  }
+  Attributes& text(const char* name, const char* value) {
+    ProtobufMessage attribute = named(name, kText);
+    attribute.text(4, value);
+    return add(attribute);
+  }
+  Attributes& integers(const char* name, std::span<const std::int64_t> values) {
+    ProtobufMessage attribute = named(name, kIntegers);
+    for (const std::int64_t value : values) attribute.integer(8, value);
+    return add(attribute);
+  }
+  const std::vector<ProtobufMessage>& list() const { return list_; }
+
+ private:
+  static ProtobufMessage named(const char* name, AttributeType type) {
+    ProtobufMessage attribute;
+    attribute.text(1, name);
+    attribute.integer(20, type);
+    return attribute;
+  }
+  Attributes& add(const ProtobufMessage& attribute) {
+    list_.push_back(attribute);
+    return *this;
+  }
+  std::vector<ProtobufMessage> list_;
+};
+
+using Names = std::vector<std::string>;
+
+// Collects nodes and constants; values are called v0, v1, ... as in the graph, others after them.
+class OnnxGraph {
+ public:
+  // Adds a node and gives the name of its output.
+  std::string node(const char* type, const Names& inputs, const Attributes& attributes = {}) {
+    const std::string output = fmt::format("t{}", ++values_);
+    node_with_outputs(type, inputs, {output}, attributes);
+    return output;
+  }
+  void node_with_outputs(const char* type, const Names& inputs, const Names& outputs,
+                         const Attributes& attributes) {
+    ProtobufMessage message;
+    for (const std::string& input : inputs) message.text(1, input);
+    for (const std::string& output : outputs) message.text(2, output);
+    message.text(3, outputs.front());
+    message.text(4, type);
+    for (const ProtobufMessage& attribute : attributes.list()) message.message(5, attribute);
+    graph_.message(1, message);
+  }
+  Names split(const std::string& value, std::int64_t channels) {
+    const Names outputs = {fmt::format("t{}", values_ + 1), fmt::format("t{}", values_ + 2)};
+    values_ += 2;
+    node_with_outputs("Split", {value, integers({channels, channels})}, outputs,
+                      Attributes().integer("axis", 1));
+    return outputs;
+  }
+  std::string reals(const std::string& name, std::span<const std::int64_t> shape,
+                    std::span<const float> values) {
+    return tensor(name, kFloat, shape,
+                  {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+  }
+  std::string reals(std::span<const std::int64_t> shape, std::span<const double> values) {
+    const std::vector<float> list(values.begin(), values.end());
+    return reals(fmt::format("c{}", ++constants_), shape, list);
+  }
+  std::string real(double value) { return reals(std::span<const std::int64_t>(), {&value, 1}); }
+  std::string integers(const std::vector<std::int64_t>& values) {
+    const std::int64_t count[] = {static_cast<std::int64_t>(values.size())};
+    return tensor(fmt::format("c{}", ++constants_), kInt64, count,
+                  {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(std::int64_t)});
+  }
+  ProtobufMessage& message() { return graph_; }
+
+ private:
+  std::string tensor(const std::string& name, Element type, std::span<const std::int64_t> shape,
+                     std::string_view bytes) {
+    ProtobufMessage message;
+    for (const std::int64_t n : shape) message.integer(1, n);
+    message.integer(2, type);
+    message.text(8, name);
+    message.text(9, bytes);
+    graph_.message(5, message);
+    return name;
+  }
+  ProtobufMessage graph_;
+  int values_ = 0;
+  int constants_ = 0;
+};
+
+// Vectors are [N, C], fields [N, C, D, H, W]; 0 takes N from the input.
+std::vector<std::int64_t> onnx_sizes(const TensorShape& shape, bool as_field) {
+  if (shape.voxels() == 1 && !as_field) return {0, shape.channels};
+  return {0, shape.channels, shape.extent[0], shape.extent[1], shape.extent[2]};
+}
+
+std::array<std::int64_t, 6> both(const std::array<std::int64_t, 3>& low,
+                                 const std::array<std::int64_t, 3>& high) {
+  return {low[0], low[1], low[2], high[0], high[1], high[2]};
+}
+
+// Adds the nodes of one layer after the other.
+class Writer {
+ public:
+  Writer(const ModelGraph& graph, OnnxGraph& onnx) : graph_(graph), onnx_(onnx) {}
+
+  std::vector<std::string>& names() { return names_; }
+  void layer(const Layer& layer) {
+    std::string output = plain(layer);
+    if (windowed(layer.kind) && layer.output.voxels() == 1) output = reshaped(output, layer.output, false);
+    names_.push_back(std::move(output));
+  }
+  std::string reshaped(const std::string& value, const TensorShape& shape, bool as_field) {
+    return onnx_.node("Reshape", {value, onnx_.integers(onnx_sizes(shape, as_field))});
+  }
+
+ private:
+  static bool windowed(LayerKind kind) {
+    return kind == LayerKind::convolution || kind == LayerKind::transposed_convolution ||
+           kind == LayerKind::batch_norm || kind == LayerKind::average_pool || kind == LayerKind::max_pool ||
+           kind == LayerKind::upsample;
+  }
+  std::string field(const Layer& layer) {
+    const TensorShape& shape = graph_.shape_of(layer.inputs[0]);
+    const std::string& name = names_[layer.inputs[0]];
+    return shape.voxels() == 1 ? reshaped(name, shape, true) : name;
+  }
+  static Attributes window(const Layer& layer) {
+    Attributes attributes;
+    attributes.integers("kernel_shape", layer.kernel).integers("strides", layer.stride);
+    return attributes;
+  }
+  Names with_parameters(std::string first, const Layer& layer) {
+    Names inputs = {std::move(first)};
+    for (const ParameterSpec& parameter : layer.parameters) inputs.push_back(parameter.name);
+    return inputs;
+  }
+  std::string plain(const Layer& layer);
+  std::string activation(const Layer& layer, const std::string& x);
+  std::string group_norm(const Layer& layer, const std::string& x);
+  std::string layer_norm(const Layer& layer, const std::string& x);
+  std::string combined(const Layer& layer);
+
+  const ModelGraph& graph_;
+  OnnxGraph& onnx_;
+  std::vector<std::string> names_;
+};
+
+std::string Writer::group_norm(const Layer& layer, const std::string& x) {
+  const std::int64_t groups[] = {layer.groups};
+  const std::vector<double> ones(static_cast<std::size_t>(layer.groups), 1.0);
+  const std::vector<double> zeros(static_cast<std::size_t>(layer.groups), 0.0);
+  const std::string grouped = onnx_.node("Reshape", {x, onnx_.integers({0, layer.groups, -1})});
+  const std::string normal =
+      onnx_.node("InstanceNormalization", {grouped, onnx_.reals(groups, ones), onnx_.reals(groups, zeros)},
+                 Attributes().real("epsilon", kNormEpsilon));
+  const std::string back = reshaped(normal, layer.output, false);
+  std::vector<std::int64_t> shape = {1, layer.output.channels};
+  if (layer.output.voxels() > 1) shape.insert(shape.end(), {1, 1, 1});
+  const auto along_channels = [&](const ParameterSpec& parameter) {
+    return onnx_.node("Reshape", {parameter.name, onnx_.integers(shape)});
+  };
+  const std::string scaled = onnx_.node("Mul", {back, along_channels(layer.parameters[0])});
+  return onnx_.node("Add", {scaled, along_channels(layer.parameters[1])});
+}
+
+std::string Writer::layer_norm(const Layer& layer, const std::string& x) {
+  const Attributes options = Attributes().integer("axis", -1).real("epsilon", kNormEpsilon);
+  if (layer.output.voxels() == 1) return onnx_.node("LayerNormalization", with_parameters(x, layer), options);
+  const std::int64_t there[] = {0, 2, 3, 4, 1};
+  const std::int64_t back[] = {0, 4, 1, 2, 3};
+  const std::string moved = onnx_.node("Transpose", {x}, Attributes().integers("perm", there));
+  const std::string normal = onnx_.node("LayerNormalization", with_parameters(moved, layer), options);
+  return onnx_.node("Transpose", {normal}, Attributes().integers("perm", back));
+}
+
+std::string Writer::activation(const Layer& layer, const std::string& x) {
+  switch (layer.kind) {
+    case LayerKind::leaky_relu:
+      return onnx_.node("LeakyRelu", {x}, Attributes().real("alpha", layer.value));
+    case LayerKind::relu:
+      return onnx_.node("Relu", {x});
+    case LayerKind::elu:
+      return onnx_.node("Elu", {x});
+    case LayerKind::gelu: {
+      const std::string erf =
+          onnx_.node("Erf", {onnx_.node("Mul", {x, onnx_.real(std::numbers::sqrt2 / 2)})});
+      return onnx_.node("Mul",
+                        {onnx_.node("Mul", {x, onnx_.real(0.5)}), onnx_.node("Add", {erf, onnx_.real(1)})});
+    }
+    case LayerKind::silu:
+      return onnx_.node("Mul", {x, onnx_.node("Sigmoid", {x})});
+    case LayerKind::sigmoid:
+      return onnx_.node("Sigmoid", {x});
+    case LayerKind::tanh:
+      return onnx_.node("Tanh", {x});
+    case LayerKind::softplus:
+      return onnx_.node("Softplus", {x});
+    case LayerKind::tanh_scale:
+      return onnx_.node("Mul", {onnx_.node("Tanh", {x}), onnx_.real(layer.value)});
+    case LayerKind::softmax:
+      return onnx_.node("Softmax", {x}, Attributes().integer("axis", 1));
+    default:
+      return x;  // dropout, sample: nothing in predictions
+  }
+}
+
+std::string Writer::combined(const Layer& layer) {
+  if (layer.kind == LayerKind::concatenate) {
+    Names all;
+    for (const std::size_t input : layer.inputs) all.push_back(names_[input]);
+    return onnx_.node("Concat", all, Attributes().integer("axis", 1));
+  }
+  std::string sum = names_[layer.inputs[0]];
+  for (std::size_t i = 1; i < layer.inputs.size(); ++i)
+    sum = onnx_.node("Add", {sum, names_[layer.inputs[i]]});
+  return sum;
+}
+
+std::string Writer::plain(const Layer& layer) {
+  const std::string& x = names_[layer.inputs[0]];
+  const std::int64_t axes[] = {2, 3, 4};
+  switch (layer.kind) {
+    case LayerKind::convolution:
+      return onnx_.node("Conv", with_parameters(field(layer), layer),
+                        window(layer).integers("pads", both(layer.pad_low, layer.pad_high)));
+    case LayerKind::transposed_convolution:
+      return onnx_.node("ConvTranspose", with_parameters(field(layer), layer), window(layer));
+    case LayerKind::batch_norm: {
+      Names inputs = with_parameters(field(layer), layer);
+      for (const ParameterSpec& buffer : layer.buffers) inputs.push_back(buffer.name);
+      return onnx_.node("BatchNormalization", inputs, Attributes().real("epsilon", kNormEpsilon));
+    }
+    case LayerKind::group_norm:
+      return group_norm(layer, x);
+    case LayerKind::layer_norm:
+      return layer_norm(layer, x);
+    case LayerKind::average_pool:
+      return onnx_.node(
+          "AveragePool", {field(layer)},
+          Attributes().integers("kernel_shape", layer.kernel).integers("strides", layer.kernel));
+    case LayerKind::max_pool:
+      return onnx_.node(
+          "MaxPool", {field(layer)},
+          Attributes().integers("kernel_shape", layer.kernel).integers("strides", layer.kernel));
+    case LayerKind::upsample: {
+      const std::int64_t five[] = {5};
+      const std::array<double, 5> scales = {1, 1, static_cast<double>(layer.kernel[0]),
+                                            static_cast<double>(layer.kernel[1]),
+                                            static_cast<double>(layer.kernel[2])};
+      return onnx_.node("Resize", {field(layer), "", onnx_.reals(five, scales)},
+                        Attributes()
+                            .text("mode", "nearest")
+                            .text("coordinate_transformation_mode", "asymmetric")
+                            .text("nearest_mode", "floor"));
+    }
+    case LayerKind::flatten:
+      return onnx_.node("Flatten", {x}, Attributes().integer("axis", 1));
+    case LayerKind::reshape:
+      return reshaped(x, layer.output, false);
+    case LayerKind::global_mean:
+    case LayerKind::global_max:
+      return onnx_.node(layer.kind == LayerKind::global_mean ? "ReduceMean" : "ReduceMax", {field(layer)},
+                        Attributes().integers("axes", axes).integer("keepdims", 0));
+    case LayerKind::linear:
+      return onnx_.node("Gemm", with_parameters(x, layer), Attributes().integer("transB", 1));
+    case LayerKind::add:
+    case LayerKind::concatenate:
+      return combined(layer);
+    default:
+      return activation(layer, x);
+  }
+}
+
+// A float32 input or output; the first axis is the batch.
+ProtobufMessage value_info(const std::string& name, std::span<const std::int64_t> shape) {
+  ProtobufMessage dimensions;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    ProtobufMessage dimension;
+    if (i == 0) {
+      dimension.text(2, "samples");
+    } else {
+      dimension.integer(1, shape[i]);
+    }
+    dimensions.message(1, dimension);
+  }
+  ProtobufMessage tensor;
+  tensor.integer(1, kFloat);
+  tensor.message(2, dimensions);
+  ProtobufMessage type;
+  type.message(1, tensor);
+  ProtobufMessage info;
+  info.text(1, name);
+  info.message(2, type);
+  return info;
+}
+
+std::string transformed(OnnxGraph& onnx, const TransformConfig& transform, const std::string& x) {
+  if (transform.name == TransformName::none) return x;
+  const double offset = transform.name == TransformName::log ? transform.offset : 1;
+  return onnx.node("Log", {onnx.node("Add", {x, onnx.real(offset)})});
+}
+
+std::string undone_transform(OnnxGraph& onnx, const TransformConfig& transform, const std::string& y) {
+  if (transform.name == TransformName::none) return y;
+  const double offset = transform.name == TransformName::log ? transform.offset : 1;
+  return onnx.node("Sub", {onnx.node("Exp", {y}), onnx.real(offset)});
+}
+
+std::string normalised(OnnxGraph& onnx, const std::string& x, const std::string& mean,
+                       const std::string& deviation) {
+  return onnx.node("Div", {onnx.node("Sub", {x, mean}), deviation});
+}
+
+void add_inputs(const ModelGraph& graph, const ExportedUnits& units, OnnxGraph& onnx, Writer& writer) {
+  const Normalisation& n = units.normalisation;
+  std::size_t number = 0;
+  for (const NamedShape& input : graph.inputs) {
+    const bool field = input.name == kField;
+    onnx.message().message(11, value_info(input.name, onnx_sizes(input.shape, field)));
+    if (!field) {
+      const std::string mean = onnx.real(n.numbers_mean[number]);
+      writer.names().push_back(normalised(onnx, input.name, mean, onnx.real(n.numbers_std[number])));
+      ++number;
+      continue;
+    }
+    const std::int64_t shape[] = {1, input.shape.channels, 1, 1, 1};
+    const std::string x = transformed(onnx, units.transform, input.name);
+    const std::string mean = onnx.reals(shape, n.x_mean);
+    const std::string seen = normalised(onnx, x, mean, onnx.reals(shape, n.x_std));
+    // A field of one cell is a vector to the layers.
+    writer.names().push_back(input.shape.voxels() == 1 ? writer.reshaped(seen, input.shape, false) : seen);
+  }
+}
+
+std::string physical_output(const ExportedUnits& units, OnnxGraph& onnx, const std::string& y) {
+  if (is_classification(units.loss)) return onnx.node("Softmax", {y}, Attributes().integer("axis", 1));
+  const auto channels = static_cast<std::int64_t>(units.normalisation.y_mean.size());
+  std::vector<std::int64_t> shape = {1, channels};
+  if (units.field_target) shape.insert(shape.end(), {1, 1, 1});
+  const std::string mean = onnx.reals(shape, units.normalisation.y_mean);
+  const std::string deviation = onnx.reals(shape, units.normalisation.y_std);
+  const auto scaled = [&](const std::string& value) {
+    return onnx.node("Add", {onnx.node("Mul", {value, deviation}), mean});
+  };
+  if (units.loss != LossName::gaussian) {
+    return units.field_target ? undone_transform(onnx, units.transform, scaled(y)) : scaled(y);
+  }
+  const Names parts = onnx.split(y, channels);
+  const std::string root = onnx.node("Exp", {onnx.node("Mul", {parts[1], onnx.real(0.5)})});
+  return onnx.node("Concat", {scaled(parts[0]), onnx.node("Mul", {root, deviation})},
+                   Attributes().integer("axis", 1));
+}
+
+void add_constants(const FlatLayout& layout, std::span<const float> values, OnnxGraph& onnx) {
+  for (const FlatEntry& entry : layout.entries) {
+    onnx.reals(entry.spec.name, entry.spec.shape,
+               values.subspan(static_cast<std::size_t>(entry.offset), static_cast<std::size_t>(entry.count)));
+  }
+}
+
+void metadata(ProtobufMessage& model, const char* key, const std::string& value) {
+  ProtobufMessage entry;
+  entry.text(1, key);
+  entry.text(2, value);
+  model.message(14, entry);
+}
+
+}  // namespace
+
+bool fits_onnx(const ModelGraph& graph) {
+  return graph.parameter_count() <= (kMostBytes - kNodeBytes) / static_cast<std::int64_t>(sizeof(float));
+}
+
+std::string onnx_file(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units) {
+  OnnxGraph onnx;
+  onnx.message().text(2, "wflow");
+  Writer writer(graph, onnx);
+  add_inputs(graph, units, onnx, writer);
+  for (const Layer& layer : graph.layers) writer.layer(layer);
+  const std::size_t output = graph.outputs.front().value;
+  const TensorShape& shape = graph.shape_of(output);
+  std::string y = writer.names()[output];
+  if (shape.voxels() == 1 && units.field_target) y = writer.reshaped(y, shape, true);
+  const std::string last = physical_output(units, onnx, y);
+  onnx.node_with_outputs("Identity", {last}, {"prediction"}, {});
+  onnx.message().message(12, value_info("prediction", onnx_sizes(shape, units.field_target)));
+  add_constants(state.parameters(), state.values(), onnx);
+  add_constants(state.buffers(), state.buffer_values(), onnx);
+  nlohmann::json inputs = nlohmann::json::array();
+  for (const NamedShape& input : graph.inputs) inputs.push_back(input.name);
+
+  ProtobufMessage operators;
+  operators.text(1, "");
+  operators.integer(2, kOnnxOperators);
+  ProtobufMessage model;
+  model.integer(1, kOnnxVersion);
+  model.text(2, "wflow");
+  model.text(3, kVersion);
+  model.message(7, onnx.message());
+  model.message(8, operators);
+  metadata(model, "inputs", inputs.dump());
+  metadata(model, "targets", nlohmann::json(units.targets).dump());
+  return model.bytes();
+}
+
+}  // namespace wflow::trainer

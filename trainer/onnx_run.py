@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs an ONNX model with Debian's python3-onnx and torch: each operator as onnx's documentation of operator set 17 defines it."""
+
+import json
+
+import numpy
+import onnx
+import onnx.numpy_helper
+import onnx.shape_inference
+import torch
+from torch.nn import functional
+
+
+def attributes(node):
+    return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+
+
+def padded(x, pads, value):
+    half = len(pads) // 2
+    both = [p for low, high in reversed(list(zip(pads[:half], pads[half:]))) for p in (low, high)]
+    return functional.pad(x, both, value=value) if any(pads) else x
+
+
+def convolution(x, w, b=None, *, kernel_shape, strides, pads):
+    assert list(w.shape[2:]) == list(kernel_shape)
+    return functional.conv3d(padded(x, pads, 0), w, b, strides)
+
+
+def transposed_convolution(x, w, b=None, *, kernel_shape, strides):
+    assert list(w.shape[2:]) == list(kernel_shape)
+    return functional.conv_transpose3d(x, w, b, strides)
+
+
+def resize(x, roi, scales, *, mode, coordinate_transformation_mode, nearest_mode):
+    assert roi is None and (mode, coordinate_transformation_mode, nearest_mode) == (b"nearest", b"asymmetric", b"floor")
+    for axis, scale in enumerate(scales.tolist()):
+        cells = torch.arange(int(x.shape[axis] * scale))
+        x = x.index_select(axis, torch.floor(cells / scale).long())
+    return x
+
+
+def reshape(x, shape):
+    return x.reshape([x.shape[i] if n == 0 else n for i, n in enumerate(shape.tolist())])
+
+
+def instance_normalization(x, scale, bias, *, epsilon):
+    axes = tuple(range(2, x.dim()))
+    normal = (x - x.mean(axes, keepdim=True)) / torch.sqrt(x.var(axes, unbiased=False, keepdim=True) + epsilon)
+    shape = [1, -1] + [1] * len(axes)
+    return normal * scale.reshape(shape) + bias.reshape(shape)
+
+
+OPERATORS = {
+    "Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Div": torch.div, "Log": torch.log, "Exp": torch.exp, "Erf": torch.erf,
+    "Sigmoid": torch.sigmoid, "Tanh": torch.tanh, "Relu": torch.relu, "Softplus": functional.softplus, "Elu": functional.elu,
+    "Identity": lambda x: x,
+    "LeakyRelu": lambda x, alpha: functional.leaky_relu(x, alpha),
+    "Softmax": lambda x, axis: torch.softmax(x, axis),
+    "Gemm": lambda a, b, c, transB: a @ b.T + c,
+    "Conv": convolution, "ConvTranspose": transposed_convolution, "Resize": resize, "Reshape": reshape,
+    "AveragePool": lambda x, kernel_shape, strides: functional.avg_pool3d(x, kernel_shape, strides),
+    "MaxPool": lambda x, kernel_shape, strides: functional.max_pool3d(x, kernel_shape, strides),
+    "BatchNormalization": lambda x, s, b, m, v, epsilon: functional.batch_norm(x, m, v, s, b, False, 0, epsilon),
+    "InstanceNormalization": instance_normalization,
+    "LayerNormalization": lambda x, s, b, axis, epsilon: functional.layer_norm(x, [x.shape[axis]], s, b, epsilon),
+    "Transpose": lambda x, perm: x.permute(perm),
+    "Flatten": lambda x, axis: x.flatten(axis),
+    "ReduceMean": lambda x, axes, keepdims: x.mean(axes, keepdim=bool(keepdims)),
+    "ReduceMax": lambda x, axes, keepdims: x.amax(axes, keepdim=bool(keepdims)),
+    "Concat": lambda *parts, axis: torch.cat(parts, axis),
+    "Split": lambda x, sizes, axis: torch.split(x, sizes.tolist(), axis),
+}
+
+
+class Model:
+    """A model that libonnx has checked, types and shapes included."""
+
+    def __init__(self, path):
+        self.proto = onnx.load(path)
+        onnx.checker.check_model(self.proto)
+        inferred = onnx.shape_inference.infer_shapes(self.proto, check_type=True, strict_mode=True, data_prop=True)
+        metadata = {entry.key: entry.value for entry in self.proto.metadata_props}
+        self.inputs = json.loads(metadata["inputs"])
+        self.targets = json.loads(metadata["targets"])
+        assert [value.name for value in inferred.graph.input] == self.inputs
+
+    def __call__(self, *inputs):
+        graph = self.proto.graph
+        values = dict(zip(self.inputs, inputs))
+        for constant in graph.initializer:
+            values[constant.name] = torch.from_numpy(numpy.array(onnx.numpy_helper.to_array(constant)))
+        for node in graph.node:
+            out = OPERATORS[node.op_type](*[values[name] if name else None for name in node.input], **attributes(node))
+            values.update(zip(node.output, out if isinstance(out, tuple) else (out,)))
+        return values[graph.output[0].name]

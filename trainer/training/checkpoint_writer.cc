@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/training/checkpoint_writer.h"
+
+#include <chrono>
+#include <utility>
+
+namespace wflow::trainer {
+namespace {
+
+constexpr std::size_t kMostJobs = 2;  // one under way, one that waits
+
+double seconds_from(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(const CheckpointDirectory& directory)
+    : directory_(directory), thread_([this] { run(); }) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void CheckpointWriter::write(std::int64_t step, std::string unsealed, std::vector<std::int64_t> keep_steps,
+                             Done done) {
+  add([this, step, bytes = std::move(unsealed), keep = std::move(keep_steps),
+       done = std::move(done)]() mutable { done(directory_.write(step, sealed(std::move(bytes)), keep)); });
+}
+
+void CheckpointWriter::write_best(std::string unsealed) {
+  add([this, bytes = std::move(unsealed)]() mutable { directory_.write_best(sealed(std::move(bytes))); });
+}
+
+void CheckpointWriter::add(Job job) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return jobs_.size() < kMostJobs; });
+  blocked_seconds_ += seconds_from(begin);
+  rethrow();
+  jobs_.push_back(std::move(job));
+  changed_.notify_all();
+}
+
+void CheckpointWriter::finish() {
+  const auto begin = std::chrono::steady_clock::now();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return jobs_.empty(); });
+  blocked_seconds_ += seconds_from(begin);
+  rethrow();
+}
+
+void CheckpointWriter::rethrow() {
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void CheckpointWriter::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return ending_ || !jobs_.empty(); });
+    if (jobs_.empty()) return;
+    Job& job = jobs_.front();  // stays the first one: only this thread removes jobs
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      job();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    if (error) error_ = error;
+    jobs_.pop_front();
+    changed_.notify_all();
+  }
+}
+
+}  // namespace wflow::trainer

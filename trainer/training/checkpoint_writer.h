@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes checkpoints on a thread of its own: the training only copies its state (encode_unsealed) and goes
+// on; checksum, write, fsync and the removal of old files happen beside it.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "trainer/training/checkpoint.h"
+
+namespace wflow::trainer {
+
+class CheckpointWriter {
+ public:
+  // Called on the writer's thread when a file is durable; must not throw.
+  using Done = std::function<void(const CheckpointDirectory::Written&)>;
+
+  explicit CheckpointWriter(const CheckpointDirectory& directory);
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+  // Writes what is waiting. An error that nobody has asked for is lost: call finish() before.
+  ~CheckpointWriter();
+
+  // `unsealed` is what encode_unsealed gave. At most one checkpoint waits while another is written, so that
+  // memory has a bound: a call beyond that blocks. Throws the error of an earlier write.
+  void write(std::int64_t step, std::string unsealed, std::vector<std::int64_t> keep_steps, Done done);
+  void write_best(std::string unsealed);
+  // Returns when all is durable, or throws the error of a write.
+  void finish();
+
+  // Seconds that write() and finish() have blocked.
+  double blocked_seconds() const { return blocked_seconds_; }
+
+ private:
+  using Job = std::function<void()>;
+  void add(Job job);
+  void run();
+  void rethrow();
+
+  const CheckpointDirectory& directory_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;  // the first one is under way
+  std::exception_ptr error_;
+  bool ending_ = false;
+  double blocked_seconds_ = 0;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace wflow::trainer

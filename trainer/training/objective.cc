@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/training/objective.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace wflow::trainer {
+namespace {
+
+// Logarithms of variances beyond this are a training that diverges; the exponential must stay finite.
+constexpr double kMostLogVariance = 40;
+
+struct Term {
+  double value;
+  double slope;
+};
+
+Term term(const LossConfig& loss, double difference) {
+  const double size = std::abs(difference);
+  switch (loss.name) {
+    case LossName::mae:
+      return {size, difference > 0 ? 1.0 : difference < 0 ? -1.0 : 0.0};
+    case LossName::huber:
+      if (size < loss.delta) return {0.5 * difference * difference, difference};
+      return {loss.delta * (size - 0.5 * loss.delta), difference > 0 ? loss.delta : -loss.delta};
+    default:
+      return {difference * difference, 2 * difference};
+  }
+}
+
+}  // namespace
+
+Objective::Objective(const LossConfig& config, TargetShape shape)
+    : config_(config), shape_(std::move(shape)) {}
+
+std::int64_t Objective::output_channels() const {
+  const auto targets = static_cast<std::int64_t>(shape_.labels.size());
+  if (is_classification(config_.name)) return shape_.classes;
+  return config_.name == LossName::gaussian ? 2 * targets : targets;
+}
+
+std::size_t Objective::truth_count() const {
+  return shape_.labels.size() * static_cast<std::size_t>(shape_.cells);
+}
+
+std::size_t Objective::output_count() const {
+  return static_cast<std::size_t>(output_channels() * shape_.cells);
+}
+
+std::size_t Objective::all_output_count() const {
+  return output_count() + 2 * static_cast<std::size_t>(shape_.latent);
+}
+
+std::size_t Objective::terms() const {
+  return config_.name == LossName::dice ? 1 : truth_count();
+}
+
+double Objective::loss_and_gradient(std::span<const float> outputs, std::span<const float> truths,
+                                    std::size_t samples, double scale, std::span<float> gradient) const {
+  WFLOW_CHECK(outputs.size() == samples * all_output_count() && truths.size() == samples * truth_count());
+  const std::size_t count = output_count();
+  double sum = 0;
+  for (std::size_t n = 0; n < samples; ++n) {
+    sum += first_output(outputs.subspan(n * count, count), truths.subspan(n * truth_count(), truth_count()),
+                        scale, gradient.subspan(n * count, count));
+  }
+  if (shape_.latent == 0) return sum;
+  const auto latent = static_cast<std::size_t>(shape_.latent);
+  const std::size_t means = samples * count;
+  const std::size_t log_variances = means + samples * latent;
+  return sum + config_.kl_weight * kl_divergence(outputs.subspan(means, samples * latent),
+                                                 outputs.subspan(log_variances, samples * latent),
+                                                 scale * config_.kl_weight,
+                                                 gradient.subspan(means, samples * latent),
+                                                 gradient.subspan(log_variances, samples * latent));
+}
+
+double Objective::first_output(std::span<const float> outputs, std::span<const float> truths, double scale,
+                               std::span<float> gradient) const {
+  switch (config_.name) {
+    case LossName::gaussian:
+      return gaussian(outputs, truths, scale, gradient);
+    case LossName::cross_entropy:
+      return cross_entropy(outputs, truths, scale, gradient);
+    case LossName::dice:
+      return dice(outputs, truths, scale, gradient);
+    default:
+      return regression(outputs, truths, scale, gradient);
+  }
+}
+
+double Objective::regression(std::span<const float> outputs, std::span<const float> truths, double scale,
+                             std::span<float> gradient) const {
+  double sum = 0;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Term t = term(config_, static_cast<double>(outputs[i]) - truths[i]);
+    sum += t.value;
+    gradient[i] = static_cast<float>(scale * t.slope);
+  }
+  return sum;
+}
+
+// Minus the logarithm of the likelihood, without its constant: (log v + (m - t)^2 / v) / 2.
+double Objective::gaussian(std::span<const float> outputs, std::span<const float> truths, double scale,
+                           std::span<float> gradient) const {
+  const std::size_t count = truths.size();
+  double sum = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double given = outputs[count + i];
+    const double log_variance = std::clamp(given, -kMostLogVariance, kMostLogVariance);
+    const double difference = static_cast<double>(outputs[i]) - truths[i];
+    const double precision = std::exp(-log_variance);
+    sum += 0.5 * (log_variance + difference * difference * precision);
+    gradient[i] = static_cast<float>(scale * difference * precision);
+    const double slope = log_variance == given ? 0.5 * (1 - difference * difference * precision) : 0.0;
+    gradient[count + i] = static_cast<float>(scale * slope);
+  }
+  return sum;
+}
+
+std::size_t Objective::class_of(float truth) const {
+  const double nearest = std::round(static_cast<double>(truth));
+  if (nearest < 0 || nearest >= static_cast<double>(shape_.classes) || std::abs(nearest - truth) > 1e-3) {
+    throw Error(ExitCode::data,
+                fmt::format("the target '{}' is {}, and the loss needs whole class numbers from 0 to {}",
+                            shape_.labels.front(), truth, shape_.classes - 1));
+  }
+  return static_cast<std::size_t>(nearest);
+}
+
+// Softmax over the classes of one cell; outputs are [classes, cells].
+void Objective::probabilities(std::span<const float> outputs, std::size_t cell, std::span<double> to) const {
+  const auto cells = static_cast<std::size_t>(shape_.cells);
+  double most = outputs[cell];
+  for (std::size_t k = 1; k < to.size(); ++k) most = std::max<double>(most, outputs[k * cells + cell]);
+  double sum = 0;
+  for (std::size_t k = 0; k < to.size(); ++k) sum += to[k] = std::exp(outputs[k * cells + cell] - most);
+  for (double& p : to) p /= sum;
+}
+
+double Objective::cross_entropy(std::span<const float> outputs, std::span<const float> truths, double scale,
+                                std::span<float> gradient) const {
+  const auto cells = static_cast<std::size_t>(shape_.cells);
+  std::vector<double> p(static_cast<std::size_t>(shape_.classes));
+  double sum = 0;
+  for (std::size_t cell = 0; cell < cells; ++cell) {
+    const std::size_t truth = class_of(truths[cell]);
+    probabilities(outputs, cell, p);
+    const double w = weight(truth);
+    sum -= w * std::log(std::max(p[truth], 1e-300));
+    for (std::size_t k = 0; k < p.size(); ++k)
+      gradient[k * cells + cell] = static_cast<float>(scale * w * (p[k] - (k == truth ? 1 : 0)));
+  }
+  return sum;
+}
+
+// 1 - the weighted mean over the classes of 2 |P and T| / (|P| + |T|), of a sample's softmax probabilities
+// (Milletari et al. 2016, without the squares).
+double Objective::dice(std::span<const float> outputs, std::span<const float> truths, double scale,
+                       std::span<float> gradient) const {
+  const auto cells = static_cast<std::size_t>(shape_.cells);
+  const auto classes = static_cast<std::size_t>(shape_.classes);
+  std::vector<double> p(classes * cells);
+  std::vector<double> shared(classes, 0.0);
+  std::vector<double> sizes(classes, 0.0);
+  std::vector<double> one(classes);
+  double weights = 0;
+  for (std::size_t k = 0; k < classes; ++k) weights += weight(k);
+  for (std::size_t cell = 0; cell < cells; ++cell) {
+    const std::size_t truth = class_of(truths[cell]);
+    probabilities(outputs, cell, one);
+    for (std::size_t k = 0; k < classes; ++k) {
+      p[k * cells + cell] = one[k];
+      sizes[k] += one[k];
+    }
+    shared[truth] += one[truth];
+    sizes[truth] += 1;
+  }
+  double loss = 1;
+  for (std::size_t k = 0; k < classes; ++k)
+    loss -= weight(k) / weights * (2 * shared[k] + config_.smooth) / (sizes[k] + config_.smooth);
+  for (std::size_t cell = 0; cell < cells; ++cell) {
+    const std::size_t truth = class_of(truths[cell]);
+    // Slopes with respect to the probabilities, then through the softmax.
+    double mean = 0;
+    for (std::size_t k = 0; k < classes; ++k) {
+      const double size = sizes[k] + config_.smooth;
+      one[k] = -weight(k) / weights *
+               ((k == truth ? 2.0 : 0.0) / size - (2 * shared[k] + config_.smooth) / (size * size));
+      mean += one[k] * p[k * cells + cell];
+    }
+    for (std::size_t k = 0; k < classes; ++k)
+      gradient[k * cells + cell] = static_cast<float>(scale * p[k * cells + cell] * (one[k] - mean));
+  }
+  return loss;
+}
+
+double kl_divergence(std::span<const float> mean, std::span<const float> log_variance, double scale,
+                     std::span<float> mean_gradient, std::span<float> log_variance_gradient) {
+  double sum = 0;
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    const double m = mean[i];
+    const double variance = std::exp(std::min<double>(log_variance[i], kMostLogVariance));
+    sum += 0.5 * (m * m + variance - 1 - log_variance[i]);
+    mean_gradient[i] = static_cast<float>(scale * m);
+    log_variance_gradient[i] = static_cast<float>(scale * 0.5 * (variance - 1));
+  }
+  return sum;
+}
+
+void Objective::record(std::span<const float> outputs, std::span<const float> truths, std::size_t samples,
+                       std::vector<double>& records) const {
+  const std::size_t count = output_count();
+  const auto cells = static_cast<std::size_t>(shape_.cells);
+  std::vector<float> ignored(count);
+  std::vector<double> p(static_cast<std::size_t>(shape_.classes));
+  for (std::size_t n = 0; n < samples; ++n) {
+    const std::span<const float> y = outputs.subspan(n * count, count);
+    const std::span<const float> t = truths.subspan(n * truth_count(), truth_count());
+    records.push_back(first_output(y, t, 1, ignored));
+    for (std::size_t target = 0; target < shape_.labels.size(); ++target) {
+      TargetSums sums;
+      for (std::size_t cell = target * cells; cell < (target + 1) * cells; ++cell) {
+        if (is_classification(config_.name)) {
+          probabilities(y, cell, p);
+          const auto best = static_cast<std::size_t>(std::max_element(p.begin(), p.end()) - p.begin());
+          sums.absolute += best == class_of(t[cell]) ? 0 : 1;
+          sums.mean_guess += 1 - 1 / static_cast<double>(shape_.classes);
+          continue;
+        }
+        const double difference = static_cast<double>(y[cell]) - t[cell];
+        sums.absolute += std::abs(difference);
+        sums.squared += difference * difference;
+        sums.mean_guess += std::abs(static_cast<double>(t[cell]));
+        sums.truth += t[cell];
+        sums.truth_squared += static_cast<double>(t[cell]) * t[cell];
+      }
+      if (is_classification(config_.name)) sums.squared = sums.absolute;
+      records.insert(records.end(),
+                     {sums.absolute, sums.squared, sums.mean_guess, sums.truth, sums.truth_squared});
+    }
+  }
+}
+
+double TargetErrors::rmse() const {
+  return std::sqrt(mse);
+}
+
+std::optional<double> TargetErrors::r2() const {
+  if (variance <= 0) return std::nullopt;
+  return 1 - mse / variance;
+}
+
+double Evaluation::mean_ratio() const {
+  double sum = 0;
+  for (const TargetErrors& target : targets) sum += target.ratio();
+  return targets.empty() ? 0 : sum / static_cast<double>(targets.size());
+}
+
+Evaluation evaluate(const Objective& objective, std::span<const double> deviations,
+                    std::span<const double> records) {
+  const TargetShape& shape = objective.shape();
+  Evaluation result;
+  for (const std::string& label : shape.labels) result.targets.emplace_back().label = label;
+  const std::size_t size = objective.record_size();
+  const std::size_t samples = records.size() / size;
+  if (samples == 0) return result;
+  std::vector<double> means(result.targets.size(), 0.0);
+  for (std::size_t n = 0; n < samples; ++n) {
+    const std::span<const double> record = records.subspan(n * size, size);
+    result.loss += record[0];
+    for (std::size_t t = 0; t < result.targets.size(); ++t) {
+      const std::span<const double> sums =
+          record.subspan(1 + Objective::kSumsPerTarget * t, Objective::kSumsPerTarget);
+      result.targets[t].mae += sums[0];
+      result.targets[t].mse += sums[1];
+      result.targets[t].mean_guess_mae += sums[2];
+      means[t] += sums[3];
+      result.targets[t].variance += sums[4];
+    }
+  }
+  result.loss /= static_cast<double>(samples * objective.terms());
+  const double share = 1 / static_cast<double>(samples * static_cast<std::size_t>(shape.cells));
+  for (std::size_t t = 0; t < result.targets.size(); ++t) {
+    const double unit = is_classification(objective.name()) ? 1.0 : deviations[t];
+    result.targets[t].mae *= share * unit;
+    result.targets[t].mse *= share * unit * unit;
+    result.targets[t].mean_guess_mae *= share * unit;
+    const double mean = means[t] * share;
+    result.targets[t].variance =
+        std::max(0.0, result.targets[t].variance * share - mean * mean) * unit * unit;
+  }
+  return result;
+}
+
+nlohmann::json to_json(const Evaluation& evaluation) {
+  nlohmann::json targets = nlohmann::json::object();
+  for (const TargetErrors& errors : evaluation.targets) {
+    const std::optional<double> r2 = errors.r2();
+    targets[errors.label] = {{"mae", errors.mae},
+                             {"mse", errors.mse},
+                             {"rmse", errors.rmse()},
+                             {"r2", r2 ? nlohmann::json(*r2) : nlohmann::json()},
+                             {"mean_guess_mae", errors.mean_guess_mae},
+                             {"mae_ratio", errors.ratio()}};
+  }
+  return {{"loss", evaluation.loss}, {"mean_mae_ratio", evaluation.mean_ratio()}, {"targets", targets}};
+}
+
+}  // namespace wflow::trainer

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a network is trained for: the loss of its outputs against the targets, its gradient, and the errors
+// that people read. Plain loops over the outputs, which are small beside the network's work.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trainer/config.h"
+#include "trainer/data/transform.h"
+
+namespace wflow::trainer {
+
+// The targets of one sample: `targets` numbers, or as many channels of a field with `cells` cells each.
+struct TargetShape {
+  std::vector<std::string> labels;  // one a target or channel
+  std::int64_t cells = 1;
+  std::int64_t classes = 0;  // of a classification: the one target is a class number in each cell
+  std::int64_t latent = 0;   // vae: values of the second and third output
+};
+
+class Objective {
+ public:
+  Objective(const LossConfig& config, TargetShape shape);
+
+  // Channels of the network's first output.
+  std::int64_t output_channels() const;
+  // Values a sample of targets, of the first output, and of all outputs.
+  std::size_t truth_count() const;
+  std::size_t output_count() const;
+  std::size_t all_output_count() const;
+  // What the sum of the losses of one sample is divided by.
+  std::size_t terms() const;
+
+  // Sum of the losses of all samples; fills `gradient` with scale * dloss/doutput, laid out as the outputs:
+  // the first output of all samples, then the second. truths: [samples, targets, cells], normalised.
+  double loss_and_gradient(std::span<const float> outputs, std::span<const float> truths, std::size_t samples,
+                           double scale, std::span<float> gradient) const;
+
+  // What one sample adds to an evaluation; records are gathered from all ranks in order of the samples.
+  struct TargetSums {
+    double absolute = 0;  // sums over the cells, normalised
+    double squared = 0;
+    double mean_guess = 0;
+    double truth = 0;
+    double truth_squared = 0;
+  };
+  static constexpr std::size_t kSumsPerTarget = 5;
+  std::size_t record_size() const { return 1 + kSumsPerTarget * shape_.labels.size(); }
+  // Appends record_size() numbers a sample: the loss, then TargetSums a target.
+  void record(std::span<const float> outputs, std::span<const float> truths, std::size_t samples,
+              std::vector<double>& records) const;
+
+  const TargetShape& shape() const { return shape_; }
+  LossName name() const { return config_.name; }
+
+ private:
+  double first_output(std::span<const float> outputs, std::span<const float> truths, double scale,
+                      std::span<float> gradient) const;
+  double regression(std::span<const float> outputs, std::span<const float> truths, double scale,
+                    std::span<float> gradient) const;
+  double gaussian(std::span<const float> outputs, std::span<const float> truths, double scale,
+                  std::span<float> gradient) const;
+  double cross_entropy(std::span<const float> outputs, std::span<const float> truths, double scale,
+                       std::span<float> gradient) const;
+  double dice(std::span<const float> outputs, std::span<const float> truths, double scale,
+              std::span<float> gradient) const;
+  double weight(std::size_t cls) const {
+    return config_.class_weights.empty() ? 1.0 : config_.class_weights[cls];
+  }
+  std::size_t class_of(float truth) const;
+  void probabilities(std::span<const float> outputs, std::size_t cell, std::span<double> to) const;
+
+  LossConfig config_;
+  TargetShape shape_;
+};
+
+// KL divergence of N(mean, exp(log_variance)) from N(0, 1), with scale * its gradient.
+double kl_divergence(std::span<const float> mean, std::span<const float> log_variance, double scale,
+                     std::span<float> mean_gradient, std::span<float> log_variance_gradient);
+
+// Physical units and the ratio to always guessing the mean. Of classifications the errors are error rates,
+// and the guess is a class at random.
+struct TargetErrors {
+  std::string label;
+  double mae = 0;  // in the label's own unit
+  double mse = 0;
+  double mean_guess_mae = 0;  // of guessing the training split's mean
+  double variance = 0;        // of the truths that were evaluated; 0 for classes
+  double ratio() const { return mean_guess_mae > 0 ? mae / mean_guess_mae : 0; }
+  double rmse() const;
+  // 1 - mse / variance: the share of the variance that is explained. Nothing where the truths do not vary.
+  std::optional<double> r2() const;
+  bool operator==(const TargetErrors&) const = default;
+};
+
+struct Evaluation {
+  double loss = 0;
+  std::vector<TargetErrors> targets;
+  double mean_ratio() const;
+};
+
+// `records` of all samples, `deviations` of the targets for the physical units.
+Evaluation evaluate(const Objective& objective, std::span<const double> deviations,
+                    std::span<const double> records);
+
+nlohmann::json to_json(const Evaluation& evaluation);
+
+}  // namespace wflow::trainer
