@@ -20,6 +20,7 @@ struct SampleRow {
   std::optional<std::uint64_t> row = std::nullopt;  // of a stacked file
   std::filesystem::path directory = {};             // where the files that fields name lie
   std::uint64_t identity = 0;                       // decides the split by hash
+  std::optional<std::uint64_t> stratum = std::nullopt;  // where the split is stratified
 };
 
 struct SampleTable {
