@@ -233,7 +233,9 @@ void read_strata(yaml::MapReader& split, SplitRequest& request) {
     request.stratify_by = split.string("stratify_by");
   }
   if (request.order == SplitOrder::count)
-    split.diagnostics().error(node->mark, "'stratify_by' goes with fractions and order: hash; counts are exact for all samples together");
+    split.diagnostics().error(
+        node->mark,
+        "'stratify_by' goes with fractions and order: hash; counts are exact for all samples together");
   if (!request.group_by.empty())
     split.diagnostics().error(node->mark, "'stratify_by' and 'group_by' exclude each other");
 }
@@ -444,7 +446,8 @@ std::optional<std::vector<std::string>> parameter_columns(const ConvertConfig& c
   const auto add_variables = [&](const std::string& formula) {
     for (const std::string& variable : Formula::parse(formula).variables()) {
       const std::string name = split_variable(variable).name;
-      const bool field = std::any_of(config.fields.begin(), config.fields.end(), [&](const auto& f) { return f.name == name; });
+      const bool field = std::any_of(config.fields.begin(), config.fields.end(),
+                                     [&](const auto& f) { return f.name == name; });
       if (!field) add(name);
     }
   };

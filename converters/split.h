@@ -26,8 +26,9 @@ struct SplitRequest {
   std::array<double, 3> parts = {0.8, 0.1, 0.1};  // in order of kSplitNames
   std::uint64_t seed = 1;
   SplitOrder order = SplitOrder::hash;  // counts need SplitOrder::count
-  std::string group_by = {};  // column: rows of one value stay together; empty: each by itself
-  std::string stratify_by = {};  // column: each of its values (or intervals) is split in the asked proportions
+  std::string group_by = {};            // column: rows of one value stay together; empty: each by itself
+  std::string stratify_by =
+      {};  // column: each of its values (or intervals) is split in the asked proportions
   std::vector<double> stratify_edges = {};  // between the intervals; empty: each value by itself
   bool operator==(const SplitRequest&) const = default;
 };
@@ -51,8 +52,9 @@ class SplitMap {
   // Index into kSplitNames; nothing for a sample that no part takes (fractions that sum to less than 1).
   std::optional<std::size_t> of(std::uint64_t sample, std::uint64_t identity) const;
 
-  // Of a stratum, sample after sample: chosen at random among the parts that have fewer than their share so far, so that each stratum has about
-  // the asked proportions, and what comes later moves nothing. The fourth part are samples that none takes.
+  // Of a stratum, sample after sample: chosen at random among the parts that have fewer than their share so
+  // far, so that each stratum has about the asked proportions, and what comes later moves nothing. The fourth
+  // part are samples that none takes.
   struct Stratum {
     std::array<std::uint64_t, 4> counts{};
   };

@@ -137,7 +137,8 @@ class BlockConverter {
       note_missing(placed, sample.problem);
     } else if (!sample.dropped.empty()) {
       const SampleRow& row = placed.row;
-      record_.dropped.push_back({row.id, std::string(kSplitNames[placed.split]), sample.dropped, first_file(row)});
+      record_.dropped.push_back(
+          {row.id, std::string(kSplitNames[placed.split]), sample.dropped, first_file(row)});
     } else {
       add(placed, sample);
     }
@@ -179,7 +180,8 @@ class BlockConverter {
       const FieldStatistics& of_sample = sample.statistics[k];
       merge(record_.moments[k], of_sample.moments);
       record_.sketches[k].resize(of_sample.buckets.size());
-      for (std::size_t c = 0; c < of_sample.buckets.size(); ++c) record_.sketches[k][c].add(of_sample.buckets[c]);
+      for (std::size_t c = 0; c < of_sample.buckets.size(); ++c)
+        record_.sketches[k][c].add(of_sample.buckets[c]);
     }
   }
 
@@ -302,9 +304,10 @@ void report_existing(const BlockRecord& record, std::size_t rows, const BlockObs
 
 namespace {
 
-// A field's narrow type grows until all values of the block fit, or it is not narrowed: the same whatever the threads.
-BlockRecord convert_rows(const Conversion& conversion, std::uint64_t block, const std::vector<SampleRow>& rows,
-                         const BlockObserver& observer) {
+// A field's narrow type grows until all values of the block fit, or it is not narrowed: the same whatever the
+// threads.
+BlockRecord convert_rows(const Conversion& conversion, std::uint64_t block,
+                         const std::vector<SampleRow>& rows, const BlockObserver& observer) {
   auto form = find_form(conversion.config, conversion.columns, rows);
   while (true) {
     try {

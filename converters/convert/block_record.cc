@@ -54,7 +54,8 @@ std::vector<Sketch> sketches_from(const nlohmann::json& list) {
     for (std::size_t k = 0; k + 1 < item.size(); k += 2) {
       const auto bucket = item.at(k).get<std::int32_t>();
       const bool rising = counts.empty() || bucket > counts.back().first;
-      if (!rising || !is_bucket(bucket)) throw Error(ExitCode::data, "a block record's distribution is damaged");
+      if (!rising || !is_bucket(bucket))
+        throw Error(ExitCode::data, "a block record's distribution is damaged");
       counts.emplace_back(bucket, item.at(k + 1).get<std::uint64_t>());
     }
     result.emplace_back().add(counts);
@@ -84,10 +85,17 @@ MissingSample missing_from(const nlohmann::json& json) {
 }
 
 Json to_json(const FieldForm& form) {
-  return {{"name", form.name},         {"role", role_name(form.role)}, {"dtype", dtype_name(form.dtype)},
-          {"shape", form.shape},       {"layout", form.layout},        {"layout_from", form.layout_from},
-          {"channels", form.channels}, {"units", form.units},          {"stored", form.stored},
-          {"pieces", form.pieces},     {"compression", form.compressed && rows_per_chunk(form) == 1 ? "gzip" : "none"}};
+  return {{"name", form.name},
+          {"role", role_name(form.role)},
+          {"dtype", dtype_name(form.dtype)},
+          {"shape", form.shape},
+          {"layout", form.layout},
+          {"layout_from", form.layout_from},
+          {"channels", form.channels},
+          {"units", form.units},
+          {"stored", form.stored},
+          {"pieces", form.pieces},
+          {"compression", form.compressed && rows_per_chunk(form) == 1 ? "gzip" : "none"}};
 }
 
 FieldForm form_from(const nlohmann::json& json) {
@@ -124,9 +132,11 @@ BlockRecord record_from(const nlohmann::json& json) {
   for (const auto& form : json.at("fields")) r.fields.push_back(form_from(form));
   for (const auto& shard : json.at("shards")) r.shards.push_back(shard_from(shard));
   for (const auto& sample : json.at("missing")) r.missing.push_back(missing_from(sample));
-  for (const auto& sample : json.value("dropped", nlohmann::json::array())) r.dropped.push_back(missing_from(sample));
+  for (const auto& sample : json.value("dropped", nlohmann::json::array()))
+    r.dropped.push_back(missing_from(sample));
   for (const auto& moments : json.at("statistics")) r.moments.push_back(moments_from(moments));
-  for (const auto& list : json.value("distributions", nlohmann::json::array())) r.sketches.push_back(sketches_from(list));
+  for (const auto& list : json.value("distributions", nlohmann::json::array()))
+    r.sketches.push_back(sketches_from(list));
   return r;
 }
 
@@ -167,7 +177,8 @@ std::optional<BlockRecord> read_block_record(const fs::path& output, std::uint64
   const fs::path path = block_record_path(output, block);
   if (!fs::exists(path)) return std::nullopt;
   const nlohmann::json json = read_json(path, "the block record");
-  if (json.at("wflow_format").get<int>() != kFormatVersion) return std::nullopt;  // an older wflow's: converted again
+  if (json.at("wflow_format").get<int>() != kFormatVersion)
+    return std::nullopt;  // an older wflow's: converted again
   try {
     return record_from(json);
   } catch (const nlohmann::json::exception& error) {

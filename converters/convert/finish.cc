@@ -108,7 +108,8 @@ struct Merged {
     if (field < record.moments.size()) merge(moments, record.moments[field]);
     if (field >= record.sketches.size()) return;
     sketches.resize(std::max(sketches.size(), record.sketches[field].size()));
-    for (std::size_t c = 0; c < record.sketches[field].size(); ++c) sketches[c].add(record.sketches[field][c].counts());
+    for (std::size_t c = 0; c < record.sketches[field].size(); ++c)
+      sketches[c].add(record.sketches[field][c].counts());
   }
 };
 
@@ -131,14 +132,16 @@ std::vector<double> quantile_levels(const Normalisation& normalisation) {
   return levels;
 }
 
-std::vector<ChannelStatistics> summaries(const Merged& merged, const Normalisation& normalisation, std::size_t count) {
+std::vector<ChannelStatistics> summaries(const Merged& merged, const Normalisation& normalisation,
+                                         std::size_t count) {
   std::vector<ChannelStatistics> result;
   for (const Moments& m : merged.moments) result.push_back(summary(m));
   result.resize(count);
   for (std::size_t c = 0; c < std::min(merged.sketches.size(), count); ++c) {
     if (merged.sketches[c].total() == 0) continue;
     for (const double level : quantile_levels(normalisation))
-      result[c].quantiles.emplace_back(level, merged.sketches[c].quantile(level, result[c].min, result[c].max));
+      result[c].quantiles.emplace_back(level,
+                                       merged.sketches[c].quantile(level, result[c].min, result[c].max));
   }
   return result;
 }

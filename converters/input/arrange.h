@@ -24,16 +24,17 @@ struct FieldForm {
   std::string layout_from;            // "layout" (the configuration), "format", or "rank" (assumed)
   std::vector<std::string> channels;  // names along C, where known
   std::string units;
-  std::string stored;      // the type in the files, where that is another
+  std::string stored;                // the type in the files, where that is another
   std::optional<DType> narrow = {};  // in the shard, where a smaller type holds the same values
   bool compressed = true;            // in the shard, where it is of a chunk a sample
-  std::size_t pieces = 1;  // sub-cubes that a sample is split into; `shape` is of one of them
+  std::size_t pieces = 1;            // sub-cubes that a sample is split into; `shape` is of one of them
 
   // Channels: entries of the axis C; 1 without it.
   std::size_t channel_count() const { return layout.starts_with('C') ? shape[0] : 1; }
   std::size_t values() const;
   DType held() const { return narrow.value_or(dtype); }
-  // Whether shards may hold both; what the files held (`stored`), and how the shard holds it, does not matter.
+  // Whether shards may hold both; what the files held (`stored`), and how the shard holds it, does not
+  // matter.
   bool operator==(const FieldForm& other) const {
     return name == other.name && role == other.role && dtype == other.dtype && shape == other.shape &&
            layout == other.layout && pieces == other.pieces;

@@ -128,7 +128,8 @@ SampleTable read_sample_table(const fs::path& path, const ConvertConfig& config,
   const Columns columns = find_columns(reader, table.columns, config, numbering);
   std::vector<std::string> fields;
   while (reader.next(fields))
-    table.rows.push_back(make_row(reader, columns, fields, path.parent_path(), table.rows.size(), config.split));
+    table.rows.push_back(
+        make_row(reader, columns, fields, path.parent_path(), table.rows.size(), config.split));
   if (table.rows.empty()) throw Error(ExitCode::data, fmt::format("{} has no rows", path.string()));
   std::sort(table.rows.begin(), table.rows.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
   for (std::size_t i = 0; i < table.rows.size(); ++i) {

@@ -75,13 +75,15 @@ FieldStatistics channel_statistics(const FieldValue& value) {
 }
 
 // All fields that are split are split into as many pieces; the others stand in each.
-std::size_t piece_count(const ConvertConfig& config, const SampleRow& row, const std::vector<FieldValue>& values) {
+std::size_t piece_count(const ConvertConfig& config, const SampleRow& row,
+                        const std::vector<FieldValue>& values) {
   std::size_t pieces = 1;
   for (const FieldValue& value : values) {
     if (value.form.pieces == 1 || value.form.pieces == pieces) continue;
     if (pieces > 1)
-      throw Error(ExitCode::data, fmt::format("{}: subcubes makes {} pieces of {} and {} of another field", place_of(config, row),
-                                              value.form.pieces, value.form.name, pieces));
+      throw Error(ExitCode::data,
+                  fmt::format("{}: subcubes makes {} pieces of {} and {} of another field",
+                              place_of(config, row), value.form.pieces, value.form.name, pieces));
     pieces = value.form.pieces;
   }
   return pieces;
@@ -96,20 +98,23 @@ std::vector<double> as_doubles(const FieldValue& value) {
 }
 
 // The value of a variable of a filter.
-double variable_value(const std::string& variable, const std::string& filter, const std::vector<FieldValue>& values,
-                      const Parameters& parameters) {
+double variable_value(const std::string& variable, const std::string& filter,
+                      const std::vector<FieldValue>& values, const Parameters& parameters) {
   const auto [function, name] = split_variable(variable);
   for (const FieldValue& value : values) {
     if (value.form.name != name) continue;
     const std::vector<double> numbers = as_doubles(value);
     if (!function.empty()) return reduce(function, numbers);
     if (numbers.size() == 1) return numbers.front();
-    throw Error(ExitCode::spec, fmt::format("drop_if: {}: the field '{}' is of {} values; write mean({}), min, max, sum or std", filter, name,
-                                            numbers.size(), name));
+    throw Error(
+        ExitCode::spec,
+        fmt::format("drop_if: {}: the field '{}' is of {} values; write mean({}), min, max, sum or std",
+                    filter, name, numbers.size(), name));
   }
   const auto parameter = parameters.find(name);
   if (parameter) return *parameter;
-  throw Error(ExitCode::spec, fmt::format("drop_if: {}: there is neither a field nor a parameter '{}'", filter, name));
+  throw Error(ExitCode::spec,
+              fmt::format("drop_if: {}: there is neither a field nor a parameter '{}'", filter, name));
 }
 
 struct WholeRange {
@@ -137,7 +142,8 @@ std::optional<WholeRange> whole_range(DType dtype, std::span<const std::uint8_t>
 WholeRange range_of(DType narrow) {
   return with_type(narrow, [](auto zero) -> WholeRange {
     using Value = decltype(zero);
-    return {static_cast<double>(std::numeric_limits<Value>::lowest()), static_cast<double>(std::numeric_limits<Value>::max())};
+    return {static_cast<double>(std::numeric_limits<Value>::lowest()),
+            static_cast<double>(std::numeric_limits<Value>::max())};
   });
 }
 
@@ -166,7 +172,8 @@ void choose_storage(const ConvertConfig& config, const std::vector<FieldValue>& 
   for (std::size_t k = 0; k < form.size(); ++k) {
     form[k].compressed = config.compression == Compression::gzip;
     for (const FieldConfig& field : config.fields) {
-      if (field.narrow && field.name == form[k].name) form[k].narrow = narrow_type(form[k].dtype, values[k].bytes);
+      if (field.narrow && field.name == form[k].name)
+        form[k].narrow = narrow_type(form[k].dtype, values[k].bytes);
     }
   }
 }
@@ -194,7 +201,8 @@ std::optional<SampleForm> find_form(const ConvertConfig& config, const std::vect
         votes.assign(values.size(), 0);
       }
       if (config.compression != Compression::automatic) return form;
-      for (std::size_t k = 0; k < std::min(votes.size(), values.size()); ++k) votes[k] += compresses((*form)[k], values[k].bytes) ? 1 : 0;
+      for (std::size_t k = 0; k < std::min(votes.size(), values.size()); ++k)
+        votes[k] += compresses((*form)[k], values[k].bytes) ? 1 : 0;
       if (++usable == kMeasured) break;
     } catch (const Error& error) {
       if (error.code() != ExitCode::data) throw;
@@ -207,7 +215,8 @@ std::optional<SampleForm> find_form(const ConvertConfig& config, const std::vect
 SampleEncoder::SampleEncoder(const ConvertConfig& config, const std::vector<std::string>& columns,
                              const std::optional<SampleForm>& form)
     : config_(config), columns_(columns), form_(form) {
-  for (const FieldForm& field : form.value_or(SampleForm{})) encoders_.emplace_back(filters_of(field), config.level);
+  for (const FieldForm& field : form.value_or(SampleForm{}))
+    encoders_.emplace_back(filters_of(field), config.level);
   for (const std::string& filter : config.drop_if) filters_.push_back(Formula::parse(filter));
 }
 
@@ -241,7 +250,8 @@ void SampleEncoder::narrow(std::vector<FieldValue>& values, EncodedSample& sampl
       }
       return;
     }
-    Array array{values[k].form.dtype, {values[k].form.values() * values[k].form.pieces}, std::move(values[k].bytes)};
+    Array array{
+        values[k].form.dtype, {values[k].form.values() * values[k].form.pieces}, std::move(values[k].bytes)};
     convert_values(array, *target);
     values[k].bytes = std::move(array.bytes);
     values[k].form.narrow = target;
@@ -278,7 +288,8 @@ EncodedSample SampleEncoder::encode(const SampleRow& row, bool with_statistics) 
     sample.dropped = failed_filter(values, row);
     if (!sample.dropped.empty()) return sample;
     const std::size_t pieces = piece_count(config_, row, values);
-    for (std::size_t k = 0; with_statistics && k < values.size(); ++k) sample.statistics.push_back(channel_statistics(values[k]));
+    for (std::size_t k = 0; with_statistics && k < values.size(); ++k)
+      sample.statistics.push_back(channel_statistics(values[k]));
     narrow(values, sample);
     if (sample.too_wide || !form_) return sample;
     sample.rows.resize(pieces);

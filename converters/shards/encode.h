@@ -19,8 +19,10 @@ namespace wflow::converters {
 
 // A field of a row.
 struct EncodedField {
-  std::vector<EncodedChunk> chunks;  // of a packed field: one of its values as they are; of a large one: its slabs
-  std::uint64_t raw_hash = 0;        // XXH3-64 of the values as the shard holds them, to verify before inputs are deleted
+  std::vector<EncodedChunk>
+      chunks;  // of a packed field: one of its values as they are; of a large one: its slabs
+  std::uint64_t raw_hash =
+      0;  // XXH3-64 of the values as the shard holds them, to verify before inputs are deleted
 };
 
 // One entry a channel.
@@ -32,25 +34,28 @@ struct FieldStatistics {
 struct EncodedSample {
   std::string problem;  // why the sample is unusable; empty when it is usable
   std::string dropped;  // the filter that leaves it out
-  // A field whose values do not fit into the narrow type of the form, and the one that all so far do; without one: none does.
+  // A field whose values do not fit into the narrow type of the form, and the one that all so far do; without
+  // one: none does.
   struct TooWide {
     std::size_t field = 0;
     std::optional<DType> type;
   };
   std::optional<TooWide> too_wide;
-  std::vector<std::vector<EncodedField>> rows;  // usually one; a row a sub-cube; fields in the order of the form
-  std::vector<FieldStatistics> statistics;      // of each field, where asked for
+  std::vector<std::vector<EncodedField>>
+      rows;                                 // usually one; a row a sub-cube; fields in the order of the form
+  std::vector<FieldStatistics> statistics;  // of each field, where asked for
 };
 
 // What every sample of a block must be.
 using SampleForm = std::vector<FieldForm>;
 
-// The form of the first row that can be read and agrees with the configuration; nothing if none does. Its values decide the type of narrowed
-// fields, those of the first three `compression: auto`.
+// The form of the first row that can be read and agrees with the configuration; nothing if none does. Its
+// values decide the type of narrowed fields, those of the first three `compression: auto`.
 std::optional<SampleForm> find_form(const ConvertConfig& config, const std::vector<std::string>& columns,
                                     const std::vector<SampleRow>& rows);
 
-// The smallest type that holds all values exactly, where they are whole numbers and it is smaller than theirs.
+// The smallest type that holds all values exactly, where they are whole numbers and it is smaller than
+// theirs.
 std::optional<DType> narrow_type(DType dtype, std::span<const std::uint8_t> values);
 
 class SampleEncoder {

@@ -23,10 +23,9 @@ namespace {
 
 Json to_json(const std::vector<ChannelStatistics>& list) {
   Json result = Json::array();
-  for (const auto& s : list)
-    Json entry = {{"mean", s.mean}, {"std", s.std}, {"min", s.min}, {"max", s.max}};
-    for (const auto& [level, value] : s.quantiles) entry["quantiles"].push_back(Json::array({level, value}));
-    result.push_back(std::move(entry));
+  for (const auto& s : list) Json entry = {{"mean", s.mean}, {"std", s.std}, {"min", s.min}, {"max", s.max}};
+  for (const auto& [level, value] : s.quantiles) entry["quantiles"].push_back(Json::array({level, value}));
+  result.push_back(std::move(entry));
   return result;
 }
 
@@ -103,7 +102,8 @@ FieldInfo field_from(const nlohmann::json& json) {
   field.pieces = json.value("pieces", std::size_t{1});
   if (json.contains("normalisation")) {
     const auto& n = json.at("normalisation");
-    field.normalisation = {n.at("kind"), n.value("low", 0.0), n.value("high", 1.0), n.value("shape", "uniform")};
+    field.normalisation = {n.at("kind"), n.value("low", 0.0), n.value("high", 1.0),
+                           n.value("shape", "uniform")};
   }
   const bool plain = !field.name.empty() && field.name[0] != '.' && field.name.find('/') == std::string::npos;
   std::size_t values = 1;

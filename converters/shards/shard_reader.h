@@ -23,13 +23,15 @@ struct ChannelStatistics {
   double std = 0;
   double min = 0;
   double max = 0;
-  // Pairs of a level (0 to 1) and the value below which that fraction of all lies, within 1.6 % of it; none in older data sets.
+  // Pairs of a level (0 to 1) and the value below which that fraction of all lies, within 1.6 % of it; none
+  // in older data sets.
   std::vector<std::pair<double, double>> quantiles = {};
   bool operator==(const ChannelStatistics&) const = default;
 };
 
-// What readers that normalise do with the stored values, a channel: standardise (x - mean) / std; min_max from [min, max] to [low, high];
-// quantile the fraction of training values below x (uniform), or the normal deviate of it (normal). Nothing: as stored.
+// What readers that normalise do with the stored values, a channel: standardise (x - mean) / std; min_max
+// from [min, max] to [low, high]; quantile the fraction of training values below x (uniform), or the normal
+// deviate of it (normal). Nothing: as stored.
 struct Normalisation {
   std::string kind;  // "", "standardise", "min_max", "quantile"
   double low = 0;
@@ -107,7 +109,7 @@ struct Manifest {
 Manifest read_manifest(const std::filesystem::path& data_directory);
 
 struct ReadOptions {
-  bool verify = true;  // compare the XXH3-64 of the stored bytes at each read (over 10 GB/s a core)
+  bool verify = true;      // compare the XXH3-64 of the stored bytes at each read (over 10 GB/s a core)
   bool normalise = false;  // read_field applies the normalisation of the field
 };
 
@@ -132,10 +134,12 @@ class SplitReader {
   // names the file and the sample where the bytes are damaged.
   const std::vector<FieldInfo>& fields() const;
   void read_field(std::size_t field, std::size_t i, std::span<float> values) const;
-  // A part of it: `count` entries from `start` along each axis. Of a sample in slabs only those are read that the part touches.
+  // A part of it: `count` entries from `start` along each axis. Of a sample in slabs only those are read that
+  // the part touches.
   void read_field_part(std::size_t field, std::size_t i, std::span<const std::size_t> start,
                        std::span<const std::size_t> count, std::span<float> values) const;
-  // In the type of the field's `dtype`; values.size() is fields()[field].values() times the size of that type.
+  // In the type of the field's `dtype`; values.size() is fields()[field].values() times the size of that
+  // type.
   void read_field_stored(std::size_t field, std::size_t i, std::span<std::uint8_t> values) const;
 
   // The view of a volume and labels (see Manifest): the first input, and all targets as a list of numbers.

@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kPackBelow = 4096;        // bytes of a sample
-constexpr std::size_t kPackedChunk = 64 << 10;  // bytes of a chunk of such samples
+constexpr std::size_t kPackBelow = 4096;                  // bytes of a sample
+constexpr std::size_t kPackedChunk = 64 << 10;            // bytes of a chunk of such samples
 constexpr std::size_t kMostChunk = std::size_t{8} << 20;  // bytes, of a larger sample's slabs
 
 }  // namespace
@@ -29,8 +29,8 @@ struct ShardWriter::State {
   struct FieldOutput {
     DatasetId dataset;
     std::uint64_t rows_per_chunk = 1;
-    std::vector<std::size_t> slab;  // shape of a chunk of a sample
-    std::uint64_t slabs = 1;        // chunks of a sample
+    std::vector<std::size_t> slab;      // shape of a chunk of a sample
+    std::uint64_t slabs = 1;            // chunks of a sample
     std::vector<std::uint8_t> pending;  // rows of a packed chunk that is not full
     std::vector<std::uint64_t> chunks;  // offset, bytes, mask and hash of each
   };
@@ -235,9 +235,11 @@ std::vector<std::uint64_t> ShardWriter::State::chunk_index(std::size_t field) co
 // With a checksum of its own: the checksums of the chunks can only be believed where they are.
 void ShardWriter::State::write_index(std::size_t field) const {
   const std::vector<std::uint64_t> words = chunk_index(field);
-  const DatasetId index = write_table(("/wflow/index/" + description.fields[field].name).c_str(), H5T_STD_U64LE, H5T_NATIVE_UINT64,
-                                      {words.size() / 4, 4}, words.data());
-  write_number(index.get(), "xxh3_64", chunk_hash({reinterpret_cast<const std::uint8_t*>(words.data()), words.size() * sizeof(words[0])}));
+  const DatasetId index = write_table(("/wflow/index/" + description.fields[field].name).c_str(),
+                                      H5T_STD_U64LE, H5T_NATIVE_UINT64, {words.size() / 4, 4}, words.data());
+  write_number(
+      index.get(), "xxh3_64",
+      chunk_hash({reinterpret_cast<const std::uint8_t*>(words.data()), words.size() * sizeof(words[0])}));
 }
 
 void ShardWriter::State::write_tables(std::span<const std::int64_t> missing) {
@@ -361,7 +363,8 @@ std::vector<std::size_t> slab_shape(const FieldForm& form) {
   return slab;
 }
 
-std::vector<std::pair<std::size_t, std::size_t>> slab_ranges(const FieldForm& form, const std::vector<std::size_t>& slab) {
+std::vector<std::pair<std::size_t, std::size_t>> slab_ranges(const FieldForm& form,
+                                                             const std::vector<std::size_t>& slab) {
   std::size_t axis = 0;  // the one that is cut
   while (axis + 1 < slab.size() && slab[axis] == 1) ++axis;
   if (slab.empty() || slab == form.shape) return {{0, form.values()}};
