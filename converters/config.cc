@@ -269,10 +269,10 @@ void read_split(yaml::MapReader& reader, ConvertConfig& config) {
 }
 
 void read_drop_if(yaml::MapReader& reader, ConvertConfig& config) {
-  config.drop_if = reader.strings("drop_if");
-  for (const std::string& text : config.drop_if) {
+  for (const std::string& text : reader.strings("drop_if")) {
     try {
       Formula::parse(text);
+      config.drop_if.push_back(text);
     } catch (const Error& error) {
       reader.diagnostics().error(reader.mark_of("drop_if"), error.what());
     }
@@ -444,7 +444,8 @@ std::optional<std::vector<std::string>> parameter_columns(const ConvertConfig& c
     for (const std::string& name : field.parameters) add(name);
   }
   const auto add_variables = [&](const std::string& formula) {
-    for (const std::string& variable : Formula::parse(formula).variables()) {
+    const Formula parsed = Formula::parse(formula);
+    for (const std::string& variable : parsed.variables()) {
       const std::string name = split_variable(variable).name;
       const bool field = std::any_of(config.fields.begin(), config.fields.end(),
                                      [&](const auto& f) { return f.name == name; });
@@ -455,7 +456,8 @@ std::optional<std::vector<std::string>> parameter_columns(const ConvertConfig& c
   for (const FieldConfig& field : config.fields) {
     for (const Transform& transform : field.transforms) {
       if (transform.kind != Transform::Kind::expression) continue;
-      for (const std::string& name : Formula::parse(transform.text).variables()) {
+      const Formula parsed = Formula::parse(transform.text);
+      for (const std::string& name : parsed.variables()) {
         if (name != "x") add(name);
       }
     }

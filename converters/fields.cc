@@ -347,7 +347,8 @@ std::optional<Transform> text_transform(const TransformForm& form, const yaml::N
     return std::nullopt;
   }
   try {
-    for (const std::string& variable : Formula::parse(value.text).variables()) {
+    const Formula parsed = Formula::parse(value.text);
+    for (const std::string& variable : parsed.variables()) {
       if (!split_variable(variable).function.empty())
         throw Error(ExitCode::spec,
                     fmt::format("'{}' is for drop_if; a transform knows x and parameters", variable));

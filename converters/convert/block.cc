@@ -29,6 +29,7 @@ std::string hash_of_rows(const std::vector<std::string>& columns, const std::vec
   for (const SampleRow& row : rows) {
     text += fmt::format("{},{},{},{}", row.number, row.id, row.file.filename().string(), row.identity);
     if (row.row) text += fmt::format(",row {}", *row.row);
+    if (row.stratum) text += fmt::format(",stratum {}", *row.stratum);
     for (const double target : row.parameters) text += "," + text::from_real(target);
     text += '\n';
   }

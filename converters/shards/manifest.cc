@@ -23,9 +23,11 @@ namespace {
 
 Json to_json(const std::vector<ChannelStatistics>& list) {
   Json result = Json::array();
-  for (const auto& s : list) Json entry = {{"mean", s.mean}, {"std", s.std}, {"min", s.min}, {"max", s.max}};
-  for (const auto& [level, value] : s.quantiles) entry["quantiles"].push_back(Json::array({level, value}));
-  result.push_back(std::move(entry));
+  for (const auto& s : list) {
+    Json entry = {{"mean", s.mean}, {"std", s.std}, {"min", s.min}, {"max", s.max}};
+    for (const auto& [level, value] : s.quantiles) entry["quantiles"].push_back(Json::array({level, value}));
+    result.push_back(std::move(entry));
+  }
   return result;
 }
 

@@ -60,6 +60,9 @@ struct ShardLayout {
 // `names`: the fields that are wanted; format 1 has `x` and `y`.
 ShardLayout read_shard_layout(const std::filesystem::path& path, const std::vector<std::string>& names);
 
+// The names of a shard's fields, in the order of HDF5.
+std::vector<std::string> shard_fields(const std::filesystem::path& path);
+
 // Reads all of a small field of numbers, as float64, through HDF5.
 std::vector<double> read_small_field(const std::filesystem::path& path, const FieldLayout& field,
                                      std::size_t rows);

@@ -327,6 +327,22 @@ std::vector<std::int64_t> read_ids(const Opened& shard) {
 
 }  // namespace
 
+std::vector<std::string> shard_fields(const fs::path& path) {
+  const Hdf5Section section;
+  const FileId file = open_hdf5(path, H5F_ACC_RDONLY);
+  std::vector<std::string> names;
+  H5Literate(
+      file.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr,
+      [](hid_t, const char* name, const H5L_info_t*, void* list) -> herr_t {
+        const std::string found = name;
+        if (found != "id" && found != "missing" && found != "wflow")
+          static_cast<std::vector<std::string>*>(list)->push_back(found);
+        return 0;
+      },
+      &names);
+  return names;
+}
+
 ShardLayout read_shard_layout(const fs::path& path, const std::vector<std::string>& names) {
   const Hdf5Section section;
   Opened shard{path, open_hdf5(path, H5F_ACC_RDONLY), fs::file_size(path)};
