@@ -59,7 +59,10 @@ struct ShardWriter::State {
   void flush_packed(std::size_t field);
   void write_text(hid_t object, const char* name, const std::string& value) const;
   void write_texts(hid_t object, const char* name, const std::vector<std::string>& values) const;
-  void write_number(hid_t object, const char* name, std::uint64_t value) const;
+  void write_number(hid_t object, const char* name, std::uint64_t value) const {
+    write_integer(object, name, H5T_STD_I64LE, value);
+  }
+  void write_integer(hid_t object, const char* name, hid_t stored, std::uint64_t value) const;
   DatasetId write_table(const char* name, hid_t stored, hid_t native, std::vector<hsize_t> dims,
                         const void* values) const;
   std::vector<hsize_t> chunk_start(std::size_t field, std::size_t chunk) const;
@@ -196,10 +199,10 @@ void ShardWriter::State::write_texts(hid_t object, const char* name,
   if (!texts.empty()) check(H5Awrite(attribute.get(), type.get(), texts.data()));
 }
 
-void ShardWriter::State::write_number(hid_t object, const char* name, std::uint64_t value) const {
+void ShardWriter::State::write_integer(hid_t object, const char* name, hid_t stored,
+                                       std::uint64_t value) const {
   const SpaceId space(check(H5Screate(H5S_SCALAR)));
-  const AttributeId attribute(
-      check(H5Acreate2(object, name, H5T_STD_I64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT)));
+  const AttributeId attribute(check(H5Acreate2(object, name, stored, space.get(), H5P_DEFAULT, H5P_DEFAULT)));
   check(H5Awrite(attribute.get(), H5T_NATIVE_UINT64, &value));
 }
 
@@ -237,8 +240,8 @@ void ShardWriter::State::write_index(std::size_t field) const {
   const std::vector<std::uint64_t> words = chunk_index(field);
   const DatasetId index = write_table(("/wflow/index/" + description.fields[field].name).c_str(),
                                       H5T_STD_U64LE, H5T_NATIVE_UINT64, {words.size() / 4, 4}, words.data());
-  write_number(
-      index.get(), "xxh3_64",
+  write_integer(
+      index.get(), "xxh3_64", H5T_STD_U64LE,
       chunk_hash({reinterpret_cast<const std::uint8_t*>(words.data()), words.size() * sizeof(words[0])}));
 }
 
