@@ -20,6 +20,9 @@ namespace {
 
 // A stranger that was asked for a Hello and has not answered for so long is asked again.
 constexpr double kStranger_s = 120;
+// Where results are gathered, commits are for so many times as long, a second at most: in that time most of a
+// lease has ended, and neighbouring ends are one row.
+constexpr double kCommitGathers = 5;
 
 // The table of legal moves between phases.
 constexpr bool may_move(Phase from, Phase to) {
@@ -132,7 +135,9 @@ void CoordinatorMachine::Impl::pulse() {
   std::erase_if(identified_, [&](const auto& peer) { return running_s_ - peer.second > kStranger_s; });
   for (auto& [id, worker] : workers_) {
     if (worker.peer.empty()) continue;
-    if (!worker.mute) act(action::Send{worker.peer, pulse_for(worker)});
+    // One that hears of it all the time needs no further sign of life.
+    const bool hears = gather_s() > 0 && now_.steady_s - worker.sent_s < options_.timing.pulse_s;
+    hears ? say_acknowledged(worker) : send(worker, pulse_for(worker));
     if (std::exchange(worker.identify, false)) act(action::Send{worker.peer, wire::Identify{}});
   }
 }
@@ -303,10 +308,11 @@ void CoordinatorMachine::Impl::record_failure(RecordFailure&& failure) {
       is_single(outcome.array)) {
     record("retry", fmt::format("{} runs again: {}", plan_.array_name(outcome.array), outcome.detail));
   } else if (!failure.final && runs_again && is_single(outcome.array)) {
-    const std::string how =
-        outcome.reason == wire::EndReason::exited      ? fmt::format("exit code {}", outcome.exit_code)
-        : outcome.reason == wire::EndReason::signalled ? fmt::format("signal {}", outcome.exit_code)
-                                                       : fmt::format("'{}'", describe_end(static_cast<int>(outcome.reason), 0));
+    const std::string how = outcome.reason == wire::EndReason::exited
+                                ? fmt::format("exit code {}", outcome.exit_code)
+                            : outcome.reason == wire::EndReason::signalled
+                                ? fmt::format("signal {}", outcome.exit_code)
+                                : fmt::format("'{}'", describe_end(static_cast<int>(outcome.reason), 0));
     record("retry", fmt::format("{} ended with {} and runs again", plan_.array_name(outcome.array), how));
   }
   if (outcome.reason == EndReason::out_of_memory && !failure.final && failure.counts.memory_bytes > 0) {
@@ -324,12 +330,20 @@ void CoordinatorMachine::Impl::commit() {
     follow_up(std::exchange(gathered_, {}));
     return;
   }
+  if (now_.steady_s < next_commit_s_ && may_gather()) return;
+  next_commit_s_ = now_.steady_s + kCommitGathers * gather_s();
   for (const ArrayId array : std::exchange(changed_arrays_, {}))
     batch_.totals.push_back({array, scheduler_.progress(array)});
   committing_ = true;
   gathered_.during_recovery = recovering_ && !scheduler_.ended();
   written_ = std::exchange(gathered_, {});
   act(action::Commit{std::exchange(batch_, {})});
+}
+
+// Whether what is to be written may wait for more: ends alone, which nobody waits to see on disk.
+bool CoordinatorMachine::Impl::may_gather() const {
+  return phase_ == Phase::running && !scheduler_.ended() && gathered_.joined.empty() &&
+         gathered_.questions.empty() && gathered_.remove_journals.empty() && batch_.only_ends();
 }
 
 // While workers are awaited, the scheduler keeps successes that it can't apply yet, in memory alone: what
@@ -354,8 +368,7 @@ void CoordinatorMachine::Impl::follow_up(AfterCommit work) {
     if (at->second.state == WorkerState::joining) join(at->second);
   }
   for (const auto& [id, sequence] : work.acknowledge) {
-    if (const auto at = workers_.find(id); at != workers_.end())
-      send(at->second, wire::Acknowledge{sequence});
+    if (const auto at = workers_.find(id); at != workers_.end()) acknowledge(at->second, sequence);
   }
   for (const WorkerId& id : work.remove_journals) act(action::RemoveJournal{id});
   for (CoordinatorAction& question : work.questions) actions_.push_back(std::move(question));
@@ -418,6 +431,7 @@ double CoordinatorMachine::wake_at_s() const {
   for (const double due_s : {impl_->next_due_s_, waited ? kNever_s : impl_->phase_due_s_})
     at_s = std::min(at_s, impl_->now_.steady_s + std::max(0.0, due_s - impl_->running_s_));
   at_s = std::min(at_s, impl_->home_wake_s());
+  if (!impl_->committing_ && !impl_->batch_.empty()) at_s = std::min(at_s, impl_->next_commit_s_);
   if (const auto due_s = impl_->scheduler_.next_due_s(); due_s && impl_->may_lease())
     at_s = std::min(at_s, *due_s);
   return at_s;

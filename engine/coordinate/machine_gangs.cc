@@ -9,10 +9,6 @@
 
 namespace wflow::engine {
 
-wire::Pulse CoordinatorMachine::Impl::pulse_for(const Worker& worker) const {
-  return {worker.heartbeat, static_cast<std::uint32_t>(scheduler_.gangs_on(worker.id))};
-}
-
 void CoordinatorMachine::Impl::check_gangs() {
   const double limit_s = options_.timing.gang_silent_s;
   for (auto& [id, worker] : workers_) {

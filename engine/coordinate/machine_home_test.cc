@@ -169,7 +169,7 @@ TEST(Home, ItsOwnAllocationRunsAlthoughTheRecordSaysThatItIsQueued) {
   campaign.pass(5);
   EXPECT_FALSE(campaign.machine().ended());
   EXPECT_FALSE(campaign.was_drained(kThere));
-  EXPECT_EQ(campaign.leases(kThere.id).size(), 1U);
+  EXPECT_FALSE(campaign.leases(kThere.id).empty());
 }
 
 TEST(Home, WithoutASuccessorItSaysHowToGoOn) {
@@ -202,10 +202,10 @@ TEST(Home, WhileItHandsOverNothingIsLeasedAndResultsAreTaken) {
   campaign.start();
   campaign.join_from(kThere, "wabcdef000001");
   const auto leases = campaign.leases(kThere.id);
-  ASSERT_EQ(leases.size(), 1U);
+  ASSERT_FALSE(leases.empty());
   campaign.handle(event::Signal{event::SignalKind::terminate});
   campaign.say(kThere.id, TestEdge::success(leases[0]));
-  EXPECT_EQ(campaign.leases(kThere.id).size(), 1U);
+  EXPECT_EQ(campaign.leases(kThere.id).size(), leases.size());
   EXPECT_EQ(campaign.sent<wire::Acknowledge>(kThere.id).size(), 1U) << "what it has said is on disk";
 }
 
@@ -256,7 +256,7 @@ TEST(Home, ADrainGoesOnWhenTheWorkersOfItsAllocationHaveLeft) {
   campaign.join_from(kThere, "wabcdef000001");
   campaign.join_from(kElsewhere, "");
   const auto leases = campaign.leases(kElsewhere.id);
-  ASSERT_EQ(leases.size(), 1U);
+  ASSERT_FALSE(leases.empty());
   campaign.say("client", wire::Query{wire::DrainRequest{}});
   campaign.say(kThere.id, wire::Returned{campaign.leases(kThere.id)});
   campaign.leave(kThere);

@@ -45,12 +45,15 @@ struct CoordinatedWorker {
   bool drain_sent = false;  // on this connection
 
   // ---- its connection
-  PeerId peer;                  // empty: none
-  bool mute = false;            // something was not delivered: nothing is sent before its next Hello
-  bool identify = false;        // it must be asked for that Hello
-  std::set<ArrayId> templates;  // sent on this connection
-  std::uint64_t heartbeat = 0;  // the last one on this connection
-  double heard_s = 0;           // running time of its last message
+  PeerId peer;                     // empty: none
+  bool mute = false;               // something was not delivered: nothing is sent before its next Hello
+  bool identify = false;           // it must be asked for that Hello
+  std::set<ArrayId> templates;     // sent on this connection
+  std::uint64_t heartbeat = 0;     // the last one on this connection
+  double heard_s = 0;              // running time of its last message
+  double sent_s = 0;               // steady time of the last message to it
+  std::uint64_t acknowledge = 0;   // sequence that is committed, and was not said yet; 0: none
+  std::size_t unacknowledged = 0;  // results that came since the last Acknowledge
 
   // ---- what it said
   WorkerCapacity capacity;
@@ -108,6 +111,7 @@ struct CoordinatorMachine::Impl {
   void send_revokes(const std::vector<RevokeLease>& revokes);
   void record_failure(RecordFailure&& failure);
   void commit();
+  bool may_gather() const;
   void put_off(AfterCommit& work);
   void follow_up(AfterCommit work);
   bool may_lease() const { return unsettled_ == 0 && phase_ != Phase::handing_over; }
@@ -144,6 +148,9 @@ struct CoordinatorMachine::Impl {
   void identify(const PeerId& peer);
   void send(Worker& worker, wire::Message message);
   void send_templates(Worker& worker, ArrayId array);
+  double gather_s() const;
+  void acknowledge(Worker& worker, std::uint64_t sequence);
+  void say_acknowledged(Worker& worker);
 
   // ---- machine_join.cc: how workers come
   void meet(const KnownWorker& known);
@@ -238,6 +245,7 @@ struct CoordinatorMachine::Impl {
   bool retry_due_ = false;             // MachineOptions::retry or run_again has not been carried out
   bool recovering_ = true;             // workers of earlier coordinators are awaited
   double next_pulse_s_ = 0;            // steady
+  double next_commit_s_ = 0;           // steady: of ends alone, where many workers are
   double time_limit_at_s_ = kNever_s;  // steady
   double phase_due_s_ = kNever_s;      // running time at which stopping or dismissing is given up
   std::uint64_t refused_ = 0;
@@ -282,8 +290,8 @@ struct CoordinatorMachine::Impl {
   double pools_give_up_s_ =
       kNever_s;  // running time: the campaign ends then with jobs that can't be cancelled
   bool stuck_ = false;
-  // Charged losses whose allocation still ran as far as its scheduler had said. Not durable: after a restart of
-  // the coordinator they stay charged.
+  // Charged losses whose allocation still ran as far as its scheduler had said. Not durable: after a restart
+  // of the coordinator they stay charged.
   struct UnexplainedLoss {
     WorkerId worker;
     std::string allocation;

@@ -8,6 +8,7 @@
 #include "engine/coordinate/checks.h"
 #include "engine/coordinate/machine_impl.h"
 #include "engine/followups/submission.h"
+#include "engine/schedule/sizing.h"
 
 namespace wflow::engine {
 
@@ -17,6 +18,12 @@ constexpr std::size_t kNoteText = 1024;
 constexpr std::uint64_t kNotes = 10'000;  // in the history; all of them are among the events
 constexpr std::size_t kReasonText = 1024;
 constexpr std::size_t kKills = 4096;
+// Less than what a worker has ahead of it: no core is without work because results are gathered.
+constexpr double kLongestGather_s = 0.4 * kAhead_s;
+// Below it a message goes out at once.
+constexpr double kLeastGather_s = 0.02;
+// A worker with so many unacknowledged results hears of them at once: they fill its journal.
+constexpr std::size_t kUnacknowledged = 1000;
 
 }  // namespace
 
@@ -80,6 +87,7 @@ void CoordinatorMachine::Impl::on_results(Worker& worker, wire::Results& results
   apply(results, worker.id);
   follow_health(results, worker);
   if (options_.planted.acknowledge_before_commit) return send(worker, wire::Acknowledge{sequence});
+  worker.unacknowledged += results.done.size() + results.outcomes.size() + results.events.size();
   std::uint64_t& acknowledge = gathered_.acknowledge[worker.id];
   acknowledge = std::max(acknowledge, sequence);
 }
@@ -87,10 +95,10 @@ void CoordinatorMachine::Impl::on_results(Worker& worker, wire::Results& results
 void CoordinatorMachine::Impl::apply(wire::Results& results, const WorkerId& worker) {
   refused_ += check(results, scheduler_);
   // Before the ends below: afterwards nobody knows whether they counted.
-  for (wire::TaskUsage& usage : results.usage) {
-    if (scheduler_.awaits(usage.lease, usage.array, usage.first, usage.attempt))
-      batch_.usage.push_back({std::move(usage), worker});
-  }
+  std::erase_if(results.usage, [&](const wire::TaskUsage& usage) {
+    return !scheduler_.awaits(usage.lease, usage.array, usage.first, usage.attempt);
+  });
+  if (!results.usage.empty()) batch_.usage.push_back({worker, std::move(results.usage)});
   for (const wire::DoneRun& run : results.done) scheduler_.done(run);
   const auto sender = workers_.find(worker);
   for (const wire::Outcome& outcome : results.outcomes) {
@@ -145,7 +153,34 @@ void CoordinatorMachine::Impl::on_goodbye(Worker& worker, const wire::Goodbye& g
 
 void CoordinatorMachine::Impl::send(Worker& worker, wire::Message message) {
   if (worker.peer.empty() || worker.mute) return;
+  say_acknowledged(worker);
+  worker.sent_s = now_.steady_s;
   act(action::Send{worker.peer, std::move(message)});
+}
+
+// How long results, their commits and their acknowledgements may wait for others: 0 where few workers are.
+double CoordinatorMachine::Impl::gather_s() const {
+  const double gather_s = static_cast<double>(workers_.size()) / options_.timing.results_per_s;
+  return gather_s < kLeastGather_s ? 0 : std::min(gather_s, kLongestGather_s);
+}
+
+wire::Pulse CoordinatorMachine::Impl::pulse_for(const Worker& worker) const {
+  return {worker.heartbeat, static_cast<std::uint32_t>(scheduler_.gangs_on(worker.id)), gather_s()};
+}
+
+// With many workers an acknowledgement goes out with the next message to its worker, which a pulse is at the
+// latest: two messages at once cost little more than one.
+void CoordinatorMachine::Impl::acknowledge(Worker& worker, std::uint64_t sequence) {
+  worker.acknowledge = std::max(worker.acknowledge, sequence);
+  const bool waits = gather_s() > 0 && phase_ == Phase::running && !worker.drain && !scheduler_.ended() &&
+                     worker.unacknowledged < kUnacknowledged;
+  if (!waits) say_acknowledged(worker);
+}
+
+void CoordinatorMachine::Impl::say_acknowledged(Worker& worker) {
+  if (worker.acknowledge == 0 || worker.peer.empty() || worker.mute) return;
+  worker.unacknowledged = 0;
+  act(action::Send{worker.peer, wire::Acknowledge{std::exchange(worker.acknowledge, 0)}});
 }
 
 void CoordinatorMachine::Impl::send_templates(Worker& worker, ArrayId array) {

@@ -59,6 +59,28 @@ TEST(Connections, AStrangerIsAskedForItsHelloOnce) {
   EXPECT_EQ(edge.sent<wire::Identify>("stranger").size(), 2U);
 }
 
+// As with a thousand workers: results, commits and acknowledgements are gathered, unless somebody asks.
+TEST(Connections, ManyWorkersAreToldLess) {
+  TestEdge edge("", 50);
+  edge.options.timing.results_per_s = 10;  // one worker sends ten a second
+  edge.start();
+  edge.join(kThere);
+  EXPECT_DOUBLE_EQ(edge.sent<wire::Pulse>(kThere.id).back().gather_s, 0.1);
+  edge.say(kThere.id, TestEdge::success(edge.leases(kThere.id).at(0), 1));
+  const std::size_t commits = edge.batches.size();
+  edge.say(kThere.id, TestEdge::success(edge.leases(kThere.id).at(1), 2));
+  EXPECT_EQ(edge.batches.size(), commits) << "ends may wait for others";
+  edge.pass(0.6);
+  EXPECT_EQ(edge.batches.size(), commits + 1);
+  EXPECT_TRUE(edge.sent<wire::Acknowledge>(kThere.id).empty() ||
+              edge.sent<wire::Acknowledge>(kThere.id).back().sequence == 2U);
+  edge.pass(edge.options.timing.pulse_s);
+  EXPECT_EQ(edge.sent<wire::Acknowledge>(kThere.id).back().sequence, 2U) << "a pulse later at the latest";
+  edge.say(kThere.id, TestEdge::success(edge.leases(kThere.id).at(2), 3));
+  edge.say("client", query(wire::StatusRequest{}));
+  EXPECT_EQ(edge.batches.size(), commits + 2) << "somebody waits for it";
+}
+
 TEST(Connections, TemplatesGoOutOncePerConnection) {
   TestEdge edge("", 1);
   edge.start();

@@ -25,6 +25,9 @@ struct Timing {
   double leave_home_s = 2;
   double succeed_s = 10;
   double cancel_s = 90;    // schedulers have so long to cancel allocations at the end of the campaign
+  // Messages with results that all workers together should send in a second: a thousand workers gather theirs
+  // for 0.2 s, and the coordinator its commits and acknowledgements.
+  double results_per_s = 5000;
   double end_agent_s = 3;  // an agent has so long to end after its guardian; then it is killed
   // A longer gap between two events is a pause of the coordinator itself (SIGSTOP, a suspended machine): it
   // does not count as silence of workers, whose heartbeats may wait unread.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/monitor/describe_end.h"
 #include "engine/monitor/live_status.h"
+#include "engine/monitor/describe_end.h"
 
 #include <fmt/format.h>
 
@@ -34,10 +34,16 @@ void LiveStatus::apply(const store::Batch& batch) {
   for (const RecordFailure& failure : batch.failures) add(failure);
   for (const wire::TaskEvent& event : batch.events) add(event);
   for (const store::HistoryRow& row : batch.history) add(row);
-  for (const store::UsageRow& row : batch.usage) {
-    const std::size_t step = plan_.step_of(row.usage.array);
-    usage_[plan_.steps()[step].name].add(row.usage);
-    usage_changed_.insert(step);
+  for (const store::Batch::Usage& used : batch.usage) {
+    std::optional<std::size_t> last;  // looked up once for its neighbours
+    StepUsage* usage = nullptr;
+    for (const TaskUsage& execution : used.executions) {
+      const std::size_t step = plan_.step_of(execution.array);
+      if (last != step) usage = &usage_[plan_.steps()[step].name];
+      if (last != step) usage_changed_.insert(step);
+      last = step;
+      usage->add(execution);
+    }
   }
   for (const store::Followup& followup : batch.followups) {
     FollowupView view;

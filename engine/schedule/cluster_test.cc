@@ -396,6 +396,17 @@ TEST(Cluster, ATaskThatWantsMoreMemoryThanThereIsRunsAlone) {
   EXPECT_EQ(first_leases(cluster), (std::map<ArrayId, std::uint64_t>{{0, 1}}));
 }
 
+TEST(Cluster, WorkWaitsBehindTasksOfASecondAndNotBehindLongOnes) {
+  for (const auto& [seconds, ahead] : {std::pair(0.1, 40U), std::pair(1.0, 4U), std::pair(100.0, 0U)}) {
+    Cluster cluster({step_of(0, 1000)});
+    cluster.scheduler.restore_durations(0, 100, 100 * seconds, 100 * seconds * seconds);
+    cluster.scheduler.start();
+    cluster.join("a", {8});
+    cluster.settle();
+    EXPECT_EQ(cluster.held.size(), 8 + ahead) << "tasks of " << seconds << " s";
+  }
+}
+
 TEST(Cluster, ALongTaskKeepsNoOtherCoreFromItsShortOnes) {
   Cluster cluster({step_of(0, 1, 1), step_of(1, 1'000'000)});
   cluster.scheduler.restore_durations(0, 1, 10'000, 1e8);

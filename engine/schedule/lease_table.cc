@@ -150,9 +150,10 @@ LeaseState& LeaseTable::open(LeaseId id, Worker& worker, ArrayId array, Range fi
   lease.granted_s = now_s_;
   lease.cores_each = cores_of(queue, worker);
   lease.processes_each = processes_of(arrays_[array].spec, first.size());
+  const double seconds = seconds_of(arrays_[array], queue, worker);
+  lease.is_long = seconds > kLongestAhead_s;
   // A long task fills its core and no more: what is ahead of the other cores does not depend on it.
-  lease.seconds_each =
-      std::clamp(seconds_of(arrays_[array], queue, worker), kShortestTask_s, kAhead_s * lease.processes_each);
+  lease.seconds_each = std::clamp(seconds, kShortestTask_s, kAhead_s * lease.processes_each);
   if (memory_bytes <= 0) memory_bytes = arrays_[array].spec.resources.memory_bytes;
   lease.memory_each = static_cast<double>(std::min(memory_bytes, worker.capacity.memory_bytes));
   worker.leases.insert(id);
@@ -205,6 +206,7 @@ void LeaseTable::charge(Worker& worker, const LeaseState& lease, double elements
   const double cores = leads ? lease.cores_each : cores_of(queues_.queue_of_array(lease.array), worker);
   worker.load.cores += processes * cores;
   worker.load.core_s += elements * cores * lease.seconds_each;
+  if (lease.is_long) worker.load.long_cores += processes * cores;
   worker.load.gpus += processes * asked.gpus;
   worker.load.memory_bytes += processes * lease.memory_each;
   const QueueId queue = queues_.queue_of(lease.array);
@@ -229,7 +231,7 @@ std::optional<DemandKey> LeaseTable::demand_key(Worker& worker) {
     next_split_s_ = std::min(next_split_s_.value_or(now_s_ + kAhead_s), now_s_ + kAhead_s);
   }
   const bool exact = worker.untried || !worker.gangs.empty() || worker.reserved_cores > 0;
-  if (!has_free && (exact || worker.load.core_s >= 0.5 * kAhead_s * cores)) return std::nullopt;
+  if (!has_free && (exact || has_enough(worker))) return std::nullopt;
   return DemandKey(!has_free, worker.load.core_s / cores, worker.number);
 }
 

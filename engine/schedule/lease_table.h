@@ -22,6 +22,7 @@ struct LeaseState {
   ArrayId array = 0;
   Range bounds;                // all of its elements lie within
   std::uint64_t elements = 0;  // that it holds
+  bool is_long = false;        // its tasks last longer than kLongestAhead_s, as estimated when granted
   double seconds_each = 0;     // as estimated when granted, at most what a core should have ahead of it
   double cores_each = 1;
   double processes_each = 1;  // of an element: less than one where a process takes several

@@ -9,7 +9,7 @@ namespace wflow::engine {
 namespace {
 
 // What a task is taken to last before the first of its step has ended.
-constexpr double kUnknown_s = 0.25;
+constexpr double kUnknown_s = 0.5;
 // A worker that has this part of its time left has just begun.
 constexpr double kWhole = 0.9;
 
@@ -21,8 +21,9 @@ double scarce_ahead_s(const Worker& worker, QueueId queue) {
 }  // namespace
 
 double cores_of(const ReadyQueue& queue, const Worker& worker) {
-  const std::int64_t asked =
-      queue.gang.spans_nodes() ? queue.gang.cores : std::int64_t{queue.resources.cores} * queue.resources.procs;
+  const std::int64_t asked = queue.gang.spans_nodes()
+                                 ? queue.gang.cores
+                                 : std::int64_t{queue.resources.cores} * queue.resources.procs;
   return static_cast<double>(std::clamp<std::int64_t>(asked, 1, std::max(worker.capacity.cores, 1)));
 }
 
@@ -47,10 +48,14 @@ double room(const ReadyQueue& queue, const Worker& worker) {
   return std::max(0.0, std::floor(room + 1e-6));
 }
 
+double mean_s(const ReadyQueue& queue) {
+  return queue.timed > 0 ? queue.duration_sum_s / static_cast<double>(queue.timed) : kUnknown_s;
+}
+
 double seconds_of(const TaskArray& array, const ReadyQueue& queue, const Worker& worker) {
-  const auto mean = [](std::uint64_t timed, double sum_s) { return sum_s / static_cast<double>(timed); };
-  if (array.timed > 0) return mean(array.timed, array.duration_sum_s) * worker.slowness;
-  return queue.timed > 0 ? mean(queue.timed, queue.duration_sum_s) * worker.slowness : kUnknown_s;
+  if (array.timed == 0 && queue.timed == 0) return kUnknown_s;
+  return worker.slowness *
+         (array.timed > 0 ? array.duration_sum_s / static_cast<double>(array.timed) : mean_s(queue));
 }
 
 std::optional<double> longest_s(const ReadyQueue& queue) {
@@ -84,14 +89,25 @@ bool gets_ahead(const Worker& worker) {
   return !worker.untried && worker.gangs.empty() && worker.reserved_cores <= 0;
 }
 
+// A long task, too, has its turn among short ones; behind others like it it would wait for one of them.
+bool may_wait(const Worker& worker, double seconds) {
+  return seconds <= kLongestAhead_s || worker.load.long_cores < worker.capacity.cores;
+}
+
 }  // namespace
+
+bool has_enough(const Worker& worker) {
+  const int cores = worker.capacity.cores;
+  return worker.load.queued_core_s(cores) >= 0.5 * kAhead_s * cores;
+}
 
 bool takes(const Worker& worker, const ReadyQueues& queues, QueueId queue, double now_s) {
   const ReadyQueue& asked = queues.queue(queue);
-  if (asked.gang.spans_nodes() || !worker.serves[queue] || !fits_before_end(asked, worker, now_s)) return false;
+  if (asked.gang.spans_nodes() || !worker.serves[queue] || !fits_before_end(asked, worker, now_s))
+    return false;
   if (room_beside_gang(asked, worker, now_s) >= 1) return true;
-  const bool enough = worker.load.core_s >= 0.5 * kAhead_s * worker.capacity.cores;
-  return gets_ahead(worker) && !enough && scarce_ahead_s(worker, queue) < 0.5 * kAhead_s;
+  return gets_ahead(worker) && !has_enough(worker) && may_wait(worker, mean_s(asked) * worker.slowness) &&
+         scarce_ahead_s(worker, queue) < 0.5 * kAhead_s;
 }
 
 std::uint64_t range_size(const TaskArray& array, const ReadyQueues& queues, QueueId id, const Worker& worker,
@@ -100,12 +116,15 @@ std::uint64_t range_size(const TaskArray& array, const ReadyQueues& queues, Queu
   const double cores = worker.capacity.cores;
   const double process = static_cast<double>(std::max<std::uint64_t>(array.spec.bundle, 1));
   const double seconds = std::max(seconds_of(array, queue, worker), kShortestTask_s);
-  double size = room_beside_gang(queue, worker, now_s) * process;
-  if (gets_ahead(worker)) {
-    double ahead = (kAhead_s * cores - worker.load.core_s) / (seconds * cores_of(queue, worker));
+  const double at_once = room_beside_gang(queue, worker, now_s) * process;
+  double size = at_once;
+  if (gets_ahead(worker) && (seconds <= kLongestAhead_s || (at_once < 1 && may_wait(worker, seconds)))) {
+    const double queued_s = worker.load.queued_core_s(worker.capacity.cores);
+    double ahead = (kAhead_s * cores - queued_s) / (seconds * cores_of(queue, worker));
     const double share = scarce_share(queue, worker);
-    if (share > 0) ahead = std::min(ahead, (kAhead_s - scarce_ahead_s(worker, id)) / (seconds * share));
-    size = std::max(size, std::ceil(ahead));
+    if (share > 0)
+      ahead = std::min(ahead, (kAhead_s - scarce_ahead_s(worker, id)) / (seconds * share) - at_once);
+    size += std::ceil(std::max(0.0, ahead));
   }
   // The lease of an overdue queue is a small one.
   if (queue.overdue) size = std::min(size, std::max(kAhead_s / seconds, process));

@@ -11,10 +11,12 @@
 
 namespace wflow::engine {
 
-// Work that a worker should have ahead of it, in seconds a core: long enough to hide a round trip and a group
-// commit, short enough to stay balanced. It is topped up when half of it is gone. A worker that has been idle
-// for so long is given what others have not started.
+// Work that a worker should have ahead of it, behind the tasks that run, in seconds a core: long enough to
+// hide a round trip, a group commit and the gathering of results, short enough to stay balanced. It is topped
+// up when half of it is gone. A worker that has been idle for so long is given what others have not started.
 inline constexpr double kAhead_s = 0.5;
+// Longer tasks do not wait behind each other: a round trip is nothing to them, and the wait may be long.
+inline constexpr double kLongestAhead_s = 2;
 inline constexpr double kShortestTask_s = 1e-6;
 
 // On one worker. A task that asks for more cores than its worker has runs there alone.
@@ -23,6 +25,10 @@ double cores_of(const ReadyQueue& queue, const Worker& worker);
 double scarce_share(const ReadyQueue& queue, const Worker& worker);
 // How many more of the queue's processes could start on the worker at once.
 double room(const ReadyQueue& queue, const Worker& worker);
+// Whether the worker has enough work behind the tasks that run.
+bool has_enough(const Worker& worker);
+// The mean duration of the queue's tasks, as estimated.
+double mean_s(const ReadyQueue& queue);
 // An element's duration on this worker, as estimated.
 double seconds_of(const TaskArray& array, const ReadyQueue& queue, const Worker& worker);
 // So long one of the queue's tasks may last: as the study says, else the mean of those that ended and two

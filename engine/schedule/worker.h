@@ -20,7 +20,11 @@ namespace wflow::engine {
 // What the elements leased to a worker take, all at once.
 struct Load {
   double cores = 0, gpus = 0, memory_bytes = 0;
-  double core_s = 0;  // estimated core seconds ahead
+  double core_s = 0;      // estimated core seconds ahead, with what runs
+  double long_cores = 0;  // of those with tasks behind which nothing should wait (kLongestAhead_s)
+
+  // Of core_s, what waits behind the tasks that run: a share, because nobody says which of them run.
+  double queued_core_s(int capacity) const { return cores > capacity ? core_s * (1 - capacity / cores) : 0; }
 };
 
 // Workers with free cores first; then by work ahead; then in the order of joining.

@@ -46,7 +46,7 @@ struct Followup {
   double ended_s = 0;    // 0: not yet
 };
 
-// What an execution used, on which worker. Each execution once.
+// What an execution used, on which worker.
 struct UsageRow {
   TaskUsage usage;
   WorkerId worker;
@@ -74,12 +74,22 @@ struct Batch {
   std::vector<Followup> followups;  // new ones
   std::vector<RecordFloor> floors;
   std::vector<RecordCause> causes;
-  std::vector<UsageRow> usage;
+  // What executions on one worker used. Each execution once.
+  struct Usage {
+    WorkerId worker;
+    std::vector<TaskUsage> executions;
+  };
+  std::vector<Usage> usage;
   std::vector<batch::Allocation> allocations;  // as they are now
   bool empty() const {
     return ends.empty() && failures.empty() && workers_joined.empty() && workers_ended.empty() &&
-           events.empty() && history.empty() && totals.empty() && followups.empty() && floors.empty() && causes.empty() &&
-           usage.empty() && allocations.empty();
+           events.empty() && history.empty() && totals.empty() && followups.empty() && floors.empty() &&
+           causes.empty() && usage.empty() && allocations.empty();
+  }
+  // Successes, and what they took.
+  bool only_ends() const {
+    return failures.empty() && workers_joined.empty() && workers_ended.empty() && events.empty() &&
+           history.empty() && followups.empty() && floors.empty() && causes.empty() && allocations.empty();
   }
 };
 

@@ -118,9 +118,9 @@ struct Store::Impl {
   void write_progress(const wire::TaskEvent& of, const wire::Progress& progress);
   void write_other(const wire::TaskEvent& of);
   // usage.cc
-  void write_usage(const std::vector<UsageRow>& rows);
+  void write_usage(const std::vector<Batch::Usage>& used);
   Usage read_usage();
-  bool add_to_block(const UsageRow& row);
+  bool add_to_block(const TaskUsage& execution, const WorkerId& worker);
   void close_blocks();
   void write_block(ArrayId array);
   // followups.cc

@@ -14,8 +14,8 @@ constexpr std::uint64_t kBlockRecords = 128;
 // Blocks that may still grow: beyond that all are closed, so that many arrays take no memory.
 constexpr std::size_t kOpenBlocks = 1000;
 
-// Of the first `kAllRecords` executions all have a record; of the next as many a half, of the next twice as many a
-// quarter, and so on. Which ones, their own numbers decide.
+// Of the first `kAllRecords` executions all have a record; of the next as many a half, of the next twice as
+// many a quarter, and so on. Which ones, their own numbers decide.
 bool is_kept(std::uint64_t seen, const TaskUsage& usage) {
   const std::uint64_t full = seen / Store::kAllRecords;
   const auto halvings = static_cast<unsigned>(std::bit_width(full));
@@ -25,17 +25,24 @@ bool is_kept(std::uint64_t seen, const TaskUsage& usage) {
 
 }  // namespace
 
-void Store::Impl::write_usage(const std::vector<UsageRow>& rows) {
-  if (rows.empty()) return;
+void Store::Impl::write_usage(const std::vector<Batch::Usage>& used) {
+  if (used.empty()) return;
   if (!usage) usage = read_usage();
-  std::set<std::string> steps;
-  std::set<ArrayId> arrays;
-  for (const UsageRow& row : rows) {
-    const std::string& step = usage->step_of.at(row.usage.array);
-    usage->steps[step].add(row.usage);
-    steps.insert(step);
-    if (is_kept(usage->seen++, row.usage) && add_to_block(row)) arrays.insert(row.usage.array);
+  std::set<ArrayId> seen, arrays;
+  for (const auto& [worker, executions] : used) {
+    std::optional<ArrayId> last;  // looked up once for its neighbours
+    StepUsage* step = nullptr;
+    for (const TaskUsage& execution : executions) {
+      if (last != execution.array) step = &usage->steps[usage->step_of.at(execution.array)];
+      if (last != execution.array) seen.insert(execution.array);
+      last = execution.array;
+      step->add(execution);
+      if (is_kept(usage->seen++, execution) && add_to_block(execution, worker))
+        arrays.insert(execution.array);
+    }
   }
+  std::set<std::string> steps;
+  for (const ArrayId array : seen) steps.insert(usage->step_of.at(array));
   for (const std::string& step : steps) {
     SQLite::Statement& insert = statement("INSERT OR REPLACE INTO usage (step, body) VALUES (?, ?)");
     const std::string bytes = usage->steps.at(step).bytes();
@@ -51,23 +58,26 @@ void Store::Impl::write_usage(const std::vector<UsageRow>& rows) {
 Store::Impl::Usage Store::Impl::read_usage() {
   Usage read;
   SQLite::Statement arrays(database, "SELECT id, step FROM arrays");
-  while (arrays.executeStep()) read.step_of.emplace(arrays.getColumn(0).getUInt(), arrays.getColumn(1).getString());
+  while (arrays.executeStep())
+    read.step_of.emplace(arrays.getColumn(0).getUInt(), arrays.getColumn(1).getString());
   SQLite::Statement steps(database, "SELECT step, body FROM usage");
   while (steps.executeStep()) {
     const SQLite::Column body = steps.getColumn(1);
     read.steps.emplace(steps.getColumn(0).getString(),
-                       StepUsage::from_bytes({static_cast<const char*>(body.getBlob()), static_cast<std::size_t>(body.getBytes())}));
+                       StepUsage::from_bytes({static_cast<const char*>(body.getBlob()),
+                                              static_cast<std::size_t>(body.getBytes())}));
   }
   SQLite::Statement workers(database, "SELECT number, id FROM usage_workers");
   while (workers.executeStep())
-    read.workers.emplace(workers.getColumn(1).getString(), static_cast<std::uint64_t>(workers.getColumn(0).getInt64()));
+    read.workers.emplace(workers.getColumn(1).getString(),
+                         static_cast<std::uint64_t>(workers.getColumn(0).getInt64()));
   SQLite::Statement seen(database, "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'usage_seen'");
   if (seen.executeStep()) read.seen = static_cast<std::uint64_t>(seen.getColumn(0).getInt64());
   return read;
 }
 
-bool Store::Impl::add_to_block(const UsageRow& row) {
-  const ArrayId array = row.usage.array;
+bool Store::Impl::add_to_block(const TaskUsage& execution, const WorkerId& worker) {
+  const ArrayId array = execution.array;
   auto open = usage->open.find(array);
   if (open == usage->open.end()) {
     if (usage->open.size() >= kOpenBlocks) close_blocks();
@@ -77,9 +87,11 @@ bool Store::Impl::add_to_block(const UsageRow& row) {
     open = usage->open.emplace(array, OpenBlock{last.getColumn(0).getInt64() + 1, {}}).first;
     last.reset();
   }
-  const auto [worker, is_new] = usage->workers.try_emplace(row.worker, usage->workers.size() + 1);
-  if (is_new) execute(statement("INSERT INTO usage_workers (number, id) VALUES (?, ?)"), signed_of(worker->second), row.worker);
-  open->second.block.add(row.usage, worker->second);
+  const auto [known, is_new] = usage->workers.try_emplace(worker, usage->workers.size() + 1);
+  if (is_new)
+    execute(statement("INSERT INTO usage_workers (number, id) VALUES (?, ?)"), signed_of(known->second),
+            worker);
+  open->second.block.add(execution, known->second);
   if (open->second.block.records() < kBlockRecords) return true;
   write_block(array);
   open->second = {open->second.number + 1, {}};
@@ -96,8 +108,9 @@ void Store::Impl::write_block(ArrayId array) {
   const auto open = usage->open.find(array);
   if (open == usage->open.end() || open->second.block.records() == 0) return;
   const auto& [number, block] = open->second;
-  SQLite::Statement& insert =
-      statement("INSERT OR REPLACE INTO task_usage (array, block, first, last, records, body) VALUES (?, ?, ?, ?, ?, ?)");
+  SQLite::Statement& insert = statement(
+      "INSERT OR REPLACE INTO task_usage (array, block, first, last, records, body) VALUES (?, ?, ?, ?, ?, "
+      "?)");
   insert.bind(1, array);
   insert.bind(2, number);
   insert.bind(3, signed_of(block.first()));
@@ -116,14 +129,17 @@ std::vector<UsageRow> Store::usage_of(ArrayId array, Range range, std::size_t li
   return impl_->reading([&] {
     std::map<std::uint64_t, WorkerId> workers;
     SQLite::Statement names(impl_->database, "SELECT number, id FROM usage_workers");
-    while (names.executeStep()) workers.emplace(names.getColumn(0).getInt64(), names.getColumn(1).getString());
-    SQLite::Statement select(impl_->database,
-                             "SELECT body FROM task_usage WHERE array = ? AND first <= ? AND last >= ? ORDER BY block");
+    while (names.executeStep())
+      workers.emplace(names.getColumn(0).getInt64(), names.getColumn(1).getString());
+    SQLite::Statement select(
+        impl_->database,
+        "SELECT body FROM task_usage WHERE array = ? AND first <= ? AND last >= ? ORDER BY block");
     SQLite::bind(select, array, signed_of(range.last), signed_of(range.first));
     std::vector<UsageRow> rows;
     while (select.executeStep()) {
       const SQLite::Column body = select.getColumn(0);
-      const std::string_view bytes(static_cast<const char*>(body.getBlob()), static_cast<std::size_t>(body.getBytes()));
+      const std::string_view bytes(static_cast<const char*>(body.getBlob()),
+                                   static_cast<std::size_t>(body.getBytes()));
       for (const UsageBlock::Record& record : UsageBlock::read(array, bytes)) {
         const TaskUsage& used = record.usage;
         if (used.first <= range.last && used.first + used.count > range.first)

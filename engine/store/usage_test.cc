@@ -20,7 +20,7 @@ UsageRow row(Element element, double started_s, const WorkerId& worker = "n1-7")
 
 Batch batch_of(std::vector<UsageRow> rows) {
   Batch batch;
-  batch.usage = std::move(rows);
+  for (UsageRow& row : rows) batch.usage.push_back({row.worker, {std::move(row.usage)}});
   return batch;
 }
 

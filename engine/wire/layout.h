@@ -58,7 +58,7 @@ WFLOW_LAYOUT(Leases, &T::leases);
 WFLOW_LAYOUT(Acknowledge, &T::sequence);
 WFLOW_LAYOUT(Revoke, &T::leases, &T::all, &T::kill_running);
 WFLOW_LAYOUT(Returned, &T::leases);
-WFLOW_LAYOUT(Pulse, &T::heartbeat, &T::gangs);
+WFLOW_LAYOUT(Pulse, &T::heartbeat, &T::gangs, &T::gather_s);
 
 WFLOW_LAYOUT(Part, &T::array, &T::first, &T::last);
 WFLOW_LAYOUT(Selection, &T::step, &T::ranged, &T::first, &T::last, &T::by_exit_code, &T::exit_code,

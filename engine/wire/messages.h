@@ -114,6 +114,7 @@ struct Drain {};  // finish what runs, give back the rest, say Goodbye
 struct Pulse {                  // the coordinator lives
   std::uint64_t heartbeat = 0;  // the last one that it has received on this connection
   std::uint32_t gangs = 0;      // tasks on several nodes, one of which is this worker's: it must not leave
+  double gather_s = 0;          // results may wait so long for others while the worker has tasks to start
 };
 
 // A message could not be delivered, or came from a connection that said no Hello: say Hello again, so that

@@ -210,7 +210,7 @@ inline std::vector<Message> sample_messages() {
       Acknowledge{1ULL << 50},
       Revoke{{lease}, true, true},
       Drain{},
-      Pulse{17, 2},
+      Pulse{17, 2, 0.2},
       Returned{{lease}},
       sample_queries()[1],
       sample_answers()[2],

@@ -177,7 +177,7 @@ def lines_of_first(path):
 
 
 class GangTraining(GangTest):
-    UNIVERSES, EPOCHS = 12, 8
+    UNIVERSES, EPOCHS = 12, 24
 
     def training(self, more):
         text = quickstart(self.UNIVERSES, self.EPOCHS, checkpoint_steps=1)
@@ -214,10 +214,11 @@ class GangTraining(GangTest):
         directory = self.wait_for_campaign(run)
         checkpoints = directory / "train" / "checkpoints"
         self.wait(lambda: list(checkpoints.glob("step-*.wfck")), "the training is under way", run)
-        pids = self.processes("wflow-train")
-        nodes = {match for pid in pids for match in re.findall(r"SLURMD_NODENAME=(\w+)", read_text(f"/proc/{pid}/environ"))
-                 if "SLURM_PROCID=1\0" in read_text(f"/proc/{pid}/environ")}
-        node = nodes.pop()
+        second = {pid: read_text(f"/proc/{pid}/environ") for pid in self.processes("wflow-train")}
+        second = {pid: text for pid, text in second.items() if "SLURM_PROCID=1\0" in text}
+        for pid in second:
+            os.kill(pid, signal.SIGSTOP)  # the training waits for it, however fast it is
+        node = re.search(r"SLURMD_NODENAME=(\w+)", next(iter(second.values())))[1]
         self.cluster.call("crash", node)
         self.addCleanup(self.revive, node)
         self.assertEqual(run.wait(), OK, run.err)

@@ -83,7 +83,7 @@ class Failures(CampaignTest):
         data = self.campaign() / "data"
         self.check_missing(data)
         inspected = self.wflow("convert", "inspect", data).out
-        self.assertIn("shape", inspected)
+        self.assertIn("holds (2, 16, 16, 16)", inspected)
         self.assertIn(str(BROKEN), inspected)
 
 

@@ -47,8 +47,9 @@ bool ended_so(const ElementTruth& truth, const wire::Outcome& outcome) {
 
 void count_memory(ElementTruth& truth, const engine::RecordFailure& failure) {
   if (failure.counts.memory > kMemoryRetries || failure.counts.memory_bytes <= truth.memory_bytes)
-    throw Violation("memory", fmt::format("the {}th execution after a kill for memory gets {} bytes, after {}",
-                                          failure.counts.memory, failure.counts.memory_bytes, truth.memory_bytes));
+    throw Violation("memory",
+                    fmt::format("the {}th execution after a kill for memory gets {} bytes, after {}",
+                                failure.counts.memory, failure.counts.memory_bytes, truth.memory_bytes));
   truth.memory = failure.counts.memory;
   truth.memory_bytes = failure.counts.memory_bytes;
   truth.memory_from = failure.counts.number;
@@ -104,12 +105,21 @@ double History::cores_on(WorkerNumber worker, const Execution& execution) const 
   return std::min(slots, spec.gang.cores);
 }
 
+// Ranks of a cancelled task that a later coordinator has found running: their lead is ending them, and only
+// it knows where they are (documented in docs/reliability.md).
+bool History::is_left_of_cancelled(const Execution& one, const Execution& started) const {
+  const auto epoch_of = [](const Execution& execution) { return execution.lease.id >> 40; };
+  return !one.lease.nodes.empty() && at(one.lease.array, one.lease.first).cancel_asked &&
+         epoch_of(one) < epoch_of(started);
+}
+
 void History::check_slots(const wire::Lease& lease, const Execution& started) const {
   for (WorkerNumber worker = 0; worker < slots_.size(); ++worker) {
     if (cores_on(worker, started) == 0 || excused_(started)) continue;
     double cores = 0;
     for (const Execution& one : executions_) {
-      if (!one.ended && !one.orphan && !excused_(one)) cores += cores_on(worker, one);
+      if (!one.ended && !one.orphan && !excused_(one) && !is_left_of_cancelled(one, started))
+        cores += cores_on(worker, one);
     }
     if (cores <= slots_[worker] + 1e-9) continue;
     throw Violation("slots",
@@ -164,12 +174,13 @@ void History::check_start(const wire::Lease& lease, Element element, const Execu
                     fmt::format("{} starts beside that under lease {:x} on worker {}", what,
                                 executions_[other].lease.id, executions_[other].worker));
   }
-  if (lease.id >= truth.floor && lease.attempt >= truth.memory_from && lease.memory_bytes < truth.memory_bytes) {
+  if (lease.id >= truth.floor && lease.attempt >= truth.memory_from &&
+      lease.memory_bytes < truth.memory_bytes) {
     throw Violation("memory", fmt::format("{} starts with {} bytes and was killed with less than {}", what,
                                           lease.memory_bytes, truth.memory_bytes));
   }
-  const auto neutral = static_cast<std::uint32_t>(
-      std::count_if(truth.ends.begin(), truth.ends.end(), [](const auto& end) { return is_neutral(end.reason); }));
+  const auto neutral = static_cast<std::uint32_t>(std::count_if(
+      truth.ends.begin(), truth.ends.end(), [](const auto& end) { return is_neutral(end.reason); }));
   const std::uint32_t budget = static_cast<std::uint32_t>(spec.max_retries + spec.failure_retries) +
                                crash_limit(spec) + neutral + static_cast<std::uint32_t>(truth.losses.size()) +
                                (spec.memory_factor > 0 ? kMemoryRetries : 0);

@@ -132,6 +132,7 @@ class History {
   void make_again_below(ArrayId array, Element element);
   void check_floors_due();
   void check_slots(const wire::Lease& lease, const Execution& execution) const;
+  bool is_left_of_cancelled(const Execution& one, const Execution& started) const;
   double cores_on(WorkerNumber worker, const Execution& execution) const;
   std::vector<ExecutionNumber> given_up(const ElementTruth& truth) const;
   bool was_lost(const wire::Outcome& outcome);

@@ -99,6 +99,7 @@ void AgentMachine::Impl::hear(wire::Welcome& welcome) {
 
 void AgentMachine::Impl::hear(wire::Pulse& pulse) {
   helps = pulse.gangs > 0;
+  outbox.set_batch_time(std::isfinite(pulse.gather_s) ? pulse.gather_s : 0);
   if (fence.answered(pulse.heartbeat)) set_fence();
 }
 
@@ -143,7 +144,7 @@ bool AgentMachine::Impl::results_due() const {
 }
 
 void AgentMachine::Impl::send_results() {
-  if (results_due()) outbox.seal();
+  if (results_due()) outbox.seal(now.steady_s);
   if (!link.is_welcome()) return;
   flush = false;
   while (const wire::Results* batch = outbox.next_to_send()) {

@@ -60,8 +60,9 @@ void Outbox::add(Results&& part, double now_s) {
   move_to(open_.usage, part.usage);
 }
 
-void Outbox::seal() {
+void Outbox::seal(double now_s) {
   if (empty()) return;
+  sealed_s_ = now_s;
   const std::uint64_t next = open_.sequence + 1;
   merge_neighbours(open_.done);
   sealed_.push_back(std::exchange(open_, Results{next, {}, {}, {}}));

@@ -2,6 +2,7 @@
 // Results on their way: gathered into batches, kept until the coordinator has committed them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 
@@ -16,7 +17,7 @@ class Outbox {
  public:
   static constexpr std::size_t kBatchItems = 1000;
   static constexpr std::size_t kBatchBytes = 8 << 20;
-  static constexpr double kBatchTime_s = 0.01;
+  static constexpr double kBatchTime_s = 0.01, kLongestBatchTime_s = 1;
 
   // The number of the batch that is being filled: every record in the journal carries it.
   std::uint64_t sequence() const { return open_.sequence; }
@@ -24,8 +25,13 @@ class Outbox {
 
   bool empty() const { return items_ == 0; }  // nothing in the open batch
   bool full() const { return items_ >= kBatchItems || bytes_ >= kBatchBytes; }
-  double due_s() const { return oldest_s_ + kBatchTime_s; }  // not when empty()
-  void seal();  // closes the open batch: neighbouring successes become one run each
+  // At once after a pause; else so long after the batch before it. Not when empty().
+  double due_s() const { return std::max(oldest_s_, sealed_s_ + batch_time_s_); }
+  // As the coordinator asks: many workers would send it too many messages.
+  void set_batch_time(double seconds) {
+    batch_time_s_ = std::clamp(seconds, kBatchTime_s, kLongestBatchTime_s);
+  }
+  void seal(double now_s);  // closes the open batch: neighbouring successes become one run each
 
   // The oldest sealed batch that has not been sent on this connection; null if there is none.
   const engine::wire::Results* next_to_send() const;
@@ -40,6 +46,8 @@ class Outbox {
   std::size_t items_ = 0;
   std::size_t bytes_ = 0;
   double oldest_s_ = 0;
+  double sealed_s_ = -kLongestBatchTime_s;  // the batch before
+  double batch_time_s_ = kBatchTime_s;
   std::deque<engine::wire::Results> sealed_;
   std::size_t sent_ = 0;  // of sealed_
 };

@@ -19,7 +19,7 @@ TEST(Outbox, MergesNeighboursThatEndedInAnyOrder) {
   Outbox outbox;
   for (const std::uint64_t element : {3, 0, 2, 1, 7, 6}) outbox.add(done(element), kNow);
   outbox.add(done(4, 2), kNow);
-  outbox.seal();
+  outbox.seal(kNow);
   const Results* batch = outbox.next_to_send();
   ASSERT_NE(batch, nullptr);
   EXPECT_EQ(batch->sequence, 1U);
@@ -41,7 +41,7 @@ TEST(Outbox, KeepsBatchesUntilTheyAreAcknowledged) {
     EXPECT_EQ(outbox.sequence(), element + 1);
     outbox.add(done(element), kNow);
     EXPECT_FALSE(outbox.all_acknowledged());
-    outbox.seal();
+    outbox.seal(kNow);
   }
   outbox.sent();
   outbox.sent();
@@ -62,8 +62,7 @@ TEST(Outbox, IsFullByNumberOrBytes) {
     outbox.add(done(element), kNow);
   }
   EXPECT_TRUE(outbox.full());
-  EXPECT_EQ(outbox.due_s(), kNow + Outbox::kBatchTime_s);
-  outbox.seal();
+  outbox.seal(kNow);
   EXPECT_FALSE(outbox.full());
   Results large;
   large.events.push_back({1, 1, 0, 0, engine::wire::Note{std::string(Outbox::kBatchBytes, 'x')}});
@@ -71,9 +70,27 @@ TEST(Outbox, IsFullByNumberOrBytes) {
   EXPECT_TRUE(outbox.full());
 }
 
+TEST(Outbox, IsDueAtOnceAfterAPauseAndLaterInARow) {
+  Outbox outbox;
+  outbox.add(done(0), kNow);
+  EXPECT_EQ(outbox.due_s(), kNow);
+  outbox.seal(kNow);
+  outbox.add(done(1), kNow + 0.001);
+  EXPECT_DOUBLE_EQ(outbox.due_s(), kNow + Outbox::kBatchTime_s);
+  outbox.set_batch_time(0.2);  // of a coordinator with many workers
+  EXPECT_DOUBLE_EQ(outbox.due_s(), kNow + 0.2);
+  outbox.seal(kNow + 0.2);
+  outbox.add(done(2), kNow + 1);
+  EXPECT_EQ(outbox.due_s(), kNow + 1);
+  outbox.set_batch_time(1e9);
+  outbox.seal(kNow + 1);
+  outbox.add(done(3), kNow + 1.5);
+  EXPECT_DOUBLE_EQ(outbox.due_s(), kNow + 1 + Outbox::kLongestBatchTime_s);
+}
+
 TEST(Outbox, SealsNothingWhenThereIsNothing) {
   Outbox outbox;
-  outbox.seal();
+  outbox.seal(kNow);
   EXPECT_EQ(outbox.sequence(), 1U);
   EXPECT_EQ(outbox.next_to_send(), nullptr);
 }
