@@ -7,13 +7,15 @@
 #include <cmath>
 #include <set>
 
+#include "base/error.h"
 #include "base/text.h"
+#include "converters/formula.h"
 
 namespace wflow::converters {
 
 namespace {
 
-const std::vector<std::string> kCompressions = {"gzip", "none"};
+const std::vector<std::string> kCompressions = {"gzip", "none", "auto"};
 const std::vector<std::string> kOnMissing = {"skip", "fail"};
 const std::vector<std::string> kOutputTypes = {"keep", "float32"};
 const std::vector<std::string> kSplitOrders = {"hash", "count"};
@@ -215,6 +217,29 @@ void read_parts(yaml::MapReader& split, SplitRequest& request) {
   }
 }
 
+// stratify_by: COLUMN, or {column: sigma_8, edges: [0.7, 0.9]}.
+void read_strata(yaml::MapReader& split, SplitRequest& request) {
+  const yaml::Node* node = split.find("stratify_by");
+  if (node == nullptr) return;
+  if (node->is_map()) {
+    yaml::MapReader strata(*node, "stratify_by:", split.diagnostics());
+    strata.required("column");
+    request.stratify_by = strata.string("column");
+    request.stratify_edges = strata.reals("edges");
+    if (!std::is_sorted(request.stratify_edges.begin(), request.stratify_edges.end()))
+      split.diagnostics().error(strata.mark_of("edges"), "'edges' must rise");
+    strata.finish();
+  } else {
+    request.stratify_by = split.string("stratify_by");
+  }
+  if (request.order == SplitOrder::count)
+    split.diagnostics().error(
+        node->mark,
+        "'stratify_by' goes with fractions and order: hash; counts are exact for all samples together");
+  if (!request.group_by.empty())
+    split.diagnostics().error(node->mark, "'stratify_by' and 'group_by' exclude each other");
+}
+
 void read_split(yaml::MapReader& reader, ConvertConfig& config) {
   const yaml::Node* node = reader.find("split");
   if (node != nullptr) {
@@ -233,6 +258,7 @@ void read_split(yaml::MapReader& reader, ConvertConfig& config) {
       split.diagnostics().error(split.mark_of("group_by"),
                                 "'group_by' keeps groups together by order: hash, which goes with fractions");
     }
+    read_strata(split, config.split);
     split.finish();
   }
   if (config.split.order == SplitOrder::count && config.count == 0)
@@ -242,8 +268,20 @@ void read_split(yaml::MapReader& reader, ConvertConfig& config) {
   }
 }
 
+void read_drop_if(yaml::MapReader& reader, ConvertConfig& config) {
+  for (const std::string& text : reader.strings("drop_if")) {
+    try {
+      Formula::parse(text);
+      config.drop_if.push_back(text);
+    } catch (const Error& error) {
+      reader.diagnostics().error(reader.mark_of("drop_if"), error.what());
+    }
+  }
+}
+
 void read_output(yaml::MapReader& reader, ConvertConfig& config) {
   config.check_finite = reader.boolean("check_finite", true);
+  read_drop_if(reader, config);
   config.compression = choose(reader, "compression", Compression::gzip, kCompressions);
   config.level = static_cast<int>(reader.integer("level", 1, 1, kMostDeflate));
   config.shard_samples = static_cast<std::uint64_t>(reader.integer("shard_samples", 0, 1, kMostSamples));
@@ -331,6 +369,14 @@ yaml::Node split_node(const SplitRequest& request) {
   split.plain("seed", fmt::to_string(request.seed));
   split.plain("order", word(request.order, kSplitOrders));
   split.text("group_by", request.group_by);
+  if (!request.stratify_by.empty()) {
+    Writer strata;
+    strata.text("column", request.stratify_by);
+    std::vector<yaml::Node> edges;
+    for (const double edge : request.stratify_edges) edges.push_back(yaml::scalar(text::from_real(edge)));
+    if (!edges.empty()) strata.node("edges", yaml::sequence(std::move(edges)));
+    split.node("stratify_by", strata.take());
+  }
   return split.take();
 }
 
@@ -363,6 +409,7 @@ yaml::Node to_yaml(const ConvertConfig& config) {
     out.node("targets", fields_to_yaml(config.fields, Role::target));
   }
   out.flag("check_finite", config.check_finite);
+  out.texts("drop_if", config.drop_if);
   out.plain("compression", word(config.compression, kCompressions));
   out.plain("level", fmt::to_string(config.level));
   out.positive("shard_samples", config.shard_samples);
@@ -395,6 +442,25 @@ std::optional<std::vector<std::string>> parameter_columns(const ConvertConfig& c
     if (!field.from_parameters) continue;
     if (field.parameters.empty()) return std::nullopt;
     for (const std::string& name : field.parameters) add(name);
+  }
+  const auto add_variables = [&](const std::string& formula) {
+    const Formula parsed = Formula::parse(formula);
+    for (const std::string& variable : parsed.variables()) {
+      const std::string name = split_variable(variable).name;
+      const bool field = std::any_of(config.fields.begin(), config.fields.end(),
+                                     [&](const auto& f) { return f.name == name; });
+      if (!field) add(name);
+    }
+  };
+  for (const std::string& formula : config.drop_if) add_variables(formula);
+  for (const FieldConfig& field : config.fields) {
+    for (const Transform& transform : field.transforms) {
+      if (transform.kind != Transform::Kind::expression) continue;
+      const Formula parsed = Formula::parse(transform.text);
+      for (const std::string& name : parsed.variables()) {
+        if (name != "x") add(name);
+      }
+    }
   }
   return columns;
 }

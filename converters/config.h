@@ -16,7 +16,7 @@
 
 namespace wflow::converters {
 
-enum class Compression { gzip, none };
+enum class Compression { gzip, none, automatic };
 enum class OnMissing { skip, fail };
 
 struct ConvertConfig {
@@ -34,6 +34,7 @@ struct ConvertConfig {
   std::vector<FieldConfig> fields;  // at least one; inputs, then targets
 
   bool check_finite = true;
+  std::vector<std::string> drop_if;  // formulas; a sample of which one is true is left out
   Compression compression = Compression::gzip;
   int level = 1;
 
@@ -60,8 +61,8 @@ yaml::Node to_yaml(const ConvertConfig& config);
 // The fields of the short form: x of one file, y of these columns (none: all).
 std::vector<FieldConfig> short_fields(FieldConfig x, std::vector<std::string> targets);
 
-// The columns of the sample table that a conversion takes, each once: of its parameters, and of the groups of
-// its split. Nothing where it takes all.
+// The columns of the sample table that a conversion takes as numbers, each once: of its parameters and
+// formulas. Nothing where it takes all.
 std::optional<std::vector<std::string>> parameter_columns(const ConvertConfig& config);
 
 // The shape as (C, D, H, W): leading axes of length 1 are added, or dropped where there are more than four.

@@ -335,6 +335,145 @@ class Fields(unittest.TestCase):
         for group in range(4):
             self.assertEqual(len({where[i] for i in where if i % 4 == group}), 1)
 
+    # Transforms, filters, storage
+
+    def test_every_transform(self):
+        field = lambda i: np.random.default_rng(i).uniform(0, 10, (8, 8)).astype("f4")
+        self.samples(lambda folder, i: (np.save(folder / "u.npy", field(i)), np.save(folder / "k.npy", np.int32(i % 3))))
+        u = lambda *steps, **keys: {"file": "u.npy", "transform": list(steps), **keys}
+        self.convert(inputs={"crop": u({"crop": [4, 6]}), "hist": u({"histogram": [4, 0, 2, 10]}), "formula": u({"expression": "log(x + a) * b"}),
+                             "cast": u(dtype="uint8"), "std": u("standardise"), "range": u({"min_max": [-1, 1]}), "level": u({"quantile": "normal"})},
+                     targets={"kind": {"file": "k.npy", "transform": [{"one_hot": 3}]}})
+        data = self.data()
+        for row, i in enumerate(data["id"]):
+            x = field(i)
+            np.testing.assert_array_equal(data["crop"][row], x[2:6, 1:7])
+            low = np.array([[(x[4 * j:4 * j + 4, 4 * k:4 * k + 4] < 2).mean() for k in range(2)] for j in range(2)])
+            np.testing.assert_allclose(data["hist"][row], [low, 1 - low], atol=1e-6)
+            np.testing.assert_allclose(data["formula"][row], np.log(x + self.parameter(i, 0)) * self.parameter(i, 1), rtol=1e-5)
+            np.testing.assert_array_equal(data["cast"][row], np.rint(x))
+            np.testing.assert_array_equal(data["std"][row], x)  # recorded: what h5py reads is as it was
+            np.testing.assert_array_equal(data["kind"][row], np.arange(3) == i % 3)
+        self.assertEqual((data["cast"].dtype, data["kind"].dtype), (np.uint8, np.uint8))
+        self.assertEqual(self.fields["hist"]["layout"], "CHW")
+        self.assertEqual(self.fields["std"]["normalisation"], {"kind": "standardise"})
+        self.assertEqual(self.fields["range"]["normalisation"], {"kind": "min_max", "low": -1.0, "high": 1.0})
+        levels = self.statistics["level"][0]["quantiles"]
+        self.assertEqual(len(levels), 101)
+        everything = np.concatenate([field(i).ravel() for i in data["id"]])
+        for level, value in levels[1:-1]:
+            self.assertAlmostEqual(value, np.quantile(everything, level), delta=0.02 * value + 0.02)
+        self.assertEqual([levels[0][1], levels[-1][1]], [everything.min(), everything.max()])
+
+    def test_subcubes(self):
+        field = lambda i: np.arange(2 * 8 * 4, dtype="f4").reshape(2, 8, 4) + 100 * i
+        self.samples(lambda folder, i: np.save(folder / "u.npy", field(i)))
+        self.convert(inputs={"u": {"file": "u.npy", "layout": "CHW", "transform": {"subcubes": 4}}}, targets=["a"])
+        data = self.data()
+        self.assertEqual(data["u"].shape, (2 * self.COUNT, 2, 4, 4))
+        for row, i in enumerate(data["id"]):
+            np.testing.assert_array_equal(data["u"][row], field(i)[:, 4 * (row % 2):4 * (row % 2) + 4])
+            self.assertEqual(data["y"][row][0], self.parameter(i, 0))
+        np.testing.assert_allclose(self.statistics["u"][1]["mean"], np.mean([field(i)[1] for i in range(self.COUNT)]))
+        self.assertEqual(self.fields["u"]["pieces"], 2)
+        with h5py.File(self.folder / "data/train/shard-00000.h5") as file:
+            np.testing.assert_array_equal(file["wflow/piece"], [0, 1] * self.COUNT)
+
+    def test_filters(self):
+        self.samples(lambda folder, i: np.save(folder / "u.npy", np.full(8, 0 if i == 3 else i, "f4")))
+        self.convert(inputs={"u": {"file": "u.npy"}}, targets=["a"], drop_if=["max(u) == 0", "mean(u) > 9 and b > 0"])
+        data = self.data()
+        self.assertEqual(list(data["id"]), [1, 2, 4, 5, 6, 7, 8, 9])
+        manifest = json.loads((self.folder / "data/manifest.json").read_text())
+        self.assertEqual((manifest["dropped"], manifest["missing"]), ([0, 3, 10, 11], []))
+        record = json.loads((self.folder / "data/blocks/00000.json").read_text())
+        self.assertEqual(record["dropped"][0]["reason"], "drop_if: max(u) == 0")
+        self.assertIn("there is no column 'c'", self.convert(4, inputs={"u": {"file": "u.npy"}}, targets=["a"], drop_if="c > 1"))
+        self.assertIn("write mean(u), min, max, sum or std", self.convert(3, inputs={"u": {"file": "u.npy"}}, targets=["a"], drop_if="u > 1"))
+        self.assertIn("is wrong at letter 5", self.convert(3, inputs={"u": {"file": "u.npy"}}, targets=["a"], drop_if="u > "))
+
+    def test_whole_numbers_are_narrowed_without_loss(self):
+        counts = lambda i: np.random.default_rng(i).poisson(3 if i != 7 else 300, (40, 40)).astype("f4")
+        self.samples(lambda folder, i: (np.save(folder / "n.npy", counts(i)), np.save(folder / "x.npy", counts(i) + (0.5 if i == 9 else 0))))
+        keys = dict(inputs={"n": {"file": "n.npy", "narrow": True}, "x": {"file": "x.npy", "narrow": True}}, targets=["a"])
+        self.convert(**keys)
+        data = self.data()
+        self.assertEqual((data["n"].dtype, data["x"].dtype), (np.uint16, np.float32))  # 300 is no uint8, 0.5 no whole number
+        for row, i in enumerate(data["id"]):
+            np.testing.assert_array_equal(data["n"][row], counts(i))
+        self.assertEqual(self.fields["n"]["dtype"], "float32")
+        with h5py.File(self.folder / "data/train/shard-00000.h5") as file:
+            self.assertEqual(file["n"].attrs["dtype"], "float32")
+        first = (self.folder / "data/train/shard-00000.h5").read_bytes()
+        shutil.rmtree(self.folder / "data")
+        self.assertEqual(self.run_program(self.folder / "convert.yaml", "--threads", "1").returncode, 0)
+        self.assertEqual((self.folder / "data/train/shard-00000.h5").read_bytes(), first)
+
+    def test_compression_is_measured(self):
+        noise = lambda i: np.random.default_rng(i).integers(0, 256, (64, 64)).astype("u1")
+        self.samples(lambda folder, i: (np.save(folder / "noise.npy", noise(i)), np.save(folder / "flat.npy", np.zeros((64, 64), "f4") + i)))
+        self.convert(inputs={"noise": {"file": "noise.npy"}, "flat": {"file": "flat.npy"}}, targets=["a"], compression="auto")
+        data = self.data()
+        np.testing.assert_array_equal(data["noise"][2], noise(data["id"][2]))
+        self.assertEqual([self.fields[k]["compression"] for k in ("noise", "flat")], ["none", "gzip"])
+        with h5py.File(self.folder / "data/train/shard-00000.h5") as file:
+            self.assertEqual([file[k].compression for k in ("noise", "flat")], [None, "gzip"])
+
+    def test_large_samples_lie_in_slabs(self):
+        self.COUNT = 2
+        field = lambda i: np.random.default_rng(i).poisson(2, (3, 37, 300, 300)).astype("f4")  # planes of 352 KiB, 38 MiB a sample
+        self.samples(lambda folder, i: np.save(folder / "u.npy", field(i)))
+        self.convert(inputs={"u": {"file": "u.npy", "layout": "CDHW"}}, targets=["a"])
+        data = self.data()
+        for row, i in enumerate(data["id"]):
+            np.testing.assert_array_equal(data["u"][row], field(i))
+        shard = self.folder / "data/train/shard-00000.h5"
+        with h5py.File(shard) as file:
+            self.assertEqual(file["u"].chunks, (1, 1, 19, 300, 300))
+            self.assertEqual(file["wflow/index/u"].shape, (2 * 3 * 2, 4))
+        sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
+        import wflow
+        train = wflow.open(self.folder / "data").train
+        np.testing.assert_array_equal(train[1]["u"], field(train.ids[1]))
+        for options in (["-f", "u:GZIP=1", "-f", "u:SHUF"], ["-l", "u:CHUNK=1x1x19x300x300"]):
+            copy = self.folder / "copy.h5"
+            subprocess.run(["h5repack", *options, str(shard), str(copy)], check=True)
+            subprocess.run(["h5diff", str(shard), str(copy), "/u"], check=True)
+
+    def test_a_damaged_index_is_named(self):
+        self.samples(lambda folder, i: np.save(folder / "u.npy", np.random.default_rng(i).random((40, 40))))
+        self.convert(inputs={"u": {"file": "u.npy"}}, targets=["a"])
+        shard = self.folder / "data/train/shard-00000.h5"
+        with h5py.File(shard) as file:
+            offset = file["wflow/index/u"].id.get_offset() + 3 * 32 + 24  # a checksum
+        content = bytearray(shard.read_bytes())
+        content[offset] ^= 1
+        shard.write_bytes(content)
+        done = self.run_program("verify", self.folder / "data")
+        self.assertEqual(done.returncode, 4)
+        self.assertIn("the index of u in ", done.stdout)
+
+    def test_strata_are_split_in_proportion(self):
+        self.COUNT = 100
+        self.samples(lambda folder, i: np.save(folder / "u.npy", np.full(4, i)))
+        lines = (self.folder / "t.csv").read_text().splitlines()
+        kinds = ["rare" if i % 10 == 0 else "common" for i in range(100)]
+        (self.folder / "t.csv").write_text("\n".join([lines[0] + ",kind"] + [f"{line},{kinds[i]}" for i, line in enumerate(lines[1:])]) + "\n")
+        split = {"train": 0.6, "validation": 0.2, "test": 0.2, "stratify_by": "kind"}
+        keys = dict(inputs={"u": {"file": "u.npy"}}, targets=["a"], shard_samples=1000)
+        self.convert(**keys, split=split)
+        where = self.split_of()
+        for kind, number in (("rare", 10), ("common", 90)):
+            members = [where[i] for i in where if kinds[i] == kind]
+            for part, share in (("train", 0.6), ("validation", 0.2), ("test", 0.2)):
+                self.assertLessEqual(abs(members.count(part) - share * number), 2, (kind, part, members))
+        (self.folder / "t.csv").write_text("\n".join((self.folder / "t.csv").read_text().splitlines()[:51]) + "\n")
+        shutil.rmtree(self.folder / "data")
+        self.convert(**keys, split=split)
+        before = self.split_of()
+        self.assertEqual({i: where[i] for i in before}, before)
+        self.convert(**keys, split={**split, "stratify_by": {"column": "a", "edges": [5, 7]}})
+
     # What is wrong
 
     def test_sentences(self):
@@ -351,6 +490,12 @@ class Fields(unittest.TestCase):
                 (3, "'regex' has no group", u(regex="E = .*")),
                 (3, "'regex' is for format text, but this field is of format hdf5", u(regex="(.*)", format="hdf5")),
                 (3, "there is no transform 'log1'; known are log1p", u(transform="log1")),
+                (3, "one of them may be the last step", u(transform=["standardise", "log1p"])),
+                (3, "takes the cells of a block, then two or more rising edges", u(transform={"histogram": [2, 1]})),
+                (3, "takes the number of classes", u(transform={"one_hot": 1})),
+                (3, "the formula 'log(x' is wrong at letter 6: a ) is missing", u(transform={"expression": "log(x"})),
+                (3, "'mean(u)' is for drop_if", u(transform={"expression": "x - mean(u)"})),
+                (3, "'stratify_by' and 'group_by' exclude each other", dict(**u(), split={"train": 0.5, "stratify_by": "a", "group_by": "b"})),
                 (3, "'slice' is written as in NumPy", u(slice="a:b")),
                 (3, "'layout' stands in each field where 'inputs' is given", dict(**u(), layout="CHW")),
                 (3, "order: hash goes with fractions", dict(**u(), split={"train": 10, "validation": 1, "test": 1, "order": "hash"})),

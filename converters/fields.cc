@@ -9,9 +9,12 @@
 #include <cctype>
 #include <cmath>
 #include <set>
+#include <span>
 #include <utility>
 
+#include "base/error.h"
 #include "base/text.h"
+#include "converters/formula.h"
 
 namespace wflow::converters {
 
@@ -22,11 +25,33 @@ const std::vector<std::string> kFormats = {"auto", "hdf5", "npy",  "npz",    "ra
 const std::vector<std::string> kByteOrders = {"little", "big"};
 const std::vector<std::string> kOrders = {"c", "fortran"};
 const std::vector<std::string> kMatches = {"one", "first", "last", "all"};
-const std::vector<std::string> kFieldTypes = {"keep", "float32", "float64"};
-constexpr std::array<std::pair<std::string_view, Transform::Kind>, 5> kTransforms = {
-    std::pair{"log1p", Transform::Kind::log1p}, std::pair{"asinh", Transform::Kind::asinh},
-    std::pair{"clip", Transform::Kind::clip}, std::pair{"scale", Transform::Kind::scale},
-    std::pair{"downsample", Transform::Kind::downsample}};
+
+// What a transform takes behind its name.
+struct TransformForm {
+  std::string_view name;
+  Transform::Kind kind;
+  enum class Takes { nothing, number, pair, numbers, text, block_and_edges } takes;
+  bool bare = false;  // its name alone will do
+};
+using Takes = TransformForm::Takes;
+constexpr std::array<TransformForm, 13> kTransforms = {{
+    {"log1p", Transform::Kind::log1p, Takes::nothing, true},
+    {"asinh", Transform::Kind::asinh, Takes::number, true},
+    {"clip", Transform::Kind::clip, Takes::pair},
+    {"scale", Transform::Kind::scale, Takes::pair},
+    {"downsample", Transform::Kind::downsample, Takes::number},
+    {"histogram", Transform::Kind::histogram, Takes::block_and_edges},
+    {"crop", Transform::Kind::crop, Takes::numbers},
+    {"subcubes", Transform::Kind::subcubes, Takes::number},
+    {"one_hot", Transform::Kind::one_hot, Takes::number},
+    {"expression", Transform::Kind::expression, Takes::text},
+    {"standardise", Transform::Kind::standardise, Takes::nothing, true},
+    {"min_max", Transform::Kind::min_max, Takes::pair, true},
+    {"quantile", Transform::Kind::quantile, Takes::text, true},
+}};
+constexpr double kMostClasses = 4096;
+constexpr std::size_t kMostEdges = 257;
+constexpr double kMostCells = 1 << 20;  // of a crop or a sub-cube, along an axis
 
 constexpr std::int64_t kMostLength = std::int64_t{1} << 31;
 constexpr std::int64_t kMostOffset = std::int64_t{1} << 52;
@@ -143,6 +168,11 @@ std::string_view format_name(Format format) {
   return kFormats[static_cast<std::size_t>(format)];
 }
 
+bool is_analysed(Transform::Kind kind) {
+  return kind == Transform::Kind::standardise || kind == Transform::Kind::min_max ||
+         kind == Transform::Kind::quantile;
+}
+
 std::optional<std::string> layout_problem(std::string_view layout) {
   std::set<char> seen;
   for (const char letter : layout) {
@@ -231,26 +261,107 @@ void read_file_names(yaml::MapReader& reader, FieldConfig& field) {
   }
 }
 
-std::optional<Transform> read_transform(const yaml::Node& node, yaml::Diagnostics& diagnostics) {
+const TransformForm* find_transform(const yaml::Node& name, yaml::Diagnostics& diagnostics) {
   std::vector<std::string> names;
-  for (const auto& known : kTransforms) names.emplace_back(known.first);
-  const auto find = [&](const yaml::Node& name) -> std::optional<Transform::Kind> {
-    for (const auto& known : kTransforms) {
-      if (known.first == name.text) return known.second;
-    }
-    diagnostics.error(name.mark, fmt::format("there is no transform '{}'; known are {}{}", name.text,
-                                             text::join(names, ", "), text::suggestion(name.text, names)));
-    return std::nullopt;
-  };
-  if (node.is_scalar()) {
-    const auto kind = find(node);
-    if (!kind) return std::nullopt;
-    if (*kind != Transform::Kind::log1p && *kind != Transform::Kind::asinh) {
-      diagnostics.error(node.mark, fmt::format("the transform '{0}' needs its numbers: {0}: ...", node.text));
-      return std::nullopt;
-    }
-    return Transform{*kind, 1, 0};
+  for (const TransformForm& known : kTransforms) {
+    if (known.name == name.text) return &known;
+    names.emplace_back(known.name);
   }
+  diagnostics.error(name.mark, fmt::format("there is no transform '{}'; known are {}{}", name.text,
+                                           text::join(names, ", "), text::suggestion(name.text, names)));
+  return nullptr;
+}
+
+// Without its numbers.
+std::optional<Transform> bare_transform(const yaml::Node& node, yaml::Diagnostics& diagnostics) {
+  const TransformForm* form = find_transform(node, diagnostics);
+  if (form == nullptr) return std::nullopt;
+  if (!form->bare) {
+    diagnostics.error(node.mark, fmt::format("the transform '{0}' needs its numbers: {0}: ...", node.text));
+    return std::nullopt;
+  }
+  Transform transform{form->kind, 0, 0};
+  if (form->kind == Transform::Kind::asinh || form->kind == Transform::Kind::min_max) {
+    (form->kind == Transform::Kind::asinh ? transform.a : transform.b) = 1;
+  }
+  if (form->kind == Transform::Kind::quantile) transform.text = "uniform";
+  return transform;
+}
+
+// What is wrong with the numbers; nothing where they are fine.
+std::optional<std::string> numbers_problem(const TransformForm& form, const std::vector<double>& numbers) {
+  using Kind = Transform::Kind;
+  const bool lists = form.takes == Takes::numbers || form.takes == Takes::block_and_edges;
+  const std::size_t wanted = form.takes == Takes::pair ? 2 : 1;
+  if (!lists && numbers.size() != wanted)
+    return wanted == 2 ? "takes a list of two numbers" : "takes one number";
+  const auto whole = [](double value, double least, double most) {
+    return value == std::floor(value) && value >= least && value <= most;
+  };
+  const auto rising = [&](std::size_t from) {
+    return std::is_sorted(numbers.begin() + static_cast<std::ptrdiff_t>(from), numbers.end(),
+                          [](double a, double b) { return a <= b; });
+  };
+  switch (form.kind) {
+    case Kind::clip:
+      return numbers[0] > numbers[1] ? std::optional("the lower bound is above the upper one") : std::nullopt;
+    case Kind::min_max:
+      return numbers[0] < numbers[1] ? std::nullopt
+                                     : std::optional("the lower bound is not below the upper one");
+    case Kind::asinh:
+      return numbers[0] > 0 ? std::nullopt : std::optional("its scale is a number above 0");
+    case Kind::downsample:
+      return whole(numbers[0], 2, 1024) ? std::nullopt : std::optional("takes a whole number from 2 to 1024");
+    case Kind::subcubes:
+      return whole(numbers[0], 1, kMostCells) ? std::nullopt
+                                              : std::optional("takes the cells of an edge, a whole number");
+    case Kind::one_hot:
+      return whole(numbers[0], 2, kMostClasses)
+                 ? std::nullopt
+                 : std::optional("takes the number of classes, from 2 to 4096");
+    case Kind::crop:
+      if (!numbers.empty() && numbers.size() <= kMostRank &&
+          std::all_of(numbers.begin(), numbers.end(), [&](double n) { return whole(n, 1, kMostCells); }))
+        return std::nullopt;
+      return "takes the lengths of the axes but C, whole numbers from 1: crop: [64, 64]";
+    case Kind::histogram:
+      if (numbers.size() >= 3 && numbers.size() <= kMostEdges + 1 && whole(numbers[0], 1, 1024) && rising(1))
+        return std::nullopt;
+      return "takes the cells of a block, then two or more rising edges: histogram: [4, 0, 1, 10]";
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<Transform> text_transform(const TransformForm& form, const yaml::Node& value,
+                                        yaml::Diagnostics& diagnostics) {
+  Transform transform{form.kind, 0, 0};
+  transform.text = value.text;
+  if (!value.is_scalar()) {
+    diagnostics.error(value.mark, fmt::format("{} takes a text, found {}", form.name, value.describe()));
+    return std::nullopt;
+  }
+  if (form.kind == Transform::Kind::quantile) {
+    if (value.text == "uniform" || value.text == "normal") return transform;
+    diagnostics.error(value.mark, "quantile: takes uniform or normal");
+    return std::nullopt;
+  }
+  try {
+    const Formula parsed = Formula::parse(value.text);
+    for (const std::string& variable : parsed.variables()) {
+      if (!split_variable(variable).function.empty())
+        throw Error(ExitCode::spec,
+                    fmt::format("'{}' is for drop_if; a transform knows x and parameters", variable));
+    }
+    return transform;
+  } catch (const Error& error) {
+    diagnostics.error(value.mark, error.what());
+    return std::nullopt;
+  }
+}
+
+std::optional<Transform> read_transform(const yaml::Node& node, yaml::Diagnostics& diagnostics) {
+  if (node.is_scalar()) return bare_transform(node, diagnostics);
   if (!node.is_map() || node.entries.size() != 1) {
     diagnostics.error(
         node.mark, fmt::format("a transform is a name, or a name with its numbers (clip: [0, 5]), found {}",
@@ -259,8 +370,13 @@ std::optional<Transform> read_transform(const yaml::Node& node, yaml::Diagnostic
   }
   const yaml::Node& name = node.entries.front().first;
   const yaml::Node& value = node.entries.front().second;
-  const auto kind = find(name);
-  if (!kind) return std::nullopt;
+  const TransformForm* form = find_transform(name, diagnostics);
+  if (form == nullptr) return std::nullopt;
+  if (form->takes == Takes::nothing) {
+    diagnostics.error(value.mark, fmt::format("{}: takes no numbers", name.text));
+    return std::nullopt;
+  }
+  if (form->takes == Takes::text) return text_transform(*form, value, diagnostics);
   std::vector<double> numbers;
   const auto add = [&](const yaml::Node& item) {
     if (const auto number = yaml::as_real(item, name.text, diagnostics)) numbers.push_back(*number);
@@ -270,22 +386,23 @@ std::optional<Transform> read_transform(const yaml::Node& node, yaml::Diagnostic
   } else {
     add(value);
   }
-  const std::size_t wanted = *kind == Transform::Kind::clip || *kind == Transform::Kind::scale ? 2 : 1;
-  const auto refuse = [&](std::string_view what) {
-    diagnostics.error(value.mark, fmt::format("{}: {}", name.text, what));
+  if (form->kind == Transform::Kind::scale && numbers.size() == 1) numbers.push_back(0);
+  if (const auto problem = numbers_problem(*form, numbers)) {
+    diagnostics.error(value.mark, fmt::format("{}: {}", name.text, *problem));
     return std::nullopt;
-  };
-  if (*kind == Transform::Kind::log1p) return refuse("takes no numbers");
-  if (*kind == Transform::Kind::scale && numbers.size() == 1) numbers.push_back(0);
-  if (numbers.size() != wanted)
-    return refuse(wanted == 2 ? "takes a list of two numbers" : "takes one number");
-  if (*kind == Transform::Kind::clip && numbers[0] > numbers[1])
-    return refuse("the lower bound is above the upper one");
-  if (*kind == Transform::Kind::asinh && numbers[0] <= 0) return refuse("its scale is a number above 0");
-  const bool whole = numbers[0] == std::floor(numbers[0]);
-  if (*kind == Transform::Kind::downsample && (numbers[0] < 2 || numbers[0] > 1024 || !whole))
-    return refuse("takes a whole number from 2 to 1024");
-  return Transform{*kind, numbers[0], wanted == 2 ? numbers[1] : 0};
+  }
+  Transform transform{form->kind, 0, 0};
+  if (form->takes == Takes::numbers || form->takes == Takes::block_and_edges) {
+    transform.numbers = std::move(numbers);
+    if (form->takes == Takes::block_and_edges) {
+      transform.a = transform.numbers.front();
+      transform.numbers.erase(transform.numbers.begin());
+    }
+  } else {
+    transform.a = numbers[0];
+    transform.b = form->takes == Takes::pair ? numbers[1] : 0;
+  }
+  return transform;
 }
 
 void read_transforms(yaml::MapReader& reader, FieldConfig& field) {
@@ -296,6 +413,12 @@ void read_transforms(yaml::MapReader& reader, FieldConfig& field) {
     if (const auto transform = read_transform(item, reader.diagnostics()))
       field.transforms.push_back(*transform);
   }
+  const auto analysed = [](const Transform& t) { return is_analysed(t.kind); };
+  const auto first = std::find_if(field.transforms.begin(), field.transforms.end(), analysed);
+  if (first != field.transforms.end() && first + 1 != field.transforms.end())
+    reader.diagnostics().error(node->mark,
+                               "standardise, min_max and quantile are of the stored values' statistics: one "
+                               "of them may be the last step");
 }
 
 void check_shapes(yaml::MapReader& reader, FieldConfig& field) {
@@ -342,8 +465,11 @@ void read_form(yaml::MapReader& reader, FieldConfig& field) {
   field.pad_value = reader.real("pad_value", 0, -1e300, 1e300);
   field.channels = reader.strings("channels");
   field.units = reader.string("units");
-  const std::size_t type = reader.choice("dtype", 0, kFieldTypes);
-  if (type > 0) field.dtype = type == 1 ? DType::float32 : DType::float64;
+  std::vector<std::string> types = {"keep"};
+  types.insert(types.end(), dtype_names().begin(), dtype_names().end());
+  if (const std::size_t type = reader.choice("dtype", 0, types); type > 0)
+    field.dtype = static_cast<DType>(type - 1);
+  field.narrow = reader.boolean("narrow", false);
   read_transforms(reader, field);
   check_shapes(reader, field);
   if (field.selector.format == Format::raw && field.selector.raw.shape.empty()) {
@@ -467,15 +593,33 @@ yaml::Node gadget_node(const GadgetForm& gadget) {
   return yaml::map(std::move(entries));
 }
 
+yaml::Node number_list(std::span<const double> numbers) {
+  std::vector<yaml::Node> items;
+  for (const double number : numbers) items.push_back(yaml::scalar(text::from_real(number)));
+  return yaml::sequence(std::move(items));
+}
+
 yaml::Node transform_node(const Transform& transform) {
   const auto known = std::find_if(kTransforms.begin(), kTransforms.end(),
-                                  [&](const auto& t) { return t.second == transform.kind; });
-  const std::string name(known->first);
-  if (transform.kind == Transform::Kind::log1p) return yaml::scalar(name);
-  yaml::Node value = yaml::scalar(text::from_real(transform.a));
-  if (transform.kind == Transform::Kind::clip || transform.kind == Transform::Kind::scale)
-    value = yaml::sequence({value, yaml::scalar(text::from_real(transform.b))});
-  return yaml::map({{name, std::move(value)}});
+                                  [&](const auto& t) { return t.kind == transform.kind; });
+  const std::string name(known->name);
+  switch (known->takes) {
+    case Takes::nothing:
+      return yaml::scalar(name);
+    case Takes::number:
+      return yaml::map({{name, yaml::scalar(text::from_real(transform.a))}});
+    case Takes::pair:
+      return yaml::map({{name, number_list(std::array{transform.a, transform.b})}});
+    case Takes::text:
+      return yaml::map({{name, yaml::quoted(transform.text)}});
+    case Takes::numbers:
+      return yaml::map({{name, number_list(transform.numbers)}});
+    case Takes::block_and_edges:
+      break;
+  }
+  std::vector<double> all = {transform.a};
+  all.insert(all.end(), transform.numbers.begin(), transform.numbers.end());
+  return yaml::map({{name, number_list(all)}});
 }
 
 yaml::Node field_node(const FieldConfig& field) {
@@ -499,6 +643,7 @@ yaml::Node field_node(const FieldConfig& field) {
     entries.emplace_back("transform", yaml::sequence(std::move(items)));
   }
   if (field.dtype) entries.emplace_back("dtype", yaml::scalar(std::string(dtype_name(*field.dtype))));
+  if (field.narrow) entries.emplace_back("narrow", yaml::scalar("true"));
   put_texts(entries, "channels", field.channels);
   put_text(entries, "units", field.units);
   return yaml::map(std::move(entries));

@@ -59,13 +59,34 @@ struct Selector {
   bool operator==(const Selector&) const = default;
 };
 
-// A step of a field's transform; `a` and `b` are its numbers (docs/convert.md has the formulas).
+// A step of a field's transform (docs/convert.md has the formulas).
 struct Transform {
-  enum class Kind { log1p, asinh, clip, scale, downsample } kind = Kind::log1p;
+  enum class Kind {
+    log1p,
+    asinh,
+    clip,
+    scale,
+    downsample,
+    histogram,
+    crop,
+    subcubes,
+    one_hot,
+    expression,
+    // Of the training samples' statistics: they are recorded, and applied by readers.
+    standardise,
+    min_max,
+    quantile
+  };
+  Kind kind = Kind::log1p;
   double a = 0;
   double b = 0;
+  std::vector<double> numbers = {};  // crop: lengths; histogram: edges
+  std::string text = {};             // expression; quantile: "uniform" or "normal"
   bool operator==(const Transform&) const = default;
 };
+
+// Needs the statistics of all training samples.
+bool is_analysed(Transform::Kind kind);
 
 struct FieldConfig {
   std::string name;
@@ -86,6 +107,7 @@ struct FieldConfig {
   double pad_value = 0;
   std::vector<Transform> transforms;
   std::optional<DType> dtype;
+  bool narrow = false;  // store whole numbers in the smallest type that holds them
   std::vector<std::string> channels;
   std::string units;
 

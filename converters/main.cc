@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -14,6 +15,7 @@
 #include "converters/convert/report.h"
 #include "converters/convert/run.h"
 #include "converters/input/check.h"
+#include "converters/look/command.h"
 
 namespace {
 
@@ -28,23 +30,12 @@ constexpr const char* kExamples = R"(Examples:
   wflow-convert convert.yaml --finish           write the manifest of the converted blocks
   wflow-convert inspect DATA                    summary of a data set: splits, statistics, missing samples
   wflow-convert verify DATA                     read every byte and compare the checksums
+  wflow-convert shards --help                   ls, info, verify, head, sample, stats, diff: look into a data set
   wflow-convert check u.h5 --dataset density --shape 64,64,64 --finite
                                                 whether a simulation's file is what it should be
 
 A conversion that was stopped goes on where it was when started again. The keys of the
 configuration are in docs/convert.md, the exit codes in docs/exit-codes.md.)";
-
-int verify(const std::string& directory) {
-  const Verification result = verify_dataset(directory);
-  for (const std::string& problem : result.problems) fmt::print("{}\n", problem);
-  if (result.problems.empty()) {
-    fmt::print("{} shards are as they were written\n", result.shards);
-    return static_cast<int>(ExitCode::ok);
-  }
-  throw Error(ExitCode::data,
-              fmt::format("{} is damaged, as listed above; convert the blocks concerned again with --force",
-                          directory));
-}
 
 int run_program(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a log shows each block as it ends
@@ -72,6 +63,8 @@ int run_program(int argc, char** argv) {
   inspect_command->add_option("directory", directory, "the data set")->required();
   auto* verify_command = app.add_subcommand("verify", "recompute the checksums of a data set");
   verify_command->add_option("directory", directory, "the data set")->required();
+  std::function<int()> shards;
+  add_shards_command(app, shards);
   auto* check_command =
       app.add_subcommand("check", "whether a file holds what is expected: one sentence if not");
   OutputCheck expected;
@@ -94,7 +87,8 @@ int run_program(int argc, char** argv) {
     fmt::print("{}", describe_dataset(directory));
     return 0;
   }
-  if (*verify_command) return verify(directory);
+  if (*verify_command) return verify_and_print(directory.c_str());
+  if (shards) return shards();
   if (*check_command) {
     if (list.empty() == expected.file.empty()) throw Error(ExitCode::usage, "check needs a file, or --list");
     for (const OutputCheck& output : list.empty() ? std::vector{expected} : checks_from_json(list))

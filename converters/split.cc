@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -61,6 +62,28 @@ SplitMap::SplitMap(const SplitRequest& request, std::uint64_t count)
 
 std::uint64_t SplitMap::size(std::size_t split) const {
   return ends_[split] - (split == 0 ? 0 : ends_[split - 1]);
+}
+
+std::optional<std::size_t> SplitMap::next_of(Stratum& stratum, std::uint64_t identity) const {
+  std::uint64_t members = 1;
+  for (const std::uint64_t count : stratum.counts) members += count;
+  std::array<double, 4> lacking{};
+  double all = 0;
+  for (std::size_t k = 0; k < lacking.size(); ++k) {
+    const double share = (k < 3 ? bounds_[k] : 1) - (k == 0 ? 0 : bounds_[k - 1]);
+    lacking[k] = std::max(0.0, share * static_cast<double>(members) - static_cast<double>(stratum.counts[k]));
+    all += lacking[k];
+  }
+  double place = unit_real(hash64(seed_, identity)) * all;
+  std::size_t chosen = 0;
+  for (std::size_t k = 0; k < lacking.size(); ++k) {
+    if (lacking[k] <= 0) continue;
+    chosen = k;
+    if (place < lacking[k]) break;
+    place -= lacking[k];
+  }
+  ++stratum.counts[chosen];
+  return chosen < 3 ? std::optional(chosen) : std::nullopt;
 }
 
 std::optional<std::size_t> SplitMap::of(std::uint64_t sample, std::uint64_t identity) const {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/random.h"
 
@@ -25,7 +26,10 @@ struct SplitRequest {
   std::array<double, 3> parts = {0.8, 0.1, 0.1};  // in order of kSplitNames
   std::uint64_t seed = 1;
   SplitOrder order = SplitOrder::hash;  // counts need SplitOrder::count
-  std::string group_by = {};                 // column: rows of one value stay together; empty: each by itself
+  std::string group_by = {};            // column: rows of one value stay together; empty: each by itself
+  std::string stratify_by =
+      {};  // column: each of its values (or intervals) is split in the asked proportions
+  std::vector<double> stratify_edges = {};  // between the intervals; empty: each value by itself
   bool operator==(const SplitRequest&) const = default;
 };
 
@@ -47,6 +51,14 @@ class SplitMap {
   std::uint64_t size(std::size_t split) const;
   // Index into kSplitNames; nothing for a sample that no part takes (fractions that sum to less than 1).
   std::optional<std::size_t> of(std::uint64_t sample, std::uint64_t identity) const;
+
+  // Of a stratum, sample after sample: chosen at random among the parts that have fewer than their share so
+  // far, so that each stratum has about the asked proportions, and what comes later moves nothing. The fourth
+  // part are samples that none takes.
+  struct Stratum {
+    std::array<std::uint64_t, 4> counts{};
+  };
+  std::optional<std::size_t> next_of(Stratum& stratum, std::uint64_t identity) const;
 
  private:
   Permutation order_;

@@ -227,7 +227,7 @@ class Keys(unittest.TestCase):
     # Asked of something else than a mapping of the study.
     NOT_KEYS = {"%%", "$(", "OUTPUT_PATH", "walltime", "WORKSPACE"}
     # Read from a table of names (kTransforms).
-    NOT_KEYS |= {"asinh", "clip", "scale", "downsample"}
+    NOT_KEYS |= {"asinh", "clip", "scale", "downsample", "histogram", "crop", "subcubes", "one_hot", "expression", "min_max", "quantile"}
 
     def asked(self, paths):
         found = set()

@@ -48,8 +48,9 @@ std::int64_t ranks_of(const std::vector<std::string>& arguments) {
 
 void run_delegate(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "";
-  if (name != "convert" && name != "train") return;
-  const std::vector<std::string> arguments(argv + 2, argv + argc);
+  if (name != "convert" && name != "train" && name != "shards") return;
+  // `wflow shards ...` is `wflow-convert shards ...`.
+  const std::vector<std::string> arguments(argv + (name == "shards" ? 1 : 2), argv + argc);
   std::vector<std::string> words;
   if (const std::int64_t ranks = name == "train" ? ranks_of(arguments) : 1; ranks > 1) {
     words = {find_program("mpirun.openmpi").value_or("mpirun"),
@@ -60,7 +61,7 @@ void run_delegate(int argc, char** argv) {
              "none"};
     if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   }
-  words.push_back(sibling_program("wflow-" + name));
+  words.push_back(sibling_program(name == "train" ? "wflow-train" : "wflow-convert"));
   words.insert(words.end(), arguments.begin(), arguments.end());
   replace_process(words);
 }
@@ -71,6 +72,11 @@ void add_delegates(CLI::App& app) {
       ->footer(
           "Takes the arguments of wflow-convert; wflow convert --help tells them, docs/convert.md the keys.\n"
           "Examples:\n  wflow convert convert.yaml");
+  app.add_subcommand("shards",
+                     "look into training data: ls, info, verify, head, sample, stats, diff (wflow-convert)")
+      ->footer(
+          "Takes the arguments of wflow-convert shards; wflow shards --help tells them.\n"
+          "Examples:\n  wflow shards ls data\n  wflow shards stats data\n  wflow shards sample data 17");
   app.add_subcommand("train", "train a network on shards, without a campaign (wflow-train)")
       ->footer(
           "Takes the arguments of wflow-train; wflow train --help tells them, docs/train.md the keys.\n"

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 
 #include "base/error.h"
@@ -28,6 +29,7 @@ std::string hash_of_rows(const std::vector<std::string>& columns, const std::vec
   for (const SampleRow& row : rows) {
     text += fmt::format("{},{},{},{}", row.number, row.id, row.file.filename().string(), row.identity);
     if (row.row) text += fmt::format(",row {}", *row.row);
+    if (row.stratum) text += fmt::format(",stratum {}", *row.stratum);
     for (const double target : row.parameters) text += "," + text::from_real(target);
     text += '\n';
   }
@@ -48,23 +50,32 @@ struct PlacedRow {
   std::size_t split = 0;
 };
 
+// Strata are counted in each block by itself: no block knows of the others.
 std::vector<PlacedRow> place_rows(const SplitMap& split, const std::vector<SampleRow>& rows) {
   std::vector<PlacedRow> placed;
+  std::map<std::uint64_t, SplitMap::Stratum> strata;
   for (const SampleRow& row : rows) {
-    if (const auto part = split.of(row.number, row.identity)) placed.push_back({row, *part});
+    const auto part =
+        row.stratum ? split.next_of(strata[*row.stratum], row.identity) : split.of(row.number, row.identity);
+    if (part) placed.push_back({row, *part});
   }
   return placed;
 }
 
+// A sample's values that do not fit into the narrow type which the first one chose: the block begins again.
+struct TooWide {
+  EncodedSample::TooWide field;
+};
+
 class BlockConverter {
  public:
   BlockConverter(const Conversion& conversion, std::uint64_t block, const std::vector<SampleRow>& rows,
-                 const BlockObserver& observer)
+                 std::optional<SampleForm> form, const BlockObserver& observer)
       : conversion_(conversion),
         config_(conversion.config),
         observer_(observer),
         placed_(place_rows(SplitMap(config_.split, config_.count), rows)),
-        form_(find_form(config_, conversion.columns, rows)) {
+        form_(std::move(form)) {
     record_.block = block;
     record_.shard_samples = config_.shard_samples;
     record_.config_hash = conversion_hash(config_);
@@ -122,8 +133,13 @@ class BlockConverter {
   }
 
   void take(const PlacedRow& placed, const EncodedSample& sample) {
+    if (sample.too_wide) throw TooWide{*sample.too_wide};
     if (!sample.problem.empty()) {
       note_missing(placed, sample.problem);
+    } else if (!sample.dropped.empty()) {
+      const SampleRow& row = placed.row;
+      record_.dropped.push_back(
+          {row.id, std::string(kSplitNames[placed.split]), sample.dropped, first_file(row)});
     } else {
       add(placed, sample);
     }
@@ -149,25 +165,37 @@ class BlockConverter {
   void add(const PlacedRow& placed, const EncodedSample& sample) {
     Shard& shard = shards_[placed.split];
     if (!shard.writer) shard.writer.emplace(shard_path(placed.split), describe(placed.split));
-    shard.writer->add(placed.row.id, sample.fields);
-    std::vector<std::uint64_t> hashes;
-    for (const EncodedField& field : sample.fields) hashes.push_back(field.raw_hash);
-    if (config_.delete_inputs) shard.raw_hashes.push_back(std::move(hashes));
-    if (placed.split != kTrain) return;
-    record_.moments.resize(sample.fields.size());
-    for (std::size_t k = 0; k < sample.fields.size(); ++k)
-      merge(record_.moments[k], sample.fields[k].moments);
+    for (std::size_t piece = 0; piece < sample.rows.size(); ++piece) {
+      shard.writer->add(placed.row.id, sample.rows[piece], static_cast<std::uint32_t>(piece));
+      std::vector<std::uint64_t> hashes;
+      for (const EncodedField& field : sample.rows[piece]) hashes.push_back(field.raw_hash);
+      if (config_.delete_inputs) shard.raw_hashes.push_back(std::move(hashes));
+    }
+    if (placed.split == kTrain) add_statistics(sample);
+  }
+
+  void add_statistics(const EncodedSample& sample) {
+    record_.moments.resize(sample.statistics.size());
+    record_.sketches.resize(sample.statistics.size());
+    for (std::size_t k = 0; k < sample.statistics.size(); ++k) {
+      const FieldStatistics& of_sample = sample.statistics[k];
+      merge(record_.moments[k], of_sample.moments);
+      record_.sketches[k].resize(of_sample.buckets.size());
+      for (std::size_t c = 0; c < of_sample.buckets.size(); ++c)
+        record_.sketches[k][c].add(of_sample.buckets[c]);
+    }
   }
 
   ShardDescription describe(std::size_t split) const {
     const auto samples =
         std::count_if(placed_.begin(), placed_.end(), [&](const auto& p) { return p.split == split; });
+    std::size_t pieces = 1;
+    for (const FieldForm& field : *form_) pieces = std::max(pieces, field.pieces);
     return {.fields = *form_,
-            .compression = config_.compression,
             .level = config_.level,
             .split = std::string(kSplitNames[split]),
             .block = record_.block,
-            .most_samples = static_cast<std::uint64_t>(samples)};
+            .most_samples = static_cast<std::uint64_t>(samples) * pieces};
   }
 
   void close_shards() {
@@ -200,7 +228,7 @@ class BlockConverter {
   static void verify_field(const ShardFile& file, std::size_t field, std::size_t row, std::uint64_t hash,
                            ReadScratch& scratch) {
     std::vector<std::uint8_t> raw(file.layout().fields[field].sample_bytes);
-    file.read_stored(field, row, scratch, raw, true);
+    file.read_held(field, row, scratch, raw, true);
     if (chunk_hash(raw) == hash) return;
     throw Error(ExitCode::system,
                 fmt::format("sample {} did not read back from {} as it was written; no input was deleted",
@@ -275,6 +303,24 @@ void report_existing(const BlockRecord& record, std::size_t rows, const BlockObs
 
 }  // namespace
 
+namespace {
+
+// A field's narrow type grows until all values of the block fit, or it is not narrowed: the same whatever the
+// threads.
+BlockRecord convert_rows(const Conversion& conversion, std::uint64_t block,
+                         const std::vector<SampleRow>& rows, const BlockObserver& observer) {
+  auto form = find_form(conversion.config, conversion.columns, rows);
+  while (true) {
+    try {
+      return BlockConverter(conversion, block, rows, form, observer).run();
+    } catch (const TooWide& wide) {
+      form->at(wide.field.field).narrow = wide.field.type;
+    }
+  }
+}
+
+}  // namespace
+
 std::string conversion_hash(const ConvertConfig& config) {
   ConvertConfig relevant = config;
   const ConvertConfig defaults;
@@ -314,7 +360,7 @@ BlockRecord convert_block(const Conversion& conversion, std::uint64_t block,
                               block, block_record_path(conversion.output, block).string()));
     }
   }
-  BlockRecord record = BlockConverter(conversion, block, rows, observer).run();
+  BlockRecord record = convert_rows(conversion, block, rows, observer);
   if (config.delete_inputs) delete_inputs(config, record, placed);
   return record;
 }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "converters/shards/manifest.h"
+#include "converters/shards/shard_writer.h"
 
 namespace wflow::converters {
 
@@ -29,6 +30,36 @@ std::vector<Moments> moments_from(const nlohmann::json& list) {
   std::vector<Moments> result;
   for (const auto& m : list)
     result.push_back({m.at("count"), m.at("mean"), m.at("m2"), m.at("min"), m.at("max")});
+  return result;
+}
+
+// Bucket, count, bucket, count, ... of each channel.
+Json to_json(const std::vector<Sketch>& list) {
+  Json result = Json::array();
+  for (const Sketch& sketch : list) {
+    Json counts = Json::array();
+    for (const auto& [bucket, count] : sketch.counts()) {
+      counts.push_back(bucket);
+      counts.push_back(count);
+    }
+    result.push_back(std::move(counts));
+  }
+  return result;
+}
+
+std::vector<Sketch> sketches_from(const nlohmann::json& list) {
+  std::vector<Sketch> result;
+  for (const auto& item : list) {
+    BucketCounts counts;
+    for (std::size_t k = 0; k + 1 < item.size(); k += 2) {
+      const auto bucket = item.at(k).get<std::int32_t>();
+      const bool rising = counts.empty() || bucket > counts.back().first;
+      if (!rising || !is_bucket(bucket))
+        throw Error(ExitCode::data, "a block record's distribution is damaged");
+      counts.emplace_back(bucket, item.at(k + 1).get<std::uint64_t>());
+    }
+    result.emplace_back().add(counts);
+  }
   return result;
 }
 
@@ -54,9 +85,17 @@ MissingSample missing_from(const nlohmann::json& json) {
 }
 
 Json to_json(const FieldForm& form) {
-  return {{"name", form.name},         {"role", role_name(form.role)}, {"dtype", dtype_name(form.dtype)},
-          {"shape", form.shape},       {"layout", form.layout},        {"layout_from", form.layout_from},
-          {"channels", form.channels}, {"units", form.units},          {"stored", form.stored}};
+  return {{"name", form.name},
+          {"role", role_name(form.role)},
+          {"dtype", dtype_name(form.dtype)},
+          {"shape", form.shape},
+          {"layout", form.layout},
+          {"layout_from", form.layout_from},
+          {"channels", form.channels},
+          {"units", form.units},
+          {"stored", form.stored},
+          {"pieces", form.pieces},
+          {"compression", form.compressed && rows_per_chunk(form) == 1 ? "gzip" : "none"}};
 }
 
 FieldForm form_from(const nlohmann::json& json) {
@@ -71,6 +110,8 @@ FieldForm form_from(const nlohmann::json& json) {
   form.channels = json.at("channels").get<std::vector<std::string>>();
   form.units = json.at("units");
   form.stored = json.at("stored");
+  form.pieces = json.value("pieces", std::size_t{1});
+  form.compressed = json.value("compression", "gzip") == "gzip";
   return form;
 }
 
@@ -91,7 +132,11 @@ BlockRecord record_from(const nlohmann::json& json) {
   for (const auto& form : json.at("fields")) r.fields.push_back(form_from(form));
   for (const auto& shard : json.at("shards")) r.shards.push_back(shard_from(shard));
   for (const auto& sample : json.at("missing")) r.missing.push_back(missing_from(sample));
+  for (const auto& sample : json.value("dropped", nlohmann::json::array()))
+    r.dropped.push_back(missing_from(sample));
   for (const auto& moments : json.at("statistics")) r.moments.push_back(moments_from(moments));
+  for (const auto& list : json.value("distributions", nlohmann::json::array()))
+    r.sketches.push_back(sketches_from(list));
   return r;
 }
 
@@ -121,7 +166,9 @@ void write_block_record(const fs::path& output, const BlockRecord& r) {
                      {"fields", list_json(r.fields)},
                      {"shards", list_json(r.shards)},
                      {"missing", list_json(r.missing)},
-                     {"statistics", list_json(r.moments)}};
+                     {"dropped", list_json(r.dropped)},
+                     {"statistics", list_json(r.moments)},
+                     {"distributions", list_json(r.sketches)}};
   write_file_durably(block_record_path(output, r.block),
                      json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
@@ -130,7 +177,8 @@ std::optional<BlockRecord> read_block_record(const fs::path& output, std::uint64
   const fs::path path = block_record_path(output, block);
   if (!fs::exists(path)) return std::nullopt;
   const nlohmann::json json = read_json(path, "the block record");
-  if (json.at("wflow_format").get<int>() != kFormatVersion) return std::nullopt;  // an older wflow's: converted again
+  if (json.at("wflow_format").get<int>() != kFormatVersion)
+    return std::nullopt;  // an older wflow's: converted again
   try {
     return record_from(json);
   } catch (const nlohmann::json::exception& error) {

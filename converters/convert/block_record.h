@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "converters/convert/sketch.h"
 #include "converters/convert/statistics.h"
 #include "converters/input/arrange.h"
 #include "converters/shards/shard_reader.h"
@@ -36,7 +37,9 @@ struct BlockRecord {
   std::vector<FieldForm> fields;  // none where no sample was usable
   std::vector<BlockShard> shards;
   std::vector<MissingSample> missing;
+  std::vector<MissingSample> dropped;         // by a filter (drop_if)
   std::vector<std::vector<Moments>> moments;  // of the training samples: of each field, one a channel
+  std::vector<std::vector<Sketch>> sketches;  // of the same values; none of fields of many channels
 };
 
 // "absent", or size and time of change.

@@ -96,16 +96,58 @@ void add_record(const BlockRecord& record, Manifest& manifest) {
     split.shards.push_back(shard.entry);
   }
   for (const MissingSample& sample : record.missing) manifest.missing.push_back(sample.id);
+  for (const MissingSample& sample : record.dropped) manifest.dropped.push_back(sample.id);
 }
 
-std::vector<ChannelStatistics> summaries(const std::vector<Moments>& moments, std::size_t count) {
+// Of all blocks.
+struct Merged {
+  std::vector<Moments> moments;
+  std::vector<Sketch> sketches;
+
+  void add(const BlockRecord& record, std::size_t field) {
+    if (field < record.moments.size()) merge(moments, record.moments[field]);
+    if (field >= record.sketches.size()) return;
+    sketches.resize(std::max(sketches.size(), record.sketches[field].size()));
+    for (std::size_t c = 0; c < record.sketches[field].size(); ++c)
+      sketches[c].add(record.sketches[field][c].counts());
+  }
+};
+
+Normalisation normalisation_of(const ConvertConfig& config, const std::string& name) {
+  for (const FieldConfig& field : config.fields) {
+    if (field.name != name || field.transforms.empty()) continue;
+    const Transform& last = field.transforms.back();
+    if (last.kind == Transform::Kind::standardise) return {"standardise", 0, 1};
+    if (last.kind == Transform::Kind::min_max) return {"min_max", last.a, last.b};
+    if (last.kind == Transform::Kind::quantile) return {"quantile", 0, 1, last.text};
+  }
+  return {};
+}
+
+// The levels that a manifest has: all percentiles where a normalisation goes by them.
+std::vector<double> quantile_levels(const Normalisation& normalisation) {
+  if (normalisation.kind != "quantile") return {0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99};
+  std::vector<double> levels;
+  for (int percent = 0; percent <= 100; ++percent) levels.push_back(percent / 100.0);
+  return levels;
+}
+
+std::vector<ChannelStatistics> summaries(const Merged& merged, const Normalisation& normalisation,
+                                         std::size_t count) {
   std::vector<ChannelStatistics> result;
-  for (const Moments& m : moments) result.push_back(summary(m));
+  for (const Moments& m : merged.moments) result.push_back(summary(m));
   result.resize(count);
+  for (std::size_t c = 0; c < std::min(merged.sketches.size(), count); ++c) {
+    if (merged.sketches[c].total() == 0) continue;
+    for (const double level : quantile_levels(normalisation))
+      result[c].quantiles.emplace_back(level,
+                                       merged.sketches[c].quantile(level, result[c].min, result[c].max));
+  }
   return result;
 }
 
-FieldInfo info_of(const FieldForm& form, const std::vector<Moments>& moments) {
+FieldInfo info_of(const ConvertConfig& config, const FieldForm& form, const Merged& merged) {
+  const Normalisation normalisation = normalisation_of(config, form.name);
   return {.name = form.name,
           .role = form.role == Role::input ? FieldRole::input : FieldRole::target,
           .dtype = std::string(dtype_name(form.dtype)),
@@ -115,7 +157,10 @@ FieldInfo info_of(const FieldForm& form, const std::vector<Moments>& moments) {
           .channels = form.channels,
           .units = form.units,
           .stored = form.stored,
-          .statistics = summaries(moments, form.channel_count())};
+          .statistics = summaries(merged, normalisation, form.channel_count()),
+          .normalisation = normalisation,
+          .compression = form.compressed ? "gzip" : "none",
+          .pieces = form.pieces};
 }
 
 }  // namespace
@@ -131,14 +176,15 @@ Manifest finish_conversion(const Conversion& conversion) {
   manifest.split_order = config.split.order == SplitOrder::hash ? "hash" : "count";
   manifest.split_seed = config.split.seed;
   for (const std::string_view name : kSplitNames) manifest.splits[std::string(name)] = {};
-  std::vector<std::vector<Moments>> moments(form.fields.size());
+  std::vector<Merged> merged(form.fields.size());
   for (const BlockRecord& record : records) {
     add_record(record, manifest);
-    for (std::size_t k = 0; k < record.moments.size(); ++k) merge(moments[k], record.moments[k]);
+    for (std::size_t k = 0; k < merged.size(); ++k) merged[k].add(record, k);
   }
   std::sort(manifest.missing.begin(), manifest.missing.end());
+  std::sort(manifest.dropped.begin(), manifest.dropped.end());
   for (std::size_t k = 0; k < form.fields.size(); ++k)
-    manifest.fields.push_back(info_of(form.fields[k], moments[k]));
+    manifest.fields.push_back(info_of(config, form.fields[k], merged[k]));
   derive_flat_view(manifest);
   const std::string text = manifest_text(manifest);
   write_file_durably(conversion.output / kManifestName, text);

@@ -64,6 +64,9 @@ std::string missing_list(const fs::path& directory, const Manifest& manifest) {
 void find_damaged_rows(const ShardFile& shard, std::size_t field, ReadScratch& scratch,
                        std::vector<std::string>& problems) {
   const FieldLayout& layout = shard.layout().fields[field];
+  if (layout.index_damaged)
+    problems.push_back(fmt::format("the index of {} in {} is damaged; its samples are read without it",
+                                   layout.name, shard.path().string()));
   if (layout.rows_per_chunk > 1) {
     for (const std::size_t chunk : shard.damaged_chunks(field, scratch)) {
       const std::size_t first = chunk * layout.rows_per_chunk;
@@ -77,7 +80,7 @@ void find_damaged_rows(const ShardFile& shard, std::size_t field, ReadScratch& s
   std::vector<std::uint8_t> raw(layout.sample_bytes);
   for (std::size_t row = 0; row < shard.size(); ++row) {
     try {
-      shard.read_stored(field, row, scratch, raw, true);
+      shard.read_held(field, row, scratch, raw, true);
     } catch (const Error& error) {
       problems.emplace_back(error.what());
     }

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "converters/config.h"
+#include "converters/input/transform.h"
 
 namespace wflow::converters {
 
@@ -206,73 +207,6 @@ class Arranger {
   const ArrangeOptions& options_;
 };
 
-DType computed_type(DType type) {
-  if (type == DType::float32 || dtype_size(type) <= 2) return DType::float32;
-  return DType::float64;
-}
-
-template <typename Value, typename Function>
-void map_values(Array& array, Function function) {
-  for (std::size_t i = 0; i + sizeof(Value) <= array.bytes.size(); i += sizeof(Value)) {
-    Value value;
-    std::memcpy(&value, array.bytes.data() + i, sizeof value);
-    value = static_cast<Value>(function(static_cast<double>(value)));
-    std::memcpy(array.bytes.data() + i, &value, sizeof value);
-  }
-}
-
-template <typename Value>
-void downsample(Array& array, std::string_view layout, std::size_t factor) {
-  std::vector<std::size_t> shape = array.shape;
-  double count = 1;
-  for (std::size_t k = 0; k < shape.size(); ++k) {
-    if (layout[k] == 'C') continue;
-    if (shape[k] % factor != 0)
-      throw Error(ExitCode::data, fmt::format("its shape {} is not divisible by downsample: {}",
-                                              shape_text(array.shape), factor));
-    shape[k] /= factor;
-    count *= static_cast<double>(factor);
-  }
-  std::vector<double> sums(product(shape), 0.0);
-  std::vector<std::size_t> index(shape.size(), 0);
-  for (std::size_t i = 0; i * sizeof(Value) < array.bytes.size(); ++i) {
-    std::size_t to = 0;
-    for (std::size_t k = 0; k < shape.size(); ++k)
-      to = to * shape[k] + (layout[k] == 'C' ? index[k] : index[k] / factor);
-    Value value;
-    std::memcpy(&value, array.bytes.data() + i * sizeof value, sizeof value);
-    sums[to] += static_cast<double>(value);
-    for (std::size_t k = index.size(); k-- > 0;) {
-      if (++index[k] < array.shape[k]) break;
-      index[k] = 0;
-    }
-  }
-  array.shape = shape;
-  array.bytes.resize(sums.size() * sizeof(Value));
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    const auto value = static_cast<Value>(sums[i] / count);
-    std::memcpy(array.bytes.data() + i * sizeof value, &value, sizeof value);
-  }
-}
-
-template <typename Value>
-void transform_values(const Transform& transform, std::string_view layout, Array& array) {
-  const auto& [kind, a, b] = transform;
-  switch (kind) {
-    case Transform::Kind::log1p:
-      return map_values<Value>(array, [](double v) { return std::log1p(v); });
-    case Transform::Kind::asinh:
-      return map_values<Value>(array, [scale = a](double v) { return std::asinh(v / scale); });
-    case Transform::Kind::clip:
-      return map_values<Value>(
-          array, [least = a, most = b](double v) { return std::isnan(v) ? v : std::clamp(v, least, most); });
-    case Transform::Kind::scale:
-      return map_values<Value>(array, [factor = a, offset = b](double v) { return v * factor + offset; });
-    case Transform::Kind::downsample:
-      return downsample<Value>(array, layout, static_cast<std::size_t>(a));
-  }
-}
-
 // Fills shorter axes up at their ends.
 FieldValue pad(const FieldConfig& field, const std::string& place, FieldValue& value) {
   const std::vector<std::size_t>& lengths = field.pad;
@@ -365,15 +299,6 @@ std::string describe(const FieldForm& form) {
                      spelled(form.layout));
 }
 
-void apply_transform(const Transform& transform, std::string_view layout, Array& array) {
-  convert_values(array, computed_type(array.dtype));
-  if (array.dtype == DType::float32) {
-    transform_values<float>(transform, layout, array);
-  } else {
-    transform_values<double>(transform, layout, array);
-  }
-}
-
 std::vector<FieldValue> arrange(const FieldConfig& field, std::vector<InputArray> arrays,
                                 const ArrangeOptions& options) {
   const Arranger arranger(field, options);
@@ -381,19 +306,30 @@ std::vector<FieldValue> arrange(const FieldConfig& field, std::vector<InputArray
   std::vector<Arranged> parts;
   for (InputArray& array : arrays) parts.push_back(arranger.one(std::move(array)));
   Arranged all = arranger.join(std::move(parts));
-  for (const Transform& transform : field.transforms) {
-    try {
-      apply_transform(transform, all.layout, all.array);
-    } catch (const Error& error) {
-      throw Error(error.code(), fmt::format("{}: {}", options.place, error.what()));
-    }
+  const bool had_channels = all.layout.starts_with('C');
+  TransformState state{std::move(all.array), std::move(all.layout), 1};
+  try {
+    for (const Transform& transform : field.transforms) apply_transform(transform, options.parameters, state);
+    if (field.dtype) cast_values(state.array, *field.dtype);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}", options.place, error.what()));
   }
-  if (field.dtype) convert_values(all.array, *field.dtype);
+  if (!had_channels && state.layout.starts_with('C')) all.components.clear();
   std::vector<FieldValue> result(1);
   FieldForm& form = result[0].form;
-  form = {field.name, field.role, all.array.dtype, all.array.shape,  all.layout,
-          all.from,   {},         field.units,     std::move(stored)};
-  result[0].bytes = std::move(all.array.bytes);
+  form = {.name = field.name,
+          .role = field.role,
+          .dtype = state.array.dtype,
+          .shape = state.array.shape,
+          .layout = state.layout,
+          .layout_from = all.from,
+          .channels = {},
+          .units = field.units,
+          .stored = std::move(stored),
+          .narrow = {},
+          .compressed = true,
+          .pieces = state.pieces};
+  result[0].bytes = std::move(state.array.bytes);
   if (options.short_form) to_short_form(form);
   name_channels(field, arranger, all.components, form);
   if (!field.pad.empty()) result.push_back(pad(field, options.place, result[0]));
@@ -401,7 +337,7 @@ std::vector<FieldValue> arrange(const FieldConfig& field, std::vector<InputArray
 }
 
 FieldValue parameter_field(const FieldConfig& field, const std::vector<std::string>& names,
-                           const std::vector<double>& values) {
+                           const std::vector<double>& values, const Parameters& parameters) {
   FieldValue result;
   FieldForm& form = result.form;
   form.name = field.name;
@@ -416,12 +352,14 @@ FieldValue parameter_field(const FieldConfig& field, const std::vector<std::stri
   }
   Array array{DType::float64, form.shape, std::vector<std::uint8_t>(values.size() * sizeof(double))};
   std::memcpy(array.bytes.data(), values.data(), array.bytes.size());
-  for (const Transform& transform : field.transforms) {
-    if (transform.kind != Transform::Kind::downsample) apply_transform(transform, form.layout, array);
-  }
-  if (field.dtype) convert_values(array, *field.dtype);
-  form.dtype = array.dtype;
-  result.bytes = std::move(array.bytes);
+  TransformState state{std::move(array), form.layout, 1};
+  for (const Transform& transform : field.transforms) apply_transform(transform, parameters, state);
+  if (field.dtype) cast_values(state.array, *field.dtype);
+  if (state.array.shape != form.shape) form.channels.clear();
+  form.dtype = state.array.dtype;
+  form.shape = state.array.shape;
+  form.layout = state.layout;
+  result.bytes = std::move(state.array.bytes);
   return result;
 }
 

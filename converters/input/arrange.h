@@ -9,6 +9,7 @@
 
 #include "converters/fields.h"
 #include "converters/input/array.h"
+#include "converters/input/transform.h"
 #include "converters/readers/reader.h"
 
 namespace wflow::converters {
@@ -23,26 +24,32 @@ struct FieldForm {
   std::string layout_from;            // "layout" (the configuration), "format", or "rank" (assumed)
   std::vector<std::string> channels;  // names along C, where known
   std::string units;
-  std::string stored;  // the type in the files, where that is another
+  std::string stored;                // the type in the files, where that is another
+  std::optional<DType> narrow = {};  // in the shard, where a smaller type holds the same values
+  bool compressed = true;            // in the shard, where it is of a chunk a sample
+  std::size_t pieces = 1;            // sub-cubes that a sample is split into; `shape` is of one of them
 
   // Channels: entries of the axis C; 1 without it.
   std::size_t channel_count() const { return layout.starts_with('C') ? shape[0] : 1; }
   std::size_t values() const;
-  // Whether shards may hold both; what the files held (`stored`) does not matter.
+  DType held() const { return narrow.value_or(dtype); }
+  // Whether shards may hold both; what the files held (`stored`), and how the shard holds it, does not
+  // matter.
   bool operator==(const FieldForm& other) const {
     return name == other.name && role == other.role && dtype == other.dtype && shape == other.shape &&
-           layout == other.layout;
+           layout == other.layout && pieces == other.pieces;
   }
 };
 
 struct FieldValue {
   FieldForm form;
-  std::vector<std::uint8_t> bytes;
+  std::vector<std::uint8_t> bytes;  // of all pieces, one behind the other
 };
 
 struct ArrangeOptions {
   bool short_form = false;  // the result is of axes C, D, H, W
   std::string place;        // the file, for messages
+  Parameters parameters = {};
 };
 
 // `arrays`: one a file of the field. Gives the field, and behind it its mask where it is padded. Throws
@@ -52,10 +59,7 @@ std::vector<FieldValue> arrange(const FieldConfig& field, std::vector<InputArray
 
 // The field of a parameter, or of a list of them.
 FieldValue parameter_field(const FieldConfig& field, const std::vector<std::string>& names,
-                           const std::vector<double>& values);
-
-// In double precision, or in single where the values are float32 or integers of up to 2 bytes.
-void apply_transform(const Transform& transform, std::string_view layout, Array& array);
+                           const std::vector<double>& values, const Parameters& parameters);
 
 // "(2, 64, 64) float32, axes C, H, W"
 std::string describe(const FieldForm& form);

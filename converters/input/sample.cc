@@ -56,7 +56,7 @@ std::string place_of(const fs::path& file, const SampleRow& row) {
 }
 
 std::vector<FieldValue> read_file_field(const ConvertConfig& config, const FieldConfig& field,
-                                        const SampleRow& row, OpenFiles& open) {
+                                        const SampleRow& row, const Parameters& parameters, OpenFiles& open) {
   std::vector<InputArray> arrays;
   const std::vector<fs::path> files = files_of(field, row);
   for (const fs::path& file : files) {
@@ -65,12 +65,12 @@ std::vector<FieldValue> read_file_field(const ConvertConfig& config, const Field
     selector.stacked = config.stacked && row.row.has_value();
     arrays.push_back(read_input(open.get(file, selector), file, selector, row.row));
   }
-  return arrange(field, std::move(arrays), {config.short_form, place_of(files.front(), row)});
+  return arrange(field, std::move(arrays), {config.short_form, place_of(files.front(), row), parameters});
 }
 
 FieldValue read_parameter_field(const FieldConfig& field, const std::vector<std::string>& columns,
-                                const SampleRow& row) {
-  if (field.parameters.empty()) return parameter_field(field, columns, row.parameters);
+                                const SampleRow& row, const Parameters& parameters) {
+  if (field.parameters.empty()) return parameter_field(field, columns, row.parameters, parameters);
   std::vector<double> values;
   for (const std::string& name : field.parameters) {
     const auto at = std::find(columns.begin(), columns.end(), name);
@@ -79,7 +79,7 @@ FieldValue read_parameter_field(const FieldConfig& field, const std::vector<std:
                   fmt::format("the field '{}' needs the column '{}', which is not there", field.name, name));
     values.push_back(row.parameters[static_cast<std::size_t>(at - columns.begin())]);
   }
-  return parameter_field(field, field.parameters, values);
+  return parameter_field(field, field.parameters, values, parameters);
 }
 
 }  // namespace
@@ -88,13 +88,15 @@ std::vector<FieldValue> read_sample(const ConvertConfig& config, const std::vect
                                     const SampleRow& row) {
   std::vector<FieldValue> values;
   OpenFiles open;
+  const Parameters parameters{columns, row.parameters};
   for (const FieldConfig& field : config.fields) {
     if (field.from_parameters) {
-      FieldValue value = read_parameter_field(field, columns, row);
+      FieldValue value = read_parameter_field(field, columns, row, parameters);
       if (value.form.values() > 0) values.push_back(std::move(value));
       continue;
     }
-    for (FieldValue& value : read_file_field(config, field, row, open)) values.push_back(std::move(value));
+    for (FieldValue& value : read_file_field(config, field, row, parameters, open))
+      values.push_back(std::move(value));
   }
   return values;
 }

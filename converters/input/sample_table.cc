@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Columns {
-  std::optional<std::size_t> file, directory, id, row, group;
+  std::optional<std::size_t> file, directory, id, row, group, stratum;
   std::vector<std::size_t> parameters;
   bool shared_folder = false;  // samples' files differ by their number, not by their folder
 };
@@ -25,7 +25,8 @@ std::vector<std::string> other_columns(const csv::Reader& reader, const ConvertC
   std::vector<std::string> names;
   for (const auto& name : reader.header()) {
     const bool ours = name == "file" || name == "id" || (config.stacked && name == "row") ||
-                      (!config.short_form && name == "directory") || name == config.split.group_by;
+                      (!config.short_form && name == "directory") || name == config.split.group_by ||
+                      (name == config.split.stratify_by && config.split.stratify_edges.empty());
     if (!ours) names.push_back(name);
   }
   return names;
@@ -59,6 +60,7 @@ Columns find_columns(const csv::Reader& reader, const std::vector<std::string>& 
   if (config.stacked) columns.row = required_column(reader, "row");
   if (numbering == Numbering::by_id) columns.id = required_column(reader, "id");
   if (!config.split.group_by.empty()) columns.group = required_column(reader, config.split.group_by);
+  if (!config.split.stratify_by.empty()) columns.stratum = required_column(reader, config.split.stratify_by);
   for (const auto& name : parameters) columns.parameters.push_back(required_column(reader, name));
   return columns;
 }
@@ -72,8 +74,17 @@ std::string identity_text(const Columns& columns, const std::vector<std::string>
   return columns.row ? fields[*place] + "," + fields[*columns.row] : fields[*place];
 }
 
+// The value as written, or the interval that it lies in.
+std::uint64_t stratum_of(const csv::Reader& reader, const SplitRequest& split, const std::string& cell) {
+  if (split.stratify_edges.empty()) return identity_of(cell);
+  const auto value = text::to_real(cell);
+  if (!value) reader.fail(fmt::format("'{}' in column '{}' is not a number", cell, split.stratify_by));
+  const auto above = std::upper_bound(split.stratify_edges.begin(), split.stratify_edges.end(), *value);
+  return static_cast<std::uint64_t>(above - split.stratify_edges.begin());
+}
+
 SampleRow make_row(const csv::Reader& reader, const Columns& columns, const std::vector<std::string>& fields,
-                   const fs::path& folder, std::size_t place) {
+                   const fs::path& folder, std::size_t place, const SplitRequest& split) {
   SampleRow row;
   row.id = static_cast<std::int64_t>(place);
   if (columns.id) {
@@ -98,6 +109,7 @@ SampleRow make_row(const csv::Reader& reader, const Columns& columns, const std:
     row.row = static_cast<std::uint64_t>(*number);
   }
   row.identity = identity_of(identity_text(columns, fields, row));
+  if (columns.stratum) row.stratum = stratum_of(reader, split, fields[*columns.stratum]);
   for (const std::size_t column : columns.parameters) {
     const auto value = text::to_real(fields[column]);
     if (!value)
@@ -116,7 +128,8 @@ SampleTable read_sample_table(const fs::path& path, const ConvertConfig& config,
   const Columns columns = find_columns(reader, table.columns, config, numbering);
   std::vector<std::string> fields;
   while (reader.next(fields))
-    table.rows.push_back(make_row(reader, columns, fields, path.parent_path(), table.rows.size()));
+    table.rows.push_back(
+        make_row(reader, columns, fields, path.parent_path(), table.rows.size(), config.split));
   if (table.rows.empty()) throw Error(ExitCode::data, fmt::format("{} has no rows", path.string()));
   std::sort(table.rows.begin(), table.rows.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
   for (std::size_t i = 0; i < table.rows.size(); ++i) {

@@ -17,9 +17,10 @@ struct SampleRow {
   std::int64_t id = 0;              // what /id of the shard says
   std::filesystem::path file = {};  // the sample's own file; empty where no field needs it
   std::vector<double> parameters = {};
-  std::optional<std::uint64_t> row = std::nullopt;  // of a stacked file
-  std::filesystem::path directory = {};             // where the files that fields name lie
-  std::uint64_t identity = 0;                       // decides the split by hash
+  std::optional<std::uint64_t> row = std::nullopt;      // of a stacked file
+  std::filesystem::path directory = {};                 // where the files that fields name lie
+  std::uint64_t identity = 0;                           // decides the split by hash
+  std::optional<std::uint64_t> stratum = std::nullopt;  // where the split is stratified
 };
 
 struct SampleTable {

@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <limits>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -51,46 +54,226 @@ void check_finite(const ConvertConfig& config, const SampleRow& row, const std::
   }
 }
 
-std::vector<Moments> channel_moments(const FieldValue& value) {
-  std::vector<Moments> result;
+// Of all pieces. A field of as many channels as a table has columns keeps no distributions.
+constexpr std::size_t kMostSketched = 256;
+
+FieldStatistics channel_statistics(const FieldValue& value) {
+  FieldStatistics result;
   const std::size_t channels = value.form.channel_count();
-  const std::size_t bytes = value.bytes.size() / channels;
-  for (std::size_t c = 0; c < channels; ++c)
-    result.push_back(moments_of(value.form.dtype, std::span(value.bytes).subspan(c * bytes, bytes)));
+  const std::size_t bytes = value.bytes.size() / channels / value.form.pieces;
+  result.moments.resize(channels);
+  std::vector<Sketch> sketches(channels <= kMostSketched ? channels : 0);
+  for (std::size_t piece = 0; piece < value.form.pieces; ++piece) {
+    for (std::size_t c = 0; c < channels; ++c) {
+      const auto values = std::span(value.bytes).subspan((piece * channels + c) * bytes, bytes);
+      result.moments[c].merge(moments_of(value.form.dtype, values));
+      if (c < sketches.size()) sketches[c].add(count_buckets(value.form.dtype, values));
+    }
+  }
+  for (const Sketch& sketch : sketches) result.buckets.push_back(sketch.counts());
   return result;
+}
+
+// All fields that are split are split into as many pieces; the others stand in each.
+std::size_t piece_count(const ConvertConfig& config, const SampleRow& row,
+                        const std::vector<FieldValue>& values) {
+  std::size_t pieces = 1;
+  for (const FieldValue& value : values) {
+    if (value.form.pieces == 1 || value.form.pieces == pieces) continue;
+    if (pieces > 1)
+      throw Error(ExitCode::data,
+                  fmt::format("{}: subcubes makes {} pieces of {} and {} of another field",
+                              place_of(config, row), value.form.pieces, value.form.name, pieces));
+    pieces = value.form.pieces;
+  }
+  return pieces;
+}
+
+std::vector<double> as_doubles(const FieldValue& value) {
+  Array array{value.form.dtype, {value.bytes.size() / dtype_size(value.form.dtype)}, value.bytes};
+  convert_values(array, DType::float64);
+  std::vector<double> numbers(array.bytes.size() / sizeof(double));
+  std::memcpy(numbers.data(), array.bytes.data(), array.bytes.size());
+  return numbers;
+}
+
+// The value of a variable of a filter.
+double variable_value(const std::string& variable, const std::string& filter,
+                      const std::vector<FieldValue>& values, const Parameters& parameters) {
+  const auto [function, name] = split_variable(variable);
+  for (const FieldValue& value : values) {
+    if (value.form.name != name) continue;
+    const std::vector<double> numbers = as_doubles(value);
+    if (!function.empty()) return reduce(function, numbers);
+    if (numbers.size() == 1) return numbers.front();
+    throw Error(
+        ExitCode::spec,
+        fmt::format("drop_if: {}: the field '{}' is of {} values; write mean({}), min, max, sum or std",
+                    filter, name, numbers.size(), name));
+  }
+  const auto parameter = parameters.find(name);
+  if (parameter) return *parameter;
+  throw Error(ExitCode::spec,
+              fmt::format("drop_if: {}: there is neither a field nor a parameter '{}'", filter, name));
+}
+
+struct WholeRange {
+  double least = 0;
+  double most = 0;
+};
+
+// Of whole numbers up to 65,535; nothing where there is another value.
+std::optional<WholeRange> whole_range(DType dtype, std::span<const std::uint8_t> bytes) {
+  return with_type(dtype, [&](auto value) -> std::optional<WholeRange> {
+    WholeRange range;
+    for (std::size_t i = 0; i < bytes.size() / sizeof value; ++i) {
+      std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
+      const auto number = static_cast<double>(value);
+      // -0 is not 0's bits: it would not come back.
+      const bool whole = number == std::floor(number) && !(number == 0 && std::signbit(number));
+      if (!whole || !(std::abs(number) <= 65535)) return std::nullopt;
+      range.least = std::min(range.least, number);
+      range.most = std::max(range.most, number);
+    }
+    return range;
+  });
+}
+
+WholeRange range_of(DType narrow) {
+  return with_type(narrow, [](auto zero) -> WholeRange {
+    using Value = decltype(zero);
+    return {static_cast<double>(std::numeric_limits<Value>::lowest()),
+            static_cast<double>(std::numeric_limits<Value>::max())};
+  });
+}
+
+bool holds(DType narrow, const WholeRange& range) {
+  const WholeRange all = range_of(narrow);
+  return range.least >= all.least && range.most <= all.most;
+}
+
+// The smallest type, below `dtype`.
+std::optional<DType> type_for(const WholeRange& range, DType dtype) {
+  for (const DType type : {DType::uint8, DType::int8, DType::uint16, DType::int16}) {
+    if (holds(type, range) && dtype_size(type) < dtype_size(dtype)) return type;
+  }
+  return std::nullopt;
+}
+
+bool compresses(const FieldForm& form, std::span<const std::uint8_t> values) {
+  constexpr double kWorthwhile = 1.15;  // of less the decoder costs more than the bytes
+  Encoder encoder({.shuffle = dtype_size(form.held()) > 1, .deflate = true}, 1);
+  const std::size_t before = values.size();
+  const EncodedChunk chunk = encoder.encode({values.begin(), values.end()}, dtype_size(form.held()));
+  return static_cast<double>(before) >= kWorthwhile * static_cast<double>(chunk.bytes.size());
+}
+
+void choose_storage(const ConvertConfig& config, const std::vector<FieldValue>& values, SampleForm& form) {
+  for (std::size_t k = 0; k < form.size(); ++k) {
+    form[k].compressed = config.compression == Compression::gzip;
+    for (const FieldConfig& field : config.fields) {
+      if (field.narrow && field.name == form[k].name)
+        form[k].narrow = narrow_type(form[k].dtype, values[k].bytes);
+    }
+  }
 }
 
 }  // namespace
 
+std::optional<DType> narrow_type(DType dtype, std::span<const std::uint8_t> values) {
+  const auto range = whole_range(dtype, values);
+  return range ? type_for(*range, dtype) : std::nullopt;
+}
+
 std::optional<SampleForm> find_form(const ConvertConfig& config, const std::vector<std::string>& columns,
                                     const std::vector<SampleRow>& rows) {
+  constexpr std::size_t kMeasured = 3;  // samples that decide `compression: auto`
+  std::optional<SampleForm> form;
+  std::size_t usable = 0;
+  std::vector<std::size_t> votes;
   for (const SampleRow& row : rows) {
     try {
-      SampleForm form;
-      for (FieldValue& value : read_sample(config, columns, row)) form.push_back(std::move(value.form));
-      return form;
+      const std::vector<FieldValue> values = read_sample(config, columns, row);
+      if (!form) {
+        form.emplace();
+        for (const FieldValue& value : values) form->push_back(value.form);
+        choose_storage(config, values, *form);
+        votes.assign(values.size(), 0);
+      }
+      if (config.compression != Compression::automatic) return form;
+      for (std::size_t k = 0; k < std::min(votes.size(), values.size()); ++k)
+        votes[k] += compresses((*form)[k], values[k].bytes) ? 1 : 0;
+      if (++usable == kMeasured) break;
     } catch (const Error& error) {
       if (error.code() != ExitCode::data) throw;
     }
   }
-  return std::nullopt;
+  for (std::size_t k = 0; k < votes.size(); ++k) (*form)[k].compressed = 2 * votes[k] > usable;
+  return form;
 }
 
 SampleEncoder::SampleEncoder(const ConvertConfig& config, const std::vector<std::string>& columns,
                              const std::optional<SampleForm>& form)
     : config_(config), columns_(columns), form_(form) {
   for (const FieldForm& field : form.value_or(SampleForm{}))
-    encoders_.emplace_back(filters_of(config.compression, field), config.level);
+    encoders_.emplace_back(filters_of(field), config.level);
+  for (const std::string& filter : config.drop_if) filters_.push_back(Formula::parse(filter));
 }
 
-EncodedField SampleEncoder::encode_field(FieldValue& value, std::size_t k, bool with_statistics) {
+std::string SampleEncoder::failed_filter(const std::vector<FieldValue>& values, const SampleRow& row) const {
+  const Parameters parameters{columns_, row.parameters};
+  for (std::size_t k = 0; k < filters_.size(); ++k) {
+    std::vector<double> numbers;
+    for (const std::string& variable : filters_[k].variables())
+      numbers.push_back(variable_value(variable, config_.drop_if[k], values, parameters));
+    std::vector<std::span<const double>> each;
+    for (const double& number : numbers) each.emplace_back(&number, 1);
+    double result = 0;
+    filters_[k].evaluate(each, {&result, 1});
+    if (result != 0) return "drop_if: " + config_.drop_if[k];
+  }
+  return {};
+}
+
+// To the types that the shard holds.
+void SampleEncoder::narrow(std::vector<FieldValue>& values, EncodedSample& sample) const {
+  for (std::size_t k = 0; form_ && k < values.size(); ++k) {
+    const auto target = (*form_)[k].narrow;
+    if (!target) continue;
+    const auto range = whole_range(values[k].form.dtype, values[k].bytes);
+    if (!range || !holds(*target, *range)) {
+      const WholeRange held = range_of(*target);
+      sample.too_wide = {k, std::nullopt};
+      if (range) {
+        const WholeRange both{std::min(held.least, range->least), std::max(held.most, range->most)};
+        sample.too_wide->type = type_for(both, values[k].form.dtype);
+      }
+      return;
+    }
+    Array array{
+        values[k].form.dtype, {values[k].form.values() * values[k].form.pieces}, std::move(values[k].bytes)};
+    convert_values(array, *target);
+    values[k].bytes = std::move(array.bytes);
+    values[k].form.narrow = target;
+  }
+}
+
+EncodedField SampleEncoder::encode_field(std::span<const std::uint8_t> bytes, std::size_t k) {
   EncodedField result;
-  if (with_statistics) result.moments = channel_moments(value);
-  if (config_.delete_inputs) result.raw_hash = chunk_hash(value.bytes);
-  if (rows_per_chunk(value.form) > 1 || !form_) {
-    result.chunk.bytes = std::move(value.bytes);
-  } else {
-    result.chunk = encoders_[k].encode(std::move(value.bytes), dtype_size(value.form.dtype));
+  const FieldForm& form = (*form_)[k];
+  if (config_.delete_inputs) result.raw_hash = chunk_hash(bytes);
+  if (rows_per_chunk(form) > 1) {
+    result.chunks.resize(1);
+    result.chunks[0].bytes.assign(bytes.begin(), bytes.end());
+    return result;
+  }
+  const std::size_t width = dtype_size(form.held());
+  const std::vector<std::size_t> slab = slab_shape(form);
+  for (const auto& [offset, length] : slab_ranges(form, slab)) {
+    std::vector<std::uint8_t> chunk(bytes.begin() + static_cast<std::ptrdiff_t>(offset * width),
+                                    bytes.begin() + static_cast<std::ptrdiff_t>((offset + length) * width));
+    chunk.resize(values_of(slab) * width, 0);  // the last slab is a whole one in the file
+    result.chunks.push_back(encoders_[k].encode(std::move(chunk), width));
   }
   return result;
 }
@@ -102,12 +285,25 @@ EncodedSample SampleEncoder::encode(const SampleRow& row, bool with_statistics) 
     for (std::size_t k = 0; form_ && k < values.size(); ++k)
       check_form(config_, row, values[k].form, (*form_)[k]);
     check_finite(config_, row, values);
-    for (std::size_t k = 0; k < values.size(); ++k)
-      sample.fields.push_back(encode_field(values[k], k, with_statistics));
+    sample.dropped = failed_filter(values, row);
+    if (!sample.dropped.empty()) return sample;
+    const std::size_t pieces = piece_count(config_, row, values);
+    for (std::size_t k = 0; with_statistics && k < values.size(); ++k)
+      sample.statistics.push_back(channel_statistics(values[k]));
+    narrow(values, sample);
+    if (sample.too_wide || !form_) return sample;
+    sample.rows.resize(pieces);
+    for (std::size_t piece = 0; piece < pieces; ++piece) {
+      for (std::size_t k = 0; k < values.size(); ++k) {
+        const std::size_t bytes = values[k].bytes.size() / values[k].form.pieces;
+        const std::size_t first = values[k].form.pieces == 1 ? 0 : piece * bytes;
+        sample.rows[piece].push_back(encode_field(std::span(values[k].bytes).subspan(first, bytes), k));
+      }
+    }
   } catch (const Error& error) {
     if (error.code() != ExitCode::data) throw;
+    sample = {};
     sample.problem = error.what();
-    sample.fields.clear();
   }
   return sample;
 }

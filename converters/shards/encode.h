@@ -2,34 +2,61 @@
 // One sample from its files to the bytes of its chunks. Many run at once, one SampleEncoder a thread.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "converters/config.h"
+#include "converters/convert/sketch.h"
 #include "converters/convert/statistics.h"
+#include "converters/formula.h"
 #include "converters/input/sample.h"
 #include "converters/shards/codec.h"
 
 namespace wflow::converters {
 
+// A field of a row.
 struct EncodedField {
-  EncodedChunk chunk;            // of a packed field: its values as they are
-  std::uint64_t raw_hash = 0;    // XXH3-64 of the values, to verify before inputs are deleted
-  std::vector<Moments> moments;  // one a channel, where asked for
+  std::vector<EncodedChunk>
+      chunks;  // of a packed field: one of its values as they are; of a large one: its slabs
+  std::uint64_t raw_hash =
+      0;  // XXH3-64 of the values as the shard holds them, to verify before inputs are deleted
+};
+
+// One entry a channel.
+struct FieldStatistics {
+  std::vector<Moments> moments;
+  std::vector<BucketCounts> buckets;
 };
 
 struct EncodedSample {
-  std::string problem;               // why the sample is unusable; empty when it is usable
-  std::vector<EncodedField> fields;  // in the order of the form
+  std::string problem;  // why the sample is unusable; empty when it is usable
+  std::string dropped;  // the filter that leaves it out
+  // A field whose values do not fit into the narrow type of the form, and the one that all so far do; without
+  // one: none does.
+  struct TooWide {
+    std::size_t field = 0;
+    std::optional<DType> type;
+  };
+  std::optional<TooWide> too_wide;
+  std::vector<std::vector<EncodedField>>
+      rows;                                 // usually one; a row a sub-cube; fields in the order of the form
+  std::vector<FieldStatistics> statistics;  // of each field, where asked for
 };
 
 // What every sample of a block must be.
 using SampleForm = std::vector<FieldForm>;
 
-// The form of the first row that can be read and agrees with the configuration; nothing if none does.
+// The form of the first row that can be read and agrees with the configuration; nothing if none does. Its
+// values decide the type of narrowed fields, those of the first three `compression: auto`.
 std::optional<SampleForm> find_form(const ConvertConfig& config, const std::vector<std::string>& columns,
                                     const std::vector<SampleRow>& rows);
+
+// The smallest type that holds all values exactly, where they are whole numbers and it is smaller than
+// theirs.
+std::optional<DType> narrow_type(DType dtype, std::span<const std::uint8_t> values);
 
 class SampleEncoder {
  public:
@@ -40,12 +67,15 @@ class SampleEncoder {
   EncodedSample encode(const SampleRow& row, bool with_statistics);
 
  private:
-  EncodedField encode_field(FieldValue& value, std::size_t k, bool with_statistics);
+  std::string failed_filter(const std::vector<FieldValue>& values, const SampleRow& row) const;
+  void narrow(std::vector<FieldValue>& values, EncodedSample& sample) const;
+  EncodedField encode_field(std::span<const std::uint8_t> bytes, std::size_t k);
 
   const ConvertConfig& config_;
   const std::vector<std::string>& columns_;
   std::optional<SampleForm> form_;
   std::vector<Encoder> encoders_;  // one a field
+  std::vector<Formula> filters_;
 };
 
 }  // namespace wflow::converters

@@ -23,15 +23,20 @@ namespace {
 
 Json to_json(const std::vector<ChannelStatistics>& list) {
   Json result = Json::array();
-  for (const auto& s : list)
-    result.push_back({{"mean", s.mean}, {"std", s.std}, {"min", s.min}, {"max", s.max}});
+  for (const auto& s : list) {
+    Json entry = {{"mean", s.mean}, {"std", s.std}, {"min", s.min}, {"max", s.max}};
+    for (const auto& [level, value] : s.quantiles) entry["quantiles"].push_back(Json::array({level, value}));
+    result.push_back(std::move(entry));
+  }
   return result;
 }
 
 std::vector<ChannelStatistics> statistics_from(const nlohmann::json& list) {
   std::vector<ChannelStatistics> result;
   for (const auto& item : list) {
-    result.push_back({item.at("mean"), item.at("std"), item.at("min"), item.at("max")});
+    result.push_back({item.at("mean"), item.at("std"), item.at("min"), item.at("max"), {}});
+    for (const auto& pair : item.value("quantiles", nlohmann::json::array()))
+      result.back().quantiles.emplace_back(pair.at(0).get<double>(), pair.at(1).get<double>());
   }
   return result;
 }
@@ -72,6 +77,12 @@ Json to_json(const FieldInfo& field) {
   if (!field.channels.empty()) json["channels"] = field.channels;
   if (!field.units.empty()) json["units"] = field.units;
   if (!field.stored.empty()) json["stored"] = field.stored;
+  if (!field.compression.empty()) json["compression"] = field.compression;
+  if (field.pieces > 1) json["pieces"] = field.pieces;
+  const Normalisation& n = field.normalisation;
+  if (n.kind == "standardise") json["normalisation"] = {{"kind", n.kind}};
+  if (n.kind == "min_max") json["normalisation"] = {{"kind", n.kind}, {"low", n.low}, {"high", n.high}};
+  if (n.kind == "quantile") json["normalisation"] = {{"kind", n.kind}, {"shape", n.shape}};
   return json;
 }
 
@@ -89,6 +100,13 @@ FieldInfo field_from(const nlohmann::json& json) {
   field.channels = json.value("channels", std::vector<std::string>{});
   field.units = json.value("units", "");
   field.stored = json.value("stored", "");
+  field.compression = json.value("compression", "");
+  field.pieces = json.value("pieces", std::size_t{1});
+  if (json.contains("normalisation")) {
+    const auto& n = json.at("normalisation");
+    field.normalisation = {n.at("kind"), n.value("low", 0.0), n.value("high", 1.0),
+                           n.value("shape", "uniform")};
+  }
   const bool plain = !field.name.empty() && field.name[0] != '.' && field.name.find('/') == std::string::npos;
   std::size_t values = 1;
   for (const std::size_t length : field.shape) {
@@ -154,6 +172,7 @@ Manifest manifest_from(const nlohmann::json& json) {
     m.splits[std::string(name)] = split_from(json.at("splits").at(std::string(name)));
   }
   m.missing = json.at("missing").get<std::vector<std::int64_t>>();
+  m.dropped = json.value("dropped", std::vector<std::int64_t>{});
   derive_flat_view(m);
   return m;
 }
@@ -231,11 +250,12 @@ std::string manifest_text(const Manifest& m) {
     fields.push_back(to_json(field));
     statistics[field.name] = to_json(field.statistics);
   }
-  const Json json = {
+  Json json = {
       {"wflow_format", kFormatVersion}, {"name", m.name},
       {"created_by", m.created_by},     {"fields", std::move(fields)},
       {"splits", std::move(splits)},    {"split", {{"order", m.split_order}, {"seed", m.split_seed}}},
       {"missing", m.missing},           {"statistics", std::move(statistics)}};
+  if (!m.dropped.empty()) json["dropped"] = m.dropped;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

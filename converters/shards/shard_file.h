@@ -22,6 +22,7 @@ struct ReadScratch {
   Decoder decoder;
   std::vector<std::uint8_t> stored;
   std::vector<std::uint8_t> raw;
+  std::vector<std::uint8_t> slab;
 };
 
 struct ChunkPlace {
@@ -38,11 +39,15 @@ struct FieldLayout {
   std::string name;
   Access access = Access::direct;
   std::vector<std::size_t> shape;  // of a sample
-  DType dtype = DType::float32;
-  std::size_t sample_bytes = 0;
+  DType dtype = DType::float32;    // of the values
+  DType held = DType::float32;     // in the file: narrower where that holds the same values
+  std::size_t sample_bytes = 0;    // as held
   std::size_t rows_per_chunk = 1;
-  Filters filters;          // none where a chunk holds several samples
-  bool has_hashes = false;  // the index is that of this very file
+  std::vector<std::size_t> slab;  // shape of a chunk of a sample; `shape`, unless the sample lies in several
+  std::size_t slabs = 1;          // chunks of a sample, each a range of it in C order
+  Filters filters;                // none where a chunk holds several samples
+  bool has_hashes = false;        // the index is that of this very file
+  bool index_damaged = false;     // it should be, but its own checksum says otherwise
   std::vector<ChunkPlace> chunks;
 };
 
@@ -54,6 +59,9 @@ struct ShardLayout {
 
 // `names`: the fields that are wanted; format 1 has `x` and `y`.
 ShardLayout read_shard_layout(const std::filesystem::path& path, const std::vector<std::string>& names);
+
+// The names of a shard's fields, in the order of HDF5.
+std::vector<std::string> shard_fields(const std::filesystem::path& path);
 
 // Reads all of a small field of numbers, as float64, through HDF5.
 std::vector<double> read_small_field(const std::filesystem::path& path, const FieldLayout& field,
@@ -68,17 +76,25 @@ class ShardFile {
   const ShardLayout& layout() const { return layout_; }
   std::size_t size() const { return layout_.ids.size(); }
 
-  // Field `field` of sample `row` in the stored type, and as float32. Thread-safe. Error{data} where the
-  // bytes are damaged. With `verify`, a chunk of several samples is compared with its checksum when the first
-  // of them is read.
+  // Field `field` of sample `row` as the file holds it, in the field's type, and as float32. Thread-safe.
+  // Error{data} where the bytes are damaged. With `verify`, a chunk of several samples is compared with its
+  // checksum when the first of them is read.
+  void read_held(std::size_t field, std::size_t row, ReadScratch& scratch, std::span<std::uint8_t> raw,
+                 bool verify) const;
   void read_stored(std::size_t field, std::size_t row, ReadScratch& scratch, std::span<std::uint8_t> raw,
                    bool verify) const;
   void read_float(std::size_t field, std::size_t row, ReadScratch& scratch, std::span<float> x,
                   bool verify) const;
+  // `count` entries from `start` along each axis; only the slabs that they touch are read.
+  void read_float_part(std::size_t field, std::size_t row, std::span<const std::size_t> start,
+                       std::span<const std::size_t> count, ReadScratch& scratch, std::span<float> x,
+                       bool verify) const;
   // The chunks of a packed field whose bytes are not those that were written.
   std::vector<std::size_t> damaged_chunks(std::size_t field, ReadScratch& scratch) const;
 
  private:
+  void read_chunk(int fd, const FieldLayout& layout, std::size_t chunk, std::size_t row, ReadScratch& scratch,
+                  std::span<std::uint8_t> raw, bool verify) const;
   void check_packed(int fd, const FieldLayout& layout, std::size_t chunk, ReadScratch& scratch,
                     std::atomic<bool>& done) const;
 

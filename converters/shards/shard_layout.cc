@@ -106,7 +106,13 @@ std::optional<Filters> known_filters(hid_t creation) {
 std::optional<ChunkPlace> place_by_coordinate(const Opened& shard, const OpenedField& field,
                                               const FieldLayout& layout, std::size_t chunk) {
   std::vector<hsize_t> start(layout.shape.size() + 1, 0);
-  start[0] = chunk * layout.rows_per_chunk;
+  start[0] = chunk / layout.slabs * layout.rows_per_chunk;
+  std::size_t slab = chunk % layout.slabs;
+  for (std::size_t k = layout.shape.size(); layout.slabs > 1 && k-- > 0;) {
+    const std::size_t along = (layout.shape[k] + layout.slab[k] - 1) / layout.slab[k];
+    start[k + 1] = slab % along * layout.slab[k];
+    slab /= along;
+  }
   unsigned mask = 0;
   haddr_t address = HADDR_UNDEF;
   hsize_t bytes = 0;
@@ -122,7 +128,7 @@ bool same_place(const std::optional<ChunkPlace>& a, const ChunkPlace& b) {
 }
 
 std::size_t chunk_count(const OpenedField& field, const FieldLayout& layout) {
-  return (field.rows + layout.rows_per_chunk - 1) / layout.rows_per_chunk;
+  return (field.rows + layout.rows_per_chunk - 1) / layout.rows_per_chunk * layout.slabs;
 }
 
 // The size of the file that the index was written into.
@@ -135,9 +141,16 @@ std::optional<std::uint64_t> indexed_size(const Opened& shard) {
   return index ? number_attribute(index.get(), "index_file_size") : std::nullopt;
 }
 
+// Indices of older shards have no checksum.
+bool index_is_whole(const DatasetId& index, const std::vector<std::uint64_t>& words) {
+  const auto hash = number_attribute(index.get(), "xxh3_64");
+  return !hash || *hash == chunk_hash({reinterpret_cast<const std::uint8_t*>(words.data()),
+                                       words.size() * sizeof(words[0])});
+}
+
 // The index as wflow-convert wrote it, unless the file is another one since.
 std::optional<std::vector<ChunkPlace>> places_by_index(const Opened& shard, const OpenedField& field,
-                                                       const FieldLayout& layout) {
+                                                       FieldLayout& layout) {
   const std::string name = shard.format == 1 ? "/wflow/index" : "/wflow/index/" + layout.name;
   if (shard.format == 1 && layout.name != "x") return std::nullopt;
   for (const std::string& part : {std::string("/wflow"), std::string("/wflow/index"), name}) {
@@ -149,6 +162,10 @@ std::optional<std::vector<ChunkPlace>> places_by_index(const Opened& shard, cons
   if (indexed_size(shard) != shard.file_bytes) return std::nullopt;
   std::size_t columns = 0;
   const auto words = read_table<std::uint64_t>(shard, name.c_str(), H5T_NATIVE_UINT64, 2, count, &columns);
+  if (!index_is_whole(index, words)) {
+    layout.index_damaged = true;
+    return std::nullopt;
+  }
   std::vector<ChunkPlace> places(count);
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t* word = words.data() + 4 * i;
@@ -169,19 +186,36 @@ std::vector<ChunkPlace> places_by_library(const Opened& shard, const OpenedField
   for (std::size_t chunk = 0; chunk < count; ++chunk) {
     const auto place = place_by_coordinate(shard, field, layout, chunk);
     if (!place)
-      refuse(shard.path, fmt::format("sample {} has no data in it", ids[chunk * layout.rows_per_chunk]));
+      refuse(shard.path,
+             fmt::format("sample {} has no data in it", ids[chunk / layout.slabs * layout.rows_per_chunk]));
     places.push_back(*place);
   }
   return places;
 }
 
-// Whole samples in each chunk: how many; nothing where chunks are cut otherwise.
-std::optional<std::size_t> rows_of_chunk(hid_t creation, const FieldLayout& layout) {
+// Whether chunks are ranges of a sample: of length 1 along the first axes, a part of one, all of the rest.
+bool are_slabs(const std::vector<std::size_t>& shape, const std::vector<std::size_t>& chunk) {
+  std::size_t k = 0;
+  while (k < shape.size() && chunk[k] == 1) ++k;
+  if (k < shape.size() && (chunk[k] == 0 || chunk[k] > shape[k])) return false;
+  for (++k; k < shape.size(); ++k) {
+    if (chunk[k] != shape[k]) return false;
+  }
+  return true;
+}
+
+// Whole samples in each chunk, or slabs of one; false where chunks are cut otherwise.
+bool place_rows(hid_t creation, FieldLayout& layout) {
   const int rank = static_cast<int>(layout.shape.size()) + 1;
   std::vector<hsize_t> chunk(layout.shape.size() + 1, 0);
-  if (H5Pget_chunk(creation, rank, chunk.data()) != rank || chunk[0] == 0) return std::nullopt;
-  if (!std::equal(layout.shape.begin(), layout.shape.end(), chunk.begin() + 1)) return std::nullopt;
-  return chunk[0];
+  if (H5Pget_chunk(creation, rank, chunk.data()) != rank || chunk[0] == 0) return false;
+  layout.rows_per_chunk = chunk[0];
+  layout.slab.assign(chunk.begin() + 1, chunk.end());
+  if (layout.slab == layout.shape) return true;
+  if (chunk[0] != 1 || !are_slabs(layout.shape, layout.slab)) return false;
+  for (std::size_t k = 0; k < layout.shape.size(); ++k)
+    layout.slabs *= (layout.shape[k] + layout.slab[k] - 1) / layout.slab[k];
+  return true;
 }
 
 // Finds where the samples lie; false where only HDF5 itself can read them.
@@ -200,12 +234,10 @@ bool place_chunks(const Opened& shard, const OpenedField& field, const std::vect
   }
   const auto filters = known_filters(creation.get());
   if (kind != H5D_CHUNKED || !filters) return false;
-  const auto rows = rows_of_chunk(creation.get(), layout);
-  if (!rows) return false;
-  layout.rows_per_chunk = *rows;
+  if (!place_rows(creation.get(), layout)) return false;
   layout.filters = *filters;
   const bool filtered = filters->shuffle || filters->deflate;
-  if (*rows > 1 && filtered) return false;
+  if (layout.rows_per_chunk > 1 && filtered) return false;
   if (auto places = places_by_index(shard, field, layout)) {
     layout.chunks = std::move(*places);
     layout.has_hashes = true;
@@ -213,8 +245,9 @@ bool place_chunks(const Opened& shard, const OpenedField& field, const std::vect
     layout.chunks = places_by_library(shard, field, layout, ids);
   }
   // A chunk of several samples is addressed by rows, so its bytes must all be there.
-  return *rows == 1 || std::all_of(layout.chunks.begin(), layout.chunks.end(),
-                                   [&](const ChunkPlace& place) { return place.bytes == *rows * bytes; });
+  return layout.rows_per_chunk == 1 ||
+         std::all_of(layout.chunks.begin(), layout.chunks.end(),
+                     [&](const ChunkPlace& place) { return place.bytes == layout.rows_per_chunk * bytes; });
 }
 
 // A user block shifts all addresses; other byte orders need conversion: both are left to HDF5.
@@ -228,13 +261,27 @@ bool plain_bytes(const Opened& shard, const OpenedField& field, DType dtype) {
 
 // Refused where it could not be a size in memory.
 std::size_t checked_sample_bytes(const Opened& shard, const FieldLayout& layout) {
-  std::size_t bytes = dtype_size(layout.dtype);
+  std::size_t bytes = dtype_size(layout.held);
   for (const std::size_t length : layout.shape) {
     if (__builtin_mul_overflow(bytes, length, &bytes) || bytes > (std::size_t{1} << 46)) {
       refuse(shard.path, "its samples are impossibly large");
     }
   }
   return bytes;
+}
+
+// Of the values, where the file holds them in a narrower type.
+std::optional<DType> value_type(hid_t dataset) {
+  if (H5Aexists(dataset, "dtype") <= 0) return std::nullopt;
+  const AttributeId attribute(H5Aopen(dataset, "dtype", H5P_DEFAULT));
+  const TypeId type(H5Aget_type(attribute.get()));
+  if (H5Tis_variable_str(type.get()) <= 0) return std::nullopt;
+  char* text = nullptr;
+  if (H5Aread(attribute.get(), type.get(), static_cast<void*>(&text)) < 0 || text == nullptr)
+    return std::nullopt;
+  const auto dtype = parse_dtype(text);
+  H5free_memory(text);
+  return dtype;
 }
 
 FieldLayout read_field(const Opened& shard, const std::string& name, const std::vector<std::int64_t>& ids) {
@@ -252,15 +299,19 @@ FieldLayout read_field(const Opened& shard, const std::string& name, const std::
   const TypeId type(H5Dget_type(field.dataset.get()));
   const auto dtype = dtype_of(type.get());
   if (!dtype) refuse(shard.path, fmt::format("/{} holds values of a type that is not known", name));
-  layout.dtype = *dtype;
+  layout.held = *dtype;
+  layout.dtype = value_type(field.dataset.get()).value_or(*dtype);
+  layout.slab = layout.shape;
   layout.sample_bytes = checked_sample_bytes(shard, layout);
-  const bool direct = plain_bytes(shard, field, layout.dtype) && place_chunks(shard, field, ids, layout);
+  const bool direct = plain_bytes(shard, field, layout.held) && place_chunks(shard, field, ids, layout);
   if (!direct) {
     // What HDF5 reads must not be more than the file can hold.
     if (layout.sample_bytes > shard.file_bytes * 1032 + 65536)
       refuse(shard.path, fmt::format("/{} claims samples of {} bytes", name, layout.sample_bytes));
     layout.access = FieldLayout::Access::library;
     layout.rows_per_chunk = 1;
+    layout.slab = layout.shape;
+    layout.slabs = 1;
   }
   return layout;
 }
@@ -275,6 +326,22 @@ std::vector<std::int64_t> read_ids(const Opened& shard) {
 }
 
 }  // namespace
+
+std::vector<std::string> shard_fields(const fs::path& path) {
+  const Hdf5Section section;
+  const FileId file = open_hdf5(path, H5F_ACC_RDONLY);
+  std::vector<std::string> names;
+  H5Literate(
+      file.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr,
+      [](hid_t, const char* name, const H5L_info_t*, void* list) -> herr_t {
+        const std::string found = name;
+        if (found != "id" && found != "missing" && found != "wflow")
+          static_cast<std::vector<std::string>*>(list)->push_back(found);
+        return 0;
+      },
+      &names);
+  return names;
+}
 
 ShardLayout read_shard_layout(const fs::path& path, const std::vector<std::string>& names) {
   const Hdf5Section section;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "converters/shards/normalise.h"
 #include "converters/shards/shard_file.h"
 
 namespace wflow::converters {
@@ -82,6 +83,7 @@ struct SplitReader::State {
   std::array<std::size_t, 4> shape{};
   std::size_t labels = 0;
   bool verify = true;
+  bool normalise = false;
   std::vector<FieldInfo> fields;
   std::vector<ShardFile> shards;
   std::vector<std::vector<double>> targets;  // of each shard
@@ -109,6 +111,7 @@ SplitReader SplitReader::open(const fs::path& data_directory, const Manifest& ma
   state->shape = manifest.shape;
   state->labels = manifest.labels.size();
   state->verify = options.verify;
+  state->normalise = options.normalise;
   state->fields = manifest.fields;
   std::vector<std::string> names;
   for (const FieldInfo& field : manifest.fields) names.push_back(field.name);
@@ -153,6 +156,19 @@ void SplitReader::read_field(std::size_t field, std::size_t i, std::span<float> 
   auto scratch = state_->pool.take();
   state_->shards[shard].read_float(field, row, *scratch, values, state_->verify);
   state_->pool.give_back(std::move(scratch));
+  if (state_->normalise) apply_normalisation(state_->fields[field], values);
+}
+
+void SplitReader::read_field_part(std::size_t field, std::size_t i, std::span<const std::size_t> start,
+                                  std::span<const std::size_t> count, std::span<float> values) const {
+  const auto [shard, row] = state_->locate(i);
+  auto scratch = state_->pool.take();
+  state_->shards[shard].read_float_part(field, row, start, count, *scratch, values, state_->verify);
+  state_->pool.give_back(std::move(scratch));
+  if (!state_->normalise) return;
+  const bool channels = state_->fields[field].layout.starts_with('C');
+  const std::size_t first = channels ? start[0] : 0;
+  apply_normalisation(state_->fields[field], values, first, channels ? count[0] : 1);
 }
 
 void SplitReader::read_field_stored(std::size_t field, std::size_t i, std::span<std::uint8_t> values) const {

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace wflow::converters {
@@ -22,7 +23,21 @@ struct ChannelStatistics {
   double std = 0;
   double min = 0;
   double max = 0;
+  // Pairs of a level (0 to 1) and the value below which that fraction of all lies, within 1.6 % of it; none
+  // in older data sets.
+  std::vector<std::pair<double, double>> quantiles = {};
   bool operator==(const ChannelStatistics&) const = default;
+};
+
+// What readers that normalise do with the stored values, a channel: standardise (x - mean) / std; min_max
+// from [min, max] to [low, high]; quantile the fraction of training values below x (uniform), or the normal
+// deviate of it (normal). Nothing: as stored.
+struct Normalisation {
+  std::string kind;  // "", "standardise", "min_max", "quantile"
+  double low = 0;
+  double high = 1;
+  std::string shape = {};  // of quantile: "uniform" or "normal"
+  bool operator==(const Normalisation&) const = default;
 };
 
 enum class FieldRole { input, target };
@@ -39,6 +54,9 @@ struct FieldInfo {
   std::string units;
   std::string stored;  // the type in the files, where it was another: "float16", "complex"
   std::vector<ChannelStatistics> statistics;  // one an entry of C; one without it
+  Normalisation normalisation = {};
+  std::string compression = {};  // "gzip" or "none", of the first block; empty: not known
+  std::size_t pieces = 1;        // sub-cubes of a sample, a row each
   std::size_t values() const;
   bool operator==(const FieldInfo&) const = default;
 };
@@ -77,6 +95,7 @@ struct Manifest {
   std::uint64_t split_seed = 0;
   std::map<std::string, SplitEntry, std::less<>> splits;  // always "train", "validation" and "test"
   std::vector<std::int64_t> missing;                      // ids of the samples without usable output
+  std::vector<std::int64_t> dropped;                      // ids of the samples that a filter left out
   DatasetStatistics statistics;
   std::string hash;  // XXH3-128 of the manifest file: names this very data set
 
@@ -90,7 +109,8 @@ struct Manifest {
 Manifest read_manifest(const std::filesystem::path& data_directory);
 
 struct ReadOptions {
-  bool verify = true;  // compare the XXH3-64 of the stored bytes at each read (over 10 GB/s a core)
+  bool verify = true;      // compare the XXH3-64 of the stored bytes at each read (over 10 GB/s a core)
+  bool normalise = false;  // read_field applies the normalisation of the field
 };
 
 // All samples of one split, addressed 0..size()-1 in order of shard and row. Ids of the whole split, and its
@@ -114,7 +134,12 @@ class SplitReader {
   // names the file and the sample where the bytes are damaged.
   const std::vector<FieldInfo>& fields() const;
   void read_field(std::size_t field, std::size_t i, std::span<float> values) const;
-  // In the stored type; values.size() is fields()[field].values() times the size of that type.
+  // A part of it: `count` entries from `start` along each axis. Of a sample in slabs only those are read that
+  // the part touches.
+  void read_field_part(std::size_t field, std::size_t i, std::span<const std::size_t> start,
+                       std::span<const std::size_t> count, std::span<float> values) const;
+  // In the type of the field's `dtype`; values.size() is fields()[field].values() times the size of that
+  // type.
   void read_field_stored(std::size_t field, std::size_t i, std::span<std::uint8_t> values) const;
 
   // The view of a volume and labels (see Manifest): the first input, and all targets as a list of numbers.

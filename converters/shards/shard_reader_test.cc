@@ -250,5 +250,52 @@ TEST_F(ShardReaderTest, ErrorsOfTheManifest) {
   EXPECT_TRUE(error_of([&] { read_manifest(data_); }).starts_with("4: the manifest"));
 }
 
+// A sample of 19 MB lies in slabs; a part of it reads those that it touches alone.
+TEST(ShardReaderParts, AreThoseOfTheWhole) {
+  const fs::path folder = fs::path(::testing::TempDir()) / ("wflow-parts-" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  const std::vector<std::size_t> shape = {2, 5, 701, 700};
+  std::vector<float> whole(2 * 5 * 701 * 700);
+  for (std::size_t i = 0; i < whole.size(); ++i) whole[i] = static_cast<float>(hash64(1, i) % 9);
+  write_file_durably(folder / "u.raw", bytes_of(whole));
+  Conversion conversion = make_conversion(folder, 1);
+  FieldConfig& x = conversion.config.fields.front();
+  x.shape = shape;
+  x.selector.raw.shape = shape;
+  conversion.config.split.parts = {1, 0, 0};
+  const Manifest manifest = convert_all(conversion, {{0, 0, folder / "u.raw", {1, 2}}});
+  const ShardFile shard(conversion.output / "train/shard-00000.h5", {"x"}, true);
+  const FieldLayout& layout = shard.layout().fields[0];
+  EXPECT_EQ(layout.slab,
+            (std::vector<std::size_t>{1, 3, 701, 700}));  // the second of a channel is of two planes
+  EXPECT_EQ(layout.slabs, 4U);
+  EXPECT_TRUE(layout.has_hashes);
+  const SplitReader reader = SplitReader::open(conversion.output, manifest, "train");
+  std::vector<float> read(whole.size());
+  reader.read_field(0, 0, read);
+  EXPECT_EQ(read, whole);
+  const std::vector<std::pair<std::vector<std::size_t>, std::vector<std::size_t>>> parts = {
+      {{0, 0, 0, 0}, {2, 5, 701, 700}},
+      {{1, 2, 700, 699}, {1, 2, 1, 1}},
+      {{0, 2, 300, 0}, {2, 3, 50, 700}},
+      {{1, 4, 3, 5}, {1, 1, 2, 7}},
+      {{0, 0, 0, 0}, {1, 1, 1, 1}}};
+  for (const auto& [start, count] : parts) {
+    std::vector<float> part(count[0] * count[1] * count[2] * count[3]);
+    reader.read_field_part(0, 0, start, count, part);
+    std::size_t at = 0;
+    for (std::size_t c = 0; c < count[0]; ++c) {
+      for (std::size_t d = 0; d < count[1]; ++d) {
+        for (std::size_t h = 0; h < count[2]; ++h) {
+          for (std::size_t w = 0; w < count[3]; ++w, ++at)
+            ASSERT_EQ(part[at],
+                      whole[(((start[0] + c) * 5 + start[1] + d) * 701 + start[2] + h) * 700 + start[3] + w]);
+        }
+      }
+    }
+  }
+  fs::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace wflow::converters

@@ -18,8 +18,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kPackBelow = 4096;        // bytes of a sample
-constexpr std::size_t kPackedChunk = 64 << 10;  // bytes of a chunk of such samples
+constexpr std::size_t kPackBelow = 4096;                  // bytes of a sample
+constexpr std::size_t kPackedChunk = 64 << 10;            // bytes of a chunk of such samples
+constexpr std::size_t kMostChunk = std::size_t{8} << 20;  // bytes, of a larger sample's slabs
 
 }  // namespace
 
@@ -28,6 +29,8 @@ struct ShardWriter::State {
   struct FieldOutput {
     DatasetId dataset;
     std::uint64_t rows_per_chunk = 1;
+    std::vector<std::size_t> slab;      // shape of a chunk of a sample
+    std::uint64_t slabs = 1;            // chunks of a sample
     std::vector<std::uint8_t> pending;  // rows of a packed chunk that is not full
     std::vector<std::uint64_t> chunks;  // offset, bytes, mask and hash of each
   };
@@ -38,6 +41,7 @@ struct ShardWriter::State {
   FileId file;
   std::vector<FieldOutput> outputs;
   std::vector<std::int64_t> ids;
+  std::vector<std::uint32_t> pieces;
 
   State(fs::path path, ShardDescription given)
       : target(std::move(path)), description(std::move(given)), durable(target) {}
@@ -55,10 +59,15 @@ struct ShardWriter::State {
   void flush_packed(std::size_t field);
   void write_text(hid_t object, const char* name, const std::string& value) const;
   void write_texts(hid_t object, const char* name, const std::vector<std::string>& values) const;
-  void write_number(hid_t object, const char* name, std::uint64_t value) const;
+  void write_number(hid_t object, const char* name, std::uint64_t value) const {
+    write_integer(object, name, H5T_STD_I64LE, value);
+  }
+  void write_integer(hid_t object, const char* name, hid_t stored, std::uint64_t value) const;
   DatasetId write_table(const char* name, hid_t stored, hid_t native, std::vector<hsize_t> dims,
                         const void* values) const;
+  std::vector<hsize_t> chunk_start(std::size_t field, std::size_t chunk) const;
   std::vector<std::uint64_t> chunk_index(std::size_t field) const;
+  void write_index(std::size_t field) const;
   void write_tables(std::span<const std::int64_t> missing);
   void record_size() const;
 };
@@ -102,11 +111,13 @@ void ShardWriter::State::create() {
 void ShardWriter::State::create_field(const FieldForm& form) {
   FieldOutput output;
   output.rows_per_chunk = std::min<std::uint64_t>(converters::rows_per_chunk(form), description.most_samples);
-  const Filters filters = filters_of(description.compression, form);
+  output.slab = slab_shape(form);
+  output.slabs = slab_ranges(form, output.slab).size();
+  const Filters filters = filters_of(form);
   std::vector<hsize_t> dims = {description.most_samples};
   std::vector<hsize_t> chunk = {output.rows_per_chunk};
   dims.insert(dims.end(), form.shape.begin(), form.shape.end());
-  chunk.insert(chunk.end(), form.shape.begin(), form.shape.end());
+  chunk.insert(chunk.end(), output.slab.begin(), output.slab.end());
   const int rank = static_cast<int>(dims.size());
   const SpaceId space(check(H5Screate_simple(rank, dims.data(), nullptr)));
   const PropertyId creation = new_property(H5P_DATASET_CREATE);
@@ -119,20 +130,35 @@ void ShardWriter::State::create_field(const FieldForm& form) {
   }
   const PropertyId access = new_property(H5P_DATASET_ACCESS);
   H5Pset_chunk_cache(access.get(), 1, 0, 1);  // chunks come ready: a cache would only hold copies
-  output.dataset = DatasetId(check(H5Dcreate2(file.get(), form.name.c_str(), stored_type(form.dtype),
+  output.dataset = DatasetId(check(H5Dcreate2(file.get(), form.name.c_str(), stored_type(form.held()),
                                               space.get(), H5P_DEFAULT, creation.get(), access.get())));
   const hid_t id = output.dataset.get();
   write_text(id, "role", std::string(role_name(form.role)));
   write_text(id, "layout", form.layout);
+  if (form.held() != form.dtype) write_text(id, "dtype", std::string(dtype_name(form.dtype)));
   if (!form.channels.empty()) write_texts(id, form.layout == "C" ? "names" : "channels", form.channels);
   if (!form.units.empty()) write_text(id, "units", form.units);
   outputs.push_back(std::move(output));
 }
 
+// Of the chunk of that number: rows, then slabs in C order.
+std::vector<hsize_t> ShardWriter::State::chunk_start(std::size_t field, std::size_t chunk) const {
+  const FieldOutput& output = outputs[field];
+  const std::vector<std::size_t>& shape = description.fields[field].shape;
+  std::vector<hsize_t> start(shape.size() + 1, 0);
+  start[0] = chunk / output.slabs * output.rows_per_chunk;
+  std::size_t slab = chunk % output.slabs;
+  for (std::size_t k = shape.size(); k-- > 0;) {
+    const std::size_t along = (shape[k] + output.slab[k] - 1) / output.slab[k];
+    start[k + 1] = slab % along * output.slab[k];
+    slab /= along;
+  }
+  return start;
+}
+
 void ShardWriter::State::write_chunk(std::size_t field, const EncodedChunk& chunk) {
   FieldOutput& output = outputs[field];
-  std::vector<hsize_t> start(description.fields[field].shape.size() + 1, 0);
-  start[0] = output.chunks.size() / 4 * output.rows_per_chunk;
+  const std::vector<hsize_t> start = chunk_start(field, output.chunks.size() / 4);
   check(H5Dwrite_chunk(output.dataset.get(), H5P_DEFAULT, chunk.mask, start.data(), chunk.bytes.size(),
                        chunk.bytes.data()));
   output.chunks.insert(output.chunks.end(), {0, chunk.bytes.size(), chunk.mask, chunk.hash});
@@ -145,7 +171,7 @@ void ShardWriter::State::flush_packed(std::size_t field) {
   const FieldForm& form = description.fields[field];
   EncodedChunk chunk;
   chunk.bytes = std::move(output.pending);
-  chunk.bytes.resize(output.rows_per_chunk * form.values() * dtype_size(form.dtype), 0);
+  chunk.bytes.resize(output.rows_per_chunk * form.values() * dtype_size(form.held()), 0);
   chunk.hash = chunk_hash(chunk.bytes);
   write_chunk(field, chunk);
   output.pending = std::move(chunk.bytes);
@@ -173,10 +199,10 @@ void ShardWriter::State::write_texts(hid_t object, const char* name,
   if (!texts.empty()) check(H5Awrite(attribute.get(), type.get(), texts.data()));
 }
 
-void ShardWriter::State::write_number(hid_t object, const char* name, std::uint64_t value) const {
+void ShardWriter::State::write_integer(hid_t object, const char* name, hid_t stored,
+                                       std::uint64_t value) const {
   const SpaceId space(check(H5Screate(H5S_SCALAR)));
-  const AttributeId attribute(
-      check(H5Acreate2(object, name, H5T_STD_I64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT)));
+  const AttributeId attribute(check(H5Acreate2(object, name, stored, space.get(), H5P_DEFAULT, H5P_DEFAULT)));
   check(H5Awrite(attribute.get(), H5T_NATIVE_UINT64, &value));
 }
 
@@ -197,9 +223,8 @@ DatasetId ShardWriter::State::write_table(const char* name, hid_t stored, hid_t 
 std::vector<std::uint64_t> ShardWriter::State::chunk_index(std::size_t field) const {
   const FieldOutput& output = outputs[field];
   std::vector<std::uint64_t> words = output.chunks;
-  std::vector<hsize_t> start(description.fields[field].shape.size() + 1, 0);
   for (std::size_t k = 0; k < words.size() / 4; ++k) {
-    start[0] = k * output.rows_per_chunk;
+    const std::vector<hsize_t> start = chunk_start(field, k);
     unsigned mask = 0;
     haddr_t address = 0;
     hsize_t bytes = 0;
@@ -210,6 +235,16 @@ std::vector<std::uint64_t> ShardWriter::State::chunk_index(std::size_t field) co
   return words;
 }
 
+// With a checksum of its own: the checksums of the chunks can only be believed where they are.
+void ShardWriter::State::write_index(std::size_t field) const {
+  const std::vector<std::uint64_t> words = chunk_index(field);
+  const DatasetId index = write_table(("/wflow/index/" + description.fields[field].name).c_str(),
+                                      H5T_STD_U64LE, H5T_NATIVE_UINT64, {words.size() / 4, 4}, words.data());
+  write_integer(
+      index.get(), "xxh3_64", H5T_STD_U64LE,
+      chunk_hash({reinterpret_cast<const std::uint8_t*>(words.data()), words.size() * sizeof(words[0])}));
+}
+
 void ShardWriter::State::write_tables(std::span<const std::int64_t> missing) {
   write_table("/id", H5T_STD_I64LE, H5T_NATIVE_INT64, {ids.size()}, ids.data());
   write_table("/missing", H5T_STD_I64LE, H5T_NATIVE_INT64, {missing.size()}, missing.data());
@@ -218,11 +253,9 @@ void ShardWriter::State::write_tables(std::span<const std::int64_t> missing) {
   const GroupId group(check(H5Gcreate2(file.get(), "/wflow", H5P_DEFAULT, creation.get(), H5P_DEFAULT)));
   const GroupId index(
       check(H5Gcreate2(file.get(), "/wflow/index", H5P_DEFAULT, creation.get(), H5P_DEFAULT)));
-  for (std::size_t k = 0; k < outputs.size(); ++k) {
-    const std::vector<std::uint64_t> words = chunk_index(k);
-    write_table(("/wflow/index/" + description.fields[k].name).c_str(), H5T_STD_U64LE, H5T_NATIVE_UINT64,
-                {words.size() / 4, 4}, words.data());
-  }
+  for (std::size_t k = 0; k < outputs.size(); ++k) write_index(k);
+  if (std::any_of(pieces.begin(), pieces.end(), [](std::uint32_t piece) { return piece > 0; }))
+    write_table("/wflow/piece", H5T_STD_U32LE, H5T_NATIVE_UINT32, {pieces.size()}, pieces.data());
   write_number(index.get(), "index_file_size", 0);  // its place; the size is known once the file is closed
 }
 
@@ -269,21 +302,22 @@ void ShardWriter::publish() {
   state_->durable.publish();
 }
 
-void ShardWriter::add(std::int64_t id, std::span<const EncodedField> fields) {
+void ShardWriter::add(std::int64_t id, std::span<const EncodedField> fields, std::uint32_t piece) {
   State& s = *state_;
   WFLOW_CHECK(s.ids.size() < s.description.most_samples && fields.size() == s.outputs.size());
   const Hdf5Section section;
   for (std::size_t k = 0; k < fields.size(); ++k) {
     State::FieldOutput& output = s.outputs[k];
-    const std::vector<std::uint8_t>& bytes = fields[k].chunk.bytes;
     if (converters::rows_per_chunk(s.description.fields[k]) == 1) {
-      s.write_chunk(k, fields[k].chunk);
+      for (const EncodedChunk& chunk : fields[k].chunks) s.write_chunk(k, chunk);
       continue;
     }
+    const std::vector<std::uint8_t>& bytes = fields[k].chunks.front().bytes;
     output.pending.insert(output.pending.end(), bytes.begin(), bytes.end());
     if (output.pending.size() == output.rows_per_chunk * bytes.size()) s.flush_packed(k);
   }
   s.ids.push_back(id);
+  s.pieces.push_back(piece);
 }
 
 void ShardWriter::close(std::span<const std::int64_t> missing) {
@@ -304,13 +338,48 @@ void ShardWriter::close(std::span<const std::int64_t> missing) {
 }
 
 std::size_t rows_per_chunk(const FieldForm& form) {
-  const std::size_t bytes = form.values() * dtype_size(form.dtype);
+  const std::size_t bytes = form.values() * dtype_size(form.held());
   return bytes < kPackBelow ? kPackedChunk / std::max<std::size_t>(1, bytes) : 1;
 }
 
-Filters filters_of(Compression compression, const FieldForm& form) {
-  const bool gzip = compression == Compression::gzip && rows_per_chunk(form) == 1;
-  return {.shuffle = gzip && dtype_size(form.dtype) > 1, .deflate = gzip};
+Filters filters_of(const FieldForm& form) {
+  const bool gzip = form.compressed && rows_per_chunk(form) == 1;
+  return {.shuffle = gzip && dtype_size(form.held()) > 1, .deflate = gzip};
+}
+
+std::size_t values_of(const std::vector<std::size_t>& shape) {
+  std::size_t values = 1;
+  for (const std::size_t length : shape) values *= length;
+  return values;
+}
+
+std::vector<std::size_t> slab_shape(const FieldForm& form) {
+  std::vector<std::size_t> slab = form.shape;
+  std::size_t bytes = form.values() * dtype_size(form.held());
+  for (std::size_t k = 0; k < slab.size() && bytes > kMostChunk; ++k) {
+    bytes /= slab[k];  // of one step along this axis
+    const std::size_t most = std::max<std::size_t>(1, kMostChunk / bytes);
+    const std::size_t parts = (slab[k] + most - 1) / most;
+    slab[k] = (slab[k] + parts - 1) / parts;  // about equal parts
+    bytes *= slab[k];
+  }
+  return slab;
+}
+
+std::vector<std::pair<std::size_t, std::size_t>> slab_ranges(const FieldForm& form,
+                                                             const std::vector<std::size_t>& slab) {
+  std::size_t axis = 0;  // the one that is cut
+  while (axis + 1 < slab.size() && slab[axis] == 1) ++axis;
+  if (slab.empty() || slab == form.shape) return {{0, form.values()}};
+  std::size_t step = 1;
+  for (std::size_t k = axis + 1; k < slab.size(); ++k) step *= slab[k];
+  const std::size_t along = form.shape[axis];
+  std::vector<std::pair<std::size_t, std::size_t>> ranges;
+  for (std::size_t row = 0; row < form.values() / step / along; ++row) {
+    for (std::size_t at = 0; at < along; at += slab[axis])
+      ranges.emplace_back((row * along + at) * step, std::min(slab[axis], along - at) * step);
+  }
+  return ranges;
 }
 
 }  // namespace wflow::converters

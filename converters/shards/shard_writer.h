@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "converters/config.h"
@@ -19,7 +20,6 @@ struct EncodedField;
 
 struct ShardDescription {
   std::vector<FieldForm> fields;
-  Compression compression = Compression::gzip;
   int level = 1;  // recorded in the filter's parameters; the encoder compresses
   std::string split;
   std::uint64_t block = 0;
@@ -29,7 +29,16 @@ struct ShardDescription {
 // Samples of less than 4 KiB are packed, about 64 KiB of them a chunk, without filters: each is then one read
 // of a few bytes, and a million of them are some thousand chunks. Larger ones have a chunk each.
 std::size_t rows_per_chunk(const FieldForm& form);
-Filters filters_of(Compression compression, const FieldForm& form);
+Filters filters_of(const FieldForm& form);
+
+// A sample of more than 8 MiB lies in several chunks, its slabs: each a range of it in C order (1 along the
+// slower axes, a part of one, all of the faster ones), so that a reader of a part of the volume reads a part
+// of the file, and several threads can decode one sample.
+std::vector<std::size_t> slab_shape(const FieldForm& form);
+// Offset and length of each, in values, in the order of the file's index.
+std::vector<std::pair<std::size_t, std::size_t>> slab_ranges(const FieldForm& form,
+                                                             const std::vector<std::size_t>& slab);
+std::size_t values_of(const std::vector<std::size_t>& shape);
 
 // The same calls give the same bytes. All throw Error{system} when the disk refuses.
 class ShardWriter {
@@ -38,8 +47,9 @@ class ShardWriter {
   ShardWriter(ShardWriter&&) noexcept;
   ~ShardWriter();  // an unpublished file is removed
 
-  // In ascending order of id; a field each, in the order of the description.
-  void add(std::int64_t id, std::span<const EncodedField> fields);
+  // In ascending order of id (sub-cubes of a sample have the same); a field each, in the order of the
+  // description. `piece`: which sub-cube.
+  void add(std::int64_t id, std::span<const EncodedField> fields, std::uint32_t piece = 0);
   std::uint64_t samples() const;
   // Writes all that is not yet on disk and closes the file, still under its temporary name.
   void close(std::span<const std::int64_t> missing);

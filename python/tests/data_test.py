@@ -90,6 +90,32 @@ class DataSet(unittest.TestCase):
         with self.assertRaises(IndexError):
             data.train[40]
 
+    def test_normalisations(self):
+        manifest = self.folder / "data/manifest.json"
+        entry = json.loads(manifest.read_text())
+        values = np.stack([self.field(i) for i in self.data.train.ids])
+        for shape in ("uniform", "normal"):
+            entry["fields"][0]["normalisation"] = {"kind": "quantile", "shape": shape}
+            for c, s in enumerate(entry["statistics"]["u"]):
+                s["quantiles"] = [[level, float(np.quantile(values[:, c], level))] for level in np.linspace(0, 1, 101)]
+            manifest.write_text(json.dumps(entry))
+            u = wflow.open(self.folder / "data").fields["u"]
+            x = self.field(4)
+            y = u.normalise(x)
+            for value in range(1, 6):  # about as many below as above the middle level of a value's own
+                level = (values[:, 0] < value).mean() + (values[:, 0] == value).mean() / 2
+                found = float(y[0][x[0] == value][0])
+                expected = level if shape == "uniform" else __import__("statistics").NormalDist().inv_cdf(level)
+                self.assertAlmostEqual(found, expected, delta=0.03)
+            inside = (x > 0) & (x < 8)
+            np.testing.assert_allclose(u.undo(y)[inside], x[inside], atol=0.51)
+        entry["fields"][0]["normalisation"] = {"kind": "min_max", "low": -1.0, "high": 1.0}
+        manifest.write_text(json.dumps(entry))
+        u = wflow.open(self.folder / "data").fields["u"]
+        normal = np.stack([u.normalise(x) for x in values])
+        self.assertEqual((normal.min(), normal.max()), (-1, 1))
+        np.testing.assert_allclose(u.undo(normal[0]), values[0], atol=1e-5)
+
     def test_every_sample(self):
         seen = []
         for name in ("train", "validation", "test"):

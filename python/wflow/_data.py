@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field as dataclass_field
 from itertools import accumulate
 from pathlib import Path
 from typing import Iterator, Mapping, Sequence
@@ -33,6 +33,8 @@ class Field:
     std: np.ndarray
     min: np.ndarray
     max: np.ndarray
+    normalisation: Mapping = dataclass_field(default_factory=dict)  # as the manifest has it; empty: by mean and deviation
+    quantiles: np.ndarray | None = None  # (channels, levels, 2): level and value
 
     def _along_channels(self, values):
         if not self.layout.startswith("C"):
@@ -40,14 +42,65 @@ class Field:
         return values.reshape((-1,) + (1,) * (len(self.shape) - 1))
 
     def normalise(self, values):
-        """To mean 0 and deviation 1 over the training samples, a channel; constant channels become 0. float32."""
+        """By the statistics of the training samples, a channel: as the last step of the field's transform says (standardise, min_max, quantile), else
+        to mean 0 and deviation 1. Constant channels become 0 (of min_max: low). float32."""
+        kind = self.normalisation.get("kind")
+        if kind == "quantile":
+            return self._by_channel(values, lambda c, x: self._level(c, x)).astype(np.float32)
+        if kind == "min_max":
+            low, high = self.normalisation["low"], self.normalisation["high"]
+            factor = np.where(self.max > self.min, (high - low) / np.where(self.max > self.min, self.max - self.min, 1), 0)
+            return ((values - self._along_channels(self.min)) * self._along_channels(factor) + low).astype(np.float32)
         deviation = self._along_channels(np.where(self.std > 0, self.std, 1))
         return ((values - self._along_channels(self.mean)) / deviation).astype(np.float32)
 
     def undo(self, values):
-        """The inverse of normalise."""
+        """The inverse of normalise; of quantiles between the least and the greatest training value."""
+        kind = self.normalisation.get("kind")
+        if kind == "quantile":
+            return self._by_channel(values, lambda c, x: self._value(c, x))
+        if kind == "min_max":
+            low, high = self.normalisation["low"], self.normalisation["high"]
+            return (np.asarray(values) - low) / (high - low) * self._along_channels(self.max - self.min) + self._along_channels(self.min)
         deviation = self._along_channels(np.where(self.std > 0, self.std, 1))
         return np.asarray(values) * deviation + self._along_channels(self.mean)
+
+
+    def _by_channel(self, values, function):
+        values = np.asarray(values, np.float64)
+        if not self.layout.startswith("C"):
+            return function(0, values)
+        return np.stack([function(c, channel) for c, channel in enumerate(values)])
+
+    def _level(self, c, x):
+        levels, knots = self.quantiles[c].T
+        # Of several levels with the same value the middle: interpolated from both sides.
+        below = np.interp(x, *_first_of_each(knots, levels))
+        above = np.interp(x, *_last_of_each(knots, levels))
+        level = (below + above) / 2
+        if self.normalisation["shape"] == "uniform":
+            return level
+        from statistics import NormalDist
+
+        return np.vectorize(NormalDist().inv_cdf, otypes=[float])(np.clip(level, 1e-4, 1 - 1e-4))
+
+    def _value(self, c, y):
+        levels, knots = self.quantiles[c].T
+        if self.normalisation["shape"] == "normal":
+            from statistics import NormalDist
+
+            y = np.vectorize(NormalDist().cdf, otypes=[float])(y)
+        return np.interp(y, levels, knots)
+
+
+def _first_of_each(knots, levels):
+    values, first = np.unique(knots, return_index=True)
+    return values, levels[first]
+
+
+def _last_of_each(knots, levels):
+    values, counts = np.unique(knots, return_counts=True)
+    return values, levels[np.cumsum(counts) - 1]
 
 
 class Split:
@@ -147,7 +200,11 @@ class Data:
     def _read_fields(self, version):
         statistics = self.manifest["statistics"]
         for entry in self.manifest["fields"] if version > 1 else self._format_1():
-            numbers = {key: np.array([s[key] for s in statistics[entry["name"]]]) for key in ("mean", "std", "min", "max")}
+            of_field = statistics[entry["name"]]
+            numbers = {key: np.array([s[key] for s in of_field]) for key in ("mean", "std", "min", "max")}
+            numbers["normalisation"] = entry.get("normalisation", {})
+            if of_field and all("quantiles" in s for s in of_field):
+                numbers["quantiles"] = np.array([s["quantiles"] for s in of_field])
             yield Field(entry["name"], entry["role"], np.dtype(entry["dtype"]), tuple(entry["shape"]), entry["layout"],
                         tuple(entry.get("channels", ())), entry.get("units", ""), **numbers)
 

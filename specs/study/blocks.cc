@@ -47,10 +47,11 @@ ConvertBlock read_convert(const yaml::Node& block, yaml::Diagnostics& diagnostic
   ConvertBlock result{
       std::move(config.file), !config.short_form, config.stacked,
       config.bundle,          !columns,           columns.value_or(std::vector<std::string>{})};
-  const std::string& group = config.split.group_by;
-  if (!group.empty() &&
-      std::find(result.columns.begin(), result.columns.end(), group) == result.columns.end())
-    result.columns.push_back(group);
+  for (const std::string& column : {config.split.group_by, config.split.stratify_by}) {
+    if (!column.empty() &&
+        std::find(result.columns.begin(), result.columns.end(), column) == result.columns.end())
+      result.columns.push_back(column);
+  }
   return result;
 }
 

@@ -2,12 +2,18 @@
 """The examples of other simulations: each from its own simulator through the conversion to a training that has learned something."""
 
 import json
+import os
 import re
+import sys
+from unittest import mock
 
 import h5py
 import numpy
 
-from wflow_test import SMALL, SOURCE, CampaignTest
+from wflow_test import BIN, SMALL, SOURCE, CampaignTest
+
+sys.path.insert(0, str(SOURCE / "python"))
+import wflow
 
 SAMPLES = 48 if SMALL else 160
 EPOCHS = 2 if SMALL else 20
@@ -62,6 +68,25 @@ class Examples(CampaignTest):
             rate = damping / (2 * mass)
             # The period of a damped oscillator, from the differential equation.
             self.assertAlmostEqual(float(sample["period"]), 2 * numpy.pi / numpy.sqrt(stiffness / mass - rate**2), delta=2e-3)
+
+        self.check_campaign_in_python()
+
+    def check_campaign_in_python(self):
+        with mock.patch.dict(os.environ, {"WFLOW": str(BIN / "wflow"), "XDG_STATE_HOME": self.environment["XDG_STATE_HOME"]}):
+            campaign = wflow.Campaign(self.directory.parent)
+            self.assertTrue(campaign.finished)
+            tasks = campaign.samples("simulate")
+            self.assertEqual((len(tasks), set(tasks["state"])), (SAMPLES, {"done"}))
+            data = campaign.data("data")
+            for split in (data.train, data.validation, data.test):
+                rows = tasks.set_index("sample").loc[split.ids]
+                for k, name in enumerate(("mass", "stiffness", "damping")):
+                    numpy.testing.assert_array_equal(rows[f"parameters.{name}"], split.all("x")[:, k])
+            self.assertEqual(list(campaign.metrics("validation_loss")["epoch"]), list(range(1, EPOCHS + 1)))
+            self.assertEqual(len(campaign.failures()), 0)
+            self.assertIn("test loss", campaign.log("train/0"))
+            with self.assertRaisesRegex(wflow.Error, "ended with code 2"):
+                campaign.log("nothing/0")
 
     def test_waves(self):
         fields = self.run_example("waves")

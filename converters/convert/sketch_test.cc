@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "converters/convert/sketch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/random.h"
+
+namespace wflow::converters {
+namespace {
+
+template <typename Value>
+std::vector<std::uint8_t> raw_bytes(const std::vector<Value>& values) {
+  std::vector<std::uint8_t> bytes(values.size() * sizeof(Value));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+// Numbers of both signs over many octaves.
+std::vector<double> numbers(std::size_t count) {
+  std::vector<double> result(count);
+  for (std::size_t i = 0; i < count; ++i)
+    result[i] = std::exp(12 * unit_real(hash64(1, i)) - 4) * (hash64(2, i) % 3 == 0 ? -1 : 1);
+  return result;
+}
+
+TEST(Sketch, QuantilesAreWithinTheirBound) {
+  for (const std::size_t count : {100U, 2000U, 50000U}) {  // sorted, and counted in a table
+    std::vector<double> values = numbers(count);
+    Sketch sketch;
+    sketch.add(count_buckets(DType::float64, raw_bytes(values)));
+    EXPECT_EQ(sketch.total(), count);
+    std::sort(values.begin(), values.end());
+    for (const double level : {0.0, 0.01, 0.25, 0.5, 0.9, 1.0}) {
+      const double exact =
+          values[std::min(count - 1, static_cast<std::size_t>(level * static_cast<double>(count)))];
+      const double found = sketch.quantile(level, values.front(), values.back());
+      // The rank may fall between two values: the neighbour is as good.
+      const auto at = static_cast<std::size_t>(level * static_cast<double>(count));
+      const double neighbour = values[at == 0 ? 0 : std::min(count, at) - 1];
+      EXPECT_TRUE(std::abs(found - exact) <= 0.017 * std::abs(exact) ||
+                  std::abs(found - neighbour) <= 0.017 * std::abs(neighbour))
+          << count << " " << level << " " << found << " " << exact;
+    }
+  }
+}
+
+TEST(Sketch, PiecesInAnyOrderAreTheWhole) {
+  const std::vector<double> values = numbers(10000);
+  Sketch whole;
+  whole.add(count_buckets(DType::float64, raw_bytes(values)));
+  Sketch pieces;
+  for (const std::size_t first : {6000U, 0U, 9000U, 3000U}) {
+    const std::size_t end = first == 9000 ? 10000 : first + 3000;
+    pieces.add(count_buckets(
+        DType::float64, raw_bytes(std::vector<double>(values.begin() + static_cast<std::ptrdiff_t>(first),
+                                                      values.begin() + static_cast<std::ptrdiff_t>(end)))));
+  }
+  EXPECT_EQ(pieces, whole);
+}
+
+TEST(Sketch, SmallWholeNumbersAndOddValues) {
+  for (int k = 0; k < 127; ++k) EXPECT_LT(bucket_of(k), bucket_of(k + 1));
+  EXPECT_EQ(bucket_of(-0.0), 0);
+  EXPECT_EQ(bucket_of(-3), -bucket_of(3));
+  const std::vector<double> odd = {1e300, -1e300, std::numeric_limits<double>::infinity(), std::nan(""), 0};
+  const BucketCounts counts = count_buckets(DType::float64, raw_bytes(odd));
+  ASSERT_EQ(counts.size(), 3U);
+  for (const auto& [bucket, count] : counts) {
+    EXPECT_TRUE(is_bucket(bucket));
+    EXPECT_EQ(count, 1U);
+  }
+  for (const double value : {1e-30, 0.7, 3.0, 1e20}) {
+    for (const double sign : {1.0, -1.0}) {
+      const auto [from, to] = bucket_edges(bucket_of(sign * value));
+      EXPECT_LE(from, sign * value + 1e-6 * value);
+      EXPECT_GE(to, sign * value - 1e-6 * value);
+    }
+  }
+  EXPECT_EQ(count_buckets(DType::uint8, raw_bytes(std::vector<std::uint8_t>(5000, 7))).front().second, 5000U);
+}
+
+}  // namespace
+}  // namespace wflow::converters

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arithmetic in a configuration: `transform: {expression: log(x + 0.1)}`, `drop_if: max(u) > 1e4`. Operators,
+// loosest first: or, and, not, < <= > >= == !=, + -, * / %, unary -, ^ (from the right). Truth is 1 and 0.
+// Everything is computed in double precision.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace wflow::converters {
+
+class Formula {
+ public:
+  // Error{spec} with a sentence where the text is no formula.
+  static Formula parse(std::string_view text);
+
+  // What its caller must give values for, each once: names, and reductions of a name as `mean(u)`.
+  const std::vector<std::string>& variables() const { return variables_; }
+
+  // `values`: of each variable, as many numbers as `result` has, or one for all. Reads and writes `result` in
+  // order, so that it may be one of the values.
+  void evaluate(std::span<const std::span<const double>> values, std::span<double> result) const;
+
+ private:
+  friend class FormulaParser;
+  enum class Op : std::uint8_t {
+    number,
+    variable,
+    negate,
+    logical_not,
+    add,
+    subtract,
+    multiply,
+    divide,
+    remainder,
+    power,
+    less,
+    less_equal,
+    greater,
+    greater_equal,
+    equal,
+    not_equal,
+    logical_and,
+    logical_or,
+    exp,
+    expm1,
+    log,
+    log1p,
+    log10,
+    log2,
+    sqrt,
+    abs,
+    sin,
+    cos,
+    tan,
+    sinh,
+    cosh,
+    tanh,
+    asinh,
+    atan,
+    floor,
+    ceil,
+    round,
+    min,
+    max,
+    atan2,
+    select
+  };
+  struct Step {
+    Op op = Op::number;
+    double number = 0;
+    std::size_t variable = 0;
+  };
+  static bool is_binary(Op op) {
+    return (op >= Op::add && op <= Op::logical_or) || op == Op::min || op == Op::max || op == Op::atan2;
+  }
+  // Of `count` operands of each kind; the result takes the place of the first.
+  static void apply(Op op, double* first, const double* second, const double* third, std::size_t count);
+
+  std::vector<Step> steps_;  // in reverse Polish notation
+  std::vector<std::string> variables_;
+  std::size_t depth_ = 0;  // of the stack
+};
+
+// The reductions that formulas know: min, max, mean, sum, std of one name.
+double reduce(std::string_view function, std::span<const double> values);
+
+// "mean(u)" as {"mean", "u"}; of a plain name the function is empty.
+struct VariableName {
+  std::string function;
+  std::string name;
+};
+VariableName split_variable(const std::string& variable);
+
+}  // namespace wflow::converters

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "converters/look/look.h"
+#include "converters/shards/shard_file.h"
+#include "converters/split.h"
+
+namespace wflow::converters {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Bytes of the values, as numbers of the field's type.
+std::uint64_t value_bytes(const FieldInfo& field) {
+  return field.values() * dtype_size(parse_dtype(field.dtype).value_or(DType::float32));
+}
+
+std::string storage_of(const FieldLayout& layout) {
+  if (layout.access == FieldLayout::Access::library) return "chunks of another tool, read through HDF5";
+  std::string text = layout.rows_per_chunk > 1 ? fmt::format("{} samples a chunk", layout.rows_per_chunk)
+                     : layout.slabs > 1        ? fmt::format("{} slabs a sample", layout.slabs)
+                                               : "a chunk a sample";
+  if (layout.filters.shuffle) text += ", shuffle";
+  if (layout.filters.deflate) text += ", deflate";
+  if (layout.held != layout.dtype) text += fmt::format(", held as {}", dtype_name(layout.held));
+  if (layout.index_damaged) return text + ", index damaged";
+  return text + (layout.has_hashes ? ", indexed" : ", no index of this file");
+}
+
+}  // namespace
+
+std::string list_shards(const fs::path& data) {
+  const Manifest manifest = read_manifest(data);
+  std::uint64_t sample_bytes = 0;
+  for (const FieldInfo& field : manifest.fields) sample_bytes += value_bytes(field);
+  std::string out =
+      fmt::format("{:<12}{:<30}{:>12}{:>12}{:>8}\n", "split", "shard", "samples", "size", "ratio");
+  for (const std::string_view name : kSplitNames) {
+    for (const ShardEntry& shard : manifest.split(name).shards) {
+      const double ratio = static_cast<double>(shard.samples * sample_bytes) /
+                           static_cast<double>(std::max<std::uint64_t>(1, shard.bytes));
+      out += fmt::format("{:<12}{:<30}{:>12}{:>12}{:>8.2f}\n", name, shard.file,
+                         text::format_count(shard.samples), text::format_bytes(shard.bytes), ratio);
+    }
+  }
+  return out;
+}
+
+std::string describe_shard(const fs::path& shard) {
+  const std::vector<std::string> names = shard_fields(shard);
+  const ShardLayout layout = read_shard_layout(shard, names);
+  std::string out =
+      fmt::format("{}: {} samples, {} (ids {} to {})\n", shard.string(), layout.ids.size(),
+                  text::format_bytes(fs::file_size(shard)), layout.ids.front(), layout.ids.back());
+  for (const FieldLayout& field : layout.fields) {
+    std::uint64_t stored = 0;
+    for (const ChunkPlace& place : field.chunks) stored += place.bytes;
+    out += fmt::format("  {:<14}({}) {}; {}; {} stored of {}\n", field.name, fmt::join(field.shape, ", "),
+                       dtype_name(field.dtype), storage_of(field), text::format_bytes(stored),
+                       text::format_bytes(layout.ids.size() * field.sample_bytes / dtype_size(field.held) *
+                                          dtype_size(field.dtype)));
+  }
+  return out;
+}
+
+}  // namespace wflow::converters

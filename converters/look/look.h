@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `wflow shards` prints of a finished data set. All throw Error{data} where it is damaged, and change
+// nothing.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "converters/shards/shard_reader.h"
+
+namespace wflow::converters {
+
+std::string list_shards(const std::filesystem::path& data);
+std::string describe_shard(const std::filesystem::path& shard);
+
+// The first samples of a split: numbers as they are, fields by their least, mean and greatest value.
+std::string show_head(const std::filesystem::path& data, std::string_view split, std::size_t count);
+
+// One sample by its id: where it came from, its fields, and a picture of one of them (`field` empty: the
+// first of two or more axes). With `png` the picture goes to that file.
+std::string show_sample(const std::filesystem::path& data, std::int64_t id, std::string field,
+                        const std::filesystem::path& png);
+
+std::string show_statistics(const std::filesystem::path& data);
+
+struct Comparison {
+  std::string text;
+  bool same = false;
+};
+// Sample by sample, by id. Values may differ by `tolerance` (absolute).
+Comparison compare_data(const std::filesystem::path& first, const std::filesystem::path& second,
+                        double tolerance);
+
+// The last two axes of an array, at the middle of the others.
+struct Slice {
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  std::vector<float> values;
+};
+Slice middle_slice(const std::vector<std::size_t>& shape, std::span<const float> values);
+// Two rows of cells a line, in shades from the least to the greatest value; larger slices are averaged down
+// to 64 columns.
+std::string draw(const Slice& slice);
+// 8-bit grey, the least value black.
+void write_png(const Slice& slice, const std::filesystem::path& path);
+
+}  // namespace wflow::converters

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Distributions of the training samples, and what may be wrong with the data.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "converters/convert/block_record.h"
+#include "converters/look/look.h"
+#include "converters/shards/shard_file.h"
+#include "converters/split.h"
+
+namespace wflow::converters {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t kBins = 32;
+constexpr std::size_t kMostShown = 10;
+constexpr double kOutlier = 6;  // standard deviations from the mean of the labels
+
+// Counts between the 1 % and the 99 % quantile, in bars of equal width.
+std::string bars(const Sketch& sketch, double least, double most) {
+  static constexpr std::array<const char*, 9> kBars = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  if (!(most > least)) return {};
+  std::array<double, kBins> counts{};
+  for (const auto& [bucket, count] : sketch.counts()) {
+    const auto [from, to] = bucket_edges(bucket);
+    // A bucket's values are spread evenly over the bars that it touches.
+    const double low = std::max(from, least);
+    const double high = std::min(to, most);
+    if (high < low) continue;
+    const double scale = static_cast<double>(kBins) / (most - least);
+    const auto bin = [&](double value) {
+      return std::min(kBins - 1, static_cast<std::size_t>((value - least) * scale));
+    };
+    const std::size_t first = bin(low);
+    const std::size_t last = bin(high);
+    for (std::size_t k = first; k <= last; ++k)
+      counts[k] += static_cast<double>(count) / static_cast<double>(last - first + 1);
+  }
+  const double top = *std::max_element(counts.begin(), counts.end());
+  std::string out;
+  for (const double count : counts)
+    out += kBars[top > 0 ? static_cast<std::size_t>(std::ceil(count / top * 8)) : 0];
+  return out;
+}
+
+// Of each field, one a channel, over all blocks.
+std::vector<std::vector<Sketch>> merged_sketches(const fs::path& data, std::size_t fields) {
+  std::vector<std::vector<Sketch>> merged(fields);
+  for (std::uint64_t block = 0;; ++block) {
+    const auto record = read_block_record(data, block);
+    if (!record) return merged;
+    for (std::size_t k = 0; k < std::min(fields, record->sketches.size()); ++k) {
+      merged[k].resize(std::max(merged[k].size(), record->sketches[k].size()));
+      for (std::size_t c = 0; c < record->sketches[k].size(); ++c)
+        merged[k][c].add(record->sketches[k][c].counts());
+    }
+  }
+}
+
+std::string channel_name(const FieldInfo& field, std::size_t c) {
+  if (c < field.channels.size()) return field.channels[c];
+  return field.statistics.size() == 1 ? "all" : fmt::to_string(c);
+}
+
+std::string field_table(const FieldInfo& field, const std::vector<Sketch>& sketches) {
+  std::string out = fmt::format("{:<16}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}  {}\n", field.name, "mean", "std",
+                                "min", "median", "99 %", "max", sketches.empty() ? "" : "1 % to 99 %");
+  for (std::size_t c = 0; c < field.statistics.size(); ++c) {
+    const ChannelStatistics& s = field.statistics[c];
+    const Sketch none;
+    const Sketch& sketch = c < sketches.size() ? sketches[c] : none;
+    const auto at = [&](double level) { return sketch.quantile(level, s.min, s.max); };
+    out += fmt::format("  {:<14}{:>12.5g}{:>12.5g}{:>12.5g}{:>12.5g}{:>12.5g}{:>12.5g}  {}\n",
+                       channel_name(field, c), s.mean, s.std, s.min, at(0.5), at(0.99), s.max,
+                       bars(sketch, at(0.01), at(0.99)));
+  }
+  return out;
+}
+
+// A channel with one value in all training samples teaches nothing.
+void find_constants(const Manifest& manifest, std::vector<std::string>& findings) {
+  for (const FieldInfo& field : manifest.fields) {
+    for (std::size_t c = 0; c < field.statistics.size(); ++c) {
+      const ChannelStatistics& s = field.statistics[c];
+      if (s.min == s.max)
+        findings.push_back(fmt::format("{} ({}) is {:.6g} in all training samples", field.name,
+                                       channel_name(field, c), s.min));
+    }
+  }
+}
+
+// Samples with the same input in every bit; across splits they leak.
+void find_duplicates(const fs::path& data, const Manifest& manifest, std::vector<std::string>& findings) {
+  struct Place {
+    std::int64_t id;
+    std::string_view split;
+  };
+  const FieldInfo& field = manifest.fields.front();
+  std::map<std::uint64_t, Place> seen;
+  std::size_t found = 0;
+  for (const std::string_view split : kSplitNames) {
+    for (const ShardEntry& entry : manifest.split(split).shards) {
+      const ShardFile shard(data / entry.file, {field.name}, true);
+      ReadScratch scratch;
+      std::vector<std::uint8_t> raw(shard.layout().fields[0].sample_bytes);
+      for (std::size_t row = 0; row < shard.size(); ++row) {
+        shard.read_held(0, row, scratch, raw, true);
+        const Place here{shard.layout().ids[row], split};
+        const auto [at, is_new] = seen.try_emplace(chunk_hash(raw), here);
+        if (is_new || ++found > kMostShown) continue;
+        findings.push_back(fmt::format("samples {} ({}) and {} ({}) have the same {}", at->second.id,
+                                       at->second.split, here.id, here.split, field.name));
+      }
+    }
+  }
+  if (found > kMostShown) findings.push_back(fmt::format("and {} more duplicates", found - kMostShown));
+}
+
+void find_outliers(const fs::path& data, const Manifest& manifest, std::vector<std::string>& findings) {
+  if (manifest.labels.empty()) return;
+  std::size_t found = 0;
+  for (const std::string_view split : kSplitNames) {
+    const SplitReader reader = SplitReader::open(data, manifest, split);
+    for (std::size_t i = 0; i < reader.size(); ++i) {
+      for (std::size_t k = 0; k < manifest.labels.size(); ++k) {
+        const ChannelStatistics& s = manifest.statistics.y[k];
+        const double value = reader.targets(i)[k];
+        if (std::abs(value - s.mean) <= kOutlier * s.std || ++found > kMostShown) continue;
+        findings.push_back(fmt::format("sample {} ({}): {} = {:.6g} is {:.1f} deviations from the mean",
+                                       reader.id(i), split, manifest.labels[k], value,
+                                       std::abs(value - s.mean) / s.std));
+      }
+    }
+  }
+  if (found > kMostShown) findings.push_back(fmt::format("and {} more outliers", found - kMostShown));
+}
+
+}  // namespace
+
+std::string show_statistics(const fs::path& data) {
+  const Manifest manifest = read_manifest(data);
+  const auto sketches = merged_sketches(data, manifest.fields.size());
+  std::string out;
+  for (std::size_t k = 0; k < manifest.fields.size(); ++k)
+    out += field_table(manifest.fields[k], sketches[k]) + "\n";
+  std::vector<std::string> findings;
+  find_constants(manifest, findings);
+  find_duplicates(data, manifest, findings);
+  find_outliers(data, manifest, findings);
+  if (findings.empty()) return out + "no constant fields, no duplicates, no outliers among the labels\n";
+  for (const std::string& finding : findings) out += "note: " + finding + "\n";
+  return out;
+}
+
+}  // namespace wflow::converters
