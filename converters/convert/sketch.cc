@@ -73,6 +73,28 @@ BucketCounts count_typed(std::span<const std::uint8_t> bytes) {
 
 }  // namespace
 
+void merge(BucketCounts& total, BucketCounts part) {
+  if (total.empty()) {
+    total = std::move(part);
+    return;
+  }
+  BucketCounts sum;
+  auto a = total.begin();
+  auto b = part.begin();
+  while (a != total.end() || b != part.end()) {
+    if (b == part.end() || (a != total.end() && a->first < b->first)) {
+      sum.push_back(*a++);
+    } else if (a == total.end() || b->first < a->first) {
+      sum.push_back(*b++);
+    } else {
+      sum.emplace_back(a->first, a->second + b->second);
+      ++a;
+      ++b;
+    }
+  }
+  total = std::move(sum);
+}
+
 std::int32_t bucket_of(double value) {
   return bucket_of_float(to_float(value));
 }

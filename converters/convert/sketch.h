@@ -21,6 +21,9 @@ using BucketCounts = std::vector<std::pair<std::int32_t, std::uint64_t>>;
 // Of the finite values.
 BucketCounts count_buckets(DType dtype, std::span<const std::uint8_t> values);
 
+// Adds counts to counts.
+void merge(BucketCounts& total, BucketCounts part);
+
 std::int32_t bucket_of(double value);
 bool is_bucket(std::int32_t number);  // whether a value can have it
 // The bucket's least magnitude and the next one's, ascending.

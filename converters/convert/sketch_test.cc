@@ -63,6 +63,16 @@ TEST(Sketch, PiecesInAnyOrderAreTheWhole) {
   EXPECT_EQ(pieces, whole);
 }
 
+TEST(Sketch, CountsAddUp) {
+  BucketCounts total = {{1, 2}, {5, 1}};
+  merge(total, {{0, 1}, {5, 3}, {9, 1}});
+  EXPECT_EQ(total, (BucketCounts{{0, 1}, {1, 2}, {5, 4}, {9, 1}}));
+  BucketCounts none;
+  merge(none, {{3, 1}});
+  merge(none, {});
+  EXPECT_EQ(none, (BucketCounts{{3, 1}}));
+}
+
 TEST(Sketch, SmallWholeNumbersAndOddValues) {
   for (int k = 0; k < 127; ++k) EXPECT_LT(bucket_of(k), bucket_of(k + 1));
   EXPECT_EQ(bucket_of(-0.0), 0);

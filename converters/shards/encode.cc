@@ -61,16 +61,16 @@ FieldStatistics channel_statistics(const FieldValue& value) {
   FieldStatistics result;
   const std::size_t channels = value.form.channel_count();
   const std::size_t bytes = value.bytes.size() / channels / value.form.pieces;
+  const bool sketched = channels <= kMostSketched;
   result.moments.resize(channels);
-  std::vector<Sketch> sketches(channels <= kMostSketched ? channels : 0);
+  result.buckets.resize(sketched ? channels : 0);
   for (std::size_t piece = 0; piece < value.form.pieces; ++piece) {
     for (std::size_t c = 0; c < channels; ++c) {
       const auto values = std::span(value.bytes).subspan((piece * channels + c) * bytes, bytes);
       result.moments[c].merge(moments_of(value.form.dtype, values));
-      if (c < sketches.size()) sketches[c].add(count_buckets(value.form.dtype, values));
+      if (sketched) merge(result.buckets[c], count_buckets(value.form.dtype, values));
     }
   }
-  for (const Sketch& sketch : sketches) result.buckets.push_back(sketch.counts());
   return result;
 }
 
