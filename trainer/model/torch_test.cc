@@ -221,7 +221,8 @@ void compare_with_autograd(const ModelGraph& graph, std::int64_t samples, Kernel
   network->values_changed();
   std::vector<float> predicted(outputs.size());
   network->predict(inputs, samples, predicted);
-  // Running variances are unbiased, a batch's are not: a difference of 1/n in each norm, n cells in all samples.
+  // Running variances are unbiased, a batch's are not: a difference of 1/n in each norm, n cells in all
+  // samples.
   EXPECT_LT(relative_difference(predicted, expected), batch_norm ? 8e-2 : 1e-5);
 }
 
