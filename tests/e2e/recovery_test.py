@@ -281,7 +281,7 @@ class DoctorOfCampaigns(RecoveryTest):
         self.wflow("resume", directory, "-j", "2")
         began = Counter(gate.began())
         self.assertEqual([began[task] for task in range(FREE)], [1] * FREE)
-        self.assertLessEqual(sum(began.values()), TASKS + 1, "one result at least was in the journal")
+        self.assertLessEqual(sum(began.values()), TASKS + 2, "what ended before the kill was in the journal; two were running")
         self.assertEqual(self.counts("work")["done"], TASKS)
 
     def test_markers(self):

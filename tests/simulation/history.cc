@@ -105,12 +105,13 @@ double History::cores_on(WorkerNumber worker, const Execution& execution) const 
   return std::min(slots, spec.gang.cores);
 }
 
-// Ranks of a cancelled task that a later coordinator has found running: their lead is ending them, and only
-// it knows where they are (documented in docs/reliability.md).
+// What is being ended because it was cancelled, while its cores are leased already (documented in
+// docs/reliability.md): beside it ranks of a task on several nodes begin, for which its worker does not wait;
+// or it is itself such ranks, found by a later coordinator, and only their lead knows where they are.
 bool History::is_left_of_cancelled(const Execution& one, const Execution& started) const {
+  if (!at(one.lease.array, one.lease.first).cancel_asked) return false;
   const auto epoch_of = [](const Execution& execution) { return execution.lease.id >> 40; };
-  return !one.lease.nodes.empty() && at(one.lease.array, one.lease.first).cancel_asked &&
-         epoch_of(one) < epoch_of(started);
+  return one.lease.nodes.empty() ? !started.lease.nodes.empty() : epoch_of(one) < epoch_of(started);
 }
 
 void History::check_slots(const wire::Lease& lease, const Execution& started) const {

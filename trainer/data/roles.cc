@@ -90,8 +90,9 @@ DataRoles roles_of(const TrainConfig& config, const DatasetInfo& info) {
   }
   if (config.targets.empty()) {
     for (std::size_t i = 0; i < info.labels.size(); ++i) {
-      const bool is_input =
-          std::find(config.inputs.begin(), config.inputs.end(), info.labels[i]) != config.inputs.end();
+      // By number: a label may have the field's name.
+      const bool is_input = std::any_of(roles.inputs.begin(), roles.inputs.end(),
+                                        [i](const DataRoles::Input& input) { return input.label == i; });
       if (!is_input) roles.label_targets.push_back(i);
     }
   }
