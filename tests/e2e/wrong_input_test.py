@@ -111,7 +111,7 @@ study:
   - name: data
     convert: {from: make, file: cube.npy, targets: [x], shard_samples: 8, split: {train: 4, validation: 2, test: 2}}
   - name: train
-    train: {data: data, epochs: 1, batch: 2, schedule: {warmup_epochs: 0}}
+    train: {data: data, model: cosmoflow, epochs: 1, batch: 2, schedule: {warmup_epochs: 0}}
 """
         run = self.wflow("run", self.study(study), code=TASKS_FAILED)
         self.assertRegex(run.out, r"train after \d executions?: exit code 3")
