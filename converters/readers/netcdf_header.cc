@@ -74,7 +74,7 @@ class HeaderWalk {
     const std::uint64_t count = word(wide());
     if (found == 0 && count == 0) return;  // absent
     if (found != tag) fail(place, "an unknown list");
-    if (count > (file_.size() - at_) / 8) fail(place, "a list of more entries than the file has room for");
+    if (count > (file_.size() - at_) / 8) fail(place, "a list with more entries than the file can hold");
     for (std::uint64_t k = 0; k < count; ++k) element();
   }
 

@@ -72,7 +72,7 @@ study:
 
 
 class NodeCampaign:
-    """One campaign in a folder of its own, on nodes of its own. `disk` is a small file system that can be filled."""
+    """One campaign in a separate folder, on separate nodes. `disk` is a small file system that can be filled."""
 
     def __init__(self, binary, task, failures=0, preload=None, study=STUDY, samples=SAMPLES, durations_ms=(30, 600)):
         self.samples, self.trains = samples, study is STUDY

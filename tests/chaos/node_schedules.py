@@ -376,7 +376,7 @@ def play(schedule, binary, task, killed, reference, preload, keep=False, **more)
             weights = campaign.weights() if campaign.trains and reference is None else None
         else:
             result.problems.append(f"not ended after {DEADLINE_S} s: {campaign.printed()[-1500:]}")
-    except Exception as error:  # one campaign's trouble is told with its seed
+    except Exception as error:  # report the error with the campaign's seed
         result.problems.append(f"{type(error).__name__}: {error}")
     finally:
         campaign.clean_up(ROOT / "build" / "chaos" / f"nodes-{schedule.seed}" if keep and result.problems else None)

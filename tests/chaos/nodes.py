@@ -95,7 +95,7 @@ class Nodes:
     # ---- faults; heal() takes all of them back
 
     def cut(self, name):
-        """Its cable is out: nothing comes, nothing goes, and it is told so."""
+        """The network interface is down, and the node sees that."""
         ip("-n", self.switch, "link", "set", name, "down")
 
     def join(self, name):

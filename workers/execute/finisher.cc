@@ -85,7 +85,7 @@ void Finisher::note_memory_kill(std::size_t slot, Ending& ending) {
 }
 
 // By evidence as well: nothing can be written where the task works. A program of our own says so itself; its
-// disk may be another one, and have room again.
+// disk may be another one, or have free space again.
 void Finisher::note_disk(std::size_t slot, Ending& ending) {
   const SlotRecord& record = slots_.records[slot];
   const bool may_be = ending.reason == wire::EndReason::exited ||
