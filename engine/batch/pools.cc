@@ -472,8 +472,9 @@ void Pools::give_back(const std::string& token, Now now) {
 bool Pools::is_cancelled(const std::string& token) const {
   const auto live = live_.find(token);
   if (live != live_.end()) return live->second.cancel_sent;
+  if (cancelled_.contains(token)) return true;
   const Allocation* known = find(token);
-  return known != nullptr && known->end == JobEnd::cancelled;
+  return known != nullptr && (known->end == JobEnd::cancelled || known->end == JobEnd::preempted);
 }
 
 // A job whose workers have left ends by itself, too; but the batch script may do more, and one that is queued
@@ -491,6 +492,7 @@ void Pools::carry_out_cancels(Now now) {
                        now.steady_s - live.leaving_since_s < timing_.drain_s;
     if (waits || now.steady_s < live.cancel_after_s) continue;
     live.cancel_asked = live.cancel_sent = true;
+    cancelled_.insert(token);
     live.cancel_after_s = now.steady_s + kCancelAgain_s;
     ids[allocation.scheduler].push_back(allocation.id);
   }

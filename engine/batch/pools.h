@@ -36,7 +36,7 @@ struct PoolSpec {
 };
 
 std::string joined(const std::vector<std::string>& names);  // "n1, n2"
-std::string short_name(const std::string& host);            // without domain: schedulers and nodes may disagree
+std::string short_name(const std::string& host);     // without domain: schedulers and nodes may disagree
 std::string nodes_of(const Allocation& allocation);  // for people
 
 // What is submitted under this token. `prefix` begins all names of the campaign.
@@ -60,7 +60,7 @@ struct PoolTiming {
   double longest_refusal_s = 300;
   double quick_s = 300;  // a start that fails within this time is a quick failure of its nodes
   int quick_failures = 2;
-  int missing = 3;      // answers in a row that do not name a job
+  int missing = 3;  // answers in a row that do not name a job
   // An allocation that runs for so long without a worker, or without one of a node of it, is reported; and
   // one that runs for so long without any is cancelled.
   double late_s = 120, unmanned_s = 600;
@@ -131,7 +131,8 @@ class Pools {
   // By token or id; an empty name: all.
   std::optional<std::string> cancel(const std::string& name, Now now);
   std::optional<std::string> drain(const std::string& name, Now now);
-  // Its scheduler was asked to cancel it, or says that it was cancelled: what ends there now ends for that.
+  // Its scheduler was asked to cancel it, or says that it was cancelled or preempted: what fails there, as
+  // far as it is heard of from then on, has failed for that.
   bool is_cancelled(const std::string& token) const;
   // Nothing more is submitted; what waits is cancelled, what runs is given back once its workers have left.
   void stop_submitting();
@@ -264,6 +265,7 @@ class Pools {
   std::uint64_t numbered_ = 0;
   std::map<std::string, Allocation> allocations_;  // by token, ended ones too
   std::map<std::string, Live> live_;               // by token, of those that have not ended
+  std::set<std::string> cancelled_;                // tokens: this coordinator has asked for it
   std::map<std::string, Asked> asked_;             // by scheduler
   std::map<std::string, AllocationWorkers> workers_;
   std::map<std::string, int> quick_failures_;  // by node

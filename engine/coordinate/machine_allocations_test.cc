@@ -365,6 +365,25 @@ TEST(Allocations, PeopleAddCancelAndDrain) {
   EXPECT_EQ(std::get<wire::AllocationsAnswer>(listed.body).pools.at(0).name, "default");
 }
 
+// Its tasks may end before its worker does, and the worker's journal is read when all is over.
+TEST(Allocations, WhatFailedInOneThatWasPreemptedIsPreempted) {
+  Campaign campaign(1);
+  campaign.start();
+  campaign.accept();
+  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.join_from(kThere);
+  const auto leases = campaign.leases(kThere.id);
+  ASSERT_EQ(leases.size(), 1U);
+  campaign.list({campaign.job(batch::JobState::failed, batch::JobEnd::preempted)});
+  campaign.say(kThere.id, TestEdge::failure(leases[0], 143));
+  campaign.pass(1);
+  const auto rows = campaign.failure_rows();
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].outcome.reason, EndReason::preempted);
+  EXPECT_EQ(rows[0].counts.neutral, 1U);
+  EXPECT_FALSE(rows[0].final);
+}
+
 TEST(Allocations, WhatFailsInAnAllocationThatWasCancelledIsPreempted) {
   Campaign campaign(1);
   campaign.start();
