@@ -16,7 +16,7 @@ from wflow_test import OK, SMALL, SYSTEM, CampaignTest, Gate, gated_study, read_
 
 TASKS = 12
 FREE = 6
-SILENT = 1000 if SMALL else 8000
+SILENT = 2000 if SMALL else 8000
 MESSAGES = 4000 if SMALL else 20_000
 GROWTH_MB = 400 if SMALL else 80  # a sanitizer keeps what was freed
 
