@@ -470,10 +470,8 @@ void Pools::give_back(const std::string& token, Now now) {
 }
 
 bool Pools::is_cancelled(const std::string& token) const {
-  const auto live = live_.find(token);
-  if (live != live_.end()) return live->second.cancel_sent;
   if (cancelled_.contains(token)) return true;
-  const Allocation* known = find(token);
+  const Allocation* known = live_.contains(token) ? nullptr : find(token);
   return known != nullptr && (known->end == JobEnd::cancelled || known->end == JobEnd::preempted);
 }
 
@@ -491,7 +489,7 @@ void Pools::carry_out_cancels(Now now) {
     const bool waits = workers != workers_.end() && workers->second.count > 0 && !abandoned_ &&
                        now.steady_s - live.leaving_since_s < timing_.drain_s;
     if (waits || now.steady_s < live.cancel_after_s) continue;
-    live.cancel_asked = live.cancel_sent = true;
+    live.cancel_asked = true;
     cancelled_.insert(token);
     live.cancel_after_s = now.steady_s + kCancelAgain_s;
     ids[allocation.scheduler].push_back(allocation.id);

@@ -205,7 +205,6 @@ class Pools {
     bool goes_on = false;         // ... and its job runs on without them
     double leaving_since_s = 0;
     bool cancel_asked = false;  // and has not been answered
-    bool cancel_sent = false;   // ever
     double cancel_after_s = 0;  // steady
     int cancels_failed = 0;
     std::optional<double> idle_since_s, left_since_s;  // steady
