@@ -178,11 +178,6 @@ struct RedoOptions {
 
 engine::ArrayParts parts_of(const specs::Plan& plan, const RedoOptions& options) {
   engine::Client client(plan);
-  client.status();
-  if (client.live()) {
-    throw Error(ExitCode::busy, fmt::format("a coordinator runs {}; end it with wflow drain, then ask again",
-                                            plan.campaign().string()));
-  }
   return done_tasks(plan, client, options.tasks);
 }
 
@@ -226,6 +221,10 @@ void settle(const specs::Plan& plan, const RunOptions& run) {
     engine::store::Store store(plan.campaign());
     return !engine::known_workers(plan.campaign(), store.restore().workers, store).empty();
   };
+  if (engine::Client client(plan); client.status().elements() > 0 && client.live()) {
+    throw Error(ExitCode::busy, fmt::format("a coordinator runs {}; end it with wflow drain, then ask again",
+                                            plan.campaign().string()));
+  }
   if (!left()) return;
   if (command_between_allocations(plan, engine::wire::StopRequest{})) return;
   RunOptions options = run;
