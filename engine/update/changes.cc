@@ -56,8 +56,10 @@ class StepTexts {
  public:
   explicit StepTexts(const specs::Plan& plan) : plan_(plan) {
     const specs::Study& study = plan.study();
-    for (const char* key : {"env", "global.parameters", "user"}) {
-      if (const yaml::Node* node = study.expanded.find(key)) common_ += yaml::emit(*node) + "\n";
+    // Whatever is not known to leave all outputs as they are.
+    const std::set<std::string> others = {"description", "batch", "study", "samples", "workers", "merlin", "iterate"};
+    for (const auto& [key, value] : study.expanded.entries) {
+      if (!others.contains(key.text)) common_ += key.text + ":\n" + yaml::emit(value) + "\n";
     }
     common_ += study.batch.shell + "\n" + std::to_string(study.merlin) + "\n" + study.options.parameters;
     if (study.samples) {
