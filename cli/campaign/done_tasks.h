@@ -26,6 +26,7 @@ void add_task_choice(CLI::App& command, TaskChoice& choice, std::string& campaig
 engine::ArrayParts done_tasks(const specs::Plan& plan, engine::Client& client, const TaskChoice& choice);
 
 // Of some arrays, which are neighbours or not, those of a range that are done.
-engine::ArrayParts done_parts(engine::Client& client, const std::vector<specs::ArrayId>& arrays, engine::Range range);
+engine::ArrayParts done_parts(engine::Client& client, const std::vector<specs::ArrayId>& arrays,
+                              engine::Range range);
 
 }  // namespace wflow::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A campaign takes in a changed study, or runs parts of its own again. All or nothing: what is killed in between goes
-// forward or back with the next command that reads the campaign.
+// A campaign takes in a changed study, or runs parts of its own again. All or nothing: what is killed in
+// between goes forward or back with the next command that reads the campaign.
 #pragma once
 
 #include <filesystem>
@@ -24,18 +24,19 @@ struct Update {
 // Error{usage} where that is gone.
 specs::StudyAndWarnings read_changed_study(const std::filesystem::path& campaign, const std::string& file);
 
-// Reads only. `study`: read with update_options() (specs/plan/workspace.h), changed as you like. Error{busy} where a
-// coordinator lives and the study's steps declare sources.
+// Reads only. `study`: read with update_options() (specs/plan/workspace.h), changed as you like. Error{busy}
+// where a coordinator lives and the study's steps declare sources.
 Update propose(const std::filesystem::path& campaign, specs::Study study);
 
 struct UpdateOptions {
-  bool keep_old = false;   // outputs that are replaced stay in .wflow/old
+  bool keep_old = false;        // outputs that are replaced stay in .wflow/old
   bool keep_trainings = false;  // those of trainings do
   std::string why;
   std::string command;  // "resume --update"
 };
 
-// Durable. Error{busy} while a coordinator lives. Gives the folder in .wflow/old that what was in the way went to.
+// Durable. Error{busy} while a coordinator lives. Gives the folder in .wflow/old that what was in the way
+// went to.
 std::filesystem::path take(const Update& update, const UpdateOptions& options);
 
 // What is done of these parts, and everything below it, runs again. As take(); nothing runs yet.
@@ -46,11 +47,12 @@ struct Redo {
 Redo propose_redo(const specs::Plan& plan, const engine::ArrayParts& parts);
 std::filesystem::path take(const specs::Plan& plan, const Redo& redo, const UpdateOptions& options);
 
-// Goes forward or back where a take() was killed. For whoever reads the campaign; costs two looks at the file system.
+// Goes forward or back where a take() was killed. For whoever reads the campaign; costs two looks at the file
+// system.
 void finish_update(const std::filesystem::path& campaign);
 
-// One line for people, or nothing: the study's file, or a file that a step declares as its source, is not what the
-// campaign runs with.
+// One line for people, or nothing: the study's file, or a file that a step declares as its source, is not
+// what the campaign runs with.
 std::string notice_of_changes(const specs::Plan& plan);
 
 }  // namespace wflow::cli

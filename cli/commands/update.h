@@ -18,11 +18,12 @@ struct UpdateFlags {
 };
 void add_update_flags(CLI::App& command, UpdateFlags& flags);
 
-// Ends what a coordinator that was killed left behind, and reads what its workers have recorded, so that no task of an
-// old plan runs beside those of a new one. Error{busy} where a coordinator lives.
+// Ends what a coordinator that was killed left behind, and reads what its workers have recorded, so that no
+// task of an old plan runs beside those of a new one. Error{busy} where a coordinator lives.
 void settle(const specs::Plan& plan, const RunOptions& run);
 
-// Shows what will be done, asks on a terminal, and does it. The plan to go on with; nothing: the answer was no.
+// Shows what will be done, asks on a terminal, and does it. The plan to go on with; nothing: the answer was
+// no.
 std::optional<specs::Plan> take_over(Update update, const UpdateFlags& flags, UpdateOptions options,
                                      const RunOptions& run);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which sources (sources: of a step) tasks were made with. The tables grow with changes of these, not with tasks.
+// Which sources (sources: of a step) tasks were made with. The tables grow with changes of these, not with
+// tasks.
 #include "base/clock.h"
 #include "engine/store/impl.h"
 
@@ -10,8 +11,9 @@ std::vector<SourcesRow> Store::sources() {
     std::vector<SourcesRow> rows;
     auto& select = impl_->statement("SELECT id, step, time, study, files FROM sources ORDER BY id");
     while (select.executeStep()) {
-      rows.push_back({select.getColumn(0).getInt64(), select.getColumn(1).getString(), select.getColumn(2).getDouble(),
-                      static_cast<std::uint64_t>(select.getColumn(3).getInt64()), select.getColumn(4).getString()});
+      rows.push_back(
+          {select.getColumn(0).getInt64(), select.getColumn(1).getString(), select.getColumn(2).getDouble(),
+           static_cast<std::uint64_t>(select.getColumn(3).getInt64()), select.getColumn(4).getString()});
     }
     return rows;
   });
@@ -20,8 +22,9 @@ std::vector<SourcesRow> Store::sources() {
 std::vector<MadeRow> Store::made() {
   return impl_->reading([&] {
     std::vector<MadeRow> rows;
-    impl_->made.for_each(
-        [&](ArrayId array, Range range, std::int64_t sources) { rows.push_back({array, range, sources}); });
+    impl_->made.for_each([&](ArrayId array, Range range, std::int64_t sources) {
+      rows.push_back({array, range, sources});
+    });
     return rows;
   });
 }

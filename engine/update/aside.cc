@@ -99,10 +99,12 @@ class Gathering {
     AsidePart part{task.workspace, {}, layout_of(task), task.level_max_dirs, task.bundle};
     IntervalSet samples;
     change.open.for_each([&](Range range) {
-      if (range.first < std::min(is, was)) samples.add(Range{range.first, std::min({range.last, is - 1, was - 1})});
+      if (range.first < std::min(is, was))
+        samples.add(Range{range.first, std::min({range.last, is - 1, was - 1})});
     });
     // Of a bundle of which some stay, the directory stays.
-    if (was > is) samples.add(Range{task.bundle > 0 ? (is + task.bundle - 1) / task.bundle * task.bundle : is, was - 1});
+    if (was > is)
+      samples.add(Range{task.bundle > 0 ? (is + task.bundle - 1) / task.bundle * task.bundle : is, was - 1});
     samples.for_each([&](Range range) { part.samples.push_back(range); });
     if (!part.samples.empty()) add(std::move(part));
   }
@@ -184,7 +186,8 @@ void write_aside(const fs::path& campaign, const Aside& aside) {
     }
     parts.push_back(std::move(json));
   }
-  const nlohmann::json json = {{"name", aside.name}, {"keep", aside.keep}, {"kept", aside.kept}, {"parts", parts}};
+  const nlohmann::json json = {
+      {"name", aside.name}, {"keep", aside.keep}, {"kept", aside.kept}, {"parts", parts}};
   write_file_durably(list_file(campaign), json.dump(1) + "\n");
 }
 
@@ -209,7 +212,8 @@ std::optional<Aside> read_aside(const fs::path& campaign) {
     }
     return aside;
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ExitCode::data, fmt::format("{} does not read: {}", list_file(campaign).string(), error.what()));
+    throw Error(ExitCode::data,
+                fmt::format("{} does not read: {}", list_file(campaign).string(), error.what()));
   }
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies in the way of tasks that are to run again: outputs of an earlier version of the study, or of an execution
-// that was not wanted (wflow redo). They are moved to <campaign>/.wflow/old/<name>/, by renames, and deleted there
-// unless they are to be kept. The list is written before the record changes and carried out after it:
-//   <campaign>/.wflow/aside.json   what to move; removed at the end. Without effect if the record does not name it.
+// What lies in the way of tasks that are to run again: outputs of an earlier version of the study, or of an
+// execution that was not wanted (wflow redo). They are moved to <campaign>/.wflow/old/<name>/, by renames,
+// and deleted there unless they are to be kept. The list is written before the record changes and carried out
+// after it:
+//   <campaign>/.wflow/aside.json   what to move; removed at the end. Without effect if the record does not
+//   name it.
 #pragma once
 
 #include <filesystem>
@@ -25,8 +27,8 @@ struct AsidePart {
 };
 
 struct Aside {
-  std::string name;   // of the folder in .wflow/old
-  bool keep = false;  // all of it; else only what `kept` names
+  std::string name;               // of the folder in .wflow/old
+  bool keep = false;              // all of it; else only what `kept` names
   std::vector<std::string> kept;  // paths of parts
   std::vector<AsidePart> parts;
 };

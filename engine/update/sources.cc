@@ -28,12 +28,13 @@ std::string hash_directory(const fs::path& directory) {
   }
   std::sort(files.begin(), files.end());
   std::string text;
-  for (const fs::path& file : files) text += file.lexically_relative(directory).string() + "\n" + hash_file(file) + "\n";
+  for (const fs::path& file : files)
+    text += file.lexically_relative(directory).string() + "\n" + hash_file(file) + "\n";
   return hash_bytes(text);
 }
 
 SourceFile look_at(const fs::path& path, const SourceFile* known) {
-  struct stat status{};
+  struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return {kAbsent, 0, 0};
   if (S_ISDIR(status.st_mode)) return {hash_directory(path), 0, 0};
   SourceFile file{"", static_cast<std::uint64_t>(status.st_size),
@@ -62,12 +63,14 @@ const SourceFiles& newest(const Recorded& all, const std::string& step) {
 }
 
 const specs::Step* step_named(const specs::Study& study, const std::string& name) {
-  const auto at = std::find_if(study.steps.begin(), study.steps.end(), [&](const auto& step) { return step.name == name; });
+  const auto at = std::find_if(study.steps.begin(), study.steps.end(),
+                               [&](const auto& step) { return step.name == name; });
   return at == study.steps.end() ? nullptr : &*at;
 }
 
 bool equal(const SourceFiles& a, const SourceFiles& b) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](const auto& one, const auto& other) {
+  return a.size() == b.size() &&
+         std::equal(a.begin(), a.end(), b.begin(), [](const auto& one, const auto& other) {
            return one.first == other.first && one.second.checksum == other.second.checksum;
          });
 }
@@ -77,7 +80,8 @@ template <typename Visit>
 void for_each_array(const specs::Plan& plan, std::size_t study_step, Visit visit) {
   for (const specs::PlannedStep& step : plan.steps()) {
     if (step.study_step != study_step || step.elements == 0) continue;
-    for (ArrayId array = step.first_array; array < step.first_array + step.arrays; ++array) visit(array, step.elements);
+    for (ArrayId array = step.first_array; array < step.first_array + step.arrays; ++array)
+      visit(array, step.elements);
   }
 }
 
@@ -111,12 +115,14 @@ SourceFiles read_sources(const specs::Study& study, const specs::Step& step, con
   return files;
 }
 
-std::vector<store::SourcesRow> rows_of_sources(const specs::Study& study, store::Store& store, std::uint64_t version) {
+std::vector<store::SourcesRow> rows_of_sources(const specs::Study& study, store::Store& store,
+                                               std::uint64_t version) {
   const Recorded known = recorded(store);
   std::vector<store::SourcesRow> rows;
   for (const specs::Step& step : study.steps) {
     if (step.sources.empty()) continue;
-    rows.push_back({0, step.name, unix_now_s(), version, to_json_text(read_sources(study, step, newest(known, step.name)))});
+    rows.push_back({0, step.name, unix_now_s(), version,
+                    to_json_text(read_sources(study, step, newest(known, step.name)))});
   }
   return rows;
 }
@@ -178,10 +184,13 @@ void record_sources(const specs::Plan& plan, store::Store& store) {
     if (!known) known = recorded(store);
     const SourceFiles now = read_sources(plan.study(), step, newest(*known, step.name));
     auto& rows = (*known)[step.name];
-    const auto same = std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return equal(row.second, now); });
+    const auto same =
+        std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return equal(row.second, now); });
     if (same != rows.end() && same == rows.begin()) continue;
     const std::int64_t id =
-        same != rows.end() ? same->first : store.add_sources({0, step.name, unix_now_s(), store.study(), to_json_text(now)});
+        same != rows.end()
+            ? same->first
+            : store.add_sources({0, step.name, unix_now_s(), store.study(), to_json_text(now)});
     if (rows.empty()) continue;  // the first ones
     for_each_array(plan, i, [&](ArrayId array, std::uint64_t) { store.set_sources(array, id); });
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sources:` of a step: files whose content decides its outputs (scripts, meshes, tables). Their checksums are recorded
-// when a coordinator begins, and with what each task was made, in runs (store/schema.h: sources, made).
+// `sources:` of a step: files whose content decides its outputs (scripts, meshes, tables). Their checksums
+// are recorded when a coordinator begins, and with what each task was made, in runs (store/schema.h: sources,
+// made).
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ SourceFiles sources_from_json(const std::string& text);
 // As they are now. `known`: as they were at an earlier time.
 SourceFiles read_sources(const specs::Study& study, const specs::Step& step, const SourceFiles& known = {});
 // Of the steps that declare some: with what take() records for a new version.
-std::vector<store::SourcesRow> rows_of_sources(const specs::Study& study, store::Store& store, std::uint64_t version);
+std::vector<store::SourcesRow> rows_of_sources(const specs::Study& study, store::Store& store,
+                                               std::uint64_t version);
 // The files that both have and that differ.
 std::vector<std::string> differing_files(const SourceFiles& from, const SourceFiles& to);
 

@@ -105,7 +105,8 @@ Basis Plan::basis(ArrayId array) const {
     basis.parts.emplace_back(name, without_path(text, campaign_.string()));
   };
   const auto rendered = [&](const std::string& text) {
-    return text_of(pieces(text, planned, row, false), planned.sample_dependent ? design : nullptr, basis.columns);
+    return text_of(pieces(text, planned, row, false), planned.sample_dependent ? design : nullptr,
+                   basis.columns);
   };
   switch (planned.kind) {
     case StepKind::shell: {
@@ -147,7 +148,8 @@ Basis Plan::basis(ArrayId array) const {
   basis.columns.erase(std::unique(basis.columns.begin(), basis.columns.end()), basis.columns.end());
   add("bundle", std::to_string(step.bundle));
   if (study_->samples && (planned.sample_dependent || planned.kind == StepKind::convert))
-    add("level_max_dirs", fmt::format("{} of {}", study_->samples->level_max_dirs, study_->samples->layout_count()));
+    add("level_max_dirs",
+        fmt::format("{} of {}", study_->samples->level_max_dirs, study_->samples->layout_count()));
   add("depends", edges_text(*this, array));
   return basis;
 }
@@ -165,7 +167,8 @@ std::string fingerprint_of(const Plan& plan, ArrayId array) {
     const auto at = std::find_if(design.columns.begin(), design.columns.end(),
                                  [&](const SampleColumn& column) { return column.name == name; });
     if (at == design.columns.end()) continue;
-    text += name + " " + column_signature(design, static_cast<std::size_t>(at - design.columns.begin())) + "\n";
+    text +=
+        name + " " + column_signature(design, static_cast<std::size_t>(at - design.columns.begin())) + "\n";
   }
   return hash_bytes(text);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What decides the outputs of a task array, apart from what it reads: of two plans whose bases of an array are equal,
-// the array leaves the same outputs for equal rows of samples and equal inputs. Not in it: retries, time-outs,
-// resources, priorities, workers, batch systems, descriptions, checks of outputs.
+// What decides the outputs of a task array, apart from what it reads: of two plans whose bases of an array
+// are equal, the array leaves the same outputs for equal rows of samples and equal inputs. Not in it:
+// retries, time-outs, resources, priorities, workers, batch systems, descriptions, checks of outputs.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 namespace wflow::specs {
 
 struct Basis {
-  // Name ("cmd", "shell", "settings", "depends", ...) and text, always in the same order for a kind of step. The
-  // campaign's own path stands as $(CAMPAIGN) in it, a launcher as $(LAUNCHER).
+  // Name ("cmd", "shell", "settings", "depends", ...) and text, always in the same order for a kind of step.
+  // The campaign's own path stands as $(CAMPAIGN) in it, a launcher as $(LAUNCHER).
   std::vector<std::pair<std::string, std::string>> parts;
   // Columns of the samples whose values it uses.
   std::vector<std::string> columns;

@@ -34,7 +34,8 @@ std::string grid_signature(const SampleDesign& design, std::size_t column) {
   std::uint64_t stride = 1;
   for (std::size_t i = column + 1; i < design.columns.size(); ++i) stride *= design.columns[i].values.size();
   std::string text = fmt::format("grid {}", stride);
-  for (const std::string& value : design.columns[column].values) text += fmt::format(" {}:{}", value.size(), value);
+  for (const std::string& value : design.columns[column].values)
+    text += fmt::format(" {}:{}", value.size(), value);
   return text;
 }
 
@@ -100,8 +101,8 @@ std::string column_signature(const SampleDesign& design, std::size_t column) {
   if (design.kind == DesignKind::grid) return grid_signature(design, column);
   const SampleColumn& c = design.columns.at(column);
   // The place decides the dimension of the sequence and the key of the hash.
-  std::string text = fmt::format("{} seed {} column {} [{}, {}]{}{}", name_of(design.kind), design.seed, column,
-                                 text::from_real(c.low), text::from_real(c.high), c.log ? " log" : "",
+  std::string text = fmt::format("{} seed {} column {} [{}, {}]{}{}", name_of(design.kind), design.seed,
+                                 column, text::from_real(c.low), text::from_real(c.high), c.log ? " log" : "",
                                  c.integer ? " integer" : "");
   if (design.kind == DesignKind::latin_hypercube) text += fmt::format(" of {}", design.count);
   return text;

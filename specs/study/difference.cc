@@ -34,7 +34,7 @@ const yaml::Node* named(const yaml::Node& list, const std::string& name) {
   return nullptr;
 }
 
-class Comparing {
+class KeyComparing {
  public:
   void compare(const std::string& key, const yaml::Node* from, const yaml::Node* to) {
     if (from == nullptr && to == nullptr) return;
@@ -84,7 +84,7 @@ void add_lines(std::vector<std::string>& lines, const char* sign, const std::vec
 }  // namespace
 
 std::vector<KeyChange> differences(const Study& from, const Study& to) {
-  Comparing comparing;
+  KeyComparing comparing;
   comparing.compare("", &from.original, &to.original);
   const std::string was = text::join(from.options.variables, " ");
   const std::string is = text::join(to.options.variables, " ");
@@ -103,8 +103,10 @@ std::vector<std::string> lines_of(const KeyChange& change) {
     if (!change.after) return {fmt::format("{}: {} (removed)", change.key, before)};
     return {fmt::format("{}: {} -> {}", change.key, before, after)};
   }
-  std::vector<std::string> lines = {
-      fmt::format("{}:{}", change.key, !change.before ? " (new)" : !change.after ? " (removed)" : "")};
+  std::vector<std::string> lines = {fmt::format("{}:{}", change.key,
+                                                !change.before  ? " (new)"
+                                                : !change.after ? " (removed)"
+                                                                : "")};
   const auto was = text::split(before, '\n');
   const auto is = text::split(after, '\n');
   if (change.before) add_lines(lines, "-", was, is);

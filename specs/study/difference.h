@@ -18,7 +18,8 @@ struct KeyChange {
 
 std::vector<KeyChange> differences(const Study& from, const Study& to);
 
-// Lines for a terminal: "study.train.train.epochs: 2 -> 4"; texts of several lines line by line, with - and +.
+// Lines for a terminal: "study.train.train.epochs: 2 -> 4"; texts of several lines line by line, with - and
+// +.
 std::vector<std::string> lines_of(const KeyChange& change);
 
 }  // namespace wflow::specs
