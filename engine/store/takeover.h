@@ -16,8 +16,7 @@ namespace wflow::engine::store {
 // An array of the plan from now on.
 struct TakenArray {
   std::optional<ArrayId> from;  // its number until now
-  std::vector<Range>
-      open;  // in order and disjoint: what does not keep how it ended, its attempts and reports
+  std::vector<Range> open;      // in order and disjoint: what does not keep how it ended, its attempts and reports
   // Elements that were skipped, or cancelled with what they waited for, are judged anew.
   bool judge_skipped = false;
 };

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a new version of a campaign's study, or the wish to run something again, means for its tasks: which
-// keep how they ended, and which run (again). A function of two plans; no I/O but for sample tables that are
-// files.
+// What a new version of a campaign's study, or the wish to run something again, means for its tasks: which keep how
+// they ended, and which run (again). A function of two plans; no I/O but for sample tables that are files.
 //
-//   own      what decides its outputs differs (specs/plan/fingerprint.h), its row of samples does, or its
-//   sources follows  something that it reads runs (again), element by element along the plan's edges added
-//   the new plan has more elements of the array
+//   own      what decides its outputs differs (specs/plan/fingerprint.h), its row of samples does, or its sources
+//   follows  something that it reads runs (again), element by element along the plan's edges
+//   added    the new plan has more elements of the array
 #pragma once
 
 #include <cstdint>
