@@ -153,7 +153,8 @@ class OtherNamespaces(NodesTest):
 class NothingLeft(NodesTest):
     """kill -9 of a worker that runs a shell which runs a shell which sleeps, in a new session with a cleaned environment."""
 
-    def left_after_kill(self, *kinds):
+    def left_after_kill(self, *kinds, alone=False):
+        """`alone`: the coordinator stands still, so that only a second worker of this machine can do something."""
         folder = Path(tempfile.mkdtemp(prefix="wfnodes-"))
         mark = f"9{os.getpid()}{len(kinds)}.{int(time.time()) % 1000}"  # the seconds that it sleeps: known by its command line
         (folder / "study.yaml").write_text(f"""
@@ -178,6 +179,9 @@ study:
             pids = [pid for kind in kinds for pid in victims[kind]]
             self.assertEqual(len(pids), len(kinds))
             first = self.sleepers(mark)
+            if alone:
+                self.start_idle_worker(folder)
+                os.kill(run.pid, signal.SIGSTOP)
             for number in (signal.SIGSTOP, signal.SIGKILL) if len(pids) > 1 else (signal.SIGKILL,):
                 for pid in pids:
                     os.kill(pid, number)
@@ -193,6 +197,14 @@ study:
                 except ProcessLookupError:
                     pass
             subprocess.run(["rm", "-rf", folder], check=False)
+
+    def start_idle_worker(self, folder):
+        campaign = next(folder.glob("nested_*"))
+        worker = subprocess.Popen([BIN / "wflow", "worker", "--campaign", campaign, "--slots", "1"], cwd=folder, start_new_session=True,
+                                  env={**os.environ, "WFLOW_CHAOS_FOLDER": str(folder)}, stderr=subprocess.DEVNULL)
+        self.addCleanup(worker.wait)
+        self.addCleanup(worker.kill)
+        wait_for(lambda: len(list(campaign.glob(".wflow/workers/*.journal"))) == 2, "the second worker")
 
     @staticmethod
     def sleepers(mark):
@@ -210,6 +222,12 @@ study:
 
     def test_of_both_at_once(self):
         self.left_after_kill("agent", "guardian")
+
+    def test_of_both_while_no_coordinator_runs(self):
+        """The other worker of the machine ends it, by its control group."""
+        if not any(os.access(f"/sys/fs/cgroup/{name}/cgroup.procs", os.W_OK) for name in (".", "unified", "systemd", "pids", "freezer")):
+            self.skipTest("no control groups may be made here")
+        self.left_after_kill("agent", "guardian", alone=True)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/control_group.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "steps/files.h"
@@ -44,6 +45,7 @@ class AgentWatch {
       int status = 0;
       if (::waitpid(agent_, &status, WNOHANG) == agent_) return status;
       take_signal(next_signal());
+      end_abandoned(groups_);
       if (steady_now_s() > end_s_) ::kill(agent_, SIGKILL);
       if (steady_now_s() > fence_end_s() && table_.runs_anything()) end_frozen();
     }
@@ -77,6 +79,8 @@ class AgentWatch {
 
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
+  const std::filesystem::path groups_ =
+      group_folder();  // of this machine's workers: of those that were killed as a whole
   pid_t agent_;
   double grace_s_;
   const SlotTable& table_;
@@ -198,6 +202,7 @@ int run_guardian(pid_t agent, const WorkerOptions& options, SlotTable& table, Jo
     log::write(LogLevel::warning, error.what());
   }
   if (!kill_all_children(kKillLimit)) log::write(LogLevel::warning, "a process could not be killed");
+  end_abandoned(group_folder());
   std::error_code ignored;
   std::filesystem::remove_all(directory, ignored);
   return ended_itself ? WEXITSTATUS(status) : static_cast<int>(ExitCode::internal);
