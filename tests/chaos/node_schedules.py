@@ -320,10 +320,10 @@ class Player:
             end = min(max(moment, since), until)
             total += end - at if running else 0
             at = end
-            if number in (signal.SIGSTOP, signal.SIGKILL):
-                running = False
-            elif number == signal.SIGCONT:
-                running = True
+            if number == signal.SIGKILL:
+                break
+            if number in (signal.SIGSTOP, signal.SIGCONT):
+                running = number == signal.SIGCONT
         return total
 
 
