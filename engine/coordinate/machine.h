@@ -192,7 +192,8 @@ struct KnownWorker {
   // Somebody holds the lock of its journal. Counts only where its processes are not known: a worker without a
   // row, which holds no lease. One that lives says Hello by itself.
   bool locked = false;
-  bool row = true;  // the database has one of it that has not ended
+  bool row = true;     // the database has one of it that has not ended
+  bool ended = false;  // its journal says that none of its processes is left
 };
 
 // Bugs that the simulator must find: one switch each, set by tests/simulation alone.

@@ -126,7 +126,7 @@ class Player:
         self.home, self.coordinator_again = "n0", 0.0
         self.worker_again = {name: 0.0 for name in campaign.workers}
         self.history = defaultdict(list)  # pid: (nanoseconds, signal)
-        self.disk_was_full = False
+        self.full_disk = []  # (from, until) in nanoseconds
         self.began = None
         self.clock = Clock()
 
@@ -187,7 +187,7 @@ class Player:
 
     def check_code(self, code):
         """6: told to stop; 5: the disk is full; 7: the one before is not known to be dead yet, as on another host."""
-        if code in (6, 7, -signal.SIGKILL, -signal.SIGTERM) or (code == 5 and self.disk_was_full):
+        if code in (6, 7, -signal.SIGKILL, -signal.SIGTERM) or (code == 5 and self.full_disk):
             return
         said = f"a coordinator ended with {code}: {self.campaign.printed()[-800:]}"
         if said not in self.result.problems:
@@ -282,7 +282,7 @@ class Player:
         return self.relay(f"reset {fault.which}", 0.1)
 
     def fault_full_disk(self, fault):
-        self.disk_was_full = True
+        began_ns = time.monotonic_ns()
         filler = self.campaign.disk / "filler"
         with open(filler, "ab", buffering=0) as file:
             for size in (1 << 20, 1 << 16, 1 << 12, 1):
@@ -291,7 +291,12 @@ class Player:
                         file.write(b"x" * size)
                 except OSError:
                     pass
-        self.in_s(fault.lasts_s, lambda: filler.unlink(missing_ok=True))
+
+        def empty():
+            filler.unlink(missing_ok=True)
+            self.full_disk[-1] = (began_ns, time.monotonic_ns())
+        self.full_disk.append((began_ns, float("inf")))
+        self.in_s(fault.lasts_s, empty)
         return True
 
     def fault_clock_jump(self, fault):
@@ -329,8 +334,9 @@ class Player:
 
 def is_exception(player, first, later):
     """The documented ones. Between a success and the execution that came after it, its agent was killed or stood still
-    before it could write the journal, and so did its guardian; or the journal could not be written, since the disk was full."""
-    if player.disk_was_full:
+    before it could write the journal, and so did its guardian; or the journal could not be written, since the disk was full
+    when it ended."""
+    if any(since <= first.end + TOGETHER_NS and first.end <= until for since, until in player.full_disk):
         return True
     agents = player.campaign.agents.get(first.guardian, ())
     agent_ran = min((player.ran_ns(pid, first.end, later.begin) for pid in agents), default=later.begin - first.end)
@@ -341,7 +347,7 @@ def is_exception(player, first, later):
 def check(campaign, player, killed, reference, result):
     truth = campaign.truth
     truth.read()
-    truth.without_killed(killed, player.history)
+    truth.without_killed(killed, player.history, in_shell=True)
     result.executions, result.starts = len(truth.executions), campaign.starts
     for first, later in truth.reruns():
         if is_exception(player, first, later):
