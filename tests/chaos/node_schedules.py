@@ -292,9 +292,9 @@ class Player:
                 except OSError:
                     pass
 
-        def empty():
+        def empty(number=len(self.full_disk)):
             filler.unlink(missing_ok=True)
-            self.full_disk[-1] = (began_ns, time.monotonic_ns())
+            self.full_disk[number] = (began_ns, time.monotonic_ns())
         self.full_disk.append((began_ns, float("inf")))
         self.in_s(fault.lasts_s, empty)
         return True
