@@ -15,6 +15,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -43,7 +44,7 @@ FAULTS = {
     "freeze coordinator": (3, 9), "freeze agent": (3, 9), "freeze worker": (3, 9), "freeze guardian": (1, 9), "freeze task": (1, 3), "freeze rank": (2, 3),
     "cut": (4, 9), "one way: hears nothing": (2, 9), "one way: is not heard": (2, 9), "flapping": (2, 4), "loss": (3, 6),
     "delay": (3, 6), "half-open": (2, 9), "reset": (2, 0),
-    "freeze node": (0, 9),
+    "freeze node": (0, 9), "file system stands still": (0, 9),
     "full disk": (2, 2), "clock jump": (2, 4), "out of memory": (2, 0),
 }
 
@@ -297,6 +298,12 @@ class Player:
             self.full_disk[number] = (began_ns, time.monotonic_ns())
         self.full_disk.append((began_ns, float("inf")))
         self.in_s(fault.lasts_s, empty)
+        return True
+
+    def fault_file_system_stands_still(self, fault):
+        """The file system of all nodes stands still, the network does not: who writes hangs in the kernel."""
+        subprocess.run(["fsfreeze", "-f", self.campaign.disk], check=True)
+        self.in_s(fault.lasts_s, lambda: subprocess.run(["fsfreeze", "-u", self.campaign.disk], check=True))
         return True
 
     def fault_clock_jump(self, fault):

@@ -71,6 +71,18 @@ class NodeFaults(NodesTest):
     def test_half_open_connections(self):
         self.play(("half-open", 2, "n1", PAST_S, "n0"))
 
+    def test_file_system_stands_still_while_the_network_is_up(self):
+        """As a file server that does not answer: who writes hangs in the kernel, and goes on late."""
+        with tempfile.TemporaryDirectory() as folder:
+            image, mounted = Path(folder) / "image", Path(folder) / "mounted"
+            mounted.mkdir()
+            script = f"truncate -s 8M {image} && mkfs.ext4 -q {image} && mount -o loop {image} {mounted} && fsfreeze -f {mounted} && fsfreeze -u {mounted}"
+            able = subprocess.run(["sh", "-c", script], check=False, capture_output=True).returncode == 0
+            subprocess.run(["umount", mounted], check=False, capture_output=True)
+        if not able:
+            self.skipTest("no loop device, or no fsfreeze, here")
+        self.play(("file system stands still", 2, "n0", PAST_S, "n0"), block_device=True)
+
     def test_coordinator_starts_on_another_host(self):
         """Workers follow the endpoint file."""
         result = self.play(("kill coordinator, start it on another node", 2, "n0", 0, "n1"))
