@@ -15,6 +15,7 @@ namespace wflow::converters {
 
 namespace {
 
+constexpr std::size_t kLeastBlock = 1024;  // bytes; a header is 50 to 100
 constexpr std::size_t kMostStored = 65535;
 constexpr std::size_t kDistanceSymbols = 2;  // of one bit each, of which the second does not occur
 
@@ -266,6 +267,8 @@ bool FieldDeflater::State::write(std::span<const std::uint8_t> block, bool last,
 std::size_t FieldDeflater::compress(std::span<const std::uint8_t> in, std::size_t plane,
                                     std::span<std::uint8_t> out) {
   WFLOW_CHECK(plane > 0 || in.empty());
+  // Several small planes share a block.
+  plane = plane < kLeastBlock ? (kLeastBlock + plane - 1) / std::max<std::size_t>(1, plane) * plane : plane;
   if (out.size() < kZlibHeader + kZlibTrailer + stored_bytes(0) + sizeof(std::uint64_t)) return 0;
   BitOutput output(out);
   output.put(0x78, 8);  // deflate with a window of 32 KiB

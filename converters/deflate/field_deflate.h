@@ -6,6 +6,7 @@
 // the streams as any other.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -45,10 +46,14 @@ class FieldInflater {
   // for any other: another compressor's, or damaged. What `out` holds is then undefined, and libdeflate tells
   // which of both it is. No stream makes it read or write out of bounds.
   bool inflate(std::span<const std::uint8_t> stream, std::span<std::uint8_t> out);
+  // Two streams at once, in less time than one after the other; whether each was taken.
+  std::array<bool, 2> inflate_two(const std::array<std::span<const std::uint8_t>, 2>& streams,
+                                  const std::array<std::span<std::uint8_t>, 2>& outs);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Stream;
+  std::unique_ptr<Stream> first_;
+  std::unique_ptr<Stream> second_;
 };
 
 }  // namespace wflow::converters

@@ -36,6 +36,23 @@ void check_stream(const std::uint8_t* data, std::size_t size) {
   FieldInflater inflater;
   const bool taken = inflater.inflate(stream, out);
   const long length = inflated_by_zlib(stream, reference);
+  // Beside another stream (here: itself, and a good one) it is read the same.
+  static const Bytes good = [] {
+    Bytes data(5000);
+    for (std::size_t k = 0; k < data.size(); ++k) data[k] = static_cast<std::uint8_t>(k * k % 17);
+    Bytes made(data.size());
+    FieldDeflater deflater;
+    made.resize(deflater.compress(data, data.size(), made));
+    return made;
+  }();
+  Bytes first(claimed);
+  Bytes second(claimed);
+  const auto twice = inflater.inflate_two({stream, stream}, {first, second});
+  WFLOW_CHECK(twice[0] == taken && twice[1] == taken);
+  Bytes beside(5000);
+  const auto mixed = inflater.inflate_two({good, stream}, {beside, second});
+  WFLOW_CHECK(mixed[0] && mixed[1] == taken);
+  WFLOW_CHECK(!taken || (first == out && second == out));
   if (!taken) return;
   WFLOW_CHECK(length == static_cast<long>(claimed));
   WFLOW_CHECK(claimed == 0 || std::memcmp(out.data(), reference.data(), claimed) == 0);

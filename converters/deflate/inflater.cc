@@ -99,25 +99,34 @@ void fill_table(const SymbolEntry* symbols, std::uint64_t* table) {
 
 }  // namespace
 
-struct FieldInflater::State {
+// A stream that is being read.
+struct FieldInflater::Stream {
   std::array<SymbolEntry, kTableSize> symbols;
   std::array<std::uint64_t, kTableSize> table;
   InflatePosition position;
+  bool last = false;      // the block is the stream's last
+  bool in_block = false;  // of dynamic codes
 
+  bool begin(std::span<const std::uint8_t> stream, std::span<std::uint8_t> out);
+  bool to_symbols();
+  bool ended() const { return !in_block; }  // after to_symbols()
+  bool after(BlockEnd end);
+  bool is_whole();
+  bool go_on();
+  bool is_near_border() const;
   bool read_codes();
   bool read_lengths(std::span<std::uint8_t> lengths);
   bool read_stored();
-  bool read_dynamic();
   bool read_symbols(bool& ended);
   bool repeat(std::size_t length);
 };
 
-FieldInflater::FieldInflater() : state_(std::make_unique<State>()) {}
+FieldInflater::FieldInflater() : first_(std::make_unique<Stream>()), second_(std::make_unique<Stream>()) {}
 FieldInflater::~FieldInflater() = default;
 FieldInflater::FieldInflater(FieldInflater&&) noexcept = default;
 
 // The lengths of literals and distances, which stand in one list.
-bool FieldInflater::State::read_lengths(std::span<std::uint8_t> lengths) {
+bool FieldInflater::Stream::read_lengths(std::span<std::uint8_t> lengths) {
   BitInput input(position);
   std::uint32_t used = 0;
   if (!input.take(4, used)) return false;
@@ -151,7 +160,7 @@ bool FieldInflater::State::read_lengths(std::span<std::uint8_t> lengths) {
   return true;
 }
 
-bool FieldInflater::State::read_codes() {
+bool FieldInflater::Stream::read_codes() {
   BitInput input(position);
   std::uint32_t literals = 0;
   std::uint32_t distances = 0;
@@ -173,7 +182,7 @@ bool FieldInflater::State::read_codes() {
   return true;
 }
 
-bool FieldInflater::State::read_stored() {
+bool FieldInflater::Stream::read_stored() {
   BitInput(position).align();
   InflatePosition& p = position;
   if (p.in_end - p.in < 4) return false;
@@ -189,7 +198,7 @@ bool FieldInflater::State::read_stored() {
   return true;
 }
 
-bool FieldInflater::State::repeat(std::size_t length) {
+bool FieldInflater::Stream::repeat(std::size_t length) {
   InflatePosition& p = position;
   if (p.out == p.out_begin || length > static_cast<std::size_t>(p.out_end - p.out)) return false;
   std::memset(p.out, p.out[-1], length);
@@ -197,13 +206,17 @@ bool FieldInflater::State::repeat(std::size_t length) {
   return true;
 }
 
-// Symbol by symbol, while the borders are near.
-bool FieldInflater::State::read_symbols(bool& ended) {
-  InflatePosition& p = position;
-  BitInput input(p);
-  // Until the fast loop may go on, or the block ends.
+// The fast loop needs less on either side.
+bool FieldInflater::Stream::is_near_border() const {
   constexpr std::ptrdiff_t kOutput = 512;
   constexpr std::ptrdiff_t kInput = 16;
+  return position.out_end - position.out < kOutput || position.in_end - position.in < kInput;
+}
+
+// Symbol by symbol, while the borders are near.
+bool FieldInflater::Stream::read_symbols(bool& ended) {
+  InflatePosition& p = position;
+  BitInput input(p);
   do {
     input.refill();
     const SymbolEntry s = symbols[p.bits & (kTableSize - 1)];
@@ -223,28 +236,11 @@ bool FieldInflater::State::read_symbols(bool& ended) {
     std::uint32_t distance = 0;
     if (!input.take(length.extra_bits, extra) || !input.take(1, distance) || distance != 0) return false;
     if (!repeat(length.base + std::size_t{extra})) return false;
-  } while (p.out_end - p.out < kOutput || p.in_end - p.in < kInput);
+  } while (is_near_border());
   return true;
 }
 
-bool FieldInflater::State::read_dynamic() {
-  if (!read_codes()) return false;
-  for (;;) {
-    switch (deflate_kernels().read_block(table.data(), position)) {
-      case BlockEnd::end:
-        return true;
-      case BlockEnd::refused:
-        return false;
-      case BlockEnd::near_border:
-        break;
-    }
-    bool ended = false;
-    if (!read_symbols(ended)) return false;
-    if (ended) return true;
-  }
-}
-
-bool FieldInflater::inflate(std::span<const std::uint8_t> stream, std::span<std::uint8_t> out) {
+bool FieldInflater::Stream::begin(std::span<const std::uint8_t> stream, std::span<std::uint8_t> out) {
   constexpr std::uint8_t kDeflate = 8;
   constexpr std::uint8_t kDictionary = 0x20;
   if (stream.size() < kZlibHeader + kZlibTrailer) return false;
@@ -252,22 +248,73 @@ bool FieldInflater::inflate(std::span<const std::uint8_t> stream, std::span<std:
   if (header % 31 != 0 || (stream[0] & 15) != kDeflate || stream[0] >> 4 > 7 ||
       (stream[1] & kDictionary) != 0)
     return false;
-  InflatePosition& p = state_->position;
-  p = {stream.data() + kZlibHeader, stream.data() + stream.size(), 0, 0, out.data(), out.data(),
-       out.data() + out.size()};
-  BitInput input(p);
-  for (std::uint32_t last = 0; last == 0;) {
+  position = {stream.data() + kZlibHeader, stream.data() + stream.size(), 0, 0, out.data(), out.data(),
+              out.data() + out.size()};
+  last = in_block = false;
+  return true;
+}
+
+// To the symbols of the next block that has any, or to the stream's end; false where it is not ours.
+bool FieldInflater::Stream::to_symbols() {
+  BitInput input(position);
+  while (!in_block && !last) {
+    std::uint32_t is_last = 0;
     std::uint32_t kind = 0;
-    if (!input.take(1, last) || !input.take(2, kind)) return false;
-    if (kind == 0 && !state_->read_stored()) return false;
-    if (kind == 2 && !state_->read_dynamic()) return false;
+    if (!input.take(1, is_last) || !input.take(2, kind)) return false;
+    last = is_last != 0;
     if (kind == 1 || kind == 3) return false;
+    if (kind == 0 && !read_stored()) return false;
+    in_block = kind == 2;
+    if (in_block && !read_codes()) return false;
   }
-  input.align();
+  return true;
+}
+
+// Goes on where the fast loop has stopped.
+bool FieldInflater::Stream::after(BlockEnd end) {
+  if (end == BlockEnd::refused) return false;
+  bool ended = end == BlockEnd::end;
+  // The other of two streams may have stopped the loop.
+  if (!ended && is_near_border() && !read_symbols(ended)) return false;
+  in_block = !ended;
+  return to_symbols();
+}
+
+bool FieldInflater::Stream::go_on() {
+  while (!ended()) {
+    if (!after(deflate_kernels().read_block(table.data(), position))) return false;
+  }
+  return is_whole();
+}
+
+bool FieldInflater::Stream::is_whole() {
+  InflatePosition& p = position;
+  BitInput(p).align();
   if (p.out != p.out_end || p.in_end - p.in < static_cast<std::ptrdiff_t>(kZlibTrailer)) return false;
   const std::uint32_t sum =
       std::uint32_t{p.in[0]} << 24 | std::uint32_t{p.in[1]} << 16 | std::uint32_t{p.in[2]} << 8 | p.in[3];
-  return libdeflate_adler32(1, out.data(), out.size()) == sum;
+  const auto size = static_cast<std::size_t>(p.out - p.out_begin);
+  return libdeflate_adler32(1, p.out_begin, size) == sum;
+}
+
+bool FieldInflater::inflate(std::span<const std::uint8_t> stream, std::span<std::uint8_t> out) {
+  return first_->begin(stream, out) && first_->to_symbols() && first_->go_on();
+}
+
+std::array<bool, 2> FieldInflater::inflate_two(const std::array<std::span<const std::uint8_t>, 2>& streams,
+                                               const std::array<std::span<std::uint8_t>, 2>& outs) {
+  const std::array<Stream*, 2> both = {first_.get(), second_.get()};
+  std::array<bool, 2> good{};
+  for (std::size_t k = 0; k < 2; ++k) good[k] = both[k]->begin(streams[k], outs[k]) && both[k]->to_symbols();
+  while (good[0] && good[1] && !both[0]->ended() && !both[1]->ended()) {
+    const std::array<const std::uint64_t*, 2> tables = {both[0]->table.data(), both[1]->table.data()};
+    const std::array<InflatePosition*, 2> positions = {&both[0]->position, &both[1]->position};
+    std::array<BlockEnd, 2> ends;
+    deflate_kernels().read_two_blocks(tables.data(), positions.data(), ends.data());
+    for (std::size_t k = 0; k < 2; ++k) good[k] = both[k]->after(ends[k]);
+  }
+  for (std::size_t k = 0; k < 2; ++k) good[k] = good[k] && both[k]->go_on();
+  return good;
 }
 
 }  // namespace wflow::converters

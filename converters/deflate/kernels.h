@@ -80,6 +80,10 @@ struct DeflateKernels {
                       const BlockCodes& codes, BitPosition& position);
   // Decodes until the block ends or either border is near: then the caller goes on symbol by symbol.
   BlockEnd (*read_block)(const std::uint64_t* table, InflatePosition& position);
+  // Two streams at once, until either block ends or is near a border: the processor looks up in both tables
+  // while it would wait for one.
+  void (*read_two_blocks)(const std::uint64_t* const* tables, InflatePosition* const* positions,
+                          BlockEnd* ends);
 };
 
 const DeflateKernels& deflate_kernels();
