@@ -160,6 +160,9 @@ FieldInfo info_of(const ConvertConfig& config, const FieldForm& form, const Merg
           .statistics = summaries(merged, normalisation, form.channel_count()),
           .normalisation = normalisation,
           .compression = form.compressed ? "gzip" : "none",
+          .coder = !form.compressed ? ""
+                   : form.matches   ? "matches"
+                                    : "runs",
           .pieces = form.pieces};
 }
 

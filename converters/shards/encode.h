@@ -50,7 +50,7 @@ struct EncodedSample {
 using SampleForm = std::vector<FieldForm>;
 
 // The form of the first row that can be read and agrees with the configuration; nothing if none does. Its
-// values decide the type of narrowed fields, those of the first three `compression: auto`.
+// values decide the type of narrowed fields, those of the first three how each field is compressed.
 std::optional<SampleForm> find_form(const ConvertConfig& config, const std::vector<std::string>& columns,
                                     const std::vector<SampleRow>& rows);
 
