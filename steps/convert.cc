@@ -106,7 +106,7 @@ class Convert final : public Step {
     specs::TaskTemplate source;
     source.workspace = template_.source_workspace;
     source.sample_dependent = true;
-    source.sample_count = template_.sample_count;
+    source.layout_samples = layout_of(template_);
     source.level_max_dirs = template_.level_max_dirs;
     source.bundle = block_.bundle;
     return working_directory(source, row);

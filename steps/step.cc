@@ -32,8 +32,8 @@ std::unique_ptr<const Step> make_step(const specs::TaskTemplate& task_template,
 std::string working_directory(const specs::TaskTemplate& t, specs::Element element) {
   if (!t.sample_dependent) return t.workspace;
   const std::string path =
-      t.bundle == 0 ? specs::sample_path(element, t.sample_count, t.level_max_dirs)
-                    : specs::sample_path(element / t.bundle, (t.sample_count + t.bundle - 1) / t.bundle,
+      t.bundle == 0 ? specs::sample_path(element, layout_of(t), t.level_max_dirs)
+                    : specs::sample_path(element / t.bundle, (layout_of(t) + t.bundle - 1) / t.bundle,
                                          t.level_max_dirs);
   return path.empty() ? t.workspace : t.workspace + "/" + path;
 }

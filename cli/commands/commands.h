@@ -35,6 +35,8 @@ void add_logs(CLI::App& app, Command& chosen);
 void add_adopt(CLI::App& app, Command& chosen);
 void add_rerun(CLI::App& app, Command& chosen);
 void add_init(CLI::App& app, Command& chosen);
+void add_update(CLI::App& app, Command& chosen);  // diff, history
+void add_redo(CLI::App& app, Command& chosen);
 void add_keys(CLI::App& app, Command& chosen);
 void add_allocations(CLI::App& app, Command& chosen);
 void add_worker(CLI::App& app, Command& chosen);

@@ -11,7 +11,9 @@
 #include "cli/commands/commands.h"
 #include "cli/view/report.h"
 #include "engine/query/client.h"
+#include "specs/plan/fingerprint.h"
 #include "specs/plan/task_name.h"
+#include "specs/plan/versions.h"
 
 namespace wflow::cli {
 
@@ -168,7 +170,10 @@ int explain(const ExplainOptions& options) {
   engine::Client client(plan);
   const wire::ExplainAnswer answer = client.explain({task.array, task.element});
   if (options.json) {
-    fmt::print("{}\n", json_of(answer).dump(2));
+    Json json = json_of(answer);
+    json["version"] = specs::current_version(plan.campaign());
+    json["fingerprint"] = specs::fingerprint_of(plan, task.array);
+    fmt::print("{}\n", json.dump(2));
     return 0;
   }
   fmt::print("{}  {}: {}\n", styled(standard_output(), Style::bold, answer.task), name_of(answer.state),
@@ -186,6 +191,8 @@ int explain(const ExplainOptions& options) {
   if (answer.state != ElementState::done) return 0;
   // The last one has succeeded.
   if (!answer.used.empty()) print_success(answer.used.back());
+  fmt::print("  as version {} of the study makes it, fingerprint {}\n", specs::current_version(plan.campaign()),
+             specs::fingerprint_of(plan, task.array));
   return 0;
 }
 

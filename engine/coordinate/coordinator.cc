@@ -22,6 +22,7 @@
 #include "engine/coordinate/pool_specs.h"
 #include "engine/followups/followups.h"
 #include "engine/schedule/graph.h"
+#include "engine/update/sources.h"
 #include "engine/wire/addresses.h"
 
 namespace wflow::engine {
@@ -86,6 +87,7 @@ CoordinatorEnd Coordinator::run() {
 
 std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
   const store::Restored restored = store_.restore();
+  record_sources(plan_, store_);
   MachineOptions options;
   options.epoch = epoch_;
   options.self = own_identity();

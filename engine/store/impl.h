@@ -47,7 +47,9 @@ struct Store::Impl {
   std::filesystem::path campaign;
   SQLite::Database database;
   std::map<std::string, SQLite::Statement, std::less<>> statements;  // prepared once
-  RunTable runs, floors;
+  RunTable runs, floors, made;
+  // Of arrays whose sources are not the first ones of this version of the study: what their tasks are made with.
+  std::map<ArrayId, std::int64_t> sources_of;
   std::optional<CommitMark> mark;  // none where a VFS keeps the database
   CampaignLock* lock;              // may be null
   // usage.cc: read at the first write, then kept beside the tables.
@@ -105,6 +107,7 @@ struct Store::Impl {
   void write_ends(std::span<const RecordEnd> ends);
   void write_end(const RecordEnd& end);
   std::size_t write_reopened(std::span<const RecordEnd> ends);
+  bool has_made();
   void count_replaced(ArrayId array, const std::vector<RunTable::Row>& replaced);
   void write_floor(const RecordFloor& floor);
   void write_counts();
@@ -128,6 +131,13 @@ struct Store::Impl {
   // allocations.cc
   void write_allocation(const batch::Allocation& row);
   std::vector<batch::Allocation> read_allocations();
+  // take.cc
+  void renumber(const Takeover& takeover, std::uint64_t count);
+  void resize(const specs::Plan& plan, const Takeover& takeover, std::vector<std::uint64_t>& before);
+  void open_again(ArrayId array, const std::vector<Range>& parts, std::uint64_t was, std::uint64_t is);
+  void forget_opened();
+  std::int64_t insert_sources(const SourcesRow& row);  // sources.cc
+  void retire_beyond(ArrayId array, std::uint64_t was, std::uint64_t is);
   // reads.cc
   std::vector<WorkerRow> read_living_workers();
   // records.cc

@@ -79,10 +79,30 @@ CREATE TABLE allocations (
   reason TEXT NOT NULL, never_clears TEXT NOT NULL,
   node_names TEXT NOT NULL  -- one a line
   ) WITHOUT ROWID;
+-- Checksums of the files that a step declares (sources:), each time that they had changed when a coordinator began.
+CREATE TABLE sources (
+  id INTEGER PRIMARY KEY, step TEXT NOT NULL, time REAL NOT NULL, study INTEGER NOT NULL,
+  files TEXT NOT NULL  -- JSON: path -> checksum, bytes, time of change
+  );
+-- Elements first..last that are done were made with these sources, and not with the first ones of their step that this
+-- version of the study has.
+CREATE TABLE made (
+  array INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, sources INTEGER NOT NULL,
+  PRIMARY KEY (array, first)) WITHOUT ROWID;
+-- Task arrays that a later version of the study has no more. Their failures, events, metrics and records stay, under
+-- the array -id.
+CREATE TABLE removed_arrays (
+  id INTEGER PRIMARY KEY, step TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL, elements INTEGER NOT NULL,
+  done INTEGER NOT NULL, failed INTEGER NOT NULL,
+  study INTEGER NOT NULL  -- the first version that has it no more
+  );
 CREATE TABLE states (state INTEGER PRIMARY KEY, name TEXT NOT NULL);
 
 CREATE VIEW v_steps AS
   SELECT step, kind, count(*) AS arrays, sum(elements) AS elements FROM arrays GROUP BY step ORDER BY min(id);
+CREATE VIEW v_sources AS SELECT step, time, study, files FROM sources ORDER BY id;
+CREATE VIEW v_removed AS
+  SELECT step, name AS array, kind, elements, done, failed, study FROM removed_arrays ORDER BY id;
 CREATE VIEW v_runs AS
   SELECT a.step, a.name AS array, r.first, r.last, r.last - r.first + 1 AS count, s.name AS state
   FROM runs r JOIN arrays a ON a.id = r.array JOIN states s ON s.state = r.state;

@@ -38,6 +38,7 @@ void fill_new_database(SQLite::Database& database, const specs::Plan& plan) {
   set_meta(database, "wflow_version", kVersion);
   set_meta(database, "epoch", "0");
   set_meta(database, "commits", "0");
+  set_meta(database, "study", "1");
   SQLite::Statement state(database, "INSERT INTO states VALUES (?, ?)");
   for (std::size_t i = 0; i < kElementStates; ++i) {
     state.bind(1, static_cast<int>(i));
@@ -102,6 +103,7 @@ Store::Impl::Impl(const std::filesystem::path& campaign_, const DatabaseOptions&
       database(open_database(campaign, options)),
       runs(database, "runs", "state"),
       floors(database, "floors", "lease"),
+      made(database, "made", "sources"),
       lock(options.lock) {
   if (options.vfs.empty()) mark.emplace(campaign);
 }
@@ -132,6 +134,7 @@ void Store::Impl::reset_statements() {
   for (auto& [sql, statement] : statements) statement.tryReset();
   runs.reset();
   floors.reset();
+  made.reset();
 }
 
 std::uint64_t Store::Impl::commits() {

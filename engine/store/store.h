@@ -16,6 +16,7 @@
 #include "engine/monitor/status.h"
 #include "engine/store/batch.h"
 #include "engine/store/campaign_lock.h"
+#include "engine/store/takeover.h"
 #include "engine/usage/step_usage.h"
 #include "engine/wire/messages.h"
 #include "specs/plan/plan.h"
@@ -102,6 +103,23 @@ class Store {
   void set_iterations(const std::string& text);
   // Whether a task has written an event of this type.
   bool has_event(const std::string& type);
+
+  // take.cc
+  // The version of the study (specs/plan/versions.h) that the record follows.
+  std::uint64_t study();
+  // Takeover::aside of the last one; empty before any.
+  std::string aside();
+  // The record follows a new plan from now on, or parts of the same one are open again: all or nothing, durable.
+  // No coordinator may live: results of leases that were given before do not count for what is open.
+  void take(const specs::Plan& plan, const Takeover& takeover);
+  // sources.cc: of each step, the oldest first.
+  std::vector<SourcesRow> sources();
+  // Of elements made with other sources than the first ones of their step in this version of the study.
+  std::vector<MadeRow> made();
+  // These sources are new to their step; durable. Gives their id.
+  std::int64_t add_sources(const SourcesRow& row);
+  // What ends well in the array from now on is made with these.
+  void set_sources(ArrayId array, std::int64_t sources);
 
   // A consistent copy of the database as a new file. Error{usage} when the file exists, Error{system} when it
   // can't be written: of this call alone.

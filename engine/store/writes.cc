@@ -88,6 +88,9 @@ void Store::Impl::write_ends(std::span<const RecordEnd> ends) {
 void Store::Impl::write_end(const RecordEnd& end) {
   count_replaced(end.array, runs.set(end.array, end.range, static_cast<int>(end.state)));
   changes[end.array][static_cast<std::size_t>(end.state)] += signed_of(end.range.size());
+  if (!sources_of.empty() && end.state == ElementState::done) {
+    if (const auto at = sources_of.find(end.array); at != sources_of.end()) made.set(end.array, end.range, at->second);
+  }
   execute(statement("DELETE FROM attempts WHERE array = ? AND element BETWEEN ? AND ?"), end.array,
           signed_of(end.range.first), signed_of(end.range.last));
 }
@@ -102,6 +105,7 @@ std::size_t Store::Impl::write_reopened(std::span<const RecordEnd> ends) {
     parts.push_back(end.range);
   }
   count_replaced(array, runs.clear(array, parts));
+  if (has_made()) made.clear(array, parts);
   return parts.size();
 }
 

@@ -42,7 +42,7 @@ WFLOW_LAYOUT(specs::Resources, &T::cores, &T::gpus, &T::memory_bytes, &T::nodes,
 WFLOW_LAYOUT(specs::DeclaredOutput, &T::file, &T::dataset, &T::shape, &T::finite);
 WFLOW_LAYOUT(specs::TaskTemplate, &T::array, &T::step, &T::label, &T::kind, &T::command, &T::restart,
              &T::shell, &T::shell_given, &T::settings, &T::workspace, &T::script, &T::suffix, &T::campaign,
-             &T::sample_dependent, &T::sample_count, &T::level_max_dirs, &T::resources, &T::timeout_s,
+             &T::sample_dependent, &T::sample_count, &T::level_max_dirs, &T::layout_samples, &T::resources, &T::timeout_s,
              &T::stall_timeout_s, &T::trust_markers, &T::block_samples, &T::source_workspace, &T::environment,
              &T::bundle, &T::output, &T::outputs);
 

@@ -24,6 +24,7 @@ inline specs::TaskTemplate sample_template() {
   t.sample_dependent = true;
   t.sample_count = 1'000'000'000'000;
   t.level_max_dirs = 100;
+  t.layout_samples = 1'000'000;
   t.resources = {4, 1, std::int64_t{1} << 40, 2, 8, 1};
   t.timeout_s = 12.5;
   t.stall_timeout_s = 90.25;

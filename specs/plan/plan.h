@@ -58,6 +58,7 @@ struct PlannedStep {
 };
 
 class Expansion;
+struct Basis;
 
 class Plan {
  public:
@@ -80,6 +81,7 @@ class Plan {
   std::uint32_t parameter_row(ArrayId array) const;
   TaskTemplate task_template(ArrayId array) const;
   std::vector<Edge> edges(ArrayId array) const;  // what `array` waits for
+  Basis basis(ArrayId array) const;              // specs/plan/fingerprint.h
 
  private:
   // One dependency between two planned steps.
@@ -99,7 +101,8 @@ class Plan {
   void fill_convert(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
   void fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
   void fill_plugin(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
-  Pieces pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row) const;
+  // Without `launchers`, $(LAUNCHER) stays as it is.
+  Pieces pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row, bool launchers = true) const;
   yaml::Node resolved_settings(const PlannedStep& planned, std::uint32_t row) const;
 
   std::unique_ptr<const Study> study_;  // stays in its place, because expansion_ refers to it

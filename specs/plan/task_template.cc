@@ -25,16 +25,17 @@ void add_text(Pieces& pieces, std::string_view text) {
 
 }  // namespace
 
-Pieces Plan::pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row) const {
+Pieces Plan::pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row, bool launchers) const {
   const std::size_t step = planned.study_step;
   // Launchers last: what stands in the brackets behind them may be parameters.
   std::string resolved = replace_tokens(
       text,
       [&](std::string_view name) {
-        return name == "LAUNCHER" ? std::nullopt : expansion_->resolve(campaign_, step, row, name);
+        const bool kept = name == "LAUNCHER" || (!launchers && name == "VLAUNCHER");
+        return kept ? std::nullopt : expansion_->resolve(campaign_, step, row, name);
       },
       kTokenLevels);
-  if (mentions(resolved, "LAUNCHER"))
+  if (launchers && mentions(resolved, "LAUNCHER"))
     resolved = put_launchers(resolved, *study_, study_->steps[step], expansion_->resources(step, row));
   Pieces pieces;
   const std::string_view rest = resolved;
@@ -144,6 +145,7 @@ TaskTemplate Plan::task_template(ArrayId array) const {
   task.campaign = campaign_.string();
   task.sample_dependent = planned.sample_dependent;
   task.sample_count = study_->samples ? study_->samples->design.count : 1;
+  task.layout_samples = study_->samples ? study_->samples->layout_count() : 1;
   task.level_max_dirs = study_->samples ? study_->samples->level_max_dirs : 25;
   task.resources = expansion_->resources(index, row);
   task.timeout_s = step.timeout_s;

@@ -96,6 +96,7 @@ struct TaskTemplate {
   bool sample_dependent = false;
   std::uint64_t sample_count = 0;  // of the study (not of this array)
   std::uint32_t level_max_dirs = 25;
+  std::uint64_t layout_samples = 0;  // the directories of samples are laid out as for so many; 0: for all
   Resources resources;
   double timeout_s = 0;        // 0: none
   double stall_timeout_s = 0;  // without output, reports and CPU time; 0: none
@@ -112,8 +113,14 @@ struct TaskTemplate {
   std::vector<DeclaredOutput> outputs;
 };
 
+// For sample_path().
+constexpr std::uint64_t layout_of(const TaskTemplate& task) {
+  return task.layout_samples > 0 ? task.layout_samples : task.sample_count;
+}
+
 // Directory of a sample below its step's workspace as Merlin lays it out: mixed-radix digits of `sample` in
-// base level_max_dirs, zero-padded to the digits of level_max_dirs; empty for a study of one sample.
+// base level_max_dirs, zero-padded to the digits of level_max_dirs; empty for a study of one sample. `count`: the
+// samples that the levels are made for; those that a campaign grew by later go on in the first digit.
 std::string sample_path(std::uint64_t sample, std::uint64_t count, std::uint32_t level_max_dirs);
 
 }  // namespace wflow::specs

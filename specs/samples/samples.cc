@@ -93,7 +93,8 @@ std::unique_ptr<const SampleTable> open_samples(const SampleDesign& design) {
 }
 
 std::string sample_path(std::uint64_t sample, std::uint64_t count, std::uint32_t level_max_dirs) {
-  if (count <= 1) return {};
+  if (count <= 1 && sample == 0) return {};
+  count = std::max<std::uint64_t>(count, 1);
   const std::uint64_t base = std::max<std::uint32_t>(level_max_dirs, 2);
   const int width = static_cast<int>(std::to_string(level_max_dirs).size());
   // One level a power of the base, until the levels hold `count` rows.
@@ -101,9 +102,10 @@ std::string sample_path(std::uint64_t sample, std::uint64_t count, std::uint32_t
   std::uint64_t rest = sample;
   std::uint64_t held = 1;
   for (;;) {
-    path.insert(0, fmt::format("{:0{}}", rest % base, width));
+    const bool last = held > (count - 1) / base;  // held * base >= count, without overflow
+    path.insert(0, fmt::format("{:0{}}", last ? rest : rest % base, width));
+    if (last) return path;
     rest /= base;
-    if (held > (count - 1) / base) return path;  // held * base >= count, without overflow
     held *= base;
     path.insert(0, "/");
   }

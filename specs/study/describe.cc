@@ -142,8 +142,8 @@ class Describer {
     const bool has_own =
         task.sample_dependent && (task.kind == StepKind::shell || task.kind == StepKind::plugin);
     const std::uint64_t each = std::max<std::uint64_t>(task.bundle, 1);
-    const std::uint64_t directories = (task.sample_count + each - 1) / each;
-    if (has_own && directories > 1)
+    const std::uint64_t directories = (layout_of(task) + each - 1) / each;
+    if (has_own && (directories > 1 || element >= each))
       where += "/" + sample_path(element / each, directories, task.level_max_dirs);
     std::string result = indented(title, "in " + where);
     if (task.kind == StepKind::plugin) {
@@ -153,7 +153,7 @@ class Describer {
     }
     if (task.kind == StepKind::shell) {
       return result + indented("", command_text(task.command, element / each * each, table_.get(),
-                                                task.sample_count, task.level_max_dirs));
+                                                layout_of(task), task.level_max_dirs));
     }
     if (task.kind == StepKind::convert && task.block_samples > 0) {
       const std::uint64_t from = element * task.block_samples;

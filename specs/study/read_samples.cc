@@ -33,6 +33,7 @@ class SamplesReader {
 
   Samples read() {
     samples_.mark = block_.node().mark;
+    samples_.layout = reading_.options.layout_samples;
     samples_.level_max_dirs = static_cast<std::uint32_t>(block_.integer("level_max_dirs", 25, 2, 1'000'000));
     const bool file_given = block_.has("file") || !reading_.options.samples_file.empty() || !ours_;
     design().kind = DesignKind::file;
@@ -117,10 +118,17 @@ class SamplesReader {
 
   // A resumed campaign reads the table it started with, whatever has become of the original.
   void use_campaigns_copy() {
+    std::error_code none;
     if (reading_.options.campaign.empty()) return;
-    const fs::path copy = absolute_path(reading_.options.campaign) / "merlin_info" / design().file.filename();
-    std::error_code ignored;
-    if (fs::exists(copy, ignored)) design().file = copy;
+    if (reading_.options.fresh_samples && fs::exists(design().file, none)) return;
+    const fs::path campaign = absolute_path(reading_.options.campaign);
+    for (const fs::path& folder : {reading_.options.version_folder / kSamplesFolder, campaign / "merlin_info"}) {
+      const fs::path copy = folder / design().file.filename();
+      std::error_code ignored;
+      if (!fs::exists(copy, ignored)) continue;
+      design().file = copy;
+      return;
+    }
   }
 
   void open_file(const yaml::Mark& mark) {

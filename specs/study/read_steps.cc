@@ -281,6 +281,7 @@ class StepReader {
           "'trust_markers' is for steps with run: whose samples have a directory and a "
           "MERLIN_FINISHED each: not with 'bundle' or 'output: packed'");
     }
+    step.sources = home("sources").strings("sources");
     const yaml::Node* outputs = home("outputs").find("outputs");
     if (outputs == nullptr) return;
     for (const yaml::Node& item : outputs->is_sequence() ? outputs->items : std::vector<yaml::Node>{*outputs})

@@ -40,6 +40,13 @@ struct ReadOptions {
   std::filesystem::path campaign;  // set when resuming: the campaign directory to use
   std::filesystem::path directory;  // relative paths of the study start here; empty: the current directory
   Iteration iteration;
+  // Directories of samples are laid out as for so many (sample_path()): a campaign that grew keeps those that it has.
+  // 0: as for the study's count.
+  std::uint64_t layout_samples = 0;
+  // Set by reading: the folder of this version of the campaign's study (specs/plan/versions.h).
+  std::filesystem::path version_folder;
+  // Of a study that is to be taken into `campaign`: its table of samples is the file itself, not the campaign's copy.
+  bool fresh_samples = false;
 };
 
 // What a pool's allocations ask of the scheduler: batch:, and over it the pool's own keys. As the scheduler
@@ -97,7 +104,10 @@ struct Samples {
   SampleDesign design;           // design.count is 0 while `generate_command` has its file still to write
   std::string generate_command;  // runs once, when design.file does not exist yet
   std::uint32_t level_max_dirs = 25;
+  std::uint64_t layout = 0;  // ReadOptions::layout_samples
   yaml::Mark mark;
+  // The count that decides how directories of samples are laid out.
+  std::uint64_t layout_count() const { return layout > 0 ? layout : design.count; }
 };
 
 struct Dependency {
@@ -136,6 +146,7 @@ struct Step {
   OutputMode output = OutputMode::files;
   std::vector<StepOutput> outputs;
   bool shell_given = false;
+  std::vector<std::string> sources;  // files whose content decides the result, as written
   std::string task_queue = "merlin";
   std::map<std::string, std::string> launcher_keys;  // slurm, flux, lsf, walltime, ...: for $(LAUNCHER)
   yaml::Mark mark;
@@ -155,6 +166,9 @@ struct Iterate {
   std::string until = "converged";  // type of the event (docs/formats/events.md) that ends it
   std::string samples;  // a table for the second iteration and those after it; empty: as the first
 };
+
+// Beside a version of a campaign's study (specs/plan/workspace.h): its table of samples, where it has one of its own.
+inline constexpr std::string_view kSamplesFolder = "samples";
 
 struct Study {
   std::filesystem::path file;  // absolute
