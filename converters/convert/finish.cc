@@ -195,6 +195,7 @@ FieldInfo info_of(const ConvertConfig& config, const FieldForm& form, const Merg
 Manifest finish_conversion(const Conversion& conversion, std::vector<MissingSample>* outvoted) {
   const ConvertConfig& config = conversion.config;
   std::vector<BlockRecord> records = read_records(conversion);
+  check_missing(config, records);
   const BlockRecord form = find_form(records);
   for (BlockRecord& record : records) {
     if (record.shards.empty() || record.fields == form.fields) continue;
