@@ -44,6 +44,7 @@ void add_commands(CLI::App& app, Command& chosen) {
   add_status(app, chosen);
   add_attach(app, chosen);
   add_tasks(app, chosen);
+  add_samples(app, chosen);
   add_usage(app, chosen);
   add_explain(app, chosen);
   add_logs(app, chosen);

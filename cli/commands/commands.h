@@ -28,6 +28,7 @@ void add_manage(CLI::App& app, Command& chosen);
 void add_explain(CLI::App& app, Command& chosen);
 void add_usage(CLI::App& app, Command& chosen);
 void add_tasks(CLI::App& app, Command& chosen);
+void add_samples(CLI::App& app, Command& chosen);
 void add_validate(CLI::App& app, Command& chosen);
 void add_plan(CLI::App& app, Command& chosen);
 void add_schema(CLI::App& app, Command& chosen);

@@ -67,6 +67,11 @@ struct TooWide {
   EncodedSample::TooWide field;
 };
 
+// More samples have another form than the one that was taken for the block's: it begins again with theirs.
+struct OutvotedForm {
+  std::vector<std::size_t> placed;  // some of the samples that have it, by their number among those placed
+};
+
 class BlockConverter {
  public:
   BlockConverter(const Conversion& conversion, std::uint64_t block, const std::vector<SampleRow>& rows,
@@ -88,6 +93,10 @@ class BlockConverter {
   BlockRecord run() {
     remove_leftovers();
     encode_all();
+    // Not before: the block may have begun again with another form.
+    for (const MissingSample& sample : record_.missing) {
+      if (observer_.missing) observer_.missing(sample);
+    }
     close_shards();
     if (config_.delete_inputs) verify_shards();
     publish();
@@ -129,7 +138,35 @@ class BlockConverter {
         [&](std::size_t worker, std::size_t i) {
           return encoders[worker].encode(placed_[i].row, placed_[i].split == kTrain);
         },
-        [&](std::size_t i, EncodedSample sample) { take(placed_[i], sample); });
+        [&](std::size_t i, EncodedSample sample) {
+          count_form(i, sample);
+          take(placed_[i], sample);
+        });
+    check_majority();
+  }
+
+  // Most of the readable samples decide, and of as many the first: one wrong sample in front would make all
+  // others missing.
+  void count_form(std::size_t i, EncodedSample& sample) {
+    if (!sample.readable) return;
+    if (!sample.other_form) {
+      ++of_form_;
+      return;
+    }
+    const auto same = [&](const OtherForm& other) { return other.form == *sample.other_form; };
+    auto found = std::find_if(others_.begin(), others_.end(), same);
+    if (found == others_.end()) found = others_.insert(others_.end(), OtherForm{std::move(*sample.other_form), {}});
+    found->placed.push_back(i);
+    // As soon as it is certain: the other samples need not be read for nothing.
+    if (2 * found->placed.size() > placed_.size()) check_majority();
+  }
+
+  void check_majority() const {
+    const auto largest = std::max_element(others_.begin(), others_.end(), [](const auto& a, const auto& b) {
+      return a.placed.size() < b.placed.size();
+    });
+    if (largest != others_.end() && largest->placed.size() > of_form_)
+      throw OutvotedForm{largest->placed};
   }
 
   void take(const PlacedRow& placed, const EncodedSample& sample) {
@@ -154,7 +191,6 @@ class BlockConverter {
     }
     record_.missing.push_back({row.id, std::string(kSplitNames[placed.split]), reason, first_file(row)});
     shards_[placed.split].missing.push_back(row.id);
-    if (observer_.missing) observer_.missing(record_.missing.back());
   }
 
   std::string first_file(const SampleRow& row) const {
@@ -266,6 +302,13 @@ class BlockConverter {
   std::optional<SampleForm> form_;
   std::array<Shard, 3> shards_;
   BlockRecord record_;
+  // Readable samples by their form.
+  std::size_t of_form_ = 0;
+  struct OtherForm {
+    SampleForm form;
+    std::vector<std::size_t> placed;
+  };
+  std::vector<OtherForm> others_;
 };
 
 bool is_missing(const BlockRecord& record, std::int64_t id) {
@@ -305,6 +348,15 @@ void report_existing(const BlockRecord& record, std::size_t rows, const BlockObs
 
 namespace {
 
+// The rows of these places among those that are converted.
+std::vector<SampleRow> rows_at(const Conversion& conversion, const std::vector<SampleRow>& rows,
+                               const std::vector<std::size_t>& placed) {
+  const auto all = place_rows(SplitMap(conversion.config.split, conversion.config.count), rows);
+  std::vector<SampleRow> chosen;
+  for (const std::size_t i : placed) chosen.push_back(all[i].row);
+  return chosen;
+}
+
 // A field's narrow type grows until all values of the block fit, or it is not narrowed: the same whatever the
 // threads.
 BlockRecord convert_rows(const Conversion& conversion, std::uint64_t block,
@@ -315,6 +367,8 @@ BlockRecord convert_rows(const Conversion& conversion, std::uint64_t block,
       return BlockConverter(conversion, block, rows, form, observer).run();
     } catch (const TooWide& wide) {
       form->at(wide.field.field).narrow = wide.field.type;
+    } catch (const OutvotedForm& outvoted) {
+      form = find_form(conversion.config, conversion.columns, rows_at(conversion, rows, outvoted.placed));
     }
   }
 }

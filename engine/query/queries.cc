@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "engine/monitor/missing_samples.h"
 #include "engine/wire/codec.h"
 #include "specs/plan/task_name.h"
 
@@ -86,7 +87,7 @@ wire::Answer Queries::on(const wire::StatusRequest&) {
 }
 
 wire::Answer Queries::on(const wire::TasksRequest& request) {
-  return {task_page(scheduler_, store_, running_, request)};
+  return {task_page(plan_, scheduler_, store_, running_, request)};
 }
 
 // What an element waits for: for each edge how many of the elements that it needs are in which state, and
@@ -150,6 +151,16 @@ void Queries::add_usage(ArrayId array, Element element, wire::ExplainAnswer& ans
   for (store::UsageRow& row : rows) answer.used.push_back({row.usage, std::move(row.worker)});
 }
 
+void Queries::add_missing(ArrayId array, Element element, wire::ExplainAnswer& answer) {
+  if (answer.state != ElementState::done) return;
+  const auto all = conversions(plan_);
+  const auto [begin, end] = all.equal_range(array);
+  for (auto at = begin; at != end; ++at) {
+    for (const store::MissingRecord& record : store_.missing(at->second, {element, element}, 1))
+      answer.missing.push_back(fmt::format("{}: {}", plan_.array_name(at->second), record.reason));
+  }
+}
+
 wire::Answer Queries::on(const wire::ExplainRequest& request) {
   const auto [array, element] = request.task;
   if (array >= scheduler_.array_count() || element >= scheduler_.states(array).count())
@@ -165,6 +176,7 @@ wire::Answer Queries::on(const wire::ExplainRequest& request) {
       answer.running_since_s = execution.started_s;
   }
   add_usage(array, element, answer);
+  add_missing(array, element, answer);
   add_parents(array, element, answer);
   add_executions(array, element, answer);
   return {std::move(answer)};

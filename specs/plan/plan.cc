@@ -68,6 +68,7 @@ void Plan::make_steps() {
     planned.continue_on = step.continue_on;
     planned.retry_delay_s = step.retry_delay_s;
     planned.retry_memory = step.retry_memory;
+    planned.max_failures = step.max_failures;
     planned.timeout_s = step.timeout_s;
     planned.stall_timeout_s = step.stall_timeout_s;
     planned.trust_markers = step.trust_markers;

@@ -46,6 +46,7 @@ struct PlannedStep {
   double retry_delay_s = 1;
   double retry_memory =
       0;  // of the memory of an execution that was killed for it, the next one's; 0: as before
+  FailureLimit max_failures;
   double timeout_s = 0;
   double stall_timeout_s = 0;
   bool trust_markers = false;

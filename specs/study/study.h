@@ -122,6 +122,21 @@ struct StepOutput {
   bool finite = false;
 };
 
+// max_failures: so many tasks of a step may fail before nothing more of it starts.
+struct FailureLimit {
+  enum class Kind : std::uint8_t {
+    first,     // not given: kFirstFailures of them before any succeeded
+    count,     // `count` of them
+    fraction,  // `fraction` of the step's tasks
+    none,
+  };
+  static constexpr std::uint64_t kFirstFailures = 20;
+  Kind kind = Kind::first;
+  std::uint64_t count = 0;
+  double fraction = 0;
+  bool operator==(const FailureLimit&) const = default;
+};
+
 struct Step {
   std::string name;
   std::string description;
@@ -136,6 +151,7 @@ struct Step {
   double retry_delay_s = 1;
   double retry_memory =
       0;  // an execution killed for memory is tried again with so many times its memory; 0: not
+  FailureLimit max_failures;
   double timeout_s = 0;
   double stall_timeout_s = 0;  // without output, reports and CPU time; 0: none
   bool trust_markers = false;  // finished work is recognised by its MERLIN_FINISHED before it is run again
