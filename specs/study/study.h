@@ -40,6 +40,10 @@ struct ReadOptions {
   std::filesystem::path campaign;  // set when resuming: the campaign directory to use
   std::filesystem::path directory;  // relative paths of the study start here; empty: the current directory
   Iteration iteration;
+  // The numbers of samples that the campaign had before it grew to this study's, ascending.
+  std::vector<std::uint64_t> grown;
+  // Of a study that is to be taken into `campaign`: its table of samples is the file itself, not the campaign's copy.
+  bool fresh_samples = false;
 };
 
 // What a pool's allocations ask of the scheduler: batch:, and over it the pool's own keys. As the scheduler
@@ -99,6 +103,13 @@ struct Samples {
   std::uint32_t level_max_dirs = 25;
   yaml::Mark mark;
 };
+
+// The tables of a design and of its parts, and what the campaign's copy of each is called.
+struct SampleFile {
+  std::filesystem::path file;
+  std::string copy;
+};
+std::vector<SampleFile> sample_files(const SampleDesign& design);
 
 struct Dependency {
   std::string step;
