@@ -29,10 +29,11 @@ struct ExtendOptions {
 // A live coordinator would go on with the old plan.
 void require_nobody(const specs::Plan& plan) {
   if (!engine::Client(plan).live()) return;
-  throw Error(ExitCode::busy,
-              fmt::format("a coordinator runs {0}; wait for its end, or end it with: wflow drain {0}; then repeat "
-                          "this command",
-                          plan.campaign().string()));
+  throw Error(
+      ExitCode::busy,
+      fmt::format("a coordinator runs {0}; wait for its end, or end it with: wflow drain {0}; then repeat "
+                  "this command",
+                  plan.campaign().string()));
 }
 
 void read_ranges(ExtendOptions& options) {
@@ -57,8 +58,8 @@ int extend(ExtendOptions options) {
   const bool latin = study.samples->design.kind == specs::DesignKind::latin_hypercube;
   Update update = propose(plan.campaign(), std::move(study));
   if (!options.run.silent()) {
-    fmt::print("{}: {} samples become {}{}\n", plan.study().name, text::format_count(had), text::format_count(has),
-               latin ? ", together a Latin hypercube again (nested design)" : "");
+    fmt::print("{}: {} samples become {}{}\n", plan.study().name, text::format_count(had),
+               text::format_count(has), latin ? ", together a Latin hypercube again (nested design)" : "");
     for (const std::string& line : engine::lines_of(update.changes)) fmt::print("  {}\n", line);
   }
   if (options.plan) return 0;
@@ -75,10 +76,14 @@ void add_extend(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<ExtendOptions>();
   CLI::App* command = app.add_subcommand("extend", "more samples for a campaign, and go on with it");
   command->footer(
-      "The samples that are there keep their values, directories and shards, and none moves between training and\n"
-      "test. Sobol, Halton and uniform designs go on by their numbers; a Latin hypercube grows to a multiple of its\n"
-      "count, and is one again. Training begins anew, or with the last model: `init_from: last` in the train: block.\n"
-      "Examples:\n  wflow extend --count 800\n  wflow extend campaigns/heat_20261121-160001 --samples table.csv\n"
+      "The samples that are there keep their values, directories and shards, and none moves between training "
+      "and\n"
+      "test. Sobol, Halton and uniform designs go on by their numbers; a Latin hypercube grows to a multiple "
+      "of its\n"
+      "count, and is one again. Training begins anew, or with the last model: `init_from: last` in the "
+      "train: block.\n"
+      "Examples:\n  wflow extend --count 800\n  wflow extend campaigns/heat_20261121-160001 --samples "
+      "table.csv\n"
       "  wflow extend --append more.csv -m 'the corner at small omega'\n"
       "  wflow extend --count 800 --range omega_m=0.2:0.4     # the further 400 from a smaller box");
   command->add_option("campaign", options->run.campaign,
@@ -90,8 +95,9 @@ void add_extend(CLI::App& app, Command& chosen) {
   count->excludes(samples)->excludes(append);
   samples->excludes(append);
   command
-      ->add_option("--range", options->ranges,
-                   "with --count: the further samples have this column in LOW:HIGH (NAME=LOW:HIGH; repeatable)")
+      ->add_option(
+          "--range", options->ranges,
+          "with --count: the further samples have this column in LOW:HIGH (NAME=LOW:HIGH; repeatable)")
       ->needs(count);
   command->add_option("-m,--message", options->why, "why, for wflow history");
   command->add_flag("--plan", options->plan, "say what would run, and change nothing");

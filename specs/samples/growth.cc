@@ -17,12 +17,6 @@ bool same_range(const SampleColumn& a, const SampleColumn& b) {
          a.values == b.values;
 }
 
-std::vector<std::string> names_of(const SampleDesign& design) {
-  std::vector<std::string> names;
-  for (const SampleColumn& column : design.columns) names.push_back(column.name);
-  return names;
-}
-
 // A row of these is a function of its number, the seed and the columns; of a Latin hypercube, of the counts
 // that it grew through, too.
 bool same_computed_rows(const SampleDesign& old, const SampleDesign& now) {
@@ -76,6 +70,12 @@ std::optional<std::string> row_problem(const SampleTable& old, const SampleTable
 
 }  // namespace
 
+std::vector<std::string> column_names(const SampleDesign& design) {
+  std::vector<std::string> names;
+  for (const SampleColumn& column : design.columns) names.push_back(column.name);
+  return names;
+}
+
 std::vector<std::uint64_t> block_starts(const SampleDesign& design) {
   std::vector<std::uint64_t> starts = design.grown;
   std::uint64_t end = 0;
@@ -90,10 +90,10 @@ std::vector<std::uint64_t> block_starts(const SampleDesign& design) {
 }
 
 std::optional<std::string> growth_problem(const SampleDesign& old, const SampleDesign& now) {
-  const auto names = names_of(first_part(now));
-  if (names != names_of(first_part(old))) {
+  const auto names = column_names(first_part(now));
+  if (names != column_names(first_part(old))) {
     return fmt::format("the samples have the columns {}, those of the campaign {}", text::join(names, ", "),
-                       text::join(names_of(first_part(old)), ", "));
+                       text::join(column_names(first_part(old)), ", "));
   }
   if (now.count < old.count) {
     return fmt::format("there are {} samples, the campaign has {}", text::format_count(now.count),

@@ -43,6 +43,8 @@ struct SampleDesign {
       parts;  // kind parts: at least one, of the same columns; each with its own `grown`
 };
 
+std::vector<std::string> column_names(const SampleDesign& design);
+
 // The places behind which no block of samples reaches: where the campaign has grown, and where parts meet.
 // Ascending, each in (0, count).
 std::vector<std::uint64_t> block_starts(const SampleDesign& design);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -66,12 +67,6 @@ bool has_count(DesignKind kind) {
          kind == DesignKind::halton;
 }
 
-std::vector<std::string> names_of(const SampleDesign& design) {
-  std::vector<std::string> names;
-  for (const SampleColumn& column : design.columns) names.push_back(column.name);
-  return names;
-}
-
 std::string flow(const std::vector<std::string>& words) {
   std::vector<std::string> quoted;
   for (const std::string& word : words) quoted.push_back(in_quotes(word));
@@ -85,8 +80,20 @@ std::string file_design(const SampleDesign& design, const fs::path& file) {
   table.kind = DesignKind::file;
   table.file = file;
   table.header = text::lower(file.extension().string()) != ".npy";
-  if (table.header && open_samples(table)->columns() == names_of(design)) return "{file: " + path + "}";
-  return fmt::format("{{file: {}, column_labels: {}}}", path, flow(names_of(design)));
+  if (table.header && open_samples(table)->columns() == column_names(design)) return "{file: " + path + "}";
+  return fmt::format("{{file: {}, column_labels: {}}}", path, flow(column_names(design)));
+}
+
+void set_range(SampleColumn& column, const std::string& range) {
+  const auto parts = text::split(range, ':');
+  std::vector<double> bounds;
+  for (const std::string& part : parts) bounds.push_back(text::to_real(part).value_or(NAN));
+  if (bounds.size() != 2 || !(bounds[0] < bounds[1])) {
+    throw Error(ExitCode::usage,
+                fmt::format("--range {}={}: a range is LOW:HIGH, such as 0.2:0.4", column.name, range));
+  }
+  column.low = bounds[0];
+  column.high = bounds[1];
 }
 
 // A further design over other ranges: `count` rows that are none of those before.
@@ -94,22 +101,16 @@ std::string narrowed_design(const SampleDesign& design, const Growth& growth, st
                             std::uint64_t number) {
   std::vector<SampleColumn> columns = design.columns;
   for (const auto& [name, range] : growth.ranges) {
-    const auto column = std::find_if(columns.begin(), columns.end(), [&](const auto& c) { return c.name == name; });
+    const auto column =
+        std::find_if(columns.begin(), columns.end(), [&](const auto& c) { return c.name == name; });
     if (column == columns.end()) {
       throw Error(ExitCode::usage, fmt::format("'{}' is no column of the samples{}", name,
-                                               text::suggestion(name, names_of(design))));
+                                               text::suggestion(name, column_names(design))));
     }
-    const auto parts = text::split(range, ':');
-    const auto low = parts.size() == 2 ? text::to_real(parts[0]) : std::nullopt;
-    const auto high = parts.size() == 2 ? text::to_real(parts[1]) : std::nullopt;
-    if (!low || !high || !(*low < *high)) {
-      throw Error(ExitCode::usage, fmt::format("--range {}={}: a range is LOW:HIGH, such as 0.2:0.4", name, range));
-    }
-    column->low = *low;
-    column->high = *high;
+    set_range(*column, range);
   }
-  std::string text = fmt::format("{{design: {}, count: {}, seed: {}, parameters: {{", name_of(design.kind), count,
-                                 design.seed + number);
+  std::string text = fmt::format("{{design: {}, count: {}, seed: {}, parameters: {{", name_of(design.kind),
+                                 count, design.seed + number);
   for (std::size_t i = 0; i < columns.size(); ++i) {
     const SampleColumn& c = columns[i];
     text += fmt::format("{}{}: {{low: {}, high: {}{}{}}}", i == 0 ? "" : ", ", in_quotes(c.name),
@@ -121,9 +122,10 @@ std::string narrowed_design(const SampleDesign& design, const Growth& growth, st
 
 void require_more(std::uint64_t count, std::uint64_t had) {
   if (count > had) return;
-  throw Error(ExitCode::usage,
-              fmt::format("the campaign has {} samples; --count says how many there are to be in all: more than that",
-                          text::format_count(had)));
+  throw Error(
+      ExitCode::usage,
+      fmt::format("the campaign has {} samples; --count says how many there are to be in all: more than that",
+                  text::format_count(had)));
 }
 
 // The text and options with the further samples.
@@ -139,11 +141,12 @@ std::string grow(const Study& old, ReadOptions& options, const Growth& growth) {
   if (!growth.append.empty()) return with_design(old.text, file_design(design, growth.append));
   require_more(growth.count, design.count);
   if (!has_count(last.kind)) {
-    throw Error(ExitCode::usage,
-                fmt::format("samples of the design '{}' do not go on by themselves; give a table of further ones with "
-                            "--append FILE{}",
-                            name_of(last.kind),
-                            last.kind == DesignKind::file ? ", or of all with --samples FILE" : ""));
+    throw Error(
+        ExitCode::usage,
+        fmt::format(
+            "samples of the design '{}' do not go on by themselves; give a table of further ones with "
+            "--append FILE{}",
+            name_of(last.kind), last.kind == DesignKind::file ? ", or of all with --samples FILE" : ""));
   }
   if (!growth.ranges.empty())
     return with_design(old.text, narrowed_design(last, growth, growth.count - design.count, parts));
@@ -160,15 +163,17 @@ std::string grow(const Study& old, ReadOptions& options, const Growth& growth) {
 std::optional<std::string> with_count(const std::string& text, std::uint64_t count, std::string& variable) {
   const yaml::Node root = parsed(text);
   const yaml::Node* samples = samples_of(root);
-  if (samples != nullptr && samples->is_sequence() && !samples->items.empty()) samples = &samples->items.back();
+  if (samples != nullptr && samples->is_sequence() && !samples->items.empty())
+    samples = &samples->items.back();
   const yaml::Node* number = samples == nullptr ? nullptr : samples->find("count");
   if (number == nullptr || !number->is_scalar())
     throw Error(ExitCode::usage, "the study's samples have no 'count' that could become more");
   if (const auto token = find_token(number->text)) {
     if (token->begin != 0 || token->end != number->text.size()) {
-      throw Error(ExitCode::usage, fmt::format("the samples' count is '{}'; change it in the study, and take it over "
-                                               "with wflow resume --update",
-                                               number->text));
+      throw Error(ExitCode::usage,
+                  fmt::format("the samples' count is '{}'; change it in the study, and take it over "
+                              "with wflow resume --update",
+                              number->text));
     }
     variable = std::string(token->name);
     return std::nullopt;
@@ -186,9 +191,10 @@ std::string with_design(const std::string& text, std::string_view design) {
   const auto key = std::find_if(root.entries.begin(), root.entries.end(),
                                 [](const auto& entry) { return entry.first.text == "samples"; });
   if (key == root.entries.end() || key->second.is_null() || !key->first.mark.line) {
-    throw Error(ExitCode::usage,
-                "the study has no block samples: of its own at top level, to which more could be added; give a table "
-                "of all samples with --samples FILE");
+    throw Error(
+        ExitCode::usage,
+        "the study has no block samples: of its own at top level, to which more could be added; give a table "
+        "of all samples with --samples FILE");
   }
   // The block's lines: from its key to the next one at top level.
   const auto first = static_cast<std::size_t>(key->first.mark.line) - 1;
@@ -208,9 +214,11 @@ std::string with_design(const std::string& text, std::string_view design) {
   const std::size_t value_column = static_cast<std::size_t>(key->second.mark.column) - 1;
   const bool same_line = key->second.mark.line == key->first.mark.line;
   if (key->second.is_sequence()) {
-    block.assign(lines.begin() + static_cast<std::ptrdiff_t>(first), lines.begin() + static_cast<std::ptrdiff_t>(end));
+    block.assign(lines.begin() + static_cast<std::ptrdiff_t>(first),
+                 lines.begin() + static_cast<std::ptrdiff_t>(end));
     if (same_line) {
-      throw Error(ExitCode::usage, "write samples: as a list with a line for each design, then more can be added");
+      throw Error(ExitCode::usage,
+                  "write samples: as a list with a line for each design, then more can be added");
     }
     block.push_back(std::string(value_column, ' ') + "- " + std::string(design));
   } else {
@@ -232,13 +240,15 @@ std::string with_design(const std::string& text, std::string_view design) {
     }
     block.push_back("  - " + std::string(design));
   }
-  lines.erase(lines.begin() + static_cast<std::ptrdiff_t>(first), lines.begin() + static_cast<std::ptrdiff_t>(end));
+  lines.erase(lines.begin() + static_cast<std::ptrdiff_t>(first),
+              lines.begin() + static_cast<std::ptrdiff_t>(end));
   lines.insert(lines.begin() + static_cast<std::ptrdiff_t>(first), block.begin(), block.end());
   return text::join(lines, "\n");
 }
 
 std::optional<Study> as_grown(const Study& old, const Study& now) {
-  if (!old.samples || !now.samples || now.samples->design.count <= old.samples->design.count) return std::nullopt;
+  if (!old.samples || !now.samples || now.samples->design.count <= old.samples->design.count)
+    return std::nullopt;
   ReadOptions options = now.options;
   options.grown = counts_before(old);
   try {
@@ -259,14 +269,15 @@ Study grown_study(const Study& old, const ReadOptions& given, const Growth& grow
   Study study = read_again(old, text, options);
   const SampleDesign& design = study.samples->design;
   if (const auto problem = growth_problem(old.samples->design, design)) {
-    throw Error(ExitCode::usage,
-                fmt::format("{}; a table for --samples begins with the campaign's samples as they are (all rows of a "
-                            "table for --append are new)",
-                            *problem));
+    throw Error(
+        ExitCode::usage,
+        fmt::format("{}; a table for --samples begins with the campaign's samples as they are (all rows of a "
+                    "table for --append are new)",
+                    *problem));
   }
   if (design.count == old.samples->design.count) {
-    throw Error(ExitCode::usage, fmt::format("the campaign has these {} samples already",
-                                             text::format_count(design.count)));
+    throw Error(ExitCode::usage,
+                fmt::format("the campaign has these {} samples already", text::format_count(design.count)));
   }
   return study;
 }

@@ -357,22 +357,17 @@ Samples read_parts(Reading& reading, const yaml::Node& list) {
   if (!reading.options.samples_file.empty())
     reading.diagnostics.error(list.mark,
                               "a table in place of the samples goes with one design, not with a list");
-  const auto names_of = [](const SampleDesign& design) {
-    std::vector<std::string> names;
-    for (const SampleColumn& column : design.columns) names.push_back(column.name);
-    return names;
-  };
   for (std::size_t i = 0; i < list.items.size(); ++i) {
     const Samples part = SamplesReader(reading, list.items[i], true, i).read();
     if (i == 0) {
       all.level_max_dirs = part.level_max_dirs;
       all.design.columns = part.design.columns;
-    } else if (names_of(part.design) != names_of(all.design)) {
+    } else if (column_names(part.design) != column_names(all.design)) {
       reading.diagnostics.error(
           list.items[i].mark,
           fmt::format("the designs of samples: must have the same columns in the same "
                       "order: this one has {}, the first {}",
-                      text::join(names_of(part.design), ", "), text::join(names_of(all.design), ", ")));
+                      text::join(column_names(part.design), ", "), text::join(column_names(all.design), ", ")));
     }
     all.design.count += part.design.count;
     all.design.parts.push_back(part.design);
