@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMostShown = 10;
+constexpr std::size_t kMostDifferences = 10;
 
 // A data set with its samples by id; of sub-cubes, which share an id, by their order.
 struct Side {
@@ -56,11 +56,11 @@ double difference(std::span<const float> a, std::span<const float> b) {
 class Differences {
  public:
   void add(const std::string& kind, const std::string& sentence) {
-    if (++counts_[kind] <= kMostShown) text_ += sentence + "\n";
+    if (++counts_[kind] <= kMostDifferences) text_ += sentence + "\n";
   }
   Comparison take() {
     for (const auto& [kind, count] : counts_) {
-      if (count > kMostShown) text_ += fmt::format("and {} more: {}\n", count - kMostShown, kind);
+      if (count > kMostDifferences) text_ += fmt::format("and {} more: {}\n", count - kMostDifferences, kind);
     }
     return {text_, counts_.empty()};
   }

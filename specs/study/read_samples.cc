@@ -131,7 +131,8 @@ class SamplesReader {
                                : locate(reading_.study, written);
     design().file = design().file.lexically_normal();
     const bool text_file = text::lower(design().file.extension().string()) != ".npy";
-    design().header = ours_ && block_.boolean("header", text_file && design().columns.empty());
+    const bool unnamed = design().columns.empty() || (overridden && first_row_names_columns());
+    design().header = ours_ && block_.boolean("header", text_file && unnamed);
     if (part_ && block_.has("generate")) {
       error(block_.mark_of("generate"), "'generate' is for a samples: block of one design");
       block_.find("generate");
@@ -144,6 +145,19 @@ class SamplesReader {
     }
     use_campaigns_copy();
     open_file(overridden || !block_.has("file") ? block_.node().mark : block_.mark_of("file"));
+  }
+
+  // Of a table in place of a design: a row that is the columns' names is no sample.
+  bool first_row_names_columns() {
+    SampleDesign table;
+    table.kind = DesignKind::file;
+    table.file = design().file;
+    table.header = true;
+    try {
+      return open_samples(table)->columns() == column_names(design());
+    } catch (const Error&) {
+      return false;  // open_file() says what is wrong
+    }
   }
 
   // A resumed campaign reads the table it started with, whatever has become of the original.
@@ -363,11 +377,11 @@ Samples read_parts(Reading& reading, const yaml::Node& list) {
       all.level_max_dirs = part.level_max_dirs;
       all.design.columns = part.design.columns;
     } else if (column_names(part.design) != column_names(all.design)) {
-      reading.diagnostics.error(
-          list.items[i].mark,
-          fmt::format("the designs of samples: must have the same columns in the same "
-                      "order: this one has {}, the first {}",
-                      text::join(column_names(part.design), ", "), text::join(column_names(all.design), ", ")));
+      reading.diagnostics.error(list.items[i].mark,
+                                fmt::format("the designs of samples: must have the same columns in the same "
+                                            "order: this one has {}, the first {}",
+                                            text::join(column_names(part.design), ", "),
+                                            text::join(column_names(all.design), ", ")));
     }
     all.design.count += part.design.count;
     all.design.parts.push_back(part.design);
