@@ -79,7 +79,7 @@ class BlockConverter {
       : conversion_(conversion),
         config_(conversion.config),
         observer_(observer),
-        placed_(place_rows(SplitMap(config_.split, config_.count), rows)),
+        placed_(place_rows(SplitMap(config_.split, config_.count, config_.grown), rows)),
         form_(std::move(form)) {
     record_.block = block;
     record_.shard_samples = config_.shard_samples;
@@ -271,9 +271,10 @@ class BlockConverter {
                             file.layout().ids[row], file.path().string()));
   }
 
-  // The record and the manifest vouch for the shards, so they go before these are replaced.
+  // The record and the manifest vouch for the shards, so they go before these are replaced. A manifest of the
+  // blocks before stays true where this one only adds shards.
   void publish() {
-    remove_durably(conversion_.output / kManifestName);
+    if (replaces_something()) remove_durably(conversion_.output / kManifestName);
     remove_durably(block_record_path(conversion_.output, record_.block));
     for (std::size_t k = 0; k < shards_.size(); ++k) {
       if (shards_[k].writer) {
@@ -284,6 +285,12 @@ class BlockConverter {
       }
     }
     write_block_record(conversion_.output, record_);
+  }
+
+  bool replaces_something() const {
+    bool there = fs::exists(block_record_path(conversion_.output, record_.block));
+    for (std::size_t k = 0; k < kSplitNames.size(); ++k) there = there || fs::exists(shard_path(k));
+    return there;
   }
 
   static void remove_durably(const fs::path& path) {
@@ -389,6 +396,10 @@ std::string conversion_hash(const ConvertConfig& config) {
   relevant.name = defaults.name;
   // By hash, a growing campaign moves no sample: finished blocks stay.
   if (relevant.split.order == SplitOrder::hash) relevant.count = 0;
+  // By count, the samples that were there at first are split by themselves.
+  if (!relevant.grown.empty() && relevant.count > 0) relevant.count = relevant.grown.front();
+  relevant.grown.clear();
+  relevant.block_starts.clear();
   return hash_bytes(yaml::emit(to_yaml(relevant)));
 }
 
@@ -396,7 +407,7 @@ BlockRecord convert_block(const Conversion& conversion, std::uint64_t block,
                           const std::vector<SampleRow>& rows, const BlockObserver& observer) {
   const ConvertConfig& config = conversion.config;
   make_directories(conversion.output / "blocks");
-  const auto placed = place_rows(SplitMap(config.split, config.count), rows);
+  const auto placed = place_rows(SplitMap(config.split, config.count, config.grown), rows);
   const auto existing = read_block_record(conversion.output, block);
   if (existing && !shards_problem(conversion.output, *existing)) {
     const bool same = existing->config_hash == conversion_hash(config) &&

@@ -20,7 +20,7 @@ namespace {
 
 std::vector<BlockRecord> read_records(const Conversion& conversion) {
   const ConvertConfig& config = conversion.config;
-  const std::uint64_t blocks = block_count(config.count, config.shard_samples);
+  const std::uint64_t blocks = blocks_of(config).count(config.count);
   const std::string hash = conversion_hash(config);
   std::vector<BlockRecord> records;
   for (std::uint64_t block = 0; block < blocks; ++block) {

@@ -104,14 +104,12 @@ struct Job {
   Conversion conversion;
   SampleTable table;  // of all samples, or of one block, or empty for finish alone
 
-  std::uint64_t blocks() const {
-    return block_count(conversion.config.count, conversion.config.shard_samples);
-  }
+  std::uint64_t blocks() const { return blocks_of(conversion.config).count(conversion.config.count); }
   std::vector<SampleRow> rows_of(std::uint64_t block) const {
-    const std::uint64_t k = conversion.config.shard_samples;
+    const BlockRange items = blocks_of(conversion.config).items(block, conversion.config.count);
     std::vector<SampleRow> rows;
     for (const SampleRow& row : table.rows) {
-      if (row.number / k == block) rows.push_back(row);
+      if (row.number >= items.first && row.number < items.end) rows.push_back(row);
     }
     return rows;
   }
@@ -137,14 +135,14 @@ std::uint64_t choose_shard_samples(const ConvertConfig& config, const fs::path& 
   return shard_samples_of(config, config.count, bytes);
 }
 
-// Before rows are looked at: a wrong number is told as that. `config.count` is known.
+// Before rows are looked at: a wrong number is told as that. `config.count` and `shard_samples` are known.
 void check_block(const ConvertConfig& config, const RunOptions& options) {
   if (!options.block) return;
-  const std::uint64_t k = shard_samples_of(config, config.count);
-  const std::uint64_t blocks = block_count(config.count, k);
+  const std::uint64_t blocks = blocks_of(config).count(config.count);
   if (*options.block < blocks) return;
-  throw Error(ExitCode::usage, fmt::format("there is no block {}: the {} samples make {} of {}",
-                                           *options.block, config.count, blocks, k));
+  throw Error(ExitCode::usage,
+              fmt::format("there is no block {}: the {} samples make {} of {}", *options.block, config.count,
+                          blocks, std::min(config.shard_samples, config.count)));
 }
 
 // Of a table of all samples.
@@ -188,7 +186,7 @@ Job campaign_job(ConvertConfig config, const RunOptions& options) {
   require_output(config);
   if (config.count == 0)
     throw Error(ExitCode::spec, "the configuration needs the key 'count': the number of samples in all");
-  config.shard_samples = shard_samples_of(config, config.count);
+  config.shard_samples = campaign_shard_samples(config);
   check_block(config, options);
   const fs::path output = config.output;
   Job job{{std::move(config), output, {}}, {}};
@@ -196,8 +194,7 @@ Job campaign_job(ConvertConfig config, const RunOptions& options) {
   const ConvertConfig& c = job.conversion.config;
   job.table = read_sample_table(options.rows, c, Numbering::by_id);
   job.conversion.columns = job.table.columns;
-  const std::uint64_t first = *options.block * c.shard_samples;
-  const std::uint64_t end = std::min(c.count, first + c.shard_samples);
+  const auto [first, end] = blocks_of(c).items(*options.block, c.count);
   for (const SampleRow& row : job.table.rows) {
     if (row.number >= first && row.number < end) continue;
     throw Error(ExitCode::data,
@@ -250,7 +247,7 @@ void finish(const Job& job, EventWriter& events) {
 
 void print_plan(const Job& job) {
   const ConvertConfig& config = job.conversion.config;
-  const SplitMap split(config.split, config.count);
+  const SplitMap split(config.split, config.count, config.grown);
   std::uint64_t done = 0;
   for (std::uint64_t block = 0; block < job.blocks(); ++block) {
     const auto record = read_block_record(job.conversion.output, block);

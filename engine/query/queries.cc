@@ -100,7 +100,8 @@ wire::ParentView Queries::parent(const specs::Edge& edge, Element element) const
   Range needed{0, states.count() - 1};
   if (edge.kind == specs::EdgeKind::element) needed = {element, element};
   if (edge.kind == specs::EdgeKind::block) {
-    needed = {element * edge.block, std::min((element + 1) * edge.block, states.count()) - 1};
+    const BlockRange items = edge.blocks().items(element, states.count());
+    needed = {items.first, items.end - 1};
   }
   view.needed = needed.size();
   states.for_each_in(needed, [&](Range part, ElementState state) {
@@ -190,8 +191,7 @@ wire::Answer Queries::on(const wire::UsageRequest& request) {
   for (store::UsageRow& row : store_.usage_of(request.array, {request.first, request.last}, limit))
     answer.used.push_back({row.usage, std::move(row.worker)});
   // Of the element at which a page ends the next one has all records again.
-  if (answer.used.size() == limit)
-    answer.next = std::max(answer.used.back().usage.first, request.first + 1);
+  if (answer.used.size() == limit) answer.next = std::max(answer.used.back().usage.first, request.first + 1);
   return {std::move(answer)};
 }
 

@@ -65,7 +65,9 @@ Range ReadyQueues::next_range(ArrayId array, std::uint64_t size) const {
   const std::uint64_t bundle = arrays_[array].spec.bundle;
   if (bundle <= 1) return *ready.front(size);
   const Element first = ready.front(1)->first;
-  return *ready.front((first + size + bundle - 1) / bundle * bundle - first);
+  const std::uint64_t count = arrays_[array].spec.count;
+  const Element last = first + std::min(size, count - first) - 1;
+  return *ready.front(arrays_[array].spec.bundles().around(last, count).end - first);
 }
 
 void ReadyQueues::set_time(double now_s) {

@@ -47,7 +47,7 @@ WFLOW_LAYOUT(specs::TaskTemplate, &T::array, &T::step, &T::label, &T::kind, &T::
              &T::shell, &T::shell_given, &T::settings, &T::workspace, &T::script, &T::suffix, &T::campaign,
              &T::sample_dependent, &T::sample_count, &T::level_max_dirs, &T::layout_samples, &T::resources, &T::timeout_s,
              &T::stall_timeout_s, &T::trust_markers, &T::block_samples, &T::source_workspace, &T::environment,
-             &T::bundle, &T::output, &T::outputs);
+             &T::sample_starts, &T::bundle, &T::output, &T::outputs);
 
 WFLOW_LAYOUT(Hello, &T::protocol, &T::version, &T::campaign, &T::worker, &T::group, &T::guardian, &T::agent,
              &T::started_by, &T::cores, &T::gpus, &T::memory_bytes, &T::allocation, &T::node, &T::incarnation,

@@ -34,6 +34,7 @@ inline specs::TaskTemplate sample_template() {
   t.environment = {{"KEY", "value with \n and \xff"}, {"EMPTY", ""}};
   t.shell_given = true;
   t.suffix = ".slurm";
+  t.sample_starts = {200, 400};
   t.bundle = 4096;
   t.output = specs::OutputMode::packed;
   t.outputs = {{{{specs::Piece::Kind::literal, "u.h5", 0}}, "density", {64, 64, 64}, true}};

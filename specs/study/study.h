@@ -40,6 +40,8 @@ struct ReadOptions {
   std::filesystem::path campaign;  // set when resuming: the campaign directory to use
   std::filesystem::path directory;  // relative paths of the study start here; empty: the current directory
   Iteration iteration;
+  // The numbers of samples that the campaign had before it grew to this study's, ascending.
+  std::vector<std::uint64_t> grown;
   // Directories of samples are laid out as for so many (sample_path()): a campaign that grew keeps those that it has.
   // 0: as for the study's count.
   std::uint64_t layout_samples = 0;
@@ -109,6 +111,13 @@ struct Samples {
   // The count that decides how directories of samples are laid out.
   std::uint64_t layout_count() const { return layout > 0 ? layout : design.count; }
 };
+
+// The tables of a design and of its parts, and what the campaign's copy of each is called.
+struct SampleFile {
+  std::filesystem::path file;
+  std::string copy;
+};
+std::vector<SampleFile> sample_files(const SampleDesign& design);
 
 struct Dependency {
   std::string step;
