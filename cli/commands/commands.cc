@@ -39,6 +39,7 @@ void add_commands(CLI::App& app, Command& chosen) {
   add_schema(app, chosen);
   add_run(app, chosen);
   add_resume(app, chosen);
+  add_extend(app, chosen);
   add_update(app, chosen);
   add_redo(app, chosen);
   add_status(app, chosen);

@@ -17,6 +17,7 @@ void add_commands(CLI::App& app, Command& chosen);
 
 void add_run(CLI::App& app, Command& chosen);
 void add_resume(CLI::App& app, Command& chosen);
+void add_extend(CLI::App& app, Command& chosen);
 void add_status(CLI::App& app, Command& chosen);
 void add_attach(CLI::App& app, Command& chosen);
 void add_retry(CLI::App& app, Command& chosen);
