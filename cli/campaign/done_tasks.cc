@@ -49,7 +49,8 @@ Named named(const specs::Plan& plan, const std::string& word) {
       return {std::move(*arrays), parse_range(word.substr(slash + 1))};
   }
   engine::arrays_of_step(plan, word.substr(0, word.find('/')));  // says which steps there are
-  throw Error(ExitCode::usage, fmt::format("'{}' is no step of the study, nor a part of one such as simulate/100:199", word));
+  throw Error(ExitCode::usage,
+              fmt::format("'{}' is no step of the study, nor a part of one such as simulate/100:199", word));
 }
 
 void add(engine::ArrayParts& parts, ArrayId array, Range range) {
@@ -86,7 +87,8 @@ engine::ArrayParts done_parts(engine::Client& client, const std::vector<ArrayId>
     std::size_t end = begin + 1;
     while (end < arrays.size() && arrays[end] == arrays[end - 1] + 1) ++end;
     const std::uint32_t done = 1U << static_cast<unsigned>(engine::ElementState::done);
-    for (std::optional<engine::wire::TaskPlace> from = engine::wire::TaskPlace{arrays[begin], range.first}; from;) {
+    for (std::optional<engine::wire::TaskPlace> from = engine::wire::TaskPlace{arrays[begin], range.first};
+         from;) {
       const engine::wire::TasksAnswer page =
           client.tasks({*from, arrays[end - 1], range.first, range.last, done});
       for (const auto& run : page.runs) add(parts, run.array, {run.first, run.last});

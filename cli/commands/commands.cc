@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "base/text.h"
 #include "base/version.h"
 
 namespace wflow::cli {
@@ -68,6 +69,10 @@ void add_commands(CLI::App& app, Command& chosen) {
   add_help(app, chosen);
   add_completion(app, chosen);
   add_manual(app, chosen);
+}
+
+std::string tasks_text(std::uint64_t count) {
+  return fmt::format("{} task{}", text::format_count(count), count == 1 ? "" : "s");
 }
 
 }  // namespace wflow::cli

@@ -22,7 +22,7 @@ namespace wflow::cli {
 
 namespace {
 
-constexpr std::uint64_t kDefaultLimit = 100;
+constexpr std::uint64_t kSamplesListed = 100;
 
 struct SamplesOptions {
   std::string campaign;
@@ -60,13 +60,14 @@ Listed listed_step(const specs::Plan& plan, const std::string& name) {
     if (first.step == nullptr) first.step = &step;
   }
   if (first.step != nullptr) return first;
-  throw Error(ExitCode::usage, name.empty() ? std::string("no step of this campaign runs once a sample")
-                                            : fmt::format("no step '{}' of this campaign runs once a sample", name));
+  throw Error(ExitCode::usage, name.empty()
+                                   ? std::string("no step of this campaign runs once a sample")
+                                   : fmt::format("no step '{}' of this campaign runs once a sample", name));
 }
 
-class Listing {
+class SampleListing {
  public:
-  Listing(const specs::Plan& plan, const Listed& listed, const SamplesOptions& options)
+  SampleListing(const specs::Plan& plan, const Listed& listed, const SamplesOptions& options)
       : plan_(plan),
         options_(options),
         several_arrays_(listed.step->arrays > 1),
@@ -131,7 +132,8 @@ class Listing {
   std::vector<Cell> cells_of(const TaskRow& row) {
     std::vector<Cell> cells = {{std::to_string(row.element)}};
     if (several_arrays_) cells.push_back({plan_.array_name(row.array)});
-    for (std::size_t k = 0; k < samples_->columns().size(); ++k) cells.push_back({samples_->text(row.element, k)});
+    for (std::size_t k = 0; k < samples_->columns().size(); ++k)
+      cells.push_back({samples_->text(row.element, k)});
     cells.push_back({split_text(row.element)});
     cells.push_back({row.state_name()});
     cells.push_back({directory_of(row, options_.csv)});
@@ -146,12 +148,9 @@ class Listing {
       values[samples_->columns()[k]] = number ? nlohmann::json(*number) : nlohmann::json(cell);
     }
     const std::string split = split_text(row.element);
-    return {{"id", row.element},
-            {"array", plan_.array_name(row.array)},
-            {"values", values},
-            {"split", split.empty() ? nlohmann::json() : nlohmann::json(split)},
-            {"state", row.state_name()},
-            {"directory", directory_of(row, true)}};
+    return {{"id", row.element},         {"array", plan_.array_name(row.array)},
+            {"values", values},          {"split", split.empty() ? nlohmann::json() : nlohmann::json(split)},
+            {"state", row.state_name()}, {"directory", directory_of(row, true)}};
   }
 
   const specs::Plan& plan_;
@@ -166,14 +165,15 @@ class Listing {
 
 int samples(const SamplesOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.campaign));
-  if (!plan.study().samples) throw Error(ExitCode::usage, "this campaign has no samples: its study has no samples: block");
+  if (!plan.study().samples)
+    throw Error(ExitCode::usage, "this campaign has no samples: its study has no samples: block");
   const Listed listed = listed_step(plan, options.selection.step);
   engine::Client client(plan);
-  const std::uint64_t limit = options.limit.value_or(options.json || options.csv ? 0 : kDefaultLimit);
+  const std::uint64_t limit = options.limit.value_or(options.json || options.csv ? 0 : kSamplesListed);
   SelectionOptions selection = options.selection;
   selection.step = listed.step->name;
   selection.few = !options.json && !options.csv;
-  Listing listing(plan, listed, options);
+  SampleListing listing(plan, listed, options);
   bool more = false;
   select_tasks(plan, client, selection, [&](const TaskRow& row) {
     more = limit > 0 && listing.found() == limit;
@@ -191,14 +191,16 @@ void add_samples(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<SamplesOptions>();
   CLI::App* command = app.add_subcommand("samples", "list the samples: values, split, state, directory");
   command->footer(
-      "The state is that of the sample's task in --step (default: the step that is converted, else the first that "
+      "The state is that of the sample's task in --step (default: the step that is converted, else the first "
+      "that "
       "runs\nonce a sample). The split is the one that the conversion makes; empty without a convert: step.\n"
       "Examples:\n  wflow samples\n  wflow samples --csv > samples.csv\n  wflow samples --state missing\n"
       "  wflow samples cosmoflow --where \"omega_m > 0.3\" --json");
   command->add_option("campaign", options->campaign,
                       "its directory, or the beginning of its name (default: the newest here)");
   add_selection(*command, options->selection);
-  command->add_option("--limit", options->limit, "show so many at most; 0: all (default: 100, all for programs)");
+  command->add_option("--limit", options->limit,
+                      "show so many at most; 0: all (default: 100, all for programs)");
   auto* json = command->add_flag("--json", options->json, "as JSON");
   command->add_flag("--csv", options->csv, "as comma-separated values")->excludes(json);
   command->callback([options, &chosen] { chosen = [options] { return samples(*options); }; });

@@ -20,7 +20,7 @@ namespace wflow::cli {
 
 namespace {
 
-constexpr std::uint64_t kDefaultLimit = 100;
+constexpr std::uint64_t kTasksListed = 100;
 constexpr std::size_t kGroups = 1000;
 
 struct TasksOptions {
@@ -148,13 +148,15 @@ class Listing {
   static constexpr std::size_t kTogether = 10'000;  // rows with the same widths
 
   std::vector<std::string> headings() const {
-    auto names = options_.csv
-                     ? std::vector<std::string>{"task", "step", "sample", "state", "attempts", "exit_code",
-                                                "duration", "started", "worker", "cpu", "peak_bytes",
-                                                "read_bytes", "written_bytes", "message"}
-                     : std::vector<std::string>{"task", "state", "attempts", "exit code", "duration", "cpu",
-                                                "memory", "worker", "message"};
-    if (samples_ != nullptr) names.insert(names.end(), samples_->columns().begin(), samples_->columns().end());
+    auto names =
+        options_.csv
+            ? std::vector<std::string>{"task",       "step",       "sample",        "state",  "attempts",
+                                       "exit_code",  "duration",   "started",       "worker", "cpu",
+                                       "peak_bytes", "read_bytes", "written_bytes", "message"}
+            : std::vector<std::string>{"task", "state",  "attempts", "exit code", "duration",
+                                       "cpu",  "memory", "worker",   "message"};
+    if (samples_ != nullptr)
+      names.insert(names.end(), samples_->columns().begin(), samples_->columns().end());
     return names;
   }
 
@@ -223,7 +225,8 @@ struct TaskGroup {
   TaskRow first;
 };
 
-void print_groups(const specs::Plan& plan, const std::vector<TaskGroup>& groups, const TasksOptions& options) {
+void print_groups(const specs::Plan& plan, const std::vector<TaskGroup>& groups,
+                  const TasksOptions& options) {
   nlohmann::json list = nlohmann::json::array();
   Table table({"tasks", "step", "ended", "first", "message"});
   for (const TaskGroup& group : groups) {
@@ -249,7 +252,8 @@ void print_groups(const specs::Plan& plan, const std::vector<TaskGroup>& groups,
     fmt::print("no task has failed or is missing\n");
   } else {
     table.print_whole(standard_output());
-    const std::string first = specs::task_name(plan, groups.front().first.array, groups.front().first.element);
+    const std::string first =
+        specs::task_name(plan, groups.front().first.array, groups.front().first.element);
     fmt::print("one task's output: wflow logs {} {}\n", plan.campaign().string(), first);
   }
 }
@@ -259,7 +263,8 @@ int group_tasks(const specs::Plan& plan, engine::Client& client, const TasksOpti
   if (selection.states.empty()) selection.states = {"failed", "hard_failed", "delayed", "missing"};
   std::map<std::string, TaskGroup> groups;
   select_tasks(plan, client, selection, [&](const TaskRow& row) {
-    const std::string key = fmt::format("{}\n{}\n{}", plan.step_of(row.array), end_of(row), without_numbers(row.detail));
+    const std::string key =
+        fmt::format("{}\n{}\n{}", plan.step_of(row.array), end_of(row), without_numbers(row.detail));
     // More kinds than anybody reads: they count together.
     TaskGroup& group = groups.size() < kGroups || groups.contains(key) ? groups[key] : groups[""];
     if (++group.tasks == 1) group.first = row;
@@ -267,7 +272,8 @@ int group_tasks(const specs::Plan& plan, engine::Client& client, const TasksOpti
   });
   std::vector<TaskGroup> sorted;
   for (auto& [key, group] : groups) sorted.push_back(std::move(group));
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.tasks > b.tasks; });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.tasks > b.tasks; });
   print_groups(plan, sorted, options);
   return 0;
 }
@@ -278,7 +284,7 @@ int tasks(const TasksOptions& options) {
   if (options.group) return group_tasks(plan, client, options);
   // What a program reads is complete; what a person reads has an end.
   const std::uint64_t limit =
-      options.limit.value_or(options.json || options.csv || options.count ? 0 : kDefaultLimit);
+      options.limit.value_or(options.json || options.csv || options.count ? 0 : kTasksListed);
   Listing listing(plan, options);
   SelectionOptions selection = options.selection;
   selection.with_usage = !options.count;
@@ -305,7 +311,8 @@ void add_tasks(CLI::App& app, Command& chosen) {
       "reason, and the columns of the samples; = != < <= > >= in, and, or, not, parentheses. A comparison "
       "with what is not\n"
       "known (the worker of a task that has not run) holds for no task.\n"
-      "Examples:\n  wflow tasks --group\n  wflow tasks --state failed\n  wflow tasks --where \"omega_m > 0.3 and state = failed\" "
+      "Examples:\n  wflow tasks --group\n  wflow tasks --state failed\n  wflow tasks --where \"omega_m > 0.3 "
+      "and state = failed\" "
       "--csv\n"
       "  wflow tasks cosmoflow --step simulate --exit-code 137 --count\n  wflow tasks --state running "
       "--duration '>10min'\n  wflow tasks --step simulate --parameters --csv > cost.csv");
@@ -316,9 +323,10 @@ void add_tasks(CLI::App& app, Command& chosen) {
                       "show so many at most; 0: all (default: 100, all for programs)");
   auto* count = command->add_flag("--count", options->count, "only how many");
   command
-      ->add_flag("--group", options->group,
-                 "a line for all that ended in the same way with the same message (default: those that failed, are "
-                 "tried again or missing)")
+      ->add_flag(
+          "--group", options->group,
+          "a line for all that ended in the same way with the same message (default: those that failed, are "
+          "tried again or missing)")
       ->excludes(count);
   auto* json = command->add_flag("--json", options->json, "as JSON");
   command->add_flag("--parameters", options->parameters, "with the values of each task's sample");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow diff, history, redo: what a changed study means for a campaign, its versions, and tasks that run again.
+// wflow diff, history, redo: what a changed study means for a campaign, its versions, and tasks that run
+// again.
 #include "cli/commands/update.h"
 
 #include <fmt/chrono.h>
@@ -33,12 +34,6 @@ namespace wflow::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kCampaign = "its directory, or the beginning of its name (default: the newest here)";
-
-std::string tasks_text(std::uint64_t count) {
-  return fmt::format("{} task{}", text::format_count(count), count == 1 ? "" : "s");
-}
 
 bool says_yes(const char* question) {
   fmt::print("{} [y/N] ", question);
@@ -139,8 +134,9 @@ int history(const HistoryOptions& options) {
   finish_update(campaign);
   if (options.version > 0) {
     if (!specs::has_version(campaign, options.version))
-      throw Error(ExitCode::usage, fmt::format("{} has no version {} of its study; it has {}", campaign.string(),
-                                               options.version, specs::current_version(campaign)));
+      throw Error(ExitCode::usage,
+                  fmt::format("{} has no version {} of its study; it has {}", campaign.string(),
+                              options.version, specs::current_version(campaign)));
     fmt::print("{}", specs::read_version(campaign, options.version).text);
     return 0;
   }
@@ -161,8 +157,8 @@ int history(const HistoryOptions& options) {
     return 0;
   }
   for (const specs::VersionInfo& one : all) {
-    fmt::print("version {}  {}  {}@{}  wflow {}{}\n", one.number, time_text(one.time_s), one.user, one.host, one.command,
-               one.why.empty() ? "" : "  \"" + one.why + "\"");
+    fmt::print("version {}  {}  {}@{}  wflow {}{}\n", one.number, time_text(one.time_s), one.user, one.host,
+               one.command, one.why.empty() ? "" : "  \"" + one.why + "\"");
     for (const std::string& line : one.changes) fmt::print("  {}\n", line);
   }
   return 0;
@@ -193,7 +189,8 @@ int redo(RedoOptions& options) {
   }
   if (!options.run.silent()) {
     for (const engine::StepChange& step : redo.changes.steps)
-      fmt::print("{}: {} of {}\n", step.step, text::format_count(step.stale), text::format_count(step.elements));
+      fmt::print("{}: {} of {}\n", step.step, text::format_count(step.stale),
+                 text::format_count(step.elements));
   }
   if (!may_go_on(options.flags, options.run, "run these again?")) {
     fmt::print("nothing was changed\n");
@@ -254,20 +251,25 @@ std::optional<specs::Plan> take_over(Update update, const UpdateFlags& flags, Up
 
 void add_update(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<DiffOptions>();
-  CLI::App* command = app.add_subcommand("diff", "what changed in a study since its campaign began, and what follows");
+  CLI::App* command =
+      app.add_subcommand("diff", "what changed in a study since its campaign began, and what follows");
   command->footer(
-      "Key by key, then as a plan: which tasks are stale and would run again, which are only added. Nothing is "
+      "Key by key, then as a plan: which tasks are stale and would run again, which are only added. Nothing "
+      "is "
       "changed;\n"
-      "wflow resume --update does it. Retries, time-outs, resources, workers, batch: and priorities apply without "
+      "wflow resume --update does it. Retries, time-outs, resources, workers, batch: and priorities apply "
+      "without "
       "any rerun.\n"
       "Examples:\n  wflow diff\n  wflow diff cosmoflow mended.yaml");
   command->add_option("campaign", options->campaign, kCampaign);
-  command->add_option("study", options->study, "the changed study (default: the file that the campaign was made of)");
+  command->add_option("study", options->study,
+                      "the changed study (default: the file that the campaign was made of)");
   command->add_flag("--json", options->json, "as JSON");
   command->callback([options, &chosen] { chosen = [options] { return diff(*options); }; });
 
   const auto past = std::make_shared<HistoryOptions>();
-  command = app.add_subcommand("history", "the versions of a campaign's study: who took them in, when and why");
+  command =
+      app.add_subcommand("history", "the versions of a campaign's study: who took them in, when and why");
   command->footer("Examples:\n  wflow history\n  wflow history cosmoflow --show 1 > first.yaml");
   command->add_option("campaign", past->campaign, kCampaign);
   command->add_option("--show", past->version, "print the study of this version")->check(CLI::PositiveNumber);
@@ -282,7 +284,8 @@ void add_redo(CLI::App& app, Command& chosen) {
       "Blocks, manifests and trainings that read them follow, and nothing else. Their outputs are replaced "
       "(--keep-old:\n"
       "moved to .wflow/old); trainings begin anew. For failed tasks: wflow retry.\n"
-      "Examples:\n  wflow redo simulate/12\n  wflow redo simulate/100:199 -m \"new compiler\"\n  wflow redo train\n"
+      "Examples:\n  wflow redo simulate/12\n  wflow redo simulate/100:199 -m \"new compiler\"\n  wflow redo "
+      "train\n"
       "  wflow redo --step simulate --where \"omega_m > 0.45\"");
   add_task_choice(*command, options->tasks, options->run.campaign);
   add_update_flags(*command, options->flags);

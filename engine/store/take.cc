@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record follows a new plan. Arrays of the new plan get its numbers, in every table; what an array keeps stays, and
-// everything else of it is forgotten as if it had never run. Of arrays that are gone, what is told to people stays.
+// The record follows a new plan. Arrays of the new plan get its numbers, in every table; what an array keeps
+// stays, and everything else of it is forgotten as if it had never run. Of arrays that are gone, what is told
+// to people stays.
 #include <algorithm>
 
 #include "base/error.h"
@@ -34,7 +35,8 @@ bool keeps_numbers(const Takeover& takeover, std::uint64_t count) {
 
 std::string Store::aside() {
   return impl_->reading([&] {
-    return impl_->database.execAndGet("SELECT COALESCE(max(value), '') FROM meta WHERE key = 'aside'").getString();
+    return impl_->database.execAndGet("SELECT COALESCE(max(value), '') FROM meta WHERE key = 'aside'")
+        .getString();
   });
 }
 
@@ -55,7 +57,8 @@ void Store::take(const specs::Plan& plan, const Takeover& takeover) {
         static_cast<std::uint64_t>(impl_->database.execAndGet("SELECT count(*) FROM arrays").getInt64());
     if (!keeps_numbers(takeover, count)) impl_->renumber(takeover, count);
     impl_->database.exec(
-        "CREATE TEMP TABLE IF NOT EXISTS opened (array INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, "
+        "CREATE TEMP TABLE IF NOT EXISTS opened (array INTEGER NOT NULL, first INTEGER NOT NULL, last "
+        "INTEGER NOT NULL, "
         "PRIMARY KEY (array, first)) WITHOUT ROWID; DELETE FROM temp.opened");
     std::vector<std::uint64_t> before(plan.array_count());
     impl_->resize(plan, takeover, before);
@@ -65,8 +68,8 @@ void Store::take(const specs::Plan& plan, const Takeover& takeover) {
       if (before[array] > is) impl_->retire_beyond(array, before[array], is);
       impl_->open_again(array, takeover.arrays[array].open, before[array], is);
       if (takeover.arrays[array].judge_skipped)
-        impl_->database.exec("DELETE FROM runs WHERE array = " + std::to_string(array) + " AND state = " +
-                             std::to_string(static_cast<int>(ElementState::skipped)));
+        impl_->database.exec("DELETE FROM runs WHERE array = " + std::to_string(array) +
+                             " AND state = " + std::to_string(static_cast<int>(ElementState::skipped)));
     }
     impl_->forget_opened();
     if (takeover.forget_made) impl_->database.exec("DELETE FROM made");
@@ -74,31 +77,36 @@ void Store::take(const specs::Plan& plan, const Takeover& takeover) {
     for (const ElementState state : {ElementState::done, ElementState::failed, ElementState::hard_failed,
                                      ElementState::skipped, ElementState::cancelled}) {
       const std::string name(name_of(state));
-      impl_->database.exec("UPDATE arrays SET " + name +
-                           " = COALESCE((SELECT sum(last - first + 1) FROM runs WHERE array = arrays.id AND state = " +
-                           std::to_string(static_cast<int>(state)) + "), 0)");
+      impl_->database.exec(
+          "UPDATE arrays SET " + name +
+          " = COALESCE((SELECT sum(last - first + 1) FROM runs WHERE array = arrays.id AND state = " +
+          std::to_string(static_cast<int>(state)) + "), 0)");
     }
     // Whatever an earlier lease brings, with numbers of arrays that are others now, is late.
     const std::int64_t epoch =
         impl_->database.execAndGet("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'epoch'").getInt64();
     const std::int64_t floor = (epoch + 1) << kEpochShift;
-    impl_->database.exec(
-        "INSERT OR REPLACE INTO floors SELECT id, 0, elements - 1, " + std::to_string(floor) +
-        " FROM arrays WHERE elements > done + failed + hard_failed + skipped + cancelled AND NOT EXISTS (SELECT 1 "
-        "FROM floors f WHERE f.array = arrays.id)");
+    impl_->database.exec("INSERT OR REPLACE INTO floors SELECT id, 0, elements - 1, " +
+                         std::to_string(floor) +
+                         " FROM arrays WHERE elements > done + failed + hard_failed + skipped + cancelled "
+                         "AND NOT EXISTS (SELECT 1 "
+                         "FROM floors f WHERE f.array = arrays.id)");
     std::vector<std::pair<ArrayId, std::uint64_t>> others;
     SQLite::Statement open(
         impl_->database,
         "SELECT id, elements FROM arrays WHERE elements > done + failed + hard_failed + skipped + cancelled "
-        "AND NOT EXISTS (SELECT 1 FROM floors f WHERE f.array = arrays.id AND f.first = 0 AND f.last = arrays.elements "
+        "AND NOT EXISTS (SELECT 1 FROM floors f WHERE f.array = arrays.id AND f.first = 0 AND f.last = "
+        "arrays.elements "
         "- 1 AND f.lease = ?)");
     open.bind(1, floor);
     while (open.executeStep())
-      others.emplace_back(open.getColumn(0).getUInt(), static_cast<std::uint64_t>(open.getColumn(1).getInt64()));
+      others.emplace_back(open.getColumn(0).getUInt(),
+                          static_cast<std::uint64_t>(open.getColumn(1).getInt64()));
     open.reset();
     for (const auto& [array, elements] : others) impl_->floors.set(array, {0, elements - 1}, floor);
     for (const SourcesRow& row : takeover.sources) impl_->insert_sources(row);
-    execute(impl_->statement("INSERT OR REPLACE INTO meta VALUES ('study', ?)"), std::to_string(takeover.study));
+    execute(impl_->statement("INSERT OR REPLACE INTO meta VALUES ('study', ?)"),
+            std::to_string(takeover.study));
     execute(impl_->statement("INSERT OR REPLACE INTO meta VALUES ('aside', ?)"), takeover.aside);
     for (const HistoryRow& row : takeover.history) impl_->write_history(row);
   });
@@ -115,10 +123,10 @@ void Store::Impl::renumber(const Takeover& takeover, std::uint64_t count) {
   }
   {
     SQLite::Statement insert(database, "INSERT INTO moved VALUES (?, ?)");
-    SQLite::Statement retire(
-        database,
-        "INSERT INTO removed_arrays (step, name, kind, elements, done, failed, study) SELECT step, name, kind, elements, "
-        "done, failed + hard_failed, ? FROM arrays WHERE id = ?");
+    SQLite::Statement retire(database,
+                             "INSERT INTO removed_arrays (step, name, kind, elements, done, failed, study) "
+                             "SELECT step, name, kind, elements, "
+                             "done, failed + hard_failed, ? FROM arrays WHERE id = ?");
     for (std::uint64_t old = 0; old < count; ++old) {
       std::int64_t number = to[old];
       if (number < 0) {
@@ -133,12 +141,14 @@ void Store::Impl::renumber(const Takeover& takeover, std::uint64_t count) {
   }
   const std::string away = std::to_string(kAway);
   for (const char* table : kStates)
-    database.exec(std::string("DELETE FROM ") + table + " WHERE array IN (SELECT old FROM moved WHERE new < 0)");
+    database.exec(std::string("DELETE FROM ") + table +
+                  " WHERE array IN (SELECT old FROM moved WHERE new < 0)");
   const auto move = [&](const std::string& table, const std::string& column) {
-    database.exec("UPDATE " + table + " SET " + column + " = " + away + " + (SELECT new FROM moved WHERE old = " +
-                  column + ") WHERE " + column + " IN (SELECT old FROM moved)");
-    database.exec("UPDATE " + table + " SET " + column + " = " + column + " - " + away + " WHERE " + column + " > " +
-                  away + " / 2");
+    database.exec("UPDATE " + table + " SET " + column + " = " + away +
+                  " + (SELECT new FROM moved WHERE old = " + column + ") WHERE " + column +
+                  " IN (SELECT old FROM moved)");
+    database.exec("UPDATE " + table + " SET " + column + " = " + column + " - " + away + " WHERE " + column +
+                  " > " + away + " / 2");
   };
   for (const char* table : kStates) move(table, "array");
   for (const char* table : kTold) move(table, "array");
@@ -148,11 +158,14 @@ void Store::Impl::renumber(const Takeover& takeover, std::uint64_t count) {
 }
 
 // The arrays as the plan has them. `before`: how many elements each had.
-void Store::Impl::resize(const specs::Plan& plan, const Takeover& takeover, std::vector<std::uint64_t>& before) {
+void Store::Impl::resize(const specs::Plan& plan, const Takeover& takeover,
+                         std::vector<std::uint64_t>& before) {
   SQLite::Statement had(database, "SELECT id, elements FROM arrays");
-  while (had.executeStep()) before.at(had.getColumn(0).getUInt()) = static_cast<std::uint64_t>(had.getColumn(1).getInt64());
+  while (had.executeStep())
+    before.at(had.getColumn(0).getUInt()) = static_cast<std::uint64_t>(had.getColumn(1).getInt64());
   had.reset();
-  SQLite::Statement insert(database, "INSERT INTO arrays (id, step, name, kind, elements) VALUES (?, ?, ?, ?, ?)");
+  SQLite::Statement insert(database,
+                           "INSERT INTO arrays (id, step, name, kind, elements) VALUES (?, ?, ?, ?, ?)");
   SQLite::Statement update(database, "UPDATE arrays SET elements = ? WHERE id = ?");
   SQLite::Statement reads(database, "UPDATE arrays SET source = ? WHERE id = ?");
   database.exec("UPDATE arrays SET source = NULL WHERE source IS NOT NULL");
@@ -178,19 +191,23 @@ void Store::Impl::resize(const specs::Plan& plan, const Takeover& takeover, std:
 void Store::Impl::retire_beyond(ArrayId array, std::uint64_t was, std::uint64_t is) {
   SQLite::Statement retire(
       database,
-      "INSERT INTO removed_arrays (step, name, kind, elements, done, failed, study) SELECT step, name, kind, ?, (SELECT "
-      "COALESCE(sum(last - max(first, ?2) + 1), 0) FROM runs WHERE array = ?3 AND last >= ?2 AND state = ?4), 0, (SELECT "
+      "INSERT INTO removed_arrays (step, name, kind, elements, done, failed, study) SELECT step, name, kind, "
+      "?, (SELECT "
+      "COALESCE(sum(last - max(first, ?2) + 1), 0) FROM runs WHERE array = ?3 AND last >= ?2 AND state = "
+      "?4), 0, (SELECT "
       "CAST(value AS INTEGER) + 1 FROM meta WHERE key = 'study') FROM arrays WHERE id = ?3");
   SQLite::bind(retire, signed_of(was - is), signed_of(is), array, static_cast<int>(ElementState::done));
   retire.exec();
   const std::int64_t id = database.getLastInsertRowid();
   for (const char* table : {"failures", "events", "metrics"}) {
-    SQLite::Statement move(database, std::string("UPDATE ") + table + " SET array = ? WHERE array = ? AND element >= ?");
+    SQLite::Statement move(
+        database, std::string("UPDATE ") + table + " SET array = ? WHERE array = ? AND element >= ?");
     SQLite::bind(move, -id, array, signed_of(is));
     move.exec();
   }
   for (const char* table : {"attempts", "progress", "missing"}) {
-    SQLite::Statement erase(database, std::string("DELETE FROM ") + table + " WHERE array = ? AND element >= ?");
+    SQLite::Statement erase(database,
+                            std::string("DELETE FROM ") + table + " WHERE array = ? AND element >= ?");
     SQLite::bind(erase, array, signed_of(is));
     erase.exec();
   }
@@ -201,13 +218,14 @@ void Store::Impl::retire_beyond(ArrayId array, std::uint64_t was, std::uint64_t 
 void Store::Impl::forget_opened() {
   for (const char* table : {"attempts", "progress", "metrics", "events", "missing"}) {
     database.exec(std::string("DELETE FROM ") + table +
-                  " WHERE (SELECT o.last FROM temp.opened o WHERE o.array = " + table + ".array AND o.first <= " + table +
-                  ".element ORDER BY o.first DESC LIMIT 1) >= element");
+                  " WHERE (SELECT o.last FROM temp.opened o WHERE o.array = " + table +
+                  ".array AND o.first <= " + table + ".element ORDER BY o.first DESC LIMIT 1) >= element");
   }
 }
 
 // As if these elements had never run. Failures stay, as they do with a retry.
-void Store::Impl::open_again(ArrayId array, const std::vector<Range>& parts, std::uint64_t was, std::uint64_t is) {
+void Store::Impl::open_again(ArrayId array, const std::vector<Range>& parts, std::uint64_t was,
+                             std::uint64_t is) {
   if (parts.empty() || was == 0) return;
   runs.clear(array, parts);
   made.clear(array, parts);
@@ -215,11 +233,13 @@ void Store::Impl::open_again(ArrayId array, const std::vector<Range>& parts, std
   for (const Range& part : parts) {
     if (part.first >= std::min(was, is)) break;
     open += std::min(part.last, std::min(was, is) - 1) - part.first + 1;
-    execute(statement("INSERT INTO temp.opened VALUES (?, ?, ?)"), array, signed_of(part.first), signed_of(part.last));
+    execute(statement("INSERT INTO temp.opened VALUES (?, ?, ?)"), array, signed_of(part.first),
+            signed_of(part.last));
   }
   // Nothing of the old times is left: a new command has new ones.
   if (open >= std::min(was, is))
-    execute(statement("UPDATE arrays SET timed = 0, duration_sum = 0, duration_square_sum = 0 WHERE id = ?"), array);
+    execute(statement("UPDATE arrays SET timed = 0, duration_sum = 0, duration_square_sum = 0 WHERE id = ?"),
+            array);
 }
 
 }  // namespace wflow::engine::store

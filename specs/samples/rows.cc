@@ -34,7 +34,8 @@ std::string grid_signature(const SampleDesign& design, std::size_t column) {
   std::uint64_t stride = 1;
   for (std::size_t i = column + 1; i < design.columns.size(); ++i) stride *= design.columns[i].values.size();
   std::string text = fmt::format("grid {}", stride);
-  for (const std::string& value : design.columns[column].values) text += fmt::format(" {}:{}", value.size(), value);
+  for (const std::string& value : design.columns[column].values)
+    text += fmt::format(" {}:{}", value.size(), value);
   return text;
 }
 
@@ -45,9 +46,9 @@ bool same_file(const SampleDesign& from, const SampleDesign& to) {
          hash_file(from.file) == hash_file(to.file);
 }
 
-class Comparing {
+class RowComparison {
  public:
-  Comparing(const SampleDesign& from, const SampleDesign& to) : from_(from), to_(to) {}
+  RowComparison(const SampleDesign& from, const SampleDesign& to) : from_(from), to_(to) {}
 
   std::vector<RowRange> compare(const std::vector<std::string>& columns) {
     const std::uint64_t rows = std::min(from_.count, to_.count);
@@ -100,8 +101,8 @@ std::string column_signature(const SampleDesign& design, std::size_t column) {
   if (design.kind == DesignKind::grid) return grid_signature(design, column);
   const SampleColumn& c = design.columns.at(column);
   // The place decides the dimension of the sequence and the key of the hash.
-  std::string text = fmt::format("{} seed {} column {} [{}, {}]{}{}", name_of(design.kind), design.seed, column,
-                                 text::from_real(c.low), text::from_real(c.high), c.log ? " log" : "",
+  std::string text = fmt::format("{} seed {} column {} [{}, {}]{}{}", name_of(design.kind), design.seed,
+                                 column, text::from_real(c.low), text::from_real(c.high), c.log ? " log" : "",
                                  c.integer ? " integer" : "");
   if (design.kind == DesignKind::latin_hypercube) text += fmt::format(" of {}", design.count);
   return text;
@@ -109,7 +110,7 @@ std::string column_signature(const SampleDesign& design, std::size_t column) {
 
 std::vector<RowRange> equal_rows(const SampleDesign& from, const SampleDesign& to,
                                  const std::vector<std::string>& columns) {
-  return Comparing(from, to).compare(columns);
+  return RowComparison(from, to).compare(columns);
 }
 
 }  // namespace wflow::specs
