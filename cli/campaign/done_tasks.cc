@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <optional>
 
@@ -66,7 +67,8 @@ void add_task_choice(CLI::App& command, TaskChoice& choice, std::string& campaig
           "campaign-and-tasks",
           [&choice, &campaign](const std::vector<std::string>& words) {
             choice.words = words;
-            if (words.size() > 1) {
+            // A folder alone is a campaign: wflow redo DIR --missing.
+            if (words.size() > 1 || std::filesystem::is_directory(words.front())) {
               campaign = words.front();
               choice.words.erase(choice.words.begin());
             }
@@ -76,6 +78,7 @@ void add_task_choice(CLI::App& command, TaskChoice& choice, std::string& campaig
       ->type_name("[CAMPAIGN] TASKS");
   command.add_option("--step", choice.step, "of this step only");
   command.add_option("--where", choice.where, "an expression, for example \"omega_m > 0.3\"");
+  command.add_flag("--missing", choice.missing, "those whose output a conversion could not use");
 }
 
 engine::ArrayParts done_parts(engine::Client& client, const std::vector<ArrayId>& arrays, Range range) {
@@ -97,9 +100,10 @@ engine::ArrayParts done_parts(engine::Client& client, const std::vector<ArrayId>
 }
 
 engine::ArrayParts done_tasks(const specs::Plan& plan, engine::Client& client, const TaskChoice& choice) {
-  if (choice.words.empty() && choice.step.empty() && choice.where.empty())
+  if (choice.words.empty() && choice.step.empty() && choice.where.empty() && !choice.missing) {
     throw Error(ExitCode::usage,
-                "name the tasks to run again: wflow redo STEP[/RANGE], or --where EXPRESSION");
+                "name the tasks to run again: wflow redo STEP[/RANGE], --where EXPRESSION or --missing");
+  }
   Named tasks;
   if (!choice.words.empty()) {
     tasks = named(plan, choice.words.front());
@@ -108,10 +112,10 @@ engine::ArrayParts done_tasks(const specs::Plan& plan, engine::Client& client, c
   } else {
     tasks.arrays = engine::arrays_of_step(plan, choice.step);
   }
-  if (choice.where.empty()) return done_parts(client, tasks.arrays, tasks.range);
+  if (choice.where.empty() && !choice.missing) return done_parts(client, tasks.arrays, tasks.range);
   SelectionOptions options;
   options.where = choice.where;
-  options.states = {"done"};
+  options.states = {choice.missing ? "missing" : "done"};
   engine::ArrayParts parts;
   select_tasks(plan, client, options, [&](const TaskRow& row) {
     const bool meant = row.element >= tasks.range.first && row.element <= tasks.range.last &&

@@ -29,7 +29,6 @@ namespace wire = engine::wire;
 
 // Of a request: far below the most that a message may have (engine/wire/codec.h).
 constexpr std::size_t kPartsOfMessage = 1'000'000;
-constexpr const char* kCampaign = "its directory, or the beginning of its name (default: the newest here)";
 
 struct ControlOptions {
   RunOptions run;
@@ -71,10 +70,6 @@ wire::Selection selection_of(const specs::Plan& plan, const SelectionOptions& op
   return selection;
 }
 
-std::string tasks_text(std::uint64_t count) {
-  return fmt::format("{} task{}", text::format_count(count), count == 1 ? "" : "s");
-}
-
 // Asked of the coordinator, in several messages where the tasks are many; nothing when none lives.
 template <class Request, class Make>
 std::optional<wire::Done> ask_in_parts(const specs::Plan& plan, const wire::Selection& selection, Make make) {
@@ -104,7 +99,8 @@ std::string why_nothing(const specs::Plan& plan, const wire::Selection& selectio
   engine::Client client(plan);
   std::uint64_t done = 0;
   constexpr auto kLast = static_cast<engine::Element>(std::numeric_limits<std::int64_t>::max());
-  const engine::Range range = selection.ranged ? engine::Range{selection.first, selection.last} : engine::Range{0, kLast};
+  const engine::Range range =
+      selection.ranged ? engine::Range{selection.first, selection.last} : engine::Range{0, kLast};
   for (const auto& [array, part] : done_parts(client, engine::arrays_of_step(plan, selection.step), range))
     done += part.size();
   if (done == 0) return "no such failure";
@@ -114,7 +110,8 @@ std::string why_nothing(const specs::Plan& plan, const wire::Selection& selectio
 
 int retry(ControlOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.run.campaign));
-  if (const std::string notice = notice_of_changes(plan); !notice.empty() && !options.json && !options.run.quiet)
+  if (const std::string notice = notice_of_changes(plan);
+      !notice.empty() && !options.json && !options.run.quiet)
     fmt::print("{}\n", notice);
   const wire::RetryRequest request{
       selection_of(plan, options.selection, {"failed", "hard_failed", "cancelled"})};

@@ -56,6 +56,8 @@ std::string sentence(const wire::ExplainAnswer& answer, bool live) {
       return fmt::format("has run on worker {} for {}", answer.worker,
                          text::format_duration(unix_now_s() - *answer.running_since_s));
     case ElementState::done:
+      if (!answer.missing.empty())
+        return "ended with exit code 0, but its output could not be used; wflow redo --missing runs it again";
       return executions == 0 ? "succeeded at the first execution"
                              : fmt::format("succeeded after {} execution{} that did not", executions, plural);
     case ElementState::failed:
@@ -158,6 +160,8 @@ Json json_of(const wire::ExplainAnswer& answer) {
   for (const auto& row : answer.executions) json["executions"].push_back(json_of(row));
   json["used"] = Json::array();
   for (const auto& row : answer.used) json["used"].push_back(json_of(row));
+  if (!answer.missing.empty()) json["state"] = "missing";
+  json["missing"] = answer.missing;
   if (!answer.waits_for.empty()) json["waits_for_allocation"] = answer.waits_for;
   if (!answer.worker.empty()) json["worker"] = answer.worker;
   if (answer.running_since_s) json["running_since"] = *answer.running_since_s;
@@ -176,8 +180,8 @@ int explain(const ExplainOptions& options) {
     fmt::print("{}\n", json.dump(2));
     return 0;
   }
-  fmt::print("{}  {}: {}\n", styled(standard_output(), Style::bold, answer.task), name_of(answer.state),
-             sentence(answer, client.live()));
+  fmt::print("{}  {}: {}\n", styled(standard_output(), Style::bold, answer.task),
+             answer.missing.empty() ? name_of(answer.state) : "missing", sentence(answer, client.live()));
   for (const auto& parent : answer.parents) print_parent(parent);
   print_rest(answer.parents_total, answer.parents.size(), "arrays");
   const auto used_by = [&](const wire::ExecutionView& row) {
@@ -186,6 +190,7 @@ int explain(const ExplainOptions& options) {
     }
     return std::string();
   };
+  for (const std::string& reason : answer.missing) fmt::print("  missing from {}\n", reason);
   for (const auto& row : answer.executions) print_execution(row, used_by(row));
   print_rest(answer.executions_total, answer.executions.size(), "earlier executions");
   if (answer.state != ElementState::done) return 0;

@@ -35,13 +35,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kCampaignHelp =
-    "its directory, or the beginning of its name (default: the newest here)";
-
-std::string number_of_tasks(std::uint64_t count) {
-  return fmt::format("{} task{}", text::format_count(count), count == 1 ? "" : "s");
-}
-
 bool says_yes(const char* question) {
   fmt::print("{} [y/N] ", question);
   std::fflush(stdout);
@@ -88,7 +81,7 @@ void print_update(const Update& update) {
   } else if (count == 0) {
     fmt::print("no task needs to run again\n");
   } else {
-    fmt::print("{} to run\n", number_of_tasks(count));
+    fmt::print("{} to run\n", tasks_text(count));
   }
 }
 
@@ -268,7 +261,7 @@ void add_update(CLI::App& app, Command& chosen) {
       "without "
       "any rerun.\n"
       "Examples:\n  wflow diff\n  wflow diff cosmoflow mended.yaml");
-  command->add_option("campaign", options->campaign, kCampaignHelp);
+  command->add_option("campaign", options->campaign, kCampaign);
   command->add_option("study", options->study,
                       "the changed study (default: the file that the campaign was made of)");
   command->add_flag("--json", options->json, "as JSON");
@@ -278,7 +271,7 @@ void add_update(CLI::App& app, Command& chosen) {
   command =
       app.add_subcommand("history", "the versions of a campaign's study: who took them in, when and why");
   command->footer("Examples:\n  wflow history\n  wflow history cosmoflow --show 1 > first.yaml");
-  command->add_option("campaign", past->campaign, kCampaignHelp);
+  command->add_option("campaign", past->campaign, kCampaign);
   command->add_option("--show", past->version, "print the study of this version")->check(CLI::PositiveNumber);
   command->add_flag("--json", past->json, "as JSON");
   command->callback([past, &chosen] { chosen = [past] { return history(*past); }; });

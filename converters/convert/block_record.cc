@@ -95,7 +95,8 @@ Json to_json(const FieldForm& form) {
           {"units", form.units},
           {"stored", form.stored},
           {"pieces", form.pieces},
-          {"compression", form.compressed && rows_per_chunk(form) == 1 ? "gzip" : "none"}};
+          {"compression", form.compressed && rows_per_chunk(form) == 1 ? "gzip" : "none"},
+          {"coder", form.matches ? "matches" : "runs"}};
 }
 
 FieldForm form_from(const nlohmann::json& json) {
@@ -112,6 +113,7 @@ FieldForm form_from(const nlohmann::json& json) {
   form.stored = json.at("stored");
   form.pieces = json.value("pieces", std::size_t{1});
   form.compressed = json.value("compression", "gzip") == "gzip";
+  form.matches = json.value("coder", "matches") == "matches";
   return form;
 }
 

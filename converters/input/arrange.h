@@ -27,6 +27,7 @@ struct FieldForm {
   std::string stored;                // the type in the files, where that is another
   std::optional<DType> narrow = {};  // in the shard, where a smaller type holds the same values
   bool compressed = true;            // in the shard, where it is of a chunk a sample
+  bool matches = false;              // and by a compressor that looks for repeated strings
   std::size_t pieces = 1;            // sub-cubes that a sample is split into; `shape` is of one of them
 
   // Channels: entries of the axis C; 1 without it.

@@ -23,9 +23,16 @@ void Decoder::Free::operator()(libdeflate_decompressor* d) const {
   libdeflate_free_decompressor(d);
 }
 
-Encoder::Encoder(Filters filters, int level) : filters_(filters) {
-  if (filters.deflate) compressor_.reset(libdeflate_alloc_compressor(level));
-  WFLOW_CHECK(!filters.deflate || compressor_ != nullptr);
+Encoder::Encoder(Filters filters, Coder coder, int level) : filters_(filters) {
+  if (filters.deflate && coder == Coder::runs) runs_.emplace();
+  if (filters.deflate && coder == Coder::matches) compressor_.reset(libdeflate_alloc_compressor(level));
+  WFLOW_CHECK(!filters.deflate || runs_ || compressor_ != nullptr);
+}
+
+std::size_t Encoder::compress(std::span<const std::uint8_t> in, std::size_t planes,
+                              std::span<std::uint8_t> out) {
+  if (runs_) return runs_->compress(in, in.size() / planes, out);
+  return libdeflate_zlib_compress(compressor_.get(), in.data(), in.size(), out.data(), out.size());
 }
 
 EncodedChunk Encoder::encode(std::vector<std::uint8_t> raw, std::size_t width) {
@@ -38,9 +45,7 @@ EncodedChunk Encoder::encode(std::vector<std::uint8_t> raw, std::size_t width) {
       input = shuffled_;
     }
     chunk.bytes.resize(raw.size() - raw.size() / 20);  // no room for a stream that does not shrink enough
-    const std::size_t size = libdeflate_zlib_compress(compressor_.get(), input.data(), input.size(),
-                                                      chunk.bytes.data(), chunk.bytes.size());
-    chunk.bytes.resize(size);
+    chunk.bytes.resize(compress(input, filters_.shuffle ? width : 1, chunk.bytes));
     chunk.bytes.shrink_to_fit();
   }
   if (chunk.bytes.empty()) {
@@ -55,7 +60,9 @@ Decoder::Decoder() : decompressor_(libdeflate_alloc_decompressor()) {
   WFLOW_CHECK(decompressor_ != nullptr);
 }
 
+// What the fast decoder refuses is another compressor's stream, or damaged: libdeflate knows which.
 bool Decoder::inflate(std::span<const std::uint8_t> stored, std::span<std::uint8_t> out) {
+  if (runs_.inflate(stored, out)) return true;
   return libdeflate_zlib_decompress(decompressor_.get(), stored.data(), stored.size(), out.data(), out.size(),
                                     nullptr) == LIBDEFLATE_SUCCESS;
 }

@@ -6,8 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
+
+#include "converters/deflate/field_deflate.h"
 
 struct libdeflate_compressor;
 struct libdeflate_decompressor;
@@ -24,6 +27,10 @@ struct Filters {
   bool operator==(const Filters&) const = default;
 };
 
+// Who makes the streams of deflate. runs: field_deflate, which knows no repeated strings but runs of a byte.
+// matches: libdeflate, which looks for all.
+enum class Coder { runs, matches };
+
 struct EncodedChunk {
   std::vector<std::uint8_t> bytes;
   std::uint32_t mask = 0;
@@ -34,15 +41,18 @@ std::uint64_t chunk_hash(std::span<const std::uint8_t> stored);
 
 class Encoder {
  public:
-  Encoder(Filters filters, int level);
+  Encoder(Filters filters, Coder coder, int level);  // `level` of libdeflate, 1 to 12
   // A chunk that shrinks by less than a twentieth is stored as it is: reading it back is then a copy.
   EncodedChunk encode(std::vector<std::uint8_t> raw, std::size_t width);
 
  private:
+  std::size_t compress(std::span<const std::uint8_t> in, std::size_t planes, std::span<std::uint8_t> out);
+
   struct Free {
     void operator()(libdeflate_compressor* compressor) const;
   };
   Filters filters_;
+  std::optional<FieldDeflater> runs_;
   std::unique_ptr<libdeflate_compressor, Free> compressor_;
   std::vector<std::uint8_t> shuffled_;
 };
@@ -60,6 +70,7 @@ class Decoder {
   };
   bool inflate(std::span<const std::uint8_t> stored, std::span<std::uint8_t> out);
 
+  FieldInflater runs_;
   std::unique_ptr<libdeflate_decompressor, Free> decompressor_;
   std::vector<std::uint8_t> shuffled_;
 };

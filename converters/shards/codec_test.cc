@@ -34,9 +34,10 @@ TEST(Shuffle, IsHdf5sOrderAndReverses) {
 TEST(Codec, WhatGoesInComesOut) {
   Decoder decoder;
   for (const std::size_t width : {1U, 4U}) {
-    for (const bool deflate : {true, false}) {
+    for (const auto& [deflate, coder] :
+         {std::pair{true, Coder::runs}, std::pair{true, Coder::matches}, std::pair{false, Coder::runs}}) {
       const Filters filters{.shuffle = deflate && width > 1, .deflate = deflate};
-      Encoder encoder(filters, 1);
+      Encoder encoder(filters, coder, 1);
       const auto raw = random_bytes(40000, width, 5);
       const EncodedChunk chunk = encoder.encode(raw, width);
       EXPECT_EQ(chunk.bytes.size() < raw.size(), deflate);
@@ -50,7 +51,7 @@ TEST(Codec, WhatGoesInComesOut) {
 
 TEST(Codec, WhatDoesNotShrinkIsStoredAsItIs) {
   const Filters filters{.shuffle = true, .deflate = true};
-  Encoder encoder(filters, 1);
+  Encoder encoder(filters, Coder::runs, 1);
   const auto raw = random_bytes(40000, 9);
   const EncodedChunk chunk = encoder.encode(raw, 4);
   EXPECT_EQ(chunk.mask, 3U);
@@ -59,7 +60,7 @@ TEST(Codec, WhatDoesNotShrinkIsStoredAsItIs) {
 
 TEST(Codec, DamagedBytesAreRefusedOrHarmless) {
   const Filters filters{.shuffle = true, .deflate = true};
-  Encoder encoder(filters, 1);
+  Encoder encoder(filters, Coder::runs, 1);
   Decoder decoder;
   const auto raw = random_bytes(4000, 2, 4);
   const EncodedChunk chunk = encoder.encode(raw, 4);

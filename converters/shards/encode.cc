@@ -29,10 +29,29 @@ void check_form(const ConvertConfig& config, const SampleRow& row, const FieldFo
   const std::string of_field = config.short_form ? "" : fmt::format(" of {}", form.name);
   const bool longer = !config.short_form && form.layout == expected.layout && form.shape != expected.shape;
   throw Error(ExitCode::data,
-              fmt::format("{} holds ({}) {}{}, the block's first sample ({}) {}{}", place_of(config, row),
+              fmt::format("{} holds ({}) {}{}, most samples of the block ({}) {}{}", place_of(config, row),
                           fmt::join(form.shape, ", "), dtype_name(form.dtype), of_field,
                           fmt::join(expected.shape, ", "), dtype_name(expected.dtype),
                           longer ? "; 'pad: [lengths]' fills shorter samples up and adds a mask" : ""));
+}
+
+[[noreturn]] void refuse_fields(const ConvertConfig& config, const SampleRow& row, std::size_t fields,
+                                std::size_t expected) {
+  throw Error(ExitCode::data, fmt::format("{} has {} fields, most samples of the block have {}",
+                                          place_of(config, row), fields, expected));
+}
+
+SampleForm form_of(const std::vector<FieldValue>& values) {
+  SampleForm form;
+  for (const FieldValue& value : values) form.push_back(value.form);
+  return form;
+}
+
+// Nothing where they have this form.
+std::optional<SampleForm> form_unlike(const std::vector<FieldValue>& values, const SampleForm& form) {
+  const bool same = std::equal(values.begin(), values.end(), form.begin(), form.end(),
+                               [](const FieldValue& value, const FieldForm& field) { return value.form == field; });
+  return same ? std::nullopt : std::optional(form_of(values));
 }
 
 void check_finite(const ConvertConfig& config, const SampleRow& row, const std::vector<FieldValue>& values) {
@@ -160,12 +179,41 @@ std::optional<DType> type_for(const WholeRange& range, DType dtype) {
   return std::nullopt;
 }
 
-bool compresses(const FieldForm& form, std::span<const std::uint8_t> values) {
-  constexpr double kWorthwhile = 1.15;  // of less the decoder costs more than the bytes
-  Encoder encoder({.shuffle = dtype_size(form.held()) > 1, .deflate = true}, 1);
-  const std::size_t before = values.size();
-  const EncodedChunk chunk = encoder.encode({values.begin(), values.end()}, dtype_size(form.held()));
-  return static_cast<double>(before) >= kWorthwhile * static_cast<double>(chunk.bytes.size());
+// What each coder makes of some samples of a field, in bytes.
+struct CodedSizes {
+  double before = 0;
+  double runs = 0;
+  double matches = 0;
+
+  void add(const FieldForm& form, std::span<const std::uint8_t> values, int level) {
+    const std::size_t width = dtype_size(form.held());
+    const Filters filters{.shuffle = width > 1, .deflate = true};
+    const auto size = [&](Coder coder) {
+      return static_cast<double>(
+          Encoder(filters, coder, level).encode({values.begin(), values.end()}, width).bytes.size());
+    };
+    before += static_cast<double>(values.size());
+    runs += size(Coder::runs);
+    matches += size(Coder::matches);
+  }
+  // Matches cost the writer five times the time, and the reader half as much again.
+  bool matches_pay() const {
+    constexpr double kSmaller = 0.9;
+    return matches < kSmaller * runs;
+  }
+  bool compresses() const {
+    constexpr double kWorthwhile = 1.15;  // of less the decoder costs more than the bytes
+    return before >= kWorthwhile * (matches_pay() ? matches : runs);
+  }
+};
+
+// In the type that the shard holds; where they do not fit into it, as they are.
+std::vector<std::uint8_t> held_values(const FieldForm& form, const FieldValue& value) {
+  const auto range = whole_range(form.dtype, value.bytes);
+  if (!form.narrow || !range || !holds(*form.narrow, *range)) return value.bytes;
+  Array array{form.dtype, {value.bytes.size() / dtype_size(form.dtype)}, value.bytes};
+  convert_values(array, *form.narrow);
+  return std::move(array.bytes);
 }
 
 void choose_storage(const ConvertConfig& config, const std::vector<FieldValue>& values, SampleForm& form) {
@@ -187,28 +235,33 @@ std::optional<DType> narrow_type(DType dtype, std::span<const std::uint8_t> valu
 
 std::optional<SampleForm> find_form(const ConvertConfig& config, const std::vector<std::string>& columns,
                                     const std::vector<SampleRow>& rows) {
-  constexpr std::size_t kMeasured = 3;  // samples that decide `compression: auto`
+  constexpr std::size_t kMeasured = 3;  // samples that decide how to compress
   std::optional<SampleForm> form;
   std::size_t usable = 0;
-  std::vector<std::size_t> votes;
+  std::vector<CodedSizes> sizes;
   for (const SampleRow& row : rows) {
     try {
       const std::vector<FieldValue> values = read_sample(config, columns, row);
       if (!form) {
-        form.emplace();
-        for (const FieldValue& value : values) form->push_back(value.form);
+        form = form_of(values);
         choose_storage(config, values, *form);
-        votes.assign(values.size(), 0);
+        sizes.resize(values.size());
       }
-      if (config.compression != Compression::automatic) return form;
-      for (std::size_t k = 0; k < std::min(votes.size(), values.size()); ++k)
-        votes[k] += compresses((*form)[k], values[k].bytes) ? 1 : 0;
+      if (config.compression == Compression::none) return form;
+      for (std::size_t k = 0; k < std::min(sizes.size(), values.size()); ++k) {
+        const FieldForm& field = (*form)[k];
+        if (rows_per_chunk(field) == 1) sizes[k].add(field, held_values(field, values[k]), config.level);
+      }
       if (++usable == kMeasured) break;
     } catch (const Error& error) {
       if (error.code() != ExitCode::data) throw;
     }
   }
-  for (std::size_t k = 0; k < votes.size(); ++k) (*form)[k].compressed = 2 * votes[k] > usable;
+  for (std::size_t k = 0; k < sizes.size(); ++k) {
+    // Who asks for a level wants libdeflate's work.
+    (*form)[k].matches = config.level > 1 || sizes[k].matches_pay();
+    if (config.compression == Compression::automatic) (*form)[k].compressed = sizes[k].compresses();
+  }
   return form;
 }
 
@@ -216,7 +269,7 @@ SampleEncoder::SampleEncoder(const ConvertConfig& config, const std::vector<std:
                              const std::optional<SampleForm>& form)
     : config_(config), columns_(columns), form_(form) {
   for (const FieldForm& field : form.value_or(SampleForm{}))
-    encoders_.emplace_back(filters_of(field), config.level);
+    encoders_.emplace_back(filters_of(field), field.matches ? Coder::matches : Coder::runs, config.level);
   for (const std::string& filter : config.drop_if) filters_.push_back(Formula::parse(filter));
 }
 
@@ -282,6 +335,9 @@ EncodedSample SampleEncoder::encode(const SampleRow& row, bool with_statistics) 
   EncodedSample sample;
   try {
     std::vector<FieldValue> values = read_sample(config_, columns_, row);
+    sample.readable = true;
+    if (form_) sample.other_form = form_unlike(values, *form_);
+    if (form_ && values.size() != form_->size()) refuse_fields(config_, row, values.size(), form_->size());
     for (std::size_t k = 0; form_ && k < values.size(); ++k)
       check_form(config_, row, values[k].form, (*form_)[k]);
     check_finite(config_, row, values);
@@ -302,8 +358,11 @@ EncodedSample SampleEncoder::encode(const SampleRow& row, bool with_statistics) 
     }
   } catch (const Error& error) {
     if (error.code() != ExitCode::data) throw;
-    sample = {};
-    sample.problem = error.what();
+    EncodedSample unusable;
+    unusable.problem = error.what();
+    unusable.readable = sample.readable;
+    unusable.other_form = std::move(sample.other_form);
+    return unusable;
   }
   return sample;
 }

@@ -78,6 +78,7 @@ Json to_json(const FieldInfo& field) {
   if (!field.units.empty()) json["units"] = field.units;
   if (!field.stored.empty()) json["stored"] = field.stored;
   if (!field.compression.empty()) json["compression"] = field.compression;
+  if (!field.coder.empty()) json["coder"] = field.coder;
   if (field.pieces > 1) json["pieces"] = field.pieces;
   const Normalisation& n = field.normalisation;
   if (n.kind == "standardise") json["normalisation"] = {{"kind", n.kind}};
@@ -101,6 +102,7 @@ FieldInfo field_from(const nlohmann::json& json) {
   field.units = json.value("units", "");
   field.stored = json.value("stored", "");
   field.compression = json.value("compression", "");
+  field.coder = json.value("coder", "");
   field.pieces = json.value("pieces", std::size_t{1});
   if (json.contains("normalisation")) {
     const auto& n = json.at("normalisation");

@@ -56,6 +56,7 @@ struct FieldInfo {
   std::vector<ChannelStatistics> statistics;  // one an entry of C; one without it
   Normalisation normalisation = {};
   std::string compression = {};  // "gzip" or "none", of the first block; empty: not known
+  std::string coder = {};        // of the streams: "runs" (field_deflate) or "matches" (libdeflate)
   std::size_t pieces = 1;        // sub-cubes of a sample, a row each
   std::size_t values() const;
   bool operator==(const FieldInfo&) const = default;

@@ -56,6 +56,16 @@ bool is_forgotten(const fs::path& journal) {
   }
 }
 
+// Whether its guardian has written that nothing of it is left.
+bool says_its_end(const fs::path& journal) {
+  try {
+    const auto header = wire::parse_records(read_file(journal)).header;
+    return header && header->ended;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 // A worker without a row that is still to end, as its journal tells of it.
 KnownWorker worker_of(const fs::path& journal, store::Store& store) {
   KnownWorker worker;
@@ -94,6 +104,7 @@ std::vector<KnownWorker> known_workers(const fs::path& campaign, const std::vect
     if (!known.contains(id)) known[id] = worker_of(entry.path(), store);
     known[id].journal = true;
     known[id].locked = is_locked(entry.path());
+    known[id].ended = says_its_end(entry.path());
   }
   std::vector<KnownWorker> list;
   for (auto& [id, worker] : known) list.push_back(std::move(worker));

@@ -65,6 +65,7 @@ struct Store::Impl {
     std::uint64_t seen = 0;  // executions, with or without a record
   };
   std::optional<Usage> usage;
+  std::optional<std::set<ArrayId>> conversions;  // missing.cc: read at the first use
   // How the counts of ended elements change with the transaction.
   std::map<ArrayId, std::array<std::int64_t, kElementStates>> changes;
 
@@ -103,6 +104,7 @@ struct Store::Impl {
 
   // writes.cc
   void write(const Batch& batch);
+  void write_session(double time_s);
   void write_worker(const WorkerRow& worker);
   void write_ends(std::span<const RecordEnd> ends);
   void write_end(const RecordEnd& end);
@@ -120,6 +122,10 @@ struct Store::Impl {
   void write_metric(const wire::TaskEvent& of, const wire::Metric& metric);
   void write_progress(const wire::TaskEvent& of, const wire::Progress& progress);
   void write_other(const wire::TaskEvent& of);
+  // missing.cc
+  void write_missing(const wire::TaskEvent& of, const wire::MissingSample& missing);
+  void write_converted(const wire::TaskEvent& of);
+  void forget_missing(ArrayId array, const std::vector<Range>& reopened);
   // usage.cc
   void write_usage(const std::vector<Batch::Usage>& used);
   Usage read_usage();
@@ -145,6 +151,7 @@ struct Store::Impl {
   void add_artifacts(CampaignStatus& status);
   void add_records(CampaignStatus& status);
   std::vector<StepStatus> read_steps();
+  double coordinated_s();
   std::vector<FailureView> read_failures(SQLite::Statement& select);
 };
 

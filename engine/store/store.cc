@@ -47,7 +47,7 @@ void fill_new_database(SQLite::Database& database, const specs::Plan& plan) {
     state.reset();
   }
   SQLite::Statement insert(database,
-                           "INSERT INTO arrays (id, step, name, kind, elements) VALUES (?, ?, ?, ?, ?)");
+                           "INSERT INTO arrays (id, step, name, kind, elements, source) VALUES (?, ?, ?, ?, ?, ?)");
   for (ArrayId array = 0; array < plan.array_count(); ++array) {
     const specs::PlannedStep& step = plan.steps()[plan.step_of(array)];
     insert.bind(1, static_cast<std::int64_t>(array));
@@ -55,6 +55,8 @@ void fill_new_database(SQLite::Database& database, const specs::Plan& plan) {
     insert.bind(3, plan.array_name(array));
     insert.bind(4, std::string(specs::name_of(step.kind)));
     insert.bind(5, static_cast<std::int64_t>(step.elements));
+    insert.bind(6);
+    if (const auto source = converted_array(plan, array)) insert.bind(6, static_cast<std::int64_t>(*source));
     insert.exec();
     insert.reset();
   }

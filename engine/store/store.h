@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/monitor/missing_samples.h"
 #include "engine/monitor/status.h"
 #include "engine/store/batch.h"
 #include "engine/store/campaign_lock.h"
@@ -32,6 +33,14 @@ struct ExecutionRecord {
   std::string worker;
   double started_s = 0;
   double duration_s = 0;
+  std::string message;  // the last line of what it printed (wire::kListedMessage)
+};
+
+// A sample that a conversion could not use; `element`: its block, or the closing task.
+struct MissingRecord {
+  Element sample = 0;
+  Element element = 0;
+  std::string reason;
 };
 
 struct WorkerRecord : WorkerRow {
@@ -93,6 +102,10 @@ class Store {
   // Of elements in the range, in their order, each one's executions in theirs. The attempt's lease is not
   // known.
   std::vector<UsageRow> usage_of(ArrayId array, Range range, std::size_t limit = kAll);
+  // missing.cc
+  // Of the data set that `array`, of a convert: step, makes; in order of samples, the first `limit` of them.
+  std::vector<MissingRecord> missing(ArrayId array, Range samples, std::size_t limit = kAll);
+  MissingSamples missing_samples();  // of all
   // allocations.cc: in the order in which they were wanted
   std::vector<batch::Allocation> allocations();
   // followups.cc

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/monitor/missing_samples.h"
 #include "engine/store/impl.h"
 
 namespace wflow::engine::store {
@@ -16,7 +17,7 @@ constexpr int kEpochShift = 40;  // engine/schedule/scheduler.cc: the epoch's pl
 // Rows of elements, which an array that is gone leaves behind for people, ...
 constexpr std::array kTold = {"failures", "events", "metrics", "task_usage"};
 // ... and states, which it does not.
-constexpr std::array kStates = {"runs", "floors", "attempts", "progress", "made"};
+constexpr std::array kStates = {"runs", "floors", "attempts", "progress", "made", "missing"};
 
 // Numbers that no array has while rows move.
 constexpr std::int64_t kAway = std::int64_t{1} << 40;
@@ -166,6 +167,9 @@ void Store::Impl::resize(const specs::Plan& plan, const Takeover& takeover,
   SQLite::Statement insert(database,
                            "INSERT INTO arrays (id, step, name, kind, elements) VALUES (?, ?, ?, ?, ?)");
   SQLite::Statement update(database, "UPDATE arrays SET elements = ? WHERE id = ?");
+  SQLite::Statement reads(database, "UPDATE arrays SET source = ? WHERE id = ?");
+  database.exec("UPDATE arrays SET source = NULL WHERE source IS NOT NULL");
+  conversions.reset();
   for (ArrayId array = 0; array < plan.array_count(); ++array) {
     const specs::PlannedStep& step = plan.steps()[plan.step_of(array)];
     if (!takeover.arrays[array].from) {
@@ -175,6 +179,10 @@ void Store::Impl::resize(const specs::Plan& plan, const Takeover& takeover,
     } else if (before[array] != step.elements) {
       execute(update, signed_of(step.elements), array);
       update.reset();
+    }
+    if (const auto source = converted_array(plan, array)) {
+      execute(reads, *source, array);
+      reads.reset();
     }
   }
 }
@@ -197,7 +205,7 @@ void Store::Impl::retire_beyond(ArrayId array, std::uint64_t was, std::uint64_t 
     SQLite::bind(move, -id, array, signed_of(is));
     move.exec();
   }
-  for (const char* table : {"attempts", "progress"}) {
+  for (const char* table : {"attempts", "progress", "missing"}) {
     SQLite::Statement erase(database,
                             std::string("DELETE FROM ") + table + " WHERE array = ? AND element >= ?");
     SQLite::bind(erase, array, signed_of(is));
@@ -208,7 +216,7 @@ void Store::Impl::retire_beyond(ArrayId array, std::uint64_t was, std::uint64_t 
 
 // In one pass over each table, however many parts are open.
 void Store::Impl::forget_opened() {
-  for (const char* table : {"attempts", "progress", "metrics", "events"}) {
+  for (const char* table : {"attempts", "progress", "metrics", "events", "missing"}) {
     database.exec(std::string("DELETE FROM ") + table +
                   " WHERE (SELECT o.last FROM temp.opened o WHERE o.array = " + table +
                   ".array AND o.first <= " + table + ".element ORDER BY o.first DESC LIMIT 1) >= element");

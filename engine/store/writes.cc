@@ -62,6 +62,15 @@ void Store::Impl::write(const Batch& batch) {
   for (const batch::Allocation& row : batch.allocations) write_allocation(row);
   for (const HistoryRow& row : batch.history) write_history(row);
   write_usage(batch.usage);
+  if (batch.time_s > 0) write_session(batch.time_s);
+}
+
+// A clock that was set back does not shorten it.
+void Store::Impl::write_session(double time_s) {
+  const double time = stored_time(time_s);
+  execute(statement("INSERT INTO sessions (epoch, began, last) SELECT CAST(value AS INTEGER), ?1, ?1 FROM meta WHERE "
+                    "key = 'epoch' ON CONFLICT (epoch) DO UPDATE SET last = max(last, ?1)"),
+          time);
 }
 
 void Store::Impl::write_worker(const WorkerRow& worker) {
@@ -106,6 +115,7 @@ std::size_t Store::Impl::write_reopened(std::span<const RecordEnd> ends) {
   }
   count_replaced(array, runs.clear(array, parts));
   if (has_made()) made.clear(array, parts);
+  forget_missing(array, parts);
   return parts.size();
 }
 

@@ -146,10 +146,11 @@ Plan create_campaign(const Plan& plan) {
   write_file_durably(info / (stem + ".orig.yaml"), study.text);
   write_file_durably(info / (stem + ".partial.yaml"), yaml::emit(study.partial));
   for (const GitDependency& git : study.git) clone_dependency(git);
-  if (study.samples && study.samples->design.kind == DesignKind::file) {
+  if (study.samples) {
     const fs::path& file = study.samples->design.file;
     if (!study.samples->generate_command.empty() && !fs::exists(file, ignored)) generate_samples(study, info);
-    copy_durably(file, info / file.filename());
+    for (const SampleFile& table : sample_files(study.samples->design))
+      copy_durably(table.file, info / table.copy);
   }
   record_study(study, campaign);
   Plan result(read_campaign(campaign), campaign);
@@ -241,6 +242,7 @@ nlohmann::json options_to_json(const ReadOptions& options) {
                          {"timestamp", options.timestamp}};
   if (options.layout_samples > 0) json["layout_samples"] = options.layout_samples;
   if (options.local) json["local"] = true;
+  if (!options.grown.empty()) json["grown"] = options.grown;
   if (options.leaf_status) json["leaf_status"] = true;
   if (options.dialect) json["dialect"] = name_of(*options.dialect);
   if (options.command) json["command"] = name_of(*options.command);
@@ -267,6 +269,7 @@ ReadOptions options_from_json(const nlohmann::json& json, const fs::path& where)
     options.timestamp = json.at("timestamp").get<std::string>();
     options.layout_samples = json.value("layout_samples", std::uint64_t{0});
     options.local = json.value("local", false);
+    options.grown = json.value("grown", std::vector<std::uint64_t>{});
     options.leaf_status = json.value("leaf_status", false);
     options.dialect = dialect_named(json.value("dialect", ""));
     options.command = dialect_named(json.value("command", ""));

@@ -46,9 +46,9 @@ bool same_file(const SampleDesign& from, const SampleDesign& to) {
          hash_file(from.file) == hash_file(to.file);
 }
 
-class Comparing {
+class RowComparison {
  public:
-  Comparing(const SampleDesign& from, const SampleDesign& to) : from_(from), to_(to) {}
+  RowComparison(const SampleDesign& from, const SampleDesign& to) : from_(from), to_(to) {}
 
   std::vector<RowRange> compare(const std::vector<std::string>& columns) {
     const std::uint64_t rows = std::min(from_.count, to_.count);
@@ -110,7 +110,7 @@ std::string column_signature(const SampleDesign& design, std::size_t column) {
 
 std::vector<RowRange> equal_rows(const SampleDesign& from, const SampleDesign& to,
                                  const std::vector<std::string>& columns) {
-  return Comparing(from, to).compare(columns);
+  return RowComparison(from, to).compare(columns);
 }
 
 }  // namespace wflow::specs

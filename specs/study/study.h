@@ -40,6 +40,8 @@ struct ReadOptions {
   std::filesystem::path campaign;  // set when resuming: the campaign directory to use
   std::filesystem::path directory;  // relative paths of the study start here; empty: the current directory
   Iteration iteration;
+  // The numbers of samples that the campaign had before it grew to this study's, ascending.
+  std::vector<std::uint64_t> grown;
   // Directories of samples are laid out as for so many (sample_path()): a campaign that grew keeps those that it has.
   // 0: as for the study's count.
   std::uint64_t layout_samples = 0;
@@ -110,6 +112,13 @@ struct Samples {
   std::uint64_t layout_count() const { return layout > 0 ? layout : design.count; }
 };
 
+// The tables of a design and of its parts, and what the campaign's copy of each is called.
+struct SampleFile {
+  std::filesystem::path file;
+  std::string copy;
+};
+std::vector<SampleFile> sample_files(const SampleDesign& design);
+
 struct Dependency {
   std::string step;
   bool funnel = false;  // "step_*": all parameter combinations of `step`
@@ -120,6 +129,21 @@ struct StepOutput {
   std::string file, dataset;
   std::vector<std::uint64_t> shape;
   bool finite = false;
+};
+
+// max_failures: so many tasks of a step may fail before nothing more of it starts.
+struct FailureLimit {
+  enum class Kind : std::uint8_t {
+    first,     // not given: kFirstFailures of them before any succeeded
+    count,     // `count` of them
+    fraction,  // `fraction` of the step's tasks
+    none,
+  };
+  static constexpr std::uint64_t kFirstFailures = 20;
+  Kind kind = Kind::first;
+  std::uint64_t count = 0;
+  double fraction = 0;
+  bool operator==(const FailureLimit&) const = default;
 };
 
 struct Step {
@@ -136,6 +160,7 @@ struct Step {
   double retry_delay_s = 1;
   double retry_memory =
       0;  // an execution killed for memory is tried again with so many times its memory; 0: not
+  FailureLimit max_failures;
   double timeout_s = 0;
   double stall_timeout_s = 0;  // without output, reports and CPU time; 0: none
   bool trust_markers = false;  // finished work is recognised by its MERLIN_FINISHED before it is run again

@@ -446,6 +446,33 @@ TEST_F(WorkerKillTest, ALonelyWorkerEndsAndLeavesItsJournal) {
   std::uint64_t done = 0;
   for (const auto& results : left[0].results) done += results.done.size();
   EXPECT_EQ(done, 5U);
+  ASSERT_TRUE(left[0].header);
+  EXPECT_TRUE(left[0].header->ended) << "nobody needs to wait for its fence";
+  EXPECT_TRUE(left[0].header->guardian.known());
+}
+
+TEST_F(WorkerKillTest, TheEndIsSaidByTheGuardianOfAKilledAgent) {
+  begin(40, 20);
+  ASSERT_TRUE(running(3));
+  ::kill(worker_->agent(), SIGKILL);
+  EXPECT_EQ(worker_->wait(), 70);
+  const auto left = wire::find_worker_journals(campaign_.path());
+  ASSERT_EQ(left.size(), 1U);
+  ASSERT_TRUE(left[0].header);
+  EXPECT_TRUE(left[0].header->ended);
+  EXPECT_GT(left[0].header->lost_s, 0) << "as its agent has written it";
+}
+
+TEST_F(WorkerKillTest, ASignalledWorkerWithoutACoordinatorSaysItsEnd) {
+  begin(3, 1000);
+  ASSERT_TRUE(coordinator_->until([&] { return coordinator_->ends.size() == 3; }));
+  coordinator_.reset();
+  ::kill(worker_->guardian(), SIGTERM);
+  EXPECT_EQ(worker_->wait(), 0);
+  const auto left = wire::find_worker_journals(campaign_.path());
+  ASSERT_EQ(left.size(), 1U);
+  ASSERT_TRUE(left[0].header);
+  EXPECT_TRUE(left[0].header->ended);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
 
 #include "base/error.h"
@@ -62,8 +63,12 @@ std::vector<std::string> candidates() {
     const std::size_t path = line.find('/');
     if (path != std::string::npos && line.find(":memory:") != std::string::npos)
       files.push_back("/sys/fs/cgroup/memory" + line.substr(path) + "/memory.oom_control");
-    if (path != std::string::npos && line.starts_with("0::"))
-      files.push_back("/sys/fs/cgroup" + line.substr(path) + "/memory.events");
+    if (path != std::string::npos && line.starts_with("0::")) {
+      // The worker's own group counts no memory; the one above it does.
+      for (std::filesystem::path group = line.substr(path); group.has_relative_path();
+           group = group.parent_path())
+        files.push_back("/sys/fs/cgroup" + group.string() + "/memory.events");
+    }
     at = end + 1;
   }
   files.emplace_back("/proc/vmstat");

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Control groups of workers' tasks (cgroups(7)). A process can leave its session, its parents and its
+// environment, but not its group: this is how tasks are found whose worker's processes were all killed at
+// once. Only where the system lets this user make groups (root, or a delegated subtree of version 2);
+// elsewhere nothing is made and nothing found.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/process_identity.h"
+
+namespace wflow {
+
+// Below the calling process's own group. In version 2, or where that is not to be written in one of version 1
+// that limits nothing here: systemd, pids or freezer. Empty: there is none.
+std::filesystem::path group_folder();
+
+// The calling process and all that it starts from now on are in a new group below `folder`, which belongs to
+// this process and to `other`. Empty where that is refused.
+std::filesystem::path enter_group(const std::filesystem::path& folder, const ProcessIdentity& other);
+
+// The calling process goes back to where it was, and removes the group if nobody else is in it.
+void leave_group(const std::filesystem::path& group);
+
+// Kills who is in groups below `folder` whose owners, without the calling process, have ended, and gives
+// them. Groups of other PID namespaces are left out: their owners can't be judged from here. Groups that
+// nobody is in any more are removed.
+std::vector<pid_t> end_abandoned(const std::filesystem::path& folder);
+
+}  // namespace wflow
