@@ -232,5 +232,34 @@ class FailureLimits(Fields):
             self.assertIn("'max_failures' must be", self.wflow("validate", self.study(text), code=3).err)
 
 
+class OwnTraining(CampaignTest):
+    def test_is_shown_like_a_train_step(self):
+        """`wflow train` in a run: step: its curves, and paths that can be used wherever one stands."""
+        (self.folder / "train.yaml").write_text("data: DATA\noutput: out\nmodel: {name: mlp}\nepochs: 3\nbatch: 4\n")
+        run = self.wflow("run", self.study("""
+description: {name: own, description: a training of the user's own}
+samples: {design: uniform, count: 40, seed: 1, parameters: {x: [0, 1], y: [3, 4]}}
+study:
+  - name: simulate
+    run: {cmd: "echo $(x) > out.txt"}
+  - name: data
+    convert: {from: simulate, inputs: [x, y], targets: {t: {file: out.txt, format: text, regex: '(\\S+)'}}, shard_samples: 20}
+  - name: fit
+    run: {cmd: "sed s#DATA#$(data.workspace)# $(SPECROOT)/train.yaml > train.yaml && wflow train train.yaml", depends: [data], max_retries: 0}
+  - name: train
+    train: {data: data, model: {name: mlp}, epochs: 3, batch: 4}
+"""), "-j", "2", code=OK)
+        self.assertIn("epoch 3: train_loss", run.out)
+        status = self.status()
+        points = {}
+        for metric in status["metrics"]:
+            points.setdefault(metric["task"], set()).add((metric["name"], metric["epoch"]))
+        self.assertIn(("validation_loss", 3), points["train"])
+        self.assertEqual(points["fit"], points["train"])
+        paths = {(a["step"], a["kind"]): a["path"] for a in status["artifacts"]}
+        self.assertEqual(paths[("fit", "model")], str(self.campaign() / "fit" / "out" / "model.pt"))
+        self.assertEqual(paths[("train", "model")], str(self.campaign() / "train" / "model.pt"))
+
+
 if __name__ == "__main__":
     unittest.main()
