@@ -18,6 +18,7 @@
 #include "engine/update/sources.h"
 #include "specs/plan/versions.h"
 #include "specs/plan/workspace.h"
+#include "specs/study/growth.h"
 
 namespace wflow::cli {
 
@@ -29,14 +30,16 @@ namespace {
 constexpr double kPatience_s = 10;
 
 bool declares_sources(const specs::Study& study) {
-  return std::any_of(study.steps.begin(), study.steps.end(), [](const auto& step) { return !step.sources.empty(); });
+  return std::any_of(study.steps.begin(), study.steps.end(),
+                     [](const auto& step) { return !step.sources.empty(); });
 }
 
 bool judges_others(const specs::PlannedStep& from, const specs::PlannedStep& to) {
   return from.continue_on != to.continue_on;
 }
 
-engine::store::Takeover takeover_of(const specs::Plan& from, const specs::Plan& to, const engine::Changes& changes) {
+engine::store::Takeover takeover_of(const specs::Plan& from, const specs::Plan& to,
+                                    const engine::Changes& changes) {
   engine::store::Takeover takeover;
   takeover.arrays.resize(changes.arrays.size());
   for (engine::ArrayId array = 0; array < changes.arrays.size(); ++array) {
@@ -62,7 +65,8 @@ std::vector<std::string> trainings(const specs::Plan& plan) {
   std::vector<std::string> paths;
   for (engine::ArrayId array = 0; array < plan.array_count(); ++array) {
     if (plan.steps()[plan.step_of(array)].kind != specs::StepKind::train) continue;
-    paths.push_back(fs::path(plan.task_template(array).workspace).lexically_relative(plan.campaign()).string());
+    paths.push_back(
+        fs::path(plan.task_template(array).workspace).lexically_relative(plan.campaign()).string());
   }
   return paths;
 }
@@ -77,7 +81,8 @@ engine::Aside aside_of(const specs::Plan& from, const specs::Plan& to, const eng
   return aside;
 }
 
-std::string history_text(const UpdateOptions& options, std::uint64_t version, const std::vector<std::string>& lines) {
+std::string history_text(const UpdateOptions& options, std::uint64_t version,
+                         const std::vector<std::string>& lines) {
   const std::string why = options.why.empty() ? "" : fmt::format(" ({})", options.why);
   const std::string what = lines.empty() ? "no task runs again" : text::join(lines, "; ");
   return version == 0 ? fmt::format("{}{}: {}", options.command, why, what)
@@ -96,9 +101,11 @@ specs::StudyAndWarnings read_changed_study(const fs::path& campaign, const std::
   const fs::path path = file.empty() ? specs::study_file(campaign) : absolute_path(file);
   std::error_code none;
   if (!fs::exists(path, none)) {
-    throw Error(ExitCode::usage,
-                fmt::format("{} is not there{}", path.string(),
-                            file.empty() ? ", which the campaign was made of; name the changed study: --study FILE" : ""));
+    throw Error(
+        ExitCode::usage,
+        fmt::format(
+            "{} is not there{}", path.string(),
+            file.empty() ? ", which the campaign was made of; name the changed study: --study FILE" : ""));
   }
   return specs::read_study(path, specs::update_options(campaign));
 }
@@ -108,12 +115,15 @@ Update propose(const fs::path& campaign, specs::Study study) {
   const auto& was = from.study().samples;
   const auto& is = study.samples;
   if (was && is && was->generate_command != is->generate_command) {
-    throw Error(ExitCode::usage,
-                "the command that generates the samples has changed, and a campaign runs it once; write its table to "
-                "a file and name that as the samples' file, or begin a new campaign");
+    throw Error(
+        ExitCode::usage,
+        "the command that generates the samples has changed, and a campaign runs it once; write its table to "
+        "a file and name that as the samples' file, or begin a new campaign");
   }
   if (is && is->design.count == 0)
     throw Error(ExitCode::usage, fmt::format("the samples {} are not there", is->design.file.string()));
+  // More samples behind those that there are: what was made of these stays.
+  if (auto grown = specs::as_grown(from.study(), study)) study = std::move(*grown);
   std::vector<specs::KeyChange> keys = specs::differences(from.study(), study);
   specs::Plan to(std::move(study), campaign);
   engine::ArrayParts sources;
@@ -177,7 +187,8 @@ fs::path take(const specs::Plan& plan, const Redo& redo, const UpdateOptions& op
   takeover.aside = aside.name;
   std::vector<std::string> lines;
   for (const engine::StepChange& step : redo.changes.steps)
-    lines.push_back(fmt::format("{}: {} of {}", step.step, text::format_count(step.stale), text::format_count(step.elements)));
+    lines.push_back(fmt::format("{}: {} of {}", step.step, text::format_count(step.stale),
+                                text::format_count(step.elements)));
   takeover.history.push_back({unix_now_s(), "redo", history_text(options, 0, lines)});
   store.take(plan, takeover);
   engine::carry_out(campaign, aside);

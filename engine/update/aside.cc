@@ -48,12 +48,20 @@ class Gathering {
   }
 
  private:
+  // Such a training reads what lies there when its data have changed (trainer/training/trainer.cc).
+  bool begins_with_last_model(const PlannedStep& step) const {
+    if (step.kind != StepKind::train) return false;
+    const yaml::Node* init = to_.study().steps[step.study_step].settings.find("init_from");
+    return init != nullptr && init->text == "last";
+  }
+
   void look_at(ArrayId array, const ArrayChange& change) {
     const PlannedStep& is = to_.steps()[to_.step_of(array)];
     if (change.from) {
       const PlannedStep& was = from_.steps()[from_.step_of(*change.from)];
       const std::uint64_t gone = was.elements > is.elements ? was.elements - is.elements : 0;
       if (change.stale + gone == 0) return;
+      if (!change.own && begins_with_last_model(is)) return;
       const TaskTemplate task = from_.task_template(*change.from);
       if (change.stale + gone == was.elements && !(task.kind == StepKind::convert && task.block_samples == 0))
         return add_all(task);
@@ -99,10 +107,12 @@ class Gathering {
     AsidePart part{task.workspace, {}, layout_of(task), task.level_max_dirs, task.bundle};
     IntervalSet samples;
     change.open.for_each([&](Range range) {
-      if (range.first < std::min(is, was)) samples.add(Range{range.first, std::min({range.last, is - 1, was - 1})});
+      if (range.first < std::min(is, was))
+        samples.add(Range{range.first, std::min({range.last, is - 1, was - 1})});
     });
     // Of a bundle of which some stay, the directory stays.
-    if (was > is) samples.add(Range{task.bundle > 0 ? (is + task.bundle - 1) / task.bundle * task.bundle : is, was - 1});
+    if (was > is)
+      samples.add(Range{task.bundle > 0 ? (is + task.bundle - 1) / task.bundle * task.bundle : is, was - 1});
     samples.for_each([&](Range range) { part.samples.push_back(range); });
     if (!part.samples.empty()) add(std::move(part));
   }
@@ -184,7 +194,8 @@ void write_aside(const fs::path& campaign, const Aside& aside) {
     }
     parts.push_back(std::move(json));
   }
-  const nlohmann::json json = {{"name", aside.name}, {"keep", aside.keep}, {"kept", aside.kept}, {"parts", parts}};
+  const nlohmann::json json = {
+      {"name", aside.name}, {"keep", aside.keep}, {"kept", aside.kept}, {"parts", parts}};
   write_file_durably(list_file(campaign), json.dump(1) + "\n");
 }
 
@@ -209,7 +220,8 @@ std::optional<Aside> read_aside(const fs::path& campaign) {
     }
     return aside;
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ExitCode::data, fmt::format("{} does not read: {}", list_file(campaign).string(), error.what()));
+    throw Error(ExitCode::data,
+                fmt::format("{} does not read: {}", list_file(campaign).string(), error.what()));
   }
 }
 

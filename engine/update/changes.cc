@@ -36,7 +36,10 @@ const PlannedStep& step_of(const specs::Plan& plan, ArrayId array) {
 std::optional<Range> below(const Edge& edge, Range range, std::uint64_t count) {
   if (count == 0) return std::nullopt;
   if (edge.kind == EdgeKind::all) return all_of(count);
-  if (edge.kind == EdgeKind::block) range = {range.first / edge.block, range.last / edge.block};
+  if (edge.kind == EdgeKind::block) {
+    const Blocks blocks = edge.blocks();
+    range = {blocks.block_of(range.first), blocks.block_of(range.last)};
+  }
   if (range.first >= count) return std::nullopt;
   return Range{range.first, std::min(range.last, count - 1)};
 }
@@ -45,13 +48,14 @@ std::optional<Range> below(const Edge& edge, Range range, std::uint64_t count) {
 std::vector<std::size_t> by_depth(const specs::Plan& plan) {
   std::vector<std::size_t> order(plan.steps().size());
   std::iota(order.begin(), order.end(), 0U);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return plan.steps()[a].depth < plan.steps()[b].depth; });
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return plan.steps()[a].depth < plan.steps()[b].depth;
+  });
   return order;
 }
 
-// What of a study decides outputs and is not of one step, and each step's own part, as text: where both are equal in
-// two studies, so are the bases of all of the step's arrays.
+// What of a study decides outputs and is not of one step, and each step's own part, as text: where both are
+// equal in two studies, so are the bases of all of the step's arrays.
 class StepTexts {
  public:
   explicit StepTexts(const specs::Plan& plan) : plan_(plan) {
@@ -71,8 +75,8 @@ class StepTexts {
   }
 
   bool same(const StepTexts& other, const PlannedStep& mine, const PlannedStep& theirs) const {
-    const bool simple = mine.kind == StepKind::shell && mine.arrays == theirs.arrays && mine.elements == theirs.elements &&
-                        mine.sample_dependent == theirs.sample_dependent;
+    const bool simple = mine.kind == StepKind::shell && mine.arrays == theirs.arrays &&
+                        mine.elements == theirs.elements && mine.sample_dependent == theirs.sample_dependent;
     return simple && common_ == other.common_ && text_of(mine.name) == other.text_of(theirs.name) &&
            !text_of(mine.name).empty() && edges_of(mine) == other.edges_of(theirs);
   }
@@ -86,7 +90,8 @@ class StepTexts {
     std::string text;
     for (const Edge& edge : step.edges) {
       const PlannedStep& parent = step_of(plan_, edge.parent);
-      text += fmt::format("{} {} {} {}\n", parent.name, parent.arrays, static_cast<int>(edge.kind), edge.block);
+      text +=
+          fmt::format("{} {} {} {}\n", parent.name, parent.arrays, static_cast<int>(edge.kind), edge.block);
     }
     return text;
   }
@@ -99,7 +104,12 @@ class StepTexts {
 class Comparison {
  public:
   Comparison(const specs::Plan& from, const specs::Plan& to, const ArrayParts& sources)
-      : from_(from), to_(to), from_texts_(from), to_texts_(to), stale_(to.array_count()), parts_(to.steps().size()) {
+      : from_(from),
+        to_(to),
+        from_texts_(from),
+        to_texts_(to),
+        stale_(to.array_count()),
+        parts_(to.steps().size()) {
     result_.arrays.resize(to.array_count());
     match();
     for (const auto& [array, range] : sources) {
@@ -153,10 +163,10 @@ class Comparison {
     for (std::size_t i = 0; i < from_.steps().size(); ++i) {
       if (from_.steps()[i].name != to_.steps()[i].name ||
           !to_texts_.same(from_texts_, to_.steps()[i], from_.steps()[i])) {
-        const bool single = from_.steps()[i].arrays == 1 && to_.steps()[i].arrays == 1 &&
-                            from_.steps()[i].name == to_.steps()[i].name &&
-                            from_.array_name(from_.steps()[i].first_array) ==
-                                to_.array_name(to_.steps()[i].first_array);
+        const bool single =
+            from_.steps()[i].arrays == 1 && to_.steps()[i].arrays == 1 &&
+            from_.steps()[i].name == to_.steps()[i].name &&
+            from_.array_name(from_.steps()[i].first_array) == to_.array_name(to_.steps()[i].first_array);
         if (!single) return false;
       }
     }
@@ -180,7 +190,8 @@ class Comparison {
     const specs::Basis is = specs::basis_of(to_, array);
     if (!same_text) {
       const auto differing = specs::differing_parts(specs::basis_of(from_, *result_.arrays[array].from), is);
-      for (const std::string& part : differing) add_own(array, all_of(std::max<std::uint64_t>(old.elements, 1)), part.c_str());
+      for (const std::string& part : differing)
+        add_own(array, all_of(std::max<std::uint64_t>(old.elements, 1)), part.c_str());
       if (step.block_samples != old.block_samples && differing.empty())
         add_own(array, all_of(std::max<std::uint64_t>(old.elements, 1)), "shard_samples");
     }
@@ -199,7 +210,8 @@ class Comparison {
     const auto& is = to_.study().samples;
     same_design_ = !was && !is;
     if (was && is)
-      same_design_ = specs::to_json(was->design) == specs::to_json(is->design) && was->design.kind != specs::DesignKind::file;
+      same_design_ = specs::to_json(was->design) == specs::to_json(is->design) &&
+                     was->design.kind != specs::DesignKind::file;
     return *same_design_;
   }
 
@@ -209,16 +221,19 @@ class Comparison {
     const auto known = rows_.find(columns);
     const auto& rows = known != rows_.end()
                            ? known->second
-                           : rows_.emplace(columns, specs::equal_rows(from_.study().samples->design,
-                                                                      to_.study().samples->design, columns))
+                           : rows_
+                                 .emplace(columns, specs::equal_rows(from_.study().samples->design,
+                                                                     to_.study().samples->design, columns))
                                  .first->second;
     // Of the rows that both have, those between the equal ones.
-    const std::uint64_t both = std::min(from_.study().samples->design.count, to_.study().samples->design.count);
+    const std::uint64_t both =
+        std::min(from_.study().samples->design.count, to_.study().samples->design.count);
     std::uint64_t next = 0;
     const auto differ = [&](std::uint64_t first, std::uint64_t end) {
       if (first >= end) return;
-      const std::uint64_t each = by_block ? step.block_samples : 1;
-      add_own(array, {first / each, (end - 1) / each}, "samples");
+      const Blocks blocks =
+          specs::blocks_of(by_block ? step.block_samples : 1, by_block ? to_.block_starts() : nullptr);
+      add_own(array, {blocks.block_of(first), blocks.block_of(end - 1)}, "samples");
     };
     for (const specs::RowRange& range : rows) {
       differ(next, range.first);
@@ -231,19 +246,25 @@ class Comparison {
   void add_deleted_inputs() {
     for (ArrayId array = 0; array < to_.array_count(); ++array) {
       const PlannedStep& step = step_of(to_, array);
-      if (step.kind != StepKind::convert || step.block_samples == 0 || !result_.arrays[array].from || stale_[array].empty())
+      if (step.kind != StepKind::convert || step.block_samples == 0 || !result_.arrays[array].from ||
+          stale_[array].empty())
         continue;
       const ArrayId old = *result_.arrays[array].from;
       const yaml::Node* deletes =
           from_.study().steps[step_of(from_, old).study_step].settings.find("delete_inputs");
       if (deletes == nullptr || deletes->text != "true") continue;
-      const std::uint64_t each = step_of(from_, old).block_samples;
+      const Blocks blocks_before = specs::blocks_of(step_of(from_, old).block_samples, from_.block_starts());
+      const std::uint64_t samples = from_.study().samples->design.count;
       for (const Edge& edge : to_.edges(array)) {
         if (edge.kind != EdgeKind::block || !result_.arrays[edge.parent].from) continue;
         std::vector<Range> blocks;
         stale_[array].for_each([&](Range range) { blocks.push_back(range); });
-        for (const Range& range : blocks)
-          add_own(edge.parent, {range.first * each, (range.last + 1) * each - 1}, "outputs deleted by a conversion");
+        for (const Range& range : blocks) {
+          const std::uint64_t first = blocks_before.items(range.first, samples).first;
+          if (first >= samples) continue;  // blocks that there were none of
+          add_own(edge.parent, {first, blocks_before.items(range.last, samples).end - 1},
+                  "outputs deleted by a conversion");
+        }
       }
     }
   }
@@ -251,7 +272,8 @@ class Comparison {
   void propagate() {
     for (const std::size_t index : by_depth(to_)) {
       const PlannedStep& step = to_.steps()[index];
-      for (ArrayId array = step.first_array; array < step.first_array + step.arrays; ++array) settle(array, step);
+      for (ArrayId array = step.first_array; array < step.first_array + step.arrays; ++array)
+        settle(array, step);
     }
   }
 
@@ -285,7 +307,7 @@ class Comparison {
     if (was <= is) return;
     // It has lost elements: who read all of them, and the block that lost some.
     if (edge.kind == EdgeKind::all) add({0, 0});
-    if (edge.kind == EdgeKind::block && is % edge.block != 0) add({is, is});
+    if (edge.kind == EdgeKind::block && edge.blocks().around(is, is + 1).first != is) add({is, is});
   }
 
   // Samples of one process share their files.
@@ -293,7 +315,9 @@ class Comparison {
     if (step.bundle <= 1 || stale_[array].empty()) return;
     std::vector<Range> wide;
     stale_[array].for_each([&](Range range) {
-      wide.push_back({range.first / step.bundle * step.bundle, (range.last / step.bundle + 1) * step.bundle - 1});
+      const Blocks bundles = specs::blocks_of(step.bundle, to_.block_starts());
+      wide.push_back({bundles.around(range.first, range.first + 1).first,
+                      bundles.around(range.last, range.last + step.bundle).end - 1});
     });
     for (const Range& range : wide) stale_[array].add(range);
   }
@@ -315,7 +339,7 @@ class Comparison {
         summary.elements += was;
       }
       if (summary.stale + summary.more + summary.gone == 0) continue;
-      summary.kind = !any_old                ? StepChange::Kind::added
+      summary.kind = !any_old                 ? StepChange::Kind::added
                      : !summary.parts.empty() ? StepChange::Kind::changed
                      : summary.stale > 0      ? StepChange::Kind::follows
                                               : StepChange::Kind::grown;
@@ -324,10 +348,12 @@ class Comparison {
     std::set<std::string> names;
     for (const PlannedStep& step : to_.steps()) names.insert(step.name);
     std::map<std::string, std::uint64_t> gone;
-    for (const ArrayId array : result_.removed) gone[step_of(from_, array).name] += step_of(from_, array).elements;
+    for (const ArrayId array : result_.removed)
+      gone[step_of(from_, array).name] += step_of(from_, array).elements;
     for (const auto& [name, elements] : gone) {
-      const auto at = std::find_if(result_.steps.begin(), result_.steps.end(),
-                                   [&, step = name](const StepChange& change) { return change.step == step; });
+      const auto at =
+          std::find_if(result_.steps.begin(), result_.steps.end(),
+                       [&, step = name](const StepChange& change) { return change.step == step; });
       if (at != result_.steps.end()) {
         at->gone += elements;
         continue;
@@ -364,7 +390,8 @@ std::string line_of(const StepChange& change) {
     return fmt::format("{}: removed; its {} stay in the directory", change.step,
                        change.gone == 1 ? "output" : number(change.gone) + " outputs");
   if (!change.parts.empty()) words.push_back(text::join(change.parts, ", ") + " changed");
-  if (change.stale > 0) words.push_back(fmt::format("{} of {} stale", number(change.stale), number(change.elements)));
+  if (change.stale > 0)
+    words.push_back(fmt::format("{} of {} stale", number(change.stale), number(change.elements)));
   if (change.more > 0) words.push_back(number(change.more) + " more to run");
   if (change.gone > 0) words.push_back(number(change.gone) + " no longer part of it");
   return change.step + ": " + text::join(words, ", ");

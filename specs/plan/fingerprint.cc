@@ -60,6 +60,9 @@ std::string convert_settings(const yaml::Node& block, bool closing) {
   if (diagnostics.has_errors()) return yaml::emit(block);
   // The blocks of a campaign that grows stay as they are, where no sample moves.
   if (!closing && config.split.order == converters::SplitOrder::hash) config.count = 0;
+  if (!closing && config.count > 0 && !config.grown.empty()) config.count = config.grown.front();
+  config.grown.clear();
+  config.block_starts.clear();
   if (!closing) {
     const converters::ConvertConfig defaults;
     config.on_missing = defaults.on_missing;
@@ -77,6 +80,7 @@ std::string train_settings(const yaml::Node& block) {
   if (diagnostics.has_errors()) return yaml::emit(block);
   yaml::Node node = trainer::to_yaml(config);
   // As the trainer itself compares two runs (trainer/training/training_state.cc).
+  if (config.init_from == trainer::kInitFromLast) remove_key(node, "init_from");
   remove_keys(node, {"ranks", "threads", "loader_threads", "cache", "checkpoint", "max_seconds"});
   return yaml::emit(node);
 }
@@ -105,7 +109,8 @@ Basis Plan::basis(ArrayId array) const {
     basis.parts.emplace_back(name, without_path(text, campaign_.string()));
   };
   const auto rendered = [&](const std::string& text) {
-    return text_of(pieces(text, planned, row, false), planned.sample_dependent ? design : nullptr, basis.columns);
+    return text_of(pieces(text, planned, row, false), planned.sample_dependent ? design : nullptr,
+                   basis.columns);
   };
   switch (planned.kind) {
     case StepKind::shell: {
@@ -147,7 +152,8 @@ Basis Plan::basis(ArrayId array) const {
   basis.columns.erase(std::unique(basis.columns.begin(), basis.columns.end()), basis.columns.end());
   add("bundle", std::to_string(step.bundle));
   if (study_->samples && (planned.sample_dependent || planned.kind == StepKind::convert))
-    add("level_max_dirs", fmt::format("{} of {}", study_->samples->level_max_dirs, study_->samples->layout_count()));
+    add("level_max_dirs",
+        fmt::format("{} of {}", study_->samples->level_max_dirs, study_->samples->layout_count()));
   add("depends", edges_text(*this, array));
   return basis;
 }
@@ -165,7 +171,8 @@ std::string fingerprint_of(const Plan& plan, ArrayId array) {
     const auto at = std::find_if(design.columns.begin(), design.columns.end(),
                                  [&](const SampleColumn& column) { return column.name == name; });
     if (at == design.columns.end()) continue;
-    text += name + " " + column_signature(design, static_cast<std::size_t>(at - design.columns.begin())) + "\n";
+    text +=
+        name + " " + column_signature(design, static_cast<std::size_t>(at - design.columns.begin())) + "\n";
   }
   return hash_bytes(text);
 }

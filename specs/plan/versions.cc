@@ -37,21 +37,24 @@ std::string user_name() {
 }
 
 void copy_samples(const Study& study, const fs::path& folder) {
-  if (!study.samples || study.samples->design.kind != DesignKind::file) return;
-  const fs::path& from = study.samples->design.file;
-  make_directories(folder / kSamplesFolder);
-  DurableFile file(folder / kSamplesFolder / from.filename());
-  std::error_code error;
-  fs::copy_file(from, file.temporary(), error);
-  if (error)
-    throw system_error(error.value(), fmt::format("cannot copy {} to {}", from.string(), folder.string()));
-  file.publish();
+  if (!study.samples) return;
+  for (const SampleFile& table : sample_files(study.samples->design)) {
+    make_directories(folder / kSamplesFolder);
+    DurableFile file(folder / kSamplesFolder / table.copy);
+    std::error_code error;
+    fs::copy_file(table.file, file.temporary(), error);
+    if (error)
+      throw system_error(error.value(),
+                         fmt::format("cannot copy {} to {}", table.file.string(), folder.string()));
+    file.publish();
+  }
 }
 
 VersionInfo read_info(const fs::path& campaign, std::uint64_t number) {
   VersionInfo info;
   info.number = number;
-  const auto json = nlohmann::json::parse(read_file(version_directory(campaign, number) / kAbout), nullptr, false);
+  const auto json =
+      nlohmann::json::parse(read_file(version_directory(campaign, number) / kAbout), nullptr, false);
   if (!json.is_object()) return info;
   info.time_s = json.value("time", 0.0);
   info.user = json.value("user", "");
@@ -102,10 +105,11 @@ void write_version(const Study& study, const fs::path& campaign, VersionInfo inf
   make_directories(part);
   write_study_files(study, part);
   if (with_samples) copy_samples(study, part);
-  const nlohmann::ordered_json about = {{"number", info.number}, {"time", unix_now_s()},  {"user", user_name()},
-                                        {"host", host_name()},   {"command", info.command}, {"why", info.why},
-                                        {"changes", info.changes}};
-  write_file_durably(part / kAbout, about.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  const nlohmann::ordered_json about = {
+      {"number", info.number},   {"time", unix_now_s()}, {"user", user_name()},    {"host", host_name()},
+      {"command", info.command}, {"why", info.why},      {"changes", info.changes}};
+  write_file_durably(part / kAbout,
+                     about.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   sync_directory(part);
   std::error_code error;
   fs::rename(part, folder, error);
