@@ -116,16 +116,11 @@ class BlockConverter {
 
   // Temporaries of a run of this block that was killed. (One that still lives has lost its lease.)
   void remove_leftovers() const {
-    for (std::size_t k = 0; k < kSplitNames.size(); ++k) remove_temporaries(shard_path(k));
-    remove_temporaries(block_record_path(conversion_.output, record_.block));
-  }
-
-  static void remove_temporaries(const fs::path& target) {
-    const std::string prefix = fmt::format(".{}.tmp-", target.filename().string());
-    std::error_code error;
-    for (const auto& entry : fs::directory_iterator(target.parent_path(), error)) {
-      if (entry.path().filename().string().starts_with(prefix)) fs::remove(entry.path(), error);
-    }
+    const auto remove = [](const fs::path& target) {
+      remove_temporaries(target.parent_path(), target.filename().string());
+    };
+    for (std::size_t k = 0; k < kSplitNames.size(); ++k) remove(shard_path(k));
+    remove(block_record_path(conversion_.output, record_.block));
   }
 
   void encode_all() {

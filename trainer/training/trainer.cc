@@ -177,7 +177,8 @@ void Run::resume_or_begin() {
   std::string source;
   if (leader()) {
     make_directories(config_.output);
-    checkpoints_.remove_temporaries();
+    remove_temporaries(config_.output);
+    remove_temporaries(checkpoints_.directory());
     if (options_.fresh) {
       checkpoints_.clear();
       std::error_code ignored;
