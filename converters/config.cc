@@ -280,9 +280,10 @@ void read_drop_if(yaml::MapReader& reader, ConvertConfig& config) {
   }
 }
 
-std::vector<std::uint64_t> read_counts(yaml::MapReader& reader, std::string_view key) {
+std::vector<std::uint64_t> rising(yaml::MapReader& reader, std::string_view key,
+                                  const std::vector<std::int64_t>& numbers) {
   std::vector<std::uint64_t> counts;
-  for (const std::int64_t count : reader.integers(key, 1, kMostSamples)) {
+  for (const std::int64_t count : numbers) {
     if (!counts.empty() && static_cast<std::uint64_t>(count) <= counts.back()) {
       reader.diagnostics().error(reader.mark_of(key), fmt::format("'{}' must rise", key));
       return {};
@@ -308,8 +309,8 @@ void read_output(yaml::MapReader& reader, ConvertConfig& config) {
   }
   config.name = reader.string("name");
   config.count = static_cast<std::uint64_t>(reader.integer("count", 0, 1, kMostSamples));
-  config.grown = read_counts(reader, "grown");
-  config.block_starts = read_counts(reader, "block_starts");
+  config.grown = rising(reader, "grown", reader.integers("grown", 1, kMostSamples));
+  config.block_starts = rising(reader, "block_starts", reader.integers("block_starts", 1, kMostSamples));
 }
 
 }  // namespace

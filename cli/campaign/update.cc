@@ -18,6 +18,7 @@
 #include "engine/update/sources.h"
 #include "specs/plan/versions.h"
 #include "specs/plan/workspace.h"
+#include "specs/study/growth.h"
 
 namespace wflow::cli {
 
@@ -121,6 +122,8 @@ Update propose(const fs::path& campaign, specs::Study study) {
   }
   if (is && is->design.count == 0)
     throw Error(ExitCode::usage, fmt::format("the samples {} are not there", is->design.file.string()));
+  // More samples behind those that there are: what was made of these stays.
+  if (auto grown = specs::as_grown(from.study(), study)) study = std::move(*grown);
   std::vector<specs::KeyChange> keys = specs::differences(from.study(), study);
   specs::Plan to(std::move(study), campaign);
   engine::ArrayParts sources;

@@ -28,7 +28,9 @@ struct ExtendOptions {
 
 // A live coordinator would go on with the old plan.
 void require_nobody(const specs::Plan& plan) {
-  if (!engine::Client(plan).live()) return;
+  engine::Client client(plan);
+  client.status();  // an answer shows who gave it
+  if (!client.live()) return;
   throw Error(
       ExitCode::busy,
       fmt::format("a coordinator runs {0}; wait for its end, or end it with: wflow drain {0}; then repeat "

@@ -48,12 +48,32 @@ class Gathering {
   }
 
  private:
+  // Such a training reads what lies there when its data have changed (trainer/training/trainer.cc).
+  bool begins_with_last_model(const PlannedStep& step) const {
+    if (step.kind != StepKind::train) return false;
+    const yaml::Node* init = to_.study().steps[step.study_step].settings.find("init_from");
+    return init != nullptr && init->text == "last";
+  }
+
+  // The manifest of a data set stays true of its blocks while others are added.
+  bool blocks_only_grew(ArrayId array, const PlannedStep& step) const {
+    if (step.kind != StepKind::convert || step.block_samples > 0) return false;
+    const auto edges = to_.edges(array);
+    return std::all_of(edges.begin(), edges.end(), [&](const specs::Edge& edge) {
+      const ArrayChange& blocks = changes_.arrays[edge.parent];
+      if (!blocks.from || blocks.stale > 0) return false;
+      return from_.steps()[from_.step_of(*blocks.from)].elements <=
+             to_.steps()[to_.step_of(edge.parent)].elements;
+    });
+  }
+
   void look_at(ArrayId array, const ArrayChange& change) {
     const PlannedStep& is = to_.steps()[to_.step_of(array)];
     if (change.from) {
       const PlannedStep& was = from_.steps()[from_.step_of(*change.from)];
       const std::uint64_t gone = was.elements > is.elements ? was.elements - is.elements : 0;
       if (change.stale + gone == 0) return;
+      if (!change.own && (begins_with_last_model(is) || blocks_only_grew(array, is))) return;
       const TaskTemplate task = from_.task_template(*change.from);
       if (change.stale + gone == was.elements && !(task.kind == StepKind::convert && task.block_samples == 0))
         return add_all(task);

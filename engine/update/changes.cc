@@ -36,7 +36,10 @@ const PlannedStep& step_of(const specs::Plan& plan, ArrayId array) {
 std::optional<Range> below(const Edge& edge, Range range, std::uint64_t count) {
   if (count == 0) return std::nullopt;
   if (edge.kind == EdgeKind::all) return all_of(count);
-  if (edge.kind == EdgeKind::block) range = {range.first / edge.block, range.last / edge.block};
+  if (edge.kind == EdgeKind::block) {
+    const Blocks blocks = edge.blocks();
+    range = {blocks.block_of(range.first), blocks.block_of(range.last)};
+  }
   if (range.first >= count) return std::nullopt;
   return Range{range.first, std::min(range.last, count - 1)};
 }
@@ -231,8 +234,9 @@ class Comparison {
     std::uint64_t next = 0;
     const auto differ = [&](std::uint64_t first, std::uint64_t end) {
       if (first >= end) return;
-      const std::uint64_t each = by_block ? step.block_samples : 1;
-      add_own(array, {first / each, (end - 1) / each}, "samples");
+      const Blocks blocks =
+          specs::blocks_of(by_block ? step.block_samples : 1, by_block ? to_.block_starts() : nullptr);
+      add_own(array, {blocks.block_of(first), blocks.block_of(end - 1)}, "samples");
     };
     for (const specs::RowRange& range : rows) {
       differ(next, range.first);
@@ -252,14 +256,18 @@ class Comparison {
       const yaml::Node* deletes =
           from_.study().steps[step_of(from_, old).study_step].settings.find("delete_inputs");
       if (deletes == nullptr || deletes->text != "true") continue;
-      const std::uint64_t each = step_of(from_, old).block_samples;
+      const Blocks blocks_before = specs::blocks_of(step_of(from_, old).block_samples, from_.block_starts());
+      const std::uint64_t samples = from_.study().samples->design.count;
       for (const Edge& edge : to_.edges(array)) {
         if (edge.kind != EdgeKind::block || !result_.arrays[edge.parent].from) continue;
         std::vector<Range> blocks;
         stale_[array].for_each([&](Range range) { blocks.push_back(range); });
-        for (const Range& range : blocks)
-          add_own(edge.parent, {range.first * each, (range.last + 1) * each - 1},
+        for (const Range& range : blocks) {
+          const std::uint64_t first = blocks_before.items(range.first, samples).first;
+          if (first >= samples) continue;  // blocks that there were none of
+          add_own(edge.parent, {first, blocks_before.items(range.last, samples).end - 1},
                   "outputs deleted by a conversion");
+        }
       }
     }
   }
@@ -302,7 +310,7 @@ class Comparison {
     if (was <= is) return;
     // It has lost elements: who read all of them, and the block that lost some.
     if (edge.kind == EdgeKind::all) add({0, 0});
-    if (edge.kind == EdgeKind::block && is % edge.block != 0) add({is, is});
+    if (edge.kind == EdgeKind::block && edge.blocks().around(is, is + 1).first != is) add({is, is});
   }
 
   // Samples of one process share their files.
@@ -310,8 +318,9 @@ class Comparison {
     if (step.bundle <= 1 || stale_[array].empty()) return;
     std::vector<Range> wide;
     stale_[array].for_each([&](Range range) {
-      wide.push_back(
-          {range.first / step.bundle * step.bundle, (range.last / step.bundle + 1) * step.bundle - 1});
+      const Blocks bundles = specs::blocks_of(step.bundle, to_.block_starts());
+      wide.push_back({bundles.around(range.first, range.first + 1).first,
+                      bundles.around(range.last, range.last + step.bundle).end - 1});
     });
     for (const Range& range : wide) stale_[array].add(range);
   }

@@ -60,6 +60,9 @@ std::string convert_settings(const yaml::Node& block, bool closing) {
   if (diagnostics.has_errors()) return yaml::emit(block);
   // The blocks of a campaign that grows stay as they are, where no sample moves.
   if (!closing && config.split.order == converters::SplitOrder::hash) config.count = 0;
+  if (!closing && config.count > 0 && !config.grown.empty()) config.count = config.grown.front();
+  config.grown.clear();
+  config.block_starts.clear();
   if (!closing) {
     const converters::ConvertConfig defaults;
     config.on_missing = defaults.on_missing;
@@ -77,6 +80,7 @@ std::string train_settings(const yaml::Node& block) {
   if (diagnostics.has_errors()) return yaml::emit(block);
   yaml::Node node = trainer::to_yaml(config);
   // As the trainer itself compares two runs (trainer/training/training_state.cc).
+  if (config.init_from == trainer::kInitFromLast) remove_key(node, "init_from");
   remove_keys(node, {"ranks", "threads", "loader_threads", "cache", "checkpoint", "max_seconds"});
   return yaml::emit(node);
 }

@@ -37,15 +37,17 @@ std::string user_name() {
 }
 
 void copy_samples(const Study& study, const fs::path& folder) {
-  if (!study.samples || study.samples->design.kind != DesignKind::file) return;
-  const fs::path& from = study.samples->design.file;
-  make_directories(folder / kSamplesFolder);
-  DurableFile file(folder / kSamplesFolder / from.filename());
-  std::error_code error;
-  fs::copy_file(from, file.temporary(), error);
-  if (error)
-    throw system_error(error.value(), fmt::format("cannot copy {} to {}", from.string(), folder.string()));
-  file.publish();
+  if (!study.samples) return;
+  for (const SampleFile& table : sample_files(study.samples->design)) {
+    make_directories(folder / kSamplesFolder);
+    DurableFile file(folder / kSamplesFolder / table.copy);
+    std::error_code error;
+    fs::copy_file(table.file, file.temporary(), error);
+    if (error)
+      throw system_error(error.value(),
+                         fmt::format("cannot copy {} to {}", table.file.string(), folder.string()));
+    file.publish();
+  }
 }
 
 VersionInfo read_info(const fs::path& campaign, std::uint64_t number) {

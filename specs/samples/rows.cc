@@ -14,7 +14,8 @@ namespace wflow::specs {
 namespace {
 
 bool is_written_down(const SampleDesign& design) {
-  return design.kind == DesignKind::file || design.kind == DesignKind::list;
+  return design.kind == DesignKind::file || design.kind == DesignKind::list ||
+         design.kind == DesignKind::parts;
 }
 
 std::optional<std::size_t> index_of(const std::vector<std::string>& names, const std::string& name) {
@@ -104,12 +105,16 @@ std::string column_signature(const SampleDesign& design, std::size_t column) {
   std::string text = fmt::format("{} seed {} column {} [{}, {}]{}{}", name_of(design.kind), design.seed,
                                  column, text::from_real(c.low), text::from_real(c.high), c.log ? " log" : "",
                                  c.integer ? " integer" : "");
-  if (design.kind == DesignKind::latin_hypercube) text += fmt::format(" of {}", design.count);
+  if (design.kind == DesignKind::latin_hypercube)
+    text += fmt::format(" of {} after {}", design.count, fmt::join(design.grown, ", "));
   return text;
 }
 
 std::vector<RowRange> equal_rows(const SampleDesign& from, const SampleDesign& to,
                                  const std::vector<std::string>& columns) {
+  const bool by_history = from.kind == DesignKind::latin_hypercube || from.kind == DesignKind::parts ||
+                          to.kind == DesignKind::parts;
+  if (by_history && from.count > 0 && !growth_problem(from, to)) return {{0, from.count - 1}};
   return RowComparison(from, to).compare(columns);
 }
 

@@ -370,6 +370,7 @@ class SamplesReader {
 Samples read_parts(Reading& reading, const yaml::Node& list) {
   Samples all;
   all.mark = list.mark;
+  all.layout = reading.options.layout_samples;
   all.design.kind = DesignKind::parts;
   if (list.items.empty()) {
     reading.diagnostics.error(list.mark, "samples: is an empty list; it needs a design");

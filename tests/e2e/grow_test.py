@@ -7,10 +7,10 @@ import unittest
 
 import h5py
 
-from wflow_test import BUSY, OK, USAGE, CampaignTest, Gate, lines_of
+from wflow_test import BUSY, OK, SMALL, SPEC, USAGE, CampaignTest, Gate, lines_of
 
-FEW, MANY = 40, 80
-BLOCK = 16
+FEW, MANY = (40, 80) if SMALL else (200, 400)
+BLOCK = 16 if SMALL else 64
 
 
 class GrowTest(CampaignTest):
@@ -171,17 +171,58 @@ class Grow(GrowTest):
         self.wflow("resume", self.directory, "-j", "2", code=OK)
         self.assert_grown(MANY, killed=True)
 
+    def test_killed_while_it_trains_on(self):
+        self.run_study(train=", init_from: last")
+        process = self.start("extend", self.directory, "--count", MANY, "-j", "2")
+        self.wait(lambda: (self.directory / "train/initial.wfck").exists(), "the training begins", process)
+        self.kill_everything()
+        self.wflow("resume", self.directory, "-j", "2", code=OK)
+        self.assert_grown(MANY)
+        self.assertIn("initial.wfck", self.result()["begun_from"])
+
+    def test_a_count_raised_in_the_file(self):
+        """wflow resume --update with an edited study is the same."""
+        self.run_study()
+        self.study(self.text().replace(f"count: {FEW}", f"count: {MANY}"))
+        self.wflow("resume", self.directory, "--update", "--yes", "-j", "2", code=OK)
+        self.assert_grown(MANY)
+
+    def test_processes_of_several_samples(self):
+        self.wflow("run", self.study(f"""
+description: {{name: bundles}}
+env: {{variables: {{OUTPUT_PATH: .}}}}
+samples: {{design: sobol, count: 40, parameters: {{a: [0, 1]}}}}
+study:
+  - name: pack
+    run: {{cmd: 'echo $(WFLOW_FIRST) $(WFLOW_COUNT) >> {self.folder}/packs; cp $(WFLOW_SAMPLES_FILE) rows', bundle: 16}}
+"""), "-j", "2", code=OK)
+        self.directory = self.campaign()
+        self.extend("--count", "80")
+        packs = sorted(tuple(map(int, line.split())) for line in (self.folder / "packs").read_text().splitlines())
+        self.assertEqual(packs, [(0, 16), (16, 16), (32, 8), (40, 16), (56, 16), (72, 8)])
+        self.assertEqual(len(list(self.directory.glob("pack/**/rows"))), 6)
+
     def test_wrong_input(self):
         self.run_study()
         few = self.folder / "few.csv"
         few.write_text("a,b\n0.5,1.5\n")
+        rows = [state[0].replace(" ", ",") for _, state in sorted(self.values().items())]
+        columns = self.folder / "columns.csv"
+        columns.write_text("a,c\n" + "".join(rows) + "0.5,1.5\n")
+        changed = self.folder / "changed.csv"
+        changed.write_text("a,b\n" + "".join(rows[:5]) + "7,1.5\n" + "".join(rows[6:]) + "0.5,1.5\n")
         for arguments, words in (
                 (("--count", FEW), f"the campaign has {FEW} samples"),
                 (("--count", FEW - 1), f"the campaign has {FEW} samples"),
                 (("--samples", few), f"there are 1 samples, the campaign has {FEW}"),
+                (("--samples", changed), "sample 5 has a = 7, in the campaign it has "),
+                (("--samples", self.folder / "none.csv"), "none.csv"),
                 (("--count", MANY, "--range", "c=0:1"), "'c' is no column of the samples"),
                 (("--count", MANY, "--range", "a=1"), "a range is LOW:HIGH")):
-            self.assert_one_sentence(self.extend(*arguments, code=USAGE), words)
+            process = self.start("extend", self.directory, *arguments, "-j", "2")
+            self.assertIn(process.wait(), (USAGE, SPEC), process.out)
+            self.assert_one_sentence(process, words)
+        self.wflow("extend", self.directory, "--samples", columns, code=USAGE)
         self.assertEqual(self.before, (self.values(), self.shards(), self.splits(), self.ran()))
         self.extend(code=USAGE)
 
@@ -201,6 +242,13 @@ class GrowDesigns(GrowTest):
     def test_latin_hypercube(self):
         self.grow(f"{{design: latin_hypercube, count: {FEW}, parameters: {{a: [0, 1], b: [1, 2]}}}}", "--count", MANY)
         self.assertEqual(len({int(value * MANY) for value in self.column(0)}), MANY)
+
+    def test_latin_hypercube_by_the_file(self):
+        self.samples = f"{{design: latin_hypercube, count: {FEW}, parameters: {{a: [0, 1], b: [1, 2]}}}}"
+        self.run_study()
+        self.study(self.text().replace(f"count: {FEW}", f"count: {MANY}"))
+        self.wflow("resume", self.directory, "--update", "--yes", "-j", "2", code=OK)
+        self.assert_grown(MANY)
 
     def test_uniform(self):
         self.grow(f"{{design: uniform, count: {FEW}, parameters: {{a: [0, 1], b: [1, 2]}}}}", "--count", MANY)
