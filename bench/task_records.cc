@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the records of tasks cost: so many executions, as workers report them, go through the store of a campaign.
+// What the records of tasks cost: so many executions, as workers report them, go through the store of a
+// campaign.
 //
 //   wflow_task_records [TASKS]      default 10,000,000
 //
-// Prints seconds of CPU and bytes of the database a task, with records and without, the peak memory of this process, and
-// how long it takes to read the records of one task and of 4,000 neighbours (a page of `wflow tasks`).
+// Prints seconds of CPU and bytes of the database a task, with records and without, the peak memory of this
+// process, and how long it takes to read the records of one task and of 4,000 neighbours (a page of `wflow
+// tasks`).
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -32,7 +34,9 @@ constexpr std::uint64_t kWorkers = 64;
 double cpu_s() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
@@ -43,11 +47,12 @@ double peak_mb() {
 }
 
 specs::Plan make_plan(const fs::path& folder, std::uint64_t tasks) {
-  write_file_durably(folder / "study.yaml",
-                     fmt::format("description: {{name: records, description: a bench}}\n"
-                                 "samples: {{design: uniform, count: {}, seed: 1, parameters: {{x: [0, 1]}}}}\n"
-                                 "study:\n  - name: simulate\n    description: one\n    run: {{cmd: 'echo $(x)'}}\n",
-                                 tasks));
+  write_file_durably(
+      folder / "study.yaml",
+      fmt::format("description: {{name: records, description: a bench}}\n"
+                  "samples: {{design: uniform, count: {}, seed: 1, parameters: {{x: [0, 1]}}}}\n"
+                  "study:\n  - name: simulate\n    description: one\n    run: {{cmd: 'echo $(x)'}}\n",
+                  tasks));
   specs::ReadOptions options;
   options.timestamp = "20260101-000000";
   return {specs::read_study(folder / "study.yaml", options).study, folder};
@@ -83,7 +88,8 @@ Result fill(const fs::path& folder, std::uint64_t tasks, bool with_records) {
     for (std::uint64_t worker = 0; with_records && worker < kWorkers; ++worker) {
       store::Batch::Usage& used = batch.usage.emplace_back();
       used.worker = fmt::format("node{:03}-4711", worker);
-      for (std::uint64_t task = first + worker; task < end; task += kWorkers) used.executions.push_back(usage_of(task));
+      for (std::uint64_t task = first + worker; task < end; task += kWorkers)
+        used.executions.push_back(usage_of(task));
     }
     store.commit(batch);
   }
@@ -101,7 +107,8 @@ Result fill(const fs::path& folder, std::uint64_t tasks, bool with_records) {
       const std::uint64_t first = hash64(i, 7) % (tasks - count + 1);
       found += store.usage_of(0, {first, first + count - 1}).size();
     }
-    const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    const double ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     fmt::print("reading {} neighbours: {:.2f} ms, {:.1f} records\n", count, ms / kTimes,
                static_cast<double>(found) / kTimes);
   };

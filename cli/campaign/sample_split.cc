@@ -35,7 +35,8 @@ SampleSplit::SampleSplit(const specs::Plan& plan, const specs::PlannedStep& conv
 
 // As in converters/input/sample_table.cc, of the rows that steps/convert.cc hands over.
 std::uint64_t SampleSplit::identity(specs::Element sample) const {
-  return converters::identity_of(group_column_ ? samples_.text(sample, *group_column_) : std::to_string(sample));
+  return converters::identity_of(group_column_ ? samples_.text(sample, *group_column_)
+                                               : std::to_string(sample));
 }
 
 std::uint64_t SampleSplit::stratum(specs::Element sample) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which part of a data set each sample of a campaign belongs to, from the study alone: as the conversion places it
-// (converters/split.h), before there is a shard.
+// Which part of a data set each sample of a campaign belongs to, from the study alone: as the conversion
+// places it (converters/split.h), before there is a shard.
 #pragma once
 
 #include <map>
@@ -16,11 +16,12 @@ namespace wflow::cli {
 
 class SampleSplit {
  public:
-  // Of the data set that the planned step `convert` makes: the one with block_samples. `samples` outlives this.
+  // Of the data set that the planned step `convert` makes: the one with block_samples. `samples` outlives
+  // this.
   SampleSplit(const specs::Plan& plan, const specs::PlannedStep& convert, const specs::SampleTable& samples);
 
-  // "train", "validation", "test"; nothing for a sample that no part takes. Where the split is stratified, the samples
-  // of a block depend on each other: any order of calls is right, ascending ones are fast.
+  // "train", "validation", "test"; nothing for a sample that no part takes. Where the split is stratified,
+  // the samples of a block depend on each other: any order of calls is right, ascending ones are fast.
   std::optional<std::string_view> of(specs::Element sample);
 
  private:

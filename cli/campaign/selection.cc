@@ -148,7 +148,8 @@ class Selection {
     for (std::optional<wire::TaskPlace> from = wire::TaskPlace{first, range_.first}; from;) {
       const bool only_missing = mask == kMissingBit;
       // A missing one is a done one that has a mark.
-      const unsigned states = (mask & kMissingBit) != 0 ? mask | 1U << static_cast<unsigned>(ElementState::done) : mask;
+      const unsigned states =
+          (mask & kMissingBit) != 0 ? mask | 1U << static_cast<unsigned>(ElementState::done) : mask;
       const wire::TasksAnswer page =
           client_.tasks({*from, last, range_.first, range_.last, states & (kMissingBit - 1), only_missing});
       if (!visit_page(page, visit)) return false;
@@ -162,7 +163,8 @@ class Selection {
     unsigned mask = 0;
     for (std::size_t state = 0; state <= engine::kElementStates; ++state) {
       if ((mask_ >> state & 1U) == 0) continue;
-      const bool done = state == static_cast<std::size_t>(ElementState::done) || state == engine::kElementStates;
+      const bool done =
+          state == static_cast<std::size_t>(ElementState::done) || state == engine::kElementStates;
       const auto lookup = [&](std::size_t field) -> WhereValue {
         if (field == kStep) return plan_.steps()[step].name;
         if (field == kState) return state_names()[state];
@@ -261,7 +263,8 @@ class Selection {
     row.duration_s = now_s - at->second;
   }
 
-  // From the record of its last execution. Of a bundle's process the memory alone says something of one sample.
+  // From the record of its last execution. Of a bundle's process the memory alone says something of one
+  // sample.
   void add_usage(TaskRow& row) {
     const bool may_have = row.state == ElementState::done || row.state == ElementState::failed ||
                           row.state == ElementState::hard_failed || row.state == ElementState::delayed;
@@ -367,10 +370,9 @@ void add_chosen(CLI::App& command, SelectionOptions& options) {
 void add_selection(CLI::App& command, SelectionOptions& options) {
   add_chosen(command, options);
   command
-      .add_option(
-          "--state", options.states,
-          "in this state: blocked, ready, running, delayed, done, missing, failed, hard_failed, "
-          "skipped, cancelled")
+      .add_option("--state", options.states,
+                  "in this state: blocked, ready, running, delayed, done, missing, failed, hard_failed, "
+                  "skipped, cancelled")
       ->take_all();
   command.add_option("--exit-code", options.exit_code, "whose last execution ended with this exit code");
 }

@@ -25,7 +25,8 @@ struct SelectionOptions {
   std::string range;     // A:B
   std::string duration;  // ">2"
   std::string where;
-  // Rows of tasks that ran come with what their last execution used; else only where the selection asks for it.
+  // Rows of tasks that ran come with what their last execution used; else only where the selection asks for
+  // it.
   bool with_usage = false;
   bool few = false;  // for a person, who looks at a hundred rows
 };

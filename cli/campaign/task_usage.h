@@ -10,7 +10,8 @@
 
 namespace wflow::cli {
 
-// Fetches some hundred or thousand neighbours at a time, so that a listing of a million tasks takes little memory.
+// Fetches some hundred or thousand neighbours at a time, so that a listing of a million tasks takes little
+// memory.
 class TaskUsages {
  public:
   // `few`: for a person, who looks at a hundred rows. `client` outlives this.

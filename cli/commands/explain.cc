@@ -91,18 +91,18 @@ void print_parent(const wire::ParentView& parent) {
 }
 
 std::string used_text(const engine::TaskUsage& used) {
-  return fmt::format("{} of CPU, {} of memory{}{}", text::format_duration(used.cpu_s),
-                     text::format_bytes(used.peak_bytes),
-                     used.read_bytes > 0 ? fmt::format(", read {}", text::format_bytes(used.read_bytes)) : "",
-                     used.written_bytes > 0 ? fmt::format(", wrote {}", text::format_bytes(used.written_bytes)) : "");
+  return fmt::format(
+      "{} of CPU, {} of memory{}{}", text::format_duration(used.cpu_s), text::format_bytes(used.peak_bytes),
+      used.read_bytes > 0 ? fmt::format(", read {}", text::format_bytes(used.read_bytes)) : "",
+      used.written_bytes > 0 ? fmt::format(", wrote {}", text::format_bytes(used.written_bytes)) : "");
 }
 
 // One that did not fail: the failed ones stand among the executions.
 void print_success(const wire::UsedView& row) {
   const engine::TaskUsage& used = row.usage;
   const std::string with = used.count == 1 ? "" : fmt::format(" with {} other samples", used.count - 1);
-  fmt::print("  {}  execution {}: ran for {}{} on worker {}: {}\n", clock_time(used.started_s), used.attempt + 1,
-             text::format_duration(used.duration_s), with, row.worker, used_text(used));
+  fmt::print("  {}  execution {}: ran for {}{} on worker {}: {}\n", clock_time(used.started_s),
+             used.attempt + 1, text::format_duration(used.duration_s), with, row.worker, used_text(used));
 }
 
 void print_execution(const wire::ExecutionView& row, const std::string& used) {
@@ -147,10 +147,11 @@ Json json_of(const wire::ExecutionView& row) {
 
 Json json_of(const wire::UsedView& row) {
   const engine::TaskUsage& used = row.usage;
-  return {{"attempt", used.attempt},       {"first", used.first},           {"count", used.count},
-          {"started", used.started_s},     {"duration", used.duration_s},   {"cpu", used.cpu_s},
-          {"peak_bytes", used.peak_bytes}, {"read_bytes", used.read_bytes}, {"written_bytes", used.written_bytes},
-          {"worker", row.worker}};
+  return {
+      {"attempt", used.attempt},       {"first", used.first},           {"count", used.count},
+      {"started", used.started_s},     {"duration", used.duration_s},   {"cpu", used.cpu_s},
+      {"peak_bytes", used.peak_bytes}, {"read_bytes", used.read_bytes}, {"written_bytes", used.written_bytes},
+      {"worker", row.worker}};
 }
 
 Json json_of(const wire::ExplainAnswer& answer) {
@@ -196,8 +197,8 @@ int explain(const ExplainOptions& options) {
   if (answer.state != ElementState::done) return 0;
   // The last one has succeeded.
   if (!answer.used.empty()) print_success(answer.used.back());
-  fmt::print("  as version {} of the study makes it, fingerprint {}\n", specs::current_version(plan.campaign()),
-             specs::fingerprint_of(plan, task.array));
+  fmt::print("  as version {} of the study makes it, fingerprint {}\n",
+             specs::current_version(plan.campaign()), specs::fingerprint_of(plan, task.array));
   return 0;
 }
 

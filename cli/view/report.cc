@@ -85,9 +85,10 @@ std::vector<std::string> held_lines(const CampaignStatus& status) {
   std::vector<std::string> lines;
   for (const StepStatus& step : status.steps) {
     if (step.held.empty()) continue;
-    lines.push_back(fmt::format("  {} is paused: {}. wflow tasks --group shows why; wflow retry runs them again and "
-                                "goes on",
-                                step.name, step.held));
+    lines.push_back(
+        fmt::format("  {} is paused: {}. wflow tasks --group shows why; wflow retry runs them again and "
+                    "goes on",
+                    step.name, step.held));
   }
   return lines;
 }
@@ -107,19 +108,21 @@ std::vector<std::string> slow_lines(const CampaignStatus& status) {
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < std::min(status.slow.size(), kShown); ++i) {
     const engine::wire::SlowView& task = status.slow[i];
-    lines.push_back(fmt::format("  {} has run for {}, and 95 % of its step take at most {}: wflow cancel {} --kill",
-                                task.task, text::format_duration(task.running_s), text::format_duration(task.usual_s),
-                                chosen_task(task.task)));
+    lines.push_back(fmt::format(
+        "  {} has run for {}, and 95 % of its step take at most {}: wflow cancel {} --kill", task.task,
+        text::format_duration(task.running_s), text::format_duration(task.usual_s), chosen_task(task.task)));
   }
   if (status.slow_total > kShown)
-    lines.push_back(fmt::format("  and {} other tasks run for far longer than is usual", status.slow_total - kShown));
+    lines.push_back(
+        fmt::format("  and {} other tasks run for far longer than is usual", status.slow_total - kShown));
   return lines;
 }
 
 // The declaration that would have let such a task fail as it ended; empty where none would.
 std::string check_for(const std::string& reason) {
   const std::string file = reason.substr(0, reason.find(' '));
-  if (reason.find("NaN or infinite") != std::string::npos) return fmt::format("{{file: {}, finite: true}}", file);
+  if (reason.find("NaN or infinite") != std::string::npos)
+    return fmt::format("{{file: {}, finite: true}}", file);
   const bool shape = reason.find("most samples of the block") != std::string::npos ||
                      reason.find(", expected (") != std::string::npos;
   if (shape) return fmt::format("{{file: {}, shape: [...]}}", file);
@@ -134,10 +137,12 @@ std::vector<std::string> missing_lines(const CampaignStatus& status, const Termi
     if (step.missing.empty()) continue;
     lines.push_back("");
     const std::uint64_t samples = step.missing_samples();
-    lines.push_back(fmt::format("{} sample{} {} missing from the data set of {}:", text::format_count(samples),
-                                samples == 1 ? "" : "s", samples == 1 ? "is" : "are", step.name));
+    lines.push_back(
+        fmt::format("{} sample{} {} missing from the data set of {}:", text::format_count(samples),
+                    samples == 1 ? "" : "s", samples == 1 ? "is" : "are", step.name));
     for (const auto& reason : step.missing) {
-      lines.push_back(fmt::format("  {}: {}", styled(terminal, Style::yellow, text::format_count(reason.samples)),
+      lines.push_back(fmt::format("  {}: {}",
+                                  styled(terminal, Style::yellow, text::format_count(reason.samples)),
                                   reason.reason) +
                       (reason.samples > 1 ? fmt::format(" (the first: sample {})", reason.first)
                                           : fmt::format(" (sample {})", reason.first)));
@@ -148,7 +153,8 @@ std::vector<std::string> missing_lines(const CampaignStatus& status, const Termi
   lines.push_back(fmt::format("  which ones: wflow tasks {} --state missing", status.directory));
   lines.push_back(fmt::format("  run their simulations again: wflow redo {} --missing", status.directory));
   if (!check.empty())
-    lines.push_back(fmt::format("  to let such simulations fail as they end: outputs: [{}] in their step", check));
+    lines.push_back(
+        fmt::format("  to let such simulations fail as they end: outputs: [{}] in their step", check));
   return lines;
 }
 

@@ -150,7 +150,8 @@ class BlockConverter {
     }
     const auto same = [&](const OtherForm& other) { return other.form == *sample.other_form; };
     auto found = std::find_if(others_.begin(), others_.end(), same);
-    if (found == others_.end()) found = others_.insert(others_.end(), OtherForm{std::move(*sample.other_form), {}});
+    if (found == others_.end())
+      found = others_.insert(others_.end(), OtherForm{std::move(*sample.other_form), {}});
     found->placed.push_back(i);
     // As soon as it is certain: the other samples need not be read for nothing.
     if (2 * found->placed.size() > placed_.size()) check_majority();
@@ -160,8 +161,7 @@ class BlockConverter {
     const auto largest = std::max_element(others_.begin(), others_.end(), [](const auto& a, const auto& b) {
       return a.placed.size() < b.placed.size();
     });
-    if (largest != others_.end() && largest->placed.size() > of_form_)
-      throw OutvotedForm{largest->placed};
+    if (largest != others_.end() && largest->placed.size() > of_form_) throw OutvotedForm{largest->placed};
   }
 
   void take(const PlacedRow& placed, const EncodedSample& sample) {

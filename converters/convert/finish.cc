@@ -71,15 +71,16 @@ const BlockRecord& find_form(const std::vector<BlockRecord>& records) {
                 fmt::format("no sample is usable{}{}", failed == records.end() ? "" : "; the first: ",
                             failed == records.end() ? "" : failed->missing.front().reason));
   }
-  return *std::max_element(votes.begin(), votes.end(),
-                           [](const Votes& x, const Votes& y) { return x.samples < y.samples; })
-              ->first;
+  return *std::max_element(votes.begin(), votes.end(), [](const Votes& x, const Votes& y) {
+            return x.samples < y.samples;
+          })->first;
 }
 
 std::string form_text(const std::vector<FieldForm>& fields, const std::vector<FieldForm>& others) {
   for (std::size_t k = 0; k < std::min(fields.size(), others.size()); ++k) {
     if (fields[k] == others[k]) continue;
-    return fmt::format("({}) {} in {}", fmt::join(fields[k].shape, ", "), dtype_name(fields[k].dtype), fields[k].name);
+    return fmt::format("({}) {} in {}", fmt::join(fields[k].shape, ", "), dtype_name(fields[k].dtype),
+                       fields[k].name);
   }
   return fmt::format("{} fields", fields.size());
 }
@@ -88,9 +89,9 @@ std::string form_text(const std::vector<FieldForm>& fields, const std::vector<Fi
 std::vector<MissingSample> outvoted_samples(const Conversion& conversion, const BlockRecord& record,
                                             const BlockRecord& form) {
   std::vector<MissingSample> samples;
-  const std::string reason = fmt::format(
-      "block {} holds {}, most samples of the data set {}", record.block, form_text(record.fields, form.fields),
-      form_text(form.fields, record.fields));
+  const std::string reason =
+      fmt::format("block {} holds {}, most samples of the data set {}", record.block,
+                  form_text(record.fields, form.fields), form_text(form.fields, record.fields));
   for (const BlockShard& shard : record.shards) {
     const ShardFile file(conversion.output / shard.entry.file, {record.fields.front().name}, true);
     std::set<std::int64_t> ids(file.layout().ids.begin(), file.layout().ids.end());

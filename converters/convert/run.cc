@@ -42,7 +42,8 @@ class Progress {
     nlohmann::json missing = nlohmann::json::array();
     for (const Reason& reason : reasons_)
       missing.push_back({{"reason", reason.text}, {"samples", reason.samples}, {"first", reason.first}});
-    events_.emit({{"type", "converted"}, {"samples", done_ - std::min(done_, missing_)}, {"missing", missing}});
+    events_.emit(
+        {{"type", "converted"}, {"samples", done_ - std::min(done_, missing_)}, {"missing", missing}});
   }
 
  private:
@@ -83,7 +84,8 @@ class Progress {
   };
   void count(const std::string& text, std::uint64_t sample) {
     auto same = std::ranges::find(reasons_, text, &Reason::text);
-    if (same == reasons_.end() && reasons_.size() < kMostReasons) same = reasons_.insert(same, {text, 0, sample});
+    if (same == reasons_.end() && reasons_.size() < kMostReasons)
+      same = reasons_.insert(same, {text, 0, sample});
     if (same == reasons_.end()) {
       same = std::prev(reasons_.end());
       same->text = "other reasons";

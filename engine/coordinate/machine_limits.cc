@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// max_failures: a wrong study is stopped before it has burnt the whole ensemble. A step in which too many tasks have
-// failed is held; where nothing else is left, the campaign ends and can be resumed.
+// max_failures: a wrong study is stopped before it has burnt the whole ensemble. A step in which too many
+// tasks have failed is held; where nothing else is left, the campaign ends and can be resumed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -58,13 +58,15 @@ bool CoordinatorMachine::Impl::is_too_many(std::size_t index) {
   StepEnds& ends = step_ends_[index];
   const std::uint64_t limit = limit_of(step);
   const bool only_first = step.max_failures.kind == FailureLimit::Kind::first;
-  if (held_.contains(index) || limit == 0 || ends.failed < limit || (only_first && ends.some_done)) return false;
+  if (held_.contains(index) || limit == 0 || ends.failed < limit || (only_first && ends.some_done))
+    return false;
   bool some_left = false;
   for (ArrayId array = step.first_array; array < step.first_array + step.arrays; ++array) {
     const auto& states = scheduler_.states(array);
     ends.some_done = ends.some_done || states.total(ElementState::done) > 0;
-    some_left = some_left || states.total(ElementState::ready) > 0 || states.total(ElementState::delayed) > 0 ||
-                states.total(ElementState::leased) > 0 || states.total(ElementState::blocked) > 0;
+    some_left = some_left || states.total(ElementState::ready) > 0 ||
+                states.total(ElementState::delayed) > 0 || states.total(ElementState::leased) > 0 ||
+                states.total(ElementState::blocked) > 0;
   }
   return some_left && !(only_first && ends.some_done);
 }
@@ -74,12 +76,15 @@ void CoordinatorMachine::Impl::hold_step(std::size_t index) {
   const StepEnds& ends = step_ends_[index];
   const bool only_first = step.max_failures.kind == FailureLimit::Kind::first;
   const std::string last = ends.reason.empty() ? "" : fmt::format(" (the last: {})", ends.reason);
-  held_[index] = only_first ? fmt::format("its first {} tasks all failed{}", ends.failed, last)
-                            : fmt::format("{} of its tasks failed{}, and max_failures allows fewer than {}",
-                                          text::format_count(ends.failed), last, text::format_count(limit_of(step)));
-  record("stop", fmt::format("the step '{}' is paused: {}. wflow tasks --group shows why; wflow retry runs them again "
-                             "and goes on",
-                             step.name, held_[index]));
+  held_[index] = only_first
+                     ? fmt::format("its first {} tasks all failed{}", ends.failed, last)
+                     : fmt::format("{} of its tasks failed{}, and max_failures allows fewer than {}",
+                                   text::format_count(ends.failed), last, text::format_count(limit_of(step)));
+  record(
+      "stop",
+      fmt::format("the step '{}' is paused: {}. wflow tasks --group shows why; wflow retry runs them again "
+                  "and goes on",
+                  step.name, held_[index]));
   scheduler_.hold_step(static_cast<std::uint32_t>(index), true);
   send_revokes(scheduler_.take_actions().revokes);
 }
@@ -91,7 +96,9 @@ void CoordinatorMachine::Impl::let_go(std::size_t step) {
 }
 
 void CoordinatorMachine::Impl::end_where_all_is_held() {
-  if (held_.empty() || phase_ != Phase::running || unsettled_ > 0 || retry_due_ || !scheduler_.only_held_left()) return;
+  if (held_.empty() || phase_ != Phase::running || unsettled_ > 0 || retry_due_ ||
+      !scheduler_.only_held_left())
+    return;
   std::vector<std::string> names;
   for (const auto& [step, why] : held_) names.push_back("'" + plan_.steps()[step].name + "'");
   request_drain(fmt::format("nothing is left but paused steps ({})", text::join(names, ", ")));

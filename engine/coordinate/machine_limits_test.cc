@@ -33,7 +33,8 @@ TEST(FailureLimits, TheFirstTwentyFailuresPauseTheStep) {
   EXPECT_GE(edge.count(ElementState::failed), 20U);
   EXPECT_LT(edge.count(ElementState::failed), 30U) << "those that were leased already";
   EXPECT_EQ(edge.machine().held().size(), 1U);
-  EXPECT_TRUE(edge.has_history("the step 'simulate' is paused: its first 20 tasks all failed (the last: exit code 7)"));
+  EXPECT_TRUE(edge.has_history(
+      "the step 'simulate' is paused: its first 20 tasks all failed (the last: exit code 7)"));
   // Nothing else is left: the campaign ends by itself.
   EXPECT_TRUE(edge.has_history("nothing is left but paused steps ('simulate')"));
   EXPECT_NE(edge.machine().phase(), Phase::running);
@@ -81,7 +82,8 @@ TEST(FailureLimits, WhatIsTriedAgainDoesNotCount) {
     ASSERT_LT(ended, edge.leases(kWorker.id).size());
     const wire::Lease lease = edge.leases(kWorker.id)[ended];
     const bool first = ++executions[{lease.array, lease.first}] == 1;
-    edge.say(kWorker.id, first ? TestEdge::failure(lease, 7, ended + 1) : TestEdge::success(lease, ended + 1));
+    edge.say(kWorker.id,
+             first ? TestEdge::failure(lease, 7, ended + 1) : TestEdge::success(lease, ended + 1));
   }
   EXPECT_EQ(edge.count(ElementState::done), 40U);
   EXPECT_TRUE(edge.machine().held().empty());

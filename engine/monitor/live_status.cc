@@ -15,8 +15,8 @@ namespace wflow::engine {
 namespace {
 
 constexpr double kRateWindow_s = 10;
-// A task that has run for so many times as long as 95 % of its step's, and so much longer, is pointed out; not before
-// so many of them have ended.
+// A task that has run for so many times as long as 95 % of its step's, and so much longer, is pointed out;
+// not before so many of them have ended.
 constexpr double kFarBeyond = 5;
 constexpr double kLeastBeyond_s = 30;
 constexpr std::uint64_t kLeastExecutions = 10;
@@ -217,7 +217,8 @@ void LiveStatus::set_running(const std::vector<std::pair<WorkerId, RunningElemen
     const double usual_s = at->second;
     const double running_s = unix_s - element.started_s;
     if (usual_s <= 0 || running_s < kFarBeyond * usual_s || running_s - usual_s < kLeastBeyond_s) continue;
-    status_.slow.push_back({specs::task_name(plan_, element.array, element.element), worker, running_s, usual_s});
+    status_.slow.push_back(
+        {specs::task_name(plan_, element.array, element.element), worker, running_s, usual_s});
   }
   std::ranges::sort(status_.slow, std::greater<>(), &wire::SlowView::running_s);
   status_.slow_total = status_.slow.size();

@@ -38,7 +38,8 @@ std::optional<specs::ArrayId> converted_array(const specs::Plan& plan, specs::Ar
   const std::string source = specs::source_step(plan.study().steps[step.study_step]);
   for (const specs::Edge& edge : plan.edges(array)) {
     const specs::PlannedStep& parent = plan.steps()[plan.step_of(edge.parent)];
-    if (step.block_samples == 0 && parent.study_step == step.study_step) return converted_array(plan, edge.parent);
+    if (step.block_samples == 0 && parent.study_step == step.study_step)
+      return converted_array(plan, edge.parent);
     if (step.block_samples > 0 && plan.study().steps[parent.study_step].name == source) return edge.parent;
   }
   return std::nullopt;
@@ -73,7 +74,8 @@ void MissingSamples::clear(specs::ArrayId array, Range blocks) {
 
 std::vector<MissingReason> MissingSamples::sum(specs::ArrayId first, std::uint32_t count) const {
   std::vector<MissingReason> reasons;
-  for (auto at = blocks_.lower_bound({first, 0}); at != blocks_.end() && at->first.first < first + count; ++at) {
+  for (auto at = blocks_.lower_bound({first, 0}); at != blocks_.end() && at->first.first < first + count;
+       ++at) {
     for (const MissingReason& reason : at->second) add_reason(reasons, reason);
   }
   sort_reasons(reasons);

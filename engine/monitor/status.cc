@@ -94,7 +94,8 @@ Json json_of(const FollowupView& followup) {
 }
 
 Json json_of(const wire::SlowView& task) {
-  return {{"task", task.task}, {"worker", task.worker}, {"running_s", task.running_s}, {"usual_s", task.usual_s}};
+  return {
+      {"task", task.task}, {"worker", task.worker}, {"running_s", task.running_s}, {"usual_s", task.usual_s}};
 }
 
 template <class T>

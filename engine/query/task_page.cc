@@ -25,8 +25,8 @@ bool may_have_records(ElementState state) {
 // without, `end_`, which moves back where a list becomes too long.
 class Page {
  public:
-  Page(const specs::Plan& plan, const Scheduler& scheduler, store::Store& store, const RunningElements& running,
-       const wire::TasksRequest& request)
+  Page(const specs::Plan& plan, const Scheduler& scheduler, store::Store& store,
+       const RunningElements& running, const wire::TasksRequest& request)
       : plan_(plan),
         scheduler_(scheduler),
         store_(store),
@@ -97,16 +97,16 @@ class Page {
       if (room == 0) return end_at(run.first);
       const auto records = store_.executions(array_, {run.first, run.last}, room);
       for (const auto& r : records) {
-        answer_.records.push_back(
-            {array_, r.element, r.executions, r.exit_code, r.reason, r.worker, r.started_s, r.duration_s, r.message});
+        answer_.records.push_back({array_, r.element, r.executions, r.exit_code, r.reason, r.worker,
+                                   r.started_s, r.duration_s, r.message});
       }
       if (records.size() == room && records.back().element < run.last)
         return end_at(records.back().element + 1);
     }
   }
 
-  // Done elements of the range whose output was not usable, as many as there is room for. Where there are more, the
-  // page ends before them.
+  // Done elements of the range whose output was not usable, as many as there is room for. Where there are
+  // more, the page ends before them.
   std::vector<wire::MissingTask> missing_in(Range range) {
     std::map<Element, std::string> reasons;
     const std::size_t room = kPageItems - answer_.missing.size();
@@ -191,7 +191,9 @@ class Page {
     auto& runs = answer_.runs;
     while (runs.size() > first_run_ && runs.back().first >= end_) runs.pop_back();
     if (runs.size() > first_run_) runs.back().last = std::min(runs.back().last, end_ - 1);
-    const auto is_behind = [&](const wire::MissingTask& task) { return task.array == array_ && task.element >= end_; };
+    const auto is_behind = [&](const wire::MissingTask& task) {
+      return task.array == array_ && task.element >= end_;
+    };
     std::erase_if(answer_.missing, is_behind);
   }
 

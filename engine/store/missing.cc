@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples that conversions could not use. A row each; they stand as long as the task that told of them is done.
+// Samples that conversions could not use. A row each; they stand as long as the task that told of them is
+// done.
 #include "engine/store/impl.h"
 
 namespace wflow::engine::store {
 
 void Store::Impl::write_missing(const wire::TaskEvent& of, const wire::MissingSample& missing) {
-  execute(statement("INSERT OR REPLACE INTO missing (array, sample, element, attempt, reason) VALUES (?, ?, ?, ?, ?)"),
-          of.array, signed_of(missing.sample), signed_of(of.element), of.attempt, missing.reason);
+  execute(
+      statement(
+          "INSERT OR REPLACE INTO missing (array, sample, element, attempt, reason) VALUES (?, ?, ?, ?, ?)"),
+      of.array, signed_of(missing.sample), signed_of(of.element), of.attempt, missing.reason);
 }
 
 // What an earlier execution of the task said, and this one did not say again, is over.
@@ -32,12 +35,14 @@ void Store::Impl::forget_missing(ArrayId array, const std::vector<Range>& reopen
 std::vector<MissingRecord> Store::missing(ArrayId array, Range samples, std::size_t limit) {
   return impl_->reading([&] {
     SQLite::Statement& select = impl_->statement(
-        "SELECT sample, element, reason FROM missing WHERE array = ? AND sample BETWEEN ? AND ? ORDER BY sample LIMIT ?");
+        "SELECT sample, element, reason FROM missing WHERE array = ? AND sample BETWEEN ? AND ? ORDER BY "
+        "sample LIMIT ?");
     SQLite::bind(select, array, signed_of(samples.first), signed_of(samples.last), signed_of(limit));
     std::vector<MissingRecord> records;
     while (select.executeStep()) {
       records.push_back({static_cast<Element>(select.getColumn(0).getInt64()),
-                         static_cast<Element>(select.getColumn(1).getInt64()), select.getColumn(2).getString()});
+                         static_cast<Element>(select.getColumn(1).getInt64()),
+                         select.getColumn(2).getString()});
     }
     select.reset();
     return records;
@@ -47,13 +52,15 @@ std::vector<MissingRecord> Store::missing(ArrayId array, Range samples, std::siz
 MissingSamples Store::missing_samples() {
   return impl_->reading([&] {
     MissingSamples missing;
-    SQLite::Statement select(impl_->database,
-                             "SELECT array, element, reason, count(*), min(sample) FROM missing GROUP BY array, "
-                             "element, reason ORDER BY array, element, count(*) DESC");
+    SQLite::Statement select(
+        impl_->database,
+        "SELECT array, element, reason, count(*), min(sample) FROM missing GROUP BY array, "
+        "element, reason ORDER BY array, element, count(*) DESC");
     while (select.executeStep()) {
-      missing.add(select.getColumn(0).getUInt(), static_cast<Element>(select.getColumn(1).getInt64()),
-                  {select.getColumn(2).getString(), static_cast<std::uint64_t>(select.getColumn(3).getInt64()),
-                   static_cast<std::uint64_t>(select.getColumn(4).getInt64())});
+      missing.add(
+          select.getColumn(0).getUInt(), static_cast<Element>(select.getColumn(1).getInt64()),
+          {select.getColumn(2).getString(), static_cast<std::uint64_t>(select.getColumn(3).getInt64()),
+           static_cast<std::uint64_t>(select.getColumn(4).getInt64())});
     }
     return missing;
   });

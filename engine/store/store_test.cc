@@ -115,8 +115,8 @@ TEST_F(StoreTest, TheCauseOfALossComesLater) {
   batch.failures.push_back(lost);
   store.commit(batch);
   Batch explained;
-  explained.causes.push_back({0, 7, 2, "n1-5", EndReason::node, "a node of allocation 12 failed",
-                              AttemptCounts{3, 0, 2, false, 1}});
+  explained.causes.push_back(
+      {0, 7, 2, "n1-5", EndReason::node, "a node of allocation 12 failed", AttemptCounts{3, 0, 2, false, 1}});
   store.commit(explained);
   ASSERT_EQ(store.restore().attempts.size(), 1U);
   EXPECT_EQ(store.restore().attempts[0].counts, (AttemptCounts{3, 0, 2, false, 1}));
@@ -569,11 +569,12 @@ TEST_F(StoreTest, MissingSamplesStandAsLongAsTheirBlock) {
   namespace fs = std::filesystem;
   const fs::path folder = campaign_ / "converting";
   fs::create_directories(folder);
-  write_file_durably(folder / "study.yaml",
-                     "description: {name: missing, description: a test}\n"
-                     "samples: {design: uniform, count: 20, seed: 1, parameters: {x: [0, 1]}}\n"
-                     "study:\n  - {name: simulate, description: one, run: {cmd: 'echo $(x)'}}\n"
-                     "  - {name: data, description: all, convert: {from: simulate, file: u.npy, shard_samples: 10}}\n");
+  write_file_durably(
+      folder / "study.yaml",
+      "description: {name: missing, description: a test}\n"
+      "samples: {design: uniform, count: 20, seed: 1, parameters: {x: [0, 1]}}\n"
+      "study:\n  - {name: simulate, description: one, run: {cmd: 'echo $(x)'}}\n"
+      "  - {name: data, description: all, convert: {from: simulate, file: u.npy, shard_samples: 10}}\n");
   specs::ReadOptions options;
   options.timestamp = "20260101-000000";
   const specs::Plan plan(specs::read_study(folder / "study.yaml", options).study, folder);

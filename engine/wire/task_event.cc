@@ -157,8 +157,7 @@ SampleReport sample_report(Values& values, bool done) {
 
 // In the order of EventBody.
 constexpr std::array<std::string_view, std::variant_size_v<EventBody> - 1> kTypes = {
-    "metric", "progress",  "note",    "artifact", "checkpoint",
-    "submit", "converged", "missing", "converted"};
+    "metric", "progress", "note", "artifact", "checkpoint", "submit", "converged", "missing", "converted"};
 
 EventBody known_body(std::string_view type, Values& v) {
   if (type == "metric") {
@@ -291,9 +290,9 @@ bool is_wellformed(const TaskEvent& event) {
     bool operator()(const Convergence&) const { return true; }
     bool operator()(const MissingSample& m) const { return is_text(m.reason, kMaxEventText); }
     bool operator()(const Converted& c) const {
-      return c.missing.size() <= kMaxReasons && std::all_of(c.missing.begin(), c.missing.end(), [](const auto& m) {
-               return is_text(m.reason, kMaxEventText);
-             });
+      return c.missing.size() <= kMaxReasons &&
+             std::all_of(c.missing.begin(), c.missing.end(),
+                         [](const auto& m) { return is_text(m.reason, kMaxEventText); });
     }
     bool operator()(const OtherEvent& o) const {
       return is_text(o.type, kMaxWord) && is_text(o.json, kMaxEventLine);
