@@ -216,10 +216,11 @@ void CheckpointDirectory::clear() const {
   std::filesystem::remove_all(directory_, ignored);
 }
 
-void CheckpointDirectory::remove_temporaries() const {
+void remove_temporaries(const std::filesystem::path& directory) {
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(directory_, ignored)) {
-    if (entry.path().filename().string().find(".tmp") == std::string::npos) continue;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with('.') || name.find(".tmp-") == std::string::npos) continue;
     std::filesystem::remove(entry.path(), ignored);
   }
 }

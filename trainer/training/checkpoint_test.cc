@@ -146,8 +146,7 @@ TEST_F(CheckpointTest, FallsBackToTheOneBeforeADamagedOne) {
 
 TEST_F(CheckpointTest, LeftoversOfAKilledWriterAreRemoved) {
   std::ofstream(directory_ / ".step-000000000002.wfck.tmp-1-1") << "part";
-  const CheckpointDirectory checkpoints(directory_, 2);
-  checkpoints.remove_temporaries();
+  remove_temporaries(directory_);
   EXPECT_TRUE(fs::is_empty(directory_));
 }
 

@@ -171,7 +171,8 @@ void Run::resume_or_begin() {
   std::string source;
   if (leader()) {
     make_directories(config_.output);
-    checkpoints_.remove_temporaries();
+    remove_temporaries(config_.output);
+    remove_temporaries(checkpoints_.directory());
     if (options_.fresh) checkpoints_.clear();
     if (auto found = checkpoints_.newest([&](const std::string& sentence) { say_warning(sentence); })) {
       bytes = std::move(found->bytes);
