@@ -83,6 +83,15 @@ class ControlGroup : public testing::Test {
     if (folder_.empty()) GTEST_SKIP() << "this user may make no control groups here";
   }
 
+  void expect_found_after_kill(const Worker& worker) const {
+    ::kill(worker.pid, SIGKILL);
+    ::waitpid(worker.pid, nullptr, 0);
+    EXPECT_EQ(end_abandoned(folder_), std::vector<pid_t>{worker.hidden});
+    wait_for_end(worker.hidden);
+    end_abandoned(folder_);
+    EXPECT_FALSE(fs::exists(worker.group));
+  }
+
   const fs::path folder_ = group_folder();
 };
 
@@ -90,23 +99,13 @@ TEST_F(ControlGroup, FindsWhatHidAndNobodyIsLeftToEnd) {
   const Worker worker = start_worker(ended_process(), folder_);
   ASSERT_TRUE(fs::exists(worker.group));
   EXPECT_TRUE(end_abandoned(folder_).empty()) << "one of its owners lives";
-  ::kill(worker.pid, SIGKILL);
-  ::waitpid(worker.pid, nullptr, 0);
-  EXPECT_EQ(end_abandoned(folder_), std::vector<pid_t>{worker.hidden});
-  wait_for_end(worker.hidden);
-  end_abandoned(folder_);
-  EXPECT_FALSE(fs::exists(worker.group));
+  expect_found_after_kill(worker);
 }
 
 TEST_F(ControlGroup, TheCallerMayEndItsOwn) {
   const Worker worker = start_worker(own_identity(), folder_);
   EXPECT_TRUE(end_abandoned(folder_).empty());
-  ::kill(worker.pid, SIGKILL);
-  ::waitpid(worker.pid, nullptr, 0);
-  EXPECT_EQ(end_abandoned(folder_), std::vector<pid_t>{worker.hidden});
-  wait_for_end(worker.hidden);
-  end_abandoned(folder_);
-  EXPECT_FALSE(fs::exists(worker.group));
+  expect_found_after_kill(worker);
 }
 
 TEST_F(ControlGroup, IsLeftAsItWasFound) {

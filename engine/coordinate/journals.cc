@@ -56,7 +56,7 @@ bool is_forgotten(const fs::path& journal) {
   }
 }
 
-// Whether its guardian has written that nothing of it is left.
+// Whether its guardian has written that none of its processes is left.
 bool says_its_end(const fs::path& journal) {
   try {
     const auto header = wire::parse_records(read_file(journal)).header;
