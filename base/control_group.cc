@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +14,7 @@
 #include <iterator>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/file.h"
 #include "base/process_handle.h"
@@ -77,14 +79,6 @@ bool lives(std::string_view name) {
   return now.known() && name_of(now) == name && !ProcessHandle(now).ended();
 }
 
-// wflow-<PID namespace>-<owner>-<owner>
-bool is_abandoned(const std::string& group, const ProcessIdentity& own) {
-  if (!group.starts_with(kPrefix)) return false;
-  const auto parts = text::split(group, '-');
-  const auto holds = [&](std::string_view owner) { return owner != name_of(own) && lives(owner); };
-  return parts.size() == 4 && parts[1] == table_of(own) && !holds(parts[2]) && !holds(parts[3]);
-}
-
 bool is_in(pid_t pid, const fs::path& group) {
   const auto members = lines_of(group / kMembers);
   return std::find(members.begin(), members.end(), std::to_string(pid)) != members.end();
@@ -112,11 +106,18 @@ fs::path group_folder() {
   return {};
 }
 
-fs::path enter_group(const fs::path& folder, const ProcessIdentity& other) {
-  if (folder.empty()) return {};
+ControlGroups::ControlGroups(const fs::path& campaign, fs::path folder) : folder_(std::move(folder)) {
+  std::error_code ignored;
+  const std::string path = fs::weakly_canonical(campaign, ignored).string();
+  prefix_ = fmt::format("{}{:016x}-", kPrefix, XXH3_64bits(path.data(), path.size()));
+}
+
+// wflow-<campaign>-<PID namespace>-<owner>-<owner>
+fs::path ControlGroups::enter(const ProcessIdentity& other) const {
+  if (folder_.empty()) return {};
   const ProcessIdentity own = own_identity();
   const fs::path group =
-      folder / fmt::format("{}{}-{}-{}", kPrefix, table_of(own), name_of(other), name_of(own));
+      folder_ / fmt::format("{}{}-{}-{}", prefix_, table_of(own), name_of(other), name_of(own));
   std::error_code refused;
   if (!fs::create_directory(group, refused)) return {};
   std::ofstream members(group / kMembers);
@@ -125,18 +126,19 @@ fs::path enter_group(const fs::path& folder, const ProcessIdentity& other) {
   return {};
 }
 
-void leave_group(const fs::path& group) {
-  if (group.empty()) return;
-  std::ofstream(group.parent_path() / kMembers) << ::getpid() << std::flush;
-  ::rmdir(group.c_str());
+bool ControlGroups::is_abandoned(const std::string& group, const ProcessIdentity& own) const {
+  if (!group.starts_with(prefix_)) return false;
+  const auto parts = text::split(std::string_view(group).substr(prefix_.size()), '-');
+  const auto holds = [&](std::string_view owner) { return owner != name_of(own) && lives(owner); };
+  return parts.size() == 3 && parts[0] == table_of(own) && !holds(parts[1]) && !holds(parts[2]);
 }
 
-std::vector<pid_t> end_abandoned(const fs::path& folder) {
+std::vector<pid_t> ControlGroups::end_abandoned() const {
   std::vector<pid_t> ended;
-  if (folder.empty()) return ended;
+  if (folder_.empty()) return ended;
   const ProcessIdentity own = own_identity();
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
+  for (const auto& entry : fs::directory_iterator(folder_, error)) {
     if (!is_abandoned(entry.path().filename().string(), own)) continue;
     const auto members = lines_of(entry.path() / kMembers);
     if (members.empty()) ::rmdir(entry.path().c_str());
@@ -147,6 +149,12 @@ std::vector<pid_t> end_abandoned(const fs::path& folder) {
     }
   }
   return ended;
+}
+
+void leave_group(const fs::path& group) {
+  if (group.empty()) return;
+  std::ofstream(group.parent_path() / kMembers) << ::getpid() << std::flush;
+  ::rmdir(group.c_str());
 }
 
 }  // namespace wflow
