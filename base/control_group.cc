@@ -79,6 +79,14 @@ bool lives(std::string_view name) {
   return now.known() && name_of(now) == name && !ProcessHandle(now).ended();
 }
 
+// wflow-<campaign>-<PID namespace>-<owner>-<owner>. The calling process does not count as an owner.
+bool is_abandoned(const std::string& group, const ProcessIdentity& own) {
+  const auto parts = text::split(group, '-');
+  if (!group.starts_with(kPrefix) || parts.size() != 5 || parts[2] != table_of(own)) return false;
+  return std::none_of(parts.begin() + 3, parts.end(),
+                      [&](const std::string& owner) { return owner != name_of(own) && lives(owner); });
+}
+
 bool is_in(pid_t pid, const fs::path& group) {
   const auto members = lines_of(group / kMembers);
   return std::find(members.begin(), members.end(), std::to_string(pid)) != members.end();
@@ -112,7 +120,6 @@ ControlGroups::ControlGroups(const fs::path& campaign, fs::path folder) : folder
   prefix_ = fmt::format("{}{:016x}-", kPrefix, XXH3_64bits(path.data(), path.size()));
 }
 
-// wflow-<campaign>-<PID namespace>-<owner>-<owner>
 fs::path ControlGroups::enter(const ProcessIdentity& other) const {
   if (folder_.empty()) return {};
   const ProcessIdentity own = own_identity();
@@ -126,22 +133,17 @@ fs::path ControlGroups::enter(const ProcessIdentity& other) const {
   return {};
 }
 
-bool ControlGroups::is_abandoned(const std::string& group, const ProcessIdentity& own) const {
-  if (!group.starts_with(prefix_)) return false;
-  const auto parts = text::split(std::string_view(group).substr(prefix_.size()), '-');
-  const auto holds = [&](std::string_view owner) { return owner != name_of(own) && lives(owner); };
-  return parts.size() == 3 && parts[0] == table_of(own) && !holds(parts[1]) && !holds(parts[2]);
-}
-
 std::vector<pid_t> ControlGroups::end_abandoned() const {
   std::vector<pid_t> ended;
   if (folder_.empty()) return ended;
   const ProcessIdentity own = own_identity();
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder_, error)) {
-    if (!is_abandoned(entry.path().filename().string(), own)) continue;
+    const std::string name = entry.path().filename().string();
+    if (!is_abandoned(name, own)) continue;
     const auto members = lines_of(entry.path() / kMembers);
     if (members.empty()) ::rmdir(entry.path().c_str());
+    if (!name.starts_with(prefix_)) continue;
     for (const std::string& member : members) {
       const auto pid = text::to_integer(member);
       if (pid && *pid > 0 && kill_member(static_cast<pid_t>(*pid), entry.path()))

@@ -35,8 +35,6 @@ class ControlGroups {
   std::vector<pid_t> end_abandoned() const;
 
  private:
-  bool is_abandoned(const std::string& group, const ProcessIdentity& own) const;
-
   std::filesystem::path folder_;
   std::string prefix_;
 };
