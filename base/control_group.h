@@ -30,8 +30,8 @@ class ControlGroups {
   std::filesystem::path enter(const ProcessIdentity& other) const;
 
   // Kills who is in groups whose owners, without the calling process, have ended, and gives them. Groups of
-  // other PID namespaces are left out: their owners can't be judged from here. Groups that nobody is in any
-  // more are removed.
+  // other PID namespaces are left out: their owners can't be judged from here. Such groups that are empty are
+  // removed, also those of other campaigns.
   std::vector<pid_t> end_abandoned() const;
 
  private:
