@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +14,7 @@
 #include <iterator>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/file.h"
 #include "base/process_handle.h"
@@ -77,12 +79,12 @@ bool lives(std::string_view name) {
   return now.known() && name_of(now) == name && !ProcessHandle(now).ended();
 }
 
-// wflow-<PID namespace>-<owner>-<owner>
+// wflow-<campaign>-<PID namespace>-<owner>-<owner>. The calling process does not count as an owner.
 bool is_abandoned(const std::string& group, const ProcessIdentity& own) {
-  if (!group.starts_with(kPrefix)) return false;
   const auto parts = text::split(group, '-');
-  const auto holds = [&](std::string_view owner) { return owner != name_of(own) && lives(owner); };
-  return parts.size() == 4 && parts[1] == table_of(own) && !holds(parts[2]) && !holds(parts[3]);
+  if (!group.starts_with(kPrefix) || parts.size() != 5 || parts[2] != table_of(own)) return false;
+  return std::none_of(parts.begin() + 3, parts.end(),
+                      [&](const std::string& owner) { return owner != name_of(own) && lives(owner); });
 }
 
 bool is_in(pid_t pid, const fs::path& group) {
@@ -112,11 +114,17 @@ fs::path group_folder() {
   return {};
 }
 
-fs::path enter_group(const fs::path& folder, const ProcessIdentity& other) {
-  if (folder.empty()) return {};
+ControlGroups::ControlGroups(const fs::path& campaign, fs::path folder) : folder_(std::move(folder)) {
+  std::error_code ignored;
+  const std::string path = fs::weakly_canonical(campaign, ignored).string();
+  prefix_ = fmt::format("{}{:016x}-", kPrefix, XXH3_64bits(path.data(), path.size()));
+}
+
+fs::path ControlGroups::enter(const ProcessIdentity& other) const {
+  if (folder_.empty()) return {};
   const ProcessIdentity own = own_identity();
   const fs::path group =
-      folder / fmt::format("{}{}-{}-{}", kPrefix, table_of(own), name_of(other), name_of(own));
+      folder_ / fmt::format("{}{}-{}-{}", prefix_, table_of(own), name_of(other), name_of(own));
   std::error_code refused;
   if (!fs::create_directory(group, refused)) return {};
   std::ofstream members(group / kMembers);
@@ -125,21 +133,17 @@ fs::path enter_group(const fs::path& folder, const ProcessIdentity& other) {
   return {};
 }
 
-void leave_group(const fs::path& group) {
-  if (group.empty()) return;
-  std::ofstream(group.parent_path() / kMembers) << ::getpid() << std::flush;
-  ::rmdir(group.c_str());
-}
-
-std::vector<pid_t> end_abandoned(const fs::path& folder) {
+std::vector<pid_t> ControlGroups::end_abandoned() const {
   std::vector<pid_t> ended;
-  if (folder.empty()) return ended;
+  if (folder_.empty()) return ended;
   const ProcessIdentity own = own_identity();
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (!is_abandoned(entry.path().filename().string(), own)) continue;
+  for (const auto& entry : fs::directory_iterator(folder_, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!is_abandoned(name, own)) continue;
     const auto members = lines_of(entry.path() / kMembers);
     if (members.empty()) ::rmdir(entry.path().c_str());
+    if (!name.starts_with(prefix_)) continue;
     for (const std::string& member : members) {
       const auto pid = text::to_integer(member);
       if (pid && *pid > 0 && kill_member(static_cast<pid_t>(*pid), entry.path()))
@@ -147,6 +151,12 @@ std::vector<pid_t> end_abandoned(const fs::path& folder) {
     }
   }
   return ended;
+}
+
+void leave_group(const fs::path& group) {
+  if (group.empty()) return;
+  std::ofstream(group.parent_path() / kMembers) << ::getpid() << std::flush;
+  ::rmdir(group.c_str());
 }
 
 }  // namespace wflow

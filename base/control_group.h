@@ -19,16 +19,27 @@ namespace wflow {
 // that limits nothing here: systemd, pids or freezer. Empty: there is none.
 std::filesystem::path group_folder();
 
-// The calling process and all that it starts from now on are in a new group below `folder`, which belongs to
-// this process and to `other`. Empty where that is refused.
-std::filesystem::path enter_group(const std::filesystem::path& folder, const ProcessIdentity& other);
+// The groups of one campaign's workers on this machine, below a folder (empty: there are none).
+class ControlGroups {
+ public:
+  explicit ControlGroups(const std::filesystem::path& campaign,
+                         std::filesystem::path folder = group_folder());
+
+  // The calling process and all that it starts from now on are in a new group, which belongs to this process
+  // and to `other`. Empty where that is refused.
+  std::filesystem::path enter(const ProcessIdentity& other) const;
+
+  // Kills who is in groups whose owners, without the calling process, have ended, and gives them. Groups of
+  // other PID namespaces are left out: their owners can't be judged from here. Such groups that are empty are
+  // removed, also those of other campaigns.
+  std::vector<pid_t> end_abandoned() const;
+
+ private:
+  std::filesystem::path folder_;
+  std::string prefix_;
+};
 
 // The calling process goes back to where it was, and removes the group if nobody else is in it.
 void leave_group(const std::filesystem::path& group);
-
-// Kills who is in groups below `folder` whose owners, without the calling process, have ended, and gives
-// them. Groups of other PID namespaces are left out: their owners can't be judged from here. Groups that
-// nobody is in any more are removed.
-std::vector<pid_t> end_abandoned(const std::filesystem::path& folder);
 
 }  // namespace wflow

@@ -2,6 +2,7 @@
 #include "base/control_group.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -26,8 +27,8 @@ struct Worker {
   fs::path group;
 };
 
-[[noreturn]] void be_worker(const ProcessIdentity& other, const fs::path& folder, int out) {
-  const std::string group = enter_group(folder, other).string();
+[[noreturn]] void be_worker(const ProcessIdentity& other, const ControlGroups& groups, int out) {
+  const std::string group = groups.enter(other).string();
   const pid_t hidden = ::fork();
   if (hidden == 0) {
     ::setsid();
@@ -41,12 +42,12 @@ struct Worker {
   while (true) ::pause();
 }
 
-Worker start_worker(const ProcessIdentity& other, const fs::path& folder) {
+Worker start_worker(const ProcessIdentity& other, const ControlGroups& groups) {
   std::array<int, 2> pipe{};
   if (::pipe2(pipe.data(), O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
   Worker worker;
   worker.pid = ::fork();
-  if (worker.pid == 0) be_worker(other, folder, pipe[1]);
+  if (worker.pid == 0) be_worker(other, groups, pipe[1]);
   ::close(pipe[1]);
   std::array<char, 4096> text{};
   std::string said;
@@ -83,36 +84,36 @@ class ControlGroup : public testing::Test {
     if (folder_.empty()) GTEST_SKIP() << "this user may make no control groups here";
   }
 
+  void expect_found_after_kill(const Worker& worker) const {
+    ::kill(worker.pid, SIGKILL);
+    ::waitpid(worker.pid, nullptr, 0);
+    EXPECT_EQ(groups_.end_abandoned(), std::vector<pid_t>{worker.hidden});
+    wait_for_end(worker.hidden);
+    groups_.end_abandoned();
+    EXPECT_FALSE(fs::exists(worker.group));
+  }
+
   const fs::path folder_ = group_folder();
+  const ControlGroups groups_{"/tmp/a-campaign", folder_};
 };
 
 TEST_F(ControlGroup, FindsWhatHidAndNobodyIsLeftToEnd) {
-  const Worker worker = start_worker(ended_process(), folder_);
+  const Worker worker = start_worker(ended_process(), groups_);
   ASSERT_TRUE(fs::exists(worker.group));
-  EXPECT_TRUE(end_abandoned(folder_).empty()) << "one of its owners lives";
-  ::kill(worker.pid, SIGKILL);
-  ::waitpid(worker.pid, nullptr, 0);
-  EXPECT_EQ(end_abandoned(folder_), std::vector<pid_t>{worker.hidden});
-  wait_for_end(worker.hidden);
-  end_abandoned(folder_);
-  EXPECT_FALSE(fs::exists(worker.group));
+  EXPECT_TRUE(groups_.end_abandoned().empty()) << "one of its owners lives";
+  expect_found_after_kill(worker);
 }
 
 TEST_F(ControlGroup, TheCallerMayEndItsOwn) {
-  const Worker worker = start_worker(own_identity(), folder_);
-  EXPECT_TRUE(end_abandoned(folder_).empty());
-  ::kill(worker.pid, SIGKILL);
-  ::waitpid(worker.pid, nullptr, 0);
-  EXPECT_EQ(end_abandoned(folder_), std::vector<pid_t>{worker.hidden});
-  wait_for_end(worker.hidden);
-  end_abandoned(folder_);
-  EXPECT_FALSE(fs::exists(worker.group));
+  const Worker worker = start_worker(own_identity(), groups_);
+  EXPECT_TRUE(groups_.end_abandoned().empty());
+  expect_found_after_kill(worker);
 }
 
 TEST_F(ControlGroup, IsLeftAsItWasFound) {
   const pid_t child = ::fork();
   if (child == 0) {
-    const fs::path group = enter_group(folder_, own_identity());
+    const fs::path group = groups_.enter(own_identity());
     const bool made = fs::exists(group) && group_folder() == folder_;
     leave_group(group);
     ::_exit(made && !fs::exists(group) ? 0 : 1);
@@ -123,16 +124,36 @@ TEST_F(ControlGroup, IsLeftAsItWasFound) {
 }
 
 TEST_F(ControlGroup, JudgesNoOwnerOfAnotherTable) {
-  const fs::path group = folder_ / "wflow-1-1.1-2.1";
+  const ProcessIdentity dead = ended_process();
+  const fs::path own = groups_.enter(dead);
+  const std::string name = own.filename().string();
+  leave_group(own);
+  // The same, but for the PID namespace, which stands before the owners.
+  const std::size_t owners = name.rfind('-', name.rfind('-') - 1);
+  const fs::path group = folder_ / (name.substr(0, owners) + "1" + fmt::format("-{0}.1-{0}.1", dead.pid));
   fs::create_directory(group);
-  EXPECT_TRUE(end_abandoned(folder_).empty());
+  EXPECT_TRUE(groups_.end_abandoned().empty());
   EXPECT_TRUE(fs::exists(group));
   ::rmdir(group.c_str());
 }
 
+TEST_F(ControlGroup, LeavesOtherCampaignsAlone) {
+  const Worker worker = start_worker(ended_process(), groups_);
+  ::kill(worker.pid, SIGKILL);
+  ::waitpid(worker.pid, nullptr, 0);
+  const ControlGroups others("/tmp/another-campaign", folder_);
+  EXPECT_TRUE(others.end_abandoned().empty());
+  EXPECT_TRUE(fs::exists(worker.group));
+  ::kill(worker.hidden, SIGKILL);
+  wait_for_end(worker.hidden);
+  others.end_abandoned();
+  EXPECT_FALSE(fs::exists(worker.group)) << "empty";
+}
+
 TEST(ControlGroups, WhereThereAreNoneNothingHappens) {
-  EXPECT_TRUE(enter_group({}, own_identity()).empty());
-  EXPECT_TRUE(end_abandoned({}).empty());
+  const ControlGroups none("/tmp/a-campaign", {});
+  EXPECT_TRUE(none.enter(own_identity()).empty());
+  EXPECT_TRUE(none.end_abandoned().empty());
   leave_group({});
 }
 

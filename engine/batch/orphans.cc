@@ -117,7 +117,7 @@ bool OrphanEnd::step(double now_s) {
     if (FileDescriptor killed = kill_orphan(pid, worker_)) killed_[pid] = std::move(killed);
   }
   found_.insert(left.begin(), left.end());
-  const std::vector<pid_t> in_groups = end_abandoned(groups_);
+  const std::vector<pid_t> in_groups = groups_.end_abandoned();
   found_.insert(in_groups.begin(), in_groups.end());
   return (left.empty() && in_groups.empty()) || now_s >= give_up_s_;
 }

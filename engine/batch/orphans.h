@@ -36,7 +36,8 @@ class AdoptedProcesses {
 // meanwhile.
 class OrphanEnd {
  public:
-  explicit OrphanEnd(std::string worker) : worker_(std::move(worker)) {}
+  OrphanEnd(const std::filesystem::path& campaign, std::string worker)
+      : worker_(std::move(worker)), groups_(campaign) {}
 
   // Kills what is left. True when nothing is, or when it has not ended after 10 s: waiting is of no use then.
   // To be called again when a descriptor is readable, and after kAgain_s at the latest.
@@ -50,7 +51,7 @@ class OrphanEnd {
   bool some_have_ended();
 
   std::string worker_;
-  std::filesystem::path groups_ = group_folder();
+  ControlGroups groups_;
   std::set<pid_t> found_;
   std::map<pid_t, FileDescriptor> killed_;  // process descriptors
   double give_up_s_ = 0;                    // 0: not begun

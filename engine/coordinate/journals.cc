@@ -56,7 +56,7 @@ bool is_forgotten(const fs::path& journal) {
   }
 }
 
-// Whether its guardian has written that nothing of it is left.
+// Whether its guardian has written that none of its processes is left.
 bool says_its_end(const fs::path& journal) {
   try {
     const auto header = wire::parse_records(read_file(journal)).header;
@@ -112,7 +112,7 @@ std::vector<KnownWorker> known_workers(const fs::path& campaign, const std::vect
 }
 
 JournalReading::JournalReading(fs::path campaign, action::ReadJournal request)
-    : campaign_(std::move(campaign)), request_(std::move(request)), orphans_(request_.worker) {}
+    : campaign_(std::move(campaign)), request_(std::move(request)), orphans_(campaign_, request_.worker) {}
 
 std::optional<event::JournalRead> JournalReading::take(double now_s) {
   // They must end before the tasks run again: two would write the same files.

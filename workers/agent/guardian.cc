@@ -38,7 +38,7 @@ constexpr double kFencePatience_s = 2;  // beyond its fence, for one that is onl
 class AgentWatch {
  public:
   AgentWatch(pid_t agent, const WorkerOptions& options, const SlotTable& table)
-      : agent_(agent), grace_s_(options.grace_s), table_(table) {}
+      : groups_(options.campaign), agent_(agent), grace_s_(options.grace_s), table_(table) {}
 
   // Whether this process was told by a signal to end; no coordinator may have heard of it.
   bool was_signalled() const { return end_s_ != kNever; }
@@ -48,7 +48,7 @@ class AgentWatch {
       int status = 0;
       if (::waitpid(agent_, &status, WNOHANG) == agent_) return status;
       take_signal(next_signal());
-      end_abandoned(groups_);
+      groups_.end_abandoned();
       if (steady_now_s() > end_s_) ::kill(agent_, SIGKILL);
       if (steady_now_s() > fence_end_s() && table_.runs_anything()) end_frozen();
     }
@@ -82,8 +82,8 @@ class AgentWatch {
 
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-  const std::filesystem::path groups_ =
-      group_folder();  // of this machine's workers: of those that were killed as a whole
+  const ControlGroups
+      groups_;  // of the campaign's workers on this machine: of those that were killed as a whole
   pid_t agent_;
   double grace_s_;
   const SlotTable& table_;
@@ -217,7 +217,7 @@ int run_guardian(pid_t agent, const WorkerOptions& options, SlotTable& table, Jo
   }
   const bool none_left = kill_all_children(kKillLimit);
   if (!none_left) log::write(LogLevel::warning, "a process could not be killed");
-  end_abandoned(group_folder());
+  ControlGroups(options.campaign).end_abandoned();
   close_journal(journal, none_left, ended_itself && WEXITSTATUS(status) == 0 && !watch.was_signalled());
   std::error_code ignored;
   std::filesystem::remove_all(directory, ignored);

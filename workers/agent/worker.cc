@@ -101,7 +101,7 @@ int run_worker(const WorkerOptions& given) {
   }
   if (agent == 0) {
     log::open(options.campaign, "worker-" + identity.worker);
-    const std::filesystem::path group = enter_group(group_folder(), identity.guardian);
+    const std::filesystem::path group = ControlGroups(options.campaign).enter(identity.guardian);
     const int code = agent_main(options, identity, end, table, journal);
     leave_group(group);
     std::fflush(nullptr);
