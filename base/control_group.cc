@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -12,11 +11,9 @@
 #include <cstdint>
 #include <fstream>
 #include <iterator>
-#include <optional>
-#include <string_view>
 #include <utility>
 
-#include "base/file.h"
+#include "base/error.h"
 #include "base/process_handle.h"
 #include "base/text.h"
 
@@ -46,18 +43,6 @@ std::vector<std::string> lines_of(const fs::path& path) {
   return lines;
 }
 
-// A line is "4:memory:/path", or "0::/path" in version 2.
-std::optional<std::string> own_group(std::string_view controllers) {
-  for (const std::string& line : lines_of("/proc/self/cgroup")) {
-    const std::size_t first = line.find(':');
-    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    if (std::string_view(line).substr(first + 1, second - first - 1) == controllers)
-      return line.substr(second + 1);
-  }
-  return std::nullopt;
-}
-
 // What stays the same while a process lives, and belongs to no other one of this process table.
 std::string name_of(const ProcessIdentity& process) {
   return fmt::format("{}.{}", process.pid, process.start_ticks);
@@ -76,7 +61,11 @@ bool lives(std::string_view name) {
   const auto pid = parts.size() == 2 ? text::to_integer(parts[0]) : std::nullopt;
   if (!pid) return true;  // not one of these names: not to be judged
   const ProcessIdentity now = identify(static_cast<pid_t>(*pid));
-  return now.known() && name_of(now) == name && !ProcessHandle(now).ended();
+  try {
+    return now.known() && name_of(now) == name && !ProcessHandle(now).ended();
+  } catch (const Error&) {
+    return true;  // the machine gives no descriptor: nothing is known of it
+  }
 }
 
 // wflow-<campaign>-<PID namespace>-<owner>-<owner>. The calling process does not count as an owner.
@@ -92,14 +81,29 @@ bool is_in(pid_t pid, const fs::path& group) {
   return std::find(members.begin(), members.end(), std::to_string(pid)) != members.end();
 }
 
-// Through a process descriptor, looked at once more: the number may have gone to another process since.
+// Looked at once more: the number may have gone to another process since.
 bool kill_member(pid_t pid, const fs::path& group) {
-  const FileDescriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  return process && is_in(pid, group) &&
-         ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0) == 0;
+  try {
+    const ProcessHandle process(identify(pid));
+    return is_in(pid, group) && process.send_signal(SIGKILL);
+  } catch (const Error&) {
+    return false;  // another user's, or no descriptor is left
+  }
 }
 
 }  // namespace
+
+// A line is "4:memory:/path", or "0::/path" in version 2.
+std::optional<std::string> own_group(std::string_view controllers) {
+  for (const std::string& line : lines_of("/proc/self/cgroup")) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    if (std::string_view(line).substr(first + 1, second - first - 1) == controllers)
+      return line.substr(second + 1);
+  }
+  return std::nullopt;
+}
 
 fs::path group_folder() {
   for (const Hierarchy& hierarchy : kHierarchies) {

@@ -8,12 +8,19 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/process_identity.h"
 
 namespace wflow {
+
+// The calling process's own group in the hierarchy of these controllers, for example "memory", or "" for
+// version 2: an absolute path below the place where the hierarchy is mounted. Nothing where there is no such
+// hierarchy.
+std::optional<std::string> own_group(std::string_view controllers);
 
 // Below the calling process's own group. In version 2, or where that is not to be written in one of version 1
 // that limits nothing here: systemd, pids or freezer. Empty: there is none.

@@ -56,33 +56,28 @@ bool is_forgotten(const fs::path& journal) {
   }
 }
 
-// Whether its guardian has written that none of its processes is left.
-bool says_its_end(const fs::path& journal) {
+// Nothing where it can't be read: what is wrong is said when it is read for its results.
+std::optional<wire::JournalHeader> header_of(const fs::path& journal) {
   try {
-    const auto header = wire::parse_records(read_file(journal)).header;
-    return header && header->ended;
+    return wire::parse_records(read_file(journal)).header;
   } catch (const Error&) {
-    return false;
+    return std::nullopt;
   }
 }
 
 // A worker without a row that is still to end, as its journal tells of it.
-KnownWorker worker_of(const fs::path& journal, store::Store& store) {
+KnownWorker worker_of(const std::string& id, const std::optional<wire::JournalHeader>& header,
+                      store::Store& store) {
   KnownWorker worker;
-  worker.id = journal.stem().string();
+  worker.id = id;
   worker.row = false;
-  if (store.worker(worker.id)) return worker;  // its end is recorded: only its results count
-  try {
-    const wire::Records records = wire::parse_records(read_file(journal));
-    if (!records.header || records.header->lost_s <= 0) return worker;  // it never held a lease
-    worker.group = records.header->group;
-    worker.guardian = records.header->guardian;
-    worker.agent = records.header->agent;
-    worker.lost_s = records.header->lost_s;
-    worker.row = worker.guardian.known();
-  } catch (const Error&) {
-    // It says what is wrong when it is read for its results.
-  }
+  if (store.worker(id)) return worker;                // its end is recorded: only its results count
+  if (!header || header->lost_s <= 0) return worker;  // it never held a lease
+  worker.group = header->group;
+  worker.guardian = header->guardian;
+  worker.agent = header->agent;
+  worker.lost_s = header->lost_s;
+  worker.row = worker.guardian.known();
   return worker;
 }
 
@@ -101,10 +96,11 @@ std::vector<KnownWorker> known_workers(const fs::path& campaign, const std::vect
       remove_journal(campaign, id);
       continue;
     }
-    if (!known.contains(id)) known[id] = worker_of(entry.path(), store);
+    const auto header = header_of(entry.path());
+    if (!known.contains(id)) known[id] = worker_of(id, header, store);
     known[id].journal = true;
     known[id].locked = is_locked(entry.path());
-    known[id].ended = says_its_end(entry.path());
+    known[id].ended = header && header->ended;
   }
   std::vector<KnownWorker> list;
   for (auto& [id, worker] : known) list.push_back(std::move(worker));

@@ -70,6 +70,15 @@ class WorkerKillTest : public ::testing::Test {
     });
   }
 
+  // Of the only journal, which says that its worker has ended.
+  wire::JournalHeader header_of_ended() const {
+    const auto left = wire::find_worker_journals(campaign_.path());
+    EXPECT_EQ(left.size(), 1U);
+    const auto header = left.empty() ? std::nullopt : left[0].header;
+    EXPECT_TRUE(header && header->ended);
+    return header.value_or(wire::JournalHeader());
+  }
+
   wire::TemporaryCampaign campaign_;
   std::unique_ptr<FakeCoordinator> coordinator_ = std::make_unique<FakeCoordinator>(campaign_.path(), 1);
   std::unique_ptr<WorkerProcess> worker_;
@@ -456,11 +465,7 @@ TEST_F(WorkerKillTest, TheEndIsSaidByTheGuardianOfAKilledAgent) {
   ASSERT_TRUE(running(3));
   ::kill(worker_->agent(), SIGKILL);
   EXPECT_EQ(worker_->wait(), 70);
-  const auto left = wire::find_worker_journals(campaign_.path());
-  ASSERT_EQ(left.size(), 1U);
-  ASSERT_TRUE(left[0].header);
-  EXPECT_TRUE(left[0].header->ended);
-  EXPECT_GT(left[0].header->lost_s, 0) << "as its agent has written it";
+  EXPECT_GT(header_of_ended().lost_s, 0) << "as its agent has written it";
 }
 
 TEST_F(WorkerKillTest, ASignalledWorkerWithoutACoordinatorSaysItsEnd) {
@@ -469,10 +474,7 @@ TEST_F(WorkerKillTest, ASignalledWorkerWithoutACoordinatorSaysItsEnd) {
   coordinator_.reset();
   ::kill(worker_->guardian(), SIGTERM);
   EXPECT_EQ(worker_->wait(), 0);
-  const auto left = wire::find_worker_journals(campaign_.path());
-  ASSERT_EQ(left.size(), 1U);
-  ASSERT_TRUE(left[0].header);
-  EXPECT_TRUE(left[0].header->ended);
+  header_of_ended();
 }
 
 }  // namespace
