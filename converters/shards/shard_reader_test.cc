@@ -46,8 +46,34 @@ class ShardReaderTest : public FolderTest {
         EXPECT_EQ(reader.targets(i)[1], id * id);
         seen.insert(reader.id(i));
       }
+      expect_same_at_once(reader);
     }
     EXPECT_EQ(seen.size(), conversion_.config.count - manifest_.missing.size());
+  }
+  // In another order, with neighbours and without, scaled and not.
+  static void expect_same_at_once(const SplitReader& reader) {
+    std::vector<std::size_t> indices;
+    for (std::size_t i = reader.size(); i-- > 0;) {
+      if (i % 5 != 3) indices.push_back(i);
+    }
+    if (!indices.empty()) indices.push_back(indices.front());
+    const std::size_t length = reader.values();
+    std::vector<float> all(indices.size() * length, -1.0F);
+    std::vector<std::span<float>> to;
+    for (std::size_t k = 0; k < indices.size(); ++k) to.push_back(std::span(all).subspan(k * length, length));
+    std::vector<float> x(length);
+    for (const std::vector<Scale>& scales : {std::vector<Scale>{}, {{2, 1}}, {{3, 0}, {1, -7}}}) {
+      if (!scales.empty() && length % scales.size() != 0) continue;
+      reader.read_fields(0, indices, to, scales);
+      for (std::size_t k = 0; k < indices.size(); ++k) {
+        reader.read(indices[k], x);
+        for (std::size_t j = 0; j < length && !scales.empty(); ++j) {
+          const Scale& scale = scales[j / (length / scales.size())];
+          x[j] = x[j] * scale.factor + scale.offset;
+        }
+        EXPECT_TRUE(std::equal(x.begin(), x.end(), to[k].begin())) << indices[k];
+      }
+    }
   }
   fs::path first_shard() const { return data_ / manifest_.split("train").shards[0].file; }
   // Rewrites a shard with h5repack; false where there is no such program.

@@ -33,35 +33,83 @@ CachedSplit::CachedSplit(const SampleSource& source, const TensorShape& shape,
       values_(source.size()),
       owned_(source.size()) {}
 
+void CachedSplit::refuse(std::size_t i) const {
+  throw Error(
+      ExitCode::data,
+      fmt::format(
+          "sample {} has values that are not finite{}", source_.id(i),
+          transform_.name == TransformName::none
+              ? std::string()
+              : fmt::format(" or that 'transform: {}' cannot take (a logarithm of something negative?)",
+                            name_of(transform_.name))));
+}
+
+void CachedSplit::transform(std::size_t i, std::span<float> values) const {
+  if (!apply_transform(transform_, values)) refuse(i);
+}
+
+void CachedSplit::keep(std::size_t i, std::span<const float> values) {
+  if (!budget_.take(static_cast<std::int64_t>(values.size_bytes()))) return;
+  auto copy = std::make_unique_for_overwrite<float[]>(values.size());
+  std::copy(values.begin(), values.end(), copy.get());
+  float* expected = nullptr;
+  // Two threads may have read the same sample: the first keeps its copy.
+  if (values_[i].compare_exchange_strong(expected, copy.get(), std::memory_order_acq_rel))
+    owned_[i] = std::move(copy);
+}
+
 std::span<const float> CachedSplit::get(std::size_t i, std::vector<float>& scratch) {
   const auto count = static_cast<std::size_t>(shape_.count());
   if (const float* cached = values_[i].load(std::memory_order_acquire)) return {cached, count};
   scratch.resize(count);
   source_.read(i, scratch);
-  if (!apply_transform(transform_, scratch)) {
-    throw Error(ExitCode::data,
-                fmt::format("sample {} has values that are not finite{}", source_.id(i),
-                            transform_.name == TransformName::none
-                                ? std::string()
-                                : fmt::format(" or that 'transform: {}' cannot take (a logarithm of "
-                                              "something negative?)",
-                                              name_of(transform_.name))));
-  }
-  if (budget_.take(static_cast<std::int64_t>(count * sizeof(float)))) {
-    auto copy = std::make_unique_for_overwrite<float[]>(count);
-    std::copy(scratch.begin(), scratch.end(), copy.get());
-    float* expected = nullptr;
-    // Two threads may have read the same sample: the first keeps its copy.
-    if (values_[i].compare_exchange_strong(expected, copy.get(), std::memory_order_acq_rel))
-      owned_[i] = std::move(copy);
-  }
+  transform(i, scratch);
+  keep(i, scratch);
   return scratch;
+}
+
+void CachedSplit::get_several(std::span<const std::size_t> indices, std::vector<float>& scratch,
+                              std::vector<std::span<const float>>& samples) {
+  const auto count = static_cast<std::size_t>(shape_.count());
+  if (scratch.size() < indices.size() * count) scratch.resize(indices.size() * count);
+  samples.assign(indices.size(), {});
+  std::vector<std::size_t> missing;
+  std::vector<std::span<float>> to;
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    if (const float* cached = values_[indices[k]].load(std::memory_order_acquire)) {
+      samples[k] = {cached, count};
+      continue;
+    }
+    missing.push_back(indices[k]);
+    to.push_back(std::span(scratch).subspan(k * count, count));
+    samples[k] = to.back();
+  }
+  if (missing.empty()) return;
+  source_.read_scaled(missing, to, {});
+  for (std::size_t k = 0; k < missing.size(); ++k) {
+    transform(missing[k], to[k]);
+    keep(missing[k], to[k]);
+  }
+}
+
+bool CachedSplit::passes_by_cache(std::size_t i) const {
+  return transform_.name == TransformName::none && values_[i].load(std::memory_order_relaxed) == nullptr &&
+         !budget_.holds(shape_.count() * static_cast<std::int64_t>(sizeof(float)));
+}
+
+void CachedSplit::read_scaled(std::span<const std::size_t> indices, std::span<const std::span<float>> to,
+                              std::span<const ChannelScale> scales) const {
+  source_.read_scaled(indices, to, scales);
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    if (!apply_transform(transform_, to[k])) refuse(indices[k]);
+  }
 }
 
 DataLoader::DataLoader(CachedSplit& split, const Normalisation& normalisation, std::size_t most_items,
                        int threads, Plan plan, bool with_field)
     : split_(split),
       normalisation_(normalisation),
+      scales_(channel_scales(normalisation)),
       plan_(std::move(plan)),
       with_field_(with_field),
       slots_(kSlots) {
@@ -81,7 +129,7 @@ DataLoader::~DataLoader() {
 }
 
 void DataLoader::work() {
-  std::vector<float> scratch;
+  Scratch scratch;
   std::unique_lock lock(mutex_);
   const auto open_slot = [&]() -> Slot* { return opened_ == 0 ? nullptr : &slots_[(opened_ - 1) % kSlots]; };
   const auto has_unclaimed = [&] {
@@ -106,13 +154,16 @@ void DataLoader::work() {
         continue;
       }
       Slot& slot = *open_slot();
-      const std::size_t at = slot.claimed++;
-      const BatchItem item = slot.batch.items[at];
+      const std::size_t at = slot.claimed;
+      const std::size_t number = std::min(share(slot.batch.items.size()), slot.batch.items.size() - at);
+      slot.claimed += number;
+      const auto items = std::span<const BatchItem>(slot.batch.items).subspan(at, number);
       const auto count = static_cast<std::size_t>(split_.shape().count());
       lock.unlock();
-      if (with_field_) fill(item, slot.batch.x.span().subspan(at * count, count), scratch);
+      if (with_field_) fill(items, slot.batch.x.span().subspan(at * count, number * count), scratch);
       lock.lock();
-      if (++slot.filled == slot.batch.items.size()) changed_.notify_all();
+      slot.filled += number;
+      if (slot.filled == slot.batch.items.size()) changed_.notify_all();
     } catch (...) {
       if (!lock.owns_lock()) lock.lock();
       failure_ = std::current_exception();
@@ -121,8 +172,35 @@ void DataLoader::work() {
   }
 }
 
-void DataLoader::fill(const BatchItem& item, std::span<float> to, std::vector<float>& scratch) {
-  copy_sample(split_.get(item.index, scratch), to, split_.shape(), normalisation_, item.augmentation);
+// What a thread takes at once: enough that neighbours are read together and decoded in pairs, and that each
+// thread has a part of the batch.
+std::size_t DataLoader::share(std::size_t items) const {
+  constexpr std::size_t kMost = 16;
+  return std::clamp<std::size_t>(items / std::max<std::size_t>(1, threads_.size()), 1, kMost);
+}
+
+void DataLoader::fill(std::span<const BatchItem> items, std::span<float> to, Scratch& scratch) const {
+  const std::size_t count = to.size() / items.size();
+  scratch.direct.clear();
+  scratch.direct_to.clear();
+  scratch.kept.clear();
+  scratch.kept_at.clear();
+  for (std::size_t k = 0; k < items.size(); ++k) {
+    if (items[k].augmentation == Augmentation() && split_.passes_by_cache(items[k].index)) {
+      scratch.direct.push_back(items[k].index);
+      scratch.direct_to.push_back(to.subspan(k * count, count));
+    } else {
+      scratch.kept.push_back(items[k].index);
+      scratch.kept_at.push_back(k);
+    }
+  }
+  if (!scratch.direct.empty()) split_.read_scaled(scratch.direct, scratch.direct_to, scales_);
+  split_.get_several(scratch.kept, scratch.values, scratch.samples);
+  for (std::size_t k = 0; k < scratch.kept.size(); ++k) {
+    const std::size_t at = scratch.kept_at[k];
+    copy_sample(scratch.samples[k], to.subspan(at * count, count), split_.shape(), normalisation_,
+                items[at].augmentation);
+  }
 }
 
 const Batch* DataLoader::next() {

@@ -26,6 +26,7 @@ class CacheBudget {
  public:
   explicit CacheBudget(std::int64_t bytes) : left_(bytes) {}
   bool take(std::int64_t bytes);
+  bool holds(std::int64_t bytes) const { return left_.load(std::memory_order_relaxed) >= bytes; }
 
  private:
   std::atomic<std::int64_t> left_;
@@ -41,8 +42,21 @@ class CachedSplit {
   const TensorShape& shape() const { return shape_; }
   // The transformed values; in `scratch` if the cache does not hold them.
   std::span<const float> get(std::size_t i, std::vector<float>& scratch);
+  // Makes `samples[k]` the transformed values of sample indices[k], those that the cache does not hold in
+  // `scratch`, read together.
+  void get_several(std::span<const std::size_t> indices, std::vector<float>& scratch,
+                   std::vector<std::span<const float>>& samples);
+  // Whether read_scaled() is the way: nothing is to be done with the values but to scale them, the cache does
+  // not have this sample, nor room for it.
+  bool passes_by_cache(std::size_t i) const;
+  void read_scaled(std::span<const std::size_t> indices, std::span<const std::span<float>> to,
+                   std::span<const ChannelScale> scales) const;
 
  private:
+  void transform(std::size_t i, std::span<float> values) const;
+  [[noreturn]] void refuse(std::size_t i) const;
+  void keep(std::size_t i, std::span<const float> values);
+
   const SampleSource& source_;
   TensorShape shape_;
   TransformConfig transform_;
@@ -90,10 +104,20 @@ class DataLoader {
   };
 
   void work();
-  void fill(const BatchItem& item, std::span<float> to, std::vector<float>& scratch);
+  struct Scratch {
+    std::vector<float> values;
+    std::vector<std::span<const float>> samples;
+    std::vector<std::size_t> direct;
+    std::vector<std::span<float>> direct_to;
+    std::vector<std::size_t> kept;
+    std::vector<std::size_t> kept_at;
+  };
+  std::size_t share(std::size_t items) const;
+  void fill(std::span<const BatchItem> items, std::span<float> to, Scratch& scratch) const;
 
   CachedSplit& split_;
   Normalisation normalisation_;
+  std::vector<ChannelScale> scales_;
   Plan plan_;
   bool with_field_;
   std::mutex mutex_;

@@ -27,6 +27,16 @@ class CountingSource final : public SampleSource {
     if (i == broken_) throw Error(ExitCode::data, "sample is broken");
     std::iota(x.begin(), x.end(), static_cast<float>(1000 * i));
   }
+  void read_scaled(std::span<const std::size_t> indices, std::span<const std::span<float>> to,
+                   std::span<const ChannelScale> scales) const override {
+    for (std::size_t k = 0; k < indices.size(); ++k) {
+      read(indices[k], to[k]);
+      for (std::size_t j = 0; j < to[k].size() && !scales.empty(); ++j) {
+        const ChannelScale& scale = scales[j / (to[k].size() / scales.size())];
+        to[k][j] = to[k][j] * scale.factor + scale.offset;
+      }
+    }
+  }
   mutable std::atomic<int> reads_ = 0;
   std::size_t broken_ = 1'000'000;
 
@@ -72,6 +82,28 @@ TEST(DataLoader, CachesAsFarAsTheBudgetGoes) {
     for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(split.get(i, scratch)[0], static_cast<float>(1000 * i));
   }
   EXPECT_EQ(source.reads_.load(), 4 + 2 + 2);
+}
+
+// Cached, read and kept, or read straight into the batch: the values are the same.
+TEST(DataLoader, TheCacheChangesNoValue) {
+  const CountingSource source(20);
+  const Normalisation normalisation = {{7, 1.5}, {3, 0.7}, {0}, {1}};
+  const std::vector<std::vector<std::size_t>> order = {{1, 2, 3, 19, 5}, {5, 3, 0, 11, 12}, {1, 2, 3, 19, 5}};
+  std::vector<std::vector<float>> seen;
+  for (const std::int64_t kept : {0, 3, 20}) {
+    CacheBudget budget(kept * 54 * std::int64_t{sizeof(float)});
+    CachedSplit split(source, kShape, {}, budget);
+    DataLoader loader(split, normalisation, 5, 2, plan_of(order));
+    std::vector<float> all;
+    while (const Batch* batch = loader.next()) {
+      const auto values = batch->values(kShape);
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    seen.push_back(std::move(all));
+  }
+  EXPECT_EQ(seen[0].size(), 15U * 54);
+  EXPECT_EQ(seen[0], seen[1]);
+  EXPECT_EQ(seen[0], seen[2]);
 }
 
 TEST(DataLoader, PassesErrorsOn) {

@@ -2,7 +2,6 @@
 #include "trainer/data/run_data.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +10,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "trainer/data/free_memory.h"
 
 namespace wflow::trainer {
 namespace {
@@ -19,8 +19,7 @@ constexpr std::size_t kStatisticsSamples = 256;
 
 std::int64_t cache_bytes(const TrainConfig& config, const Communicator& communicator) {
   if (config.cache_bytes >= 0) return config.cache_bytes;
-  const std::int64_t free_bytes = std::int64_t{::sysconf(_SC_AVPHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
-  return free_bytes / 4 / communicator.ranks_on_node();
+  return free_memory() / 4 / communicator.ranks_on_node();
 }
 
 double safe_deviation(double deviation) {

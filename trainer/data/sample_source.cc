@@ -18,6 +18,10 @@ class ShardSource final : public SampleSource {
   std::int64_t id(std::size_t i) const override { return reader_.id(i); }
   std::span<const double> targets(std::size_t i) const override { return reader_.targets(i); }
   void read(std::size_t i, std::span<float> x) const override { reader_.read(i, x); }
+  void read_scaled(std::span<const std::size_t> indices, std::span<const std::span<float>> to,
+                   std::span<const ChannelScale> scales) const override {
+    reader_.read_fields(0, indices, to, scales);
+  }
 
  private:
   converters::SplitReader reader_;

@@ -9,9 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "converters/shards/planes.h"
 #include "trainer/model/model_graph.h"
 
 namespace wflow::trainer {
+
+// seen = stored * factor + offset
+using ChannelScale = converters::Scale;
 
 class SampleSource {
  public:
@@ -21,6 +25,9 @@ class SampleSource {
   virtual std::span<const double> targets(std::size_t i) const = 0;  // all labels
   // Thread-safe.
   virtual void read(std::size_t i, std::span<float> x) const = 0;
+  // Several at once, sample indices[k] to to[k], each channel scaled where there are scales. Thread-safe.
+  virtual void read_scaled(std::span<const std::size_t> indices, std::span<const std::span<float>> to,
+                           std::span<const ChannelScale> scales) const = 0;
 };
 
 // Of the training split.

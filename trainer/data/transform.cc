@@ -72,6 +72,13 @@ Augmentation draw_augmentation(const AugmentConfig& config, const TensorShape& s
   return drawn;
 }
 
+std::vector<converters::Scale> channel_scales(const Normalisation& n) {
+  std::vector<converters::Scale> scales;
+  for (std::size_t c = 0; c < n.x_std.size(); ++c)
+    scales.push_back({static_cast<float>(1 / n.x_std[c]), static_cast<float>(-n.x_mean[c] / n.x_std[c])});
+  return scales;
+}
+
 void copy_sample(std::span<const float> from, std::span<float> to, const TensorShape& shape,
                  const Normalisation& normalisation, const Augmentation& augmentation) {
   const auto& n = shape.extent;
@@ -84,11 +91,11 @@ void copy_sample(std::span<const float> from, std::span<float> to, const TensorS
       offsets[axis][static_cast<std::size_t>(o)] = cell % n[axis] * strides[augmentation.source[axis]];
     }
   }
+  const std::vector<converters::Scale> scales = channel_scales(normalisation);
   float* out = to.data();
   for (std::int64_t c = 0; c < shape.channels; ++c) {
     const auto channel = static_cast<std::size_t>(c);
-    const auto factor = static_cast<float>(1 / normalisation.x_std[channel]);
-    const auto constant = static_cast<float>(-normalisation.x_mean[channel] / normalisation.x_std[channel]);
+    const auto [factor, constant] = scales[channel];
     const float* in = from.data() + c * shape.voxels();
     for (const std::int64_t d : offsets[0]) {
       for (const std::int64_t h : offsets[1]) {

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "converters/shards/planes.h"
 #include "trainer/config.h"
 #include "trainer/model/model_graph.h"
 
@@ -43,6 +44,9 @@ struct Augmentation {
 // cells.
 Augmentation draw_augmentation(const AugmentConfig& config, const TensorShape& shape, std::uint64_t seed,
                                std::uint64_t epoch, std::int64_t sample_id);
+
+// x * factor + offset of each channel: what copy_sample does with it.
+std::vector<converters::Scale> channel_scales(const Normalisation& normalisation);
 
 // Normalises and augments one transformed sample in one pass.
 void copy_sample(std::span<const float> from, std::span<float> to, const TensorShape& shape,
