@@ -5,9 +5,21 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 namespace wflow {
+
+namespace {
+
+// Who reads it stands elsewhere than the task.
+std::string absolute(std::string_view path) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error);
+  return error ? std::string(path) : whole.lexically_normal().string();
+}
+
+}  // namespace
 
 EventWriter EventWriter::from_environment() {
   const char* path = std::getenv("WFLOW_EVENTS");
@@ -35,11 +47,11 @@ void EventWriter::metric(std::string_view name, double value, std::uint64_t epoc
 
 void EventWriter::checkpoint(std::string_view path, std::string_view hash, std::uint64_t epoch,
                              std::uint64_t step) {
-  emit({{"type", "checkpoint"}, {"path", path}, {"hash", hash}, {"epoch", epoch}, {"step", step}});
+  emit({{"type", "checkpoint"}, {"path", absolute(path)}, {"hash", hash}, {"epoch", epoch}, {"step", step}});
 }
 
 void EventWriter::artifact(std::string_view kind, std::string_view path) {
-  emit({{"type", "artifact"}, {"kind", kind}, {"path", path}});
+  emit({{"type", "artifact"}, {"kind", kind}, {"path", absolute(path)}});
 }
 
 void EventWriter::note(std::string_view text) {

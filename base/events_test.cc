@@ -16,6 +16,7 @@ TEST(EventWriter, AppendsOneJsonLineAnEvent) {
   writer.progress(3, 10, "samples");
   writer.metric("validation_loss", 0.5, 2, 40);
   EventWriter(path).note("two\nlines");
+  EventWriter(path).artifact("model", "runs/../model.pt");
   const std::string text = read_file(path);
   std::vector<nlohmann::json> lines;
   for (std::size_t at = 0; at < text.size();) {
@@ -23,10 +24,11 @@ TEST(EventWriter, AppendsOneJsonLineAnEvent) {
     lines.push_back(nlohmann::json::parse(text.substr(at, end - at)));
     at = end + 1;
   }
-  ASSERT_EQ(lines.size(), 3u);
+  ASSERT_EQ(lines.size(), 4u);
   EXPECT_EQ(lines[0]["done"], 3);
   EXPECT_EQ(lines[1]["name"], "validation_loss");
   EXPECT_EQ(lines[2]["text"], "two\nlines");
+  EXPECT_EQ(lines[3]["path"], (std::filesystem::current_path() / "model.pt").string());
 }
 
 TEST(EventWriter, WithoutAFileDoesNothing) {

@@ -96,10 +96,12 @@ void sync_directory(const fs::path& directory) {
 
 namespace {
 
+constexpr std::string_view kTemporary = ".tmp-";
+
 fs::path temporary_name(const fs::path& target) {
   static std::atomic<unsigned> counter{0};
   return target.parent_path() /
-         fmt::format(".{}.tmp-{}-{}", target.filename().string(), ::getpid(), counter.fetch_add(1));
+         fmt::format(".{}{}{}-{}", target.filename().string(), kTemporary, ::getpid(), counter.fetch_add(1));
 }
 
 void sync_file(int fd, const fs::path& path) {
@@ -107,6 +109,16 @@ void sync_file(int fd, const fs::path& path) {
 }
 
 }  // namespace
+
+void remove_temporaries(const fs::path& directory, std::string_view name) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    const std::string file = entry.path().filename().string();
+    const std::size_t mark = file.rfind(kTemporary);
+    if (mark == std::string::npos || !file.starts_with('.')) continue;
+    if (name.empty() || std::string_view(file).substr(1, mark - 1) == name) fs::remove(entry.path(), ignored);
+  }
+}
 
 DurableFile::DurableFile(fs::path target) : target_(std::move(target)), temporary_(temporary_name(target_)) {}
 

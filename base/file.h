@@ -41,6 +41,9 @@ void sync_directory(const std::filesystem::path& directory);
 // and after the return the new one survives a power cut.
 void write_file_durably(const std::filesystem::path& path, std::string_view bytes, int mode = 0644);
 
+// Removes what killed writers left of files in this directory: of one, or (`name` empty) of all. Only where nobody writes.
+void remove_temporaries(const std::filesystem::path& directory, std::string_view name = {});
+
 // For files that a library writes by name (HDF5, libtorch): write to temporary(), then publish().
 // The destructor removes an unpublished temporary. The temporary lies in the same directory.
 class DurableFile {

@@ -66,5 +66,17 @@ TEST_F(FileTest, HashOfFileAndBytesAgree) {
   EXPECT_EQ(hash_bytes(bytes).size(), 32u);
 }
 
+TEST_F(FileTest, LeftoversOfKilledWritersAreRemoved) {
+  for (const char* name : {".metrics.csv.tmp-12-3", ".model.pt.tmp-1-1", "a.tmp-1-1", "b"})
+    write_file_durably(folder_ / name, "x");
+  remove_temporaries(folder_, "metrics.csv");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / ".metrics.csv.tmp-12-3"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / ".model.pt.tmp-1-1"));
+  remove_temporaries(folder_);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / ".model.pt.tmp-1-1"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "a.tmp-1-1"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "b"));
+}
+
 }  // namespace
 }  // namespace wflow

@@ -38,6 +38,13 @@ class Permutation {
     } while (index >= count_);
     return index;
   }
+  // The index whose value is `value`.
+  std::uint64_t inverse(std::uint64_t value) const {
+    do {
+      value = feistel_back(value);
+    } while (value >= count_);
+    return value;
+  }
 
  private:
   std::uint64_t feistel(std::uint64_t value) const {
@@ -48,6 +55,18 @@ class Permutation {
       const std::uint64_t next = left ^ (hash64(key_ + round, right) & mask);
       left = right;
       right = next;
+    }
+    return (left << half_bits_) | right;
+  }
+
+  std::uint64_t feistel_back(std::uint64_t value) const {
+    const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
+    std::uint64_t left = value >> half_bits_;
+    std::uint64_t right = value & mask;
+    for (std::uint64_t round = 4; round-- > 0;) {
+      const std::uint64_t before = right ^ (hash64(key_ + round, left) & mask);
+      right = left;
+      left = before;
     }
     return (left << half_bits_) | right;
   }

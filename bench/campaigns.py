@@ -20,6 +20,8 @@ def study(folder, elements, arrays=1, command="true $(MERLIN_SAMPLE_ID)", retrie
         parameters = "global.parameters: {P: {values: [%s], label: P.%%%%}}\n" % ", ".join(map(str, range(arrays)))
         command += " $(P)"
     more = "" if retries is None else f", max_retries: {retries}, retry_delay: 0"
+    if retries == 0:
+        more += ", max_failures: none"  # where all fail, all are to be tried
     path = os.path.join(folder, f"study_{arrays}_{elements}.yaml")
     with open(path, "w") as file:
         file.write(f"""description: {{name: scale, description: nothing}}

@@ -71,6 +71,7 @@ if(WFLOW_FAST_BUILD)
     <algorithm> <array> <chrono> <cmath> <cstdint> <cstdlib> <cstring> <filesystem> <functional> <map> <memory> <optional>
     <set> <span> <string> <string_view> <utility> <variant> <vector> <fmt/format.h> <nlohmann/json.hpp>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    target_compile_options(wflow_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # for ccache
+    # -fpch-preprocess: for ccache. -pthread: some libraries ask for it, and precompiled headers fit one set of flags.
+    target_compile_options(wflow_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess> -pthread)
   endif()
 endif()

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "base/error.h"
@@ -263,7 +264,7 @@ void read_split(yaml::MapReader& reader, ConvertConfig& config) {
   }
   if (config.split.order == SplitOrder::count && config.count == 0)
     return;  // the caller asks again when it knows
-  if (const auto problem = split_problem(config.split, config.count)) {
+  if (const auto problem = split_problem(config.split, config.count, config.grown)) {
     reader.diagnostics().error(reader.mark_of("split"), "'split' does not fit: " + *problem);
   }
 }
@@ -277,6 +278,19 @@ void read_drop_if(yaml::MapReader& reader, ConvertConfig& config) {
       reader.diagnostics().error(reader.mark_of("drop_if"), error.what());
     }
   }
+}
+
+std::vector<std::uint64_t> rising(yaml::MapReader& reader, std::string_view key,
+                                  const std::vector<std::int64_t>& numbers) {
+  std::vector<std::uint64_t> counts;
+  for (const std::int64_t count : numbers) {
+    if (!counts.empty() && static_cast<std::uint64_t>(count) <= counts.back()) {
+      reader.diagnostics().error(reader.mark_of(key), fmt::format("'{}' must rise", key));
+      return {};
+    }
+    counts.push_back(static_cast<std::uint64_t>(count));
+  }
+  return counts;
 }
 
 void read_output(yaml::MapReader& reader, ConvertConfig& config) {
@@ -295,6 +309,8 @@ void read_output(yaml::MapReader& reader, ConvertConfig& config) {
   }
   config.name = reader.string("name");
   config.count = static_cast<std::uint64_t>(reader.integer("count", 0, 1, kMostSamples));
+  config.grown = rising(reader, "grown", reader.integers("grown", 1, kMostSamples));
+  config.block_starts = rising(reader, "block_starts", reader.integers("block_starts", 1, kMostSamples));
 }
 
 }  // namespace
@@ -324,6 +340,11 @@ class Writer {
  public:
   void text(const char* key, const std::string& value) {
     if (!value.empty()) entries_.emplace_back(key, yaml::quoted(value));
+  }
+  void counts(const char* key, const std::vector<std::uint64_t>& values) {
+    std::vector<yaml::Node> items;
+    for (const std::uint64_t value : values) items.push_back(yaml::scalar(std::to_string(value)));
+    if (!items.empty()) node(key, yaml::sequence(std::move(items)));
   }
   void plain(const char* key, std::string value) {
     entries_.emplace_back(key, yaml::scalar(std::move(value)));
@@ -420,6 +441,8 @@ yaml::Node to_yaml(const ConvertConfig& config) {
   out.text("output", config.output);
   out.text("name", config.name);
   out.positive("count", config.count);
+  out.counts("grown", config.grown);
+  out.counts("block_starts", config.block_starts);
   return out.take();
 }
 
@@ -498,6 +521,10 @@ std::optional<std::uint64_t> known_sample_bytes(const ConvertConfig& config) {
 
 }  // namespace
 
+std::uint64_t campaign_shard_samples(const ConvertConfig& config) {
+  return shard_samples_of(config, std::numeric_limits<std::uint64_t>::max());
+}
+
 std::uint64_t shard_samples_of(const ConvertConfig& config, std::uint64_t count, std::uint64_t sample_bytes) {
   constexpr std::uint64_t kUnknownSize = 64;
   const std::uint64_t most = std::max<std::uint64_t>(count, 1);
@@ -508,8 +535,8 @@ std::uint64_t shard_samples_of(const ConvertConfig& config, std::uint64_t count,
   return std::min(wanted, most);
 }
 
-std::uint64_t block_count(std::uint64_t count, std::uint64_t shard_samples) {
-  return (count + shard_samples - 1) / shard_samples;
+Blocks blocks_of(const ConvertConfig& config) {
+  return {config.shard_samples, config.block_starts};
 }
 
 }  // namespace wflow::converters

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/blocks.h"
 #include "base/yaml.h"
 #include "converters/fields.h"
 #include "converters/split.h"
@@ -47,6 +48,11 @@ struct ConvertConfig {
   std::string output;
   std::string name;
   std::uint64_t count = 0;  // samples in all; 0: not known yet (the campaign sets it, or the table's rows)
+  // campaign: the numbers of samples that it had before it grew, ascending: a split by count is made of each
+  // part by itself, so that no earlier sample moves; and where blocks begin besides at multiples of
+  // shard_samples, so that no earlier block changes.
+  std::vector<std::uint64_t> grown;
+  std::vector<std::uint64_t> block_starts;
 
   bool operator==(const ConvertConfig&) const = default;
 };
@@ -77,6 +83,10 @@ inline constexpr std::uint64_t kShardBytes = std::uint64_t{512} << 20;
 std::uint64_t shard_samples_of(const ConvertConfig& config, std::uint64_t count,
                                std::uint64_t sample_bytes = 0);
 
-std::uint64_t block_count(std::uint64_t count, std::uint64_t shard_samples);
+// The same in a campaign, whose samples may become more: not limited by their number now.
+std::uint64_t campaign_shard_samples(const ConvertConfig& config);
+
+// The blocks of a conversion. `config` outlives what is returned.
+Blocks blocks_of(const ConvertConfig& config);
 
 }  // namespace wflow::converters

@@ -102,6 +102,28 @@ TEST(ConvertConfig, RawNeedsItsForm) {
             std::string::npos);
 }
 
+// By count, too: what was test stays test, and each growth is split in the same proportions.
+TEST(Split, CountsOfAGrowingCampaignMoveNoSample) {
+  const SplitRequest request = {
+      .fractions = false, .parts = {160, 20, 20}, .seed = 3, .order = SplitOrder::count};
+  const SplitMap before(request, 200);
+  const SplitMap once(request, 400, {200});
+  const SplitMap twice(request, 450, {200, 400});
+  for (std::uint64_t sample = 0; sample < 200; ++sample) {
+    EXPECT_EQ(before.of(sample, 0), once.of(sample, 0));
+    EXPECT_EQ(before.of(sample, 0), twice.of(sample, 0));
+  }
+  for (std::uint64_t sample = 200; sample < 400; ++sample) EXPECT_EQ(once.of(sample, 0), twice.of(sample, 0));
+  EXPECT_EQ(once.size(0), 320U);
+  EXPECT_EQ(twice.size(0), 360U);
+  EXPECT_EQ(twice.size(1), 45U);
+  EXPECT_EQ(twice.size(2), 45U);
+  std::array<std::uint64_t, 3> seen{};
+  for (std::uint64_t sample = 0; sample < 450; ++sample) ++seen[twice.of(sample, 0).value()];
+  EXPECT_EQ(seen, (std::array<std::uint64_t, 3>{360, 45, 45}));
+  EXPECT_THROW(SplitMap(request, 400), Error);
+}
+
 TEST(Split, PartsHaveTheAskedSizes) {
   const SplitMap counts({.fractions = false, .parts = {320, 40, 40}, .seed = 3, .order = SplitOrder::count},
                         400);
@@ -196,7 +218,6 @@ TEST(ShardSamples, AimAt512MiB) {
   EXPECT_EQ(shard_samples_of(config, 100000), 16U);
   config.shard_samples = 5;
   EXPECT_EQ(shard_samples_of(config, 100000), 5U);
-  EXPECT_EQ(block_count(401, 40), 11U);
 }
 
 TEST(NormalShape, LeadingAxesComeAndGo) {

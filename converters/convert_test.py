@@ -202,8 +202,11 @@ class ConvertTest(unittest.TestCase):
         (self.folder / "u8.h5").unlink()
         (self.folder / "u8.h5").mkdir()
         result = self.run_program(self.write_config(dataset="/density", shape=[2, 8, 8, 8], dtype="keep", shard_samples=20))
-        # Sample 2 came before the first float32 sample, and a block's first usable sample decides its type.
-        self.assertEqual(result.returncode, DATA_ERROR, result.stderr)
+        # Sample 2 came before the first float32 sample: it does not decide the block's type, most samples do.
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.check_values(missing=range(9))
+        self.assertIn("sample 2 is left out: " + str(self.folder / "u2.h5") + " holds (2, 8, 8, 8) int32, most samples of the block",
+                      result.stderr)
         self.write_sample(2, values=universe(2, (9,)))
         self.good(self.write_config(dataset="/density", shape=[2, 8, 8, 8], shard_samples=20))
         self.check_values(missing=range(9))
@@ -229,7 +232,28 @@ class ConvertTest(unittest.TestCase):
         self.write_samples()
         for i in range(8, 20):
             self.write_sample(i, values=universe(i, (2, 4, 4, 4)))
-        self.fails(DATA_ERROR, "block 1 holds (2, 4, 4, 4) float32", self.write_config())
+        # Most samples decide, not those that come first.
+        self.good(self.write_config())
+        manifest = json.loads((self.folder / "data/manifest.json").read_text())
+        self.assertEqual(manifest["missing"], list(range(8)))
+        self.assertEqual(sum(split["samples"] for split in manifest["splits"].values()), 12)
+        self.assertEqual({field["name"]: field["shape"] for field in manifest["fields"]}["x"], [2, 4, 4, 4])
+
+    def test_most_samples_decide_the_form_of_a_block(self):
+        self.write_samples()
+        for i in (0, 1, 9):
+            self.write_sample(i, values=universe(i, (2, 4, 4, 4)))
+        for threads in ("1", "3"):
+            self.good(self.write_config(), "--force", "--threads", threads)
+            self.check_values(missing=[0, 1, 9])
+        events = self.folder / "other-events"
+        self.good(self.write_config(), "--force", env={**os.environ, "WFLOW_EVENTS": str(events)})
+        lines = [json.loads(line) for line in events.read_text().splitlines()]
+        self.assertEqual([e["sample"] for e in lines if e["type"] == "missing"], [0, 1, 9])
+        [converted] = [e for e in lines if e["type"] == "converted"]
+        self.assertEqual(converted["samples"], 17)
+        self.assertEqual([(m["samples"], m["first"]) for m in converted["missing"]], [(1, 0), (1, 1), (1, 9)])
+        self.assertTrue(converted["missing"][0]["reason"].startswith("u0.h5 holds (2, 4, 4, 4)"))
 
     def test_damaged_shard(self):
         self.write_samples()

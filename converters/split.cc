@@ -14,13 +14,15 @@ namespace {
 
 constexpr double kRounding = 1e-9;  // 0.8 + 0.1 + 0.1 is not exactly 1
 
-// Rounding the running sums, not the parts, keeps parts that sum to 1 summing to `count`.
-std::array<std::uint64_t, 3> ends_of(const SplitRequest& request, std::uint64_t count) {
+// Rounding the running sums, not the parts, keeps parts that sum to 1 summing to `count`. Counts are of
+// `whole` samples.
+std::array<std::uint64_t, 3> ends_of(const SplitRequest& request, std::uint64_t count, std::uint64_t whole) {
   std::array<std::uint64_t, 3> ends{};
+  const double unit = request.fractions ? 1 : static_cast<double>(whole);
   double sum = 0;
   for (std::size_t k = 0; k < 3; ++k) {
     sum += request.parts[k];
-    const double end = request.fractions ? sum * static_cast<double>(count) : sum;
+    const double end = sum / unit * static_cast<double>(count);
     ends[k] = std::min(count, static_cast<std::uint64_t>(std::llround(end)));
   }
   return ends;
@@ -28,7 +30,9 @@ std::array<std::uint64_t, 3> ends_of(const SplitRequest& request, std::uint64_t 
 
 }  // namespace
 
-std::optional<std::string> split_problem(const SplitRequest& request, std::uint64_t count) {
+std::optional<std::string> split_problem(const SplitRequest& request, std::uint64_t all,
+                                         const std::vector<std::uint64_t>& grown) {
+  const std::uint64_t count = grown.empty() ? all : grown.front();
   const auto& [train, validation, test] = request.parts;
   const double sum = train + validation + test;
   if (request.fractions) {
@@ -47,12 +51,23 @@ std::uint64_t identity_of(std::string_view text) {
   return hash;
 }
 
-SplitMap::SplitMap(const SplitRequest& request, std::uint64_t count)
-    : order_(count, request.seed), seed_(request.seed), order_kind_(request.order) {
-  if (const auto problem = split_problem(request, count)) {
+SplitMap::SplitMap(const SplitRequest& request, std::uint64_t count, const std::vector<std::uint64_t>& grown)
+    : count_(count), seed_(request.seed), order_kind_(request.order) {
+  if (const auto problem = split_problem(request, count, grown)) {
     throw Error(ExitCode::spec, "the split does not fit: " + *problem);
   }
-  ends_ = ends_of(request, count);
+  std::vector<std::uint64_t> starts = {0};
+  if (order_kind_ == SplitOrder::count) {
+    for (const std::uint64_t start : grown) {
+      if (start < count) starts.push_back(start);
+    }
+  }
+  const std::uint64_t whole = grown.empty() ? count : grown.front();
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    const std::uint64_t size = (i + 1 < starts.size() ? starts[i + 1] : count) - starts[i];
+    const std::uint64_t key = i == 0 ? seed_ : hash64(seed_, starts[i]);
+    batches_.push_back({starts[i], Permutation(size, key), ends_of(request, size, whole)});
+  }
   double sum = 0;
   for (std::size_t k = 0; k < bounds_.size(); ++k) {
     sum += request.fractions ? request.parts[k] : 0;
@@ -61,7 +76,9 @@ SplitMap::SplitMap(const SplitRequest& request, std::uint64_t count)
 }
 
 std::uint64_t SplitMap::size(std::size_t split) const {
-  return ends_[split] - (split == 0 ? 0 : ends_[split - 1]);
+  std::uint64_t size = 0;
+  for (const Batch& batch : batches_) size += batch.ends[split] - (split == 0 ? 0 : batch.ends[split - 1]);
+  return size;
 }
 
 std::optional<std::size_t> SplitMap::next_of(Stratum& stratum, std::uint64_t identity) const {
@@ -94,10 +111,13 @@ std::optional<std::size_t> SplitMap::of(std::uint64_t sample, std::uint64_t iden
     }
     return std::nullopt;
   }
-  WFLOW_CHECK(sample < order_.size());
-  const std::uint64_t place = order_(sample);
-  for (std::size_t k = 0; k < ends_.size(); ++k) {
-    if (place < ends_[k]) return k;
+  WFLOW_CHECK(sample < count_);
+  std::size_t at = batches_.size() - 1;
+  while (sample < batches_[at].first) --at;
+  const Batch& batch = batches_[at];
+  const std::uint64_t place = batch.order(sample - batch.first);
+  for (std::size_t k = 0; k < batch.ends.size(); ++k) {
+    if (place < batch.ends[k]) return k;
   }
   return std::nullopt;
 }

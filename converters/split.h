@@ -33,18 +33,21 @@ struct SplitRequest {
   bool operator==(const SplitRequest&) const = default;
 };
 
-// What is wrong with the request for that many samples, as a clause; nothing when it fits.
-std::optional<std::string> split_problem(const SplitRequest& request, std::uint64_t count);
+// What is wrong with the request for that many samples, as a clause; nothing when it fits. `grown`: the
+// numbers of samples that there were before, ascending: counts are of the first of them.
+std::optional<std::string> split_problem(const SplitRequest& request, std::uint64_t count,
+                                         const std::vector<std::uint64_t>& grown = {});
 
 // Of a sample's id (its decimal digits), file name or group, as a text: 64-bit FNV-1a.
 std::uint64_t identity_of(std::string_view text);
 
 class SplitMap {
  public:
-  // Throws Error{spec} where split_problem() has something to say.
-  SplitMap(const SplitRequest& request, std::uint64_t count);
+  // Throws Error{spec} where split_problem() has something to say. By count, the samples that came with each
+  // growth are split by themselves, in the proportions of the request.
+  SplitMap(const SplitRequest& request, std::uint64_t count, const std::vector<std::uint64_t>& grown = {});
 
-  std::uint64_t count() const { return order_.size(); }
+  std::uint64_t count() const { return count_; }
   std::uint64_t seed() const { return seed_; }
   bool exact() const { return order_kind_ == SplitOrder::count; }
   // Of a split by hash: what is expected.
@@ -61,11 +64,18 @@ class SplitMap {
   std::optional<std::size_t> next_of(Stratum& stratum, std::uint64_t identity) const;
 
  private:
-  Permutation order_;
+  // The samples from `first` on, by count.
+  struct Batch {
+    std::uint64_t first = 0;
+    Permutation order;
+    std::array<std::uint64_t, 3> ends{};  // first place beyond each part
+  };
+
+  std::uint64_t count_;
   std::uint64_t seed_;
   SplitOrder order_kind_;
-  std::array<double, 3> bounds_{};       // by hash: the running sums of the fractions
-  std::array<std::uint64_t, 3> ends_{};  // first place beyond each part
+  std::array<double, 3> bounds_{};  // by hash: the running sums of the fractions
+  std::vector<Batch> batches_;      // by hash: one of all, for the sizes
 };
 
 }  // namespace wflow::converters

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/blocks.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -46,12 +47,14 @@ struct Job {
   std::uint64_t bundle = 1;
   bool check_finite = true;
   std::unique_ptr<const specs::SampleTable> samples;
+  std::vector<std::uint64_t> starts;  // where bundles begin, too
   std::vector<std::size_t> columns;
   std::uint64_t first = 0;
   std::uint64_t count = 0;
 
-  std::uint64_t begin() const { return first / bundle * bundle; }
-  std::uint64_t rows() const { return std::min(bundle, samples->count() - begin()); }
+  BlockRange whole() const { return Blocks(bundle, starts).around(first, samples->count()); }
+  std::uint64_t begin() const { return whole().first; }
+  std::uint64_t rows() const { return whole().size(); }
 };
 
 // The file that steps/plugin.cc has written: the plugin: block, with `samples` as JSON.
@@ -59,11 +62,13 @@ Job read_job(const std::string& path) {
   yaml::Diagnostics diagnostics(path);
   yaml::Node block = yaml::parse(read_file(path), diagnostics);
   diagnostics.throw_if_errors();
-  const yaml::Node* design = block.find("samples");
-  if (design == nullptr) throw Error(ExitCode::spec, path + " has no samples");
+  const yaml::Node* written = block.find("samples");
+  if (written == nullptr) throw Error(ExitCode::spec, path + " has no samples");
   Job job;
-  const nlohmann::json json = nlohmann::json::parse(design->text, nullptr, false);
-  job.samples = specs::open_samples(specs::design_from_json(json));
+  const nlohmann::json json = nlohmann::json::parse(written->text, nullptr, false);
+  const specs::SampleDesign design = specs::design_from_json(json);
+  job.samples = specs::open_samples(design);
+  job.starts = specs::block_starts(design);
   specs::remove_key(block, "samples");
   const specs::PluginBlock plugin = specs::read_plugin(block, diagnostics);
   diagnostics.throw_if_errors();

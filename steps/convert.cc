@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/blocks.h"
 #include "base/csv.h"
 #include "base/error.h"
 #include "base/process.h"
@@ -87,14 +88,16 @@ class Convert final : public Step {
     if (block_.stacked) text += ",row";
     for (const std::size_t column : columns_) text += "," + csv::cell(samples_->columns()[column]);
     text += '\n';
-    const std::uint64_t first = block * template_.block_samples;
-    const std::uint64_t end = std::min(first + template_.block_samples, template_.sample_count);
+    const auto [first, end] =
+        Blocks(template_.block_samples, template_.sample_starts).items(block, template_.sample_count);
+    const Blocks bundles(std::max<std::uint64_t>(block_.bundle, 1), template_.sample_starts);
     for (std::uint64_t row = first; row < end; ++row) {
       const std::string directory = directory_of(row);
       text += std::to_string(row);
       if (block_.directories) text += "," + csv::cell(directory);
       if (!block_.file.empty()) text += "," + csv::cell(directory + "/" + file_of(row));
-      if (block_.stacked) text += "," + std::to_string(block_.bundle > 0 ? row % block_.bundle : 0);
+      if (block_.stacked)
+        text += "," + std::to_string(row - bundles.around(row, template_.sample_count).first);
       for (const std::size_t column : columns_) text += "," + csv::cell(samples_->text(row, column));
       text += '\n';
     }
@@ -106,8 +109,9 @@ class Convert final : public Step {
     specs::TaskTemplate source;
     source.workspace = template_.source_workspace;
     source.sample_dependent = true;
-    source.sample_count = template_.sample_count;
+    source.layout_samples = layout_of(template_);
     source.level_max_dirs = template_.level_max_dirs;
+    source.sample_starts = template_.sample_starts;
     source.bundle = block_.bundle;
     return working_directory(source, row);
   }

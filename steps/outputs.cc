@@ -32,7 +32,7 @@ std::vector<OutputFile> output_files(const specs::TaskTemplate& t, const specs::
   std::vector<OutputFile> files;
   const std::string directory = working_directory(t, execution.element);
   const std::string path = t.sample_dependent && t.bundle == 0
-                               ? specs::sample_path(execution.element, t.sample_count, t.level_max_dirs)
+                               ? specs::sample_path(execution.element, layout_of(t), t.level_max_dirs)
                                : "";
   const BundleRows rows{"", execution.element, execution.count};
   for (const specs::DeclaredOutput& output : t.outputs) {

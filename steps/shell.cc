@@ -168,7 +168,7 @@ class Shell final : public Step {
 
   std::string text_of(const Script& script, std::uint64_t row, const BundleRows& rows) const {
     const std::string path = template_.sample_dependent && template_.bundle == 0
-                                 ? specs::sample_path(row, template_.sample_count, template_.level_max_dirs)
+                                 ? specs::sample_path(row, layout_of(template_), template_.level_max_dirs)
                                  : "";
     return render(*script.body, samples_, row, path, template_.bundle > 0 ? &rows : nullptr);
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/blocks.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "specs/plan/task_name.h"
@@ -31,18 +32,20 @@ std::unique_ptr<const Step> make_step(const specs::TaskTemplate& task_template,
 
 std::string working_directory(const specs::TaskTemplate& t, specs::Element element) {
   if (!t.sample_dependent) return t.workspace;
-  const std::string path =
-      t.bundle == 0 ? specs::sample_path(element, t.sample_count, t.level_max_dirs)
-                    : specs::sample_path(element / t.bundle, (t.sample_count + t.bundle - 1) / t.bundle,
-                                         t.level_max_dirs);
+  std::string path;
+  if (t.bundle == 0) {
+    path = specs::sample_path(element, layout_of(t), t.level_max_dirs);
+  } else {
+    const Blocks bundles(t.bundle, t.sample_starts);
+    path = specs::sample_path(bundles.block_of(element), bundles.count(layout_of(t)), t.level_max_dirs);
+  }
   return path.empty() ? t.workspace : t.workspace + "/" + path;
 }
 
 std::string process_suffix(const specs::TaskTemplate& t, const Execution& execution) {
   if (t.bundle == 0) return {};
-  const std::uint64_t first = execution.element / t.bundle * t.bundle;
-  const bool whole =
-      execution.element == first && execution.count == std::min(t.bundle, t.sample_count - first);
+  const BlockRange bundle = Blocks(t.bundle, t.sample_starts).around(execution.element, t.sample_count);
+  const bool whole = execution.element == bundle.first && execution.count == bundle.size();
   return whole ? "" : fmt::format("-{}-{}", execution.element, execution.count);
 }
 

@@ -220,7 +220,7 @@ class Keys(unittest.TestCase):
 
     # Readers ask for keys by name; whatever they ask for must be in the schema.
     CALLS = re.compile(r"(?:\.|->)(?:find|required|required_string|string|strings|integer|integers|real|reals|boolean|choice|"
-                       r"seconds|bytes|has)\(\s*\"([^\"]+)\"|\b(?:home|whole|either|choose|distinct_names|read_part|has|items|named|one_line|lines)"
+                       r"seconds|bytes|has)\(\s*\"([^\"]+)\"|\b(?:home|whole|either|choose|distinct_names|read_part|read_counts|has|items|named|one_line|lines)"
                        r"\([^\"();]*\"([^\"]+)\"(?:,\s*\"([^\"]+)\")?")
     LISTS = re.compile(r"(?:for \(const (?:char\*|std::string_view) \w+ :|kLauncherKeys =|kOtherKeys =|kSplitNames =)\s*"
                        r"\{([^}]*)\}")

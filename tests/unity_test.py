@@ -8,7 +8,7 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LIBRARY = re.compile(r"wflow_library\((\w+)\s+SOURCES\s(.*?)(?:PUBLIC|PRIVATE|OWN_HEADERS|\))", re.S)
+TARGET = re.compile(r"(?:wflow_library\((\w+)\s+SOURCES|add_executable\(([\w-]+))\s(.*?)(?:PUBLIC|PRIVATE|OWN_HEADERS|\))", re.S)
 CONSTANT = re.compile(r"^(?:inline |static )?const(?:expr|init)? [^(=]*?(\w+)(?:\[\w*\])?(?: =|\{)")
 TYPE = re.compile(r"^(?:struct|class|enum class|enum) (\w+)")
 ALIAS = re.compile(r"^(?:using|namespace) (\w+) = (.*);")
@@ -41,13 +41,16 @@ def own_definitions(path):
 
 class Unity(unittest.TestCase):
     def test_names_of_a_module(self):
-        seen_libraries = 0
+        seen = 0
         clashes = []
         for makefile in sorted(ROOT.glob("*/CMakeLists.txt")) + sorted(ROOT.glob("*/*/CMakeLists.txt")):
             if makefile.parts[len(ROOT.parts)] == "build":
                 continue
-            for library, sources in LIBRARY.findall(makefile.read_text()):
-                seen_libraries += 1
+            text = makefile.read_text()
+            for library, program, sources in TARGET.findall(text):
+                if program and not re.search(rf"wflow_(unity|fast_build)\({program}\)", text):
+                    continue
+                seen += 1
                 found = defaultdict(dict)
                 for source in re.findall(r"[\w/]+\.cc\b", sources):
                     for name, value in own_definitions(makefile.parent / source):
@@ -56,8 +59,8 @@ class Unity(unittest.TestCase):
                     # The same alias of the same thing may stand in several.
                     same = name.startswith("alias ") and len(set(places.values())) == 1
                     if len(places) > 1 and not same:
-                        clashes.append(f"{library}: '{name}' in {', '.join(places)}")
-        self.assertGreater(seen_libraries, 10)
+                        clashes.append(f"{library or program}: '{name}' in {', '.join(places)}")
+        self.assertGreater(seen, 10)
         self.assertEqual(clashes, [], "give each a name of its own, or one place:\n" + "\n".join(clashes))
 
 

@@ -387,6 +387,8 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
   config.early_stop_epochs = reader.integer("early_stop", config.early_stop_epochs, 0, kMany);
   config.shuffle_labels = reader.boolean("shuffle_labels", config.shuffle_labels);
   config.deterministic = reader.boolean("deterministic", config.deterministic);
+  config.init_from = reader.string("init_from");
+  if (config.init_from == "none") config.init_from.clear();
   config.max_seconds = reader.seconds("max_seconds", config.max_seconds);
   reader.finish();
   if (config.ranks > config.batch) {
@@ -506,6 +508,7 @@ yaml::Node to_yaml(const TrainConfig& config) {
       {"shuffle_labels", boolean(config.shuffle_labels)},
       {"deterministic", boolean(config.deterministic)},
       {"max_seconds", real(config.max_seconds)}};
+  if (!config.init_from.empty()) entries.emplace_back("init_from", yaml::quoted(config.init_from));
   if (config.cache_bytes >= 0) entries.emplace_back("cache", integer(config.cache_bytes));
   return yaml::map(std::move(entries));
 }

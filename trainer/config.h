@@ -147,9 +147,14 @@ struct TrainConfig {
   std::int64_t early_stop_epochs = 0;  // stop after so many epochs without a better validation; 0: never
   bool shuffle_labels = false;         // leak test: a network can learn nothing from such data
   bool deterministic = true;
+  // Weights to begin with: empty: random ones; kInitFromLast: where the data are new, those of the last model
+  // of this training; else a checkpoint, or the folder of a training.
+  std::string init_from;
   double max_seconds = 0;  // then checkpoint and exit code 6; 0: no limit
   bool operator==(const TrainConfig&) const = default;
 };
+
+inline constexpr const char* kInitFromLast = "last";
 
 // How the data's field is called among inputs and targets.
 inline constexpr const char* kField = "x";

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "cli/campaign/adoption.h"
 #include "cli/campaign/registry.h"
+#include "cli/campaign/update.h"
 #include "engine/followups/followups.h"
 #include "engine/store/store.h"
 #include "specs/plan/workspace.h"
@@ -145,7 +146,21 @@ std::vector<fs::path> find_campaigns(const fs::path& directory) {
   return found;
 }
 
+std::optional<fs::path> last_campaign_of(const specs::Study& study) {
+  const std::string prefix = specs::campaign_directory(study, "T").filename().string();  // NAME_T
+  std::optional<fs::path> last;
+  std::error_code error;
+  for (fs::directory_iterator at(study.output_path, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    const bool ours = name.starts_with(prefix.substr(0, prefix.size() - 1)) && name.size() == prefix.size() + 14;
+    if (ours && (!last || name > last->filename().string()) && is_campaign(at->path())) last = at->path();
+  }
+  if (last && !was_made_of(*last, study.file)) last.reset();
+  return last;
+}
+
 specs::Plan read_plan(const fs::path& campaign) {
+  finish_update(campaign);
   return specs::Plan(specs::read_campaign(campaign), campaign);
 }
 

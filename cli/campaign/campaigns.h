@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ std::filesystem::path working_campaign(const std::filesystem::path& campaign);
 
 // All campaigns at most two levels below `directory`, the oldest first.
 std::vector<std::filesystem::path> find_campaigns(const std::filesystem::path& directory);
+
+// The newest campaign of this study's file beside which a new one would be made; by the names of the directories.
+std::optional<std::filesystem::path> last_campaign_of(const specs::Study& study);
 
 // The plan that the campaign was created with.
 specs::Plan read_plan(const std::filesystem::path& campaign);

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/yaml.h"
+#include "cli/campaign/task_usage.h"
 #include "cli/campaign/where.h"
 #include "engine/query/selection.h"
 #include "specs/samples/samples.h"
@@ -40,15 +41,25 @@ enum Field : std::size_t {
   kFixedFields
 };
 
+// What people see in place of `done` where a conversion could not use the output.
+constexpr std::string_view kMissing = "missing";
+constexpr unsigned kMissingBit = 1U << engine::kElementStates;
+
 std::string state_name(std::size_t state) {
   return std::string(name_of(static_cast<ElementState>(state)));
+}
+
+std::vector<std::string> state_names() {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < engine::kElementStates; ++i) names.push_back(state_name(i));
+  names.emplace_back(kMissing);
+  return names;
 }
 
 std::vector<WhereField> fields_of(const specs::Plan& plan, const specs::SampleTable* samples) {
   WhereField step{"step", WhereField::Kind::text, {}};
   for (const auto& planned : plan.steps()) step.words.push_back(planned.name);
-  WhereField state{"state", WhereField::Kind::text, {}};
-  for (std::size_t i = 0; i < engine::kElementStates; ++i) state.words.push_back(state_name(i));
+  WhereField state{"state", WhereField::Kind::text, state_names()};
   using Kind = WhereField::Kind;
   std::vector<WhereField> fields = {
       step,
@@ -62,16 +73,15 @@ std::vector<WhereField> fields_of(const specs::Plan& plan, const specs::SampleTa
       {"reason",
        Kind::text,
        {"exited", "signalled", "timed_out", "not_started", "bad_output", "worker_lost", "out_of_memory",
-        "walltime", "node", "preempted", "launcher", "disk", "stalled"}}};
+        "walltime", "node", "preempted", "launcher", "disk", "stalled", "missing"}}};
   if (samples == nullptr) return fields;
   for (const std::string& column : samples->columns()) fields.push_back({column, Kind::cell, {}});
   return fields;
 }
 
 unsigned mask_of(const std::vector<std::string>& names) {
-  if (names.empty()) return (1U << engine::kElementStates) - 1;
-  std::vector<std::string> known;
-  for (std::size_t i = 0; i < engine::kElementStates; ++i) known.push_back(state_name(i));
+  if (names.empty()) return 2 * kMissingBit - 1;
+  const std::vector<std::string> known = state_names();
   unsigned mask = 0;
   for (const std::string& list : names) {
     for (const std::string& name : text::split(list, ',')) {
@@ -104,7 +114,11 @@ std::string duration_expression(const std::string& written) {
 class Selection {
  public:
   Selection(const specs::Plan& plan, engine::Client& client, const SelectionOptions& options)
-      : plan_(plan), client_(client), mask_(mask_of(options.states)) {
+      : plan_(plan),
+        client_(client),
+        usages_(client, options.few),
+        with_usage_(options.with_usage),
+        mask_(mask_of(options.states)) {
     if (plan.study().samples) samples_ = specs::open_samples(plan.study().samples->design);
     const std::vector<WhereField> fields = fields_of(plan, samples_.get());
     if (!options.where.empty()) conditions_.emplace_back(options.where, fields);
@@ -132,7 +146,12 @@ class Selection {
   bool visit_step(ArrayId first, ArrayId last, unsigned mask,
                   const std::function<bool(const TaskRow&)>& visit) {
     for (std::optional<wire::TaskPlace> from = wire::TaskPlace{first, range_.first}; from;) {
-      const wire::TasksAnswer page = client_.tasks({*from, last, range_.first, range_.last, mask});
+      const bool only_missing = mask == kMissingBit;
+      // A missing one is a done one that has a mark.
+      const unsigned states =
+          (mask & kMissingBit) != 0 ? mask | 1U << static_cast<unsigned>(ElementState::done) : mask;
+      const wire::TasksAnswer page =
+          client_.tasks({*from, last, range_.first, range_.last, states & (kMissingBit - 1), only_missing});
       if (!visit_page(page, visit)) return false;
       from = page.next;
     }
@@ -142,12 +161,14 @@ class Selection {
   // The states in which an element of the step may meet the conditions, as far as step and state tell.
   unsigned possible_states(std::size_t step) const {
     unsigned mask = 0;
-    for (std::size_t state = 0; state < engine::kElementStates; ++state) {
+    for (std::size_t state = 0; state <= engine::kElementStates; ++state) {
       if ((mask_ >> state & 1U) == 0) continue;
+      const bool done =
+          state == static_cast<std::size_t>(ElementState::done) || state == engine::kElementStates;
       const auto lookup = [&](std::size_t field) -> WhereValue {
         if (field == kStep) return plan_.steps()[step].name;
-        if (field == kState) return state_name(state);
-        if (field == kExitCode && static_cast<ElementState>(state) == ElementState::done) return 0.0;
+        if (field == kState) return state_names()[state];
+        if (field == kExitCode && done) return 0.0;
         return {};
       };
       const bool possible = std::all_of(conditions_.begin(), conditions_.end(),
@@ -164,6 +185,7 @@ class Selection {
       for (const auto& record : page.records) records[{record.array, record.element}] = &record;
       for (const auto& lease : page.leases) leases[{lease.array, lease.first}] = &lease;
       for (const auto& task : page.running) running[{task.array, task.element}] = task.started_s;
+      for (const auto& task : page.missing) missing[{task.array, task.element}] = &task;
     }
     std::string worker_of(ArrayId array, Element element) const {
       auto at = leases.upper_bound({array, element});
@@ -174,6 +196,7 @@ class Selection {
     std::map<Place, const wire::TaskRecord*> records;
     std::map<Place, const wire::TaskLease*> leases;  // by their first element
     std::map<Place, double> running;
+    std::map<Place, const wire::MissingTask*> missing;
   };
 
   bool visit_page(const wire::TasksAnswer& page, const std::function<bool(const TaskRow&)>& visit) {
@@ -182,8 +205,16 @@ class Selection {
     for (const wire::TaskRun& run : page.runs) {
       const std::string name = plan_.array_name(run.array);
       for (Element element = run.first; element <= run.last; ++element) {
-        const TaskRow row = row_of(run.array, element, run.state, known, now_s);
-        if (matches(row, name) && !visit(row)) return false;
+        TaskRow row = row_of(run.array, element, run.state, known, now_s);
+        if (!is_in_mask(row)) continue;
+        Truth meant = matches(row, name);
+        if (meant == Truth::no) continue;
+        // What a record may tell is looked up for those alone that it may concern.
+        if (with_usage_ || meant == Truth::unknown) {
+          add_usage(row);
+          meant = matches(row, name);
+        }
+        if (meant == Truth::yes && !visit(row)) return false;
       }
     }
     return true;
@@ -198,7 +229,10 @@ class Selection {
     const auto at = known.records.find({array, element});
     if (at != known.records.end()) row.attempts = at->second->executions;
     if (state == ElementState::done) {
-      // Of executions that succeeded nothing is recorded but their number.
+      const auto missing = known.missing.find({array, element});
+      row.missing = missing != known.missing.end();
+      if (row.missing) row.reason = kMissing;
+      if (row.missing) row.detail = missing->second->reason;
       ++row.attempts;
       row.exit_code = 0;
       return row;
@@ -206,6 +240,7 @@ class Selection {
     if (at != known.records.end()) {
       const wire::TaskRecord& record = *at->second;
       row.reason = record.reason;
+      row.detail = record.message;
       row.worker = record.worker;
       // Otherwise it did not end by itself.
       if (record.reason.empty() || record.reason == "exited") row.exit_code = record.exit_code;
@@ -221,14 +256,37 @@ class Selection {
     row.worker = known.worker_of(row.array, row.element);
     row.started_s.reset();
     row.duration_s.reset();
+    row.detail.clear();
     const auto at = known.running.find({row.array, row.element});
     if (at == known.running.end()) return;
     row.started_s = at->second;
     row.duration_s = now_s - at->second;
   }
 
-  bool matches(const TaskRow& row, const std::string& array_name) const {
-    if (!worker_.empty() && row.worker != worker_ && !row.worker.starts_with(worker_ + "-")) return false;
+  // From the record of its last execution. Of a bundle's process the memory alone says something of one
+  // sample.
+  void add_usage(TaskRow& row) {
+    const bool may_have = row.state == ElementState::done || row.state == ElementState::failed ||
+                          row.state == ElementState::hard_failed || row.state == ElementState::delayed;
+    const wire::UsedView* found = may_have ? usages_.find(row.array, row.element) : nullptr;
+    if (found == nullptr) return;
+    row.used = found->usage;
+    if (row.worker.empty()) row.worker = found->worker;
+    if (!row.started_s) row.started_s = row.used->started_s;
+    if (!row.duration_s && row.used->count == 1) row.duration_s = row.used->duration_s;
+  }
+
+  bool is_in_mask(const TaskRow& row) const {
+    return (mask_ & (row.missing ? kMissingBit : 1U << static_cast<unsigned>(row.state))) != 0;
+  }
+
+  Truth is_on_worker(const TaskRow& row) const {
+    if (worker_.empty()) return Truth::yes;
+    if (row.worker.empty()) return Truth::unknown;
+    return row.worker == worker_ || row.worker.starts_with(worker_ + "-") ? Truth::yes : Truth::no;
+  }
+
+  Truth matches(const TaskRow& row, const std::string& array_name) const {
     const auto& planned = plan_.steps()[plan_.step_of(row.array)];
     const auto lookup = [&](std::size_t field) -> WhereValue {
       switch (field) {
@@ -237,7 +295,7 @@ class Selection {
         case kArray:
           return array_name;
         case kState:
-          return state_name(static_cast<std::size_t>(row.state));
+          return row.state_name();
         case kSample:
           return static_cast<double>(row.element);
         case kExitCode:
@@ -257,12 +315,19 @@ class Selection {
         return {};
       return samples_->text(row.element, field - kFixedFields);
     };
-    return std::all_of(conditions_.begin(), conditions_.end(),
-                       [&](const Where& w) { return w.evaluate(lookup) == Truth::yes; });
+    Truth all = is_on_worker(row);
+    for (const Where& condition : conditions_) {
+      if (all == Truth::no) break;
+      const Truth truth = condition.evaluate(lookup);
+      if (truth != Truth::yes) all = truth;
+    }
+    return all;
   }
 
   const specs::Plan& plan_;
   engine::Client& client_;
+  TaskUsages usages_;
+  bool with_usage_;
   std::unique_ptr<const specs::SampleTable> samples_;
   unsigned mask_;
   std::vector<Where> conditions_;
@@ -272,6 +337,10 @@ class Selection {
 };
 
 }  // namespace
+
+std::string TaskRow::state_name() const {
+  return missing ? std::string(kMissing) : std::string(name_of(state));
+}
 
 Range parse_range(const std::string& written) {
   const std::size_t colon = written.find(':');
@@ -301,9 +370,9 @@ void add_chosen(CLI::App& command, SelectionOptions& options) {
 void add_selection(CLI::App& command, SelectionOptions& options) {
   add_chosen(command, options);
   command
-      .add_option(
-          "--state", options.states,
-          "in this state: blocked, ready, running, delayed, done, failed, hard_failed, skipped, cancelled")
+      .add_option("--state", options.states,
+                  "in this state: blocked, ready, running, delayed, done, missing, failed, hard_failed, "
+                  "skipped, cancelled")
       ->take_all();
   command.add_option("--exit-code", options.exit_code, "whose last execution ended with this exit code");
 }

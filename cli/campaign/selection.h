@@ -25,13 +25,17 @@ struct SelectionOptions {
   std::string range;     // A:B
   std::string duration;  // ">2"
   std::string where;
+  // Rows of tasks that ran come with what their last execution used; else only where the selection asks for
+  // it.
+  bool with_usage = false;
+  bool few = false;  // for a person, who looks at a hundred rows
 };
 void add_selection(CLI::App& command, SelectionOptions& options);
 // Without --state and --exit-code: for commands that say themselves in which states a task must be.
 void add_chosen(CLI::App& command, SelectionOptions& options);
 
-// A task with what is known of it; the optional ones are absent where nothing is (a task that is done has no
-// worker: successes are recorded as runs of neighbours).
+// A task with what is known of it; the optional ones are absent where nothing is: an execution of less than a
+// millisecond has no record, and of very many tasks a sample has one (docs/database.md).
 struct TaskRow {
   specs::ArrayId array = 0;
   specs::Element element = 0;
@@ -42,6 +46,12 @@ struct TaskRow {
   std::string worker;
   std::optional<double> started_s;
   std::optional<double> duration_s;
+  // What people are shown: that of `state`, or "missing" where the sample's output was not usable.
+  std::string state_name() const;
+  bool missing = false;  // done, and a conversion could not use the output
+  // Of a missing one: which conversion, and why. Of one that failed: the last line of what it printed.
+  std::string detail;
+  std::optional<engine::TaskUsage> used;  // by the last execution that has ended; of a bundle: together
 };
 
 // "3:7", "3:", ":7", "5": first and last element. Throws Error{usage}.

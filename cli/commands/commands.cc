@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "base/text.h"
 #include "base/version.h"
 
 namespace wflow::cli {
@@ -39,9 +40,13 @@ void add_commands(CLI::App& app, Command& chosen) {
   add_schema(app, chosen);
   add_run(app, chosen);
   add_resume(app, chosen);
+  add_extend(app, chosen);
+  add_update(app, chosen);
+  add_redo(app, chosen);
   add_status(app, chosen);
   add_attach(app, chosen);
   add_tasks(app, chosen);
+  add_samples(app, chosen);
   add_usage(app, chosen);
   add_explain(app, chosen);
   add_logs(app, chosen);
@@ -64,6 +69,10 @@ void add_commands(CLI::App& app, Command& chosen) {
   add_help(app, chosen);
   add_completion(app, chosen);
   add_manual(app, chosen);
+}
+
+std::string tasks_text(std::uint64_t count) {
+  return fmt::format("{} task{}", text::format_count(count), count == 1 ? "" : "s");
 }
 
 }  // namespace wflow::cli

@@ -7,6 +7,7 @@
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
 
 namespace wflow::cli {
 
@@ -17,6 +18,13 @@ void add_commands(CLI::App& app, Command& chosen);
 
 void add_run(CLI::App& app, Command& chosen);
 void add_resume(CLI::App& app, Command& chosen);
+void add_extend(CLI::App& app, Command& chosen);
+// Of the argument "campaign".
+inline constexpr const char* kCampaign =
+    "its directory, or the beginning of its name (default: the newest here)";
+// "1 task", "1,234 tasks".
+std::string tasks_text(std::uint64_t count);
+
 void add_status(CLI::App& app, Command& chosen);
 void add_attach(CLI::App& app, Command& chosen);
 void add_retry(CLI::App& app, Command& chosen);
@@ -28,6 +36,7 @@ void add_manage(CLI::App& app, Command& chosen);
 void add_explain(CLI::App& app, Command& chosen);
 void add_usage(CLI::App& app, Command& chosen);
 void add_tasks(CLI::App& app, Command& chosen);
+void add_samples(CLI::App& app, Command& chosen);
 void add_validate(CLI::App& app, Command& chosen);
 void add_plan(CLI::App& app, Command& chosen);
 void add_schema(CLI::App& app, Command& chosen);
@@ -35,6 +44,8 @@ void add_logs(CLI::App& app, Command& chosen);
 void add_adopt(CLI::App& app, Command& chosen);
 void add_rerun(CLI::App& app, Command& chosen);
 void add_init(CLI::App& app, Command& chosen);
+void add_update(CLI::App& app, Command& chosen);  // diff, history
+void add_redo(CLI::App& app, Command& chosen);
 void add_keys(CLI::App& app, Command& chosen);
 void add_allocations(CLI::App& app, Command& chosen);
 void add_worker(CLI::App& app, Command& chosen);

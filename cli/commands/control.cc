@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,10 +13,13 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
+#include "cli/campaign/done_tasks.h"
 #include "cli/campaign/selection.h"
+#include "cli/campaign/update.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/run.h"
 #include "engine/query/client.h"
+#include "engine/query/selection.h"
 
 namespace wflow::cli {
 
@@ -25,7 +29,6 @@ namespace wire = engine::wire;
 
 // Of a request: far below the most that a message may have (engine/wire/codec.h).
 constexpr std::size_t kPartsOfMessage = 1'000'000;
-constexpr const char* kCampaign = "its directory, or the beginning of its name (default: the newest here)";
 
 struct ControlOptions {
   RunOptions run;
@@ -67,10 +70,6 @@ wire::Selection selection_of(const specs::Plan& plan, const SelectionOptions& op
   return selection;
 }
 
-std::string tasks_text(std::uint64_t count) {
-  return fmt::format("{} task{}", text::format_count(count), count == 1 ? "" : "s");
-}
-
 // Asked of the coordinator, in several messages where the tasks are many; nothing when none lives.
 template <class Request, class Make>
 std::optional<wire::Done> ask_in_parts(const specs::Plan& plan, const wire::Selection& selection, Make make) {
@@ -93,8 +92,27 @@ std::optional<wire::Done> ask_in_parts(const specs::Plan& plan, const wire::Sele
   return all;
 }
 
+// Of tasks that are named and that none of has failed.
+std::string why_nothing(const specs::Plan& plan, const wire::Selection& selection) {
+  const bool named = !selection.step.empty() || selection.ranged;
+  if (!named || selection.chosen || selection.by_exit_code) return "no such failure";
+  engine::Client client(plan);
+  std::uint64_t done = 0;
+  constexpr auto kLast = static_cast<engine::Element>(std::numeric_limits<std::int64_t>::max());
+  const engine::Range range =
+      selection.ranged ? engine::Range{selection.first, selection.last} : engine::Range{0, kLast};
+  for (const auto& [array, part] : done_parts(client, engine::arrays_of_step(plan, selection.step), range))
+    done += part.size();
+  if (done == 0) return "no such failure";
+  return fmt::format("{} {} done; wflow redo runs {} again", tasks_text(done), done == 1 ? "is" : "are",
+                     done == 1 ? "it" : "them");
+}
+
 int retry(ControlOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.run.campaign));
+  if (const std::string notice = notice_of_changes(plan);
+      !notice.empty() && !options.json && !options.run.quiet)
+    fmt::print("{}\n", notice);
   const wire::RetryRequest request{
       selection_of(plan, options.selection, {"failed", "hard_failed", "cancelled"})};
   const auto done = ask_in_parts<wire::RetryRequest>(
@@ -102,7 +120,7 @@ int retry(ControlOptions& options) {
   const std::uint64_t count = done ? done->count : engine::Client(plan).retryable(request.tasks);
   if (options.json) fmt::print("{}\n", nlohmann::json{{"count", count}, {"live", done.has_value()}}.dump());
   if (count == 0) {
-    if (!options.json) fmt::print("nothing to run again: no such failure\n");
+    if (!options.json) fmt::print("nothing to run again: {}\n", why_nothing(plan, request.tasks));
     return 0;
   }
   if (!options.json && !options.run.quiet)

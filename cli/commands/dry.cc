@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/blocks.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -43,10 +44,12 @@ std::uint64_t write_array(specs::TaskTemplate task, std::uint64_t elements,
   for (const std::string& directory : setup.directories) make_directories(directory);
   std::set<std::string> written;
   write(setup.files, written);
-  const std::uint64_t stride = task.bundle > 0 ? task.bundle : 1;
-  for (std::uint64_t element = 0; element < elements; element += stride) {
+  const Blocks processes(std::max<std::uint64_t>(task.bundle, 1), task.sample_starts);
+  std::uint64_t end = 0;
+  for (std::uint64_t element = 0; element < elements; element = end) {
+    end = task.bundle > 0 ? processes.around(element, elements).end : element + 1;
     steps::Execution execution;
-    execution.count = std::min(stride, elements - element);
+    execution.count = end - element;
     for (const bool restart : {false, true}) {
       if (restart && task.restart.empty()) continue;
       execution.element = element;

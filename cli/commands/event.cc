@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -32,6 +33,11 @@ int event(const EventOptions& options) {
     const nlohmann::json number = nlohmann::json::parse(text, nullptr, false);
     line[value.substr(0, equals)] = number.is_number() ? number : nlohmann::json(text);
   }
+  // Who reads it stands elsewhere than the task.
+  const auto path = line.find("path");
+  const bool names_file = options.type == "artifact" || options.type == "checkpoint";
+  if (names_file && path != line.end() && path->is_string())
+    *path = std::filesystem::absolute(path->get<std::string>()).lexically_normal().string();
   append_event(line);
   return 0;
 }

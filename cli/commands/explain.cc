@@ -11,7 +11,9 @@
 #include "cli/commands/commands.h"
 #include "cli/view/report.h"
 #include "engine/query/client.h"
+#include "specs/plan/fingerprint.h"
 #include "specs/plan/task_name.h"
+#include "specs/plan/versions.h"
 
 namespace wflow::cli {
 
@@ -54,6 +56,8 @@ std::string sentence(const wire::ExplainAnswer& answer, bool live) {
       return fmt::format("has run on worker {} for {}", answer.worker,
                          text::format_duration(unix_now_s() - *answer.running_since_s));
     case ElementState::done:
+      if (!answer.missing.empty())
+        return "ended with exit code 0, but its output could not be used; wflow redo --missing runs it again";
       return executions == 0 ? "succeeded at the first execution"
                              : fmt::format("succeeded after {} execution{} that did not", executions, plural);
     case ElementState::failed:
@@ -87,18 +91,18 @@ void print_parent(const wire::ParentView& parent) {
 }
 
 std::string used_text(const engine::TaskUsage& used) {
-  return fmt::format("{} of CPU, {} of memory{}{}", text::format_duration(used.cpu_s),
-                     text::format_bytes(used.peak_bytes),
-                     used.read_bytes > 0 ? fmt::format(", read {}", text::format_bytes(used.read_bytes)) : "",
-                     used.written_bytes > 0 ? fmt::format(", wrote {}", text::format_bytes(used.written_bytes)) : "");
+  return fmt::format(
+      "{} of CPU, {} of memory{}{}", text::format_duration(used.cpu_s), text::format_bytes(used.peak_bytes),
+      used.read_bytes > 0 ? fmt::format(", read {}", text::format_bytes(used.read_bytes)) : "",
+      used.written_bytes > 0 ? fmt::format(", wrote {}", text::format_bytes(used.written_bytes)) : "");
 }
 
 // One that did not fail: the failed ones stand among the executions.
 void print_success(const wire::UsedView& row) {
   const engine::TaskUsage& used = row.usage;
   const std::string with = used.count == 1 ? "" : fmt::format(" with {} other samples", used.count - 1);
-  fmt::print("  {}  execution {}: ran for {}{} on worker {}: {}\n", clock_time(used.started_s), used.attempt + 1,
-             text::format_duration(used.duration_s), with, row.worker, used_text(used));
+  fmt::print("  {}  execution {}: ran for {}{} on worker {}: {}\n", clock_time(used.started_s),
+             used.attempt + 1, text::format_duration(used.duration_s), with, row.worker, used_text(used));
 }
 
 void print_execution(const wire::ExecutionView& row, const std::string& used) {
@@ -143,10 +147,11 @@ Json json_of(const wire::ExecutionView& row) {
 
 Json json_of(const wire::UsedView& row) {
   const engine::TaskUsage& used = row.usage;
-  return {{"attempt", used.attempt},       {"first", used.first},           {"count", used.count},
-          {"started", used.started_s},     {"duration", used.duration_s},   {"cpu", used.cpu_s},
-          {"peak_bytes", used.peak_bytes}, {"read_bytes", used.read_bytes}, {"written_bytes", used.written_bytes},
-          {"worker", row.worker}};
+  return {
+      {"attempt", used.attempt},       {"first", used.first},           {"count", used.count},
+      {"started", used.started_s},     {"duration", used.duration_s},   {"cpu", used.cpu_s},
+      {"peak_bytes", used.peak_bytes}, {"read_bytes", used.read_bytes}, {"written_bytes", used.written_bytes},
+      {"worker", row.worker}};
 }
 
 Json json_of(const wire::ExplainAnswer& answer) {
@@ -156,6 +161,8 @@ Json json_of(const wire::ExplainAnswer& answer) {
   for (const auto& row : answer.executions) json["executions"].push_back(json_of(row));
   json["used"] = Json::array();
   for (const auto& row : answer.used) json["used"].push_back(json_of(row));
+  if (!answer.missing.empty()) json["state"] = "missing";
+  json["missing"] = answer.missing;
   if (!answer.waits_for.empty()) json["waits_for_allocation"] = answer.waits_for;
   if (!answer.worker.empty()) json["worker"] = answer.worker;
   if (answer.running_since_s) json["running_since"] = *answer.running_since_s;
@@ -168,11 +175,14 @@ int explain(const ExplainOptions& options) {
   engine::Client client(plan);
   const wire::ExplainAnswer answer = client.explain({task.array, task.element});
   if (options.json) {
-    fmt::print("{}\n", json_of(answer).dump(2));
+    Json json = json_of(answer);
+    json["version"] = specs::current_version(plan.campaign());
+    json["fingerprint"] = specs::fingerprint_of(plan, task.array);
+    fmt::print("{}\n", json.dump(2));
     return 0;
   }
-  fmt::print("{}  {}: {}\n", styled(standard_output(), Style::bold, answer.task), name_of(answer.state),
-             sentence(answer, client.live()));
+  fmt::print("{}  {}: {}\n", styled(standard_output(), Style::bold, answer.task),
+             answer.missing.empty() ? name_of(answer.state) : "missing", sentence(answer, client.live()));
   for (const auto& parent : answer.parents) print_parent(parent);
   print_rest(answer.parents_total, answer.parents.size(), "arrays");
   const auto used_by = [&](const wire::ExecutionView& row) {
@@ -181,11 +191,14 @@ int explain(const ExplainOptions& options) {
     }
     return std::string();
   };
+  for (const std::string& reason : answer.missing) fmt::print("  missing from {}\n", reason);
   for (const auto& row : answer.executions) print_execution(row, used_by(row));
   print_rest(answer.executions_total, answer.executions.size(), "earlier executions");
   if (answer.state != ElementState::done) return 0;
   // The last one has succeeded.
   if (!answer.used.empty()) print_success(answer.used.back());
+  fmt::print("  as version {} of the study makes it, fingerprint {}\n",
+             specs::current_version(plan.campaign()), specs::fingerprint_of(plan, task.array));
   return 0;
 }
 

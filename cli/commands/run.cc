@@ -17,6 +17,7 @@
 #include "cli/commands/dry.h"
 #include "cli/commands/read_options.h"
 #include "cli/commands/run.h"
+#include "cli/commands/update.h"
 #include "engine/batch/batch_system.h"
 #include "engine/coordinate/pool_specs.h"
 #include "engine/query/client.h"
@@ -88,6 +89,17 @@ void require_schedulers(const specs::Study& study, const RunOptions& options) {
   }
 }
 
+// A new campaign is made in any case: that is what run is for.
+void note_earlier(const specs::Study& study) {
+  const auto last = last_campaign_of(study);
+  if (!last) return;
+  std::error_code none;
+  const fs::path copy = specs::study_copy(*last);
+  if (!fs::exists(copy, none) || read_file(copy) == study.text) return;
+  fmt::print("the study has changed since {} began; there, wflow resume --update would run only what is affected\n",
+             last->string());
+}
+
 int run(const RunOptions& options) {
   limit_of(options);
   const specs::StudyAndWarnings read = specs::read_study(options.study, options.read);
@@ -98,6 +110,7 @@ int run(const RunOptions& options) {
   if (!dry) require_schedulers(read.study, options);
   if (!options.local && !engine::wanted_schedulers(read.study).empty())
     check_nodes(specs::Plan(read.study, "/"));
+  if (!dry && !options.silent()) note_earlier(read.study);
   const specs::Plan plan = create(read);
   if (!options.silent()) {
     fmt::print("{}\n", specs::describe(read.study.format));
@@ -109,6 +122,9 @@ int run(const RunOptions& options) {
 
 struct ResumeOptions {
   RunOptions run;
+  bool update = false;
+  std::string study;
+  UpdateFlags flags;
   bool accept_loss = false;
   bool trust_markers = false;
   bool ignore_markers = false;
@@ -138,13 +154,35 @@ void look_at_record(const specs::Plan& plan, ResumeOptions& options) {
   }
 }
 
+int go_on(const specs::Plan& plan, ResumeOptions& options) {
+  look_at_record(plan, options);
+  return coordinate(plan, options.run, true);
+}
+
+// The plan to go on with; nothing where the answer was no.
+std::optional<specs::Plan> take_in(const specs::Plan& plan, const ResumeOptions& options) {
+  settle(plan, options.run);
+  specs::StudyAndWarnings read = read_changed_study(plan.campaign(), options.study);
+  for (const auto& warning : read.warnings) fmt::print(stderr, "{}\n", warning.to_string());
+  require_programs(read.study);
+  require_schedulers(read.study, options.run);
+  UpdateOptions update;
+  update.command = "resume --update";
+  return take_over(propose(plan.campaign(), std::move(read.study)), options.flags, update, options.run);
+}
+
 int resume(ResumeOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.run.campaign));
   if (options.accept_loss) engine::store::Store(plan.campaign(), {.vfs = {}, .accept_loss = true});
   require_schedulers(plan.study(), options.run);
   if (!options.run.silent()) fmt::print("{}: continuing {}\n", plan.study().name, plan.campaign().string());
-  look_at_record(plan, options);
-  return coordinate(plan, options.run, true);
+  if (options.update) {
+    const auto taken = take_in(plan, options);
+    return taken ? go_on(*taken, options) : 0;
+  }
+  if (const std::string notice = notice_of_changes(plan); !notice.empty() && !options.run.silent())
+    fmt::print("{}\n", notice);
+  return go_on(plan, options);
 }
 
 }  // namespace
@@ -224,11 +262,16 @@ void add_resume(CLI::App& app, Command& chosen) {
       "Nothing that has finished runs again; training goes on from its last checkpoint. Of Merlin's files, "
       "what\n"
       "has lost its MERLIN_FINISHED runs again. Failed tasks stay failed: wflow retry runs them again.\n"
-      "Examples:\n  wflow resume\n  wflow resume campaigns/cosmoflow_20261121-160001\n"
+      "Of a study that has changed, wflow diff shows what --update would do.\n"
+      "Examples:\n  wflow resume\n  wflow resume campaigns/cosmoflow_20261121-160001\n  wflow resume --update -m \"the mesh was wrong\"\n"
       "  rm CAMPAIGN/simulate/03/MERLIN_FINISHED; wflow resume --trust-markers --with-dependents");
   command->add_option("campaign", options->run.campaign,
                       "its directory, or the beginning of its name (default: the newest here)");
   command->add_flag("--json", options->run.json, "only the status at the end, as JSON");
+  command->add_flag("--update", options->update,
+                    "take in the study as its file is now: what is stale or new runs, and nothing else");
+  command->add_option("--study", options->study, "with --update: this file in place of the campaign's own");
+  add_update_flags(*command, options->flags);
   command->add_flag("--accept-loss", options->accept_loss,
                     "go on although the record lost commits: what they recorded runs again");
   CLI::Option* trust =

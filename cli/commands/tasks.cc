@@ -10,6 +10,7 @@
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
+#include "cli/view/failure_groups.h"
 #include "cli/view/table.h"
 #include "cli/view/terminal.h"
 #include "specs/plan/task_name.h"
@@ -19,7 +20,8 @@ namespace wflow::cli {
 
 namespace {
 
-constexpr std::uint64_t kDefaultLimit = 100;
+constexpr std::uint64_t kTasksListed = 100;
+constexpr std::size_t kGroups = 1000;
 
 struct TasksOptions {
   std::string campaign;
@@ -29,63 +31,8 @@ struct TasksOptions {
   bool csv = false;
   bool count = false;
   bool parameters = false;
+  bool group = false;
 };
-
-// What the executions of listed tasks used, fetched for some thousand neighbours at a time: rows come in the
-// order of their elements.
-class UsageOfRows {
- public:
-  UsageOfRows(engine::Client& client, bool for_people)
-      : client_(client), together_(for_people ? kFew : kMany) {}
-
-  // Of the last execution that has ended; null where there is no record of one.
-  const engine::wire::UsedView* find(const TaskRow& row) {
-    if (row.array != array_ || row.element < first_ || row.element >= end_) load(row.array, row.element);
-    const auto at = last_.find(row.element);
-    return at == last_.end() ? nullptr : &at->second;
-  }
-
- private:
-  static constexpr specs::Element kFew = 200, kMany = 4000;
-
-  void load(specs::ArrayId array, specs::Element first) {
-    const engine::wire::UsageAnswer answer = client_.usage({array, first, first + together_ - 1, 0});
-    array_ = array;
-    first_ = first;
-    end_ = answer.next.value_or(first + together_);
-    last_.clear();
-    for (const engine::wire::UsedView& used : answer.used) {
-      const specs::Element from = std::max(used.usage.first, first_);
-      const specs::Element to = std::min(used.usage.first + used.usage.count, end_);
-      for (specs::Element element = from; element < to; ++element) {
-        const auto [at, is_new] = last_.try_emplace(element, used);
-        if (!is_new && used.usage.attempt >= at->second.usage.attempt) at->second = used;
-      }
-    }
-  }
-
-  engine::Client& client_;
-  specs::Element together_;
-  specs::ArrayId array_ = 0;
-  specs::Element first_ = 0, end_ = 0;
-  std::map<specs::Element, engine::wire::UsedView> last_;
-};
-
-// With what is known from the record of its last execution. Of a bundle's process the memory alone says
-// something of one sample.
-TaskRow with_usage(TaskRow row, UsageOfRows& usage, std::optional<engine::TaskUsage>& used) {
-  const bool may_have =
-      row.state == engine::ElementState::done || row.state == engine::ElementState::failed ||
-      row.state == engine::ElementState::hard_failed || row.state == engine::ElementState::delayed;
-  const engine::wire::UsedView* found = may_have ? usage.find(row) : nullptr;
-  used.reset();
-  if (found == nullptr) return row;
-  used = found->usage;
-  if (row.worker.empty()) row.worker = found->worker;
-  if (!row.started_s) row.started_s = used->started_s;
-  if (!row.duration_s && used->count == 1) row.duration_s = used->duration_s;
-  return row;
-}
 
 Style style_of(engine::ElementState state) {
   using engine::ElementState;
@@ -94,14 +41,13 @@ Style style_of(engine::ElementState state) {
   return state == ElementState::leased ? Style::cyan : Style::yellow;
 }
 
-using Used = std::optional<engine::TaskUsage>;
-
-nlohmann::json to_json(const specs::Plan& plan, const TaskRow& row, const Used& used) {
+nlohmann::json to_json(const specs::Plan& plan, const TaskRow& row) {
+  const auto& used = row.used;
   nlohmann::json json = {{"task", specs::task_name(plan, row.array, row.element)},
                          {"step", plan.steps()[plan.step_of(row.array)].name},
                          {"array", plan.array_name(row.array)},
                          {"sample", row.element},
-                         {"state", std::string(name_of(row.state))},
+                         {"state", row.state_name()},
                          {"attempts", row.attempts},
                          {"exit_code", nullptr},
                          {"reason", nullptr},
@@ -110,6 +56,7 @@ nlohmann::json to_json(const specs::Plan& plan, const TaskRow& row, const Used& 
                          {"duration", nullptr}};
   if (row.exit_code) json["exit_code"] = *row.exit_code;
   if (!row.reason.empty()) json["reason"] = row.reason;
+  if (!row.detail.empty()) json["message"] = row.detail;
   if (!row.worker.empty()) json["worker"] = row.worker;
   if (row.started_s) json["started"] = *row.started_s;
   if (row.duration_s) json["duration"] = *row.duration_s;
@@ -121,7 +68,8 @@ nlohmann::json to_json(const specs::Plan& plan, const TaskRow& row, const Used& 
   return json;
 }
 
-std::vector<Cell> cells_of(const specs::Plan& plan, const TaskRow& row, const Used& used, bool for_people) {
+std::vector<Cell> cells_of(const specs::Plan& plan, const TaskRow& row, bool for_people) {
+  const auto& used = row.used;
   const auto number = [](const std::optional<double>& value, const auto& format) {
     return value ? format(*value) : std::string();
   };
@@ -131,7 +79,7 @@ std::vector<Cell> cells_of(const specs::Plan& plan, const TaskRow& row, const Us
     cells.push_back({plan.steps()[plan.step_of(row.array)].name});
     cells.push_back({std::to_string(row.element)});
   }
-  cells.push_back({std::string(name_of(row.state)), style_of(row.state)});
+  cells.push_back({row.state_name(), row.missing ? Style::yellow : style_of(row.state)});
   cells.push_back({std::to_string(row.attempts)});
   cells.push_back({row.exit_code ? std::to_string(*row.exit_code) : row.reason});
   cells.push_back({number(
@@ -144,11 +92,13 @@ std::vector<Cell> cells_of(const specs::Plan& plan, const TaskRow& row, const Us
     cells.push_back({number(row.started_s, [](double v) { return text::from_real(v); })});
   }
   cells.push_back({row.worker});
+  if (for_people) cells.push_back({row.detail});
   if (!for_people) {
     cells.push_back({alone ? text::from_real(used->cpu_s) : std::string()});
     cells.push_back({used ? std::to_string(used->peak_bytes) : std::string()});
     cells.push_back({alone ? std::to_string(used->read_bytes) : std::string()});
     cells.push_back({alone ? std::to_string(used->written_bytes) : std::string()});
+    cells.push_back({row.detail});
   }
   return cells;
 }
@@ -156,33 +106,26 @@ std::vector<Cell> cells_of(const specs::Plan& plan, const TaskRow& row, const Us
 // Prints rows as they come: a million of them take no more memory than one.
 class Listing {
  public:
-  Listing(const specs::Plan& plan, engine::Client& client, const TasksOptions& options)
+  Listing(const specs::Plan& plan, const TasksOptions& options)
       : plan_(plan),
         options_(options),
-        usage_(client, !options.csv && !options.json),
         samples_(options.parameters && plan.study().samples
                      ? specs::open_samples(plan.study().samples->design)
                      : nullptr),
-        table_(options.csv ? std::vector<std::string>{"task", "step", "sample", "state", "attempts",
-                                                      "exit_code", "duration", "started", "worker", "cpu",
-                                                      "peak_bytes", "read_bytes", "written_bytes"}
-                           : std::vector<std::string>{"task", "state", "attempts", "exit code", "duration",
-                                                      "cpu", "memory", "worker"}) {
+        table_(headings()) {
     if (options.csv && !options.count) table_.print_csv();
   }
 
-  void add(const TaskRow& selected) {
+  void add(const TaskRow& row) {
     ++found_;
     if (options_.count) return;
-    Used used;
-    const TaskRow row = with_usage(selected, usage_, used);
     if (options_.json) {
       fmt::print("{}{}", found_ == 1 ? "[\n  " : ",\n  ",
-                 indented(with_parameters(to_json(plan_, row, used), row).dump(2)));
+                 indented(with_parameters(to_json(plan_, row), row).dump(2)));
     } else if (options_.csv) {
-      Table::print_csv_row(cells_of(plan_, row, used, false));
+      Table::print_csv_row(with_parameters(cells_of(plan_, row, false), row));
     } else {
-      keep(row, used);
+      keep(row);
     }
   }
 
@@ -204,8 +147,21 @@ class Listing {
  private:
   static constexpr std::size_t kTogether = 10'000;  // rows with the same widths
 
-  void keep(const TaskRow& row, const Used& used) {
-    table_.add(cells_of(plan_, row, used, true));
+  std::vector<std::string> headings() const {
+    auto names =
+        options_.csv
+            ? std::vector<std::string>{"task",       "step",       "sample",        "state",  "attempts",
+                                       "exit_code",  "duration",   "started",       "worker", "cpu",
+                                       "peak_bytes", "read_bytes", "written_bytes", "message"}
+            : std::vector<std::string>{"task", "state",  "attempts", "exit code", "duration",
+                                       "cpu",  "memory", "worker",   "message"};
+    if (samples_ != nullptr)
+      names.insert(names.end(), samples_->columns().begin(), samples_->columns().end());
+    return names;
+  }
+
+  void keep(const TaskRow& row) {
+    table_.add(with_parameters(cells_of(plan_, row, true), row));
     if (++kept_ < kTogether) return;
     table_.print(standard_output());
     table_.clear();
@@ -219,39 +175,122 @@ class Listing {
     return deeper;
   }
 
-  // The cells of the task's sample; an empty object where it has none.
+  bool has_sample(const TaskRow& row) const {
+    const specs::PlannedStep& step = plan_.steps()[plan_.step_of(row.array)];
+    return samples_ != nullptr && step.sample_dependent && step.block_samples == 0 &&
+           row.element < samples_->count();
+  }
+
+  // The values of the task's sample; an empty object, or empty cells, where it has none.
   nlohmann::json with_parameters(nlohmann::json json, const TaskRow& row) const {
     if (!options_.parameters) return json;
-    nlohmann::json& cells = json["parameters"] = nlohmann::json::object();
-    const specs::PlannedStep& step = plan_.steps()[plan_.step_of(row.array)];
-    const bool has_sample = samples_ != nullptr && step.sample_dependent && step.block_samples == 0;
-    if (!has_sample || row.element >= samples_->count()) return json;
+    nlohmann::json& values = json["parameters"] = nlohmann::json::object();
+    if (!has_sample(row)) return json;
     for (std::size_t k = 0; k < samples_->columns().size(); ++k) {
       const std::string cell = samples_->text(row.element, k);
       const auto number = text::to_real(cell);
-      cells[samples_->columns()[k]] = number ? nlohmann::json(*number) : nlohmann::json(cell);
+      values[samples_->columns()[k]] = number ? nlohmann::json(*number) : nlohmann::json(cell);
     }
     return json;
   }
 
+  std::vector<Cell> with_parameters(std::vector<Cell> cells, const TaskRow& row) const {
+    if (samples_ == nullptr) return cells;
+    const bool known = has_sample(row);
+    for (std::size_t k = 0; k < samples_->columns().size(); ++k)
+      cells.push_back({known ? samples_->text(row.element, k) : std::string()});
+    return cells;
+  }
+
   const specs::Plan& plan_;
   const TasksOptions& options_;
-  UsageOfRows usage_;
   std::unique_ptr<const specs::SampleTable> samples_;
   Table table_;
   std::uint64_t found_ = 0;
   std::size_t kept_ = 0;
 };
 
+// "exit code 3", "timed out", "missing".
+std::string end_of(const TaskRow& row) {
+  if (row.missing) return row.state_name();
+  if (row.exit_code && *row.exit_code != 0) return fmt::format("exit code {}", *row.exit_code);
+  std::string words = row.reason;
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return words;
+}
+
+// Tasks of one step that ended in the same way, with the same last line but for its numbers.
+struct TaskGroup {
+  std::uint64_t tasks = 0;
+  TaskRow first;
+};
+
+void print_groups(const specs::Plan& plan, const std::vector<TaskGroup>& groups,
+                  const TasksOptions& options) {
+  nlohmann::json list = nlohmann::json::array();
+  Table table({"tasks", "step", "ended", "first", "message"});
+  for (const TaskGroup& group : groups) {
+    const std::string first = specs::task_name(plan, group.first.array, group.first.element);
+    const std::string& step = plan.steps()[plan.step_of(group.first.array)].name;
+    if (options.json) {
+      list.push_back({{"tasks", group.tasks},
+                      {"step", step},
+                      {"state", group.first.state_name()},
+                      {"ended", end_of(group.first)},
+                      {"first", first},
+                      {"message", group.first.detail}});
+    } else {
+      const std::string count = options.csv ? std::to_string(group.tasks) : text::format_count(group.tasks);
+      table.add({{count}, {step}, {end_of(group.first)}, {first}, {group.first.detail}});
+    }
+  }
+  if (options.json) {
+    fmt::print("{}\n", list.dump(2));
+  } else if (options.csv) {
+    table.print_csv();
+  } else if (groups.empty()) {
+    fmt::print("no task has failed or is missing\n");
+  } else {
+    table.print_whole(standard_output());
+    const std::string first =
+        specs::task_name(plan, groups.front().first.array, groups.front().first.element);
+    fmt::print("one task's output: wflow logs {} {}\n", plan.campaign().string(), first);
+  }
+}
+
+int group_tasks(const specs::Plan& plan, engine::Client& client, const TasksOptions& options) {
+  SelectionOptions selection = options.selection;
+  if (selection.states.empty()) selection.states = {"failed", "hard_failed", "delayed", "missing"};
+  std::map<std::string, TaskGroup> groups;
+  select_tasks(plan, client, selection, [&](const TaskRow& row) {
+    const std::string key =
+        fmt::format("{}\n{}\n{}", plan.step_of(row.array), end_of(row), without_numbers(row.detail));
+    // More kinds than anybody reads: they count together.
+    TaskGroup& group = groups.size() < kGroups || groups.contains(key) ? groups[key] : groups[""];
+    if (++group.tasks == 1) group.first = row;
+    return true;
+  });
+  std::vector<TaskGroup> sorted;
+  for (auto& [key, group] : groups) sorted.push_back(std::move(group));
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.tasks > b.tasks; });
+  print_groups(plan, sorted, options);
+  return 0;
+}
+
 int tasks(const TasksOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.campaign));
   engine::Client client(plan);
+  if (options.group) return group_tasks(plan, client, options);
   // What a program reads is complete; what a person reads has an end.
   const std::uint64_t limit =
-      options.limit.value_or(options.json || options.csv || options.count ? 0 : kDefaultLimit);
-  Listing listing(plan, client, options);
+      options.limit.value_or(options.json || options.csv || options.count ? 0 : kTasksListed);
+  Listing listing(plan, options);
+  SelectionOptions selection = options.selection;
+  selection.with_usage = !options.count;
+  selection.few = !options.json && !options.csv && !options.count;
   bool more = false;
-  select_tasks(plan, client, options.selection, [&](const TaskRow& row) {
+  select_tasks(plan, client, selection, [&](const TaskRow& row) {
     more = limit > 0 && listing.found() == limit;
     if (more) return false;
     listing.add(row);
@@ -271,20 +310,26 @@ void add_tasks(CLI::App& app, Command& chosen) {
       "attempts, worker, duration,\n"
       "reason, and the columns of the samples; = != < <= > >= in, and, or, not, parentheses. A comparison "
       "with what is not\n"
-      "known (the worker of a task that is done) holds for no task.\n"
-      "Examples:\n  wflow tasks --state failed\n  wflow tasks --where \"omega_m > 0.3 and state = failed\" "
+      "known (the worker of a task that has not run) holds for no task.\n"
+      "Examples:\n  wflow tasks --group\n  wflow tasks --state failed\n  wflow tasks --where \"omega_m > 0.3 "
+      "and state = failed\" "
       "--csv\n"
       "  wflow tasks cosmoflow --step simulate --exit-code 137 --count\n  wflow tasks --state running "
-      "--duration '>10min'");
+      "--duration '>10min'\n  wflow tasks --step simulate --parameters --csv > cost.csv");
   command->add_option("campaign", options->campaign,
                       "its directory, or the beginning of its name (default: the newest here)");
   add_selection(*command, options->selection);
   command->add_option("--limit", options->limit,
                       "show so many at most; 0: all (default: 100, all for programs)");
-  command->add_flag("--count", options->count, "only how many");
+  auto* count = command->add_flag("--count", options->count, "only how many");
+  command
+      ->add_flag(
+          "--group", options->group,
+          "a line for all that ended in the same way with the same message (default: those that failed, are "
+          "tried again or missing)")
+      ->excludes(count);
   auto* json = command->add_flag("--json", options->json, "as JSON");
-  command->add_flag("--parameters", options->parameters, "with the parameters of each task's sample")
-      ->needs(json);
+  command->add_flag("--parameters", options->parameters, "with the values of each task's sample");
   command->add_flag("--csv", options->csv, "as comma-separated values")->excludes(json);
   command->callback([options, &chosen] { chosen = [options] { return tasks(*options); }; });
 }

@@ -29,17 +29,6 @@ std::string_view last_line(std::string_view text) {
   return at == std::string_view::npos ? whole : text::trim(whole.substr(at + 1));
 }
 
-// Paths, places and values differ from sample to sample.
-std::string without_numbers(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
-    if (!digit) result += c;
-    if (digit && (result.empty() || result.back() != '#')) result += '#';
-  }
-  return result;
-}
-
 std::string key_of(const FailureView& failure) {
   return failure.step + '\n' + failure.reason + '\n' + without_numbers(last_line(failure.detail));
 }
@@ -61,6 +50,16 @@ std::string headline(const FailureGroup& group, const Terminal& terminal) {
 }
 
 }  // namespace
+
+std::string without_numbers(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
+    if (!digit) result += c;
+    if (digit && (result.empty() || result.back() != '#')) result += '#';
+  }
+  return result;
+}
 
 std::vector<FailureGroup> group_failures(const std::vector<FailureView>& failures) {
   std::vector<FailureGroup> groups;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/view/terminal.h"
@@ -18,6 +19,9 @@ struct FailureGroup {
   engine::FailureView first;
   std::uint64_t count = 0;  // of those that a status lists (engine::kListedFailures)
 };
+
+// What is alike in messages that differ in their numbers: paths, places and values of samples.
+std::string without_numbers(std::string_view text);
 
 // In the order of their first failures.
 std::vector<FailureGroup> group_failures(const std::vector<engine::FailureView>& failures);

@@ -81,6 +81,83 @@ std::string followup_line(const engine::FollowupView& followup, const Terminal& 
   return line + "  " + (followup.directory.empty() ? followup.spec : followup.directory);
 }
 
+std::vector<std::string> held_lines(const CampaignStatus& status) {
+  std::vector<std::string> lines;
+  for (const StepStatus& step : status.steps) {
+    if (step.held.empty()) continue;
+    lines.push_back(
+        fmt::format("  {} is paused: {}. wflow tasks --group shows why; wflow retry runs them again and "
+                    "goes on",
+                    step.name, step.held));
+  }
+  return lines;
+}
+
+// The options of `wflow cancel` that name one task: "--step simulate --range 17".
+std::string chosen_task(const std::string& task) {
+  const std::size_t last = task.rfind('/');
+  if (last == std::string::npos) return "--step " + task;
+  const std::string array = task.substr(0, last);
+  const std::size_t step = array.find('/');
+  return fmt::format("--step {} --range {}{}", array.substr(0, step), task.substr(last + 1),
+                     step == std::string::npos ? "" : fmt::format(" --where 'array = \"{}\"'", array));
+}
+
+std::vector<std::string> slow_lines(const CampaignStatus& status) {
+  constexpr std::size_t kShown = 3;
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < std::min(status.slow.size(), kShown); ++i) {
+    const engine::wire::SlowView& task = status.slow[i];
+    lines.push_back(fmt::format(
+        "  {} has run for {}, and 95 % of its step take at most {}: wflow cancel {} --kill", task.task,
+        text::format_duration(task.running_s), text::format_duration(task.usual_s), chosen_task(task.task)));
+  }
+  if (status.slow_total > kShown)
+    lines.push_back(
+        fmt::format("  and {} other tasks run for far longer than is usual", status.slow_total - kShown));
+  return lines;
+}
+
+// The declaration that would have let such a task fail as it ended; empty where none would.
+std::string check_for(const std::string& reason) {
+  const std::string file = reason.substr(0, reason.find(' '));
+  if (reason.find("NaN or infinite") != std::string::npos)
+    return fmt::format("{{file: {}, finite: true}}", file);
+  const bool shape = reason.find("most samples of the block") != std::string::npos ||
+                     reason.find(", expected (") != std::string::npos;
+  if (shape) return fmt::format("{{file: {}, shape: [...]}}", file);
+  return {};
+}
+
+// Samples that are not in a data set, and what to do.
+std::vector<std::string> missing_lines(const CampaignStatus& status, const Terminal& terminal) {
+  std::vector<std::string> lines;
+  std::string check;
+  for (const StepStatus& step : status.steps) {
+    if (step.missing.empty()) continue;
+    lines.push_back("");
+    const std::uint64_t samples = step.missing_samples();
+    lines.push_back(
+        fmt::format("{} sample{} {} missing from the data set of {}:", text::format_count(samples),
+                    samples == 1 ? "" : "s", samples == 1 ? "is" : "are", step.name));
+    for (const auto& reason : step.missing) {
+      lines.push_back(fmt::format("  {}: {}",
+                                  styled(terminal, Style::yellow, text::format_count(reason.samples)),
+                                  reason.reason) +
+                      (reason.samples > 1 ? fmt::format(" (the first: sample {})", reason.first)
+                                          : fmt::format(" (sample {})", reason.first)));
+      if (check.empty()) check = check_for(reason.reason);
+    }
+  }
+  if (lines.empty()) return lines;
+  lines.push_back(fmt::format("  which ones: wflow tasks {} --state missing", status.directory));
+  lines.push_back(fmt::format("  run their simulations again: wflow redo {} --missing", status.directory));
+  if (!check.empty())
+    lines.push_back(
+        fmt::format("  to let such simulations fail as they end: outputs: [{}] in their step", check));
+  return lines;
+}
+
 // What a running campaign has to say, a step that waits for a worker above all. A worker that has joined
 // since may have been the answer.
 std::string newest_note(const CampaignStatus& status) {
@@ -116,7 +193,9 @@ std::vector<std::string> overview(const CampaignStatus& status, const Terminal& 
   for (const StepStatus& step : status.steps) name_width = std::max(name_width, columns_of(step.name));
   name_width = std::min(name_width, std::max(8, terminal.width / 3));
   append(lines, step_lines(status.steps, terminal, name_width));
-  append(lines, allocation_lines(status.allocations, status.started_s + status.elapsed_s, false));
+  append(lines, held_lines(status));
+  append(lines, slow_lines(status));
+  append(lines, allocation_lines(status.allocations, status.time_s, false));
   for (const char* name : {"train_loss", "validation_loss"})
     add_curves(status, name, terminal, name_width, lines);
   for (const engine::FollowupView& followup : status.followups)
@@ -135,6 +214,7 @@ std::vector<std::string> overview(const CampaignStatus& status, const Terminal& 
 
 std::vector<std::string> details(const CampaignStatus& status, const Terminal& terminal, bool everything) {
   std::vector<std::string> lines = failure_lines(status, terminal, everything);
+  append(lines, missing_lines(status, terminal));
   if (everything && !status.workers.empty()) {
     lines.push_back("");
     lines.push_back("workers:");
@@ -147,7 +227,7 @@ std::vector<std::string> details(const CampaignStatus& status, const Terminal& t
     lines.push_back("");
     lines.push_back("allocations:");
     for (const auto& allocation : status.allocations.allocations)
-      lines.push_back("  " + allocation_line(allocation, status.started_s + status.elapsed_s));
+      lines.push_back("  " + allocation_line(allocation, status.time_s));
   }
   if (!status.artifacts.empty()) {
     lines.push_back("");

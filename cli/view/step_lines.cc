@@ -41,6 +41,9 @@ std::vector<std::string> remarks_of(const StepStatus& step, const Terminal& term
       parts.push_back(styled(terminal, style, fmt::format("{} {}", text::format_count(count), word)));
   };
   add(step.failed(), "failed", Style::red);
+  if (!step.held.empty()) parts.push_back(styled(terminal, Style::red, "paused"));
+  const std::uint64_t missing = step.missing_samples();
+  add(missing, missing == 1 ? "sample missing" : "samples missing", Style::yellow);
   add(step.count(ElementState::skipped), "skipped", Style::yellow);
   add(step.count(ElementState::cancelled), "cancelled", Style::yellow);
   add(step.count(ElementState::delayed), "to retry", Style::yellow);

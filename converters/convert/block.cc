@@ -67,6 +67,11 @@ struct TooWide {
   EncodedSample::TooWide field;
 };
 
+// More samples have another form than the one that was taken for the block's: it begins again with theirs.
+struct OutvotedForm {
+  std::vector<std::size_t> placed;  // some of the samples that have it, by their number among those placed
+};
+
 class BlockConverter {
  public:
   BlockConverter(const Conversion& conversion, std::uint64_t block, const std::vector<SampleRow>& rows,
@@ -74,7 +79,7 @@ class BlockConverter {
       : conversion_(conversion),
         config_(conversion.config),
         observer_(observer),
-        placed_(place_rows(SplitMap(config_.split, config_.count), rows)),
+        placed_(place_rows(SplitMap(config_.split, config_.count, config_.grown), rows)),
         form_(std::move(form)) {
     record_.block = block;
     record_.shard_samples = config_.shard_samples;
@@ -88,6 +93,10 @@ class BlockConverter {
   BlockRecord run() {
     remove_leftovers();
     encode_all();
+    // Not before: the block may have begun again with another form.
+    for (const MissingSample& sample : record_.missing) {
+      if (observer_.missing) observer_.missing(sample);
+    }
     close_shards();
     if (config_.delete_inputs) verify_shards();
     publish();
@@ -107,16 +116,11 @@ class BlockConverter {
 
   // Temporaries of a run of this block that was killed. (One that still lives has lost its lease.)
   void remove_leftovers() const {
-    for (std::size_t k = 0; k < kSplitNames.size(); ++k) remove_temporaries(shard_path(k));
-    remove_temporaries(block_record_path(conversion_.output, record_.block));
-  }
-
-  static void remove_temporaries(const fs::path& target) {
-    const std::string prefix = fmt::format(".{}.tmp-", target.filename().string());
-    std::error_code error;
-    for (const auto& entry : fs::directory_iterator(target.parent_path(), error)) {
-      if (entry.path().filename().string().starts_with(prefix)) fs::remove(entry.path(), error);
-    }
+    const auto remove = [](const fs::path& target) {
+      remove_temporaries(target.parent_path(), target.filename().string());
+    };
+    for (std::size_t k = 0; k < kSplitNames.size(); ++k) remove(shard_path(k));
+    remove(block_record_path(conversion_.output, record_.block));
   }
 
   void encode_all() {
@@ -129,7 +133,35 @@ class BlockConverter {
         [&](std::size_t worker, std::size_t i) {
           return encoders[worker].encode(placed_[i].row, placed_[i].split == kTrain);
         },
-        [&](std::size_t i, EncodedSample sample) { take(placed_[i], sample); });
+        [&](std::size_t i, EncodedSample sample) {
+          count_form(i, sample);
+          take(placed_[i], sample);
+        });
+    check_majority();
+  }
+
+  // Most of the readable samples decide, and of as many the first: one wrong sample in front would make all
+  // others missing.
+  void count_form(std::size_t i, EncodedSample& sample) {
+    if (!sample.readable) return;
+    if (!sample.other_form) {
+      ++of_form_;
+      return;
+    }
+    const auto same = [&](const OtherForm& other) { return other.form == *sample.other_form; };
+    auto found = std::find_if(others_.begin(), others_.end(), same);
+    if (found == others_.end())
+      found = others_.insert(others_.end(), OtherForm{std::move(*sample.other_form), {}});
+    found->placed.push_back(i);
+    // As soon as it is certain: the other samples need not be read for nothing.
+    if (2 * found->placed.size() > placed_.size()) check_majority();
+  }
+
+  void check_majority() const {
+    const auto largest = std::max_element(others_.begin(), others_.end(), [](const auto& a, const auto& b) {
+      return a.placed.size() < b.placed.size();
+    });
+    if (largest != others_.end() && largest->placed.size() > of_form_) throw OutvotedForm{largest->placed};
   }
 
   void take(const PlacedRow& placed, const EncodedSample& sample) {
@@ -154,7 +186,6 @@ class BlockConverter {
     }
     record_.missing.push_back({row.id, std::string(kSplitNames[placed.split]), reason, first_file(row)});
     shards_[placed.split].missing.push_back(row.id);
-    if (observer_.missing) observer_.missing(record_.missing.back());
   }
 
   std::string first_file(const SampleRow& row) const {
@@ -235,9 +266,10 @@ class BlockConverter {
                             file.layout().ids[row], file.path().string()));
   }
 
-  // The record and the manifest vouch for the shards, so they go before these are replaced.
+  // The record and the manifest vouch for the shards, so they go before these are replaced. A manifest of the
+  // blocks before stays true where this one only adds shards.
   void publish() {
-    remove_durably(conversion_.output / kManifestName);
+    if (replaces_something()) remove_durably(conversion_.output / kManifestName);
     remove_durably(block_record_path(conversion_.output, record_.block));
     for (std::size_t k = 0; k < shards_.size(); ++k) {
       if (shards_[k].writer) {
@@ -248,6 +280,12 @@ class BlockConverter {
       }
     }
     write_block_record(conversion_.output, record_);
+  }
+
+  bool replaces_something() const {
+    bool there = fs::exists(block_record_path(conversion_.output, record_.block));
+    for (std::size_t k = 0; k < kSplitNames.size(); ++k) there = there || fs::exists(shard_path(k));
+    return there;
   }
 
   static void remove_durably(const fs::path& path) {
@@ -266,6 +304,13 @@ class BlockConverter {
   std::optional<SampleForm> form_;
   std::array<Shard, 3> shards_;
   BlockRecord record_;
+  // Readable samples by their form.
+  std::size_t of_form_ = 0;
+  struct OtherForm {
+    SampleForm form;
+    std::vector<std::size_t> placed;
+  };
+  std::vector<OtherForm> others_;
 };
 
 bool is_missing(const BlockRecord& record, std::int64_t id) {
@@ -305,6 +350,15 @@ void report_existing(const BlockRecord& record, std::size_t rows, const BlockObs
 
 namespace {
 
+// The rows of these places among those that are converted.
+std::vector<SampleRow> rows_at(const Conversion& conversion, const std::vector<SampleRow>& rows,
+                               const std::vector<std::size_t>& placed) {
+  const auto all = place_rows(SplitMap(conversion.config.split, conversion.config.count), rows);
+  std::vector<SampleRow> chosen;
+  for (const std::size_t i : placed) chosen.push_back(all[i].row);
+  return chosen;
+}
+
 // A field's narrow type grows until all values of the block fit, or it is not narrowed: the same whatever the
 // threads.
 BlockRecord convert_rows(const Conversion& conversion, std::uint64_t block,
@@ -315,6 +369,8 @@ BlockRecord convert_rows(const Conversion& conversion, std::uint64_t block,
       return BlockConverter(conversion, block, rows, form, observer).run();
     } catch (const TooWide& wide) {
       form->at(wide.field.field).narrow = wide.field.type;
+    } catch (const OutvotedForm& outvoted) {
+      form = find_form(conversion.config, conversion.columns, rows_at(conversion, rows, outvoted.placed));
     }
   }
 }
@@ -335,6 +391,10 @@ std::string conversion_hash(const ConvertConfig& config) {
   relevant.name = defaults.name;
   // By hash, a growing campaign moves no sample: finished blocks stay.
   if (relevant.split.order == SplitOrder::hash) relevant.count = 0;
+  // By count, the samples that were there at first are split by themselves.
+  if (!relevant.grown.empty() && relevant.count > 0) relevant.count = relevant.grown.front();
+  relevant.grown.clear();
+  relevant.block_starts.clear();
   return hash_bytes(yaml::emit(to_yaml(relevant)));
 }
 
@@ -342,7 +402,7 @@ BlockRecord convert_block(const Conversion& conversion, std::uint64_t block,
                           const std::vector<SampleRow>& rows, const BlockObserver& observer) {
   const ConvertConfig& config = conversion.config;
   make_directories(conversion.output / "blocks");
-  const auto placed = place_rows(SplitMap(config.split, config.count), rows);
+  const auto placed = place_rows(SplitMap(config.split, config.count, config.grown), rows);
   const auto existing = read_block_record(conversion.output, block);
   if (existing && !shards_problem(conversion.output, *existing)) {
     const bool same = existing->config_hash == conversion_hash(config) &&

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/version.h"
 #include "converters/shards/manifest.h"
+#include "converters/shards/shard_file.h"
 
 namespace wflow::converters {
 
@@ -18,7 +20,7 @@ namespace {
 
 std::vector<BlockRecord> read_records(const Conversion& conversion) {
   const ConvertConfig& config = conversion.config;
-  const std::uint64_t blocks = block_count(config.count, config.shard_samples);
+  const std::uint64_t blocks = blocks_of(config).count(config.count);
   const std::string hash = conversion_hash(config);
   std::vector<BlockRecord> records;
   for (std::uint64_t block = 0; block < blocks; ++block) {
@@ -42,34 +44,60 @@ std::vector<BlockRecord> read_records(const Conversion& conversion) {
   return records;
 }
 
-// The first block with samples decides, and the others must agree.
+std::uint64_t samples_of(const BlockRecord& record) {
+  std::uint64_t samples = 0;
+  for (const BlockShard& shard : record.shards) samples += shard.entry.samples;
+  return samples;
+}
+
+// The form that most samples have, and of as many the first one.
 const BlockRecord& find_form(const std::vector<BlockRecord>& records) {
-  const auto has_samples = [](const auto& r) { return !r.shards.empty(); };
-  const auto first = std::find_if(records.begin(), records.end(), has_samples);
-  if (first == records.end()) {
+  struct Votes {
+    const BlockRecord* first;
+    std::uint64_t samples;
+  };
+  std::vector<Votes> votes;
+  for (const BlockRecord& record : records) {
+    if (record.shards.empty()) continue;
+    const auto same = [&](const Votes& vote) { return vote.first->fields == record.fields; };
+    auto found = std::find_if(votes.begin(), votes.end(), same);
+    if (found == votes.end()) found = votes.insert(votes.end(), {&record, 0});
+    found->samples += samples_of(record);
+  }
+  if (votes.empty()) {
     const auto failed =
         std::find_if(records.begin(), records.end(), [](const auto& r) { return !r.missing.empty(); });
     throw Error(ExitCode::data,
                 fmt::format("no sample is usable{}{}", failed == records.end() ? "" : "; the first: ",
                             failed == records.end() ? "" : failed->missing.front().reason));
   }
-  for (const BlockRecord& record : records) {
-    if (!has_samples(record) || record.fields == first->fields) continue;
-    for (std::size_t k = 0; k < first->fields.size() && k < record.fields.size(); ++k) {
-      const FieldForm& ours = record.fields[k];
-      const FieldForm& theirs = first->fields[k];
-      if (ours == theirs) continue;
-      throw Error(ExitCode::data,
-                  fmt::format("block {} holds ({}) {} in {}, block {} ({}) {}; give 'shape' and 'dtype' to "
-                              "say which is right",
-                              record.block, fmt::join(ours.shape, ", "), dtype_name(ours.dtype), ours.name,
-                              first->block, fmt::join(theirs.shape, ", "), dtype_name(theirs.dtype)));
-    }
-    throw Error(ExitCode::data,
-                fmt::format("block {} has {} fields, block {} has {}; convert again with --force",
-                            record.block, record.fields.size(), first->block, first->fields.size()));
+  return *std::max_element(votes.begin(), votes.end(), [](const Votes& x, const Votes& y) {
+            return x.samples < y.samples;
+          })->first;
+}
+
+std::string form_text(const std::vector<FieldForm>& fields, const std::vector<FieldForm>& others) {
+  for (std::size_t k = 0; k < std::min(fields.size(), others.size()); ++k) {
+    if (fields[k] == others[k]) continue;
+    return fmt::format("({}) {} in {}", fmt::join(fields[k].shape, ", "), dtype_name(fields[k].dtype),
+                       fields[k].name);
   }
-  return *first;
+  return fmt::format("{} fields", fields.size());
+}
+
+// Samples of a block whose form is not the data set's: the block stands, and none of it is in the data set.
+std::vector<MissingSample> outvoted_samples(const Conversion& conversion, const BlockRecord& record,
+                                            const BlockRecord& form) {
+  std::vector<MissingSample> samples;
+  const std::string reason =
+      fmt::format("block {} holds {}, most samples of the data set {}", record.block,
+                  form_text(record.fields, form.fields), form_text(form.fields, record.fields));
+  for (const BlockShard& shard : record.shards) {
+    const ShardFile file(conversion.output / shard.entry.file, {record.fields.front().name}, true);
+    std::set<std::int64_t> ids(file.layout().ids.begin(), file.layout().ids.end());
+    for (const std::int64_t id : ids) samples.push_back({id, shard.split, reason, shard.entry.file});
+  }
+  return samples;
 }
 
 void check_missing(const ConvertConfig& config, const std::vector<BlockRecord>& records) {
@@ -168,11 +196,22 @@ FieldInfo info_of(const ConvertConfig& config, const FieldForm& form, const Merg
 
 }  // namespace
 
-Manifest finish_conversion(const Conversion& conversion) {
+Manifest finish_conversion(const Conversion& conversion, std::vector<MissingSample>* outvoted) {
   const ConvertConfig& config = conversion.config;
-  const std::vector<BlockRecord> records = read_records(conversion);
+  std::vector<BlockRecord> records = read_records(conversion);
   check_missing(config, records);
-  const BlockRecord& form = find_form(records);
+  const BlockRecord form = find_form(records);
+  for (BlockRecord& record : records) {
+    if (record.shards.empty() || record.fields == form.fields) continue;
+    for (MissingSample& sample : outvoted_samples(conversion, record, form)) {
+      if (outvoted != nullptr) outvoted->push_back(sample);
+      record.missing.push_back(std::move(sample));
+    }
+    record.shards.clear();
+    record.moments.clear();
+    record.sketches.clear();
+  }
+  check_missing(config, records);
   Manifest manifest;
   manifest.name = config.name.empty() ? conversion.output.filename().string() : config.name;
   manifest.created_by = fmt::format("wflow {}", kVersion);

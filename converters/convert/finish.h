@@ -8,8 +8,10 @@
 namespace wflow::converters {
 
 // The manifest depends on the records in order of block number alone. Error{data} where a block has not been
-// converted, was converted with another configuration, disagrees with the others in shape or type, lost
+// converted, was converted with another configuration, lost
 // a shard, or where more samples are missing than max_missing allows.
-Manifest finish_conversion(const Conversion& conversion);
+// A block whose samples have another form than most samples of the data set is left out: `outvoted`, where
+// given, gets these samples.
+Manifest finish_conversion(const Conversion& conversion, std::vector<MissingSample>* outvoted = nullptr);
 
 }  // namespace wflow::converters

@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -35,31 +37,68 @@ class Progress {
             [this](const MissingSample& sample) { missing(sample); },
             [this](const fs::path& path) { events_.artifact("shard", path.string()); }};
   }
-  std::uint64_t missing_samples() const { return missing_; }
+  // What all of it came to: the campaign's status shows this.
+  void finish() {
+    nlohmann::json missing = nlohmann::json::array();
+    for (const Reason& reason : reasons_)
+      missing.push_back({{"reason", reason.text}, {"samples", reason.samples}, {"first", reason.first}});
+    events_.emit(
+        {{"type", "converted"}, {"samples", done_ - std::min(done_, missing_)}, {"missing", missing}});
+  }
 
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kInterval{500};
   static constexpr std::uint64_t kMostLines = 10;
+  static constexpr std::size_t kMostReasons = 8;
 
   void converted(std::uint64_t samples) {
-    done_ += samples;
+    done_ = std::min(done_ + samples, total_);  // a block may have begun again
     if (done_ < total_ && Clock::now() - last_ < kInterval) return;
     last_ = Clock::now();
     events_.progress(done_, total_, "samples");
   }
   void missing(const MissingSample& sample) {
-    events_.emit({{"type", "missing"}, {"sample", sample.id}, {"reason", sample.reason}});
+    const std::string reason = without_folder(sample);
+    events_.emit({{"type", "missing"}, {"sample", sample.id}, {"reason", reason}});
+    count(reason, static_cast<std::uint64_t>(sample.id));
     if (++missing_ > kMostLines) return;
     fmt::print(stderr, "sample {} is left out: {}\n", sample.id, sample.reason);
     if (missing_ == kMostLines)
       fmt::print(stderr, "(further ones are not listed; `wflow-convert inspect` tells)\n");
   }
 
+  // With the names of files alone: what is alike is the same text then.
+  static std::string without_folder(const MissingSample& sample) {
+    const std::string folder = fs::path(sample.file).parent_path().string() + "/";
+    std::string reason = sample.reason;
+    for (std::size_t at = reason.find(folder); at != std::string::npos; at = reason.find(folder, at))
+      reason.erase(at, folder.size());
+    return reason;
+  }
+
+  struct Reason {
+    std::string text;
+    std::uint64_t samples = 0;
+    std::uint64_t first = 0;
+  };
+  void count(const std::string& text, std::uint64_t sample) {
+    auto same = std::ranges::find(reasons_, text, &Reason::text);
+    if (same == reasons_.end() && reasons_.size() < kMostReasons)
+      same = reasons_.insert(same, {text, 0, sample});
+    if (same == reasons_.end()) {
+      same = std::prev(reasons_.end());
+      same->text = "other reasons";
+    }
+    ++same->samples;
+    same->first = std::min(same->first, sample);
+  }
+
   EventWriter& events_;
   std::uint64_t total_;
   std::uint64_t done_ = 0;
   std::uint64_t missing_ = 0;
+  std::vector<Reason> reasons_;
   Clock::time_point last_{};
 };
 
@@ -67,14 +106,12 @@ struct Job {
   Conversion conversion;
   SampleTable table;  // of all samples, or of one block, or empty for finish alone
 
-  std::uint64_t blocks() const {
-    return block_count(conversion.config.count, conversion.config.shard_samples);
-  }
+  std::uint64_t blocks() const { return blocks_of(conversion.config).count(conversion.config.count); }
   std::vector<SampleRow> rows_of(std::uint64_t block) const {
-    const std::uint64_t k = conversion.config.shard_samples;
+    const BlockRange items = blocks_of(conversion.config).items(block, conversion.config.count);
     std::vector<SampleRow> rows;
     for (const SampleRow& row : table.rows) {
-      if (row.number / k == block) rows.push_back(row);
+      if (row.number >= items.first && row.number < items.end) rows.push_back(row);
     }
     return rows;
   }
@@ -100,14 +137,14 @@ std::uint64_t choose_shard_samples(const ConvertConfig& config, const fs::path& 
   return shard_samples_of(config, config.count, bytes);
 }
 
-// Before rows are looked at: a wrong number is told as that. `config.count` is known.
+// Before rows are looked at: a wrong number is told as that. `config.count` and `shard_samples` are known.
 void check_block(const ConvertConfig& config, const RunOptions& options) {
   if (!options.block) return;
-  const std::uint64_t k = shard_samples_of(config, config.count);
-  const std::uint64_t blocks = block_count(config.count, k);
+  const std::uint64_t blocks = blocks_of(config).count(config.count);
   if (*options.block < blocks) return;
-  throw Error(ExitCode::usage, fmt::format("there is no block {}: the {} samples make {} of {}",
-                                           *options.block, config.count, blocks, k));
+  throw Error(ExitCode::usage,
+              fmt::format("there is no block {}: the {} samples make {} of {}", *options.block, config.count,
+                          blocks, std::min(config.shard_samples, config.count)));
 }
 
 // Of a table of all samples.
@@ -151,7 +188,7 @@ Job campaign_job(ConvertConfig config, const RunOptions& options) {
   require_output(config);
   if (config.count == 0)
     throw Error(ExitCode::spec, "the configuration needs the key 'count': the number of samples in all");
-  config.shard_samples = shard_samples_of(config, config.count);
+  config.shard_samples = campaign_shard_samples(config);
   check_block(config, options);
   const fs::path output = config.output;
   Job job{{std::move(config), output, {}}, {}};
@@ -159,8 +196,7 @@ Job campaign_job(ConvertConfig config, const RunOptions& options) {
   const ConvertConfig& c = job.conversion.config;
   job.table = read_sample_table(options.rows, c, Numbering::by_id);
   job.conversion.columns = job.table.columns;
-  const std::uint64_t first = *options.block * c.shard_samples;
-  const std::uint64_t end = std::min(c.count, first + c.shard_samples);
+  const auto [first, end] = blocks_of(c).items(*options.block, c.count);
   for (const SampleRow& row : job.table.rows) {
     if (row.number >= first && row.number < end) continue;
     throw Error(ExitCode::data,
@@ -197,7 +233,12 @@ void convert_one(const Job& job, std::uint64_t block, const BlockObserver& obser
 }
 
 void finish(const Job& job, EventWriter& events) {
-  const Manifest manifest = finish_conversion(job.conversion);
+  std::vector<MissingSample> outvoted;
+  const Manifest manifest = finish_conversion(job.conversion, &outvoted);
+  Progress progress(events, outvoted.size());
+  const BlockObserver observer = progress.observer();
+  for (const MissingSample& sample : outvoted) observer.missing(sample);
+  if (!outvoted.empty()) progress.finish();
   const fs::path path = job.conversion.output / kManifestName;
   events.artifact("manifest", path.string());
   for (const FieldInfo& field : manifest.fields) fmt::print("{}\n", describe_field(field));
@@ -208,7 +249,7 @@ void finish(const Job& job, EventWriter& events) {
 
 void print_plan(const Job& job) {
   const ConvertConfig& config = job.conversion.config;
-  const SplitMap split(config.split, config.count);
+  const SplitMap split(config.split, config.count, config.grown);
   std::uint64_t done = 0;
   for (std::uint64_t block = 0; block < job.blocks(); ++block) {
     const auto record = read_block_record(job.conversion.output, block);
@@ -253,9 +294,11 @@ void run_conversion(const RunOptions& options) {
     const BlockObserver observer = progress.observer();
     if (options.block) {
       convert_one(job, *options.block, observer);
+      progress.finish();
       return;
     }
     for (std::uint64_t block = 0; block < job.blocks(); ++block) convert_one(job, block, observer);
+    progress.finish();
   }
   finish(job, events);
 }

@@ -104,7 +104,7 @@ inline std::vector<SampleRow> rows_of_block(const std::vector<SampleRow>& rows, 
 inline Manifest convert_all(const Conversion& conversion, const std::vector<SampleRow>& rows,
                             const BlockObserver& observer = {}) {
   const std::uint64_t k = conversion.config.shard_samples;
-  for (std::uint64_t b = 0; b < block_count(rows.size(), k); ++b) {
+  for (std::uint64_t b = 0; b < Blocks(k, {}).count(rows.size()); ++b) {
     convert_block(conversion, b, rows_of_block(rows, b, k), observer);
   }
   return finish_conversion(conversion);

@@ -210,7 +210,7 @@ struct FieldDeflater::State {
   BlockCodes codes;
 
   void find(std::span<const std::uint8_t> block);
-  bool write(std::span<const std::uint8_t> block, bool last, std::size_t room, BitOutput& output);
+  bool write(std::span<const std::uint8_t> block, bool last, std::size_t capacity, BitOutput& output);
 };
 
 FieldDeflater::FieldDeflater() : state_(std::make_unique<State>()) {}
@@ -244,14 +244,14 @@ void FieldDeflater::State::find(std::span<const std::uint8_t> block) {
   }
 }
 
-// False where the block does not fit into `room` bytes.
-bool FieldDeflater::State::write(std::span<const std::uint8_t> block, bool last, std::size_t room,
+// False where the block does not fit into `capacity` bytes.
+bool FieldDeflater::State::write(std::span<const std::uint8_t> block, bool last, std::size_t capacity,
                                  BitOutput& output) {
   find(block);
   plan.make_codes();
   const std::size_t dynamic = plan.bits / 8 + 2;
   const std::size_t stored = stored_bytes(block.size());
-  if (output.size() + std::min(dynamic, stored) + sizeof(std::uint64_t) > room) return false;
+  if (output.size() + std::min(dynamic, stored) + sizeof(std::uint64_t) > capacity) return false;
   if (stored <= dynamic) {
     write_stored(output, block, last);
     return true;
@@ -273,13 +273,13 @@ std::size_t FieldDeflater::compress(std::span<const std::uint8_t> in, std::size_
   BitOutput output(out);
   output.put(0x78, 8);  // deflate with a window of 32 KiB
   output.put(0x01, 8);  // no dictionary, fastest; makes the pair a multiple of 31
-  const std::size_t room = out.size() - kZlibTrailer;
+  const std::size_t capacity = out.size() - kZlibTrailer;
   for (std::size_t at = 0; at < in.size();) {
     const std::size_t left = std::min(plane - at % plane, in.size() - at);
     // Equal parts: the last of a plane is not a small rest with a header of its own.
     const std::size_t parts = (left + kMostBlock - 1) / kMostBlock;
     const std::size_t size = (left + parts - 1) / parts;
-    if (!state_->write(in.subspan(at, size), at + size == in.size(), room, output)) return 0;
+    if (!state_->write(in.subspan(at, size), at + size == in.size(), capacity, output)) return 0;
     at += size;
   }
   if (in.empty()) write_stored(output, in, true);

@@ -26,7 +26,7 @@ class FieldDeflater {
   FieldDeflater(FieldDeflater&&) noexcept;
 
   // Compresses `in`: planes of `plane` bytes each, whose statistics differ (the last may be shorter). The
-  // size of the stream in `out`; 0 where it has no room. The same input gives the same bytes on every
+  // size of the stream in `out`; 0 where that is too small. The same input gives the same bytes on every
   // machine.
   std::size_t compress(std::span<const std::uint8_t> in, std::size_t plane, std::span<std::uint8_t> out);
 

@@ -117,10 +117,10 @@ TEST(FieldDeflate, TooLittleRoomIsNoStream) {
   const Bytes in = geometric(5000, 1, 9, 2);
   const std::size_t needed = compressed(in, in.size()).size();
   FieldDeflater deflater;
-  for (std::size_t room = 0; room < needed; ++room) {
-    Bytes out(room + 16, 0x5a);
-    EXPECT_EQ(deflater.compress(in, in.size(), std::span(out).first(room)), 0U);
-    EXPECT_TRUE(std::all_of(out.begin() + static_cast<std::ptrdiff_t>(room), out.end(),
+  for (std::size_t capacity = 0; capacity < needed; ++capacity) {
+    Bytes out(capacity + 16, 0x5a);
+    EXPECT_EQ(deflater.compress(in, in.size(), std::span(out).first(capacity)), 0U);
+    EXPECT_TRUE(std::all_of(out.begin() + static_cast<std::ptrdiff_t>(capacity), out.end(),
                             [](auto b) { return b == 0x5a; }));
   }
 }

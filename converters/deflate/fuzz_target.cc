@@ -74,7 +74,7 @@ void check_data(const std::uint8_t* data, std::size_t size) {
   FieldInflater inflater;
   Bytes own(in.size());
   WFLOW_CHECK(inflater.inflate(out, own) && own == in);
-  // Little room: refused, not overrun.
+  // Too small a buffer: refused, not overrun.
   Bytes small(out.size() * data[0] / 256);
   WFLOW_CHECK(deflater.compress(in, plane, small) == 0 || small.size() >= out.size());
 }

@@ -15,8 +15,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMostShown = 10;
-
 // A data set with its samples by id; of sub-cubes, which share an id, by their order.
 struct Side {
   explicit Side(const fs::path& path) : name(path.string()), manifest(read_manifest(path)) {

@@ -3,6 +3,7 @@
 // nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -13,6 +14,8 @@
 #include "converters/shards/shard_reader.h"
 
 namespace wflow::converters {
+
+inline constexpr std::size_t kMostShown = 10;  // findings of one kind; the others are counted
 
 std::string list_shards(const std::filesystem::path& data);
 std::string describe_shard(const std::filesystem::path& shard);

@@ -19,7 +19,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kBins = 32;
-constexpr std::size_t kMostShown = 10;
 constexpr double kOutlier = 6;  // standard deviations from the mean of the labels
 
 // Counts between the 1 % and the 99 % quantile, in bars of equal width.

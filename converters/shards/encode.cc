@@ -29,10 +29,29 @@ void check_form(const ConvertConfig& config, const SampleRow& row, const FieldFo
   const std::string of_field = config.short_form ? "" : fmt::format(" of {}", form.name);
   const bool longer = !config.short_form && form.layout == expected.layout && form.shape != expected.shape;
   throw Error(ExitCode::data,
-              fmt::format("{} holds ({}) {}{}, the block's first sample ({}) {}{}", place_of(config, row),
+              fmt::format("{} holds ({}) {}{}, most samples of the block ({}) {}{}", place_of(config, row),
                           fmt::join(form.shape, ", "), dtype_name(form.dtype), of_field,
                           fmt::join(expected.shape, ", "), dtype_name(expected.dtype),
                           longer ? "; 'pad: [lengths]' fills shorter samples up and adds a mask" : ""));
+}
+
+[[noreturn]] void refuse_fields(const ConvertConfig& config, const SampleRow& row, std::size_t fields,
+                                std::size_t expected) {
+  throw Error(ExitCode::data, fmt::format("{} has {} fields, most samples of the block have {}",
+                                          place_of(config, row), fields, expected));
+}
+
+SampleForm form_of(const std::vector<FieldValue>& values) {
+  SampleForm form;
+  for (const FieldValue& value : values) form.push_back(value.form);
+  return form;
+}
+
+// Nothing where they have this form.
+std::optional<SampleForm> form_unlike(const std::vector<FieldValue>& values, const SampleForm& form) {
+  const bool same = std::equal(values.begin(), values.end(), form.begin(), form.end(),
+                               [](const FieldValue& value, const FieldForm& field) { return value.form == field; });
+  return same ? std::nullopt : std::optional(form_of(values));
 }
 
 void check_finite(const ConvertConfig& config, const SampleRow& row, const std::vector<FieldValue>& values) {
@@ -223,8 +242,7 @@ std::optional<SampleForm> find_form(const ConvertConfig& config, const std::vect
     try {
       const std::vector<FieldValue> values = read_sample(config, columns, row);
       if (!form) {
-        form.emplace();
-        for (const FieldValue& value : values) form->push_back(value.form);
+        form = form_of(values);
         choose_storage(config, values, *form);
         sizes.resize(values.size());
       }
@@ -320,6 +338,9 @@ EncodedSample SampleEncoder::encode(const SampleRow& row, bool with_statistics) 
   EncodedSample sample;
   try {
     std::vector<FieldValue> values = read_sample(config_, columns_, row);
+    sample.readable = true;
+    if (form_) sample.other_form = form_unlike(values, *form_);
+    if (form_ && values.size() != form_->size()) refuse_fields(config_, row, values.size(), form_->size());
     for (std::size_t k = 0; form_ && k < values.size(); ++k)
       check_form(config_, row, values[k].form, (*form_)[k]);
     check_finite(config_, row, values);
@@ -340,8 +361,11 @@ EncodedSample SampleEncoder::encode(const SampleRow& row, bool with_statistics) 
     }
   } catch (const Error& error) {
     if (error.code() != ExitCode::data) throw;
-    sample = {};
-    sample.problem = error.what();
+    EncodedSample unusable;
+    unusable.problem = error.what();
+    unusable.readable = sample.readable;
+    unusable.other_form = std::move(sample.other_form);
+    return unusable;
   }
   return sample;
 }

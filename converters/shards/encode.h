@@ -31,8 +31,13 @@ struct FieldStatistics {
   std::vector<BucketCounts> buckets;
 };
 
+// What every sample of a block must be.
+using SampleForm = std::vector<FieldForm>;
+
 struct EncodedSample {
   std::string problem;  // why the sample is unusable; empty when it is usable
+  bool readable = false;  // its files are, whatever they hold
+  std::optional<SampleForm> other_form;  // that of a readable sample, where it is not the form asked for
   std::string dropped;  // the filter that leaves it out
   // A field whose values do not fit into the narrow type of the form, and the one that all so far do; without
   // one: none does.
@@ -45,9 +50,6 @@ struct EncodedSample {
       rows;                                 // usually one; a row a sub-cube; fields in the order of the form
   std::vector<FieldStatistics> statistics;  // of each field, where asked for
 };
-
-// What every sample of a block must be.
-using SampleForm = std::vector<FieldForm>;
 
 // The form of the first row that can be read and agrees with the configuration; nothing if none does. Its
 // values decide the type of narrowed fields, those of the first three how each field is compressed.

@@ -2,6 +2,7 @@
 #include "engine/batch/local_pool.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +26,9 @@ void signal_process(const ProcessHandle& handle, int signal) {
   }
 }
 
+// About twice what it has open with one worker; each further worker is a file more.
+constexpr rlim_t kOpenFiles = 64;
+
 }  // namespace
 
 int usable_cores() {
@@ -36,6 +40,12 @@ int usable_cores() {
 
 FileLimit::FileLimit() {
   ::getrlimit(RLIMIT_NOFILE, &before_);
+  if (before_.rlim_max < kOpenFiles) {
+    throw Error(
+        ExitCode::system,
+        fmt::format("a coordinator needs to open {} files and the limit is {}; raise it (ulimit -n {})",
+                    kOpenFiles, before_.rlim_max, 4 * kOpenFiles));
+  }
   raise();
 }
 

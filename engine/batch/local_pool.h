@@ -31,6 +31,7 @@ struct LocalWorkerOptions {
 // limit from before, because programs that use select() break beyond 1024.
 class FileLimit {
  public:
+  // Throws Error{system} where even the most is too little for a coordinator (libzmq aborts then).
   FileLimit();
   ~FileLimit() { lower(); }
   FileLimit(const FileLimit&) = delete;

@@ -117,7 +117,9 @@ bool OrphanEnd::step(double now_s) {
     if (FileDescriptor killed = kill_orphan(pid, worker_)) killed_[pid] = std::move(killed);
   }
   found_.insert(left.begin(), left.end());
-  return left.empty() || now_s >= give_up_s_;
+  const std::vector<pid_t> in_groups = groups_.end_abandoned();
+  found_.insert(in_groups.begin(), in_groups.end());
+  return (left.empty() && in_groups.empty()) || now_s >= give_up_s_;
 }
 
 bool OrphanEnd::some_have_ended() {

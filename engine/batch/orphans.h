@@ -6,11 +6,13 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/control_group.h"
 #include "base/file.h"
 
 namespace wflow::engine::batch {
@@ -29,11 +31,13 @@ class AdoptedProcesses {
   std::set<pid_t> before_;  // children that the caller's program had before it became this one
 };
 
-// Ends every process of this host and user that a task of the worker has started (known by the event file in
-// its environment). No call waits: the coordinator goes on meanwhile.
+// Ends every process of this host and user that a task of the worker has started: known by the event file in
+// its environment, or by its control group (base/control_group.h). No call waits: the coordinator goes on
+// meanwhile.
 class OrphanEnd {
  public:
-  explicit OrphanEnd(std::string worker) : worker_(std::move(worker)) {}
+  OrphanEnd(const std::filesystem::path& campaign, std::string worker)
+      : worker_(std::move(worker)), groups_(campaign) {}
 
   // Kills what is left. True when nothing is, or when it has not ended after 10 s: waiting is of no use then.
   // To be called again when a descriptor is readable, and after kAgain_s at the latest.
@@ -47,6 +51,7 @@ class OrphanEnd {
   bool some_have_ended();
 
   std::string worker_;
+  ControlGroups groups_;
   std::set<pid_t> found_;
   std::map<pid_t, FileDescriptor> killed_;  // process descriptors
   double give_up_s_ = 0;                    // 0: not begun

@@ -22,6 +22,7 @@
 #include "engine/coordinate/pool_specs.h"
 #include "engine/followups/followups.h"
 #include "engine/schedule/graph.h"
+#include "engine/update/sources.h"
 #include "engine/wire/addresses.h"
 
 namespace wflow::engine {
@@ -57,7 +58,7 @@ Coordinator::Coordinator(const specs::Plan& plan, const CoordinatorOptions& opti
       store_(plan.campaign(), {.vfs = {}, .accept_loss = false, .lock = &lock_}),
       epoch_(store_.next_epoch()),
       groups_(plan.study()),
-      status_(plan, recorded_status(store_), store_.usage()),
+      status_(plan, recorded_status(store_), store_.usage(), store_.missing_samples()),
       pool_(plan.campaign()),
       merlin_status_(plan) {}
 
@@ -86,6 +87,7 @@ CoordinatorEnd Coordinator::run() {
 
 std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
   const store::Restored restored = store_.restore();
+  record_sources(plan_, store_);
   MachineOptions options;
   options.epoch = epoch_;
   options.self = own_identity();
@@ -287,13 +289,17 @@ void Coordinator::show(double now_s, bool last) {
   next_status_s_ = now_s + options_.status_interval_s;
   const auto views = machine_->scheduler().workers();
   std::vector<WorkerStatus> workers;
+  std::vector<std::pair<WorkerId, RunningElement>> running;
   for (const auto& peer : machine_->peers(now_s)) {
     const auto view = views.find(peer.worker);
     if (view == views.end()) continue;
+    for (const RunningElement& element : peer.running) running.emplace_back(peer.worker, element);
     workers.push_back({peer.worker, peer.host, view->second.capacity.cores, peer.running.size(),
                        view->second.elements, peer.silent_s, view->second.draining});
   }
   status_.set_workers(std::move(workers));
+  status_.set_held(machine_->held());
+  status_.set_running(running, unix_now_s());
   if (batch_) status_.set_allocations(machine_->allocations(unix_now_s(), false));
   if (!last) set_state(state());
   note_refused();
@@ -324,6 +330,7 @@ CoordinatorEnd Coordinator::finish() {
   lock_.end(machine_->handed_over() ? store::HolderState::handed_over : store::HolderState::released);
   bool asked = machine_->asked_to_end();
   while (const auto signal = signals_.take()) asked = asked || (*signal != SIGHUP && *signal != SIGUSR1);
+  if (!over && !machine_->held().empty()) return {ExitCode::tasks_failed, true, false};
   if (!over || cancelled) return {ExitCode::interrupted, asked, machine_->handed_over()};
   return {failed ? ExitCode::tasks_failed : ExitCode::ok, asked, false};
 }

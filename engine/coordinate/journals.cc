@@ -56,23 +56,28 @@ bool is_forgotten(const fs::path& journal) {
   }
 }
 
-// A worker without a row that is still to end, as its journal tells of it.
-KnownWorker worker_of(const fs::path& journal, store::Store& store) {
-  KnownWorker worker;
-  worker.id = journal.stem().string();
-  worker.row = false;
-  if (store.worker(worker.id)) return worker;  // its end is recorded: only its results count
+// Nothing where it can't be read: what is wrong is said when it is read for its results.
+std::optional<wire::JournalHeader> header_of(const fs::path& journal) {
   try {
-    const wire::Records records = wire::parse_records(read_file(journal));
-    if (!records.header || records.header->lost_s <= 0) return worker;  // it never held a lease
-    worker.group = records.header->group;
-    worker.guardian = records.header->guardian;
-    worker.agent = records.header->agent;
-    worker.lost_s = records.header->lost_s;
-    worker.row = worker.guardian.known();
+    return wire::parse_records(read_file(journal)).header;
   } catch (const Error&) {
-    // It says what is wrong when it is read for its results.
+    return std::nullopt;
   }
+}
+
+// A worker without a row that is still to end, as its journal tells of it.
+KnownWorker worker_of(const std::string& id, const std::optional<wire::JournalHeader>& header,
+                      store::Store& store) {
+  KnownWorker worker;
+  worker.id = id;
+  worker.row = false;
+  if (store.worker(id)) return worker;                // its end is recorded: only its results count
+  if (!header || header->lost_s <= 0) return worker;  // it never held a lease
+  worker.group = header->group;
+  worker.guardian = header->guardian;
+  worker.agent = header->agent;
+  worker.lost_s = header->lost_s;
+  worker.row = worker.guardian.known();
   return worker;
 }
 
@@ -91,9 +96,11 @@ std::vector<KnownWorker> known_workers(const fs::path& campaign, const std::vect
       remove_journal(campaign, id);
       continue;
     }
-    if (!known.contains(id)) known[id] = worker_of(entry.path(), store);
+    const auto header = header_of(entry.path());
+    if (!known.contains(id)) known[id] = worker_of(id, header, store);
     known[id].journal = true;
     known[id].locked = is_locked(entry.path());
+    known[id].ended = header && header->ended;
   }
   std::vector<KnownWorker> list;
   for (auto& [id, worker] : known) list.push_back(std::move(worker));
@@ -101,7 +108,7 @@ std::vector<KnownWorker> known_workers(const fs::path& campaign, const std::vect
 }
 
 JournalReading::JournalReading(fs::path campaign, action::ReadJournal request)
-    : campaign_(std::move(campaign)), request_(std::move(request)), orphans_(request_.worker) {}
+    : campaign_(std::move(campaign)), request_(std::move(request)), orphans_(campaign_, request_.worker) {}
 
 std::optional<event::JournalRead> JournalReading::take(double now_s) {
   // They must end before the tasks run again: two would write the same files.

@@ -195,6 +195,7 @@ void CoordinatorMachine::Impl::request_stop(const std::string& why) {
 }
 
 void CoordinatorMachine::Impl::advance_phase() {
+  end_where_all_is_held();
   const bool nothing_runs = scheduler_.leased() == 0 && unsettled_ == 0;
   const bool all_ended = scheduler_.ended() && !retry_due_;
   if ((phase_ == Phase::running || phase_ == Phase::handing_over) && all_ended) begin_to_dismiss();
@@ -279,6 +280,7 @@ void CoordinatorMachine::Impl::take_decisions() {
   }
   batch_.floors.insert(batch_.floors.end(), decisions.floors.begin(), decisions.floors.end());
   std::move(decisions.causes.begin(), decisions.causes.end(), std::back_inserter(batch_.causes));
+  count_step_ends(decisions);
   for (RecordFailure& failure : decisions.failures) record_failure(std::move(failure));
 }
 
@@ -344,6 +346,7 @@ void CoordinatorMachine::Impl::commit() {
   for (const ArrayId array : std::exchange(changed_arrays_, {}))
     batch_.totals.push_back({array, scheduler_.progress(array)});
   committing_ = true;
+  batch_.time_s = now_.unix_s;
   gathered_.during_recovery = recovering_ && !scheduler_.ended();
   written_ = std::exchange(gathered_, {});
   act(action::Commit{std::exchange(batch_, {})});

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -192,7 +193,8 @@ struct KnownWorker {
   // Somebody holds the lock of its journal. Counts only where its processes are not known: a worker without a
   // row, which holds no lease. One that lives says Hello by itself.
   bool locked = false;
-  bool row = true;  // the database has one of it that has not ended
+  bool row = true;     // the database has one of it that has not ended
+  bool ended = false;  // its journal says that none of its processes is left
 };
 
 // Bugs that the simulator must find: one switch each, set by tests/simulation alone.
@@ -263,6 +265,8 @@ class CoordinatorMachine {
   const std::string& disk_trouble() const;
   // It has ended for the campaign's next coordinator to go on.
   bool handed_over() const;
+  // Steps in which too many tasks have failed, by their place in the plan, and why: nothing of them is leased.
+  const std::map<std::size_t, std::string>& held() const;
   // By a signal, the time limit, a request or a task: no campaign is to follow on this one.
   bool asked_to_end() const;
   const Scheduler& scheduler() const;

@@ -69,6 +69,8 @@ wire::Answer CoordinatorMachine::Impl::pause(bool pause) {
   if (phase_ != Phase::running) return wire::refusal(kEnding);
   if (pause != scheduler_.paused()) record("stop", pause ? "paused: no new tasks are started" : "goes on");
   scheduler_.set_paused(pause);
+  // Steps that failures paused, too.
+  while (!pause && !held_.empty()) let_go(held_.begin()->first);
   return wire::done_answer();
 }
 
@@ -116,6 +118,7 @@ std::uint64_t CoordinatorMachine::Impl::retry(const std::vector<std::pair<ArrayI
   std::uint64_t count = 0;
   for (const auto& [array, range] : parts) count += scheduler_.retry_failed(array, range);
   if (count == 0) return 0;
+  for (const auto& [array, range] : parts) let_go(plan_.step_of(array));
   cancelled_ = false;
   record("retry", fmt::format("{} that failed will run again, with what follows from {}", tasks(count),
                               count == 1 ? "it" : "them"));

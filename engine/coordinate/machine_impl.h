@@ -111,6 +111,12 @@ struct CoordinatorMachine::Impl {
   void send_grants(const std::vector<GrantLease>& grants);
   void send_revokes(const std::vector<RevokeLease>& revokes);
   void record_failure(RecordFailure&& failure);
+  // machine_limits.cc: max_failures
+  void count_step_ends(const Actions& decisions);
+  bool is_too_many(std::size_t step);
+  void hold_step(std::size_t step);
+  void let_go(std::size_t step);
+  void end_where_all_is_held();
   void commit();
   bool may_gather() const;
   void put_off(AfterCommit& work);
@@ -310,6 +316,14 @@ struct CoordinatorMachine::Impl {
   bool said_alone_ = false;  // no successor was to be had
 
   std::set<std::size_t> reported_unserved_;  // steps
+  // Since this coordinator began, or since a retry let the step go (machine_limits.cc).
+  struct StepEnds {
+    std::uint64_t failed = 0;
+    bool some_done = false;  // once it is known
+    std::string reason;      // of the last failure
+  };
+  std::map<std::size_t, StepEnds> step_ends_;
+  std::map<std::size_t, std::string> held_;  // steps, and why
   std::set<std::string> submitted_;          // sources of followups
 };
 

@@ -33,7 +33,7 @@ void CoordinatorMachine::Impl::meet(const KnownWorker& known) {
   ++unsettled_;
   const bool before_reboot =
       !rowless && known.guardian.host == options_.self.host && known.guardian.boot != options_.self.boot;
-  worker.certainly_dead = rowless || before_reboot;
+  worker.certainly_dead = rowless || before_reboot || known.ended;
   if (worker.certainly_dead) return lose(worker, "it ended with its coordinator");
   if (worker.here) {
     watch(worker.guardian, worker.group, worker.id);

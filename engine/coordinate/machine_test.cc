@@ -301,6 +301,19 @@ TEST(Recovery, AWorkerElsewhereIsAwaitedUntilItsFence) {
   EXPECT_TRUE(edge.removed.empty());
 }
 
+TEST(Recovery, AWorkerElsewhereThatSaidItsEndIsNotAwaited) {
+  const TestWorker before{"before", "elsewhere"};
+  TestEdge edge;
+  edge.known = {before.known()};
+  edge.known[0].ended = true;
+  edge.start();
+  ASSERT_EQ(edge.reads.size(), 1U) << "at once, not after its fence";
+  edge.handle(event::JournalRead{before.id, {}, {}});
+  EXPECT_EQ(edge.removed, std::vector<std::string>{before.id});
+  edge.join(kHere);
+  EXPECT_FALSE(edge.leases(kHere.id).empty());
+}
+
 TEST(Recovery, ThePlantedBugDoesNotWaitForTheFence) {
   TestEdge edge("", 1);
   edge.known = {kThere.known()};

@@ -15,22 +15,47 @@ namespace wflow::engine {
 namespace {
 
 constexpr double kRateWindow_s = 10;
+// A task that has run for so many times as long as 95 % of its step's, and so much longer, is pointed out;
+// not before so many of them have ended.
+constexpr double kFarBeyond = 5;
+constexpr double kLeastBeyond_s = 30;
+constexpr std::uint64_t kLeastExecutions = 10;
+
+// 95 % of the step's executions took no longer; 0 where too few have ended.
+double usual_duration_s(const std::map<std::string, StepUsage>& usage, const std::string& step) {
+  constexpr double kHigh = 0.95;
+  const auto found = usage.find(step);
+  return found == usage.end() || found->second.executions() < kLeastExecutions
+             ? 0
+             : found->second.duration_s.quantile(kHigh);
+}
 
 }  // namespace
 
 LiveStatus::LiveStatus(const specs::Plan& plan, CampaignStatus recorded,
-                       std::map<std::string, StepUsage> usage)
-    : plan_(plan), status_(std::move(recorded)), usage_(std::move(usage)), windows_(plan.steps().size()) {
+                       std::map<std::string, StepUsage> usage, MissingSamples missing)
+    : plan_(plan),
+      status_(std::move(recorded)),
+      usage_(std::move(usage)),
+      missing_(std::move(missing)),
+      windows_(plan.steps().size()) {
   for (std::size_t step = 0; step < plan.steps().size(); ++step) usage_changed_.insert(step);
   status_.name = plan.study().name;
   status_.directory = plan.campaign().string();
   status_.state = CampaignState::running;
   status_.steps.resize(plan.steps().size());
+  earlier_s_ = status_.elapsed_s;
   metrics_.add(status_.metrics);
   if (!status_.history.empty()) last_history_ = status_.history.back().number;
 }
 
 void LiveStatus::apply(const store::Batch& batch) {
+  // Before the events: a block that is converted again says anew what is missing.
+  for (const RecordEnd& end : batch.ends) {
+    if (has_ended(end.state)) continue;
+    missing_.clear(end.array, end.range);
+    missing_changed_ = true;
+  }
   for (const RecordFailure& failure : batch.failures) add(failure);
   for (const wire::TaskEvent& event : batch.events) add(event);
   for (const store::HistoryRow& row : batch.history) add(row);
@@ -106,6 +131,9 @@ void LiveStatus::add(const wire::TaskEvent& event) {
     step.progress_done = progress->done;
     step.progress_total = progress->total;
     step.progress_unit = progress->unit;
+  } else if (const auto* converted = std::get_if<wire::Converted>(&event.body)) {
+    missing_.set(event.array, event.element, converted->missing);
+    missing_changed_ = true;
   } else if (const auto* artifact = std::get_if<wire::Artifact>(&event.body)) {
     if (artifact->kind != "shard") add_artifact(planned.name, *artifact);
   }
@@ -178,6 +206,25 @@ void LiveStatus::estimate(std::size_t index, double steady_s) {
   step.left_s = static_cast<double>(total - std::min(done, total)) / step.rate_per_s;
 }
 
+void LiveStatus::set_running(const std::vector<std::pair<WorkerId, RunningElement>>& running, double unix_s) {
+  status_.slow.clear();
+  std::map<std::size_t, double> usual;  // of each step, worked out once
+  for (const auto& [worker, element] : running) {
+    if (element.array >= plan_.array_count()) continue;
+    const std::size_t step = plan_.step_of(element.array);
+    const auto [at, is_new] = usual.try_emplace(step, 0);
+    if (is_new) at->second = usual_duration_s(usage_, plan_.steps()[step].name);
+    const double usual_s = at->second;
+    const double running_s = unix_s - element.started_s;
+    if (usual_s <= 0 || running_s < kFarBeyond * usual_s || running_s - usual_s < kLeastBeyond_s) continue;
+    status_.slow.push_back(
+        {specs::task_name(plan_, element.array, element.element), worker, running_s, usual_s});
+  }
+  std::ranges::sort(status_.slow, std::greater<>(), &wire::SlowView::running_s);
+  status_.slow_total = status_.slow.size();
+  if (status_.slow.size() > kListedSlow) status_.slow.resize(kListedSlow);
+}
+
 const CampaignStatus& LiveStatus::update(const Scheduler& scheduler, double steady_s, double unix_s) {
   count(scheduler);
   for (std::size_t step = 0; step < status_.steps.size(); ++step) estimate(step, steady_s);
@@ -190,9 +237,17 @@ const CampaignStatus& LiveStatus::update(const Scheduler& scheduler, double stea
     const auto name = [&](ArrayId array, Element element) { return specs::task_name(plan_, array, element); };
     status_.metrics = metrics_.curves(name, kListedPoints);
   }
+  if (std::exchange(missing_changed_, false)) {
+    for (std::size_t i = 0; i < status_.steps.size(); ++i)
+      status_.steps[i].missing = missing_.sum(plan_.steps()[i].first_array, plan_.steps()[i].arrays);
+  }
+  for (std::size_t i = 0; i < status_.steps.size(); ++i)
+    status_.steps[i].held = held_.contains(i) ? held_.at(i) : std::string();
   for (const std::size_t step : std::exchange(usage_changed_, {}))
     status_.steps[step].usage = view_of(usage_[plan_.steps()[step].name]);
-  status_.elapsed_s = unix_s - status_.started_s;
+  if (began_s_ <= 0) began_s_ = unix_s;
+  status_.elapsed_s = earlier_s_ + std::max(0.0, unix_s - began_s_);
+  status_.time_s = unix_s;
   return status_;
 }
 

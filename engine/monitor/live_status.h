@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/monitor/metric_curves.h"
+#include "engine/monitor/missing_samples.h"
 #include "engine/monitor/status.h"
 #include "engine/schedule/scheduler.h"
 #include "engine/store/batch.h"
@@ -22,13 +23,18 @@ namespace wflow::engine {
 class LiveStatus {
  public:
   // `recorded`: what the store knows of the campaign so far.
-  LiveStatus(const specs::Plan& plan, CampaignStatus recorded, std::map<std::string, StepUsage> usage = {});
+  LiveStatus(const specs::Plan& plan, CampaignStatus recorded, std::map<std::string, StepUsage> usage = {},
+             MissingSamples missing = {});
 
   // What is being made durable. In order, each batch once.
   void apply(const store::Batch& batch);
   void set_workers(std::vector<WorkerStatus> workers);
   void set_allocations(wire::AllocationsAnswer allocations) { status_.allocations = std::move(allocations); }
   void set_refused(const wire::RefusedView& refused) { status_.refused = refused; }
+  // Why nothing of a step is started, by the step's place in the plan.
+  void set_held(std::map<std::size_t, std::string> held) { held_ = std::move(held); }
+  // What runs now, on which worker: some of it may have run for far longer than is usual.
+  void set_running(const std::vector<std::pair<WorkerId, RunningElement>>& running, double unix_s);
   // A move that campaign_state.h does not allow is a defect.
   void set_state(CampaignState state);
   void set_coordinator(std::string text) { status_.coordinator = std::move(text); }
@@ -52,8 +58,13 @@ class LiveStatus {
   CampaignStatus status_;
   std::map<std::string, StepUsage> usage_;  // by step
   std::set<std::size_t> usage_changed_;     // steps, since the last update()
+  MissingSamples missing_;
+  bool missing_changed_ = true;  // since the last update()
   MetricCurves metrics_;
   bool metrics_changed_ = false;  // since the last update()
+  std::map<std::size_t, std::string> held_;
+  double earlier_s_ = 0;  // with earlier coordinators
+  double began_s_ = 0;    // Unix time of this one's first update()
   std::uint64_t last_history_ = 0;
   std::vector<std::deque<Sample>>
       windows_;  // a step: ended elements (or a task's own progress) over the last seconds

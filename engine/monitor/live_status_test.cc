@@ -150,5 +150,64 @@ TEST_F(LiveStatusTest, ShowsTheProgressOfASingleTask) {
   EXPECT_EQ(now.steps[0].progress_total, 0U);
 }
 
+// What a block said last counts, and nothing once it is converted again.
+TEST_F(LiveStatusTest, MissingSamplesAreCountedOnceABlock) {
+  LiveStatus status = begin();
+  const auto say = [&](Element block, std::vector<wire::MissingReason> reasons) {
+    store::Batch batch;
+    batch.events = {event(block, wire::Converted{10, std::move(reasons)})};
+    commit(status, batch);
+    return update(status).steps.at(0).missing;
+  };
+  say(0, {{"u.h5 is not there", 2, 7}, {"u.h5 holds NaN", 1, 3}});
+  say(1, {{"u.h5 holds NaN", 4, 11}});
+  const auto twice = say(1, {{"u.h5 holds NaN", 4, 11}});
+  ASSERT_EQ(twice.size(), 2U);
+  EXPECT_EQ(twice[0].reason, "u.h5 holds NaN") << "the most frequent first";
+  EXPECT_EQ(twice[0].samples, 5U);
+  EXPECT_EQ(twice[0].first, 3U);
+  EXPECT_EQ(update(status).steps.at(0).missing_samples(), 7U);
+  store::Batch reopened;
+  reopened.ends = {{0, {1, 1}, ElementState::blocked}};
+  commit(status, reopened);
+  EXPECT_EQ(update(status).steps.at(0).missing_samples(), 3U);
+  EXPECT_TRUE(say(0, {}).empty());
+}
+
+TEST_F(LiveStatusTest, ReasonsHaveABound) {
+  std::vector<wire::MissingReason> reasons;
+  for (std::uint64_t i = 0; i < 100; ++i) add_reason(reasons, {"reason " + std::to_string(i), 1, i});
+  ASSERT_EQ(reasons.size(), wire::kMaxReasons);
+  std::uint64_t samples = 0;
+  for (const auto& reason : reasons) samples += reason.samples;
+  EXPECT_EQ(samples, 100U);
+  EXPECT_EQ(reasons.back().reason, "other reasons");
+}
+
+TEST_F(LiveStatusTest, TasksFarBeyondTheUsualArePointedOut) {
+  LiveStatus status = begin();
+  const auto running = [&](double seconds) {
+    status.set_running({{"w", {0, 7, 1e9}}, {"w", {0, 8, 1e9 + seconds - 1}}}, 1e9 + seconds);
+    return update(status).slow;
+  };
+  EXPECT_TRUE(running(1e6).empty()) << "nobody knows what is usual";
+  store::Batch batch;
+  batch.usage = {{"w", {}}};
+  for (Element element = 0; element < 20; ++element) {
+    TaskUsage usage;
+    usage.first = element;
+    usage.duration_s = 10;
+    batch.usage[0].executions.push_back(usage);
+  }
+  commit(status, batch);
+  EXPECT_TRUE(running(40).empty());
+  const auto slow = running(60);
+  ASSERT_EQ(slow.size(), 1U);
+  EXPECT_EQ(slow[0].task, "simulate/7");
+  EXPECT_EQ(slow[0].worker, "w");
+  EXPECT_EQ(slow[0].running_s, 60);
+  EXPECT_NEAR(slow[0].usual_s, 10, 0.2);
+}
+
 }  // namespace
 }  // namespace wflow::engine

@@ -149,7 +149,7 @@ void for_each_leaf(const ArrayStatus& status, Visit visit) {
       while (record != status.failures.end() && record->element < element) ++record;
       const bool failed = record != status.failures.end() && record->element == element;
       std::string path = status.path;
-      if (status.sample_dependent && status.samples > 1)
+      if (status.sample_dependent && (status.samples > 1 || element > 0))
         path += "/" + specs::sample_path(element, status.samples, status.level_max_dirs);
       visit(path, failed ? leaf_of(state, &*record, status.mean_s).dump() : plain);
     }
@@ -202,7 +202,7 @@ ArrayStatus MerlinStatus::gather(ArrayId array, const Scheduler& scheduler, stor
   status.path = fs::path(task.workspace).lexically_relative(plan_.campaign()).string();
   status.cmd_parameters = named_in(step.command, parameters);
   status.restart_parameters = named_in(step.restart, parameters);
-  status.samples = task.sample_count;
+  status.samples = layout_of(task);
   status.sample_dependent = task.sample_dependent;
   status.level_max_dirs = task.level_max_dirs;
   status.mean_s = progress.timed == 0 ? 0 : progress.duration_sum_s / static_cast<double>(progress.timed);

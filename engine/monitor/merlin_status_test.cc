@@ -27,10 +27,10 @@ TEST(MerlinStatus, SaysOfEveryLeafHowItEnded) {
   status.states = {{{0, 1}, ElementState::done},        {{2, 5}, ElementState::failed},
                    {{6, 6}, ElementState::hard_failed}, {{7, 7}, ElementState::skipped},
                    {{8, 8}, ElementState::cancelled},   {{9, 9}, ElementState::done}};
-  status.failures = {{1, 2, 100, "exited", "", 0, 1},    {2, 1, 1, "exited", "", 0, 61},
-                     {3, 4, 104, "exited", "", 0, 1},    {4, 1, 106, "exited", "", 0, 1},
-                     {5, 1, 100, "signalled", "", 0, 1}, {6, 1, 102, "exited", "", 0, 1},
-                     {9, 1, 105, "exited", "", 0, 1}};
+  status.failures = {{1, 2, 100, "exited", "", 0, 1, {}},    {2, 1, 1, "exited", "", 0, 61, {}},
+                     {3, 4, 104, "exited", "", 0, 1, {}},    {4, 1, 106, "exited", "", 0, 1, {}},
+                     {5, 1, 100, "signalled", "", 0, 1, {}}, {6, 1, 102, "exited", "", 0, 1, {}},
+                     {9, 1, 105, "exited", "", 0, 1, {}}};
   const Json all = Json::parse(merlin_status_text(status));
   ASSERT_EQ(all.size(), 1U);
   const Json& array = all.at("sim_P.1");

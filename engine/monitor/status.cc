@@ -50,6 +50,12 @@ Json json_of(const StepStatus& step) {
       {"executions", step.usage.executions},          {"duration_s", json_of(step.usage.duration_s)},
       {"cpu_s", json_of(step.usage.cpu_s)},           {"peak_bytes", json_of(step.usage.peak_bytes)},
       {"read_bytes", json_of(step.usage.read_bytes)}, {"written_bytes", json_of(step.usage.written_bytes)}};
+  json["missing"] = {{"samples", step.missing_samples()}, {"reasons", Json::array()}};
+  for (const wire::MissingReason& reason : step.missing) {
+    json["missing"]["reasons"].push_back(
+        {{"reason", reason.reason}, {"samples", reason.samples}, {"first", reason.first}});
+  }
+  json["held"] = step.held.empty() ? Json() : Json(step.held);
   json["left_s"] = step.left_s ? Json(*step.left_s) : Json();
   return json;
 }
@@ -87,6 +93,11 @@ Json json_of(const FollowupView& followup) {
           {"ended", followup.ended},       {"failed", followup.failed}};
 }
 
+Json json_of(const wire::SlowView& task) {
+  return {
+      {"task", task.task}, {"worker", task.worker}, {"running_s", task.running_s}, {"usual_s", task.usual_s}};
+}
+
 template <class T>
 Json list_of(const std::vector<T>& values) {
   Json list = Json::array();
@@ -118,6 +129,7 @@ Json to_json(const CampaignStatus& status) {
           {"coordinator", status.coordinator},
           {"started_s", status.started_s},
           {"elapsed_s", status.elapsed_s},
+          {"time_s", status.time_s},
           {"steps", list_of(status.steps)},
           {"workers", list_of(status.workers)},
           {"workers_total", status.workers_total},
@@ -129,6 +141,8 @@ Json to_json(const CampaignStatus& status) {
           {"followups", list_of(status.followups)},
           {"iterations", status.iterations},
           {"allocations", to_json(status.allocations)},
+          {"slow", list_of(status.slow)},
+          {"slow_total", status.slow_total},
           {"refused",
            {{"connections", status.refused.connections},
             {"other_keys", status.refused.other_keys},

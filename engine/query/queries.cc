@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "engine/monitor/missing_samples.h"
 #include "engine/wire/codec.h"
 #include "specs/plan/task_name.h"
 
@@ -86,7 +87,7 @@ wire::Answer Queries::on(const wire::StatusRequest&) {
 }
 
 wire::Answer Queries::on(const wire::TasksRequest& request) {
-  return {task_page(scheduler_, store_, running_, request)};
+  return {task_page(plan_, scheduler_, store_, running_, request)};
 }
 
 // What an element waits for: for each edge how many of the elements that it needs are in which state, and
@@ -99,7 +100,8 @@ wire::ParentView Queries::parent(const specs::Edge& edge, Element element) const
   Range needed{0, states.count() - 1};
   if (edge.kind == specs::EdgeKind::element) needed = {element, element};
   if (edge.kind == specs::EdgeKind::block) {
-    needed = {element * edge.block, std::min((element + 1) * edge.block, states.count()) - 1};
+    const BlockRange items = edge.blocks().items(element, states.count());
+    needed = {items.first, items.end - 1};
   }
   view.needed = needed.size();
   states.for_each_in(needed, [&](Range part, ElementState state) {
@@ -150,6 +152,16 @@ void Queries::add_usage(ArrayId array, Element element, wire::ExplainAnswer& ans
   for (store::UsageRow& row : rows) answer.used.push_back({row.usage, std::move(row.worker)});
 }
 
+void Queries::add_missing(ArrayId array, Element element, wire::ExplainAnswer& answer) {
+  if (answer.state != ElementState::done) return;
+  const auto all = conversions(plan_);
+  const auto [begin, end] = all.equal_range(array);
+  for (auto at = begin; at != end; ++at) {
+    for (const store::MissingRecord& record : store_.missing(at->second, {element, element}, 1))
+      answer.missing.push_back(fmt::format("{}: {}", plan_.array_name(at->second), record.reason));
+  }
+}
+
 wire::Answer Queries::on(const wire::ExplainRequest& request) {
   const auto [array, element] = request.task;
   if (array >= scheduler_.array_count() || element >= scheduler_.states(array).count())
@@ -165,6 +177,7 @@ wire::Answer Queries::on(const wire::ExplainRequest& request) {
       answer.running_since_s = execution.started_s;
   }
   add_usage(array, element, answer);
+  add_missing(array, element, answer);
   add_parents(array, element, answer);
   add_executions(array, element, answer);
   return {std::move(answer)};
@@ -178,8 +191,7 @@ wire::Answer Queries::on(const wire::UsageRequest& request) {
   for (store::UsageRow& row : store_.usage_of(request.array, {request.first, request.last}, limit))
     answer.used.push_back({row.usage, std::move(row.worker)});
   // Of the element at which a page ends the next one has all records again.
-  if (answer.used.size() == limit)
-    answer.next = std::max(answer.used.back().usage.first, request.first + 1);
+  if (answer.used.size() == limit) answer.next = std::max(answer.used.back().usage.first, request.first + 1);
   return {std::move(answer)};
 }
 

@@ -43,6 +43,7 @@ class Queries {
   wire::Answer on(const wire::RetryableRequest& request);
   wire::Answer on(const wire::SnapshotRequest& request);
   void add_usage(ArrayId array, Element element, wire::ExplainAnswer& answer);
+  void add_missing(ArrayId array, Element element, wire::ExplainAnswer& answer);
   void add_parents(ArrayId array, Element element, wire::ExplainAnswer& answer) const;
   wire::ParentView parent(const specs::Edge& edge, Element element) const;
   void add_executions(ArrayId array, Element element, wire::ExplainAnswer& answer);

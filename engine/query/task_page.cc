@@ -2,7 +2,11 @@
 #include "engine/query/task_page.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <optional>
+
+#include "engine/monitor/missing_samples.h"
 
 namespace wflow::engine {
 
@@ -21,9 +25,14 @@ bool may_have_records(ElementState state) {
 // without, `end_`, which moves back where a list becomes too long.
 class Page {
  public:
-  Page(const Scheduler& scheduler, store::Store& store, const RunningElements& running,
-       const wire::TasksRequest& request)
-      : scheduler_(scheduler), store_(store), running_(running), request_(request) {}
+  Page(const specs::Plan& plan, const Scheduler& scheduler, store::Store& store,
+       const RunningElements& running, const wire::TasksRequest& request)
+      : plan_(plan),
+        scheduler_(scheduler),
+        store_(store),
+        running_(running),
+        request_(request),
+        conversions_(conversions(plan)) {}
 
   wire::TasksAnswer make() {
     if (scheduler_.array_count() == 0) return {};
@@ -45,7 +54,7 @@ class Page {
   bool is_full() const {
     return visits_ >= kPageVisits || answer_.runs.size() >= kPageItems ||
            answer_.records.size() >= kPageItems || answer_.leases.size() >= kPageItems ||
-           answer_.running.size() >= kPageItems;
+           answer_.running.size() >= kPageItems || answer_.missing.size() >= kPageItems;
   }
 
   // Where the page ends, if that is within this array.
@@ -58,9 +67,10 @@ class Page {
     first_run_ = answer_.runs.size();
     array_ = from.array;
     end_ = range.last + 1;
-    add_runs(range);
+    request_.missing ? add_missing_runs(range) : add_runs(range);
     add_records();
-    if (has(request_.states, ElementState::leased)) {
+    if (!request_.missing && has(request_.states, ElementState::done)) add_missing(range);
+    if (!request_.missing && has(request_.states, ElementState::leased)) {
       add_leases(range.first);
       add_running(range.first);
     }
@@ -87,11 +97,58 @@ class Page {
       if (room == 0) return end_at(run.first);
       const auto records = store_.executions(array_, {run.first, run.last}, room);
       for (const auto& r : records) {
-        answer_.records.push_back(
-            {array_, r.element, r.executions, r.exit_code, r.reason, r.worker, r.started_s, r.duration_s});
+        answer_.records.push_back({array_, r.element, r.executions, r.exit_code, r.reason, r.worker,
+                                   r.started_s, r.duration_s, r.message});
       }
       if (records.size() == room && records.back().element < run.last)
         return end_at(records.back().element + 1);
+    }
+  }
+
+  // Done elements of the range whose output was not usable, as many as there is room for. Where there are
+  // more, the page ends before them.
+  std::vector<wire::MissingTask> missing_in(Range range) {
+    std::map<Element, std::string> reasons;
+    const std::size_t room = kPageItems - answer_.missing.size();
+    const auto [begin, end] = conversions_.equal_range(array_);
+    for (auto at = begin; at != end; ++at) {
+      const std::string& step = plan_.steps()[plan_.step_of(at->second)].name;
+      const auto records = store_.missing(at->second, range, room);
+      for (const store::MissingRecord& record : records) {
+        std::string& reason = reasons[record.sample];
+        reason += (reason.empty() ? "" : "; ") + step + ": " + record.reason;
+      }
+      if (records.size() == room) end_at(records.empty() ? range.first : records.back().sample + 1);
+    }
+    std::vector<wire::MissingTask> missing;
+    for (auto& [element, reason] : reasons) {
+      const bool done = element < end_ && scheduler_.states(array_).at(element) == ElementState::done;
+      if (done) missing.push_back({array_, element, std::move(reason)});
+    }
+    if (missing.size() > room) {
+      end_at(missing[room].element);
+      missing.resize(room);
+    }
+    return missing;
+  }
+
+  void add_missing(Range range) {
+    if (answer_.runs.size() == first_run_) return;
+    range.last = std::min(range.last, end_ - 1);
+    std::ranges::move(missing_in(range), std::back_inserter(answer_.missing));
+  }
+
+  // These alone, as runs.
+  void add_missing_runs(Range range) {
+    for (wire::MissingTask& task : missing_in(range)) {
+      ++visits_;
+      auto& runs = answer_.runs;
+      if (runs.size() > first_run_ && runs.back().last + 1 == task.element) {
+        runs.back().last = task.element;
+      } else {
+        runs.push_back({array_, task.element, task.element, ElementState::done});
+      }
+      answer_.missing.push_back(std::move(task));
     }
   }
 
@@ -134,12 +191,18 @@ class Page {
     auto& runs = answer_.runs;
     while (runs.size() > first_run_ && runs.back().first >= end_) runs.pop_back();
     if (runs.size() > first_run_) runs.back().last = std::min(runs.back().last, end_ - 1);
+    const auto is_behind = [&](const wire::MissingTask& task) {
+      return task.array == array_ && task.element >= end_;
+    };
+    std::erase_if(answer_.missing, is_behind);
   }
 
+  const specs::Plan& plan_;
   const Scheduler& scheduler_;
   store::Store& store_;
   const RunningElements& running_;
   const wire::TasksRequest& request_;
+  const std::multimap<ArrayId, ArrayId> conversions_;
   wire::TasksAnswer answer_;
   std::size_t visits_ = 0;
   // Of the array that is being added.
@@ -150,9 +213,9 @@ class Page {
 
 }  // namespace
 
-wire::TasksAnswer task_page(const Scheduler& scheduler, store::Store& store, const RunningElements& running,
-                            const wire::TasksRequest& request) {
-  return Page(scheduler, store, running, request).make();
+wire::TasksAnswer task_page(const specs::Plan& plan, const Scheduler& scheduler, store::Store& store,
+                            const RunningElements& running, const wire::TasksRequest& request) {
+  return Page(plan, scheduler, store, running, request).make();
 }
 
 }  // namespace wflow::engine

@@ -20,7 +20,7 @@ using RunningElements = std::vector<std::pair<WorkerId, wire::RunningElement>>;
 inline constexpr std::size_t kPageItems = 5000;      // of each list at most
 inline constexpr std::size_t kPageVisits = 200'000;  // runs and leases looked at
 
-wire::TasksAnswer task_page(const Scheduler& scheduler, store::Store& store, const RunningElements& running,
-                            const wire::TasksRequest& request);
+wire::TasksAnswer task_page(const specs::Plan& plan, const Scheduler& scheduler, store::Store& store,
+                            const RunningElements& running, const wire::TasksRequest& request);
 
 }  // namespace wflow::engine

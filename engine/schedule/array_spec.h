@@ -2,6 +2,7 @@
 // What the scheduler must know of the campaign's task arrays, and of a worker.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -29,9 +30,10 @@ struct ArraySpec {
   std::uint32_t pool = 0;  // which workers serve it: WorkerCapacity::pools
   specs::Resources resources;
   Gang gang;
-  std::uint64_t bundle = 0;  // samples of one process: leases end where processes do; 0: one each
-  int max_retries = 0;       // executions asked for by exit codes 100 (restart) and 104 (retry)
-  int failure_retries = 0;   // executions after an ordinary failure
+  std::uint64_t bundle = 0;         // samples of one process: leases end where processes do; 0: one each
+  specs::BlockStarts block_starts;  // where bundles begin, too
+  int max_retries = 0;              // executions asked for by exit codes 100 (restart) and 104 (retry)
+  int failure_retries = 0;          // executions after an ordinary failure
   double retry_delay_s = 0;
   double memory_factor =
       0;                  // an execution killed for memory is followed by one with so many times more; 0: not
@@ -40,6 +42,8 @@ struct ArraySpec {
   bool own_program = false;  // a wflow program: its exit codes 2 to 4 say that another try would end the same
   specs::ContinueOn continue_on = specs::ContinueOn::soft_fail;
   std::vector<specs::Edge> edges;
+
+  Blocks bundles() const { return specs::blocks_of(std::max<std::uint64_t>(bundle, 1), block_starts); }
 };
 
 struct WorkerCapacity {

@@ -25,6 +25,7 @@ std::vector<Backlog> Scheduler::backlog() const {
     const std::uint64_t open = runnable + count(ElementState::blocked);
     if (open == 0) continue;
     const ReadyQueue& queue = ready_.queue_of_array(id);
+    if (queue.held) continue;
     const double cores = std::max(1.0, static_cast<double>(queue.resources.cores) * queue.resources.procs);
     const auto bundle = static_cast<double>(std::max<std::uint64_t>(array.spec.bundle, 1));
     pool.open += open;

@@ -33,7 +33,7 @@ DependencyGraph::DependencyGraph(const std::vector<TaskArray>& arrays)
   for (ArrayId child = 0; child < arrays_.size(); ++child) {
     for (const specs::Edge& edge : arrays_[child].spec.edges) {
       WFLOW_CHECK(edge.parent < arrays_.size());
-      children_[edge.parent].push_back({child, edge.kind, edge.block});
+      children_[edge.parent].push_back({child, edge.kind, edge.block, edge.starts});
     }
   }
   rank_arrays();
@@ -62,7 +62,10 @@ std::optional<Range> DependencyGraph::children_of(const Child& child, Range rang
   if (count == 0) return std::nullopt;
   Range touched{0, count - 1};
   if (child.kind == specs::EdgeKind::element) touched = range;
-  if (child.kind == specs::EdgeKind::block) touched = {range.first / child.block, range.last / child.block};
+  if (child.kind == specs::EdgeKind::block) {
+    const Blocks blocks = specs::blocks_of(child.block, child.starts);
+    touched = {blocks.block_of(range.first), blocks.block_of(range.last)};
+  }
   if (touched.first >= count) return std::nullopt;
   touched.last = std::min(touched.last, count - 1);
   return touched;
@@ -72,8 +75,8 @@ std::vector<Judged> DependencyGraph::judge(ArrayId child, Range range) const {
   const TaskArray& array = arrays_[child];
   const ArraySpec& spec = array.spec;
   if (spec.bundle > 1) {
-    range = {range.first / spec.bundle * spec.bundle,
-             std::min(range.last / spec.bundle * spec.bundle + spec.bundle, spec.count) - 1};
+    const Blocks bundles = spec.bundles();
+    range = {bundles.around(range.first, spec.count).first, bundles.around(range.last, spec.count).end - 1};
   }
   std::vector<Judged> judged = judge_each(child, range);
   if (spec.bundle > 1) hold_incomplete_bundles(array, judged);
@@ -106,14 +109,15 @@ std::vector<Judged> DependencyGraph::judge_each(ArrayId child, Range range) cons
 
 // Elements of one process start together: those that could run wait for the others of their bundle.
 void DependencyGraph::hold_incomplete_bundles(const TaskArray& array, std::vector<Judged>& parts) const {
-  const std::uint64_t bundle = array.spec.bundle;
+  const Blocks bundles = array.spec.bundles();
+  const std::uint64_t count = array.spec.count;
   IntervalSet free;
   for (const auto& [range, verdict] : parts) {
     if (verdict == Verdict::run) free.add(range);
   }
   for (const auto& [range, verdict] : parts) {
     if (verdict == Verdict::wait)
-      free.remove({range.first / bundle * bundle, range.last / bundle * bundle + bundle - 1});
+      free.remove({bundles.around(range.first, count).first, bundles.around(range.last, count).end - 1});
   }
   std::erase_if(parts, [](const Judged& part) { return part.second == Verdict::run; });
   free.for_each_in({0, array.spec.count - 1}, [&](Range r) { parts.emplace_back(r, Verdict::run); });
@@ -152,7 +156,8 @@ void DependencyGraph::for_each_verdict(const specs::Edge& edge, Range range, spe
       break;
     case specs::EdgeKind::block:
       for (Element block = range.first; block <= range.last; ++block) {
-        const Range needed{block * edge.block, std::min((block + 1) * edge.block, parent.spec.count) - 1};
+        const BlockRange items = edge.blocks().items(block, parent.spec.count);
+        const Range needed{items.first, items.end - 1};
         const bool waits = !parent.ended.contains(needed);
         visit(Range{block, block}, waits ? Verdict::wait : verdict_of(parent, needed, policy, work_));
       }

@@ -61,6 +61,7 @@ class DependencyGraph {
     ArrayId array;
     specs::EdgeKind kind;
     std::uint64_t block;
+    specs::BlockStarts starts;
   };
 
   void rank_arrays();

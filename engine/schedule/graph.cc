@@ -75,6 +75,7 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here) {
     array.resources = resources_of(plan, step, id);
     if (!runs_here) array.gang = gang_of(groups, step, array.resources);
     array.bundle = step.bundle;
+    if (step.bundle > 0) array.block_starts = plan.block_starts();
     array.max_retries = step.max_retries;
     array.failure_retries = failure_retries(step);
     array.retry_delay_s = step.retry_delay_s;

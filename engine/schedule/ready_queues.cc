@@ -65,7 +65,9 @@ Range ReadyQueues::next_range(ArrayId array, std::uint64_t size) const {
   const std::uint64_t bundle = arrays_[array].spec.bundle;
   if (bundle <= 1) return *ready.front(size);
   const Element first = ready.front(1)->first;
-  return *ready.front((first + size + bundle - 1) / bundle * bundle - first);
+  const std::uint64_t count = arrays_[array].spec.count;
+  const Element last = first + std::min(size, count - first) - 1;
+  return *ready.front(arrays_[array].spec.bundles().around(last, count).end - first);
 }
 
 void ReadyQueues::set_time(double now_s) {
@@ -98,7 +100,7 @@ void ReadyQueues::update(ArrayId array) {
   if ((now == 0) != (waiting.counted == 0))
     now == 0 ? void(queue.waiting.erase(array)) : void(queue.waiting.insert(array));
   waiting.counted = now;
-  if (queue.waiting.empty() == !queue.key) return;
+  if ((queue.waiting.empty() || queue.held) == !queue.key) return;
   requeue(waiting.queue);
 }
 
@@ -108,7 +110,7 @@ void ReadyQueues::requeue(QueueId id) {
   const bool comes = !queue.key;
   if (queue.key) order_.erase(*queue.key);
   queue.key.reset();
-  if (queue.waiting.empty()) {
+  if (queue.waiting.empty() || queue.held) {
     queue.overdue = false;
     return;
   }
@@ -121,6 +123,17 @@ void ReadyQueues::requeue(QueueId id) {
   }
   queue.key = QueueKey(queue.overdue ? 0 : 1, -std::int64_t{queue.priority}, queue.served_core_s, id);
   order_.insert(*queue.key);
+}
+
+void ReadyQueues::hold(std::uint32_t step, bool held) {
+  std::set<QueueId> changed;
+  for (ArrayId array = 0; array < arrays_.size(); ++array) {
+    if (arrays_[array].spec.step == step) changed.insert(waiting_[array].queue);
+  }
+  for (const QueueId id : changed) {
+    queues_[id].held = held;
+    requeue(id);
+  }
 }
 
 void ReadyQueues::serve(QueueId id, double core_s) {

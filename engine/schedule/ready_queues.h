@@ -36,6 +36,7 @@ struct ReadyQueue {
   double served_core_s = 0;  // leased so far, as estimated; a queue that comes later begins with the others
   double waits_since_s = 0;  // it got something to lease, or was served
   bool overdue = false;
+  bool held = false;  // it has no place in the order, whatever it has to lease
   int cores = 0;  // of the workers that serve it
   int workers = 0;
 };
@@ -74,6 +75,9 @@ class ReadyQueues {
   Range next_range(ArrayId array, std::uint64_t size) const;
   // True once after a queue got something to lease that had nothing.
   bool take_grown() { return std::exchange(grown_, false); }
+
+  // Nothing of a step is leased while it is held.
+  void hold(std::uint32_t step, bool held);
 
   // ---- accounts
   void set_time(double now_s);

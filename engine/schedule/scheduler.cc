@@ -287,6 +287,28 @@ Lease Scheduler::part_of(LeaseId lease, ArrayId array, Range range) {
   return {lease, array, range.first, range.size(), 0, false, 0, {}};
 }
 
+void Scheduler::hold_step(std::uint32_t step, bool held) {
+  ready_.hold(step, held);
+  for (ArrayId array = 0; held && array < arrays_.size(); ++array) {
+    if (arrays_[array].spec.step != step) continue;
+    std::vector<std::pair<LeaseId, Range>> leased;
+    leases_.holders(array).for_each([&](Range range, LeaseId lease) { leased.emplace_back(lease, range); });
+    for (const auto& [lease, range] : leased) revoke(lease, array, range, false);
+  }
+}
+
+bool Scheduler::only_held_left() const {
+  if (leased() > 0 || ended()) return false;
+  bool some = false;
+  for (ArrayId id = 0; id < arrays_.size(); ++id) {
+    const auto& states = arrays_[id].states;
+    const std::uint64_t runnable = states.total(ElementState::ready) + states.total(ElementState::delayed);
+    if (runnable > 0 && !ready_.queue_of_array(id).held) return false;
+    some = some || runnable > 0;
+  }
+  return some;
+}
+
 void Scheduler::revoke(LeaseId lease, ArrayId array, Range range, bool kill_running) {
   actions_.revokes.push_back({leases_.worker_of(lease), part_of(lease, array, range), kill_running});
 }

@@ -103,6 +103,11 @@ class Scheduler {
   // No new leases until resumed.
   void set_paused(bool paused);
   bool paused() const { return paused_; }
+  // Nothing of this step (ArraySpec::step) is leased until it is let go, and what its workers have not begun comes
+  // back.
+  void hold_step(std::uint32_t step, bool held);
+  // Something is left, but all that could run is held.
+  bool only_held_left() const;
   // A hard failure then ends only what depends on it.
   void set_keep_going(bool keep_going) { keep_going_ = keep_going; }
   // Everything that has not ended and does not run becomes cancelled.

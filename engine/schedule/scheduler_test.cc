@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <random>
+#include <set>
 #include <utility>
 
 namespace wflow::engine {
@@ -197,6 +198,45 @@ TEST(Scheduler, BlocksWaitForTheirElementsOnly) {
   EXPECT_EQ(campaign.state(2, 0), ElementState::blocked);
   campaign.scheduler.done({0, 1, 0, 3, 0, 0, 0, 0});
   EXPECT_EQ(campaign.state(2, 0), ElementState::ready);
+}
+
+// 25 samples that became 40: the block of five stays one, and the new blocks begin behind it.
+TEST(Scheduler, BlocksOfAGrownCampaignBeginWhereItGrew) {
+  const auto starts = std::make_shared<const std::vector<std::uint64_t>>(std::vector<std::uint64_t>{25});
+  Campaign campaign({array_of(40), array_of(5, {{0, EdgeKind::block, 10, starts}})});
+  campaign.scheduler.restore_end(0, {0, 24}, ElementState::done);
+  campaign.scheduler.restore_end(1, {0, 2}, ElementState::done);
+  campaign.scheduler.start();
+  campaign.scheduler.done({0, 0, 25, 9, 0, 0, 0, 0});
+  EXPECT_EQ(campaign.state(1, 3), ElementState::blocked);
+  campaign.scheduler.done({0, 0, 34, 1, 0, 0, 0, 0});
+  EXPECT_EQ(campaign.state(1, 3), ElementState::ready);
+  EXPECT_EQ(campaign.state(1, 4), ElementState::blocked);
+  campaign.scheduler.done({0, 0, 35, 5, 0, 0, 0, 0});
+  EXPECT_EQ(campaign.state(1, 4), ElementState::ready);
+}
+
+// A process never takes samples from before and after.
+TEST(Scheduler, BundlesOfAGrownCampaignBeginWhereItGrew) {
+  ArraySpec spec = bundled(47, 10);
+  spec.block_starts = std::make_shared<const std::vector<std::uint64_t>>(std::vector<std::uint64_t>{25});
+  Scheduler scheduler({spec}, 1);
+  scheduler.start();
+  scheduler.worker_joined("a", {2, 0}, {});
+  const std::set<Element> begins = {0, 10, 20, 25, 35, 45, 47};
+  std::uint64_t leased = 0;
+  while (leased < 47) {
+    scheduler.assign(0);
+    const Actions actions = scheduler.take_actions();
+    ASSERT_FALSE(actions.grants.empty());
+    for (const GrantLease& grant : actions.grants) {
+      const Lease& lease = grant.lease;
+      EXPECT_TRUE(begins.contains(lease.first) && begins.contains(lease.first + lease.count)) << lease.first;
+      leased += lease.count;
+      scheduler.done({lease.id, 0, lease.first, lease.count, 0, 0.1, 0.01, 0});
+    }
+  }
+  EXPECT_TRUE(scheduler.ended());
 }
 
 TEST(Scheduler, OrdinaryFailuresUseTheirBudgetThenFailSoftly) {

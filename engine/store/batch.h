@@ -81,6 +81,7 @@ struct Batch {
   };
   std::vector<Usage> usage;
   std::vector<batch::Allocation> allocations;  // as they are now
+  double time_s = 0;  // Unix time: the coordinator that writes this works then; 0: nobody says so
   bool empty() const {
     return ends.empty() && failures.empty() && workers_joined.empty() && workers_ended.empty() &&
            events.empty() && history.empty() && totals.empty() && followups.empty() && floors.empty() &&

@@ -24,6 +24,10 @@ void Store::Impl::write_event(const wire::TaskEvent& event) {
     write_metric(event, *metric);
   } else if (const auto* progress = std::get_if<wire::Progress>(&event.body)) {
     write_progress(event, *progress);
+  } else if (const auto* missing = std::get_if<wire::MissingSample>(&event.body)) {
+    write_missing(event, *missing);
+  } else if (std::holds_alternative<wire::Converted>(event.body)) {
+    write_converted(event);
   } else {
     write_other(event);
   }

@@ -47,7 +47,9 @@ struct Store::Impl {
   std::filesystem::path campaign;
   SQLite::Database database;
   std::map<std::string, SQLite::Statement, std::less<>> statements;  // prepared once
-  RunTable runs, floors;
+  RunTable runs, floors, made;
+  // Of arrays whose sources are not the first ones of this version of the study: what their tasks are made with.
+  std::map<ArrayId, std::int64_t> sources_of;
   std::optional<CommitMark> mark;  // none where a VFS keeps the database
   CampaignLock* lock;              // may be null
   // usage.cc: read at the first write, then kept beside the tables.
@@ -63,6 +65,7 @@ struct Store::Impl {
     std::uint64_t seen = 0;  // executions, with or without a record
   };
   std::optional<Usage> usage;
+  std::optional<std::set<ArrayId>> conversions;  // missing.cc: read at the first use
   // How the counts of ended elements change with the transaction.
   std::map<ArrayId, std::array<std::int64_t, kElementStates>> changes;
 
@@ -101,10 +104,12 @@ struct Store::Impl {
 
   // writes.cc
   void write(const Batch& batch);
+  void write_session(double time_s);
   void write_worker(const WorkerRow& worker);
   void write_ends(std::span<const RecordEnd> ends);
   void write_end(const RecordEnd& end);
   std::size_t write_reopened(std::span<const RecordEnd> ends);
+  bool has_made();
   void count_replaced(ArrayId array, const std::vector<RunTable::Row>& replaced);
   void write_floor(const RecordFloor& floor);
   void write_counts();
@@ -117,6 +122,10 @@ struct Store::Impl {
   void write_metric(const wire::TaskEvent& of, const wire::Metric& metric);
   void write_progress(const wire::TaskEvent& of, const wire::Progress& progress);
   void write_other(const wire::TaskEvent& of);
+  // missing.cc
+  void write_missing(const wire::TaskEvent& of, const wire::MissingSample& missing);
+  void write_converted(const wire::TaskEvent& of);
+  void forget_missing(ArrayId array, const std::vector<Range>& reopened);
   // usage.cc
   void write_usage(const std::vector<Batch::Usage>& used);
   Usage read_usage();
@@ -128,6 +137,13 @@ struct Store::Impl {
   // allocations.cc
   void write_allocation(const batch::Allocation& row);
   std::vector<batch::Allocation> read_allocations();
+  // take.cc
+  void renumber(const Takeover& takeover, std::uint64_t count);
+  void resize(const specs::Plan& plan, const Takeover& takeover, std::vector<std::uint64_t>& before);
+  void open_again(ArrayId array, const std::vector<Range>& parts, std::uint64_t was, std::uint64_t is);
+  void forget_opened();
+  std::int64_t insert_sources(const SourcesRow& row);  // sources.cc
+  void retire_beyond(ArrayId array, std::uint64_t was, std::uint64_t is);
   // reads.cc
   std::vector<WorkerRow> read_living_workers();
   // records.cc
@@ -135,6 +151,7 @@ struct Store::Impl {
   void add_artifacts(CampaignStatus& status);
   void add_records(CampaignStatus& status);
   std::vector<StepStatus> read_steps();
+  double coordinated_s();
   std::vector<FailureView> read_failures(SQLite::Statement& select);
 };
 

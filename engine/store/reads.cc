@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/printable.h"
+#include "base/text.h"
 #include "engine/store/database.h"
 #include "engine/store/impl.h"
 #include "engine/store/store.h"
@@ -16,7 +18,8 @@ namespace wflow::engine::store {
 namespace {
 
 constexpr const char* kExecutions =
-    "SELECT f.element, c.executions, f.exit_code, f.reason, f.worker, f.started, f.duration FROM failures f "
+    "SELECT f.element, c.executions, f.exit_code, f.reason, f.worker, f.started, f.duration, "
+    "substr(f.detail, -1000) FROM failures f "
     "JOIN "
     "(SELECT max(id) AS id, count(*) AS executions FROM failures WHERE array = ? AND element BETWEEN ? AND ? "
     "GROUP BY element ORDER BY element LIMIT ?) c "
@@ -27,6 +30,13 @@ constexpr const char* kWorkers =
     "failures GROUP BY worker) f ON f.worker = w.id ORDER BY w.joined";
 constexpr const char* kWorker = "SELECT *, 0 FROM workers WHERE id = ?";
 constexpr const char* kLivingWorkers = "SELECT *, 0 FROM workers WHERE ended IS NULL ORDER BY joined";
+
+// Of a text whose beginning may be missing.
+std::string last_line(const std::string& text) {
+  std::string_view line = text::trim(text);
+  if (const std::size_t at = line.rfind('\n'); at != std::string_view::npos) line.remove_prefix(at + 1);
+  return printable(text::trim(line).substr(0, wire::kListedMessage));
+}
 
 ProcessIdentity identity_at(SQLite::Statement& row, int column) {
   return {row.getColumn(column).getString(), row.getColumn(column + 1).getString(),
@@ -62,7 +72,7 @@ std::vector<ExecutionRecord> Store::executions(ArrayId array, Range range, std::
       records.push_back({static_cast<Element>(select.getColumn(0).getInt64()), select.getColumn(1).getUInt(),
                          select.getColumn(2).getInt(), select.getColumn(3).getString(),
                          select.getColumn(4).getString(), select.getColumn(5).getDouble(),
-                         select.getColumn(6).getDouble()});
+                         select.getColumn(6).getDouble(), last_line(select.getColumn(7).getString())});
     }
     return records;
   });

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/monitor/describe_end.h"
 #include "engine/monitor/allocations.h"
+#include "engine/monitor/describe_end.h"
 #include "engine/monitor/metric_curves.h"
 #include "engine/store/database.h"
 #include "engine/store/impl.h"
@@ -170,7 +170,12 @@ void Store::Impl::add_records(CampaignStatus& status) {
   status.iterations =
       database.execAndGet("SELECT COALESCE(max(value), '') FROM meta WHERE key = 'iterations'").getString();
   status.started_s = database.execAndGet("SELECT COALESCE(MIN(time), 0) FROM history").getDouble();
+  status.elapsed_s = coordinated_s();
   status.last_failure = whole(database.execAndGet("SELECT COALESCE(max(id), 0) FROM failures"));
+}
+
+double Store::Impl::coordinated_s() {
+  return database.execAndGet("SELECT COALESCE(sum(last - began), 0) FROM sessions").getDouble();
 }
 
 // Added up here, in the order of the arrays: SQLite would sort them by step first.
@@ -238,7 +243,11 @@ CampaignStatus Store::status_at_rest() {
     status.steps = impl_->read_steps();
   });
   const std::map<std::string, StepUsage> used = usage();
+  const MissingSamples missing = missing_samples();
+  ArrayId first_array = 0;
   for (StepStatus& step : status.steps) {
+    step.missing = missing.sum(first_array, static_cast<std::uint32_t>(step.arrays));
+    first_array += static_cast<ArrayId>(step.arrays);
     if (const auto found = used.find(step.name); found != used.end()) step.usage = view_of(found->second);
     step.counts[static_cast<std::size_t>(ElementState::blocked)] = step.elements - step.ended();
   }
@@ -247,8 +256,7 @@ CampaignStatus Store::status_at_rest() {
   const bool all_ended = status.ended() == status.elements();
   status.state = all_ended ? end_state(status) : CampaignState::interrupted;
   if (!status.history.empty()) {
-    const double ended_s = all_ended ? end_of_work_s(status.history) : status.history.back().time_s;
-    status.elapsed_s = ended_s - status.started_s;
+    status.time_s = all_ended ? end_of_work_s(status.history) : status.history.back().time_s;
   }
   // Between two coordinators: what the next one comes with.
   const auto holder = read_lock(impl_->campaign);

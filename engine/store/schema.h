@@ -15,7 +15,9 @@ CREATE TABLE arrays (
   timed INTEGER NOT NULL DEFAULT 0, duration_sum REAL NOT NULL DEFAULT 0, duration_square_sum REAL NOT NULL DEFAULT 0,
   -- How many have ended so: what the runs below add up to, so that a status reads no run.
   done INTEGER NOT NULL DEFAULT 0, failed INTEGER NOT NULL DEFAULT 0, hard_failed INTEGER NOT NULL DEFAULT 0,
-  skipped INTEGER NOT NULL DEFAULT 0, cancelled INTEGER NOT NULL DEFAULT 0);
+  skipped INTEGER NOT NULL DEFAULT 0, cancelled INTEGER NOT NULL DEFAULT 0,
+  source INTEGER);  -- of a conversion: the array whose samples it reads
+CREATE INDEX arrays_by_source ON arrays (source) WHERE source IS NOT NULL;
 -- Elements first..last of an array have ended in this state; neighbours of equal state are one row.
 CREATE TABLE runs (
   array INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, state INTEGER NOT NULL,
@@ -57,13 +59,21 @@ CREATE TABLE metrics (
   value REAL,  -- NULL: see not_finite
   not_finite TEXT,  -- NaN, Infinity, -Infinity
   time REAL NOT NULL, attempt INTEGER NOT NULL, PRIMARY KEY (array, element, name, step)) WITHOUT ROWID;
+-- Samples of the array's source that the conversion could not use: told by its element in this attempt.
+CREATE TABLE missing (
+  array INTEGER NOT NULL, sample INTEGER NOT NULL, element INTEGER NOT NULL, attempt INTEGER NOT NULL, reason TEXT NOT NULL,
+  PRIMARY KEY (array, sample)) WITHOUT ROWID;
+CREATE INDEX missing_by_element ON missing (array, element);
 -- What the executions of a step used, as distributions (engine/usage/step_usage.h).
 CREATE TABLE usage (step TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 -- What each execution used: records of elements first..last of an array, in the order in which they ended.
 CREATE TABLE task_usage (
   array INTEGER NOT NULL, block INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, records INTEGER NOT NULL,
   body BLOB NOT NULL, PRIMARY KEY (array, block));
+CREATE INDEX task_usage_by_element ON task_usage (array, last, first);
 CREATE TABLE usage_workers (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);
+-- When each coordinator worked: from its first commit to its last one.
+CREATE TABLE sessions (epoch INTEGER PRIMARY KEY, began REAL NOT NULL, last REAL NOT NULL);
 -- The campaign's own story: coordinators that came and went, workers, stops.
 CREATE TABLE history (id INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL);
 -- Campaigns that come after this one. source: who asked for it, so that asking is recorded once.
@@ -79,10 +89,30 @@ CREATE TABLE allocations (
   reason TEXT NOT NULL, never_clears TEXT NOT NULL,
   node_names TEXT NOT NULL  -- one a line
   ) WITHOUT ROWID;
+-- Checksums of the files that a step declares (sources:), each time that they had changed when a coordinator began.
+CREATE TABLE sources (
+  id INTEGER PRIMARY KEY, step TEXT NOT NULL, time REAL NOT NULL, study INTEGER NOT NULL,
+  files TEXT NOT NULL  -- JSON: path -> checksum, bytes, time of change
+  );
+-- Elements first..last that are done were made with these sources, and not with the first ones of their step that this
+-- version of the study has.
+CREATE TABLE made (
+  array INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, sources INTEGER NOT NULL,
+  PRIMARY KEY (array, first)) WITHOUT ROWID;
+-- Task arrays that a later version of the study has no more. Their failures, events, metrics and records stay, under
+-- the array -id.
+CREATE TABLE removed_arrays (
+  id INTEGER PRIMARY KEY, step TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL, elements INTEGER NOT NULL,
+  done INTEGER NOT NULL, failed INTEGER NOT NULL,
+  study INTEGER NOT NULL  -- the first version that has it no more
+  );
 CREATE TABLE states (state INTEGER PRIMARY KEY, name TEXT NOT NULL);
 
 CREATE VIEW v_steps AS
   SELECT step, kind, count(*) AS arrays, sum(elements) AS elements FROM arrays GROUP BY step ORDER BY min(id);
+CREATE VIEW v_sources AS SELECT step, time, study, files FROM sources ORDER BY id;
+CREATE VIEW v_removed AS
+  SELECT step, name AS array, kind, elements, done, failed, study FROM removed_arrays ORDER BY id;
 CREATE VIEW v_runs AS
   SELECT a.step, a.name AS array, r.first, r.last, r.last - r.first + 1 AS count, s.name AS state
   FROM runs r JOIN arrays a ON a.id = r.array JOIN states s ON s.state = r.state;
@@ -102,6 +132,12 @@ CREATE VIEW v_progress AS
          sum(done) AS done, sum(failed + hard_failed) AS failed, sum(skipped) AS skipped, sum(cancelled) AS cancelled,
          sum(duration_sum) / max(sum(timed), 1) AS mean_duration
   FROM arrays GROUP BY step ORDER BY min(id);
+-- Done tasks whose output a conversion could not use.
+CREATE VIEW v_missing AS
+  SELECT s.step, s.name AS array, m.sample, a.step AS data_set, m.reason, a.source AS source
+  FROM missing m JOIN arrays a ON a.id = m.array JOIN arrays s ON s.id = a.source
+  JOIN runs r ON r.array = a.source AND r.state = 4 AND r.last >= m.sample
+       AND r.first = (SELECT max(q.first) FROM runs q WHERE q.array = a.source AND q.first <= m.sample);
 CREATE VIEW v_tasks AS
   SELECT a.step, a.name AS array, f.element AS sample,
          COALESCE((SELECT s.name FROM runs r JOIN states s ON s.state = r.state
@@ -111,7 +147,12 @@ CREATE VIEW v_tasks AS
          c.executions AS failed_executions, f.reason, f.exit_code, f.started, f.duration, f.worker, f.detail
   FROM failures f
   JOIN (SELECT max(id) AS id, count(*) AS executions FROM failures GROUP BY array, element) c ON c.id = f.id
-  JOIN arrays a ON a.id = f.array;
+  JOIN arrays a ON a.id = f.array
+  WHERE NOT EXISTS (SELECT 1 FROM v_missing m WHERE m.source = f.array AND m.sample = f.element)
+  UNION ALL
+  SELECT m.step, m.array, m.sample, 'missing', (SELECT count(*) FROM failures f WHERE f.array = m.source AND
+         f.element = m.sample), 'missing', 0, NULL, NULL, NULL, group_concat(m.data_set || ': ' || m.reason, char(10))
+  FROM v_missing m GROUP BY m.source, m.sample;
 CREATE VIEW v_retries AS
   SELECT a.step, a.name AS array, t.element AS sample, t.next_attempt, t.failures, t.crashes, t.neutral, t.launches,
          t.memory, t.memory_bytes, t.restart

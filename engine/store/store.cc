@@ -38,6 +38,7 @@ void fill_new_database(SQLite::Database& database, const specs::Plan& plan) {
   set_meta(database, "wflow_version", kVersion);
   set_meta(database, "epoch", "0");
   set_meta(database, "commits", "0");
+  set_meta(database, "study", "1");
   SQLite::Statement state(database, "INSERT INTO states VALUES (?, ?)");
   for (std::size_t i = 0; i < kElementStates; ++i) {
     state.bind(1, static_cast<int>(i));
@@ -46,7 +47,7 @@ void fill_new_database(SQLite::Database& database, const specs::Plan& plan) {
     state.reset();
   }
   SQLite::Statement insert(database,
-                           "INSERT INTO arrays (id, step, name, kind, elements) VALUES (?, ?, ?, ?, ?)");
+                           "INSERT INTO arrays (id, step, name, kind, elements, source) VALUES (?, ?, ?, ?, ?, ?)");
   for (ArrayId array = 0; array < plan.array_count(); ++array) {
     const specs::PlannedStep& step = plan.steps()[plan.step_of(array)];
     insert.bind(1, static_cast<std::int64_t>(array));
@@ -54,6 +55,8 @@ void fill_new_database(SQLite::Database& database, const specs::Plan& plan) {
     insert.bind(3, plan.array_name(array));
     insert.bind(4, std::string(specs::name_of(step.kind)));
     insert.bind(5, static_cast<std::int64_t>(step.elements));
+    insert.bind(6);
+    if (const auto source = converted_array(plan, array)) insert.bind(6, static_cast<std::int64_t>(*source));
     insert.exec();
     insert.reset();
   }
@@ -102,6 +105,7 @@ Store::Impl::Impl(const std::filesystem::path& campaign_, const DatabaseOptions&
       database(open_database(campaign, options)),
       runs(database, "runs", "state"),
       floors(database, "floors", "lease"),
+      made(database, "made", "sources"),
       lock(options.lock) {
   if (options.vfs.empty()) mark.emplace(campaign);
 }
@@ -132,6 +136,7 @@ void Store::Impl::reset_statements() {
   for (auto& [sql, statement] : statements) statement.tryReset();
   runs.reset();
   floors.reset();
+  made.reset();
 }
 
 std::uint64_t Store::Impl::commits() {

@@ -13,9 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "engine/monitor/missing_samples.h"
 #include "engine/monitor/status.h"
 #include "engine/store/batch.h"
 #include "engine/store/campaign_lock.h"
+#include "engine/store/takeover.h"
 #include "engine/usage/step_usage.h"
 #include "engine/wire/messages.h"
 #include "specs/plan/plan.h"
@@ -31,6 +33,14 @@ struct ExecutionRecord {
   std::string worker;
   double started_s = 0;
   double duration_s = 0;
+  std::string message;  // the last line of what it printed (wire::kListedMessage)
+};
+
+// A sample that a conversion could not use; `element`: its block, or the closing task.
+struct MissingRecord {
+  Element sample = 0;
+  Element element = 0;
+  std::string reason;
 };
 
 struct WorkerRecord : WorkerRow {
@@ -92,6 +102,10 @@ class Store {
   // Of elements in the range, in their order, each one's executions in theirs. The attempt's lease is not
   // known.
   std::vector<UsageRow> usage_of(ArrayId array, Range range, std::size_t limit = kAll);
+  // missing.cc
+  // Of the data set that `array`, of a convert: step, makes; in order of samples, the first `limit` of them.
+  std::vector<MissingRecord> missing(ArrayId array, Range samples, std::size_t limit = kAll);
+  MissingSamples missing_samples();  // of all
   // allocations.cc: in the order in which they were wanted
   std::vector<batch::Allocation> allocations();
   // followups.cc
@@ -102,6 +116,23 @@ class Store {
   void set_iterations(const std::string& text);
   // Whether a task has written an event of this type.
   bool has_event(const std::string& type);
+
+  // take.cc
+  // The version of the study (specs/plan/versions.h) that the record follows.
+  std::uint64_t study();
+  // Takeover::aside of the last one; empty before any.
+  std::string aside();
+  // The record follows a new plan from now on, or parts of the same one are open again: all or nothing, durable.
+  // No coordinator may live: results of leases that were given before do not count for what is open.
+  void take(const specs::Plan& plan, const Takeover& takeover);
+  // sources.cc: of each step, the oldest first.
+  std::vector<SourcesRow> sources();
+  // Of elements made with other sources than the first ones of their step in this version of the study.
+  std::vector<MadeRow> made();
+  // These sources are new to their step; durable. Gives their id.
+  std::int64_t add_sources(const SourcesRow& row);
+  // What ends well in the array from now on is made with these.
+  void set_sources(ArrayId array, std::int64_t sources);
 
   // A consistent copy of the database as a new file. Error{usage} when the file exists, Error{system} when it
   // can't be written: of this call alone.

@@ -115,8 +115,8 @@ TEST_F(StoreTest, TheCauseOfALossComesLater) {
   batch.failures.push_back(lost);
   store.commit(batch);
   Batch explained;
-  explained.causes.push_back({0, 7, 2, "n1-5", EndReason::node, "a node of allocation 12 failed",
-                              AttemptCounts{3, 0, 2, false, 1}});
+  explained.causes.push_back(
+      {0, 7, 2, "n1-5", EndReason::node, "a node of allocation 12 failed", AttemptCounts{3, 0, 2, false, 1}});
   store.commit(explained);
   ASSERT_EQ(store.restore().attempts.size(), 1U);
   EXPECT_EQ(store.restore().attempts[0].counts, (AttemptCounts{3, 0, 2, false, 1}));
@@ -300,8 +300,27 @@ TEST_F(StoreTest, FloorsOfLaterLeasesReplaceEarlierOnes) {
   EXPECT_EQ(floors[3].lease, 8u);
 }
 
-// A coordinator that finds nothing to do takes no time of the campaign.
-TEST_F(StoreTest, TheTimeOfACampaignEndsWithItsWork) {
+// What lies between two coordinators is no time of the campaign.
+TEST_F(StoreTest, TheTimeOfACampaignIsThatOfItsCoordinators) {
+  Store store(campaign_);
+  const auto at = [&](double time_s) {
+    Batch batch;
+    batch.time_s = time_s;
+    batch.history = {{time_s, "note", "something"}};
+    store.commit(batch);
+    return store.status_at_rest().elapsed_s;
+  };
+  store.next_epoch();
+  EXPECT_EQ(at(100), 0);
+  EXPECT_EQ(at(130), 30);
+  EXPECT_EQ(at(120), 30) << "the clock was set back";
+  store.next_epoch();
+  EXPECT_EQ(at(1000), 30);
+  EXPECT_EQ(at(1005), 35);
+}
+
+// A coordinator that finds nothing to do does not move the end of the campaign.
+TEST_F(StoreTest, ACampaignEndsWithItsWork) {
   Store store(campaign_);
   Batch batch = ends({{0, {0, 99}, kDone}, {1, {0, 0}, kDone}});
   ArrayProgress all, one;
@@ -310,12 +329,12 @@ TEST_F(StoreTest, TheTimeOfACampaignEndsWithItsWork) {
   batch.totals = {{0, all}, {1, one}};
   batch.history = {{100, "started", "coordinator 1"}, {101, "worker", "worker w joined with 2 cores"}};
   store.commit(batch);
-  EXPECT_EQ(store.status_at_rest().elapsed_s, 1);
+  EXPECT_EQ(store.status_at_rest().time_s, 101);
   const auto add = [&](double time_s, const char* kind, const char* text) {
     Batch more;
     more.history = {{time_s, kind, text}};
     store.commit(more);
-    return store.status_at_rest().elapsed_s;
+    return store.status_at_rest().time_s - 100;
   };
   EXPECT_EQ(add(110, "end", "101 of 101 tasks done"), 10);
   EXPECT_EQ(add(200, "resumed", "coordinator 2"), 10);
@@ -543,6 +562,58 @@ TEST_F(StoreTest, CommitThreadReportsEachCommit) {
     EXPECT_TRUE(commits.committed());
   }
   EXPECT_FALSE(commits.committed());
+}
+
+// A row each, as long as the block that told of them stands.
+TEST_F(StoreTest, MissingSamplesStandAsLongAsTheirBlock) {
+  namespace fs = std::filesystem;
+  const fs::path folder = campaign_ / "converting";
+  fs::create_directories(folder);
+  write_file_durably(
+      folder / "study.yaml",
+      "description: {name: missing, description: a test}\n"
+      "samples: {design: uniform, count: 20, seed: 1, parameters: {x: [0, 1]}}\n"
+      "study:\n  - {name: simulate, description: one, run: {cmd: 'echo $(x)'}}\n"
+      "  - {name: data, description: all, convert: {from: simulate, file: u.npy, shard_samples: 10}}\n");
+  specs::ReadOptions options;
+  options.timestamp = "20260101-000000";
+  const specs::Plan plan(specs::read_study(folder / "study.yaml", options).study, folder);
+  ASSERT_EQ(converted_array(plan, 0), std::nullopt);
+  ASSERT_EQ(converted_array(plan, 1), 0U);
+  ASSERT_EQ(converted_array(plan, 2), 0U) << "by its blocks";
+  Store::create(folder, plan);
+  Store store(folder);
+  const auto told = [&](std::uint32_t attempt, std::vector<std::uint64_t> samples, Element block) {
+    Batch batch;
+    for (const std::uint64_t sample : samples)
+      batch.events.push_back({1, block, attempt, 100, wire::MissingSample{sample, "u.npy is not there"}});
+    batch.events.push_back({1, block, attempt, 100, wire::Converted{10 - samples.size(), {}}});
+    store.commit(batch);
+  };
+  const auto missing = [&] {
+    std::vector<Element> found;
+    for (const MissingRecord& record : store.missing(1, {0, 19})) found.push_back(record.sample);
+    return found;
+  };
+  store.commit(ends({{0, {0, 19}, kDone}, {1, {0, 1}, kDone}}));
+  told(0, {3, 7}, 0);
+  told(0, {12}, 1);
+  told(0, {12}, 1);  // at least once
+  EXPECT_EQ(missing(), (std::vector<Element>{3, 7, 12}));
+  EXPECT_EQ(store.missing(1, {4, 19}, 1).at(0).sample, 7U);
+  const auto reasons = store.status_at_rest().steps.at(1).missing;
+  ASSERT_EQ(reasons.size(), 1U);
+  EXPECT_EQ(reasons[0].samples, 3U);
+  EXPECT_EQ(reasons[0].first, 3U);
+  // Another execution of the same block says less: an earlier one's word does not stand.
+  told(1, {7}, 0);
+  EXPECT_EQ(missing(), (std::vector<Element>{7, 12}));
+  store.snapshot(folder / "copy.db");
+  SQLite::Database copy((folder / "copy.db").string());
+  EXPECT_EQ(copy.execAndGet("SELECT group_concat(step || sample || state) FROM v_tasks").getString(),
+            "simulate7missing,simulate12missing");
+  store.commit(ends({{1, {1, 1}, kOpen}}));
+  EXPECT_EQ(missing(), (std::vector<Element>{7}));
 }
 
 }  // namespace

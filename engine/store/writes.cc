@@ -62,6 +62,15 @@ void Store::Impl::write(const Batch& batch) {
   for (const batch::Allocation& row : batch.allocations) write_allocation(row);
   for (const HistoryRow& row : batch.history) write_history(row);
   write_usage(batch.usage);
+  if (batch.time_s > 0) write_session(batch.time_s);
+}
+
+// A clock that was set back does not shorten it.
+void Store::Impl::write_session(double time_s) {
+  const double time = stored_time(time_s);
+  execute(statement("INSERT INTO sessions (epoch, began, last) SELECT CAST(value AS INTEGER), ?1, ?1 FROM meta WHERE "
+                    "key = 'epoch' ON CONFLICT (epoch) DO UPDATE SET last = max(last, ?1)"),
+          time);
 }
 
 void Store::Impl::write_worker(const WorkerRow& worker) {
@@ -88,6 +97,9 @@ void Store::Impl::write_ends(std::span<const RecordEnd> ends) {
 void Store::Impl::write_end(const RecordEnd& end) {
   count_replaced(end.array, runs.set(end.array, end.range, static_cast<int>(end.state)));
   changes[end.array][static_cast<std::size_t>(end.state)] += signed_of(end.range.size());
+  if (!sources_of.empty() && end.state == ElementState::done) {
+    if (const auto at = sources_of.find(end.array); at != sources_of.end()) made.set(end.array, end.range, at->second);
+  }
   execute(statement("DELETE FROM attempts WHERE array = ? AND element BETWEEN ? AND ?"), end.array,
           signed_of(end.range.first), signed_of(end.range.last));
 }
@@ -102,6 +114,8 @@ std::size_t Store::Impl::write_reopened(std::span<const RecordEnd> ends) {
     parts.push_back(end.range);
   }
   count_replaced(array, runs.clear(array, parts));
+  if (has_made()) made.clear(array, parts);
+  forget_missing(array, parts);
   return parts.size();
 }
 

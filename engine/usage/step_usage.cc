@@ -11,15 +11,15 @@ namespace wflow::engine {
 
 namespace {
 
-constexpr double kMillisecond = 1e-3;
-constexpr double kMicrosecond = 1e-6;
+constexpr double kPerMillisecond = 1e3;  // in a second
+constexpr double kPerMicrosecond = 1e6;
 constexpr std::uint64_t kKiB = 1024;
 
 // What a record says beyond its times; what is as usual takes no byte.
 enum Flag : unsigned { kBundle = 1, kAttempt = 2, kRead = 4, kWritten = 8, kWorker = 16 };
 
-std::uint64_t units(double seconds, double unit) {
-  return seconds > 0 ? static_cast<std::uint64_t>(std::llround(seconds / unit)) : 0;
+std::uint64_t units(double seconds, double per_second) {
+  return seconds > 0 ? static_cast<std::uint64_t>(std::llround(seconds * per_second)) : 0;
 }
 
 std::uint64_t kib(std::uint64_t bytes) {
@@ -53,15 +53,15 @@ StepUsage StepUsage::from_bytes(std::string_view bytes) {
 }
 
 void UsageBlock::add(const TaskUsage& usage, std::uint64_t worker) {
-  const auto started_ms = static_cast<std::int64_t>(units(usage.started_s, kMillisecond));
+  const auto started_ms = static_cast<std::int64_t>(units(usage.started_s, kPerMillisecond));
   const unsigned flags = (usage.count != 1 ? kBundle : 0U) | (usage.attempt != 0 ? kAttempt : 0U) |
                          (usage.read_bytes != 0 ? kRead : 0U) | (usage.written_bytes != 0 ? kWritten : 0U) |
                          (records_ == 0 || worker != worker_ ? kWorker : 0U);
   bytes_.push_back(static_cast<char>(flags));
   put_signed(bytes_, static_cast<std::int64_t>(usage.first - before_));
   put_signed(bytes_, started_ms - before_ms_);
-  put_varint(bytes_, units(usage.duration_s, kMicrosecond));
-  put_varint(bytes_, units(usage.cpu_s, kMicrosecond));
+  put_varint(bytes_, units(usage.duration_s, kPerMicrosecond));
+  put_varint(bytes_, units(usage.cpu_s, kPerMicrosecond));
   put_varint(bytes_, kib(usage.peak_bytes));
   if ((flags & kBundle) != 0) put_varint(bytes_, usage.count);
   if ((flags & kAttempt) != 0) put_varint(bytes_, usage.attempt);
@@ -99,9 +99,10 @@ std::vector<UsageBlock::Record> UsageBlock::read(ArrayId array, std::string_view
     record.usage.first = before.usage.first + static_cast<Element>(element_step);
     record.usage.count = others[0];
     record.usage.attempt = static_cast<std::uint32_t>(others[1]);
-    record.usage.started_s = static_cast<double>(started_ms) * kMillisecond;
-    record.usage.duration_s = static_cast<double>(used[0]) * kMicrosecond;
-    record.usage.cpu_s = static_cast<double>(used[1]) * kMicrosecond;
+    // Divided: the nearest number to what was written, which prints in few digits.
+    record.usage.started_s = static_cast<double>(started_ms) / kPerMillisecond;
+    record.usage.duration_s = static_cast<double>(used[0]) / kPerMicrosecond;
+    record.usage.cpu_s = static_cast<double>(used[1]) / kPerMicrosecond;
     record.usage.peak_bytes = used[2] * kKiB;
     record.usage.read_bytes = others[2] * kKiB;
     record.usage.written_bytes = others[3] * kKiB;

@@ -30,6 +30,12 @@ std::uint64_t StepStatus::ended() const {
   return total;
 }
 
+std::uint64_t StepStatus::missing_samples() const {
+  std::uint64_t total = 0;
+  for (const MissingReason& reason : missing) total += reason.samples;
+  return total;
+}
+
 std::uint64_t StatusAnswer::elements() const {
   std::uint64_t total = 0;
   for (const StepStatus& step : steps) total += step.elements;

@@ -15,6 +15,7 @@
 #include "engine/schedule/types.h"
 #include "engine/wire/campaign_state.h"
 #include "engine/wire/requests.h"
+#include "engine/wire/task_event.h"
 
 namespace wflow::engine::wire {
 
@@ -89,7 +90,11 @@ struct StepStatus {
   std::uint64_t progress_total = 0;
   std::string progress_unit;
   UsageView usage;
+  // Of a conversion: samples that are not in its data set, by reason; the most frequent first.
+  std::vector<MissingReason> missing;
+  std::string held;  // nothing of it starts, and why: max_failures; empty: it is not held
 
+  std::uint64_t missing_samples() const;
   std::uint64_t count(ElementState state) const { return counts[static_cast<std::size_t>(state)]; }
   std::uint64_t ended() const;
   std::uint64_t failed() const { return count(ElementState::failed) + count(ElementState::hard_failed); }
@@ -160,6 +165,13 @@ struct AllocationsAnswer {
   std::vector<std::string> excluded_nodes;
 };
 
+// A task that has run for far longer than the others of its step.
+struct SlowView {
+  std::string task, worker;
+  double running_s = 0;
+  double usual_s = 0;  // 95 % of the step's executions took no longer
+};
+
 // What the coordinator has refused since it began.
 struct RefusedView {
   std::uint64_t connections = 0;  // that ended before they showed a key of the campaign
@@ -176,7 +188,8 @@ struct StatusAnswer {
   CampaignState state = CampaignState::running;
   std::string coordinator;  // "host (pid 12)" while one runs
   double started_s = 0;     // Unix time
-  double elapsed_s = 0;
+  double elapsed_s = 0;     // with a coordinator: what lies between two of them does not count
+  double time_s = 0;        // Unix time of this picture; of a campaign that has ended: when it did
   std::vector<StepStatus> steps;
   std::vector<WorkerStatus> workers;  // that are connected
   std::uint64_t workers_total = 0;
@@ -190,6 +203,8 @@ struct StatusAnswer {
   std::string iterations;               // of a study with iterate:, how they came to an end
   AllocationsAnswer allocations;        // that have not ended
   RefusedView refused;
+  std::vector<SlowView> slow;  // the longest first
+  std::uint64_t slow_total = 0;
 
   std::uint64_t elements() const;
   std::uint64_t ended() const;
@@ -214,7 +229,9 @@ struct TaskRecord {  // the last execution of an element that did not succeed at
   std::string worker;
   double started_s = 0;
   double duration_s = 0;
+  std::string message;  // the last line of what it printed, cut to kListedMessage bytes
 };
+inline constexpr std::size_t kListedMessage = 200;
 
 struct TaskLease {
   specs::ArrayId array = 0;
@@ -228,12 +245,20 @@ struct RunningTask {
   double started_s = 0;
 };
 
+// A done element whose output a conversion could not use.
+struct MissingTask {
+  specs::ArrayId array = 0;
+  specs::Element element = 0;
+  std::string reason;
+};
+
 // Complete for the elements from the request's `from` up to, but without, `next`.
 struct TasksAnswer {
   std::vector<TaskRun> runs;
   std::vector<TaskRecord> records;
   std::vector<TaskLease> leases;
   std::vector<RunningTask> running;
+  std::vector<MissingTask> missing;
   std::optional<TaskPlace> next;  // the next page begins there
 };
 
@@ -270,6 +295,7 @@ struct ExplainAnswer {
   std::vector<ExecutionView> executions;  // that did not succeed, newest last
   std::uint64_t executions_total = 0;
   std::vector<UsedView> used;  // of executions with a record of it, newest last
+  std::vector<std::string> missing;  // a sentence for each conversion that could not use its output
   std::string
       waits_for;  // where it could run: what is missing, "allocation 1234, pending for 12 min: Priority"
 };

@@ -34,6 +34,9 @@ WFLOW_LAYOUT(Note, &T::text);
 WFLOW_LAYOUT(Artifact, &T::kind, &T::path);
 WFLOW_LAYOUT(Checkpoint, &T::path, &T::hash, &T::epoch, &T::step);
 WFLOW_LAYOUT(Submission, &T::kind, &T::id, &T::spec, &T::options, &T::directory);
+WFLOW_LAYOUT(MissingSample, &T::sample, &T::reason);
+WFLOW_LAYOUT(MissingReason, &T::reason, &T::samples, &T::first);
+WFLOW_LAYOUT(Converted, &T::samples, &T::missing);
 WFLOW_LAYOUT(OtherEvent, &T::type, &T::json);
 WFLOW_LAYOUT(TaskEvent, &T::array, &T::element, &T::attempt, &T::time_s, &T::body);
 WFLOW_LAYOUT(RunningElement, &T::array, &T::element, &T::started_s);
@@ -42,9 +45,9 @@ WFLOW_LAYOUT(specs::Resources, &T::cores, &T::gpus, &T::memory_bytes, &T::nodes,
 WFLOW_LAYOUT(specs::DeclaredOutput, &T::file, &T::dataset, &T::shape, &T::finite);
 WFLOW_LAYOUT(specs::TaskTemplate, &T::array, &T::step, &T::label, &T::kind, &T::command, &T::restart,
              &T::shell, &T::shell_given, &T::settings, &T::workspace, &T::script, &T::suffix, &T::campaign,
-             &T::sample_dependent, &T::sample_count, &T::level_max_dirs, &T::resources, &T::timeout_s,
+             &T::sample_dependent, &T::sample_count, &T::level_max_dirs, &T::layout_samples, &T::resources, &T::timeout_s,
              &T::stall_timeout_s, &T::trust_markers, &T::block_samples, &T::source_workspace, &T::environment,
-             &T::bundle, &T::output, &T::outputs);
+             &T::sample_starts, &T::bundle, &T::output, &T::outputs);
 
 WFLOW_LAYOUT(Hello, &T::protocol, &T::version, &T::campaign, &T::worker, &T::group, &T::guardian, &T::agent,
              &T::started_by, &T::cores, &T::gpus, &T::memory_bytes, &T::allocation, &T::node, &T::incarnation,
@@ -65,7 +68,8 @@ WFLOW_LAYOUT(Part, &T::array, &T::first, &T::last);
 WFLOW_LAYOUT(Selection, &T::step, &T::ranged, &T::first, &T::last, &T::by_exit_code, &T::exit_code,
              &T::chosen, &T::parts);
 WFLOW_LAYOUT(TaskPlace, &T::array, &T::element);
-WFLOW_LAYOUT(TasksRequest, &T::from, &T::last_array, &T::first, &T::last, &T::states);
+WFLOW_LAYOUT(TasksRequest, &T::from, &T::last_array, &T::first, &T::last, &T::states,
+             &T::missing);
 WFLOW_LAYOUT(ExplainRequest, &T::task);
 WFLOW_LAYOUT(UsageRequest, &T::array, &T::first, &T::last, &T::limit);
 WFLOW_LAYOUT(WorkersRequest, &T::from);
@@ -88,7 +92,8 @@ WFLOW_LAYOUT(UsageView, &T::executions, &T::duration_s, &T::cpu_s, &T::peak_byte
              &T::written_bytes);
 WFLOW_LAYOUT(StepStatus, &T::name, &T::kind, &T::arrays, &T::elements, &T::counts, &T::mean_s,
              &T::deviation_s, &T::rate_per_s, &T::left_s, &T::progress_done, &T::progress_total,
-             &T::progress_unit, &T::usage);
+             &T::progress_unit, &T::usage, &T::missing, &T::held);
+WFLOW_LAYOUT(SlowView, &T::task, &T::worker, &T::running_s, &T::usual_s);
 WFLOW_LAYOUT(WorkerStatus, &T::id, &T::host, &T::cores, &T::running, &T::leased, &T::silent_s, &T::draining);
 WFLOW_LAYOUT(HistoryView, &T::number, &T::time_s, &T::kind, &T::text);
 WFLOW_LAYOUT(ArtifactView, &T::step, &T::kind, &T::path);
@@ -102,21 +107,24 @@ WFLOW_LAYOUT(PoolView, &T::name, &T::scheduler, &T::nodes, &T::slots, &T::min, &
 WFLOW_LAYOUT(AllocationsAnswer, &T::allocations, &T::allocations_total, &T::pools, &T::excluded_nodes);
 WFLOW_LAYOUT(RefusedView, &T::connections, &T::other_keys, &T::messages);
 WFLOW_LAYOUT(StatusAnswer, &T::name, &T::directory, &T::state, &T::coordinator, &T::started_s, &T::elapsed_s,
-             &T::steps, &T::workers, &T::workers_total, &T::failures, &T::last_failure, &T::metrics,
+             &T::time_s, &T::steps, &T::workers, &T::workers_total, &T::failures, &T::last_failure, &T::metrics,
              &T::artifacts, &T::artifacts_total, &T::history, &T::followups, &T::iterations, &T::allocations,
-             &T::refused);
+             &T::refused, &T::slow, &T::slow_total);
+WFLOW_LAYOUT(MissingTask, &T::array, &T::element, &T::reason);
 WFLOW_LAYOUT(TaskRun, &T::array, &T::first, &T::last, &T::state);
 WFLOW_LAYOUT(TaskRecord, &T::array, &T::element, &T::executions, &T::exit_code, &T::reason, &T::worker,
-             &T::started_s, &T::duration_s);
+             &T::started_s, &T::duration_s, &T::message);
 WFLOW_LAYOUT(TaskLease, &T::array, &T::first, &T::last, &T::worker);
 WFLOW_LAYOUT(RunningTask, &T::array, &T::element, &T::started_s);
-WFLOW_LAYOUT(TasksAnswer, &T::runs, &T::records, &T::leases, &T::running, &T::next);
+WFLOW_LAYOUT(TasksAnswer, &T::runs, &T::records, &T::leases, &T::running, &T::missing,
+             &T::next);
 WFLOW_LAYOUT(ParentView, &T::array, &T::needed, &T::counts, &T::open, &T::ended_badly);
 WFLOW_LAYOUT(ExecutionView, &T::attempt, &T::reason, &T::worker, &T::host, &T::started_s, &T::duration_s,
              &T::final, &T::detail, &T::worker_ended_s, &T::worker_reason);
 WFLOW_LAYOUT(UsedView, &T::usage, &T::worker);
 WFLOW_LAYOUT(ExplainAnswer, &T::task, &T::step, &T::state, &T::paused, &T::worker, &T::running_since_s,
-             &T::parents, &T::parents_total, &T::executions, &T::executions_total, &T::used, &T::waits_for);
+             &T::parents, &T::parents_total, &T::executions, &T::executions_total, &T::used, &T::missing,
+             &T::waits_for);
 WFLOW_LAYOUT(WorkerView, &T::id, &T::host, &T::group, &T::pid, &T::cores, &T::gpus, &T::joined_s, &T::ended_s,
              &T::reason, &T::failures, &T::state, &T::leased, &T::running);
 WFLOW_LAYOUT(WorkersAnswer, &T::workers, &T::next);

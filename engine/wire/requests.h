@@ -48,6 +48,7 @@ struct TasksRequest {
   specs::ArrayId last_array = 0;
   specs::Element first = 0, last = 0;
   std::uint32_t states = 0;  // bits: 1 << ElementState
+  bool missing = false;      // instead: those that are done, but whose output a conversion could not use
 };
 
 struct ExplainRequest {  // ExplainAnswer

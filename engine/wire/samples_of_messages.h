@@ -24,6 +24,7 @@ inline specs::TaskTemplate sample_template() {
   t.sample_dependent = true;
   t.sample_count = 1'000'000'000'000;
   t.level_max_dirs = 100;
+  t.layout_samples = 1'000'000;
   t.resources = {4, 1, std::int64_t{1} << 40, 2, 8, 1};
   t.timeout_s = 12.5;
   t.stall_timeout_s = 90.25;
@@ -33,6 +34,7 @@ inline specs::TaskTemplate sample_template() {
   t.environment = {{"KEY", "value with \n and \xff"}, {"EMPTY", ""}};
   t.shell_given = true;
   t.suffix = ".slurm";
+  t.sample_starts = {200, 400};
   t.bundle = 4096;
   t.output = specs::OutputMode::packed;
   t.outputs = {{{{specs::Piece::Kind::literal, "u.h5", 0}}, "density", {64, 64, 64}, true}};
@@ -47,6 +49,8 @@ inline std::vector<TaskEvent> sample_events() {
                                          Checkpoint{"/campaign/train/c1", "abc", 1, 50},
                                          Submission{"submitted", "host-1-2", "/s.yaml", "{}", "/d"},
                                          Convergence{},
+                                         MissingSample{17, "u.h5 holds NaN or infinite values"},
+                                         Converted{37, {{"u.h5 holds NaN or infinite values", 3, 17}}},
                                          OtherEvent{"mine", R"({"type":"mine","x":1})"}};
   std::vector<TaskEvent> events;
   for (const EventBody& body : bodies) events.push_back({7, 12, 1, 1.7e9, body});
@@ -64,7 +68,7 @@ inline std::vector<Query> sample_queries() {
   tasks.chosen = true;
   tasks.parts = {{7, 1, 9}, {8, 0, 0}};
   return {{StatusRequest{}},
-          {TasksRequest{{7, 1ULL << 40}, 9, 1, 1ULL << 50, 0x1ff}},
+          {TasksRequest{{7, 1ULL << 40}, 9, 1, 1ULL << 50, 0x1ff, true}},
           {ExplainRequest{{7, 12}}},
           {WorkersRequest{2000}},
           {RetryableRequest{tasks}},
@@ -111,6 +115,7 @@ inline StatusAnswer sample_status() {
   status.coordinator = "host (pid 12)";
   status.started_s = 1.7e9;
   status.elapsed_s = 12.5;
+  status.time_s = 1.7e9 + 100;
   StepStatus& step = status.steps.emplace_back();
   step.name = "train";
   step.kind = "train";
@@ -125,6 +130,8 @@ inline StatusAnswer sample_status() {
   step.progress_done = 12;
   step.progress_total = 100;
   step.progress_unit = "steps";
+  step.missing = {{"u.h5 holds NaN or infinite values", 3, 17}};
+  step.held = "its first 20 tasks all failed";
   status.workers = {{"host-1-abc", "host", 64, 60, 4096, 0.25, true}};
   status.workers_total = 20'000;
   status.failures = {
@@ -138,15 +145,18 @@ inline StatusAnswer sample_status() {
   status.iterations = "converged in iteration 3";
   status.allocations = sample_allocations();
   status.refused = {12, 3, 1};
+  status.slow = {{"simulate/17", "host-1-abc", 700.5, 20.25}};
+  status.slow_total = 4;
   return status;
 }
 
 inline std::vector<Answer> sample_answers() {
   TasksAnswer tasks;
   tasks.runs = {{7, 0, 1ULL << 40, ElementState::failed}};
-  tasks.records = {{7, 12, 3, -15, "exited", "host-1-abc", 1.7e9, 0.5}};
+  tasks.records = {{7, 12, 3, -15, "exited", "host-1-abc", 1.7e9, 0.5, "no root in cell 7"}};
   tasks.leases = {{7, 13, 20, "host-1-abc"}};
   tasks.running = {{7, 13, 1.7e9}};
+  tasks.missing = {{7, 14, "u.h5 is not there"}};
   tasks.next = TaskPlace{8, 21};
   ExplainAnswer explain;
   explain.task = "simulate/12";
@@ -159,6 +169,7 @@ inline std::vector<Answer> sample_answers() {
   explain.parents_total = 4;
   explain.executions = {{1, "exit code 3", "w", "host", 1.7e9, 0.5, true, "detail", 1.8e9, "drained"}};
   explain.executions_total = 2;
+  explain.missing = {"data: u.h5 is not there"};
   explain.waits_for = "allocation 1234, pending for 12 min: Priority";
   WorkersAnswer workers;
   workers.workers = {

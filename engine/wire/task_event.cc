@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/wire/task_event.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cmath>
@@ -65,6 +66,21 @@ class Values {
     if (at->is_null()) return std::numeric_limits<double>::quiet_NaN();
     if (!at->is_string()) return invalid<double>();
     return real_of_word(at->get<std::string>());
+  }
+
+  // [{"reason": ..., "samples": ..., "first": ...}, ...]
+  std::vector<MissingReason> reasons(const char* key) {
+    std::vector<MissingReason> list;
+    const auto at = object_.find(key);
+    if (at == object_.end()) return list;
+    if (!at->is_array() || at->size() > kMaxReasons) return invalid<std::vector<MissingReason>>();
+    for (const Json& item : *at) {
+      if (!item.is_object()) return invalid<std::vector<MissingReason>>();
+      Values values(item);
+      list.push_back({values.text("reason", kMaxEventText), values.whole("samples"), values.whole("first")});
+      valid_ = valid_ && values.valid();
+    }
+    return list;
   }
 
   std::int32_t exit_code(const char* key) {
@@ -141,7 +157,7 @@ SampleReport sample_report(Values& values, bool done) {
 
 // In the order of EventBody.
 constexpr std::array<std::string_view, std::variant_size_v<EventBody> - 1> kTypes = {
-    "metric", "progress", "note", "artifact", "checkpoint", "submit", "converged"};
+    "metric", "progress", "note", "artifact", "checkpoint", "submit", "converged", "missing", "converted"};
 
 EventBody known_body(std::string_view type, Values& v) {
   if (type == "metric") {
@@ -158,6 +174,8 @@ EventBody known_body(std::string_view type, Values& v) {
     return Submission{v.text("kind", kMaxWord), v.text("id", kMaxEventText), v.text("spec", kMaxEventText),
                       v.text("options"), v.text("directory", kMaxEventText)};
   }
+  if (type == "missing") return MissingSample{v.whole("sample"), v.text("reason", kMaxEventText)};
+  if (type == "converted") return Converted{v.whole("samples"), v.reasons("missing")};
   return Convergence{};
 }
 
@@ -217,6 +235,13 @@ std::string json_of(const EventBody& body) {
               {"directory", s.directory}};
     }
     Json operator()(const Convergence&) const { return Json::object(); }
+    Json operator()(const MissingSample& m) const { return {{"sample", m.sample}, {"reason", m.reason}}; }
+    Json operator()(const Converted& c) const {
+      Json missing = Json::array();
+      for (const MissingReason& m : c.missing)
+        missing.push_back({{"reason", m.reason}, {"samples", m.samples}, {"first", m.first}});
+      return {{"samples", c.samples}, {"missing", std::move(missing)}};
+    }
     Json operator()(const OtherEvent&) const { return Json::object(); }
   };
   if (const auto* other = std::get_if<OtherEvent>(&body)) return other->json;
@@ -236,6 +261,12 @@ std::size_t bytes_of(const TaskEvent& event) {
       return s.kind.size() + s.id.size() + s.spec.size() + s.options.size() + s.directory.size();
     }
     std::size_t operator()(const Convergence&) const { return 0; }
+    std::size_t operator()(const MissingSample& m) const { return m.reason.size(); }
+    std::size_t operator()(const Converted& c) const {
+      std::size_t bytes = 0;
+      for (const MissingReason& m : c.missing) bytes += sizeof m + m.reason.size();
+      return bytes;
+    }
     std::size_t operator()(const OtherEvent& o) const { return o.type.size() + o.json.size(); }
   };
   return sizeof(TaskEvent) + std::visit(Texts{}, event.body);
@@ -257,6 +288,12 @@ bool is_wellformed(const TaskEvent& event) {
              is_text(s.options, kMaxEventLine) && is_text(s.directory, kMaxEventText);
     }
     bool operator()(const Convergence&) const { return true; }
+    bool operator()(const MissingSample& m) const { return is_text(m.reason, kMaxEventText); }
+    bool operator()(const Converted& c) const {
+      return c.missing.size() <= kMaxReasons &&
+             std::all_of(c.missing.begin(), c.missing.end(),
+                         [](const auto& m) { return is_text(m.reason, kMaxEventText); });
+    }
     bool operator()(const OtherEvent& o) const {
       return is_text(o.type, kMaxWord) && is_text(o.json, kMaxEventLine);
     }

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "specs/plan/template.h"
 
@@ -52,6 +53,24 @@ struct Submission {  // a campaign that is to come after this one (engine/follow
   std::string options;  // JSON: what the study is read with
   std::string directory;
 };
+// A sample that a conversion could not use.
+struct MissingSample {
+  std::uint64_t sample = 0;
+  std::string reason;
+};
+// Of so many samples why they could not be used; one of them, the first.
+struct MissingReason {
+  std::string reason;
+  std::uint64_t samples = 0;
+  std::uint64_t first = 0;
+};
+inline constexpr std::size_t kMaxReasons = 8;
+// A block of samples has been converted: what its MissingSamples come to. Those of another execution of the same task
+// do not count any more.
+struct Converted {
+  std::uint64_t samples = 0;           // usable ones
+  std::vector<MissingReason> missing;  // at most kMaxReasons; the last one may stand for several
+};
 struct Convergence {};  // no further iteration, where the study says nothing else in `until`
 // Any other type, and lines of the types above whose values are of another type: kept as they are.
 struct OtherEvent {
@@ -60,7 +79,8 @@ struct OtherEvent {
 };
 
 using EventBody =
-    std::variant<Metric, Progress, Note, Artifact, Checkpoint, Submission, Convergence, OtherEvent>;
+    std::variant<Metric, Progress, Note, Artifact, Checkpoint, Submission, Convergence, MissingSample, Converted,
+                 OtherEvent>;
 
 struct TaskEvent {
   ArrayId array = 0;

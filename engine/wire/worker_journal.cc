@@ -95,6 +95,7 @@ std::optional<JournalHeader> header_from(std::string_view text) {
     header.agent = identity_from(json.at("agent"));
     header.started_by = json.at("started_by");
     header.lost_s = json.at("lost_s");
+    header.ended = json.value("ended", false);
     return header;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
@@ -149,7 +150,8 @@ std::string frame_record(const JournalHeader& header) {
                                {"guardian", to_json(header.guardian)},
                                {"agent", to_json(header.agent)},
                                {"started_by", header.started_by},
-                               {"lost_s", header.lost_s}};
+                               {"lost_s", header.lost_s},
+                               {"ended", header.ended}};
   return frame(kHeader, json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 

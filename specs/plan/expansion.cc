@@ -287,7 +287,7 @@ std::string parameter_text(const Parameter& parameter, std::string_view name, st
 }
 
 std::string glob_path(const Samples& samples) {
-  const std::string path = sample_path(0, samples.design.count, samples.level_max_dirs);
+  const std::string path = sample_path(0, samples.layout_count(), samples.level_max_dirs);
   const auto levels = path.empty() ? 0 : 1 + std::count(path.begin(), path.end(), '/');
   std::string glob;
   for (std::ptrdiff_t i = 0; i < levels; ++i) glob += "*/";
@@ -298,7 +298,7 @@ std::string all_sample_paths(const Samples& samples) {
   std::string all;
   for (std::uint64_t i = 0; i < samples.design.count; ++i) {
     if (i > 0) all += ' ';
-    all += sample_path(i, samples.design.count, samples.level_max_dirs);
+    all += sample_path(i, samples.layout_count(), samples.level_max_dirs);
   }
   return all;
 }

@@ -19,6 +19,11 @@ Plan::Plan(Study study, const std::filesystem::path& campaign)
       campaign_(absolute_path(campaign).lexically_normal()),
       expansion_(std::make_unique<const Expansion>(*study_)) {
   if (!campaign_.has_filename()) campaign_ = campaign_.parent_path();
+  if (study_->samples) {
+    auto starts = specs::block_starts(study_->samples->design);
+    if (!starts.empty())
+      block_starts_ = std::make_shared<const std::vector<std::uint64_t>>(std::move(starts));
+  }
   make_steps();
   make_links();
   find_depths();
@@ -30,6 +35,7 @@ Plan& Plan::operator=(Plan other) noexcept {
   std::swap(study_, other.study_);
   std::swap(campaign_, other.campaign_);
   std::swap(expansion_, other.expansion_);
+  std::swap(block_starts_, other.block_starts_);
   std::swap(steps_, other.steps_);
   std::swap(links_, other.links_);
   std::swap(last_of_, other.last_of_);
@@ -68,12 +74,13 @@ void Plan::make_steps() {
     planned.continue_on = step.continue_on;
     planned.retry_delay_s = step.retry_delay_s;
     planned.retry_memory = step.retry_memory;
+    planned.max_failures = step.max_failures;
     planned.timeout_s = step.timeout_s;
     planned.stall_timeout_s = step.stall_timeout_s;
     planned.trust_markers = step.trust_markers;
     if (step.kind == StepKind::convert) {
-      planned.block_samples = convert_block_samples(step.settings, samples);
-      planned.elements = (samples + planned.block_samples - 1) / planned.block_samples;
+      planned.block_samples = convert_block_samples(step.settings);
+      planned.elements = blocks_of(planned.block_samples, block_starts_).count(samples);
       add(planned);
       planned.name += kManifestSuffix;
       planned.block_samples = 0;
@@ -116,8 +123,12 @@ void Plan::make_links() {
       }
     }
     for (const Link& link : links_[i])
-      child.edges.push_back({steps_[link.parent].first_array, link.kind, link.block});
+      child.edges.push_back({steps_[link.parent].first_array, link.kind, link.block, starts_of(link)});
   }
+}
+
+BlockStarts Plan::starts_of(const Link& link) const {
+  return link.kind == EdgeKind::block ? block_starts_ : nullptr;
 }
 
 // Steps may stand in any order: each pass settles one level, and there is no circle.
@@ -184,9 +195,9 @@ std::vector<Edge> Plan::edges(ArrayId array) const {
     const PlannedStep& parent = steps_[link.parent];
     if (link.funnel) {
       for (std::uint32_t i = 0; i < parent.arrays; ++i)
-        edges.push_back({parent.first_array + i, link.kind, link.block});
+        edges.push_back({parent.first_array + i, link.kind, link.block, starts_of(link)});
     } else if (const auto combination = expansion_->combination_at(parent.study_step, row)) {
-      edges.push_back({parent.first_array + *combination, link.kind, link.block});
+      edges.push_back({parent.first_array + *combination, link.kind, link.block, starts_of(link)});
     }
   }
   return edges;

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/blocks.h"
 #include "specs/plan/template.h"
 #include "specs/study/study.h"
 
@@ -20,15 +21,29 @@ namespace wflow::specs {
 
 enum class EdgeKind : std::uint8_t {
   element,  // child element i waits for parent element i
-  block,    // child element b waits for parent elements [b * block, (b + 1) * block)
+  block,    // child element b waits for the parent elements of block b
   all,      // every child element waits for every parent element
 };
+
+// Where blocks of samples begin besides at multiples of their size (base/blocks.h); null: nowhere. All arrays
+// of a plan share one.
+using BlockStarts = std::shared_ptr<const std::vector<std::uint64_t>>;
 
 struct Edge {
   ArrayId parent = 0;
   EdgeKind kind = EdgeKind::all;
   std::uint64_t block = 0;
+  BlockStarts starts = nullptr;  // of the parent's elements, kind block
+
+  Blocks blocks() const;  // kind block: the parent's elements that a child waits for
 };
+
+inline Blocks blocks_of(std::uint64_t size, const BlockStarts& starts) {
+  return {size, starts ? std::span<const std::uint64_t>(*starts) : std::span<const std::uint64_t>()};
+}
+inline Blocks Edge::blocks() const {
+  return blocks_of(block, starts);
+}
 
 // A step of the plan. One whose when: is true for no combination is not in it. A `convert` step of the study
 // makes two: its blocks, and one that writes the manifest.
@@ -46,6 +61,7 @@ struct PlannedStep {
   double retry_delay_s = 1;
   double retry_memory =
       0;  // of the memory of an execution that was killed for it, the next one's; 0: as before
+  FailureLimit max_failures;
   double timeout_s = 0;
   double stall_timeout_s = 0;
   bool trust_markers = false;
@@ -58,6 +74,7 @@ struct PlannedStep {
 };
 
 class Expansion;
+struct Basis;
 
 class Plan {
  public:
@@ -71,6 +88,7 @@ class Plan {
   const std::filesystem::path& campaign() const { return campaign_; }
   const std::vector<PlannedStep>& steps() const { return steps_; }
   ArrayId array_count() const;
+  const BlockStarts& block_starts() const { return block_starts_; }
   std::uint64_t element_count() const;
   std::size_t step_of(ArrayId array) const;
   std::string array_name(ArrayId array) const;  // "simulate" or "simulate/OMEGA.0.3"
@@ -80,6 +98,7 @@ class Plan {
   std::uint32_t parameter_row(ArrayId array) const;
   TaskTemplate task_template(ArrayId array) const;
   std::vector<Edge> edges(ArrayId array) const;  // what `array` waits for
+  Basis basis(ArrayId array) const;              // specs/plan/fingerprint.h
 
  private:
   // One dependency between two planned steps.
@@ -90,6 +109,7 @@ class Plan {
     std::uint64_t block = 0;
   };
 
+  BlockStarts starts_of(const Link& link) const;
   void make_steps();
   void make_links();
   void find_depths();
@@ -99,12 +119,14 @@ class Plan {
   void fill_convert(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
   void fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
   void fill_plugin(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const;
-  Pieces pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row) const;
+  // Without `launchers`, $(LAUNCHER) stays as it is.
+  Pieces pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row, bool launchers = true) const;
   yaml::Node resolved_settings(const PlannedStep& planned, std::uint32_t row) const;
 
   std::unique_ptr<const Study> study_;  // stays in its place, because expansion_ refers to it
   std::filesystem::path campaign_;
   std::unique_ptr<const Expansion> expansion_;
+  BlockStarts block_starts_;
   std::vector<PlannedStep> steps_;
   std::vector<std::vector<Link>> links_;  // of each step
   // Study step -> the planned step that dependents wait for; nothing where no combination is left.

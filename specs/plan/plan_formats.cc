@@ -49,6 +49,10 @@ Json step_to_json(const Plan& plan, const PlannedStep& planned) {
                {"timeout_s", planned.timeout_s},
                {"priority", planned.priority}};
   if (planned.retry_memory > 0) json["retry_memory"] = planned.retry_memory;
+  if (planned.max_failures.kind == FailureLimit::Kind::count) json["max_failures"] = planned.max_failures.count;
+  if (planned.max_failures.kind == FailureLimit::Kind::fraction)
+    json["max_failures"] = fmt::format("{:g} %", 100 * planned.max_failures.fraction);
+  if (planned.max_failures.kind == FailureLimit::Kind::none) json["max_failures"] = "none";
   if (planned.stall_timeout_s > 0) json["stall_timeout_s"] = planned.stall_timeout_s;
   if (planned.trust_markers) json["trust_markers"] = true;
   if (!step.when.empty()) json["when"] = step.when;

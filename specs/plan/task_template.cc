@@ -25,16 +25,17 @@ void add_text(Pieces& pieces, std::string_view text) {
 
 }  // namespace
 
-Pieces Plan::pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row) const {
+Pieces Plan::pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row, bool launchers) const {
   const std::size_t step = planned.study_step;
   // Launchers last: what stands in the brackets behind them may be parameters.
   std::string resolved = replace_tokens(
       text,
       [&](std::string_view name) {
-        return name == "LAUNCHER" ? std::nullopt : expansion_->resolve(campaign_, step, row, name);
+        const bool kept = name == "LAUNCHER" || (!launchers && name == "VLAUNCHER");
+        return kept ? std::nullopt : expansion_->resolve(campaign_, step, row, name);
       },
       kTokenLevels);
-  if (mentions(resolved, "LAUNCHER"))
+  if (launchers && mentions(resolved, "LAUNCHER"))
     resolved = put_launchers(resolved, *study_, study_->steps[step], expansion_->resources(step, row));
   Pieces pieces;
   const std::string_view rest = resolved;
@@ -86,12 +87,14 @@ void Plan::fill_shell(TaskTemplate& task, const PlannedStep& planned, std::uint3
 void Plan::fill_convert(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const {
   const Step& step = study_->steps[planned.study_step];
   const std::size_t source = *expansion_->step_index(source_step(step));
-  const std::uint64_t block = convert_block_samples(step.settings, task.sample_count);
+  const std::uint64_t block = convert_block_samples(step.settings);
   task.block_samples = planned.block_samples;
   task.source_workspace = expansion_->workspace(campaign_, source, row).string();
   yaml::Node settings = resolved_settings(planned, row);
   set_key(settings, "output", yaml::quoted(task.workspace));
   set_key(settings, "count", yaml::scalar(std::to_string(task.sample_count)));
+  set_counts(settings, "block_starts", task.sample_starts);
+  set_counts(settings, "grown", study_->samples->design.grown);
   set_key(settings, "shard_samples", yaml::scalar(std::to_string(block)));
   const Step& simulation = study_->steps[source];
   if (simulation.bundle > 0) set_key(settings, "bundle", yaml::scalar(std::to_string(simulation.bundle)));
@@ -111,6 +114,9 @@ void Plan::fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint3
   const std::string target = output != nullptr && output->is_scalar()
                                  ? (workspace / output->text).lexically_normal().string()
                                  : task.workspace;
+  const yaml::Node* init = settings.find("init_from");
+  if (init != nullptr && init->is_scalar() && init->text != "last" && init->text != "none")
+    set_key(settings, "init_from", yaml::quoted(locate(*study_, init->text).string()));
   set_key(settings, "data", yaml::quoted(directory.string()));
   set_key(settings, "output", yaml::quoted(target));
   task.settings = yaml::emit(settings);
@@ -144,6 +150,8 @@ TaskTemplate Plan::task_template(ArrayId array) const {
   task.campaign = campaign_.string();
   task.sample_dependent = planned.sample_dependent;
   task.sample_count = study_->samples ? study_->samples->design.count : 1;
+  if (block_starts_) task.sample_starts = *block_starts_;
+  task.layout_samples = study_->samples ? study_->samples->layout_count() : 1;
   task.level_max_dirs = study_->samples ? study_->samples->level_max_dirs : 25;
   task.resources = expansion_->resources(index, row);
   task.timeout_s = step.timeout_s;

@@ -96,24 +96,34 @@ struct TaskTemplate {
   bool sample_dependent = false;
   std::uint64_t sample_count = 0;  // of the study (not of this array)
   std::uint32_t level_max_dirs = 25;
+  std::uint64_t layout_samples = 0;  // the directories of samples are laid out as for so many; 0: for all
   Resources resources;
   double timeout_s = 0;        // 0: none
   double stall_timeout_s = 0;  // without output, reports and CPU time; 0: none
   bool trust_markers = false;  // a MERLIN_FINISHED of an execution that still counts: it is not run again
-  // convert: the array is a block a element (block_samples > 0) or the closing element (block_samples == 0),
+  // convert: the array is a block an element (block_samples > 0) or the closing element (block_samples == 0),
   // and reads sample directories of the step whose workspace this is.
   std::uint64_t block_samples = 0;
   std::string source_workspace;
   std::vector<std::pair<std::string, std::string>> environment;  // added for every element
-  // Samples of one process: elements [b * bundle, (b + 1) * bundle) or, when some of them are tried again, a
-  // part of these. 0: every element has a process and a directory of its own.
+  // Where blocks and bundles begin besides at multiples of their size: where the campaign has grown, and
+  // where designs meet (base/blocks.h).
+  std::vector<std::uint64_t> sample_starts;
+  // Samples of one process: the elements of bundle b or, when some of them are tried again, a part of these.
+  // 0: every element has a process and a directory of its own.
   std::uint64_t bundle = 0;
   OutputMode output = OutputMode::files;
   std::vector<DeclaredOutput> outputs;
 };
 
+// For sample_path().
+constexpr std::uint64_t layout_of(const TaskTemplate& task) {
+  return task.layout_samples > 0 ? task.layout_samples : task.sample_count;
+}
+
 // Directory of a sample below its step's workspace as Merlin lays it out: mixed-radix digits of `sample` in
-// base level_max_dirs, zero-padded to the digits of level_max_dirs; empty for a study of one sample.
+// base level_max_dirs, zero-padded to the digits of level_max_dirs; empty for a study of one sample. `count`: the
+// samples that the levels are made for; those that a campaign grew by later go on in the first digit.
 std::string sample_path(std::uint64_t sample, std::uint64_t count, std::uint32_t level_max_dirs);
 
 }  // namespace wflow::specs

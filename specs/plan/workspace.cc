@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "specs/plan/git_dependency.h"
 #include "specs/plan/provenance.h"
+#include "specs/plan/versions.h"
 #include "specs/study/reading.h"
 
 namespace wflow::specs {
@@ -59,8 +60,8 @@ void write_options(const Study& study, const fs::path& directory) {
 }
 
 // What write_options() wrote: the options, and the study's file.
-std::pair<ReadOptions, fs::path> read_options(const fs::path& campaign) {
-  const fs::path path = spec_directory(campaign) / "options.json";
+std::pair<ReadOptions, fs::path> read_options(const fs::path& campaign, const fs::path& folder) {
+  const fs::path path = folder / "options.json";
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
     throw Error(ExitCode::data,
@@ -140,40 +141,89 @@ Plan create_campaign(const Plan& plan) {
   }
   check_texts(study, campaign);
   make_directories(info);
+  // A command that generates samples may read them.
   const std::string stem = study.file.stem().string();
   write_file_durably(info / (stem + ".orig.yaml"), study.text);
   write_file_durably(info / (stem + ".partial.yaml"), yaml::emit(study.partial));
   for (const GitDependency& git : study.git) clone_dependency(git);
-  if (study.samples && study.samples->design.kind == DesignKind::file) {
+  if (study.samples) {
     const fs::path& file = study.samples->design.file;
     if (!study.samples->generate_command.empty() && !fs::exists(file, ignored)) generate_samples(study, info);
-    copy_durably(file, info / file.filename());
+    for (const SampleFile& table : sample_files(study.samples->design))
+      copy_durably(table.file, info / table.copy);
   }
   record_study(study, campaign);
   Plan result(read_campaign(campaign), campaign);
-  write_file_durably(info / (stem + ".expanded.yaml"), yaml::emit(expanded_copy(result.study())));
+  write_copies(result.study(), campaign);
   return result;
 }
 
-void record_study(const Study& study, const fs::path& campaign) {
-  const fs::path spec = spec_directory(campaign);
-  check_texts(study, campaign);
-  make_private_folder(campaign / ".wflow");
-  make_directories(spec);
-  write_file_durably(spec / "study.yaml", study.text);
-  // Last: a directory with this file is a whole campaign.
-  write_options(study, spec);
+void write_copies(const Study& study, const fs::path& campaign) {
+  const fs::path info = campaign / "merlin_info";
+  const std::string stem = study.file.stem().string();
+  make_directories(info);
+  write_file_durably(info / (stem + ".orig.yaml"), study.text);
+  write_file_durably(info / (stem + ".partial.yaml"), yaml::emit(study.partial));
+  write_file_durably(info / (stem + ".expanded.yaml"), yaml::emit(expanded_copy(study)));
 }
 
+void record_study(const Study& study, const fs::path& campaign) {
+  check_texts(study, campaign);
+  make_private_folder(campaign / ".wflow");
+  VersionInfo first;
+  first.number = 1;
+  first.command = "run";
+  write_version(study, campaign, first, false);
+  // Last: a directory with this link is a whole campaign.
+  make_current(campaign, first.number);
+}
+
+void write_study_files(const Study& study, const fs::path& folder) {
+  check_texts(study, folder);
+  write_file_durably(folder / "study.yaml", study.text);
+  write_options(study, folder);
+}
+
+namespace {
+
+fs::path without_slash(const fs::path& campaign) {
+  const fs::path path = absolute_path(campaign).lexically_normal();
+  return path.has_filename() ? path : path.parent_path();
+}
+
+Study read_folder(const fs::path& campaign, const fs::path& folder) {
+  auto [options, file] = read_options(campaign, folder);
+  options.campaign = campaign;
+  options.version_folder = folder;
+  return read_study_copy(folder / "study.yaml", file, options).study;
+}
+
+}  // namespace
+
 Study read_campaign(const fs::path& campaign) {
-  auto [options, file] = read_options(absolute_path(campaign));
-  options.campaign = absolute_path(campaign).lexically_normal();
-  if (!options.campaign.has_filename()) options.campaign = options.campaign.parent_path();
-  return read_study_copy(spec_directory(options.campaign) / "study.yaml", file, options).study;
+  const fs::path path = without_slash(campaign);
+  return read_folder(path, spec_directory(path));
+}
+
+Study read_version(const fs::path& campaign, std::uint64_t number) {
+  const fs::path path = without_slash(campaign);
+  return read_folder(path, version_directory(path, number));
+}
+
+ReadOptions update_options(const fs::path& campaign) {
+  const fs::path path = without_slash(campaign);
+  ReadOptions options = read_options(path, spec_directory(path)).first;
+  options.campaign = path;
+  options.version_folder = spec_directory(path);
+  options.fresh_samples = true;
+  options.parameters.clear();
+  // The directories that are there stay.
+  if (const Study study = read_campaign(path); study.samples) options.layout_samples = study.samples->layout_count();
+  return options;
 }
 
 fs::path study_file(const fs::path& campaign) {
-  return read_options(absolute_path(campaign)).second;
+  return read_options(absolute_path(campaign), spec_directory(absolute_path(campaign))).second;
 }
 
 fs::path study_copy(const fs::path& campaign) {
@@ -190,7 +240,9 @@ nlohmann::json options_to_json(const ReadOptions& options) {
                          {"samples_file", options.samples_file},
                          {"strict", options.strict},
                          {"timestamp", options.timestamp}};
+  if (options.layout_samples > 0) json["layout_samples"] = options.layout_samples;
   if (options.local) json["local"] = true;
+  if (!options.grown.empty()) json["grown"] = options.grown;
   if (options.leaf_status) json["leaf_status"] = true;
   if (options.dialect) json["dialect"] = name_of(*options.dialect);
   if (options.command) json["command"] = name_of(*options.command);
@@ -215,7 +267,9 @@ ReadOptions options_from_json(const nlohmann::json& json, const fs::path& where)
     options.samples_file = json.at("samples_file").get<std::string>();
     options.strict = json.at("strict").get<bool>();
     options.timestamp = json.at("timestamp").get<std::string>();
+    options.layout_samples = json.value("layout_samples", std::uint64_t{0});
     options.local = json.value("local", false);
+    options.grown = json.value("grown", std::vector<std::uint64_t>{});
     options.leaf_status = json.value("leaf_status", false);
     options.dialect = dialect_named(json.value("dialect", ""));
     options.command = dialect_named(json.value("command", ""));

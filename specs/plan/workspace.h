@@ -2,6 +2,7 @@
 // The campaign directory: made once, read again by every resume.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
@@ -29,7 +30,20 @@ Study read_campaign(const std::filesystem::path& campaign);
 // The file that a campaign's study was read from; it may be gone.
 std::filesystem::path study_file(const std::filesystem::path& campaign);
 
-// Writes what read_campaign() needs, and nothing else: .wflow/spec/ below `campaign`.
+// The copies of the study in merlin_info/, for people and for Merlin's own tools.
+void write_copies(const Study& study, const std::filesystem::path& campaign);
+
+// One of its versions (specs/plan/versions.h).
+Study read_version(const std::filesystem::path& campaign, std::uint64_t number);
+
+// What a study is read with to be taken into the campaign: as its current one, but with the sample file and the
+// parameters' generator as they are now.
+ReadOptions update_options(const std::filesystem::path& campaign);
+
+// Writes study.yaml and options.json into a folder.
+void write_study_files(const Study& study, const std::filesystem::path& folder);
+
+// Writes what read_campaign() needs, and nothing else: the first version, below `campaign`.
 void record_study(const Study& study, const std::filesystem::path& campaign);
 
 // The copy of its study as its author wrote it, in a campaign's directory.

@@ -71,25 +71,92 @@ class UniformTable : public BoxTable {
   }
 };
 
-// One sample in each of `count` equal strata of every axis; the strata of two axes meet in an order of their
-// own (a keyed permutation), and a hash chooses the place inside the stratum.
-class LatinHypercubeTable : public BoxTable {
+// One axis of a Latin hypercube: one sample in each of `count` equal strata, in the order of a keyed
+// permutation, and a hash chooses the place inside the stratum. Grown from n to k n rows, each stratum is cut
+// into k, of which the old row has one; the new rows take the others in an order of their own. So all rows
+// together are a Latin hypercube again, and any row is found without the others.
+class LatinAxis {
  public:
-  explicit LatinHypercubeTable(const SampleDesign& design) : BoxTable(design) {
-    for (std::size_t i = 0; i < design.columns.size(); ++i) {
-      orders_.emplace_back(design.count, column_key(design.seed, i));
+  LatinAxis(std::uint64_t key, const std::vector<std::uint64_t>& counts) : key_(key) {
+    std::uint64_t before = 0;
+    for (const std::uint64_t count : counts) {
+      WFLOW_CHECK(count > before && (before == 0 || count % before == 0));
+      // The first stage's key is that of a design that never grew.
+      levels_.push_back({count, Permutation(count - before, before == 0 ? key : hash64(key, count))});
+      before = count;
     }
   }
 
+  // In [0, 1).
+  double place(std::uint64_t row) const {
+    std::size_t level = 0;
+    while (row >= levels_[level].count) ++level;
+    const double jitter = unit_real(hash64(key_ ^ 0x6a09e667, row));
+    const auto stratum = static_cast<double>(stratum_of(row, level));
+    return std::min((stratum + jitter) / static_cast<double>(levels_[level].count), kBelowOne);
+  }
+
  private:
-  double unit(std::uint64_t row, std::size_t index) const override {
-    const double jitter = unit_real(hash64(column_key(design().seed, index) ^ 0x6a09e667, row));
-    const auto stratum = static_cast<double>(orders_.at(index)(row));
-    return std::min((stratum + jitter) / static_cast<double>(count()), kBelowOne);
+  struct Level {
+    std::uint64_t count;  // rows, and strata
+    Permutation order;    // of the rows that came with it
+  };
+
+  // Of a row that came with `level`, among that level's strata.
+  std::uint64_t stratum_of(std::uint64_t row, std::size_t level) const {
+    const Level& own = levels_[level];
+    if (level == 0) return own.order(row);
+    const std::uint64_t before = levels_[level - 1].count;
+    const std::uint64_t others = own.count / before - 1;  // free strata in each of those before
+    const std::uint64_t free = own.order(row - before);
+    const std::uint64_t above = free / others;
+    const std::uint64_t taken = taken_in(above, level);
+    const std::uint64_t within = free % others;
+    return above * (others + 1) + within + (within >= taken ? 1 : 0);
+  }
+
+  // Which of the strata of `level` in `stratum` of the level before an earlier row has.
+  std::uint64_t taken_in(std::uint64_t stratum, std::size_t level) const {
+    const std::uint64_t parts = levels_[level].count / levels_[level - 1].count;
+    const auto strata = static_cast<double>(levels_[level].count);
+    const auto at = static_cast<std::uint64_t>(place(row_in(stratum, level - 1)) * strata);
+    // By rounding, a place at an edge could seem to be beside its stratum.
+    const std::uint64_t first = stratum * parts;
+    return std::clamp(at, first, first + parts - 1) - first;
+  }
+
+  // The row in a stratum of `level`.
+  std::uint64_t row_in(std::uint64_t stratum, std::size_t level) const {
+    const Level& own = levels_[level];
+    if (level == 0) return own.order.inverse(stratum);
+    const std::uint64_t before = levels_[level - 1].count;
+    const std::uint64_t parts = own.count / before;
+    const std::uint64_t above = stratum / parts;
+    const std::uint64_t within = stratum % parts;
+    const std::uint64_t taken = taken_in(above, level);
+    if (within == taken) return row_in(above, level - 1);
+    return before + own.order.inverse(above * (parts - 1) + within - (within > taken ? 1 : 0));
   }
 
   static constexpr double kBelowOne = 1 - 0x1.0p-53;
-  std::vector<Permutation> orders_;
+  std::uint64_t key_;
+  std::vector<Level> levels_;
+};
+
+// The strata of two axes meet in orders of their own.
+class LatinHypercubeTable : public BoxTable {
+ public:
+  explicit LatinHypercubeTable(const SampleDesign& design) : BoxTable(design) {
+    std::vector<std::uint64_t> counts = design.grown;
+    counts.push_back(design.count);
+    for (std::size_t i = 0; i < design.columns.size(); ++i)
+      axes_.emplace_back(column_key(design.seed, i), counts);
+  }
+
+ private:
+  double unit(std::uint64_t row, std::size_t index) const override { return axes_.at(index).place(row); }
+
+  std::vector<LatinAxis> axes_;
 };
 
 class SobolTable : public BoxTable {
@@ -183,6 +250,7 @@ std::unique_ptr<const SampleTable> computed_table(const SampleDesign& design) {
     case DesignKind::list:
       return std::make_unique<ListTable>(design);
     case DesignKind::file:
+    case DesignKind::parts:
       break;
   }
   broken_invariant("a design that is computed", __FILE__, __LINE__);

@@ -15,8 +15,8 @@ namespace wflow::specs {
 
 namespace {
 
-constexpr std::array<std::string_view, 7> kKindNames = {
-    "uniform", "latin_hypercube", "sobol", "halton", "grid", "list", "file"};
+constexpr std::array<std::string_view, 8> kKindNames = {
+    "uniform", "latin_hypercube", "sobol", "halton", "grid", "list", "file", "parts"};
 
 }  // namespace
 
@@ -34,8 +34,12 @@ nlohmann::json to_json(const SampleDesign& design) {
                        {"integer", column.integer},
                        {"values", column.values}});
   }
-  return {{"kind", name_of(design.kind)},  {"count", design.count},        {"seed", design.seed},
-          {"columns", std::move(columns)}, {"file", design.file.string()}, {"header", design.header}};
+  nlohmann::json json = {{"kind", name_of(design.kind)}, {"count", design.count},
+                         {"seed", design.seed},          {"columns", std::move(columns)},
+                         {"file", design.file.string()}, {"header", design.header}};
+  if (!design.grown.empty()) json["grown"] = design.grown;
+  for (const SampleDesign& part : design.parts) json["parts"].push_back(to_json(part));
+  return json;
 }
 
 SampleDesign design_from_json(const nlohmann::json& json) {
@@ -62,6 +66,10 @@ SampleDesign design_from_json(const nlohmann::json& json) {
       column.values = from.at("values").get<std::vector<std::string>>();
       design.columns.push_back(std::move(column));
     }
+    if (json.contains("grown")) design.grown = json.at("grown").get<std::vector<std::uint64_t>>();
+    if (json.contains("parts")) {
+      for (const nlohmann::json& part : json.at("parts")) design.parts.push_back(design_from_json(part));
+    }
     return design;
   } catch (const nlohmann::json::exception& error) {
     throw Error(ExitCode::data, fmt::format("a sample design does not read: {}", error.what()));
@@ -84,6 +92,7 @@ std::vector<std::string> column_names(const SampleDesign& design, std::size_t fo
 }
 
 std::unique_ptr<const SampleTable> open_samples(const SampleDesign& design) {
+  if (design.kind == DesignKind::parts) return parts_table(design);
   if (design.kind != DesignKind::file) return computed_table(design);
   const std::string suffix = text::lower(design.file.extension().string());
   if (suffix == ".csv" || suffix == ".tab") return text_table(design);
@@ -93,17 +102,20 @@ std::unique_ptr<const SampleTable> open_samples(const SampleDesign& design) {
 }
 
 std::string sample_path(std::uint64_t sample, std::uint64_t count, std::uint32_t level_max_dirs) {
-  if (count <= 1) return {};
+  if (count <= 1 && sample == 0) return {};
   const std::uint64_t base = std::max<std::uint32_t>(level_max_dirs, 2);
   const int width = static_cast<int>(std::to_string(level_max_dirs).size());
-  // One level a power of the base, until the levels hold `count` rows.
+  const std::uint64_t last = count == 0 ? 0 : count - 1;
+  // One level a power of the base, until the levels hold `count` rows. Where there are more samples, the top
+  // level has more directories.
   std::string path;
   std::uint64_t rest = sample;
   std::uint64_t held = 1;
   for (;;) {
-    path.insert(0, fmt::format("{:0{}}", rest % base, width));
+    const bool top = held > last / base;  // held * base >= count, without overflow
+    path.insert(0, fmt::format("{:0{}}", top ? rest : rest % base, width));
     rest /= base;
-    if (held > (count - 1) / base) return path;  // held * base >= count, without overflow
+    if (top) return path;
     held *= base;
     path.insert(0, "/");
   }

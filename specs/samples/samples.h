@@ -7,13 +7,15 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace wflow::specs {
 
-enum class DesignKind { uniform, latin_hypercube, sobol, halton, grid, list, file };
+// parts: several designs, one behind the other.
+enum class DesignKind { uniform, latin_hypercube, sobol, halton, grid, list, file, parts };
 
 // As the spec writes it: "latin_hypercube".
 std::string_view name_of(DesignKind kind);
@@ -35,7 +37,21 @@ struct SampleDesign {
   std::vector<SampleColumn> columns;
   std::filesystem::path file;  // kind file: absolute .csv, .tab or .npy
   bool header = false;         // csv and tab: the first row names the columns
+  // The counts that a growing campaign had before, ascending: a row never depends on a later count.
+  std::vector<std::uint64_t> grown;
+  std::vector<SampleDesign>
+      parts;  // kind parts: at least one, of the same columns; each with its own `grown`
 };
+
+std::vector<std::string> column_names(const SampleDesign& design);
+
+// The places behind which no block of samples reaches: where the campaign has grown, and where parts meet.
+// Ascending, each in (0, count).
+std::vector<std::uint64_t> block_starts(const SampleDesign& design);
+
+// Whether the rows of `old` are the first rows of `now`: nothing, or the sentence that says what is not.
+// Looks at rows of files, and else at the designs.
+std::optional<std::string> growth_problem(const SampleDesign& old, const SampleDesign& now);
 
 nlohmann::json to_json(const SampleDesign& design);
 SampleDesign design_from_json(const nlohmann::json& json);
@@ -56,8 +72,11 @@ class SampleTable {
 
 // Throws Error{data} when a file is missing, ragged or of another format.
 // Sources: Sobol and Halton by GSL's generators' definitions (Bratley and Fox 1988, TOMS 659), computed
-// directly from the index; Latin hypercube by one keyed permutation a column (base/random.h). A file's table
-// names its columns by its header, by the design's columns, or "0", "1", ...
+// directly from the index; Latin hypercube by one keyed permutation a column (base/random.h), and where it
+// has grown from n to k n rows as a nested Latin hypercube (Qian 2009, Biometrika 96:957; Sallaberry, Helton
+// and Hora 2008, Reliability Engineering and System Safety 93:1047): the new rows take the strata of the
+// finer division that the old rows leave free. A file's table names its columns by its header, by the
+// design's columns, or "0", "1", ...
 std::unique_ptr<const SampleTable> open_samples(const SampleDesign& design);
 
 }  // namespace wflow::specs

@@ -11,6 +11,7 @@ namespace wflow::specs {
 std::unique_ptr<const SampleTable> computed_table(const SampleDesign& design);  // uniform .. list
 std::unique_ptr<const SampleTable> text_table(const SampleDesign& design);      // .csv, .tab
 std::unique_ptr<const SampleTable> npy_table(const SampleDesign& design);       // .npy
+std::unique_ptr<const SampleTable> parts_table(const SampleDesign& design);  // several, one behind the other
 
 // The names of `found` columns of a file: the design's, completed by numbers where it names too few.
 std::vector<std::string> column_names(const SampleDesign& design, std::size_t found);

@@ -93,8 +93,8 @@ std::vector<const yaml::Node*> convert_file_nodes(const yaml::Node& block) {
   return nodes;
 }
 
-std::uint64_t convert_block_samples(const yaml::Node& block, std::uint64_t sample_count) {
-  return std::max<std::uint64_t>(1, converters::shard_samples_of(quiet_config(block), sample_count));
+std::uint64_t convert_block_samples(const yaml::Node& block) {
+  return std::max<std::uint64_t>(1, converters::campaign_shard_samples(quiet_config(block)));
 }
 
 void set_key(yaml::Node& map, std::string_view key, yaml::Node value) {
@@ -104,6 +104,12 @@ void set_key(yaml::Node& map, std::string_view key, yaml::Node value) {
     map.kind = yaml::Kind::map;
     map.entries.emplace_back(yaml::scalar(std::string(key)), std::move(value));
   }
+}
+
+void set_counts(yaml::Node& map, std::string_view key, const std::vector<std::uint64_t>& counts) {
+  std::vector<yaml::Node> items;
+  for (const std::uint64_t count : counts) items.push_back(yaml::scalar(std::to_string(count)));
+  if (!items.empty()) set_key(map, key, yaml::sequence(std::move(items)));
 }
 
 void remove_key(yaml::Node& map, std::string_view key) {

@@ -56,11 +56,13 @@ ConvertBlock quiet_convert(const yaml::Node& block);
 // The scalars of a convert: block that name files of samples, where $(MERLIN_SAMPLE_ID) may stand.
 std::vector<const yaml::Node*> convert_file_nodes(const yaml::Node& block);
 
-// Samples a shard, and so a task, of a convert: block.
-std::uint64_t convert_block_samples(const yaml::Node& block, std::uint64_t sample_count);
+// Samples a shard, and so a task, of a convert: block. However many samples there are: they may become more.
+std::uint64_t convert_block_samples(const yaml::Node& block);
 
 // Sets a key of a mapping, or removes it.
 void set_key(yaml::Node& map, std::string_view key, yaml::Node value);
 void remove_key(yaml::Node& map, std::string_view key);
+// Numbers as a list; nothing where there are none.
+void set_counts(yaml::Node& map, std::string_view key, const std::vector<std::uint64_t>& counts);
 
 }  // namespace wflow::specs

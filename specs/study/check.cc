@@ -201,6 +201,7 @@ void check_convert(Reading& reading, const Expansion& expansion, std::size_t ind
   }
   const std::uint64_t count = study.samples->design.count;
   if (count > 0) set_key(block, "count", yaml::scalar(std::to_string(count)));
+  set_counts(block, "grown", study.samples->design.grown);
   check_block(StepKind::convert, block, reading.diagnostics);
   std::vector<std::string> columns;
   for (const SampleColumn& column : study.samples->design.columns) columns.push_back(column.name);

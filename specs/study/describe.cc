@@ -141,24 +141,24 @@ class Describer {
     std::string where = task.workspace;
     const bool has_own =
         task.sample_dependent && (task.kind == StepKind::shell || task.kind == StepKind::plugin);
-    const std::uint64_t each = std::max<std::uint64_t>(task.bundle, 1);
-    const std::uint64_t directories = (task.sample_count + each - 1) / each;
-    if (has_own && directories > 1)
-      where += "/" + sample_path(element / each, directories, task.level_max_dirs);
+    const Blocks bundles(std::max<std::uint64_t>(task.bundle, 1), task.sample_starts);
+    const std::uint64_t directories = bundles.count(layout_of(task));
+    if (has_own && (directories > 1 || bundles.block_of(element) > 0))
+      where += "/" + sample_path(bundles.block_of(element), directories, task.level_max_dirs);
     std::string result = indented(title, "in " + where);
     if (task.kind == StepKind::plugin) {
-      const std::uint64_t from = element / each * each;
-      return result + indented("", fmt::format("samples {} to {}", from,
-                                               std::min(from + each, task.sample_count) - 1));
+      const BlockRange bundle = bundles.around(element, task.sample_count);
+      return result + indented("", fmt::format("samples {} to {}", bundle.first, bundle.end - 1));
     }
     if (task.kind == StepKind::shell) {
-      return result + indented("", command_text(task.command, element / each * each, table_.get(),
-                                                task.sample_count, task.level_max_dirs));
+      return result +
+             indented("", command_text(task.command, bundles.around(element, task.sample_count).first,
+                                       table_.get(), layout_of(task), task.level_max_dirs));
     }
     if (task.kind == StepKind::convert && task.block_samples > 0) {
-      const std::uint64_t from = element * task.block_samples;
-      const std::uint64_t to = std::min(from + task.block_samples, task.sample_count) - 1;
-      return result + indented("", fmt::format("samples {} to {}", from, to));
+      const BlockRange block =
+          Blocks(task.block_samples, task.sample_starts).items(element, task.sample_count);
+      return result + indented("", fmt::format("samples {} to {}", block.first, block.end - 1));
     }
     if (task.kind == StepKind::convert) return result + indented("", "manifest.json of all shards");
     return result + indented("", task.settings);

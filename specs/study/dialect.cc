@@ -19,9 +19,10 @@ namespace {
 
 // Blocks and keys of run: that neither Merlin nor Maestro has.
 constexpr std::array<std::string_view, 4> kOurBlocks = {"samples", "workers", "parameters", "iterate"};
-constexpr std::array<std::string_view, 11> kOurKeys = {
+constexpr std::array<std::string_view, 13> kOurKeys = {
     "timeout",     "memory", "cores",        "bundle",        "output",       "outputs",
-    "continue_on", "when",   "retry_memory", "stall_timeout", "trust_markers"};
+    "continue_on", "when",   "retry_memory", "stall_timeout", "trust_markers",
+    "sources",     "max_failures"};
 // What Merlin has and Maestro has not, and what means more with us.
 constexpr std::array<std::string_view, 2> kRetryKeys = {"max_retries", "retry_delay"};
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "base/file.h"
@@ -21,19 +22,44 @@ namespace fs = std::filesystem;
 
 namespace {
 
+std::string copy_name(const fs::path& file, std::size_t part) {
+  return part == 0 ? file.filename().string()
+                   : fmt::format("{}.part{}{}", file.stem().string(), part + 1, file.extension().string());
+}
+
+}  // namespace
+
+std::vector<SampleFile> sample_files(const SampleDesign& design) {
+  if (design.kind == DesignKind::file) return {{design.file, copy_name(design.file, 0)}};
+  std::vector<SampleFile> files;
+  for (std::size_t i = 0; i < design.parts.size(); ++i) {
+    if (design.parts[i].kind == DesignKind::file)
+      files.push_back({design.parts[i].file, copy_name(design.parts[i].file, i)});
+  }
+  return files;
+}
+
+namespace {
+
 const std::array<std::string, 7> kDesigns = {"uniform", "latin_hypercube", "sobol", "halton", "grid", "list",
                                              "file"};
+constexpr std::uint32_t kUsualLevelDirectories = 25;
 // A Sobol point is a number of 52 bits; no campaign comes near.
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 48;
 
 class SamplesReader {
  public:
-  SamplesReader(Reading& reading, const yaml::Node& node, bool ours)
-      : reading_(reading), ours_(ours), block_(node, "the samples: block", reading.diagnostics) {}
+  // `part`: its place in a list of designs, which have no tree of their own; else nothing.
+  SamplesReader(Reading& reading, const yaml::Node& node, bool ours, std::optional<std::size_t> part = {})
+      : reading_(reading), ours_(ours), part_(part), block_(node, name(part), reading.diagnostics) {}
 
   Samples read() {
     samples_.mark = block_.node().mark;
-    samples_.level_max_dirs = static_cast<std::uint32_t>(block_.integer("level_max_dirs", 25, 2, 1'000'000));
+    samples_.layout = reading_.options.layout_samples;
+    if (part_.value_or(0) == 0) {
+      samples_.level_max_dirs =
+          static_cast<std::uint32_t>(block_.integer("level_max_dirs", kUsualLevelDirectories, 2, 1'000'000));
+    }
     const bool file_given = block_.has("file") || !reading_.options.samples_file.empty() || !ours_;
     design().kind = DesignKind::file;
     if (ours_ && block_.has("design")) {
@@ -62,6 +88,9 @@ class SamplesReader {
   }
 
  private:
+  static std::string name(std::optional<std::size_t> part) {
+    return part ? fmt::format("the {}. design of samples:", *part + 1) : "the samples: block";
+  }
   SampleDesign& design() { return samples_.design; }
   void error(const yaml::Mark& mark, std::string message) {
     reading_.diagnostics.error(mark, std::move(message));
@@ -103,8 +132,12 @@ class SamplesReader {
                                : locate(reading_.study, written);
     design().file = design().file.lexically_normal();
     const bool text_file = text::lower(design().file.extension().string()) != ".npy";
-    design().header = ours_ && block_.boolean("header", text_file && design().columns.empty());
-    if (const yaml::Node* generate = block_.find("generate")) {
+    const bool unnamed = design().columns.empty() || (overridden && first_row_names_columns());
+    design().header = ours_ && block_.boolean("header", text_file && unnamed);
+    if (part_ && block_.has("generate")) {
+      error(block_.mark_of("generate"), "'generate' is for a samples: block of one design");
+      block_.find("generate");
+    } else if (const yaml::Node* generate = block_.find("generate")) {
       yaml::MapReader inner(*generate, "the generate: block", reading_.diagnostics);
       // Merlin's own copies of a study have an empty one.
       const std::string command = ours_ ? inner.required_string("cmd") : inner.string("cmd");
@@ -115,12 +148,32 @@ class SamplesReader {
     open_file(overridden || !block_.has("file") ? block_.node().mark : block_.mark_of("file"));
   }
 
+  // Of a table in place of a design: a row that is the columns' names is no sample.
+  bool first_row_names_columns() {
+    SampleDesign table;
+    table.kind = DesignKind::file;
+    table.file = design().file;
+    table.header = true;
+    try {
+      return open_samples(table)->columns() == column_names(design());
+    } catch (const Error&) {
+      return false;  // open_file() says what is wrong
+    }
+  }
+
   // A resumed campaign reads the table it started with, whatever has become of the original.
   void use_campaigns_copy() {
+    std::error_code none;
     if (reading_.options.campaign.empty()) return;
-    const fs::path copy = absolute_path(reading_.options.campaign) / "merlin_info" / design().file.filename();
-    std::error_code ignored;
-    if (fs::exists(copy, ignored)) design().file = copy;
+    if (reading_.options.fresh_samples && fs::exists(design().file, none)) return;
+    const fs::path campaign = absolute_path(reading_.options.campaign);
+    for (const fs::path& folder : {reading_.options.version_folder / kSamplesFolder, campaign / "merlin_info"}) {
+      const fs::path copy = folder / copy_name(design().file, part_.value_or(0));
+      std::error_code ignored;
+      if (!fs::exists(copy, ignored)) continue;
+      design().file = copy;
+      return;
+    }
   }
 
   void open_file(const yaml::Mark& mark) {
@@ -307,10 +360,80 @@ class SamplesReader {
 
   Reading& reading_;
   bool ours_;
+  std::optional<std::size_t> part_;
   yaml::MapReader block_;
   Samples samples_;
   std::vector<yaml::Mark> marks_;  // one a column
 };
+
+// samples: [A, B]: the rows of A, then those of B.
+Samples read_parts(Reading& reading, const yaml::Node& list) {
+  Samples all;
+  all.mark = list.mark;
+  all.layout = reading.options.layout_samples;
+  all.design.kind = DesignKind::parts;
+  if (list.items.empty()) {
+    reading.diagnostics.error(list.mark, "samples: is an empty list; it needs a design");
+    return all;
+  }
+  if (!reading.options.samples_file.empty())
+    reading.diagnostics.error(list.mark,
+                              "a table in place of the samples goes with one design, not with a list");
+  for (std::size_t i = 0; i < list.items.size(); ++i) {
+    const Samples part = SamplesReader(reading, list.items[i], true, i).read();
+    if (i == 0) {
+      all.level_max_dirs = part.level_max_dirs;
+      all.design.columns = part.design.columns;
+    } else if (column_names(part.design) != column_names(all.design)) {
+      reading.diagnostics.error(list.items[i].mark,
+                                fmt::format("the designs of samples: must have the same columns in the same "
+                                            "order: this one has {}, the first {}",
+                                            text::join(column_names(part.design), ", "),
+                                            text::join(column_names(all.design), ", ")));
+    }
+    all.design.count += part.design.count;
+    all.design.parts.push_back(part.design);
+  }
+  return all;
+}
+
+// A Latin hypercube is one again only where each of its strata is cut into as many.
+void grow_latin(Reading& reading, const Samples& samples, SampleDesign& design, std::uint64_t first) {
+  std::uint64_t before = 0;
+  for (const std::uint64_t count : reading.options.grown) {
+    if (count > first && count - first < design.count) design.grown.push_back(count - first);
+  }
+  std::vector<std::uint64_t> counts = design.grown;
+  counts.push_back(design.count);
+  for (const std::uint64_t count : counts) {
+    if (before > 0 && count % before != 0) {
+      reading.diagnostics.error(
+          samples.mark,
+          fmt::format(
+              "a Latin hypercube of {0} samples grows to a multiple of {0}, such as {1}, found {2}: only "
+              "then are old and new samples together a Latin hypercube",
+              before, 2 * before, count));
+      design.grown.clear();
+      return;
+    }
+    before = count;
+  }
+}
+
+// The counts that the campaign had before: a row never depends on a later one.
+void set_grown(Reading& reading, Samples& samples) {
+  SampleDesign& design = samples.design;
+  for (const std::uint64_t count : reading.options.grown) {
+    if (count < design.count) design.grown.push_back(count);
+  }
+  if (design.kind == DesignKind::latin_hypercube) {
+    design.grown.clear();
+    grow_latin(reading, samples, design, 0);
+  }
+  if (design.kind != DesignKind::parts || design.parts.empty()) return;
+  SampleDesign& last = design.parts.back();
+  if (last.kind == DesignKind::latin_hypercube) grow_latin(reading, samples, last, design.count - last.count);
+}
 
 // With --samplesfile, the copies of the study name the campaign's copy of the table, so that running one of
 // them takes the same samples.
@@ -348,8 +471,12 @@ void read_samples(Reading& reading) {
     reading.diagnostics.error(merlins->mark, "samples stand here and at top level; one of them must go");
     merlins = nullptr;
   }
-  if (ours != nullptr) reading.study.samples = SamplesReader(reading, *ours, true).read();
+  if (ours != nullptr) {
+    reading.study.samples =
+        ours->is_sequence() ? read_parts(reading, *ours) : SamplesReader(reading, *ours, true).read();
+  }
   if (merlins != nullptr) reading.study.samples = SamplesReader(reading, *merlins, false).read();
+  if (reading.study.samples) set_grown(reading, *reading.study.samples);
   if (reading.options.samples_file.empty() || !reading.study.samples) return;
   for (yaml::Node* tree : {&reading.study.partial, &reading.root})
     name_samples_file(reading, *tree, ours != nullptr);

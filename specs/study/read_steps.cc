@@ -160,6 +160,7 @@ class StepReader {
     step.retry_failures = !reading_.study.merlin && has("max_retries");
     step.max_retries = static_cast<int>(home("max_retries").integer("max_retries", 30, 0, 1'000'000));
     step.retry_delay_s = home("retry_delay").seconds("retry_delay", 1);
+    step.max_failures = read_max_failures();
     step.timeout_s = home("timeout").seconds("timeout", 0);
     step.stall_timeout_s = home("stall_timeout").seconds("stall_timeout", 0);
     step.trust_markers = home("trust_markers").boolean("trust_markers", false);
@@ -239,6 +240,26 @@ class StepReader {
     return *factor;
   }
 
+  // `20`, `5 %`, or the word none.
+  FailureLimit read_max_failures() {
+    using Kind = FailureLimit::Kind;
+    const yaml::Node* value = home("max_failures").find("max_failures");
+    if (value == nullptr) return {};
+    std::string_view written = value->is_scalar() ? text::trim(value->text) : std::string_view();
+    if (written == "none") return {Kind::none, 0, 0};
+    const bool percent = written.ends_with("%");
+    if (percent) written = text::trim(written.substr(0, written.size() - 1));
+    const auto number = percent ? text::to_real(written) : std::nullopt;
+    const auto count = percent ? std::nullopt : text::to_integer(written);
+    if (number && *number > 0 && *number <= 100) return {Kind::fraction, 0, *number / 100};
+    if (count && *count > 0) return {Kind::count, static_cast<std::uint64_t>(*count), 0};
+    reading_.diagnostics.error(
+        value->mark, fmt::format("'max_failures' must be a whole number from 1, a part of the step's tasks as 5 %, "
+                                 "or none; found {}",
+                                 value->describe()));
+    return {};
+  }
+
   void read_priority(Step& step) {
     yaml::MapReader& reader = home("priority");
     const yaml::Node* value = reader.find("priority");
@@ -281,6 +302,7 @@ class StepReader {
           "'trust_markers' is for steps with run: whose samples have a directory and a "
           "MERLIN_FINISHED each: not with 'bundle' or 'output: packed'");
     }
+    step.sources = home("sources").strings("sources");
     const yaml::Node* outputs = home("outputs").find("outputs");
     if (outputs == nullptr) return;
     for (const yaml::Node& item : outputs->is_sequence() ? outputs->items : std::vector<yaml::Node>{*outputs})

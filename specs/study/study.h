@@ -40,6 +40,15 @@ struct ReadOptions {
   std::filesystem::path campaign;  // set when resuming: the campaign directory to use
   std::filesystem::path directory;  // relative paths of the study start here; empty: the current directory
   Iteration iteration;
+  // The numbers of samples that the campaign had before it grew to this study's, ascending.
+  std::vector<std::uint64_t> grown;
+  // Directories of samples are laid out as for so many (sample_path()): a campaign that grew keeps those that it has.
+  // 0: as for the study's count.
+  std::uint64_t layout_samples = 0;
+  // Set by reading: the folder of this version of the campaign's study (specs/plan/versions.h).
+  std::filesystem::path version_folder;
+  // Of a study that is to be taken into `campaign`: its table of samples is the file itself, not the campaign's copy.
+  bool fresh_samples = false;
 };
 
 // What a pool's allocations ask of the scheduler: batch:, and over it the pool's own keys. As the scheduler
@@ -97,8 +106,18 @@ struct Samples {
   SampleDesign design;           // design.count is 0 while `generate_command` has its file still to write
   std::string generate_command;  // runs once, when design.file does not exist yet
   std::uint32_t level_max_dirs = 25;
+  std::uint64_t layout = 0;  // ReadOptions::layout_samples
   yaml::Mark mark;
+  // The count that decides how directories of samples are laid out.
+  std::uint64_t layout_count() const { return layout > 0 ? layout : design.count; }
 };
+
+// The tables of a design and of its parts, and what the campaign's copy of each is called.
+struct SampleFile {
+  std::filesystem::path file;
+  std::string copy;
+};
+std::vector<SampleFile> sample_files(const SampleDesign& design);
 
 struct Dependency {
   std::string step;
@@ -110,6 +129,21 @@ struct StepOutput {
   std::string file, dataset;
   std::vector<std::uint64_t> shape;
   bool finite = false;
+};
+
+// max_failures: so many tasks of a step may fail before nothing more of it starts.
+struct FailureLimit {
+  enum class Kind : std::uint8_t {
+    first,     // not given: kFirstFailures of them before any succeeded
+    count,     // `count` of them
+    fraction,  // `fraction` of the step's tasks
+    none,
+  };
+  static constexpr std::uint64_t kFirstFailures = 20;
+  Kind kind = Kind::first;
+  std::uint64_t count = 0;
+  double fraction = 0;
+  bool operator==(const FailureLimit&) const = default;
 };
 
 struct Step {
@@ -126,6 +160,7 @@ struct Step {
   double retry_delay_s = 1;
   double retry_memory =
       0;  // an execution killed for memory is tried again with so many times its memory; 0: not
+  FailureLimit max_failures;
   double timeout_s = 0;
   double stall_timeout_s = 0;  // without output, reports and CPU time; 0: none
   bool trust_markers = false;  // finished work is recognised by its MERLIN_FINISHED before it is run again
@@ -136,6 +171,7 @@ struct Step {
   OutputMode output = OutputMode::files;
   std::vector<StepOutput> outputs;
   bool shell_given = false;
+  std::vector<std::string> sources;  // files whose content decides the result, as written
   std::string task_queue = "merlin";
   std::map<std::string, std::string> launcher_keys;  // slurm, flux, lsf, walltime, ...: for $(LAUNCHER)
   yaml::Mark mark;
@@ -155,6 +191,9 @@ struct Iterate {
   std::string until = "converged";  // type of the event (docs/formats/events.md) that ends it
   std::string samples;  // a table for the second iteration and those after it; empty: as the first
 };
+
+// Beside a version of a campaign's study (specs/plan/workspace.h): its table of samples, where it has one of its own.
+inline constexpr std::string_view kSamplesFolder = "samples";
 
 struct Study {
   std::filesystem::path file;  // absolute

@@ -72,15 +72,19 @@ study:
 
 
 class NodeCampaign:
-    """One campaign in a separate folder, on separate nodes. `disk` is a small file system that can be filled."""
+    """One campaign in a separate folder, on separate nodes. `disk` is a small file system that can be filled, or, with
+    `block_device`, made to stand still (fsfreeze)."""
 
-    def __init__(self, binary, task, failures=0, preload=None, study=STUDY, samples=SAMPLES, durations_ms=(30, 600)):
+    def __init__(self, binary, task, failures=0, preload=None, study=STUDY, samples=SAMPLES, durations_ms=(30, 600), block_device=False):
         self.samples, self.trains = samples, study is STUDY
         self.wflow = Path(binary) / "wflow"
         self.folder = Path(tempfile.mkdtemp(prefix="wfnodes-")).resolve()
         self.disk = self.folder / "disk"
         self.disk.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", self.disk], check=True)
+        if block_device:
+            self.mount_image()
+        else:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", self.disk], check=True)
         for name in ("t", "state"):
             (self.folder / name).mkdir()
         self.environment = {**os.environ, MARK: str(self.folder), "PATH": f"{binary}:{os.environ['PATH']}", "TMPDIR": str(self.folder / "t"),
@@ -101,6 +105,13 @@ class NodeCampaign:
         self.coordinator, self.home, self.starts = None, "n0", 0
         self.printed_endpoint = None
         self.agents = {}  # guardian: pids of its agent, as far as they were seen
+
+    def mount_image(self):
+        image = self.folder / "image"
+        image.touch()
+        os.truncate(image, 128 << 20)
+        subprocess.run(["mkfs.ext4", "-q", image], check=True)
+        subprocess.run(["mount", "-o", "loop", image, self.disk], check=True)
 
     # ---- programs
 
@@ -233,6 +244,7 @@ class NodeCampaign:
         return {name: value.clone() for name, value in model.state_dict().items()}
 
     def clean_up(self, keep=None):
+        subprocess.run(["fsfreeze", "-u", self.disk], check=False, stderr=subprocess.DEVNULL)  # nobody who hangs in the kernel ends
         try:
             self.nodes.heal()
         except subprocess.CalledProcessError:

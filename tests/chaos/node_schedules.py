@@ -15,6 +15,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -31,7 +32,7 @@ from truth import KilledProcesses
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 300
 POLL_S = 0.02
-SPAN_S = 10       # faults come within this time after the campaign's begin
+SPAN_S = 4        # faults come within this time after the begin of a campaign that takes about as long when nothing disturbs it
 MEMORY_GROUP = Path("/sys/fs/cgroup/memory")
 MEMORY_BYTES = 16 << 20
 
@@ -43,7 +44,7 @@ FAULTS = {
     "freeze coordinator": (3, 9), "freeze agent": (3, 9), "freeze worker": (3, 9), "freeze guardian": (1, 9), "freeze task": (1, 3), "freeze rank": (2, 3),
     "cut": (4, 9), "one way: hears nothing": (2, 9), "one way: is not heard": (2, 9), "flapping": (2, 4), "loss": (3, 6),
     "delay": (3, 6), "half-open": (2, 9), "reset": (2, 0),
-    "freeze node": (0, 9),
+    "freeze node": (0, 9), "file system stands still": (0, 9),
     "full disk": (2, 2), "clock jump": (2, 4), "out of memory": (2, 0),
 }
 
@@ -126,7 +127,7 @@ class Player:
         self.home, self.coordinator_again = "n0", 0.0
         self.worker_again = {name: 0.0 for name in campaign.workers}
         self.history = defaultdict(list)  # pid: (nanoseconds, signal)
-        self.disk_was_full = False
+        self.full_disk = []  # (from, until) in nanoseconds
         self.began = None
         self.clock = Clock()
 
@@ -187,7 +188,7 @@ class Player:
 
     def check_code(self, code):
         """6: told to stop; 5: the disk is full; 7: the one before is not known to be dead yet, as on another host."""
-        if code in (6, 7, -signal.SIGKILL, -signal.SIGTERM) or (code == 5 and self.disk_was_full):
+        if code in (6, 7, -signal.SIGKILL, -signal.SIGTERM) or (code == 5 and self.full_disk):
             return
         said = f"a coordinator ended with {code}: {self.campaign.printed()[-800:]}"
         if said not in self.result.problems:
@@ -282,7 +283,7 @@ class Player:
         return self.relay(f"reset {fault.which}", 0.1)
 
     def fault_full_disk(self, fault):
-        self.disk_was_full = True
+        began_ns = time.monotonic_ns()
         filler = self.campaign.disk / "filler"
         with open(filler, "ab", buffering=0) as file:
             for size in (1 << 20, 1 << 16, 1 << 12, 1):
@@ -291,7 +292,18 @@ class Player:
                         file.write(b"x" * size)
                 except OSError:
                     pass
-        self.in_s(fault.lasts_s, lambda: filler.unlink(missing_ok=True))
+
+        def empty(number=len(self.full_disk)):
+            filler.unlink(missing_ok=True)
+            self.full_disk[number] = (began_ns, time.monotonic_ns())
+        self.full_disk.append((began_ns, float("inf")))
+        self.in_s(fault.lasts_s, empty)
+        return True
+
+    def fault_file_system_stands_still(self, fault):
+        """The file system of all nodes stands still, the network does not: who writes hangs in the kernel."""
+        subprocess.run(["fsfreeze", "-f", self.campaign.disk], check=True)
+        self.in_s(fault.lasts_s, lambda: subprocess.run(["fsfreeze", "-u", self.campaign.disk], check=True))
         return True
 
     def fault_clock_jump(self, fault):
@@ -320,17 +332,18 @@ class Player:
             end = min(max(moment, since), until)
             total += end - at if running else 0
             at = end
-            if number in (signal.SIGSTOP, signal.SIGKILL):
-                running = False
-            elif number == signal.SIGCONT:
-                running = True
+            if number == signal.SIGKILL:
+                break
+            if number in (signal.SIGSTOP, signal.SIGCONT):
+                running = number == signal.SIGCONT
         return total
 
 
 def is_exception(player, first, later):
     """The documented ones. Between a success and the execution that came after it, its agent was killed or stood still
-    before it could write the journal, and so did its guardian; or the journal could not be written, since the disk was full."""
-    if player.disk_was_full:
+    before it could write the journal, and so did its guardian; or the journal could not be written, since the disk was full
+    when it ended."""
+    if any(since <= first.end + TOGETHER_NS and first.end <= until for since, until in player.full_disk):
         return True
     agents = player.campaign.agents.get(first.guardian, ())
     agent_ran = min((player.ran_ns(pid, first.end, later.begin) for pid in agents), default=later.begin - first.end)
@@ -341,7 +354,7 @@ def is_exception(player, first, later):
 def check(campaign, player, killed, reference, result):
     truth = campaign.truth
     truth.read()
-    truth.without_killed(killed, player.history)
+    truth.without_killed(killed, player.history, in_shell=True)
     result.executions, result.starts = len(truth.executions), campaign.starts
     for first, later in truth.reruns():
         if is_exception(player, first, later):

@@ -71,6 +71,18 @@ class NodeFaults(NodesTest):
     def test_half_open_connections(self):
         self.play(("half-open", 2, "n1", PAST_S, "n0"))
 
+    def test_file_system_stands_still_while_the_network_is_up(self):
+        """As a file server that does not answer: who writes hangs in the kernel, and goes on late."""
+        with tempfile.TemporaryDirectory() as folder:
+            image, mounted = Path(folder) / "image", Path(folder) / "mounted"
+            mounted.mkdir()
+            script = f"truncate -s 8M {image} && mkfs.ext4 -q {image} && mount -o loop {image} {mounted} && fsfreeze -f {mounted} && fsfreeze -u {mounted}"
+            able = subprocess.run(["sh", "-c", script], check=False, capture_output=True).returncode == 0
+            subprocess.run(["umount", mounted], check=False, capture_output=True)
+        if not able:
+            self.skipTest("no loop device, or no fsfreeze, here")
+        self.play(("file system stands still", 2, "n0", PAST_S, "n0"), block_device=True)
+
     def test_coordinator_starts_on_another_host(self):
         """Workers follow the endpoint file."""
         result = self.play(("kill coordinator, start it on another node", 2, "n0", 0, "n1"))
@@ -153,7 +165,8 @@ class OtherNamespaces(NodesTest):
 class NothingLeft(NodesTest):
     """kill -9 of a worker that runs a shell which runs a shell which sleeps, in a new session with a cleaned environment."""
 
-    def left_after_kill(self, *kinds):
+    def left_after_kill(self, *kinds, alone=False):
+        """`alone`: the coordinator stands still, so that only a second worker of this machine can do something."""
         folder = Path(tempfile.mkdtemp(prefix="wfnodes-"))
         mark = f"9{os.getpid()}{len(kinds)}.{int(time.time()) % 1000}"  # the seconds that it sleeps: known by its command line
         (folder / "study.yaml").write_text(f"""
@@ -178,6 +191,9 @@ study:
             pids = [pid for kind in kinds for pid in victims[kind]]
             self.assertEqual(len(pids), len(kinds))
             first = self.sleepers(mark)
+            if alone:
+                self.start_idle_worker(folder)
+                os.kill(run.pid, signal.SIGSTOP)
             for number in (signal.SIGSTOP, signal.SIGKILL) if len(pids) > 1 else (signal.SIGKILL,):
                 for pid in pids:
                     os.kill(pid, number)
@@ -193,6 +209,14 @@ study:
                 except ProcessLookupError:
                     pass
             subprocess.run(["rm", "-rf", folder], check=False)
+
+    def start_idle_worker(self, folder):
+        campaign = next(folder.glob("nested_*"))
+        worker = subprocess.Popen([BIN / "wflow", "worker", "--campaign", campaign, "--slots", "1"], cwd=folder, start_new_session=True,
+                                  env={**os.environ, "WFLOW_CHAOS_FOLDER": str(folder)}, stderr=subprocess.DEVNULL)
+        self.addCleanup(worker.wait)
+        self.addCleanup(worker.kill)
+        wait_for(lambda: len(list(campaign.glob(".wflow/workers/*.journal"))) == 2, "the second worker")
 
     @staticmethod
     def sleepers(mark):
@@ -210,6 +234,12 @@ study:
 
     def test_of_both_at_once(self):
         self.left_after_kill("agent", "guardian")
+
+    def test_of_both_while_no_coordinator_runs(self):
+        """The other worker of the machine ends it, by its control group."""
+        if not any(os.access(f"/sys/fs/cgroup/{name}/cgroup.procs", os.W_OK) for name in (".", "unified", "systemd", "pids", "freezer")):
+            self.skipTest("no control groups may be made here")
+        self.left_after_kill("agent", "guardian", alone=True)
 
 
 if __name__ == "__main__":

@@ -64,12 +64,13 @@ class Truth:
             self.open[pid].success = kind == "E"
             self.ended += kind == "E"
 
-    def without_killed(self, killed, faults):
+    def without_killed(self, killed, faults, in_shell=False):
         """Takes back the success of those that a signal ended between their last line and their exit; how many. Later than
-        that it is another process of the same number, unless it was frozen in between."""
+        that it is another process of the same number, unless it was frozen in between. `in_shell`: their parent is the shell
+        of the step's command, whose exit is the task's."""
         count = 0
         for execution in self.executions:
-            deaths = killed.get(execution.pid, ())
+            deaths = [*killed.get(execution.pid, ()), *(killed.get(execution.agent, ()) if in_shell else ())]
             latest = execution.end + SECOND // 10
             if any(execution.begin < at < latest and number == signal.SIGSTOP for at, number in faults.get(execution.pid, ())):
                 latest += 60 * SECOND

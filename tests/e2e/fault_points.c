@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded by recovery_test.py. Counts what a coordinator (`wflow run`, `wflow resume`) does that others can see afterwards:
+// Preloaded by recovery_test.py and correct_test.py. Counts what a coordinator (`wflow run`, `wflow resume`, `wflow redo`) does that others can see afterwards:
 // writes, syncs, renames, removals below $FAULT_FOLDER but for logs, and bytes sent through sockets. At number $FAULT_AT it is
 // killed, before or after the call as $FAULT_WHEN says. The file $FAULT_COUNT holds the number so far.
 #define _GNU_SOURCE
@@ -31,7 +31,7 @@ __attribute__((constructor)) static void begin(void) {
   if (got <= 0 || getenv("FAULT_COUNT") == NULL) return;
   words[got] = '\0';
   const char* second = words + strlen(words) + 1;
-  if (second >= words + got || (strcmp(second, "run") != 0 && strcmp(second, "resume") != 0)) return;
+  if (second >= words + got || (strcmp(second, "run") != 0 && strcmp(second, "resume") != 0 && strcmp(second, "redo") != 0)) return;
   const int count = open(getenv("FAULT_COUNT"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (count < 0 || ftruncate(count, sizeof *counter) != 0) return;
   void* memory = mmap(NULL, sizeof *counter, PROT_READ | PROT_WRITE, MAP_SHARED, count, 0);

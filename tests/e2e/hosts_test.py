@@ -69,16 +69,26 @@ study:
 
 
 class FrozenWorker(HostsTest):
+    def freeze(self, host):
+        """All of its processes: one that is not stopped yet may start another, or end."""
+        frozen = []
+        while new := [pid for pid in self.of_host(host) if pid not in frozen]:
+            for pid in new:
+                try:
+                    os.kill(pid, signal.SIGSTOP)
+                except ProcessLookupError:
+                    continue
+                frozen.append(pid)
+        return frozen
+
     def test_thawed_after_its_fence(self):
         """Its tasks were leased again and are done elsewhere. What wakes up ends before it does anything."""
         run = self.start("run", self.study_elsewhere(4, "far1", "far2"))
         directory = self.wait_for_campaign(run)
         self.worker("far1", directory, 2)
         self.wait(lambda: len(self.began("far1")) == 2, "two tasks run on far1", run)
-        frozen = self.of_host("far1")
+        frozen = self.freeze("far1")
         self.assertGreater(len(frozen), 4)
-        for pid in frozen:
-            os.kill(pid, signal.SIGSTOP)
         (self.folder / "open-far2").touch()
         self.worker("far2", directory, 2)
         began = time.monotonic()

@@ -17,6 +17,7 @@ from wflow_test import OK, SMALL, SYSTEM, CampaignTest, Gate, gated_study, read_
 TASKS = 12
 FREE = 6
 SILENT = 2000 if SMALL else 8000
+FUZZ_SECONDS = int(os.environ.get("WFLOW_FUZZ_SECONDS", "0"))
 MESSAGES = 4000 if SMALL else 20_000
 GROWTH_MB = 400 if SMALL else 80  # a sanitizer keeps what was freed
 
@@ -251,16 +252,18 @@ class Strangers(SecurityTest):
 
 
 class Nonsense(SecurityTest):
-    """With the right keys. `wflow_fuzz_messages --seconds 600` under ASan is for by hand."""
+    """With the right keys. WFLOW_FUZZ_SECONDS=600: for so long each, by hand, with an ASan build."""
 
     def fuzz(self, *options):
         directory = self.begin()
         self.wflow(directory, "--messages", "500", *options, program="wflow_fuzz_messages")  # what it allocates once
         before = self.memory_mb()
-        fuzz = self.wflow(directory, "--messages", MESSAGES, "--seed", "7", *options, program="wflow_fuzz_messages")
-        growth = self.memory_mb() - before
-        print(f"{fuzz.out.strip()}: {growth:.0f} MB more")
-        self.assertLess(growth, GROWTH_MB)
+        for seed in range(7, 8 + FUZZ_SECONDS // 100):
+            amount = ("--seconds", 100) if FUZZ_SECONDS else ("--messages", MESSAGES)
+            fuzz = self.wflow(directory, *amount, "--seed", seed, *options, program="wflow_fuzz_messages")
+            growth = self.memory_mb() - before
+            print(f"{fuzz.out.strip()}: {growth:.0f} MB more", flush=True)
+            self.assertLess(growth, GROWTH_MB)
         self.assertGreater(self.refused()["messages"], MESSAGES // 4)
         return directory
 

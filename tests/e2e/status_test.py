@@ -13,9 +13,9 @@ from wflow_test import BUSY, DEADLINE_S, OK, TASKS_FAILED, CampaignTest, Gate, T
 
 TASKS = 6
 FREE = 2
-STATUS_KEYS = {"name", "directory", "state", "coordinator", "started_s", "elapsed_s", "steps", "workers", "workers_total",
+STATUS_KEYS = {"name", "directory", "state", "coordinator", "started_s", "elapsed_s", "time_s", "steps", "workers", "workers_total", "slow", "slow_total",
                "failures", "metrics", "artifacts", "artifacts_total", "history", "followups", "iterations", "allocations", "refused"}
-STEP_KEYS = {"name", "kind", "arrays", "elements", "counts", "mean_s", "deviation_s", "rate_per_s", "left_s", "progress", "usage"}
+STEP_KEYS = {"name", "kind", "arrays", "elements", "counts", "mean_s", "deviation_s", "rate_per_s", "left_s", "progress", "usage", "missing", "held"}
 STATES = {"blocked", "ready", "running", "delayed", "done", "failed", "hard_failed", "skipped", "cancelled"}
 
 

@@ -173,7 +173,7 @@ class LiveVerbs(CampaignTest):
         self.assertEqual((worker["state"], worker["cores"]), ("working", 2))
         self.assertIn(worker["id"], self.wflow("workers").out)
         self.assertEqual(self.states("running")[:2], ["work/1", "work/2"])
-        running = self.wait(lambda: [r for r in json.loads(self.wflow("tasks", "--worker", worker["id"], "--duration", ">=0", "--json").out)],
+        running = self.wait(lambda: [r for r in json.loads(self.wflow("tasks", "--state", "running", "--worker", worker["id"], "--duration", ">=0", "--json").out)],
                             "the worker has said what runs", self.run_)
         self.assertLessEqual({r["task"] for r in running}, {"work/1", "work/2"})
         self.assertIn("on worker " + worker["id"], self.wflow("explain", running[0]["task"]).out)

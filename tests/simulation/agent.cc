@@ -367,6 +367,7 @@ void Agent::on(workers::action::Log& log) {
 
 void Agent::on(workers::action::Exit& exit) {
   around_.trace.line(worker_.id(), "agent ends with {}", exit.code);
+  let_go_ = exit.code == 0 && !worker_.guardian().was_signalled();
   end();
 }
 

@@ -125,6 +125,7 @@ std::vector<engine::KnownWorker> Coordinator::known_workers(const engine::store:
     worker.journal = true;
     Worker* const real = workers_.find(id);
     worker.locked = real != nullptr && !real->gone();
+    worker.ended = records.header && records.header->ended;
     if (!is_new) continue;
     worker.id = id;
     worker.row = false;

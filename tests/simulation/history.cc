@@ -144,7 +144,9 @@ void History::make_again_below(ArrayId parent, Element element) {
       if (edge.parent != parent) continue;
       const std::uint64_t count = study_.arrays[array].count;
       const bool all = edge.kind == specs::EdgeKind::all;
-      const Element first = all ? 0 : edge.kind == specs::EdgeKind::block ? element / edge.block : element;
+      const Element first = all                                   ? 0
+                            : edge.kind == specs::EdgeKind::block ? edge.blocks().block_of(element)
+                                                                  : element;
       for (Element child = first; child < (all ? count : std::min(first + 1, count)); ++child) {
         ElementTruth& truth = at(array, child);
         if (truth.committed) continue;
@@ -467,8 +469,9 @@ bool History::may_run(const std::vector<engine::ElementState>& states, ArrayId a
     Element last = parents - 1;
     if (edge.kind == specs::EdgeKind::element) first = last = element;
     if (edge.kind == specs::EdgeKind::block) {
-      first = element * edge.block;
-      last = std::min(first + edge.block, parents) - 1;
+      const BlockRange items = edge.blocks().items(element, parents);
+      first = items.first;
+      last = items.end - 1;
     }
     for (Element parent = first; parent <= last; ++parent) {
       if (!engine::satisfies(states[index(edge.parent, parent)], spec.continue_on)) return false;

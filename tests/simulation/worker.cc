@@ -55,6 +55,7 @@ class SimulatedJournalFile final : public workers::JournalFile {
 void Guardian::terminate() {
   if (!alive()) return;
   const double patience_s = kEndPatience_s + 5;
+  signalled_ = true;
   worker_.agent().terminate();
   around_.timeline.after(patience_s, [this] {
     if (alive() && worker_.agent().alive()) worker_.agent().end();
@@ -137,7 +138,7 @@ void Guardian::settle() {
   }
   worker_.tasks().all().clear();
   worker_.tasks().end_children();
-  if (worker_.journal().empty()) worker_.journal().remove();
+  worker_.close_journal();
   end();
 }
 
@@ -222,6 +223,15 @@ bool Worker::append(const wire::Results& record) {
   const double now_s = host_.at(around_.timeline.now_s()).steady_s;
   if (now_s <= guardian_->fence_s() + 0.5 * around_.timing.margin_s) around_.history.secured(record);
   return true;
+}
+
+void Worker::close_journal() {
+  try {
+    if (agent_->let_go() && journal_->empty()) return journal_->remove();
+    journal_->mark_ended();
+  } catch (const Error&) {
+    around_.trace.line(id_, "the journal does not say that it has ended: the disk is full");
+  }
 }
 
 bool Worker::clear_journal() {

@@ -32,6 +32,7 @@ class Guardian final : public Process {
   void agent_ended();
   void set_fence(double steady_s);
   double fence_s() const { return fence_s_; }
+  bool was_signalled() const { return signalled_; }
 
  protected:
   void woken() override;
@@ -47,6 +48,7 @@ class Guardian final : public Process {
   double fence_s_ = std::numeric_limits<double>::infinity();
   bool fence_scheduled_ = false;
   bool settle_due_ = false;
+  bool signalled_ = false;
 };
 
 class Agent final : public Process, public Client {
@@ -62,6 +64,7 @@ class Agent final : public Process, public Client {
   std::uint64_t open_sequence() const { return machine_->open_sequence(); }
   std::size_t inbox() const { return messages_.size() + children_.size() + others_.size(); }
   ConnectionId connection() const { return connection_; }
+  bool let_go() const { return let_go_; }  // ended as its coordinator told it
   // Killed before it carries out its so many-th action from now.
   void die_after(std::uint64_t actions) { die_after_ = actions; }
 
@@ -114,6 +117,7 @@ class Agent final : public Process, public Client {
   std::uint64_t idle_turns_ = 0;
   double idle_since_s_ = 0;
   std::optional<std::uint64_t> die_after_;
+  bool let_go_ = false;
   std::set<std::tuple<engine::LeaseId, Element, std::uint32_t>> neutral_;  // outcomes that history knows
   bool journal_failed_ = false;                                            // since the last end of a task
   bool journal_written_ = false;
@@ -147,6 +151,7 @@ class Worker {
   // What it writes to its journal; false when the disk is full.
   bool append(const wire::Results& record);
   bool clear_journal();
+  void close_journal();  // by its guardian, at its end
   bool note_lost(double lost_s);
   // For the guardian.
   workers::Journal& journal() { return *journal_; }

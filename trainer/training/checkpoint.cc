@@ -216,12 +216,4 @@ void CheckpointDirectory::clear() const {
   std::filesystem::remove_all(directory_, ignored);
 }
 
-void CheckpointDirectory::remove_temporaries() const {
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(directory_, ignored)) {
-    if (entry.path().filename().string().find(".tmp") == std::string::npos) continue;
-    std::filesystem::remove(entry.path(), ignored);
-  }
-}
-
 }  // namespace wflow::trainer

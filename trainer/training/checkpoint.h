@@ -70,7 +70,7 @@ class CheckpointDirectory {
   std::string best_bytes(const std::function<void(const std::string&)>& report) const;
   // Removes all checkpoints, and temporary files of a killed run.
   void clear() const;
-  void remove_temporaries() const;
+  const std::filesystem::path& directory() const { return directory_; }
 
  private:
   std::filesystem::path path_of(std::int64_t step) const;

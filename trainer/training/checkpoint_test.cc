@@ -144,12 +144,5 @@ TEST_F(CheckpointTest, FallsBackToTheOneBeforeADamagedOne) {
       2);
 }
 
-TEST_F(CheckpointTest, LeftoversOfAKilledWriterAreRemoved) {
-  std::ofstream(directory_ / ".step-000000000002.wfck.tmp-1-1") << "part";
-  const CheckpointDirectory checkpoints(directory_, 2);
-  checkpoints.remove_temporaries();
-  EXPECT_TRUE(fs::is_empty(directory_));
-}
-
 }  // namespace
 }  // namespace wflow::trainer

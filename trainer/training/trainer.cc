@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "base/events.h"
 #include "base/file.h"
@@ -61,6 +62,11 @@ class Run {
   enum class EpochEnd { complete, interrupted };
 
   void resume_or_begin();
+  void begin();
+  void keep_last_model(const std::string& newest);
+  std::pair<std::string, std::string> weights_to_begin_with();
+  void begin_with(const std::string& bytes, const std::string& source);
+  fs::path kept_model() const { return fs::path(config_.output) / "initial.wfck"; }
   bool is_of_other_data(const Checkpoint& checkpoint) const;
   EpochEnd train_epoch(DataLoader& loader);
   void step(const Batch& batch, std::size_t global_batch);
@@ -171,8 +177,13 @@ void Run::resume_or_begin() {
   std::string source;
   if (leader()) {
     make_directories(config_.output);
-    checkpoints_.remove_temporaries();
-    if (options_.fresh) checkpoints_.clear();
+    remove_temporaries(config_.output);
+    remove_temporaries(checkpoints_.directory());
+    if (options_.fresh) {
+      checkpoints_.clear();
+      std::error_code ignored;
+      fs::remove(kept_model(), ignored);
+    }
     if (auto found = checkpoints_.newest([&](const std::string& sentence) { say_warning(sentence); })) {
       bytes = std::move(found->bytes);
       source = found->path.filename();
@@ -180,16 +191,20 @@ void Run::resume_or_begin() {
   }
   communicator_.broadcast(bytes);
   if (!bytes.empty() && options_.fresh_on_new_data && is_of_other_data(decode_checkpoint(bytes, source))) {
-    bytes.clear();
-    const std::string note = "the data have changed since the last checkpoint: training starts anew";
+    const bool with_weights = config_.init_from == kInitFromLast;
+    const std::string note =
+        fmt::format("the data have changed since the last checkpoint: training starts anew{}",
+                    with_weights ? " with the weights of the last model" : "");
     say(note);
     events_.note(note);
-    if (leader()) checkpoints_.clear();
+    if (leader()) {
+      if (with_weights) keep_last_model(bytes);
+      checkpoints_.clear();
+    }
+    bytes.clear();
   }
   if (bytes.empty()) {
-    data_.compute_normalisation(communicator_);
-    if (config_.model.initial == InitialWeights::data)
-      initialise_from_data(graph_, data_, communicator_, state_);
+    begin();
   } else {
     const Checkpoint checkpoint = decode_checkpoint(bytes, source);
     const std::string differences = fingerprint_differences(
@@ -212,6 +227,74 @@ void Run::resume_or_begin() {
   ++counters_.segments;
   // After the restore: a back end on a GPU copies the values when it is made.
   network_ = make_torch_network(graph_, state_);
+}
+
+// Before the checkpoints go: a run that is killed before its first one begins with the same weights again.
+void Run::keep_last_model(const std::string& newest) {
+  std::string best;
+  if (config_.select == Select::best)
+    best = checkpoints_.best_bytes([&](const std::string& sentence) { say_warning(sentence); });
+  write_file_durably(kept_model(), best.empty() ? newest : best);
+}
+
+// Bytes of a checkpoint and what to call it; nothing where the weights are random. Rank 0 alone.
+std::pair<std::string, std::string> Run::weights_to_begin_with() {
+  if (config_.init_from.empty()) return {};
+  fs::path path = config_.init_from == kInitFromLast ? kept_model() : fs::path(config_.init_from);
+  if (config_.init_from == kInitFromLast && !fs::exists(path)) return {};  // the first training
+  if (fs::is_directory(path)) {
+    const CheckpointDirectory directory(fs::exists(path / "checkpoints") ? path / "checkpoints" : path, 1);
+    const auto report = [&](const std::string& sentence) { say_warning(sentence); };
+    std::string best = directory.best_bytes(report);
+    if (!best.empty()) return {std::move(best), (path / "best.wfck").string()};
+    auto found = directory.newest(report);
+    if (found) return {std::move(found->bytes), found->path.string()};
+  } else if (fs::exists(path)) {
+    return {read_file(path), path.string()};
+  }
+  throw CommonError(ExitCode::data, fmt::format("init_from: {} is no checkpoint and no folder of a training",
+                                                config_.init_from));
+}
+
+void Run::begin() {
+  std::string bytes;
+  std::string source;
+  if (leader()) std::tie(bytes, source) = weights_to_begin_with();
+  communicator_.broadcast(bytes);
+  communicator_.broadcast(source);
+  if (!bytes.empty()) {
+    begin_with(bytes, source);
+    return;
+  }
+  data_.compute_normalisation(communicator_);
+  if (config_.model.initial == InitialWeights::data)
+    initialise_from_data(graph_, data_, communicator_, state_);
+}
+
+// The normalisation stays that which the weights were trained with.
+void Run::begin_with(const std::string& bytes, const std::string& source) {
+  const Checkpoint checkpoint = decode_checkpoint(bytes, source);
+  const nlohmann::json before =
+      upgraded_fingerprint(checkpoint.header.value("fingerprint", nlohmann::json::object()));
+  nlohmann::json theirs;
+  nlohmann::json ours;
+  for (const char* key : {"inputs", "targets", "transform", "normalise"}) {
+    theirs[key] = before.value(key, nlohmann::json());
+    ours[key] = fingerprint_.value(key, nlohmann::json());
+  }
+  const std::string differences = fingerprint_differences(theirs, ours);
+  if (!differences.empty())
+    throw CommonError(ExitCode::data,
+                      fmt::format("init_from: {} is of another training: {}", source, differences));
+  Normalisation normalisation;
+  restore_weights(checkpoint, state_, average_, normalisation);
+  data_.set_normalisation(normalisation);
+  counters_.begun_from =
+      fmt::format("{} (epoch {}, data {})", fs::path(source).filename().string(),
+                  checkpoint.header.value("epoch", std::int64_t{0}), before.value("data_hash", ""));
+  const std::string note = "begins with the weights of " + counters_.begun_from;
+  say(note);
+  events_.note(note);
 }
 
 Outcome Run::execute() {
@@ -656,6 +739,7 @@ void Run::write_results() {
       {"best_epoch", counters_.best_epoch},
       {"selected_epoch", selected_epoch_},
       {"stopped_early", counters_.stopped_early},
+      {"begun_from", counters_.begun_from},
       {"segments", counters_.segments},
       {"ranks", communicator_.size()},
       {"threads", config_.threads},

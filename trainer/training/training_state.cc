@@ -119,6 +119,7 @@ nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
        {"data", "output", "ranks", "threads", "loader_threads", "cache", "checkpoint", "max_seconds"}) {
     json.erase(key);
   }
+  if (config.init_from == kInitFromLast) json.erase("init_from");  // it matters at the beginning alone
   json["data_hash"] = data.hash;
   return json;
 }
@@ -188,6 +189,7 @@ std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& aver
                            {"stopped_early", counters.stopped_early},
                            {"segments", counters.segments},
                            {"history", history}};
+  if (!counters.begun_from.empty()) header["begun_from"] = counters.begun_from;
   std::vector<CheckpointView> arrays;
   save(arrays, state.parameters(), "parameter", state.values());
   save(arrays, state.buffers(), "buffer", state.buffer_values());
@@ -217,6 +219,20 @@ void restore_network(const Checkpoint& checkpoint, FlatState& state, WeightAvera
   if (average.active()) load(checkpoint, state.parameters(), kAverage, average.values());
 }
 
+void restore_weights(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average,
+                     Normalisation& normalisation) {
+  const auto averaged = [](const CheckpointArray& array) { return array.kind == kAverage; };
+  const bool has_average = std::any_of(checkpoint.arrays.begin(), checkpoint.arrays.end(), averaged);
+  load(checkpoint, state.parameters(), has_average ? kAverage : "parameter", state.values());
+  load(checkpoint, state.buffers(), "buffer", state.buffer_values());
+  if (average.active()) std::copy(state.values().begin(), state.values().end(), average.values().begin());
+  try {
+    normalisation = normalisation_from_json(checkpoint.header.at("normalisation"));
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ExitCode::data, fmt::format("the checkpoint's header lacks something: {}", error.what()));
+  }
+}
+
 void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimizer& optimizer,
                         WeightAverage& average, TrainingCounters& counters, Normalisation& normalisation) {
   restore_network(checkpoint, state, average);
@@ -238,6 +254,7 @@ void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimize
     counters.best_epoch = header.at("best_epoch").get<std::int64_t>();
     counters.stopped_early = header.at("stopped_early").get<bool>();
     counters.segments = header.at("segments").get<std::int64_t>();
+    counters.begun_from = header.value("begun_from", "");
     counters.history.clear();
     for (const nlohmann::json& row : header.at("history")) counters.history.push_back(row_of(row));
   } catch (const nlohmann::json::exception& error) {

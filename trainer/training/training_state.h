@@ -41,6 +41,7 @@ struct TrainingCounters {
   bool stopped_early = false;
   std::int64_t segments = 0;  // how many times the program was started for this run
   std::vector<EpochRow> history;
+  std::string begun_from;  // the checkpoint whose weights it began with; empty: random ones
 };
 
 // What makes two runs the same training: the configuration without what does not change the result (ranks,
@@ -62,6 +63,10 @@ std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::
 // Error{data} if an array is missing or has another shape.
 void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimizer& optimizer,
                         WeightAverage& average, TrainingCounters& counters, Normalisation& normalisation);
+// The weights that the checkpoint's model was evaluated and exported with, to begin another training with,
+// and the normalisation that they were trained with. Error{data} as restore_checkpoint().
+void restore_weights(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average,
+                     Normalisation& normalisation);
 // Parameters, their average and buffers alone.
 void restore_network(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average);
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/control_group.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "steps/files.h"
@@ -37,13 +38,17 @@ constexpr double kFencePatience_s = 2;  // beyond its fence, for one that is onl
 class AgentWatch {
  public:
   AgentWatch(pid_t agent, const WorkerOptions& options, const SlotTable& table)
-      : agent_(agent), grace_s_(options.grace_s), table_(table) {}
+      : groups_(options.campaign), agent_(agent), grace_s_(options.grace_s), table_(table) {}
+
+  // Whether this process was told by a signal to end; no coordinator may have heard of it.
+  bool was_signalled() const { return end_s_ != kNever; }
 
   int wait() {
     while (true) {
       int status = 0;
       if (::waitpid(agent_, &status, WNOHANG) == agent_) return status;
       take_signal(next_signal());
+      groups_.end_abandoned();
       if (steady_now_s() > end_s_) ::kill(agent_, SIGKILL);
       if (steady_now_s() > fence_end_s() && table_.runs_anything()) end_frozen();
     }
@@ -77,6 +82,8 @@ class AgentWatch {
 
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
+  const ControlGroups
+      groups_;  // of the campaign's workers on this machine: of those that were killed as a whole
   pid_t agent_;
   double grace_s_;
   const SlotTable& table_;
@@ -172,6 +179,17 @@ void settle_all(SlotTable& table, Journal& journal, const std::filesystem::path&
   }
 }
 
+// Of a worker that its coordinator has let go nobody needs anything; otherwise a coordinator on another host,
+// which can't look for its processes, reads here that none is left.
+void close_journal(Journal& journal, bool none_left, bool let_go) {
+  try {
+    if (let_go && journal.empty()) return journal.remove();
+    if (none_left) journal.mark_ended();
+  } catch (const std::exception& error) {
+    log::write(LogLevel::warning, error.what());
+  }
+}
+
 }  // namespace
 
 void block_signals() {
@@ -184,7 +202,8 @@ void block_signals() {
 
 int run_guardian(pid_t agent, const WorkerOptions& options, SlotTable& table, Journal& journal,
                  const std::filesystem::path& directory) {
-  const int status = AgentWatch(agent, options, table).wait();
+  AgentWatch watch(agent, options, table);
+  const int status = watch.wait();
   const bool ended_itself = WIFEXITED(status);
   if (!ended_itself) {
     log::write(LogLevel::warning,
@@ -193,11 +212,13 @@ int run_guardian(pid_t agent, const WorkerOptions& options, SlotTable& table, Jo
   }
   try {
     settle_all(table, journal, directory);
-    if (journal.empty()) journal.remove();
   } catch (const std::exception& error) {
     log::write(LogLevel::warning, error.what());
   }
-  if (!kill_all_children(kKillLimit)) log::write(LogLevel::warning, "a process could not be killed");
+  const bool none_left = kill_all_children(kKillLimit);
+  if (!none_left) log::write(LogLevel::warning, "a process could not be killed");
+  ControlGroups(options.campaign).end_abandoned();
+  close_journal(journal, none_left, ended_itself && WEXITSTATUS(status) == 0 && !watch.was_signalled());
   std::error_code ignored;
   std::filesystem::remove_all(directory, ignored);
   return ended_itself ? WEXITSTATUS(status) : static_cast<int>(ExitCode::internal);

@@ -22,6 +22,12 @@ void Journal::set_header(const wire::JournalHeader& header) {
   header_ = header;
 }
 
+void Journal::mark_ended() {
+  wire::JournalHeader last = header_;
+  last.ended = true;
+  set_header(last);
+}
+
 void Journal::append(const wire::Results& results) {
   write(wire::frame_record(results));
 }
@@ -49,6 +55,7 @@ wire::Records Journal::recover() {
   file_->truncate(records.valid_bytes);
   size_ = records.valid_bytes;
   header_bytes_ = records.header_bytes;
+  if (records.header) header_ = *records.header;
   return records;
 }
 

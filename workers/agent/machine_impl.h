@@ -35,6 +35,7 @@ struct AgentMachine::Impl {
     double timeout_s = 0;
     double stall_timeout_s = 0;
     std::uint64_t bundle = 0;
+    std::vector<std::uint64_t> sample_starts;  // where bundles begin, too
     bool training = false;
   };
   struct Task {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/blocks.h"
 #include "workers/agent/machine_impl.h"
 #include "workers/agent/zero_mode.h"
 
@@ -28,9 +29,9 @@ bool sensible(const wire::Lease& lease) {
 
 void AgentMachine::Impl::hear(wire::Templates& templates) {
   for (specs::TaskTemplate& task_template : templates.templates) {
-    arrays[task_template.array] = {task_template.resources, task_template.timeout_s,
-                                   task_template.stall_timeout_s, task_template.bundle,
-                                   task_template.kind == specs::StepKind::train};
+    arrays[task_template.array] = {
+        task_template.resources, task_template.timeout_s,     task_template.stall_timeout_s,
+        task_template.bundle,    task_template.sample_starts, task_template.kind == specs::StepKind::train};
     emit(action::AddTemplate{std::move(task_template)});
   }
 }
@@ -132,8 +133,11 @@ void AgentMachine::Impl::start_next() {
   const auto found = arrays.find(lease.array);
   const bool bundled = found != arrays.end() && found->second.bundle > 0;
   // One process takes a lease's first elements up to the end of their bundle.
-  const std::uint64_t bundle = bundled ? found->second.bundle : 1;
-  lease.count = std::min(lease.count, bundle - lease.first % bundle);
+  lease.count = bundled ? Blocks(found->second.bundle, found->second.sample_starts)
+                                  .around(lease.first, lease.first + lease.count)
+                                  .end -
+                              lease.first
+                        : 1;
   queue.pop(lease.count);
   if (found == arrays.end()) {
     refuse(lease, "the worker was not told what this task is");

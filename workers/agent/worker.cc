@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "base/control_group.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -100,7 +101,9 @@ int run_worker(const WorkerOptions& given) {
   }
   if (agent == 0) {
     log::open(options.campaign, "worker-" + identity.worker);
+    const std::filesystem::path group = ControlGroups(options.campaign).enter(identity.guardian);
     const int code = agent_main(options, identity, end, table, journal);
+    leave_group(group);
     std::fflush(nullptr);
     ::_exit(code);  // what this process has of its parent's is not its to destroy
   }

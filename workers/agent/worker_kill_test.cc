@@ -70,6 +70,15 @@ class WorkerKillTest : public ::testing::Test {
     });
   }
 
+  // Of the only journal, which says that its worker has ended.
+  wire::JournalHeader header_of_ended() const {
+    const auto left = wire::find_worker_journals(campaign_.path());
+    EXPECT_EQ(left.size(), 1U);
+    const auto header = left.empty() ? std::nullopt : left[0].header;
+    EXPECT_TRUE(header && header->ended);
+    return header.value_or(wire::JournalHeader());
+  }
+
   wire::TemporaryCampaign campaign_;
   std::unique_ptr<FakeCoordinator> coordinator_ = std::make_unique<FakeCoordinator>(campaign_.path(), 1);
   std::unique_ptr<WorkerProcess> worker_;
@@ -446,6 +455,26 @@ TEST_F(WorkerKillTest, ALonelyWorkerEndsAndLeavesItsJournal) {
   std::uint64_t done = 0;
   for (const auto& results : left[0].results) done += results.done.size();
   EXPECT_EQ(done, 5U);
+  ASSERT_TRUE(left[0].header);
+  EXPECT_TRUE(left[0].header->ended) << "nobody needs to wait for its fence";
+  EXPECT_TRUE(left[0].header->guardian.known());
+}
+
+TEST_F(WorkerKillTest, TheEndIsSaidByTheGuardianOfAKilledAgent) {
+  begin(40, 20);
+  ASSERT_TRUE(running(3));
+  ::kill(worker_->agent(), SIGKILL);
+  EXPECT_EQ(worker_->wait(), 70);
+  EXPECT_GT(header_of_ended().lost_s, 0) << "as its agent has written it";
+}
+
+TEST_F(WorkerKillTest, ASignalledWorkerWithoutACoordinatorSaysItsEnd) {
+  begin(3, 1000);
+  ASSERT_TRUE(coordinator_->until([&] { return coordinator_->ends.size() == 3; }));
+  coordinator_.reset();
+  ::kill(worker_->guardian(), SIGTERM);
+  EXPECT_EQ(worker_->wait(), 0);
+  header_of_ended();
 }
 
 }  // namespace

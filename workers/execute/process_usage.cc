@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
 
+#include "base/control_group.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "workers/execute/process_tree.h"
@@ -52,20 +54,14 @@ std::optional<std::uint64_t> kills_in(std::string_view text) {
   return std::nullopt;
 }
 
-// /proc/self/cgroup: "4:memory:/path" (version 1), "0::/path" (version 2).
 std::vector<std::string> candidates() {
   std::vector<std::string> files;
-  const std::string groups = read_or_empty("/proc/self/cgroup");
-  for (std::size_t at = 0; at < groups.size();) {
-    const std::size_t end = std::min(groups.find('\n', at), groups.size());
-    const std::string line = groups.substr(at, end - at);
-    const std::size_t path = line.find('/');
-    if (path != std::string::npos && line.find(":memory:") != std::string::npos)
-      files.push_back("/sys/fs/cgroup/memory" + line.substr(path) + "/memory.oom_control");
-    if (path != std::string::npos && line.starts_with("0::"))
-      files.push_back("/sys/fs/cgroup" + line.substr(path) + "/memory.events");
-    at = end + 1;
-  }
+  if (const auto group = own_group("memory"))
+    files.push_back("/sys/fs/cgroup/memory" + *group + "/memory.oom_control");
+  // The worker's own group counts no memory; the one above it does.
+  for (std::filesystem::path group = own_group("").value_or(""); group.has_relative_path();
+       group = group.parent_path())
+    files.push_back("/sys/fs/cgroup" + group.string() + "/memory.events");
   files.emplace_back("/proc/vmstat");
   return files;
 }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "base/control_group.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -48,14 +49,11 @@ std::optional<std::int64_t> number_in(const std::filesystem::path& path) {
 
 // Of this process's control group and those above it.
 std::int64_t control_group_limit(std::int64_t limit) {
-  std::error_code missing;
-  if (!std::filesystem::exists("/proc/self/cgroup", missing)) return limit;
-  for (const std::string& line : text::split(read_file("/proc/self/cgroup"), '\n')) {
-    const auto parts = text::split(line, ':');
-    if (parts.size() < 3 || (!parts[1].empty() && parts[1] != "memory")) continue;
-    const bool unified = parts[1].empty();
+  for (const bool unified : {false, true}) {
+    const auto own_path = own_group(unified ? "" : "memory");
+    if (!own_path) continue;
     const std::filesystem::path root = unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    for (auto group = std::filesystem::path(parts[2]).relative_path();; group = group.parent_path()) {
+    for (auto group = std::filesystem::path(*own_path).relative_path();; group = group.parent_path()) {
       const auto own = number_in(root / group / (unified ? "memory.max" : "memory.limit_in_bytes"));
       if (own && *own > 0) limit = std::min(limit, *own);
       if (group.empty()) break;

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// A campaign takes in a changed study, or runs parts of its own again. All or nothing: what is killed in
+// between goes forward or back with the next command that reads the campaign.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "engine/update/changes.h"
+#include "specs/plan/plan.h"
+#include "specs/study/difference.h"
+#include "specs/study/study.h"
+
+namespace wflow::cli {
+
+struct Update {
+  specs::Plan from, to;
+  engine::Changes changes;
+  std::vector<specs::KeyChange> keys;  // of the file
+};
+
+// The study's file as it is now, read as the campaign's own was. `file` empty: the one that it was made of.
+// Error{usage} where that is gone.
+specs::StudyAndWarnings read_changed_study(const std::filesystem::path& campaign, const std::string& file);
+
+// Reads only. `study`: read with update_options() (specs/plan/workspace.h), changed as you like. Error{busy}
+// where a coordinator lives and the study's steps declare sources.
+Update propose(const std::filesystem::path& campaign, specs::Study study);
+
+struct UpdateOptions {
+  bool keep_old = false;        // outputs that are replaced stay in .wflow/old
+  bool keep_trainings = false;  // those of trainings do
+  std::string why;
+  std::string command;  // "resume --update"
+};
+
+// Durable. Error{busy} while a coordinator lives. Gives the folder in .wflow/old that what was in the way
+// went to.
+std::filesystem::path take(const Update& update, const UpdateOptions& options);
+
+// What is done of these parts, and everything below it, runs again. As take(); nothing runs yet.
+struct Redo {
+  engine::Changes changes;
+  std::uint64_t count = 0;  // elements of the parts that had ended
+};
+Redo propose_redo(const specs::Plan& plan, const engine::ArrayParts& parts);
+std::filesystem::path take(const specs::Plan& plan, const Redo& redo, const UpdateOptions& options);
+
+// Goes forward or back where a take() was killed. For whoever reads the campaign; costs two looks at the file
+// system.
+void finish_update(const std::filesystem::path& campaign);
+
+// One line for people, or nothing: the study's file, or a file that a step declares as its source, is not
+// what the campaign runs with.
+std::string notice_of_changes(const specs::Plan& plan);
+
+}  // namespace wflow::cli

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// `wflow extend`: more samples for a campaign, behind those that it has.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/campaign/campaigns.h"
+#include "cli/campaign/update.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/run.h"
+#include "engine/query/client.h"
+#include "specs/plan/workspace.h"
+#include "specs/study/growth.h"
+
+namespace wflow::cli {
+
+namespace {
+
+struct ExtendOptions {
+  RunOptions run;
+  specs::Growth growth;
+  std::vector<std::string> ranges;
+  std::string why;
+  bool plan = false;
+};
+
+// A live coordinator would go on with the old plan.
+void require_nobody(const specs::Plan& plan) {
+  engine::Client client(plan);
+  client.status();  // an answer shows who gave it
+  if (!client.live()) return;
+  throw Error(
+      ExitCode::busy,
+      fmt::format("a coordinator runs {0}; wait for its end, or end it with: wflow drain {0}; then repeat "
+                  "this command",
+                  plan.campaign().string()));
+}
+
+void read_ranges(ExtendOptions& options) {
+  for (const std::string& range : options.ranges) {
+    const auto at = range.find('=');
+    if (at == std::string::npos || at == 0)
+      throw Error(ExitCode::usage, fmt::format("--range {}: write NAME=LOW:HIGH", range));
+    options.growth.ranges.emplace_back(range.substr(0, at), range.substr(at + 1));
+  }
+}
+
+int extend(ExtendOptions options) {
+  read_ranges(options);
+  const auto campaign = find_campaign(options.run.campaign);
+  const specs::Plan plan = read_plan(campaign);
+  require_nobody(plan);
+  specs::ReadOptions read = specs::update_options(plan.campaign());
+  read.fresh_samples = false;  // but for the new table, the campaign's own copies
+  specs::Study study = specs::grown_study(plan.study(), read, options.growth);
+  const std::uint64_t had = plan.study().samples->design.count;
+  const std::uint64_t has = study.samples->design.count;
+  const bool latin = study.samples->design.kind == specs::DesignKind::latin_hypercube;
+  Update update = propose(plan.campaign(), std::move(study));
+  if (!options.run.silent()) {
+    fmt::print("{}: {} samples become {}{}\n", plan.study().name, text::format_count(had),
+               text::format_count(has), latin ? ", together a Latin hypercube again (nested design)" : "");
+    for (const std::string& line : engine::lines_of(update.changes)) fmt::print("  {}\n", line);
+  }
+  if (options.plan) return 0;
+  UpdateOptions how;
+  how.why = options.why;
+  how.command = "extend";
+  take(update, how);
+  return coordinate(update.to, options.run, true);
+}
+
+}  // namespace
+
+void add_extend(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<ExtendOptions>();
+  CLI::App* command = app.add_subcommand("extend", "more samples for a campaign, and go on with it");
+  command->footer(
+      "The samples that are there keep their values, directories and shards, and none moves between training "
+      "and\n"
+      "test. Sobol, Halton and uniform designs go on by their numbers; a Latin hypercube grows to a multiple "
+      "of its\n"
+      "count, and is one again. Training begins anew, or with the last model: `init_from: last` in the "
+      "train: block.\n"
+      "Examples:\n  wflow extend --count 800\n  wflow extend campaigns/heat_20261121-160001 --samples "
+      "table.csv\n"
+      "  wflow extend --append more.csv -m 'the corner at small omega'\n"
+      "  wflow extend --count 800 --range omega_m=0.2:0.4     # the further 400 from a smaller box");
+  command->add_option("campaign", options->run.campaign,
+                      "its directory, or the beginning of its name (default: the newest here)");
+  auto* count = command->add_option("--count", options->growth.count, "samples in all");
+  auto* samples = command->add_option("--samples", options->growth.samples,
+                                      "a table that begins with the campaign's samples, and has more");
+  auto* append = command->add_option("--append", options->growth.append, "a table of further samples alone");
+  count->excludes(samples)->excludes(append);
+  samples->excludes(append);
+  command
+      ->add_option(
+          "--range", options->ranges,
+          "with --count: the further samples have this column in LOW:HIGH (NAME=LOW:HIGH; repeatable)")
+      ->needs(count);
+  command->add_option("-m,--message", options->why, "why, for wflow history");
+  command->add_flag("--plan", options->plan, "say what would run, and change nothing");
+  command->add_flag("--json", options->run.json, "only the status at the end, as JSON");
+  add_common(*command, options->run);
+  command->callback([options, count, samples, append, &chosen] {
+    if (count->count() + samples->count() + append->count() == 0)
+      throw CLI::RequiredError("one of --count, --samples and --append");
+    chosen = [options] { return extend(*options); };
+  });
+}
+
+}  // namespace wflow::cli

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// wflow samples: what each sample of a campaign is, how far it is, where its files lie.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/campaign/campaigns.h"
+#include "cli/campaign/sample_split.h"
+#include "cli/campaign/selection.h"
+#include "cli/commands/commands.h"
+#include "cli/view/table.h"
+#include "cli/view/terminal.h"
+#include "specs/study/blocks.h"
+#include "steps/kinds.h"
+
+namespace wflow::cli {
+
+namespace {
+
+constexpr std::uint64_t kSamplesListed = 100;
+
+struct SamplesOptions {
+  std::string campaign;
+  SelectionOptions selection;
+  std::optional<std::uint64_t> limit;
+  bool json = false;
+  bool csv = false;
+};
+
+// The step whose samples are listed, and the conversion of its output where there is one.
+struct Listed {
+  const specs::PlannedStep* step = nullptr;
+  const specs::PlannedStep* convert = nullptr;
+};
+
+bool has_samples(const specs::PlannedStep& step) {
+  return step.sample_dependent && step.block_samples == 0;
+}
+
+const specs::PlannedStep* conversion_of(const specs::Plan& plan, const std::string& step) {
+  for (const specs::PlannedStep& planned : plan.steps()) {
+    if (planned.block_samples > 0 && specs::source_step(plan.study().steps[planned.study_step]) == step)
+      return &planned;
+  }
+  return nullptr;
+}
+
+// `name`, else the step that is converted, else the first one that runs once a sample.
+Listed listed_step(const specs::Plan& plan, const std::string& name) {
+  Listed first;
+  for (const specs::PlannedStep& step : plan.steps()) {
+    if (!has_samples(step) || (!name.empty() && step.name != name)) continue;
+    const specs::PlannedStep* convert = conversion_of(plan, step.name);
+    if (convert != nullptr || !name.empty()) return {&step, convert};
+    if (first.step == nullptr) first.step = &step;
+  }
+  if (first.step != nullptr) return first;
+  throw Error(ExitCode::usage, name.empty()
+                                   ? std::string("no step of this campaign runs once a sample")
+                                   : fmt::format("no step '{}' of this campaign runs once a sample", name));
+}
+
+class SampleListing {
+ public:
+  SampleListing(const specs::Plan& plan, const Listed& listed, const SamplesOptions& options)
+      : plan_(plan),
+        options_(options),
+        several_arrays_(listed.step->arrays > 1),
+        samples_(specs::open_samples(plan.study().samples->design)),
+        table_(headings()) {
+    if (listed.convert != nullptr) split_.emplace(plan, *listed.convert, *samples_);
+    if (options.csv) table_.print_csv();
+  }
+
+  void add(const TaskRow& row) {
+    ++found_;
+    if (options_.json) {
+      fmt::print("{}{}", found_ == 1 ? "[\n  " : ",\n  ", json_of(row).dump());
+    } else if (options_.csv) {
+      Table::print_csv_row(cells_of(row));
+    } else {
+      table_.add(cells_of(row));
+      if (found_ % kTogether == 0) print_table();
+    }
+  }
+
+  void finish(bool more) {
+    if (options_.json) {
+      fmt::print("{}", found_ == 0 ? "[]\n" : "\n]\n");
+    } else if (!options_.csv) {
+      if (found_ == 0) fmt::print("no such sample\n");
+      if (found_ % kTogether != 0) print_table();
+      if (more) fmt::print("the first {}; --limit 0 shows all\n", found_);
+    }
+  }
+
+  std::uint64_t found() const { return found_; }
+
+ private:
+  static constexpr std::uint64_t kTogether = 10'000;  // rows with the same widths
+
+  void print_table() {
+    table_.print(standard_output());
+    table_.clear();
+  }
+
+  std::vector<std::string> headings() const {
+    std::vector<std::string> names = {"id"};
+    if (several_arrays_) names.emplace_back("array");
+    names.insert(names.end(), samples_->columns().begin(), samples_->columns().end());
+    names.insert(names.end(), {"split", "state", "directory"});
+    return names;
+  }
+
+  std::string split_text(specs::Element sample) {
+    return std::string(split_ ? split_->of(sample).value_or("none") : "");
+  }
+
+  // Absolute for programs; for people from the campaign's directory on.
+  std::string directory_of(const TaskRow& row, bool whole) {
+    if (!template_ || template_->array != row.array) template_ = plan_.task_template(row.array);
+    const std::string directory = steps::working_directory(*template_, row.element);
+    const std::string campaign = plan_.campaign().string() + "/";
+    return whole || !directory.starts_with(campaign) ? directory : directory.substr(campaign.size());
+  }
+
+  std::vector<Cell> cells_of(const TaskRow& row) {
+    std::vector<Cell> cells = {{std::to_string(row.element)}};
+    if (several_arrays_) cells.push_back({plan_.array_name(row.array)});
+    for (std::size_t k = 0; k < samples_->columns().size(); ++k)
+      cells.push_back({samples_->text(row.element, k)});
+    cells.push_back({split_text(row.element)});
+    cells.push_back({row.state_name()});
+    cells.push_back({directory_of(row, options_.csv)});
+    return cells;
+  }
+
+  nlohmann::json json_of(const TaskRow& row) {
+    nlohmann::json values = nlohmann::json::object();
+    for (std::size_t k = 0; k < samples_->columns().size(); ++k) {
+      const std::string cell = samples_->text(row.element, k);
+      const auto number = text::to_real(cell);
+      values[samples_->columns()[k]] = number ? nlohmann::json(*number) : nlohmann::json(cell);
+    }
+    const std::string split = split_text(row.element);
+    return {{"id", row.element},         {"array", plan_.array_name(row.array)},
+            {"values", values},          {"split", split.empty() ? nlohmann::json() : nlohmann::json(split)},
+            {"state", row.state_name()}, {"directory", directory_of(row, true)}};
+  }
+
+  const specs::Plan& plan_;
+  const SamplesOptions& options_;
+  bool several_arrays_;
+  std::unique_ptr<const specs::SampleTable> samples_;
+  std::optional<SampleSplit> split_;
+  std::optional<specs::TaskTemplate> template_;  // of the array that is listed
+  Table table_;
+  std::uint64_t found_ = 0;
+};
+
+int samples(const SamplesOptions& options) {
+  const specs::Plan plan = read_plan(find_campaign(options.campaign));
+  if (!plan.study().samples)
+    throw Error(ExitCode::usage, "this campaign has no samples: its study has no samples: block");
+  const Listed listed = listed_step(plan, options.selection.step);
+  engine::Client client(plan);
+  const std::uint64_t limit = options.limit.value_or(options.json || options.csv ? 0 : kSamplesListed);
+  SelectionOptions selection = options.selection;
+  selection.step = listed.step->name;
+  selection.few = !options.json && !options.csv;
+  SampleListing listing(plan, listed, options);
+  bool more = false;
+  select_tasks(plan, client, selection, [&](const TaskRow& row) {
+    more = limit > 0 && listing.found() == limit;
+    if (more) return false;
+    listing.add(row);
+    return true;
+  });
+  listing.finish(more);
+  return 0;
+}
+
+}  // namespace
+
+void add_samples(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<SamplesOptions>();
+  CLI::App* command = app.add_subcommand("samples", "list the samples: values, split, state, directory");
+  command->footer(
+      "The state is that of the sample's task in --step (default: the step that is converted, else the first "
+      "that "
+      "runs\nonce a sample). The split is the one that the conversion makes; empty without a convert: step.\n"
+      "Examples:\n  wflow samples\n  wflow samples --csv > samples.csv\n  wflow samples --state missing\n"
+      "  wflow samples cosmoflow --where \"omega_m > 0.3\" --json");
+  command->add_option("campaign", options->campaign,
+                      "its directory, or the beginning of its name (default: the newest here)");
+  add_selection(*command, options->selection);
+  command->add_option("--limit", options->limit,
+                      "show so many at most; 0: all (default: 100, all for programs)");
+  auto* json = command->add_flag("--json", options->json, "as JSON");
+  command->add_flag("--csv", options->csv, "as comma-separated values")->excludes(json);
+  command->callback([options, &chosen] { chosen = [options] { return samples(*options); }; });
+}
+
+}  // namespace wflow::cli

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/update/changes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+#include <unordered_map>
+
+#include "base/text.h"
+#include "specs/plan/fingerprint.h"
+#include "specs/samples/rows.h"
+#include "specs/study/blocks.h"
+
+namespace wflow::engine {
+
+namespace {
+
+using specs::Edge;
+using specs::EdgeKind;
+using specs::PlannedStep;
+using specs::StepKind;
+
+Range all_of(std::uint64_t count) {
+  return {0, count - 1};
+}
+
+const PlannedStep& step_of(const specs::Plan& plan, ArrayId array) {
+  return plan.steps()[plan.step_of(array)];
+}
+
+// Elements of a child that an element of its parent concerns; nothing where it has no such element.
+std::optional<Range> below(const Edge& edge, Range range, std::uint64_t count) {
+  if (count == 0) return std::nullopt;
+  if (edge.kind == EdgeKind::all) return all_of(count);
+  if (edge.kind == EdgeKind::block) {
+    const Blocks blocks = edge.blocks();
+    range = {blocks.block_of(range.first), blocks.block_of(range.last)};
+  }
+  if (range.first >= count) return std::nullopt;
+  return Range{range.first, std::min(range.last, count - 1)};
+}
+
+// Steps in the order in which they depend on each other.
+std::vector<std::size_t> by_depth(const specs::Plan& plan) {
+  std::vector<std::size_t> order(plan.steps().size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return plan.steps()[a].depth < plan.steps()[b].depth;
+  });
+  return order;
+}
+
+// What of a study decides outputs and is not of one step, and each step's own part, as text: where both are
+// equal in two studies, so are the bases of all of the step's arrays.
+class StepTexts {
+ public:
+  explicit StepTexts(const specs::Plan& plan) : plan_(plan) {
+    const specs::Study& study = plan.study();
+    // Whatever is not known to leave all outputs as they are.
+    const std::set<std::string> others = {"description", "batch",  "study",  "samples",
+                                          "workers",     "merlin", "iterate"};
+    for (const auto& [key, value] : study.expanded.entries) {
+      if (!others.contains(key.text)) common_ += key.text + ":\n" + yaml::emit(value) + "\n";
+    }
+    common_ += study.batch.shell + "\n" + std::to_string(study.merlin) + "\n" + study.options.parameters;
+    if (study.samples) {
+      common_ += fmt::format("\n{} {}", study.samples->level_max_dirs, study.samples->layout_count());
+      for (const auto& column : study.samples->design.columns) common_ += "\n" + column.name;
+    }
+    const yaml::Node* list = study.expanded.find("study");
+    if (list == nullptr) return;
+    for (std::size_t i = 0; i < study.steps.size() && i < list->items.size(); ++i)
+      own_[study.steps[i].name] = yaml::emit(list->items[i]);
+  }
+
+  bool same(const StepTexts& other, const PlannedStep& mine, const PlannedStep& theirs) const {
+    const bool simple = mine.kind == StepKind::shell && mine.arrays == theirs.arrays &&
+                        mine.elements == theirs.elements && mine.sample_dependent == theirs.sample_dependent;
+    return simple && common_ == other.common_ && text_of(mine.name) == other.text_of(theirs.name) &&
+           !text_of(mine.name).empty() && edges_of(mine) == other.edges_of(theirs);
+  }
+
+ private:
+  std::string text_of(const std::string& step) const {
+    const auto at = own_.find(step);
+    return at == own_.end() ? std::string() : at->second;
+  }
+  std::string edges_of(const PlannedStep& step) const {
+    std::string text;
+    for (const Edge& edge : step.edges) {
+      const PlannedStep& parent = step_of(plan_, edge.parent);
+      text +=
+          fmt::format("{} {} {} {}\n", parent.name, parent.arrays, static_cast<int>(edge.kind), edge.block);
+    }
+    return text;
+  }
+
+  const specs::Plan& plan_;
+  std::string common_;
+  std::map<std::string, std::string> own_;
+};
+
+class Comparison {
+ public:
+  Comparison(const specs::Plan& from, const specs::Plan& to, const ArrayParts& sources)
+      : from_(from),
+        to_(to),
+        from_texts_(from),
+        to_texts_(to),
+        stale_(to.array_count()),
+        parts_(to.steps().size()) {
+    result_.arrays.resize(to.array_count());
+    match();
+    for (const auto& [array, range] : sources) {
+      if (const auto at = to_of_.find(array); at != to_of_.end()) add_own(at->second, range, "sources");
+    }
+  }
+
+  Changes run() {
+    for (ArrayId array = 0; array < to_.array_count(); ++array) {
+      if (result_.arrays[array].from) look_at_own(array);
+    }
+    add_deleted_inputs();
+    propagate();
+    summarize();
+    return std::move(result_);
+  }
+
+ private:
+  std::uint64_t count(ArrayId array) const { return step_of(to_, array).elements; }
+  std::uint64_t old_count(ArrayId array) const {
+    return step_of(from_, *result_.arrays[array].from).elements;
+  }
+
+  void match() {
+    std::unordered_map<std::string, ArrayId> names;
+    const bool same_names = same_shape();
+    for (ArrayId array = 0; !same_names && array < from_.array_count(); ++array)
+      names.emplace(from_.array_name(array), array);
+    std::vector<bool> kept(from_.array_count());
+    for (ArrayId array = 0; array < to_.array_count(); ++array) {
+      std::optional<ArrayId> from;
+      if (same_names) {
+        from = array;
+      } else if (const auto at = names.find(to_.array_name(array)); at != names.end()) {
+        from = at->second;
+      }
+      if (from && step_of(from_, *from).kind != step_of(to_, array).kind) from.reset();
+      result_.arrays[array].from = from;
+      if (!from) continue;
+      kept[*from] = true;
+      to_of_[*from] = array;
+    }
+    for (ArrayId array = 0; array < from_.array_count(); ++array) {
+      if (!kept[array]) result_.removed.push_back(array);
+    }
+  }
+
+  // Arrays of equal numbers have equal names, without a look at each.
+  bool same_shape() const {
+    if (from_.steps().size() != to_.steps().size()) return false;
+    for (std::size_t i = 0; i < from_.steps().size(); ++i) {
+      if (from_.steps()[i].name != to_.steps()[i].name ||
+          !to_texts_.same(from_texts_, to_.steps()[i], from_.steps()[i])) {
+        const bool single =
+            from_.steps()[i].arrays == 1 && to_.steps()[i].arrays == 1 &&
+            from_.steps()[i].name == to_.steps()[i].name &&
+            from_.array_name(from_.steps()[i].first_array) == to_.array_name(to_.steps()[i].first_array);
+        if (!single) return false;
+      }
+    }
+    return true;
+  }
+
+  void add_own(ArrayId array, Range range, const char* part) {
+    const std::uint64_t both = std::min(count(array), old_count(array));
+    if (both == 0 || range.first >= both) return;
+    stale_[array].add(Range{range.first, std::min(range.last, both - 1)});
+    result_.arrays[array].own = true;
+    parts_[to_.step_of(array)].insert(part);
+  }
+
+  void look_at_own(ArrayId array) {
+    const PlannedStep& step = step_of(to_, array);
+    const PlannedStep& old = step_of(from_, *result_.arrays[array].from);
+    const bool same_text = texts_equal(to_.step_of(array), step, old);
+    const bool same_samples = same_design();
+    if (same_text && same_samples) return;
+    const specs::Basis is = specs::basis_of(to_, array);
+    if (!same_text) {
+      const auto differing = specs::differing_parts(specs::basis_of(from_, *result_.arrays[array].from), is);
+      for (const std::string& part : differing)
+        add_own(array, all_of(std::max<std::uint64_t>(old.elements, 1)), part.c_str());
+      if (step.block_samples != old.block_samples && differing.empty())
+        add_own(array, all_of(std::max<std::uint64_t>(old.elements, 1)), "shard_samples");
+    }
+    if (!same_samples) look_at_rows(array, step, is.columns);
+  }
+
+  bool texts_equal(std::size_t index, const PlannedStep& step, const PlannedStep& old) {
+    const auto [at, is_new] = texts_equal_.try_emplace(index, false);
+    if (is_new) at->second = to_texts_.same(from_texts_, step, old);
+    return at->second;
+  }
+
+  bool same_design() {
+    if (same_design_) return *same_design_;
+    const auto& was = from_.study().samples;
+    const auto& is = to_.study().samples;
+    same_design_ = !was && !is;
+    if (was && is)
+      same_design_ = specs::to_json(was->design) == specs::to_json(is->design) &&
+                     was->design.kind != specs::DesignKind::file;
+    return *same_design_;
+  }
+
+  void look_at_rows(ArrayId array, const PlannedStep& step, const std::vector<std::string>& columns) {
+    const bool by_block = step.kind == StepKind::convert && step.block_samples > 0;
+    if ((!step.sample_dependent && !by_block) || !from_.study().samples || !to_.study().samples) return;
+    const auto known = rows_.find(columns);
+    const auto& rows = known != rows_.end()
+                           ? known->second
+                           : rows_
+                                 .emplace(columns, specs::equal_rows(from_.study().samples->design,
+                                                                     to_.study().samples->design, columns))
+                                 .first->second;
+    // Of the rows that both have, those between the equal ones.
+    const std::uint64_t both =
+        std::min(from_.study().samples->design.count, to_.study().samples->design.count);
+    std::uint64_t next = 0;
+    const auto differ = [&](std::uint64_t first, std::uint64_t end) {
+      if (first >= end) return;
+      const Blocks blocks =
+          specs::blocks_of(by_block ? step.block_samples : 1, by_block ? to_.block_starts() : nullptr);
+      add_own(array, {blocks.block_of(first), blocks.block_of(end - 1)}, "samples");
+    };
+    for (const specs::RowRange& range : rows) {
+      differ(next, range.first);
+      next = range.last + 1;
+    }
+    differ(next, both);
+  }
+
+  // What a conversion has deleted (delete_inputs) must be made again for its blocks to be converted again.
+  void add_deleted_inputs() {
+    for (ArrayId array = 0; array < to_.array_count(); ++array) {
+      const PlannedStep& step = step_of(to_, array);
+      if (step.kind != StepKind::convert || step.block_samples == 0 || !result_.arrays[array].from ||
+          stale_[array].empty())
+        continue;
+      const ArrayId old = *result_.arrays[array].from;
+      const yaml::Node* deletes =
+          from_.study().steps[step_of(from_, old).study_step].settings.find("delete_inputs");
+      if (deletes == nullptr || deletes->text != "true") continue;
+      const Blocks blocks_before = specs::blocks_of(step_of(from_, old).block_samples, from_.block_starts());
+      const std::uint64_t samples = from_.study().samples->design.count;
+      for (const Edge& edge : to_.edges(array)) {
+        if (edge.kind != EdgeKind::block || !result_.arrays[edge.parent].from) continue;
+        std::vector<Range> blocks;
+        stale_[array].for_each([&](Range range) { blocks.push_back(range); });
+        for (const Range& range : blocks) {
+          const std::uint64_t first = blocks_before.items(range.first, samples).first;
+          if (first >= samples) continue;  // blocks that there were none of
+          add_own(edge.parent, {first, blocks_before.items(range.last, samples).end - 1},
+                  "outputs deleted by a conversion");
+        }
+      }
+    }
+  }
+
+  void propagate() {
+    for (const std::size_t index : by_depth(to_)) {
+      const PlannedStep& step = to_.steps()[index];
+      for (ArrayId array = step.first_array; array < step.first_array + step.arrays; ++array)
+        settle(array, step);
+    }
+  }
+
+  void settle(ArrayId array, const PlannedStep& step) {
+    ArrayChange& change = result_.arrays[array];
+    if (step.elements == 0) return;
+    if (!change.from) {
+      change.open.add(all_of(step.elements));
+      return;
+    }
+    const std::uint64_t was = old_count(array);
+    const std::uint64_t both = std::min(was, step.elements);
+    for (const Edge& edge : to_.edges(array)) take_from(edge, array, step.elements);
+    widen_to_bundles(array, step);
+    stale_[array].for_each([&](Range range) {
+      if (range.first < both) change.open.add(Range{range.first, std::min(range.last, both - 1)});
+    });
+    change.stale = change.open.size();
+    if (step.elements > was) change.open.add(Range{was, step.elements - 1});
+  }
+
+  void take_from(const Edge& edge, ArrayId array, std::uint64_t elements) {
+    const ArrayChange& parent = result_.arrays[edge.parent];
+    const auto add = [&](Range range) {
+      if (const auto part = below(edge, range, elements)) stale_[array].add(*part);
+    };
+    parent.open.for_each(add);
+    if (!parent.from) return;
+    const std::uint64_t was = old_count(edge.parent);
+    const std::uint64_t is = count(edge.parent);
+    if (was <= is) return;
+    // It has lost elements: who read all of them, and the block that lost some.
+    if (edge.kind == EdgeKind::all) add({0, 0});
+    if (edge.kind == EdgeKind::block && edge.blocks().around(is, is + 1).first != is) add({is, is});
+  }
+
+  // Samples of one process share their files.
+  void widen_to_bundles(ArrayId array, const PlannedStep& step) {
+    if (step.bundle <= 1 || stale_[array].empty()) return;
+    std::vector<Range> wide;
+    stale_[array].for_each([&](Range range) {
+      const Blocks bundles = specs::blocks_of(step.bundle, to_.block_starts());
+      wide.push_back({bundles.around(range.first, range.first + 1).first,
+                      bundles.around(range.last, range.last + step.bundle).end - 1});
+    });
+    for (const Range& range : wide) stale_[array].add(range);
+  }
+
+  void summarize() {
+    for (std::size_t i = 0; i < to_.steps().size(); ++i) {
+      const PlannedStep& step = to_.steps()[i];
+      StepChange summary;
+      summary.step = step.name;
+      summary.parts.assign(parts_[i].begin(), parts_[i].end());
+      bool any_old = false;
+      for (ArrayId array = step.first_array; array < step.first_array + step.arrays; ++array) {
+        const ArrayChange& change = result_.arrays[array];
+        const std::uint64_t was = change.from ? old_count(array) : 0;
+        any_old = any_old || change.from;
+        summary.stale += change.stale;
+        summary.more += change.open.size() - change.stale;
+        summary.gone += was > step.elements ? was - step.elements : 0;
+        summary.elements += was;
+      }
+      if (summary.stale + summary.more + summary.gone == 0) continue;
+      summary.kind = !any_old                 ? StepChange::Kind::added
+                     : !summary.parts.empty() ? StepChange::Kind::changed
+                     : summary.stale > 0      ? StepChange::Kind::follows
+                                              : StepChange::Kind::grown;
+      result_.steps.push_back(std::move(summary));
+    }
+    std::set<std::string> names;
+    for (const PlannedStep& step : to_.steps()) names.insert(step.name);
+    std::map<std::string, std::uint64_t> gone;
+    for (const ArrayId array : result_.removed)
+      gone[step_of(from_, array).name] += step_of(from_, array).elements;
+    for (const auto& [name, elements] : gone) {
+      const auto at =
+          std::find_if(result_.steps.begin(), result_.steps.end(),
+                       [&, step = name](const StepChange& change) { return change.step == step; });
+      if (at != result_.steps.end()) {
+        at->gone += elements;
+        continue;
+      }
+      StepChange summary;
+      summary.step = name;
+      summary.kind = names.contains(name) ? StepChange::Kind::grown : StepChange::Kind::removed;
+      summary.gone = elements;
+      result_.steps.push_back(std::move(summary));
+    }
+  }
+
+  const specs::Plan& from_;
+  const specs::Plan& to_;
+  StepTexts from_texts_, to_texts_;
+  Changes result_;
+  std::unordered_map<ArrayId, ArrayId> to_of_;  // of arrays of the old plan
+  std::vector<IntervalSet> stale_;
+  std::vector<std::set<std::string>> parts_;  // of the steps of the new plan
+  std::map<std::vector<std::string>, std::vector<specs::RowRange>> rows_;
+  std::optional<bool> same_design_;
+  std::map<std::size_t, bool> texts_equal_;  // of steps of the new plan
+};
+
+std::string number(std::uint64_t count) {
+  return text::format_count(count);
+}
+
+std::string line_of(const StepChange& change) {
+  using Kind = StepChange::Kind;
+  std::vector<std::string> words;
+  if (change.kind == Kind::added) return fmt::format("{}: new, {} to run", change.step, number(change.more));
+  if (change.kind == Kind::removed)
+    return fmt::format("{}: removed; its {} stay in the directory", change.step,
+                       change.gone == 1 ? "output" : number(change.gone) + " outputs");
+  if (!change.parts.empty()) words.push_back(text::join(change.parts, ", ") + " changed");
+  if (change.stale > 0)
+    words.push_back(fmt::format("{} of {} stale", number(change.stale), number(change.elements)));
+  if (change.more > 0) words.push_back(number(change.more) + " more to run");
+  if (change.gone > 0) words.push_back(number(change.gone) + " no longer part of it");
+  return change.step + ": " + text::join(words, ", ");
+}
+
+}  // namespace
+
+bool Changes::same_tasks() const {
+  return removed.empty() && std::all_of(steps.begin(), steps.end(), [](const StepChange& change) {
+           return change.stale + change.more + change.gone == 0;
+         });
+}
+
+Changes compare(const specs::Plan& from, const specs::Plan& to, const ArrayParts& sources) {
+  return Comparison(from, to, sources).run();
+}
+
+Changes again(const specs::Plan& plan, const ArrayParts& parts) {
+  return Comparison(plan, plan, parts).run();
+}
+
+std::vector<std::string> lines_of(const Changes& changes) {
+  std::vector<std::string> lines, follow;
+  for (const StepChange& change : changes.steps) {
+    const bool whole = change.kind == StepChange::Kind::follows && change.stale == change.elements &&
+                       change.more + change.gone == 0;
+    whole ? follow.push_back(change.step) : lines.push_back(line_of(change));
+  }
+  if (!follow.empty())
+    lines.push_back(fmt::format("{} follow{}", text::join(follow, ", "), follow.size() == 1 ? "s" : ""));
+  return lines;
+}
+
+}  // namespace wflow::engine

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a new version of a campaign's study, or the wish to run something again, means for its tasks: which keep how
+// they ended, and which run (again). A function of two plans; no I/O but for sample tables that are files.
+//
+//   own      what decides its outputs differs (specs/plan/fingerprint.h), its row of samples does, or its sources
+//   follows  something that it reads runs (again), element by element along the plan's edges
+//   added    the new plan has more elements of the array
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/schedule/intervals.h"
+#include "engine/schedule/types.h"
+#include "specs/plan/plan.h"
+
+namespace wflow::engine {
+
+using ArrayParts = std::vector<std::pair<ArrayId, Range>>;
+
+struct ArrayChange {
+  std::optional<ArrayId> from;  // its number in the old plan
+  IntervalSet open;             // elements that run (again); the others keep how they ended
+  std::uint64_t stale = 0;      // of these, those that the old plan had
+  // What its own basis or rows say; the rest of `open` follows.
+  bool own = false;
+};
+
+// Of one planned step, over its arrays.
+struct StepChange {
+  enum class Kind : std::uint8_t { changed, follows, grown, added, removed, applies };
+  std::string step;
+  Kind kind = Kind::changed;
+  std::vector<std::string> parts;  // what of its own differs: cmd, samples, sources, ...
+  std::uint64_t stale = 0;         // elements that ran, or would have, and are to run again
+  std::uint64_t more = 0;          // elements that the old plan did not have
+  std::uint64_t gone = 0;          // elements that the new plan does not have
+  std::uint64_t elements = 0;      // of the old plan
+};
+
+struct Changes {
+  std::vector<ArrayChange> arrays;  // of the new plan
+  std::vector<ArrayId> removed;     // of the old plan
+  std::vector<StepChange> steps;    // with a change, in the order of the plan, removed ones last
+  // Whether any task runs (again) or any array has another number or size.
+  bool same_tasks() const;
+};
+
+// `sources`: elements of the old plan that were made with other sources than there are now.
+Changes compare(const specs::Plan& from, const specs::Plan& to, const ArrayParts& sources = {});
+
+// The same plan, of which these parts and all below them run again.
+Changes again(const specs::Plan& plan, const ArrayParts& parts);
+
+// "simulate: cmd changed, 200 of 200 stale"; one more line names all that follow.
+std::vector<std::string> lines_of(const Changes& changes);
+
+}  // namespace wflow::engine
