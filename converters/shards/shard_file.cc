@@ -156,6 +156,10 @@ ShardFile::ShardFile(fs::path path, const std::vector<std::string>& fields, bool
   for (const FieldLayout& field : layout_.fields) {
     const std::size_t hashed = field.has_hashes ? field.chunks.size() : 0;
     checked_.push_back(hashed > 0 ? std::make_unique<std::atomic<bool>[]>(hashed) : nullptr);
+    kept_.push_back(std::make_unique<Kept>());
+    if (!field.filters.deflate || field.access == FieldLayout::Access::library) continue;
+    kept_.back()->bytes = std::vector<std::atomic<const std::uint8_t*>>(field.chunks.size());
+    kept_.back()->owned.resize(field.chunks.size());
   }
 }
 
@@ -304,10 +308,11 @@ struct ShardFile::Piece {
   std::uint64_t bytes = 0;
   ChunkPlace place;  // of a chunk of its own; of a packed row the range alone
   std::size_t row = 0;
-  std::size_t begin = 0;  // number of the first value in the sample
-  std::span<float> to;    // of these values
-  std::size_t at = 0;     // in the bytes that were read
-  std::size_t chunk = 0;  // its number
+  std::size_t begin = 0;               // number of the first value in the sample
+  std::span<float> to;                 // of these values
+  std::size_t at = 0;                  // in the bytes that were read
+  std::size_t chunk = 0;               // its number
+  const std::uint8_t* kept = nullptr;  // its bytes, where they are in memory
 };
 
 std::vector<ShardFile::Piece> ShardFile::pieces_of(std::size_t field, std::span<const RowTarget> rows,
@@ -340,15 +345,56 @@ std::vector<ShardFile::Piece> ShardFile::pieces_of(std::size_t field, std::span<
   return pieces;
 }
 
+std::int64_t ShardFile::compressed_bytes(std::size_t field) const {
+  const FieldLayout& layout = layout_.fields[field];
+  std::int64_t bytes = 0;
+  for (const ChunkPlace& place : layout.chunks)
+    if (!kept_[field]->bytes.empty() && layout.filters.deflated(place.mask))
+      bytes += static_cast<std::int64_t>(place.bytes);
+  return bytes;
+}
+
+void ShardFile::find_kept(std::size_t field, std::span<Piece> pieces) const {
+  const Kept& kept = *kept_[field];
+  if (kept.bytes.empty()) return;
+  for (Piece& piece : pieces) piece.kept = kept.bytes[piece.chunk].load(std::memory_order_acquire);
+}
+
+// After they have been decoded: only what is whole is kept.
+void ShardFile::keep_pieces(std::size_t field, std::span<const Piece> pieces,
+                            std::span<const std::uint8_t> stored, MemoryBudget& budget) const {
+  Kept& kept = *kept_[field];
+  if (kept.bytes.empty()) return;
+  for (const Piece& piece : pieces) {
+    const bool deflated = layout_.fields[field].filters.deflated(piece.place.mask);
+    const auto bytes = static_cast<std::int64_t>(piece.bytes);
+    if (piece.kept != nullptr || !deflated || !budget.take(bytes)) continue;
+    auto copy = std::make_unique_for_overwrite<std::uint8_t[]>(piece.bytes);
+    std::copy_n(stored.begin() + static_cast<std::ptrdiff_t>(piece.at), piece.bytes, copy.get());
+    const std::uint8_t* expected = nullptr;
+    if (kept.bytes[piece.chunk].compare_exchange_strong(expected, copy.get(), std::memory_order_acq_rel)) {
+      kept.owned[piece.chunk] = std::move(copy);
+    } else {
+      budget.give_back(bytes);  // another thread has read the same
+    }
+  }
+}
+
 // In ascending order of offset: those with less than kMostGap between them by one call.
 void ShardFile::read_pieces(int fd, std::span<Piece> pieces, std::vector<std::uint8_t>& stored) const {
   constexpr std::uint64_t kMostGap = 8 << 10;
   std::size_t filled = 0;
   for (std::size_t k = 0; k < pieces.size();) {
+    if (pieces[k].kept != nullptr) {
+      ++k;
+      continue;
+    }
     const std::uint64_t begin = pieces[k].offset;
     std::uint64_t end = begin;
     std::size_t next = k;
-    for (; next < pieces.size() && pieces[next].offset <= end + (next == k ? 0 : kMostGap); ++next) {
+    for (; next < pieces.size() && pieces[next].kept == nullptr &&
+           pieces[next].offset <= end + (next == k ? 0 : kMostGap);
+         ++next) {
       pieces[next].at = filled + static_cast<std::size_t>(pieces[next].offset - begin);
       end = std::max(end, pieces[next].offset + pieces[next].bytes);
     }
@@ -390,6 +436,7 @@ void ShardFile::decode_pieces(const FieldLayout& layout, std::span<Piece> pieces
   const bool packed = layout.rows_per_chunk > 1;
   const std::size_t inflated = packed ? layout.sample_bytes : slab_bytes(layout);
   const auto stored = [&](const Piece& piece) {
+    if (piece.kept != nullptr) return std::span(piece.kept, piece.bytes);
     return std::span<const std::uint8_t>(scratch.stored).subspan(piece.at, piece.bytes);
   };
   const auto copy = [&](const Piece& piece, std::span<const std::uint8_t> bytes) {
@@ -398,8 +445,8 @@ void ShardFile::decode_pieces(const FieldLayout& layout, std::span<Piece> pieces
   };
   const Piece* waiting = nullptr;  // for a second one, to be inflated with
   for (const Piece& piece : pieces) {
-    if (verify && !packed && layout.has_hashes && chunk_hash(stored(piece)) != piece.place.hash)
-      throw damaged(piece.row);
+    const bool unknown = verify && !packed && layout.has_hashes && piece.kept == nullptr;
+    if (unknown && chunk_hash(stored(piece)) != piece.place.hash) throw damaged(piece.row);
     if (packed || !layout.filters.deflated(piece.place.mask)) {
       if (piece.bytes != inflated) throw damaged(piece.row);
       copy(piece, stored(piece));
@@ -425,7 +472,7 @@ void ShardFile::decode_pieces(const FieldLayout& layout, std::span<Piece> pieces
 }
 
 void ShardFile::read_floats(std::size_t field, std::span<RowTarget> rows, std::span<const Scale> scales,
-                            ReadScratch& scratch, bool verify) const {
+                            ReadScratch& scratch, bool verify, MemoryBudget* keep) const {
   constexpr std::uint64_t kWindow = 4 << 20;  // stored bytes at once
   const FieldLayout& layout = layout_.fields[field];
   if (layout.access == FieldLayout::Access::library) {
@@ -443,6 +490,7 @@ void ShardFile::read_floats(std::size_t field, std::span<RowTarget> rows, std::s
                                            [&](const Piece& piece) { return !is_plain(layout, piece); });
   for (auto piece = plain; piece != pieces.end(); ++piece) read_plain(fd, field, *piece, scales, verify);
   pieces.erase(plain, pieces.end());
+  find_kept(field, pieces);
   for (std::size_t k = 0; k < pieces.size();) {
     std::size_t next = k;
     for (std::uint64_t bytes = 0;
@@ -452,6 +500,7 @@ void ShardFile::read_floats(std::size_t field, std::span<RowTarget> rows, std::s
     const auto window = std::span(pieces).subspan(k, next - k);
     read_pieces(fd, window, scratch.stored);
     decode_pieces(layout, window, scales, scratch, verify);
+    if (keep != nullptr) keep_pieces(field, window, scratch.stored, *keep);
     k = next;
   }
 }

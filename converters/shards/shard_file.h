@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "converters/dtype.h"
 #include "converters/shards/codec.h"
+#include "converters/shards/memory_budget.h"
 #include "converters/shards/planes.h"
 
 namespace wflow::converters {
@@ -98,8 +99,11 @@ class ShardFile {
   // Several rows, in any order: what lies close together is read by one call, chunks are inflated two at a
   // time and go from their byte planes to float32 in one pass. `scales`: one an equal part of a sample (its
   // channels), or none. The bits are those of read_float and a multiplication and an addition after it.
+  // `keep`: compressed chunks stay in memory as they are, as far as it goes, and are read no more.
   void read_floats(std::size_t field, std::span<RowTarget> rows, std::span<const Scale> scales,
-                   ReadScratch& scratch, bool verify) const;
+                   ReadScratch& scratch, bool verify, MemoryBudget* keep = nullptr) const;
+  // What `keep` would take for all of a field.
+  std::int64_t compressed_bytes(std::size_t field) const;
   // `count` entries from `start` along each axis; only the slabs that they touch are read.
   void read_float_part(std::size_t field, std::size_t row, std::span<const std::size_t> start,
                        std::span<const std::size_t> count, ReadScratch& scratch, std::span<float> x,
@@ -116,6 +120,9 @@ class ShardFile {
   void read_pieces(int fd, std::span<Piece> pieces, std::vector<std::uint8_t>& stored) const;
   void decode_pieces(const FieldLayout& layout, std::span<Piece> pieces, std::span<const Scale> scales,
                      ReadScratch& scratch, bool verify) const;
+  void find_kept(std::size_t field, std::span<Piece> pieces) const;
+  void keep_pieces(std::size_t field, std::span<const Piece> pieces, std::span<const std::uint8_t> stored,
+                   MemoryBudget& budget) const;
   bool is_plain(const FieldLayout& layout, const Piece& piece) const;
   void read_plain(int fd, std::size_t field, const Piece& piece, std::span<const Scale> scales,
                   bool verify) const;
@@ -127,6 +134,12 @@ class ShardFile {
   ShardLayout layout_;
   FileDescriptor fd_;
   std::vector<std::unique_ptr<std::atomic<bool>[]>> checked_;  // of each field, its chunks that were whole
+  // Of each field the stored bytes of chunks that were whole: what readers see, and who frees it.
+  struct Kept {
+    std::vector<std::atomic<const std::uint8_t*>> bytes;
+    std::vector<std::unique_ptr<std::uint8_t[]>> owned;
+  };
+  std::vector<std::unique_ptr<Kept>> kept_;
 };
 
 }  // namespace wflow::converters

@@ -185,6 +185,35 @@ TEST_F(ShardReaderTest, ADamagedPackedChunkIsNamed) {
   EXPECT_EQ(verify_dataset(data_).problems.size(), 2U);
 }
 
+// Compressed chunks stay in memory as far as the budget goes: those are there although the file is not.
+TEST_F(ShardReaderTest, KeptChunksAreReadNoMore) {
+  convert(10, raw_config(10));
+  const SplitReader reader = SplitReader::open(data_, manifest_, "train");
+  ASSERT_EQ(reader.size(), 6U);
+  const std::int64_t all_bytes = reader.compressed_bytes(0);
+  ASSERT_GT(all_bytes, 6 * 100);
+  EXPECT_EQ(reader.compressed_bytes(1), 0);  // numbers are not compressed
+  MemoryBudget budget(all_bytes - 100);      // but for one sample
+  std::vector<float> all(6 * kValues);
+  std::vector<std::span<float>> to;
+  for (std::size_t i = 0; i < 6; ++i) to.push_back(std::span(all).subspan(i * kValues, kValues));
+  const std::vector<std::size_t> indices = {3, 0, 5, 1, 2, 4};
+  reader.read_fields(0, indices, to, {}, &budget);
+  const std::vector<float> good = all;
+  EXPECT_TRUE(budget.holds(1));
+  for (const ShardEntry& shard : manifest_.split("train").shards) {
+    const FileDescriptor fd = open_file(data_ / shard.file, O_WRONLY | O_TRUNC);
+  }
+  std::size_t kept = 0;
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    const std::string error = error_of(
+        [&] { reader.read_fields(0, std::span(indices).subspan(k, 1), std::span(to).subspan(k, 1)); });
+    if (error.empty()) ++kept;
+  }
+  EXPECT_EQ(kept, 5U);
+  EXPECT_EQ(all, good);
+}
+
 TEST_F(ShardReaderTest, ManyThreadsReadAtOnce) {
   convert(24, raw_config(24));
   const SplitReader reader = SplitReader::open(data_, manifest_, "train");
@@ -239,6 +268,18 @@ TEST_F(ShardReaderTest, AnyChangedByteIsAnErrorOrHarmless) {
       const SplitReader reader = SplitReader::open(data_, manifest_, "train");
       for (std::size_t i = 0; i < reader.size(); ++i) reader.read(i, x);
     });
+    const std::string at_once = error_of([&] {
+      const SplitReader reader = SplitReader::open(data_, manifest_, "train");
+      std::vector<float> all(reader.size() * kValues);
+      std::vector<std::size_t> indices;
+      std::vector<std::span<float>> to;
+      for (std::size_t i = 0; i < reader.size(); ++i) {
+        indices.push_back(i);
+        to.push_back(std::span(all).subspan(i * kValues, kValues));
+      }
+      reader.read_fields(0, indices, to);
+    });
+    EXPECT_EQ(error.empty(), at_once.empty()) << error << " / " << at_once;
     EXPECT_TRUE(error.empty() || error.starts_with("4: ") || error.starts_with("8: ") ||
                 error.starts_with("5: "))
         << error;
