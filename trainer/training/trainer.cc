@@ -307,14 +307,14 @@ Outcome Run::execute() {
     const std::uint64_t step = (first + n) % order_.steps_per_epoch();
     std::vector<BatchItem> items;
     for (const std::size_t index : order_.indices(epoch, step)) {
-      items.push_back({index, draw_augmentation(config_.augment, data_.info().shape, hash64(config_.seed, 2),
-                                                epoch, data_.train().source().id(index))});
+      items.push_back({index, draw_augmentation(config_.augment, data_.grid(), hash64(config_.seed, 2), epoch,
+                                                data_.train().source().id(index))});
     }
     return items;
   };
   if (counters_.epoch < config_.epochs && !counters_.stopped_early) {
-    DataLoader loader(data_.train(), data_.normalisation(), order_.batch / order_.ranks + 1,
-                      static_cast<int>(config_.loader_threads), plan, data_.roles().reads_field());
+    DataLoader loader(data_.train(), data_.scales(), order_.batch / order_.ranks + 1,
+                      static_cast<int>(config_.loader_threads), plan);
     while (counters_.epoch < config_.epochs && !counters_.stopped_early) {
       if (train_epoch(loader) == EpochEnd::interrupted) {
         write_checkpoint();
@@ -545,7 +545,7 @@ void Run::measure_norms() {
   const auto [first, end] = even_part(count, order_.rank, order_.ranks);
   const std::size_t most = std::max<std::size_t>(1, order_.batch / order_.ranks);
   DataLoader loader(
-      data_.train(), data_.normalisation(), most, static_cast<int>(config_.loader_threads),
+      data_.train(), data_.scales(), most, static_cast<int>(config_.loader_threads),
       [&order, first = first, end = end, most](std::uint64_t n) -> std::optional<std::vector<BatchItem>> {
         const std::size_t begin = first + static_cast<std::size_t>(n) * most;
         if (begin >= end) return std::nullopt;
@@ -553,8 +553,7 @@ void Run::measure_norms() {
         for (std::size_t i = begin; i < std::min(end, begin + most); ++i)
           items.push_back({static_cast<std::size_t>(order(i)), {}});
         return items;
-      },
-      data_.roles().reads_field());
+      });
   NormStatistics sums(state_.buffers());
   while (const Batch* batch = loader.next()) {
     const auto samples = static_cast<std::int64_t>(batch->items.size());
@@ -587,15 +586,14 @@ Run::Predictions Run::predict(CachedSplit& split, PredictionFile* file) {
   const auto [first, end] = even_part(split.size(), order_.rank, order_.ranks);
   const std::size_t most = std::max<std::size_t>(1, order_.batch / order_.ranks);
   DataLoader loader(
-      split, data_.normalisation(), most, static_cast<int>(config_.loader_threads),
+      split, data_.scales(), most, static_cast<int>(config_.loader_threads),
       [first = first, end = end, most](std::uint64_t n) -> std::optional<std::vector<BatchItem>> {
         const std::size_t begin = first + static_cast<std::size_t>(n) * most;
         if (begin >= end) return std::nullopt;
         std::vector<BatchItem> items;
         for (std::size_t i = begin; i < std::min(end, begin + most); ++i) items.push_back({i, {}});
         return items;
-      },
-      data_.roles().reads_field());
+      });
   Predictions own;
   // As many rounds as the rank with most samples has (the first one): all take part in each gathering.
   const auto [begin, first_end] = even_part(split.size(), 0, order_.ranks);
@@ -610,7 +608,7 @@ Run::Predictions Run::predict(CachedSplit& split, PredictionFile* file) {
       objective_.record(outputs_, feed_.truths, samples, own.records);
     }
     if (keep) write_predictions(file, first + round * most, samples);
-    if (data_.roles().field_target) continue;
+    if (data_.roles().field_target()) continue;
     own.outputs.insert(own.outputs.end(), outputs_.begin(),
                        outputs_.begin() + static_cast<std::ptrdiff_t>(samples * objective_.output_count()));
   }
@@ -644,8 +642,12 @@ void Run::write_predictions(PredictionFile* file, std::size_t first, std::size_t
 }
 
 ExportedUnits Run::units() const {
-  return {config_.transform, data_.normalisation(), config_.loss.name, data_.roles().field_target,
-          data_.labels()};
+  ExportedUnits units = {config_.transform, data_.normalisation(),
+                         config_.loss.name, data_.roles().field_target(),
+                         data_.labels(),    data_.target_is_transformed()};
+  for (const DataRoles::Part& part : data_.roles().parts)
+    if (!data_.info().fields[part.field].has_channels) units.without_channels.push_back(part.name);
+  return units;
 }
 
 Evaluation Run::evaluation_of(const Predictions& predictions) const {
@@ -696,7 +698,7 @@ void Run::write_results() {
   std::unique_ptr<PredictionFile> file;
   if (leader()) {
     PredictionFileDescription description;
-    if (data_.roles().field_target) description.extent = data_.info().shape.extent;
+    description.extent = data_.target_extent();
     description.data_hash = data_.info().hash;
     description.epoch = selected_epoch_;
     file = std::make_unique<PredictionFile>(output / "predictions.h5", objective_, units(), description, ids);
@@ -705,7 +707,7 @@ void Run::write_results() {
   if (!leader()) return;
   file->publish();
   const Evaluation test = evaluation_of(predictions);
-  const bool table = !data_.roles().field_target;
+  const bool table = !data_.roles().field_target();
   if (table) {
     write_file_durably(output / "predictions.csv",
                        predictions_csv(objective_, data_.normalisation(), ids, data_.truths(split.source()),
@@ -786,13 +788,15 @@ std::string describe_run(const TrainConfig& asked) {
   const bool adam = config.optimizer.name == OptimizerName::adam ||
                     config.optimizer.name == OptimizerName::adamw ||
                     config.optimizer.name == OptimizerName::lamb;
+  std::uint64_t sample_bytes = 0;
+  for (const DataRoles::Part& part : roles.parts)
+    sample_bytes += static_cast<std::uint64_t>(dataset.info.fields[part.field].shape.count()) * sizeof(float);
   const std::uint64_t states = (adam ? 4 : 3) + (config.ema > 0 ? 1 : 0);
   const std::uint64_t memory = parameters * sizeof(float) * states +
                                (on_rank + static_cast<std::size_t>(config.accumulate) - 1) /
                                    static_cast<std::size_t>(config.accumulate) *
                                    static_cast<std::uint64_t>(graph.activation_bytes()) +
-                               on_rank * static_cast<std::uint64_t>(3 * dataset.info.shape.count() * 4);
-  const auto sample_bytes = static_cast<std::uint64_t>(dataset.info.shape.count()) * sizeof(float);
+                               on_rank * 3 * sample_bytes;
   std::string out = fmt::format("network {}\n{}", name_of(config.model.name), graph.describe());
   std::string inputs;
   for (const NamedShape& input : graph.inputs)
