@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kLook_s = 2;
+constexpr double kAskCampaigns_s = 2;
 constexpr std::chrono::milliseconds kAnswer{500};
 
 class CampaignsFeed : public Feed {
@@ -51,7 +51,7 @@ class CampaignsFeed : public Feed {
   };
 
   void look() {
-    next_s_ = steady_now_s() + kLook_s;
+    next_s_ = steady_now_s() + kAskCampaigns_s;
     data_.now_s = unix_now_s();
     data_.campaigns.clear();
     for (const fs::path& campaign : remembered_campaigns())

@@ -12,7 +12,6 @@ namespace wflow::cli::top {
 namespace {
 
 struct Part {
-  double count;
   const char* block;
   const char* ascii;
   Ink ink;
@@ -20,6 +19,29 @@ struct Part {
 
 constexpr int kLabelColumns = 9;
 constexpr double kLogarithmicFrom = 30;
+
+// Cells of each share. What is there at all has one, however few they are; the largest gives way.
+std::array<int, 5> cells_of(const Shares& shares, int columns) {
+  const std::array<double, 5> counts = {shares.done, shares.running, shares.failed, shares.retrying,
+                                        shares.waiting};
+  double whole = 0;
+  for (const double count : counts) whole += std::max(count, 0.0);
+  std::array<int, 5> cells{};
+  if (whole <= 0 || columns <= 0) return cells;
+  int used = 0;
+  std::size_t largest = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    cells[i] = static_cast<int>(counts[i] / whole * columns + 1e-9);
+    const bool rare = i > 0 && counts[i] > 0 && cells[i] == 0;
+    if (rare) cells[i] = 1;
+    used += cells[i];
+    if (counts[i] > counts[largest]) largest = i;
+  }
+  // Roundings: what is left over waits, or is of the largest.
+  cells[used < columns && counts[4] > 0 ? 4 : largest] += columns - used;
+  cells[largest] = std::max(cells[largest], 0);
+  return cells;
+}
 
 // A character of three bytes for a code point from U+0800 to U+FFFF.
 std::string utf8_of(unsigned code) {
@@ -136,25 +158,16 @@ void put_signs(Grid& grid, int row, int column, const Dots& dots, int columns, i
 }  // namespace
 
 void put_bar(Grid& grid, int row, int column, int columns, const Shares& shares) {
-  const std::array<Part, 5> parts = {{{shares.done, "█", "#", Ink::good},
-                                      {shares.running, "▓", ">", Ink::accent},
-                                      {shares.failed, "x", "x", Ink::bad},
-                                      {shares.retrying, "~", "~", Ink::warning},
-                                      {shares.waiting, "░", ".", Ink::dim}}};
-  double whole = 0;
-  for (const Part& part : parts) whole += part.count;
-  if (whole <= 0 || columns <= 0) return;
-  double before = 0;
-  int used = 0;
-  for (const Part& part : parts) {
-    if (part.count <= 0) continue;
-    before += part.count;
-    int end = static_cast<int>(before / whole * columns + 1e-9);
-    // What is there at all is shown, however few they are; what is waiting has the rest.
-    if (&part != &parts[0] && &part != &parts[4]) end = std::max(end, used + 1);
-    if (&part == &parts[4]) end = columns;
-    for (; used < std::min(end, columns); ++used)
-      grid.put(row, column + used, grid.charset() == Charset::utf8 ? part.block : part.ascii, part.ink);
+  constexpr std::array<Part, 5> kParts = {{{"█", "#", Ink::good},
+                                           {"▓", ">", Ink::accent},
+                                           {"x", "x", Ink::bad},
+                                           {"~", "~", Ink::warning},
+                                           {"░", ".", Ink::dim}}};
+  const auto cells = cells_of(shares, columns);
+  int at = column;
+  for (std::size_t part = 0; part < kParts.size(); ++part) {
+    const char* sign = grid.charset() == Charset::utf8 ? kParts[part].block : kParts[part].ascii;
+    for (int i = 0; i < cells[part]; ++i) grid.put(row, at++, sign, kParts[part].ink);
   }
 }
 

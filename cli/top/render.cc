@@ -149,23 +149,33 @@ void put_tabs(Grid& grid, const TopData& data, const ViewState& state) {
     grid.put_right(3, grid.width() - 1, right, Ink::warning);
 }
 
-std::string key_hints(const TopData& data, const ViewState& state) {
+// What the keys do here, the important ones first.
+std::vector<std::string> key_hints(const TopData& data, const ViewState& state) {
   switch (state.view) {
     case View::pane:
-      return "q back  / search  n next  N previous  up/down";
+      return {"/ search", "n next", "N previous", "q back"};
     case View::help:
-      return "q back";
+      return {"q back"};
     case View::campaigns:
-      return "Enter open  s sort  f filter  ? help  q quit";
+      return {"Enter open", "s sort", "f filter", "? help", "q quit"};
     default:
       break;
   }
-  if (data.replay) return "space pause  left/right seek  +/- speed  Tab view  ? help  q quit";
+  if (data.replay) return {"space pause", "left/right seek", "+/- speed", "Tab view", "? help", "q quit"};
   if (state.view == View::failures)
-    return "l log  e explain  r retry  s sort  f filter  p pause  ? help  q quit";
+    return {"l log", "e explain", "r retry", "s sort", "f filter", "p pause", "Tab view", "? help", "q quit"};
   if (state.view == View::workers)
-    return "l log  e explain  c cancel  s sort  f filter  p pause  ? help  q quit";
-  return "Tab view  r retry  c cancel  s sort  f filter  p pause  ? help  q quit";
+    return {"l log",   "e explain", "c cancel", "s sort", "f filter",
+            "p pause", "Tab view",  "? help",   "q quit"};
+  return {"Tab view", "r retry", "c cancel", "p pause", "s sort", "f filter", "? help", "q quit"};
+}
+
+// Those before the last two go where they do not fit.
+std::string hint_line(std::vector<std::string> hints, int width) {
+  constexpr std::size_t kKept = 2;
+  while (hints.size() > kKept && width_of(text::join(hints, "  ")) > width)
+    hints.erase(hints.end() - static_cast<std::ptrdiff_t>(kKept) - 1);
+  return text::join(hints, "  ");
 }
 
 void put_footer(Grid& grid, const TopData& data, const ViewState& state) {
@@ -181,7 +191,7 @@ void put_footer(Grid& grid, const TopData& data, const ViewState& state) {
   } else if (!data.notice.empty()) {
     grid.put(row, 1, fit(data.notice), Ink::warning);
   } else {
-    grid.put(row, 1, fit(key_hints(data, state)), Ink::dim);
+    grid.put(row, 1, hint_line(key_hints(data, state), grid.width() - 2), Ink::dim);
   }
 }
 

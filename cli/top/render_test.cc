@@ -139,13 +139,13 @@ TEST_P(Rendered, TrainingsHaveCurvesAndFacts) {
   const std::string text = grid.text();
   EXPECT_THAT(text, HasSubstr("train/0"));
   EXPECT_THAT(text, HasSubstr("epoch 40"));
-  EXPECT_THAT(text, HasSubstr("train_loss 0.05"));
+  EXPECT_THAT(text, HasSubstr(GetParam().first == 80 ? "train 0.05" : "train_loss 0.05"));
   EXPECT_THAT(text, HasSubstr("samples/s 10"));
   // Side by side from two panels' width on.
   const int row = row_with(grid, "train/0");
   if (GetParam().first >= 80) {
     EXPECT_THAT(grid.line(row), HasSubstr("train/1"));
-    EXPECT_THAT(text, HasSubstr("validation_loss 0.075"));
+    EXPECT_THAT(text, HasSubstr(GetParam().first < 120 ? "validation 0.075" : "validation_loss 0.075"));
   } else {
     EXPECT_THAT(text, HasSubstr("trainings 1 to 1 of 2"));
   }

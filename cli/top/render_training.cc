@@ -106,15 +106,31 @@ void put_facts(Grid& grid, const Panel& panel, const std::vector<std::string>& f
   }
 }
 
-// Names and last values of the plotted curves, in their colours.
+std::string without_loss(const std::string& name) {
+  constexpr std::string_view kLoss = "_loss";
+  return name.ends_with(kLoss) ? name.substr(0, name.size() - kLoss.size()) : name;
+}
+
+// Names and last values of the plotted curves, in their colours; shorter names where both do not fit.
 void put_legend(Grid& grid, const Panel& panel, const std::vector<const wire::MetricCurve*>& curves,
                 const std::vector<PlottedCurve>& plots) {
+  const auto texts = [&](bool brief) {
+    std::vector<std::string> list;
+    for (std::size_t i = 0; i < curves.size(); ++i) {
+      const std::string sign =
+          grid.charset() == Charset::ascii ? std::string(1, plots[i].sign) + " " : std::string();
+      const std::string& name = curves[i]->name;
+      list.push_back(fmt::format("{}{} {:.4g}", sign, brief ? without_loss(name) : name,
+                                 curves[i]->points.back().value));
+    }
+    return list;
+  };
+  auto list = texts(false);
+  if (width_of(text::join(list, "  ")) > panel.columns) list = texts(true);
   int column = panel.column;
-  for (std::size_t i = 0; i < curves.size(); ++i) {
+  for (std::size_t i = 0; i < list.size(); ++i) {
     const int left = panel.column + panel.columns - column;
-    std::string text = fmt::format("{} {:.4g}", curves[i]->name, curves[i]->points.back().value);
-    if (grid.charset() == Charset::ascii) text = std::string(1, plots[i].sign) + " " + text;
-    column = grid.put(panel.row, column, cut_to_width(text, left, grid.charset()), plots[i].ink) + 2;
+    column = grid.put(panel.row, column, cut_to_width(list[i], left, grid.charset()), plots[i].ink) + 2;
   }
 }
 

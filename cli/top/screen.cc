@@ -15,6 +15,7 @@
 
 // Functions instead of macros called move, clear, timeout and the like.
 #define NCURSES_NOMACROS
+#define NCURSES_WIDECHAR 1
 #include <ncurses.h>
 
 namespace wflow::cli::top {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/monitor/status.h"
+#include "engine/monitor/timeline.h"
 #include "engine/wire/answers.h"
 #include "engine/wire/requests.h"
 #include "specs/plan/plan.h"

@@ -11,7 +11,7 @@ namespace wflow::engine::store {
 
 namespace {
 
-std::uint64_t unsigned_at(SQLite::Statement& row, int column) {
+std::uint64_t count_at(SQLite::Statement& row, int column) {
   return static_cast<std::uint64_t>(row.getColumn(column).getInt64());
 }
 
@@ -36,7 +36,7 @@ std::vector<wire::CheckpointView> Store::checkpoints() {
       const auto* body = line ? std::get_if<wire::EventBody>(&*line) : nullptr;
       const auto* checkpoint = body != nullptr ? std::get_if<wire::Checkpoint>(body) : nullptr;
       if (checkpoint == nullptr) continue;
-      views.push_back({select.getColumn(0).getUInt(), unsigned_at(select, 1), checkpoint->epoch,
+      views.push_back({select.getColumn(0).getUInt(), count_at(select, 1), checkpoint->epoch,
                        checkpoint->step, select.getColumn(2).getDouble(), checkpoint->path});
     }
     return views;
@@ -71,8 +71,8 @@ Timeline Store::timeline(std::size_t slices) {
         impl_->database,
         "SELECT array, element, step, min(time) FROM metrics GROUP BY array, element, step ORDER BY 4");
     while (reports.executeStep()) {
-      timeline.reports[{reports.getColumn(0).getUInt(), unsigned_at(reports, 1)}].push_back(
-          {reports.getColumn(3).getDouble(), unsigned_at(reports, 2)});
+      timeline.reports[{reports.getColumn(0).getUInt(), count_at(reports, 1)}].push_back(
+          {reports.getColumn(3).getDouble(), count_at(reports, 2)});
     }
     return timeline;
   });
