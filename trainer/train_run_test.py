@@ -101,7 +101,14 @@ class EndToEnd(TrainRun):
         self.assertEqual({line["kind"] for line in lines if line["type"] == "artifact"}, {"model", "predictions"})
         self.assertEqual([line["done"] for line in lines if line["type"] == "progress"][-1], 60)
         self.assertEqual(sum(line["type"] == "checkpoint" for line in lines), 12)
-        self.assertEqual(len((self.root / "whole/metrics.csv").read_text().splitlines()), 13)
+        with open(self.root / "whole/metrics.csv") as file:
+            table = list(csv.DictReader(file))
+        rows = [json.loads(line) for line in (self.root / "whole/metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([row["epoch"] for row in rows], list(range(1, 13)))
+        for row, in_table in zip(rows, table, strict=True):
+            self.assertEqual(row["validation_loss"], float(in_table["validation_loss"]))
+            self.assertEqual(row["validation"]["slope"]["mae"], float(in_table["validation_mae/slope"]))
+            self.assertAlmostEqual(row["validation"]["slope"]["rmse"] ** 2, float(in_table["validation_mse/slope"]), places=6)
 
         # Python's torch, without any of our code, predicts what predictions.csv says.
         import torch
@@ -517,7 +524,7 @@ class Guard(TrainRun):
                 self.assertEqual(rollbacks, 1)
                 self.assertIn("going back to step", said)
         # Without the guard the flip is in the result.
-        harmed, rollbacks, _ = self.arrays("unguarded", 1, "weights,step=33,bit=30,seed=5", guard=False)
+        harmed, rollbacks, _ = self.arrays("unguarded", 1, "weights,step=33,bit=29,seed=5", guard=False)
         self.assertNotEqual(harmed, clean)
         self.assertEqual(rollbacks, 0)
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -18,6 +19,8 @@ namespace {
 constexpr std::int64_t kSettleSteps = 20;  // before that the mean says nothing
 constexpr double kMemory = 0.05;           // weight of the newest loss
 constexpr double kLeastRise = 0.5;         // of the mean
+constexpr double kGradientRise = 1e4;      // gradients may grow a hundred times from one batch to the next
+constexpr double kAbsurdGradient = 1e20;   // its square is no float any more: Adam would stand still for good
 constexpr double kSame = 1e-3;             // relative: a GPU's sums are not the same bits each time
 
 bool alike(double a, double b) {
@@ -39,35 +42,55 @@ constexpr std::pair<const char*, BitFlip::Where> kPlaces[] = {{"weights", BitFli
 
 }  // namespace
 
+bool Guard::came_again(Suspects& suspects, std::int64_t step, double value) {
+  const auto before = suspects.find(step);
+  if (before != suspects.end() && alike(before->second, value)) {
+    raised_ *= 2;
+    return true;
+  }
+  suspects[step] = value;
+  return false;
+}
+
 bool Guard::is_spike(double loss) const {
-  if (seen_ < kSettleSteps) return false;
+  if (losses_seen_ < kSettleSteps) return false;
   return loss - mean_ > raised_ * config_.deviations * deviation_ + kLeastRise * std::abs(mean_);
 }
 
-std::string Guard::look(std::int64_t step, double loss, bool gradient_finite) {
-  std::string wrong;
-  if (!std::isfinite(loss)) {
-    wrong = "the loss is not finite";
-  } else if (!gradient_finite) {
-    wrong = "the gradient is not finite";
-  } else if (is_spike(loss)) {
-    wrong = fmt::format("the loss rose to {:.3g} from about {:.3g}", loss, mean_);
+std::string Guard::look_at_loss(std::int64_t step, double loss) {
+  const bool finite = std::isfinite(loss);
+  if ((!finite || is_spike(loss)) && !came_again(losses_, step, loss)) {
+    return finite ? fmt::format("the loss rose to {:.3g} from about {:.3g}", loss, mean_)
+                  : std::string("the loss is not finite");
   }
-  if (!wrong.empty()) {
-    const auto before = suspected_.find(step);
-    if (before == suspected_.end() || !alike(before->second, loss)) {
-      suspected_[step] = loss;
-      return wrong;
-    }
-    repeated_[step] = loss;
-    raised_ *= 2;
-    if (!std::isfinite(loss)) return {};
-  }
-  const double weight = std::max(kMemory, 1.0 / static_cast<double>(seen_ + 1));
-  deviation_ += weight * (std::abs(loss - mean_) * (seen_ > 0 ? 1.0 : 0.0) - deviation_);
+  if (!finite) return {};
+  const double weight = std::max(kMemory, 1.0 / static_cast<double>(losses_seen_ + 1));
+  if (losses_seen_ > 0) deviation_ += weight * (std::abs(loss - mean_) - deviation_);
   mean_ += weight * (loss - mean_);
-  ++seen_;
+  ++losses_seen_;
   return {};
+}
+
+std::string Guard::look_at_gradient(std::int64_t step, double largest) {
+  const bool finite = std::isfinite(largest);
+  const bool settled = gradients_seen_ >= kSettleSteps;
+  const bool rose = largest > kAbsurdGradient || (settled && largest > raised_ * kGradientRise * gradient_);
+  if ((!finite || rose) && !came_again(gradients_, step, largest)) {
+    return finite ? fmt::format("the gradient rose to {:.3g} from about {:.3g}", largest, gradient_)
+                  : std::string("the gradient is not finite");
+  }
+  if (!finite) return {};
+  gradient_ += std::max(kMemory, 1.0 / static_cast<double>(gradients_seen_ + 1)) * (largest - gradient_);
+  ++gradients_seen_;
+  return {};
+}
+
+double largest_of(std::span<const float> values) {
+  // Of floats without their signs, larger bits are the larger value; those of infinity and NaN are above all.
+  std::uint32_t most = 0;
+  for (const float value : values) most = std::max(most, std::bit_cast<std::uint32_t>(value) & 0x7fffffffU);
+  const double largest = std::bit_cast<float>(most);
+  return std::isfinite(largest) ? largest : std::numeric_limits<double>::infinity();
 }
 
 std::vector<int> disagreeing(const std::vector<std::string>& hashes) {

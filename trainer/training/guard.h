@@ -25,31 +25,37 @@ class Guard {
   explicit Guard(const GuardConfig& config) : config_(config) {}
 
   // Before the update of step `step` (from 0): what is wrong with its loss (mean over the global batch), or
-  // with the gradient; empty where nothing is, or where the same came again after a rollback.
-  std::string look(std::int64_t step, double loss, bool gradient_finite);
-  // Whether look() has seen this step's values a second time, alike: they are no transient error.
-  bool came_again(std::int64_t step) const { return repeated_.contains(step); }
+  // with the largest absolute value of its gradient; empty where nothing is, or where the same came again
+  // after a rollback.
+  std::string look_at_loss(std::int64_t step, double loss);
+  std::string look_at_gradient(std::int64_t step, double largest);
 
  private:
+  // Step and value of what a rollback was asked for.
+  using Suspects = std::map<std::int64_t, double>;
+  bool came_again(Suspects& suspects, std::int64_t step, double value);
   bool is_spike(double loss) const;
 
-  // A loss is a spike if it is this many mean absolute deviations, and half of the mean, above the running
-  // mean.
   GuardConfig config_;
   double mean_ = 0;       // of the last losses, decaying
   double deviation_ = 0;  // mean absolute one
-  std::int64_t seen_ = 0;
+  std::int64_t losses_seen_ = 0;
+  double gradient_ = 0;  // of the largest values
+  std::int64_t gradients_seen_ = 0;
   double raised_ = 1;  // grows with each false alarm, so that a noisy training loses a bounded time to them
-  std::map<std::int64_t, double> suspected_;  // the loss of each step that a rollback was asked for
-  std::map<std::int64_t, double> repeated_;
+  Suspects losses_;
+  Suspects gradients_;
 };
+
+// The largest absolute value; infinity where one is not finite.
+double largest_of(std::span<const float> values);
 
 // Of each rank the hash of its state: the ranks that differ from most others, in order; empty if none does.
 // Of two ranks, or halves, that differ none is known to be right: all are named.
 std::vector<int> disagreeing(const std::vector<std::string>& hashes);
 
-// --inject-bit-flips: an error on purpose, to prove the guard. "weights,step=50,bit=30,seed=7,rank=0"; these are
-// the defaults but for the step and the seed, which are 0 and 1.
+// --inject-bit-flips: an error on purpose, to prove the guard. "weights,step=50,bit=30,seed=7,rank=0"; these
+// are the defaults but for the step and the seed, which are 0 and 1.
 //   weights      before the forward pass
 //   activations  of the outputs, before the loss
 //   gradients    of the outputs, before the backward pass

@@ -23,32 +23,47 @@ double noisy(std::int64_t step) {
 TEST(Guard, QuietOnNoise) {
   Guard guard(GuardConfig{});
   for (std::int64_t step = 0; step < 20'000; ++step)
-    EXPECT_EQ(guard.look(step, noisy(step), true), "") << step;
+    EXPECT_EQ(guard.look_at_loss(step, noisy(step)), "") << step;
 }
 
 TEST(Guard, SeesSpikesAndWhatIsNotFinite) {
   Guard guard(GuardConfig{});
-  EXPECT_NE(guard.look(0, kNan, true), "");
-  EXPECT_NE(guard.look(1, 1.0, false), "");
-  for (std::int64_t step = 2; step < 300; ++step) ASSERT_EQ(guard.look(step, noisy(step), true), "");
-  EXPECT_NE(guard.look(300, 30 * noisy(300), true), "");
-  EXPECT_EQ(guard.look(300, noisy(300), true), "");  // after the rollback it is gone
+  EXPECT_NE(guard.look_at_loss(0, kNan), "");
+  EXPECT_NE(guard.look_at_gradient(1, std::numeric_limits<double>::infinity()), "");
+  EXPECT_NE(guard.look_at_gradient(1, 1e25), "");
+  for (std::int64_t step = 2; step < 300; ++step) ASSERT_EQ(guard.look_at_loss(step, noisy(step)), "");
+  EXPECT_NE(guard.look_at_loss(300, 30 * noisy(300)), "");
+  EXPECT_EQ(guard.look_at_loss(300, noisy(300)), "");  // after the rollback it is gone
 }
 
 TEST(Guard, WhatComesAgainIsTheTrainingsOwn) {
   Guard guard(GuardConfig{});
-  for (std::int64_t step = 0; step < 300; ++step) ASSERT_EQ(guard.look(step, noisy(step), true), "");
-  EXPECT_NE(guard.look(300, 50.0, true), "");
-  for (std::int64_t step = 290; step < 300; ++step) EXPECT_EQ(guard.look(step, noisy(step), true), "");
-  EXPECT_FALSE(guard.came_again(300));
-  EXPECT_EQ(guard.look(300, 50.0, true), "");
-  EXPECT_TRUE(guard.came_again(300));
+  for (std::int64_t step = 0; step < 300; ++step) ASSERT_EQ(guard.look_at_loss(step, noisy(step)), "");
+  EXPECT_NE(guard.look_at_loss(300, 50.0), "");
+  for (std::int64_t step = 290; step < 300; ++step) EXPECT_EQ(guard.look_at_loss(step, noisy(step)), "");
+  EXPECT_EQ(guard.look_at_loss(300, 50.0), "");
   // Another value each time is no answer: it is asked for again.
-  EXPECT_NE(guard.look(301, 5000.0, true), "");
-  EXPECT_NE(guard.look(301, 7000.0, true), "");
+  EXPECT_NE(guard.look_at_loss(301, 5000.0), "");
+  EXPECT_NE(guard.look_at_loss(301, 7000.0), "");
   // A loss that is not finite twice is left to the caller.
-  EXPECT_NE(guard.look(302, kNan, true), "");
-  EXPECT_EQ(guard.look(302, kNan, true), "");
+  EXPECT_NE(guard.look_at_loss(302, kNan), "");
+  EXPECT_EQ(guard.look_at_loss(302, kNan), "");
+}
+
+TEST(Guard, SeesGradientsThatJump) {
+  Guard guard(GuardConfig{});
+  for (std::int64_t step = 0; step < 300; ++step)
+    ASSERT_EQ(guard.look_at_gradient(step, 50 * noisy(step)), "");
+  EXPECT_EQ(guard.look_at_gradient(300, 1e3), "");
+  EXPECT_NE(guard.look_at_gradient(301, 1e9), "");
+  EXPECT_EQ(guard.look_at_gradient(301, 1e9), "");  // the training's own
+  std::vector<float> values(1000, -0.5F);
+  EXPECT_EQ(largest_of(values), 0.5);
+  values[999] = -3e38F;
+  EXPECT_EQ(largest_of(values), static_cast<double>(3e38F));
+  values[17] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(largest_of(values), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(largest_of({}), 0);
 }
 
 TEST(Guard, RanksThatDiffer) {

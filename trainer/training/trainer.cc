@@ -46,12 +46,6 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-bool all_finite(std::span<const float> values) {
-  float sum = 0;  // 0 * v stays 0 as long as v is finite
-  for (const float v : values) sum += v * 0.0F;
-  return sum == 0.0F;
-}
-
 class Run {
  public:
   // Of a completed configuration.
@@ -71,6 +65,7 @@ class Run {
   EpochEnd train_epochs();
   EpochEnd train_epoch(DataLoader& loader);
   bool step(const Batch& batch, std::size_t global_batch);
+  bool looks_sound(double loss, double largest_gradient);
   void check_finite(double loss, bool gradient_finite) const;
   bool ranks_agree();
   std::string state_hash();
@@ -80,6 +75,7 @@ class Run {
   double forward(const std::pair<std::size_t, std::size_t>& part, std::size_t first_of_rank, double scale);
   void finish_epoch();
   void report_epoch(const EpochRow& row);
+  void write_metrics() const;
   bool validate(EpochRow& row);
   void write_checkpoint();
   void write_best();
@@ -125,6 +121,7 @@ class Run {
   EventWriter events_;
   CheckpointWriter writer_;  // ends before what it uses
   Guard guard_;
+  std::string own_doubt_;  // of the gradient of the step before, on this rank
   std::string doubt_;      // why the training must go back
   std::string beginning_;  // rank 0's: the state at the start, until there are two checkpoints
   std::int64_t checkpoints_written_ = 0;
@@ -354,7 +351,7 @@ Run::EpochEnd Run::train_epochs() {
   EpochEnd end = EpochEnd::complete;
   while (end == EpochEnd::complete && counters_.epoch < config_.epochs && !counters_.stopped_early) {
     end = train_epoch(loader);
-    if (end == EpochEnd::complete && !ranks_agree()) end = EpochEnd::doubtful;
+    if (end != EpochEnd::doubtful && !ranks_agree()) end = EpochEnd::doubtful;
     if (end == EpochEnd::complete) finish_epoch();
   }
   data_wait_seconds_ += loader.waited_seconds();
@@ -416,6 +413,7 @@ bool Run::step(const Batch& batch, std::size_t global_batch) {
   const bool out_of_time =
       leader() && config_.max_seconds > 0 && seconds_since(began_) >= config_.max_seconds;
   state_.scalar(Scalar::loss) = static_cast<float>(loss);
+  state_.scalar(Scalar::doubt) = own_doubt_.empty() ? 0.0F : 1.0F;
   state_.scalar(Scalar::stop) = out_of_time || (options_.stop_asked && options_.stop_asked()) ? 1.0F : 0.0F;
   if (samples > 0) {
     inject(BitFlip::Where::gradients, output_gradients_);
@@ -428,25 +426,32 @@ bool Run::step(const Batch& batch, std::size_t global_batch) {
   exchange_.finish();
 
   const double total = state_.scalar(Scalar::loss);
-  // Of several ranks, one that alone has a wrong gradient must not leave the others: its weights tell all of
-  // them, in the next loss or in ranks_agree().
-  const bool gradient_finite = communicator_.size() > 1 || all_finite(state_.gradients());
-  if (config_.guard.on) {
-    const double mean = total / static_cast<double>(global_batch * objective_.terms());
-    doubt_ = guard_.look(counters_.step, mean, gradient_finite);
-    if (!doubt_.empty()) return false;
-  }
-  check_finite(total, gradient_finite);
+  const double largest = largest_of(state_.gradients());
+  if (config_.guard.on &&
+      !looks_sound(total / static_cast<double>(global_batch * objective_.terms()), largest))
+    return false;
+  if (own_doubt_.empty()) check_finite(total, std::isfinite(largest));
   stopping_ = state_.scalar(Scalar::stop) > 0;
   counters_.epoch_loss += total;
   counters_.epoch_samples += static_cast<std::int64_t>(global_batch);
   state_.update_running_statistics(static_cast<std::int64_t>(global_batch), kNormMomentum);
-  if (!optimizer_.slots().empty())
-    inject(BitFlip::Where::optimizer, optimizer_.slots().back().values.span());
+  if (!optimizer_.slots().empty()) inject(BitFlip::Where::optimizer, optimizer_.slots().back().values.span());
   optimizer_.step(state_.values(), state_.gradients(), rate());
   average_.update(state_.values(), counters_.step + 1);
   network_->values_changed();
   return true;
+}
+
+// The same answer on all ranks. A loss is a sum over them. A gradient too, but one that a rank alone has
+// wrong, in its own memory, must not make it leave the others: it tells them with the next step, which the
+// rollback undoes.
+bool Run::looks_sound(double loss, double largest_gradient) {
+  doubt_ = guard_.look_at_loss(counters_.step, loss);
+  if (doubt_.empty() && state_.scalar(Scalar::doubt) > 0)
+    doubt_ = own_doubt_.empty() ? "the gradient of another rank is wrong" : own_doubt_;
+  own_doubt_ = guard_.look_at_gradient(counters_.step, largest_gradient);
+  if (doubt_.empty() && communicator_.size() == 1) doubt_ = own_doubt_;
+  return doubt_.empty();
 }
 
 void Run::check_finite(double loss, bool gradient_finite) const {
@@ -473,17 +478,19 @@ std::string Run::state_hash() {
 // A collective call. One rank has nobody to compare with.
 bool Run::ranks_agree() {
   if (!config_.guard.on || config_.guard.agree_every == 0 || communicator_.size() == 1) return true;
-  const std::string finite = all_finite(state_.values()) ? "+" : "-";
-  const std::vector<std::string> answers = communicator_.all_gather(state_hash() + finite + host_name());
+  const std::string sound = own_doubt_.empty() ? "+" : "-";
+  const std::vector<std::string> answers = communicator_.all_gather(state_hash() + sound + host_name());
   std::vector<std::string> hashes;
   for (const std::string& answer : answers) hashes.push_back(answer.substr(0, kHashLength));
   const std::vector<int> others = disagreeing(hashes);
-  if (others.empty() && finite == "+") {
+  const bool all_sound =
+      std::ranges::all_of(answers, [](const std::string& answer) { return answer[kHashLength] == '+'; });
+  if (others.empty() && all_sound) {
     sound_step_ = counters_.step;
     return true;
   }
   if (others.empty()) {
-    doubt_ = "the weights are not finite";
+    doubt_ = own_doubt_.empty() ? "the gradient of another rank is wrong" : own_doubt_;
     return false;
   }
   std::string names;
@@ -526,6 +533,7 @@ void Run::go_back() {
   counters_.segments = segments;
   counters_.seconds = seconds;
   sound_step_ = counters_.step;
+  own_doubt_.clear();
   network_->values_changed();
   if (!leader()) return;
   checkpoints_.remove_from(counters_.step + 1);
@@ -629,8 +637,13 @@ void Run::finish_epoch() {
   if (counters_.stopped_early)
     say(fmt::format("no better validation since epoch {}: stopped early", counters_.best_epoch));
   report_epoch(row);
-  write_file_durably(fs::path(config_.output) / "metrics.csv",
-                     metrics_csv(data_.labels(), counters_.history));
+  write_metrics();
+}
+
+void Run::write_metrics() const {
+  const fs::path output = config_.output;
+  write_file_durably(output / "metrics.csv", metrics_csv(data_.labels(), counters_.history));
+  write_file_durably(output / "metrics.jsonl", metrics_jsonl(counters_.history));
 }
 
 void Run::report_epoch(const EpochRow& row) {
@@ -855,7 +868,7 @@ void Run::write_results() {
                        predictions_csv(objective_, data_.normalisation(), ids, data_.truths(split.source()),
                                        predictions.outputs));
   }
-  write_file_durably(output / "metrics.csv", metrics_csv(data_.labels(), counters_.history));
+  write_metrics();
   write_file_durably(output / "train.yaml", yaml::emit(to_yaml(config_)));
   export_model(graph_, state_, units(), (output / "model.pt").string());
   write_onnx();
