@@ -22,7 +22,7 @@ constexpr double kLogarithmicFrom = 30;
 
 // Cells of each share. What is there at all has one, however few they are; the largest gives way.
 std::array<int, 5> cells_of(const Shares& shares, int columns) {
-  const std::array<double, 5> counts = {shares.done, shares.running, shares.failed, shares.retrying,
+  const std::array<double, 5> counts = {shares.done, shares.assigned, shares.failed, shares.retrying,
                                         shares.waiting};
   double whole = 0;
   for (const double count : counts) whole += std::max(count, 0.0);

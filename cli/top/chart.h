@@ -13,7 +13,7 @@ namespace wflow::cli::top {
 // Shares of a whole, each with a sign of its own, so that they can be told apart without colours:
 // "███▓▓x░░░".
 struct Shares {
-  double done = 0, running = 0, failed = 0, retrying = 0, waiting = 0;  // counts
+  double done = 0, assigned = 0, failed = 0, retrying = 0, waiting = 0;  // counts
 };
 void put_bar(Grid& grid, int row, int column, int columns, const Shares& shares);
 // A plain bar of a fraction (0 to 1).

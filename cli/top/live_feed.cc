@@ -255,7 +255,10 @@ class LiveFeed : public Feed {
     if (asked_->kind == Wish::Kind::pause) data_.notice = "paused: nothing new starts; p goes on";
     if (asked_->kind == Wish::Kind::unpause) data_.notice = "the campaign goes on";
     if (asked_->kind == Wish::Kind::retry) data_.notice = tasks(done.count) + " will run again";
-    if (asked_->kind == Wish::Kind::cancel) data_.notice = tasks(done.count) + " cancelled";
+    if (asked_->kind != Wish::Kind::cancel) return;
+    data_.notice = tasks(done.count) + " cancelled";
+    if (!asked_->kill && done.running > 0)
+      data_.notice += fmt::format("; {} with workers go on", tasks(done.running));
   }
 
   void take(wire::Refusal& refusal, double) { data_.notice = refusal.sentence; }

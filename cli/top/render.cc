@@ -19,6 +19,7 @@ namespace {
 
 constexpr int kHeaderRows = 4;
 constexpr int kGreatestReplayBar = 60;
+constexpr double kFewHours = 1;  // below that, minutes
 
 Ink ink_of(engine::CampaignState state) {
   using engine::CampaignState;
@@ -109,8 +110,12 @@ void put_resources(Grid& grid, const TopData& data) {
     waiting += allocation.state == "queued" || allocation.state == "intended" ? 1 : 0;
   }
   std::string hours;
-  if (const auto used = node_hours(data))
-    hours = fmt::format("node-hours {:.3g} used, {:.2g} idle", used->used, used->idle);
+  if (const auto used = node_hours(data)) {
+    const bool few = used->used < kFewHours;
+    const double unit = few ? 60 : 1;
+    hours = fmt::format("node-{} {:.1f} used, {:.1f} idle", few ? "minutes" : "hours", used->used * unit,
+                        used->idle * unit);
+  }
   std::string workers;
   if (status.workers_total > 0) {
     workers = fmt::format("{} worker{}, {} tasks on {} cores", text::format_count(status.workers_total),

@@ -111,7 +111,7 @@ void put_help(Grid& grid, int row, int rows, const TopData&, const ViewState&) {
       {"space, + -", "replay: pause; faster, slower; left and right move"},
       {"Esc", "back; without the filter"},
       {"q", "back, or quit: the campaign goes on"},
-      {"bars", "done, running, failed (x), to retry (~), waiting"}};
+      {"bars", "done, assigned to a worker, failed (x), to retry (~), waiting"}};
   for (int i = 0; i < rows && static_cast<std::size_t>(i) < kKeys.size(); ++i) {
     const auto& [key, what] = kKeys[static_cast<std::size_t>(i)];
     grid.put(row + i, 2, key, Ink::bold);

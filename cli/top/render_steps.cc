@@ -36,7 +36,7 @@ Shares shares_of(const StepStatus& step) {
   }
   Shares shares;
   shares.done = count_of(step, ElementState::done);
-  shares.running = count_of(step, ElementState::leased);
+  shares.assigned = count_of(step, ElementState::leased);
   shares.failed = count_of(step, ElementState::failed) + count_of(step, ElementState::hard_failed) +
                   count_of(step, ElementState::skipped) + count_of(step, ElementState::cancelled);
   shares.retrying = count_of(step, ElementState::delayed);
@@ -102,7 +102,7 @@ GridTable steps_table(const std::vector<const StepStatus*>& steps, const TopData
     return GridText{fmt::format("{}/{}", brief_count(s.count(ElementState::done)), brief_count(s.elements))};
   });
   column("failed", 3, true, [](const StepStatus& s) { return number_cell(s.failed(), Ink::bad); });
-  column("running", 5, true,
+  column("assigned", 5, true,
          [](const StepStatus& s) { return number_cell(s.count(ElementState::leased), Ink::accent); });
   column("retry", 9, true,
          [](const StepStatus& s) { return number_cell(s.count(ElementState::delayed), Ink::warning); });

@@ -115,8 +115,8 @@ void ask_to_cancel(ViewState& state, const TopData& data) {
   const wire::StepStatus* step = selected_step(state, data);
   if (step == nullptr || step->ended() == step->elements) return;
   wish.tasks.step = step->name;
-  const std::uint64_t open = step->elements - step->ended() - step->count(engine::ElementState::leased);
-  ask(state, fmt::format("Cancel {} of {} that have not started?", tasks_of(open, ""), step->name), wish);
+  const std::string open = text::format_count(step->elements - step->ended());
+  ask(state, fmt::format("Cancel what has not started of {} ({} open)?", step->name, open), wish);
 }
 
 std::optional<Wish> confirmed(ViewState& state, Key key) {

@@ -42,7 +42,7 @@ TEST(Keys, CancelAsksFirst) {
   ViewState state;
   EXPECT_FALSE(press(state, data, "c"));
   EXPECT_EQ(state.prompt, Prompt::confirm);
-  EXPECT_EQ(state.question, "Cancel 387,556 tasks of simulate that have not started?");
+  EXPECT_EQ(state.question, "Cancel what has not started of simulate (387,652 open)?");
   EXPECT_FALSE(press(state, data, "x"));
   EXPECT_EQ(state.prompt, Prompt::none);
   const auto wish = press(state, data, "cy");
