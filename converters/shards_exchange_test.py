@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import unittest
 import zlib
 from pathlib import Path
@@ -593,6 +594,8 @@ class Imports(ExchangeTest):
         self.assertEqual(self.manifest("data")["split"]["order"], "given")
         self.assertIn("data is there already", self.refused("import", "public", "data", "--layout", "mlperf"))
         self.shards("import", "--labels", "a,b,c,d", "public", "physical", "--layout", "mlperf", "--physical", "--shard-samples", 5)
+        text = self.shards("sample", "physical", 5, "--lineage")
+        self.assertIn("imported from record 0 of\n  " + str(sorted((self.folder / "public").rglob("*.hdf5"))[5]) + " (", text)
         with h5py.File(self.folder / "physical/train/shard-00000.h5") as file, h5py.File(self.folder / "public/train/part0/univ_ics_2019-03_a00000000.hdf5") as raw:
             np.testing.assert_array_equal(file["y"][0], raw["physPar"][...])
             self.assertEqual(list(file["y"].attrs["names"]), ["a", "b", "c", "d"])
@@ -651,6 +654,25 @@ class Imports(ExchangeTest):
         shutil.rmtree(self.folder / "data")
         self.shards("import", "public", "data", "--layout", "mlperf", "--split", "1,0,0")
         self.assertEqual(self.manifest("data")["missing"], [5, 6, 7])
+
+    def test_what_was_killed_goes_on(self):
+        for i in range(12):
+            self.write_tfrecord(self.folder / "public/train", i, compress=True)
+        command = ["import", "public", "data", "--layout", "mlperf", "--shard-samples", 1]
+        process = subprocess.Popen([PROGRAM, "shards", *map(str, command)], cwd=self.folder, stdout=subprocess.DEVNULL)
+        while process.poll() is None and not (self.folder / "data/blocks/00003.json").exists():
+            time.sleep(0.001)
+        process.kill()
+        process.wait()
+        blocks = {p.name: p.stat().st_mtime_ns for p in (self.folder / "data/blocks").glob("0*.json")}
+        self.assertGreaterEqual(len(blocks), 4)
+        if not (self.folder / "data/manifest.json").exists():
+            self.shards(*command)
+        for name, changed in blocks.items():
+            self.assertEqual((self.folder / "data/blocks" / name).stat().st_mtime_ns, changed)
+        self.assertEqual(sorted(self.check("data", range(12))["train"]), list(range(12)))
+        self.shards("import", "public", "whole", "--layout", "mlperf", "--shard-samples", 1)
+        self.assertEqual(self.manifest("data"), self.manifest("whole"))
 
     def test_what_is_refused(self):
         self.write_hdf5(self.folder / "public/train", 1)

@@ -35,8 +35,9 @@ std::size_t Encoder::compress(std::span<const std::uint8_t> in, std::size_t plan
   return libdeflate_zlib_compress(compressor_.get(), in.data(), in.size(), out.data(), out.size());
 }
 
-EncodedChunk Encoder::encode(std::vector<std::uint8_t> raw, std::size_t width) {
+EncodedChunk Encoder::encode(std::span<const std::uint8_t> raw, std::size_t width) {
   EncodedChunk chunk;
+  std::span<const std::uint8_t> made;
   if (filters_.deflate) {
     std::span<const std::uint8_t> input = raw;
     if (filters_.shuffle) {
@@ -44,14 +45,14 @@ EncodedChunk Encoder::encode(std::vector<std::uint8_t> raw, std::size_t width) {
       shuffle_bytes(raw, shuffled_, width);
       input = shuffled_;
     }
-    chunk.bytes.resize(raw.size() - raw.size() / 20);  // no room for a stream that does not shrink enough
-    chunk.bytes.resize(compress(input, filters_.shuffle ? width : 1, chunk.bytes));
-    chunk.bytes.shrink_to_fit();
+    packed_.resize(raw.size() - raw.size() / 20);  // no room for a stream that does not shrink enough
+    made = std::span(packed_).first(compress(input, filters_.shuffle ? width : 1, packed_));
   }
-  if (chunk.bytes.empty()) {
-    chunk.bytes = std::move(raw);
+  if (made.empty()) {
+    made = raw;
     chunk.mask = filters_.all();
   }
+  chunk.bytes.assign(made.begin(), made.end());
   chunk.hash = chunk_hash(chunk.bytes);
   return chunk;
 }
@@ -60,11 +61,21 @@ Decoder::Decoder() : decompressor_(libdeflate_alloc_decompressor()) {
   WFLOW_CHECK(decompressor_ != nullptr);
 }
 
-// What the fast decoder refuses is another compressor's stream, or damaged: libdeflate knows which.
-bool Decoder::inflate(std::span<const std::uint8_t> stored, std::span<std::uint8_t> out) {
-  if (runs_.inflate(stored, out)) return true;
+bool Decoder::inflate_matches(std::span<const std::uint8_t> stored, std::span<std::uint8_t> out) {
   return libdeflate_zlib_decompress(decompressor_.get(), stored.data(), stored.size(), out.data(), out.size(),
                                     nullptr) == LIBDEFLATE_SUCCESS;
+}
+
+// What the fast decoder refuses is another compressor's stream, or damaged: libdeflate knows which.
+bool Decoder::inflate(std::span<const std::uint8_t> stored, std::span<std::uint8_t> out) {
+  return runs_.inflate(stored, out) || inflate_matches(stored, out);
+}
+
+std::array<bool, 2> Decoder::inflate_two(const std::array<std::span<const std::uint8_t>, 2>& stored,
+                                         const std::array<std::span<std::uint8_t>, 2>& outs) {
+  std::array<bool, 2> whole = runs_.inflate_two(stored, outs);
+  for (std::size_t k = 0; k < whole.size(); ++k) whole[k] = whole[k] || inflate_matches(stored[k], outs[k]);
+  return whole;
 }
 
 bool Decoder::decode(std::span<const std::uint8_t> stored, Filters filters, std::uint32_t mask,

@@ -3,6 +3,7 @@
 // One Encoder or Decoder a thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -43,7 +44,7 @@ class Encoder {
  public:
   Encoder(Filters filters, Coder coder, int level);  // `level` of libdeflate, 1 to 12
   // A chunk that shrinks by less than a twentieth is stored as it is: reading it back is then a copy.
-  EncodedChunk encode(std::vector<std::uint8_t> raw, std::size_t width);
+  EncodedChunk encode(std::span<const std::uint8_t> raw, std::size_t width);
 
  private:
   std::size_t compress(std::span<const std::uint8_t> in, std::size_t planes, std::span<std::uint8_t> out);
@@ -55,6 +56,7 @@ class Encoder {
   std::optional<FieldDeflater> runs_;
   std::unique_ptr<libdeflate_compressor, Free> compressor_;
   std::vector<std::uint8_t> shuffled_;
+  std::vector<std::uint8_t> packed_;
 };
 
 class Decoder {
@@ -63,13 +65,17 @@ class Decoder {
   // Fills `raw` exactly; false where the bytes are not a chunk of that size.
   bool decode(std::span<const std::uint8_t> stored, Filters filters, std::uint32_t mask, std::size_t width,
               std::span<std::uint8_t> raw);
+  // Fills `out` exactly, from one stream or two at once; false where the bytes are no such stream.
+  bool inflate(std::span<const std::uint8_t> stored, std::span<std::uint8_t> out);
+  std::array<bool, 2> inflate_two(const std::array<std::span<const std::uint8_t>, 2>& stored,
+                                  const std::array<std::span<std::uint8_t>, 2>& outs);
 
  private:
+  bool inflate_matches(std::span<const std::uint8_t> stored, std::span<std::uint8_t> out);
+
   struct Free {
     void operator()(libdeflate_decompressor* decompressor) const;
   };
-  bool inflate(std::span<const std::uint8_t> stored, std::span<std::uint8_t> out);
-
   FieldInflater runs_;
   std::unique_ptr<libdeflate_decompressor, Free> decompressor_;
   std::vector<std::uint8_t> shuffled_;

@@ -170,8 +170,7 @@ struct CodedSizes {
     const std::size_t width = dtype_size(form.held());
     const Filters filters{.shuffle = width > 1, .deflate = true};
     const auto size = [&](Coder coder) {
-      return static_cast<double>(
-          Encoder(filters, coder, level).encode({values.begin(), values.end()}, width).bytes.size());
+      return static_cast<double>(Encoder(filters, coder, level).encode(values, width).bytes.size());
     };
     before += static_cast<double>(values.size());
     runs += size(Coder::runs);
@@ -304,10 +303,14 @@ EncodedField encode_values(std::span<const std::uint8_t> bytes, const FieldForm&
   const std::size_t width = dtype_size(form.held());
   const std::vector<std::size_t> slab = slab_shape(form);
   for (const auto& [offset, length] : slab_ranges(form, slab)) {
-    std::vector<std::uint8_t> chunk(bytes.begin() + static_cast<std::ptrdiff_t>(offset * width),
-                                    bytes.begin() + static_cast<std::ptrdiff_t>((offset + length) * width));
-    chunk.resize(values_of(slab) * width, 0);  // the last slab is a whole one in the file
-    result.chunks.push_back(encoder.encode(std::move(chunk), width));
+    const auto values = bytes.subspan(offset * width, length * width);
+    if (values.size() == values_of(slab) * width) {
+      result.chunks.push_back(encoder.encode(values, width));
+      continue;
+    }
+    std::vector<std::uint8_t> whole(values.begin(), values.end());
+    whole.resize(values_of(slab) * width, 0);  // the last slab is a whole one in the file
+    result.chunks.push_back(encoder.encode(whole, width));
   }
   return result;
 }

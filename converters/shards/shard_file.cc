@@ -154,8 +154,12 @@ ShardFile::ShardFile(fs::path path, const std::vector<std::string>& fields, bool
     : path_(std::move(path)), layout_(read_shard_layout(path_, fields)) {
   if (keep_open) fd_ = open_file(path_, O_RDONLY);
   for (const FieldLayout& field : layout_.fields) {
-    const bool packed = field.rows_per_chunk > 1 && field.has_hashes;
-    checked_.push_back(packed ? std::make_unique<std::atomic<bool>[]>(field.chunks.size()) : nullptr);
+    const std::size_t hashed = field.has_hashes ? field.chunks.size() : 0;
+    checked_.push_back(hashed > 0 ? std::make_unique<std::atomic<bool>[]>(hashed) : nullptr);
+    kept_.push_back(std::make_unique<Kept>());
+    if (!field.filters.deflate || field.access == FieldLayout::Access::library) continue;
+    kept_.back()->bytes = std::vector<std::atomic<const std::uint8_t*>>(field.chunks.size());
+    kept_.back()->owned.resize(field.chunks.size());
   }
 }
 
@@ -176,21 +180,22 @@ void ShardFile::check_packed(int fd, const FieldLayout& layout, std::size_t chun
   done.store(true, std::memory_order_relaxed);
 }
 
+Error ShardFile::damaged(std::size_t row) const {
+  return Error(ExitCode::data,
+               fmt::format("sample {} of {} is damaged; `wflow-convert verify` checks the whole data set",
+                           layout_.ids[row], path_.string()));
+}
+
 // One chunk of a sample, inflated.
 void ShardFile::read_chunk(int fd, const FieldLayout& layout, std::size_t chunk, std::size_t row,
                            ReadScratch& scratch, std::span<std::uint8_t> raw, bool verify) const {
-  const auto damaged = [&] {
-    return Error(ExitCode::data,
-                 fmt::format("sample {} of {} is damaged; `wflow-convert verify` checks the whole data set",
-                             layout_.ids[row], path_.string()));
-  };
   const ChunkPlace& place = layout.chunks[chunk];
   scratch.stored.resize(place.bytes);
   read_exactly(fd, place.offset, scratch.stored, path_);
-  if (verify && layout.has_hashes && chunk_hash(scratch.stored) != place.hash) throw damaged();
+  if (verify && layout.has_hashes && chunk_hash(scratch.stored) != place.hash) throw damaged(row);
   const bool whole =
       scratch.decoder.decode(scratch.stored, layout.filters, place.mask, dtype_size(layout.held), raw);
-  if (!whole) throw damaged();
+  if (!whole) throw damaged(row);
 }
 
 void ShardFile::read_held(std::size_t field, std::size_t row, ReadScratch& scratch,
@@ -295,6 +300,234 @@ void ShardFile::read_float_part(std::size_t field, std::size_t row, std::span<co
       length -= piece;
     }
   });
+}
+
+// A range of the file that holds values of one row.
+struct ShardFile::Piece {
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+  ChunkPlace place;  // of a chunk of its own; of a packed row the range alone
+  std::size_t row = 0;
+  std::size_t begin = 0;               // number of the first value in the sample
+  std::span<float> to;                 // of these values
+  std::size_t at = 0;                  // in the bytes that were read
+  std::size_t chunk = 0;               // its number
+  const std::uint8_t* kept = nullptr;  // its bytes, where they are in memory
+};
+
+std::vector<ShardFile::Piece> ShardFile::pieces_of(std::size_t field, std::span<const RowTarget> rows,
+                                                   bool verify, int fd, ReadScratch& scratch) const {
+  const FieldLayout& layout = layout_.fields[field];
+  const std::size_t width = dtype_size(layout.held);
+  std::vector<Piece> pieces;
+  pieces.reserve(rows.size() * layout.slabs);
+  for (const RowTarget& wanted : rows) {
+    WFLOW_CHECK(wanted.row < size() && wanted.to.size() * width == layout.sample_bytes);
+    if (layout.rows_per_chunk > 1) {
+      const std::size_t chunk = wanted.row / layout.rows_per_chunk;
+      if (verify && checked_[field] && !checked_[field][chunk].load(std::memory_order_relaxed))
+        check_packed(fd, layout, chunk, scratch, checked_[field][chunk]);
+      const std::uint64_t offset =
+          layout.chunks[chunk].offset + wanted.row % layout.rows_per_chunk * layout.sample_bytes;
+      pieces.push_back({offset, layout.sample_bytes, {}, wanted.row, 0, wanted.to, 0, chunk});
+      continue;
+    }
+    for (std::size_t k = 0; k < layout.slabs; ++k) {
+      const ChunkPlace& place = layout.chunks[wanted.row * layout.slabs + k];
+      SlabRange range{0, layout.sample_bytes};
+      if (layout.slabs > 1) range = slab_range(layout, k);
+      pieces.push_back({place.offset, place.bytes, place, wanted.row, range.offset / width,
+                        wanted.to.subspan(range.offset / width, range.bytes / width), 0,
+                        wanted.row * layout.slabs + k});
+    }
+  }
+  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
+  return pieces;
+}
+
+std::int64_t ShardFile::compressed_bytes(std::size_t field) const {
+  const FieldLayout& layout = layout_.fields[field];
+  std::int64_t bytes = 0;
+  for (const ChunkPlace& place : layout.chunks)
+    if (!kept_[field]->bytes.empty() && layout.filters.deflated(place.mask))
+      bytes += static_cast<std::int64_t>(place.bytes);
+  return bytes;
+}
+
+void ShardFile::find_kept(std::size_t field, std::span<Piece> pieces) const {
+  const Kept& kept = *kept_[field];
+  if (kept.bytes.empty()) return;
+  for (Piece& piece : pieces) piece.kept = kept.bytes[piece.chunk].load(std::memory_order_acquire);
+}
+
+// After they have been decoded: only what is whole is kept.
+void ShardFile::keep_pieces(std::size_t field, std::span<const Piece> pieces,
+                            std::span<const std::uint8_t> stored, MemoryBudget& budget) const {
+  Kept& kept = *kept_[field];
+  if (kept.bytes.empty()) return;
+  for (const Piece& piece : pieces) {
+    const bool deflated = layout_.fields[field].filters.deflated(piece.place.mask);
+    const auto bytes = static_cast<std::int64_t>(piece.bytes);
+    if (piece.kept != nullptr || !deflated || !budget.take(bytes)) continue;
+    auto copy = std::make_unique_for_overwrite<std::uint8_t[]>(piece.bytes);
+    std::copy_n(stored.begin() + static_cast<std::ptrdiff_t>(piece.at), piece.bytes, copy.get());
+    const std::uint8_t* expected = nullptr;
+    if (kept.bytes[piece.chunk].compare_exchange_strong(expected, copy.get(), std::memory_order_acq_rel)) {
+      kept.owned[piece.chunk] = std::move(copy);
+    } else {
+      budget.give_back(bytes);  // another thread has read the same
+    }
+  }
+}
+
+// In ascending order of offset: those with less than kMostGap between them by one call.
+void ShardFile::read_pieces(int fd, std::span<Piece> pieces, std::vector<std::uint8_t>& stored) const {
+  constexpr std::uint64_t kMostGap = 8 << 10;
+  std::size_t filled = 0;
+  for (std::size_t k = 0; k < pieces.size();) {
+    if (pieces[k].kept != nullptr) {
+      ++k;
+      continue;
+    }
+    const std::uint64_t begin = pieces[k].offset;
+    std::uint64_t end = begin;
+    std::size_t next = k;
+    for (; next < pieces.size() && pieces[next].kept == nullptr &&
+           pieces[next].offset <= end + (next == k ? 0 : kMostGap);
+         ++next) {
+      pieces[next].at = filled + static_cast<std::size_t>(pieces[next].offset - begin);
+      end = std::max(end, pieces[next].offset + pieces[next].bytes);
+    }
+    const auto length = static_cast<std::size_t>(end - begin);
+    if (stored.size() < filled + length) stored.resize(filled + length);
+    read_exactly(fd, begin, std::span(stored).subspan(filled, length), path_);
+    filled += length;
+    k = next;
+  }
+}
+
+namespace {
+
+// The scales are those of equal parts of a sample.
+void copy_scaled(const ChunkValues& chunk, std::size_t begin, std::size_t sample_values, std::span<float> to,
+                 std::span<const Scale> scales) {
+  if (scales.empty()) {
+    copy_as_float(chunk, 0, to, nullptr);
+    return;
+  }
+  const std::size_t part = sample_values / scales.size();
+  for (std::size_t at = 0; at < to.size();) {
+    const std::size_t k = (begin + at) / part;
+    const std::size_t length = std::min(to.size() - at, (k + 1) * part - begin - at);
+    copy_as_float(chunk, at, to.subspan(at, length), &scales[k]);
+    at += length;
+  }
+}
+
+void grow(std::vector<std::uint8_t>& bytes, std::size_t size) {
+  if (bytes.size() < size) bytes.resize(size);
+}
+
+}  // namespace
+
+void ShardFile::decode_pieces(const FieldLayout& layout, std::span<Piece> pieces,
+                              std::span<const Scale> scales, ReadScratch& scratch, bool verify) const {
+  const std::size_t width = dtype_size(layout.held);
+  const bool packed = layout.rows_per_chunk > 1;
+  const std::size_t inflated = packed ? layout.sample_bytes : slab_bytes(layout);
+  const auto stored = [&](const Piece& piece) {
+    if (piece.kept != nullptr) return std::span(piece.kept, piece.bytes);
+    return std::span<const std::uint8_t>(scratch.stored).subspan(piece.at, piece.bytes);
+  };
+  const auto copy = [&](const Piece& piece, std::span<const std::uint8_t> bytes) {
+    const bool shuffled = !packed && layout.filters.shuffled(piece.place.mask) && width > 1;
+    copy_scaled({bytes, layout.held, shuffled}, piece.begin, layout.sample_bytes / width, piece.to, scales);
+  };
+  const Piece* waiting = nullptr;  // for a second one, to be inflated with
+  for (const Piece& piece : pieces) {
+    const bool unknown = verify && !packed && layout.has_hashes && piece.kept == nullptr;
+    if (unknown && chunk_hash(stored(piece)) != piece.place.hash) throw damaged(piece.row);
+    if (packed || !layout.filters.deflated(piece.place.mask)) {
+      if (piece.bytes != inflated) throw damaged(piece.row);
+      copy(piece, stored(piece));
+    } else if (waiting == nullptr) {
+      waiting = &piece;
+    } else {
+      for (auto& chunk : scratch.chunks) grow(chunk, inflated);
+      const auto first = std::span(scratch.chunks[0]).first(inflated);
+      const auto second = std::span(scratch.chunks[1]).first(inflated);
+      const auto whole = scratch.decoder.inflate_two({stored(*waiting), stored(piece)}, {first, second});
+      if (!whole[0]) throw damaged(waiting->row);
+      if (!whole[1]) throw damaged(piece.row);
+      copy(*waiting, first);
+      copy(piece, second);
+      waiting = nullptr;
+    }
+  }
+  if (waiting == nullptr) return;
+  grow(scratch.chunks[0], inflated);
+  const auto last = std::span(scratch.chunks[0]).first(inflated);
+  if (!scratch.decoder.inflate(stored(*waiting), last)) throw damaged(waiting->row);
+  copy(*waiting, last);
+}
+
+void ShardFile::read_floats(std::size_t field, std::span<RowTarget> rows, std::span<const Scale> scales,
+                            ReadScratch& scratch, bool verify, MemoryBudget* keep) const {
+  constexpr std::uint64_t kWindow = 4 << 20;  // stored bytes at once
+  const FieldLayout& layout = layout_.fields[field];
+  if (layout.access == FieldLayout::Access::library) {
+    for (const RowTarget& wanted : rows) {
+      scratch.raw.resize(layout.sample_bytes);
+      read_held(field, wanted.row, scratch, scratch.raw, verify);
+      copy_scaled({scratch.raw, layout.held, false}, 0, wanted.to.size(), wanted.to, scales);
+    }
+    return;
+  }
+  const FileDescriptor opened = fd_ ? FileDescriptor() : open_file(path_, O_RDONLY);
+  const int fd = fd_ ? fd_.get() : opened.get();
+  std::vector<Piece> pieces = pieces_of(field, rows, verify, fd, scratch);
+  const auto plain = std::stable_partition(pieces.begin(), pieces.end(),
+                                           [&](const Piece& piece) { return !is_plain(layout, piece); });
+  for (auto piece = plain; piece != pieces.end(); ++piece) read_plain(fd, field, *piece, scales, verify);
+  pieces.erase(plain, pieces.end());
+  find_kept(field, pieces);
+  for (std::size_t k = 0; k < pieces.size();) {
+    std::size_t next = k;
+    for (std::uint64_t bytes = 0;
+         next < pieces.size() && (next == k || bytes + pieces[next].bytes <= kWindow); ++next)
+      bytes += pieces[next].bytes;
+    if ((next - k) % 2 == 1 && next - k > 1 && next < pieces.size()) --next;  // pairs
+    const auto window = std::span(pieces).subspan(k, next - k);
+    read_pieces(fd, window, scratch.stored);
+    decode_pieces(layout, window, scales, scratch, verify);
+    if (keep != nullptr) keep_pieces(field, window, scratch.stored, *keep);
+    k = next;
+  }
+}
+
+bool ShardFile::is_plain(const FieldLayout& layout, const Piece& piece) const {
+  const bool filtered =
+      layout.filters.deflated(piece.place.mask) || layout.filters.shuffled(piece.place.mask);
+  return layout.rows_per_chunk == 1 && !filtered && layout.held == DType::float32 &&
+         piece.bytes == piece.to.size_bytes();
+}
+
+// Straight into the batch. The checksum of such a chunk is compared once: each time would cost a quarter of
+// the read.
+void ShardFile::read_plain(int fd, std::size_t field, const Piece& piece, std::span<const Scale> scales,
+                           bool verify) const {
+  const FieldLayout& layout = layout_.fields[field];
+  const std::span<std::uint8_t> bytes(reinterpret_cast<std::uint8_t*>(piece.to.data()),
+                                      piece.to.size_bytes());
+  read_exactly(fd, piece.offset, bytes, path_);
+  std::atomic<bool>* checked = verify && checked_[field] ? &checked_[field][piece.chunk] : nullptr;
+  if (checked != nullptr && !checked->load(std::memory_order_relaxed)) {
+    if (chunk_hash(bytes) != piece.place.hash) throw damaged(piece.row);
+    checked->store(true, std::memory_order_relaxed);
+  }
+  if (!scales.empty())
+    copy_scaled({bytes, layout.held, false}, piece.begin, layout.sample_bytes / sizeof(float), piece.to,
+                scales);
 }
 
 std::vector<std::size_t> ShardFile::damaged_chunks(std::size_t field, ReadScratch& scratch) const {

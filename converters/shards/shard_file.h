@@ -2,6 +2,7 @@
 // One shard, opened for reading: where each sample's bytes lie, and how to make values of them.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -11,9 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "converters/dtype.h"
 #include "converters/shards/codec.h"
+#include "converters/shards/memory_budget.h"
+#include "converters/shards/planes.h"
 
 namespace wflow::converters {
 
@@ -23,6 +27,13 @@ struct ReadScratch {
   std::vector<std::uint8_t> stored;
   std::vector<std::uint8_t> raw;
   std::vector<std::uint8_t> slab;
+  std::array<std::vector<std::uint8_t>, 2> chunks;  // two that are inflated at once
+};
+
+// A row that is wanted and where its values go.
+struct RowTarget {
+  std::size_t row = 0;
+  std::span<float> to;
 };
 
 struct ChunkPlace {
@@ -85,6 +96,14 @@ class ShardFile {
                    bool verify) const;
   void read_float(std::size_t field, std::size_t row, ReadScratch& scratch, std::span<float> x,
                   bool verify) const;
+  // Several rows, in any order: what lies close together is read by one call, chunks are inflated two at a
+  // time and go from their byte planes to float32 in one pass. `scales`: one an equal part of a sample (its
+  // channels), or none. The bits are those of read_float and a multiplication and an addition after it.
+  // `keep`: compressed chunks stay in memory as they are, as far as it goes, and are read no more.
+  void read_floats(std::size_t field, std::span<RowTarget> rows, std::span<const Scale> scales,
+                   ReadScratch& scratch, bool verify, MemoryBudget* keep = nullptr) const;
+  // What `keep` would take for all of a field.
+  std::int64_t compressed_bytes(std::size_t field) const;
   // `count` entries from `start` along each axis; only the slabs that they touch are read.
   void read_float_part(std::size_t field, std::size_t row, std::span<const std::size_t> start,
                        std::span<const std::size_t> count, ReadScratch& scratch, std::span<float> x,
@@ -95,13 +114,32 @@ class ShardFile {
  private:
   void read_chunk(int fd, const FieldLayout& layout, std::size_t chunk, std::size_t row, ReadScratch& scratch,
                   std::span<std::uint8_t> raw, bool verify) const;
+  struct Piece;
+  std::vector<Piece> pieces_of(std::size_t field, std::span<const RowTarget> rows, bool verify, int fd,
+                               ReadScratch& scratch) const;
+  void read_pieces(int fd, std::span<Piece> pieces, std::vector<std::uint8_t>& stored) const;
+  void decode_pieces(const FieldLayout& layout, std::span<Piece> pieces, std::span<const Scale> scales,
+                     ReadScratch& scratch, bool verify) const;
+  void find_kept(std::size_t field, std::span<Piece> pieces) const;
+  void keep_pieces(std::size_t field, std::span<const Piece> pieces, std::span<const std::uint8_t> stored,
+                   MemoryBudget& budget) const;
+  bool is_plain(const FieldLayout& layout, const Piece& piece) const;
+  void read_plain(int fd, std::size_t field, const Piece& piece, std::span<const Scale> scales,
+                  bool verify) const;
+  Error damaged(std::size_t row) const;
   void check_packed(int fd, const FieldLayout& layout, std::size_t chunk, ReadScratch& scratch,
                     std::atomic<bool>& done) const;
 
   std::filesystem::path path_;
   ShardLayout layout_;
   FileDescriptor fd_;
-  std::vector<std::unique_ptr<std::atomic<bool>[]>> checked_;  // of each field, its packed chunks
+  std::vector<std::unique_ptr<std::atomic<bool>[]>> checked_;  // of each field, its chunks that were whole
+  // Of each field the stored bytes of chunks that were whole: what readers see, and who frees it.
+  struct Kept {
+    std::vector<std::atomic<const std::uint8_t*>> bytes;
+    std::vector<std::unique_ptr<std::uint8_t[]>> owned;
+  };
+  std::vector<std::unique_ptr<Kept>> kept_;
 };
 
 }  // namespace wflow::converters

@@ -159,6 +159,36 @@ void SplitReader::read_field(std::size_t field, std::size_t i, std::span<float> 
   if (state_->normalise) apply_normalisation(state_->fields[field], values);
 }
 
+void SplitReader::read_fields(std::size_t field, std::span<const std::size_t> indices,
+                              std::span<const std::span<float>> to, std::span<const Scale> scales,
+                              MemoryBudget* keep) const {
+  WFLOW_CHECK(indices.size() == to.size());
+  std::vector<std::pair<std::size_t, RowTarget>> wanted;  // by shard
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    const auto [shard, row] = state_->locate(indices[k]);
+    wanted.push_back({shard, {row, to[k]}});
+  }
+  std::stable_sort(wanted.begin(), wanted.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  auto scratch = state_->pool.take();
+  std::vector<RowTarget> rows;
+  for (std::size_t k = 0; k < wanted.size();) {
+    const std::size_t shard = wanted[k].first;
+    rows.clear();
+    for (; k < wanted.size() && wanted[k].first == shard; ++k) rows.push_back(wanted[k].second);
+    state_->shards[shard].read_floats(field, rows, scales, *scratch, state_->verify, keep);
+  }
+  state_->pool.give_back(std::move(scratch));
+  if (!state_->normalise || !scales.empty()) return;
+  for (const std::span<float> values : to) apply_normalisation(state_->fields[field], values);
+}
+
+std::int64_t SplitReader::compressed_bytes(std::size_t field) const {
+  std::int64_t bytes = 0;
+  for (const ShardFile& shard : state_->shards) bytes += shard.compressed_bytes(field);
+  return bytes;
+}
+
 void SplitReader::read_field_part(std::size_t field, std::size_t i, std::span<const std::size_t> start,
                                   std::span<const std::size_t> count, std::span<float> values) const {
   const auto [shard, row] = state_->locate(i);

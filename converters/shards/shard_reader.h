@@ -15,6 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "converters/shards/memory_budget.h"
+#include "converters/shards/planes.h"
+
 namespace wflow::converters {
 
 // Of the training split alone; std is the population's.
@@ -135,6 +138,15 @@ class SplitReader {
   // names the file and the sample where the bytes are damaged.
   const std::vector<FieldInfo>& fields() const;
   void read_field(std::size_t field, std::size_t i, std::span<float> values) const;
+  // Several samples at once, in any order, sample indices[k] to to[k]: faster than one by one (see
+  // ShardFile::read_floats). `scales`: of equal parts of a sample (its channels), in place of the
+  // normalisation; none: as read_field.
+  // `keep`: compressed chunks stay in memory as they are, as far as the budget goes.
+  void read_fields(std::size_t field, std::span<const std::size_t> indices,
+                   std::span<const std::span<float>> to, std::span<const Scale> scales = {},
+                   MemoryBudget* keep = nullptr) const;
+  // What `keep` would take for all samples.
+  std::int64_t compressed_bytes(std::size_t field) const;
   // A part of it: `count` entries from `start` along each axis. Of a sample in slabs only those are read that
   // the part touches.
   void read_field_part(std::size_t field, std::size_t i, std::span<const std::size_t> start,

@@ -46,8 +46,34 @@ class ShardReaderTest : public FolderTest {
         EXPECT_EQ(reader.targets(i)[1], id * id);
         seen.insert(reader.id(i));
       }
+      expect_same_at_once(reader);
     }
     EXPECT_EQ(seen.size(), conversion_.config.count - manifest_.missing.size());
+  }
+  // In another order, with neighbours and without, scaled and not.
+  static void expect_same_at_once(const SplitReader& reader) {
+    std::vector<std::size_t> indices;
+    for (std::size_t i = reader.size(); i-- > 0;) {
+      if (i % 5 != 3) indices.push_back(i);
+    }
+    if (!indices.empty()) indices.push_back(indices.front());
+    const std::size_t length = reader.values();
+    std::vector<float> all(indices.size() * length, -1.0F);
+    std::vector<std::span<float>> to;
+    for (std::size_t k = 0; k < indices.size(); ++k) to.push_back(std::span(all).subspan(k * length, length));
+    std::vector<float> x(length);
+    for (const std::vector<Scale>& scales : {std::vector<Scale>{}, {{2, 1}}, {{3, 0}, {1, -7}}}) {
+      if (!scales.empty() && length % scales.size() != 0) continue;
+      reader.read_fields(0, indices, to, scales);
+      for (std::size_t k = 0; k < indices.size(); ++k) {
+        reader.read(indices[k], x);
+        for (std::size_t j = 0; j < length && !scales.empty(); ++j) {
+          const Scale& scale = scales[j / (length / scales.size())];
+          x[j] = x[j] * scale.factor + scale.offset;
+        }
+        EXPECT_TRUE(std::equal(x.begin(), x.end(), to[k].begin())) << indices[k];
+      }
+    }
   }
   fs::path first_shard() const { return data_ / manifest_.split("train").shards[0].file; }
   // Rewrites a shard with h5repack; false where there is no such program.
@@ -159,6 +185,35 @@ TEST_F(ShardReaderTest, ADamagedPackedChunkIsNamed) {
   EXPECT_EQ(verify_dataset(data_).problems.size(), 2U);
 }
 
+// Compressed chunks stay in memory as far as the budget goes: those are there although the file is not.
+TEST_F(ShardReaderTest, KeptChunksAreReadNoMore) {
+  convert(10, raw_config(10));
+  const SplitReader reader = SplitReader::open(data_, manifest_, "train");
+  ASSERT_EQ(reader.size(), 6U);
+  const std::int64_t all_bytes = reader.compressed_bytes(0);
+  ASSERT_GT(all_bytes, 6 * 100);
+  EXPECT_EQ(reader.compressed_bytes(1), 0);  // numbers are not compressed
+  MemoryBudget budget(all_bytes - 100);      // but for one sample
+  std::vector<float> all(6 * kValues);
+  std::vector<std::span<float>> to;
+  for (std::size_t i = 0; i < 6; ++i) to.push_back(std::span(all).subspan(i * kValues, kValues));
+  const std::vector<std::size_t> indices = {3, 0, 5, 1, 2, 4};
+  reader.read_fields(0, indices, to, {}, &budget);
+  const std::vector<float> good = all;
+  EXPECT_TRUE(budget.holds(1));
+  for (const ShardEntry& shard : manifest_.split("train").shards) {
+    const FileDescriptor fd = open_file(data_ / shard.file, O_WRONLY | O_TRUNC);
+  }
+  std::size_t kept = 0;
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    const std::string error = error_of(
+        [&] { reader.read_fields(0, std::span(indices).subspan(k, 1), std::span(to).subspan(k, 1)); });
+    if (error.empty()) ++kept;
+  }
+  EXPECT_EQ(kept, 5U);
+  EXPECT_EQ(all, good);
+}
+
 TEST_F(ShardReaderTest, ManyThreadsReadAtOnce) {
   convert(24, raw_config(24));
   const SplitReader reader = SplitReader::open(data_, manifest_, "train");
@@ -213,6 +268,18 @@ TEST_F(ShardReaderTest, AnyChangedByteIsAnErrorOrHarmless) {
       const SplitReader reader = SplitReader::open(data_, manifest_, "train");
       for (std::size_t i = 0; i < reader.size(); ++i) reader.read(i, x);
     });
+    const std::string at_once = error_of([&] {
+      const SplitReader reader = SplitReader::open(data_, manifest_, "train");
+      std::vector<float> all(reader.size() * kValues);
+      std::vector<std::size_t> indices;
+      std::vector<std::span<float>> to;
+      for (std::size_t i = 0; i < reader.size(); ++i) {
+        indices.push_back(i);
+        to.push_back(std::span(all).subspan(i * kValues, kValues));
+      }
+      reader.read_fields(0, indices, to);
+    });
+    EXPECT_EQ(error.empty(), at_once.empty()) << error << " / " << at_once;
     EXPECT_TRUE(error.empty() || error.starts_with("4: ") || error.starts_with("8: ") ||
                 error.starts_with("5: "))
         << error;

@@ -285,6 +285,57 @@ class DataSet(unittest.TestCase):
         with self.assertRaisesRegex(wflow.Error, "the state is of batch 6"):
             self.iterable(batch=8).load_state_dict(state)
 
+    # ---- libwflow_loader
+
+    def test_fast_batches_are_those_of_the_other_dataset(self):
+        for names in ({}, {"inputs": "u", "targets": "theta"}, {"inputs": ["small", "u"], "targets": "energy"}):
+            for options in ({}, {"normalise": False}, {"rank": 1, "world": 3, "drop_last": False}, {"shuffle": False}):
+                options = {"batch": 9, "seed": 3, **names, **options}
+                slow = list(wflow.torch.IterableDataset(self.data.train, **options))
+                fast = list(wflow.torch.FastDataset(self.data.train, threads=3, ahead=2, **options))
+                self.assertEqual(len(fast), len(slow))
+                for ours, expected in zip(fast, slow):
+                    for role, of_slow in zip(ours, expected):
+                        role, of_slow = (r if isinstance(r, dict) else {"": r} for r in (role, of_slow))
+                        self.assertEqual(list(role), list(of_slow))
+                        for name in role:
+                            self.assertEqual(role[name].dtype, torch.float32)
+                            self.assertEqual(role[name].shape, of_slow[name].shape)
+                            np.testing.assert_allclose(role[name].numpy(), of_slow[name].numpy(), rtol=2e-6, atol=2e-6)
+                            if options.get("normalise") is False:
+                                np.testing.assert_array_equal(role[name].numpy(), of_slow[name].numpy())
+
+    def test_fast_dataset_in_loaders_and_resumed(self):
+        fast = wflow.torch.FastDataset(self.data.train, inputs="small", targets="energy", normalise=False, batch=6, seed=3)
+        expected = self.numbers(self.iterable())
+        self.assertEqual(self.numbers(fast), expected)
+        self.assertEqual(self.numbers(pickle.loads(pickle.dumps(fast)), 2), expected)
+        for k, _ in enumerate(fast):  # left half way, with batches on their way
+            if k == 2:
+                break
+        fast.load_state_dict({**fast.state_dict(), "position": 4})
+        self.assertEqual(self.numbers(fast), expected[4:])
+
+    def test_the_loader_names_what_is_damaged(self):
+        path = self.folder / "data" / self.data.manifest["splits"]["train"]["shards"][0]["file"]
+        with h5py.File(path, "r") as file:
+            place = int(file["wflow/index/u"][3, 0]) + 20
+        content = bytearray(path.read_bytes())
+        content[place] ^= 4
+        path.write_bytes(content)
+        with self.assertRaisesRegex(wflow.DamagedData, "sample .* is damaged"):
+            list(wflow.torch.FastDataset(self.data.train, batch=4, inputs="u"))
+        self.assertEqual(len(list(wflow.torch.FastDataset(self.data.train, batch=4, inputs="small"))), 10)
+        shutil.rmtree(self.folder / "data" / "train")
+        with self.assertRaises(wflow.DamagedData):
+            list(wflow.torch.FastDataset(self.data.train, batch=4))
+
+    def test_no_library_is_an_error_with_a_remedy(self):
+        script = "import wflow.torch, sys; wflow.torch.FastDataset(wflow.open(sys.argv[1]).train, 4).__iter__().__next__()"
+        done = subprocess.run([sys.executable, "-c", script, str(self.folder / "data")], capture_output=True, text=True,
+                              env={**os.environ, "WFLOW_LOADER": "/nowhere.so", "PYTHONPATH": str(Path(wflow.__file__).parents[1])})
+        self.assertIn("libwflow_loader.so was not found", done.stderr)
+
     def test_model(self):
         class Twice(torch.nn.Module):
             targets: list[str]

@@ -54,6 +54,18 @@ class Field:
         deviation = self._along_channels(np.where(self.std > 0, self.std, 1))
         return ((values - self._along_channels(self.mean)) / deviation).astype(np.float32)
 
+    def scales(self):
+        """What normalise() does, as a factor and an offset for each channel, shape (channels, 2); None where it is no straight line (quantile)."""
+        kind = self.normalisation.get("kind")
+        if kind == "quantile":
+            return None
+        if kind == "min_max":
+            low, high = self.normalisation["low"], self.normalisation["high"]
+            factor = np.where(self.max > self.min, (high - low) / np.where(self.max > self.min, self.max - self.min, 1), 0)
+            return np.stack([factor, low - self.min * factor], axis=1)
+        deviation = np.where(self.std > 0, self.std, 1)
+        return np.stack([1 / deviation, -self.mean / deviation], axis=1)
+
     def undo(self, values):
         """The inverse of normalise; of quantiles between the least and the greatest training value."""
         kind = self.normalisation.get("kind")

@@ -9,6 +9,8 @@ Workers are safe: a sample is a pread of the worker's own descriptor, no handle 
 """
 from __future__ import annotations
 
+import collections
+import os
 from typing import Iterator, Sequence
 
 import numpy as np
@@ -17,6 +19,7 @@ import torch.utils.data
 
 from wflow._data import Split
 from wflow._errors import Error
+from wflow._loader import Loader
 
 
 class _Fields:
@@ -124,3 +127,66 @@ class IterableDataset(torch.utils.data.IterableDataset):
             if state[key] != ours:
                 raise Error(f"the state is of {key} {state[key]}, but this dataset has {ours}")
         self.epoch, self.position = state["epoch"], state["position"]
+
+
+class FastDataset(IterableDataset):
+    """The batches of IterableDataset, made by threads of libwflow_loader: merged reads, several times as fast to inflate, cast and scaled in one pass.
+
+    Iterate over it as it is, or with DataLoader(dataset, batch_size=None) without workers: `threads` (default: as many as this process has
+    processors) read `ahead` batches ahead. Samples, order and state are those of IterableDataset, values the same to float32's rounding.
+    """
+
+    def __init__(self, split: Split, batch: int, *args, threads: int = 0, ahead: int = 3, **options):
+        super().__init__(split, batch, *args, **options)
+        if ahead < 1 or threads < 0:
+            raise Error(f"ahead ({ahead}) must be 1 or more, threads ({threads}) 0 or more")
+        self._threads = threads or len(os.sched_getaffinity(0))
+        self._ahead = ahead
+        self._loader = None
+        self._pid = None
+
+    def __getstate__(self):
+        return {**self.__dict__, "_loader": None}
+
+    def _open(self):
+        if self._loader is None or self._pid != os.getpid():  # threads do not survive a fork
+            split = self._fields.split
+            self._loader, self._pid = Loader(split._directory, split.name, self._threads), os.getpid()
+        return self._loader
+
+    def _wanted(self):
+        """Of each field that is read: name, number, shape, scales, and what is left to do in Python."""
+        fields = self._fields
+        numbers = {name: k for k, name in enumerate(fields.split.fields)}
+        for name in dict.fromkeys(name for role in ("input", "target") for name in fields.names[role]):
+            field = fields.split.fields[name]
+            scales = field.scales() if fields.normalise else None
+            yield name, (numbers[name], field.shape, scales), field.normalise if fields.normalise and scales is None else None
+
+    def __iter__(self) -> Iterator:
+        info = torch.utils.data.get_worker_info()
+        worker, workers = (info.id, info.num_workers) if info else (0, 1)
+        loader, order, wanted = self._open(), self.order(), list(self._wanted())
+        batches = (np.array_split(order[k * self.batch:(k + 1) * self.batch], self.world)[self.rank]
+                   for k in range(self.position + worker, len(self), workers))
+        submitted = (loader.submit(ours, [what for _, what, _ in wanted]) for ours in batches if len(ours))
+        pending = collections.deque()
+        try:
+            for batch in submitted:
+                pending.append(batch)
+                if len(pending) > self._ahead:
+                    yield self._tensors(loader.wait(pending.popleft()), wanted)
+            while pending:
+                yield self._tensors(loader.wait(pending.popleft()), wanted)
+        finally:
+            while pending:  # given up half way
+                loader.wait(pending.popleft())
+
+    def _tensors(self, arrays, wanted):
+        tensors = {}
+        for array, (name, _, finish) in zip(arrays, wanted):
+            if finish:
+                array = np.stack([finish(values) for values in array])
+            tensors[name] = torch.from_numpy(array)
+        names = self._fields.names
+        return tuple(tensors[names[role][0]] if len(names[role]) == 1 else {name: tensors[name] for name in names[role]} for role in ("input", "target"))

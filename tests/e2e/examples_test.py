@@ -16,7 +16,7 @@ sys.path.insert(0, str(SOURCE / "python"))
 import wflow
 
 SAMPLES = 48 if SMALL else 160
-EPOCHS = 2 if SMALL else 20
+EPOCHS = 2 if SMALL else 40
 
 
 class Examples(CampaignTest):
@@ -36,12 +36,31 @@ class Examples(CampaignTest):
 
     def check_training(self, directory, status):
         epochs = [m["epoch"] for m in status["metrics"] if m["name"] == "validation_loss"]
-        self.assertEqual(sorted(epochs), list(range(1, EPOCHS + 1)))
-        out = (directory / "train" / "train.out").read_text()
+        self.assertEqual(sorted(epochs), sorted(2 * list(range(1, EPOCHS + 1))))  # of both trainings
+        self.check_own_trainer(directory / "train")
+        out = (directory / "pytorch" / "pytorch.out").read_text()
         loss = float(re.search(r"test loss (\S+)", out)[1])
         if not SMALL:
             self.assertLess(loss, 0.7)  # 1: always the mean
-        self.assertTrue((directory / "train" / "network.pt").exists())
+        self.assertTrue((directory / "pytorch" / "network.pt").exists())
+
+    def check_own_trainer(self, directory):
+        """wflow-train has learned, and its exported model says of raw samples what predictions.h5 says."""
+        (result_file,) = directory.rglob("result.json")
+        result = json.loads(result_file.read_text())
+        self.trained = result["model"]["name"]
+        if not SMALL:
+            self.assertLess(result["test"]["mean_mae_ratio"], 0.7, result["test"])  # 1: always the mean
+        model = wflow.load_model(result_file.parent / "model.pt")
+        data = wflow.open(self.directory)
+        with h5py.File(result_file.parent / "predictions.h5") as file:
+            predicted = file["prediction"][...]
+            numpy.testing.assert_array_equal(file["id"][...], data.test.ids)
+            truth = file["truth"][...]
+        given = model(data.test.all(data.inputs[0]).astype(numpy.float32))
+        numpy.testing.assert_allclose(given, predicted, rtol=1e-3, atol=1e-4 * numpy.abs(truth).max())
+        whole = numpy.concatenate([data.test.all(name).reshape(len(truth), -1) for name in data.targets], axis=1)
+        numpy.testing.assert_allclose(truth.reshape(len(truth), -1), whole, rtol=1e-5, atol=1e-5 * numpy.abs(truth).max())
 
     def samples(self):
         """Every sample's fields, by its number."""
@@ -56,6 +75,7 @@ class Examples(CampaignTest):
     def test_heat_equation(self):
         fields = self.run_example("heat_equation")
         self.assertEqual([(f["role"], f["layout"]) for f in fields.values()], [("input", "C"), ("target", "HW")])
+        self.assertEqual(self.trained, "decoder")
         for number, sample in self.samples().items():
             (path,) = self.directory.parent.rglob(f"u_{number}.npy")
             numpy.testing.assert_array_equal(sample["u"], numpy.load(path))
@@ -63,6 +83,7 @@ class Examples(CampaignTest):
     def test_oscillator(self):
         fields = self.run_example("oscillator")
         self.assertEqual([f["role"] for f in fields.values()], ["input"] + 3 * ["target"])
+        self.assertEqual(self.trained, "mlp")
         for sample in self.samples().values():
             mass, stiffness, damping = sample["x"]
             rate = damping / (2 * mass)
@@ -82,14 +103,17 @@ class Examples(CampaignTest):
                 rows = tasks.set_index("sample").loc[split.ids]
                 for k, name in enumerate(("mass", "stiffness", "damping")):
                     numpy.testing.assert_array_equal(rows[f"parameters.{name}"], split.all("x")[:, k])
-            self.assertEqual(list(campaign.metrics("validation_loss")["epoch"]), list(range(1, EPOCHS + 1)))
+            losses = campaign.metrics("validation_loss")
+            for step in ("train", "pytorch"):
+                self.assertEqual(list(losses[losses["step"] == step]["epoch"]), list(range(1, EPOCHS + 1)))
             self.assertEqual(len(campaign.failures()), 0)
-            self.assertIn("test loss", campaign.log("train/0"))
+            self.assertIn("test loss", campaign.log("pytorch/0"))
             with self.assertRaisesRegex(wflow.Error, "ended with code 2"):
                 campaign.log("nothing/0")
 
     def test_waves(self):
         fields = self.run_example("waves")
+        self.assertEqual(self.trained, "cnn")
         self.assertEqual((fields["height"]["layout"], fields["height"]["shape"], fields["height"]["units"]), ("HW", [32, 32], "m"))
         self.assertIn("scale_factor 0.001", fields["height"]["stored"])
         x = numpy.arange(32) / 32

@@ -16,58 +16,114 @@ constexpr std::size_t kSlots = 3;  // one in use, one ready, one in the making
 
 }  // namespace
 
-bool CacheBudget::take(std::int64_t bytes) {
-  std::int64_t left = left_.load();
-  while (left >= bytes) {
-    if (left_.compare_exchange_weak(left, left - bytes)) return true;
-  }
-  return false;
+CacheBudget CacheBudget::divided(std::int64_t bytes, std::int64_t decoded_bytes, std::int64_t stored_bytes) {
+  const bool compressed = stored_bytes > 0 && decoded_bytes > bytes;
+  const std::int64_t stored = compressed ? std::min(bytes, stored_bytes) : 0;
+  return CacheBudget(bytes - stored, stored);
 }
 
-CachedSplit::CachedSplit(const SampleSource& source, const TensorShape& shape,
-                         const TransformConfig& transform, CacheBudget& budget)
+CachedSplit::CachedSplit(const SampleSource& source, std::vector<FieldPart> parts, CacheBudget& budget)
     : source_(source),
-      shape_(shape),
-      transform_(transform),
+      parts_(std::move(parts)),
       budget_(budget),
       values_(source.size()),
-      owned_(source.size()) {}
-
-std::span<const float> CachedSplit::get(std::size_t i, std::vector<float>& scratch) {
-  const auto count = static_cast<std::size_t>(shape_.count());
-  if (const float* cached = values_[i].load(std::memory_order_acquire)) return {cached, count};
-  scratch.resize(count);
-  source_.read(i, scratch);
-  if (!apply_transform(transform_, scratch)) {
-    throw Error(ExitCode::data,
-                fmt::format("sample {} has values that are not finite{}", source_.id(i),
-                            transform_.name == TransformName::none
-                                ? std::string()
-                                : fmt::format(" or that 'transform: {}' cannot take (a logarithm of "
-                                              "something negative?)",
-                                              name_of(transform_.name))));
+      owned_(source.size()) {
+  begin_.push_back(0);
+  for (const FieldPart& part : parts_) {
+    begin_.push_back(begin_.back() + static_cast<std::size_t>(part.shape.count()));
+    transforms_ = transforms_ || part.transform.name != TransformName::none;
   }
-  if (budget_.take(static_cast<std::int64_t>(count * sizeof(float)))) {
-    auto copy = std::make_unique_for_overwrite<float[]>(count);
-    std::copy(scratch.begin(), scratch.end(), copy.get());
-    float* expected = nullptr;
-    // Two threads may have read the same sample: the first keeps its copy.
-    if (values_[i].compare_exchange_strong(expected, copy.get(), std::memory_order_acq_rel))
-      owned_[i] = std::move(copy);
-  }
-  return scratch;
 }
 
-DataLoader::DataLoader(CachedSplit& split, const Normalisation& normalisation, std::size_t most_items,
-                       int threads, Plan plan, bool with_field)
-    : split_(split),
-      normalisation_(normalisation),
-      plan_(std::move(plan)),
-      with_field_(with_field),
-      slots_(kSlots) {
-  const std::int64_t values = with_field ? split.shape().count() : 0;
-  for (Slot& slot : slots_) slot.batch.x = FloatBuffer(static_cast<std::int64_t>(most_items) * values);
+void CachedSplit::refuse(std::size_t part, std::size_t i) const {
+  const TransformName transform = parts_[part].transform.name;
+  throw Error(
+      ExitCode::data,
+      fmt::format(
+          "sample {} has values that are not finite{}", source_.id(i),
+          transform == TransformName::none
+              ? std::string()
+              : fmt::format(" or that 'transform: {}' cannot take (a logarithm of something negative?)",
+                            name_of(transform))));
+}
 
+void CachedSplit::transform(std::size_t part, std::size_t i, std::span<float> values) const {
+  if (!apply_transform(parts_[part].transform, values)) refuse(part, i);
+}
+
+void CachedSplit::keep(std::size_t i, std::span<const float> values) {
+  if (!budget_.decoded.take(static_cast<std::int64_t>(values.size_bytes()))) return;
+  auto copy = std::make_unique_for_overwrite<float[]>(values.size());
+  std::copy(values.begin(), values.end(), copy.get());
+  float* expected = nullptr;
+  // Two threads may have read the same sample: the first keeps its copy.
+  if (values_[i].compare_exchange_strong(expected, copy.get(), std::memory_order_acq_rel))
+    owned_[i] = std::move(copy);
+}
+
+std::span<const float> CachedSplit::get(std::size_t i, std::vector<float>& scratch) {
+  std::vector<std::span<const float>> samples;
+  get_several({&i, 1}, scratch, samples);
+  return samples.front();
+}
+
+void CachedSplit::get_several(std::span<const std::size_t> indices, std::vector<float>& scratch,
+                              std::vector<std::span<const float>>& samples) {
+  const std::size_t count = values();
+  if (scratch.size() < indices.size() * count) scratch.resize(indices.size() * count);
+  samples.assign(indices.size(), {});
+  std::vector<std::size_t> missing;
+  std::vector<std::span<float>> whole;
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    if (const float* cached = values_[indices[k]].load(std::memory_order_acquire)) {
+      samples[k] = {cached, count};
+      continue;
+    }
+    missing.push_back(indices[k]);
+    whole.push_back(std::span(scratch).subspan(k * count, count));
+    samples[k] = whole.back();
+  }
+  if (missing.empty()) return;
+  std::vector<std::span<float>> to(missing.size());
+  for (std::size_t part = 0; part < parts_.size(); ++part) {
+    for (std::size_t k = 0; k < missing.size(); ++k)
+      to[k] = whole[k].subspan(begin_[part], this->count(part));
+    source_.read_scaled(parts_[part].field, missing, to, {}, has_room() ? nullptr : &budget_.stored);
+    for (std::size_t k = 0; k < missing.size(); ++k) transform(part, missing[k], to[k]);
+  }
+  for (std::size_t k = 0; k < missing.size(); ++k) keep(missing[k], whole[k]);
+}
+
+bool CachedSplit::passes_by_cache(std::size_t i) const {
+  return !transforms_ && values_[i].load(std::memory_order_relaxed) == nullptr && !has_room();
+}
+
+bool CachedSplit::has_room() const {
+  return budget_.decoded.holds(static_cast<std::int64_t>(values() * sizeof(float)));
+}
+
+void CachedSplit::read_scaled(std::size_t part, std::span<const std::size_t> indices,
+                              std::span<const std::span<float>> to,
+                              std::span<const ChannelScale> scales) const {
+  source_.read_scaled(parts_[part].field, indices, to, scales, &budget_.stored);
+  for (std::size_t k = 0; k < indices.size(); ++k) transform(part, indices[k], to[k]);
+}
+
+std::size_t Batch::begin(std::size_t part) const {
+  std::size_t before = 0;
+  for (std::size_t k = 0; k < part; ++k) before += counts[k];
+  return before * most_items;
+}
+
+DataLoader::DataLoader(CachedSplit& split, std::vector<std::vector<ChannelScale>> scales,
+                       std::size_t most_items, int threads, Plan plan)
+    : split_(split), scales_(std::move(scales)), plan_(std::move(plan)), slots_(kSlots) {
+  WFLOW_CHECK(scales_.size() == split.parts().size());
+  for (Slot& slot : slots_) {
+    slot.batch.most_items = most_items;
+    for (std::size_t part = 0; part < scales_.size(); ++part) slot.batch.counts.push_back(split.count(part));
+    slot.batch.x = FloatBuffer(static_cast<std::int64_t>(most_items * split.values()));
+  }
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
 }
 
@@ -81,7 +137,7 @@ DataLoader::~DataLoader() {
 }
 
 void DataLoader::work() {
-  std::vector<float> scratch;
+  Scratch scratch;
   std::unique_lock lock(mutex_);
   const auto open_slot = [&]() -> Slot* { return opened_ == 0 ? nullptr : &slots_[(opened_ - 1) % kSlots]; };
   const auto has_unclaimed = [&] {
@@ -106,13 +162,14 @@ void DataLoader::work() {
         continue;
       }
       Slot& slot = *open_slot();
-      const std::size_t at = slot.claimed++;
-      const BatchItem item = slot.batch.items[at];
-      const auto count = static_cast<std::size_t>(split_.shape().count());
+      const std::size_t at = slot.claimed;
+      const std::size_t number = std::min(share(slot.batch.items.size()), slot.batch.items.size() - at);
+      slot.claimed += number;
       lock.unlock();
-      if (with_field_) fill(item, slot.batch.x.span().subspan(at * count, count), scratch);
+      if (!scales_.empty()) fill(slot.batch, at, number, scratch);
       lock.lock();
-      if (++slot.filled == slot.batch.items.size()) changed_.notify_all();
+      slot.filled += number;
+      if (slot.filled == slot.batch.items.size()) changed_.notify_all();
     } catch (...) {
       if (!lock.owns_lock()) lock.lock();
       failure_ = std::current_exception();
@@ -121,8 +178,42 @@ void DataLoader::work() {
   }
 }
 
-void DataLoader::fill(const BatchItem& item, std::span<float> to, std::vector<float>& scratch) {
-  copy_sample(split_.get(item.index, scratch), to, split_.shape(), normalisation_, item.augmentation);
+// What a thread takes at once: enough that neighbours are read together and decoded in pairs, and that each
+// thread has a part of the batch.
+std::size_t DataLoader::share(std::size_t items) const {
+  constexpr std::size_t kMost = 16;
+  return std::clamp<std::size_t>(items / std::max<std::size_t>(1, threads_.size()), 1, kMost);
+}
+
+void DataLoader::fill(Batch& batch, std::size_t at, std::size_t number, Scratch& scratch) const {
+  const auto items = std::span<const BatchItem>(batch.items).subspan(at, number);
+  const auto place = [&](std::size_t part, std::size_t k) {
+    const std::size_t count = batch.counts[part];
+    return batch.x.span().subspan(batch.begin(part) + (at + k) * count, count);
+  };
+  scratch.direct.clear();
+  scratch.direct_at.clear();
+  scratch.kept.clear();
+  scratch.kept_at.clear();
+  for (std::size_t k = 0; k < items.size(); ++k) {
+    const bool direct = items[k].augmentation == Augmentation() && split_.passes_by_cache(items[k].index);
+    (direct ? scratch.direct : scratch.kept).push_back(items[k].index);
+    (direct ? scratch.direct_at : scratch.kept_at).push_back(k);
+  }
+  for (std::size_t part = 0; part < scales_.size() && !scratch.direct.empty(); ++part) {
+    scratch.direct_to.clear();
+    for (const std::size_t k : scratch.direct_at) scratch.direct_to.push_back(place(part, k));
+    split_.read_scaled(part, scratch.direct, scratch.direct_to, scales_[part]);
+  }
+  split_.get_several(scratch.kept, scratch.values, scratch.samples);
+  for (std::size_t part = 0; part < scales_.size(); ++part) {
+    const TensorShape& shape = split_.parts()[part].shape;
+    for (std::size_t k = 0; k < scratch.kept.size(); ++k) {
+      const std::size_t item = scratch.kept_at[k];
+      copy_sample(scratch.samples[k].subspan(split_.begin(part), split_.count(part)), place(part, item),
+                  shape, scales_[part], shape.voxels() > 1 ? items[item].augmentation : Augmentation());
+    }
+  }
 }
 
 const Batch* DataLoader::next() {

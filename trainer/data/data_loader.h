@@ -21,31 +21,58 @@
 
 namespace wflow::trainer {
 
-// How many bytes of decoded samples may stay in memory; shared by the splits of a rank.
-class CacheBudget {
- public:
-  explicit CacheBudget(std::int64_t bytes) : left_(bytes) {}
-  bool take(std::int64_t bytes);
-
- private:
-  std::atomic<std::int64_t> left_;
+// How many bytes of samples may stay in memory, decoded and as they are stored; shared by the splits of a
+// rank.
+struct CacheBudget {
+  explicit CacheBudget(std::int64_t decoded_bytes, std::int64_t stored_bytes = 0)
+      : decoded(decoded_bytes), stored(stored_bytes) {}
+  // Decoded where all of them fit; else compressed first, which holds several times as many, and decoded ones
+  // in what is left. `stored_bytes` are 0 of data that are not compressed.
+  static CacheBudget divided(std::int64_t bytes, std::int64_t decoded_bytes, std::int64_t stored_bytes);
+  converters::MemoryBudget decoded;
+  converters::MemoryBudget stored;
 };
 
-// The transformed samples of a split, decoded once each as far as the budget goes. Thread-safe.
+// A field that is read of every sample.
+struct FieldPart {
+  std::size_t field = 0;  // of the data
+  TensorShape shape;
+  TransformConfig transform = {};
+};
+
+// The transformed samples of a split, decoded once each as far as the budget goes: the values of all parts,
+// one part behind the other. Thread-safe.
 class CachedSplit {
  public:
-  CachedSplit(const SampleSource& source, const TensorShape& shape, const TransformConfig& transform,
-              CacheBudget& budget);
+  CachedSplit(const SampleSource& source, std::vector<FieldPart> parts, CacheBudget& budget);
   std::size_t size() const { return source_.size(); }
   const SampleSource& source() const { return source_; }
-  const TensorShape& shape() const { return shape_; }
+  const std::vector<FieldPart>& parts() const { return parts_; }
+  std::size_t values() const { return begin_.back(); }  // of a sample, all parts together
+  std::size_t begin(std::size_t part) const { return begin_[part]; }
+  std::size_t count(std::size_t part) const { return begin_[part + 1] - begin_[part]; }
   // The transformed values; in `scratch` if the cache does not hold them.
   std::span<const float> get(std::size_t i, std::vector<float>& scratch);
+  // Makes `samples[k]` the transformed values of sample indices[k], those that the cache does not hold in
+  // `scratch`, read together.
+  void get_several(std::span<const std::size_t> indices, std::vector<float>& scratch,
+                   std::vector<std::span<const float>>& samples);
+  // Whether read_scaled() is the way: nothing is to be done with the values but to scale them, the cache does
+  // not have this sample, nor room for it.
+  bool passes_by_cache(std::size_t i) const;
+  void read_scaled(std::size_t part, std::span<const std::size_t> indices,
+                   std::span<const std::span<float>> to, std::span<const ChannelScale> scales) const;
 
  private:
+  void transform(std::size_t part, std::size_t i, std::span<float> values) const;
+  [[noreturn]] void refuse(std::size_t part, std::size_t i) const;
+  void keep(std::size_t i, std::span<const float> values);
+  bool has_room() const;  // for one more decoded sample
+
   const SampleSource& source_;
-  TensorShape shape_;
-  TransformConfig transform_;
+  std::vector<FieldPart> parts_;
+  std::vector<std::size_t> begin_;  // of each part in a sample, and the end
+  bool transforms_ = false;
   CacheBudget& budget_;
   std::vector<std::atomic<float*>> values_;      // what readers see
   std::vector<std::unique_ptr<float[]>> owned_;  // who frees it
@@ -58,9 +85,12 @@ struct BatchItem {
 
 struct Batch {
   std::vector<BatchItem> items;
-  FloatBuffer x;  // [items, C, D, H, W], then unused space
-  std::span<const float> values(const TensorShape& shape) const {
-    return x.span().first(items.size() * static_cast<std::size_t>(shape.count()));
+  FloatBuffer x;                    // of each part [most_items, C, D, H, W]
+  std::vector<std::size_t> counts;  // values of a sample, of each part
+  std::size_t most_items = 0;
+  std::size_t begin(std::size_t part) const;
+  std::span<const float> values(std::size_t part) const {
+    return x.span().subspan(begin(part), items.size() * counts[part]);
   }
 };
 
@@ -69,9 +99,9 @@ class DataLoader {
   // The n-th batch's samples; nothing after the last. Called in order, on a loader thread.
   using Plan = std::function<std::optional<std::vector<BatchItem>>(std::uint64_t n)>;
 
-  // Without `with_field` batches have items and no values: for networks that read labels alone.
-  DataLoader(CachedSplit& split, const Normalisation& normalisation, std::size_t most_items, int threads,
-             Plan plan, bool with_field = true);
+  // `scales`: of each part's channels. Augmentations act on parts of more than one cell.
+  DataLoader(CachedSplit& split, std::vector<std::vector<ChannelScale>> scales, std::size_t most_items,
+             int threads, Plan plan);
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
   ~DataLoader();
@@ -90,12 +120,22 @@ class DataLoader {
   };
 
   void work();
-  void fill(const BatchItem& item, std::span<float> to, std::vector<float>& scratch);
+  struct Scratch {
+    std::vector<float> values;
+    std::vector<std::span<const float>> samples;
+    std::vector<std::size_t> direct;
+    std::vector<std::size_t> direct_at;
+    std::vector<std::span<float>> direct_to;
+    std::vector<std::size_t> kept;
+    std::vector<std::size_t> kept_at;
+  };
+  std::size_t share(std::size_t items) const;
+  // Items [at, at + number) of the batch.
+  void fill(Batch& batch, std::size_t at, std::size_t number, Scratch& scratch) const;
 
   CachedSplit& split_;
-  Normalisation normalisation_;
+  std::vector<std::vector<ChannelScale>> scales_;
   Plan plan_;
-  bool with_field_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Slot> slots_;

@@ -13,20 +13,30 @@ namespace wflow::trainer {
 namespace {
 
 constexpr TensorShape kShape = {2, {3, 3, 3}};
-const Normalisation kNoChange = {{0, 0}, {1, 1}, {0}, {1}};
+const std::vector<ChannelScale> kNoChange = {{1, 0}, {1, 0}};
+const std::vector<FieldPart> kOneField = {{0, kShape, {}}};
 
-// Sample i holds 1000 i, 1000 i + 1, ...
+// Field k of sample i holds 1000 i + 500 k, 1000 i + 500 k + 1, ...
 class CountingSource final : public SampleSource {
  public:
   explicit CountingSource(std::size_t size) : size_(size) {}
   std::size_t size() const override { return size_; }
   std::int64_t id(std::size_t i) const override { return static_cast<std::int64_t>(i); }
   std::span<const double> targets(std::size_t) const override { return {}; }
-  void read(std::size_t i, std::span<float> x) const override {
-    ++reads_;
-    if (i == broken_) throw Error(ExitCode::data, "sample is broken");
-    std::iota(x.begin(), x.end(), static_cast<float>(1000 * i));
+  void read_scaled(std::size_t field, std::span<const std::size_t> indices,
+                   std::span<const std::span<float>> to, std::span<const ChannelScale> scales,
+                   converters::MemoryBudget*) const override {
+    for (std::size_t k = 0; k < indices.size(); ++k) {
+      ++reads_;
+      if (indices[k] == broken_) throw Error(ExitCode::data, "sample is broken");
+      std::iota(to[k].begin(), to[k].end(), static_cast<float>(1000 * indices[k] + 500 * field));
+      for (std::size_t j = 0; j < to[k].size() && !scales.empty(); ++j) {
+        const ChannelScale& scale = scales[j / (to[k].size() / scales.size())];
+        to[k][j] = to[k][j] * scale.factor + scale.offset;
+      }
+    }
   }
+  std::int64_t compressed_bytes(std::size_t) const override { return 0; }
   mutable std::atomic<int> reads_ = 0;
   std::size_t broken_ = 1'000'000;
 
@@ -47,15 +57,15 @@ TEST(DataLoader, GivesThePlannedBatchesInOrder) {
   const CountingSource source(10);
   for (const int threads : {1, 4}) {
     CacheBudget budget(1 << 20);
-    CachedSplit split(source, kShape, {}, budget);
-    DataLoader loader(split, kNoChange, 3, threads, plan_of({{1, 2, 3}, {}, {9, 0}, {4}, {5}, {6}}));
+    CachedSplit split(source, kOneField, budget);
+    DataLoader loader(split, {kNoChange}, 3, threads, plan_of({{1, 2, 3}, {}, {9, 0}, {4}, {5}, {6}}));
     for (const auto& expected : std::vector<std::vector<std::size_t>>{{1, 2, 3}, {}, {9, 0}, {4}, {5}, {6}}) {
       const Batch* batch = loader.next();
       ASSERT_NE(batch, nullptr);
       ASSERT_EQ(batch->items.size(), expected.size());
       for (std::size_t n = 0; n < expected.size(); ++n) {
-        EXPECT_EQ(batch->values(kShape)[n * 54], static_cast<float>(1000 * expected[n]));
-        EXPECT_EQ(batch->values(kShape)[n * 54 + 53], static_cast<float>(1000 * expected[n] + 53));
+        EXPECT_EQ(batch->values(0)[n * 54], static_cast<float>(1000 * expected[n]));
+        EXPECT_EQ(batch->values(0)[n * 54 + 53], static_cast<float>(1000 * expected[n] + 53));
       }
     }
     EXPECT_EQ(loader.next(), nullptr);
@@ -66,7 +76,7 @@ TEST(DataLoader, GivesThePlannedBatchesInOrder) {
 TEST(DataLoader, CachesAsFarAsTheBudgetGoes) {
   const CountingSource source(4);
   CacheBudget budget(2 * 54 * sizeof(float));
-  CachedSplit split(source, kShape, {}, budget);
+  CachedSplit split(source, kOneField, budget);
   std::vector<float> scratch;
   for (int round = 0; round < 3; ++round) {
     for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(split.get(i, scratch)[0], static_cast<float>(1000 * i));
@@ -74,20 +84,91 @@ TEST(DataLoader, CachesAsFarAsTheBudgetGoes) {
   EXPECT_EQ(source.reads_.load(), 4 + 2 + 2);
 }
 
+// Cached, read and kept, or read straight into the batch: the values are the same.
+TEST(DataLoader, TheCacheChangesNoValue) {
+  const CountingSource source(20);
+  const std::vector<ChannelScale> scales = channel_scales({{7, 1.5}, {3, 0.7}});
+  const std::vector<std::vector<std::size_t>> order = {{1, 2, 3, 19, 5}, {5, 3, 0, 11, 12}, {1, 2, 3, 19, 5}};
+  std::vector<std::vector<float>> seen;
+  for (const std::int64_t kept : {0, 3, 20}) {
+    CacheBudget budget(kept * 54 * std::int64_t{sizeof(float)});
+    CachedSplit split(source, kOneField, budget);
+    DataLoader loader(split, {scales}, 5, 2, plan_of(order));
+    std::vector<float> all;
+    while (const Batch* batch = loader.next()) {
+      const auto values = batch->values(0);
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    seen.push_back(std::move(all));
+  }
+  EXPECT_EQ(seen[0].size(), 15U * 54);
+  EXPECT_EQ(seen[0], seen[1]);
+  EXPECT_EQ(seen[0], seen[2]);
+}
+
+// A grid and numbers: each in its own place of the batch, the grid alone augmented, cached or not.
+TEST(DataLoader, ReadsSeveralFields) {
+  const CountingSource source(6);
+  const std::vector<FieldPart> parts = {{1, {1, {1, 2, 3}}, {}}, {0, {4, {1, 1, 1}}, {}}};
+  const std::vector<std::vector<ChannelScale>> scales = {{{2, 1}}, {{1, 0}, {1, 0}, {1, 0}, {1, -1}}};
+  const Augmentation mirrored = {{0, 1, 2}, {false, false, true}, {0, 0, 0}};
+  for (const std::int64_t kept : {0, 2, 6}) {
+    CacheBudget budget(kept * 10 * std::int64_t{sizeof(float)});
+    CachedSplit split(source, parts, budget);
+    for (int round = 0; round < 2; ++round) {
+      DataLoader loader(split, scales, 4, 2, [&](std::uint64_t n) -> std::optional<std::vector<BatchItem>> {
+        if (n > 0) return std::nullopt;
+        return std::vector<BatchItem>{{3, {}}, {5, mirrored}, {0, {}}};
+      });
+      const Batch* batch = loader.next();
+      ASSERT_NE(batch, nullptr);
+      const auto grids = batch->values(0);
+      const auto numbers = batch->values(1);
+      ASSERT_EQ(grids.size(), 3U * 6);
+      ASSERT_EQ(numbers.size(), 3U * 4);
+      EXPECT_EQ(grids[0], 2 * 3500.0F + 1);
+      EXPECT_EQ(grids[5], 2 * 3505.0F + 1);
+      EXPECT_EQ(grids[6], 2 * 5502.0F + 1);
+      EXPECT_EQ(grids[8], 2 * 5500.0F + 1);
+      EXPECT_EQ(numbers[0], 3000.0F);
+      EXPECT_EQ(numbers[4], 5000.0F);
+      EXPECT_EQ(numbers[7], 5002.0F);
+      EXPECT_EQ(numbers[11], 2.0F);
+      EXPECT_EQ(loader.next(), nullptr);
+    }
+  }
+}
+
+TEST(DataLoader, CompressedSamplesAreKeptWhereDecodedOnesDoNotFit) {
+  const auto divided = [](std::int64_t bytes, std::int64_t decoded, std::int64_t stored) {
+    const CacheBudget budget = CacheBudget::divided(bytes, decoded, stored);
+    const auto size = [&](const converters::MemoryBudget& part) {
+      std::int64_t held = 0;
+      while (part.holds(held + 1)) ++held;
+      return held;
+    };
+    return std::pair(size(budget.decoded), size(budget.stored));
+  };
+  EXPECT_EQ(divided(100, 90, 30), std::pair(std::int64_t{100}, std::int64_t{0}));
+  EXPECT_EQ(divided(100, 120, 30), std::pair(std::int64_t{70}, std::int64_t{30}));
+  EXPECT_EQ(divided(100, 900, 300), std::pair(std::int64_t{0}, std::int64_t{100}));
+  EXPECT_EQ(divided(100, 900, 0), std::pair(std::int64_t{100}, std::int64_t{0}));
+}
+
 TEST(DataLoader, PassesErrorsOn) {
   CountingSource source(4);
   source.broken_ = 2;
   CacheBudget budget(0);
-  CachedSplit split(source, kShape, {}, budget);
-  DataLoader loader(split, kNoChange, 1, 2, plan_of({{1}, {2}, {3}}));
+  CachedSplit split(source, kOneField, budget);
+  DataLoader loader(split, {kNoChange}, 1, 2, plan_of({{1}, {2}, {3}}));
   EXPECT_THROW(while (loader.next() != nullptr){}, Error);
 }
 
 TEST(DataLoader, MayBeDroppedHalfWay) {
   const CountingSource source(4);
   CacheBudget budget(0);
-  CachedSplit split(source, kShape, {}, budget);
-  DataLoader loader(split, kNoChange, 1, 2, plan_of({{1}, {2}, {3}, {0}, {1}, {2}}));
+  CachedSplit split(source, kOneField, budget);
+  DataLoader loader(split, {kNoChange}, 1, 2, plan_of({{1}, {2}, {3}, {0}, {1}, {2}}));
   EXPECT_NE(loader.next(), nullptr);
 }
 
@@ -170,7 +251,8 @@ TEST(Augmentation, MovesEveryCellOnceAndKeepsNeighbours) {
     EXPECT_EQ(sorted, from);
     for (std::size_t i = 0; i < 27; ++i) EXPECT_EQ(to[i] + 27, to[i + 27]);  // channels move together
   }
-  copy_sample(from, to, kShape, {{1, 2}, {2, 4}, {}, {}}, {{0, 1, 2}, {false, false, true}, {0, 0, 1}});
+  copy_sample(from, to, kShape, channel_scales({{1, 2}, {2, 4}}),
+              {{0, 1, 2}, {false, false, true}, {0, 0, 1}});
   EXPECT_FLOAT_EQ(to[0], (0 - 1) / 2.0F);  // cell 2 mirrored and shifted by one round the end is cell 0
   EXPECT_FLOAT_EQ(to[1], (2 - 1) / 2.0F);
   EXPECT_FLOAT_EQ(to[27 + 2], (28 - 2) / 4.0F);

@@ -15,16 +15,47 @@ namespace {
 constexpr std::int64_t kSmallestField = 8;  // cells along an axis that convolutions are worth
 constexpr double kMostClasses = 1e6;
 
-std::size_t find_label(const std::string& name, const char* key, const TrainConfig& config,
-                       const DatasetInfo& info) {
+std::optional<std::size_t> label_called(const std::string& name, const DatasetInfo& info) {
   const auto at = std::find(info.labels.begin(), info.labels.end(), name);
-  if (at == info.labels.end()) {
-    throw Error(
-        ExitCode::spec,
-        fmt::format("the data in {} has no label '{}' for '{}'; it has {} and the field {}{}", config.data,
-                    name, key, text::join(info.labels, ", "), kField, text::suggestion(name, info.labels)));
-  }
+  if (at == info.labels.end()) return std::nullopt;
   return static_cast<std::size_t>(at - info.labels.begin());
+}
+
+// kField is the first input, whatever it is called.
+std::optional<std::size_t> field_called(const std::string& name, const DatasetInfo& info) {
+  if (name == kField) {
+    const auto input = std::find_if(info.fields.begin(), info.fields.end(),
+                                    [](const DataField& field) { return field.is_input; });
+    if (input != info.fields.end()) return static_cast<std::size_t>(input - info.fields.begin());
+  }
+  for (std::size_t k = 0; k < info.fields.size(); ++k)
+    if (info.fields[k].name == name) return k;
+  return std::nullopt;
+}
+
+std::vector<std::string> names_of(const DatasetInfo& info, bool inputs) {
+  std::vector<std::string> names;
+  for (const DataField& field : info.fields)
+    if (field.is_input == inputs) names.push_back(field.name);
+  return names;
+}
+
+Error unknown(const std::string& name, const char* key, const TrainConfig& config, const DatasetInfo& info) {
+  std::vector<std::string> known = info.labels;
+  for (const DataField& field : info.fields)
+    if (!field.first_label && field.name != kField) known.push_back(field.name);
+  return Error(ExitCode::spec,
+               fmt::format("the data in {} has no label '{}' for '{}'; it has {}and the field {}{}",
+                           config.data, name, key, known.empty() ? "" : text::join(known, ", ") + " ", kField,
+                           text::suggestion(name, known)));
+}
+
+// Of a field of the data; a new one where it is not read yet.
+std::size_t part_of(DataRoles& roles, const std::string& name, std::size_t field) {
+  for (std::size_t k = 0; k < roles.parts.size(); ++k)
+    if (roles.parts[k].field == field) return k;
+  roles.parts.push_back({name, field});
+  return roles.parts.size() - 1;
 }
 
 ModelName model_for(const TensorShape& shape) {
@@ -47,47 +78,119 @@ std::int64_t count_classes(const LossConfig& loss, const LabelRange& range) {
   return std::max<std::int64_t>(2, static_cast<std::int64_t>(most) + 1);
 }
 
-}  // namespace
-
-bool DataRoles::reads_field() const {
-  return field_target ||
-         std::any_of(inputs.begin(), inputs.end(), [](const Input& input) { return !input.label; });
+// All inputs; a single one is called kField.
+std::vector<std::string> all_inputs(const DatasetInfo& info) {
+  const std::vector<std::string> names = names_of(info, true);
+  return names.size() > 1 ? names : std::vector<std::string>{kField};
 }
+
+// What suits fields and numbers as they are chosen.
+ModelName automatic_model(const TrainConfig& config, const DatasetInfo& info) {
+  const DataRoles roles = roles_of(config, info);
+  std::vector<TensorShape> grids;
+  bool numbers = false;
+  for (const DataRoles::Input& input : roles.inputs) {
+    const TensorShape shape = input.label ? TensorShape{} : info.fields[roles.parts[input.part].field].shape;
+    if (shape.voxels() > 1) {
+      grids.push_back(shape);
+    } else {
+      numbers = true;
+    }
+  }
+  const bool gives_field =
+      roles.field_target() && info.fields[roles.parts[roles.field_targets.front()].field].shape.voxels() > 1;
+  if (gives_field) return grids.empty() ? ModelName::decoder : ModelName::unet;
+  return grids.empty() || numbers ? ModelName::mlp : model_for(grids.front());
+}
+
+void add_input(DataRoles& roles, const std::string& name, const TrainConfig& config,
+               const DatasetInfo& info) {
+  const auto field = field_called(name, info);
+  const auto label = name == kField ? std::nullopt : label_called(name, info);
+  if (label) {
+    roles.inputs.push_back({name, label, 0});
+  } else if (field) {
+    const std::size_t before = roles.parts.size();
+    const std::size_t part = part_of(roles, name, *field);
+    if (part < before)
+      throw Error(ExitCode::spec, fmt::format("'inputs' names the field {} twice, as {} and as {}",
+                                              info.fields[*field].name, roles.parts[part].name, name));
+    roles.inputs.push_back({name, std::nullopt, part});
+  } else {
+    throw unknown(name, "inputs", config, info);
+  }
+}
+
+void add_target(DataRoles& roles, const std::string& name, const TrainConfig& config,
+                const DatasetInfo& info) {
+  const auto field = field_called(name, info);
+  const auto label = name == kField ? std::nullopt : label_called(name, info);
+  if (label) {
+    roles.label_targets.push_back(*label);
+  } else if (field && info.fields[*field].first_label) {
+    for (std::int64_t k = 0; k < info.fields[*field].shape.channels; ++k)
+      roles.label_targets.push_back(*info.fields[*field].first_label + static_cast<std::size_t>(k));
+  } else if (field) {
+    roles.field_targets.push_back(part_of(roles, name, *field));
+  } else {
+    throw unknown(name, "targets", config, info);
+  }
+}
+
+void check_targets(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles) {
+  if (roles.field_target() && !roles.label_targets.empty()) {
+    throw Error(ExitCode::spec,
+                fmt::format("'targets' names the field {} and labels; a network learns one or the other",
+                            roles.parts[roles.field_targets.front()].name));
+  }
+  if (!roles.field_target() && roles.label_targets.empty()) {
+    if (info.labels.empty())
+      throw Error(ExitCode::data,
+                  fmt::format("{}/manifest.json names no labels and no target fields; the network would have "
+                              "nothing to learn: name 'targets' in the convert: block",
+                              config.data));
+    throw Error(ExitCode::spec,
+                "every label of the data is an input, so that nothing is left to learn: name 'targets'");
+  }
+  for (const std::size_t part : roles.field_targets) {
+    const DataField& first = info.fields[roles.parts[roles.field_targets.front()].field];
+    const DataField& field = info.fields[roles.parts[part].field];
+    if (field.shape.extent == first.shape.extent) continue;
+    throw Error(ExitCode::spec,
+                fmt::format("the targets {} ({}) and {} ({}) are on different grids; a network learns fields "
+                            "of one grid: name one of them in 'targets'",
+                            first.name, text_of(first.shape), field.name, text_of(field.shape)));
+  }
+}
+
+}  // namespace
 
 TrainConfig completed(const TrainConfig& config, const DatasetInfo& info) {
   TrainConfig full = config;
-  const bool from_labels = full.model.name == ModelName::decoder;
+  const bool from_labels = full.model.name == ModelName::decoder && !info.labels.empty();
   const bool to_itself = full.model.name == ModelName::autoencoder || full.model.name == ModelName::vae;
-  if (full.inputs.empty()) full.inputs = from_labels ? info.labels : std::vector<std::string>{kField};
-  if (full.targets.empty() && (from_labels || to_itself)) full.targets = {kField};
-  if (full.model.name == ModelName::automatic) {
-    const bool field = std::find(full.inputs.begin(), full.inputs.end(), kField) != full.inputs.end();
-    full.model = default_model(field && full.inputs.size() == 1 ? model_for(info.shape) : ModelName::mlp);
+  if (full.inputs.empty()) {
+    if (from_labels) {
+      full.inputs = info.labels;
+    } else {
+      full.inputs = to_itself ? std::vector<std::string>{kField} : all_inputs(info);
+    }
   }
+  if (full.targets.empty()) {
+    if (from_labels || to_itself) {
+      full.targets = {kField};
+    } else if (info.labels.empty()) {
+      full.targets = names_of(info, false);
+    }
+  }
+  if (full.model.name == ModelName::automatic) full.model = default_model(automatic_model(full, info));
   return full;
 }
 
 DataRoles roles_of(const TrainConfig& config, const DatasetInfo& info) {
   DataRoles roles;
-  for (const std::string& name : config.inputs) {
-    if (name == kField) {
-      roles.inputs.push_back({name, std::nullopt});
-    } else {
-      roles.inputs.push_back({name, find_label(name, "inputs", config, info)});
-    }
-  }
-  for (const std::string& name : config.targets) {
-    if (name == kField) {
-      roles.field_target = true;
-    } else {
-      roles.label_targets.push_back(find_label(name, "targets", config, info));
-    }
-  }
-  if (roles.field_target && !roles.label_targets.empty()) {
-    throw Error(
-        ExitCode::spec,
-        fmt::format("'targets' names the field {} and labels; a network learns one or the other", kField));
-  }
+  for (const std::string& name : config.inputs) add_input(roles, name, config, info);
+  for (const std::string& name : config.targets) add_target(roles, name, config, info);
   if (config.targets.empty()) {
     for (std::size_t i = 0; i < info.labels.size(); ++i) {
       // By number: a label may have the field's name.
@@ -96,13 +199,11 @@ DataRoles roles_of(const TrainConfig& config, const DatasetInfo& info) {
       if (!is_input) roles.label_targets.push_back(i);
     }
   }
-  if (!roles.field_target && roles.label_targets.empty()) {
-    throw Error(ExitCode::spec,
-                "every label of the data is an input, so that nothing is left to learn: name 'targets'");
-  }
+  check_targets(config, info, roles);
   if (is_classification(config.loss.name)) {
-    const std::size_t targets =
-        roles.field_target ? static_cast<std::size_t>(info.shape.channels) : roles.label_targets.size();
+    std::size_t targets = roles.label_targets.size();
+    for (const std::size_t part : roles.field_targets)
+      targets += static_cast<std::size_t>(info.fields[roles.parts[part].field].shape.channels);
     if (targets != 1) {
       throw Error(ExitCode::spec,
                   fmt::format("the loss {} learns the classes of one target, and there are {}: name one in "
@@ -115,17 +216,19 @@ DataRoles roles_of(const TrainConfig& config, const DatasetInfo& info) {
 
 TargetShape target_shape(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles) {
   TargetShape shape;
-  if (roles.field_target) {
-    for (std::int64_t c = 0; c < info.shape.channels; ++c)
-      shape.labels.push_back(info.shape.channels == 1 ? kField : fmt::format("{}{}", kField, c));
-    shape.cells = info.shape.voxels();
-  } else {
-    for (const std::size_t label : roles.label_targets) shape.labels.push_back(info.labels[label]);
+  for (const std::size_t part : roles.field_targets) {
+    const DataField& field = info.fields[roles.parts[part].field];
+    const std::string& name = roles.parts[part].name;
+    for (std::int64_t c = 0; c < field.shape.channels; ++c)
+      shape.labels.push_back(field.shape.channels == 1 ? name : fmt::format("{}{}", name, c));
+    shape.cells = field.shape.voxels();
   }
+  for (const std::size_t label : roles.label_targets) shape.labels.push_back(info.labels[label]);
   if (is_classification(config.loss.name)) {
-    shape.classes =
-        count_classes(config.loss, roles.field_target ? info.field_range.at(0)
-                                                      : info.label_range[roles.label_targets.front()]);
+    const bool field = roles.field_target();
+    shape.classes = count_classes(
+        config.loss, field ? info.fields[roles.parts[roles.field_targets.front()].field].range.at(0)
+                           : info.label_range[roles.label_targets.front()]);
   }
   return shape;
 }
@@ -133,9 +236,11 @@ TargetShape target_shape(const TrainConfig& config, const DatasetInfo& info, con
 ModelTask task_of(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles) {
   ModelTask task;
   for (const DataRoles::Input& input : roles.inputs)
-    task.inputs.push_back({input.name, input.label ? TensorShape{} : info.shape});
+    task.inputs.push_back(
+        {input.name, input.label ? TensorShape{} : info.fields[roles.parts[input.part].field].shape});
   task.output.channels = Objective(config.loss, target_shape(config, info, roles)).output_channels();
-  if (roles.field_target) task.output.extent = info.shape.extent;
+  if (roles.field_target())
+    task.output.extent = info.fields[roles.parts[roles.field_targets.front()].field].shape.extent;
   return task;
 }
 

@@ -15,15 +15,22 @@
 namespace wflow::trainer {
 
 struct DataRoles {
+  // A field of the data that is read, as input, as target or as both.
+  struct Part {
+    std::string name;  // as the configuration calls it first
+    std::size_t field = 0;
+  };
   struct Input {
     std::string name;
-    std::optional<std::size_t> label;  // absent: the field
+    std::optional<std::size_t> label;  // absent: a field
+    std::size_t part = 0;              // of a field
   };
+  std::vector<Part> parts;  // each field once
   std::vector<Input> inputs;
-  bool field_target = false;
-  std::vector<std::size_t> label_targets;
+  std::vector<std::size_t> field_targets;  // parts; of the same cells
+  std::vector<std::size_t> label_targets;  // where no field is learned
 
-  bool reads_field() const;  // as input or target
+  bool field_target() const { return !field_targets.empty(); }
 };
 
 // Replaces what depends on the data: `model: automatic`, inputs and targets that were left out.

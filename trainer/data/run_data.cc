@@ -2,7 +2,6 @@
 #include "trainer/data/run_data.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +10,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "trainer/data/free_memory.h"
 
 namespace wflow::trainer {
 namespace {
@@ -19,12 +19,75 @@ constexpr std::size_t kStatisticsSamples = 256;
 
 std::int64_t cache_bytes(const TrainConfig& config, const Communicator& communicator) {
   if (config.cache_bytes >= 0) return config.cache_bytes;
-  const std::int64_t free_bytes = std::int64_t{::sysconf(_SC_AVPHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
-  return free_bytes / 4 / communicator.ranks_on_node();
+  return free_memory() / 4 / communicator.ranks_on_node();
+}
+
+CacheBudget cache_budget(const TrainConfig& config, const Communicator& communicator, const Dataset& dataset,
+                         const DataRoles& roles) {
+  std::int64_t decoded = 0;
+  std::int64_t stored = 0;
+  for (const SampleSource* split : {dataset.train.get(), dataset.validation.get(), dataset.test.get()}) {
+    for (const DataRoles::Part& part : roles.parts) {
+      const std::int64_t values = dataset.info.fields[part.field].shape.count();
+      decoded += values * static_cast<std::int64_t>(sizeof(float) * split->size());
+      stored += split->compressed_bytes(part.field);
+    }
+  }
+  return CacheBudget::divided(cache_bytes(config, communicator), decoded, stored);
 }
 
 double safe_deviation(double deviation) {
   return deviation > 0 && std::isfinite(deviation) ? deviation : 1.0;
+}
+
+// `transform` is of the first input alone: of the others the convert: block has transforms.
+bool is_transformed(const TrainConfig& config, const DatasetInfo& info, std::size_t field) {
+  const auto first = std::find_if(info.fields.begin(), info.fields.end(),
+                                  [](const DataField& candidate) { return candidate.is_input; });
+  return config.transform.name != TransformName::none && first != info.fields.end() &&
+         first == info.fields.begin() + static_cast<std::ptrdiff_t>(field);
+}
+
+std::vector<FieldPart> parts_of(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles) {
+  std::vector<FieldPart> parts;
+  for (const DataRoles::Part& part : roles.parts) {
+    parts.push_back({part.field, info.fields[part.field].shape, {}});
+    if (is_transformed(config, info, part.field)) parts.back().transform = config.transform;
+  }
+  return parts;
+}
+
+TensorShape common_grid(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles) {
+  TensorShape grid;
+  const bool augments = config.augment.shift || config.augment.flip || config.augment.permute;
+  for (const DataRoles::Part& part : roles.parts) {
+    const DataField& field = info.fields[part.field];
+    if (field.shape.voxels() == 1) continue;
+    if (augments && grid.voxels() > 1 && field.shape.extent != grid.extent)
+      throw Error(ExitCode::spec, fmt::format("'augment' acts on fields of one grid, and {} has {}, not {}",
+                                              field.name, text_of(field.shape), text_of(grid)));
+    if (grid.voxels() == 1) grid = field.shape;
+  }
+  return grid;
+}
+
+// As python/wflow and ReadOptions::normalise have it. A quantile is no line: by mean and deviation.
+FieldScale as_recorded(const DataField& field) {
+  FieldScale scale;
+  for (std::int64_t c = 0; c < field.shape.channels; ++c) {
+    const std::size_t at = std::min(static_cast<std::size_t>(c), field.range.size() - 1);
+    const LabelRange& range = field.range[at];
+    double deviation = safe_deviation(range.deviation);
+    double mean = range.mean;
+    if (field.normalisation.kind == "min_max") {
+      deviation =
+          safe_deviation((range.most - range.least) / (field.normalisation.high - field.normalisation.low));
+      mean = range.least - field.normalisation.low * deviation;
+    }
+    scale.mean.push_back(mean);
+    scale.std.push_back(deviation);
+  }
+  return scale;
 }
 
 }  // namespace
@@ -34,10 +97,11 @@ RunData::RunData(const TrainConfig& config, const Communicator& communicator)
       dataset_(open_dataset(config.data)),
       roles_(roles_of(config, dataset_.info)),
       targets_(target_shape(config, dataset_.info, roles_)),
-      budget_(cache_bytes(config, communicator)),
-      train_(*dataset_.train, dataset_.info.shape, config.transform, budget_),
-      validation_(*dataset_.validation, dataset_.info.shape, config.transform, budget_),
-      test_(*dataset_.test, dataset_.info.shape, config.transform, budget_) {}
+      grid_(common_grid(config, dataset_.info, roles_)),
+      budget_(cache_budget(config, communicator, dataset_, roles_)),
+      train_(*dataset_.train, parts_of(config, dataset_.info, roles_), budget_),
+      validation_(*dataset_.validation, train_.parts(), budget_),
+      test_(*dataset_.test, train_.parts(), budget_) {}
 
 void RunData::normalise_labels() {
   Normalisation& n = normalisation_;
@@ -62,22 +126,68 @@ void RunData::normalise_labels() {
 }
 
 void RunData::compute_normalisation(Communicator& communicator) {
-  const auto channels = static_cast<std::size_t>(dataset_.info.shape.channels);
   Normalisation& n = normalisation_;
-  n = {std::vector<double>(channels, 0.0), std::vector<double>(channels, 1.0), {}, {}, {}, {}};
+  n = {};
   normalise_labels();
-  if (config_.normalise && roles_.reads_field()) measure_field(communicator);
+  for (std::size_t part = 0; part < roles_.parts.size(); ++part) {
+    FieldScale scale = scale_of(part, communicator);
+    if (roles_.parts[part].name == kField) {
+      n.x_mean = std::move(scale.mean);
+      n.x_std = std::move(scale.std);
+    } else {
+      n.fields[roles_.parts[part].name] = std::move(scale);
+    }
+  }
   // A field that is learned is compared as the network would see it.
-  if (roles_.field_target) {
-    n.y_mean = n.x_mean;
-    n.y_std = n.x_std;
+  for (const std::size_t part : roles_.field_targets) {
+    const FieldScale scale = *n.of_field(roles_.parts[part].name);
+    n.y_mean.insert(n.y_mean.end(), scale.mean.begin(), scale.mean.end());
+    n.y_std.insert(n.y_std.end(), scale.std.begin(), scale.std.end());
   }
 }
 
-void RunData::measure_field(Communicator& communicator) {
-  const auto channels = static_cast<std::size_t>(dataset_.info.shape.channels);
-  const auto voxels = static_cast<std::size_t>(dataset_.info.shape.voxels());
-  Normalisation& n = normalisation_;
+std::vector<std::vector<ChannelScale>> RunData::scales() const {
+  std::vector<std::vector<ChannelScale>> scales;
+  for (const DataRoles::Part& part : roles_.parts) {
+    const auto scale = normalisation_.of_field(part.name);
+    if (!scale ||
+        scale->mean.size() != static_cast<std::size_t>(dataset_.info.fields[part.field].shape.channels))
+      throw Error(ExitCode::data, fmt::format("the normalisation has no entry for the field {}", part.name));
+    scales.push_back(channel_scales(*scale));
+  }
+  return scales;
+}
+
+std::array<std::int64_t, 3> RunData::target_extent() const {
+  if (!roles_.field_target()) return {1, 1, 1};
+  return field_of(roles_.field_targets.front()).shape.extent;
+}
+
+bool RunData::target_is_transformed() const {
+  return std::any_of(roles_.field_targets.begin(), roles_.field_targets.end(), [&](std::size_t part) {
+    return is_transformed(config_, dataset_.info, roles_.parts[part].field);
+  });
+}
+
+FieldScale RunData::scale_of(std::size_t part, Communicator& communicator) {
+  const auto channels = static_cast<std::size_t>(field_of(part).shape.channels);
+  FieldScale scale;
+  if (!config_.normalise) {
+    scale = {std::vector<double>(channels, 0.0), std::vector<double>(channels, 1.0), false};
+  } else if (is_transformed(config_, dataset_.info, roles_.parts[part].field) ||
+             field_of(part).range.empty()) {
+    scale = measured(part, communicator);
+  } else {
+    scale = as_recorded(field_of(part));
+  }
+  scale.transformed = is_transformed(config_, dataset_.info, roles_.parts[part].field);
+  return scale;
+}
+
+// Of the transformed values, which the manifest's statistics are not of.
+FieldScale RunData::measured(std::size_t part, Communicator& communicator) {
+  const auto channels = static_cast<std::size_t>(field_of(part).shape.channels);
+  const auto voxels = static_cast<std::size_t>(field_of(part).shape.voxels());
   // Sums a sample, gathered in order of the samples: the ranks' number does not change the additions.
   const std::size_t count = std::min(kStatisticsSamples, train_.size());
   const Permutation order(train_.size(), hash64(config_.seed, 4));
@@ -86,7 +196,8 @@ void RunData::measure_field(Communicator& communicator) {
   std::vector<double> sums;
   std::vector<float> scratch;
   for (std::size_t i = first; i < end; ++i) {
-    const std::span<const float> x = train_.get(static_cast<std::size_t>(order(i)), scratch);
+    const std::span<const float> x = train_.get(static_cast<std::size_t>(order(i)), scratch)
+                                         .subspan(train_.begin(part), train_.count(part));
     for (std::size_t c = 0; c < channels; ++c) {
       double sum = 0;
       double squares = 0;
@@ -107,11 +218,13 @@ void RunData::measure_field(Communicator& communicator) {
     for (std::size_t i = 0; i < values.size(); ++i) totals[i % (2 * channels)] += values[i];
   }
   const double cells = static_cast<double>(count) * static_cast<double>(voxels);
+  FieldScale scale;
   for (std::size_t c = 0; c < channels; ++c) {
-    n.x_mean[c] = totals[2 * c] / cells;
-    n.x_std[c] =
-        safe_deviation(std::sqrt(std::max(0.0, totals[2 * c + 1] / cells - n.x_mean[c] * n.x_mean[c])));
+    const double mean = totals[2 * c] / cells;
+    scale.mean.push_back(mean);
+    scale.std.push_back(safe_deviation(std::sqrt(std::max(0.0, totals[2 * c + 1] / cells - mean * mean))));
   }
+  return scale;
 }
 
 void RunData::copy_labels(const SampleSource& source, std::size_t i, bool training, float* to) const {
@@ -126,13 +239,22 @@ void RunData::copy_labels(const SampleSource& source, std::size_t i, bool traini
   }
 }
 
-void RunData::copy_field(std::span<const float> x, std::span<float> to) const {
-  if (!is_classification(config_.loss.name)) {
-    std::copy(x.begin(), x.end(), to.begin());
-    return;
+// [samples, targets, cells], from the parts one behind the other; class numbers as they are.
+void RunData::copy_fields(const Batch& batch, std::span<float> to) const {
+  const std::size_t samples = batch.items.size();
+  const std::size_t row = to.size() / samples;
+  std::size_t at = 0;
+  for (const std::size_t part : roles_.field_targets) {
+    const std::size_t count = batch.counts[part];
+    const std::span<const float> values = batch.values(part);
+    for (std::size_t n = 0; n < samples; ++n)
+      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(n * count), count,
+                  to.begin() + static_cast<std::ptrdiff_t>(n * row + at));
+    at += count;
   }
-  for (std::size_t i = 0; i < to.size(); ++i)
-    to[i] = static_cast<float>(x[i] * normalisation_.x_std[0] + normalisation_.x_mean[0]);
+  if (!is_classification(config_.loss.name)) return;
+  for (float& value : to)
+    value = static_cast<float>(value * normalisation_.y_std[0] + normalisation_.y_mean[0]);
 }
 
 void RunData::fill(Feed& feed, const Batch& batch, CachedSplit& split, bool training) const {
@@ -142,7 +264,7 @@ void RunData::fill(Feed& feed, const Batch& batch, CachedSplit& split, bool trai
   std::size_t number = 0;
   for (std::size_t i = 0; i < roles_.inputs.size(); ++i) {
     if (!roles_.inputs[i].label) {
-      feed.inputs.push_back(batch.values(split.shape()));
+      feed.inputs.push_back(batch.values(roles_.inputs[i].part));
       continue;
     }
     feed.numbers[i].resize(samples);
@@ -155,8 +277,8 @@ void RunData::fill(Feed& feed, const Batch& batch, CachedSplit& split, bool trai
     ++number;
   }
   feed.truths.resize(samples * targets_.labels.size() * static_cast<std::size_t>(targets_.cells));
-  if (roles_.field_target) {
-    copy_field(batch.values(split.shape()), feed.truths);
+  if (roles_.field_target()) {
+    if (samples > 0) copy_fields(batch, feed.truths);
     return;
   }
   for (std::size_t n = 0; n < samples; ++n) {

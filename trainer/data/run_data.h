@@ -2,6 +2,7 @@
 // The data of one run: the three splits behind a cache, the chosen targets, the normalisation.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -38,6 +39,14 @@ class RunData {
   void compute_normalisation(Communicator& communicator);
   void set_normalisation(Normalisation normalisation) { normalisation_ = std::move(normalisation); }
   const Normalisation& normalisation() const { return normalisation_; }
+  // Of each part that is read.
+  std::vector<std::vector<ChannelScale>> scales() const;
+  // The grid that augmentations act on: that of all fields of more than one cell. Error{spec} where there are
+  // several and `augment` asks for something.
+  const TensorShape& grid() const { return grid_; }
+  // Of the field targets; 1 1 1 of numbers.
+  std::array<std::int64_t, 3> target_extent() const;
+  bool target_is_transformed() const;
 
   // `training`: targets of another sample under shuffle_labels.
   void fill(Feed& feed, const Batch& batch, CachedSplit& split, bool training) const;
@@ -46,14 +55,17 @@ class RunData {
 
  private:
   void normalise_labels();
-  void measure_field(Communicator& communicator);
+  FieldScale scale_of(std::size_t part, Communicator& communicator);
+  FieldScale measured(std::size_t part, Communicator& communicator);
+  const DataField& field_of(std::size_t part) const { return dataset_.info.fields[roles_.parts[part].field]; }
   void copy_labels(const SampleSource& source, std::size_t i, bool training, float* to) const;
-  void copy_field(std::span<const float> x, std::span<float> to) const;
+  void copy_fields(const Batch& batch, std::span<float> to) const;
 
   TrainConfig config_;
   Dataset dataset_;
   DataRoles roles_;
   TargetShape targets_;
+  TensorShape grid_;
   CacheBudget budget_;
   CachedSplit train_;
   CachedSplit validation_;

@@ -3,10 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/error.h"
-#include "converters/shards/shard_reader.h"
 
 namespace wflow::trainer {
 namespace {
@@ -17,56 +14,76 @@ class ShardSource final : public SampleSource {
   std::size_t size() const override { return reader_.size(); }
   std::int64_t id(std::size_t i) const override { return reader_.id(i); }
   std::span<const double> targets(std::size_t i) const override { return reader_.targets(i); }
-  void read(std::size_t i, std::span<float> x) const override { reader_.read(i, x); }
+  void read_scaled(std::size_t field, std::span<const std::size_t> indices,
+                   std::span<const std::span<float>> to, std::span<const ChannelScale> scales,
+                   converters::MemoryBudget* keep) const override {
+    reader_.read_fields(field, indices, to, scales, keep);
+  }
+  std::int64_t compressed_bytes(std::size_t field) const override { return reader_.compressed_bytes(field); }
 
  private:
   converters::SplitReader reader_;
 };
 
-DatasetInfo info_of(const converters::Manifest& manifest, const std::filesystem::path& directory) {
-  const auto inputs = std::count_if(manifest.fields.begin(), manifest.fields.end(), [](const auto& field) {
-    return field.role == converters::FieldRole::input;
-  });
-  if (inputs != 1) {
-    throw Error(ExitCode::data, fmt::format("{}/manifest.json has {} inputs, and this trainer takes one",
-                                            directory.string(), inputs));
+// The axis C, or the first of four, is that of the channels; of the others the last is W.
+TensorShape tensor_shape(const converters::FieldInfo& field) {
+  TensorShape shape;
+  std::size_t at = shape.extent.size();
+  for (std::size_t k = field.shape.size(); k-- > 0;) {
+    const auto length = static_cast<std::int64_t>(field.shape[k]);
+    if (field.layout[k] == 'C' || at == 0) {
+      shape.channels = length;
+    } else {
+      shape.extent[--at] = length;
+    }
   }
+  return shape;
+}
+
+LabelRange range_of(const converters::ChannelStatistics& statistics) {
+  return {statistics.mean, statistics.std, statistics.min, statistics.max};
+}
+
+DataField field_of(const converters::FieldInfo& info) {
+  DataField field;
+  field.name = info.name;
+  field.is_input = info.role == converters::FieldRole::input;
+  field.shape = tensor_shape(info);
+  field.has_channels = info.layout.starts_with('C') || info.shape.size() == 4;
+  for (const converters::ChannelStatistics& channel : info.statistics)
+    field.range.push_back(range_of(channel));
+  field.normalisation = info.normalisation;
+  return field;
+}
+
+DatasetInfo info_of(const converters::Manifest& manifest) {
   DatasetInfo info;
   info.name = manifest.name;
   info.hash = manifest.hash;
-  info.shape.channels = static_cast<std::int64_t>(manifest.shape[0]);
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    info.shape.extent[axis] = static_cast<std::int64_t>(manifest.shape[axis + 1]);
-  }
   info.labels = manifest.labels;
   info.missing = manifest.missing.size();
-  for (const converters::ChannelStatistics& label : manifest.statistics.y) {
-    info.label_range.push_back({label.mean, label.std, label.min, label.max});
+  std::size_t label = 0;
+  for (const converters::FieldInfo& field : manifest.fields) {
+    info.fields.push_back(field_of(field));
+    if (info.fields.back().is_input || manifest.labels.empty()) continue;
+    info.fields.back().first_label = label;
+    label += field.values();
   }
-  for (const converters::ChannelStatistics& channel : manifest.statistics.x) {
-    info.field_range.push_back({channel.mean, channel.std, channel.min, channel.max});
-  }
-  if (info.labels.empty() || info.label_range.size() != info.labels.size()) {
-    throw Error(ExitCode::data,
-                fmt::format("{}/manifest.json names no labels with statistics; the network would have "
-                            "nothing to learn: name parameters or numbers as 'targets' in the convert: block "
-                            "(wflow-train learns numbers, or the input field itself; for other fields see "
-                            "examples/own_network)",
-                            directory.string()));
-  }
+  for (const converters::ChannelStatistics& statistics : manifest.statistics.y)
+    info.label_range.push_back(range_of(statistics));
   return info;
 }
 
 }  // namespace
 
 DatasetInfo read_dataset_info(const std::filesystem::path& directory) {
-  return info_of(converters::read_manifest(directory), directory);
+  return info_of(converters::read_manifest(directory));
 }
 
 Dataset open_dataset(const std::filesystem::path& directory) {
   const converters::Manifest manifest = converters::read_manifest(directory);
   Dataset dataset;
-  dataset.info = info_of(manifest, directory);
+  dataset.info = info_of(manifest);
   const auto open = [&](const char* split) {
     return std::make_unique<ShardSource>(converters::SplitReader::open(directory, manifest, split));
   };

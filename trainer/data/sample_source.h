@@ -5,13 +5,19 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "converters/shards/planes.h"
+#include "converters/shards/shard_reader.h"
 #include "trainer/model/model_graph.h"
 
 namespace wflow::trainer {
+
+// seen = stored * factor + offset
+using ChannelScale = converters::Scale;
 
 class SampleSource {
  public:
@@ -19,8 +25,13 @@ class SampleSource {
   virtual std::size_t size() const = 0;
   virtual std::int64_t id(std::size_t i) const = 0;
   virtual std::span<const double> targets(std::size_t i) const = 0;  // all labels
-  // Thread-safe.
-  virtual void read(std::size_t i, std::span<float> x) const = 0;
+  // A field of several samples, sample indices[k] to to[k], each channel scaled where there are scales.
+  // `keep`: compressed bytes may stay in memory as far as it goes. Thread-safe.
+  virtual void read_scaled(std::size_t field, std::span<const std::size_t> indices,
+                           std::span<const std::span<float>> to, std::span<const ChannelScale> scales,
+                           converters::MemoryBudget* keep) const = 0;
+  // What `keep` would take for all samples of a field.
+  virtual std::int64_t compressed_bytes(std::size_t field) const = 0;
 };
 
 // Of the training split.
@@ -31,13 +42,23 @@ struct LabelRange {
   double most = 0;
 };
 
+// A field of every sample, as a tensor: one number or a list of them has a single cell.
+struct DataField {
+  std::string name;
+  bool is_input = true;
+  TensorShape shape;
+  bool has_channels = true;                 // its stored values have an axis of channels
+  std::vector<LabelRange> range;            // a channel, as stored; or one for all
+  converters::Normalisation normalisation;  // what readers are to do
+  std::optional<std::size_t> first_label;   // its numbers are labels from this one on
+};
+
 struct DatasetInfo {
   std::string name;
-  std::string hash;  // names this very data set
-  TensorShape shape;
-  std::vector<std::string> labels;
+  std::string hash;                 // names this very data set
+  std::vector<DataField> fields;    // as the manifest has them: inputs, then targets
+  std::vector<std::string> labels;  // names of the numbers of the targets; empty where a target is a field
   std::vector<LabelRange> label_range;
-  std::vector<LabelRange> field_range;  // a channel, as stored
   std::size_t missing = 0;
 };
 

@@ -35,14 +35,28 @@ nlohmann::json to_json(const Normalisation& normalisation) {
     json["numbers_mean"] = normalisation.numbers_mean;
     json["numbers_std"] = normalisation.numbers_std;
   }
+  for (const auto& [name, scale] : normalisation.fields)
+    json["fields"][name] = {{"mean", scale.mean}, {"std", scale.std}, {"transformed", scale.transformed}};
   return json;
 }
 
 Normalisation normalisation_from_json(const nlohmann::json& json) {
-  return {
+  Normalisation normalisation = {
       json.at("x_mean").get<std::vector<double>>(),      json.at("x_std").get<std::vector<double>>(),
       json.at("y_mean").get<std::vector<double>>(),      json.at("y_std").get<std::vector<double>>(),
       json.value("numbers_mean", std::vector<double>()), json.value("numbers_std", std::vector<double>())};
+  for (const auto& [name, scale] : json.value("fields", nlohmann::json::object()).items()) {
+    normalisation.fields[name] = {scale.at("mean").get<std::vector<double>>(),
+                                  scale.at("std").get<std::vector<double>>(),
+                                  scale.at("transformed").get<bool>()};
+  }
+  return normalisation;
+}
+
+std::optional<FieldScale> Normalisation::of_field(const std::string& name) const {
+  if (name == kField) return FieldScale{x_mean, x_std, true};
+  const auto found = fields.find(name);
+  return found == fields.end() ? std::nullopt : std::optional(found->second);
 }
 
 Augmentation draw_augmentation(const AugmentConfig& config, const TensorShape& shape, std::uint64_t seed,
@@ -72,8 +86,16 @@ Augmentation draw_augmentation(const AugmentConfig& config, const TensorShape& s
   return drawn;
 }
 
+std::vector<converters::Scale> channel_scales(const FieldScale& scale) {
+  std::vector<converters::Scale> scales;
+  for (std::size_t c = 0; c < scale.std.size(); ++c)
+    scales.push_back(
+        {static_cast<float>(1 / scale.std[c]), static_cast<float>(-scale.mean[c] / scale.std[c])});
+  return scales;
+}
+
 void copy_sample(std::span<const float> from, std::span<float> to, const TensorShape& shape,
-                 const Normalisation& normalisation, const Augmentation& augmentation) {
+                 std::span<const converters::Scale> scales, const Augmentation& augmentation) {
   const auto& n = shape.extent;
   const std::array<std::int64_t, 3> strides = {n[1] * n[2], n[2], 1};
   std::array<std::vector<std::int64_t>, 3> offsets;
@@ -87,8 +109,7 @@ void copy_sample(std::span<const float> from, std::span<float> to, const TensorS
   float* out = to.data();
   for (std::int64_t c = 0; c < shape.channels; ++c) {
     const auto channel = static_cast<std::size_t>(c);
-    const auto factor = static_cast<float>(1 / normalisation.x_std[channel]);
-    const auto constant = static_cast<float>(-normalisation.x_mean[channel] / normalisation.x_std[channel]);
+    const auto [factor, constant] = scales[channel];
     const float* in = from.data() + c * shape.voxels();
     for (const std::int64_t d : offsets[0]) {
       for (const std::int64_t h : offsets[1]) {

@@ -5,10 +5,14 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "converters/shards/planes.h"
 #include "trainer/config.h"
 #include "trainer/model/model_graph.h"
 
@@ -17,14 +21,25 @@ namespace wflow::trainer {
 // In place. Gives false if a value is not finite (before or after): the logarithm of a negative density, say.
 bool apply_transform(const TransformConfig& transform, std::span<float> values);
 
+// Of a field's channels.
+struct FieldScale {
+  std::vector<double> mean;
+  std::vector<double> std;
+  bool transformed = false;  // the transform acts on it
+  bool operator==(const FieldScale&) const = default;
+};
+
 // seen = (transformed - mean) / deviation, a channel; the same for the chosen targets.
 struct Normalisation {
-  std::vector<double> x_mean;
+  std::vector<double> x_mean;  // of the first input, where it is called `x`
   std::vector<double> x_std;
   std::vector<double> y_mean;
   std::vector<double> y_std;
   std::vector<double> numbers_mean = {};  // of labels that are inputs, in order of the inputs
   std::vector<double> numbers_std = {};
+  std::map<std::string, FieldScale> fields = {};  // of fields that are called by their names
+  // Nothing of a label.
+  std::optional<FieldScale> of_field(const std::string& name) const;
   bool operator==(const Normalisation&) const = default;
 };
 nlohmann::json to_json(const Normalisation& normalisation);
@@ -44,8 +59,11 @@ struct Augmentation {
 Augmentation draw_augmentation(const AugmentConfig& config, const TensorShape& shape, std::uint64_t seed,
                                std::uint64_t epoch, std::int64_t sample_id);
 
-// Normalises and augments one transformed sample in one pass.
+// x * factor + offset of each channel: what copy_sample does with it.
+std::vector<converters::Scale> channel_scales(const FieldScale& scale);
+
+// Normalises and augments one transformed sample of a field in one pass.
 void copy_sample(std::span<const float> from, std::span<float> to, const TensorShape& shape,
-                 const Normalisation& normalisation, const Augmentation& augmentation);
+                 std::span<const converters::Scale> scales, const Augmentation& augmentation);
 
 }  // namespace wflow::trainer

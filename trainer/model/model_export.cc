@@ -56,9 +56,15 @@ void export_model(const ModelGraph& graph, const FlatState& state, const Exporte
     for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
       inputs.push_back(graph.inputs[i].name);
       if (graph.inputs[i].name == kField) continue;
-      module.register_buffer("in" + std::to_string(i) + "_mean",
+      const std::string name = "in" + std::to_string(i);
+      if (const auto scale = normalisation.of_field(graph.inputs[i].name)) {
+        module.register_buffer(name + "_mean", tensor_of(scale->mean, {1, -1, 1, 1, 1}));
+        module.register_buffer(name + "_std", tensor_of(scale->std, {1, -1, 1, 1, 1}));
+        continue;
+      }
+      module.register_buffer(name + "_mean",
                              tensor_of(std::vector<double>{normalisation.numbers_mean[number]}, {1, 1}));
-      module.register_buffer("in" + std::to_string(i) + "_std",
+      module.register_buffer(name + "_std",
                              tensor_of(std::vector<double>{normalisation.numbers_std[number]}, {1, 1}));
       ++number;
     }

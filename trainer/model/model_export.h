@@ -14,16 +14,19 @@ namespace wflow::trainer {
 
 // What stands between raw data and the network, and between the network and physical units.
 struct ExportedUnits {
-  TransformConfig transform;  // of fields
+  TransformConfig transform;  // of the fields whose scale says so
   Normalisation normalisation;
   LossName loss = LossName::mse;
   bool field_target = false;  // the targets are the field's channels
   std::vector<std::string> targets;
+  bool target_transformed = true;                  // of a field target: the transform is to be undone
+  std::vector<std::string> without_channels = {};  // inputs whose stored values have no axis of channels
 };
 
-// The module's forward as TorchScript source: raw inputs in order of the graph's (fields [N, C, D, H, W],
-// numbers [N, C]) -> physical targets [N, L] or [N, C, D, H, W], with transform, normalisation and
-// de-normalisation inside. gaussian: means, then standard deviations; classes: probabilities.
+// The module's forward as TorchScript source: raw inputs in order of the graph's (fields [N, C, D, H, W]
+// or as they are stored, numbers [N, C]) -> physical targets [N, L] or [N, C, D, H, W], with transform,
+// normalisation and de-normalisation inside. gaussian: means, then standard deviations; classes:
+// probabilities.
 std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& units);
 
 // Writes the module; `path` is published whole. Its attributes `inputs`, `targets` and `wflow` name the

@@ -77,6 +77,13 @@ class Chain {
     at_ = parts.size() == 1 ? parts.front() : graph_.concatenate("inputs", parts);
   }
 
+  // Fields of one grid as the channels of one.
+  void join_channels(std::size_t count) {
+    std::vector<Value> parts;
+    for (Value input = 0; input < count; ++input) parts.push_back(input);
+    if (count > 1) at_ = graph_.concatenate("inputs", parts);
+  }
+
   ModelGraph head(std::int64_t outputs) {
     for (const std::int64_t size : config_.dense) dense_block(size);
     at_ = graph_.linear("out", at_, outputs);
@@ -292,16 +299,19 @@ bool gives_field(ModelName name) {
          name == ModelName::vae;
 }
 
-bool reads_one_field(ModelName name) {
+bool reads_fields(ModelName name) {
   return name != ModelName::mlp && name != ModelName::decoder;
 }
 
 void check_task(const ModelConfig& config, const ModelTask& task) {
   const char* name = name_of(config.name);
-  if (reads_one_field(config.name) && task.inputs.size() != 1) {
+  for (const NamedShape& input : task.inputs) {
+    if (!reads_fields(config.name) || input.shape.extent == task.inputs.front().shape.extent) continue;
     refuse(fmt::format(
-        "the network '{}' reads one field, and 'inputs' names {}; write its layers as a list to read several",
-        name, task.inputs.size()));
+        "the network '{}' reads fields of one grid, and 'inputs' names {} ({}) and {} ({}); write "
+        "its layers as a list to read both",
+        name, task.inputs.front().name, text_of(task.inputs.front().shape), input.name,
+        text_of(input.shape)));
   }
   const bool field = task.output.voxels() > 1;
   if (gives_field(config.name) && !field) {
@@ -323,7 +333,8 @@ void check_task(const ModelConfig& config, const ModelTask& task) {
 ModelGraph build_named(const ModelConfig& config, const ModelTask& task) {
   check_task(config, task);
   Chain chain(config, task);
-  const bool pools = reads_one_field(config.name) && config.name != ModelName::unet;
+  if (reads_fields(config.name)) chain.join_channels(task.inputs.size());
+  const bool pools = reads_fields(config.name) && config.name != ModelName::unet;
   if (pools && !chain.can_pool()) {
     refuse(
         fmt::format("the network '{}' needs an input of at least {} cells along one axis; "

@@ -173,7 +173,7 @@ TEST(Families, SayWhatDoesNotFit) {
   EXPECT_THAT(refusal_of(ModelName::unet, {{{"x", {1, {12, 16, 16}}}}, {1, {12, 16, 16}}}),
               testing::HasSubstr("12 cells along an axis are no multiple of 8; use another 'depth' or grid"));
   EXPECT_THAT(refusal_of(ModelName::cosmoflow, {{cube, {"a", {}}}, {2, {1, 1, 1}}}),
-              testing::HasSubstr("reads one field, and 'inputs' names 2"));
+              testing::HasSubstr("reads fields of one grid, and 'inputs' names x"));
   EXPECT_THAT(refusal_of(ModelName::decoder, {{{"a", {}}}, {1, {33, 33, 33}}}),
               testing::HasSubstr("can be halved only 0 times"));
 }

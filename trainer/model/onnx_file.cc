@@ -346,18 +346,18 @@ void add_inputs(const ModelGraph& graph, const ExportedUnits& units, OnnxGraph& 
   const Normalisation& n = units.normalisation;
   std::size_t number = 0;
   for (const NamedShape& input : graph.inputs) {
-    const bool field = input.name == kField;
-    onnx.message().message(11, value_info(input.name, onnx_sizes(input.shape, field)));
-    if (!field) {
+    const auto scale = n.of_field(input.name);
+    onnx.message().message(11, value_info(input.name, onnx_sizes(input.shape, scale.has_value())));
+    if (!scale) {
       const std::string mean = onnx.real(n.numbers_mean[number]);
       writer.names().push_back(normalised(onnx, input.name, mean, onnx.real(n.numbers_std[number])));
       ++number;
       continue;
     }
     const std::int64_t shape[] = {1, input.shape.channels, 1, 1, 1};
-    const std::string x = transformed(onnx, units.transform, input.name);
-    const std::string mean = onnx.reals(shape, n.x_mean);
-    const std::string seen = normalised(onnx, x, mean, onnx.reals(shape, n.x_std));
+    const std::string x = scale->transformed ? transformed(onnx, units.transform, input.name) : input.name;
+    const std::string mean = onnx.reals(shape, scale->mean);
+    const std::string seen = normalised(onnx, x, mean, onnx.reals(shape, scale->std));
     // A field of one cell is a vector to the layers.
     writer.names().push_back(input.shape.voxels() == 1 ? writer.reshaped(seen, input.shape, false) : seen);
   }
@@ -374,7 +374,8 @@ std::string physical_output(const ExportedUnits& units, OnnxGraph& onnx, const s
     return onnx.node("Add", {onnx.node("Mul", {value, deviation}), mean});
   };
   if (units.loss != LossName::gaussian) {
-    return units.field_target ? undone_transform(onnx, units.transform, scaled(y)) : scaled(y);
+    const bool transformed = units.field_target && units.target_transformed;
+    return transformed ? undone_transform(onnx, units.transform, scaled(y)) : scaled(y);
   }
   const Names parts = onnx.split(y, channels);
   const std::string root = onnx.node("Exp", {onnx.node("Mul", {parts[1], onnx.real(0.5)})});

@@ -156,7 +156,7 @@ std::string undone_units(const ExportedUnits& units, const std::string& y) {
       break;
   }
   std::string physical = fmt::format("torch.add(torch.mul({}, self.y_std), self.y_mean)", y);
-  if (!units.field_target) return physical;
+  if (!units.field_target || !units.target_transformed) return physical;
   if (units.transform.name == TransformName::log)
     return fmt::format("torch.sub(torch.exp({}), {})", physical, real(units.transform.offset));
   if (units.transform.name == TransformName::log1p) return fmt::format("torch.expm1({})", physical);
@@ -172,17 +172,26 @@ std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& uni
   const auto add = [&](const std::string& line) { source += "    " + line + "\n"; };
   for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
     add(fmt::format("v{0} = torch.to(v{0}, 6)", i));  // float32, whatever number type the shard holds
-    const bool field = graph.inputs[i].name == kField;
-    if (field && units.transform.name == TransformName::log)
+    const auto scale = units.normalisation.of_field(graph.inputs[i].name);
+    const bool transformed = scale && scale->transformed;
+    if (scale && graph.inputs[i].shape.voxels() == 1) {
+      add(fmt::format("v{0} = v{0}.reshape({1})", i, sizes(graph.inputs[i].shape, true)));
+    } else if (scale) {
+      const auto& names = units.without_channels;
+      const bool bare = std::find(names.begin(), names.end(), graph.inputs[i].name) != names.end();
+      add(fmt::format("while v{0}.dim() < 5:\n        v{0} = v{0}.unsqueeze({1})", i, bare ? 1 : 2));
+    }
+    if (transformed && units.transform.name == TransformName::log)
       add(fmt::format("v{0} = torch.log(torch.add(v{0}, {1}))", i, real(units.transform.offset)));
-    if (field && units.transform.name == TransformName::log1p)
+    if (transformed && units.transform.name == TransformName::log1p)
       add(fmt::format("v{0} = torch.log1p(v{0})", i));
-    if (field) {
+    if (scale) {
       const TensorShape& shape = graph.inputs[i].shape;
       // A field of one cell is a vector to the layers. Other fields may have another size than in training
       // where the network allows for it.
       const std::string vector = shape.voxels() == 1 ? ".reshape(" + sizes(shape, false) + ")" : "";
-      add(fmt::format("v{0} = torch.div(torch.sub(v{0}, self.x_mean), self.x_std){1}", i, vector));
+      const std::string of = graph.inputs[i].name == kField ? "x" : fmt::format("in{}", i);
+      add(fmt::format("v{0} = torch.div(torch.sub(v{0}, self.{1}_mean), self.{1}_std){2}", i, of, vector));
     } else {
       add(fmt::format("v{0} = torch.div(torch.sub(v{0}.reshape([-1, 1]), self.in{0}_mean), self.in{0}_std)",
                       i));

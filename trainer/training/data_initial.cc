@@ -50,12 +50,11 @@ std::vector<Moments> measure(const ModelGraph& part, RunData& data, Communicator
                                       static_cast<std::size_t>(communicator.size()));
   // One sample at a time: memory is what a single sample needs, whatever the batch is.
   DataLoader loader(
-      data.train(), data.normalisation(), 1, 1,
+      data.train(), data.scales(), 1, 1,
       [&order, first = first, end = end](std::uint64_t n) -> std::optional<std::vector<BatchItem>> {
         if (first + n >= end) return std::nullopt;
         return std::vector<BatchItem>{{static_cast<std::size_t>(order(first + n)), {}}};
-      },
-      data.roles().reads_field());
+      });
   Feed feed;
   std::vector<float> outputs(static_cast<std::size_t>(shape.count()));
   std::vector<Moments> own;

@@ -102,7 +102,8 @@ void PredictionFile::State::create(std::span<const std::int64_t> ids) {
   text_attribute("producer", {fmt::format("wflow {}", kVersion)});
   text_attribute("data_hash", {description.data_hash});
   text_attribute("targets", objective.shape().labels);
-  const bool transformed = units.field_target && objective.name() == LossName::gaussian &&
+  const bool transformed = units.field_target && units.target_transformed &&
+                           objective.name() == LossName::gaussian &&
                            units.transform.name != TransformName::none;
   text_attribute("units", {transformed ? "transformed" : "physical"});
   const hsize_t count = rows;
@@ -133,7 +134,8 @@ void PredictionFile::State::write_rows(const DatasetId& dataset, std::size_t fir
 
 float PredictionFile::State::physical(float value, std::size_t channel) const {
   const double y = value * units.normalisation.y_std[channel] + units.normalisation.y_mean[channel];
-  if (!units.field_target || objective.name() == LossName::gaussian) return static_cast<float>(y);
+  if (!units.field_target || !units.target_transformed || objective.name() == LossName::gaussian)
+    return static_cast<float>(y);
   if (units.transform.name == TransformName::log)
     return static_cast<float>(std::exp(y) - units.transform.offset);
   if (units.transform.name == TransformName::log1p) return static_cast<float>(std::expm1(y));

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libwflow_loader by ctypes: batches of float32 that threads of the library read, inflate, cast and scale (converters/load/loader_c.h)."""
+from __future__ import annotations
+
+import ctypes
+import glob
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from wflow._errors import DamagedData, Error
+
+_VERSION = 1
+_EXIT_DATA = 4
+_library = None
+
+
+def _candidates():
+    """Where the library may be: named by the user, installed with this package, or beside the program wflow-convert."""
+    if "WFLOW_LOADER" in os.environ:
+        yield os.environ["WFLOW_LOADER"]
+        return
+    roots = [Path(__file__).resolve().parents[4]]
+    program = shutil.which("wflow-convert")
+    if program:
+        roots.append(Path(program).resolve().parents[1])
+    for root in roots:
+        for pattern in ("lib/libwflow_loader.so", "lib/*/libwflow_loader.so", "lib64/libwflow_loader.so"):
+            yield from sorted(glob.glob(os.path.join(glob.escape(str(root)), pattern)))
+
+
+def library():
+    """The loaded library. Error where there is none."""
+    global _library
+    if _library is None:
+        _library = _load()
+    return _library
+
+
+def _load():
+    problem = "it is installed with wflow; or name the file in WFLOW_LOADER"
+    for path in _candidates():
+        try:
+            found = ctypes.CDLL(path)
+        except OSError as error:
+            problem = str(error)
+            continue
+        found.wflow_loader_version.restype = ctypes.c_int32
+        if found.wflow_loader_version() != _VERSION:
+            problem = f"{path} is of version {found.wflow_loader_version()}, this package knows {_VERSION}"
+            continue
+        c, i32, i64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
+        for name, result, arguments in (
+                ("error", ctypes.c_char_p, []), ("open", c, [ctypes.c_char_p, ctypes.c_char_p, i32]), ("close", None, [c]),
+                ("samples", i64, [c]), ("values", i64, [c, i32]), ("submit", i64, [c, i64, c, i32, c, c, c, c]), ("wait", i32, [c, i64])):
+            function = getattr(found, "wflow_loader_" + name)
+            function.restype, function.argtypes = result, arguments
+        return found
+    raise Error(f"libwflow_loader.so was not found: {problem}")
+
+
+class Batch:
+    """A batch that is being read."""
+
+    def __init__(self, number, arrays):
+        self.number, self.arrays = number, arrays
+
+
+class Loader:
+    """A split, read by `threads` threads of the library. Belongs to the process that opened it."""
+
+    def __init__(self, directory, split: str, threads: int):
+        self._library = library()
+        self._waiting: dict = {}  # what the library writes to must live on
+        self._handle = self._library.wflow_loader_open(os.fsencode(directory), split.encode(), threads)
+        if not self._handle:
+            raise DamagedData(self._library.wflow_loader_error().decode())
+
+    def __len__(self):
+        return self._library.wflow_loader_samples(self._handle)
+
+    def submit(self, samples, fields) -> Batch:
+        """Begins to read. `fields`: (number in the manifest, shape of a sample, (parts, 2) factors and offsets or None)."""
+        samples = np.ascontiguousarray(samples, np.int64)
+        arrays = [np.empty((len(samples), *shape), np.float32) for _, shape, _ in fields]
+        scales = [np.ascontiguousarray(s, np.float32) if s is not None else np.empty((0, 2), np.float32) for _, _, s in fields]
+        numbers = np.array([number for number, _, _ in fields], np.int32)
+        parts = np.array([len(s) for s in scales], np.int32)
+        to = (ctypes.c_void_p * len(fields))(*(a.ctypes.data for a in arrays))
+        of_scales = (ctypes.c_void_p * len(fields))(*(s.ctypes.data for s in scales))
+        number = self._library.wflow_loader_submit(self._handle, len(samples), samples.ctypes.data, len(fields), numbers.ctypes.data, to,
+                                                   parts.ctypes.data, of_scales)
+        if number < 0:
+            raise Error(self._library.wflow_loader_error().decode())
+        batch = Batch(number, arrays)
+        self._waiting[number] = batch
+        return batch
+
+    def wait(self, batch: Batch) -> list:
+        """The arrays of a batch, in the order of its fields."""
+        code = self._library.wflow_loader_wait(self._handle, batch.number)
+        del self._waiting[batch.number]
+        if code:
+            raise (DamagedData if code == _EXIT_DATA else Error)(self._library.wflow_loader_error().decode())
+        return batch.arrays
+
+    def close(self):
+        """Ends the threads, once they have read what they are at."""
+        if self._handle:
+            self._library.wflow_loader_close(self._handle)
+            self._handle = None
+            self._waiting.clear()
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self.close()
