@@ -71,7 +71,7 @@ TEST(ConvertConfig, AllErrorsAtOnceWithPlaceAndSuggestion) {
           .errors;
   for (const char* part :
        {"c.yaml:3:9: error: 'format' must be one of auto, hdf5, npy, npz, raw, netcdf, csv, text, json, "
-        "gadget, image, found the text 'hdf'",
+        "gadget, image, tfrecord, found the text 'hdf'",
         "did you mean 'hdf5'?", "c.yaml:4:1: error: unknown key 'chanels'", "did you mean 'channels'?",
         "c.yaml:5:8: error: 'level' must be between 1 and 12, found 99", "c.yaml:6:14",
         "'targets' names 'a' twice", "mixes counts and fractions", "unknown key 'tests'"}) {

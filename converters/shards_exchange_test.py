@@ -4,6 +4,7 @@
 
 Usage: shards_exchange_test.py PATH_OF_WFLOW_CONVERT [PATH_OF_WFLOW_TRAIN] [unittest options]
 """
+import fcntl
 import gzip
 import io
 import json
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import unittest
 import zlib
 from pathlib import Path
@@ -372,6 +374,17 @@ class Exports(ExchangeTest):
         self.assertFalse((self.folder / "broken").exists())
         self.no_leftovers()
 
+    def test_two_at_once(self):
+        """The second is refused while the first has the lock on the unfinished folder."""
+        folder = self.folder / ".out.partial"
+        folder.mkdir()
+        descriptor = os.open(folder, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        self.assertIn("another process writes", self.refused("export", "data", "out", "--to", "npy"))
+        self.assertTrue(folder.exists())
+        os.close(descriptor)
+        self.shards("export", "data", "out", "--to", "npy")
+
     def test_a_full_disk_leaves_nothing(self):
         def limit():
             resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
@@ -465,6 +478,32 @@ class Rewrites(ExchangeTest):
         self.assertIn("merge needs two data sets or more", self.refused("merge", "a", "out"))
 
 
+class Memory(ExchangeTest):
+    """160 MiB of samples; the program is given a fraction of that."""
+    COUNT, SHAPE, MOST = 40, (1024, 1024), 80 << 20
+
+    def most_memory(self, *arguments):
+        process = subprocess.Popen([PROGRAM, "shards", *map(str, arguments), "--threads", "1"], cwd=self.folder, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(process.returncode, 0)
+        return usage.ru_maxrss * 1024
+
+    def test_bounded(self):
+        rows = ["id,file,a"]
+        for i in range(self.COUNT):
+            np.save(self.folder / f"u{i}.npy", (np.arange(np.prod(self.SHAPE)) // 512 + i).astype("f4").reshape(self.SHAPE))
+            rows.append(f"{i},u{i}.npy,{i}")
+        (self.folder / "t.csv").write_text("\n".join(rows) + "\n")
+        (self.folder / "t.yaml").write_text(json.dumps({"samples": "t.csv", "output": "data", "shard_samples": 20, "inputs": {"u": {}}, "targets": {"a": "parameter"},
+                                                        "split": {"train": 1.0, "validation": 0.0, "test": 0.0}}))
+        subprocess.run([PROGRAM, str(self.folder / "t.yaml")], check=True, capture_output=True)
+        for form in ("npy", "tfrecord", "webdataset", "zarr"):
+            self.assertLess(self.most_memory("export", "data", f"out-{form}", "--to", form), self.MOST, form)
+            shutil.rmtree(self.folder / f"out-{form}")
+        self.assertLess(self.most_memory("reshard", "data", "out", "--shard-samples", 40), self.MOST)
+
+
 class Mosaics(ExchangeTest):
     def test_mosaic(self):
         from PIL import Image
@@ -485,7 +524,7 @@ class Mosaics(ExchangeTest):
         for i in range(16):
             row, column = 9 * (3 - i // 4) + 4, 9 * (i % 4) + 4
             self.assertAlmostEqual(grey[row, column], i / 15 * 255, delta=1, msg=i)
-        self.assertIn("to the right: b", self.shards("mosaic", "data", "--png", "ba.png", "--parameters", "b,a"))
+        self.assertIn("to the right: b", self.shards("mosaic", "--png", "ba.png", "--parameters", "b,a", "data"))
         self.assertIn("in reading order: a", self.shards("mosaic", "data", "--png", "a.png", "--parameters", "a"))
         self.assertIn("4 of 16 train samples, 2 x 2 tiles", self.shards("mosaic", "data", "--png", "few.png", "--grid", 2))
         self.assertIn("there is no parameter 'c' (there are a, b)", self.refused("mosaic", "data", "--png", "c.png", "--parameters", "c"))
@@ -554,7 +593,9 @@ class Imports(ExchangeTest):
         self.assertEqual(self.manifest("data")["fields"][1]["channels"], ["Omega_m", "sigma_8", "N_spec", "H_0"])
         self.assertEqual(self.manifest("data")["split"]["order"], "given")
         self.assertIn("data is there already", self.refused("import", "public", "data", "--layout", "mlperf"))
-        self.shards("import", "public", "physical", "--layout", "mlperf", "--physical", "--labels", "a,b,c,d", "--shard-samples", 5)
+        self.shards("import", "--labels", "a,b,c,d", "public", "physical", "--layout", "mlperf", "--physical", "--shard-samples", 5)
+        text = self.shards("sample", "physical", 5, "--lineage")
+        self.assertIn("imported from record 0 of\n  " + str(sorted((self.folder / "public").rglob("*.hdf5"))[5]) + " (", text)
         with h5py.File(self.folder / "physical/train/shard-00000.h5") as file, h5py.File(self.folder / "public/train/part0/univ_ics_2019-03_a00000000.hdf5") as raw:
             np.testing.assert_array_equal(file["y"][0], raw["physPar"][...])
             self.assertEqual(list(file["y"].attrs["names"]), ["a", "b", "c", "d"])
@@ -613,6 +654,25 @@ class Imports(ExchangeTest):
         shutil.rmtree(self.folder / "data")
         self.shards("import", "public", "data", "--layout", "mlperf", "--split", "1,0,0")
         self.assertEqual(self.manifest("data")["missing"], [5, 6, 7])
+
+    def test_what_was_killed_goes_on(self):
+        for i in range(12):
+            self.write_tfrecord(self.folder / "public/train", i, compress=True)
+        command = ["import", "public", "data", "--layout", "mlperf", "--shard-samples", 1]
+        process = subprocess.Popen([PROGRAM, "shards", *map(str, command)], cwd=self.folder, stdout=subprocess.DEVNULL)
+        while process.poll() is None and not (self.folder / "data/blocks/00003.json").exists():
+            time.sleep(0.001)
+        process.kill()
+        process.wait()
+        blocks = {p.name: p.stat().st_mtime_ns for p in (self.folder / "data/blocks").glob("0*.json")}
+        self.assertGreaterEqual(len(blocks), 4)
+        if not (self.folder / "data/manifest.json").exists():
+            self.shards(*command)
+        for name, changed in blocks.items():
+            self.assertEqual((self.folder / "data/blocks" / name).stat().st_mtime_ns, changed)
+        self.assertEqual(sorted(self.check("data", range(12))["train"]), list(range(12)))
+        self.shards("import", "public", "whole", "--layout", "mlperf", "--shard-samples", 1)
+        self.assertEqual(self.manifest("data"), self.manifest("whole"))
 
     def test_what_is_refused(self):
         self.write_hdf5(self.folder / "public/train", 1)

@@ -118,9 +118,11 @@ void add_import(CLI::App& shards, std::function<int()>& chosen) {
       ->required()
       ->check(CLI::IsMember({"mlperf"}));
   command->add_option("--labels", options->labels, "names of the parameters: omega_m,sigma_8")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_option("--shape", options->shape, "TFRecord: lengths of x, channels last: 128,128,128,4")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_option("--dtype", *dtype, "TFRecord: type of x (default: int16 or float32, by its size)")
       ->check(CLI::IsMember(dtype_names()));
   command->add_flag("--physical", options->physical, "HDF5: physPar as the targets, not unitPar");
@@ -128,7 +130,8 @@ void add_import(CLI::App& shards, std::function<int()>& chosen) {
   command->add_option("--shard-samples", options->shard_samples, "samples a block (default: about 512 MiB)");
   command
       ->add_option("--split", options->split, "parts of files in no folder train or validation: 0.8,0.1,0.1")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_option("--seed", options->seed, "of that split (default: 1)");
   add_threads(command, options->threads);
   command->callback([&chosen, options, paths, dtype] {

@@ -15,6 +15,7 @@
 #include "converters/convert/finish.h"
 #include "converters/convert/report.h"
 #include "converters/input/hdf5_handle.h"
+#include "converters/look/look.h"
 #include "converters/readers/tfrecord.h"
 #include "converters/shards/encode.h"
 #include "converters/shards/manifest.h"
@@ -241,6 +242,14 @@ std::vector<SampleRow> import_rows(const std::vector<ImportFile>& files, bool tf
   return rows;
 }
 
+// Which file each sample is of: `sample --lineage` looks it up.
+void write_sources(const fs::path& out, const std::vector<SampleRow>& rows) {
+  std::string text = "id,record,file\n";
+  for (const SampleRow& row : rows)
+    text += fmt::format("{},{},{}\n", row.id, row.row.value_or(0), row.file.string());
+  write_file_durably(out / kSourcesName, text);
+}
+
 // Our own blocks go on; nothing else is touched.
 void check_out(const fs::path& out) {
   if (!fs::exists(out)) return;
@@ -294,6 +303,7 @@ void import_mlperf(const ImportOptions& options) {
                                       rows.begin() + static_cast<std::ptrdiff_t>(range.end));
     convert_block(conversion, block, part, observer);
   }
+  write_sources(options.out, rows);
   const Manifest manifest = finish_conversion(conversion);
   for (const FieldInfo& field : manifest.fields) fmt::print("{}\n", describe_field(field));
   fmt::print("{}: {} train, {} validation, {} test samples, {} missing\n", options.out.string(),

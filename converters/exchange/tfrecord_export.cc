@@ -99,23 +99,6 @@ std::string field_message(const FieldInfo& field, ListKind kind, const std::vect
   });
 }
 
-std::string framed(const std::string& example) {
-  const auto bytes = [](const std::string& text) {
-    return std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
-  };
-  const auto put = [](std::string& out, auto value) {
-    out.append(reinterpret_cast<const char*>(&value), sizeof value);
-  };
-  std::string record;
-  record.reserve(example.size() + kTfrecordHeader + kTfrecordTrailer);
-  put(record, static_cast<std::uint64_t>(example.size()));
-  const std::uint32_t crc = masked_crc32c(bytes(record));
-  put(record, crc);
-  record += example;
-  put(record, masked_crc32c(bytes(example)));
-  return record;
-}
-
 class TfrecordExporter final : public Exporter {
  public:
   TfrecordExporter(const Manifest& manifest, fs::path folder, bool exact)
@@ -142,7 +125,7 @@ class TfrecordExporter final : public Exporter {
     }
     std::string example;
     put_message(example, 1, features);
-    const std::string record = framed(example);
+    const std::string record = tfrecord_of(example);
     row.fields.assign(1, {record.begin(), record.end()});
   }
   void add(const DataRow& row) override { file_->write(row.fields.front()); }

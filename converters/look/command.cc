@@ -60,6 +60,7 @@ void add_mosaic(CLI::App& shards, std::function<int()>& chosen) {
       ->add_option("--parameters", options->parameters,
                    "one or two of them: to the right, upwards (default: the first two that vary)")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->expected(1, 2);
   command->add_option("--grid", options->grid, "tiles a side at most (default: 16)")
       ->check(CLI::Range(1, 256));

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -99,6 +100,19 @@ std::optional<GivenSample> given_sample(const fs::path& data, std::uint64_t bloc
   return given;
 }
 
+// The file that an imported sample was read from; empty where it was not imported.
+std::string imported_from(const fs::path& data, std::int64_t id) {
+  std::ifstream lines(data / kSourcesName);
+  const std::string start = fmt::format("{},", id);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t comma = line.find(',', start.size());
+    if (!line.starts_with(start) || comma == std::string::npos) continue;
+    return fmt::format("imported from record {} of\n{}", line.substr(start.size(), comma - start.size()),
+                       file_line(line.substr(comma + 1)));
+  }
+  return {};
+}
+
 // What wflow prints; where it can't, why.
 struct Answer {
   bool good = false;
@@ -157,6 +171,7 @@ std::string show_lineage(const fs::path& data, std::int64_t id) {
     }
   }
   const auto given = block ? given_sample(data, *block, id) : std::nullopt;
+  if (const std::string imported = imported_from(data, id); !imported.empty()) return out + imported;
   if (given) out += given->text;
   const auto campaign = campaign_of(data);
   if (!campaign || !given)

@@ -28,6 +28,9 @@ std::string show_head(const std::filesystem::path& data, std::string_view split,
 std::string show_sample(const std::filesystem::path& data, std::int64_t id, std::string field,
                         const std::filesystem::path& png);
 
+// Of an imported data set: id, record and file of each sample, a line each.
+inline constexpr const char* kSourcesName = "sources.csv";
+
 // Where a sample comes from: its shard and block, and where `data` lies in the campaign that made it, the
 // task, its worker and time, the parameters, the conversion and the versions of the study.
 std::string show_lineage(const std::filesystem::path& data, std::int64_t id);

@@ -99,16 +99,7 @@ std::string tfrecord() {
   const std::string example = proto(1, feature("x", 1, proto(1, bytes_of_ramp<std::int16_t>(24))) +
                                            feature("y", 2, proto(1, bytes_of_ramp<float>(4))) +
                                            feature("z", 3, "\x08\x05\x08\x81\x01"));
-  const auto checksum = [](const std::string& bytes) {
-    return masked_crc32c({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
-  };
-  std::string length;
-  put(length, static_cast<std::uint64_t>(example.size()));
-  std::string record = length;
-  put(record, checksum(length));
-  record += example;
-  put(record, checksum(example));
-  return record;
+  return tfrecord_of(example);
 }
 
 void write_npz(const fs::path& path) {

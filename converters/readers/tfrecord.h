@@ -11,15 +11,17 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace wflow::converters {
 
-inline constexpr std::size_t kTfrecordHeader = 12;  // the length and its checksum
-inline constexpr std::size_t kTfrecordTrailer = 4;
-
 // A CRC-32C of bytes that may hold CRCs themselves is stored rotated, with a constant added.
 std::uint32_t masked_crc32c(std::span<const std::uint8_t> bytes);
+
+// The bytes as a record of a file.
+std::string tfrecord_of(std::string_view bytes);
 
 // Reads record after record. Error{data} names the file and the byte (of a gzip stream: the byte of what it
 // inflates to) of a record that is cut or does not have its checksum. A length is compared with what the

@@ -73,6 +73,8 @@ class Campaign:
             connection = sqlite3.connect(copy)
             try:
                 return pandas.read_sql_query(sql, connection, params=parameters)
+            except (sqlite3.Error, pandas.errors.DatabaseError) as error:
+                raise Error(f"the campaign's database does not take this query: {error}") from error
             finally:
                 connection.close()
 

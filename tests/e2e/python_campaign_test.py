@@ -23,8 +23,8 @@ study:
         {gate}
         echo "this is $(MERLIN_SAMPLE_ID)"
         wflow event metric name=energy value=$(a)
+        test $(MERLIN_SAMPLE_ID) != 20 || exit 1
         echo "y = $(b)" > run.log
-        test $(MERLIN_SAMPLE_ID) != 20
       max_retries: 0
   - name: data
     convert:
@@ -51,19 +51,19 @@ class PythonCampaign(CampaignTest):
         self.wait(lambda: gate.waiting() == 2 and len(gate.passed()) == 10, "ten have run, two are held", run)
         self.wait_for_done("simulate", 10, run)
         campaign = wflow.Campaign(directory)
-        self.check_live(campaign)
+        self.check_live(campaign, set(gate.began()) - set(gate.passed()))
         gate.open()
         run.wait()
         self.check_finished(campaign)
         self.check_lineage(directory, campaign)
 
-    def check_live(self, campaign):
+    def check_live(self, campaign, held):
         self.assertFalse(campaign.finished)
         self.assertEqual(campaign.status()["state"], "running")
         tasks = campaign.tasks(step="simulate")
         self.assertEqual(sorted(tasks["sample"]), list(range(24)))
         self.assertEqual(sorted(campaign.tasks(step="simulate", state="done")["sample"]), list(range(10)))
-        self.assertEqual(len(campaign.tasks(where="state = running")), 2)
+        self.assertLessEqual(held, set(campaign.tasks(where="state = running")["sample"]))
         self.assertEqual(len(campaign.metrics("energy")), 10)  # a snapshot of the live database
         self.assertEqual(len(campaign.failures()), 0)
         self.assertIn("this is 3", campaign.log("simulate/3"))
@@ -93,7 +93,7 @@ class PythonCampaign(CampaignTest):
             self.assertEqual((x, y), ([row["parameters.a"], row["parameters.b"]], row["parameters.b"]))
         with self.assertRaisesRegex(wflow.Error, "ended with code 2"):
             campaign.log("nothing/0")
-        with self.assertRaisesRegex(wflow.Error, "there is no column|no such table|v_nothing"):
+        with self.assertRaisesRegex(wflow.Error, "does not take this query: .*no such table: v_nothing"):
             campaign.query("select * from v_nothing")
         self.assertEqual(repr(campaign), f"<wflow campaign {campaign.directory}>")
 
