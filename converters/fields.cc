@@ -20,8 +20,8 @@ namespace wflow::converters {
 
 namespace {
 
-const std::vector<std::string> kFormats = {"auto", "hdf5", "npy",  "npz",    "raw",  "netcdf",
-                                           "csv",  "text", "json", "gadget", "image"};
+const std::vector<std::string> kFormats = {"auto", "hdf5", "npy",  "npz",    "raw",   "netcdf",
+                                           "csv",  "text", "json", "gadget", "image", "tfrecord"};
 const std::vector<std::string> kByteOrders = {"little", "big"};
 const std::vector<std::string> kOrders = {"c", "fortran"};
 const std::vector<std::string> kMatches = {"one", "first", "last", "all"};
@@ -99,8 +99,9 @@ void read_raw(yaml::MapReader& reader, Selector& selector) {
   }
   form.shape = read_lengths(raw, "shape");
   raw.finish();
+  if (selector.format == Format::tfrecord) return;  // of a feature of bytes
   if (selector.format != Format::raw && selector.format != Format::automatic) {
-    reader.diagnostics().error(reader.mark_of("raw"), "'raw' needs format: raw (or auto)");
+    reader.diagnostics().error(reader.mark_of("raw"), "'raw' needs format: raw (or auto), or tfrecord");
   }
   selector.format = Format::raw;
 }
@@ -153,9 +154,11 @@ void imply(yaml::MapReader& reader, Selector& selector, std::string_view key, bo
 void check_dataset(yaml::MapReader& reader, const Selector& selector) {
   if (selector.dataset.empty()) return;
   const bool known = selector.format == Format::automatic || selector.format == Format::hdf5 ||
-                     selector.format == Format::npz || selector.format == Format::netcdf;
+                     selector.format == Format::npz || selector.format == Format::netcdf ||
+                     selector.format == Format::tfrecord;
   if (!known)
-    reader.diagnostics().error(reader.mark_of("dataset"), "'dataset' is for HDF5, NetCDF and NPZ files");
+    reader.diagnostics().error(reader.mark_of("dataset"),
+                               "'dataset' is for HDF5, NetCDF, NPZ and TFRecord files");
 }
 
 }  // namespace
@@ -478,6 +481,8 @@ void read_form(yaml::MapReader& reader, FieldConfig& field) {
                                  "raw files need the key 'shape', the lengths of the axes");
     field.selector.raw.shape = field.shape;
   }
+  if (field.selector.format == Format::tfrecord && reader.has("raw") && field.selector.raw.shape.empty())
+    field.selector.raw.shape = field.shape;
 }
 
 void read_parameters(yaml::MapReader& reader, FieldConfig& field) {
@@ -661,7 +666,8 @@ void write_selector(Entries& entries, const Selector& selector) {
     entries.emplace_back("match", yaml::scalar(kMatches[static_cast<std::size_t>(selector.match)]));
   put_text(entries, "json", selector.json);
   put_text(entries, "slice", selector.slice);
-  if (selector.format == Format::raw) entries.emplace_back("raw", raw_node(selector.raw));
+  if (selector.format == Format::raw || (selector.format == Format::tfrecord && !selector.raw.shape.empty()))
+    entries.emplace_back("raw", raw_node(selector.raw));
   if (selector.format == Format::gadget) entries.emplace_back("gadget", gadget_node(selector.gadget));
 }
 

@@ -16,7 +16,7 @@
 namespace wflow::converters {
 
 enum class Role { input, target };
-enum class Format { automatic, hdf5, npy, npz, raw, netcdf, csv, text, json, gadget, image };
+enum class Format { automatic, hdf5, npy, npz, raw, netcdf, csv, text, json, gadget, image, tfrecord };
 enum class ByteOrder { little, big };
 enum class Match { one, first, last, all };
 
@@ -46,7 +46,7 @@ struct GadgetForm {
 // Which values of a file.
 struct Selector {
   Format format = Format::automatic;  // automatic: by the keys, the suffix, then the first bytes
-  std::string dataset;                // HDF5: path; NPZ: array; NetCDF: variable
+  std::string dataset;                // HDF5: path; NPZ: array; NetCDF: variable; TFRecord: feature
   std::string attribute;              // HDF5: of that object, in place of its values
   std::vector<std::string> columns;   // of a table: names, or numbers from 0; HDF5: members of a compound
   std::string regex;                  // text: its groups are the numbers
@@ -55,7 +55,7 @@ struct Selector {
   std::string slice;                  // as in NumPy: "0, :, 10:20, -1"
   RawForm raw;
   GadgetForm gadget;
-  bool stacked = false;  // raw: the file holds any number of such arrays (no key: `stacked` of all)
+  bool stacked = false;  // raw, tfrecord: the file holds any number of such arrays (no key: `stacked` of all)
   bool operator==(const Selector&) const = default;
 };
 

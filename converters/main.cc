@@ -30,7 +30,7 @@ constexpr const char* kExamples = R"(Examples:
   wflow-convert convert.yaml --finish           write the manifest of the converted blocks
   wflow-convert inspect DATA                    summary of a data set: splits, statistics, missing samples
   wflow-convert verify DATA                     read every byte and compare the checksums
-  wflow-convert shards --help                   ls, info, verify, head, sample, stats, diff: look into a data set
+  wflow-convert shards --help                   look into a data set, export, import, merge it
   wflow-convert check u.h5 --dataset density --shape 64,64,64 --finite
                                                 whether a simulation's file is what it should be
 

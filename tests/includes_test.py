@@ -50,6 +50,8 @@ BOUNDARIES = {
     r"(hdf5|H5\w*)\.h": r"(converters|examples/cosmoflow)/.*",
     r"(torch/|ATen/|c10/|caffe2/)": r"trainer/.*",
     r"mpi\.h": r"trainer/.*",
+    r"n?curses\.h": r"cli/top/screen\.cc",
+    r"utf8proc\.h": r"cli/top/grid\.cc",
 }
 # Tests and benchmarks stand outside, and look into the files that they check.
 OUTSIDE = re.compile(r"(tests|bench)/.*|.*_test\.cc")

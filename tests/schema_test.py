@@ -172,6 +172,7 @@ PLACES = [
     (at("study", "train", "optimizer"), ["study", 2, "train", "optimizer"], [{}]),
     (at("study", "train", "schedule"), ["study", 2, "train", "schedule"], [{}]),
     (at("study", "train", "checkpoint"), ["study", 2, "train", "checkpoint"], [{}]),
+    (at("study", "train", "guard"), ["study", 2, "train", "guard"], [{}]),
 ]
 
 

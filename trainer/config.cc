@@ -356,6 +356,20 @@ ModelConfig default_model(ModelName name) {
   return model;
 }
 
+GuardConfig read_guard(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
+  GuardConfig guard;
+  if (node != nullptr && node->is_scalar()) {
+    guard.on = yaml::as_boolean(*node, "guard", diagnostics).value_or(true);
+    return guard;
+  }
+  yaml::MapReader reader(node == nullptr ? empty_map() : *node, "the guard: block", diagnostics);
+  guard.deviations = reader.real("deviations", guard.deviations, 1, 1e9);
+  guard.agree_every = reader.integer("agree_every", guard.agree_every, 0, kMany);
+  guard.rollbacks = reader.integer("rollbacks", guard.rollbacks, 0, 1'000'000);
+  reader.finish();
+  return guard;
+}
+
 TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagnostics) {
   yaml::MapReader reader(block, "the train: block", diagnostics);
   TrainConfig config;
@@ -382,6 +396,7 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
   config.optimizer = read_optimizer(reader.find("optimizer"), diagnostics);
   config.schedule = read_schedule(reader.find("schedule"), config.epochs, diagnostics);
   config.checkpoint = read_checkpoint(reader.find("checkpoint"), diagnostics);
+  config.guard = read_guard(reader.find("guard"), diagnostics);
   config.select = static_cast<Select>(reader.choice("select", 0, kSelects));
   config.ema = reader.real("ema", config.ema, 0, 0.999999);
   config.early_stop_epochs = reader.integer("early_stop", config.early_stop_epochs, 0, kMany);
@@ -502,6 +517,10 @@ yaml::Node to_yaml(const TrainConfig& config) {
                                 {"every_seconds", real(config.checkpoint.every_seconds)},
                                 {"keep_last", integer(config.checkpoint.keep_last)},
                                 {"keep_best", integer(config.checkpoint.keep_best)}})},
+      {"guard", config.guard.on ? yaml::map({{"deviations", real(config.guard.deviations)},
+                                             {"agree_every", integer(config.guard.agree_every)},
+                                             {"rollbacks", integer(config.guard.rollbacks)}})
+                                : boolean(false)},
       {"select", yaml::scalar(name_of(config.select))},
       {"ema", real(config.ema)},
       {"early_stop", integer(config.early_stop_epochs)},

@@ -121,6 +121,15 @@ struct CheckpointConfig {
   bool operator==(const CheckpointConfig&) const = default;
 };
 
+// What tells faulty memory or ranks from a training's own troubles: trainer/training/guard.h.
+struct GuardConfig {
+  bool on = true;
+  double deviations = 12;          // a loss so many mean deviations above its mean is looked at
+  std::int64_t agree_every = 100;  // steps after which the ranks compare hashes of their states; 0: never
+  std::int64_t rollbacks = 10;     // more than these end the run
+  bool operator==(const GuardConfig&) const = default;
+};
+
 struct TrainConfig {
   std::string data;                  // directory with manifest.json; in a campaign the name of a convert step
   std::string output;                // directory for checkpoints, metrics, model
@@ -142,6 +151,7 @@ struct TrainConfig {
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   CheckpointConfig checkpoint;
+  GuardConfig guard;
   Select select = Select::last;
   double ema = 0;  // decay a step of the averaged weights that are evaluated and exported; 0: no averaging
   std::int64_t early_stop_epochs = 0;  // stop after so many epochs without a better validation; 0: never

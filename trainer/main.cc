@@ -51,6 +51,7 @@ struct Arguments {
   bool fresh_on_new_data = false;
   bool dry_run = false;
   bool allow_any_ranks = false;
+  std::vector<std::string> bit_flips;
 };
 
 trainer::TrainConfig read_config(const std::string& path) {
@@ -126,6 +127,12 @@ void check_machine(const trainer::TrainConfig& config) {
   }
 }
 
+std::vector<trainer::BitFlip> bit_flips_of(const Arguments& arguments) {
+  std::vector<trainer::BitFlip> flips;
+  for (const std::string& text : arguments.bit_flips) flips.push_back(trainer::read_bit_flip(text));
+  return flips;
+}
+
 int run(const Arguments& arguments, trainer::Communicator& communicator) {
   const bool leader = communicator.rank() == 0;
   try {
@@ -142,7 +149,7 @@ int run(const Arguments& arguments, trainer::Communicator& communicator) {
     std::signal(SIGTERM, remember_signal);
     std::signal(SIGUSR1, remember_signal);
     const trainer::RunOptions options = {arguments.fresh, arguments.fresh_on_new_data,
-                                         [] { return stop_signal != 0; }};
+                                         [] { return stop_signal != 0; }, bit_flips_of(arguments)};
     const trainer::Outcome outcome = trainer::train(config, communicator, options);
     return static_cast<int>(outcome == trainer::Outcome::finished ? ExitCode::ok : ExitCode::interrupted);
   } catch (const trainer::CommonError& error) {
@@ -173,12 +180,18 @@ int body(int argc, char** argv) {
                "print network, parameters, flops, memory and steps; train nothing");
   app.add_flag("--allow-any-ranks", arguments.allow_any_ranks,
                "run on one rank though the file says 'ranks: N'");
+  app.add_option("--inject-bit-flips", arguments.bit_flips,
+                 "test of the guard: flip a bit in memory; weights|activations|gradients|optimizer, then "
+                 "step=N, bit=N, seed=N, rank=N after commas")
+      ->type_name("WHERE,...")
+      ->allow_extra_args(false);
   app.set_version_flag("--version", std::string("wflow-train ") + wflow::kVersion);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
   }
+  bit_flips_of(arguments);  // wrong ones before the ranks meet
   if (arguments.dry_run) {
     std::fputs(trainer::describe_run(read_config(arguments.config)).c_str(), stdout);
     return 0;

@@ -101,7 +101,14 @@ class EndToEnd(TrainRun):
         self.assertEqual({line["kind"] for line in lines if line["type"] == "artifact"}, {"model", "predictions"})
         self.assertEqual([line["done"] for line in lines if line["type"] == "progress"][-1], 60)
         self.assertEqual(sum(line["type"] == "checkpoint" for line in lines), 12)
-        self.assertEqual(len((self.root / "whole/metrics.csv").read_text().splitlines()), 13)
+        with open(self.root / "whole/metrics.csv") as file:
+            table = list(csv.DictReader(file))
+        rows = [json.loads(line) for line in (self.root / "whole/metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([row["epoch"] for row in rows], list(range(1, 13)))
+        for row, in_table in zip(rows, table, strict=True):
+            self.assertEqual(row["validation_loss"], float(in_table["validation_loss"]))
+            self.assertEqual(row["validation"]["slope"]["mae"], float(in_table["validation_mae/slope"]))
+            self.assertAlmostEqual(row["validation"]["slope"]["rmse"] ** 2, float(in_table["validation_mse/slope"]), places=6)
 
         # Python's torch, without any of our code, predicts what predictions.csv says.
         import torch
@@ -495,6 +502,49 @@ class Restarts(TrainRun):
         done = self.train(path, code=4)
         self.assertIn("'seed' was 1 and is 9; use --fresh to start anew", done.stderr)
         self.assertIn("epoch 1/1", self.train(path, 1, "--fresh").stdout)
+
+
+class Guard(TrainRun):
+    def arrays(self, name, ranks=1, *flips, **keys):
+        options = [word for flip in flips for word in ("--inject-bit-flips", flip)]
+        done = self.train(self.config(name, epochs=8, **keys), ranks, *options)
+        self.assertEqual(done.stderr.count("injected"), len(flips), done.stderr)
+        return self.weights(name)[0], self.result(name)["rollbacks"], done.stderr
+
+    def test_a_flipped_bit_leaves_no_trace(self):
+        """Bits of the exponent: of a weight, of an output, of a gradient, of Adam's second moment."""
+        clean, rollbacks, _ = self.arrays("clean")
+        self.assertEqual(rollbacks, 0)
+        for number, flip in enumerate(("weights,step=33,bit=30,seed=5", "activations,step=31,bit=30",
+                                       "gradients,step=27,bit=30", "optimizer,step=36,bit=31,seed=2",
+                                       "weights,step=2,bit=30")):
+            with self.subTest(flip=flip):
+                mended, rollbacks, said = self.arrays(f"flip{number}", 1, flip)
+                self.assertEqual(mended, clean, said)
+                self.assertEqual(rollbacks, 1)
+                self.assertIn("going back to step", said)
+        # Without the guard the flip is in the result.
+        harmed, rollbacks, _ = self.arrays("unguarded", 1, "weights,step=33,bit=29,seed=5", guard=False)
+        self.assertNotEqual(harmed, clean)
+        self.assertEqual(rollbacks, 0)
+
+    def test_ranks_that_differ(self):
+        """The lowest bit of a weight shows in no loss."""
+        clean, _, _ = self.arrays("two", 2)
+        for number, keys in enumerate(({}, {"guard": {"agree_every": 3}})):
+            mended, rollbacks, said = self.arrays(f"two{number}", 2, "weights,step=23,bit=0,rank=1", **keys)
+            self.assertEqual(mended, clean, said)
+            self.assertEqual(rollbacks, 1)
+            self.assertIn("differ from the others'", said)
+
+    def test_it_gives_up(self):
+        done = self.train(self.config("often", epochs=8, guard={"rollbacks": 1}), 1, "--inject-bit-flips", "weights,step=3,bit=30",
+                          "--inject-bit-flips", "weights,step=9,bit=30", code=4)
+        self.assertIn("the training has gone back 1 time", done.stderr)
+
+    def test_wrong_flips(self):
+        for flip in ("disk", "weights,bit=40"):
+            self.assertIn("--inject-bit-flips", self.train(self.config("wrong"), 1, "--inject-bit-flips", flip, code=2).stderr)
 
 
 class WrongInput(TrainRun):

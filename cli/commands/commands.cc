@@ -45,6 +45,7 @@ void add_commands(CLI::App& app, Command& chosen) {
   add_redo(app, chosen);
   add_status(app, chosen);
   add_attach(app, chosen);
+  add_top(app, chosen);
   add_tasks(app, chosen);
   add_samples(app, chosen);
   add_usage(app, chosen);

@@ -27,6 +27,7 @@ std::string tasks_text(std::uint64_t count);
 
 void add_status(CLI::App& app, Command& chosen);
 void add_attach(CLI::App& app, Command& chosen);
+void add_top(CLI::App& app, Command& chosen);
 void add_retry(CLI::App& app, Command& chosen);
 void add_cancel(CLI::App& app, Command& chosen);
 // pause, unpause, drain, stop

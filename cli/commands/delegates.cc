@@ -72,8 +72,7 @@ void add_delegates(CLI::App& app) {
       ->footer(
           "Takes the arguments of wflow-convert; wflow convert --help tells them, docs/convert.md the keys.\n"
           "Examples:\n  wflow convert convert.yaml");
-  app.add_subcommand("shards",
-                     "look into training data: ls, info, verify, head, sample, stats, diff (wflow-convert)")
+  app.add_subcommand("shards", "look into training data, export, import and merge it (wflow-convert)")
       ->footer(
           "Takes the arguments of wflow-convert shards; wflow shards --help tells them.\n"
           "Examples:\n  wflow shards ls data\n  wflow shards stats data\n  wflow shards sample data 17");

@@ -172,7 +172,7 @@ void add_doctor(CLI::App& app, Command& chosen) {
       "Examples:\n  wflow doctor\n  wflow doctor cosmoflow_20261121-160001\n  wflow doctor --yes .");
   const auto options = std::make_shared<DoctorOptions>();
   command->add_option("campaign", options->campaign, "its directory, or the beginning of its name");
-  command->add_flag("--yes", options->yes, "mend without asking");
+  command->add_flag("-y,--yes", options->yes, "mend without asking");
   command->add_flag("--json", options->json, "as JSON");
   command->callback([options, &chosen] {
     chosen = [options] {

@@ -14,13 +14,10 @@
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/task_arguments.h"
+#include "cli/campaign/task_output.h"
 #include "cli/commands/commands.h"
 #include "cli/view/follow.h"
-#include "engine/store/store.h"
 #include "specs/plan/task_name.h"
-#include "specs/samples/samples.h"
-#include "steps/packed_output.h"
-#include "steps/step.h"
 
 namespace wflow::cli {
 
@@ -36,12 +33,6 @@ struct LogsOptions {
   bool json = false;
 };
 
-// What one execution left; in files all executions of a task are one text.
-struct Printed {
-  std::string out, err;
-  std::string out_from, err_from;  // where that was found, for people
-};
-
 void print_text(const std::string& bytes, const std::string& title) {
   if (bytes.empty()) return;
   if (!title.empty()) fmt::print("== {}\n", title);
@@ -50,11 +41,11 @@ void print_text(const std::string& bytes, const std::string& title) {
   if (bytes.back() != '\n') fmt::print("\n");
 }
 
-int print(const LogsOptions& options, const std::vector<Printed>& executions) {
+int print(const LogsOptions& options, const std::vector<TaskOutput>& executions) {
   if (options.json) {
     std::string out;
     std::string err;
-    for (const Printed& printed : executions) {
+    for (const TaskOutput& printed : executions) {
       out += printed.out;
       err += printed.err;
     }
@@ -65,38 +56,11 @@ int print(const LogsOptions& options, const std::vector<Printed>& executions) {
     return 0;
   }
   const bool titles = !options.only_out && !options.only_err;
-  for (const Printed& printed : executions) {
+  for (const TaskOutput& printed : executions) {
     if (!options.only_err) print_text(printed.out, titles ? "output" + printed.out_from : "");
     if (!options.only_out) print_text(printed.err, titles ? "errors" + printed.err_from : "");
   }
   return 0;
-}
-
-std::vector<Printed> printed_packed(const LogsOptions& options, const fs::path& directory,
-                                    specs::Element element) {
-  std::vector<Printed> result;
-  for (const steps::PackedExecution& execution : steps::find_packed(directory, element)) {
-    const std::string from =
-        fmt::format(" of attempt {} (from {})", execution.entry.attempt, execution.log.string());
-    result.push_back({steps::packed_out(execution), steps::packed_err(execution), from, from});
-  }
-  if (!result.empty()) return result;
-  throw Error(ExitCode::data,
-              fmt::format("{} has printed nothing, or has not ended yet: {} has no entry for it",
-                          options.task.task(), directory.string()));
-}
-
-Printed printed_files(const LogsOptions& options, const fs::path& out, const fs::path& err) {
-  std::error_code ignored;
-  if (!fs::exists(out, ignored) && !fs::exists(err, ignored)) {
-    throw Error(ExitCode::data,
-                fmt::format("{} has not run yet: there is no {}", options.task.task(), out.string()));
-  }
-  const auto text_of = [](const fs::path& path) {
-    std::error_code ignored;
-    return fs::exists(path, ignored) ? read_file(path) : std::string();
-  };
-  return {text_of(out), text_of(err), " " + out.string(), " " + err.string()};
 }
 
 // What a file has got since the last look at it.
@@ -120,20 +84,13 @@ class Tail {
 int logs(const LogsOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.task.campaign()));
   const specs::TaskId task = specs::find_task(plan, options.task.task());
-  const specs::TaskTemplate task_template = plan.task_template(task.array);
-  if (task_template.kind == specs::StepKind::shell && task_template.output == specs::OutputMode::packed) {
-    // It is entered as a whole when the task ends.
+  const auto files = output_files(plan, task);
+  if (!options.follow || !files) {
+    // What is packed is entered as a whole when the task ends.
     if (options.follow) follow_task(plan, task, [] {});
-    return print(options,
-                 printed_packed(options, steps::packed_directory(task_template.workspace), task.element));
+    return print(options, task_output(plan, task));
   }
-  std::unique_ptr<const specs::SampleTable> samples;
-  if (plan.study().samples) samples = specs::open_samples(plan.study().samples->design);
-  const auto step = steps::make_step(task_template, samples.get());
-  const steps::PreparedTask prepared = step->prepare({task.element, 0, false});
-  const fs::path out = fs::path(prepared.directory) / prepared.out_file;
-  const fs::path err = fs::path(prepared.directory) / prepared.err_file;
-  if (!options.follow) return print(options, {printed_files(options, out, err)});
+  const auto& [out, err] = *files;
   Tail out_tail(out);
   Tail err_tail(err);
   follow_task(plan, task, [&] {

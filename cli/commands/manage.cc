@@ -205,7 +205,7 @@ void add_manage(CLI::App& app, Command& chosen) {
   rm->add_option("campaign", options->campaign, "its directory, or the beginning of its name")->required();
   rm->add_option("--keep", options->keep, "directories in it that stay: steps' names, .wflow for the record")
       ->take_all();
-  rm->add_flag("--yes", options->yes, "do not ask");
+  rm->add_flag("-y,--yes", options->yes, "do not ask");
   rm->add_flag("--json", options->json, "as JSON");
   auto* copy = add(app, chosen, "snapshot", "a consistent copy of a campaign's database, also while it runs",
                    "Examples:\n  wflow snapshot copy.db && sqlite3 copy.db 'select * from v_progress'\n"

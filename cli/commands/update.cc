@@ -208,7 +208,7 @@ int redo(RedoOptions& options) {
 }  // namespace
 
 void add_update_flags(CLI::App& command, UpdateFlags& flags) {
-  command.add_flag("--yes", flags.yes, "do it without asking");
+  command.add_flag("-y,--yes", flags.yes, "do it without asking");
   command.add_flag("--keep-old", flags.keep_old, "keep the outputs that are replaced, in .wflow/old");
   command.add_option("-m,--message", flags.why, "why, for wflow history");
 }

@@ -129,14 +129,25 @@ std::string check_for(const std::string& reason) {
   return {};
 }
 
+// Tasks whose failure keeps their sample out of the data sets.
+std::uint64_t failed_simulations(const CampaignStatus& status) {
+  std::uint64_t failed = 0;
+  for (const StepStatus& step : status.steps) {
+    if (step.kind == "shell") failed += step.failed();
+  }
+  return failed;
+}
+
 // Samples that are not in a data set, and what to do.
 std::vector<std::string> missing_lines(const CampaignStatus& status, const Terminal& terminal) {
   std::vector<std::string> lines;
   std::string check;
+  std::uint64_t most = 0;
   for (const StepStatus& step : status.steps) {
     if (step.missing.empty()) continue;
     lines.push_back("");
     const std::uint64_t samples = step.missing_samples();
+    most = std::max(most, samples);
     lines.push_back(
         fmt::format("{} sample{} {} missing from the data set of {}:", text::format_count(samples),
                     samples == 1 ? "" : "s", samples == 1 ? "is" : "are", step.name));
@@ -150,6 +161,11 @@ std::vector<std::string> missing_lines(const CampaignStatus& status, const Termi
     }
   }
   if (lines.empty()) return lines;
+  if (const std::uint64_t failed = failed_simulations(status); failed > 0) {
+    lines.push_back(fmt::format("  run the {} that failed again: wflow retry {}",
+                                failed == 1 ? "simulation" : "simulations", status.directory));
+    if (most <= failed) return lines;
+  }
   lines.push_back(fmt::format("  which ones: wflow tasks {} --state missing", status.directory));
   lines.push_back(fmt::format("  run their simulations again: wflow redo {} --missing", status.directory));
   if (!check.empty())

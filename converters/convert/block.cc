@@ -30,6 +30,7 @@ std::string hash_of_rows(const std::vector<std::string>& columns, const std::vec
     text += fmt::format("{},{},{},{}", row.number, row.id, row.file.filename().string(), row.identity);
     if (row.row) text += fmt::format(",row {}", *row.row);
     if (row.stratum) text += fmt::format(",stratum {}", *row.stratum);
+    if (row.split) text += fmt::format(",split {}", *row.split);
     for (const double target : row.parameters) text += "," + text::from_real(target);
     text += '\n';
   }
@@ -55,8 +56,9 @@ std::vector<PlacedRow> place_rows(const SplitMap& split, const std::vector<Sampl
   std::vector<PlacedRow> placed;
   std::map<std::uint64_t, SplitMap::Stratum> strata;
   for (const SampleRow& row : rows) {
-    const auto part =
-        row.stratum ? split.next_of(strata[*row.stratum], row.identity) : split.of(row.number, row.identity);
+    const auto part = row.split     ? row.split
+                      : row.stratum ? split.next_of(strata[*row.stratum], row.identity)
+                                    : split.of(row.number, row.identity);
     if (part) placed.push_back({row, *part});
   }
   return placed;

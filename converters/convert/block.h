@@ -22,6 +22,7 @@ struct Conversion {
   std::vector<std::string> columns;  // names of the parameters of a row
   unsigned threads = 1;
   bool force = false;
+  bool given_splits = false;  // the rows say their split
 };
 
 // Called on the thread that converts.

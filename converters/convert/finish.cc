@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/version.h"
+#include "converters/convert/merged_statistics.h"
 #include "converters/shards/manifest.h"
 #include "converters/shards/shard_file.h"
 
@@ -127,20 +128,6 @@ void add_record(const BlockRecord& record, Manifest& manifest) {
   for (const MissingSample& sample : record.dropped) manifest.dropped.push_back(sample.id);
 }
 
-// Of all blocks.
-struct Merged {
-  std::vector<Moments> moments;
-  std::vector<Sketch> sketches;
-
-  void add(const BlockRecord& record, std::size_t field) {
-    if (field < record.moments.size()) merge(moments, record.moments[field]);
-    if (field >= record.sketches.size()) return;
-    sketches.resize(std::max(sketches.size(), record.sketches[field].size()));
-    for (std::size_t c = 0; c < record.sketches[field].size(); ++c)
-      sketches[c].add(record.sketches[field][c].counts());
-  }
-};
-
 Normalisation normalisation_of(const ConvertConfig& config, const std::string& name) {
   for (const FieldConfig& field : config.fields) {
     if (field.name != name || field.transforms.empty()) continue;
@@ -152,29 +139,7 @@ Normalisation normalisation_of(const ConvertConfig& config, const std::string& n
   return {};
 }
 
-// The levels that a manifest has: all percentiles where a normalisation goes by them.
-std::vector<double> quantile_levels(const Normalisation& normalisation) {
-  if (normalisation.kind != "quantile") return {0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99};
-  std::vector<double> levels;
-  for (int percent = 0; percent <= 100; ++percent) levels.push_back(percent / 100.0);
-  return levels;
-}
-
-std::vector<ChannelStatistics> summaries(const Merged& merged, const Normalisation& normalisation,
-                                         std::size_t count) {
-  std::vector<ChannelStatistics> result;
-  for (const Moments& m : merged.moments) result.push_back(summary(m));
-  result.resize(count);
-  for (std::size_t c = 0; c < std::min(merged.sketches.size(), count); ++c) {
-    if (merged.sketches[c].total() == 0) continue;
-    for (const double level : quantile_levels(normalisation))
-      result[c].quantiles.emplace_back(level,
-                                       merged.sketches[c].quantile(level, result[c].min, result[c].max));
-  }
-  return result;
-}
-
-FieldInfo info_of(const ConvertConfig& config, const FieldForm& form, const Merged& merged) {
+FieldInfo info_of(const ConvertConfig& config, const FieldForm& form, const MergedStatistics& merged) {
   const Normalisation normalisation = normalisation_of(config, form.name);
   return {.name = form.name,
           .role = form.role == Role::input ? FieldRole::input : FieldRole::target,
@@ -185,7 +150,7 @@ FieldInfo info_of(const ConvertConfig& config, const FieldForm& form, const Merg
           .channels = form.channels,
           .units = form.units,
           .stored = form.stored,
-          .statistics = summaries(merged, normalisation, form.channel_count()),
+          .statistics = merged.summaries(normalisation, form.channel_count()),
           .normalisation = normalisation,
           .compression = form.compressed ? "gzip" : "none",
           .coder = !form.compressed ? ""
@@ -215,10 +180,12 @@ Manifest finish_conversion(const Conversion& conversion, std::vector<MissingSamp
   Manifest manifest;
   manifest.name = config.name.empty() ? conversion.output.filename().string() : config.name;
   manifest.created_by = fmt::format("wflow {}", kVersion);
-  manifest.split_order = config.split.order == SplitOrder::hash ? "hash" : "count";
+  manifest.split_order = conversion.given_splits                  ? "given"
+                         : config.split.order == SplitOrder::hash ? "hash"
+                                                                  : "count";
   manifest.split_seed = config.split.seed;
   for (const std::string_view name : kSplitNames) manifest.splits[std::string(name)] = {};
-  std::vector<Merged> merged(form.fields.size());
+  std::vector<MergedStatistics> merged(form.fields.size());
   for (const BlockRecord& record : records) {
     add_record(record, manifest);
     for (std::size_t k = 0; k < merged.size(); ++k) merged[k].add(record, k);

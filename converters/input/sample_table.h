@@ -21,6 +21,7 @@ struct SampleRow {
   std::filesystem::path directory = {};                 // where the files that fields name lie
   std::uint64_t identity = 0;                           // decides the split by hash
   std::optional<std::uint64_t> stratum = std::nullopt;  // where the split is stratified
+  std::optional<std::size_t> split = std::nullopt;      // where it is given: an index into kSplitNames
 };
 
 struct SampleTable {

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "converters/convert/report.h"
+#include "converters/exchange/command.h"
 #include "converters/look/look.h"
 
 namespace wflow::converters {
@@ -22,6 +23,7 @@ struct ShardsOptions {
   std::string field;
   std::string png;
   std::int64_t id = 0;
+  bool lineage = false;
   std::size_t count = 5;
   double tolerance = 0;
 };
@@ -46,6 +48,26 @@ void print_with(CLI::App* command, std::function<int()>& chosen, Text text) {
   });
 }
 
+void add_mosaic(CLI::App& shards, std::function<int()>& chosen) {
+  CLI::App* command =
+      shards.add_subcommand("mosaic", "slices of many samples as one PNG, placed by two parameters");
+  const auto options = std::make_shared<MosaicOptions>();
+  command->add_option("data", options->data, "the data set")->required();
+  command->add_option("--png", options->png, "the picture to write")->required();
+  command->add_option("--split", options->split, "train, validation or test (default: train)");
+  command->add_option("--field", options->field, "the field shown (default: the first of two or more axes)");
+  command
+      ->add_option("--parameters", options->parameters,
+                   "one or two of them: to the right, upwards (default: the first two that vary)")
+      ->delimiter(',')
+      ->expected(1, 2);
+  command->add_option("--grid", options->grid, "tiles a side at most (default: 16)")
+      ->check(CLI::Range(1, 256));
+  command->add_option("--tile", options->tile, "pixels a side of a tile at most (default: 64)")
+      ->check(CLI::Range(1, 4096));
+  print_with(command, chosen, [options] { return draw_mosaic(*options); });
+}
+
 constexpr const char* kFooter = R"(Examples:
   wflow shards ls DATA                          the files of a data set
   wflow shards info DATA/train/shard-00000.h5   fields, chunks, filters and sizes of one file
@@ -54,7 +76,13 @@ constexpr const char* kFooter = R"(Examples:
   wflow shards sample DATA 17 --field u         one sample: where it came from, values, a picture
   wflow shards sample DATA 17 --png u.png
   wflow shards stats DATA                       distributions; constant fields, duplicates, outliers
-  wflow shards diff DATA OTHER --tolerance 1e-6 two data sets, sample by sample (exit code 4: they differ))";
+  wflow shards diff DATA OTHER --tolerance 1e-6 two data sets, sample by sample (exit code 4: they differ)
+  wflow shards sample DATA 17 --lineage         its files, parameters, task, worker, time, version of the study
+  wflow shards mosaic DATA --png all.png        slices of many samples, placed by two parameters
+  wflow shards export DATA OUT --to zarr        for other tools: tfrecord, webdataset, npy, zarr
+  wflow shards import --layout mlperf DIR OUT   CosmoFlow of MLPerf HPC: HDF5 or TFRecord files
+  wflow shards merge A B OUT                    several data sets as one
+  wflow shards reshard DATA OUT --size 512MiB   the same samples in shards of another size)";
 
 }  // namespace
 
@@ -91,10 +119,16 @@ void add_shards_command(CLI::App& app, std::function<int()>& chosen) {
   sample->add_option("--field", options->field,
                      "the field of the picture (default: the first of two or more axes)");
   sample->add_option("--png", options->png, "write the picture to this file");
-  print_with(sample, chosen,
-             [options] { return show_sample(options->data, options->id, options->field, options->png); });
+  sample->add_flag("--lineage", options->lineage,
+                   "files, parameters, task, worker, time and version of the study");
+  print_with(sample, chosen, [options] {
+    return options->lineage ? show_lineage(options->data, options->id)
+                            : show_sample(options->data, options->id, options->field, options->png);
+  });
+  add_mosaic(*shards, chosen);
   print_with(add(*shards, "stats", "distributions, and what looks wrong", options), chosen,
              [options] { return show_statistics(options->data); });
+  add_exchange_commands(*shards, chosen);
   CLI::App* diff = add(*shards, "diff", "compare two data sets, sample by sample", options);
   diff->add_option("other", options->other, "the other data set")->required();
   diff->add_option("--tolerance", options->tolerance, "how far values may differ (default: 0)");

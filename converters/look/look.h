@@ -28,6 +28,22 @@ std::string show_head(const std::filesystem::path& data, std::string_view split,
 std::string show_sample(const std::filesystem::path& data, std::int64_t id, std::string field,
                         const std::filesystem::path& png);
 
+// Where a sample comes from: its shard and block, and where `data` lies in the campaign that made it, the
+// task, its worker and time, the parameters, the conversion and the versions of the study.
+std::string show_lineage(const std::filesystem::path& data, std::int64_t id);
+
+struct MosaicOptions {
+  std::filesystem::path data;
+  std::filesystem::path png;
+  std::string split = "train";
+  std::string field;                    // empty: the first of two or more axes
+  std::vector<std::string> parameters;  // one or two; empty: the first two that vary, targets before inputs
+  std::size_t grid = 16;                // cells a side at most
+  std::size_t tile = 64;                // pixels a side at most
+};
+// Slices of samples side by side, placed by the ranks of their parameters. Returns what is where.
+std::string draw_mosaic(const MosaicOptions& options);
+
 std::string show_statistics(const std::filesystem::path& data);
 
 struct Comparison {
@@ -48,6 +64,8 @@ Slice middle_slice(const std::vector<std::size_t>& shape, std::span<const float>
 // Two rows of cells a line, in shades from the least to the greatest value; larger slices are averaged down
 // to 64 columns.
 std::string draw(const Slice& slice);
+// Averaged down to at most so many columns.
+Slice reduced_slice(const Slice& slice, std::size_t columns);
 // 8-bit grey, the least value black.
 void write_png(const Slice& slice, const std::filesystem::path& path);
 

@@ -38,7 +38,9 @@ class Shades {
   float most_ = 0;
 };
 
-Slice reduced(const Slice& slice, std::size_t columns) {
+}  // namespace
+
+Slice reduced_slice(const Slice& slice, std::size_t columns) {
   const std::size_t factor = (slice.columns + columns - 1) / columns;
   if (factor <= 1) return slice;
   Slice small{(slice.rows + factor - 1) / factor, (slice.columns + factor - 1) / factor, {}};
@@ -57,8 +59,6 @@ Slice reduced(const Slice& slice, std::size_t columns) {
   return small;
 }
 
-}  // namespace
-
 Slice middle_slice(const std::vector<std::size_t>& shape, std::span<const float> values) {
   Slice slice{shape.size() > 1 ? shape[shape.size() - 2] : 1, shape.empty() ? 1 : shape.back(), {}};
   std::size_t at = 0;
@@ -72,7 +72,7 @@ Slice middle_slice(const std::vector<std::size_t>& shape, std::span<const float>
 
 std::string draw(const Slice& slice) {
   static constexpr std::array<const char*, 5> kInk = {" ", "░", "▒", "▓", "█"};
-  const Slice small = reduced(slice, kMostColumns);
+  const Slice small = reduced_slice(slice, kMostColumns);
   const Shades shades(small.values);
   std::string out;
   for (std::size_t r = 0; r < small.rows; r += 2) {  // letters are about twice as high as wide

@@ -38,6 +38,7 @@ const std::vector<FormatEntry>& formats() {
       {Format::json, open_json, {".json"}, {}},
       {Format::image, open_image, {".png", ".pgm"}, {"\x89PNG\r\n\x1a\n"sv, "P5"sv, "P2"sv}},
       {Format::gadget, open_gadget, {}, {}},
+      {Format::tfrecord, open_tfrecord, {".tfrecord", ".tfrecords"}, {}},
   };
   return kFormats;
 }
@@ -82,7 +83,7 @@ Format format_of(const fs::path& path, const Selector& selector) {
       ExitCode::spec,
       fmt::format(
           "neither the suffix nor the first bytes of {} tell its format; write 'format:' with hdf5, npy, "
-          "npz, raw, netcdf, csv, text, json, gadget or image",
+          "npz, raw, netcdf, csv, text, json, gadget, image or tfrecord",
           path.string()));
 }
 

@@ -84,6 +84,7 @@ std::unique_ptr<InputReader> open_text(const std::filesystem::path& path, const 
 std::unique_ptr<InputReader> open_json(const std::filesystem::path& path, const Selector& selector);
 std::unique_ptr<InputReader> open_image(const std::filesystem::path& path, const Selector& selector);
 std::unique_ptr<InputReader> open_gadget(const std::filesystem::path& path, const Selector& selector);
+std::unique_ptr<InputReader> open_tfrecord(const std::filesystem::path& path, const Selector& selector);
 
 // For formats that are read whole: one array in memory, of which selections are taken.
 class MemoryReader : public InputReader {

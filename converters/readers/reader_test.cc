@@ -7,6 +7,7 @@
 
 #include "converters/convert/test_support.h"
 #include "converters/readers/test_files.h"
+#include "converters/readers/tfrecord.h"
 
 namespace wflow::converters {
 namespace {
@@ -53,7 +54,9 @@ TEST_F(ReaderTest, FormatsAreRecognised) {
     selector.format = Format::automatic;
     EXPECT_EQ(format_of(folder_ / each.name, selector), format) << each.name;
     fs::copy_file(folder_ / each.name, folder_ / "nameless", fs::copy_options::overwrite_existing);
-    if (format == Format::csv || format == Format::json || each.name == "four.nc") continue;
+    if (format == Format::csv || format == Format::json || format == Format::tfrecord ||
+        each.name == "four.nc")
+      continue;
     EXPECT_EQ(format_of(folder_ / "nameless", selector), format) << each.name;
   }
   write_file_durably(folder_ / "what", "what is it");
@@ -141,6 +144,55 @@ TEST_F(ReaderTest, AListOfMillionsInASmallNetcdfIsRefused) {
                   .find("is not a readable NetCDF file: its header has a l"),
               std::string::npos);
   }
+}
+
+TEST_F(ReaderTest, TfrecordsAreReadAndDamageIsNamed) {
+  const TestFile& y = file("u.tfrecord");
+  const TestFile& x = file("u.tfrecord", 1);
+  EXPECT_EQ(values("u.tfrecord"), (Values{0, 1, 2, 3}));
+  EXPECT_EQ(values("u.tfrecord", x.selector)[23], 23);
+  Selector z = y.selector;
+  z.dataset = "z";
+  EXPECT_EQ(values("u.tfrecord", z), (Values{5, 129}));
+  z.dataset = "u";
+  EXPECT_NE(problem("u.tfrecord", z).find("has no feature u; it has x, y, z"), std::string::npos);
+  Selector bare = x.selector;
+  bare.raw = {};
+  EXPECT_NE(problem("u.tfrecord", bare).find("holds bytes: the keys 'shape' and 'raw:"), std::string::npos);
+  bare.raw.shape = {5};
+  EXPECT_NE(problem("u.tfrecord", bare).find("has 48 bytes, but (5) float32 makes 20"), std::string::npos);
+
+  const std::string good = read_file(folder_ / "u.tfrecord");
+  const auto broken = [&](const std::string& bytes) {
+    write_file_durably(folder_ / "u.tfrecord", bytes);
+    return problem("u.tfrecord", y.selector);
+  };
+  for (std::size_t size = 0; size < good.size(); ++size) {
+    const std::string error = broken(good.substr(0, size));
+    EXPECT_TRUE(error.find("the record at byte 0 ") != std::string::npos || size == 0) << error;
+  }
+  EXPECT_NE(broken("").find("has 0 records"), std::string::npos);
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    std::string bytes = good;
+    bytes[at] ^= 4;
+    const char* expected =
+        at < 12 ? "does not have the checksum of its length" : "does not have its checksum";
+    EXPECT_NE(broken(bytes).find(expected), std::string::npos) << at;
+  }
+  // A length of 2^31, with the right checksum: refused before memory is taken.
+  std::string length;
+  const std::uint64_t absurd = std::uint64_t{1} << 31;
+  length.append(reinterpret_cast<const char*>(&absurd), sizeof absurd);
+  const std::uint32_t crc = masked_crc32c({reinterpret_cast<const std::uint8_t*>(length.data()), 8});
+  length.append(reinterpret_cast<const char*>(&crc), sizeof crc);
+  EXPECT_NE(broken(length + "abc").find("claims 2147483648 bytes, more than the file holds"),
+            std::string::npos);
+  EXPECT_NE(broken(good + good).find("has several records; 'stacked: true'"), std::string::npos);
+  Selector stacked = y.selector;
+  stacked.stacked = true;
+  EXPECT_EQ(values("u.tfrecord", stacked, 1), (Values{0, 1, 2, 3}));
+  EXPECT_NE(broken(good + length).find("the record at byte " + std::to_string(good.size()) + " claims"),
+            std::string::npos);
 }
 
 // Any damage is an error with a sentence, or harmless; never more memory than the file can stand for.

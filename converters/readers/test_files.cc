@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "converters/input/hdf5_handle.h"
+#include "converters/readers/tfrecord.h"
 
 namespace wflow::converters {
 
@@ -78,6 +79,36 @@ std::string gadget(bool labelled) {
     bytes += record(content);
   }
   return bytes;
+}
+
+// A field of a protocol buffer: of bytes.
+std::string proto(int number, const std::string& content) {
+  std::string bytes(1, static_cast<char>(number << 3 | 2));
+  for (std::size_t length = content.size();; length >>= 7) {
+    bytes += static_cast<char>((length & 0x7F) | (length > 0x7F ? 0x80 : 0));
+    if (length <= 0x7F) break;
+  }
+  return bytes + content;
+}
+
+// x: a byte string of 24 int16; y: 4 floats, packed; z: 2 integers, a field each.
+std::string tfrecord() {
+  const auto feature = [](const char* name, int kind, const std::string& list) {
+    return proto(1, proto(1, name) + proto(2, proto(kind, list)));
+  };
+  const std::string example = proto(1, feature("x", 1, proto(1, bytes_of_ramp<std::int16_t>(24))) +
+                                           feature("y", 2, proto(1, bytes_of_ramp<float>(4))) +
+                                           feature("z", 3, "\x08\x05\x08\x81\x01"));
+  const auto checksum = [](const std::string& bytes) {
+    return masked_crc32c({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+  };
+  std::string length;
+  put(length, static_cast<std::uint64_t>(example.size()));
+  std::string record = length;
+  put(record, checksum(length));
+  record += example;
+  put(record, checksum(example));
+  return record;
 }
 
 void write_npz(const fs::path& path) {
@@ -226,6 +257,14 @@ std::vector<TestFile> write_test_files(const fs::path& folder) {
   add("snap1", particles, {2, 2, 2});
   write("snap2", gadget(true));
   add("snap2", particles, {2, 2, 2});
+  write("u.tfrecord", tfrecord());
+  Selector feature = of(Format::tfrecord);
+  feature.dataset = "y";
+  add("u.tfrecord", feature, {4});
+  feature.dataset = "x";
+  feature.raw.dtype = DType::int16;
+  feature.raw.shape = {4, 6};
+  add("u.tfrecord", feature, {4, 6});
   return files;
 }
 

@@ -49,8 +49,9 @@ SampleForm form_of(const std::vector<FieldValue>& values) {
 
 // Nothing where they have this form.
 std::optional<SampleForm> form_unlike(const std::vector<FieldValue>& values, const SampleForm& form) {
-  const bool same = std::equal(values.begin(), values.end(), form.begin(), form.end(),
-                               [](const FieldValue& value, const FieldForm& field) { return value.form == field; });
+  const bool same =
+      std::equal(values.begin(), values.end(), form.begin(), form.end(),
+                 [](const FieldValue& value, const FieldForm& field) { return value.form == field; });
   return same ? std::nullopt : std::optional(form_of(values));
 }
 
@@ -71,26 +72,6 @@ void check_finite(const ConvertConfig& config, const SampleRow& row, const std::
     }
     throw Error(ExitCode::data, fmt::format("the {} {} is not finite", role_name(field.role), field.name));
   }
-}
-
-// Of all pieces. A field of as many channels as a table has columns keeps no distributions.
-constexpr std::size_t kMostSketched = 256;
-
-FieldStatistics channel_statistics(const FieldValue& value) {
-  FieldStatistics result;
-  const std::size_t channels = value.form.channel_count();
-  const std::size_t bytes = value.bytes.size() / channels / value.form.pieces;
-  const bool sketched = channels <= kMostSketched;
-  result.moments.resize(channels);
-  result.buckets.resize(sketched ? channels : 0);
-  for (std::size_t piece = 0; piece < value.form.pieces; ++piece) {
-    for (std::size_t c = 0; c < channels; ++c) {
-      const auto values = std::span(value.bytes).subspan((piece * channels + c) * bytes, bytes);
-      result.moments[c].merge(moments_of(value.form.dtype, values));
-      if (sketched) merge(result.buckets[c], count_buckets(value.form.dtype, values));
-    }
-  }
-  return result;
 }
 
 // All fields that are split are split into as many pieces; the others stand in each.
@@ -310,10 +291,10 @@ void SampleEncoder::narrow(std::vector<FieldValue>& values, EncodedSample& sampl
   }
 }
 
-EncodedField SampleEncoder::encode_field(std::span<const std::uint8_t> bytes, std::size_t k) {
+EncodedField encode_values(std::span<const std::uint8_t> bytes, const FieldForm& form, Encoder& encoder,
+                           bool hashed) {
   EncodedField result;
-  const FieldForm& form = (*form_)[k];
-  if (config_.delete_inputs) result.raw_hash = chunk_hash(bytes);
+  if (hashed) result.raw_hash = chunk_hash(bytes);
   if (rows_per_chunk(form) > 1) {
     result.chunks.resize(1);
     result.chunks[0].bytes.assign(bytes.begin(), bytes.end());
@@ -324,12 +305,30 @@ EncodedField SampleEncoder::encode_field(std::span<const std::uint8_t> bytes, st
   for (const auto& [offset, length] : slab_ranges(form, slab)) {
     const auto values = bytes.subspan(offset * width, length * width);
     if (values.size() == values_of(slab) * width) {
-      result.chunks.push_back(encoders_[k].encode(values, width));
+      result.chunks.push_back(encoder.encode(values, width));
       continue;
     }
     std::vector<std::uint8_t> whole(values.begin(), values.end());
     whole.resize(values_of(slab) * width, 0);  // the last slab is a whole one in the file
-    result.chunks.push_back(encoders_[k].encode(whole, width));
+    result.chunks.push_back(encoder.encode(whole, width));
+  }
+  return result;
+}
+
+FieldStatistics channel_statistics(const FieldValue& value) {
+  constexpr std::size_t kMostSketched = 256;
+  FieldStatistics result;
+  const std::size_t channels = value.form.channel_count();
+  const std::size_t bytes = value.bytes.size() / channels / value.form.pieces;
+  const bool sketched = channels <= kMostSketched;
+  result.moments.resize(channels);
+  result.buckets.resize(sketched ? channels : 0);
+  for (std::size_t piece = 0; piece < value.form.pieces; ++piece) {
+    for (std::size_t c = 0; c < channels; ++c) {
+      const auto values = std::span(value.bytes).subspan((piece * channels + c) * bytes, bytes);
+      result.moments[c].merge(moments_of(value.form.dtype, values));
+      if (sketched) merge(result.buckets[c], count_buckets(value.form.dtype, values));
+    }
   }
   return result;
 }
@@ -356,7 +355,8 @@ EncodedSample SampleEncoder::encode(const SampleRow& row, bool with_statistics) 
       for (std::size_t k = 0; k < values.size(); ++k) {
         const std::size_t bytes = values[k].bytes.size() / values[k].form.pieces;
         const std::size_t first = values[k].form.pieces == 1 ? 0 : piece * bytes;
-        sample.rows[piece].push_back(encode_field(std::span(values[k].bytes).subspan(first, bytes), k));
+        sample.rows[piece].push_back(encode_values(std::span(values[k].bytes).subspan(first, bytes),
+                                                   (*form_)[k], encoders_[k], config_.delete_inputs));
       }
     }
   } catch (const Error& error) {

@@ -35,10 +35,10 @@ struct FieldStatistics {
 using SampleForm = std::vector<FieldForm>;
 
 struct EncodedSample {
-  std::string problem;  // why the sample is unusable; empty when it is usable
-  bool readable = false;  // its files are, whatever they hold
+  std::string problem;                   // why the sample is unusable; empty when it is usable
+  bool readable = false;                 // its files are, whatever they hold
   std::optional<SampleForm> other_form;  // that of a readable sample, where it is not the form asked for
-  std::string dropped;  // the filter that leaves it out
+  std::string dropped;                   // the filter that leaves it out
   // A field whose values do not fit into the narrow type of the form, and the one that all so far do; without
   // one: none does.
   struct TooWide {
@@ -60,6 +60,13 @@ std::optional<SampleForm> find_form(const ConvertConfig& config, const std::vect
 // theirs.
 std::optional<DType> narrow_type(DType dtype, std::span<const std::uint8_t> values);
 
+// Of the channels of a field, over all its pieces. A field of very many channels has no distributions.
+FieldStatistics channel_statistics(const FieldValue& value);
+
+// The values of a row, in the type that the shard holds, as chunks; `hashed`: with raw_hash.
+EncodedField encode_values(std::span<const std::uint8_t> values, const FieldForm& form, Encoder& encoder,
+                           bool hashed = false);
+
 class SampleEncoder {
  public:
   // Without a form nothing can be usable, and encode() finds the reasons.
@@ -71,7 +78,6 @@ class SampleEncoder {
  private:
   std::string failed_filter(const std::vector<FieldValue>& values, const SampleRow& row) const;
   void narrow(std::vector<FieldValue>& values, EncodedSample& sample) const;
-  EncodedField encode_field(std::span<const std::uint8_t> bytes, std::size_t k);
 
   const ConvertConfig& config_;
   const std::vector<std::string>& columns_;

@@ -29,7 +29,10 @@ void CoordinatorMachine::Impl::on_query(const PeerId& peer, wire::Query& query) 
     return;
   }
   // It needs no store. Others would wait for the disk as long as the campaign does.
-  if (!disk_trouble_.empty() && std::holds_alternative<wire::StatusRequest>(query.request)) {
+  const auto* watch = std::get_if<wire::WatchRequest>(&query.request);
+  const bool is_status = std::holds_alternative<wire::StatusRequest>(query.request) ||
+                         (watch != nullptr && watch->points == 0);
+  if (!disk_trouble_.empty() && is_status) {
     act(action::AnswerQuery{peer, std::move(query)});
   } else if (!disk_trouble_.empty()) {
     act(action::Send{peer,

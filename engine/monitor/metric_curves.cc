@@ -20,6 +20,15 @@ Points thinned(const Points& points, std::size_t most) {
 
 }  // namespace
 
+void thin_curves(std::vector<wire::MetricCurve>& curves, std::size_t points) {
+  if (points == 0) curves.clear();
+  if (curves.empty()) return;
+  const std::size_t each = std::max<std::size_t>(points / curves.size(), 2);
+  for (wire::MetricCurve& curve : curves) {
+    if (curve.points.size() > each) curve.points = thinned(curve.points, each);
+  }
+}
+
 void MetricCurves::add(specs::ArrayId array, specs::Element element, const wire::Metric& metric) {
   const auto [at, is_new] = curves_.try_emplace(Key{array, element, metric.name});
   Curve& curve = at->second;

@@ -17,6 +17,10 @@
 
 namespace wflow::engine {
 
+// Each curve evenly thinned, so that all of them have at most about `points` points (two each at least); first
+// and last points stay. 0: no curves.
+void thin_curves(std::vector<wire::MetricCurve>& curves, std::size_t points);
+
 class MetricCurves {
  public:
   static constexpr std::size_t kCurves = 256;

@@ -30,6 +30,7 @@ inline constexpr std::size_t kListedWorkers = 1000;
 inline constexpr std::size_t kListedArtifacts = 1000;
 inline constexpr std::size_t kListedFollowups = 2000;
 inline constexpr std::size_t kListedSlow = 20;
+inline constexpr std::size_t kListedCheckpoints = 256;
 inline constexpr std::size_t kListedPoints = 40'000;  // of all metrics
 inline constexpr std::size_t kListedText = 4096;      // bytes of a failure's detail or a history row
 

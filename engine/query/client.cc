@@ -35,6 +35,14 @@ bool has_record(const fs::path& campaign) {
   return fs::exists(store::database_path(campaign), ignored);
 }
 
+wire::WatchAnswer watch_at_rest(store::Store& store, const wire::WatchRequest& what) {
+  wire::WatchAnswer answer;
+  answer.status = store.status_at_rest();
+  cut_to(answer, what);
+  if (what.points > 0) answer.checkpoints = store.checkpoints();
+  return answer;
+}
+
 [[noreturn]] void refuse(const wire::Refusal& refusal) {
   throw Error(refusal.code, refusal.sentence);
 }
@@ -70,6 +78,7 @@ struct Client::Record {
 
   wire::Answer answer(const wire::Request& request, const fs::path& campaign, const specs::Plan* plan) {
     if (std::holds_alternative<wire::StatusRequest>(request)) return {store.status_at_rest()};
+    if (const auto* what = std::get_if<wire::WatchRequest>(&request)) return {watch_at_rest(store, *what)};
     if (std::holds_alternative<wire::AllocationsRequest>(request))
       return {recorded_allocations(store.allocations())};
     if (plan == nullptr && !own_plan) own_plan.emplace(specs::read_campaign(campaign), campaign);
@@ -133,6 +142,10 @@ CampaignStatus Client::status() {
   return ask_for<wire::StatusAnswer>(wire::StatusRequest{});
 }
 
+wire::WatchAnswer Client::watch(const wire::WatchRequest& what) {
+  return ask_for<wire::WatchAnswer>(what);
+}
+
 wire::TasksAnswer Client::tasks(const wire::TasksRequest& page) {
   return ask_for<wire::TasksAnswer>(page);
 }
@@ -193,6 +206,22 @@ void look_at(FollowupView& followup) {
 }
 
 }  // namespace
+
+std::optional<RecordedCampaign> read_record(const fs::path& campaign, const wire::WatchRequest& what,
+                                            std::size_t slices) {
+  store::require_record(campaign);
+  try {
+    store::Store store(campaign);
+    RecordedCampaign recorded;
+    recorded.watch = watch_at_rest(store, what);
+    for (const store::WorkerRecord& row : store.workers()) recorded.workers.push_back(view_of(row));
+    recorded.timeline = store.timeline(slices);
+    return recorded;
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::busy) return std::nullopt;
+    throw;
+  }
+}
 
 CampaignStatus campaign_status(const fs::path& campaign) {
   CampaignStatus status = Client(campaign).status();

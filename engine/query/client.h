@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/monitor/status.h"
+#include "engine/monitor/timeline.h"
 #include "engine/wire/answers.h"
 #include "engine/wire/requests.h"
 #include "specs/plan/plan.h"
@@ -27,6 +28,7 @@ class Client {
 
   // Without a look at what follows; campaign_status() has that.
   CampaignStatus status();
+  wire::WatchAnswer watch(const wire::WatchRequest& what);
   wire::TasksAnswer tasks(const wire::TasksRequest& page);
   wire::ExplainAnswer explain(wire::TaskPlace task);
   wire::UsageAnswer usage(const wire::UsageRequest& page);
@@ -54,6 +56,16 @@ class Client {
   const specs::Plan* plan_ = nullptr;
   std::unique_ptr<Record> record_;
 };
+
+// What a dashboard shows of a campaign that no coordinator holds, with its time in so many slices. Waits for
+// nobody, and holds the record only while it reads: nothing where somebody else has it.
+struct RecordedCampaign {
+  wire::WatchAnswer watch;
+  std::vector<wire::WorkerView> workers;
+  Timeline timeline;
+};
+std::optional<RecordedCampaign> read_record(const std::filesystem::path& campaign,
+                                            const wire::WatchRequest& what, std::size_t slices);
 
 // The status of a campaign, and how far those are that follow on it.
 CampaignStatus campaign_status(const std::filesystem::path& campaign);

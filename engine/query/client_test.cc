@@ -59,6 +59,18 @@ TEST(Client, ReadsTheRecordOfACampaignAtRest) {
   EXPECT_FALSE(Client(campaign.path()).command(wire::DrainRequest{}));
 }
 
+TEST(Client, ARecordIsReadOnlyWhereNobodyHoldsIt) {
+  const TestCampaign campaign(10);
+  campaign.create_record();
+  store::Store(campaign.path()).commit(TestCampaign::failures({3, 4}));
+  const auto record = read_record(campaign.path(), {0, 0, 0}, 10);
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->watch.status.failed(), 2U);
+  // It is not held afterwards; while somebody holds it, nobody waits.
+  const store::Store held(campaign.path());
+  EXPECT_FALSE(read_record(campaign.path(), {0, 0, 0}, 10));
+}
+
 // A coordinator that answers as told, on a thread of its own.
 class Coordinator {
  public:

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "engine/monitor/metric_curves.h"
 #include "engine/monitor/missing_samples.h"
 #include "engine/wire/codec.h"
 #include "specs/plan/task_name.h"
@@ -84,6 +85,36 @@ wire::Answer Queries::on(const wire::StatusRequest&) {
   CampaignStatus status = status_();
   keep_bounds(status);
   return {std::move(status)};
+}
+
+void cut_to(wire::WatchAnswer& answer, const wire::WatchRequest& request) {
+  CampaignStatus& status = answer.status;
+  keep_bounds(status);
+  thin_curves(status.metrics, std::min<std::size_t>(request.points, kListedPoints));
+  if (status.workers.size() > request.workers) status.workers.resize(request.workers);
+  // What a dashboard does not show.
+  status.artifacts.clear();
+}
+
+wire::Answer Queries::on(const wire::WatchRequest& request) {
+  wire::WatchAnswer answer;
+  answer.status = status_();
+  cut_to(answer, request);
+  std::vector<const RunningElements::value_type*> running;
+  for (const auto& element : running_) running.push_back(&element);
+  answer.running_total = running.size();
+  const std::size_t count = std::min<std::size_t>({running.size(), request.running, kPageItems});
+  const auto begin = [](const auto* element) { return element->second.started_s; };
+  std::ranges::partial_sort(running, running.begin() + static_cast<std::ptrdiff_t>(count), {}, begin);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto& [worker, element] = *running[i];
+    if (element.array >= plan_.array_count()) continue;
+    answer.running.push_back({element.array, element.element,
+                              specs::task_name(plan_, element.array, element.element), worker,
+                              element.started_s});
+  }
+  if (request.points > 0) answer.checkpoints = store_.checkpoints();
+  return {std::move(answer)};
 }
 
 wire::Answer Queries::on(const wire::TasksRequest& request) {
@@ -195,7 +226,7 @@ wire::Answer Queries::on(const wire::UsageRequest& request) {
   return {std::move(answer)};
 }
 
-wire::WorkerView Queries::worker_view(const store::WorkerRecord& row) const {
+wire::WorkerView view_of(const store::WorkerRecord& row) {
   wire::WorkerView view;
   view.id = row.id;
   view.host = row.guardian.host;
@@ -219,7 +250,7 @@ wire::Answer Queries::on(const wire::WorkersRequest& request) {
   wire::WorkersAnswer answer;
   std::uint64_t at = request.from;
   for (; at < rows.size() && answer.workers.size() < kWorkersPage; ++at) {
-    wire::WorkerView view = worker_view(rows[at]);
+    wire::WorkerView view = view_of(rows[at]);
     if (const auto found = working.find(view.id); found != working.end()) {
       view.state = found->second.draining ? wire::WorkerViewState::draining : wire::WorkerViewState::working;
       view.leased = found->second.elements;

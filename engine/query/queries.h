@@ -22,9 +22,15 @@ namespace wflow::engine {
 std::vector<std::pair<ArrayId, Range>> parts_to_retry(const specs::Plan& plan, const Scheduler& scheduler,
                                                       store::Store& store, const wire::Selection& selection);
 
+// Of a worker that no coordinator has: ended, or unknown.
+wire::WorkerView view_of(const store::WorkerRecord& row);
+
+// Leaves what the request does not ask for out of its answer.
+void cut_to(wire::WatchAnswer& answer, const wire::WatchRequest& request);
+
 class Queries {
  public:
-  // Gives what `wflow status` shows; called for a StatusRequest only.
+  // Gives what `wflow status` shows; called for a StatusRequest or WatchRequest only.
   using StatusSource = std::function<CampaignStatus()>;
   // `running`: what workers said last; empty at rest.
   Queries(const specs::Plan& plan, const Scheduler& scheduler, store::Store& store,
@@ -36,6 +42,7 @@ class Queries {
 
  private:
   wire::Answer on(const wire::StatusRequest& request);
+  wire::Answer on(const wire::WatchRequest& request);
   wire::Answer on(const wire::TasksRequest& request);
   wire::Answer on(const wire::ExplainRequest& request);
   wire::Answer on(const wire::UsageRequest& request);
@@ -47,7 +54,6 @@ class Queries {
   void add_parents(ArrayId array, Element element, wire::ExplainAnswer& answer) const;
   wire::ParentView parent(const specs::Edge& edge, Element element) const;
   void add_executions(ArrayId array, Element element, wire::ExplainAnswer& answer);
-  wire::WorkerView worker_view(const store::WorkerRecord& row) const;
 
   const specs::Plan& plan_;
   const Scheduler& scheduler_;

@@ -111,6 +111,50 @@ TEST_F(QueriesTest, LeasesAndRunningTasksComeInPages) {
   EXPECT_EQ(running.size(), 12'000U);
 }
 
+TEST_F(QueriesTest, AWatchIsNoLongerThanAsked) {
+  campaign_.create_record();
+  store::Store store(campaign_.path());
+  store::Batch batch;
+  batch.events.push_back({1, 0, 0, 5.0, wire::Checkpoint{"/c/1", "00", 1, 10}});
+  batch.events.push_back({1, 0, 0, 6.0, wire::Checkpoint{"/c/2", "00", 2, 20}});
+  store.commit(batch);
+  const auto scheduler = campaign_.scheduler(store);
+  running_ = {{"w1", {0, 7, 300.0}}, {"w2", {0, 9, 100.0}}, {"w1", {1, 0, 200.0}}};
+  Queries queries(campaign_.plan(), *scheduler, store, running_, [] {
+    CampaignStatus status;
+    status.workers.resize(10);
+    status.workers_total = 10;
+    status.artifacts.resize(5);
+    for (const char* name : {"loss", "accuracy"}) {
+      auto& curve = status.metrics.emplace_back();
+      curve.name = name;
+      for (std::uint64_t i = 0; i < 1000; ++i) curve.points.push_back({i, i, 1.0});
+    }
+    return status;
+  });
+  const auto all = std::get<wire::WatchAnswer>(queries.answer(wire::WatchRequest{40, 3, 2}).body);
+  EXPECT_EQ(all.status.workers.size(), 3U);
+  EXPECT_EQ(all.status.workers_total, 10U);
+  EXPECT_TRUE(all.status.artifacts.empty());
+  ASSERT_EQ(all.status.metrics.size(), 2U);
+  EXPECT_EQ(all.status.metrics[0].points.size(), 20U);
+  EXPECT_EQ(all.status.metrics[0].points.back().step, 999U);
+  // Those that began first.
+  EXPECT_EQ(all.running_total, 3U);
+  ASSERT_EQ(all.running.size(), 2U);
+  EXPECT_EQ(all.running[0].task, "simulate/9");
+  EXPECT_EQ(all.running[0].worker, "w2");
+  EXPECT_EQ(all.running[1].task, "collect");
+  ASSERT_EQ(all.checkpoints.size(), 1U);
+  EXPECT_EQ(all.checkpoints[0].path, "/c/2");
+  EXPECT_EQ(all.checkpoints[0].epoch, 2U);
+  EXPECT_EQ(all.checkpoints[0].time_s, 6.0);
+  const auto light = std::get<wire::WatchAnswer>(queries.answer(wire::WatchRequest{}).body);
+  EXPECT_TRUE(light.status.metrics.empty() && light.status.workers.empty() && light.running.empty());
+  EXPECT_TRUE(light.checkpoints.empty());
+  EXPECT_EQ(light.running_total, 3U);
+}
+
 TEST_F(QueriesTest, WhatGoesWrongIsThatQuestionsRefusalAlone) {
   campaign_.create_record();
   store::Store store(campaign_.path());

@@ -15,6 +15,7 @@
 
 #include "engine/monitor/missing_samples.h"
 #include "engine/monitor/status.h"
+#include "engine/monitor/timeline.h"
 #include "engine/store/batch.h"
 #include "engine/store/campaign_lock.h"
 #include "engine/store/takeover.h"
@@ -106,6 +107,12 @@ class Store {
   // Of the data set that `array`, of a convert: step, makes; in order of samples, the first `limit` of them.
   std::vector<MissingRecord> missing(ArrayId array, Range samples, std::size_t limit = kAll);
   MissingSamples missing_samples();  // of all
+  // timeline.cc
+  // The last checkpoint that each task has reported, in order of task; the tasks that reported last, at most
+  // kListedCheckpoints.
+  std::vector<wire::CheckpointView> checkpoints();
+  // When what ended, in so many slices of the time from the campaign's begin to the last word of its history.
+  Timeline timeline(std::size_t slices);
   // allocations.cc: in the order in which they were wanted
   std::vector<batch::Allocation> allocations();
   // followups.cc

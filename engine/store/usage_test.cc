@@ -45,6 +45,23 @@ TEST_F(UsageTest, OutlivesTheCoordinator) {
   EXPECT_TRUE(store.usage_of(1, {0, 0}).empty());
 }
 
+TEST_F(UsageTest, ATimelineSaysWhenTasksEnded) {
+  Store store(campaign_);
+  Batch batch = batch_of({row(1, 999.5), row(2, 1049.5), row(3, 1099.4), row(4, 1099.5)});
+  batch.history = {{1000, "started", "began"}, {1100, "end", "ended"}};
+  batch.events.push_back({1, 0, 0, 1010, wire::Metric{"loss", 1, 10, 0.5}});
+  batch.events.push_back({1, 0, 0, 1020, wire::Metric{"loss", 2, 20, 0.5}});
+  store.commit(batch);
+  const Timeline timeline = store.timeline(10);
+  EXPECT_EQ(timeline.begin_s, 1000);
+  EXPECT_EQ(timeline.end_s, 1100);
+  EXPECT_EQ(timeline.ended.at("simulate"), (std::vector<double>{1, 0, 0, 0, 0, 1, 0, 0, 0, 2}));
+  const auto& reports = timeline.reports.at({1, 0});
+  ASSERT_EQ(reports.size(), 2U);
+  EXPECT_EQ(reports[1].step, 20U);
+  EXPECT_EQ(reports[1].time_s, 1020);
+}
+
 // Blocks hold 128 records: some are full, and the last one grows.
 TEST_F(UsageTest, ManyExecutionsTakeFewBytes) {
   Store store(campaign_);

@@ -294,7 +294,7 @@ struct ExplainAnswer {
   std::uint64_t parents_total = 0;
   std::vector<ExecutionView> executions;  // that did not succeed, newest last
   std::uint64_t executions_total = 0;
-  std::vector<UsedView> used;  // of executions with a record of it, newest last
+  std::vector<UsedView> used;        // of executions with a record of it, newest last
   std::vector<std::string> missing;  // a sentence for each conversion that could not use its output
   std::string
       waits_for;  // where it could run: what is missing, "allocation 1234, pending for 12 min: Priority"
@@ -325,9 +325,33 @@ struct UsageAnswer {
   std::optional<specs::Element> next;  // the next page begins here
 };
 
+// A task that runs now.
+struct RunningView {
+  specs::ArrayId array = 0;
+  specs::Element element = 0;
+  std::string task, worker;
+  double started_s = 0;  // Unix time
+};
+
+// The last checkpoint that a task has reported.
+struct CheckpointView {
+  specs::ArrayId array = 0;
+  specs::Element element = 0;
+  std::uint64_t epoch = 0, step = 0;
+  double time_s = 0;  // Unix time
+  std::string path;
+};
+
+struct WatchAnswer {
+  StatusAnswer status;
+  std::vector<RunningView> running;  // those that began first
+  std::uint64_t running_total = 0;
+  std::vector<CheckpointView> checkpoints;  // in order of task
+};
+
 struct Answer {
   std::variant<Refusal, Done, StatusAnswer, TasksAnswer, ExplainAnswer, WorkersAnswer, AllocationsAnswer,
-               UsageAnswer>
+               UsageAnswer, WatchAnswer>
       body;
 };
 

@@ -73,6 +73,7 @@ WFLOW_LAYOUT(TasksRequest, &T::from, &T::last_array, &T::first, &T::last, &T::st
 WFLOW_LAYOUT(ExplainRequest, &T::task);
 WFLOW_LAYOUT(UsageRequest, &T::array, &T::first, &T::last, &T::limit);
 WFLOW_LAYOUT(WorkersRequest, &T::from);
+WFLOW_LAYOUT(WatchRequest, &T::points, &T::workers, &T::running);
 WFLOW_LAYOUT(RetryableRequest, &T::tasks);
 WFLOW_LAYOUT(SnapshotRequest, &T::path);
 WFLOW_LAYOUT(PauseRequest, &T::pause);
@@ -129,6 +130,9 @@ WFLOW_LAYOUT(WorkerView, &T::id, &T::host, &T::group, &T::pid, &T::cores, &T::gp
              &T::reason, &T::failures, &T::state, &T::leased, &T::running);
 WFLOW_LAYOUT(WorkersAnswer, &T::workers, &T::next);
 WFLOW_LAYOUT(UsageAnswer, &T::used, &T::next);
+WFLOW_LAYOUT(RunningView, &T::array, &T::element, &T::task, &T::worker, &T::started_s);
+WFLOW_LAYOUT(CheckpointView, &T::array, &T::element, &T::epoch, &T::step, &T::time_s, &T::path);
+WFLOW_LAYOUT(WatchAnswer, &T::status, &T::running, &T::running_total, &T::checkpoints);
 WFLOW_LAYOUT(Answer, &T::body);
 
 #define WFLOW_EMPTY_LAYOUT(type)                 \

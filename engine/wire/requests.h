@@ -76,6 +76,13 @@ struct SnapshotRequest {  // Done
 
 struct AllocationsRequest {};  // AllocationsAnswer
 
+// What a dashboard shows, several times a second: the status without what it does not show: WatchAnswer.
+struct WatchRequest {
+  std::uint32_t points = 0;   // of all metrics together; 0: no metrics and no checkpoints
+  std::uint32_t workers = 0;  // at most so many
+  std::uint32_t running = 0;  // at most so many running tasks
+};
+
 // ---- commands: answered by done_answer() or refusal()
 
 struct DrainRequest {};
@@ -98,9 +105,10 @@ struct AllocationsCommand {
   std::uint32_t count = 1;  // add: allocations
 };
 
-using Request = std::variant<StatusRequest, TasksRequest, ExplainRequest, WorkersRequest, RetryableRequest,
-                             SnapshotRequest, DrainRequest, StopRequest, PauseRequest, RetryRequest,
-                             CancelRequest, AllocationsRequest, AllocationsCommand, UsageRequest>;
+using Request =
+    std::variant<StatusRequest, TasksRequest, ExplainRequest, WorkersRequest, RetryableRequest,
+                 SnapshotRequest, DrainRequest, StopRequest, PauseRequest, RetryRequest, CancelRequest,
+                 AllocationsRequest, AllocationsCommand, UsageRequest, WatchRequest>;
 
 struct Query {
   Request request;

@@ -80,7 +80,8 @@ inline std::vector<Query> sample_queries() {
           {CancelRequest{tasks, true}},
           {AllocationsRequest{}},
           {AllocationsCommand{AllocationsVerb::drain, "wabcdef001002", 3}},
-          {UsageRequest{7, 12, 1ULL << 40, 500}}};
+          {UsageRequest{7, 12, 1ULL << 40, 500}},
+          {WatchRequest{4000, 1000, 500}}};
 }
 
 inline AllocationsAnswer sample_allocations() {
@@ -178,6 +179,11 @@ inline std::vector<Answer> sample_answers() {
   UsageAnswer usage;
   usage.used = {{{0, 7, 12, 3, 1, 1.7e9, 2.5, 2.25, 1 << 30, 4096, 8192}, "w"}};
   usage.next = 5000;
+  WatchAnswer watch;
+  watch.status = sample_status();
+  watch.running = {{7, 13, "simulate/13", "host-1-abc", 1.7e9}};
+  watch.running_total = 5000;
+  watch.checkpoints = {{9, 0, 3, 120, 1.7e9 + 5, "/campaign/train/checkpoints/3"}};
   return {refusal(std::string(100'000, 'x'), ExitCode::busy),
           done_answer(1ULL << 40, 12),
           {sample_status()},
@@ -185,7 +191,8 @@ inline std::vector<Answer> sample_answers() {
           {explain},
           {workers},
           {sample_allocations()},
-          {usage}};
+          {usage},
+          {watch}};
 }
 
 inline std::vector<Message> sample_messages() {

@@ -81,7 +81,7 @@ std::string train_settings(const yaml::Node& block) {
   yaml::Node node = trainer::to_yaml(config);
   // As the trainer itself compares two runs (trainer/training/training_state.cc).
   if (config.init_from == trainer::kInitFromLast) remove_key(node, "init_from");
-  remove_keys(node, {"ranks", "threads", "loader_threads", "cache", "checkpoint", "max_seconds"});
+  remove_keys(node, {"ranks", "threads", "loader_threads", "cache", "checkpoint", "guard", "max_seconds"});
   return yaml::emit(node);
 }
 

@@ -12,9 +12,25 @@ namespace wflow::specs {
 
 namespace {
 
+constexpr std::size_t kLongestLine = 100;
+
+// "[0.1, 2]" where that is a line.
+std::optional<std::string> in_a_line(const yaml::Node& list) {
+  if (!list.is_sequence()) return std::nullopt;
+  std::vector<std::string> items;
+  for (const yaml::Node& item : list.items) {
+    if (!item.is_scalar()) return std::nullopt;
+    items.push_back(item.text);
+  }
+  const std::string text = "[" + text::join(items, ", ") + "]";
+  if (text.size() > kLongestLine || text.find('\n') != std::string::npos) return std::nullopt;
+  return text;
+}
+
 std::string written(const yaml::Node& node) {
   if (node.is_scalar()) return node.text;
   if (node.is_null()) return {};
+  if (const auto line = in_a_line(node)) return *line;
   std::string text = yaml::emit(node);
   while (text.ends_with('\n')) text.pop_back();
   return text;

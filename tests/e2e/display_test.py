@@ -3,10 +3,10 @@
 
 import re
 import shutil
-import subprocess
 import unittest
 
-from wflow_test import BIN, INTERRUPTED, CampaignTest
+from tmux_screen import Screen
+from wflow_test import INTERRUPTED, CampaignTest
 
 TASKS = 150
 EPOCHS = 90
@@ -31,32 +31,6 @@ study:
         done >> $WFLOW_EVENTS
         until [ -e {folder}/open ]; do sleep 0.02; done
 """
-
-
-class Screen:
-    """wflow in a tmux of its own."""
-
-    def __init__(self, test, arguments, columns, rows=30):
-        self.socket = test.folder / "tmux"
-        self.environment = {**test.environment, "TERM": "xterm-256color"}
-        words = " ".join(str(a) for a in [BIN / "wflow", *arguments])
-        self.tmux("-u", "new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", str(test.folder),
-                  f"{words}; echo exit code $?; cat")
-        test.addCleanup(self.tmux, "kill-server", check=False)
-        self.tmux("set", "-g", "status", "off")
-
-    def tmux(self, *arguments, check=True):
-        return subprocess.run(["tmux", "-S", self.socket, "-f", "/dev/null", *arguments], env=self.environment, check=check,
-                              capture_output=True, text=True).stdout
-
-    def lines(self):
-        return [line for line in self.tmux("capture-pane", "-p").split("\n") if line.strip()]
-
-    def resize(self, columns):
-        self.tmux("resize-window", "-x", str(columns))
-
-    def press(self, key):
-        self.tmux("send-keys", key)
 
 
 @unittest.skipUnless(shutil.which("tmux"), "tmux is not installed (scripts/install-deps)")

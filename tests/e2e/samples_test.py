@@ -175,10 +175,20 @@ class Missing(Fields):
         groups = json.loads(self.wflow("tasks", "--group", "--json", code=OK).out)
         self.assertEqual([(g["tasks"], g["step"], g["ended"], g["first"]) for g in groups], [(10, "simulate", "missing", "simulate/1")])
 
+    def test_only_failed_ones(self):
+        """What failed is not done: redo would find nothing."""
+        text = self.run_fields(study(20), "if sample < 3: sys.exit(9)\n", TASKS_FAILED).out
+        self.assertIn("3 samples are missing", text)
+        self.assertIn("run the simulations that failed again: wflow retry", text)
+        self.assertNotIn("redo", text)
+
     def test_mended_and_run_again(self):
         """After a retry of its simulation the mark is gone."""
         self.run_fields(study(20), "if sample == 4: sys.exit(9)\nif sample == 5: values[0] = numpy.inf\n", TASKS_FAILED)
         self.assertEqual(self.missing()["samples"], 2)
+        text = self.wflow("status", code=OK).out
+        self.assertIn("run the simulation that failed again: wflow retry", text)
+        self.assertIn("run their simulations again: wflow redo", text)
         (self.folder / "fault.py").write_text("")
         self.wflow("retry", "--step", "simulate", "-j", "2", "-q", code=OK)
         # The block was converted again, and says anew what is missing.

@@ -19,7 +19,6 @@ static_assert(std::endian::native == std::endian::little, "checkpoints are littl
 constexpr std::string_view kMagic = "WFLOWCKP";
 constexpr std::size_t kPrefix = 24;  // magic, version, reserved, header length
 constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kHashLength = 32;
 constexpr const char* kExtension = ".wfck";
 
 std::size_t round_up(std::size_t n) {
@@ -178,8 +177,9 @@ CheckpointDirectory::Written CheckpointDirectory::write_best(const std::string& 
 }
 
 std::optional<CheckpointDirectory::Found> CheckpointDirectory::newest(
-    const std::function<void(const std::string&)>& report) const {
+    const std::function<void(const std::string&)>& report, std::int64_t limit) const {
   for (const std::filesystem::path& path : files()) {
+    if (limit < kNoLimit && path >= path_of(limit)) continue;
     try {
       Found found = {path, read_file(path)};
       decode_checkpoint(found.bytes, path.string());
@@ -195,6 +195,14 @@ std::optional<CheckpointDirectory::Found> CheckpointDirectory::newest(
     }
   }
   return std::nullopt;
+}
+
+void CheckpointDirectory::remove_from(std::int64_t step) const {
+  const std::filesystem::path first = path_of(step);
+  for (const std::filesystem::path& path : files()) {
+    if (path < first) return;
+    std::filesystem::remove(path);
+  }
 }
 
 std::string CheckpointDirectory::best_bytes(const std::function<void(const std::string&)>& report) const {

@@ -16,6 +16,7 @@
 namespace wflow::trainer {
 
 inline constexpr int kCheckpointVersion = 1;
+inline constexpr std::size_t kHashLength = 32;  // of hash_bytes(), at the end of the file
 
 struct CheckpointArray {
   std::string kind;  // "parameter", "buffer", or an optimiser's state: "first_moment", ...
@@ -48,6 +49,7 @@ Checkpoint decode_checkpoint(std::string_view bytes, const std::string& name);
 // The files of one training run: step-<12 digits>.wfck, the last few, and best.wfck.
 class CheckpointDirectory {
  public:
+  static constexpr std::int64_t kNoLimit = 1'000'000'000'000;  // more steps than a file's name has digits for
   CheckpointDirectory(std::filesystem::path directory, std::int64_t keep);
 
   struct Written {
@@ -60,12 +62,16 @@ class CheckpointDirectory {
                 std::span<const std::int64_t> keep_steps = {}) const;
   Written write_best(const std::string& bytes) const;
 
-  // The bytes of the newest checkpoint that is whole, checked; `report` gets a sentence for each damaged one.
+  // The bytes of the newest checkpoint before `limit` that is whole, checked; `report` gets a sentence for
+  // each damaged one.
   struct Found {
     std::filesystem::path path;
     std::string bytes;
   };
-  std::optional<Found> newest(const std::function<void(const std::string&)>& report) const;
+  std::optional<Found> newest(const std::function<void(const std::string&)>& report,
+                              std::int64_t limit = kNoLimit) const;
+  // Those of `step` and later ones are removed, best.wfck stays.
+  void remove_from(std::int64_t step) const;
   // The bytes of the best one, checked; empty where there is none or it is damaged.
   std::string best_bytes(const std::function<void(const std::string&)>& report) const;
   // Removes all checkpoints, and temporary files of a killed run.

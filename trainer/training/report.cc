@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 
@@ -36,6 +37,28 @@ std::string metrics_csv(const std::vector<std::string>& labels, const std::vecto
                          text::from_real(t.ratio()));
     }
     out += fmt::format(",{:.1f},{:.3f}\n", row.samples_per_second, row.seconds);
+  }
+  return out;
+}
+
+std::string metrics_jsonl(const std::vector<EpochRow>& history) {
+  std::string out;
+  for (const EpochRow& row : history) {
+    nlohmann::json line = {{"epoch", row.epoch},
+                           {"step", row.step},
+                           {"learning_rate", row.learning_rate},
+                           {"train_loss", row.train_loss},
+                           {"samples_per_second", row.samples_per_second},
+                           {"seconds", row.seconds}};
+    if (!row.validation.targets.empty()) line["validation_loss"] = row.validation.loss;
+    for (const TargetErrors& t : row.validation.targets) {
+      const std::optional<double> r2 = t.r2();
+      line["validation"][t.label] = {{"mae", t.mae},
+                                     {"rmse", t.rmse()},
+                                     {"mae_ratio", t.ratio()},
+                                     {"r2", r2 ? nlohmann::json(*r2) : nlohmann::json()}};
+    }
+    out += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
   return out;
 }

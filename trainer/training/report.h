@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run leaves for people and programs: metrics.csv, predictions.csv, and one line an epoch.
+// What a run leaves for people and programs: metrics.csv, metrics.jsonl, predictions.csv, and one line an epoch.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,9 @@
 namespace wflow::trainer {
 
 std::string metrics_csv(const std::vector<std::string>& labels, const std::vector<EpochRow>& history);
+// The same, and each target's RMSE and R2: a JSON object a line, an epoch a line. Values that JSON has no number for
+// are null.
+std::string metrics_jsonl(const std::vector<EpochRow>& history);
 
 // ids: [samples]; truths: [samples, targets], physical; outputs: [samples, channels], the network's. Beside
 // each truth stands the prediction; of a gaussian loss its standard deviation too, of classes the likeliest.

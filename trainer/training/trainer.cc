@@ -46,12 +46,6 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-bool all_finite(std::span<const float> values) {
-  float sum = 0;  // 0 * v stays 0 as long as v is finite
-  for (const float v : values) sum += v * 0.0F;
-  return sum == 0.0F;
-}
-
 class Run {
  public:
   // Of a completed configuration.
@@ -59,7 +53,7 @@ class Run {
   Outcome execute();
 
  private:
-  enum class EpochEnd { complete, interrupted };
+  enum class EpochEnd { complete, interrupted, doubtful };
 
   void resume_or_begin();
   void begin();
@@ -68,11 +62,20 @@ class Run {
   void begin_with(const std::string& bytes, const std::string& source);
   fs::path kept_model() const { return fs::path(config_.output) / "initial.wfck"; }
   bool is_of_other_data(const Checkpoint& checkpoint) const;
+  EpochEnd train_epochs();
   EpochEnd train_epoch(DataLoader& loader);
-  void step(const Batch& batch, std::size_t global_batch);
+  bool step(const Batch& batch, std::size_t global_batch);
+  bool looks_sound(double loss, double largest_gradient);
+  void check_finite(double loss, bool gradient_finite) const;
+  bool ranks_agree();
+  std::string state_hash();
+  void go_back();
+  std::string bytes_before(std::int64_t from);
+  void inject(BitFlip::Where where, std::span<float> values);
   double forward(const std::pair<std::size_t, std::size_t>& part, std::size_t first_of_rank, double scale);
   void finish_epoch();
   void report_epoch(const EpochRow& row);
+  void write_metrics() const;
   bool validate(EpochRow& row);
   void write_checkpoint();
   void write_best();
@@ -117,6 +120,13 @@ class Run {
   nlohmann::json fingerprint_;
   EventWriter events_;
   CheckpointWriter writer_;  // ends before what it uses
+  Guard guard_;
+  std::string own_doubt_;  // of the gradient of the step before, on this rank
+  std::string doubt_;      // why the training must go back
+  std::string beginning_;  // rank 0's: the state at the start, until there are two checkpoints
+  std::int64_t checkpoints_written_ = 0;
+  std::int64_t sound_step_ = 0;  // up to which steps the ranks have agreed, and checkpoints can be trusted
+  std::vector<BitFlip> flips_;
   Feed feed_;
   std::vector<float> outputs_;
   std::vector<float> output_gradients_;
@@ -148,7 +158,9 @@ Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions
       checkpoints_(fs::path(config.output) / "checkpoints", config.checkpoint.keep_last),
       fingerprint_(fingerprint(config, data_.info())),
       events_(leader() ? EventWriter::from_environment() : EventWriter("")),
-      writer_(checkpoints_) {
+      writer_(checkpoints_),
+      guard_(config.guard),
+      flips_(options.bit_flips) {
   state_.fill_initial_values(hash64(config.seed, 0));
 }
 
@@ -299,6 +311,28 @@ void Run::begin_with(const std::string& bytes, const std::string& source) {
 
 Outcome Run::execute() {
   resume_or_begin();
+  sound_step_ = counters_.step;
+  if (config_.guard.on && leader())
+    beginning_ =
+        sealed(snapshot(state_, optimizer_, average_, counters_, data_.normalisation(), fingerprint_));
+  EpochEnd end = train_epochs();
+  for (; end == EpochEnd::doubtful; end = train_epochs()) go_back();
+  if (end == EpochEnd::interrupted) {
+    write_checkpoint();
+    writer_.finish();
+    const std::string note = fmt::format("stopped at epoch {}, step {}; the same command continues",
+                                         counters_.epoch, counters_.step);
+    say(note);
+    events_.note(note);
+    return Outcome::interrupted;
+  }
+  writer_.finish();
+  write_results();
+  return Outcome::finished;
+}
+
+// From where the counters stand to the end, or until a signal or a doubt ends it.
+Run::EpochEnd Run::train_epochs() {
   const auto first = static_cast<std::uint64_t>(counters_.epoch * steps_per_epoch_ + counters_.step_of_epoch);
   const auto last = static_cast<std::uint64_t>(total_steps());
   const auto plan = [this, first, last](std::uint64_t n) -> std::optional<std::vector<BatchItem>> {
@@ -312,26 +346,16 @@ Outcome Run::execute() {
     }
     return items;
   };
-  if (counters_.epoch < config_.epochs && !counters_.stopped_early) {
-    DataLoader loader(data_.train(), data_.scales(), order_.batch / order_.ranks + 1,
-                      static_cast<int>(config_.loader_threads), plan);
-    while (counters_.epoch < config_.epochs && !counters_.stopped_early) {
-      if (train_epoch(loader) == EpochEnd::interrupted) {
-        write_checkpoint();
-        writer_.finish();
-        const std::string note = fmt::format("stopped at epoch {}, step {}; the same command continues",
-                                             counters_.epoch, counters_.step);
-        say(note);
-        events_.note(note);
-        return Outcome::interrupted;
-      }
-      finish_epoch();
-      data_wait_seconds_ = loader.waited_seconds();
-    }
+  DataLoader loader(data_.train(), data_.scales(), order_.batch / order_.ranks + 1,
+                    static_cast<int>(config_.loader_threads), plan);
+  EpochEnd end = EpochEnd::complete;
+  while (end == EpochEnd::complete && counters_.epoch < config_.epochs && !counters_.stopped_early) {
+    end = train_epoch(loader);
+    if (end != EpochEnd::doubtful && !ranks_agree()) end = EpochEnd::doubtful;
+    if (end == EpochEnd::complete) finish_epoch();
   }
-  writer_.finish();
-  write_results();
-  return Outcome::finished;
+  data_wait_seconds_ += loader.waited_seconds();
+  return end;
 }
 
 Run::EpochEnd Run::train_epoch(DataLoader& loader) {
@@ -339,7 +363,8 @@ Run::EpochEnd Run::train_epoch(DataLoader& loader) {
     const Clock::time_point begin = Clock::now();
     const Batch* batch = loader.next();
     WFLOW_CHECK(batch != nullptr);
-    step(*batch, order_.global_batch(static_cast<std::uint64_t>(counters_.step_of_epoch)));
+    if (!step(*batch, order_.global_batch(static_cast<std::uint64_t>(counters_.step_of_epoch))))
+      return EpochEnd::doubtful;
     ++counters_.step;
     ++counters_.step_of_epoch;
     const double seconds = seconds_since(begin);
@@ -347,6 +372,8 @@ Run::EpochEnd Run::train_epoch(DataLoader& loader) {
     counters_.seconds += seconds;
     if (stopping_) return EpochEnd::interrupted;
     report_progress();
+    const std::int64_t agree_every = config_.guard.agree_every;
+    if (agree_every > 0 && counters_.step % agree_every == 0 && !ranks_agree()) return EpochEnd::doubtful;
     const CheckpointConfig& when = config_.checkpoint;
     const bool by_steps = when.every_steps > 0 && counters_.step % when.every_steps == 0;
     const bool by_time = when.every_seconds > 0 && seconds_since(last_checkpoint_) >= when.every_seconds;
@@ -363,7 +390,9 @@ double Run::rate() const {
          learning_rate_factor(config_.schedule, counters_.step, steps_per_epoch_, config_.epochs);
 }
 
-void Run::step(const Batch& batch, std::size_t global_batch) {
+// Gives whether the step was taken: not if the guard doubts it.
+bool Run::step(const Batch& batch, std::size_t global_batch) {
+  inject(BitFlip::Where::weights, state_.values());
   const std::size_t samples = batch.items.size();
   const auto share = order_.share(static_cast<std::uint64_t>(counters_.step_of_epoch));
   WFLOW_CHECK(samples == share.second - share.first);
@@ -384,8 +413,10 @@ void Run::step(const Batch& batch, std::size_t global_batch) {
   const bool out_of_time =
       leader() && config_.max_seconds > 0 && seconds_since(began_) >= config_.max_seconds;
   state_.scalar(Scalar::loss) = static_cast<float>(loss);
+  state_.scalar(Scalar::doubt) = own_doubt_.empty() ? 0.0F : 1.0F;
   state_.scalar(Scalar::stop) = out_of_time || (options_.stop_asked && options_.stop_asked()) ? 1.0F : 0.0F;
   if (samples > 0) {
+    inject(BitFlip::Where::gradients, output_gradients_);
     network_->backward(output_gradients_, [this](std::int64_t from) {
       accumulated_.add_to(state_.exchange(), from);
       exchange_.ready(from);
@@ -395,21 +426,140 @@ void Run::step(const Batch& batch, std::size_t global_batch) {
   exchange_.finish();
 
   const double total = state_.scalar(Scalar::loss);
-  const bool finite = std::isfinite(total);
-  if (!finite || !all_finite(state_.gradients())) {
-    throw CommonError(
-        ExitCode::data,
-        fmt::format("the {} is not finite at epoch {}, step {}; lower the learning rate (now "
-                    "{:.3g}) or look at the data",
-                    finite ? "gradient" : "loss", counters_.epoch + 1, counters_.step + 1, rate()));
-  }
+  const double largest = largest_of(state_.gradients());
+  if (config_.guard.on &&
+      !looks_sound(total / static_cast<double>(global_batch * objective_.terms()), largest))
+    return false;
+  if (own_doubt_.empty()) check_finite(total, std::isfinite(largest));
   stopping_ = state_.scalar(Scalar::stop) > 0;
   counters_.epoch_loss += total;
   counters_.epoch_samples += static_cast<std::int64_t>(global_batch);
   state_.update_running_statistics(static_cast<std::int64_t>(global_batch), kNormMomentum);
+  if (!optimizer_.slots().empty()) inject(BitFlip::Where::optimizer, optimizer_.slots().back().values.span());
   optimizer_.step(state_.values(), state_.gradients(), rate());
   average_.update(state_.values(), counters_.step + 1);
   network_->values_changed();
+  return true;
+}
+
+// The same answer on all ranks. A loss is a sum over them. A gradient too, but one that a rank alone has
+// wrong, in its own memory, must not make it leave the others: it tells them with the next step, which the
+// rollback undoes.
+bool Run::looks_sound(double loss, double largest_gradient) {
+  doubt_ = guard_.look_at_loss(counters_.step, loss);
+  if (doubt_.empty() && state_.scalar(Scalar::doubt) > 0)
+    doubt_ = own_doubt_.empty() ? "the gradient of another rank is wrong" : own_doubt_;
+  own_doubt_ = guard_.look_at_gradient(counters_.step, largest_gradient);
+  if (doubt_.empty() && communicator_.size() == 1) doubt_ = own_doubt_;
+  return doubt_.empty();
+}
+
+void Run::check_finite(double loss, bool gradient_finite) const {
+  const bool finite = std::isfinite(loss);
+  if (finite && gradient_finite) return;
+  throw CommonError(
+      ExitCode::data,
+      fmt::format("the {} is not finite at epoch {}, step {}; lower the learning rate (now "
+                  "{:.3g}) or look at the data",
+                  finite ? "gradient" : "loss", counters_.epoch + 1, counters_.step + 1, rate()));
+}
+
+// All that the ranks must have in common.
+std::string Run::state_hash() {
+  std::vector<std::span<const float>> all = {state_.values(), state_.buffer_values()};
+  for (Optimizer::Slot& slot : optimizer_.slots()) all.push_back(slot.values.span());
+  if (average_.active()) all.push_back(average_.values());
+  std::string hashes;
+  for (const std::span<const float> part : all)
+    hashes += hash_bytes({reinterpret_cast<const char*>(part.data()), part.size_bytes()});
+  return hash_bytes(hashes);
+}
+
+// A collective call. One rank has nobody to compare with.
+bool Run::ranks_agree() {
+  if (!config_.guard.on || config_.guard.agree_every == 0 || communicator_.size() == 1) return true;
+  const std::string sound = own_doubt_.empty() ? "+" : "-";
+  const std::vector<std::string> answers = communicator_.all_gather(state_hash() + sound + host_name());
+  std::vector<std::string> hashes;
+  for (const std::string& answer : answers) hashes.push_back(answer.substr(0, kHashLength));
+  const std::vector<int> others = disagreeing(hashes);
+  const bool all_sound =
+      std::ranges::all_of(answers, [](const std::string& answer) { return answer[kHashLength] == '+'; });
+  if (others.empty() && all_sound) {
+    sound_step_ = counters_.step;
+    return true;
+  }
+  if (others.empty()) {
+    doubt_ = own_doubt_.empty() ? "the gradient of another rank is wrong" : own_doubt_;
+    return false;
+  }
+  std::string names;
+  for (const int rank : others) {
+    names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", rank,
+                         answers[static_cast<std::size_t>(rank)].substr(kHashLength + 1));
+  }
+  doubt_ =
+      fmt::format("the weights of rank{} {} differ from the others'", others.size() == 1 ? "" : "s", names);
+  return false;
+}
+
+// To the newest checkpoint that what is in doubt can't have touched.
+void Run::go_back() {
+  writer_.finish();
+  const std::int64_t from = counters_.step;
+  if (counters_.rollbacks >= config_.guard.rollbacks) {
+    throw CommonError(
+        ExitCode::data,
+        fmt::format("{} at epoch {}, step {}; the training has gone back {} time{} already: look "
+                    "at the memory of its nodes (docs/train.md, Guard)",
+                    doubt_, counters_.epoch + 1, from + 1, counters_.rollbacks,
+                    counters_.rollbacks == 1 ? "" : "s"));
+  }
+  std::string bytes;
+  if (leader()) bytes = bytes_before(from);
+  communicator_.broadcast(bytes);
+  if (bytes.empty()) {
+    throw CommonError(ExitCode::data,
+                      fmt::format("{} at epoch {}, step {}, and there is no checkpoint to go back to", doubt_,
+                                  counters_.epoch + 1, from + 1));
+  }
+  const std::int64_t rollbacks = counters_.rollbacks + 1;
+  const std::int64_t segments = counters_.segments;
+  const double seconds = counters_.seconds;
+  Normalisation normalisation;
+  restore_checkpoint(decode_checkpoint(bytes, "the checkpoint"), state_, optimizer_, average_, counters_,
+                     normalisation);
+  counters_.rollbacks = rollbacks;
+  counters_.segments = segments;
+  counters_.seconds = seconds;
+  sound_step_ = counters_.step;
+  own_doubt_.clear();
+  network_->values_changed();
+  if (!leader()) return;
+  checkpoints_.remove_from(counters_.step + 1);
+  say_warning(fmt::format("{} at step {}: going back to step {}", doubt_, from + 1, counters_.step));
+}
+
+// A checkpoint that what came to light at step `from` has not touched. The one of this very step holds what
+// the loss was computed with; where ranks differ, all since they last agreed may be of a wrong one.
+std::string Run::bytes_before(std::int64_t from) {
+  const bool compared = communicator_.size() > 1 && config_.guard.agree_every > 0;
+  const std::int64_t limit = compared ? std::min(from, sound_step_ + 1) : from;
+  const auto report = [this](const std::string& sentence) { say_warning(sentence); };
+  auto found = checkpoints_.newest(report, limit);
+  if (!found && beginning_.empty()) found = checkpoints_.newest(report);
+  return found ? found->bytes : beginning_;
+}
+
+// Each flip once: what runs again after a rollback runs without it.
+void Run::inject(BitFlip::Where where, std::span<float> values) {
+  std::erase_if(flips_, [&](const BitFlip& what) {
+    if (what.where != where || what.step != counters_.step) return false;
+    if (what.rank != communicator_.rank()) return true;
+    say_warning("injected " + flip(what, values));
+    network_->values_changed();
+    return true;
+  });
 }
 
 // The samples [part) of the batch in feed_; gives the sum of their losses and leaves the gradient of the
@@ -428,6 +578,7 @@ double Run::forward(const std::pair<std::size_t, std::size_t>& part, std::size_t
   const StepKey key = {hash64(config_.seed, 3), static_cast<std::uint64_t>(counters_.step),
                        static_cast<std::int64_t>(first_of_rank + part.first)};
   network_->forward(inputs, static_cast<std::int64_t>(samples), key, outputs_);
+  inject(BitFlip::Where::activations, outputs_);
   return objective_.loss_and_gradient(outputs_, slice(feed_.truths, objective_.truth_count()), samples, scale,
                                       output_gradients_);
 }
@@ -486,8 +637,13 @@ void Run::finish_epoch() {
   if (counters_.stopped_early)
     say(fmt::format("no better validation since epoch {}: stopped early", counters_.best_epoch));
   report_epoch(row);
-  write_file_durably(fs::path(config_.output) / "metrics.csv",
-                     metrics_csv(data_.labels(), counters_.history));
+  write_metrics();
+}
+
+void Run::write_metrics() const {
+  const fs::path output = config_.output;
+  write_file_durably(output / "metrics.csv", metrics_csv(data_.labels(), counters_.history));
+  write_file_durably(output / "metrics.jsonl", metrics_jsonl(counters_.history));
 }
 
 void Run::report_epoch(const EpochRow& row) {
@@ -508,6 +664,7 @@ void Run::write_checkpoint() {
   const Clock::time_point begin = Clock::now();
   const auto epoch = static_cast<std::uint64_t>(counters_.epoch);
   const auto at = static_cast<std::uint64_t>(counters_.step);
+  if (++checkpoints_written_ > 1) beginning_ = {};
   writer_.write(counters_.step,
                 snapshot(state_, optimizer_, average_, counters_, data_.normalisation(), fingerprint_),
                 best_steps(counters_.history, config_.checkpoint.keep_best),
@@ -713,7 +870,7 @@ void Run::write_results() {
                        predictions_csv(objective_, data_.normalisation(), ids, data_.truths(split.source()),
                                        predictions.outputs));
   }
-  write_file_durably(output / "metrics.csv", metrics_csv(data_.labels(), counters_.history));
+  write_metrics();
   write_file_durably(output / "train.yaml", yaml::emit(to_yaml(config_)));
   export_model(graph_, state_, units(), (output / "model.pt").string());
   write_onnx();
@@ -743,6 +900,7 @@ void Run::write_results() {
       {"stopped_early", counters_.stopped_early},
       {"begun_from", counters_.begun_from},
       {"segments", counters_.segments},
+      {"rollbacks", counters_.rollbacks},
       {"ranks", communicator_.size()},
       {"threads", config_.threads},
       {"host", host_name()},

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "base/error.h"
 #include "trainer/config.h"
 #include "trainer/parallel/communicator.h"
+#include "trainer/training/guard.h"
 
 namespace wflow::trainer {
 
@@ -21,6 +23,7 @@ struct RunOptions {
   bool fresh_on_new_data =
       false;  // forget them where nothing but the data has changed since, instead of an error
   std::function<bool()> stop_asked;  // a signal has come
+  std::vector<BitFlip> bit_flips;    // errors on purpose, each once
 };
 
 enum class Outcome { finished, interrupted };

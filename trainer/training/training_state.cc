@@ -116,7 +116,7 @@ void flatten(const nlohmann::json& json, const std::string& prefix, std::map<std
 nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
   nlohmann::json json = json_of(to_yaml(config));
   for (const char* key :
-       {"data", "output", "ranks", "threads", "loader_threads", "cache", "checkpoint", "max_seconds"}) {
+       {"data", "output", "ranks", "threads", "loader_threads", "cache", "checkpoint", "guard", "max_seconds"}) {
     json.erase(key);
   }
   if (config.init_from == kInitFromLast) json.erase("init_from");  // it matters at the beginning alone
@@ -188,6 +188,7 @@ std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& aver
                            {"best_epoch", counters.best_epoch},
                            {"stopped_early", counters.stopped_early},
                            {"segments", counters.segments},
+                           {"rollbacks", counters.rollbacks},
                            {"history", history}};
   if (!counters.begun_from.empty()) header["begun_from"] = counters.begun_from;
   std::vector<CheckpointView> arrays;
@@ -254,6 +255,7 @@ void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimize
     counters.best_epoch = header.at("best_epoch").get<std::int64_t>();
     counters.stopped_early = header.at("stopped_early").get<bool>();
     counters.segments = header.at("segments").get<std::int64_t>();
+    counters.rollbacks = header.value("rollbacks", std::int64_t{0});
     counters.begun_from = header.value("begun_from", "");
     counters.history.clear();
     for (const nlohmann::json& row : header.at("history")) counters.history.push_back(row_of(row));

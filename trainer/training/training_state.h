@@ -41,11 +41,12 @@ struct TrainingCounters {
   bool stopped_early = false;
   std::int64_t segments = 0;  // how many times the program was started for this run
   std::vector<EpochRow> history;
+  std::int64_t rollbacks = 0;  // to an earlier checkpoint, over all segments
   std::string begun_from;  // the checkpoint whose weights it began with; empty: random ones
 };
 
 // What makes two runs the same training: the configuration without what does not change the result (ranks,
-// threads, directories, checkpoint policy), and the data.
+// threads, directories, checkpoint policy, guard), and the data.
 nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data);
 // A fingerprint as this revision would have written it: its keys are read as a configuration, so that words
 // of earlier revisions are understood and keys that came later have their defaults, which compute what was

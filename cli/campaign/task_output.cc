@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/campaign/task_output.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "specs/samples/samples.h"
+#include "steps/packed_output.h"
+#include "steps/step.h"
+
+namespace wflow::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_packed(const specs::TaskTemplate& task) {
+  return task.kind == specs::StepKind::shell && task.output == specs::OutputMode::packed;
+}
+
+std::vector<TaskOutput> packed_output_of(const std::string& name, const fs::path& directory,
+                                         specs::Element element) {
+  std::vector<TaskOutput> result;
+  for (const steps::PackedExecution& execution : steps::find_packed(directory, element)) {
+    const std::string from =
+        fmt::format(" of attempt {} (from {})", execution.entry.attempt, execution.log.string());
+    result.push_back({steps::packed_out(execution), steps::packed_err(execution), from, from});
+  }
+  if (!result.empty()) return result;
+  throw Error(ExitCode::data,
+              fmt::format("{} has printed nothing, or has not ended yet: {} has no entry for it", name,
+                          directory.string()));
+}
+
+std::string text_of_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored) ? read_file(path) : std::string();
+}
+
+}  // namespace
+
+std::optional<std::pair<fs::path, fs::path>> output_files(const specs::Plan& plan,
+                                                          const specs::TaskId& task) {
+  const specs::TaskTemplate task_template = plan.task_template(task.array);
+  if (is_packed(task_template)) return std::nullopt;
+  std::unique_ptr<const specs::SampleTable> samples;
+  if (plan.study().samples) samples = specs::open_samples(plan.study().samples->design);
+  const auto step = steps::make_step(task_template, samples.get());
+  const steps::PreparedTask prepared = step->prepare({task.element, 0, false});
+  const fs::path directory = prepared.directory;
+  return std::pair(directory / prepared.out_file, directory / prepared.err_file);
+}
+
+std::vector<TaskOutput> task_output(const specs::Plan& plan, const specs::TaskId& task) {
+  const std::string name = specs::task_name(plan, task.array, task.element);
+  const auto files = output_files(plan, task);
+  if (!files) {
+    const fs::path directory = steps::packed_directory(plan.task_template(task.array).workspace);
+    return packed_output_of(name, directory, task.element);
+  }
+  const auto& [out, err] = *files;
+  std::error_code ignored;
+  if (!fs::exists(out, ignored) && !fs::exists(err, ignored))
+    throw Error(ExitCode::data, fmt::format("{} has not run yet: there is no {}", name, out.string()));
+  return {{text_of_file(out), text_of_file(err), " " + out.string(), " " + err.string()}};
+}
+
+}  // namespace wflow::cli

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a task printed, from where its step keeps it: two files, or a packed log.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "specs/plan/plan.h"
+#include "specs/plan/task_name.h"
+
+namespace wflow::cli {
+
+// What one execution left; in files all executions of a task are one text.
+struct TaskOutput {
+  std::string out, err;
+  std::string out_from, err_from;  // where that was found, for people
+};
+
+// The files of standard output and standard error; nothing for a step whose output is packed.
+std::optional<std::pair<std::filesystem::path, std::filesystem::path>> output_files(
+    const specs::Plan& plan, const specs::TaskId& task);
+
+// Throws Error{data} where the task has printed nothing yet.
+std::vector<TaskOutput> task_output(const specs::Plan& plan, const specs::TaskId& task);
+
+}  // namespace wflow::cli

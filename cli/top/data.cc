@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/top/data.h"
+
+#include <algorithm>
+
+namespace wflow::cli::top {
+
+namespace {
+
+constexpr double kHour_s = 3600;
+
+StepNeeds needs_of(const TopData& data, const std::string& step) {
+  const auto found = data.needs.find(step);
+  return found == data.needs.end() ? StepNeeds() : found->second;
+}
+
+// Core-seconds of tasks that have ended, and of those that run.
+double busy_core_s(const TopData& data) {
+  double busy = 0;
+  for (const wire::StepStatus& step : data.status.steps) {
+    const double counted = step.mean_s * static_cast<double>(step.count(engine::ElementState::done));
+    busy += std::max(step.usage.duration_s.sum, counted) * needs_of(data, step.name).cores;
+  }
+  for (const wire::RunningView& task : data.running) {
+    const std::string step = task.task.substr(0, task.task.find('/'));
+    busy += std::max(0.0, data.now_s - task.started_s) * needs_of(data, step).cores;
+  }
+  return busy;
+}
+
+}  // namespace
+
+std::optional<NodeHours> node_hours(const TopData& data) {
+  double node_s = 0;
+  double core_s = 0;
+  for (const wire::WorkerView& worker : data.workers) {
+    const double end_s = worker.ended_s > 0 ? std::min(worker.ended_s, data.now_s) : data.now_s;
+    const double seconds = std::max(0.0, end_s - worker.joined_s);
+    node_s += seconds;
+    core_s += seconds * std::max(worker.cores, 1);
+  }
+  if (node_s <= 0) return std::nullopt;
+  const double busy = std::clamp(busy_core_s(data) / core_s, 0.0, 1.0);
+  return NodeHours{node_s / kHour_s, node_s * (1 - busy) / kHour_s};
+}
+
+std::optional<ForecastEnd> forecast_end(const TopData& data) {
+  ForecastEnd forecast;
+  for (const wire::PoolView& pool : data.status.allocations.pools)
+    forecast.time_s = std::max(forecast.time_s, pool.ends_s.value_or(0));
+  if (forecast.time_s > 0) return forecast;
+  double left_s = -1;
+  for (const wire::StepStatus& step : data.status.steps) {
+    if (step.ended() == step.elements) continue;
+    if (!step.left_s) {
+      forecast.at_least = true;
+    } else {
+      left_s = std::max(left_s, *step.left_s);
+    }
+  }
+  if (left_s < 0) return std::nullopt;
+  forecast.time_s = data.now_s + left_s;
+  return forecast;
+}
+
+}  // namespace wflow::cli::top

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the dashboard shows at one moment, whether it comes from a coordinator, from the record of a campaign
+// at rest or from a replay. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/wire/answers.h"
+
+namespace wflow::cli::top {
+
+namespace wire = engine::wire;
+
+enum class Link : std::uint8_t {
+  live,     // a coordinator answers
+  none,     // none does; the picture is the last one, or the record's
+  at_rest,  // the campaign has ended
+  replay,
+};
+
+// What a step asks for each of its tasks.
+struct StepNeeds {
+  int cores = 1;
+  std::int64_t memory_bytes = 0;  // 0: no limit
+};
+
+// One campaign of several.
+struct CampaignRow {
+  std::string directory, name, state;
+  std::uint64_t elements = 0, ended = 0, failed = 0;
+  double started_s = 0;  // Unix time
+  std::optional<double> left_s;
+};
+
+// A text to page through: a task's log, an explanation.
+struct TextPane {
+  std::string title;
+  std::vector<std::string> lines;
+};
+
+struct ReplayClock {
+  double begin_s = 0, end_s = 0, at_s = 0;  // Unix time
+  double speed = 1;                         // seconds of the campaign a second
+  bool paused = false;
+};
+
+struct TopData {
+  engine::wire::StatusAnswer status;
+  std::vector<wire::RunningView> running;
+  std::uint64_t running_total = 0;
+  std::vector<wire::CheckpointView> checkpoints;
+  std::vector<wire::WorkerView> workers;   // also those that are gone
+  std::map<std::string, StepNeeds> needs;  // by step
+  // By step: ended tasks a second, one value for each `rate_span_s`, the newest last.
+  std::map<std::string, std::vector<double>> rates;
+  double rate_span_s = 1;
+  double now_s = 0;  // Unix time that the picture is of
+  Link link = Link::live;
+  std::string notice;  // the answer to the last command, or what is wrong
+  std::optional<ReplayClock> replay;
+  std::vector<CampaignRow> campaigns;  // of `wflow top --all`
+  TextPane pane;
+};
+
+// Time of the workers, as node-hours: of each worker from when it joined to its end (or now), and what of it
+// no task has used, by cores. Nothing before a worker has joined.
+struct NodeHours {
+  double used = 0, idle = 0;
+};
+std::optional<NodeHours> node_hours(const TopData& data);
+
+// When the campaign is expected to end, Unix time; `at_least` where a step has no estimate yet.
+struct ForecastEnd {
+  double time_s = 0;
+  bool at_least = false;
+};
+std::optional<ForecastEnd> forecast_end(const TopData& data);
+
+}  // namespace wflow::cli::top

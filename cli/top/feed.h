@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the dashboard's data comes from. One interface for a campaign that runs or rests, a replay, and the
+// list of several campaigns. Nothing here waits longer than it is told to.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+
+#include "cli/top/data.h"
+#include "cli/top/state.h"
+
+namespace wflow::cli::top {
+
+class Feed {
+ public:
+  virtual ~Feed() = default;
+  // Looks for news; whether the data have changed. `view`: what is looked at, so that nothing else is fetched
+  // often.
+  virtual bool poll(View view) = 0;
+  // Until there may be news, `fd` is readable, or the time is over.
+  virtual void wait(std::chrono::milliseconds timeout, int fd) = 0;
+  // What a key asked for, but quit, open and close.
+  virtual void wish(const Wish& wish) = 0;
+  virtual const TopData& data() const = 0;
+};
+
+// A campaign over its coordinator's socket; while none lives, its record, once.
+std::unique_ptr<Feed> live_feed(const std::filesystem::path& campaign);
+// A campaign at rest, played back. Error{usage} while a coordinator lives. `speed` 0: the whole takes a
+// minute.
+std::unique_ptr<Feed> replay_feed(const std::filesystem::path& campaign, double speed);
+// All campaigns of the user.
+std::unique_ptr<Feed> campaigns_feed();
+
+}  // namespace wflow::cli::top

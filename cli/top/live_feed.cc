@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// One connection, kept; one question at a time. Light questions several times a second, whole ones less
+// often: lists of workers and curves change the picture little from one to the next, and cost the coordinator
+// most.
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <variant>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/text.h"
+#include "cli/campaign/campaigns.h"
+#include "cli/campaign/task_output.h"
+#include "cli/top/feed.h"
+#include "cli/top/pictures.h"
+#include "cli/top/rates.h"
+#include "cli/view/explain_lines.h"
+#include "engine/query/client.h"
+#include "engine/wire/transport.h"
+#include "specs/plan/task_name.h"
+
+namespace wflow::cli::top {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kLight_s = 0.25;      // between two questions
+constexpr double kWhole_s = 1;         // between two whole ones
+constexpr double kHistory_s = 30;      // between two questions for all workers that ever were
+constexpr double kAnswer_s = 20;       // a coordinator that does not answer for so long is not there
+constexpr double kConnectAgain_s = 2;  // to the same one
+constexpr double kReadAgain_s = 2;
+constexpr std::uint32_t kPoints = 4000, kPointsAside = 1000;
+constexpr std::uint32_t kWorkers = 1000, kRunning = 500;
+constexpr std::size_t kLogBytes = 4 << 20;  // of a task's output, the end
+
+wire::WatchRequest whole_request(View view) {
+  return {view == View::training ? kPoints : kPointsAside, kWorkers, kRunning};
+}
+
+class LiveFeed : public Feed {
+ public:
+  explicit LiveFeed(fs::path campaign) : campaign_(std::move(campaign)) {
+    data_.link = Link::none;
+    data_.status.directory = campaign_.string();
+    data_.status.name = campaign_.filename().string();
+    data_.status.state = engine::CampaignState::interrupted;
+  }
+
+  bool poll(View view) override {
+    const double now_s = steady_now_s();
+    bool news = receive(now_s);
+    if (socket_ && (socket_->lost() || (asked_at_s_ > 0 && now_s > asked_at_s_ + kAnswer_s))) {
+      lose(now_s);
+      news = true;
+    }
+    if (!socket_) news = reach(now_s) || news;
+    if (socket_ && asked_at_s_ <= 0) ask_next(view, now_s);
+    return news;
+  }
+
+  void wait(std::chrono::milliseconds timeout, int fd) override {
+    if (socket_) return socket_->wait(timeout, std::span(&fd, 1));
+    pollfd input{fd, POLLIN, 0};
+    ::poll(&input, 1, static_cast<int>(timeout.count()));
+  }
+
+  void wish(const Wish& wish) override {
+    using Kind = Wish::Kind;
+    if (wish.kind == Kind::log) return show_log(wish);
+    if (wish.kind == Kind::explain && data_.link != Link::live) return explain_at_rest(wish);
+    if (wish.kind == Kind::replay) return;
+    if (data_.link != Link::live) {
+      data_.notice = fmt::format("no coordinator runs; {} continues the campaign",
+                                 wish.kind == Kind::retry ? "wflow retry" : "wflow resume");
+      return;
+    }
+    wishes_.push_back(wish);
+  }
+
+  const TopData& data() const override { return data_; }
+
+ private:
+  const specs::Plan& plan() {
+    if (!plan_) plan_.emplace(read_plan(campaign_));
+    return *plan_;
+  }
+
+  // ---- the connection
+
+  // Whether something changed.
+  bool reach(double now_s) {
+    const auto endpoint = wire::read_endpoint(campaign_);
+    const bool same = endpoint && endpoint->epoch == lost_epoch_;
+    const bool may = endpoint && !wire::is_out_of_reach(*endpoint) && (!same || now_s >= connect_again_s_);
+    if (may) {
+      try {
+        socket_.emplace(wire::read_keys(campaign_), wire::attempt(*endpoint, attempts_++));
+        epoch_ = endpoint->epoch;
+        asked_at_s_ = 0;
+      } catch (const Error& error) {
+        data_.notice = error.what();
+        lost_epoch_ = endpoint->epoch;
+        connect_again_s_ = now_s + kConnectAgain_s;
+      }
+    }
+    // A coordinator that has just been there may be coming back: its record is read when its socket is gone.
+    const bool reads = !recorded_ && now_s >= read_again_s_ && (!endpoint || same);
+    return reads && read_at_rest(now_s);
+  }
+
+  void lose(double now_s) {
+    socket_.reset();
+    asked_at_s_ = 0;
+    asked_.reset();
+    wishes_.clear();
+    lost_epoch_ = epoch_;
+    connect_again_s_ = now_s + kConnectAgain_s;
+    read_again_s_ = now_s;
+    recorded_ = false;
+    data_.link = Link::none;
+    data_.now_s = unix_now_s();
+  }
+
+  bool read_at_rest(double now_s) {
+    read_again_s_ = now_s + kReadAgain_s;
+    try {
+      const auto record = engine::read_record(campaign_, {kPoints, 0, 0}, kSlices);
+      if (!record) return false;
+      TopData picture = picture_of(*record);
+      picture.needs = needs_of(plan());
+      picture.notice = data_.notice;
+      picture.pane = std::move(data_.pane);
+      data_ = std::move(picture);
+      data_.link =
+          engine::is_at_rest(data_.status.state) && data_.status.state != engine::CampaignState::interrupted
+              ? Link::at_rest
+              : Link::none;
+      data_.now_s = unix_now_s();
+      recorded_ = true;
+    } catch (const Error& error) {
+      data_.notice = error.what();
+    }
+    return true;
+  }
+
+  // ---- questions
+
+  void ask_next(View view, double now_s) {
+    if (!wishes_.empty()) {
+      const Wish wish = wishes_.front();
+      wishes_.pop_front();
+      send(request_of(wish), wish, now_s);
+    } else if (now_s >= next_history_s_) {
+      next_history_s_ = now_s + kHistory_s;
+      history_.clear();
+      send(wire::WorkersRequest{0}, std::nullopt, now_s);
+    } else if (now_s >= next_whole_s_ || view != view_) {
+      next_whole_s_ = now_s + kWhole_s;
+      next_light_s_ = now_s + kLight_s;
+      view_ = view;
+      whole_asked_ = true;
+      send(whole_request(view), std::nullopt, now_s);
+    } else if (now_s >= next_light_s_) {
+      next_light_s_ = now_s + kLight_s;
+      whole_asked_ = false;
+      send(wire::WatchRequest{}, std::nullopt, now_s);
+    }
+  }
+
+  static wire::Request request_of(const Wish& wish) {
+    switch (wish.kind) {
+      case Wish::Kind::pause:
+      case Wish::Kind::unpause:
+        return wire::PauseRequest{wish.kind == Wish::Kind::pause};
+      case Wish::Kind::retry:
+        return wire::RetryRequest{wish.tasks};
+      case Wish::Kind::cancel:
+        return wire::CancelRequest{wish.tasks, wish.kill};
+      default:
+        return wire::ExplainRequest{wish.task};
+    }
+  }
+
+  void send(const wire::Request& request, std::optional<Wish> wish, double now_s) {
+    if (!socket_->send(wire::Query{request})) return;
+    asked_at_s_ = now_s;
+    asked_ = std::move(wish);
+  }
+
+  bool receive(double now_s) {
+    bool news = false;
+    while (socket_) {
+      auto message = socket_->receive();
+      if (!message) break;
+      auto* answer = std::get_if<wire::Answer>(&*message);
+      if (answer == nullptr) continue;
+      asked_at_s_ = 0;
+      std::visit([&](auto& body) { take(body, now_s); }, answer->body);
+      asked_.reset();
+      news = true;
+    }
+    return news;
+  }
+
+  // ---- answers
+
+  void take(wire::WatchAnswer& answer, double now_s) {
+    if (data_.link != Link::live) {
+      // Anew: what ended before was not ended while we watched.
+      rates_ = RateHistory();
+      data_.needs = needs_of(plan());
+      next_history_s_ = now_s;
+    }
+    wire::StatusAnswer before = std::exchange(data_.status, std::move(answer.status));
+    if (whole_asked_) {
+      data_.running = std::move(answer.running);
+      data_.checkpoints = std::move(answer.checkpoints);
+    } else {
+      data_.status.workers = std::move(before.workers);
+      data_.status.metrics = std::move(before.metrics);
+    }
+    data_.running_total = answer.running_total;
+    data_.now_s = data_.status.time_s;
+    data_.link = Link::live;
+    recorded_ = false;
+    rates_.add(data_.status, now_s);
+    data_.rates = rates_.rates();
+    data_.rate_span_s = rates_.span_s();
+  }
+
+  void take(wire::WorkersAnswer& answer, double now_s) {
+    std::ranges::move(answer.workers, std::back_inserter(history_));
+    if (answer.next) return send(wire::WorkersRequest{*answer.next}, std::nullopt, now_s);
+    data_.workers = std::move(history_);
+    history_.clear();
+  }
+
+  void take(wire::ExplainAnswer& answer, double) {
+    show_lines("explain " + answer.task, explain_lines(plan(), answer, true, Terminal()));
+  }
+
+  void take(wire::Done& done, double now_s) {
+    next_light_s_ = now_s;  // what it did is to be seen
+    if (!asked_) return;
+    const auto tasks = [](std::uint64_t count) {
+      return fmt::format("{} task{}", text::format_count(count), count == 1 ? "" : "s");
+    };
+    if (asked_->kind == Wish::Kind::pause) data_.notice = "paused: nothing new starts; p goes on";
+    if (asked_->kind == Wish::Kind::unpause) data_.notice = "the campaign goes on";
+    if (asked_->kind == Wish::Kind::retry) data_.notice = tasks(done.count) + " will run again";
+    if (asked_->kind == Wish::Kind::cancel) data_.notice = tasks(done.count) + " cancelled";
+  }
+
+  void take(wire::Refusal& refusal, double) { data_.notice = refusal.sentence; }
+  template <class Other>
+  void take(Other&, double) {}
+
+  // ---- texts
+
+  void show_lines(std::string title, std::vector<std::string> lines) {
+    data_.pane = {std::move(title), std::move(lines)};
+    for (std::string& line : data_.pane.lines) line = printable(line);
+  }
+
+  void explain_at_rest(const Wish& wish) {
+    try {
+      engine::Client client(plan());
+      show_lines("explain " + wish.title,
+                 explain_lines(plan(), client.explain(wish.task), client.live(), Terminal()));
+    } catch (const Error& error) {
+      show_lines("explain " + wish.title, {error.what()});
+    }
+  }
+
+  void show_log(const Wish& wish) {
+    std::vector<std::string> lines;
+    try {
+      for (const TaskOutput& output : task_output(plan(), {wish.task.array, wish.task.element})) {
+        add_text("output" + output.out_from, output.out, lines);
+        add_text("errors" + output.err_from, output.err, lines);
+      }
+    } catch (const Error& error) {
+      lines = {error.what()};
+    }
+    show_lines("what " + wish.title + " printed", std::move(lines));
+  }
+
+  static void add_text(const std::string& title, const std::string& bytes, std::vector<std::string>& lines) {
+    if (bytes.empty()) return;
+    lines.push_back("== " + title);
+    for (std::string& line : text::split(text::trim(text::tail(bytes, kLogBytes)), '\n'))
+      lines.push_back(std::move(line));
+  }
+
+  fs::path campaign_;
+  std::optional<specs::Plan> plan_;
+  TopData data_;
+  RateHistory rates_;
+  std::optional<wire::ClientSocket> socket_;
+  std::size_t attempts_ = 0;      // to connect: addresses are tried in turn
+  std::uint64_t epoch_ = 0;       // of the coordinator that the socket is for
+  std::uint64_t lost_epoch_ = 0;  // of the one that was lost last
+  double connect_again_s_ = 0;    // to that one
+  double read_again_s_ = 0;
+  bool recorded_ = false;      // the record has been read since the last coordinator
+  double asked_at_s_ = 0;      // 0: no question is under way
+  std::optional<Wish> asked_;  // the question that is, where a key asked it
+  bool whole_asked_ = false;
+  View view_ = View::steps;  // that the last whole question was for
+  double next_light_s_ = 0, next_whole_s_ = 0, next_history_s_ = 0;
+  std::deque<Wish> wishes_;
+  std::vector<wire::WorkerView> history_;  // pages of the workers so far
+};
+
+}  // namespace
+
+std::unique_ptr<Feed> live_feed(const fs::path& campaign) {
+  return std::make_unique<LiveFeed>(campaign);
+}
+
+}  // namespace wflow::cli::top

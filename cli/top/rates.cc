@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/top/rates.h"
+
+#include <algorithm>
+
+namespace wflow::cli::top {
+
+RateHistory::RateHistory(double span_s) : span_s_(span_s) {}
+
+void RateHistory::add(const engine::wire::StatusAnswer& status, double time_s) {
+  if (!began_) begin_s_ = time_s;
+  if (began_) close_spans(time_s);
+  for (const auto& step : status.steps) {
+    now_[step.name] = step.ended();
+    at_begin_.try_emplace(step.name, step.ended());
+  }
+  began_ = true;
+}
+
+// What has ended since the last call counts in the span in which that call was; empty spans may follow.
+void RateHistory::close_spans(double time_s) {
+  while (time_s >= begin_s_ + span_s_) {
+    const double missed = (time_s - begin_s_) / span_s_;
+    // After a long pause of the process: no need to write each empty span.
+    if (missed > 2.0 * kMost) {
+      begin_s_ = time_s;
+      at_begin_ = now_;
+      return;
+    }
+    for (auto& [step, count] : now_) {
+      const std::uint64_t before = at_begin_[step];
+      // A retry opens ended tasks again.
+      const double ended = count > before ? static_cast<double>(count - before) : 0;
+      rates_[step].push_back(ended / span_s_);
+    }
+    at_begin_ = now_;
+    begin_s_ += span_s_;
+    const bool full =
+        std::ranges::any_of(rates_, [](const auto& entry) { return entry.second.size() > kMost; });
+    if (full) merge();
+  }
+}
+
+void RateHistory::merge() {
+  for (auto& [step, values] : rates_) {
+    std::vector<double> merged;
+    for (std::size_t i = values.size() % 2; i + 1 < values.size(); i += 2)
+      merged.push_back((values[i] + values[i + 1]) / 2);
+    values = std::move(merged);
+  }
+  span_s_ *= 2;
+}
+
+}  // namespace wflow::cli::top

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many tasks of each step ended per second, over the time that the dashboard has watched. Bounded: when
+// there are too many values, neighbours are merged and the span of each doubles.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/wire/answers.h"
+
+namespace wflow::cli::top {
+
+class RateHistory {
+ public:
+  static constexpr std::size_t kMost = 240;
+
+  // `span_s` > 0: seconds of each value at first.
+  explicit RateHistory(double span_s = 1);
+  // The counts at that time (any clock that only grows).
+  void add(const engine::wire::StatusAnswer& status, double time_s);
+
+  double span_s() const { return span_s_; }
+  // By step, the newest last. The span that has not ended yet is not in it.
+  const std::map<std::string, std::vector<double>>& rates() const { return rates_; }
+
+ private:
+  void close_spans(double time_s);
+  void merge();
+
+  double span_s_;
+  bool began_ = false;
+  double begin_s_ = 0;                                   // of the span that is open
+  std::map<std::string, std::uint64_t> at_begin_, now_;  // ended tasks by step
+  std::map<std::string, std::vector<double>> rates_;
+};
+
+}  // namespace wflow::cli::top

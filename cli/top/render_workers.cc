@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// The second view: allocations, the workers in each, and what runs on each worker.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "cli/top/chart.h"
+#include "cli/top/lists.h"
+#include "cli/top/render.h"
+#include "cli/top/table.h"
+#include "cli/top/words.h"
+
+namespace wflow::cli::top {
+
+namespace {
+
+constexpr int kBusyBar = 12;
+constexpr double kSilent_s = 5;  // heartbeats come every second or so
+
+std::string allocation_text(const wire::AllocationView& allocation, double now_s) {
+  std::string text = fmt::format("{} {}: {}", allocation.scheduler,
+                                 allocation.id.empty() ? allocation.token : allocation.id, allocation.state);
+  text += fmt::format(", {} node{}", allocation.nodes, allocation.nodes == 1 ? "" : "s");
+  if (allocation.state == "running") {
+    text += fmt::format(", {} worker{}", allocation.workers, allocation.workers == 1 ? "" : "s");
+    if (allocation.ends_s > 0)
+      text += fmt::format(", {} left", brief_duration(std::max(0.0, allocation.ends_s - now_s)));
+  }
+  if (allocation.leaving) text += ", is being given back";
+  if (!allocation.reason.empty()) text += ": " + allocation.reason;
+  return text;
+}
+
+void put_worker(Grid& grid, int row, int column, const wire::WorkerStatus& worker) {
+  const double cores = std::max(worker.cores, 1);
+  put_fraction(grid, row, column, kBusyBar, static_cast<double>(worker.running) / cores, Ink::accent);
+  std::string text = fmt::format("{}/{} cores", worker.running, worker.cores);
+  if (worker.leased > worker.running)
+    text += fmt::format(", {} queued", brief_count(worker.leased - worker.running));
+  int at = grid.put(row, column + kBusyBar + 1, text) + 2;
+  if (worker.draining) at = grid.put(row, at, "leaving", Ink::warning) + 2;
+  if (worker.silent_s > kSilent_s)
+    at = grid.put(row, at, fmt::format("silent for {}", brief_duration(worker.silent_s)), Ink::bad) + 2;
+  grid.put(row, at, worker.id, Ink::dim);
+}
+
+const wire::StepStatus* step_of(const TopData& data, const std::string& task) {
+  const std::string name = task.substr(0, task.find('/'));
+  const auto found = std::ranges::find(data.status.steps, name, &wire::StepStatus::name);
+  return found == data.status.steps.end() ? nullptr : &*found;
+}
+
+void put_task(Grid& grid, int row, int column, const wire::RunningView& task, const TopData& data) {
+  constexpr int kNameColumns = 28;
+  const double seconds = std::max(0.0, data.now_s - task.started_s);
+  grid.put(row, column, cut_to_width(task.task, kNameColumns, grid.charset()));
+  const wire::StepStatus* step = step_of(data, task.task);
+  const double usual = step != nullptr ? step->usage.duration_s.p95 : 0;
+  const bool slow = usual > 0 && seconds > 5 * usual;
+  std::string text = "for " + brief_duration(seconds);
+  if (usual > 0) text += fmt::format(" (95 %: {})", brief_duration(usual));
+  const double peak = step != nullptr ? step->usage.peak_bytes.p95 : 0;
+  const auto needs = data.needs.find(task.task.substr(0, task.task.find('/')));
+  const auto limit = needs == data.needs.end() ? 0 : needs->second.memory_bytes;
+  int at = grid.put(row, column + kNameColumns + 1, text, slow ? Ink::warning : Ink::plain) + 2;
+  if (peak <= 0 && limit <= 0) return;
+  std::string memory =
+      peak > 0 ? text::format_bytes(static_cast<std::uint64_t>(peak)) + " usual" : std::string("memory");
+  if (limit > 0) memory += " of " + text::format_bytes(static_cast<std::uint64_t>(limit));
+  if (at + width_of(memory) < grid.width())
+    grid.put(row, at, memory, limit > 0 && peak > 0.9 * static_cast<double>(limit) ? Ink::warning : Ink::dim);
+}
+
+// The branch of a tree in front of a row.
+int put_branch(Grid& grid, int row, const std::vector<TreeRow>& rows, std::size_t at) {
+  const int depth = rows[at].depth;
+  if (depth == 0) return 2;
+  const bool utf8 = grid.charset() == Charset::utf8;
+  const bool last = at + 1 == rows.size() || rows[at + 1].depth < depth;
+  const int column = 2 + 2 * (depth - 1);
+  return grid.put(row, column, utf8 ? (last ? "└ " : "├ ") : (last ? "` " : "| "), Ink::dim);
+}
+
+}  // namespace
+
+void put_workers(Grid& grid, int row, int rows, const TopData& data, const ViewState& state) {
+  const auto tree = tree_rows(data, state);
+  if (tree.empty()) {
+    grid.put(row, 1, data.link == Link::live ? "no worker is connected" : "no workers: no coordinator runs");
+    put_latest(grid, row + 2, rows - 2, data);
+    return;
+  }
+  const std::uint64_t shown_tasks = data.running.size();
+  const bool more = data.running_total > shown_tasks;
+  const int room = rows - (more ? 1 : 0);
+  const std::size_t first = first_shown(tree.size(), state.selected_here(), room);
+  for (int i = 0; i < room && first + static_cast<std::size_t>(i) < tree.size(); ++i) {
+    const std::size_t at = first + static_cast<std::size_t>(i);
+    const TreeRow& entry = tree[at];
+    if (at == state.selected_here()) grid.put(row + i, 0, ">", Ink::accent);
+    const int column = put_branch(grid, row + i, tree, at);
+    if (entry.allocation != nullptr) {
+      const bool runs = entry.allocation->state == "running";
+      const std::string text = allocation_text(*entry.allocation, data.now_s);
+      grid.put(row + i, column, cut_to_width(text, grid.width() - column, grid.charset()),
+               runs ? Ink::bold : Ink::warning);
+    } else if (entry.worker != nullptr) {
+      const int after =
+          grid.put(row + i, column, cut_to_width(entry.worker->host, 16, grid.charset()), Ink::bold);
+      put_worker(grid, row + i, std::max(after + 1, column + 12), *entry.worker);
+    } else {
+      put_task(grid, row + i, column, *entry.task, data);
+    }
+  }
+  if (more) {
+    grid.put(row + rows - 1, 2,
+             fmt::format("and {} more running tasks", text::format_count(data.running_total - shown_tasks)),
+             Ink::dim);
+  }
+}
+
+}  // namespace wflow::cli::top

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program of ours in a real terminal: a tmux of its own."""
+
+import subprocess
+
+from wflow_test import BIN
+
+
+class Screen:
+    """wflow with these arguments; when it has ended, the screen says with which exit code."""
+
+    count = 0
+
+    def __init__(self, test, arguments, columns, rows=30, **environment):
+        Screen.count += 1
+        self.socket = test.folder / f"tmux{Screen.count}"
+        self.environment = {**test.environment, "TERM": "xterm-256color"}
+        words = " ".join(str(a) for a in [BIN / "wflow", *arguments])
+        given = "".join(f"{name}={value} " for name, value in environment.items())
+        self.tmux("-u", "new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", str(test.folder),
+                  f"{given}{words}; echo exit code $?; cat")
+        test.addCleanup(self.tmux, "kill-server", check=False)
+        self.tmux("set", "-g", "status", "off")
+
+    def tmux(self, *arguments, check=True):
+        return subprocess.run(["tmux", "-S", self.socket, "-f", "/dev/null", *arguments], env=self.environment, check=check,
+                              capture_output=True, text=True).stdout
+
+    def rows(self):
+        """All rows of the screen, also empty ones."""
+        return self.tmux("capture-pane", "-p").split("\n")[:-1]
+
+    def lines(self):
+        return [line for line in self.rows() if line.strip()]
+
+    def resize(self, columns, rows=None):
+        self.tmux("resize-window", "-x", str(columns), *(["-y", str(rows)] if rows else []))
+
+    def press(self, *keys):
+        self.tmux("send-keys", *keys)
+
+    def type(self, text):
+        self.tmux("send-keys", "-l", text)
