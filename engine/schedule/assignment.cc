@@ -33,6 +33,8 @@ void Scheduler::assign(double now_s) {
     leases_.set_next_split(std::nullopt);
     return;
   }
+  for (const auto& [array, part] : disk_.release()) ready_.add(array, {&part, 1});
+  for (const MeasureOutputs& wanted : disk_.take_measurements(now_s)) actions_.measurements.push_back(wanted);
   ready_.mark_overdue();
   // What did not fit before a worker's end may fit once more durations are known.
   const bool look = now_s >= next_look_s_ && std::isfinite(next_look_s_);
