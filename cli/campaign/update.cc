@@ -36,11 +36,12 @@ bool declares_sources(const specs::Study& study) {
 
 // A conversion deletes files once the record of their block is on disk (converters/convert/block.cc).
 engine::InputsDeleted inputs_deleted(const specs::Plan& plan) {
-  return [&plan](engine::ArrayId array, engine::Element block) {
-    const fs::path record =
-        fs::path(plan.task_template(array).workspace) / "blocks" / fmt::format("{:05}.json", block);
+  return [&plan, known = std::optional<engine::ArrayId>(), folder = fs::path()](
+             engine::ArrayId array, engine::Element block) mutable {
+    if (known != array) folder = fs::path(plan.task_template(array).workspace) / "blocks";
+    known = array;
     std::error_code error;
-    return fs::exists(record, error) || error;
+    return fs::exists(folder / fmt::format("{:05}.json", block), error) || error;
   };
 }
 

@@ -145,6 +145,7 @@ void Scheduler::grant(Worker& worker, ArrayId array, Range range, const Attempt&
   // On the worker, too, an overdue queue goes before the others.
   const int priority = queue.overdue ? std::numeric_limits<int>::max() : queue.priority;
   ready_.remove(array, range);
+  has_begun(array, range);
   arrays_[array].states.set(range, ElementState::leased);
   const double workers = std::max(1.0, static_cast<double>(nodes.size()));
   const double core_s = static_cast<double>(range.size()) * cores_of(queue, worker) * workers *

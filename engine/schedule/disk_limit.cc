@@ -9,7 +9,7 @@ namespace {
 
 // So many elements of an array are measured as fast as they end, the others seldom.
 constexpr std::uint64_t kFirstLooks = 32;
-constexpr double kLookAgain_s = 0.5;
+constexpr double kMeasureAgain_s = 0.5;
 
 bool has_begun(ElementState state) {
   return state == ElementState::done || state == ElementState::failed || state == ElementState::hard_failed;
@@ -101,13 +101,13 @@ void DiskLimit::start() {
 
 std::vector<Range> DiskLimit::hold_back(ArrayId id, std::span<const Range> parts) {
   Source& source = *find(id);
-  const IntervalSet& ended = arrays_[source.deleter].ended;
   IntervalSet now, later;
   for (const Range& part : parts) {
     later.add(part);
     source.released.for_each_in(part, [&](Range range) { now.add(range); });
     // One that runs again for its own sake, and not for its block.
-    ended.for_each_in(blocks_of(source, part), [&](Range blocks) {
+    arrays_[source.deleter].states.for_each_in(blocks_of(source, part), [&](Range blocks, ElementState state) {
+      if (state != ElementState::done) return;
       const Range all = elements_of(source, blocks);
       now.add(Range{std::max(all.first, part.first), std::min(all.last, part.last)});
     });
@@ -128,12 +128,23 @@ void DiskLimit::forget(ArrayId id, Range range) {
 std::vector<Range> DiskLimit::begun(ArrayId id, Range range) {
   std::vector<Range> free;
   Source* source = find(id);
-  if (source == nullptr) return free;
-  const Range blocks = blocks_of(*source, range);
-  for (Element block = blocks.first; block <= blocks.last; ++block) {
-    if (arrays_[source->deleter].ended.contains({block, block}) || source->open.contains({block, block}))
-      continue;
-    for (const Range& part : release_block(*source, block)) free.push_back(part);
+  if (source == nullptr || source->released.contains(range)) return free;  // nearly always
+  IntervalSet others;
+  others.add(range);
+  std::vector<Range> known;
+  source->released.for_each_in(range, [&](Range part) { known.push_back(part); });
+  others.remove(known);
+  IntervalSet blocks;
+  others.for_each([&](Range part) { blocks.add(blocks_of(*source, part)); });
+  std::vector<Element> begun;
+  blocks.for_each([&](Range part) {
+    arrays_[source->deleter].states.for_each_in(part, [&](Range run, ElementState state) {
+      for (Element block = run.first; state != ElementState::done && block <= run.last; ++block)
+        begun.push_back(block);
+    });
+  });
+  for (const Element block : begun) {
+    for (const Range& freed : release_block(*source, block)) free.push_back(freed);
   }
   return free;
 }
@@ -145,19 +156,22 @@ void DiskLimit::ended(ArrayId id, Range range, ElementState state) {
   if (id == source.array) {
     if (state == ElementState::done && source.released.contains({range.first, range.first}))
       source.candidate = range.first;
-    return;
+    range = blocks_of(source, range);
+  } else if (state == ElementState::done) {
+    source.released.remove(elements_of(source, range));
+    source.open.remove(range);
   }
-  source.open.remove(range);
-  if (state == ElementState::done) source.released.remove(elements_of(source, range));
-}
-
-void DiskLimit::reopened(ArrayId id, Range range) {
-  const std::uint32_t place = source_of_[id];
-  if (place == 0 || sources_[place - 1].deleter != id) return;
-  Source& source = sources_[place - 1];
-  std::vector<Range> left;
-  source.released.for_each_in(elements_of(source, range), [&](Range part) { left.push_back(part); });
-  for (const Range& part : left) source.open.add(blocks_of(source, part));
+  // A block is open until its conversion has ended, and, where that was cancelled before, its simulations have.
+  std::vector<Range> closed;
+  source.open.for_each_in(range, [&](Range part) {
+    arrays_[source.deleter].ended.for_each_in(part, [&](Range run) {
+      for (Element block = run.first; block <= run.last; ++block) {
+        if (arrays_[source.array].ended.contains(elements_of(source, {block, block})))
+          closed.push_back({block, block});
+      }
+    });
+  });
+  for (const Range& block : closed) source.open.remove(block);
 }
 
 // ---- what may begin
@@ -229,7 +243,7 @@ std::vector<MeasureOutputs> DiskLimit::take_measurements(double now_s) {
   for (Source& source : sources_) {
     if (source.asked || !source.candidate) continue;
     if (source.measured >= kFirstLooks && now_s < source.next_look_s) continue;
-    source.next_look_s = now_s + kLookAgain_s;
+    source.next_look_s = now_s + kMeasureAgain_s;
     source.asked = true;
     wanted.push_back({source.array, *std::exchange(source.candidate, std::nullopt)});
   }

@@ -45,11 +45,10 @@ class DiskLimit {
   std::vector<Range> hold_back(ArrayId array, std::span<const Range> parts);
   // These elements are ready no more.
   void forget(ArrayId array, Range range);
-  // They are on a worker all the same: their blocks are released. Gives what was held back of these.
+  // They run or have run, whether they were released or not: their blocks are. Gives what was held back of these.
   std::vector<Range> begun(ArrayId array, Range range);
+  // After begun(), where it has run.
   void ended(ArrayId array, Range range, ElementState state);
-  // Conversions run again; what they wait for has been opened again, or is still there.
-  void reopened(ArrayId array, Range range);
   // What may be leased from now on, of what was held back.
   std::vector<std::pair<ArrayId, Range>> release();
 
@@ -74,7 +73,7 @@ class DiskLimit {
     specs::Edge edge;
     IntervalSet held_back;             // elements that are ready and must wait
     IntervalSet released;              // elements whose files are on the disk, or may come to be
-    IntervalSet open;                  // released blocks whose conversion has not ended
+    IntervalSet open;                  // released blocks that may still be completed
     std::optional<Element> candidate;  // done, and not measured yet
     std::uint64_t measured = 0;
     double measured_bytes = 0;

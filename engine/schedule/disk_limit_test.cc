@@ -144,6 +144,20 @@ TEST(DiskLimit, FilesOfConversionsThatFailedStayAndCount) {
   EXPECT_EQ(campaign.scheduler().disk().used_bytes(), 2 * kBlock * kSize);
 }
 
+// Nothing will make room: they run one block at a time, and to the end.
+TEST(DiskLimit, SimulationsOfCancelledConversionsRun) {
+  Campaign campaign(simulations(40, kBlock * kSize), 16);
+  campaign.scheduler().cancel(1, {3, 9});
+  std::size_t most_at_once = 0;
+  campaign.run([&](const Lease&) {
+    most_at_once = std::max(most_at_once, campaign.leased.size() + 1);
+    return false;
+  });
+  EXPECT_TRUE(campaign.scheduler().ended());
+  EXPECT_EQ(campaign.total(0, ElementState::done), 40U);
+  EXPECT_EQ(most_at_once, kBlock);
+}
+
 TEST(DiskLimit, HeldConversionsLeaveNothingThatCouldRun) {
   Campaign campaign(simulations(40, kBlock * kSize), 16);
   campaign.scheduler().hold_step(1, true);
@@ -225,6 +239,22 @@ TEST(DiskLimit, WhatWasDeletedIsMadeAgainForARetry) {
   EXPECT_TRUE(campaign.scheduler().ended());
   EXPECT_EQ(campaign.total(1, ElementState::done), 4U);
   EXPECT_EQ(campaign.scheduler().disk().used_bytes(), 0);
+}
+
+// The second block's conversion was cancelled when some of its simulations had run with the first one's bundles.
+TEST(DiskLimit, ConversionsThatRunAgainDoNotHoldTheirOwnSimulations) {
+  Campaign campaign(simulations(12, kSize, 3), 16);
+  campaign.take();
+  EXPECT_EQ(campaign.leased.size(), 6U);
+  campaign.scheduler().cancel(0, {6, 11});
+  campaign.scheduler().cancel(1, {1, 2});
+  campaign.run();
+  ASSERT_TRUE(campaign.scheduler().ended());
+  campaign.scheduler().retry_failed({{0, {6, 11}}, {1, {1, 2}}});
+  campaign.run();
+  EXPECT_TRUE(campaign.scheduler().ended());
+  EXPECT_EQ(campaign.total(0, ElementState::done), 12U);
+  EXPECT_EQ(campaign.total(1, ElementState::done), 3U);
 }
 
 TEST(DiskLimit, WhatDoesNotRunBelowLeavesItAsItIs) {

@@ -44,6 +44,7 @@ void Scheduler::end(ArrayId id, Range range, ElementState state) {
   array.states.set(range, state);
   array.ended.add(range);
   open_ -= range.size();
+  if (state != ElementState::skipped && state != ElementState::cancelled) has_begun(id, range);
   disk_.ended(id, range, state);
   // Neighbours that end one by one are one record.
   std::vector<RecordEnd>& ends = actions_.ends;
@@ -122,6 +123,11 @@ void Scheduler::make_ready(ArrayId id, std::span<const Range> parts) {
   if (parts.empty()) return;
   array.states.set(parts, ElementState::ready);
   queue(id, parts);
+}
+
+// What an earlier coordinator leased, and this one would have held back.
+void Scheduler::has_begun(ArrayId id, Range range) {
+  if (const auto free = disk_.begun(id, range); !free.empty()) ready_.add(id, free);
 }
 
 // Simulations may have to wait until there is room for what they leave.
@@ -278,7 +284,6 @@ std::vector<Range> Scheduler::reopen_in(ArrayId id, std::span<const Range> parts
       continue;
     }
     open_ += part.size();
-    disk_.reopened(id, part);
     actions_.ends.push_back({id, part, ElementState::blocked});
     ended.push_back(part);
   }

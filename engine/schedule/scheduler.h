@@ -291,6 +291,7 @@ class Scheduler {
   void resolve(ArrayId array, Range range);
   void make_ready(ArrayId array, std::span<const Range> parts);
   void queue(ArrayId array, std::span<const Range> parts);
+  void has_begun(ArrayId array, Range range);
   std::vector<Range> delay_known(ArrayId array, std::span<const Range> parts);
   void give_back(LeaseId lease, ArrayId array, Range range);
   std::uint64_t reopen(const std::vector<std::pair<ArrayId, Range>>& parts, bool (*opens)(ElementState),

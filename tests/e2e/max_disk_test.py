@@ -189,7 +189,7 @@ class MadeAgain(DiskTest):
 
     def test_half_of_it_is_not_converted_yet(self):
         gate = Gate(self.folder, BLOCK)
-        run = self.start("run", self.study(self.text(max_disk="", gate=gate)), "-j", "2")
+        run = self.start("run", self.study(self.text(max_disk=f"{BLOCK * RAW}", gate=gate)), "-j", "2")
         self.wait_for_campaign(run)
         self.wait_for_done("data", 1, run)
         self.wait(lambda: gate.waiting() == 2, "two simulations wait", run)
@@ -197,7 +197,7 @@ class MadeAgain(DiskTest):
         run.wait()
         gate.open()
         self.ran()
-        self.study(self.text(max_disk="", gate=gate, targets="[x, y]"))
+        self.study(self.text(max_disk=f"{BLOCK * RAW}", gate=gate, targets="[x, y]"))
         self.assertRegex(self.wflow("diff").out, rf"(?m)^simulate: raw outputs were deleted: {BLOCK} simulations run again$")
         self.wflow("resume", "--update", "-j", "2", "-q", code=OK)
         self.assertEqual(self.ran(), Counter(range(self.samples)))
