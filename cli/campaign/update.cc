@@ -34,6 +34,17 @@ bool declares_sources(const specs::Study& study) {
                      [](const auto& step) { return !step.sources.empty(); });
 }
 
+// A conversion deletes files once the record of their block is on disk (converters/convert/block.cc).
+engine::InputsDeleted inputs_deleted(const specs::Plan& plan) {
+  return [&plan, known = std::optional<engine::ArrayId>(), folder = fs::path()](
+             engine::ArrayId array, engine::Element block) mutable {
+    if (known != array) folder = fs::path(plan.task_template(array).workspace) / "blocks";
+    known = array;
+    std::error_code error;
+    return fs::exists(folder / fmt::format("{:05}.json", block), error) || error;
+  };
+}
+
 bool judges_others(const specs::PlannedStep& from, const specs::PlannedStep& to) {
   return from.continue_on != to.continue_on;
 }
@@ -131,7 +142,7 @@ Update propose(const fs::path& campaign, specs::Study study) {
     engine::store::Store store(campaign);
     sources = engine::made_with_others(from, to.study(), store);
   }
-  engine::Changes changes = engine::compare(from, to, sources);
+  engine::Changes changes = engine::compare(from, to, sources, inputs_deleted(from));
   return {std::move(from), std::move(to), std::move(changes), std::move(keys)};
 }
 
@@ -171,7 +182,7 @@ fs::path take(const Update& update, const UpdateOptions& options) {
 
 Redo propose_redo(const specs::Plan& plan, const engine::ArrayParts& parts) {
   Redo redo;
-  redo.changes = engine::again(plan, parts);
+  redo.changes = engine::again(plan, parts, inputs_deleted(plan));
   for (const auto& [array, range] : parts) redo.count += range.size();
   return redo;
 }

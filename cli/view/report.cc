@@ -85,6 +85,10 @@ std::vector<std::string> held_lines(const CampaignStatus& status) {
   std::vector<std::string> lines;
   for (const StepStatus& step : status.steps) {
     if (step.held.empty()) continue;
+    if (waits_for_disk(step)) {
+      lines.push_back(fmt::format("  {} is held back: {}", step.name, step.held));
+      continue;
+    }
     lines.push_back(
         fmt::format("  {} is paused: {}. wflow tasks --group shows why; wflow retry runs them again and "
                     "goes on",

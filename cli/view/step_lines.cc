@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "engine/schedule/disk_limit.h"
 
 namespace wflow::cli {
 
@@ -41,7 +42,11 @@ std::vector<std::string> remarks_of(const StepStatus& step, const Terminal& term
       parts.push_back(styled(terminal, style, fmt::format("{} {}", text::format_count(count), word)));
   };
   add(step.failed(), "failed", Style::red);
-  if (!step.held.empty()) parts.push_back(styled(terminal, Style::red, "paused"));
+  if (waits_for_disk(step)) {
+    parts.push_back(styled(terminal, Style::yellow, "held back"));
+  } else if (!step.held.empty()) {
+    parts.push_back(styled(terminal, Style::red, "paused"));
+  }
   const std::uint64_t missing = step.missing_samples();
   add(missing, missing == 1 ? "sample missing" : "samples missing", Style::yellow);
   add(step.count(ElementState::skipped), "skipped", Style::yellow);
@@ -81,6 +86,10 @@ void add_step(std::string line, const std::vector<std::string>& remarks, const T
 }
 
 }  // namespace
+
+bool waits_for_disk(const engine::StepStatus& step) {
+  return step.held.starts_with(engine::kHeldByDisk);
+}
 
 std::vector<std::string> step_lines(const std::vector<StepStatus>& steps, const Terminal& terminal,
                                     int name_width) {

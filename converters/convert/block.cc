@@ -329,12 +329,14 @@ bool inputs_gone(const ConvertConfig& config, const BlockRecord& record,
   });
 }
 
+// Files that are newer than `until` were made again since: they stay.
 void delete_inputs(const ConvertConfig& config, const BlockRecord& record,
-                   const std::vector<PlacedRow>& placed) {
+                   const std::vector<PlacedRow>& placed, std::optional<fs::file_time_type> until) {
   for (const PlacedRow& p : placed) {
     if (is_missing(record, p.row.id)) continue;
     for (const fs::path& file : sample_files(config, p.row)) {
       std::error_code error;
+      if (until && fs::last_write_time(file, error) > *until) continue;
       fs::remove(file, error);
       if (error) throw system_error(error.value(), fmt::format("cannot delete {}", file.string()));
     }
@@ -411,7 +413,11 @@ BlockRecord convert_block(const Conversion& conversion, std::uint64_t block,
                       existing->rows_hash == hash_of_rows(conversion.columns, rows);
     const bool gone = inputs_gone(config, *existing, placed);
     if (same && !conversion.force && (gone || existing->inputs_hash == hash_of_inputs(config, rows))) {
-      if (config.delete_inputs) delete_inputs(config, *existing, placed);
+      // It was killed while it deleted, or before.
+      if (config.delete_inputs) {
+        delete_inputs(config, *existing, placed,
+                      fs::last_write_time(block_record_path(conversion.output, block)));
+      }
       report_existing(*existing, rows.size(), observer);
       return *existing;
     }
@@ -423,7 +429,12 @@ BlockRecord convert_block(const Conversion& conversion, std::uint64_t block,
     }
   }
   BlockRecord record = convert_rows(conversion, block, rows, observer);
-  if (config.delete_inputs) delete_inputs(config, record, placed);
+  if (!config.delete_inputs) return record;
+  if (record.inputs_hash != hash_of_inputs(config, rows)) {
+    throw Error(ExitCode::system,
+                fmt::format("files of block {} have changed while they were converted; no input was deleted", block));
+  }
+  delete_inputs(config, record, placed, std::nullopt);
   return record;
 }
 

@@ -100,6 +100,11 @@ void Coordinator::on(action::ResolveRetry& resolve) {
   answers_.emplace_back(std::move(retry));
 }
 
+void Coordinator::on(action::MeasureOutputs& measure) {
+  answers_.emplace_back(
+      event::OutputsMeasured{measure.array, raw_outputs_.bytes(measure.array, measure.element)});
+}
+
 void Coordinator::on(action::SubmitJob& submit) {
   batch_->call(batch::SubmitCall{std::move(submit.scheduler), std::move(submit.job)});
 }

@@ -60,7 +60,8 @@ Coordinator::Coordinator(const specs::Plan& plan, const CoordinatorOptions& opti
       groups_(plan.study()),
       status_(plan, recorded_status(store_), store_.usage(), store_.missing_samples()),
       pool_(plan.campaign()),
-      merlin_status_(plan) {}
+      merlin_status_(plan),
+      raw_outputs_(plan) {}
 
 CoordinatorEnd Coordinator::run() {
   log::open(plan_.campaign(), "coordinator-" + std::to_string(::getpid()));
@@ -298,7 +299,9 @@ void Coordinator::show(double now_s, bool last) {
                        view->second.elements, peer.silent_s, view->second.draining});
   }
   status_.set_workers(std::move(workers));
-  status_.set_held(machine_->held());
+  std::map<std::size_t, std::string> held = machine_->held();
+  held.merge(machine_->held_back());
+  status_.set_held(std::move(held));
   status_.set_running(running, unix_now_s());
   if (batch_) status_.set_allocations(machine_->allocations(unix_now_s(), false));
   if (!last) set_state(state());

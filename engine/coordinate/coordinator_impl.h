@@ -14,6 +14,7 @@
 #include "engine/coordinate/coordinator.h"
 #include "engine/coordinate/journals.h"
 #include "engine/coordinate/machine.h"
+#include "engine/coordinate/raw_outputs.h"
 #include "engine/coordinate/signals.h"
 #include "engine/monitor/live_status.h"
 #include "engine/monitor/merlin_status.h"
@@ -61,6 +62,7 @@ class Coordinator {
   void on(action::RemoveJournal& remove);
   void on(action::AnswerQuery& question);
   void on(action::ResolveRetry& resolve);
+  void on(action::MeasureOutputs& measure);
   void on(action::SubmitJob& submit);
   void on(action::CancelJobs& cancel);
   void on(action::QueryJobs& query);
@@ -83,6 +85,7 @@ class Coordinator {
   batch::AdoptedProcesses adopted_;
   int adopted_looks_ = 0;
   MerlinStatus merlin_status_;
+  RawOutputs raw_outputs_;
   std::unique_ptr<CoordinatorMachine> machine_;
   std::vector<CoordinatorEvent> answers_;  // to actions; handled once all actions are carried out
   std::vector<JournalReading> readings_;   // under way

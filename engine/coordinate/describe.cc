@@ -74,6 +74,10 @@ struct DescribeEvent {
     return fmt::format("cancelling {} at {}: {}", text::join(cancelled.ids, ", "), cancelled.scheduler,
                        cancelled.error.value_or("done"));
   }
+  std::string operator()(const event::OutputsMeasured& outputs) const {
+    return outputs.bytes ? fmt::format("an element of array {} left {} bytes", outputs.array, *outputs.bytes)
+                         : fmt::format("what an element of array {} left is not there", outputs.array);
+  }
   std::string operator()(const event::Signal& signal) const {
     constexpr std::array<std::string_view, 4> kNames = {"interrupt", "terminate", "hangup", "workers left"};
     return fmt::format("signal: {}", kNames.at(static_cast<std::size_t>(signal.kind)));
@@ -112,6 +116,9 @@ struct DescribeAction {
   }
   std::string operator()(const action::ResolveRetry& resolve) const {
     return "resolve the retry of " + (resolve.peer.empty() ? "the start" : name_of_peer(resolve.peer));
+  }
+  std::string operator()(const action::MeasureOutputs& measure) const {
+    return fmt::format("measure what element {} of array {} left", measure.element, measure.array);
   }
   std::string operator()(const action::SubmitJob& submit) const {
     return fmt::format("submit {} to {}", submit.job.token, submit.scheduler);

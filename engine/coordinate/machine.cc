@@ -60,6 +60,8 @@ CoordinatorMachine::Impl::Impl(const specs::Plan& plan, std::vector<ArraySpec> a
   if (options_.time_limit_s > 0) time_limit_at_s_ = now.steady_s + options_.time_limit_s;
   restore_states(scheduler_, restored);
   scheduler_.set_keep_going(options_.keep_going);
+  if (options_.planted.fill_the_disk) scheduler_.plant(DiskLimit::Planted::fill_the_disk);
+  if (options_.planted.release_only_what_fits) scheduler_.plant(DiskLimit::Planted::release_only_what_fits);
   scheduler_.start();
   record(options_.resumed ? "resumed" : "started",
          fmt::format("coordinator {} on {} (pid {})", options_.epoch, options_.self.host, options_.self.pid));
@@ -280,6 +282,9 @@ void CoordinatorMachine::Impl::take_decisions() {
   }
   batch_.floors.insert(batch_.floors.end(), decisions.floors.begin(), decisions.floors.end());
   std::move(decisions.causes.begin(), decisions.causes.end(), std::back_inserter(batch_.causes));
+  for (const MeasureOutputs& wanted : decisions.measurements)
+    act(action::MeasureOutputs{wanted.array, wanted.element});
+  note_disk();
   count_step_ends(decisions);
   for (RecordFailure& failure : decisions.failures) record_failure(std::move(failure));
 }

@@ -82,6 +82,11 @@ struct JobsCancelled {  // answers action::CancelJobs
   std::vector<std::string> ids;
   std::optional<std::string> error;
 };
+// Answers action::MeasureOutputs: bytes, or nothing where the files are not all there.
+struct OutputsMeasured {
+  ArrayId array = 0;
+  std::optional<std::uint64_t> bytes;
+};
 // workers_left: those of the coordinator's own allocation, whose script says so.
 enum class SignalKind : std::uint8_t { interrupt, terminate, hangup, workers_left };
 struct Signal {
@@ -94,7 +99,8 @@ struct Time {};  // nothing but the time
 using CoordinatorEvent =
     std::variant<event::Message, event::Undelivered, event::WorkerStarted, event::ProcessEnded,
                  event::JournalRead, event::CommitFinished, event::CommitWaits, event::Retry,
-                 event::JobSubmitted, event::JobsListed, event::JobsCancelled, event::Signal, event::Time>;
+                 event::JobSubmitted, event::JobsListed, event::JobsCancelled, event::OutputsMeasured,
+                 event::Signal, event::Time>;
 
 namespace action {
 
@@ -138,6 +144,11 @@ struct ResolveRetry {
   PeerId peer;
   wire::RetryRequest request;
 };
+// How large the files are that a conversion reads of this element, and then deletes.
+struct MeasureOutputs {
+  ArrayId array = 0;
+  Element element = 0;
+};
 // Calls of a batch scheduler: none is waited for. What is submitted is on disk as an intention.
 struct SubmitJob {
   std::string scheduler;
@@ -165,7 +176,8 @@ struct Fail {
 using CoordinatorAction =
     std::variant<action::Send, action::Commit, action::StartWorker, action::Watch, action::Kill,
                  action::ReadJournal, action::RemoveJournal, action::AnswerQuery, action::ResolveRetry,
-                 action::SubmitJob, action::CancelJobs, action::QueryJobs, action::Log, action::Fail>;
+                 action::MeasureOutputs, action::SubmitJob, action::CancelJobs, action::QueryJobs, action::Log,
+                 action::Fail>;
 
 // running ─▶ draining ─▶ stopping ─▶ dismissing ─▶ ended      (one table of legal moves: machine.cc)
 //    ├───────────┴───────────────────────▲           ▲
@@ -202,6 +214,8 @@ struct PlantedBugs {
   bool acknowledge_before_commit = false;
   bool lease_before_fence = false;
   bool forget_leases_at_hand_over = false;
+  bool fill_the_disk = false;           // max_disk holds nothing back
+  bool release_only_what_fits = false;  // max_disk, without one open block where none fits
 };
 
 // What is recorded as done and is to run again, because its MERLIN_FINISHED is gone.
@@ -267,6 +281,8 @@ class CoordinatorMachine {
   bool handed_over() const;
   // Steps in which too many tasks have failed, by their place in the plan, and why: nothing of them is leased.
   const std::map<std::size_t, std::string>& held() const;
+  // Steps of which some tasks wait until conversions have deleted files (max_disk), and how full the disk is.
+  std::map<std::size_t, std::string> held_back() const;
   // By a signal, the time limit, a request or a task: no campaign is to follow on this one.
   bool asked_to_end() const;
   const Scheduler& scheduler() const;

@@ -117,6 +117,8 @@ struct CoordinatorMachine::Impl {
   void hold_step(std::size_t step);
   void let_go(std::size_t step);
   void end_where_all_is_held();
+  void note_disk();
+  std::string disk_text() const;
   void commit();
   bool may_gather() const;
   void put_off(AfterCommit& work);
@@ -231,6 +233,7 @@ struct CoordinatorMachine::Impl {
   void on(const event::CommitFinished& event);
   void on(event::CommitWaits& event);
   void on(const event::Time&) {}
+  void on(const event::OutputsMeasured& event) { scheduler_.outputs_measured(event.array, event.bytes); }
   std::optional<wire::Answer> command(const wire::Request& request);
   wire::Answer pause(bool pause);
   wire::Answer cancel(const wire::CancelRequest& request);

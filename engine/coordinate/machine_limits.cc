@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // max_failures: a wrong study is stopped before it has burnt the whole ensemble. A step in which too many
 // tasks have failed is held; where nothing else is left, the campaign ends and can be resumed.
+// max_disk: what the scheduler's DiskLimit holds back, for people.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -102,6 +103,39 @@ void CoordinatorMachine::Impl::end_where_all_is_held() {
   std::vector<std::string> names;
   for (const auto& [step, why] : held_) names.push_back("'" + plan_.steps()[step].name + "'");
   request_drain(fmt::format("nothing is left but paused steps ({})", text::join(names, ", ")));
+}
+
+void CoordinatorMachine::Impl::note_disk() {
+  if (const auto used = scheduler_.take_disk_overrun()) {
+    const std::string text = fmt::format(
+        "max_disk is {}, and what must be on the disk at the same time takes about {}: simulations of one "
+        "block "
+        "at a time run until it is converted",
+        text::format_bytes(scheduler_.disk().limit_bytes()),
+        text::format_bytes(static_cast<std::uint64_t>(*used)));
+    log(LogLevel::warning, text);
+    batch_.history.push_back({now_.unix_s, "note", text});
+  }
+  if (const std::uint64_t again = scheduler_.take_made_again(); again > 0) {
+    record("retry", fmt::format("raw outputs were deleted: {} {} again", text::format_count(again),
+                                again == 1 ? "simulation runs" : "simulations run"));
+  }
+}
+
+std::string CoordinatorMachine::Impl::disk_text() const {
+  return fmt::format("{}{} of {}, conversion catches up", kHeldByDisk,
+                     text::format_bytes(static_cast<std::uint64_t>(scheduler_.disk().used_bytes())),
+                     text::format_bytes(scheduler_.disk().limit_bytes()));
+}
+
+std::map<std::size_t, std::string> CoordinatorMachine::held_back() const {
+  std::map<std::size_t, std::string> steps;
+  const DiskLimit& disk = impl_->scheduler_.disk();
+  if (!disk.holds_any()) return steps;
+  for (ArrayId array = 0; array < impl_->scheduler_.array_count(); ++array) {
+    if (disk.held_back(array) > 0) steps.emplace(impl_->plan_.step_of(array), impl_->disk_text());
+  }
+  return steps;
 }
 
 const std::map<std::size_t, std::string>& CoordinatorMachine::held() const {

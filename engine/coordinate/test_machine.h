@@ -172,6 +172,7 @@ class TestEdge {
   std::vector<action::AnswerQuery> questions;
   std::vector<action::ResolveRetry> retries;
   std::vector<action::SubmitJob> submits;
+  std::vector<action::MeasureOutputs> measures;
   std::vector<action::CancelJobs> cancels;
   int queries = 0;
   std::vector<action::Fail> fails;
@@ -212,6 +213,7 @@ class TestEdge {
   void keep(action::Log& line) {
     if (line.level == LogLevel::trace) traced.push_back(std::move(line.text));
   }
+  void keep(action::MeasureOutputs& measure) { measures.push_back(measure); }
   void keep(action::SubmitJob& submit) {
     submits.push_back(std::move(submit));
     order.push_back("submit");

@@ -59,6 +59,12 @@ struct RecordFloor {
   LeaseId lease = 0;
 };
 
+// The size of what a simulation has left for a conversion that deletes it: DiskLimit counts with it.
+struct MeasureOutputs {
+  ArrayId array = 0;
+  Element element = 0;
+};
+
 struct Actions {
   std::vector<GrantLease> grants;
   std::vector<RevokeLease> revokes;
@@ -66,6 +72,7 @@ struct Actions {
   std::vector<RecordFailure> failures;
   std::vector<RecordFloor> floors;
   std::vector<RecordCause> causes;
+  std::vector<MeasureOutputs> measurements;
 };
 
 }  // namespace wflow::engine

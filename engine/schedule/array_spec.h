@@ -40,6 +40,10 @@ struct ArraySpec {
   double walltime_s = 0;  // one task lasts no longer, as the study says; 0: it does not
   bool trust_markers = false;  // Lease::trust_from is given
   bool own_program = false;  // a wflow program: its exit codes 2 to 4 say that another try would end the same
+  // Conversions: a block that is done has deleted what its parent's elements left; and how many bytes of that
+  // may be on the disk at the same time, over all arrays (disk_limit.h); 0: no limit.
+  bool deletes_input = false;
+  std::uint64_t max_disk_bytes = 0;
   specs::ContinueOn continue_on = specs::ContinueOn::soft_fail;
   std::vector<specs::Edge> edges;
 

@@ -33,6 +33,8 @@ void Scheduler::assign(double now_s) {
     leases_.set_next_split(std::nullopt);
     return;
   }
+  for (const auto& [array, part] : disk_.release()) ready_.add(array, {&part, 1});
+  for (const MeasureOutputs& wanted : disk_.take_measurements(now_s)) actions_.measurements.push_back(wanted);
   ready_.mark_overdue();
   // What did not fit before a worker's end may fit once more durations are known.
   const bool look = now_s >= next_look_s_ && std::isfinite(next_look_s_);
@@ -143,6 +145,7 @@ void Scheduler::grant(Worker& worker, ArrayId array, Range range, const Attempt&
   // On the worker, too, an overdue queue goes before the others.
   const int priority = queue.overdue ? std::numeric_limits<int>::max() : queue.priority;
   ready_.remove(array, range);
+  has_begun(array, range);
   arrays_[array].states.set(range, ElementState::leased);
   const double workers = std::max(1.0, static_cast<double>(nodes.size()));
   const double core_s = static_cast<double>(range.size()) * cores_of(queue, worker) * workers *

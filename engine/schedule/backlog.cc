@@ -20,9 +20,9 @@ std::vector<Backlog> Scheduler::backlog() const {
     if (array.spec.pool >= pools.size()) pools.resize(array.spec.pool + 1);
     Backlog& pool = pools[array.spec.pool];
     const auto count = [&](ElementState state) { return array.states.total(state); };
-    const std::uint64_t runnable =
-        count(ElementState::ready) + count(ElementState::leased) + count(ElementState::delayed);
-    const std::uint64_t open = runnable + count(ElementState::blocked);
+    const std::uint64_t runnable = count(ElementState::ready) + count(ElementState::leased) +
+                                   count(ElementState::delayed) - disk_.held_back(id);
+    const std::uint64_t open = runnable + disk_.held_back(id) + count(ElementState::blocked);
     if (open == 0) continue;
     const ReadyQueue& queue = ready_.queue_of_array(id);
     if (queue.held) continue;

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "engine/schedule/groups.h"
+#include "specs/study/blocks.h"
 #include "specs/study/tokens.h"
 
 namespace wflow::engine {
@@ -65,6 +66,10 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here) {
   const Groups groups(plan.study());
   std::vector<ArraySpec> arrays;
   arrays.reserve(plan.array_count());
+  std::vector<bool> deletes;
+  for (const specs::PlannedStep& step : plan.steps())
+    deletes.push_back(step.block_samples > 0 && specs::deletes_inputs(plan.study().steps[step.study_step]));
+  const std::uint64_t max_disk = specs::max_disk_bytes(plan.study());
   for (ArrayId id = 0; id < plan.array_count(); ++id) {
     const specs::PlannedStep& step = plan.steps()[plan.step_of(id)];
     ArraySpec array;
@@ -83,6 +88,8 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here) {
     array.walltime_s = walltime_s(plan.study().steps[step.study_step]);
     array.trust_markers = step.trust_markers;
     array.own_program = step.kind != specs::StepKind::shell;
+    array.deletes_input = deletes[plan.step_of(id)];
+    if (array.deletes_input) array.max_disk_bytes = max_disk;
     array.continue_on = continue_on(step);
     array.edges = plan.edges(id);
     arrays.push_back(std::move(array));

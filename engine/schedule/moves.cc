@@ -44,6 +44,8 @@ void Scheduler::end(ArrayId id, Range range, ElementState state) {
   array.states.set(range, state);
   array.ended.add(range);
   open_ -= range.size();
+  if (state != ElementState::skipped && state != ElementState::cancelled) has_begun(id, range);
+  disk_.ended(id, range, state);
   // Neighbours that end one by one are one record.
   std::vector<RecordEnd>& ends = actions_.ends;
   const bool joins = !ends.empty() && ends.back().array == id && ends.back().state == state &&
@@ -56,6 +58,7 @@ void Scheduler::end(ArrayId id, Range range, ElementState state) {
 void Scheduler::drop_waiting(ArrayId id, Range range) {
   TaskArray& array = arrays_[id];
   ready_.remove(id, range);
+  disk_.forget(id, range);
   if (!array.cancel_requested.empty()) array.cancel_requested.remove(range);
   if (!array.ahead.empty()) array.ahead.remove(range);
   if (!array.attempts.empty())
@@ -119,7 +122,18 @@ void Scheduler::make_ready(ArrayId id, std::span<const Range> parts) {
   }
   if (parts.empty()) return;
   array.states.set(parts, ElementState::ready);
-  ready_.add(id, parts);
+  queue(id, parts);
+}
+
+// What an earlier coordinator leased, and this one would have held back.
+void Scheduler::has_begun(ArrayId id, Range range) {
+  if (const auto free = disk_.begun(id, range); !free.empty()) ready_.add(id, free);
+}
+
+// Simulations may have to wait until there is room for what they leave.
+void Scheduler::queue(ArrayId id, std::span<const Range> parts) {
+  if (!disk_.limits(id)) return ready_.add(id, parts);
+  if (const auto free = disk_.hold_back(id, parts); !free.empty()) ready_.add(id, free);
 }
 
 // Makes those wait that ran before; gives the others.
@@ -205,15 +219,47 @@ std::uint64_t Scheduler::reopen(const std::vector<std::pair<ArrayId, Range>>& pa
     bounds.emplace_back(array, Range{reopened.front().first, reopened.back().last});
     touch_below(array, reopened);
   }
-  while (!touched.empty()) {
+  std::map<ArrayId, std::vector<Range>> deleted;
+  while (!touched.empty() || !deleted.empty()) {
+    if (touched.empty()) {
+      auto node = deleted.extract(deleted.begin());
+      merge(node.mapped());
+      const std::vector<Range> reopened = reopen_in(
+          node.key(), node.mapped(), [](ElementState state) { return state == ElementState::done; });
+      if (reopened.empty()) continue;
+      for (const Range& part : reopened) made_again_ += part.size();
+      bounds.emplace_back(node.key(), Range{reopened.front().first, reopened.back().last});
+      touch_below(node.key(), reopened);
+      continue;
+    }
     auto node = touched.extract(touched.begin());
     const ArrayId array = node.key().second;
     merge(node.mapped());
+    if (arrays_[array].spec.deletes_input) find_deleted_inputs(array, node.mapped(), opens_below, deleted);
     touch_below(array, reopen_in(array, node.mapped(), opens_below));
   }
   for (const auto& [array, range] : bounds) resolve(array, range);
   propagate();
   return count;
+}
+
+// What conversions that are opened again have deleted, or may be deleting just now: it must be made again
+// before.
+void Scheduler::find_deleted_inputs(ArrayId id, std::span<const Range> parts, bool (*opens)(ElementState),
+                                    std::map<ArrayId, std::vector<Range>>& deleted) const {
+  const TaskArray& array = arrays_[id];
+  for (const Range& part : parts) {
+    array.states.for_each_in(part, [&](Range blocks, ElementState state) {
+      if (!opens(state) || (state != ElementState::done && state != ElementState::leased)) return;
+      for (const specs::Edge& edge : array.spec.edges) {
+        if (edge.kind != specs::EdgeKind::block) continue;
+        const std::uint64_t count = arrays_[edge.parent].spec.count;
+        const Blocks all = edge.blocks();
+        deleted[edge.parent].push_back(
+            {all.items(blocks.first, count).first, all.items(blocks.last, count).end - 1});
+      }
+    });
+  }
 }
 
 // What of the parts is in a state that `opens` accepts; gives it. What waits for elements that had not ended

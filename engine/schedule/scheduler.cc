@@ -27,6 +27,7 @@ Scheduler::Scheduler(std::vector<ArraySpec> arrays, std::uint64_t epoch)
       graph_(arrays_),
       ready_(arrays_),
       leases_(arrays_, ready_),
+      disk_(arrays_),
       next_lease_((epoch << kEpochShift) + 1) {
   for (const TaskArray& array : arrays_) open_ += array.spec.count;
 }
@@ -67,6 +68,7 @@ void Scheduler::restore_floor(ArrayId array, Range range, LeaseId lease) {
 void Scheduler::start() {
   WFLOW_CHECK(!started_);
   started_ = true;
+  disk_.start();
   for (ArrayId array = 0; array < arrays_.size(); ++array) {
     if (arrays_[array].spec.count > 0) resolve(array, {0, arrays_[array].spec.count - 1});
   }
@@ -128,6 +130,8 @@ void Scheduler::adopt(Worker& worker, const Lease& lease) {
 
 void Scheduler::hold(Worker& worker, const Lease& lease, Range part) {
   ready_.remove(lease.array, part);
+  disk_.forget(lease.array, part);
+  has_begun(lease.array, part);
   arrays_[lease.array].states.set(part, ElementState::leased);
   leases_.hold(lease.id, worker, lease.array, part, lease.memory_bytes);
   if (!lease.nodes.empty()) leases_.set_gang(lease.id, lease.nodes);
@@ -302,7 +306,8 @@ bool Scheduler::only_held_left() const {
   bool some = false;
   for (ArrayId id = 0; id < arrays_.size(); ++id) {
     const auto& states = arrays_[id].states;
-    const std::uint64_t runnable = states.total(ElementState::ready) + states.total(ElementState::delayed);
+    const std::uint64_t runnable =
+        states.total(ElementState::ready) + states.total(ElementState::delayed) - disk_.held_back(id);
     if (runnable > 0 && !ready_.queue_of_array(id).held) return false;
     some = some || runnable > 0;
   }

@@ -4,7 +4,7 @@
 //
 // Scheduler moves elements between their states. Its parts each have one job and a header: DependencyGraph
 // (what can run), ReadyQueues (what goes first), LeaseTable (who holds what, and who wants more), RetryClock
-// (when failures run again).
+// (when failures run again), DiskLimit (what must wait until conversions have made room).
 #pragma once
 
 #include <array>
@@ -20,6 +20,7 @@
 #include "engine/schedule/actions.h"
 #include "engine/schedule/array_spec.h"
 #include "engine/schedule/dependency_graph.h"
+#include "engine/schedule/disk_limit.h"
 #include "engine/schedule/intervals.h"
 #include "engine/schedule/lease_table.h"
 #include "engine/schedule/ready_queues.h"
@@ -103,8 +104,8 @@ class Scheduler {
   // No new leases until resumed.
   void set_paused(bool paused);
   bool paused() const { return paused_; }
-  // Nothing of this step (ArraySpec::step) is leased until it is let go, and what its workers have not begun comes
-  // back.
+  // Nothing of this step (ArraySpec::step) is leased until it is let go, and what its workers have not begun
+  // comes back.
   void hold_step(std::uint32_t step, bool held);
   // Something is left, but all that could run is held.
   bool only_held_left() const;
@@ -133,6 +134,10 @@ class Scheduler {
   void set_max_range(std::uint64_t elements) { max_range_ = elements; }
   // Gives back everything that the worker holds without a word to it: a bug that tests/simulation plants.
   void forget_worker_leases(const WorkerId& worker);
+  void plant(DiskLimit::Planted bug) { disk_.plant(bug); }
+
+  // Answers MeasureOutputs.
+  void outputs_measured(ArrayId array, std::optional<std::uint64_t> bytes) { disk_.measured(array, bytes); }
 
   // ---- decisions
   // Leases what is ready to workers that want more, the idlest first, and takes back what has not started
@@ -161,6 +166,11 @@ class Scheduler {
   std::vector<Backlog> backlog() const;
   // Of each step that has had something to lease for `patience_s`, and no worker that serves it: one array.
   std::vector<ArrayId> without_worker(double patience_s) const { return ready_.without_worker(patience_s); }
+  // What waits for conversions, and how full the disk is.
+  const DiskLimit& disk() const { return disk_; }
+  std::optional<double> take_disk_overrun() { return disk_.take_overrun(); }
+  // Elements done that run again because a conversion has deleted what they left, since the last call.
+  std::uint64_t take_made_again() { return std::exchange(made_again_, 0); }
   // Asked for by exit code 105 or 102: end the campaign after what runs.
   bool stop_requested() const { return stop_requested_; }
   // O(log leases).
@@ -280,10 +290,14 @@ class Scheduler {
   void propagate();
   void resolve(ArrayId array, Range range);
   void make_ready(ArrayId array, std::span<const Range> parts);
+  void queue(ArrayId array, std::span<const Range> parts);
+  void has_begun(ArrayId array, Range range);
   std::vector<Range> delay_known(ArrayId array, std::span<const Range> parts);
   void give_back(LeaseId lease, ArrayId array, Range range);
   std::uint64_t reopen(const std::vector<std::pair<ArrayId, Range>>& parts, bool (*opens)(ElementState),
                        bool (*opens_below)(ElementState));
+  void find_deleted_inputs(ArrayId array, std::span<const Range> parts, bool (*opens)(ElementState),
+                           std::map<ArrayId, std::vector<Range>>& deleted) const;
   std::vector<Range> reopen_in(ArrayId array, std::span<const Range> parts, bool (*opens)(ElementState));
   void raise_floors(ArrayId array, const std::vector<std::pair<Range, ElementState>>& parts);
 
@@ -292,6 +306,7 @@ class Scheduler {
   ReadyQueues ready_;
   LeaseTable leases_;
   RetryClock retries_;
+  DiskLimit disk_;
   std::map<std::string, Reservation> reservations_;  // by allocation
   std::map<QueueId, double> gang_look_s_;
   std::map<QueueId, double> too_few_since_s_;           // gangs for which no allocation has all nodes
@@ -302,6 +317,7 @@ class Scheduler {
   std::uint64_t open_ = 0;  // elements that have not ended
   std::uint64_t max_range_ = 1 << 16;
   std::uint64_t work_ = 0;
+  std::uint64_t made_again_ = 0;
   double next_look_s_ = std::numeric_limits<double>::infinity();
   double now_s_ = 0;         // of the last assign(): events come in between
   bool clock_runs_ = false;  // there was one

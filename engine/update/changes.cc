@@ -24,6 +24,9 @@ using specs::EdgeKind;
 using specs::PlannedStep;
 using specs::StepKind;
 
+// A part of StepChange: what its tasks left is gone, although nothing that decides it differs.
+constexpr const char* kDeleted = "raw outputs deleted";
+
 Range all_of(std::uint64_t count) {
   return {0, count - 1};
 }
@@ -44,6 +47,13 @@ std::optional<Range> below(const Edge& edge, Range range, std::uint64_t count) {
   return Range{range.first, std::min(range.last, count - 1)};
 }
 
+// Of a study's steps, the conversions that delete what they read.
+std::vector<bool> deleting_steps(const specs::Plan& plan) {
+  std::vector<bool> deletes;
+  for (const specs::Step& step : plan.study().steps) deletes.push_back(specs::deletes_inputs(step));
+  return deletes;
+}
+
 // Steps in the order in which they depend on each other.
 std::vector<std::size_t> by_depth(const specs::Plan& plan) {
   std::vector<std::size_t> order(plan.steps().size());
@@ -61,8 +71,8 @@ class StepTexts {
   explicit StepTexts(const specs::Plan& plan) : plan_(plan) {
     const specs::Study& study = plan.study();
     // Whatever is not known to leave all outputs as they are.
-    const std::set<std::string> others = {"description", "batch",  "study",  "samples",
-                                          "workers",     "merlin", "iterate"};
+    const std::set<std::string> others = {"description", "batch",  "study",   "samples",
+                                          "workers",     "merlin", "iterate", "max_disk"};
     for (const auto& [key, value] : study.expanded.entries) {
       if (!others.contains(key.text)) common_ += key.text + ":\n" + yaml::emit(value) + "\n";
     }
@@ -106,9 +116,13 @@ class StepTexts {
 
 class Comparison {
  public:
-  Comparison(const specs::Plan& from, const specs::Plan& to, const ArrayParts& sources)
+  Comparison(const specs::Plan& from, const specs::Plan& to, const ArrayParts& sources,
+             const InputsDeleted& deleted)
       : from_(from),
         to_(to),
+        deleted_(deleted),
+        from_deletes_(deleting_steps(from)),
+        to_deletes_(deleting_steps(to)),
         from_texts_(from),
         to_texts_(to),
         stale_(to.array_count()),
@@ -124,8 +138,9 @@ class Comparison {
     for (ArrayId array = 0; array < to_.array_count(); ++array) {
       if (result_.arrays[array].from) look_at_own(array);
     }
-    add_deleted_inputs();
+    find_deleted();
     propagate();
+    while (add_deleted_inputs()) propagate();
     summarize();
     return std::move(result_);
   }
@@ -245,31 +260,61 @@ class Comparison {
     differ(next, both);
   }
 
-  // What a conversion has deleted (delete_inputs) must be made again for its blocks to be converted again.
-  void add_deleted_inputs() {
-    for (ArrayId array = 0; array < to_.array_count(); ++array) {
-      const PlannedStep& step = step_of(to_, array);
-      if (step.kind != StepKind::convert || step.block_samples == 0 || !result_.arrays[array].from ||
-          stale_[array].empty())
-        continue;
-      const ArrayId old = *result_.arrays[array].from;
-      const yaml::Node* deletes =
-          from_.study().steps[step_of(from_, old).study_step].settings.find("delete_inputs");
-      if (deletes == nullptr || deletes->text != "true") continue;
-      const Blocks blocks_before = specs::blocks_of(step_of(from_, old).block_samples, from_.block_starts());
-      const std::uint64_t samples = from_.study().samples->design.count;
-      for (const Edge& edge : to_.edges(array)) {
-        if (edge.kind != EdgeKind::block || !result_.arrays[edge.parent].from) continue;
-        std::vector<Range> blocks;
-        stale_[array].for_each([&](Range range) { blocks.push_back(range); });
-        for (const Range& range : blocks) {
-          const std::uint64_t first = blocks_before.items(range.first, samples).first;
-          if (first >= samples) continue;  // blocks that there were none of
-          add_own(edge.parent, {first, blocks_before.items(range.last, samples).end - 1},
-                  "outputs deleted by a conversion");
+  // What conversions have deleted (delete_inputs), as elements of the arrays that had made it.
+  void find_deleted() {
+    if (!from_.study().samples) return;
+    const std::uint64_t samples = from_.study().samples->design.count;
+    for (ArrayId old = 0; old < from_.array_count(); ++old) {
+      const PlannedStep& step = step_of(from_, old);
+      if (step.block_samples == 0 || !from_deletes_[step.study_step]) continue;
+      for (const Edge& edge : from_.edges(old)) {
+        const auto parent = to_of_.find(edge.parent);
+        if (edge.kind != EdgeKind::block || parent == to_of_.end()) continue;
+        for (Element block = 0; block < step.elements; ++block) {
+          if (deleted_ && !deleted_(old, block)) continue;
+          const BlockRange items = edge.blocks().items(block, samples);
+          gone_[parent->second].add(Range{items.first, items.end - 1});
         }
       }
     }
+  }
+
+  // It must be made again for what reads it and runs (again). True if something was added.
+  bool add_deleted_inputs() {
+    bool added = false;
+    for (ArrayId array = 0; array < to_.array_count() && !gone_.empty(); ++array) {
+      const std::vector<Edge> edges = to_.edges(array);
+      if (result_.arrays[array].open.empty() || runs_after_deletion(array, edges)) continue;
+      for (const Edge& edge : edges) {
+        const auto gone = gone_.find(edge.parent);
+        if (gone == gone_.end()) continue;
+        std::vector<Range> again;
+        result_.arrays[array].open.for_each([&](Range range) {
+          gone->second.for_each_in(read_by(edge, range), [&](Range part) { again.push_back(part); });
+        });
+        const std::uint64_t before = stale_[edge.parent].size();
+        for (const Range& part : again) add_own(edge.parent, part, kDeleted);
+        added = added || stale_[edge.parent].size() > before;
+      }
+    }
+    return added;
+  }
+
+  Range read_by(const Edge& edge, Range range) const {
+    if (edge.kind == EdgeKind::element) return range;
+    if (edge.kind == EdgeKind::all) return {0, std::max<std::uint64_t>(count(edge.parent), 1) - 1};
+    const std::uint64_t items = count(edge.parent);
+    const Blocks blocks = edge.blocks();
+    return {blocks.items(range.first, items).first,
+            std::max<std::uint64_t>(blocks.items(range.last, items).end, 1) - 1};
+  }
+
+  // A step that waits for the conversion, too, does not read what that deletes.
+  bool runs_after_deletion(ArrayId array, const std::vector<Edge>& edges) const {
+    return std::any_of(edges.begin(), edges.end(), [&](const Edge& edge) {
+      const PlannedStep& parent = step_of(to_, edge.parent);
+      return step_of(to_, array).study_step != parent.study_step && to_deletes_[parent.study_step];
+    });
   }
 
   void propagate() {
@@ -282,6 +327,7 @@ class Comparison {
 
   void settle(ArrayId array, const PlannedStep& step) {
     ArrayChange& change = result_.arrays[array];
+    change.open = {};
     if (step.elements == 0) return;
     if (!change.from) {
       change.open.add(all_of(step.elements));
@@ -371,6 +417,9 @@ class Comparison {
 
   const specs::Plan& from_;
   const specs::Plan& to_;
+  const InputsDeleted& deleted_;
+  std::vector<bool> from_deletes_, to_deletes_;  // steps of the studies
+  std::map<ArrayId, IntervalSet> gone_;  // of the new plan's arrays, what has been deleted
   StepTexts from_texts_, to_texts_;
   Changes result_;
   std::unordered_map<ArrayId, ArrayId> to_of_;  // of arrays of the old plan
@@ -392,7 +441,12 @@ std::string line_of(const StepChange& change) {
   if (change.kind == Kind::removed)
     return fmt::format("{}: removed; its {} stay in the directory", change.step,
                        change.gone == 1 ? "output" : number(change.gone) + " outputs");
-  if (!change.parts.empty()) words.push_back(text::join(change.parts, ", ") + " changed");
+  if (change.parts == std::vector<std::string>{kDeleted} && change.more + change.gone == 0)
+    return fmt::format("{}: raw outputs were deleted: {} {} again", change.step, number(change.stale),
+                       change.stale == 1 ? "simulation runs" : "simulations run");
+  std::vector<std::string> changed = change.parts;
+  if (std::erase(changed, kDeleted) > 0) words.emplace_back("raw outputs were deleted");
+  if (!changed.empty()) words.insert(words.begin(), text::join(changed, ", ") + " changed");
   if (change.stale > 0)
     words.push_back(fmt::format("{} of {} stale", number(change.stale), number(change.elements)));
   if (change.more > 0) words.push_back(number(change.more) + " more to run");
@@ -408,12 +462,13 @@ bool Changes::same_tasks() const {
          });
 }
 
-Changes compare(const specs::Plan& from, const specs::Plan& to, const ArrayParts& sources) {
-  return Comparison(from, to, sources).run();
+Changes compare(const specs::Plan& from, const specs::Plan& to, const ArrayParts& sources,
+                const InputsDeleted& deleted) {
+  return Comparison(from, to, sources, deleted).run();
 }
 
-Changes again(const specs::Plan& plan, const ArrayParts& parts) {
-  return Comparison(plan, plan, parts).run();
+Changes again(const specs::Plan& plan, const ArrayParts& parts, const InputsDeleted& deleted) {
+  return Comparison(plan, plan, parts, deleted).run();
 }
 
 std::vector<std::string> lines_of(const Changes& changes) {

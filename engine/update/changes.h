@@ -4,10 +4,12 @@
 //
 //   own      what decides its outputs differs (specs/plan/fingerprint.h), its row of samples does, or its sources
 //   follows  something that it reads runs (again), element by element along the plan's edges
+//   deleted  a conversion that is to run (again) would read what it has deleted
 //   added    the new plan has more elements of the array
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -49,11 +51,16 @@ struct Changes {
   bool same_tasks() const;
 };
 
+// Whether a block of a conversion of the old plan has deleted what it was made of, or may be about to. Asked of
+// conversions with `delete_inputs` alone; empty: all have.
+using InputsDeleted = std::function<bool(ArrayId array, Element block)>;
+
 // `sources`: elements of the old plan that were made with other sources than there are now.
-Changes compare(const specs::Plan& from, const specs::Plan& to, const ArrayParts& sources = {});
+Changes compare(const specs::Plan& from, const specs::Plan& to, const ArrayParts& sources = {},
+                const InputsDeleted& deleted = {});
 
 // The same plan, of which these parts and all below them run again.
-Changes again(const specs::Plan& plan, const ArrayParts& parts);
+Changes again(const specs::Plan& plan, const ArrayParts& parts, const InputsDeleted& deleted = {});
 
 // "simulate: cmd changed, 200 of 200 stale"; one more line names all that follow.
 std::vector<std::string> lines_of(const Changes& changes);

@@ -97,6 +97,23 @@ std::uint64_t convert_block_samples(const yaml::Node& block) {
   return std::max<std::uint64_t>(1, converters::campaign_shard_samples(quiet_config(block)));
 }
 
+bool deletes_inputs(const Step& step) {
+  return step.kind == StepKind::convert && quiet_config(step.settings).delete_inputs;
+}
+
+bool leaves_samples_unused(const yaml::Node& block) {
+  constexpr double kRounding = 1e-9;
+  const converters::SplitRequest split = quiet_config(block).split;
+  return split.fractions && split.parts[0] + split.parts[1] + split.parts[2] < 1 - kRounding;
+}
+
+std::uint64_t max_disk_bytes(const Study& study) {
+  if (!study.expanded.is_map()) return 0;
+  yaml::Diagnostics ignored("");  // reading the study has reported it all
+  yaml::MapReader root(study.expanded, "the study", ignored);
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(root.bytes("max_disk", 0), 0));
+}
+
 void set_key(yaml::Node& map, std::string_view key, yaml::Node value) {
   if (yaml::Node* old = map.find(key)) {
     *old = std::move(value);

@@ -59,6 +59,16 @@ std::vector<const yaml::Node*> convert_file_nodes(const yaml::Node& block);
 // Samples a shard, and so a task, of a convert: block. However many samples there are: they may become more.
 std::uint64_t convert_block_samples(const yaml::Node& block);
 
+// Whether the step is a convert: that deletes the files which it has converted (delete_inputs).
+bool deletes_inputs(const Step& step);
+
+// Whether the split of a convert: block leaves samples out of all parts.
+bool leaves_samples_unused(const yaml::Node& block);
+
+// max_disk: bytes of simulations' outputs that may be on the disk at the same time until such conversions delete
+// them. 0: the study sets no limit.
+std::uint64_t max_disk_bytes(const Study& study);
+
 // Sets a key of a mapping, or removes it.
 void set_key(yaml::Node& map, std::string_view key, yaml::Node value);
 void remove_key(yaml::Node& map, std::string_view key);

@@ -216,6 +216,53 @@ void check_convert(Reading& reading, const Expansion& expansion, std::size_t ind
   }
 }
 
+// What a conversion deletes, nothing else may read.
+void check_deletion(Reading& reading, std::size_t index) {
+  const Study& study = reading.study;
+  const Step& step = study.steps[index];
+  const yaml::Node* key = step.settings.find("delete_inputs");
+  const std::string source = source_step(step);
+  if (key == nullptr || !deletes_inputs(step) || source.empty()) return;
+  if (reading.root.find("max_disk") != nullptr && leaves_samples_unused(step.settings)) {
+    const yaml::Node* split = step.settings.find("split");
+    reading.diagnostics.error(split == nullptr ? key->mark : split->mark,
+                              "with 'max_disk' every sample must belong to a part of the split: the files of the others "
+                              "would never be deleted");
+  }
+  const auto waits_for = [](const Step& other, const std::string& name) {
+    return std::any_of(other.depends.begin(), other.depends.end(),
+                       [&](const Dependency& dependency) { return dependency.step == name; });
+  };
+  for (const Step& other : study.steps) {
+    if (other.name == step.name) continue;
+    const bool converts = other.kind == StepKind::convert && source_step(other) == source;
+    const bool reads = converts || waits_for(other, source) || mentions(other.command, source + ".workspace") ||
+                       mentions(other.restart, source + ".workspace");
+    if (!reads || (waits_for(other, step.name) && !converts)) continue;
+    reading.diagnostics.error(
+        key->mark,
+        fmt::format("'{0}' would delete files of '{1}' which the step '{2}' may still read; leave out "
+                    "'delete_inputs'{3}",
+                    step.name, source, other.name,
+                    converts ? std::string()
+                             : fmt::format(", or let '{0}' depend on '{1}' if it reads none of them", other.name,
+                                           step.name)));
+    return;
+  }
+}
+
+// max_disk is for simulations whose files a conversion deletes.
+void check_max_disk_is_of_use(Reading& reading) {
+  const Study& study = reading.study;
+  const yaml::Node* key = reading.root.find("max_disk");
+  if (key == nullptr) return;
+  if (std::none_of(study.steps.begin(), study.steps.end(), deletes_inputs)) {
+    reading.diagnostics.error(key->mark,
+                              "'max_disk' needs a convert: step with 'delete_inputs: true', which makes room on "
+                              "the disk");
+  }
+}
+
 void check_train(Reading& reading, const Expansion& expansion, std::size_t index) {
   const Study& study = reading.study;
   const Step& step = study.steps[index];
@@ -265,10 +312,14 @@ void check_plugin(Reading& reading, const Expansion& expansion, std::size_t inde
 
 void check_blocks(Reading& reading, const Expansion& expansion) {
   for (std::size_t i = 0; i < reading.study.steps.size(); ++i) {
-    if (reading.study.steps[i].kind == StepKind::convert) check_convert(reading, expansion, i);
+    if (reading.study.steps[i].kind == StepKind::convert) {
+      check_convert(reading, expansion, i);
+      check_deletion(reading, i);
+    }
     if (reading.study.steps[i].kind == StepKind::train) check_train(reading, expansion, i);
     if (reading.study.steps[i].kind == StepKind::plugin) check_plugin(reading, expansion, i);
   }
+  check_max_disk_is_of_use(reading);
 }
 
 }  // namespace wflow::specs

@@ -105,10 +105,18 @@ namespace {
 void check_blocks_of_the_file(Reading& reading) {
   yaml::MapReader root(reading.root, "the study", reading.diagnostics);
   for (const char* key : {"description", "env", "batch", "user", "study", "global.parameters", "parameters",
-                          "merlin", "samples", "workers", "iterate"}) {
+                          "merlin", "samples", "workers", "iterate", "max_disk"}) {
     root.find(key);
   }
   root.finish();
+}
+
+// max_disk_bytes() reads it again.
+void check_max_disk(Reading& reading) {
+  yaml::MapReader root(reading.root, "the study", reading.diagnostics);
+  const yaml::Node* node = root.find("max_disk");
+  if (node != nullptr && root.bytes("max_disk", 1) <= 0)
+    reading.diagnostics.error(node->mark, "'max_disk' must be an amount above 0, such as 50 GiB");
 }
 
 void check_comment(Reading& reading) {
@@ -130,6 +138,7 @@ void read_blocks(Reading& reading) {
   read_batch(reading);
   read_parameters(reading);
   read_iterate(reading);
+  check_max_disk(reading);
   read_samples(reading);
   read_steps(reading);
   read_workers(reading);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded by recovery_test.py and correct_test.py. Counts what a coordinator (`wflow run`, `wflow resume`, `wflow redo`) does that others can see afterwards:
+// Preloaded by recovery_test.py, correct_test.py and max_disk_test.py. Counts what a coordinator (`wflow run`, `wflow resume`,
+// `wflow redo`), or the program that $FAULT_PROGRAM names, does that others can see afterwards:
 // writes, syncs, renames, removals below $FAULT_FOLDER but for logs, and bytes sent through sockets. At number $FAULT_AT it is
 // killed, before or after the call as $FAULT_WHEN says. The file $FAULT_COUNT holds the number so far.
 #define _GNU_SOURCE
@@ -31,7 +32,11 @@ __attribute__((constructor)) static void begin(void) {
   if (got <= 0 || getenv("FAULT_COUNT") == NULL) return;
   words[got] = '\0';
   const char* second = words + strlen(words) + 1;
-  if (second >= words + got || (strcmp(second, "run") != 0 && strcmp(second, "resume") != 0 && strcmp(second, "redo") != 0)) return;
+  const char* program = getenv("FAULT_PROGRAM");
+  const char* slash = strrchr(words, '/');
+  const int named = program != NULL && strcmp(slash == NULL ? words : slash + 1, program) == 0;
+  if (program != NULL && !named) return;
+  if (!named && (second >= words + got || (strcmp(second, "run") != 0 && strcmp(second, "resume") != 0 && strcmp(second, "redo") != 0))) return;
   const int count = open(getenv("FAULT_COUNT"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (count < 0 || ftruncate(count, sizeof *counter) != 0) return;
   void* memory = mmap(NULL, sizeof *counter, PROT_READ | PROT_WRITE, MAP_SHARED, count, 0);
@@ -88,6 +93,7 @@ int fsync(int fd) { CALL(int, "fsync", counts_fd(fd), (int), fd); }
 int fdatasync(int fd) { CALL(int, "fdatasync", counts_fd(fd), (int), fd); }
 int rename(const char* from, const char* to) { CALL(int, "rename", counts(to), (const char*, const char*), from, to); }
 int unlink(const char* path) { CALL(int, "unlink", counts(path), (const char*), path); }
+int remove(const char* path) { CALL(int, "remove", counts(path), (const char*), path); }
 int mkdir(const char* path, mode_t mode) { CALL(int, "mkdir", counts(path), (const char*, mode_t), path, mode); }
 ssize_t send(int fd, const void* data, size_t size, int flags) {
   CALL(ssize_t, "send", 1, (int, const void*, size_t, int), fd, data, size, flags);

@@ -90,6 +90,7 @@ class Coordinator final : public Process, public Server {
   void on(engine::action::RemoveJournal& remove);
   void on(engine::action::AnswerQuery& answer);
   void on(engine::action::ResolveRetry& resolve);
+  void on(engine::action::MeasureOutputs& measure);
   // A simulated study asks for no scheduler.
   void on(engine::action::SubmitJob&) { throw Violation("no scheduler", "a job is submitted"); }
   void on(engine::action::CancelJobs&) { throw Violation("no scheduler", "jobs are cancelled"); }

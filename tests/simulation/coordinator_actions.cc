@@ -266,6 +266,11 @@ void Coordinator::on(engine::action::ResolveRetry& resolve) {
   post(std::move(retry));
 }
 
+void Coordinator::on(engine::action::MeasureOutputs& measure) {
+  post(engine::event::OutputsMeasured{measure.array,
+                                      around_.history.raw_bytes(measure.array, measure.element)});
+}
+
 void Coordinator::on(engine::action::Log& log) {
   around_.trace.line("coord", "{}", log.text);
 }

@@ -13,6 +13,7 @@ namespace {
 
 using engine::kCrashLimit;
 constexpr std::uint32_t kMemoryRetries = 8;
+constexpr int kHardFail = 102;
 constexpr std::size_t kSureMemoryRetries = 2;  // until a task has the memory of the simulation's workers
 
 bool is_success(const wire::Outcome& outcome) {
@@ -85,7 +86,66 @@ ExecutionNumber History::start(const wire::Lease& lease, WorkerNumber worker, do
     ++truth.executions;
   }
   if (study_.gangs) check_slots(lease, executions_.back());
+  if (!excused_(executions_.back())) leave_raw(lease);
   return number;
+}
+
+// ---- files that conversions delete
+
+std::optional<std::uint64_t> History::raw_bytes(ArrayId array, Element element) const {
+  const auto files = raw_.find(array);
+  return files != raw_.end() && files->second.contains(element) ? std::optional(kRawBytes) : std::nullopt;
+}
+
+// From its start on.
+void History::leave_raw(const wire::Lease& lease) {
+  for (ArrayId deleter = 0; deleter < study_.arrays.size(); ++deleter) {
+    if (study_.arrays[deleter].max_disk_bytes == 0) continue;
+    for (const specs::Edge& edge : study_.arrays[deleter].edges) {
+      if (edge.kind != specs::EdgeKind::block || edge.parent != lease.array) continue;
+      for (Element element = lease.first; element < lease.first + lease.count; ++element)
+        raw_[lease.array].insert(element);
+      check_disk(deleter, edge);
+    }
+  }
+}
+
+void History::delete_raw(ArrayId deleter, Element block) {
+  if (study_.arrays[deleter].max_disk_bytes == 0) return;
+  for (const specs::Edge& edge : study_.arrays[deleter].edges) {
+    if (edge.kind != specs::EdgeKind::block) continue;
+    const auto [first, end] = edge.blocks().items(block, study_.arrays[edge.parent].count);
+    std::set<Element>& files = raw_[edge.parent];
+    files.erase(files.lower_bound(first), files.lower_bound(end));
+  }
+}
+
+// Its conversion has failed, or will be skipped: its files stay.
+bool History::is_given_up(ArrayId deleter, Element block) const {
+  const ElementTruth& truth = at(deleter, block);
+  if (engine::has_ended(truth.state) || !truth.losses.empty()) return true;
+  return std::any_of(truth.ends.begin(), truth.ends.end(), [](const auto& end) { return !end.success; });
+}
+
+// No more than the limit or what one block needs, and a block beyond.
+void History::check_disk(ArrayId deleter, const specs::Edge& edge) const {
+  if (!raw_is_known_ || results_were_lost_) return;
+  const std::uint64_t limit = study_.arrays[deleter].max_disk_bytes;
+  std::uint64_t bytes = 0;
+  for (const auto& [array, files] : raw_) {
+    for (const Element element : files) {
+      for (ArrayId other = 0; other < study_.arrays.size(); ++other) {
+        for (const specs::Edge& one : study_.arrays[other].edges) {
+          if (one.kind != specs::EdgeKind::block || one.parent != array) continue;
+          if (!is_given_up(other, one.blocks().block_of(element))) bytes += kRawBytes;
+        }
+      }
+    }
+  }
+  const std::uint64_t block =
+      (edge.block + 2 * std::max<std::uint64_t>(study_.arrays[edge.parent].bundle, 1) - 2) * kRawBytes;
+  if (bytes <= std::max(limit, block) + block) return;
+  throw Violation("disk", fmt::format("simulations have left {} bytes, and max_disk is {}", bytes, limit));
 }
 
 void History::note_worker(WorkerNumber worker, int slots) {
@@ -225,6 +285,9 @@ void History::element_ended(const wire::Outcome& outcome, bool success) {
   if (outcome.reason == wire::EndReason::not_started) note_run(outcome.array, outcome.element);
   ElementTruth& truth = at(outcome.array, outcome.element);
   truth.ends.push_back({outcome.lease, outcome.attempt, success, outcome.reason, outcome.exit_code});
+  if (success) delete_raw(outcome.array, outcome.element);
+  // What waits for it is skipped.
+  if (outcome.reason == wire::EndReason::exited && outcome.exit_code == kHardFail) raw_is_known_ = false;
   if (!success) ++truth.charges;
 }
 
@@ -334,6 +397,7 @@ void History::committing(const engine::store::Batch& batch) {
   for (const engine::RecordFloor& floor : batch.floors) {
     for (Element element = floor.range.first; element <= floor.range.last; ++element) {
       ElementTruth& truth = at(floor.array, element);
+      raw_is_known_ = false;
       truth.covered = std::max(truth.covered, floor.lease);
       // A floor may cover ended elements between those that were opened again: it is not meant for them yet.
       if (!engine::has_ended(truth.state)) opened.emplace(floor.array, element);
@@ -419,6 +483,7 @@ void History::acknowledged(const wire::Results& results) {
 }
 
 void History::cancel_asked(ArrayId array, engine::Range range) {
+  raw_is_known_ = false;
   for (Element element = range.first; element <= range.last; ++element)
     at(array, element).cancel_asked = true;
 }

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -35,6 +37,9 @@ enum class TrueEnd : std::uint8_t {
   failure,
   none,  // killed with its worker, given back, or run again in a smaller process
 };
+
+// What a simulation leaves for a conversion that deletes it.
+inline constexpr std::uint64_t kRawBytes = 1000;
 
 struct Execution {  // of one process
   wire::Lease lease;
@@ -105,6 +110,10 @@ class History {
   // Every success that is secured and not committed.
   void for_each_uncommitted(const std::function<void(ArrayId, Element, LeaseId)>& visit) const;
 
+  // ---- files that conversions delete
+  // Of an element; nothing where it has left none, or they are deleted.
+  std::optional<std::uint64_t> raw_bytes(ArrayId array, Element element) const;
+
   // ---- the coordinator
   // Its retry was carried out: the floors are in its next commit, and leases may go out before.
   void retry_decided() { floors_due_ = true; }
@@ -129,6 +138,10 @@ class History {
  private:
   std::size_t index(ArrayId array, Element element) const { return offsets_[array] + element; }
   void note_run(ArrayId array, Element element);
+  void leave_raw(const wire::Lease& lease);
+  void delete_raw(ArrayId deleter, Element block);
+  void check_disk(ArrayId deleter, const specs::Edge& edge) const;
+  bool is_given_up(ArrayId deleter, Element block) const;
   void make_again_below(ArrayId array, Element element);
   void check_floors_due();
   void check_slots(const wire::Lease& lease, const Execution& execution) const;
@@ -156,6 +169,10 @@ class History {
   bool floors_due_ = false;
   std::vector<Acknowledged> opened_;  // successes whose element was leased again; the next commit says why
   bool results_were_lost_ = false;
+  // Files of simulations that conversions with a limit delete, by array. Once something was opened again,
+  // cancelled or lost, files are there that no coordinator knows of: the limit is not checked then.
+  std::map<ArrayId, std::set<Element>> raw_;
+  bool raw_is_known_ = true;
   std::vector<int> slots_;  // by worker
   std::set<std::pair<LeaseId, WorkerNumber>> ranks_ended_;
 };

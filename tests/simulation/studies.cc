@@ -75,6 +75,29 @@ study:
     convert: {from: simulate, file: u.h5, dataset: density, targets: [x], shard_samples: 6, split: {train: 10, validation: 4, test: 4}}
 )",
        {18}},
+      // A simulation leaves kRawBytes (history.h): two blocks of the first one fit.
+      {"disk",
+       R"(
+samples: {design: uniform, count: N, parameters: {x: [0, 1]}}
+max_disk: 12 KiB
+study:
+  - {name: prepare, run: {cmd: prepare $(x)}}
+  - {name: simulate, run: {cmd: sim $(x), max_retries: 1, depends: [prepare]}}
+  - name: data
+    convert: {from: simulate, file: u.h5, dataset: density, targets: [x], shard_samples: 6, delete_inputs: true}
+)",
+       {22, 60}},
+      {"small-disk",
+       R"(
+samples: {design: uniform, count: N, parameters: {x: [0, 1]}}
+max_disk: 2 KiB
+parameters: {A: [1, 2]}
+study:
+  - {name: simulate, run: {cmd: sim $(A) $(WFLOW_SAMPLES_FILE), bundle: 4, max_retries: 1, retry_delay: 0.1}}
+  - name: data
+    convert: {from: simulate, file: u_$(MERLIN_SAMPLE_ID).h5, dataset: density, targets: [x], shard_samples: 6, delete_inputs: true}
+)",
+       {30}},
       {"groups",
        R"(
 samples: {design: uniform, count: N, parameters: {x: [0, 1]}}
@@ -136,7 +159,8 @@ std::unique_ptr<SimulatedStudy> make_study(const std::filesystem::path& folder, 
   engine::store::Store::create(campaign, plan);
   auto study = std::make_unique<SimulatedStudy>(SimulatedStudy{name, std::move(plan), {}, {}, {}, 0, false});
   study->arrays = engine::array_specs(study->plan);
-  for (const engine::ArraySpec& array : study->arrays) study->gangs = study->gangs || array.gang.spans_nodes();
+  for (const engine::ArraySpec& array : study->arrays)
+    study->gangs = study->gangs || array.gang.spans_nodes();
   study->database = read_file(engine::store::database_path(campaign));
   study->elements = study->plan.element_count();
   const engine::Groups groups(study->plan.study());
