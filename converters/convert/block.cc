@@ -193,7 +193,8 @@ class BlockConverter {
     shards_[placed.split].missing.push_back(row.id);
   }
 
-  // Once it is certain that the block's form is that of most samples: before, the others may be the wrong ones.
+  // Once it is certain that the block's form is that of most samples: before, the others may be the wrong
+  // ones.
   void fail_if_unusable() const {
     if (!unusable_.empty()) throw Error(ExitCode::data, unusable_);
   }
@@ -364,7 +365,8 @@ namespace {
 // The rows of these places among those that are converted.
 std::vector<SampleRow> rows_at(const Conversion& conversion, const std::vector<SampleRow>& rows,
                                const std::vector<std::size_t>& placed) {
-  const auto all = place_rows(SplitMap(conversion.config.split, conversion.config.count, conversion.config.grown), rows);
+  const auto all =
+      place_rows(SplitMap(conversion.config.split, conversion.config.count, conversion.config.grown), rows);
   std::vector<SampleRow> chosen;
   for (const std::size_t i : placed) chosen.push_back(all[i].row);
   return chosen;
