@@ -117,6 +117,15 @@ study:
   - {name: end, run: {cmd: end, depends: [solve_*, simulate_*, wide]}}
 )",
        {4, 12, 40}},
+      {"limited",
+       R"(
+samples: {design: uniform, count: N, parameters: {x: [0, 1]}}
+study:
+  - {name: simulate, run: {cmd: sim $(x), max_retries: 0, max_failures: 2}}
+  - {name: look, run: {cmd: look $(x), depends: [simulate], max_failures: 20 %}}
+  - {name: end, run: {cmd: end, depends: [look_*]}}
+)",
+       {12, 60}},
   };
   return kTexts;
 }
@@ -136,7 +145,8 @@ std::unique_ptr<SimulatedStudy> make_study(const std::filesystem::path& folder, 
   engine::store::Store::create(campaign, plan);
   auto study = std::make_unique<SimulatedStudy>(SimulatedStudy{name, std::move(plan), {}, {}, {}, 0, false});
   study->arrays = engine::array_specs(study->plan);
-  for (const engine::ArraySpec& array : study->arrays) study->gangs = study->gangs || array.gang.spans_nodes();
+  for (const engine::ArraySpec& array : study->arrays)
+    study->gangs = study->gangs || array.gang.spans_nodes();
   study->database = read_file(engine::store::database_path(campaign));
   study->elements = study->plan.element_count();
   const engine::Groups groups(study->plan.study());
