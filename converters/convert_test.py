@@ -255,6 +255,16 @@ class ConvertTest(unittest.TestCase):
         self.assertEqual([(m["samples"], m["first"]) for m in converted["missing"]], [(1, 0), (1, 1), (1, 9)])
         self.assertTrue(converted["missing"][0]["reason"].startswith("u0.h5 holds (2, 4, 4, 4)"))
 
+    def test_a_wrong_first_sample_is_the_one_that_is_named(self):
+        self.write_samples()
+        self.write_sample(0, values=universe(0, (2, 4, 4, 4)))
+        for threads in ("1", "3"):
+            self.fails(DATA_ERROR, "sample 0 is not usable", self.write_config(on_missing="fail"), "--threads", threads)
+        # One that can't be read ends it at once, whatever the form; a right one in the middle does not.
+        (self.folder / "u2.h5").write_bytes(b"not HDF5 at all")
+        self.fails(DATA_ERROR, "sample 2 is not usable", self.write_config(on_missing="fail"), "--threads", "1")
+        self.check_nothing_half_written()
+
     def test_damaged_shard(self):
         self.write_samples()
         self.good(self.write_config())

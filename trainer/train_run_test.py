@@ -85,6 +85,21 @@ class TrainRun(unittest.TestCase):
 
 
 class EndToEnd(TrainRun):
+    def test_predictions_do_not_depend_on_the_ranks(self):
+        # 9 test samples: with 4 ranks and 2 samples a round, the last rank has a round more than the first.
+        self.train(self.config("ranks", epochs=1, batch=8))
+        table = self.root / "ranks/predictions.csv"
+        expected = table.read_text().splitlines()
+        self.assertEqual(len(expected), 1 + 9)
+        for ranks in (2, 4):
+            table.unlink()
+            self.train(self.config("ranks", epochs=1, batch=8), ranks)
+            found = table.read_text().splitlines()
+            self.assertEqual(len(found), len(expected))
+            for one, other in zip(expected[1:], found[1:]):
+                for value, again in zip(map(float, one.split(",")), map(float, other.split(","))):
+                    self.assertAlmostEqual(value, again, delta=1e-4 * abs(value) + 1e-6)
+
     def test_trains_reports_and_exports(self):
         events = self.root / "events.jsonl"
         done = self.train(self.config("whole", epochs=12, augment=None), env={"WFLOW_EVENTS": str(events)})

@@ -138,8 +138,10 @@ class BlockConverter {
         [&](std::size_t i, EncodedSample sample) {
           count_form(i, sample);
           take(placed_[i], sample);
+          if (2 * of_form_ > placed_.size()) fail_if_unusable();
         });
     check_majority();
+    fail_if_unusable();
   }
 
   // Most of the readable samples decide, and of as many the first: one wrong sample in front would make all
@@ -169,7 +171,7 @@ class BlockConverter {
   void take(const PlacedRow& placed, const EncodedSample& sample) {
     if (sample.too_wide) throw TooWide{*sample.too_wide};
     if (!sample.problem.empty()) {
-      note_missing(placed, sample.problem);
+      note_missing(placed, sample);
     } else if (!sample.dropped.empty()) {
       const SampleRow& row = placed.row;
       record_.dropped.push_back(
@@ -180,14 +182,23 @@ class BlockConverter {
     if (observer_.converted) observer_.converted(1);
   }
 
-  void note_missing(const PlacedRow& placed, const std::string& reason) {
+  void note_missing(const PlacedRow& placed, const EncodedSample& sample) {
+    const std::string& reason = sample.problem;
     const SampleRow& row = placed.row;
     if (config_.on_missing == OnMissing::fail) {
-      throw Error(ExitCode::data,
-                  fmt::format("sample {} is not usable: {} (on_missing: fail)", row.id, reason));
+      const std::string said = fmt::format("sample {} is not usable: {} (on_missing: fail)", row.id, reason);
+      if (!sample.readable) throw Error(ExitCode::data, said);
+      if (unusable_.empty()) unusable_ = said;
+      return;
     }
     record_.missing.push_back({row.id, std::string(kSplitNames[placed.split]), reason, first_file(row)});
     shards_[placed.split].missing.push_back(row.id);
+  }
+
+  // Once it is certain that the block's form is that of most samples: before, the others may be the wrong
+  // ones.
+  void fail_if_unusable() const {
+    if (!unusable_.empty()) throw Error(ExitCode::data, unusable_);
   }
 
   std::string first_file(const SampleRow& row) const {
@@ -306,6 +317,7 @@ class BlockConverter {
   std::optional<SampleForm> form_;
   std::array<Shard, 3> shards_;
   BlockRecord record_;
+  std::string unusable_;  // with on_missing: fail, the first one
   // Readable samples by their form.
   std::size_t of_form_ = 0;
   struct OtherForm {
@@ -357,7 +369,8 @@ namespace {
 // The rows of these places among those that are converted.
 std::vector<SampleRow> rows_at(const Conversion& conversion, const std::vector<SampleRow>& rows,
                                const std::vector<std::size_t>& placed) {
-  const auto all = place_rows(SplitMap(conversion.config.split, conversion.config.count), rows);
+  const auto all =
+      place_rows(SplitMap(conversion.config.split, conversion.config.count, conversion.config.grown), rows);
   std::vector<SampleRow> chosen;
   for (const std::size_t i : placed) chosen.push_back(all[i].row);
   return chosen;

@@ -140,6 +140,15 @@ study:
   - {name: end, run: {cmd: end, depends: [solve_*, simulate_*, wide]}}
 )",
        {4, 12, 40}},
+      {"limited",
+       R"(
+samples: {design: uniform, count: N, parameters: {x: [0, 1]}}
+study:
+  - {name: simulate, run: {cmd: sim $(x), max_retries: 0, max_failures: 2}}
+  - {name: look, run: {cmd: look $(x), depends: [simulate], max_failures: 20 %}}
+  - {name: end, run: {cmd: end, depends: [look_*]}}
+)",
+       {12, 60}},
   };
   return kTexts;
 }

@@ -267,7 +267,11 @@ double World::total_work_s() const {
     for (Element element = 0; element < study_.arrays[array].count; ++element) {
       const TaskScript script = scripts_.of(array, element, 0);
       sum_s += script.duration_s + study_.arrays[array].retry_delay_s;
-      if (script.code == 102 || script.code == 105) sum_s += kStopCycle_s;
+      const auto limit = study_.plan.steps()[study_.plan.step_of(array)].max_failures.kind;
+      const bool limited =
+          limit == specs::FailureLimit::Kind::count || limit == specs::FailureLimit::Kind::fraction;
+      // What fails may pause its step, and the campaign then ends until somebody resumes it.
+      if (script.code == 102 || script.code == 105 || (limited && !script.succeeds())) sum_s += kStopCycle_s;
     }
   }
   return sum_s;

@@ -752,9 +752,9 @@ Run::Predictions Run::predict(CachedSplit& split, PredictionFile* file) {
         return items;
       });
   Predictions own;
-  // As many rounds as the rank with most samples has (the first one): all take part in each gathering.
-  const auto [begin, first_end] = even_part(split.size(), 0, order_.ranks);
-  const std::size_t rounds = (first_end - begin + most - 1) / most;
+  // As many rounds as the rank with most samples has (the last one): all take part in each gathering.
+  const auto [last_begin, last_end] = even_part(split.size(), order_.ranks - 1, order_.ranks);
+  const std::size_t rounds = (last_end - last_begin + most - 1) / most;
   for (std::size_t round = 0; round < rounds; ++round) {
     const Batch* batch = loader.next();
     const std::size_t samples = batch == nullptr ? 0 : batch->items.size();
