@@ -36,6 +36,7 @@ constexpr double kHistory_s = 30;      // between two questions for all workers 
 constexpr double kAnswer_s = 20;       // a coordinator that does not answer for so long is not there
 constexpr double kConnectAgain_s = 2;  // to the same one
 constexpr double kReadAgain_s = 2;
+constexpr double kNotice_s = 15;  // that a notice is shown
 constexpr std::uint32_t kPoints = 4000, kPointsAside = 1000;
 constexpr std::uint32_t kWorkers = 1000, kRunning = 500;
 constexpr std::size_t kLogBytes = 4 << 20;  // of a task's output, the end
@@ -61,6 +62,10 @@ class LiveFeed : public Feed {
       news = true;
     }
     if (!socket_) news = reach(now_s) || news;
+    if (!data_.notice.empty() && now_s > notice_until_s_) {
+      data_.notice.clear();
+      news = true;
+    }
     if (socket_ && asked_at_s_ <= 0) ask_next(view, now_s);
     return news;
   }
@@ -77,8 +82,8 @@ class LiveFeed : public Feed {
     if (wish.kind == Kind::explain && data_.link != Link::live) return explain_at_rest(wish);
     if (wish.kind == Kind::replay) return;
     if (data_.link != Link::live) {
-      data_.notice = fmt::format("no coordinator runs; {} continues the campaign",
-                                 wish.kind == Kind::retry ? "wflow retry" : "wflow resume");
+      notice() = fmt::format("no coordinator runs; {} continues the campaign",
+                             wish.kind == Kind::retry ? "wflow retry" : "wflow resume");
       return;
     }
     wishes_.push_back(wish);
@@ -90,6 +95,12 @@ class LiveFeed : public Feed {
   const specs::Plan& plan() {
     if (!plan_) plan_.emplace(read_plan(campaign_));
     return *plan_;
+  }
+
+  // To be set: it stays for a while.
+  std::string& notice() {
+    notice_until_s_ = steady_now_s() + kNotice_s;
+    return data_.notice;
   }
 
   // ---- the connection
@@ -105,7 +116,7 @@ class LiveFeed : public Feed {
         epoch_ = endpoint->epoch;
         asked_at_s_ = 0;
       } catch (const Error& error) {
-        data_.notice = error.what();
+        notice() = error.what();
         lost_epoch_ = endpoint->epoch;
         connect_again_s_ = now_s + kConnectAgain_s;
       }
@@ -135,7 +146,7 @@ class LiveFeed : public Feed {
       if (!record) return false;
       TopData picture = picture_of(*record);
       picture.needs = needs_of(plan());
-      picture.notice = data_.notice;
+      picture.notice = std::move(data_.notice);
       picture.pane = std::move(data_.pane);
       data_ = std::move(picture);
       data_.link =
@@ -145,7 +156,7 @@ class LiveFeed : public Feed {
       data_.now_s = unix_now_s();
       recorded_ = true;
     } catch (const Error& error) {
-      data_.notice = error.what();
+      notice() = error.what();
     }
     return true;
   }
@@ -215,6 +226,7 @@ class LiveFeed : public Feed {
     if (data_.link != Link::live) {
       // Anew: what ended before was not ended while we watched.
       rates_ = RateHistory();
+      data_.notice.clear();
       data_.needs = needs_of(plan());
       next_history_s_ = now_s;
     }
@@ -252,16 +264,16 @@ class LiveFeed : public Feed {
     const auto tasks = [](std::uint64_t count) {
       return fmt::format("{} task{}", text::format_count(count), count == 1 ? "" : "s");
     };
-    if (asked_->kind == Wish::Kind::pause) data_.notice = "paused: nothing new starts; p goes on";
-    if (asked_->kind == Wish::Kind::unpause) data_.notice = "the campaign goes on";
-    if (asked_->kind == Wish::Kind::retry) data_.notice = tasks(done.count) + " will run again";
+    if (asked_->kind == Wish::Kind::pause) notice() = "paused: nothing new starts; p goes on";
+    if (asked_->kind == Wish::Kind::unpause) notice() = "the campaign goes on";
+    if (asked_->kind == Wish::Kind::retry) notice() = tasks(done.count) + " will run again";
     if (asked_->kind != Wish::Kind::cancel) return;
-    data_.notice = tasks(done.count) + " cancelled";
+    notice() = tasks(done.count) + " cancelled";
     if (!asked_->kill && done.running > 0)
-      data_.notice += fmt::format("; {} with workers go on", tasks(done.running));
+      notice() += fmt::format("; {} with workers go on", tasks(done.running));
   }
 
-  void take(wire::Refusal& refusal, double) { data_.notice = refusal.sentence; }
+  void take(wire::Refusal& refusal, double) { notice() = refusal.sentence; }
   template <class Other>
   void take(Other&, double) {}
 
@@ -312,6 +324,7 @@ class LiveFeed : public Feed {
   std::uint64_t lost_epoch_ = 0;  // of the one that was lost last
   double connect_again_s_ = 0;    // to that one
   double read_again_s_ = 0;
+  double notice_until_s_ = 0;
   bool recorded_ = false;      // the record has been read since the last coordinator
   double asked_at_s_ = 0;      // 0: no question is under way
   std::optional<Wish> asked_;  // the question that is, where a key asked it
