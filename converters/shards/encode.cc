@@ -49,9 +49,8 @@ SampleForm form_of(const std::vector<FieldValue>& values) {
 
 // Nothing where they have this form.
 std::optional<SampleForm> form_unlike(const std::vector<FieldValue>& values, const SampleForm& form) {
-  const bool same =
-      std::equal(values.begin(), values.end(), form.begin(), form.end(),
-                 [](const FieldValue& value, const FieldForm& field) { return value.form == field; });
+  const bool same = std::equal(values.begin(), values.end(), form.begin(), form.end(),
+                               [](const FieldValue& value, const FieldForm& field) { return value.form == field; });
   return same ? std::nullopt : std::optional(form_of(values));
 }
 

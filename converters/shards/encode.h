@@ -35,10 +35,10 @@ struct FieldStatistics {
 using SampleForm = std::vector<FieldForm>;
 
 struct EncodedSample {
-  std::string problem;                   // why the sample is unusable; empty when it is usable
-  bool readable = false;                 // its files are, whatever they hold
+  std::string problem;  // why the sample is unusable; empty when it is usable
+  bool readable = false;  // its files are, whatever they hold
   std::optional<SampleForm> other_form;  // that of a readable sample, where it is not the form asked for
-  std::string dropped;                   // the filter that leaves it out
+  std::string dropped;  // the filter that leaves it out
   // A field whose values do not fit into the narrow type of the form, and the one that all so far do; without
   // one: none does.
   struct TooWide {

@@ -3,10 +3,10 @@
 // keep how they ended, and which run (again). A function of two plans; no I/O but for sample tables that are
 // files.
 //
-//   own      what decides its outputs differs (specs/plan/fingerprint.h), its row of samples does, or its
-//   sources follows  something that it reads runs (again), element by element along the plan's edges deleted
-//   a conversion that is to run (again) would read what it has deleted added    the new plan has more
-//   elements of the array
+//   own      what decides its outputs differs (specs/plan/fingerprint.h), its row of samples, or its sources
+//   follows  something that it reads runs (again), element by element along the plan's edges
+//   deleted  a conversion that is to run (again) would read what it has deleted
+//   added    the new plan has more elements of the array
 #pragma once
 
 #include <cstdint>

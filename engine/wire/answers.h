@@ -294,7 +294,7 @@ struct ExplainAnswer {
   std::uint64_t parents_total = 0;
   std::vector<ExecutionView> executions;  // that did not succeed, newest last
   std::uint64_t executions_total = 0;
-  std::vector<UsedView> used;        // of executions with a record of it, newest last
+  std::vector<UsedView> used;  // of executions with a record of it, newest last
   std::vector<std::string> missing;  // a sentence for each conversion that could not use its output
   std::string
       waits_for;  // where it could run: what is missing, "allocation 1234, pending for 12 min: Priority"
