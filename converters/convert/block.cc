@@ -444,8 +444,9 @@ BlockRecord convert_block(const Conversion& conversion, std::uint64_t block,
   BlockRecord record = convert_rows(conversion, block, rows, observer);
   if (!config.delete_inputs) return record;
   if (record.inputs_hash != hash_of_inputs(config, rows)) {
-    throw Error(ExitCode::system,
-                fmt::format("files of block {} have changed while they were converted; no input was deleted", block));
+    throw Error(
+        ExitCode::system,
+        fmt::format("files of block {} have changed while they were converted; no input was deleted", block));
   }
   delete_inputs(config, record, placed, std::nullopt);
   return record;

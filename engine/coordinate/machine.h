@@ -176,8 +176,8 @@ struct Fail {
 using CoordinatorAction =
     std::variant<action::Send, action::Commit, action::StartWorker, action::Watch, action::Kill,
                  action::ReadJournal, action::RemoveJournal, action::AnswerQuery, action::ResolveRetry,
-                 action::MeasureOutputs, action::SubmitJob, action::CancelJobs, action::QueryJobs, action::Log,
-                 action::Fail>;
+                 action::MeasureOutputs, action::SubmitJob, action::CancelJobs, action::QueryJobs,
+                 action::Log, action::Fail>;
 
 // running ─▶ draining ─▶ stopping ─▶ dismissing ─▶ ended      (one table of legal moves: machine.cc)
 //    ├───────────┴───────────────────────▲           ▲

@@ -106,11 +106,12 @@ std::vector<Range> DiskLimit::hold_back(ArrayId id, std::span<const Range> parts
     later.add(part);
     source.released.for_each_in(part, [&](Range range) { now.add(range); });
     // One that runs again for its own sake, and not for its block.
-    arrays_[source.deleter].states.for_each_in(blocks_of(source, part), [&](Range blocks, ElementState state) {
-      if (state != ElementState::done) return;
-      const Range all = elements_of(source, blocks);
-      now.add(Range{std::max(all.first, part.first), std::min(all.last, part.last)});
-    });
+    arrays_[source.deleter].states.for_each_in(
+        blocks_of(source, part), [&](Range blocks, ElementState state) {
+          if (state != ElementState::done) return;
+          const Range all = elements_of(source, blocks);
+          now.add(Range{std::max(all.first, part.first), std::min(all.last, part.last)});
+        });
   }
   std::vector<Range> free, held;
   now.for_each([&](Range range) { free.push_back(range); });
@@ -161,7 +162,8 @@ void DiskLimit::ended(ArrayId id, Range range, ElementState state) {
     source.released.remove(elements_of(source, range));
     source.open.remove(range);
   }
-  // A block is open until its conversion has ended, and, where that was cancelled before, its simulations have.
+  // A block is open until its conversion has ended, and, where that was cancelled before, its simulations
+  // have.
   std::vector<Range> closed;
   source.open.for_each_in(range, [&](Range part) {
     arrays_[source.deleter].ended.for_each_in(part, [&](Range run) {

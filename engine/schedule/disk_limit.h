@@ -45,7 +45,8 @@ class DiskLimit {
   std::vector<Range> hold_back(ArrayId array, std::span<const Range> parts);
   // These elements are ready no more.
   void forget(ArrayId array, Range range);
-  // They run or have run, whether they were released or not: their blocks are. Gives what was held back of these.
+  // They run or have run, whether they were released or not: their blocks are. Gives what was held back of
+  // these.
   std::vector<Range> begun(ArrayId array, Range range);
   // After begun(), where it has run.
   void ended(ArrayId array, Range range, ElementState state);

@@ -91,7 +91,9 @@ class Campaign {
   std::optional<std::uint64_t> size_of(Element element) const {
     return files.contains(element) ? std::optional(kSize) : std::nullopt;
   }
-  std::uint64_t total(ArrayId array, ElementState state) const { return scheduler_.states(array).total(state); }
+  std::uint64_t total(ArrayId array, ElementState state) const {
+    return scheduler_.states(array).total(state);
+  }
   Scheduler& scheduler() { return scheduler_; }
 
   std::deque<Lease> leased;
@@ -241,7 +243,8 @@ TEST(DiskLimit, WhatWasDeletedIsMadeAgainForARetry) {
   EXPECT_EQ(campaign.scheduler().disk().used_bytes(), 0);
 }
 
-// The second block's conversion was cancelled when some of its simulations had run with the first one's bundles.
+// The second block's conversion was cancelled when some of its simulations had run with the first one's
+// bundles.
 TEST(DiskLimit, ConversionsThatRunAgainDoNotHoldTheirOwnSimulations) {
   Campaign campaign(simulations(12, kSize, 3), 16);
   campaign.take();

@@ -419,7 +419,7 @@ class Comparison {
   const specs::Plan& to_;
   const InputsDeleted& deleted_;
   std::vector<bool> from_deletes_, to_deletes_;  // steps of the studies
-  std::map<ArrayId, IntervalSet> gone_;  // of the new plan's arrays, what has been deleted
+  std::map<ArrayId, IntervalSet> gone_;          // of the new plan's arrays, what has been deleted
   StepTexts from_texts_, to_texts_;
   Changes result_;
   std::unordered_map<ArrayId, ArrayId> to_of_;  // of arrays of the old plan

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a new version of a campaign's study, or the wish to run something again, means for its tasks: which keep how
-// they ended, and which run (again). A function of two plans; no I/O but for sample tables that are files.
+// What a new version of a campaign's study, or the wish to run something again, means for its tasks: which
+// keep how they ended, and which run (again). A function of two plans; no I/O but for sample tables that are
+// files.
 //
-//   own      what decides its outputs differs (specs/plan/fingerprint.h), its row of samples does, or its sources
+//   own      what decides its outputs differs (specs/plan/fingerprint.h), its row of samples, or its sources
 //   follows  something that it reads runs (again), element by element along the plan's edges
 //   deleted  a conversion that is to run (again) would read what it has deleted
 //   added    the new plan has more elements of the array
@@ -51,8 +52,8 @@ struct Changes {
   bool same_tasks() const;
 };
 
-// Whether a block of a conversion of the old plan has deleted what it was made of, or may be about to. Asked of
-// conversions with `delete_inputs` alone; empty: all have.
+// Whether a block of a conversion of the old plan has deleted what it was made of, or may be about to. Asked
+// of conversions with `delete_inputs` alone; empty: all have.
 using InputsDeleted = std::function<bool(ArrayId array, Element block)>;
 
 // `sources`: elements of the old plan that were made with other sources than there are now.

@@ -65,8 +65,8 @@ bool deletes_inputs(const Step& step);
 // Whether the split of a convert: block leaves samples out of all parts.
 bool leaves_samples_unused(const yaml::Node& block);
 
-// max_disk: bytes of simulations' outputs that may be on the disk at the same time until such conversions delete
-// them. 0: the study sets no limit.
+// max_disk: bytes of simulations' outputs that may be on the disk at the same time until such conversions
+// delete them. 0: the study sets no limit.
 std::uint64_t max_disk_bytes(const Study& study);
 
 // Sets a key of a mapping, or removes it.

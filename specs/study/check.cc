@@ -225,9 +225,10 @@ void check_deletion(Reading& reading, std::size_t index) {
   if (key == nullptr || !deletes_inputs(step) || source.empty()) return;
   if (reading.root.find("max_disk") != nullptr && leaves_samples_unused(step.settings)) {
     const yaml::Node* split = step.settings.find("split");
-    reading.diagnostics.error(split == nullptr ? key->mark : split->mark,
-                              "with 'max_disk' every sample must belong to a part of the split: the files of the others "
-                              "would never be deleted");
+    reading.diagnostics.error(
+        split == nullptr ? key->mark : split->mark,
+        "with 'max_disk' every sample must belong to a part of the split: the files of the others "
+        "would never be deleted");
   }
   const auto waits_for = [](const Step& other, const std::string& name) {
     return std::any_of(other.depends.begin(), other.depends.end(),
@@ -236,7 +237,8 @@ void check_deletion(Reading& reading, std::size_t index) {
   for (const Step& other : study.steps) {
     if (other.name == step.name) continue;
     const bool converts = other.kind == StepKind::convert && source_step(other) == source;
-    const bool reads = converts || waits_for(other, source) || mentions(other.command, source + ".workspace") ||
+    const bool reads = converts || waits_for(other, source) ||
+                       mentions(other.command, source + ".workspace") ||
                        mentions(other.restart, source + ".workspace");
     if (!reads || (waits_for(other, step.name) && !converts)) continue;
     reading.diagnostics.error(
@@ -245,8 +247,8 @@ void check_deletion(Reading& reading, std::size_t index) {
                     "'delete_inputs'{3}",
                     step.name, source, other.name,
                     converts ? std::string()
-                             : fmt::format(", or let '{0}' depend on '{1}' if it reads none of them", other.name,
-                                           step.name)));
+                             : fmt::format(", or let '{0}' depend on '{1}' if it reads none of them",
+                                           other.name, step.name)));
     return;
   }
 }
@@ -257,9 +259,10 @@ void check_max_disk_is_of_use(Reading& reading) {
   const yaml::Node* key = reading.root.find("max_disk");
   if (key == nullptr) return;
   if (std::none_of(study.steps.begin(), study.steps.end(), deletes_inputs)) {
-    reading.diagnostics.error(key->mark,
-                              "'max_disk' needs a convert: step with 'delete_inputs: true', which makes room on "
-                              "the disk");
+    reading.diagnostics.error(
+        key->mark,
+        "'max_disk' needs a convert: step with 'delete_inputs: true', which makes room on "
+        "the disk");
   }
 }
 

@@ -21,7 +21,8 @@ namespace {
 constexpr const char* kUsage =
     "usage: wflow_simulation [--seed N [--trace]] [--seeds FIRST COUNT] [--seconds S] [--jobs J]\n"
     "                        [--regressions FILE] [--all-faults] [--planted NAME]\n"
-    "planted bugs: acknowledge_before_commit, lease_before_fence, forget_leases_at_hand_over, fill_the_disk,\n"
+    "planted bugs: acknowledge_before_commit, lease_before_fence, forget_leases_at_hand_over, "
+    "fill_the_disk,\n"
     "release_only_what_fits\n";
 constexpr std::uint64_t kReplayEvery = 100;
 
@@ -76,9 +77,9 @@ Arguments read_arguments(int argc, char** argv) {
   planted.fill_the_disk = arguments.planted == "fill_the_disk";
   planted.release_only_what_fits = arguments.planted == "release_only_what_fits";
   planted.forget_leases_at_hand_over = arguments.planted == "forget_leases_at_hand_over";
-  const bool any =
-      planted.acknowledge_before_commit || planted.lease_before_fence || planted.forget_leases_at_hand_over ||
-      planted.fill_the_disk || planted.release_only_what_fits;
+  const bool any = planted.acknowledge_before_commit || planted.lease_before_fence ||
+                   planted.forget_leases_at_hand_over || planted.fill_the_disk ||
+                   planted.release_only_what_fits;
   if (!arguments.planted.empty() && !any) throw Error(ExitCode::usage, kUsage);
   return arguments;
 }
