@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a new version of a campaign's study, or the wish to run something again, means for its tasks: which keep how
-// they ended, and which run (again). A function of two plans; no I/O but for sample tables that are files.
+// What a new version of a campaign's study, or the wish to run something again, means for its tasks: which
+// keep how they ended, and which run (again). A function of two plans; no I/O but for sample tables that are
+// files.
 //
-//   own      what decides its outputs differs (specs/plan/fingerprint.h), its row of samples does, or its sources
-//   follows  something that it reads runs (again), element by element along the plan's edges
-//   added    the new plan has more elements of the array
+//   own      what decides its outputs differs (specs/plan/fingerprint.h), its row of samples does, or its
+//   sources follows  something that it reads runs (again), element by element along the plan's edges added
+//   the new plan has more elements of the array
 #pragma once
 
 #include <cstdint>
@@ -39,6 +40,7 @@ struct StepChange {
   std::uint64_t more = 0;          // elements that the old plan did not have
   std::uint64_t gone = 0;          // elements that the new plan does not have
   std::uint64_t elements = 0;      // of the old plan
+  std::string directory;           // of a removed one: what it left lies there
 };
 
 struct Changes {
@@ -55,7 +57,8 @@ Changes compare(const specs::Plan& from, const specs::Plan& to, const ArrayParts
 // The same plan, of which these parts and all below them run again.
 Changes again(const specs::Plan& plan, const ArrayParts& parts);
 
-// "simulate: cmd changed, 200 of 200 stale"; one more line names all that follow.
-std::vector<std::string> lines_of(const Changes& changes);
+// "simulate: cmd changed, 200 of 200 stale"; one more line names all that follow. `keep_old`: outputs of
+// removed steps go where the replaced ones are kept; else they stay in their places.
+std::vector<std::string> lines_of(const Changes& changes, bool keep_old = false);
 
 }  // namespace wflow::engine
