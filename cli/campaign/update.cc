@@ -2,6 +2,7 @@
 #include "cli/campaign/update.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +14,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
+#include "engine/query/client.h"
 #include "engine/store/store.h"
 #include "engine/update/aside.h"
 #include "engine/update/sources.h"
@@ -44,6 +46,36 @@ engine::InputsDeleted inputs_deleted(const specs::Plan& plan) {
     return fs::exists(folder / fmt::format("{:05}.json", block), error) || error;
   };
 }
+
+// What the database says beyond the answers of a coordinator: while one lives, of a copy that it makes.
+class ReadableRecord {
+ public:
+  explicit ReadableRecord(const specs::Plan& plan) {
+    {
+      engine::Client client(plan);  // at rest it holds the record as long as it lives
+      client.status();
+      if (client.live()) {
+        copy_ = plan.campaign() / ".wflow" / fmt::format(".record.tmp-{}", ::getpid());
+        make_directories(copy_ / ".wflow");
+        client.snapshot(engine::store::database_path(copy_));
+      }
+    }
+    store_.emplace(copy_.empty() ? plan.campaign() : copy_);
+  }
+  ~ReadableRecord() {
+    store_.reset();
+    std::error_code none;
+    if (!copy_.empty()) fs::remove_all(copy_, none);
+  }
+  ReadableRecord(const ReadableRecord&) = delete;
+  ReadableRecord& operator=(const ReadableRecord&) = delete;
+
+  engine::store::Store& store() { return *store_; }
+
+ private:
+  fs::path copy_;
+  std::optional<engine::store::Store> store_;
+};
 
 bool judges_others(const specs::PlannedStep& from, const specs::PlannedStep& to) {
   return from.continue_on != to.continue_on;
@@ -88,7 +120,7 @@ engine::Aside aside_of(const specs::Plan& from, const specs::Plan& to, const eng
   aside.name = std::move(name);
   aside.keep = options.keep_old;
   if (options.keep_trainings) aside.kept = trainings(from);
-  aside.parts = engine::aside_parts(from, to, changes);
+  aside.parts = engine::aside_parts(from, to, changes, options.keep_old);
   return aside;
 }
 
@@ -123,27 +155,25 @@ specs::StudyAndWarnings read_changed_study(const fs::path& campaign, const std::
 
 Update propose(const fs::path& campaign, specs::Study study) {
   specs::Plan from = read_plan(campaign);
-  const auto& was = from.study().samples;
-  const auto& is = study.samples;
-  if (was && is && was->generate_command != is->generate_command) {
+  const bool generates = specs::generates_samples(from.study(), study);
+  if (study.samples && study.samples->design.count == 0) {
     throw Error(
         ExitCode::usage,
-        "the command that generates the samples has changed, and a campaign runs it once; write its table to "
-        "a file and name that as the samples' file, or begin a new campaign");
+        fmt::format(
+            "the samples {} are not there{}", study.samples->design.file.string(),
+            generates ? "; wflow resume --update generates them while the campaign does not run" : ""));
   }
-  if (is && is->design.count == 0)
-    throw Error(ExitCode::usage, fmt::format("the samples {} are not there", is->design.file.string()));
   // More samples behind those that there are: what was made of these stays.
   if (auto grown = specs::as_grown(from.study(), study)) study = std::move(*grown);
   std::vector<specs::KeyChange> keys = specs::differences(from.study(), study);
   specs::Plan to(std::move(study), campaign);
   engine::ArrayParts sources;
   if (declares_sources(from.study())) {
-    engine::store::Store store(campaign);
-    sources = engine::made_with_others(from, to.study(), store);
+    ReadableRecord record(from);
+    sources = engine::made_with_others(from, to.study(), record.store());
   }
   engine::Changes changes = engine::compare(from, to, sources, inputs_deleted(from));
-  return {std::move(from), std::move(to), std::move(changes), std::move(keys)};
+  return {std::move(from), std::move(to), std::move(changes), std::move(keys), generates};
 }
 
 fs::path take(const Update& update, const UpdateOptions& options) {
@@ -151,7 +181,7 @@ fs::path take(const Update& update, const UpdateOptions& options) {
   engine::store::Store store(campaign);
   require_same_version(campaign, store);
   const std::uint64_t version = store.study() + 1;
-  const std::vector<std::string> lines = engine::lines_of(update.changes);
+  const std::vector<std::string> lines = engine::lines_of(update.changes, options.keep_old);
   specs::VersionInfo info;
   info.number = version;
   info.why = options.why;
@@ -238,8 +268,8 @@ std::string notice_of_changes(const specs::Plan& plan) {
     what = fmt::format("{} differs from the campaign's copy, which is used", file.string());
   if (what.empty() && declares_sources(plan.study())) {
     try {
-      engine::store::Store store(plan.campaign());
-      const auto changed = engine::changed_sources(plan.study(), store);
+      ReadableRecord record(plan);
+      const auto changed = engine::changed_sources(plan.study(), record.store());
       if (!changed.empty())
         what = fmt::format("{} {} changed since tasks ran with {}", text::join(changed, ", "),
                            changed.size() == 1 ? "has" : "have", changed.size() == 1 ? "it" : "them");

@@ -18,14 +18,16 @@ struct Update {
   specs::Plan from, to;
   engine::Changes changes;
   std::vector<specs::KeyChange> keys;  // of the file
+  // The samples are still to be generated with the command that it has now; `changes` go by the old table.
+  bool generates = false;
 };
 
 // The study's file as it is now, read as the campaign's own was. `file` empty: the one that it was made of.
 // Error{usage} where that is gone.
 specs::StudyAndWarnings read_changed_study(const std::filesystem::path& campaign, const std::string& file);
 
-// Reads only. `study`: read with update_options() (specs/plan/workspace.h), changed as you like. Error{busy}
-// where a coordinator lives and the study's steps declare sources.
+// Reads only, also while a coordinator lives. `study`: read with update_options() (specs/plan/workspace.h),
+// changed as you like.
 Update propose(const std::filesystem::path& campaign, specs::Study study);
 
 struct UpdateOptions {

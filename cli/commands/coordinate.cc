@@ -17,6 +17,7 @@
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/registry.h"
 #include "cli/commands/early_followup.h"
+#include "cli/commands/handover.h"
 #include "cli/commands/run.h"
 #include "cli/view/display.h"
 #include "cli/view/report.h"
@@ -180,7 +181,10 @@ class CampaignRun {
     const engine::CoordinatorEnd end =
         engine::run_coordinator(plan, coordinator, [&](const engine::CampaignStatus& status) {
           const bool on_login_node = options_.home.allocation.empty();
-          if (!std::exchange(recorded, true) && on_login_node) record_environment(plan.campaign());
+          if (!std::exchange(recorded, true) && on_login_node) {
+            record_environment(plan.campaign());
+            record_start(plan.campaign(), options_);
+          }
           display.show(status);
           if (moves && on_login_node && !options_.silent()) print_notes(status);
           last_ = status;

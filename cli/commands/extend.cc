@@ -9,8 +9,9 @@
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/update.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/handover.h"
 #include "cli/commands/run.h"
-#include "engine/query/client.h"
+#include "cli/commands/update.h"
 #include "specs/plan/workspace.h"
 #include "specs/study/growth.h"
 
@@ -22,21 +23,9 @@ struct ExtendOptions {
   RunOptions run;
   specs::Growth growth;
   std::vector<std::string> ranges;
-  std::string why;
+  UpdateFlags flags;
   bool plan = false;
 };
-
-// A live coordinator would go on with the old plan.
-void require_nobody(const specs::Plan& plan) {
-  engine::Client client(plan);
-  client.status();  // an answer shows who gave it
-  if (!client.live()) return;
-  throw Error(
-      ExitCode::busy,
-      fmt::format("a coordinator runs {0}; wait for its end, or end it with: wflow drain {0}; then repeat "
-                  "this command",
-                  plan.campaign().string()));
-}
 
 void read_ranges(ExtendOptions& options) {
   for (const std::string& range : options.ranges) {
@@ -47,26 +36,39 @@ void read_ranges(ExtendOptions& options) {
   }
 }
 
-int extend(ExtendOptions options) {
-  read_ranges(options);
-  const auto campaign = find_campaign(options.run.campaign);
-  const specs::Plan plan = read_plan(campaign);
-  require_nobody(plan);
+Update grown(const specs::Plan& plan, const specs::Growth& growth) {
   specs::ReadOptions read = specs::update_options(plan.campaign());
   read.fresh_samples = false;  // but for the new table, the campaign's own copies
-  specs::Study study = specs::grown_study(plan.study(), read, options.growth);
-  const std::uint64_t had = plan.study().samples->design.count;
-  const std::uint64_t has = study.samples->design.count;
-  const bool latin = study.samples->design.kind == specs::DesignKind::latin_hypercube;
-  Update update = propose(plan.campaign(), std::move(study));
-  if (!options.run.silent()) {
-    fmt::print("{}: {} samples become {}{}\n", plan.study().name, text::format_count(had),
-               text::format_count(has), latin ? ", together a Latin hypercube again (nested design)" : "");
-    for (const std::string& line : engine::lines_of(update.changes)) fmt::print("  {}\n", line);
-  }
+  return propose(plan.campaign(), specs::grown_study(plan.study(), read, growth));
+}
+
+void show(const Update& update) {
+  const specs::SampleDesign& had = update.from.study().samples->design;
+  const specs::SampleDesign& has = update.to.study().samples->design;
+  const bool latin = has.kind == specs::DesignKind::latin_hypercube;
+  fmt::print("{}: {} samples become {}{}\n", update.from.study().name, text::format_count(had.count),
+             text::format_count(has.count),
+             latin ? ", together a Latin hypercube again (nested design)" : "");
+  for (const std::string& line : engine::lines_of(update.changes)) fmt::print("  {}\n", line);
+}
+
+int extend(ExtendOptions options) {
+  read_ranges(options);
+  const specs::Plan plan = read_plan(find_campaign(options.run.campaign));
+  const bool live = is_coordinated(plan);
+  if (!live && !options.plan) settle(plan, options.run);
+  Update update = grown(plan, options.growth);
+  if (!options.run.silent()) show(update);
   if (options.plan) return 0;
+  if (live) {
+    if (!may_go_on(options.flags, options.run, live, "add these samples?")) {
+      fmt::print("nothing was changed\n");
+      return 0;
+    }
+    update = grown(take_turn(plan, options.run), options.growth);
+  }
   UpdateOptions how;
-  how.why = options.why;
+  how.why = options.flags.why;
   how.command = "extend";
   take(update, how);
   return coordinate(update.to, options.run, true);
@@ -101,7 +103,9 @@ void add_extend(CLI::App& app, Command& chosen) {
           "--range", options->ranges,
           "with --count: the further samples have this column in LOW:HIGH (NAME=LOW:HIGH; repeatable)")
       ->needs(count);
-  command->add_option("-m,--message", options->why, "why, for wflow history");
+  command->add_option("-m,--message", options->flags.why, "why, for wflow history");
+  command->add_flag("--yes", options->flags.yes,
+                    "where the campaign runs: drain it and go on, without asking");
   command->add_flag("--plan", options->plan, "say what would run, and change nothing");
   command->add_flag("--json", options->run.json, "only the status at the end, as JSON");
   add_common(*command, options->run);

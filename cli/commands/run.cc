@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -15,6 +16,7 @@
 #include "cli/campaign/pools.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/dry.h"
+#include "cli/commands/handover.h"
 #include "cli/commands/read_options.h"
 #include "cli/commands/run.h"
 #include "cli/commands/update.h"
@@ -96,8 +98,9 @@ void note_earlier(const specs::Study& study) {
   std::error_code none;
   const fs::path copy = specs::study_copy(*last);
   if (!fs::exists(copy, none) || read_file(copy) == study.text) return;
-  fmt::print("the study has changed since {} began; there, wflow resume --update would run only what is affected\n",
-             last->string());
+  fmt::print(
+      "the study has changed since {} began; there, wflow resume --update would run only what is affected\n",
+      last->string());
 }
 
 int run(const RunOptions& options) {
@@ -159,16 +162,52 @@ int go_on(const specs::Plan& plan, ResumeOptions& options) {
   return coordinate(plan, options.run, true);
 }
 
+// The study's file as it is now, with the samples that its command generates.
+class ChangedStudy {
+ public:
+  ChangedStudy(const specs::Plan& plan, const ResumeOptions& options) : plan_(plan), options_(options) {}
+
+  Update propose() {
+    specs::StudyAndWarnings read = read_changed_study(plan_.campaign(), options_.study);
+    if (!std::exchange(said_, true)) {
+      for (const auto& warning : read.warnings) fmt::print(stderr, "{}\n", warning.to_string());
+    }
+    require_programs(read.study);
+    require_schedulers(read.study, options_.run);
+    // Not while tasks run that read the table.
+    if (!generated_ && specs::generates_samples(plan_.study(), read.study) && !is_coordinated(plan_)) {
+      before_ = specs::generate_samples_anew(read.study, plan_.campaign());
+      generated_.emplace(std::move(read.study));
+      read = read_changed_study(plan_.campaign(), options_.study);
+    }
+    Update update = cli::propose(plan_.campaign(), std::move(read.study));
+    update.generates = update.generates && !generated_;
+    return update;
+  }
+  void end(bool taken) {
+    std::error_code none;
+    if (!generated_) return;
+    if (!taken) specs::undo_generated_samples(*generated_, before_);
+    if (taken && !before_.empty()) fs::remove(before_, none);
+  }
+
+ private:
+  const specs::Plan& plan_;
+  const ResumeOptions& options_;
+  bool said_ = false;
+  std::optional<specs::Study> generated_;
+  fs::path before_;
+};
+
 // The plan to go on with; nothing where the answer was no.
-std::optional<specs::Plan> take_in(const specs::Plan& plan, const ResumeOptions& options) {
-  settle(plan, options.run);
-  specs::StudyAndWarnings read = read_changed_study(plan.campaign(), options.study);
-  for (const auto& warning : read.warnings) fmt::print(stderr, "{}\n", warning.to_string());
-  require_programs(read.study);
-  require_schedulers(read.study, options.run);
+std::optional<specs::Plan> take_in(const specs::Plan& plan, ResumeOptions& options) {
   UpdateOptions update;
   update.command = "resume --update";
-  return take_over(propose(plan.campaign(), std::move(read.study)), options.flags, update, options.run);
+  ChangedStudy study(plan, options);
+  auto taken = take_over(
+      plan, [&] { return study.propose(); }, options.flags, update, options.run);
+  study.end(taken.has_value());
+  return taken;
 }
 
 int resume(ResumeOptions& options) {
@@ -263,7 +302,8 @@ void add_resume(CLI::App& app, Command& chosen) {
       "what\n"
       "has lost its MERLIN_FINISHED runs again. Failed tasks stay failed: wflow retry runs them again.\n"
       "Of a study that has changed, wflow diff shows what --update would do.\n"
-      "Examples:\n  wflow resume\n  wflow resume campaigns/cosmoflow_20261121-160001\n  wflow resume --update -m \"the mesh was wrong\"\n"
+      "Examples:\n  wflow resume\n  wflow resume campaigns/cosmoflow_20261121-160001\n  wflow resume "
+      "--update -m \"the mesh was wrong\"\n"
       "  rm CAMPAIGN/simulate/03/MERLIN_FINISHED; wflow resume --trust-markers --with-dependents");
   command->add_option("campaign", options->run.campaign,
                       "its directory, or the beginning of its name (default: the newest here)");

@@ -22,6 +22,7 @@
 #include "cli/campaign/done_tasks.h"
 #include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/handover.h"
 #include "engine/coordinate/journals.h"
 #include "engine/query/client.h"
 #include "engine/query/selection.h"
@@ -35,16 +36,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool says_yes(const char* question) {
+bool says_yes(const std::string& question) {
   fmt::print("{} [y/N] ", question);
   std::fflush(stdout);
   std::string answer;
   std::getline(std::cin, answer);
   return text::lower(answer) == "y" || text::lower(answer) == "yes";
-}
-
-bool may_go_on(const UpdateFlags& flags, const RunOptions& run, const char* question) {
-  return flags.yes || run.json || ::isatty(STDIN_FILENO) == 0 || says_yes(question);
 }
 
 std::uint64_t tasks_to_run(const engine::Changes& changes) {
@@ -68,14 +65,36 @@ nlohmann::ordered_json to_json(const engine::Changes& changes) {
   return steps;
 }
 
-void print_update(const Update& update) {
+// wflow extend leaves the user's file as it is.
+void warn_of_lost_growth(const Update& update) {
+  const auto& was = update.from.study();
+  const auto& is = update.to.study();
+  if (was.options.grown.empty() || !was.samples) return;
+  const std::uint64_t count = is.samples ? is.samples->design.count : 0;
+  if (count >= was.samples->design.count) return;
+  fmt::print(
+      "the campaign has grown since ({} samples), and {} has not; to keep them, write its samples: block as "
+      "in: "
+      "wflow history {} --show {}\n",
+      text::format_count(was.samples->design.count), is.file.string(), update.from.campaign().string(),
+      specs::current_version(update.from.campaign()));
+}
+
+void print_update(const Update& update, bool keep_old = false) {
   for (const specs::KeyChange& key : update.keys) {
     for (const std::string& line : specs::lines_of(key)) fmt::print("{}\n", line);
   }
-  const std::vector<std::string> lines = engine::lines_of(update.changes);
+  const std::vector<std::string> lines = engine::lines_of(update.changes, keep_old);
   if (!update.keys.empty() && !lines.empty()) fmt::print("\n");
   for (const std::string& line : lines) fmt::print("{}\n", line);
+  if (update.generates) {
+    fmt::print(
+        "samples: not generated yet; wflow resume --update runs the command that has changed, and rows that "
+        "come out equal keep their results\n");
+  }
+  warn_of_lost_growth(update);
   const std::uint64_t count = tasks_to_run(update.changes);
+  if (update.generates && count == 0) return;
   if (update.keys.empty() && lines.empty()) {
     fmt::print("nothing differs from the campaign's copy of the study\n");
   } else if (count == 0) {
@@ -111,6 +130,7 @@ int diff(const DiffOptions& options) {
   fmt::print("{}\n", nlohmann::ordered_json{{"campaign", campaign.string()},
                                             {"version", specs::current_version(campaign)},
                                             {"keys", keys},
+                                            {"generates_samples", update.generates},
                                             {"steps", to_json(update.changes)},
                                             {"to_run", tasks_to_run(update.changes)}}
                          .dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -178,9 +198,10 @@ engine::ArrayParts parts_of(const specs::Plan& plan, const RedoOptions& options)
 }
 
 int redo(RedoOptions& options) {
-  const specs::Plan plan = read_plan(find_campaign(options.run.campaign));
-  settle(plan, options.run);
-  const Redo redo = propose_redo(plan, parts_of(plan, options));
+  specs::Plan plan = read_plan(find_campaign(options.run.campaign));
+  const bool live = is_coordinated(plan);
+  if (!live) settle(plan, options.run);
+  Redo redo = propose_redo(plan, parts_of(plan, options));
   if (redo.count == 0) {
     if (!options.run.silent())
       fmt::print("nothing to run again: none of these tasks is done (wflow retry runs failed ones)\n");
@@ -192,9 +213,13 @@ int redo(RedoOptions& options) {
       fmt::print("{}: {} of {}\n", step.step, text::format_count(step.stale),
                  text::format_count(step.elements));
   }
-  if (!may_go_on(options.flags, options.run, "run these again?")) {
+  if (!may_go_on(options.flags, options.run, live, "run these again?")) {
     fmt::print("nothing was changed\n");
     return 0;
+  }
+  if (live) {
+    plan = take_turn(plan, options.run);
+    redo = propose_redo(plan, parts_of(plan, options));
   }
   UpdateOptions update;
   update.keep_old = options.flags.keep_old;
@@ -218,9 +243,9 @@ void settle(const specs::Plan& plan, const RunOptions& run) {
     engine::store::Store store(plan.campaign());
     return !engine::known_workers(plan.campaign(), store.restore().workers, store).empty();
   };
-  if (engine::Client client(plan); client.status().elements() > 0 && client.live()) {
-    throw Error(ExitCode::busy, fmt::format("a coordinator runs {}; end it with wflow drain, then ask again",
-                                            plan.campaign().string()));
+  if (is_coordinated(plan)) {
+    throw Error(ExitCode::busy,
+                fmt::format("another coordinator has begun to run {}; ask again", plan.campaign().string()));
   }
   if (!left()) return;
   if (command_between_allocations(plan, engine::wire::StopRequest{})) return;
@@ -232,13 +257,36 @@ void settle(const specs::Plan& plan, const RunOptions& run) {
   run_here(plan, options, true);
 }
 
-std::optional<specs::Plan> take_over(Update update, const UpdateFlags& flags, UpdateOptions options,
-                                     const RunOptions& run) {
-  if (!run.silent()) print_update(update);
+bool may_go_on(const UpdateFlags& flags, const RunOptions& run, bool live, const std::string& question) {
+  if (flags.yes || run.json || ::isatty(STDIN_FILENO) == 0) return true;
+  return says_yes(live ? "the campaign runs: its coordinator is drained first, then it goes on here; " +
+                             question
+                       : question);
+}
+
+specs::Plan take_turn(const specs::Plan& plan, RunOptions& run) {
+  const fs::path campaign = plan.campaign();
+  drain_and_wait(campaign, run.silent());
+  take_start(campaign, run);
+  specs::Plan now = read_plan(campaign);
+  settle(now, run);
+  return now;
+}
+
+std::optional<specs::Plan> take_over(const specs::Plan& plan, const std::function<Update()>& propose,
+                                     const UpdateFlags& flags, UpdateOptions options, RunOptions& run) {
+  const bool live = is_coordinated(plan);
+  if (!live) settle(plan, run);
+  Update update = propose();
+  if (!run.silent()) print_update(update, options.keep_old || flags.keep_old);
   if (update.keys.empty() && update.changes.same_tasks()) return std::move(update.from);
-  if (!may_go_on(flags, run, "take this into the campaign?")) {
+  if (!may_go_on(flags, run, live, "take this into the campaign?")) {
     fmt::print("nothing was changed\n");
     return std::nullopt;
+  }
+  if (live) {
+    take_turn(plan, run);
+    update = propose();
   }
   options.keep_old = options.keep_old || flags.keep_old;
   options.why = flags.why;

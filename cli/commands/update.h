@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -22,9 +23,15 @@ void add_update_flags(CLI::App& command, UpdateFlags& flags);
 // task of an old plan runs beside those of a new one. Error{busy} where a coordinator lives.
 void settle(const specs::Plan& plan, const RunOptions& run);
 
-// Shows what will be done, asks on a terminal, and does it. The plan to go on with; nothing: the answer was
-// no.
-std::optional<specs::Plan> take_over(Update update, const UpdateFlags& flags, UpdateOptions options,
-                                     const RunOptions& run);
+// Whether the command may go on: asks on a terminal, unless there is no need to.
+bool may_go_on(const UpdateFlags& flags, const RunOptions& run, bool live, const std::string& question);
+// Drains the coordinator that runs and waits for its end; `run` is then as that one was started, where the
+// command line said nothing else. Gives the plan as it is then.
+specs::Plan take_turn(const specs::Plan& plan, RunOptions& run);
+
+// Shows what will be done, asks on a terminal, and does it; a coordinator that runs is drained first, and the
+// update then made of what has ended meanwhile. The plan to go on with; nothing: the answer was no.
+std::optional<specs::Plan> take_over(const specs::Plan& plan, const std::function<Update()>& propose,
+                                     const UpdateFlags& flags, UpdateOptions options, RunOptions& run);
 
 }  // namespace wflow::cli

@@ -113,8 +113,9 @@ std::vector<std::string> slow_lines(const CampaignStatus& status) {
   for (std::size_t i = 0; i < std::min(status.slow.size(), kShown); ++i) {
     const engine::wire::SlowView& task = status.slow[i];
     lines.push_back(fmt::format(
-        "  {} has run for {}, and 95 % of its step take at most {}: wflow cancel {} --kill", task.task,
-        text::format_duration(task.running_s), text::format_duration(task.usual_s), chosen_task(task.task)));
+        "  {} has run for {}, and 95 % of its step take at most {}: wflow cancel {} {} --kill", task.task,
+        text::format_duration(task.running_s), text::format_duration(task.usual_s), status.directory,
+        chosen_task(task.task)));
   }
   if (status.slow_total > kShown)
     lines.push_back(

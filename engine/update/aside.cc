@@ -33,8 +33,8 @@ fs::path old_folder(const fs::path& campaign) {
 
 class Gathering {
  public:
-  Gathering(const specs::Plan& from, const specs::Plan& to, const Changes& changes)
-      : from_(from), to_(to), changes_(changes) {}
+  Gathering(const specs::Plan& from, const specs::Plan& to, const Changes& changes, bool with_removed)
+      : from_(from), to_(to), changes_(changes), with_removed_(with_removed) {}
 
   std::vector<AsidePart> gather() {
     for (ArrayId array = 0; array < to_.array_count(); ++array) look_at(array, changes_.arrays[array]);
@@ -42,7 +42,8 @@ class Gathering {
     std::set<std::string> names;
     for (const PlannedStep& step : to_.steps()) names.insert(step.name);
     for (const ArrayId array : changes_.removed) {
-      if (names.contains(from_.steps()[from_.step_of(array)].name)) add_all(from_.task_template(array));
+      if (with_removed_ || names.contains(from_.steps()[from_.step_of(array)].name))
+        add_all(from_.task_template(array));
     }
     return std::move(parts_);
   }
@@ -132,6 +133,7 @@ class Gathering {
   const specs::Plan& from_;
   const specs::Plan& to_;
   const Changes& changes_;
+  bool with_removed_;
   std::set<std::string> whole_;
   std::vector<AsidePart> parts_;
 };
@@ -177,8 +179,9 @@ bool is_below(const std::string& path, const std::string& folder) {
 
 }  // namespace
 
-std::vector<AsidePart> aside_parts(const specs::Plan& from, const specs::Plan& to, const Changes& changes) {
-  return Gathering(from, to, changes).gather();
+std::vector<AsidePart> aside_parts(const specs::Plan& from, const specs::Plan& to, const Changes& changes,
+                                   bool with_removed) {
+  return Gathering(from, to, changes, with_removed).gather();
 }
 
 std::string new_aside_name(const fs::path& campaign) {

@@ -33,8 +33,11 @@ struct Aside {
   std::vector<AsidePart> parts;
 };
 
-// Of two plans of the campaign and what compare() says of them; of the same plan twice with again().
-std::vector<AsidePart> aside_parts(const specs::Plan& from, const specs::Plan& to, const Changes& changes);
+// Of two plans of the campaign and what compare() says of them; of the same plan twice with again(). Of a
+// step that is removed nothing is in the way: what it left stays in its place, or goes with the rest
+// (`with_removed`).
+std::vector<AsidePart> aside_parts(const specs::Plan& from, const specs::Plan& to, const Changes& changes,
+                                   bool with_removed);
 
 // A name that no folder of .wflow/old has.
 std::string new_aside_name(const std::filesystem::path& campaign);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -397,8 +398,11 @@ class Comparison {
     std::set<std::string> names;
     for (const PlannedStep& step : to_.steps()) names.insert(step.name);
     std::map<std::string, std::uint64_t> gone;
-    for (const ArrayId array : result_.removed)
+    std::map<std::string, ArrayId> first;
+    for (const ArrayId array : result_.removed) {
       gone[step_of(from_, array).name] += step_of(from_, array).elements;
+      first.try_emplace(step_of(from_, array).name, array);
+    }
     for (const auto& [name, elements] : gone) {
       const auto at =
           std::find_if(result_.steps.begin(), result_.steps.end(),
@@ -411,8 +415,17 @@ class Comparison {
       summary.step = name;
       summary.kind = names.contains(name) ? StepChange::Kind::grown : StepChange::Kind::removed;
       summary.gone = elements;
+      if (summary.kind == StepChange::Kind::removed) summary.directory = directory_of(first.at(name));
       result_.steps.push_back(std::move(summary));
     }
+  }
+
+  // The folder of a step of the old plan: all of its combinations.
+  std::string directory_of(ArrayId array) const {
+    const std::filesystem::path workspace = from_.task_template(array).workspace;
+    const std::filesystem::path below = workspace.lexically_relative(from_.campaign());
+    return below.empty() || *below.begin() == ".." ? workspace.string()
+                                                   : (from_.campaign() / *below.begin()).string();
   }
 
   const specs::Plan& from_;
@@ -434,13 +447,16 @@ std::string number(std::uint64_t count) {
   return text::format_count(count);
 }
 
-std::string line_of(const StepChange& change) {
+std::string line_of(const StepChange& change, bool keep_old) {
   using Kind = StepChange::Kind;
   std::vector<std::string> words;
   if (change.kind == Kind::added) return fmt::format("{}: new, {} to run", change.step, number(change.more));
   if (change.kind == Kind::removed)
-    return fmt::format("{}: removed; its {} stay in the directory", change.step,
-                       change.gone == 1 ? "output" : number(change.gone) + " outputs");
+    return fmt::format(
+        "{}: removed; its {} {}", change.step, change.gone == 1 ? "output" : number(change.gone) + " outputs",
+        keep_old ? "are kept with the replaced ones"
+                 : fmt::format("stay{}; delete {} with: rm -r {}", change.gone == 1 ? "s" : "",
+                               change.gone == 1 ? "it" : "them", text::shell_quote(change.directory)));
   if (change.parts == std::vector<std::string>{kDeleted} && change.more + change.gone == 0)
     return fmt::format("{}: raw outputs were deleted: {} {} again", change.step, number(change.stale),
                        change.stale == 1 ? "simulation runs" : "simulations run");
@@ -471,12 +487,12 @@ Changes again(const specs::Plan& plan, const ArrayParts& parts, const InputsDele
   return Comparison(plan, plan, parts, deleted).run();
 }
 
-std::vector<std::string> lines_of(const Changes& changes) {
+std::vector<std::string> lines_of(const Changes& changes, bool keep_old) {
   std::vector<std::string> lines, follow;
   for (const StepChange& change : changes.steps) {
     const bool whole = change.kind == StepChange::Kind::follows && change.stale == change.elements &&
                        change.more + change.gone == 0;
-    whole ? follow.push_back(change.step) : lines.push_back(line_of(change));
+    whole ? follow.push_back(change.step) : lines.push_back(line_of(change, keep_old));
   }
   if (!follow.empty())
     lines.push_back(fmt::format("{} follow{}", text::join(follow, ", "), follow.size() == 1 ? "s" : ""));

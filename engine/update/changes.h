@@ -42,6 +42,7 @@ struct StepChange {
   std::uint64_t more = 0;          // elements that the old plan did not have
   std::uint64_t gone = 0;          // elements that the new plan does not have
   std::uint64_t elements = 0;      // of the old plan
+  std::string directory;           // of a removed one: what it left lies there
 };
 
 struct Changes {
@@ -63,7 +64,8 @@ Changes compare(const specs::Plan& from, const specs::Plan& to, const ArrayParts
 // The same plan, of which these parts and all below them run again.
 Changes again(const specs::Plan& plan, const ArrayParts& parts, const InputsDeleted& deleted = {});
 
-// "simulate: cmd changed, 200 of 200 stale"; one more line names all that follow.
-std::vector<std::string> lines_of(const Changes& changes);
+// "simulate: cmd changed, 200 of 200 stale"; one more line names all that follow. `keep_old`: outputs of
+// removed steps go where the replaced ones are kept; else they stay in their places.
+std::vector<std::string> lines_of(const Changes& changes, bool keep_old = false);
 
 }  // namespace wflow::engine

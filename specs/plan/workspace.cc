@@ -158,6 +158,49 @@ Plan create_campaign(const Plan& plan) {
   return result;
 }
 
+bool generates_samples(const Study& campaigns, const Study& now) {
+  if (!now.samples || now.samples->generate_command.empty()) return false;
+  return now.samples->design.count == 0 || !campaigns.samples ||
+         campaigns.samples->generate_command != now.samples->generate_command;
+}
+
+fs::path generate_samples_anew(const Study& now, const fs::path& campaign) {
+  const fs::path& file = now.samples->design.file;
+  // The first version's copy lies in merlin_info/, where the command may write.
+  if (const Study current = read_campaign(campaign); current.samples) {
+    for (const SampleFile& table : sample_files(current.samples->design)) {
+      const fs::path copy = spec_directory(campaign) / kSamplesFolder / table.copy;
+      std::error_code none;
+      if (fs::exists(copy, none)) continue;
+      make_directories(copy.parent_path());
+      copy_durably(table.file, copy);
+    }
+  }
+  fs::path before = file;
+  before += ".before";
+  std::error_code error;
+  fs::rename(file, before, error);
+  if (error) before.clear();
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw system_error(error.value(), fmt::format("cannot move {}", file.string()));
+  try {
+    generate_samples(now, campaign / "merlin_info");
+  } catch (const Error&) {
+    undo_generated_samples(now, before);
+    throw;
+  }
+  return before;
+}
+
+void undo_generated_samples(const Study& now, const fs::path& before) {
+  std::error_code none;
+  if (before.empty()) {
+    fs::remove(now.samples->design.file, none);
+  } else {
+    fs::rename(before, now.samples->design.file, none);
+  }
+}
+
 void write_copies(const Study& study, const fs::path& campaign) {
   const fs::path info = campaign / "merlin_info";
   const std::string stem = study.file.stem().string();
@@ -218,7 +261,8 @@ ReadOptions update_options(const fs::path& campaign) {
   options.fresh_samples = true;
   options.parameters.clear();
   // The directories that are there stay.
-  if (const Study study = read_campaign(path); study.samples) options.layout_samples = study.samples->layout_count();
+  if (const Study study = read_campaign(path); study.samples)
+    options.layout_samples = study.samples->layout_count();
   return options;
 }
 

@@ -36,9 +36,21 @@ void write_copies(const Study& study, const std::filesystem::path& campaign);
 // One of its versions (specs/plan/versions.h).
 Study read_version(const std::filesystem::path& campaign, std::uint64_t number);
 
-// What a study is read with to be taken into the campaign: as its current one, but with the sample file and the
-// parameters' generator as they are now.
+// What a study is read with to be taken into the campaign: as its current one, but with the sample file and
+// the parameters' generator as they are now.
 ReadOptions update_options(const std::filesystem::path& campaign);
+
+// Whether the command that generates the samples of `now` is not that of the campaign's study, or has its
+// file still to write.
+bool generates_samples(const Study& campaigns, const Study& now);
+
+// Runs that command while nobody coordinates the campaign: the study is to be read again afterwards. A table
+// that is in its place is moved to `NAME.before`, which is given back; empty: there was none. Of a command
+// that fails it is moved back. The campaign's own copy of its table stays. Error{data} where the command
+// fails.
+std::filesystem::path generate_samples_anew(const Study& now, const std::filesystem::path& campaign);
+// As it was: the change is not taken in.
+void undo_generated_samples(const Study& now, const std::filesystem::path& before);
 
 // Writes study.yaml and options.json into a folder.
 void write_study_files(const Study& study, const std::filesystem::path& folder);

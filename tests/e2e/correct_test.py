@@ -12,7 +12,7 @@ import unittest
 from collections import Counter
 from pathlib import Path
 
-from wflow_test import BUSY, OK, SMALL, TASKS_FAILED, USAGE, CampaignTest, lines_of, read_text
+from wflow_test import DATA, INTERRUPTED, OK, SMALL, TASKS_FAILED, USAGE, CampaignTest, Terminal, lines_of, read_text
 
 # Random studies, from the first seed up to before the second, and edits of each.
 SEEDS = [int(n) for n in os.environ.get("WFLOW_CORRECT_SEEDS", "1 3" if SMALL else "1 7").split()]
@@ -195,6 +195,11 @@ class CorrectStories(CorrectTest):
         plan = json.loads((self.campaign() / ".wflow" / "spec" / "options.json").read_text())
         self.assertTrue(plan)
         self.assertIn("max_retries: 7", self.wflow("history", "--show", "2").out)
+        # A new campaign is what run is for; it says what could have been done in this one.
+        first = self.campaign()
+        self.write(train=False)
+        self.assertRegex(self.wflow("run", self.folder / "study.yaml", "-j", "2").out,
+                         rf"the study has changed since {first} began.*wflow resume --update would run only what is affected")
 
     def test_step_in_the_middle_and_removed(self):
         first = self.text(train=False)
@@ -215,7 +220,8 @@ class CorrectStories(CorrectTest):
         self.assertEqual(self.executed(), {"smooth": SAMPLES})
         self.assert_done()
         self.study(first)
-        self.assertRegex(self.wflow("diff").out, r"(?m)^smooth: removed; its 12 outputs stay in the directory$")
+        smooth = self.campaign() / "smooth"
+        self.assertIn(f"\nsmooth: removed; its 12 outputs stay; delete them with: rm -r {smooth}\n", self.wflow("diff").out)
         self.update()
         self.assertEqual(self.executed(), {})
         self.assert_done()
@@ -226,6 +232,11 @@ class CorrectStories(CorrectTest):
         self.update()
         self.assertEqual(self.executed(), {"smooth": SAMPLES})
         self.assert_done()
+        # Kept aside with what else is replaced.
+        self.study(first)
+        self.assertIn("smooth: removed; its 12 outputs are kept with the replaced ones", self.wflow("resume", "--update", "--keep-old").out)
+        self.assertFalse(smooth.exists())
+        self.assertEqual(len(list((self.campaign() / ".wflow" / "old").glob("*/smooth/*/field.npy"))), SAMPLES)
 
     def test_more_and_fewer_samples(self):
         self.wflow("run", self.write(), "-j", "2", "-q")
@@ -262,6 +273,57 @@ class CorrectStories(CorrectTest):
         self.assertEqual(self.manifest()["missing"], [])
         self.assertIn("nothing differs", self.wflow("diff").out)
 
+    def generated(self, rows, command="cp"):
+        table = self.folder / "rows.csv"
+        table.write_text("".join(f"{x},{y}\n" for x, y in rows))
+        return f"column_labels: [x, y], file: {self.folder}/made/table.csv, generate: {{cmd: 'mkdir -p {self.folder}/made; {command} {table} {self.folder}/made/table.csv'}}"
+
+    def test_a_command_that_generates_samples(self):
+        rows = [(i / 10, 1 + i / 20) for i in range(SAMPLES)]
+        self.wflow("run", self.write(samples=self.generated(rows), train=False), "-j", "2", "-q")
+        self.executed()
+        shards = self.shards()
+        table = self.folder / "made" / "table.csv"
+        before = table.read_text()
+        rows[5] = (0.55, 1.3)
+        self.write(samples=self.generated(rows, "cat").replace("rows.csv ", "rows.csv > "), train=False)
+        diff = self.wflow("diff").out
+        self.assertRegex(diff, r"(?m)^samples.generate.cmd:")
+        self.assertIn("samples: not generated yet", diff)
+        self.assertEqual(table.read_text(), before)
+        terminal = Terminal(self, ["resume", "--update"], columns=200)
+        os.write(terminal.descriptor, b"n\n")
+        self.assertEqual(terminal.finish(), OK)
+        self.assertIn("simulate: samples changed, 1 of 12 stale", terminal.text)
+        self.assertEqual(table.read_text(), before)
+        self.assertEqual(self.executed(), {})
+        self.update()
+        self.assertEqual(self.executed(), {"simulate": 1})
+        self.assertEqual({name for name, node in self.shards().items() if shards[name] != node}, {n for n in shards if "00001" in n})
+        self.assertIn("nothing differs", self.wflow("diff").out)
+        self.assertEqual([p.name for p in table.parent.iterdir()], ["table.csv"])
+        # Two more rows, and a command that fails: all stays as it is.
+        self.write(samples=self.generated(rows, "false"), train=False)
+        self.assertIn("ended with exit code", self.update(code=DATA).err)
+        self.assertEqual([p.name for p in table.parent.iterdir()], ["table.csv"])
+        self.write(samples=self.generated(rows + [(2, 3), (4, 5)], "cp -f"), train=False)
+        self.update()
+        self.assertEqual(self.executed(), {"simulate": 2})
+        self.assert_done()
+
+    def test_samples_that_are_generated_in_the_campaign(self):
+        def samples(last):
+            rows = f'seq 1 {SAMPLES} | sed "s/.*/0.&,1.&/; \\$ s/.*/{last}/"'
+            return f"column_labels: [x, y], file: $(MERLIN_INFO)/table.csv, generate: {{cmd: '{rows} > $(MERLIN_INFO)/table.csv'}}"
+
+        self.wflow("run", self.write(samples=samples("7,8"), train=False), "-j", "2", "-q")
+        self.executed()
+        self.write(samples=samples("8,9"), train=False)
+        self.update()
+        self.assertEqual(self.executed(), {"simulate": 1})
+        self.assertEqual(self.wflow("resume", "--update", "-q").out, "")
+        self.assertEqual(self.executed(), {})
+
     def test_redo(self):
         self.wflow("run", self.write(), "-j", "2", "-q")
         self.executed()
@@ -287,18 +349,105 @@ class CorrectStories(CorrectTest):
         self.assertIn("simulat", self.wflow("redo", "simulat", code=USAGE).err)
         self.assert_done()
 
-    def test_nobody_changes_a_campaign_that_runs(self):
-        gate = self.folder / "open"
-        self.write(cmd=f"until [ -e {gate} ]; do sleep 0.02; done", train=False)
-        run = self.start("run", self.folder / "study.yaml", "-j", "2", "-q")
-        self.wait_for_campaign(run)
-        self.wait(lambda: lines_of(self.ledger), "a task that runs", run)
-        self.assertIn("wflow drain", self.wflow("redo", "simulate", code=BUSY).err)
-        self.write(cmd="true", train=False)
-        self.assertIn("wflow drain", self.wflow("resume", "--update", "-q", code=BUSY).err)
-        self.assertIn("cmd changed", self.wflow("diff").out)
-        gate.touch()
-        run.wait()
+
+class CorrectLive(CorrectTest):
+    """A campaign that runs: its coordinator is drained, and the command goes on in its place."""
+
+    def setUp(self):
+        super().setUp()
+        self.gate = self.folder / "open"
+
+    def gated(self, program=None):
+        wait = f"[ $(MERLIN_SAMPLE_ID) -lt 5 ] || until [ -e {self.gate} ]; do sleep 0.02; done"
+        return f"{wait}\n        " + (program or f"/usr/bin/python3 -S {self.simulator} $(x) $(y) field.npy")
+
+    def start_run(self, *options, **changes):
+        self.write(cmd=self.gated(), **changes)
+        run = self.start("run", self.folder / "study.yaml", "-j", "2", "-q", *options)
+        self.wait_for_campaign(run if not options else None)
+        # Five are done and two wait: what there is to do again is known.
+        self.wait(lambda: len(lines_of(self.ledger)) == 7, "two tasks wait")
+        self.wait_for_done("simulate", 5)
+        return run
+
+    def wait_for_drain(self, command):
+        self.wait(lambda: self.status()["state"] == "draining", "the campaign drains", command)
+
+    def ran(self):
+        return Counter(int(line.split("-")[1]) for line in lines_of(self.ledger))
+
+    def test_redo(self):
+        run = self.start_run()
+        redo = self.start("redo", "simulate/2")
+        self.wait_for_drain(redo)
+        self.gate.touch()
+        self.assertEqual(run.wait(), INTERRUPTED)
+        self.assertEqual(redo.wait(), OK, redo.err)
+        self.assertIn("wflow stop", redo.out)
+        self.assertEqual(self.ran(), Counter(list(range(SAMPLES)) + [2]))
+        self.assert_done()
+        # As the first one was started: -j 2.
+        self.assertEqual({w["cores"] for w in json.loads(self.wflow("workers", "--json").out)}, {2})
+
+    def test_update(self):
+        run = self.start_run()
+        self.write(cmd=self.gated() + " # mended")
+        update = self.start("resume", "--update")
+        self.wait_for_drain(update)
+        self.gate.touch()
+        self.assertEqual(run.wait(), INTERRUPTED)
+        self.assertEqual(update.wait(), OK, update.err)
+        # The two that ran while it drained are stale, too.
+        self.assertEqual(self.ran(), Counter(list(range(7)) + list(range(SAMPLES))))
+        self.assertEqual([v["command"] for v in json.loads(self.wflow("history", "--json").out)], ["run", "resume --update"])
+        self.assertIn("nothing differs", self.wflow("diff").out)
+        self.assert_done()
+
+    def test_one_that_runs_in_the_background(self):
+        self.assertEqual(self.start_run("--detach").wait(), OK)
+        redo = self.start("redo", "simulate/0:1")
+        self.wait_for_drain(redo)
+        self.gate.touch()
+        self.assertEqual(redo.wait(), OK, redo.err)
+        self.assertIn("runs in the background", redo.out)
+        self.wflow("attach", "-q")
+        self.assertEqual(self.ran(), Counter(list(range(SAMPLES)) + [0, 1]))
+        self.assert_done()
+
+    def test_killed_while_it_drains(self):
+        run = self.start_run()
+        self.write(cmd=self.gated() + " # mended")
+        for command in (("redo", "simulate"), ("resume", "--update")):
+            process = self.start(*command, "-q")
+            self.wait_for_drain(process)
+            process.signal(signal.SIGKILL)
+            process.wait()
+        self.gate.touch()
+        self.assertEqual(run.wait(), INTERRUPTED)
+        self.wflow("resume", "-j", "2", "-q")
+        self.assertEqual(self.ran(), Counter(range(SAMPLES)))
+        self.assert_done()
+        self.update()
+        self.assertEqual(self.ran(), Counter(2 * list(range(SAMPLES))))
+
+    def test_it_asks_on_a_terminal(self):
+        run = self.start_run(train=False)
+        terminal = Terminal(self, ["redo", "simulate/1"], columns=200)
+        os.write(terminal.descriptor, b"n\n")
+        self.assertEqual(terminal.finish(), OK)
+        self.assertRegex(terminal.text, r"drained first.*run these again\?")
+        self.assertIn("nothing was changed", terminal.text)
+        self.gate.touch()
+        self.assertEqual(run.wait(), OK)
+        self.assertEqual(self.ran(), Counter(range(SAMPLES)))
+
+    def test_diff_with_sources(self):
+        run = self.start_run(train=False, sources=True)
+        self.assertIn("nothing differs", self.wflow("diff").out)
+        self.simulator.write_text(SIMULATOR.replace("FACTOR", "2"))
+        self.assertRegex(self.wflow("diff").out, rf"(?m)^simulate: sources changed, {SAMPLES} of {SAMPLES} stale$")
+        self.gate.touch()
+        self.assertEqual(run.wait(), OK)
 
 
 @unittest.skipIf(SMALL, "a sanitizer's library must come first")
@@ -326,6 +475,45 @@ class CorrectKilled(CorrectTest):
         self.assertEqual(self.executed()["simulate"], SAMPLES - 5)
         self.assert_done()
         self.assertEqual(len(json.loads(self.wflow("history", "--json").out)), 3)
+
+    def test_in_each_story(self):
+        """One campaign, one change after the other, each killed as soon as it is taken in."""
+        more = {"samples": f"design: sobol, count: {2 * SAMPLES}, parameters: {{x: [0, 1], y: [1, 2]}}"}
+        smooth = {"more": f"""  - name: smooth
+    run:
+      cmd: |
+        echo smooth-$(MERLIN_SAMPLE_ID) >> {self.ledger}
+        cp $(simulate.workspace)/$(MERLIN_SAMPLE_PATH)/field.npy field.npy
+      depends: [simulate]
+"""}
+        target = {"targets": "[x, y]"}
+        # What changes, and the simulations that it takes at least.
+        stories = [
+            ("a hyper-parameter", {"learning_rate": 0.02}, 0),
+            ("a target", target, 0),
+            ("more samples", {**target, **more}, SAMPLES),
+            ("a step in the middle", {**target, **more, **smooth}, 0),
+            ("a step removed", {**target, **more}, 0),
+            ("a command", {**target, **more, "cmd": f"/usr/bin/python3 -S  {self.simulator} $(x) $(y) field.npy"}, 2 * SAMPLES),
+        ]
+        self.wflow("run", self.write(), "-j", "2", "-q")
+        for version, (name, changes, simulations) in enumerate(stories, 2):
+            with self.subTest(name):
+                self.executed()
+                text = self.text(**changes)
+                self.study(text.replace("from: simulate", "from: smooth") if "more" in changes else text)
+                update = self.start("resume", "--update", "-j", "2", "-q")
+                link = self.campaign() / ".wflow" / "spec"
+                self.wait(lambda: os.readlink(link) == f"studies/{version}", "the change is taken in", update)
+                self.kill_everything()
+                update.wait()
+                self.wflow("resume", "-j", "2", "-q")
+                self.assert_done()
+                self.assertEqual(self.manifest()["missing"], [])
+                ran = self.executed().get("simulate", 0)
+                # What was running when it was killed runs again.
+                self.assertTrue(simulations <= ran <= simulations + 2, (ran, simulations))
+                self.assertIn("nothing differs", self.wflow("diff").out)
 
     # ---- at every write
 

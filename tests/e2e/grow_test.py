@@ -7,7 +7,7 @@ import unittest
 
 import h5py
 
-from wflow_test import BUSY, OK, SMALL, SPEC, USAGE, CampaignTest, Gate, lines_of
+from wflow_test import INTERRUPTED, OK, SMALL, SPEC, USAGE, CampaignTest, Gate, lines_of
 
 FEW, MANY = (40, 80) if SMALL else (200, 400)
 BLOCK = 16 if SMALL else 64
@@ -116,6 +116,8 @@ class Grow(GrowTest):
         self.assertIn(f"{FEW} samples become {MANY}", said)
         self.assert_grown(MANY)
         self.assertEqual(self.result()["begun_from"], "")
+        # The file still has the old count: taking it in would lose what was grown.
+        self.assertIn(f"the campaign has grown since ({MANY} samples)", self.wflow("diff").out)
         # As a campaign of so many from the first: the same rows.
         rows = {int(n): v for n, v in ((self.number(d), v[0]) for d, v in self.values().items())}
         self.assertEqual(len(set(rows.values())), MANY)
@@ -135,6 +137,17 @@ class Grow(GrowTest):
         self.assertRegex(self.result()["begun_from"], r"initial.wfck \(epoch 2, data \w+\)")
         self.assertIn("begins with the weights of initial.wfck", (self.directory / "train/train.out").read_text())
 
+    def test_on_two_ranks(self):
+        # One test sample: a rank has none.
+        self.split = f"split: {{train: {FEW - 2}, validation: 1, test: 1}}"
+        self.run_study(train=", ranks: 2, threads: 1, init_from: last")
+        self.assertEqual(len((self.directory / "train/predictions.csv").read_text().splitlines()), 1 + 1)
+        self.extend("--count", MANY)
+        self.assert_grown(MANY)
+        self.assertRegex(self.result()["begun_from"], r"initial.wfck \(epoch 2, data \w+\)")
+        data = self.result()["data"]
+        self.assertEqual(len((self.directory / "train/predictions.csv").read_text().splitlines()), 1 + data["test"])
+
     def test_grown_twice_and_again_by_little(self):
         self.run_study()
         self.extend("--count", MANY)
@@ -149,17 +162,21 @@ class Grow(GrowTest):
         self.assertEqual(self.before, (self.values(), self.shards(), self.splits(), self.ran()))
         self.assertEqual(self.status()["state"], "finished")
 
-    def test_a_live_campaign_is_refused(self):
+    def test_a_live_campaign(self):
         gate = Gate(self.folder, FEW // 2)
         run = self.start("run", self.study(self.text(gate)), "-j", "2")
         self.directory = self.wait_for_campaign(run)
         self.wait(lambda: gate.waiting() == 2, "two tasks wait", run)
-        self.assert_one_sentence(self.extend("--count", MANY, code=BUSY), "a coordinator runs", "wflow drain")
+        self.assertIn(f"{FEW} samples become {MANY}", self.extend("--count", MANY, "--plan").out)
+        self.assertEqual(self.status()["state"], "running")
+        extend = self.start("extend", self.directory, "--count", MANY)
+        self.wait(lambda: self.status()["state"] == "draining", "the campaign drains", extend)
         gate.open()
-        self.assertEqual(run.wait(), OK)
-        self.note_state()
-        self.extend("--count", MANY)
-        self.assert_grown(MANY)
+        self.assertEqual(run.wait(), INTERRUPTED)
+        self.assertEqual(extend.wait(), OK, extend.err)
+        self.assertEqual(self.ran(), list(range(MANY)))
+        self.assertEqual(sorted(self.splits()), list(range(MANY)))
+        self.assertEqual(self.status()["state"], "finished")
 
     def test_killed_in_the_middle(self):
         gate = Gate(self.folder, FEW + 6)
