@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kStartFile = "coordinator.json";
-constexpr std::chrono::milliseconds kLook{50};
+constexpr std::chrono::milliseconds kHandoverLook{50};
 // Between the end of the campaign's lock and that of the process: it reads the record once more.
 constexpr double kLastWords_s = 10;
 
@@ -45,10 +45,10 @@ void drain_and_wait(const fs::path& campaign, bool silent) {
                campaign.string());
     std::fflush(stdout);
   }
-  while (engine::store::is_held(campaign)) std::this_thread::sleep_for(kLook);
+  while (engine::store::is_held(campaign)) std::this_thread::sleep_for(kHandoverLook);
   for (const double until_s = steady_now_s() + kLastWords_s;
        holder && lives(holder->process) && steady_now_s() < until_s;)
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kHandoverLook);
 }
 
 void record_start(const fs::path& campaign, const RunOptions& options) {
