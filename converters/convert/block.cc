@@ -130,18 +130,38 @@ class BlockConverter {
         std::max<std::size_t>(1, std::min<std::size_t>(conversion_.threads, placed_.size()));
     std::vector<SampleEncoder> encoders;
     for (std::size_t i = 0; i < threads; ++i) encoders.emplace_back(config_, conversion_.columns, form_);
-    ordered_parallel<EncodedSample>(
-        placed_.size(), threads,
-        [&](std::size_t worker, std::size_t i) {
-          return encoders[worker].encode(placed_[i].row, placed_[i].split == kTrain);
+    const std::size_t group = group_of_samples(threads);
+    const auto end_of = [&](std::size_t first) { return std::min(placed_.size(), first + group); };
+    ordered_parallel<std::vector<EncodedSample>>(
+        (placed_.size() + group - 1) / group, threads,
+        [&](std::size_t worker, std::size_t g) {
+          std::vector<EncodedSample> samples;
+          for (std::size_t i = g * group; i < end_of(g * group); ++i)
+            samples.push_back(encoders[worker].encode(placed_[i].row, placed_[i].split == kTrain));
+          return samples;
         },
-        [&](std::size_t i, EncodedSample sample) {
-          count_form(i, sample);
-          take(placed_[i], sample);
-          if (2 * of_form_ > placed_.size()) fail_if_unusable();
+        [&](std::size_t g, std::vector<EncodedSample> samples) {
+          for (std::size_t k = 0; k < samples.size(); ++k) {
+            const std::size_t i = g * group + k;
+            count_form(i, samples[k]);
+            take(placed_[i], samples[k]);
+            if (2 * of_form_ > placed_.size()) fail_if_unusable();
+          }
         });
     check_majority();
     fail_if_unusable();
+  }
+
+  // How many samples a thread hands over at once: of tiny ones the handing over costs more than they do.
+  // Reading them may still be slow, so that every thread gets some groups.
+  std::size_t group_of_samples(std::size_t threads) const {
+    constexpr std::size_t kGroupBytes = std::size_t{64} << 10;
+    constexpr std::size_t kGroupsPerThread = 8;
+    if (!form_) return 1;
+    std::size_t bytes = 1;
+    for (const FieldForm& field : *form_) bytes += field.values() * dtype_size(field.dtype);
+    return std::max<std::size_t>(
+        1, std::min(kGroupBytes / bytes, placed_.size() / (kGroupsPerThread * threads)));
   }
 
   // Most of the readable samples decide, and of as many the first: one wrong sample in front would make all
