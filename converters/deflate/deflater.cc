@@ -13,19 +13,7 @@
 
 namespace wflow::converters {
 
-namespace {
-
-constexpr std::size_t kLeastBlock = 1024;  // bytes; a header is 50 to 100
-constexpr std::size_t kMostStored = 65535;
-constexpr std::size_t kDistanceSymbols = 2;  // of one bit each, of which the second does not occur
-
-// Runs shorter than this are cheaper as literals. A match costs a rare symbol and the distance's bit, so that
-// where equal neighbours are common, and their literal short, only longer runs pay.
-std::size_t least_run(std::size_t equal, std::size_t size) {
-  const double share = static_cast<double>(equal) / static_cast<double>(size);
-  if (share < 0.3) return 4;
-  return share < 0.95 ? 16 : 5;
-}
+// What FieldDeflater::State holds is not in the anonymous namespace.
 
 // Code lengths as deflate's block header has them: repeats are symbols 16, 17 and 18 with extra bits.
 struct HeaderSymbol {
@@ -47,6 +35,20 @@ struct HeaderCode {
     return total;
   }
 };
+
+namespace {
+
+constexpr std::size_t kLeastBlock = 1024;  // bytes; a header is 50 to 100
+constexpr std::size_t kMostStored = 65535;
+constexpr std::size_t kDistanceSymbols = 2;  // of one bit each, of which the second does not occur
+
+// Runs shorter than this are cheaper as literals. A match costs a rare symbol and the distance's bit, so that
+// where equal neighbours are common, and their literal short, only longer runs pay.
+std::size_t least_run(std::size_t equal, std::size_t size) {
+  const double share = static_cast<double>(equal) / static_cast<double>(size);
+  if (share < 0.3) return 4;
+  return share < 0.95 ? 16 : 5;
+}
 
 void add_repeats(std::vector<HeaderSymbol>& symbols, std::uint8_t length, std::size_t count) {
   const auto byte = [](std::size_t value) { return static_cast<std::uint8_t>(value); };
@@ -98,6 +100,8 @@ HeaderCode header_code(std::span<const std::uint8_t> lengths) {
   return header;
 }
 
+}  // namespace
+
 // A block before it is written.
 struct BlockPlan {
   std::array<std::uint32_t, kLiteralSymbols> counts{};
@@ -117,6 +121,8 @@ struct BlockPlan {
     }
   }
 };
+
+namespace {
 
 class BitOutput {
  public:

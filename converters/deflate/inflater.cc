@@ -11,6 +11,13 @@
 
 namespace wflow::converters {
 
+// Not in the anonymous namespace, as FieldInflater::Stream holds some of them.
+// A code's symbol by the next bits, and the code's length; length 0 where there is no such code.
+struct SymbolEntry {
+  std::uint16_t symbol = 0;
+  std::uint8_t length = 0;
+};
+
 namespace {
 
 // Bit by bit, checked: headers and what is near the ends.
@@ -42,12 +49,6 @@ class BitInput {
 
  private:
   InflatePosition& p_;
-};
-
-// A code's symbol by the next bits, and the code's length; length 0 where there is no such code.
-struct SymbolEntry {
-  std::uint16_t symbol = 0;
-  std::uint8_t length = 0;
 };
 
 void fill_symbols(std::span<const std::uint8_t> lengths, unsigned most, SymbolEntry* table) {

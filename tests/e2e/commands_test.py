@@ -14,7 +14,7 @@ import unittest
 from wflow_test import BIN, INTERRUPTED, OK, SOURCE, SYSTEM, TASKS_FAILED, USAGE, CampaignTest, Gate, Terminal, gated_study
 
 # Verbs that print nothing of their own, or whose output is for programs as it is.
-WITHOUT_JSON = {"convert", "train", "event", "launch", "worker", "help", "completion", "schema"}
+WITHOUT_JSON = {"convert", "train", "event", "launch", "worker", "help", "completion", "schema", "top"}
 
 
 class Definitions(CampaignTest):
