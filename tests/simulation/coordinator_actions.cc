@@ -233,10 +233,10 @@ void Coordinator::on(engine::action::RemoveJournal& remove) {
 
 // ---- people
 
-// Everything that the answer may be about is on disk. But for a status while a commit waits for the disk: it says so,
-// and counts what is not there yet.
+// Everything that the answer may be about is on disk. But for a status while a commit waits for the disk: it
+// says so, and counts what is not there yet.
 void Coordinator::check_answer(const engine::PeerId& peer) {
-  if (committing_ && !machine_->disk_trouble().empty()) return;
+  if (!machine_->disk_trouble().empty()) return;  // until it has heard that the commit is on disk
   if (committing_) throw Violation("durable answers", "a question is answered while a commit is under way");
   if (!around_.draw.chance(0.2)) return;
   around_.vfs.use(&around_.disk, disk_user_);
