@@ -515,6 +515,40 @@ class CorrectKilled(CorrectTest):
                 self.assertTrue(simulations <= ran <= simulations + 2, (ran, simulations))
                 self.assertIn("nothing differs", self.wflow("diff").out)
 
+    def kill_when_it_runs(self, *command):
+        self.executed()
+        process = self.start(*command, "-j", "2", "-q")
+        self.wait(lambda: len(lines_of(self.ledger)) >= 1, "the first task", process)
+        self.kill_everything()
+        process.wait()
+        self.wflow("resume", "-j", "2", "-q")
+        self.assert_done()
+        self.assertEqual(self.manifest()["missing"], [])
+        return self.executed()["simulate"]
+
+    def test_in_the_stories_of_outputs(self):
+        """NaN, a wrong shape, a script under `sources`: killed while the mend runs."""
+        whole = SIMULATOR.replace("FACTOR", "1")
+        faults = {"NaN": SIMULATOR.replace("FACTOR", "(float('nan') if x < 0.3 else 1)"),
+                  "a wrong shape": whole.replace('header += " "', 'header = header if x > 0.3 else header.replace("(8,)", "(4, 2)")\nheader += " "')}
+        for name, broken in faults.items():
+            with self.subTest(name):
+                for earlier in self.folder.glob("correct_*"):
+                    shutil.rmtree(earlier)
+                self.simulator.write_text(broken)
+                self.wflow("run", self.write(train=False), "-j", "2", "-q")
+                missing = len(self.manifest()["missing"])
+                self.assertGreater(missing, 0)
+                self.simulator.write_text(whole)
+                ran = self.kill_when_it_runs("redo", "--missing")
+                self.assertTrue(missing <= ran <= missing + 2, (ran, missing))
+        self.write(train=False, sources=True)
+        self.update()
+        self.simulator.write_text(SIMULATOR.replace("FACTOR", "2"))
+        ran = self.kill_when_it_runs("resume", "--update")
+        self.assertTrue(SAMPLES <= ran <= SAMPLES + 2, ran)
+        self.assertIn("nothing differs", self.wflow("diff").out)
+
     # ---- at every write
 
     def one_round(self, number, point, when, command, prepare, check):
