@@ -45,7 +45,8 @@ Normalisation normalisation_from_json(const nlohmann::json& json) {
       json.at("x_mean").get<std::vector<double>>(),      json.at("x_std").get<std::vector<double>>(),
       json.at("y_mean").get<std::vector<double>>(),      json.at("y_std").get<std::vector<double>>(),
       json.value("numbers_mean", std::vector<double>()), json.value("numbers_std", std::vector<double>())};
-  for (const auto& [name, scale] : json.value("fields", nlohmann::json::object()).items()) {
+  const nlohmann::json fields = json.value("fields", nlohmann::json::object());
+  for (const auto& [name, scale] : fields.items()) {
     normalisation.fields[name] = {scale.at("mean").get<std::vector<double>>(),
                                   scale.at("std").get<std::vector<double>>(),
                                   scale.at("transformed").get<bool>()};
