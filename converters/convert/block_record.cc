@@ -190,6 +190,16 @@ std::optional<BlockRecord> read_block_record(const fs::path& output, std::uint64
   }
 }
 
+void add_record(const BlockRecord& record, Manifest& manifest) {
+  for (const BlockShard& shard : record.shards) {
+    SplitEntry& split = manifest.splits[shard.split];
+    split.samples += shard.entry.samples;
+    split.shards.push_back(shard.entry);
+  }
+  for (const MissingSample& sample : record.missing) manifest.missing.push_back(sample.id);
+  for (const MissingSample& sample : record.dropped) manifest.dropped.push_back(sample.id);
+}
+
 std::optional<std::string> shards_problem(const fs::path& output, const BlockRecord& record) {
   for (const BlockShard& shard : record.shards) {
     const fs::path path = output / shard.entry.file;

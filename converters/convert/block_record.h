@@ -12,6 +12,7 @@
 #include "converters/convert/sketch.h"
 #include "converters/convert/statistics.h"
 #include "converters/input/arrange.h"
+#include "converters/shards/manifest.h"
 #include "converters/shards/shard_reader.h"
 
 namespace wflow::converters {
@@ -51,6 +52,9 @@ std::string shard_name(std::string_view split, std::uint64_t block);  // "train/
 void write_block_record(const std::filesystem::path& output, const BlockRecord& record);
 // Nothing where there is none; Error{data} where it is damaged.
 std::optional<BlockRecord> read_block_record(const std::filesystem::path& output, std::uint64_t block);
+
+// Adds the block's shards and what it left out to the data set's manifest.
+void add_record(const BlockRecord& record, Manifest& manifest);
 
 // Whether the record's shards are there with the recorded sizes; else the sentence that says what is not.
 std::optional<std::string> shards_problem(const std::filesystem::path& output, const BlockRecord& record);

@@ -118,16 +118,6 @@ void check_missing(const ConvertConfig& config, const std::vector<BlockRecord>& 
                           missing, missing + converted, config.max_missing, first->id, first->reason));
 }
 
-void add_record(const BlockRecord& record, Manifest& manifest) {
-  for (const BlockShard& shard : record.shards) {
-    SplitEntry& split = manifest.splits[shard.split];
-    split.samples += shard.entry.samples;
-    split.shards.push_back(shard.entry);
-  }
-  for (const MissingSample& sample : record.missing) manifest.missing.push_back(sample.id);
-  for (const MissingSample& sample : record.dropped) manifest.dropped.push_back(sample.id);
-}
-
 Normalisation normalisation_of(const ConvertConfig& config, const std::string& name) {
   for (const FieldConfig& field : config.fields) {
     if (field.name != name || field.transforms.empty()) continue;

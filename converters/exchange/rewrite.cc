@@ -125,13 +125,7 @@ class Rewriter {
     make_directories(folder_.path() / "blocks");
     for (std::uint64_t block = 0; block * per_block_ < ids_.size(); ++block) {
       const BlockRecord record = write_block(block);
-      for (const BlockShard& shard : record.shards) {
-        SplitEntry& split = manifest.splits[shard.split];
-        split.samples += shard.entry.samples;
-        split.shards.push_back(shard.entry);
-      }
-      for (const MissingSample& sample : record.missing) manifest.missing.push_back(sample.id);
-      for (const MissingSample& sample : record.dropped) manifest.dropped.push_back(sample.id);
+      add_record(record, manifest);
       for (std::size_t k = 0; k < merged.size(); ++k) merged[k].add(record, k);
     }
     for (std::size_t k = 0; k < merged.size(); ++k) {
