@@ -61,6 +61,21 @@ engine::Range parse_range(const std::string& text);
 void select_tasks(const specs::Plan& plan, engine::Client& client, const SelectionOptions& options,
                   const std::function<bool(const TaskRow&)>& visit);
 
+// Adds at most `limit` of them (0: all) to a listing, which has found(), add(row) and finish(whether there
+// are more).
+template <typename Listing>
+void list_tasks(const specs::Plan& plan, engine::Client& client, const SelectionOptions& options,
+                std::uint64_t limit, Listing& listing) {
+  bool more = false;
+  select_tasks(plan, client, options, [&](const TaskRow& row) {
+    more = limit > 0 && listing.found() == limit;
+    if (more) return false;
+    listing.add(row);
+    return true;
+  });
+  listing.finish(more);
+}
+
 // The selection as several, each with at most so many parts: a message has a largest size.
 std::vector<engine::wire::Selection> in_messages(const engine::wire::Selection& selection, std::size_t parts);
 

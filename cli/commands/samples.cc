@@ -174,14 +174,7 @@ int samples(const SamplesOptions& options) {
   selection.step = listed.step->name;
   selection.few = !options.json && !options.csv;
   SampleListing listing(plan, listed, options);
-  bool more = false;
-  select_tasks(plan, client, selection, [&](const TaskRow& row) {
-    more = limit > 0 && listing.found() == limit;
-    if (more) return false;
-    listing.add(row);
-    return true;
-  });
-  listing.finish(more);
+  list_tasks(plan, client, selection, limit, listing);
   return 0;
 }
 

@@ -289,14 +289,7 @@ int tasks(const TasksOptions& options) {
   SelectionOptions selection = options.selection;
   selection.with_usage = !options.count;
   selection.few = !options.json && !options.csv && !options.count;
-  bool more = false;
-  select_tasks(plan, client, selection, [&](const TaskRow& row) {
-    more = limit > 0 && listing.found() == limit;
-    if (more) return false;
-    listing.add(row);
-    return true;
-  });
-  listing.finish(more);
+  list_tasks(plan, client, selection, limit, listing);
   return 0;
 }
 

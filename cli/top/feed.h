@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the dashboard's data comes from. One interface for a campaign that runs or rests, a replay, and the
-// list of several campaigns. Nothing here waits longer than it is told to.
+// list of several campaigns. No call waits for longer than its time-out.
 #pragma once
 
 #include <chrono>

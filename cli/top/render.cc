@@ -62,8 +62,9 @@ void put_name(Grid& grid, const TopData& data) {
   std::string word;
   if (data.link == Link::none) word = "no coordinator";
   if (data.link == Link::replay) word = "replay";
-  const int room = grid.width() - 6 - width_of(clock) - width_of(state) - width_of(word);
-  int column = grid.put(0, 1, cut_to_width(status.name, std::max(room, 8), grid.charset()), Ink::title) + 2;
+  const int columns = grid.width() - 6 - width_of(clock) - width_of(state) - width_of(word);
+  int column =
+      grid.put(0, 1, cut_to_width(status.name, std::max(columns, 8), grid.charset()), Ink::title) + 2;
   if (!word.empty())
     column = grid.put(0, column, word, data.link == Link::none ? Ink::bad : Ink::warning) + 2;
   grid.put(0, column, state, ink_of(status.state));

@@ -74,17 +74,23 @@ std::string spark_of(const StepStatus& step, const TopData& data, Charset charse
   return rates == data.rates.end() ? std::string() : sparkline_of(rates->second, kSparkColumns, charset);
 }
 
+// A cell of each entry, which `entries` point to.
+void add_column(GridTable& table, const auto& entries, const char* head, int priority, bool right,
+                auto cell) {
+  GridColumn& added = table.columns.emplace_back();
+  added.head = head;
+  added.priority = priority;
+  added.right = right;
+  for (const auto* entry : entries) added.cells.push_back(cell(*entry));
+}
+
 GridTable steps_table(const std::vector<const StepStatus*>& steps, const TopData& data,
                       const ViewState& state, Charset charset) {
   GridTable table;
   table.entries = steps.size();
   table.selected = state.selected_here();
   const auto column = [&](const char* head, int priority, bool right, auto cell) {
-    GridColumn& added = table.columns.emplace_back();
-    added.head = head;
-    added.priority = priority;
-    added.right = right;
-    for (const StepStatus* step : steps) added.cells.push_back(cell(*step));
+    add_column(table, steps, head, priority, right, cell);
   };
   column("step", 0, false, [](const StepStatus& s) { return GridText{s.name, Ink::bold}; });
   GridColumn& bar = table.columns.emplace_back();
@@ -162,11 +168,11 @@ void put_latest(Grid& grid, int row, int rows, const TopData& data) {
   if (rows < 2) return;
   grid.put(row, 1, "latest", Ink::dim);
   const auto list = happenings(data);
-  const int room = grid.width() - 12;
+  const int columns = grid.width() - 12;
   for (int i = 0; i < rows - 1 && static_cast<std::size_t>(i) < list.size(); ++i) {
     const Happening& happening = list[static_cast<std::size_t>(i)];
     grid.put(row + 1 + i, 1, time_of_day(happening.time_s), Ink::dim);
-    grid.put(row + 1 + i, 11, cut_to_width(happening.text, room, grid.charset()), happening.ink);
+    grid.put(row + 1 + i, 11, cut_to_width(happening.text, columns, grid.charset()), happening.ink);
   }
 }
 
@@ -187,11 +193,7 @@ void put_campaigns(Grid& grid, int row, int rows, const TopData& data, const Vie
   table.entries = listed.size();
   table.selected = state.selected_here();
   const auto column = [&](const char* head, int priority, bool right, auto cell) {
-    GridColumn& added = table.columns.emplace_back();
-    added.head = head;
-    added.priority = priority;
-    added.right = right;
-    for (const CampaignRow* campaign : listed) added.cells.push_back(cell(*campaign));
+    add_column(table, listed, head, priority, right, cell);
   };
   column("campaign", 0, false, [](const CampaignRow& r) { return GridText{r.name, Ink::bold}; });
   column("state", 1, false, [](const CampaignRow& r) {

@@ -93,9 +93,9 @@ void put_workers(Grid& grid, int row, int rows, const TopData& data, const ViewS
   }
   const std::uint64_t shown_tasks = data.running.size();
   const bool more = data.running_total > shown_tasks;
-  const int room = rows - (more ? 1 : 0);
-  const std::size_t first = first_shown(tree.size(), state.selected_here(), room);
-  for (int i = 0; i < room && first + static_cast<std::size_t>(i) < tree.size(); ++i) {
+  const int shown = rows - (more ? 1 : 0);
+  const std::size_t first = first_shown(tree.size(), state.selected_here(), shown);
+  for (int i = 0; i < shown && first + static_cast<std::size_t>(i) < tree.size(); ++i) {
     const std::size_t at = first + static_cast<std::size_t>(i);
     const TreeRow& entry = tree[at];
     if (at == state.selected_here()) grid.put(row + i, 0, ">", Ink::accent);

@@ -10,7 +10,7 @@
 
 namespace wflow::cli {
 
-// StepStatus::held is of max_disk: some of the step waits until conversions have made room.
+// StepStatus::held is of max_disk: some of the step waits until conversions have deleted files.
 bool waits_for_disk(const engine::StepStatus& step);
 
 // A line a step, names in `name_width` columns. On a terminal that is too narrow, what there is to say goes on in

@@ -137,7 +137,7 @@ std::uint64_t choose_shard_samples(const ConvertConfig& config, const fs::path& 
   return shard_samples_of(config, config.count, bytes);
 }
 
-// Before rows are looked at: a wrong number is told as that. `config.count` and `shard_samples` are known.
+// Before rows are looked at: the error of a wrong number says so. `config.count` and `shard_samples` are known.
 void check_block(const ConvertConfig& config, const RunOptions& options) {
   if (!options.block) return;
   const std::uint64_t blocks = blocks_of(config).count(config.count);
