@@ -23,6 +23,10 @@ bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
 }
 
+char letter_of(Separator separator) {
+  return separator == Separator::tab ? '\t' : ',';
+}
+
 // The fields of a record that may go on in the next line.
 class Record {
  public:
@@ -122,9 +126,10 @@ void LineReader::refuse_zero_byte() const {
 
 std::vector<std::string_view> split(std::string_view row, Separator separator) {
   std::vector<std::string_view> found;
-  if (separator == Separator::comma) {
+  if (separator == Separator::none) return {row};
+  if (separator != Separator::blanks) {
     for (;;) {
-      const std::size_t at = row.find(',');
+      const std::size_t at = row.find(letter_of(separator));
       found.push_back(row.substr(0, at));
       if (at == std::string_view::npos) return found;
       row.remove_prefix(at + 1);
@@ -141,8 +146,9 @@ std::vector<std::string_view> split(std::string_view row, Separator separator) {
 }
 
 std::size_t width_of(std::string_view row, Separator separator) {
-  return separator == Separator::comma ? 1 + static_cast<std::size_t>(std::count(row.begin(), row.end(), ','))
-                                       : split(row, separator).size();
+  if (separator == Separator::none) return 1;
+  if (separator == Separator::blanks) return split(row, separator).size();
+  return 1 + static_cast<std::size_t>(std::count(row.begin(), row.end(), letter_of(separator)));
 }
 
 std::string_view without_comment(std::string_view line) {

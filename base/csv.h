@@ -74,14 +74,21 @@ class LineReader {
   bool at_end_ = false;
 };
 
-// Cells that stand between commas, taken as they are, or between blanks.
-enum class Separator : std::uint8_t { comma, blanks };
+// Cells that stand between commas or tabs, taken as they are, or between blanks; none: the line is the cell.
+enum class Separator : std::uint8_t { comma, blanks, tab, none };
 std::vector<std::string_view> split(std::string_view row, Separator separator);
 std::size_t width_of(std::string_view row, Separator separator);
 
 // What is left of a line without comment and line end; empty for a line that holds no row. The rules are
 // numpy.loadtxt's: "#" starts a comment, lines without a cell are skipped.
 std::string_view without_comment(std::string_view line);
+
+// The row that a line of such a table holds; empty for none. Between tabs, and where the line is the cell, "#"
+// is a letter like any other.
+inline std::string_view row_of(std::string_view line, Separator separator) {
+  const bool verbatim = separator == Separator::tab || separator == Separator::none;
+  return verbatim ? line : without_comment(line);
+}
 
 // RFC 4180 with a header line: a field in double quotes may hold commas, line ends, and quotes written twice.
 // Other fields lose the blanks around them, and empty lines are passed over.

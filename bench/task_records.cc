@@ -3,6 +3,9 @@
 // campaign.
 //
 //   wflow_task_records [TASKS]      default 10,000,000
+//   wflow_task_records TASKS FOLDER   makes FOLDER a finished campaign with these records, one task in a
+//   hundred
+//                                     failed, for bench/finished_campaign
 //
 // Prints seconds of CPU and bytes of the database a task, with records and without, the peak memory of this
 // process, and how long it takes to read the records of one task and of 4,000 neighbours (a page of `wflow
@@ -20,6 +23,7 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "engine/store/store.h"
+#include "specs/plan/workspace.h"
 #include "specs/study/study.h"
 
 namespace {
@@ -117,10 +121,67 @@ Result fill(const fs::path& folder, std::uint64_t tasks, bool with_records) {
   return result;
 }
 
+// A campaign of these tasks that has ended, with records of all of them.
+void make_campaign(const fs::path& folder, std::uint64_t tasks) {
+  fs::create_directories(folder);
+  const specs::Plan plan = specs::create_campaign(make_plan(folder, tasks));
+  store::Store::create(folder, plan);
+  store::Store store(folder);
+  constexpr double kBegin_s = 1.76e9;
+  const double end_s = kBegin_s + static_cast<double>(tasks) * 1e-3;
+  store::Batch first;
+  first.history = {{kBegin_s, "started", "coordinator 1"}};
+  for (std::uint64_t worker = 0; worker < kWorkers; ++worker) {
+    store::WorkerRow& row = first.workers_joined.emplace_back();
+    row.id = fmt::format("node{:03}-4711", worker);
+    row.guardian.host = row.agent.host = fmt::format("node{:03}", worker);
+    row.cores = 64;
+    row.joined_s = kBegin_s;
+    first.workers_ended.push_back({row.id, end_s, "drained"});
+  }
+  store.commit(first);
+  for (std::uint64_t begin = 0; begin < tasks; begin += kCommit) {
+    const std::uint64_t end = std::min(tasks, begin + kCommit);
+    store::Batch batch;
+    batch.time_s = kBegin_s + static_cast<double>(end) * 1e-3;
+    for (std::uint64_t worker = 0; worker < kWorkers; ++worker) {
+      store::Batch::Usage& used = batch.usage.emplace_back();
+      used.worker = fmt::format("node{:03}-4711", worker);
+      for (std::uint64_t task = begin + worker; task < end; task += kWorkers)
+        used.executions.push_back(usage_of(task));
+    }
+    std::uint64_t done_from = begin;
+    for (std::uint64_t task = begin; task < end; ++task) {
+      if (hash64(task, 9) % 100 != 0) continue;
+      RecordFailure& failure = batch.failures.emplace_back();
+      failure.outcome.element = task;
+      failure.outcome.exit_code = 3;
+      failure.outcome.started_s = usage_of(task).started_s;
+      failure.outcome.duration_s = usage_of(task).duration_s;
+      failure.outcome.detail = fmt::format("no root in cell {}\n", task);
+      failure.worker = "node000-4711";
+      failure.final = true;
+      if (task > done_from) batch.ends.push_back({0, {done_from, task - 1}, ElementState::done});
+      batch.ends.push_back({0, {task, task}, ElementState::failed});
+      done_from = task + 1;
+    }
+    if (done_from < end) batch.ends.push_back({0, {done_from, end - 1}, ElementState::done});
+    store.commit(batch);
+  }
+  store::Batch last;
+  last.history = {{end_s, "end", "finished with failures"}};
+  last.time_s = end_s;
+  store.commit(last);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::uint64_t tasks = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 10'000'000;
+  if (argc > 2) {
+    make_campaign(argv[2], tasks);
+    return 0;
+  }
   const fs::path folder = fs::temp_directory_path() / fmt::format("wflow_task_records_{}", ::getpid());
   const auto n = static_cast<double>(tasks);
   const Result without = fill(folder / "without", tasks, false);

@@ -33,6 +33,7 @@ int body(int argc, char** argv) {
   cli::Command chosen;
   cli::add_commands(app, chosen);
   if (cli::complete(app, argc, argv)) return 0;
+  cli::take_exec_words(app, argc, argv);
   check_command(app, argc > 1 ? argv[1] : "");
   try {
     app.parse(argc, argv);

@@ -57,7 +57,7 @@ class Shards(unittest.TestCase):
         self.assertIn("u             (32, 64) float32; a chunk a sample, shuffle, deflate, indexed", info)
         self.assertIn("a             () float64; ", info)
         subprocess.run(["h5repack", "data/train/shard-00000.h5", "copy.h5"], cwd=self.folder, check=True)
-        self.assertIn("shuffle, deflate, no index of this file", self.shards("info", "copy.h5"))
+        self.assertIn("shuffle, deflate, index stale", self.shards("info", "copy.h5"))
         self.assertIn("is not", self.shards("info", "data.csv", code=4))
 
     def test_head_and_sample(self):

@@ -237,6 +237,34 @@ std::vector<PackedExecution> find_packed(const std::filesystem::path& directory,
   return executions;
 }
 
+PackReader::PackReader(std::filesystem::path directory) : directory_(std::move(directory)) {}
+
+std::vector<PackedExecution> PackReader::news() {
+  std::vector<PackedExecution> executions;
+  std::error_code missing;  // until the first task prints
+  std::filesystem::directory_iterator file(directory_, missing);
+  for (; !missing && file != std::filesystem::directory_iterator(); file.increment(missing)) {
+    if (file->path().extension() == ".index") read_index(file->path(), executions);
+  }
+  return executions;
+}
+
+void PackReader::read_index(const std::filesystem::path& index, std::vector<PackedExecution>& executions) {
+  std::uint64_t& offset = read_[index.filename().string()];
+  const FileDescriptor fd = open_file(index, O_RDONLY | O_CLOEXEC);
+  if (size_of(fd.get()) < offset + kEntryBytes) return;
+  auto log = index;
+  log.replace_extension(".log");
+  const std::string bytes = read_at(fd.get(), offset, size_of(fd.get()) - offset);
+  for (std::size_t at = 0; at + kEntryBytes <= bytes.size(); at += kEntryBytes) {
+    const auto entry = decode(bytes.data() + at);
+    // The last one may still be on its way.
+    if (!entry && at + 2 * kEntryBytes > bytes.size()) return;
+    offset += kEntryBytes;
+    if (entry) executions.push_back({*entry, log});
+  }
+}
+
 std::string packed_out(const PackedExecution& execution) {
   const FileDescriptor fd = open_file(execution.log, O_RDONLY | O_CLOEXEC);
   return read_at(fd.get(), execution.entry.offset, execution.entry.out_bytes);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,21 @@ struct PackedExecution {
 // Every execution of an element that printed something, in the order in which they ended; several workers may
 // have some. Reads all indexes of the directory once.
 std::vector<PackedExecution> find_packed(const std::filesystem::path& directory, specs::Element element);
+
+// Follows a directory while tasks print: the executions entered since the call before, of every worker, in the
+// order of each file.
+class PackReader {
+ public:
+  explicit PackReader(std::filesystem::path directory);
+  std::vector<PackedExecution> news();
+
+ private:
+  void read_index(const std::filesystem::path& index, std::vector<PackedExecution>& executions);
+
+  std::filesystem::path directory_;
+  std::map<std::string, std::uint64_t> read_;  // a file name: bytes
+};
+
 std::string packed_out(const PackedExecution& execution);
 std::string packed_err(const PackedExecution& execution);
 

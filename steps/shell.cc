@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shell steps as Merlin leaves them: a script, its output beside it, MERLIN_FINISHED after success.
 #include <algorithm>
+#include <optional>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -22,6 +24,8 @@ struct Script {
   bool shared = false;      // the text is the same for every element
   std::string shared_path;  // then one file for the array, where it goes through a shell
   std::string program;      // what is started directly; empty: all elements go through the shell
+  std::string folder;  // where it starts then: `cd FOLDER && ` stands before it; empty: the working directory
+  specs::Pieces rest;  // with `folder`: the command behind it
 };
 
 constexpr std::size_t kMaxArgument = 120'000;  // the kernel takes 131,071 bytes of one argument
@@ -53,6 +57,20 @@ std::string direct_program(const specs::Pieces& body, std::span<const std::strin
   for (const specs::Piece& piece : body) all += piece.kind == specs::Piece::Kind::literal ? piece.text : "0";
   if (!words || words->size() != 1 || !plain_words(all)) return {};
   return program_path(words->front(), environment).value_or("");
+}
+
+// `cd /path && program ...`: the path, and the command behind it.
+std::optional<std::pair<std::string, specs::Pieces>> behind_cd(const specs::Pieces& body) {
+  constexpr std::string_view kAnd = " && ";
+  if (body.empty() || body.front().kind != specs::Piece::Kind::literal) return std::nullopt;
+  const std::string& text = body.front().text;
+  const std::size_t end = text.find(kAnd);
+  if (!text.starts_with("cd ") || end == std::string::npos) return std::nullopt;
+  const auto words = plain_words(std::string_view(text).substr(0, end));
+  if (!words || words->size() != 2 || !words->at(1).starts_with('/')) return std::nullopt;
+  specs::Pieces rest = body;
+  rest.front().text = text.substr(end + kAnd.size());
+  return std::pair(words->at(1), std::move(rest));
 }
 
 class Shell final : public Step {
@@ -120,8 +138,17 @@ class Shell final : public Step {
       throw Error(ExitCode::data, "a step takes bundles of samples, and there are no samples");
     // Where scripts are left for people, every sample's directory has its own.
     const bool own_script = template_.shell_given && template_.sample_dependent;
-    Script script{&body, base + template_.suffix, !has_sample_tokens(body) && !own_script, {}, {}};
+    Script script;
+    script.body = &body;
+    script.base = base + template_.suffix;
+    script.shared = !has_sample_tokens(body) && !own_script;
     if (!environment.empty()) script.program = direct_program(body, environment);
+    // The files of output have names in the working directory, but for packed ones.
+    auto elsewhere = packed_ && !environment.empty() ? behind_cd(body) : std::nullopt;
+    if (elsewhere) {
+      script.program = direct_program(elsewhere->second, environment);
+      std::tie(script.folder, script.rest) = std::move(*elsewhere);
+    }
     if (script.shared && script.program.empty())
       script.shared_path = template_.workspace + "/" + script.base + ".sh";
     return script;
@@ -135,11 +162,12 @@ class Shell final : public Step {
   bool start_directly(const Script& script, std::uint64_t row, const BundleRows& rows,
                       PreparedTask& task) const {
     if (script.program.empty()) return false;
-    auto words = plain_words(text_of(script, row, rows));
+    auto words = plain_words(text_of(script.folder.empty() ? *script.body : script.rest, row, rows));
     if (!words) return false;  // this sample's cells hold what a shell would not take as it is
     task.argv = std::move(*words);
     task.program = script.program;
     task.direct = true;
+    task.starts_in = script.folder;
     return true;
   }
 
@@ -155,7 +183,7 @@ class Shell final : public Step {
     // started.
     const std::string name = task.directory + "/" + script.base + suffix + ".sh";
     if (takes_text_ && (packed_ || script.shared)) {
-      std::string text = text_of(script, row, rows);
+      std::string text = text_of(*script.body, row, rows);
       if (text.size() <= kMaxArgument) {
         for (std::string word : {std::string("-c"), std::move(text), name})
           task.argv.push_back(std::move(word));
@@ -166,16 +194,16 @@ class Shell final : public Step {
     task.files.push_back({name, file_text(script, row, rows)});
   }
 
-  std::string text_of(const Script& script, std::uint64_t row, const BundleRows& rows) const {
+  std::string text_of(const specs::Pieces& body, std::uint64_t row, const BundleRows& rows) const {
     const std::string path = template_.sample_dependent && template_.bundle == 0
                                  ? specs::sample_path(row, layout_of(template_), template_.level_max_dirs)
                                  : "";
-    return render(*script.body, samples_, row, path, template_.bundle > 0 ? &rows : nullptr);
+    return render(body, samples_, row, path, template_.bundle > 0 ? &rows : nullptr);
   }
 
   std::string file_text(const Script& script, std::uint64_t row, const BundleRows& rows) const {
     std::string text = "#!" + (template_.shell.empty() ? "/bin/bash" : template_.shell) + "\n\n";
-    text += text_of(script, row, rows);
+    text += text_of(*script.body, row, rows);
     if (!text.ends_with('\n')) text += '\n';
     return text;
   }

@@ -252,6 +252,31 @@ TEST(PackedShell, NeedsNeitherScriptNorDirectoryNorOutputFiles) {
   EXPECT_EQ(task.out_file + task.err_file + task.finished_marker, "");
 }
 
+TEST(PackedShell, StartsInTheDirectoryThatTheCommandEnters) {
+  auto t = sampled();
+  t.output = specs::OutputMode::packed;
+  t.command = {literal("cd '/a b' && env "), token(Kind::quoted_column, 0)};
+  const TestSamples samples(30);
+  PreparedTask task = make_step(t, &samples, kPath)->prepare({26, 0, false});
+  EXPECT_TRUE(task.direct);
+  EXPECT_EQ(task.program, "/usr/bin/env");
+  EXPECT_THAT(task.argv, ElementsAre("env", "260"));
+  EXPECT_EQ(task.starts_in, "/a b");
+  EXPECT_EQ(task.directory, "/campaign/simulate/01/01");
+  // The shell gets all of it.
+  EXPECT_EQ(make_step(t, &samples, kPath)->prepare({26, 0, false, 1, true}).argv.at(2),
+            "cd '/a b' && env 260");
+  for (const char* command :
+       {"cd relative && env ", "cd /a b && env ", "cd /a; env ", "cd $HOME && env ", "cd /a && env | "}) {
+    t.command = {literal(command), token(Kind::column, 0)};
+    EXPECT_FALSE(make_step(t, &samples, kPath)->prepare({26, 0, false}).direct) << command;
+  }
+  // Its output has names in the working directory.
+  t.command = {literal("cd /a && env")};
+  t.output = specs::OutputMode::files;
+  EXPECT_FALSE(make_step(t, &samples, kPath)->prepare({26, 0, false}).direct);
+}
+
 TEST(PackedShell, MakesTheDirectoryThatACommandNames) {
   auto t = sampled();
   t.output = specs::OutputMode::packed;

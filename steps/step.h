@@ -40,6 +40,7 @@ struct PreparedTask {
   std::vector<std::string> argv;
   bool direct = false;    // the command itself, without a shell
   std::string directory;  // made where missing; the working directory
+  std::string starts_in;  // of a direct, packed one: where the program starts in its place; empty: there
   // Nothing names `directory` before the task has ended: it may run elsewhere, and what it leaves in its
   // working directory is moved there; it is not made where nothing is left.
   bool directory_on_demand = false;

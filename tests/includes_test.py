@@ -51,7 +51,9 @@ BOUNDARIES = {
     r"(torch/|ATen/|c10/|caffe2/)": r"trainer/.*",
     r"mpi\.h": r"trainer/.*",
     r"n?curses\.h": r"cli/top/screen\.cc",
+    r"cairo/": r"cli/plot/(draw|pen|main)\..*",
     r"utf8proc\.h": r"cli/top/grid\.cc",
+    r"sodium\.h": r"cli/export/sha256\.cc",
 }
 # Tests and benchmarks stand outside, and look into the files that they check.
 OUTSIDE = re.compile(r"(tests|bench)/.*|.*_test\.cc")

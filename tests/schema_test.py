@@ -229,6 +229,8 @@ class Keys(unittest.TestCase):
     NOT_KEYS = {"%%", "$(", "OUTPUT_PATH", "walltime", "WORKSPACE"}
     # Read from a table of names (kTransforms).
     NOT_KEYS |= {"asinh", "clip", "scale", "downsample", "histogram", "crop", "subcubes", "one_hot", "expression", "min_max", "quantile"}
+    # The same of on: (kHookEvents).
+    NOT_KEYS |= {"finished", "failed", "stalled", "first_failure", "allocation_lost"}
 
     def asked(self, paths):
         found = set()

@@ -21,6 +21,7 @@ const std::array<std::string, 6> kLosses = {"mse", "mae", "huber", "gaussian", "
 const std::array<std::string, 6> kOptimizers = {"adamw", "adam", "sgd", "lars", "larc", "lamb"};
 const std::array<std::string, 6> kDecays = {"none", "cosine", "linear", "polynomial", "step", "one_cycle"};
 const std::array<std::string, 2> kSelects = {"last", "best"};
+const std::array<std::string, 3> kBackends = {"auto", "torch", "onednn"};
 const std::array<std::string, 2> kInitialWeights = {"random", "data"};
 const std::array<std::string, 3> kNorms = {"none", "batch", "group"};
 const std::array<std::string, 7> kActivations = {"leaky_relu", "relu",    "elu", "gelu",
@@ -296,6 +297,10 @@ bool is_classification(LossName name) {
   return name == LossName::cross_entropy || name == LossName::dice;
 }
 
+const char* name_of(Backend backend) {
+  return kBackends[static_cast<std::size_t>(backend)].c_str();
+}
+
 const char* name_of(Select select) {
   return kSelects[static_cast<std::size_t>(select)].c_str();
 }
@@ -402,6 +407,7 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
   config.early_stop_epochs = reader.integer("early_stop", config.early_stop_epochs, 0, kMany);
   config.shuffle_labels = reader.boolean("shuffle_labels", config.shuffle_labels);
   config.deterministic = reader.boolean("deterministic", config.deterministic);
+  config.backend = static_cast<Backend>(reader.choice("backend", 0, kBackends));
   config.init_from = reader.string("init_from");
   if (config.init_from == "none") config.init_from.clear();
   config.max_seconds = reader.seconds("max_seconds", config.max_seconds);
@@ -526,6 +532,7 @@ yaml::Node to_yaml(const TrainConfig& config) {
       {"early_stop", integer(config.early_stop_epochs)},
       {"shuffle_labels", boolean(config.shuffle_labels)},
       {"deterministic", boolean(config.deterministic)},
+      {"backend", yaml::scalar(name_of(config.backend))},
       {"max_seconds", real(config.max_seconds)}};
   if (!config.init_from.empty()) entries.emplace_back("init_from", yaml::quoted(config.init_from));
   if (config.cache_bytes >= 0) entries.emplace_back("cache", integer(config.cache_bytes));

@@ -32,6 +32,9 @@ enum class LossName { mse, mae, huber, gaussian, cross_entropy, dice };
 enum class OptimizerName { adamw, adam, sgd, lars, larc, lamb };
 enum class Decay { none, cosine, linear, polynomial, step, one_cycle };
 enum class Select { last, best };
+// What computes convolutions on a processor: torch: libtorch and the kernels for few channels; onednn: oneDNN
+// wherever it has kernels; automatic: the faster of them for each layer.
+enum class Backend { automatic, torch, onednn };
 // What stands behind a convolution. Batch norm and group norm remove the mean amplitude of what they see (of
 // the batch, or of a sample), which is what a field's strength is read from.
 enum class Norm { none, batch, group };
@@ -157,6 +160,7 @@ struct TrainConfig {
   std::int64_t early_stop_epochs = 0;  // stop after so many epochs without a better validation; 0: never
   bool shuffle_labels = false;         // leak test: a network can learn nothing from such data
   bool deterministic = true;
+  Backend backend = Backend::automatic;
   // Weights to begin with: empty: random ones; kInitFromLast: where the data are new, those of the last model
   // of this training; else a checkpoint, or the folder of a training.
   std::string init_from;
@@ -182,6 +186,7 @@ const char* name_of(LossName name);
 const char* name_of(OptimizerName name);
 const char* name_of(Decay decay);
 const char* name_of(Select select);
+const char* name_of(Backend backend);
 const char* name_of(Norm norm);
 const char* name_of(InitialWeights initial);
 

@@ -16,6 +16,7 @@
 #include "trainer/config.h"
 #include "trainer/model/network.h"
 #include "trainer/parallel/communicator.h"
+#include "trainer/predict/predict.h"
 #include "trainer/training/trainer.h"
 
 namespace {
@@ -38,6 +39,7 @@ Examples:
   mpirun.openmpi -n 4 wflow-train train.yaml             the same on four ranks
   wflow-train train.yaml --dry-run                       network, parameters, flops, memory, steps
   wflow-train train.yaml --fresh                         forget the checkpoints and start anew
+  wflow-train predict training shards --split test       what the trained model says of a data set
 
 The least that CONFIG.yaml needs (at top level or under train:):
   data: shards            # what wflow-convert wrote
@@ -167,11 +169,43 @@ int run(const Arguments& arguments, trainer::Communicator& communicator) {
   }
 }
 
+constexpr const char* kPredictExamples = R"(
+Examples:
+  wflow predict training points.csv                      a row of predictions for each row of inputs
+  wflow predict training shards --split test             predictions beside the truths, errors at the end
+  wflow predict network.pt shards -o predictions.h5      of anybody's TorchScript file; fields go to HDF5
+
+DATA is a data set of wflow-convert, or a table with a column for each input of the model.)";
+
+struct PredictArguments {
+  trainer::PredictOptions options;
+  int threads = 1;
+};
+
+CLI::App& add_predict(CLI::App& app, PredictArguments& arguments) {
+  trainer::PredictOptions& options = arguments.options;
+  CLI::App& command = *app.add_subcommand("predict", "what an exported model says of samples");
+  command.footer(kPredictExamples);
+  command.add_option("MODEL", options.model, "a training's folder, or a TorchScript file")->required();
+  command.add_option("DATA", options.data, "a data set's folder, or a table (.csv)")->required();
+  command.add_option("-o,--output", options.output, "file for them: .csv or .h5 [standard output, as CSV]");
+  command.add_option("--split", options.split, "train, validation, test or all, of a data set")
+      ->check(CLI::IsMember({"train", "validation", "test", "all"}))
+      ->capture_default_str();
+  command.add_option("--batch", options.batch, "samples a forward pass")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 20))
+      ->capture_default_str();
+  command.add_option("--threads", arguments.threads, "threads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  return command;
+}
+
 int body(int argc, char** argv) {
   CLI::App app("wflow-train: trains a network on a data set of wflow-convert, on any number of MPI ranks.");
   app.footer(kExamples);
   Arguments arguments;
-  app.add_option("CONFIG", arguments.config, "YAML file with the training's configuration")->required();
+  app.add_option("CONFIG", arguments.config, "YAML file with the training's configuration");
   app.add_flag("--fresh", arguments.fresh,
                "remove earlier checkpoints of the output directory and start anew");
   app.add_flag("--fresh-on-new-data", arguments.fresh_on_new_data,
@@ -185,12 +219,21 @@ int body(int argc, char** argv) {
                  "step=N, bit=N, seed=N, rank=N after commas")
       ->type_name("WHERE,...")
       ->allow_extra_args(false);
+  PredictArguments predict;
+  const CLI::App& predict_command = add_predict(app, predict);
   app.set_version_flag("--version", std::string("wflow-train ") + wflow::kVersion);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::usage);
   }
+  if (predict_command.parsed()) {
+    trainer::set_compute_threads(predict.threads, false);
+    trainer::predict(predict.options);
+    return 0;
+  }
+  if (arguments.config.empty())
+    throw Error(ExitCode::usage, "name the YAML file of the training: wflow-train --help");
   bit_flips_of(arguments);  // wrong ones before the ranks meet
   if (arguments.dry_run) {
     std::fputs(trainer::describe_run(read_config(arguments.config)).c_str(), stdout);

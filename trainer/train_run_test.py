@@ -20,6 +20,8 @@ import unittest
 import h5py
 import numpy
 
+from tensorboard_file import scalars
+
 PROGRAMS = None
 CELLS = 8
 
@@ -80,6 +82,18 @@ class TrainRun(unittest.TestCase):
         header = json.loads(data[24:24 + length])
         return data[(24 + length + 63) // 64 * 64:-32], header
 
+    def check_tensorboard(self, name):
+        """Its file says what metrics.jsonl says."""
+        expected = {}
+        for line in (self.root / name / "metrics.jsonl").read_text().splitlines():
+            row = json.loads(line)
+            values = {"loss/train": row["train_loss"], "loss/validation": row["validation_loss"],
+                      "learning_rate": row["learning_rate"], "samples_per_second": row["samples_per_second"]}
+            for target, errors in row["validation"].items():
+                values |= {f"{error}/{target}": value for error, value in errors.items() if value is not None}
+            expected |= {(tag, row["step"]): float(numpy.float32(value)) for tag, value in values.items()}
+        self.assertEqual(scalars(self.root / name / "tensorboard"), expected)
+
     def result(self, name):
         return json.loads((self.root / name / "result.json").read_text())
 
@@ -124,6 +138,7 @@ class EndToEnd(TrainRun):
             self.assertEqual(row["validation_loss"], float(in_table["validation_loss"]))
             self.assertEqual(row["validation"]["slope"]["mae"], float(in_table["validation_mae/slope"]))
             self.assertAlmostEqual(row["validation"]["slope"]["rmse"] ** 2, float(in_table["validation_mse/slope"]), places=6)
+        self.check_tensorboard("whole")
 
         # Python's torch, without any of our code, predicts what predictions.csv says.
         import torch
@@ -210,6 +225,8 @@ class EndToEnd(TrainRun):
         for name in ("automatic", "surrogate", "decoder", "autoencoder", "vae", "unet", "gaussian", "listed", "classes"):
             with self.subTest(name):
                 self.check_onnx(name)
+                self.check_predict(name)
+        self.check_predict_tables()
         with h5py.File(self.root / "classes/predictions.h5") as file:
             self.assertEqual(file["probability"].shape, (9, 2))
             numpy.testing.assert_allclose(file["probability"][:].sum(1), 1, rtol=1e-6)
@@ -229,6 +246,61 @@ class EndToEnd(TrainRun):
                   .float() for field in model.inputs]
         expected = model(*inputs)
         self.assertLess((onnx_model(*inputs) - expected).abs().max(), 1e-4 * expected.abs().max() + 1e-6)
+
+    def predict(self, *words, code=0):
+        done = subprocess.run([PROGRAMS.train, "predict", *map(str, words)], capture_output=True, text=True, timeout=240)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def check_predict(self, name):
+        """model.pt, used by itself on the same samples, says what predictions.h5 says."""
+        data = json.loads((self.root / f"{name}.yaml").read_text())["data"]
+        again = self.root / name / "again.h5"
+        done = self.predict(self.root / name, data, "--split", "test", "-o", again)
+        expected = self.result(name)["test"]["targets"]
+        for target, errors in expected.items():
+            (line,) = [line for line in done.stderr.splitlines() if line.startswith(target + " ")]
+            self.assertAlmostEqual(float(line.split()[1]), errors["mae"], delta=1e-3 * errors["mae"])
+        with h5py.File(self.root / name / "predictions.h5") as before, h5py.File(again) as now:
+            self.assertEqual(set(before), set(now))
+            self.assertEqual(list(before.attrs["targets"]), list(now.attrs["targets"]))
+            for dataset in before:
+                numpy.testing.assert_allclose(before[dataset][:], now[dataset][:], rtol=2e-3, atol=1e-3, err_msg=dataset)
+
+    def check_predict_tables(self):
+        (self.root / "points.csv").write_text("name,slope\nfirst,0.25\n\"the, last\",-0.5\n")
+        done = self.predict(self.root / "surrogate/model.pt", self.root / "points.csv")
+        rows = list(csv.DictReader(done.stdout.splitlines()))
+        self.assertEqual([(row["id"], row["name"], row["slope"]) for row in rows],
+                         [("0", "first", "0.25"), ("1", "the, last", "-0.5")])
+        import torch
+        expected = torch.jit.load(str(self.root / "surrogate/model.pt"))(torch.tensor([[0.25], [-0.5]]))
+        numpy.testing.assert_allclose([float(row["amplitude_predicted"]) for row in rows], expected[:, 0].numpy(), rtol=1e-5)
+
+        # Anybody's network, without names.
+        class Mean(torch.nn.Module):
+            def forward(self, x):
+                return x.mean([1, 2, 3, 4]).unsqueeze(1)
+        torch.jit.script(Mean()).save(str(self.root / "mean.pt"))
+        done = self.predict(self.root / "mean.pt", self.root / "shards", "--batch", "7")
+        means = {int(row["id"]): float(row["output0_predicted"]) for row in csv.DictReader(done.stdout.splitlines())}
+        self.assertEqual(len(means), 48)
+        for sample, mean in means.items():
+            self.assertAlmostEqual(mean, numpy.load(self.root / f"{sample}.npy").mean(), delta=1e-4)
+
+        (self.root / "numbers.csv").write_text("x\n1\n")
+        (self.root / "letters.csv").write_text("slope\n1\nb\n")
+        for words, said in (
+                ((self.root / "surrogate", self.root / "table.csv", "-o", "p.txt"), "ends in .csv or .h5"),
+                ((self.root / "unet", self.root / "shards"), "predicts fields"),
+                ((self.root / "gaussian", self.root / "points.csv"), "has no column 'x'"),
+                ((self.root / "points.csv", self.root / "points.csv"), "no TorchScript file"),
+                ((self.root / "nothing", self.root / "points.csv"), "no such file"),
+                ((self.root / "gaussian", self.root / "numbers.csv"), "does not suit the data"),
+                ((self.root / "surrogate", self.root / "letters.csv"), "letters.csv:3: 'b' of column 'slope' is no number")):
+            failed = subprocess.run([PROGRAMS.train, "predict", *map(str, words)], capture_output=True, text=True, timeout=240)
+            self.assertIn(said, failed.stderr)
+            self.assertIn(failed.returncode, (2, 4), failed.stderr)
 
     def test_onnx_of_every_kind_of_layer(self):
         listed = [{"convolution": 4, "stride": 2}, "elu", "layer_norm", {"convolution": 8, "kernel": 2, "name": "even"}, "group_norm",
@@ -417,6 +489,7 @@ class Restarts(TrainRun):
         self.assertEqual(broken_header["history"][-1]["train_loss"], header["history"][-1]["train_loss"])
         self.assertEqual(self.result("broken")["test"], self.result("unbroken")["test"])
         self.assertEqual(len((self.root / "broken/metrics.csv").read_text().splitlines()), 31)
+        self.check_tensorboard("broken")
         self.assertEqual([p for p in checkpoints.iterdir() if ".tmp" in p.name], [])
 
     def kill_after_step(self, path, step):
@@ -538,6 +611,7 @@ class Guard(TrainRun):
                 self.assertEqual(mended, clean, said)
                 self.assertEqual(rollbacks, 1)
                 self.assertIn("going back to step", said)
+                self.check_tensorboard(f"flip{number}")
         # Without the guard the flip is in the result.
         harmed, rollbacks, _ = self.arrays("unguarded", 1, "weights,step=33,bit=29,seed=5", guard=False)
         self.assertNotEqual(harmed, clean)

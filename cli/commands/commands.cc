@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "base/version.h"
+#include "cli/commands/export.h"
 
 namespace wflow::cli {
 
@@ -41,6 +42,7 @@ void add_commands(CLI::App& app, Command& chosen) {
   add_run(app, chosen);
   add_resume(app, chosen);
   add_extend(app, chosen);
+  add_exec(app, chosen);
   add_update(app, chosen);
   add_redo(app, chosen);
   add_status(app, chosen);
@@ -49,6 +51,10 @@ void add_commands(CLI::App& app, Command& chosen) {
   add_tasks(app, chosen);
   add_samples(app, chosen);
   add_usage(app, chosen);
+  add_report(app, chosen);
+  add_metrics(app, chosen);
+  add_export(app, chosen);
+  add_curves(app, chosen);
   add_explain(app, chosen);
   add_logs(app, chosen);
   add_rerun(app, chosen);
@@ -62,6 +68,7 @@ void add_commands(CLI::App& app, Command& chosen) {
   add_delegates(app);
   add_launch(app);
   add_submitted(app, chosen);
+  add_hook(app, chosen);
   add_event(app, chosen);
   add_worker(app, chosen);
   add_coordinate(app, chosen);

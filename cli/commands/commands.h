@@ -19,6 +19,9 @@ void add_commands(CLI::App& app, Command& chosen);
 void add_run(CLI::App& app, Command& chosen);
 void add_resume(CLI::App& app, Command& chosen);
 void add_extend(CLI::App& app, Command& chosen);
+void add_exec(CLI::App& app, Command& chosen);
+// Of `wflow exec`: takes the command and its arguments from the end of argv, before it is parsed.
+void take_exec_words(const CLI::App& app, int& argc, char** argv);
 // Of the argument "campaign".
 inline constexpr const char* kCampaign =
     "its directory, or the beginning of its name (default: the newest here)";
@@ -35,7 +38,9 @@ void add_control(CLI::App& app, Command& chosen);
 // ls, rm, snapshot, workers
 void add_manage(CLI::App& app, Command& chosen);
 void add_explain(CLI::App& app, Command& chosen);
+void add_report(CLI::App& app, Command& chosen);
 void add_usage(CLI::App& app, Command& chosen);
+void add_curves(CLI::App& app, Command& chosen);
 void add_tasks(CLI::App& app, Command& chosen);
 void add_samples(CLI::App& app, Command& chosen);
 void add_validate(CLI::App& app, Command& chosen);
@@ -53,6 +58,9 @@ void add_worker(CLI::App& app, Command& chosen);
 void add_coordinate(CLI::App& app, Command& chosen);  // in_allocation.cc
 // Hidden: what wflow run starts while a campaign waits for a study that it submitted.
 void add_submitted(CLI::App& app, Command& chosen);
+// Hidden: what a campaign starts for its study's on:.
+void add_hook(CLI::App& app, Command& chosen);
+void add_metrics(CLI::App& app, Command& chosen);
 void add_event(CLI::App& app, Command& chosen);
 void add_doctor(CLI::App& app, Command& chosen);
 void add_install_shims(CLI::App& app, Command& chosen);

@@ -19,6 +19,7 @@
 #include "cli/commands/early_followup.h"
 #include "cli/commands/handover.h"
 #include "cli/commands/run.h"
+#include "cli/observe/observer.h"
 #include "cli/view/display.h"
 #include "cli/view/report.h"
 #include "engine/coordinate/coordinator.h"
@@ -40,14 +41,19 @@ class CampaignRun {
         options_(options),
         signals_({SIGINT, SIGTERM, SIGHUP, SIGUSR1}),
         queue_(top.campaign()),
+        observer_(top),
         limit_s_(limit_of(options)) {}
 
   int run(bool resumed) {
+    if (!resumed) observer_.begins_anew();
     run_top(resumed);
     if (resumed) look_again();
     while (!asked_to_end()) {
       auto next = queue_.next();
-      if (!next) return static_cast<int>(worst());
+      if (!next) {
+        if (top_ran_) observer_.ended(top_status_);
+        return static_cast<int>(worst());
+      }
       follow(*next);
     }
     return handed_over_ ? static_cast<int>(ExitCode::interrupted) : finish();
@@ -186,11 +192,17 @@ class CampaignRun {
             record_start(plan.campaign(), options_);
           }
           display.show(status);
+          if (plan.campaign() == top_.campaign()) observer_.look(status);
           if (moves && on_login_node && !options_.silent()) print_notes(status);
           last_ = status;
           if (!moves) early.look(status);
         });
     display.finish(last_);
+    if (plan.campaign() == top_.campaign()) {
+      top_status_ = last_;
+      top_ran_ = true;
+      observer_.rest(last_);
+    }
     if (end.code != ExitCode::interrupted) early.drain([this] { return asked_to_end(); });
     last_code_ = end.code;
     note_hard_failures(last_);
@@ -250,6 +262,9 @@ class CampaignRun {
   const RunOptions& options_;
   engine::SignalQueue signals_;  // between coordinators, and what they have not taken
   engine::FollowupQueue queue_;
+  Observer observer_;
+  engine::CampaignStatus top_status_;  // when it ended
+  bool top_ran_ = false;               // in this process
   double limit_s_;
   Clock::time_point began_ = Clock::now();
   bool asked_ = false;

@@ -48,9 +48,10 @@ std::int64_t ranks_of(const std::vector<std::string>& arguments) {
 
 void run_delegate(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "";
-  if (name != "convert" && name != "train" && name != "shards") return;
-  // `wflow shards ...` is `wflow-convert shards ...`.
-  const std::vector<std::string> arguments(argv + (name == "shards" ? 1 : 2), argv + argc);
+  if (name != "convert" && name != "train" && name != "shards" && name != "predict") return;
+  // `wflow shards ...` is `wflow-convert shards ...`, `wflow predict ...` is `wflow-train predict ...`.
+  const bool subcommand = name == "shards" || name == "predict";
+  const std::vector<std::string> arguments(argv + (subcommand ? 1 : 2), argv + argc);
   std::vector<std::string> words;
   if (const std::int64_t ranks = name == "train" ? ranks_of(arguments) : 1; ranks > 1) {
     words = {find_program("mpirun.openmpi").value_or("mpirun"),
@@ -61,7 +62,7 @@ void run_delegate(int argc, char** argv) {
              "none"};
     if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   }
-  words.push_back(sibling_program(name == "train" ? "wflow-train" : "wflow-convert"));
+  words.push_back(sibling_program(name == "train" || name == "predict" ? "wflow-train" : "wflow-convert"));
   words.insert(words.end(), arguments.begin(), arguments.end());
   replace_process(words);
 }
@@ -80,6 +81,11 @@ void add_delegates(CLI::App& app) {
       ->footer(
           "Takes the arguments of wflow-train; wflow train --help tells them, docs/train.md the keys.\n"
           "Examples:\n  wflow train train.yaml\n  wflow train train.yaml --dry-run");
+  app.add_subcommand("predict", "what a trained model says of other samples (wflow-train)")
+      ->footer(
+          "Takes the arguments of wflow-train predict; wflow predict --help tells them, docs/predict.md "
+          "more.\n"
+          "Examples:\n  wflow predict training points.csv\n  wflow predict training shards --split test");
 }
 
 }  // namespace wflow::cli

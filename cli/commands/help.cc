@@ -36,10 +36,12 @@ int help(const CLI::App& app, const std::string& topic) {
     print_exit_codes();
     return 0;
   }
-  if (topic == "convert" || topic == "train" || topic == "shards") {
-    const std::string program = sibling_program(topic == "train" ? "wflow-train" : "wflow-convert");
+  const bool trains = topic == "train" || topic == "predict";
+  if (trains || topic == "convert" || topic == "shards") {
+    const std::string program = sibling_program(trains ? "wflow-train" : "wflow-convert");
     std::fflush(stdout);
-    if (topic == "shards") ::execl(program.c_str(), program.c_str(), "shards", "--help", nullptr);
+    if (topic == "shards" || topic == "predict")
+      ::execl(program.c_str(), program.c_str(), topic.c_str(), "--help", nullptr);
     ::execl(program.c_str(), program.c_str(), "--help", nullptr);
     throw system_error(errno, "cannot start " + program);
   }

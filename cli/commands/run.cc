@@ -46,7 +46,8 @@ fs::path make_campaign_directory(const specs::Study& study, std::string* timesta
   }
 }
 
-// A campaign that can be resumed, or nothing.
+}  // namespace
+
 specs::Plan create(const specs::StudyAndWarnings& read) {
   specs::ReadOptions options = read.study.options;
   const fs::path directory = make_campaign_directory(read.study, &options.timestamp);
@@ -63,6 +64,8 @@ specs::Plan create(const specs::StudyAndWarnings& read) {
     throw;
   }
 }
+
+namespace {
 
 // The programs beside wflow that the study's tasks are: better missed now than by the first task.
 void require_programs(const specs::Study& study) {

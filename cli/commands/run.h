@@ -43,6 +43,9 @@ struct RunOptions {
 // Options that run, resume and retry share.
 void add_common(CLI::App& command, RunOptions& options);
 
+// Makes the campaign of a study that was just read: one that can be resumed, or nothing.
+specs::Plan create(const specs::StudyAndWarnings& read);
+
 // --time-limit in seconds, 0 without one. Error{usage} for what is no time.
 double limit_of(const RunOptions& options);
 

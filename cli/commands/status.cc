@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
+#include "base/error.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/registry.h"
+#include "cli/campaign/training_rows.h"
 #include "cli/commands/commands.h"
+#include "cli/top/pictures.h"
 #include "cli/view/listing.h"
 #include "cli/view/report.h"
+#include "cli/view/status_table.h"
 #include "cli/view/table.h"
 #include "engine/followups/followups.h"
 #include "engine/query/client.h"
@@ -25,7 +34,13 @@ struct StatusOptions {
   bool json = false;
   bool csv = false;
   bool brief = false;
+  bool table = false;
+  bool watches = false;
+  std::string period;  // of --watch, as it was given
 };
+
+constexpr double kWatch_s = 2;
+constexpr double kLongestWatch_s = 86'400;
 
 // A row a step; the states in their own order.
 void print_csv(const engine::CampaignStatus& status) {
@@ -44,36 +59,167 @@ void print_csv(const engine::CampaignStatus& status) {
   table.print_csv();
 }
 
-int status(const StatusOptions& options) {
+// Where the campaign goes on, and how to continue it.
+std::vector<std::string> closing_lines(const engine::CampaignStatus& status) {
+  std::vector<std::string> lines = {"", status.directory};
+  const auto& after = status.followups;
+  const bool left = std::any_of(after.begin(), after.end(), [](const auto& f) { return f.left(); });
+  if (status.coordinator.empty() && !status.allocations.allocations.empty()) {
+    lines.emplace_back("the coordinator of the next allocation goes on");
+  } else if (status.coordinator.empty() && (status.state == engine::CampaignState::interrupted || left) &&
+             !engine::running_campaign(status.directory)) {
+    lines.push_back("continue with: wflow resume " + status.directory);
+  }
+  return lines;
+}
+
+// The study is read only where a training has something to be compared by.
+TrainingRows trainings_of(const engine::CampaignStatus& status) {
+  if (status.metrics.empty()) return {};
+  const specs::Plan plan = read_plan(status.directory);
+  engine::Client client(plan);
+  return training_rows(plan, client, status);
+}
+
+std::vector<std::string> table_lines(const engine::CampaignStatus& status, const TrainingRows& trainings,
+                                     const Terminal& terminal) {
+  const specs::Plan plan = read_plan(status.directory);
+  top::TopData data;
+  data.status = status;
+  engine::Client client(plan);
+  data.workers = client.workers();
+  constexpr std::uint32_t kRunningTasks = 5000;
+  data.running = client.watch({0, 0, kRunningTasks}).running;
+  data.needs = top::needs_of(plan);
+  data.now_s = status.time_s;
+  // Of a worker that was killed with its coordinator no end is known.
+  for (engine::wire::WorkerView& worker : data.workers) {
+    if (worker.ended_s <= 0 && worker.state == engine::wire::WorkerViewState::unknown)
+      worker.ended_s = data.now_s;
+  }
+  return status_table(data, trainings, terminal);
+}
+
+std::vector<std::string> lines_of(const engine::CampaignStatus& status, const StatusOptions& options,
+                                  const Terminal& terminal) {
+  const TrainingRows trainings = options.brief ? TrainingRows() : trainings_of(status);
+  if (options.table) return table_lines(status, trainings, terminal);
+  std::vector<std::string> lines = overview(status, terminal);
+  const auto append = [&](const std::vector<std::string>& more) {
+    lines.insert(lines.end(), more.begin(), more.end());
+  };
+  if (trainings.rows.size() > 1) {
+    append({"", fmt::format("{} trainings by {}:", trainings.rows.size(), trainings.metric)});
+    append(training_table(trainings).lines(terminal));
+  }
+  if (!options.brief) append(details(status, terminal, true));
+  append(closing_lines(status));
+  return lines;
+}
+
+nlohmann::json json_of(const engine::CampaignStatus& status) {
+  nlohmann::json json = engine::to_json(status);
+  json["trainings"] = to_json(trainings_of(status));
+  return json;
+}
+
+void show_once(const engine::CampaignStatus& status, const StatusOptions& options) {
+  if (options.json) {
+    fmt::print("{}\n", json_of(status).dump(2));
+  } else if (options.csv) {
+    print_csv(status);
+  } else {
+    for (const std::string& line : lines_of(status, options, standard_output())) fmt::print("{}\n", line);
+  }
+}
+
+// ---- --watch
+
+volatile std::sig_atomic_t watch_is_over = 0;
+
+void end_watch(int) {
+  watch_is_over = 1;
+}
+
+// Ctrl-C between two pictures: the last one stays whole, and the exit code is 0.
+void catch_signals() {
+  struct sigaction action {};
+  action.sa_handler = end_watch;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
+}
+
+// On a terminal the picture is drawn again in place; elsewhere each is a block of its own (--json: a line).
+void show_again(const engine::CampaignStatus& status, const StatusOptions& options, bool first) {
+  const Terminal terminal = standard_output();
+  if (options.json) {
+    fmt::print("{}\n", json_of(status).dump());
+  } else if (!terminal.interactive) {
+    if (!first) fmt::print("\n");
+    fmt::print("{}\n", clock_time(status.time_s));
+    for (const std::string& line : lines_of(status, options, terminal)) fmt::print("{}\n", line);
+  } else {
+    // The last column stays free: a line that fills it leaves the cursor in different places.
+    Terminal narrower = terminal;
+    narrower.width = std::max(terminal.width - 1, 1);
+    std::vector<std::string> lines = lines_of(status, options, narrower);
+    const auto most = static_cast<std::size_t>(std::max(terminal.height - 1, 1));
+    if (lines.size() > most) lines.resize(most);
+    std::string text = first ? "\x1b[2J\x1b[H" : "\x1b[H";
+    for (const std::string& line : lines) text += fitted(line, narrower.width, false) + "\x1b[K\n";
+    fmt::print("{}\x1b[J", text);
+  }
+  std::fflush(stdout);
+}
+
+// No coordinator holds the campaign, but the next one will, in an allocation that is queued.
+bool waits_for_allocation(const engine::CampaignStatus& status) {
+  const bool ended = engine::is_at_rest(status.state) && status.state != engine::CampaignState::interrupted;
+  return !ended && status.coordinator.empty() && !status.allocations.allocations.empty();
+}
+
+int watch(const std::filesystem::path& campaign, const StatusOptions& options, double period_s) {
+  catch_signals();
+  for (bool first = true;; first = false) {
+    // Looked at before the picture: the last one is of the end.
+    const auto running = engine::running_campaign(campaign);
+    std::filesystem::path shown = running.value_or(campaign);
+    if (!is_campaign(shown)) shown = campaign;  // what follows is announced before it is there
+    const engine::CampaignStatus status = engine::campaign_status(shown);
+    show_again(status, options, first);
+    if (watch_is_over != 0 || (!running && !waits_for_allocation(status))) return 0;
+    const double until_s = steady_now_s() + period_s;
+    for (double left_s = period_s; left_s > 0 && watch_is_over == 0; left_s = until_s - steady_now_s()) {
+      constexpr double kSlice_s = 0.1;  // a signal that comes just before the wait is seen so late
+      ::poll(nullptr, 0, static_cast<int>(std::ceil(1000 * std::min(left_s, kSlice_s))));
+    }
+    if (watch_is_over != 0) return 0;
+  }
+}
+
+int status(StatusOptions options) {
   if (options.all) {
     const Format format = options.json ? Format::json : options.csv ? Format::csv : Format::people;
     print_campaigns(remembered_campaigns(), format, false);
     return 0;
   }
-  const engine::CampaignStatus status = engine::campaign_status(find_campaign(options.campaign));
-  if (options.json) {
-    fmt::print("{}\n", engine::to_json(status).dump(2));
+  if (!options.watches) {
+    show_once(engine::campaign_status(find_campaign(options.campaign)), options);
     return 0;
   }
-  if (options.csv) {
-    print_csv(status);
-    return 0;
+  double period_s = kWatch_s;
+  if (!options.period.empty()) {
+    // `wflow status --watch CAMPAIGN`: no number of seconds was given.
+    const auto seconds = text::to_real(options.period);
+    if (!seconds && options.campaign.empty()) {
+      options.campaign = options.period;
+    } else if (!seconds || *seconds <= 0 || *seconds > kLongestWatch_s) {
+      throw Error(ExitCode::usage, fmt::format("--watch takes a number of seconds from 0 to {}, not '{}'",
+                                               kLongestWatch_s, options.period));
+    } else {
+      period_s = *seconds;
+    }
   }
-  const Terminal terminal = standard_output();
-  for (const std::string& line : overview(status, terminal)) fmt::print("{}\n", line);
-  if (!options.brief) {
-    for (const std::string& line : details(status, terminal, true)) fmt::print("{}\n", line);
-  }
-  fmt::print("\n{}\n", status.directory);
-  const auto& after = status.followups;
-  const bool left = std::any_of(after.begin(), after.end(), [](const auto& f) { return f.left(); });
-  if (status.coordinator.empty() && !status.allocations.allocations.empty()) {
-    fmt::print("the coordinator of the next allocation goes on\n");
-  } else if (status.coordinator.empty() && (status.state == engine::CampaignState::interrupted || left) &&
-             !engine::running_campaign(status.directory)) {
-    fmt::print("continue with: wflow resume {}\n", status.directory);
-  }
-  return 0;
+  return watch(find_campaign(options.campaign), options, period_s);
 }
 
 }  // namespace
@@ -86,7 +232,7 @@ void add_status(CLI::App& app, Command& chosen) {
       "worker "
       "or wait in its queue.\n"
       "Examples:\n  wflow status\n  wflow status campaigns/cosmoflow_20261121-160001 --json\n  wflow status "
-      "--all");
+      "--all\n  wflow status --table | mail -s campaign me@example.org\n  wflow status --watch 5");
   auto* campaign =
       command->add_option("campaign", options->campaign,
                           "its directory, or the beginning of its name (default: the newest here)");
@@ -95,8 +241,17 @@ void add_status(CLI::App& app, Command& chosen) {
   auto* json = command->add_flag("--json", options->json, "everything, as JSON");
   command->add_flag("--csv", options->csv, "a row a step (--all: a campaign), as comma-separated values")
       ->excludes(json);
-  command->add_flag("--brief", options->brief, "one line a step");
-  command->callback([options, &chosen] { chosen = [options] { return status(*options); }; });
+  auto* brief = command->add_flag("--brief", options->brief, "one line a step");
+  command->add_flag("--table", options->table, "one table a campaign, as for a mail")
+      ->excludes(json)
+      ->excludes(brief);
+  auto* watch = command->add_option("--watch", options->period,
+                                    "again every so many seconds (2), until the campaign ends or Ctrl-C");
+  watch->expected(0, 1)->type_name("SECONDS");
+  command->callback([options, watch, &chosen] {
+    options->watches = watch->count() > 0;
+    chosen = [options] { return status(*options); };
+  });
 }
 
 }  // namespace wflow::cli

@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow usage: what the tasks of each step used, beside what the study asked for.
+// wflow usage: what the tasks of each step used, beside what the study asked for, and what to ask for next
+// time.
 #include <fmt/format.h>
 
-#include <cmath>
-#include <map>
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <utility>
 
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
+#include "cli/campaign/usage_facts.h"
 #include "cli/commands/commands.h"
+#include "cli/view/histogram.h"
 #include "cli/view/table.h"
-#include "engine/monitor/status.h"
-#include "engine/query/client.h"
 
 namespace wflow::cli {
 
 namespace {
 
-using engine::StepStatus;
+using engine::QuantileSketch;
+
+constexpr int kUsageVersion = 1;  // of --json
+constexpr double kUsageHigh = 0.95;
+constexpr std::size_t kBins = 16;
 
 struct UsageOptions {
   std::string campaign;
@@ -27,140 +31,189 @@ struct UsageOptions {
   bool csv = false;
 };
 
-// What the study asked for, a process.
-struct Asked {
-  double cores = 1;
-  std::uint64_t memory_bytes = 0;  // 0: nothing was asked
-};
-
-std::map<std::string, Asked> asked_by_step(const specs::Plan& plan) {
-  std::map<std::string, Asked> asked;
-  for (const specs::PlannedStep& step : plan.steps()) {
-    const specs::Resources& resources = plan.task_template(step.first_array).resources;
-    asked[step.name] = {static_cast<double>(std::max(1, resources.cores * resources.procs)),
-                        static_cast<std::uint64_t>(resources.memory_bytes)};
-  }
-  return asked;
+std::string usage_bytes(double bytes) {
+  return text::format_bytes(static_cast<std::uint64_t>(std::max(bytes, 0.0)));
 }
 
-double cores_used(const StepStatus& step) {
-  return step.usage.duration_s.sum > 0 ? step.usage.cpu_s.sum / step.usage.duration_s.sum : 0;
+// Why executions did not succeed, in words.
+std::string lost_word(const std::string& reason) {
+  if (reason == "exited") return "by their exit code";
+  std::string words = reason;
+  std::ranges::replace(words, '_', ' ');
+  return words;
 }
 
-std::string bytes_text(double bytes) {
-  return text::format_bytes(static_cast<std::uint64_t>(bytes));
-}
-
-// Next time's numbers: half as much again as what 95 % needed, in steps of 64 MiB.
-std::uint64_t memory_to_ask(const engine::wire::Spread& peak) {
-  constexpr double kStep = 64 << 20;
-  constexpr double kMargin = 1.5;
-  return static_cast<std::uint64_t>(std::ceil(std::max(peak.p95 * kMargin, peak.most) / kStep) * kStep);
-}
-
-// Whole nodes make a low share of the memory meaningless: advice is given where a step asks for an amount.
-std::vector<std::string> advice(const StepStatus& step, const Asked& asked) {
-  std::vector<std::string> lines;
-  const engine::wire::UsageView& used = step.usage;
-  if (asked.memory_bytes > 0) {
-    const std::uint64_t next = memory_to_ask(used.peak_bytes);
-    if (next * 2 <= asked.memory_bytes || used.peak_bytes.most > static_cast<double>(asked.memory_bytes)) {
-      lines.push_back(fmt::format("{}: memory: asked {}, 95 % need {}, the largest {}; ask for {}", step.name,
-                                  text::format_bytes(asked.memory_bytes), bytes_text(used.peak_bytes.p95),
-                                  bytes_text(used.peak_bytes.most), text::format_bytes(next)));
-    }
-  }
-  constexpr double kIdle = 0.5;
-  constexpr double kTimed_s = 1;
-  if (asked.cores > 1 && cores_used(step) < kIdle * asked.cores && used.duration_s.median >= kTimed_s) {
-    lines.push_back(fmt::format("{}: cores: asked {}, used {:.1f}; fewer cores let more tasks run at a time", step.name,
-                                asked.cores, cores_used(step)));
-  }
-  return lines;
-}
-
-Table table_of(const engine::CampaignStatus& status) {
-  Table table({"step", "executions", "time median", "95 %", "longest", "cores", "memory median", "95 %", "largest",
-               "CPU in all", "read", "written"});
-  for (const StepStatus& step : status.steps) {
-    const engine::wire::UsageView& used = step.usage;
-    if (used.executions == 0) continue;
+Table table_of(const UsageFacts& facts) {
+  Table table({"step", "executions", "time median", "95 %", "longest", "timeout", "cores used", "cores asked",
+               "memory median", "95 %", "largest", "memory asked", "CPU in all", "read", "written",
+               "failed executions", "their time"});
+  for (const StepFacts& step : facts.steps) {
+    const engine::StepUsage& used = step.used;
+    if (used.executions() == 0) continue;
     const auto time = [](double seconds) { return Cell{text::format_duration(seconds)}; };
-    const auto size = [](double bytes) { return Cell{bytes_text(bytes)}; };
-    table.add({{step.name}, {text::format_count(used.executions)}, time(used.duration_s.median),
-               time(used.duration_s.p95), time(used.duration_s.most), {fmt::format("{:.2f}", cores_used(step))},
-               size(used.peak_bytes.median), size(used.peak_bytes.p95), size(used.peak_bytes.most),
-               time(used.cpu_s.sum), size(used.read_bytes.sum), size(used.written_bytes.sum)});
+    const auto size = [](double bytes) { return Cell{usage_bytes(bytes)}; };
+    std::uint64_t lost = 0;
+    double lost_s = 0;
+    for (const engine::wire::LostTime& part : step.lost) {
+      lost += part.executions;
+      lost_s += part.seconds;
+    }
+    table.add({{step.name},
+               {text::format_count(used.executions())},
+               time(used.duration_s.quantile(0.5)),
+               time(used.duration_s.quantile(kUsageHigh)),
+               time(used.duration_s.most()),
+               step.asked.timeout_s > 0 ? time(step.asked.timeout_s) : Cell{},
+               {fmt::format("{:.2f}", cores_used(used))},
+               {std::to_string(step.asked.all_cores())},
+               size(used.peak_bytes.quantile(0.5)),
+               size(used.peak_bytes.quantile(kUsageHigh)),
+               size(used.peak_bytes.most()),
+               step.asked.memory_bytes > 0 ? size(static_cast<double>(step.asked.memory_bytes)) : Cell{},
+               time(used.cpu_s.sum()),
+               size(used.read_bytes.sum()),
+               size(used.written_bytes.sum()),
+               {text::format_count(lost)},
+               time(lost_s)});
   }
   return table;
 }
 
-// Each step as a block that fits 80 columns.
-void print_for_people(const engine::CampaignStatus& status, const std::map<std::string, Asked>& asked) {
-  bool any = false;
-  for (const StepStatus& step : status.steps) {
-    const engine::wire::UsageView& used = step.usage;
-    if (used.executions == 0) continue;
-    any = true;
-    const Asked& wanted = asked.at(step.name);
-    fmt::print("{}  {} executions, {} of CPU\n", styled(standard_output(), Style::bold, step.name),
-               text::format_count(used.executions), text::format_duration(used.cpu_s.sum));
-    const auto line = [](const char* what, const std::string& median, const std::string& high,
-                         const std::string& most, const std::string& request) {
-      fmt::print("  {:<8} median {:>11}   95 % {:>11}   most {:>11}{}\n", what, median, high, most,
-                 request.empty() ? "" : "   asked " + request);
-    };
-    const auto times = [&](const char* what, const engine::wire::Spread& spread) {
-      line(what, text::format_duration(spread.median), text::format_duration(spread.p95),
-           text::format_duration(spread.most), "");
-    };
-    const auto sizes = [&](const char* what, const engine::wire::Spread& spread, std::uint64_t request) {
-      line(what, bytes_text(spread.median), bytes_text(spread.p95), bytes_text(spread.most),
-           request == 0 ? "" : text::format_bytes(request));
-    };
-    times("time", used.duration_s);
-    sizes("memory", used.peak_bytes, wanted.memory_bytes);
-    if (used.read_bytes.sum > 0) sizes("read", used.read_bytes, 0);
-    if (used.written_bytes.sum > 0) sizes("written", used.written_bytes, 0);
-    fmt::print("  {:<8} {:.2f} used of {:g} asked\n", "cores", cores_used(step), wanted.cores);
-  }
-  if (!any) fmt::print("no execution of a millisecond or more has ended yet\n");
-  bool first = true;
-  for (const StepStatus& step : status.steps) {
-    if (step.usage.executions == 0) continue;
-    for (const std::string& text : advice(step, asked.at(step.name))) {
-      if (std::exchange(first, false)) fmt::print("\nfor the next run\n");
-      fmt::print("  {}\n", text);
-    }
+// "  memory   median ...   95 % ...   most ...   asked 8 GiB" and, below, the distribution.
+template <class Format>
+void print_spread(const char* what, const QuantileSketch& sketch, const std::string& asked, Format format,
+                  const Terminal& terminal) {
+  fmt::print("  {:<8} median {:>11}   95 % {:>11}   most {:>11}{}\n", what, format(sketch.quantile(0.5)),
+             format(sketch.quantile(kUsageHigh)), format(sketch.most()),
+             asked.empty() ? "" : "   asked " + asked);
+  const auto bins = histogram(sketch, kBins);
+  if (bins.empty() || sketch.count() < 2) return;
+  fmt::print("           {:>11} |{}| {}\n", format(bins.front().from),
+             styled(terminal, Style::cyan, bars_of(bins, terminal)), format(bins.back().to));
+}
+
+void print_step(const StepFacts& step, const Terminal& terminal) {
+  const engine::StepUsage& used = step.used;
+  fmt::print("{}  {} executions, {} of CPU\n", styled(terminal, Style::bold, step.name),
+             text::format_count(used.executions()), text::format_duration(used.cpu_s.sum()));
+  const auto time = [](double seconds) { return text::format_duration(seconds); };
+  print_spread("time", used.duration_s,
+               step.asked.timeout_s > 0 ? time(step.asked.timeout_s) + " at most" : "", time, terminal);
+  const auto size = [](double bytes) { return usage_bytes(bytes); };
+  print_spread("memory", used.peak_bytes,
+               step.asked.memory_bytes > 0 ? size(static_cast<double>(step.asked.memory_bytes)) : "", size,
+               terminal);
+  if (used.read_bytes.sum() > 0) print_spread("read", used.read_bytes, "", size, terminal);
+  if (used.written_bytes.sum() > 0) print_spread("written", used.written_bytes, "", size, terminal);
+  fmt::print("  {:<8} {:.2f} used of {} asked\n", "cores", cores_used(used), step.asked.all_cores());
+  for (const engine::wire::LostTime& lost : step.lost) {
+    fmt::print("  {:<8} {} executions ended {}, after {} in all\n", "failed",
+               text::format_count(lost.executions), lost_word(lost.reason),
+               text::format_duration(lost.seconds));
   }
 }
 
-void print_json(const engine::CampaignStatus& status, const std::map<std::string, Asked>& asked) {
-  const nlohmann::json all = engine::to_json(status);
-  nlohmann::json steps = nlohmann::json::array();
-  for (std::size_t i = 0; i < status.steps.size(); ++i) {
-    const StepStatus& step = status.steps[i];
-    nlohmann::json entry = all.at("steps").at(i).at("usage");
-    entry["step"] = step.name;
-    entry["cores_used"] = cores_used(step);
-    entry["cores_asked"] = asked.at(step.name).cores;
-    entry["memory_asked_bytes"] = asked.at(step.name).memory_bytes;
-    entry["advice"] = step.usage.executions == 0 ? std::vector<std::string>() : advice(step, asked.at(step.name));
-    steps.push_back(std::move(entry));
+std::string hours_text(double hours) {
+  return hours < 0.1 ? fmt::format("{:.3g}", hours) : fmt::format("{:.1f}", hours);
+}
+
+void print_hours(const HourFacts& hours) {
+  const auto share = [&](double part) { return hours.node_h > 0 ? 100 * part / hours.node_h : 0; };
+  fmt::print("\nnode-hours  {} of {} worker{} ({} core-hours)\n", hours_text(hours.node_h), hours.workers,
+             hours.workers == 1 ? "" : "s", hours_text(hours.core_h));
+  fmt::print("  used by tasks      {:>8} {:>4.0f} %\n", hours_text(hours.used_node_h),
+             share(hours.used_node_h));
+  fmt::print("  of that by failed  {:>8} {:>4.0f} %\n", hours_text(hours.lost_node_h),
+             share(hours.lost_node_h));
+  fmt::print("  idle               {:>8} {:>4.0f} %\n", hours_text(hours.idle_node_h),
+             share(hours.idle_node_h));
+}
+
+void print_for_people(const UsageFacts& facts) {
+  const Terminal terminal = standard_output();
+  bool any = false;
+  for (const StepFacts& step : facts.steps) {
+    if (step.used.executions() == 0) continue;
+    any = true;
+    print_step(step, terminal);
   }
-  fmt::print("{}\n", nlohmann::json{{"steps", steps}}.dump(2));
+  if (!any) fmt::print("no execution of a millisecond or more has ended yet\n");
+  if (facts.hours) print_hours(*facts.hours);
+  std::vector<std::string> lines;
+  for (const StepFacts& step : facts.steps) {
+    for (const Advice& advice : step.advice) lines.push_back(step.name + ": " + sentence_of(advice));
+  }
+  for (const Advice& advice : facts.advice) lines.push_back("batch: " + sentence_of(advice));
+  if (!lines.empty()) fmt::print("\nfor the next run\n");
+  for (const std::string& line : lines) {
+    for (const std::string& part : wrapped("  " + line, terminal.width, 4)) fmt::print("{}\n", part);
+  }
+}
+
+nlohmann::json json_of(const QuantileSketch& sketch) {
+  nlohmann::json bins = nlohmann::json::array();
+  for (const HistogramBin& bin : histogram(sketch, kBins))
+    bins.push_back({{"from", bin.from}, {"to", bin.to}, {"count", bin.count}});
+  return {{"median", sketch.quantile(0.5)},
+          {"p95", sketch.quantile(kUsageHigh)},
+          {"max", sketch.most()},
+          {"sum", sketch.sum()},
+          {"histogram", std::move(bins)}};
+}
+
+nlohmann::json json_of(const std::vector<Advice>& list) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const Advice& advice : list)
+    all.push_back({{"about", advice.about},
+                   {"sentence", sentence_of(advice)},
+                   {"line", advice.line.empty() ? nlohmann::json() : nlohmann::json(advice.line)}});
+  return all;
+}
+
+nlohmann::json json_of(const StepFacts& step) {
+  nlohmann::json lost = nlohmann::json::array();
+  for (const engine::wire::LostTime& part : step.lost)
+    lost.push_back({{"reason", part.reason}, {"executions", part.executions}, {"seconds", part.seconds}});
+  return {
+      {"step", step.name},
+      {"kind", step.kind},
+      {"executions", step.used.executions()},
+      {"duration_s", json_of(step.used.duration_s)},
+      {"cpu_s", json_of(step.used.cpu_s)},
+      {"peak_bytes", json_of(step.used.peak_bytes)},
+      {"read_bytes", json_of(step.used.read_bytes)},
+      {"written_bytes", json_of(step.used.written_bytes)},
+      {"cores_used", cores_used(step.used)},
+      {"cores_asked", step.asked.all_cores()},
+      {"memory_asked_bytes", step.asked.memory_bytes},
+      {"timeout_asked_s", step.asked.timeout_s > 0 ? nlohmann::json(step.asked.timeout_s) : nlohmann::json()},
+      {"failed", std::move(lost)},
+      {"advice", json_of(step.advice)}};
+}
+
+void print_json(const UsageFacts& facts) {
+  nlohmann::json steps = nlohmann::json::array();
+  for (const StepFacts& step : facts.steps) steps.push_back(json_of(step));
+  nlohmann::json all = {{"version", kUsageVersion},        {"name", facts.name},
+                        {"directory", facts.directory},    {"state", name_of(facts.state)},
+                        {"time_s", facts.time_s},          {"steps", std::move(steps)},
+                        {"advice", json_of(facts.advice)}, {"node_hours", nullptr}};
+  if (facts.hours) {
+    all["node_hours"] = {{"workers", facts.hours->workers},  {"core_hours", facts.hours->core_h},
+                         {"all", facts.hours->node_h},       {"used", facts.hours->used_node_h},
+                         {"idle", facts.hours->idle_node_h}, {"lost", facts.hours->lost_node_h}};
+  }
+  fmt::print("{}\n", all.dump(2));
 }
 
 int usage(const UsageOptions& options) {
-  const std::filesystem::path campaign = find_campaign(options.campaign);
-  const engine::CampaignStatus status = engine::campaign_status(campaign);
-  const std::map<std::string, Asked> asked = asked_by_step(read_plan(campaign));
+  const UsageFacts facts = usage_facts(find_campaign(options.campaign));
   if (options.json) {
-    print_json(status, asked);
+    print_json(facts);
   } else if (options.csv) {
-    table_of(status).print_csv();
+    table_of(facts).print_csv();
   } else {
-    print_for_people(status, asked);
+    print_for_people(facts);
   }
   return 0;
 }
@@ -169,9 +222,16 @@ int usage(const UsageOptions& options) {
 
 void add_usage(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<UsageOptions>();
-  CLI::App* command = app.add_subcommand("usage", "time, processor and memory that the tasks of each step used");
+  CLI::App* command =
+      app.add_subcommand("usage", "what tasks used of what was asked for, and what to ask for next time");
   command->footer(
-      "Of every execution of a millisecond or more, and of those that failed; live and afterwards.\n"
+      "Of every execution of a millisecond or more, and of those that failed; live and afterwards. Bars show "
+      "how "
+      "many executions took so much, on a logarithmic axis. Node-hours are of workers, from when each joined "
+      "to its "
+      "end, or to now; used is what tasks held of them by the cores that their step asks for, and failed the "
+      "part of "
+      "it that executions without success held.\n"
       "`wflow explain TASK` has the same of one task.\n"
       "Examples:\n  wflow usage\n  wflow usage campaigns/cosmoflow_20261121-160001 --csv");
   command->add_option("campaign", options->campaign,

@@ -67,7 +67,7 @@ bool is_finite(const CurvePoint& point) {
   return std::isfinite(point.x) && std::isfinite(point.y);
 }
 
-Axes axes_of(const std::vector<PlottedCurve>& curves) {
+Axes axes_of(const std::vector<PlottedCurve>& curves, bool logarithmic) {
   Axes axes;
   for (const PlottedCurve& curve : curves) {
     for (const CurvePoint& point : curve.points) {
@@ -78,7 +78,7 @@ Axes axes_of(const std::vector<PlottedCurve>& curves) {
       axes.y1 = std::max(axes.y1, point.y);
     }
   }
-  axes.logarithmic = !axes.empty() && axes.y0 > 0 && axes.y1 > kLogarithmicFrom * axes.y0;
+  axes.logarithmic = !axes.empty() && axes.y0 > 0 && (logarithmic || axes.y1 > kLogarithmicFrom * axes.y0);
   return axes;
 }
 
@@ -200,8 +200,8 @@ std::string sparkline_of(const std::vector<double>& values, int columns, Charset
 }
 
 void put_plot(Grid& grid, int row, int column, int columns, int rows,
-              const std::vector<PlottedCurve>& curves) {
-  const Axes axes = axes_of(curves);
+              const std::vector<PlottedCurve>& curves, bool logarithmic) {
+  const Axes axes = axes_of(curves, logarithmic);
   const int wide = columns - kLabelColumns - 1;
   const int high = rows - 1;
   if (axes.empty() || wide < 4 || high < 2) return;

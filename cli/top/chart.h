@@ -31,8 +31,9 @@ struct PlottedCurve {
   char sign = '*';  // in ASCII
 };
 // Curves in a box of cells: y labels at the left, x labels below. In UTF-8 by braille patterns, 2 x 4 dots a
-// cell. The y axis is logarithmic where all values are positive and span more than a factor of 30.
+// cell. The y axis is logarithmic where all values are positive and span more than a factor of 30, or
+// `logarithmic`.
 void put_plot(Grid& grid, int row, int column, int columns, int rows,
-              const std::vector<PlottedCurve>& curves);
+              const std::vector<PlottedCurve>& curves, bool logarithmic = false);
 
 }  // namespace wflow::cli::top

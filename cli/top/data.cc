@@ -41,7 +41,7 @@ std::optional<NodeHours> node_hours(const TopData& data) {
   }
   if (node_s <= 0) return std::nullopt;
   const double busy = std::clamp(busy_core_s(data) / core_s, 0.0, 1.0);
-  return NodeHours{node_s / kHour_s, node_s * (1 - busy) / kHour_s};
+  return NodeHours{node_s / kHour_s, node_s * (1 - busy) / kHour_s, core_s / kHour_s};
 }
 
 std::optional<ForecastEnd> forecast_end(const TopData& data) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/wire/answers.h"
@@ -58,6 +59,9 @@ struct TopData {
   // By step: ended tasks a second, one value for each `rate_span_s`, the newest last.
   std::map<std::string, std::vector<double>> rates;
   double rate_span_s = 1;
+  std::map<std::string, double> worker_rates;  // by worker: elements that ended on it a second, lately
+  // By training (array, element): "learning_rate 0.01, seed 3", what it does not share with the others.
+  std::map<std::pair<specs::ArrayId, specs::Element>, std::string> training_parameters;
   double now_s = 0;  // Unix time that the picture is of
   Link link = Link::live;
   std::string notice;  // the answer to the last command, or what is wrong
@@ -70,6 +74,7 @@ struct TopData {
 // no task has used, by cores. Nothing before a worker has joined.
 struct NodeHours {
   double used = 0, idle = 0;
+  double core_h = 0;  // the same time as hours of cores
 };
 std::optional<NodeHours> node_hours(const TopData& data);
 

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/task_output.h"
+#include "cli/campaign/training_rows.h"
 #include "cli/top/feed.h"
 #include "cli/top/pictures.h"
 #include "cli/top/rates.h"
@@ -148,7 +149,9 @@ class LiveFeed : public Feed {
       picture.needs = needs_of(plan());
       picture.notice = std::move(data_.notice);
       picture.pane = std::move(data_.pane);
+      picture.training_parameters = std::move(data_.training_parameters);
       data_ = std::move(picture);
+      note_parameters();
       data_.link =
           engine::is_at_rest(data_.status.state) && data_.status.state != engine::CampaignState::interrupted
               ? Link::at_rest
@@ -226,6 +229,7 @@ class LiveFeed : public Feed {
     if (data_.link != Link::live) {
       // Anew: what ended before was not ended while we watched.
       rates_ = RateHistory();
+      worker_rates_ = WorkerRates();
       data_.notice.clear();
       data_.needs = needs_of(plan());
       next_history_s_ = now_s;
@@ -234,6 +238,9 @@ class LiveFeed : public Feed {
     if (whole_asked_) {
       data_.running = std::move(answer.running);
       data_.checkpoints = std::move(answer.checkpoints);
+      worker_rates_.add(data_.status.workers, now_s);
+      data_.worker_rates = worker_rates_.rates();
+      note_parameters();
     } else {
       data_.status.workers = std::move(before.workers);
       data_.status.metrics = std::move(before.metrics);
@@ -245,6 +252,18 @@ class LiveFeed : public Feed {
     rates_.add(data_.status, now_s);
     data_.rates = rates_.rates();
     data_.rate_span_s = rates_.span_s();
+  }
+
+  // Read from the study when another training has begun to report.
+  void note_parameters() {
+    std::vector<TrainingPlace> places;
+    for (const wire::MetricCurve& curve : data_.status.metrics) {
+      const TrainingPlace place{curve.array, curve.element};
+      if (places.empty() || places.back() != place) places.push_back(place);
+    }
+    if (places == trainings_) return;
+    data_.training_parameters = parameter_texts(plan(), places);
+    trainings_ = std::move(places);
   }
 
   void take(wire::WorkersAnswer& answer, double now_s) {
@@ -318,6 +337,8 @@ class LiveFeed : public Feed {
   std::optional<specs::Plan> plan_;
   TopData data_;
   RateHistory rates_;
+  WorkerRates worker_rates_;
+  std::vector<TrainingPlace> trainings_;  // that data_.training_parameters is of
   std::optional<wire::ClientSocket> socket_;
   std::size_t attempts_ = 0;      // to connect: addresses are tried in turn
   std::uint64_t epoch_ = 0;       // of the coordinator that the socket is for

@@ -2,6 +2,7 @@
 #include "cli/top/rates.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace wflow::cli::top {
 
@@ -39,6 +40,28 @@ void RateHistory::close_spans(double time_s) {
         std::ranges::any_of(rates_, [](const auto& entry) { return entry.second.size() > kMost; });
     if (full) merge();
   }
+}
+
+void WorkerRates::add(const std::vector<engine::wire::WorkerStatus>& workers, double time_s) {
+  std::map<std::string, std::deque<Count>> counts;
+  for (const engine::wire::WorkerStatus& worker : workers) {
+    std::deque<Count> list = std::move(counts_[worker.id]);
+    // Of another coordinator: it counts anew.
+    if (!list.empty() && list.back().ended > worker.ended) list.clear();
+    list.push_back({time_s, worker.ended});
+    while (list.size() > 2 && list[1].time_s <= time_s - kWindow_s) list.pop_front();
+    counts.emplace(worker.id, std::move(list));
+  }
+  counts_ = std::move(counts);
+}
+
+std::map<std::string, double> WorkerRates::rates() const {
+  std::map<std::string, double> rates;
+  for (const auto& [worker, list] : counts_) {
+    const double seconds = list.back().time_s - list.front().time_s;
+    if (seconds > 0) rates[worker] = static_cast<double>(list.back().ended - list.front().ended) / seconds;
+  }
+  return rates;
 }
 
 void RateHistory::merge() {

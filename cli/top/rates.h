@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 #include <vector>
@@ -34,6 +35,23 @@ class RateHistory {
   double begin_s_ = 0;                                   // of the span that is open
   std::map<std::string, std::uint64_t> at_begin_, now_;  // ended tasks by step
   std::map<std::string, std::vector<double>> rates_;
+};
+
+// Elements that ended on each worker a second, over the last seconds.
+class WorkerRates {
+ public:
+  static constexpr double kWindow_s = 10;
+
+  // The workers at that time (any clock that only grows). Those that are not among them are forgotten.
+  void add(const std::vector<engine::wire::WorkerStatus>& workers, double time_s);
+  std::map<std::string, double> rates() const;
+
+ private:
+  struct Count {
+    double time_s = 0;
+    std::uint64_t ended = 0;
+  };
+  std::map<std::string, std::deque<Count>> counts_;  // by worker, the oldest first
 };
 
 }  // namespace wflow::cli::top

@@ -13,6 +13,7 @@
 
 #include "base/text.h"
 #include "cli/top/chart.h"
+#include "cli/top/rates.h"
 #include "cli/top/test_data.h"
 
 namespace wflow::cli::top {
@@ -114,7 +115,8 @@ TEST_P(Rendered, WorkersStandUnderTheirAllocation) {
   const int allocation = row_with(grid, "slurm 4711: running, 1 node");
   ASSERT_GE(allocation, 4);
   EXPECT_THAT(grid.line(allocation + 1), HasSubstr("node1"));
-  EXPECT_THAT(grid.line(allocation + 1), HasSubstr("60/64 cores"));
+  EXPECT_THAT(grid.line(allocation + 1), HasSubstr("60/64 cores, 4,036 queued"));
+  EXPECT_EQ(grid.line(allocation + 1).find(", 12.3/s") != std::string::npos, GetParam().first >= 80);
   EXPECT_THAT(grid.line(allocation + 2), HasSubstr("simulate/612350"));
   EXPECT_THAT(grid.line(allocation + 2), HasSubstr("for 1.5s"));
   EXPECT_GE(row_with(grid, "slurm 4712: queued, 1 node: Priority"), 0);
@@ -217,6 +219,29 @@ TEST_P(Rendered, TheSelectedEntryIsAlwaysInThePicture) {
   }
 }
 
+TEST_P(Rendered, ARunningTaskHasItsOwnMemoryAgainstItsLimit) {
+  const Grid grid = draw(test_data(), looking_at(View::workers));
+  const int row = row_with(grid, "simulate/612350");
+  const bool fits = GetParam().first >= 80;
+  EXPECT_EQ(grid.line(row).find("1.9 GiB of 2.0 GiB") != std::string::npos, fits) << grid.line(row);
+  if (!fits) return;
+  EXPECT_EQ(grid.at(row, column_of(grid, row, "1.9 GiB")).ink, Ink::warning) << "more than 90 %";
+}
+
+TEST_P(Rendered, TrainingsAreRankedBelowTheirCurves) {
+  TopData data = test_data();
+  data.status.metrics.push_back(test_curve("train/1", 1, "validation_loss", 1));
+  const Grid grid = draw(data, looking_at(View::training));
+  const int head = row_with(grid, "by validation_loss");
+  EXPECT_EQ(head >= 0, GetParam().second >= 40);
+  if (head >= 0) {
+    EXPECT_THAT(grid.line(head + 1), HasSubstr("1  train/1"));
+    EXPECT_THAT(grid.line(head + 1), HasSubstr("rate 0.1"));
+    EXPECT_THAT(grid.line(head + 2), HasSubstr("2  train/0"));
+  }
+  EXPECT_GE(row_with(grid, "train/0  2 of 2"), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, Rendered, ::testing::ValuesIn(kSizes), [](const auto& info) {
   return std::to_string(info.param.first) + "x" + std::to_string(info.param.second);
 });
@@ -255,6 +280,27 @@ TEST(Render, BarsShowEveryKindHoweverFew) {
   Grid grid(20, 1, Charset::ascii);
   put_bar(grid, 0, 0, 20, {5, 5, 5, 0, 5});
   EXPECT_EQ(grid.line(0), "#####>>>>>xxxxx.....");
+}
+
+TEST(Render, RatesOfWorkersAreOfTheLastSeconds) {
+  WorkerRates rates;
+  const auto add = [&](double time_s, std::uint64_t ended) {
+    wire::WorkerStatus worker;
+    worker.id = "w";
+    worker.ended = ended;
+    rates.add({worker}, time_s);
+  };
+  add(0, 1000);
+  EXPECT_TRUE(rates.rates().empty());
+  for (int second = 1; second <= 30; ++second)
+    add(second, 1000 + static_cast<std::uint64_t>(second) * (second > 15 ? 8 : 4));
+  EXPECT_DOUBLE_EQ(rates.rates().at("w"), 8);
+  add(31, 5);  // another coordinator counts anew
+  EXPECT_FALSE(rates.rates().contains("w"));
+  add(33, 9);
+  EXPECT_DOUBLE_EQ(rates.rates().at("w"), 2);
+  rates.add({}, 34);
+  EXPECT_TRUE(rates.rates().empty());
 }
 
 TEST(Render, SparklinesScaleFromZero) {

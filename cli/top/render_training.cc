@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "cli/top/chart.h"
 #include "cli/top/lists.h"
+#include "cli/top/ranking.h"
 #include "cli/top/render.h"
 #include "cli/top/table.h"
 #include "cli/top/words.h"
@@ -73,7 +74,8 @@ std::vector<std::string> facts_of(const Training& training, const TopData& data)
   };
   add("samples_per_second", "samples/s");
   add("gflops", "GFLOP/s");
-  add("data_wait", "data wait");
+  if (const double wait = last_of(training.curve("data_wait")); std::isfinite(wait))
+    facts.push_back(fmt::format("data wait {:.1f} %", 100 * wait));
   add("learning_rate", "learning rate");
   for (const wire::CheckpointView& checkpoint : data.checkpoints) {
     if (checkpoint.array != training.array || checkpoint.element != training.element) continue;
@@ -134,9 +136,60 @@ void put_legend(Grid& grid, const Panel& panel, const std::vector<const wire::Me
   }
 }
 
-void put_training(Grid& grid, const Panel& panel, const Training& training, const TopData& data,
-                  bool selected) {
-  grid.put(panel.row, panel.column, cut_to_width(training.task, panel.columns, grid.charset()), Ink::bold);
+// Rows of the list of all trainings, the best first, below the panels: a head and at most a quarter of the
+// rows. Few rows, or one training: none.
+int ranking_rows(const Ranking& ranking, int rows) {
+  constexpr int kLeastRows = 20;
+  if (ranking.trainings.size() < 2 || rows < kLeastRows) return 0;
+  return 1 + std::min(static_cast<int>(ranking.trainings.size()), rows / 4);
+}
+
+std::string ranked_line(const Ranking& ranking, std::size_t at, int name_columns, const TopData& data,
+                        Charset charset) {
+  const RankedTraining& training = ranking.trainings[at];
+  const std::string name = cut_to_width(training.task, name_columns, charset);
+  const std::string padding(static_cast<std::size_t>(std::max(0, name_columns - width_of(name))), ' ');
+  const auto number = [](double value) {
+    return std::isnan(value) ? std::string("-") : fmt::format("{:.4g}", value);
+  };
+  std::string line = fmt::format("{:>4}  {}{}  {:>10}  {:>10}  {:>5}",
+                                 std::isnan(training.last) ? "-" : std::to_string(at + 1), name, padding,
+                                 number(training.last), number(training.best), training.epoch);
+  const auto differs = data.training_parameters.find({training.array, training.element});
+  if (differs != data.training_parameters.end() && !differs->second.empty()) line += "  " + differs->second;
+  return line;
+}
+
+void put_ranking(Grid& grid, int row, int rows, const Ranking& ranking, const TopData& data) {
+  constexpr int kMostName = 30;
+  int name_columns = 8;
+  for (const RankedTraining& training : ranking.trainings)
+    name_columns = std::max(name_columns, width_of(training.task));
+  name_columns = std::min({name_columns, kMostName, grid.width() / 3});
+  const std::string head = fmt::format("{:>4}  {:<{}}  {:>10}  {:>10}  {:>5}  by {}", "rank", "training",
+                                       name_columns, "last", "best", "epoch", ranking.metric);
+  grid.put(row, 1, cut_to_width(head, grid.width() - 1, grid.charset()), Ink::dim);
+  for (int i = 1; i < rows && static_cast<std::size_t>(i) <= ranking.trainings.size(); ++i) {
+    const std::string line =
+        ranked_line(ranking, static_cast<std::size_t>(i) - 1, name_columns, data, grid.charset());
+    grid.put(row + i, 1, cut_to_width(line, grid.width() - 1, grid.charset()));
+  }
+}
+
+std::string title_of(const Training& training, const Ranking& ranking) {
+  if (ranking.trainings.size() < 2) return training.task;
+  for (std::size_t i = 0; i < ranking.trainings.size(); ++i) {
+    const RankedTraining& ranked = ranking.trainings[i];
+    if (ranked.array == training.array && ranked.element == training.element && !std::isnan(ranked.last))
+      return fmt::format("{}  {} of {}", training.task, i + 1, ranking.trainings.size());
+  }
+  return training.task;
+}
+
+void put_training(Grid& grid, const Panel& panel, const Training& training, const Ranking& ranking,
+                  const TopData& data, bool selected) {
+  grid.put(panel.row, panel.column, cut_to_width(title_of(training, ranking), panel.columns, grid.charset()),
+           Ink::bold);
   if (selected && panel.column > 0) grid.put(panel.row, panel.column - 1, ">", Ink::accent);
   put_epoch(grid, {panel.row + 1, panel.column, panel.columns, 1}, training, data);
   const auto curves = plotted_curves(training);
@@ -162,6 +215,10 @@ void put_trainings(Grid& grid, int row, int rows, const TopData& data, const Vie
     put_latest(grid, row + 2, rows - 2, data);
     return;
   }
+  const Ranking ranking = ranking_of(data.status.metrics);
+  const int ranked = ranking_rows(ranking, rows);
+  if (ranked > 0) put_ranking(grid, row + rows - ranked, ranked, ranking, data);
+  rows -= ranked > 0 ? ranked + 1 : 0;
   const auto fit = static_cast<std::size_t>(std::max(1, grid.width() / (kLeastPanel + 2)));
   const std::size_t panels = std::min({fit, list.size(), kMostPanels});
   const bool more = list.size() > panels;
@@ -170,7 +227,8 @@ void put_trainings(Grid& grid, int row, int rows, const TopData& data, const Vie
   const int columns = (grid.width() - 1) / static_cast<int>(panels);
   for (std::size_t i = 0; i < panels; ++i) {
     const Panel panel{row, 1 + columns * static_cast<int>(i), columns - 2, rows - (more ? 1 : 0)};
-    put_training(grid, panel, list[first + i], data, list.size() > 1 && first + i == state.selected_here());
+    put_training(grid, panel, list[first + i], ranking, data,
+                 list.size() > 1 && first + i == state.selected_here());
   }
   if (more)
     grid.put(row + rows - 1, 1,

@@ -32,17 +32,24 @@ std::string allocation_text(const wire::AllocationView& allocation, double now_s
   return text;
 }
 
-void put_worker(Grid& grid, int row, int column, const wire::WorkerStatus& worker) {
+void put_worker(Grid& grid, int row, int column, const wire::WorkerStatus& worker, double rate_per_s) {
   const double cores = std::max(worker.cores, 1);
   put_fraction(grid, row, column, kBusyBar, static_cast<double>(worker.running) / cores, Ink::accent);
   std::string text = fmt::format("{}/{} cores", worker.running, worker.cores);
   if (worker.leased > worker.running)
     text += fmt::format(", {} queued", brief_count(worker.leased - worker.running));
+  const std::string rate = rate_per_s > 0 ? ", " + brief_rate(rate_per_s) : std::string();
+  if (column + kBusyBar + 1 + width_of(text + rate) <= grid.width()) text += rate;
   int at = grid.put(row, column + kBusyBar + 1, text) + 2;
   if (worker.draining) at = grid.put(row, at, "leaving", Ink::warning) + 2;
   if (worker.silent_s > kSilent_s)
     at = grid.put(row, at, fmt::format("silent for {}", brief_duration(worker.silent_s)), Ink::bad) + 2;
   grid.put(row, at, worker.id, Ink::dim);
+}
+
+double rate_of(const TopData& data, const std::string& worker) {
+  const auto found = data.worker_rates.find(worker);
+  return found == data.worker_rates.end() ? 0 : found->second;
 }
 
 const wire::StepStatus* step_of(const TopData& data, const std::string& task) {
@@ -63,13 +70,18 @@ void put_task(Grid& grid, int row, int column, const wire::RunningView& task, co
   const double peak = step != nullptr ? step->usage.peak_bytes.p95 : 0;
   const auto needs = data.needs.find(task.task.substr(0, task.task.find('/')));
   const auto limit = needs == data.needs.end() ? 0 : needs->second.memory_bytes;
-  int at = grid.put(row, column + kNameColumns + 1, text, slow ? Ink::warning : Ink::plain) + 2;
-  if (peak <= 0 && limit <= 0) return;
+  const int at = grid.put(row, column + kNameColumns + 1, text, slow ? Ink::warning : Ink::plain) + 2;
+  // Its own, once somebody has looked; until then what is usual.
+  const auto own = static_cast<double>(task.memory_bytes);
+  const double shown = own > 0 ? own : peak;
+  if (shown <= 0 && limit <= 0) return;
   std::string memory =
-      peak > 0 ? text::format_bytes(static_cast<std::uint64_t>(peak)) + " usual" : std::string("memory");
+      shown > 0 ? text::format_bytes(static_cast<std::uint64_t>(shown)) : std::string("memory");
+  if (own <= 0 && peak > 0) memory += " usual";
   if (limit > 0) memory += " of " + text::format_bytes(static_cast<std::uint64_t>(limit));
+  const bool much = limit > 0 && shown > 0.9 * static_cast<double>(limit);
   if (at + width_of(memory) < grid.width())
-    grid.put(row, at, memory, limit > 0 && peak > 0.9 * static_cast<double>(limit) ? Ink::warning : Ink::dim);
+    grid.put(row, at, memory, much ? Ink::warning : own > 0 ? Ink::plain : Ink::dim);
 }
 
 // The branch of a tree in front of a row.
@@ -108,7 +120,8 @@ void put_workers(Grid& grid, int row, int rows, const TopData& data, const ViewS
     } else if (entry.worker != nullptr) {
       const int after =
           grid.put(row + i, column, cut_to_width(entry.worker->host, 16, grid.charset()), Ink::bold);
-      put_worker(grid, row + i, std::max(after + 1, column + 12), *entry.worker);
+      put_worker(grid, row + i, std::max(after + 1, column + 12), *entry.worker,
+                 rate_of(data, entry.worker->id));
     } else {
       put_task(grid, row + i, column, *entry.task, data);
     }

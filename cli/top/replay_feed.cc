@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/campaign/campaigns.h"
+#include "cli/campaign/training_rows.h"
 #include "cli/top/feed.h"
 #include "cli/top/pictures.h"
 
@@ -28,7 +29,14 @@ class ReplayFeed : public Feed {
       throw Error(ExitCode::usage,
                   fmt::format("{} is running; leave out --replay to watch it", campaign.string()));
     record_ = std::move(*record);
-    needs_ = needs_of(read_plan(campaign));
+    const specs::Plan plan = read_plan(campaign);
+    needs_ = needs_of(plan);
+    std::vector<TrainingPlace> places;
+    for (const wire::MetricCurve& curve : record_.watch.status.metrics) {
+      const TrainingPlace place{curve.array, curve.element};
+      if (places.empty() || places.back() != place) places.push_back(place);
+    }
+    parameters_ = parameter_texts(plan, places);
     clock_.begin_s = clock_.at_s = record_.timeline.begin_s;
     clock_.end_s = record_.timeline.end_s;
     clock_.speed = speed > 0 ? speed : std::max(1.0, (clock_.end_s - clock_.begin_s) / kWholeReplay_s);
@@ -74,11 +82,13 @@ class ReplayFeed : public Feed {
   void show() {
     data_ = picture_at(record_, clock_.at_s);
     data_.needs = needs_;
+    data_.training_parameters = parameters_;
     data_.replay = clock_;
   }
 
   engine::RecordedCampaign record_;
   std::map<std::string, StepNeeds> needs_;
+  std::map<TrainingPlace, std::string> parameters_;
   ReplayClock clock_;
   TopData data_;
   double polled_s_ = 0;  // by the process's clock

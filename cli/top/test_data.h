@@ -110,9 +110,11 @@ inline TopData test_data() {
                     test_curve("train/0", 0, "train_loss", 2), test_curve("train/0", 0, "validation_loss", 3),
                     test_curve("train/1", 1, "train_loss", 1)};
   data.checkpoints = {{2, 0, 39, 390, kNow_s - 8, "/campaigns/checkpoints/39"}};
-  data.running = {{0, 612'350, "simulate/612350", "node1-77-abc", kNow_s - 1.5},
+  data.running = {{0, 612'350, "simulate/612350", "node1-77-abc", kNow_s - 1.5, std::uint64_t{1900} << 20},
                   {2, 0, "train/0", "node2-99-def", kNow_s - 600}};
   data.running_total = 96;
+  data.worker_rates = {{"node1-77-abc", 12.34}};
+  data.training_parameters = {{{2, 0}, "rate 0.001"}, {{2, 1}, "rate 0.1"}};
   for (const auto& worker : status.workers) {
     wire::WorkerView& view = data.workers.emplace_back();
     view.id = worker.id;

@@ -47,7 +47,12 @@ void Table::print_lines_of(const std::vector<Cell>& row, const Terminal& termina
 }
 
 void Table::print(const Terminal& terminal) const {
+  for (const std::string& line : lines(terminal)) fmt::print("{}\n", line);
+}
+
+std::vector<std::string> Table::lines(const Terminal& terminal) const {
   const std::vector<int> widths = this->widths();
+  std::vector<std::string> all;
   const auto line = [&](const auto& cell_of) {
     std::string text;
     for (std::size_t i = 0; i < headings_.size(); ++i) {
@@ -59,10 +64,11 @@ void Table::print(const Terminal& terminal) const {
     }
     if (terminal.interactive) text = fitted(text, terminal.width, false);
     text.erase(text.find_last_not_of(' ') + 1);
-    fmt::print("{}\n", text);
+    all.push_back(std::move(text));
   };
   line([&](std::size_t i) { return Cell{headings_[i], Style::dim}; });
   for (const auto& row : rows_) line([&](std::size_t i) { return row[i]; });
+  return all;
 }
 
 void Table::print_csv_row(const std::vector<Cell>& row) {

@@ -20,6 +20,7 @@ class Table {
   void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
   // On a terminal lines are cut to its width.
   void print(const Terminal& terminal) const;
+  std::vector<std::string> lines(const Terminal& terminal) const;
   // On a terminal that is too narrow for it each row becomes a few lines: its first cell, then the others
   // behind their headings. Nothing is cut.
   void print_whole(const Terminal& terminal) const;

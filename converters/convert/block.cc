@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <optional>
 
@@ -24,42 +25,72 @@ namespace fs = std::filesystem;
 namespace {
 
 // The file names are part of it, their folder is not: a campaign directory may be moved.
-std::string hash_of_rows(const std::vector<std::string>& columns, const std::vector<SampleRow>& rows) {
+std::string hash_of_rows(const std::vector<std::string>& columns, std::span<const SampleRow> rows) {
   std::string text = text::join(columns, ",") + "\n";
+  const auto out = std::back_inserter(text);
+  const fs::path* file = nullptr;
+  std::string name;
   for (const SampleRow& row : rows) {
-    text += fmt::format("{},{},{},{}", row.number, row.id, row.file.filename().string(), row.identity);
-    if (row.row) text += fmt::format(",row {}", *row.row);
-    if (row.stratum) text += fmt::format(",stratum {}", *row.stratum);
-    if (row.split) text += fmt::format(",split {}", *row.split);
-    for (const double target : row.parameters) text += "," + text::from_real(target);
+    if (file != &row.file.get()) {
+      file = &row.file.get();
+      name = file->filename().string();
+    }
+    fmt::format_to(out, "{},{},{},{}", row.number, row.id, name, row.identity);
+    if (row.row) fmt::format_to(out, ",row {}", *row.row);
+    if (row.stratum) fmt::format_to(out, ",stratum {}", *row.stratum);
+    if (row.split) fmt::format_to(out, ",split {}", *row.split);
+    for (const double target : row.parameters) text.append(",").append(text::from_real(target));
     text += '\n';
   }
   return hash_bytes(text);
 }
 
-std::string hash_of_inputs(const ConvertConfig& config, const std::vector<SampleRow>& rows) {
+// Of files in turn: those of a stacked one are asked for once, however many rows it has.
+class FileStates {
+ public:
+  const std::string& of(std::size_t place, const fs::path& file) {
+    if (last_.size() <= place) last_.resize(place + 1);
+    Last& last = last_[place];
+    if (last.path != file.native()) {
+      last.path = file.native();
+      last.state = file_state(file);
+    }
+    return last.state;
+  }
+
+ private:
+  struct Last {
+    std::string path;
+    std::string state;
+  };
+  std::vector<Last> last_;  // by the file's place among those of its sample
+};
+
+std::string hash_of_inputs(const ConvertConfig& config, std::span<const SampleRow> rows) {
   std::string text;
+  FileStates states;
   for (const SampleRow& row : rows) {
-    for (const fs::path& file : sample_files(config, row)) text += file_state(file) + '\n';
+    std::size_t place = 0;
+    for (const fs::path& file : sample_files(config, row)) text.append(states.of(place++, file)).append("\n");
     text += '\n';
   }
   return hash_bytes(text);
 }
 
 struct PlacedRow {
-  SampleRow row;
+  const SampleRow* row = nullptr;
   std::size_t split = 0;
 };
 
 // Strata are counted in each block by itself: no block knows of the others.
-std::vector<PlacedRow> place_rows(const SplitMap& split, const std::vector<SampleRow>& rows) {
+std::vector<PlacedRow> place_rows(const SplitMap& split, std::span<const SampleRow> rows) {
   std::vector<PlacedRow> placed;
   std::map<std::uint64_t, SplitMap::Stratum> strata;
   for (const SampleRow& row : rows) {
     const auto part = row.split     ? row.split
                       : row.stratum ? split.next_of(strata[*row.stratum], row.identity)
                                     : split.of(row.number, row.identity);
-    if (part) placed.push_back({row, *part});
+    if (part) placed.push_back({&row, *part});
   }
   return placed;
 }
@@ -76,7 +107,7 @@ struct OutvotedForm {
 
 class BlockConverter {
  public:
-  BlockConverter(const Conversion& conversion, std::uint64_t block, const std::vector<SampleRow>& rows,
+  BlockConverter(const Conversion& conversion, std::uint64_t block, std::span<const SampleRow> rows,
                  std::optional<SampleForm> form, const BlockObserver& observer)
       : conversion_(conversion),
         config_(conversion.config),
@@ -137,7 +168,7 @@ class BlockConverter {
         [&](std::size_t worker, std::size_t g) {
           std::vector<EncodedSample> samples;
           for (std::size_t i = g * group; i < end_of(g * group); ++i)
-            samples.push_back(encoders[worker].encode(placed_[i].row, placed_[i].split == kTrain));
+            samples.push_back(encoders[worker].encode(*placed_[i].row, placed_[i].split == kTrain));
           return samples;
         },
         [&](std::size_t g, std::vector<EncodedSample> samples) {
@@ -150,6 +181,7 @@ class BlockConverter {
         });
     check_majority();
     fail_if_unusable();
+    add_sketches(encoders);
   }
 
   // How many samples a thread hands over at once: of tiny ones the handing over costs more than they do.
@@ -193,7 +225,7 @@ class BlockConverter {
     if (!sample.problem.empty()) {
       note_missing(placed, sample);
     } else if (!sample.dropped.empty()) {
-      const SampleRow& row = placed.row;
+      const SampleRow& row = *placed.row;
       record_.dropped.push_back(
           {row.id, std::string(kSplitNames[placed.split]), sample.dropped, first_file(row)});
     } else {
@@ -204,7 +236,7 @@ class BlockConverter {
 
   void note_missing(const PlacedRow& placed, const EncodedSample& sample) {
     const std::string& reason = sample.problem;
-    const SampleRow& row = placed.row;
+    const SampleRow& row = *placed.row;
     if (config_.on_missing == OnMissing::fail) {
       const std::string said = fmt::format("sample {} is not usable: {} (on_missing: fail)", row.id, reason);
       if (!sample.readable) throw Error(ExitCode::data, said);
@@ -230,7 +262,7 @@ class BlockConverter {
     Shard& shard = shards_[placed.split];
     if (!shard.writer) shard.writer.emplace(shard_path(placed.split), describe(placed.split));
     for (std::size_t piece = 0; piece < sample.rows.size(); ++piece) {
-      shard.writer->add(placed.row.id, sample.rows[piece], static_cast<std::uint32_t>(piece));
+      shard.writer->add(placed.row->id, sample.rows[piece], static_cast<std::uint32_t>(piece));
       std::vector<std::uint64_t> hashes;
       for (const EncodedField& field : sample.rows[piece]) hashes.push_back(field.raw_hash);
       if (config_.delete_inputs) shard.raw_hashes.push_back(std::move(hashes));
@@ -239,14 +271,24 @@ class BlockConverter {
   }
 
   void add_statistics(const EncodedSample& sample) {
-    record_.moments.resize(sample.statistics.size());
-    record_.sketches.resize(sample.statistics.size());
-    for (std::size_t k = 0; k < sample.statistics.size(); ++k) {
-      const FieldStatistics& of_sample = sample.statistics[k];
-      merge(record_.moments[k], of_sample.moments);
-      record_.sketches[k].resize(of_sample.buckets.size());
-      for (std::size_t c = 0; c < of_sample.buckets.size(); ++c)
-        record_.sketches[k][c].add(of_sample.buckets[c]);
+    record_.moments.resize(form_->size());
+    const Moments* next = sample.moments.data();
+    for (std::size_t k = 0; k < form_->size(); ++k) {
+      std::vector<Moments>& total = record_.moments[k];
+      total.resize((*form_)[k].channel_count());
+      for (Moments& channel : total) channel.merge(*next++);
+    }
+  }
+
+  void add_sketches(const std::vector<SampleEncoder>& encoders) {
+    record_.sketches.resize(record_.moments.size());
+    for (const SampleEncoder& encoder : encoders) {
+      for (std::size_t k = 0; k < encoder.sketches().size(); ++k) {
+        const std::vector<Sketch>& part = encoder.sketches()[k];
+        std::vector<Sketch>& total = record_.sketches.at(k);
+        total.resize(std::max(total.size(), part.size()));
+        for (std::size_t c = 0; c < part.size(); ++c) total[c].add(part[c]);
+      }
     }
   }
 
@@ -355,8 +397,8 @@ bool is_missing(const BlockRecord& record, std::int64_t id) {
 bool inputs_gone(const ConvertConfig& config, const BlockRecord& record,
                  const std::vector<PlacedRow>& placed) {
   return std::any_of(placed.begin(), placed.end(), [&](const PlacedRow& p) {
-    const auto files = sample_files(config, p.row);
-    return !is_missing(record, p.row.id) &&
+    const auto files = sample_files(config, *p.row);
+    return !is_missing(record, p.row->id) &&
            std::any_of(files.begin(), files.end(), [](const fs::path& file) { return !fs::exists(file); });
   });
 }
@@ -365,8 +407,8 @@ bool inputs_gone(const ConvertConfig& config, const BlockRecord& record,
 void delete_inputs(const ConvertConfig& config, const BlockRecord& record,
                    const std::vector<PlacedRow>& placed, std::optional<fs::file_time_type> until) {
   for (const PlacedRow& p : placed) {
-    if (is_missing(record, p.row.id)) continue;
-    for (const fs::path& file : sample_files(config, p.row)) {
+    if (is_missing(record, p.row->id)) continue;
+    for (const fs::path& file : sample_files(config, *p.row)) {
       std::error_code error;
       if (until && fs::last_write_time(file, error) > *until) continue;
       fs::remove(file, error);
@@ -387,19 +429,19 @@ void report_existing(const BlockRecord& record, std::size_t rows, const BlockObs
 namespace {
 
 // The rows of these places among those that are converted.
-std::vector<SampleRow> rows_at(const Conversion& conversion, const std::vector<SampleRow>& rows,
+std::vector<SampleRow> rows_at(const Conversion& conversion, std::span<const SampleRow> rows,
                                const std::vector<std::size_t>& placed) {
   const auto all =
       place_rows(SplitMap(conversion.config.split, conversion.config.count, conversion.config.grown), rows);
   std::vector<SampleRow> chosen;
-  for (const std::size_t i : placed) chosen.push_back(all[i].row);
+  for (const std::size_t i : placed) chosen.push_back(*all[i].row);
   return chosen;
 }
 
 // A field's narrow type grows until all values of the block fit, or it is not narrowed: the same whatever the
 // threads.
-BlockRecord convert_rows(const Conversion& conversion, std::uint64_t block,
-                         const std::vector<SampleRow>& rows, const BlockObserver& observer) {
+BlockRecord convert_rows(const Conversion& conversion, std::uint64_t block, std::span<const SampleRow> rows,
+                         const BlockObserver& observer) {
   auto form = find_form(conversion.config, conversion.columns, rows);
   while (true) {
     try {
@@ -435,8 +477,8 @@ std::string conversion_hash(const ConvertConfig& config) {
   return hash_bytes(yaml::emit(to_yaml(relevant)));
 }
 
-BlockRecord convert_block(const Conversion& conversion, std::uint64_t block,
-                          const std::vector<SampleRow>& rows, const BlockObserver& observer) {
+BlockRecord convert_block(const Conversion& conversion, std::uint64_t block, std::span<const SampleRow> rows,
+                          const BlockObserver& observer) {
   const ConvertConfig& config = conversion.config;
   make_directories(conversion.output / "blocks");
   const auto placed = place_rows(SplitMap(config.split, config.count, config.grown), rows);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,7 @@ std::string conversion_hash(const ConvertConfig& config);
 
 // Gives the existing record where it is of the same configuration, rows and input files (or these were
 // deleted after it was made), and its shards are there; otherwise (or with `force`) converts.
-BlockRecord convert_block(const Conversion& conversion, std::uint64_t block,
-                          const std::vector<SampleRow>& rows, const BlockObserver& observer);
+BlockRecord convert_block(const Conversion& conversion, std::uint64_t block, std::span<const SampleRow> rows,
+                          const BlockObserver& observer);
 
 }  // namespace wflow::converters

@@ -67,6 +67,11 @@ void find_damaged_rows(const ShardFile& shard, std::size_t field, ReadScratch& s
   if (layout.index_damaged)
     problems.push_back(fmt::format("the index of {} in {} is damaged; its samples are read without it",
                                    layout.name, shard.path().string()));
+  if (layout.index_stale)
+    problems.push_back(fmt::format(
+        "the index of {} in {} is stale: the file was changed after it had been written (h5repack "
+        "does so); its samples are read without it",
+        layout.name, shard.path().string()));
   if (layout.rows_per_chunk > 1) {
     for (const std::size_t chunk : shard.damaged_chunks(field, scratch)) {
       const std::size_t first = chunk * layout.rows_per_chunk;

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "base/error.h"
 #include "base/events.h"
@@ -107,13 +108,12 @@ struct Job {
   SampleTable table;  // of all samples, or of one block, or empty for finish alone
 
   std::uint64_t blocks() const { return blocks_of(conversion.config).count(conversion.config.count); }
-  std::vector<SampleRow> rows_of(std::uint64_t block) const {
+  // They lie in order of their numbers.
+  std::span<const SampleRow> rows_of(std::uint64_t block) const {
     const BlockRange items = blocks_of(conversion.config).items(block, conversion.config.count);
-    std::vector<SampleRow> rows;
-    for (const SampleRow& row : table.rows) {
-      if (row.number >= items.first && row.number < items.end) rows.push_back(row);
-    }
-    return rows;
+    const auto first = std::ranges::lower_bound(table.rows, items.first, {}, &SampleRow::number);
+    const auto end = std::ranges::lower_bound(first, table.rows.end(), items.end, {}, &SampleRow::number);
+    return {first, end};
   }
 };
 
@@ -137,7 +137,8 @@ std::uint64_t choose_shard_samples(const ConvertConfig& config, const fs::path& 
   return shard_samples_of(config, config.count, bytes);
 }
 
-// Before rows are looked at: the error of a wrong number says so. `config.count` and `shard_samples` are known.
+// Before rows are looked at: the error of a wrong number says so. `config.count` and `shard_samples` are
+// known.
 void check_block(const ConvertConfig& config, const RunOptions& options) {
   if (!options.block) return;
   const std::uint64_t blocks = blocks_of(config).count(config.count);

@@ -2,18 +2,20 @@
 #include "converters/convert/sketch.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
+
+#include "converters/values/value_kernels.h"
 
 namespace wflow::converters {
 
 namespace {
 
-constexpr int kDropped = 17;              // lower bits of the mantissa
-constexpr std::size_t kFewValues = 2048;  // sorted; more are counted in a table
-constexpr std::int32_t kMostBucket = 0x7f7fffff >> kDropped;
+constexpr int kDropped = kBucketShift;  // lower bits of the mantissa
 
 std::int32_t bucket_of_float(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -27,73 +29,53 @@ float to_float(double value) {
   return static_cast<float>(std::clamp(value, -kMost, kMost));
 }
 
-template <typename Value, typename Function>
-void for_each_bucket(std::span<const std::uint8_t> bytes, Function function) {
-  for (std::size_t i = 0; i < bytes.size() / sizeof(Value); ++i) {
-    Value value;
-    std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
-    if constexpr (std::is_floating_point_v<Value>) {
-      if (!std::isfinite(value)) continue;
-    }
-    if constexpr (sizeof(Value) == sizeof(double)) {
-      function(bucket_of_float(to_float(static_cast<double>(value))));
-    } else {
-      function(bucket_of_float(static_cast<float>(value)));
-    }
-  }
-}
-
-BucketCounts sorted_counts(std::vector<std::int32_t> buckets) {
-  std::sort(buckets.begin(), buckets.end());
-  BucketCounts counts;
-  for (const std::int32_t bucket : buckets) {
-    if (counts.empty() || counts.back().first != bucket) counts.emplace_back(bucket, 0);
-    ++counts.back().second;
-  }
-  return counts;
-}
-
+// The float32 whose bucket is the value's; NaN where it is not finite.
 template <typename Value>
-BucketCounts count_typed(std::span<const std::uint8_t> bytes) {
-  if (bytes.size() / sizeof(Value) <= kFewValues) {
-    std::vector<std::int32_t> buckets;
-    buckets.reserve(bytes.size() / sizeof(Value));
-    for_each_bucket<Value>(bytes, [&](std::int32_t bucket) { buckets.push_back(bucket); });
-    return sorted_counts(std::move(buckets));
+float counted_float(Value value) {
+  if constexpr (std::is_same_v<Value, double>) {
+    return std::isfinite(value) ? to_float(value) : std::numeric_limits<float>::quiet_NaN();
+  } else if constexpr (sizeof(Value) == sizeof(double)) {
+    return to_float(static_cast<double>(value));
+  } else {
+    return static_cast<float>(value);
   }
-  std::vector<std::uint32_t> table(2 * static_cast<std::size_t>(kMostBucket) + 1, 0);
-  for_each_bucket<Value>(
-      bytes, [&](std::int32_t bucket) { ++table[static_cast<std::size_t>(bucket + kMostBucket)]; });
-  BucketCounts counts;
-  for (std::size_t k = 0; k < table.size(); ++k) {
-    if (table[k] > 0) counts.emplace_back(static_cast<std::int32_t>(k) - kMostBucket, table[k]);
+}
+
+// Calls f(buckets, their range) for one block after the other.
+template <typename Value, typename Function>
+void for_each_block(std::span<const std::uint8_t> bytes, Function f) {
+  constexpr std::size_t kBlock = 2048;
+  std::array<float, kBlock> values;
+  std::array<std::int32_t, kBlock> buckets;
+  const std::size_t count = bytes.size() / sizeof(Value);
+  for (std::size_t at = 0; at < count; at += kBlock) {
+    const std::size_t length = std::min(kBlock, count - at);
+    if constexpr (std::is_same_v<Value, float>) {
+      std::memcpy(values.data(), bytes.data() + at * sizeof(Value), length * sizeof(Value));
+    } else {
+      for (std::size_t i = 0; i < length; ++i) {
+        Value value;
+        std::memcpy(&value, bytes.data() + (at + i) * sizeof value, sizeof value);
+        values[i] = counted_float(value);
+      }
+    }
+    const BucketRange range = value_kernels().buckets_of_floats(values.data(), length, buckets.data());
+    f(std::span<const std::int32_t>(buckets).first(length), range);
   }
-  return counts;
+}
+
+// Of all blocks.
+template <typename Value>
+BucketRange bucket_range(std::span<const std::uint8_t> bytes) {
+  BucketRange all{std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min()};
+  for_each_block<Value>(bytes, [&](auto, BucketRange range) {
+    all.least = std::min(all.least, range.least);
+    all.most = std::max(all.most, range.most);
+  });
+  return all;
 }
 
 }  // namespace
-
-void merge(BucketCounts& total, BucketCounts part) {
-  if (total.empty()) {
-    total = std::move(part);
-    return;
-  }
-  BucketCounts sum;
-  auto a = total.begin();
-  auto b = part.begin();
-  while (a != total.end() || b != part.end()) {
-    if (b == part.end() || (a != total.end() && a->first < b->first)) {
-      sum.push_back(*a++);
-    } else if (a == total.end() || b->first < a->first) {
-      sum.push_back(*b++);
-    } else {
-      sum.emplace_back(a->first, a->second + b->second);
-      ++a;
-      ++b;
-    }
-  }
-  total = std::move(sum);
-}
 
 std::int32_t bucket_of(double value) {
   return bucket_of_float(to_float(value));
@@ -115,13 +97,13 @@ std::pair<double, double> bucket_edges(std::int32_t bucket) {
 }
 
 BucketCounts count_buckets(DType dtype, std::span<const std::uint8_t> values) {
-  return with_type(dtype, [&](auto zero) { return count_typed<decltype(zero)>(values); });
+  Sketch sketch;
+  sketch.add(dtype, values);
+  return sketch.counts();
 }
 
-void Sketch::add(const BucketCounts& counts) {
-  if (counts.empty()) return;
-  const std::int32_t least = counts.front().first;
-  const std::int32_t most = counts.back().first;
+// So that counts_ has the buckets from `least` to `most`.
+void Sketch::cover(std::int32_t least, std::int32_t most) {
   if (counts_.empty()) first_ = least;
   if (least < first_) {
     counts_.insert(counts_.begin(), static_cast<std::size_t>(first_ - least), 0);
@@ -129,10 +111,82 @@ void Sketch::add(const BucketCounts& counts) {
   }
   const auto needed = static_cast<std::size_t>(most - first_) + 1;
   if (counts_.size() < needed) counts_.resize(needed, 0);
+}
+
+void Sketch::add(const BucketCounts& counts) {
+  if (counts.empty()) return;
+  cover(counts.front().first, counts.back().first);
   for (const auto& [bucket, count] : counts) {
     counts_[static_cast<std::size_t>(bucket - first_)] += count;
     total_ += count;
   }
+}
+
+void Sketch::add(const Sketch& other) {
+  if (other.counts_.empty()) return;
+  cover(other.first_, other.first_ + static_cast<std::int32_t>(other.counts_.size()) - 1);
+  const auto shift = static_cast<std::size_t>(other.first_ - first_);
+  for (std::size_t k = 0; k < other.counts_.size(); ++k) counts_[shift + k] += other.counts_[k];
+  total_ += other.total_;
+}
+
+// One after the other; those that are not finite are left out.
+template <typename Value>
+void Sketch::add_few(std::span<const std::uint8_t> bytes) {
+  for_each_block<Value>(bytes, [&](std::span<const std::int32_t> buckets, BucketRange range) {
+    const bool finite = range.least >= -kMostBucket && range.most <= kMostBucket;
+    cover(std::max(range.least, -kMostBucket), std::min(range.most, kMostBucket));
+    for (const std::int32_t bucket : buckets) {
+      if (!finite && std::abs(bucket) > kMostBucket) continue;
+      ++counts_[static_cast<std::size_t>(bucket - first_)];
+      ++total_;
+    }
+  });
+}
+
+// Into several tables in turn: a counter that was just written is not to be read again at once.
+template <typename Value>
+void Sketch::add_many(std::span<const std::uint8_t> bytes, std::int32_t least, std::int32_t most) {
+  constexpr std::size_t kTables = 4;
+  const auto width = static_cast<std::size_t>(most - least) + 1;
+  std::vector<std::uint32_t> tables(kTables * width, 0);
+  for_each_block<Value>(bytes, [&](std::span<const std::int32_t> buckets, BucketRange) {
+    std::uint32_t* const table = tables.data();
+    std::size_t i = 0;
+    for (; i + kTables <= buckets.size(); i += kTables) {
+      ++table[static_cast<std::size_t>(buckets[i] - least)];
+      ++table[width + static_cast<std::size_t>(buckets[i + 1] - least)];
+      ++table[2 * width + static_cast<std::size_t>(buckets[i + 2] - least)];
+      ++table[3 * width + static_cast<std::size_t>(buckets[i + 3] - least)];
+    }
+    for (; i < buckets.size(); ++i) ++table[static_cast<std::size_t>(buckets[i] - least)];
+  });
+  cover(least, most);
+  for (std::size_t k = 0; k < width; ++k) {
+    std::uint64_t count = 0;
+    for (std::size_t t = 0; t < kTables; ++t) count += tables[t * width + k];
+    counts_[static_cast<std::size_t>(least - first_) + k] += count;
+  }
+  total_ += bytes.size() / sizeof(Value);
+}
+
+template <typename Value>
+void Sketch::add_values(std::span<const std::uint8_t> bytes) {
+  constexpr std::size_t kMany = 4096;  // values that are worth the tables
+  if (bytes.size() / sizeof(Value) < kMany) {
+    add_few<Value>(bytes);
+    return;
+  }
+  const BucketRange range = bucket_range<Value>(bytes);
+  if (range.least < -kMostBucket || range.most > kMostBucket) {
+    add_few<Value>(bytes);
+  } else {
+    add_many<Value>(bytes, range.least, range.most);
+  }
+}
+
+void Sketch::add(DType dtype, std::span<const std::uint8_t> values) {
+  with_type(dtype, [&](auto zero) { add_values<decltype(zero)>(values); });
 }
 
 BucketCounts Sketch::counts() const {

@@ -21,9 +21,6 @@ using BucketCounts = std::vector<std::pair<std::int32_t, std::uint64_t>>;
 // Of the finite values.
 BucketCounts count_buckets(DType dtype, std::span<const std::uint8_t> values);
 
-// Adds counts to counts.
-void merge(BucketCounts& total, BucketCounts part);
-
 std::int32_t bucket_of(double value);
 bool is_bucket(std::int32_t number);  // whether a value can have it
 // The bucket's least magnitude and the next one's, ascending.
@@ -32,6 +29,9 @@ std::pair<double, double> bucket_edges(std::int32_t bucket);
 class Sketch {
  public:
   void add(const BucketCounts& counts);
+  void add(const Sketch& other);
+  // The finite values.
+  void add(DType dtype, std::span<const std::uint8_t> values);
   BucketCounts counts() const;
   std::uint64_t total() const { return total_; }
   // The value below which the fraction `level` of all values lies, between `least` and `most` (which are
@@ -40,6 +40,14 @@ class Sketch {
   bool operator==(const Sketch& other) const { return counts() == other.counts(); }
 
  private:
+  void cover(std::int32_t least, std::int32_t most);
+  template <typename Value>
+  void add_values(std::span<const std::uint8_t> bytes);
+  template <typename Value>
+  void add_few(std::span<const std::uint8_t> bytes);
+  template <typename Value>
+  void add_many(std::span<const std::uint8_t> bytes, std::int32_t least, std::int32_t most);
+
   std::int32_t first_ = 0;  // the bucket of counts_[0]
   std::vector<std::uint64_t> counts_;
   std::uint64_t total_ = 0;

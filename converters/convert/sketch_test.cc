@@ -29,7 +29,7 @@ std::vector<double> numbers(std::size_t count) {
 }
 
 TEST(Sketch, QuantilesAreWithinTheirBound) {
-  for (const std::size_t count : {100U, 2000U, 50000U}) {  // sorted, and counted in a table
+  for (const std::size_t count : {100U, 2000U, 50000U}) {
     std::vector<double> values = numbers(count);
     Sketch sketch;
     sketch.add(count_buckets(DType::float64, raw_bytes(values)));
@@ -64,13 +64,17 @@ TEST(Sketch, PiecesInAnyOrderAreTheWhole) {
 }
 
 TEST(Sketch, CountsAddUp) {
-  BucketCounts total = {{1, 2}, {5, 1}};
-  merge(total, {{0, 1}, {5, 3}, {9, 1}});
-  EXPECT_EQ(total, (BucketCounts{{0, 1}, {1, 2}, {5, 4}, {9, 1}}));
-  BucketCounts none;
-  merge(none, {{3, 1}});
-  merge(none, {});
-  EXPECT_EQ(none, (BucketCounts{{3, 1}}));
+  Sketch total;
+  total.add(BucketCounts{{1, 2}, {5, 1}});
+  Sketch part;
+  part.add(BucketCounts{{0, 1}, {5, 3}, {9, 1}});
+  total.add(part);
+  total.add(Sketch{});
+  EXPECT_EQ(total.counts(), (BucketCounts{{0, 1}, {1, 2}, {5, 4}, {9, 1}}));
+  EXPECT_EQ(total.total(), 8U);
+  Sketch none;
+  none.add(part);
+  EXPECT_EQ(none, part);
 }
 
 TEST(Sketch, SmallWholeNumbersAndOddValues) {

@@ -2,25 +2,16 @@
 #include "converters/convert/statistics.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
-#include <type_traits>
+#include <optional>
 
 #include "base/error.h"
+#include "converters/values/value_kernels.h"
 
 namespace wflow::converters {
 
 namespace {
-
-// Fixed lanes: the order of additions is the same whatever width of vector the compiler uses.
-constexpr std::size_t kLanes = 8;
-using Lanes = std::array<double, kLanes>;
-
-double total(const Lanes& l) {
-  return ((l[0] + l[4]) + (l[1] + l[5])) + ((l[2] + l[6]) + (l[3] + l[7]));
-}
 
 template <typename Value>
 Value value_at(const std::uint8_t* bytes, std::size_t i) {
@@ -29,26 +20,55 @@ Value value_at(const std::uint8_t* bytes, std::size_t i) {
   return value;
 }
 
-// Two passes, the second around the mean, so that nothing cancels.
+// Two passes, the second around the mean, so that nothing cancels. Nothing where a value is not finite.
+std::optional<Moments> moments_of_floats(const float* values, std::size_t count) {
+  const ValueKernels& kernels = value_kernels();
+  const ValueSums sums = kernels.sums_of_floats(values, count);
+  if (!std::isfinite(sums.sum)) return std::nullopt;  // finite ones of float32 do not overflow a double
+  const double mean = sums.sum / static_cast<double>(count);
+  return Moments{count, mean, kernels.squares_of_floats(values, count, mean), sums.least, sums.most};
+}
+
+std::optional<Moments> moments_of_doubles(const double* values, std::size_t count) {
+  const ValueKernels& kernels = value_kernels();
+  const ValueSums sums = kernels.sums_of_doubles(values, count);
+  const std::span bytes(reinterpret_cast<const std::uint8_t*>(values), count * sizeof(double));
+  if (!std::isfinite(sums.sum) && !all_finite(DType::float64, bytes)) return std::nullopt;
+  const double mean = sums.sum / static_cast<double>(count);
+  return Moments{count, mean, kernels.squares_of_doubles(values, count, mean), sums.least, sums.most};
+}
+
 template <typename Value>
-Moments moments_of_values(const std::uint8_t* bytes, std::size_t count) {
-  if (count == 0) return {};
-  Lanes sums{};
-  Value least = value_at<Value>(bytes, 0);
-  Value most = least;
-  for (std::size_t i = 0; i < count; ++i) {
-    const Value value = value_at<Value>(bytes, i);
-    sums[i % kLanes] += static_cast<double>(value);
-    least = std::min(least, value);
-    most = std::max(most, value);
+const Value* aligned(std::span<const std::uint8_t> bytes, std::vector<Value>& copy) {
+  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(Value) == 0)
+    return reinterpret_cast<const Value*>(bytes.data());
+  copy.resize(bytes.size() / sizeof(Value));
+  std::memcpy(copy.data(), bytes.data(), bytes.size());
+  return copy.data();
+}
+
+// Of any type, as float64.
+std::vector<double> as_doubles(DType dtype, std::span<const std::uint8_t> bytes) {
+  std::vector<double> values;
+  with_type(dtype, [&](auto zero) {
+    values.resize(bytes.size() / sizeof(zero));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<double>(value_at<decltype(zero)>(bytes.data(), i));
+  });
+  return values;
+}
+
+std::optional<Moments> moments_of_all(DType dtype, std::span<const std::uint8_t> values) {
+  const std::size_t count = values.size() / dtype_size(dtype);
+  if (dtype == DType::float32) {
+    std::vector<float> copy;
+    return moments_of_floats(aligned(values, copy), count);
   }
-  const double mean = total(sums) / static_cast<double>(count);
-  Lanes squares{};
-  for (std::size_t i = 0; i < count; ++i) {
-    const double difference = static_cast<double>(value_at<Value>(bytes, i)) - mean;
-    squares[i % kLanes] += difference * difference;
+  if (dtype == DType::float64) {
+    std::vector<double> copy;
+    return moments_of_doubles(aligned(values, copy), count);
   }
-  return {count, mean, total(squares), static_cast<double>(least), static_cast<double>(most)};
+  return moments_of_doubles(as_doubles(dtype, values).data(), count);
 }
 
 template <typename Word>
@@ -102,13 +122,10 @@ bool all_finite(DType dtype, std::span<const std::uint8_t> values) {
 }
 
 Moments moments_of(DType dtype, std::span<const std::uint8_t> values) {
-  if (!all_finite(dtype, values)) {
-    const std::vector<double> finite = finite_values(dtype, values);
-    return moments_of_values<double>(reinterpret_cast<const std::uint8_t*>(finite.data()), finite.size());
-  }
-  return with_type(dtype, [&](auto zero) {
-    return moments_of_values<decltype(zero)>(values.data(), values.size() / sizeof(zero));
-  });
+  if (values.empty()) return {};
+  if (const auto all = moments_of_all(dtype, values)) return *all;
+  const std::vector<double> finite = finite_values(dtype, values);
+  return finite.empty() ? Moments{} : moments_of_doubles(finite.data(), finite.size()).value_or(Moments{});
 }
 
 Moments moments_of(double value) {

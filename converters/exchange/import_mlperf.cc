@@ -228,11 +228,12 @@ std::vector<SampleRow> import_rows(const std::vector<ImportFile>& files, bool tf
   std::vector<SampleRow> rows;
   for (const ImportFile& file : files) {
     const std::uint64_t records = tfrecord ? records_of(file.path) : 1;
+    const SharedPath path = file.path;
     for (std::uint64_t record = 0; record < records; ++record) {
       SampleRow row;
       row.number = rows.size();
       row.id = static_cast<std::int64_t>(rows.size());
-      row.file = file.path;
+      row.file = path;
       row.identity = universe_of(file.path);
       row.split = file.split;
       if (tfrecord && records > 1) row.row = record;
@@ -246,7 +247,7 @@ std::vector<SampleRow> import_rows(const std::vector<ImportFile>& files, bool tf
 void write_sources(const fs::path& out, const std::vector<SampleRow>& rows) {
   std::string text = "id,record,file\n";
   for (const SampleRow& row : rows)
-    text += fmt::format("{},{},{}\n", row.id, row.row.value_or(0), row.file.string());
+    text += fmt::format("{},{},{}\n", row.id, row.row.value_or(0), row.file->string());
   write_file_durably(out / kSourcesName, text);
 }
 

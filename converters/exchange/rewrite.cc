@@ -389,7 +389,7 @@ class Rewriter {
         convert_values(array, *forms[k].narrow);
         value.bytes = std::move(array.bytes);
       }
-      encoded.fields.push_back(encode_values(value.bytes, forms[k], encoders[k]));
+      encoded.fields.push_back(encode_values(std::move(value.bytes), forms[k], encoders[k], false));
     }
     return encoded;
   }
@@ -402,8 +402,8 @@ class Rewriter {
       const FieldStatistics& of_row = row.statistics[k];
       if (of_row.moments.empty()) continue;
       merge(record.moments[k], of_row.moments);
-      record.sketches[k].resize(of_row.buckets.size());
-      for (std::size_t c = 0; c < of_row.buckets.size(); ++c) record.sketches[k][c].add(of_row.buckets[c]);
+      record.sketches[k].resize(of_row.sketches.size());
+      for (std::size_t c = 0; c < of_row.sketches.size(); ++c) record.sketches[k][c].add(of_row.sketches[c]);
     }
   }
 

@@ -7,9 +7,10 @@
 #include <optional>
 
 #include "base/file.h"
+#include "base/protobuf.h"
+#include "base/tfrecord.h"
 #include "converters/exchange/export.h"
 #include "converters/exchange/new_folder.h"
-#include "converters/readers/tfrecord.h"
 
 namespace wflow::converters {
 
@@ -34,53 +35,31 @@ ListKind list_kind(const FieldInfo& field, bool exact) {
   return ListKind::integers;
 }
 
-// Protocol buffers, https://protobuf.dev/programming-guides/encoding.
-void put_varint(std::string& out, std::uint64_t value) {
-  for (; value > 0x7F; value >>= 7) out += static_cast<char>((value & 0x7F) | 0x80);
-  out += static_cast<char>(value);
-}
-std::size_t varint_bytes(std::uint64_t value) {
-  std::size_t bytes = 1;
-  for (; value > 0x7F; value >>= 7) ++bytes;
-  return bytes;
-}
-constexpr char kLengthDelimited = 2;
-void put_message(std::string& out, int number, std::string_view content) {
-  out += static_cast<char>(number << 3 | kLengthDelimited);
-  put_varint(out, content.size());
-  out += content;
-}
-
 // All values of a list are one packed field; so is the only byte string.
-std::string list_message(ListKind kind, std::string_view values) {
-  std::string list;
-  list.reserve(values.size() + 16);
-  put_message(list, 1, values);
-  std::string feature;
-  feature.reserve(list.size() + 16);
-  put_message(feature, static_cast<int>(kind), list);
+ProtobufMessage list_message(ListKind kind, std::string_view values) {
+  ProtobufMessage list;
+  list.text(1, values);
+  ProtobufMessage feature;
+  feature.message(static_cast<int>(kind), list);
   return feature;
 }
 
-void put_feature(std::string& features, std::string_view name, std::string_view feature) {
-  constexpr std::size_t kTag = 1;
-  const std::size_t bytes =
-      2 * kTag + varint_bytes(name.size()) + name.size() + varint_bytes(feature.size()) + feature.size();
-  features += static_cast<char>(1 << 3 | kLengthDelimited);  // an entry of the map
-  put_varint(features, bytes);
-  put_message(features, 1, name);
-  put_message(features, 2, feature);
+void put_feature(ProtobufMessage& features, std::string_view name, const ProtobufMessage& feature) {
+  ProtobufMessage entry;  // of the map
+  entry.text(1, name);
+  entry.message(2, feature);
+  features.message(1, entry);
 }
 
 template <typename Value>
-std::string integer_list(const std::vector<Value>& values) {
+ProtobufMessage integer_list(const std::vector<Value>& values) {
   std::string packed;
   for (const Value value : values)
-    put_varint(packed, static_cast<std::uint64_t>(static_cast<std::int64_t>(value)));
+    ProtobufMessage::varint(packed, static_cast<std::uint64_t>(static_cast<std::int64_t>(value)));
   return list_message(ListKind::integers, packed);
 }
 
-std::string field_message(const FieldInfo& field, ListKind kind, const std::vector<std::uint8_t>& bytes) {
+ProtobufMessage field_message(const FieldInfo& field, ListKind kind, const std::vector<std::uint8_t>& bytes) {
   const DType type = parse_dtype(field.dtype).value_or(DType::float32);
   const std::string_view raw(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (kind == ListKind::bytes || type == DType::float32) return list_message(kind, raw);
@@ -115,7 +94,7 @@ class TfrecordExporter final : public Exporter {
   }
   // Into a record, in place of the values.
   void prepare(DataRow& row) const override {
-    std::string features;
+    ProtobufMessage features;
     put_feature(features, "id", integer_list(std::vector{row.id}));
     for (std::size_t k = 0; k < kinds_.size(); ++k) {
       const FieldInfo& field = manifest_.fields[k];
@@ -123,9 +102,9 @@ class TfrecordExporter final : public Exporter {
       if (!field.shape.empty()) put_feature(features, field.name + "/shape", integer_list(field.shape));
       row.fields[k] = {};
     }
-    std::string example;
-    put_message(example, 1, features);
-    const std::string record = tfrecord_of(example);
+    ProtobufMessage example;
+    example.message(1, features);
+    const std::string record = tfrecord_of(example.bytes());
     row.fields.assign(1, {record.begin(), record.end()});
   }
   void add(const DataRow& row) override { file_->write(row.fields.front()); }

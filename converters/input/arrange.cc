@@ -66,11 +66,11 @@ class Arranger {
     for (std::size_t k = 1; k < parts.size(); ++k) {
       const Arranged& part = parts[k];
       if (part.array.shape != result.array.shape || part.array.dtype != result.array.dtype) {
-        throw Error(
-            ExitCode::data,
-            fmt::format("{}: {} holds {} {}, and {} {} {}; files of one field must be alike", options_.place,
-                        field_.files[k], shape_text(part.array.shape), dtype_name(part.array.dtype),
-                        field_.files[0], shape_text(result.array.shape), dtype_name(result.array.dtype)));
+        throw Error(ExitCode::data,
+                    fmt::format("{}: {} holds {} {}, and {} {} {}; files of one field must be alike",
+                                options_.place(), field_.files[k], shape_text(part.array.shape),
+                                dtype_name(part.array.dtype), field_.files[0], shape_text(result.array.shape),
+                                dtype_name(result.array.dtype)));
       }
     }
     const std::vector<std::size_t> one = result.array.shape;
@@ -90,7 +90,8 @@ class Arranger {
   }
 
   [[noreturn]] void refuse(const std::vector<std::size_t>& shape, const std::string& what) const {
-    throw Error(ExitCode::data, fmt::format("{} has shape {}, {}", options_.place, shape_text(shape), what));
+    throw Error(ExitCode::data,
+                fmt::format("{} has shape {}, {}", options_.place(), shape_text(shape), what));
   }
 
  private:
@@ -293,6 +294,10 @@ std::size_t FieldForm::values() const {
   return product(shape);
 }
 
+std::string ArrangeOptions::place() const {
+  return row ? fmt::format("{} (row {})", file.string(), *row) : file.string();
+}
+
 std::string describe(const FieldForm& form) {
   if (form.shape.empty()) return fmt::format("one number, {}", dtype_name(form.dtype));
   return fmt::format("({}) {}, axes {}", fmt::join(form.shape, ", "), dtype_name(form.dtype),
@@ -312,7 +317,7 @@ std::vector<FieldValue> arrange(const FieldConfig& field, std::vector<InputArray
     for (const Transform& transform : field.transforms) apply_transform(transform, options.parameters, state);
     if (field.dtype) cast_values(state.array, *field.dtype);
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("{}: {}", options.place, error.what()));
+    throw Error(error.code(), fmt::format("{}: {}", options.place(), error.what()));
   }
   if (!had_channels && state.layout.starts_with('C')) all.components.clear();
   std::vector<FieldValue> result(1);
@@ -332,7 +337,7 @@ std::vector<FieldValue> arrange(const FieldConfig& field, std::vector<InputArray
   result[0].bytes = std::move(state.array.bytes);
   if (options.short_form) to_short_form(form);
   name_channels(field, arranger, all.components, form);
-  if (!field.pad.empty()) result.push_back(pad(field, options.place, result[0]));
+  if (!field.pad.empty()) result.push_back(pad(field, options.place(), result[0]));
   return result;
 }
 

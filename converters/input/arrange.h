@@ -48,9 +48,11 @@ struct FieldValue {
 };
 
 struct ArrangeOptions {
-  bool short_form = false;  // the result is of axes C, D, H, W
-  std::string place;        // the file, for messages
+  bool short_form = false;            // the result is of axes C, D, H, W
+  const std::filesystem::path& file;  // for messages
+  std::optional<std::uint64_t> row;   // of it
   Parameters parameters = {};
+  std::string place() const;
 };
 
 // `arrays`: one a file of the field. Gives the field, and behind it its mask where it is padded. Throws

@@ -24,14 +24,22 @@ InputFile::InputFile(fs::path path) : path_(std::move(path)), fd_(open_file(path
 }
 
 std::vector<std::uint8_t> InputFile::read(std::uint64_t offset, std::size_t bytes) const {
-  if (offset > size_ || bytes > size_ - offset) {
-    throw Error(ExitCode::data, fmt::format("{} is cut short: it has {} bytes, {} were expected",
-                                            path_.string(), size_, offset + bytes));
-  }
+  check_size(offset, bytes);
   std::vector<std::uint8_t> result(bytes);
-  if (read_at(fd_.get(), offset, result.data(), bytes, path_) < bytes)
-    throw Error(ExitCode::data, fmt::format("{} became shorter while it was read", path_.string()));
+  read_into(offset, result);
   return result;
+}
+
+void InputFile::read_into(std::uint64_t offset, std::span<std::uint8_t> bytes) const {
+  check_size(offset, bytes.size());
+  if (read_at(fd_.get(), offset, bytes.data(), bytes.size(), path_) < bytes.size())
+    throw Error(ExitCode::data, fmt::format("{} became shorter while it was read", path_.string()));
+}
+
+void InputFile::check_size(std::uint64_t offset, std::size_t bytes) const {
+  if (offset <= size_ && bytes <= size_ - offset) return;
+  throw Error(ExitCode::data, fmt::format("{} is cut short: it has {} bytes, {} were expected",
+                                          path_.string(), size_, offset + bytes));
 }
 
 }  // namespace wflow::converters

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <vector>
 
 #include "base/file.h"
@@ -19,8 +20,11 @@ class InputFile {
   int descriptor() const { return fd_.get(); }
   // Error{data} when the file has fewer bytes.
   std::vector<std::uint8_t> read(std::uint64_t offset, std::size_t bytes) const;
+  void read_into(std::uint64_t offset, std::span<std::uint8_t> bytes) const;
 
  private:
+  void check_size(std::uint64_t offset, std::size_t bytes) const;
+
   std::filesystem::path path_;
   FileDescriptor fd_;
   std::uint64_t size_ = 0;

@@ -25,17 +25,47 @@ std::string with_sample_id(std::string name, std::int64_t id) {
 
 std::vector<fs::path> files_of(const FieldConfig& field, const SampleRow& row) {
   if (field.from_parameters) return {};
-  if (field.files.empty()) return {row.file};
+  if (field.files.empty()) return {row.file.get()};
   std::vector<fs::path> files;
   for (const std::string& name : field.files)
-    files.push_back(row.directory.empty() ? fs::path() : row.directory / with_sample_id(name, row.id));
+    files.push_back(row.directory.empty() ? fs::path() : row.directory.get() / with_sample_id(name, row.id));
   return files;
 }
 
-// Readers that this sample has opened. A reader is of a file and what decides how it is opened.
+// Readers that are open. A reader is of a file and what decides how it is opened.
 class OpenFiles {
  public:
+  // For the files of a row: those of the row before stay open where they are the same stacked ones.
+  void begin(const SampleRow& row) {
+    const bool same = row.row && row.file->native() == file_ && row.directory->native() == directory_;
+    at_ = 0;
+    if (same) return;
+    close();
+    if (!row.row) return;
+    file_ = row.file->native();
+    directory_ = row.directory->native();
+  }
+
+  // Asked for in the same order for each row.
   InputReader& get(const fs::path& path, const Selector& selector) {
+    if (at_ < places_.size()) {
+      if (places_[at_].path == path.native()) return *places_[at_++].reader;
+      close();  // named by the sample's number
+    }
+    places_.push_back({path.native(), &find(path, selector)});
+    at_ = places_.size();
+    return *places_.back().reader;
+  }
+
+  void close() {
+    places_.clear();
+    readers_.clear();
+    file_.clear();
+    directory_.clear();
+  }
+
+ private:
+  InputReader& find(const fs::path& path, const Selector& selector) {
     // Formats that read the selection when they open are never shared.
     const Format format = format_of(path, selector);
     const bool shared = format == Format::hdf5 || format == Format::netcdf || format == Format::npz ||
@@ -47,25 +77,34 @@ class OpenFiles {
     return *reader;
   }
 
- private:
+  struct Place {
+    std::string path;
+    InputReader* reader;
+  };
   std::map<std::string, std::unique_ptr<InputReader>> readers_;
+  std::vector<Place> places_;  // by the order in which they were asked for
+  std::size_t at_ = 0;
+  std::string file_, directory_;  // of the row before
 };
 
-std::string place_of(const fs::path& file, const SampleRow& row) {
-  return row.row ? fmt::format("{} (row {})", file.string(), *row.row) : file.string();
-}
-
 std::vector<FieldValue> read_file_field(const ConvertConfig& config, const FieldConfig& field,
-                                        const SampleRow& row, const Parameters& parameters, OpenFiles& open) {
+                                        const Selector& selector, const SampleRow& row,
+                                        const Parameters& parameters, OpenFiles& open) {
+  const std::size_t count = std::max<std::size_t>(1, field.files.size());
+  const auto file_of = [&](std::size_t k) {
+    if (field.files.empty()) return row.file;
+    return SharedPath(row.directory.empty() ? fs::path()
+                                            : row.directory.get() / with_sample_id(field.files[k], row.id));
+  };
   std::vector<InputArray> arrays;
-  const std::vector<fs::path> files = files_of(field, row);
-  for (const fs::path& file : files) {
+  arrays.reserve(count);
+  const SharedPath first = file_of(0);
+  for (std::size_t k = 0; k < count; ++k) {
+    const SharedPath file = k == 0 ? first : file_of(k);
     if (file.empty()) throw Error(ExitCode::data, "no output file was handed over for it");
-    Selector selector = field.selector;
-    selector.stacked = config.stacked && row.row.has_value();
     arrays.push_back(read_input(open.get(file, selector), file, selector, row.row));
   }
-  return arrange(field, std::move(arrays), {config.short_form, place_of(files.front(), row), parameters});
+  return arrange(field, std::move(arrays), {config.short_form, first, row.row, parameters});
 }
 
 FieldValue read_parameter_field(const FieldConfig& field, const std::vector<std::string>& columns,
@@ -84,20 +123,42 @@ FieldValue read_parameter_field(const FieldConfig& field, const std::vector<std:
 
 }  // namespace
 
-std::vector<FieldValue> read_sample(const ConvertConfig& config, const std::vector<std::string>& columns,
-                                    const SampleRow& row) {
-  std::vector<FieldValue> values;
+struct SampleReader::State {
+  const ConvertConfig& config;
+  const std::vector<std::string>& columns;
+  std::vector<Selector> stacked;  // of each field, for stacked files
   OpenFiles open;
-  const Parameters parameters{columns, row.parameters};
+};
+
+SampleReader::SampleReader(const ConvertConfig& config, const std::vector<std::string>& columns)
+    : state_(std::make_unique<State>(State{config, columns, {}, {}})) {
   for (const FieldConfig& field : config.fields) {
+    state_->stacked.push_back(field.selector);
+    state_->stacked.back().stacked = config.stacked;
+  }
+}
+
+SampleReader::~SampleReader() = default;
+SampleReader::SampleReader(SampleReader&&) noexcept = default;
+
+std::vector<FieldValue> SampleReader::read(const SampleRow& row) {
+  const ConvertConfig& config = state_->config;
+  const Parameters parameters{state_->columns, row.parameters};
+  std::vector<FieldValue> values;
+  values.reserve(config.fields.size());
+  state_->open.begin(row);
+  for (std::size_t k = 0; k < config.fields.size(); ++k) {
+    const FieldConfig& field = config.fields[k];
     if (field.from_parameters) {
-      FieldValue value = read_parameter_field(field, columns, row, parameters);
+      FieldValue value = read_parameter_field(field, state_->columns, row, parameters);
       if (value.form.values() > 0) values.push_back(std::move(value));
       continue;
     }
-    for (FieldValue& value : read_file_field(config, field, row, parameters, open))
+    const Selector& selector = row.row ? state_->stacked[k] : field.selector;
+    for (FieldValue& value : read_file_field(config, field, selector, row, parameters, state_->open))
       values.push_back(std::move(value));
   }
+  if (!row.row) state_->open.close();
   return values;
 }
 

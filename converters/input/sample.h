@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,13 +13,25 @@
 
 namespace wflow::converters {
 
-// The fields in the order of the configuration, masks behind what they mask. `columns`: names of
-// row.parameters. Throws Error{data} where the sample is unusable. A file that several fields need is opened
-// once.
-std::vector<FieldValue> read_sample(const ConvertConfig& config, const std::vector<std::string>& columns,
-                                    const SampleRow& row);
+// Reads samples one after the other, on one thread. The files of a stacked sample stay open for the next one
+// of the same files. Keeps references to its arguments.
+class SampleReader {
+ public:
+  // `columns`: names of the rows' parameters.
+  SampleReader(const ConvertConfig& config, const std::vector<std::string>& columns);
+  ~SampleReader();
+  SampleReader(SampleReader&&) noexcept;
 
-// The files that the sample is made of, each once.
+  // The fields in the order of the configuration, masks behind what they mask. Throws Error{data} where the
+  // sample is unusable. A file that several fields need is opened once.
+  std::vector<FieldValue> read(const SampleRow& row);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// The files that the sample is made of, each once; none of a field of a file that was not handed over.
 std::vector<std::filesystem::path> sample_files(const ConvertConfig& config, const SampleRow& row);
 
 }  // namespace wflow::converters

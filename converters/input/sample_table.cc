@@ -83,8 +83,35 @@ std::uint64_t stratum_of(const csv::Reader& reader, const SplitRequest& split, c
   return static_cast<std::uint64_t>(above - split.stratify_edges.begin());
 }
 
+// The paths of the rows of a table; neighbours that have the same share it.
+class RowPaths {
+ public:
+  explicit RowPaths(fs::path folder) : folder_(std::move(folder)) {}
+  void set_file(const std::string& cell, SampleRow& row) {
+    if (file_.empty() || cell != file_cell_) {
+      file_cell_ = cell;
+      file_ = folder_ / cell;
+      parent_ = file_->parent_path();
+    }
+    row.file = file_;
+    row.directory = parent_;
+  }
+  void set_directory(const std::string& cell, SampleRow& row) {
+    if (directory_.empty() || cell != directory_cell_) {
+      directory_cell_ = cell;
+      directory_ = folder_ / cell;
+    }
+    row.directory = directory_;
+  }
+
+ private:
+  fs::path folder_;
+  std::string file_cell_, directory_cell_;
+  SharedPath file_, parent_, directory_;
+};
+
 SampleRow make_row(const csv::Reader& reader, const Columns& columns, const std::vector<std::string>& fields,
-                   const fs::path& folder, std::size_t place, const SplitRequest& split) {
+                   RowPaths& paths, std::size_t place, const SplitRequest& split) {
   SampleRow row;
   row.id = static_cast<std::int64_t>(place);
   if (columns.id) {
@@ -95,12 +122,11 @@ SampleRow make_row(const csv::Reader& reader, const Columns& columns, const std:
   }
   if (columns.file) {
     if (fields[*columns.file].empty()) reader.fail("the column 'file' is empty");
-    row.file = folder / fields[*columns.file];
-    row.directory = row.file.parent_path();
+    paths.set_file(fields[*columns.file], row);
   }
   if (columns.directory) {
     if (fields[*columns.directory].empty()) reader.fail("the column 'directory' is empty");
-    row.directory = folder / fields[*columns.directory];
+    paths.set_directory(fields[*columns.directory], row);
   }
   if (columns.row) {
     const auto number = text::to_integer(fields[*columns.row]);
@@ -110,6 +136,7 @@ SampleRow make_row(const csv::Reader& reader, const Columns& columns, const std:
   }
   row.identity = identity_of(identity_text(columns, fields, row));
   if (columns.stratum) row.stratum = stratum_of(reader, split, fields[*columns.stratum]);
+  row.parameters.reserve(columns.parameters.size());
   for (const std::size_t column : columns.parameters) {
     const auto value = text::to_real(fields[column]);
     if (!value)
@@ -127,11 +154,13 @@ SampleTable read_sample_table(const fs::path& path, const ConvertConfig& config,
   SampleTable table{parameter_columns(config).value_or(other_columns(reader, config)), {}};
   const Columns columns = find_columns(reader, table.columns, config, numbering);
   std::vector<std::string> fields;
+  RowPaths paths(path.parent_path());
   while (reader.next(fields))
-    table.rows.push_back(
-        make_row(reader, columns, fields, path.parent_path(), table.rows.size(), config.split));
+    table.rows.push_back(make_row(reader, columns, fields, paths, table.rows.size(), config.split));
   if (table.rows.empty()) throw Error(ExitCode::data, fmt::format("{} has no rows", path.string()));
-  std::sort(table.rows.begin(), table.rows.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+  const auto by_id = [](const SampleRow& a, const SampleRow& b) { return a.id < b.id; };
+  if (!std::is_sorted(table.rows.begin(), table.rows.end(), by_id))
+    std::sort(table.rows.begin(), table.rows.end(), by_id);
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
     if (i > 0 && table.rows[i].id == table.rows[i - 1].id) {
       throw Error(ExitCode::data, fmt::format("{} has the id {} twice", path.string(), table.rows[i].id));

@@ -4,21 +4,41 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "converters/config.h"
 
 namespace wflow::converters {
 
+// A path that rows of one stacked file share: a million of them need not hold it a million times.
+class SharedPath {
+ public:
+  SharedPath() = default;
+  SharedPath(std::filesystem::path path)
+      : path_(std::make_shared<const std::filesystem::path>(std::move(path))) {}
+  operator const std::filesystem::path&() const { return get(); }
+  const std::filesystem::path& get() const {
+    static const std::filesystem::path kNone;
+    return path_ ? *path_ : kNone;
+  }
+  const std::filesystem::path* operator->() const { return &get(); }
+  bool empty() const { return get().empty(); }
+
+ private:
+  std::shared_ptr<const std::filesystem::path> path_;
+};
+
 struct SampleRow {
-  std::uint64_t number = 0;         // 0..count-1: decides block and, by count, split
-  std::int64_t id = 0;              // what /id of the shard says
-  std::filesystem::path file = {};  // the sample's own file; empty where no field needs it
+  std::uint64_t number = 0;  // 0..count-1: decides block and, by count, split
+  std::int64_t id = 0;       // what /id of the shard says
+  SharedPath file = {};      // the sample's own file; empty where no field needs it
   std::vector<double> parameters = {};
   std::optional<std::uint64_t> row = std::nullopt;      // of a stacked file
-  std::filesystem::path directory = {};                 // where the files that fields name lie
+  SharedPath directory = {};                            // where the files that fields name lie
   std::uint64_t identity = 0;                           // decides the split by hash
   std::optional<std::uint64_t> stratum = std::nullopt;  // where the split is stratified
   std::optional<std::size_t> split = std::nullopt;      // where it is given: an index into kSplitNames

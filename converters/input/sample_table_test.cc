@@ -30,8 +30,8 @@ TEST_F(SampleTableTest, ColumnsQuotesAndOrder) {
   ASSERT_EQ(table.rows.size(), 2U);
   EXPECT_EQ(table.rows[0].id, 3);  // ascending
   EXPECT_EQ(table.rows[0].number, 0U);
-  EXPECT_EQ(table.rows[0].file, "/abs/z.npy");
-  EXPECT_EQ(table.rows[1].file, folder_ / "x, y.npy");
+  EXPECT_EQ(table.rows[0].file.get(), "/abs/z.npy");
+  EXPECT_EQ(table.rows[1].file.get(), folder_ / "x, y.npy");
   EXPECT_EQ(table.rows[1].parameters, (std::vector<double>{1.5, -2000}));
 }
 

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "converters/formula.h"
+#include "converters/values/value_kernels.h"
 
 namespace wflow::converters {
 
@@ -62,6 +63,20 @@ void map_values(Array& array, Function function) {
     for (std::size_t i = 0; i < array.bytes.size() / sizeof(Value); ++i) {
       const auto value = static_cast<Value>(function(static_cast<double>(value_of<Value>(array, i))));
       std::memcpy(array.bytes.data() + i * sizeof value, &value, sizeof value);
+    }
+  });
+}
+
+// By the kernels for either type.
+template <typename Floats, typename Doubles, typename... Arguments>
+void map_by(Array& array, Floats floats, Doubles doubles, Arguments... arguments) {
+  with_computed(array, [&](auto zero) {
+    auto* const values = reinterpret_cast<decltype(zero)*>(array.bytes.data());
+    const std::size_t count = array.bytes.size() / sizeof(zero);
+    if constexpr (sizeof(zero) == sizeof(float)) {
+      floats(values, count, arguments...);
+    } else {
+      doubles(values, count, arguments...);
     }
   });
 }
@@ -280,19 +295,20 @@ void apply_transform(const Transform& transform, const Parameters& parameters, T
   using Kind = Transform::Kind;
   const double a = transform.a;
   const double b = transform.b;
+  const ValueKernels& kernels = value_kernels();
   if (state.pieces > 1 && !is_analysed(transform.kind) &&
       (transform.kind == Kind::downsample || transform.kind == Kind::histogram ||
        transform.kind == Kind::crop || transform.kind == Kind::one_hot))
     throw Error(ExitCode::spec, "steps that change the shape stand before subcubes");
   switch (transform.kind) {
     case Kind::log1p:
-      return map_values(state.array, [](double v) { return std::log1p(v); });
+      return map_by(state.array, kernels.log1p_floats, kernels.log1p_doubles);
     case Kind::asinh:
       return map_values(state.array, [a](double v) { return std::asinh(v / a); });
     case Kind::clip:
-      return map_values(state.array, [a, b](double v) { return std::isnan(v) ? v : std::clamp(v, a, b); });
+      return map_by(state.array, kernels.clip_floats, kernels.clip_doubles, a, b);
     case Kind::scale:
-      return map_values(state.array, [a, b](double v) { return v * a + b; });
+      return map_by(state.array, kernels.scale_floats, kernels.scale_doubles, a, b);
     case Kind::downsample:
       return downsample(state, static_cast<std::size_t>(a));
     case Kind::histogram:

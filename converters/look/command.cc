@@ -77,6 +77,7 @@ constexpr const char* kFooter = R"(Examples:
   wflow shards sample DATA 17 --field u         one sample: where it came from, values, a picture
   wflow shards sample DATA 17 --png u.png
   wflow shards stats DATA                       distributions; constant fields, duplicates, outliers
+  wflow shards summary DATA                     fields, histograms, splits and some samples as JSON
   wflow shards diff DATA OTHER --tolerance 1e-6 two data sets, sample by sample (exit code 4: they differ)
   wflow shards sample DATA 17 --lineage         its files, parameters, task, worker, time, version of the study
   wflow shards mosaic DATA --png all.png        slices of many samples, placed by two parameters
@@ -129,6 +130,9 @@ void add_shards_command(CLI::App& app, std::function<int()>& chosen) {
   add_mosaic(*shards, chosen);
   print_with(add(*shards, "stats", "distributions, and what looks wrong", options), chosen,
              [options] { return show_statistics(options->data); });
+  CLI::App* summary = add(*shards, "summary", "what wflow report shows, as JSON", options);
+  summary->add_option("-n,--count", options->count, "samples (default: 5)");
+  print_with(summary, chosen, [options] { return summarise(options->data, options->count); });
   add_exchange_commands(*shards, chosen);
   CLI::App* diff = add(*shards, "diff", "compare two data sets, sample by sample", options);
   diff->add_option("other", options->other, "the other data set")->required();

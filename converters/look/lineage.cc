@@ -88,7 +88,8 @@ std::optional<GivenSample> given_sample(const fs::path& data, std::uint64_t bloc
   const auto row =
       std::find_if(rows.rows.begin(), rows.rows.end(), [&](const SampleRow& r) { return r.id == id; });
   if (row == rows.rows.end()) return std::nullopt;
-  GivenSample given{config.from, {}, row->directory.empty() ? row->file.parent_path() : row->directory};
+  GivenSample given{
+      config.from, {}, row->directory.empty() ? row->file->parent_path() : row->directory.get()};
   if (!rows.columns.empty()) {
     given.text += "parameters:\n";
     for (std::size_t k = 0; k < rows.columns.size(); ++k)

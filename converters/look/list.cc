@@ -28,6 +28,7 @@ std::string storage_of(const FieldLayout& layout) {
   if (layout.filters.deflate) text += ", deflate";
   if (layout.held != layout.dtype) text += fmt::format(", held as {}", dtype_name(layout.held));
   if (layout.index_damaged) return text + ", index damaged";
+  if (layout.index_stale) return text + ", index stale";
   return text + (layout.has_hashes ? ", indexed" : ", no index of this file");
 }
 

@@ -49,6 +49,10 @@ std::string draw_mosaic(const MosaicOptions& options);
 
 std::string show_statistics(const std::filesystem::path& data);
 
+// For programs, as JSON (docs/report.md): fields with statistics and histograms, splits, and so many samples
+// with pictures or series of their fields. Reads the manifest, the block records and one shard.
+std::string summarise(const std::filesystem::path& data, std::size_t examples);
+
 struct Comparison {
   std::string text;
   bool same = false;

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <optional>
 
-#include "converters/convert/block_record.h"
+#include "converters/look/histograms.h"
 #include "converters/look/look.h"
 #include "converters/shards/shard_file.h"
 #include "converters/split.h"
@@ -25,41 +26,12 @@ constexpr double kOutlier = 6;  // standard deviations from the mean of the labe
 std::string bars(const Sketch& sketch, double least, double most) {
   static constexpr std::array<const char*, 9> kBars = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   if (!(most > least)) return {};
-  std::array<double, kBins> counts{};
-  for (const auto& [bucket, count] : sketch.counts()) {
-    const auto [from, to] = bucket_edges(bucket);
-    // A bucket's values are spread evenly over the bars that it touches.
-    const double low = std::max(from, least);
-    const double high = std::min(to, most);
-    if (high < low) continue;
-    const double scale = static_cast<double>(kBins) / (most - least);
-    const auto bin = [&](double value) {
-      return std::min(kBins - 1, static_cast<std::size_t>((value - least) * scale));
-    };
-    const std::size_t first = bin(low);
-    const std::size_t last = bin(high);
-    for (std::size_t k = first; k <= last; ++k)
-      counts[k] += static_cast<double>(count) / static_cast<double>(last - first + 1);
-  }
+  const std::vector<double> counts = histogram_counts(sketch, least, most, kBins);
   const double top = *std::max_element(counts.begin(), counts.end());
   std::string out;
   for (const double count : counts)
     out += kBars[top > 0 ? static_cast<std::size_t>(std::ceil(count / top * 8)) : 0];
   return out;
-}
-
-// Of each field, one a channel, over all blocks.
-std::vector<std::vector<Sketch>> merged_sketches(const fs::path& data, std::size_t fields) {
-  std::vector<std::vector<Sketch>> merged(fields);
-  for (std::uint64_t block = 0;; ++block) {
-    const auto record = read_block_record(data, block);
-    if (!record) return merged;
-    for (std::size_t k = 0; k < std::min(fields, record->sketches.size()); ++k) {
-      merged[k].resize(std::max(merged[k].size(), record->sketches[k].size()));
-      for (std::size_t c = 0; c < record->sketches[k].size(); ++c)
-        merged[k][c].add(record->sketches[k][c].counts());
-    }
-  }
 }
 
 std::string channel_name(const FieldInfo& field, std::size_t c) {

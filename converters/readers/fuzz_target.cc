@@ -13,9 +13,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/tfrecord.h"
 #include "converters/readers/reader.h"
 #include "converters/readers/test_files.h"
-#include "converters/readers/tfrecord.h"
 
 namespace {
 

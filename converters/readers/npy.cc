@@ -72,15 +72,24 @@ InputField field_of(const NpyHeader& header, const std::string& name) {
   return field;
 }
 
+// Values that the file holds as they are but for their byte order.
+void to_native(const NpyHeader& header, const InputField& field, std::span<std::uint8_t> values) {
+  if (header.big_endian) swap_byte_order(values, dtype_size(field.dtype));
+}
+
+bool is_half(const InputField& field) {
+  return field.stored == "float16";
+}
+
 // The bytes of whole values of the file as values of the field.
 void to_values(const NpyHeader& header, const InputField& field, std::span<std::uint8_t> stored,
                std::span<std::uint8_t> values) {
-  const bool half = field.stored == "float16";
-  if (header.big_endian) swap_byte_order(stored, half ? 2 : dtype_size(field.dtype));
-  if (!half) {
+  if (!is_half(field)) {
     std::copy(stored.begin(), stored.end(), values.begin());
+    to_native(header, field, values);
     return;
   }
+  if (header.big_endian) swap_byte_order(stored, 2);
   for (std::size_t i = 0; i < stored.size() / 2; ++i) {
     const auto low = static_cast<unsigned>(stored[2 * i]);
     const float value =
@@ -118,11 +127,16 @@ class NpyInput final : public InputReader {
 
   void read(const InputField&, const Selection& selection, std::span<std::uint8_t> values) override {
     const std::size_t width = header_.item_bytes;
-    if (const auto row = one_row(selection)) {
-      std::size_t bytes = width;
-      for (std::size_t k = 1; k < header_.shape.size(); ++k) bytes *= header_.shape[k];
-      auto stored = file_.read(header_.data_offset + *row * bytes, bytes);
-      to_values(header_, field_, stored, values);
+    if (const auto first = first_of_rows(selection)) {
+      const std::size_t bytes = values.size() / value_bytes() * width;
+      const std::uint64_t offset = header_.data_offset + *first * bytes_of_row();
+      if (is_half(field_)) {
+        auto stored = file_.read(offset, bytes);
+        to_values(header_, field_, stored, values);
+      } else {
+        read_piece(offset, values);
+        to_native(header_, field_, values);
+      }
       return;
     }
     auto stored = file_.read(header_.data_offset, stored_bytes(header_, file_.path()));
@@ -137,19 +151,48 @@ class NpyInput final : public InputReader {
     return dtype_size(field_.dtype) * std::max<std::size_t>(1, field_.components.size());
   }
 
-  // A row of the slowest axis and all below it lies in one piece; its number where nothing else is wanted.
-  std::optional<std::uint64_t> one_row(const Selection& selection) const {
-    if (header_.fortran_order || selection.empty() || selection[0].count != 1) return std::nullopt;
+  std::uint64_t bytes_of_row() const {
+    std::uint64_t bytes = header_.item_bytes;
+    for (std::size_t k = 1; k < header_.shape.size(); ++k) bytes *= header_.shape[k];
+    return bytes;
+  }
+
+  // Neighbouring rows of the slowest axis and all below them lie in one piece: the first's number where
+  // nothing else is wanted.
+  std::optional<std::uint64_t> first_of_rows(const Selection& selection) const {
+    if (header_.fortran_order && header_.shape.size() > 1) return std::nullopt;
     for (std::size_t k = 1; k < selection.size(); ++k) {
       if (selection[k].start != 0 || selection[k].count != header_.shape[k] || selection[k].step != 1)
         return std::nullopt;
     }
+    if (selection.empty()) return 0;
+    if (selection[0].count != 1 && selection[0].step != 1) return std::nullopt;
     return selection[0].start;
+  }
+
+  // Small pieces are read with those behind them: the next rows of a stacked file.
+  void read_piece(std::uint64_t offset, std::span<std::uint8_t> values) {
+    constexpr std::size_t kSmall = 4096;
+    constexpr std::size_t kAhead = 64 << 10;
+    if (values.size() > kSmall) {
+      file_.read_into(offset, values);
+      return;
+    }
+    if (offset < ahead_from_ || offset + values.size() > ahead_from_ + ahead_.size()) {
+      const std::uint64_t end = header_.data_offset + npy_bytes(header_).value_or(0);
+      const std::uint64_t left = offset < end ? end - offset : 0;
+      ahead_ = file_.read(offset, std::max(values.size(), std::min<std::size_t>(kAhead, left)));
+      ahead_from_ = offset;
+    }
+    const auto from = ahead_.begin() + static_cast<std::ptrdiff_t>(offset - ahead_from_);
+    std::copy_n(from, values.size(), values.begin());
   }
 
   InputFile file_;
   NpyHeader header_;
   InputField field_;
+  std::vector<std::uint8_t> ahead_;  // of the file, from ahead_from_ on
+  std::uint64_t ahead_from_ = 0;
 };
 
 struct CloseZip {

@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/tfrecord.h"
 #include "converters/input/hdf5_handle.h"
-#include "converters/readers/tfrecord.h"
 
 namespace wflow::converters {
 

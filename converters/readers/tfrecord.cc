@@ -11,44 +11,14 @@
 #include <string_view>
 #include <utility>
 
-#include "base/crc32c.h"
 #include "base/error.h"
+#include "base/tfrecord.h"
 #include "converters/input/input.h"
 #include "converters/readers/reader.h"
 
 namespace wflow::converters {
 
 namespace fs = std::filesystem;
-
-namespace {
-
-constexpr std::size_t kTfrecordHeader = 12;  // the length and its checksum
-constexpr std::size_t kTfrecordTrailer = 4;
-
-}  // namespace
-
-std::uint32_t masked_crc32c(std::span<const std::uint8_t> bytes) {
-  constexpr std::uint32_t kMaskDelta = 0xA282EAD8U;
-  const std::uint32_t crc = crc32c(bytes);
-  return ((crc >> 15) | (crc << 17)) + kMaskDelta;
-}
-
-std::string tfrecord_of(std::string_view bytes) {
-  const auto put = [](std::string& out, auto value) {
-    out.append(reinterpret_cast<const char*>(&value), sizeof value);
-  };
-  const auto span = [](std::string_view text) {
-    return std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
-  };
-  std::string record;
-  record.reserve(bytes.size() + kTfrecordHeader + kTfrecordTrailer);
-  put(record, static_cast<std::uint64_t>(bytes.size()));
-  const std::uint32_t crc = masked_crc32c(span(record));
-  put(record, crc);
-  record += bytes;
-  put(record, masked_crc32c(span(bytes)));
-  return record;
-}
 
 // A stream of bytes with a position.
 class TfrecordFile::Bytes {

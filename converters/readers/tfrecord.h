@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TFRecord files (https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details): records
-// of
-//   uint64 length, uint32 masked CRC-32C of the length, the bytes, uint32 masked CRC-32C of the bytes
-// one behind the other, all little-endian; the whole file may be a gzip stream. A record is a message
+// Reads TFRecord files (base/tfrecord.h); the whole file may be a gzip stream. A record is a message
 // tf.train.Example: features by name.
 #pragma once
 
@@ -16,12 +13,6 @@
 #include <vector>
 
 namespace wflow::converters {
-
-// A CRC-32C of bytes that may hold CRCs themselves is stored rotated, with a constant added.
-std::uint32_t masked_crc32c(std::span<const std::uint8_t> bytes);
-
-// The bytes as a record of a file.
-std::string tfrecord_of(std::string_view bytes);
 
 // Reads record after record. Error{data} names the file and the byte (of a gzip stream: the byte of what it
 // inflates to) of a record that is cut or does not have its checksum. A length is compared with what the

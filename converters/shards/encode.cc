@@ -214,14 +214,15 @@ std::optional<DType> narrow_type(DType dtype, std::span<const std::uint8_t> valu
 }
 
 std::optional<SampleForm> find_form(const ConvertConfig& config, const std::vector<std::string>& columns,
-                                    const std::vector<SampleRow>& rows) {
+                                    std::span<const SampleRow> rows) {
   constexpr std::size_t kMeasured = 3;  // samples that decide how to compress
+  SampleReader reader(config, columns);
   std::optional<SampleForm> form;
   std::size_t usable = 0;
   std::vector<CodedSizes> sizes;
   for (const SampleRow& row : rows) {
     try {
-      const std::vector<FieldValue> values = read_sample(config, columns, row);
+      const std::vector<FieldValue> values = reader.read(row);
       if (!form) {
         form = form_of(values);
         choose_storage(config, values, *form);
@@ -247,7 +248,7 @@ std::optional<SampleForm> find_form(const ConvertConfig& config, const std::vect
 
 SampleEncoder::SampleEncoder(const ConvertConfig& config, const std::vector<std::string>& columns,
                              const std::optional<SampleForm>& form)
-    : config_(config), columns_(columns), form_(form) {
+    : config_(config), columns_(columns), form_(form), reader_(config, columns) {
   for (const FieldForm& field : form.value_or(SampleForm{}))
     encoders_.emplace_back(filters_of(field), field.matches ? Coder::matches : Coder::runs, config.level);
   for (const std::string& filter : config.drop_if) filters_.push_back(Formula::parse(filter));
@@ -315,28 +316,83 @@ EncodedField encode_values(std::span<const std::uint8_t> bytes, const FieldForm&
   return result;
 }
 
-FieldStatistics channel_statistics(const FieldValue& value) {
-  constexpr std::size_t kMostSketched = 256;
-  FieldStatistics result;
+EncodedField encode_values(std::vector<std::uint8_t>&& bytes, const FieldForm& form, Encoder& encoder,
+                           bool hashed) {
+  const bool packed = rows_per_chunk(form) > 1;
+  const bool kept = packed || (!filters_of(form).deflate && slab_shape(form) == form.shape);
+  if (!kept) return encode_values(std::span<const std::uint8_t>(bytes), form, encoder, hashed);
+  EncodedField result;
+  if (hashed) result.raw_hash = chunk_hash(bytes);
+  result.chunks.resize(1);
+  EncodedChunk& chunk = result.chunks[0];
+  chunk.bytes = std::move(bytes);
+  if (!packed) chunk.hash = hashed ? result.raw_hash : chunk_hash(chunk.bytes);
+  return result;
+}
+
+namespace {
+
+constexpr std::size_t kMostSketched = 256;  // channels
+
+// Calls f(channel, its values) for each channel of each piece.
+template <typename Function>
+void for_each_channel(const FieldValue& value, Function f) {
   const std::size_t channels = value.form.channel_count();
   const std::size_t bytes = value.bytes.size() / channels / value.form.pieces;
-  const bool sketched = channels <= kMostSketched;
-  result.moments.resize(channels);
-  result.buckets.resize(sketched ? channels : 0);
   for (std::size_t piece = 0; piece < value.form.pieces; ++piece) {
-    for (std::size_t c = 0; c < channels; ++c) {
-      const auto values = std::span(value.bytes).subspan((piece * channels + c) * bytes, bytes);
-      result.moments[c].merge(moments_of(value.form.dtype, values));
-      if (sketched) merge(result.buckets[c], count_buckets(value.form.dtype, values));
-    }
+    for (std::size_t c = 0; c < channels; ++c)
+      f(c, std::span(value.bytes).subspan((piece * channels + c) * bytes, bytes));
   }
+}
+
+// Adds the field's channels behind those of the fields before.
+void add_moments(const FieldValue& value, std::vector<Moments>& moments) {
+  const std::size_t first = moments.size();
+  moments.resize(first + value.form.channel_count());
+  for_each_channel(value, [&](std::size_t c, std::span<const std::uint8_t> values) {
+    moments[first + c].merge(moments_of(value.form.dtype, values));
+  });
+}
+
+void add_sketches(const FieldValue& value, std::vector<Sketch>& sketches) {
+  if (value.form.channel_count() > kMostSketched) return;
+  sketches.resize(value.form.channel_count());
+  for_each_channel(value, [&](std::size_t c, std::span<const std::uint8_t> values) {
+    sketches[c].add(value.form.dtype, values);
+  });
+}
+
+}  // namespace
+
+FieldStatistics channel_statistics(const FieldValue& value) {
+  FieldStatistics result;
+  add_moments(value, result.moments);
+  add_sketches(value, result.sketches);
   return result;
+}
+
+std::vector<EncodedField> SampleEncoder::encode_piece(std::vector<FieldValue>& values, std::size_t piece,
+                                                      std::size_t pieces) {
+  std::vector<EncodedField> fields;
+  fields.reserve(values.size());
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    const FieldForm& form = (*form_)[k];
+    if (pieces == 1) {
+      fields.push_back(encode_values(std::move(values[k].bytes), form, encoders_[k], config_.delete_inputs));
+      continue;
+    }
+    const std::size_t bytes = values[k].bytes.size() / values[k].form.pieces;
+    const std::size_t first = values[k].form.pieces == 1 ? 0 : piece * bytes;
+    fields.push_back(encode_values(std::span<const std::uint8_t>(values[k].bytes).subspan(first, bytes), form,
+                                   encoders_[k], config_.delete_inputs));
+  }
+  return fields;
 }
 
 EncodedSample SampleEncoder::encode(const SampleRow& row, bool with_statistics) {
   EncodedSample sample;
   try {
-    std::vector<FieldValue> values = read_sample(config_, columns_, row);
+    std::vector<FieldValue> values = reader_.read(row);
     sample.readable = true;
     if (form_) sample.other_form = form_unlike(values, *form_);
     if (form_ && values.size() != form_->size()) refuse_fields(config_, row, values.size(), form_->size());
@@ -346,19 +402,16 @@ EncodedSample SampleEncoder::encode(const SampleRow& row, bool with_statistics) 
     sample.dropped = failed_filter(values, row);
     if (!sample.dropped.empty()) return sample;
     const std::size_t pieces = piece_count(config_, row, values);
-    for (std::size_t k = 0; with_statistics && k < values.size(); ++k)
-      sample.statistics.push_back(channel_statistics(values[k]));
+    for (std::size_t k = 0; with_statistics && k < values.size(); ++k) add_moments(values[k], sample.moments);
+    if (with_statistics && form_) {
+      sketches_.resize(values.size());
+      for (std::size_t k = 0; k < values.size(); ++k) add_sketches(values[k], sketches_[k]);
+    }
     narrow(values, sample);
     if (sample.too_wide || !form_) return sample;
-    sample.rows.resize(pieces);
-    for (std::size_t piece = 0; piece < pieces; ++piece) {
-      for (std::size_t k = 0; k < values.size(); ++k) {
-        const std::size_t bytes = values[k].bytes.size() / values[k].form.pieces;
-        const std::size_t first = values[k].form.pieces == 1 ? 0 : piece * bytes;
-        sample.rows[piece].push_back(encode_values(std::span(values[k].bytes).subspan(first, bytes),
-                                                   (*form_)[k], encoders_[k], config_.delete_inputs));
-      }
-    }
+    sample.rows.reserve(pieces);
+    for (std::size_t piece = 0; piece < pieces; ++piece)
+      sample.rows.push_back(encode_piece(values, piece, pieces));
   } catch (const Error& error) {
     if (error.code() != ExitCode::data) throw;
     EncodedSample unusable;

@@ -25,10 +25,10 @@ struct EncodedField {
       0;  // XXH3-64 of the values as the shard holds them, to verify before inputs are deleted
 };
 
-// One entry a channel.
+// One entry a channel; a field of very many channels has no distributions.
 struct FieldStatistics {
   std::vector<Moments> moments;
-  std::vector<BucketCounts> buckets;
+  std::vector<Sketch> sketches;
 };
 
 // What every sample of a block must be.
@@ -47,23 +47,26 @@ struct EncodedSample {
   };
   std::optional<TooWide> too_wide;
   std::vector<std::vector<EncodedField>>
-      rows;                                 // usually one; a row a sub-cube; fields in the order of the form
-  std::vector<FieldStatistics> statistics;  // of each field, where asked for
+      rows;                      // usually one; a row a sub-cube; fields in the order of the form
+  std::vector<Moments> moments;  // of each field, one a channel, one behind the other; where asked for
 };
 
 // The form of the first row that can be read and agrees with the configuration; nothing if none does. Its
 // values decide the type of narrowed fields, those of the first three how each field is compressed.
 std::optional<SampleForm> find_form(const ConvertConfig& config, const std::vector<std::string>& columns,
-                                    const std::vector<SampleRow>& rows);
+                                    std::span<const SampleRow> rows);
 
 // The smallest type that holds all values exactly, where they are whole numbers and it is smaller than
 // theirs.
 std::optional<DType> narrow_type(DType dtype, std::span<const std::uint8_t> values);
 
-// Of the channels of a field, over all its pieces. A field of very many channels has no distributions.
+// Of the channels of a field, over all its pieces.
 FieldStatistics channel_statistics(const FieldValue& value);
 
-// The values of a row, in the type that the shard holds, as chunks; `hashed`: with raw_hash.
+// The values of a row, in the type that the shard holds, as chunks; `hashed`: with raw_hash. A field that is
+// kept as it is takes the bytes themselves.
+EncodedField encode_values(std::vector<std::uint8_t>&& values, const FieldForm& form, Encoder& encoder,
+                           bool hashed);
 EncodedField encode_values(std::span<const std::uint8_t> values, const FieldForm& form, Encoder& encoder,
                            bool hashed = false);
 
@@ -74,15 +77,22 @@ class SampleEncoder {
                 const std::optional<SampleForm>& form);
   // Errors of the sample become its `problem`; those of the machine or the configuration are thrown.
   EncodedSample encode(const SampleRow& row, bool with_statistics);
+  // The distributions of all samples so far that were usable and had statistics: of each field, one a
+  // channel. Counts add up exactly, so that it does not matter which encoder had which sample.
+  const std::vector<std::vector<Sketch>>& sketches() const { return sketches_; }
 
  private:
   std::string failed_filter(const std::vector<FieldValue>& values, const SampleRow& row) const;
   void narrow(std::vector<FieldValue>& values, EncodedSample& sample) const;
+  std::vector<EncodedField> encode_piece(std::vector<FieldValue>& values, std::size_t piece,
+                                         std::size_t pieces);
 
   const ConvertConfig& config_;
   const std::vector<std::string>& columns_;
   std::optional<SampleForm> form_;
+  SampleReader reader_;
   std::vector<Encoder> encoders_;  // one a field
+  std::vector<std::vector<Sketch>> sketches_;
   std::vector<Formula> filters_;
 };
 

@@ -15,12 +15,14 @@ struct Line {
   double offset = 0;
 };
 
+// A channel that is constant in training is only shifted, so that another value comes back, too. As
+// python/wflow and the trainer have it.
 Line line_of(const Normalisation& n, const ChannelStatistics& s) {
   if (n.kind == "standardise") {
-    const double factor = s.std > 0 ? 1 / s.std : 0;
+    const double factor = s.std > 0 ? 1 / s.std : 1;
     return {factor, -s.mean * factor};
   }
-  const double factor = s.max > s.min ? (n.high - n.low) / (s.max - s.min) : 0;
+  const double factor = s.max > s.min ? (n.high - n.low) / (s.max - s.min) : 1;
   return {factor, n.low - s.min * factor};
 }
 
@@ -104,19 +106,18 @@ void apply_normalisation(const FieldInfo& field, std::span<float> values) {
 void undo_normalisation(const FieldInfo& field, std::span<float> values) {
   const Normalisation& n = field.normalisation;
   if (n.kind.empty()) return;
-  for_each_channel(
-      field, values, 0, std::max<std::size_t>(1, field.statistics.size()),
-      [&](const ChannelStatistics& s, std::span<float> channel) {
-        if (n.kind != "quantile") {
-          const Line line = line_of(n, s);
-          for (float& value : channel)
-            value = static_cast<float>(line.factor == 0 ? s.min : (value - line.offset) / line.factor);
-        } else if (!s.quantiles.empty()) {
-          for (float& value : channel)
-            value = static_cast<float>(
-                value_of_level(s.quantiles, n.shape == "normal" ? normal_level(value) : value));
-        }
-      });
+  for_each_channel(field, values, 0, std::max<std::size_t>(1, field.statistics.size()),
+                   [&](const ChannelStatistics& s, std::span<float> channel) {
+                     if (n.kind != "quantile") {
+                       const Line line = line_of(n, s);
+                       for (float& value : channel)
+                         value = static_cast<float>((value - line.offset) / line.factor);
+                     } else if (!s.quantiles.empty()) {
+                       for (float& value : channel)
+                         value = static_cast<float>(
+                             value_of_level(s.quantiles, n.shape == "normal" ? normal_level(value) : value));
+                     }
+                   });
 }
 
 }  // namespace wflow::converters

@@ -54,7 +54,22 @@ TEST(Normalise, AndBack) {
 TEST(Normalise, OfSomeChannels) {
   Floats second = {5, 7};
   apply_normalisation(field_of({"standardise", 0, 1}), second, 1, 1);
-  EXPECT_EQ(second, (Floats{0, 0}));
+  EXPECT_EQ(second, (Floats{0, 2}));
+}
+
+// The second channel is 5 in all training samples; the same numbers are in python/tests/data_test.py.
+TEST(Normalise, AConstantChannelIsShifted) {
+  const Floats values = {2, 6, 10, 5, 7, 4.5};
+  const FieldInfo standard = field_of({"standardise", 0, 1});
+  Floats round = applied(standard, values);
+  EXPECT_EQ(round, (Floats{0, 1, 2, 0, 2, -0.5}));
+  undo_normalisation(standard, round);
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(round[i], values[i], 1e-5);
+  const FieldInfo range = field_of({"min_max", -1, 1});
+  round = applied(range, values);
+  EXPECT_EQ(Floats(round.begin() + 3, round.end()), (Floats{-1, 1, -1.5}));
+  undo_normalisation(range, round);
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(round[i], values[i], 1e-5);
 }
 
 }  // namespace

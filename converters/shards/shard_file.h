@@ -58,6 +58,7 @@ struct FieldLayout {
   std::size_t slabs = 1;          // chunks of a sample, each a range of it in C order
   Filters filters;                // none where a chunk holds several samples
   bool has_hashes = false;        // the index is that of this very file
+  bool index_stale = false;       // the file was changed after its index: the chunks lie elsewhere
   bool index_damaged = false;     // it should be, but its own checksum says otherwise
   std::vector<ChunkPlace> chunks;
 };

@@ -158,12 +158,14 @@ std::optional<std::vector<ChunkPlace>> places_by_index(const Opened& shard, cons
   }
   const std::size_t count = chunk_count(field, layout);
   const DatasetId index(H5Dopen2(shard.file.get(), name.c_str(), H5P_DEFAULT));
+  layout.index_stale = true;  // until it turns out to be this file's
   if (!index || dimensions(index.get()) != std::vector<hsize_t>{count, 4}) return std::nullopt;
   if (indexed_size(shard) != shard.file_bytes) return std::nullopt;
   std::size_t columns = 0;
   const auto words = read_table<std::uint64_t>(shard, name.c_str(), H5T_NATIVE_UINT64, 2, count, &columns);
   if (!index_is_whole(index, words)) {
     layout.index_damaged = true;
+    layout.index_stale = false;
     return std::nullopt;
   }
   std::vector<ChunkPlace> places(count);
@@ -175,6 +177,7 @@ std::optional<std::vector<ChunkPlace>> places_by_index(const Opened& shard, cons
   const bool fits = same_place(place_by_coordinate(shard, field, layout, 0), places.front()) &&
                     same_place(place_by_coordinate(shard, field, layout, count - 1), places.back());
   if (!fits) return std::nullopt;
+  layout.index_stale = false;
   return places;
 }
 

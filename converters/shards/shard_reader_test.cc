@@ -2,6 +2,7 @@
 #include "converters/shards/shard_reader.h"
 
 #include <fcntl.h>
+#include <algorithm>
 
 #include <nlohmann/json.hpp>
 #include <set>
@@ -151,6 +152,49 @@ TEST_F(ShardReaderTest, RepackedFilesAreStillRead) {
     EXPECT_FALSE(ShardFile(first_shard(), kFields, true).layout().fields[0].has_hashes);
     SCOPED_TRACE(way);
     expect_all_samples();
+    fs::remove_all(data_);
+  }
+}
+
+// Of each kind: the file has grown; an entry points elsewhere although the index' own checksum is right; the
+// entries of the first and the last chunk are exchanged.
+TEST_F(ShardReaderTest, AStaleIndexIsNamedAndNotFollowed) {
+  enum class Way : std::uint8_t { grown, beyond_the_end, exchanged };
+  for (const Way way : {Way::grown, Way::beyond_the_end, Way::exchanged}) {
+    convert(20, raw_config(20));
+    std::string bytes = read_file(first_shard());
+    const auto places = ShardFile(first_shard(), kFields, true).layout().fields[0].chunks;
+    std::vector<std::uint64_t> words;
+    for (const ChunkPlace& place : places)
+      words.insert(words.end(), {place.offset, place.bytes, place.mask, place.hash});
+    const auto text_of = [](const std::vector<std::uint64_t>& numbers) { return bytes_of(numbers); };
+    const auto hash_of = [](const std::string& text) {
+      return bytes_of(std::vector<std::uint64_t>{
+          chunk_hash({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()})});
+    };
+    const std::string before = text_of(words);
+    if (way == Way::beyond_the_end) words[4] = bytes.size() + 1000;
+    if (way == Way::exchanged) std::swap_ranges(words.begin(), words.begin() + 4, words.end() - 4);
+    const std::string after = text_of(words);
+    const auto at = bytes.find(before);
+    const auto hash_at = bytes.find(hash_of(before));
+    ASSERT_TRUE(at != std::string::npos && hash_at != std::string::npos);
+    bytes.replace(at, after.size(), after);
+    write_file_durably(first_shard(), bytes);
+    if (way == Way::grown) {
+      write_file_durably(first_shard(), bytes + std::string(512, '\0'));
+    } else {
+      bytes.replace(hash_at, sizeof(std::uint64_t), hash_of(after));
+      write_file_durably(first_shard(), bytes);
+    }
+    SCOPED_TRACE(static_cast<int>(way));
+    EXPECT_FALSE(ShardFile(first_shard(), kFields, true).layout().fields[0].has_hashes);
+    expect_all_samples();
+    const auto problems = verify_dataset(data_).problems;
+    ASSERT_GE(problems.size(), 2U);
+    EXPECT_NE(problems[1].find("the index of x in " + first_shard().string() + " is stale"),
+              std::string::npos)
+        << problems[1];
     fs::remove_all(data_);
   }
 }

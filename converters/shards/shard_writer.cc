@@ -305,16 +305,18 @@ void ShardWriter::publish() {
 void ShardWriter::add(std::int64_t id, std::span<const EncodedField> fields, std::uint32_t piece) {
   State& s = *state_;
   WFLOW_CHECK(s.ids.size() < s.description.most_samples && fields.size() == s.outputs.size());
-  const Hdf5Section section;
   for (std::size_t k = 0; k < fields.size(); ++k) {
     State::FieldOutput& output = s.outputs[k];
     if (converters::rows_per_chunk(s.description.fields[k]) == 1) {
+      const Hdf5Section section;
       for (const EncodedChunk& chunk : fields[k].chunks) s.write_chunk(k, chunk);
       continue;
     }
     const std::vector<std::uint8_t>& bytes = fields[k].chunks.front().bytes;
     output.pending.insert(output.pending.end(), bytes.begin(), bytes.end());
-    if (output.pending.size() == output.rows_per_chunk * bytes.size()) s.flush_packed(k);
+    if (output.pending.size() < output.rows_per_chunk * bytes.size()) continue;
+    const Hdf5Section section;
+    s.flush_packed(k);
   }
   s.ids.push_back(id);
   s.pieces.push_back(piece);

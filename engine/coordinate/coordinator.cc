@@ -296,7 +296,7 @@ void Coordinator::show(double now_s, bool last) {
     if (view == views.end()) continue;
     for (const RunningElement& element : peer.running) running.emplace_back(peer.worker, element);
     workers.push_back({peer.worker, peer.host, view->second.capacity.cores, peer.running.size(),
-                       view->second.elements, peer.silent_s, view->second.draining});
+                       view->second.elements, peer.silent_s, view->second.draining, peer.ended});
   }
   status_.set_workers(std::move(workers));
   std::map<std::size_t, std::string> held = machine_->held();

@@ -495,7 +495,7 @@ std::vector<CoordinatorMachine::PeerView> CoordinatorMachine::peers(double stead
   const double now_s = impl_->running_s_ + std::max(0.0, steady_s - impl_->now_.steady_s);
   for (const auto& [id, worker] : impl_->workers_) {
     if (worker.peer.empty()) continue;
-    views.push_back({id, worker.guardian.host, now_s - worker.heard_s, worker.running});
+    views.push_back({id, worker.guardian.host, now_s - worker.heard_s, worker.running, worker.ended});
   }
   return views;
 }

@@ -292,6 +292,7 @@ class CoordinatorMachine {
     std::string worker, host;
     double silent_s = 0;
     std::vector<wire::RunningElement> running;
+    std::uint64_t ended = 0;  // elements that ended on it since it joined this coordinator
   };
   std::vector<PeerView> peers(double steady_s) const;
   // The campaign's batch allocations; `ended`: also those that have ended.

@@ -13,6 +13,7 @@ namespace wflow::engine {
 namespace {
 
 constexpr std::size_t kQuestions = 1000;  // that wait for a commit
+constexpr double kWatched_s = 10;         // after the last look of a dashboard
 constexpr const char* kEnding = "the campaign is ending; it can be continued with wflow resume";
 constexpr const char* kRetryLater =
     "the campaign is ending; ask again when it has ended: wflow retry then continues it";
@@ -30,6 +31,7 @@ void CoordinatorMachine::Impl::on_query(const PeerId& peer, wire::Query& query) 
   }
   // It needs no store. Others would wait for the disk as long as the campaign does.
   const auto* watch = std::get_if<wire::WatchRequest>(&query.request);
+  if (watch != nullptr && watch->running > 0) watched_until_s_ = running_s_ + kWatched_s;
   const bool is_status = std::holds_alternative<wire::StatusRequest>(query.request) ||
                          (watch != nullptr && watch->points == 0);
   if (!disk_trouble_.empty() && is_status) {

@@ -63,6 +63,7 @@ struct CoordinatedWorker {
   std::vector<wire::Lease> held;        // by its Hello; until the scheduler has it
   std::vector<wire::Message> deferred;  // since that Hello, while its row is being committed
   std::vector<wire::RunningElement> running;
+  std::uint64_t ended = 0;          // elements in its results; those that came twice count twice
   std::vector<wire::Lease> killed;  // parts that it was asked to end: asked for again after a new Hello
 
   // ---- what is due, in running time
@@ -248,6 +249,7 @@ struct CoordinatorMachine::Impl {
   std::vector<CoordinatorAction> actions_;
   Now now_;
   double running_s_ = 0;  // since the start, own pauses left out
+  double watched_until_s_ = 0;  // running time: somebody looks at running tasks until then
   Phase phase_ = Phase::running;
   bool asked_to_end_ = false;
   bool end_recorded_ = false;

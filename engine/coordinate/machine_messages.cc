@@ -86,6 +86,8 @@ void CoordinatorMachine::Impl::on_results(Worker& worker, wire::Results& results
   const std::uint64_t sequence = results.sequence;
   forget_running(worker, results);
   apply(results, worker.id);
+  for (const wire::DoneRun& run : results.done) worker.ended += run.count;
+  worker.ended += results.outcomes.size();
   follow_health(results, worker);
   if (options_.planted.acknowledge_before_commit) return send(worker, wire::Acknowledge{sequence});
   worker.unacknowledged += results.done.size() + results.outcomes.size() + results.events.size();
@@ -181,7 +183,8 @@ double CoordinatorMachine::Impl::gather_s() const {
 }
 
 wire::Pulse CoordinatorMachine::Impl::pulse_for(const Worker& worker) const {
-  return {worker.heartbeat, static_cast<std::uint32_t>(scheduler_.gangs_on(worker.id)), gather_s()};
+  return {worker.heartbeat, static_cast<std::uint32_t>(scheduler_.gangs_on(worker.id)), gather_s(),
+          running_s_ < watched_until_s_};
 }
 
 // With many workers an acknowledgement goes out with the next message to its worker, which a pulse is at the

@@ -139,6 +139,34 @@ TEST(Connections, TheSilenceOfAnEndedCampaignIsNotWaitedFor) {
   EXPECT_TRUE(edge.machine().ended());
 }
 
+TEST(Peers, WorkersAreToldWhileADashboardLooksAtRunningTasks) {
+  TestEdge edge("", 4);
+  edge.start();
+  edge.join(kThere);
+  const auto watched = [&] {
+    edge.sends.clear();
+    edge.beat(kThere.id);
+    return edge.sent<wire::Pulse>(kThere.id).back().watched;
+  };
+  EXPECT_FALSE(watched());
+  edge.say("dashboard", wire::Query{wire::WatchRequest{}});
+  EXPECT_FALSE(watched()) << "it did not ask for running tasks";
+  edge.say("dashboard", wire::Query{wire::WatchRequest{0, 10, 10}});
+  EXPECT_TRUE(watched());
+  edge.pass(11);
+  EXPECT_FALSE(watched());
+}
+
+TEST(Peers, CountWhatHasEndedOnAWorker) {
+  TestEdge edge("", 4);
+  edge.start();
+  edge.join(kThere);
+  EXPECT_EQ(edge.machine().peers(edge.now.steady_s).at(0).ended, 0U);
+  const wire::Lease lease = edge.leases(kThere.id).at(0);
+  edge.say(kThere.id, TestEdge::success(lease, 1));
+  EXPECT_EQ(edge.machine().peers(edge.now.steady_s).at(0).ended, lease.count);
+}
+
 // ---- wrong values
 
 TEST(Checks, RefuseWorkersThatAreNone) {

@@ -75,7 +75,8 @@ Json json_of(const WorkerStatus& worker) {
           {"running", worker.running},
           {"leased", worker.leased},
           {"silent_s", worker.silent_s},
-          {"draining", worker.draining}};
+          {"draining", worker.draining},
+          {"ended", worker.ended}};
 }
 
 Json json_of(const HistoryView& row) {
@@ -123,7 +124,8 @@ Json list_of(const std::vector<MetricCurve>& curves) {
 }  // namespace
 
 Json to_json(const CampaignStatus& status) {
-  return {{"name", status.name},
+  return {{"version", kStatusVersion},
+          {"name", status.name},
           {"directory", status.directory},
           {"state", name_of(status.state)},
           {"coordinator", status.coordinator},

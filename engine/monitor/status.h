@@ -48,6 +48,8 @@ std::string state_text(const FollowupView& followup);
 
 wire::UsageView view_of(const StepUsage& usage);
 
+// Of to_json(), raised when a key changes its meaning or goes; new keys may come (docs/formats/status.md).
+inline constexpr int kStatusVersion = 1;
 nlohmann::json to_json(const CampaignStatus& status);
 
 }  // namespace wflow::engine

@@ -79,6 +79,7 @@ struct Client::Record {
   wire::Answer answer(const wire::Request& request, const fs::path& campaign, const specs::Plan* plan) {
     if (std::holds_alternative<wire::StatusRequest>(request)) return {store.status_at_rest()};
     if (const auto* what = std::get_if<wire::WatchRequest>(&request)) return {watch_at_rest(store, *what)};
+    if (std::holds_alternative<wire::UsageSummaryRequest>(request)) return {engine::usage_summary(store)};
     if (std::holds_alternative<wire::AllocationsRequest>(request))
       return {recorded_allocations(store.allocations())};
     if (plan == nullptr && !own_plan) own_plan.emplace(specs::read_campaign(campaign), campaign);
@@ -150,12 +151,24 @@ wire::TasksAnswer Client::tasks(const wire::TasksRequest& page) {
   return ask_for<wire::TasksAnswer>(page);
 }
 
+std::optional<wire::TasksAnswer> Client::live_tasks(const wire::TasksRequest& page) const {
+  constexpr std::chrono::milliseconds kPromptly{500};
+  if (!wire::read_endpoint(campaign_)) return std::nullopt;
+  auto answer = wire::ask(campaign_, {page}, kPromptly);
+  if (!answer) return std::nullopt;
+  return taken<wire::TasksAnswer>(std::move(*answer), campaign_);
+}
+
 wire::ExplainAnswer Client::explain(wire::TaskPlace task) {
   return ask_for<wire::ExplainAnswer>(wire::ExplainRequest{task});
 }
 
 wire::UsageAnswer Client::usage(const wire::UsageRequest& page) {
   return ask_for<wire::UsageAnswer>(page);
+}
+
+wire::UsageSummary Client::usage_summary() {
+  return ask_for<wire::UsageSummary>(wire::UsageSummaryRequest{});
 }
 
 std::vector<wire::WorkerView> Client::workers() {

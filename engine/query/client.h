@@ -30,8 +30,11 @@ class Client {
   CampaignStatus status();
   wire::WatchAnswer watch(const wire::WatchRequest& what);
   wire::TasksAnswer tasks(const wire::TasksRequest& page);
+  // Of the coordinator alone; nothing when none answers. Never opens the record.
+  std::optional<wire::TasksAnswer> live_tasks(const wire::TasksRequest& page) const;
   wire::ExplainAnswer explain(wire::TaskPlace task);
   wire::UsageAnswer usage(const wire::UsageRequest& page);
+  wire::UsageSummary usage_summary();
   std::vector<wire::WorkerView> workers();  // all, page by page
   wire::AllocationsAnswer allocations();
   // How many tasks a retry would run again.

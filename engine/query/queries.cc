@@ -111,7 +111,7 @@ wire::Answer Queries::on(const wire::WatchRequest& request) {
     if (element.array >= plan_.array_count()) continue;
     answer.running.push_back({element.array, element.element,
                               specs::task_name(plan_, element.array, element.element), worker,
-                              element.started_s});
+                              element.started_s, element.memory_bytes});
   }
   if (request.points > 0) answer.checkpoints = store_.checkpoints();
   return {std::move(answer)};
@@ -224,6 +224,17 @@ wire::Answer Queries::on(const wire::UsageRequest& request) {
   // Of the element at which a page ends the next one has all records again.
   if (answer.used.size() == limit) answer.next = std::max(answer.used.back().usage.first, request.first + 1);
   return {std::move(answer)};
+}
+
+wire::Answer Queries::on(const wire::UsageSummaryRequest&) {
+  return {usage_summary(store_)};
+}
+
+wire::UsageSummary usage_summary(store::Store& store) {
+  wire::UsageSummary summary;
+  for (const auto& [step, usage] : store.usage()) summary.steps.push_back({step, usage.bytes()});
+  summary.lost = store.lost_times();
+  return summary;
 }
 
 wire::WorkerView view_of(const store::WorkerRecord& row) {

@@ -25,6 +25,9 @@ std::vector<std::pair<ArrayId, Range>> parts_to_retry(const specs::Plan& plan, c
 // Of a worker that no coordinator has: ended, or unknown.
 wire::WorkerView view_of(const store::WorkerRecord& row);
 
+// What executions used, by step, and what failures took. Reads every failure.
+wire::UsageSummary usage_summary(store::Store& store);
+
 // Leaves what the request does not ask for out of its answer.
 void cut_to(wire::WatchAnswer& answer, const wire::WatchRequest& request);
 
@@ -46,6 +49,7 @@ class Queries {
   wire::Answer on(const wire::TasksRequest& request);
   wire::Answer on(const wire::ExplainRequest& request);
   wire::Answer on(const wire::UsageRequest& request);
+  wire::Answer on(const wire::UsageSummaryRequest& request);
   wire::Answer on(const wire::WorkersRequest& request);
   wire::Answer on(const wire::RetryableRequest& request);
   wire::Answer on(const wire::SnapshotRequest& request);

@@ -155,6 +155,27 @@ TEST_F(QueriesTest, AWatchIsNoLongerThanAsked) {
   EXPECT_EQ(light.running_total, 3U);
 }
 
+TEST_F(QueriesTest, TheUsageSummaryHasDistributionsAndLosses) {
+  campaign_.create_record();
+  store::Store store(campaign_.path());
+  store::Batch batch = TestCampaign::failures({3, 5});
+  TaskUsage used;
+  used.first = 1;
+  used.duration_s = 2;
+  used.peak_bytes = 1 << 20;
+  batch.usage.push_back({"w1", {used}});
+  store.commit(batch);
+  const auto scheduler = campaign_.scheduler(store);
+  Queries queries(campaign_.plan(), *scheduler, store, running_, [] { return CampaignStatus(); });
+  const auto summary = std::get<wire::UsageSummary>(queries.answer(wire::UsageSummaryRequest{}).body);
+  ASSERT_EQ(summary.steps.size(), 1U);
+  EXPECT_EQ(summary.steps[0].step, "simulate");
+  EXPECT_EQ(StepUsage::from_bytes(summary.steps[0].body).duration_s.sum(), 2);
+  ASSERT_EQ(summary.lost.size(), 1U);
+  EXPECT_EQ(summary.lost[0].executions, 3U);
+  EXPECT_EQ(summary.lost[0].seconds, 3);
+}
+
 TEST_F(QueriesTest, WhatGoesWrongIsThatQuestionsRefusalAlone) {
   campaign_.create_record();
   store::Store store(campaign_.path());

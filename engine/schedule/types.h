@@ -121,6 +121,8 @@ struct RunningElement {
   ArrayId array = 0;
   Element element = 0;
   double started_s = 0;
+  // The most that it has held so far, as far as it was looked at; 0: not known, or nobody watches.
+  std::uint64_t memory_bytes = 0;
 };
 
 }  // namespace wflow::engine

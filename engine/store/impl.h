@@ -144,6 +144,11 @@ struct Store::Impl {
   void forget_opened();
   std::int64_t insert_sources(const SourcesRow& row);  // sources.cc
   void retire_beyond(ArrayId array, std::uint64_t was, std::uint64_t is);
+  // overview.cc
+  void add_activity(Overview& overview, const OverviewWish& wish, std::size_t slices,
+                    const std::map<std::string, std::uint64_t>& elements);
+  void add_states(Overview& overview);
+  void add_failures(Overview& overview, const OverviewWish& wish);
   // reads.cc
   std::vector<WorkerRow> read_living_workers();
   // records.cc
@@ -153,6 +158,8 @@ struct Store::Impl {
   std::vector<StepStatus> read_steps();
   double coordinated_s();
   std::vector<FailureView> read_failures(SQLite::Statement& select);
+  // Each `of`-th one, at most `limit`, in order of time.
+  std::vector<FailureView> some_failures(std::uint64_t of, std::size_t limit);
 };
 
 }  // namespace wflow::engine::store

@@ -85,6 +85,12 @@ std::vector<FailureView> Store::failures(std::size_t limit, bool final_only) {
   });
 }
 
+std::vector<FailureView> Store::Impl::some_failures(std::uint64_t of, std::size_t limit) {
+  auto& select = statement(failures_query("WHERE f.id % ? = 0 ORDER BY f.id LIMIT ?").c_str());
+  SQLite::bind(select, signed_of(of), signed_of(limit));
+  return read_failures(select);
+}
+
 std::vector<FailureView> Store::failures_of(ArrayId array, Element element) {
   return impl_->reading([&] {
     auto& select =

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/monitor/missing_samples.h"
+#include "engine/monitor/overview.h"
 #include "engine/monitor/status.h"
 #include "engine/monitor/timeline.h"
 #include "engine/store/batch.h"
@@ -100,6 +101,8 @@ class Store {
   // Of so many executions all have a record; of later ones a sample (docs/database.md).
   static constexpr std::uint64_t kAllRecords = 10'000'000;
   std::map<std::string, StepUsage> usage();  // by step
+  // Executions that did not succeed, by step and reason. Reads all of them.
+  std::vector<wire::LostTime> lost_times();
   // Of elements in the range, in their order, each one's executions in theirs. The attempt's lease is not
   // known.
   std::vector<UsageRow> usage_of(ArrayId array, Range range, std::size_t limit = kAll);
@@ -113,6 +116,8 @@ class Store {
   std::vector<wire::CheckpointView> checkpoints();
   // When what ended, in so many slices of the time from the campaign's begin to the last word of its history.
   Timeline timeline(std::size_t slices);
+  // overview.cc
+  Overview overview(const OverviewWish& wish);
   // allocations.cc: in the order in which they were wanted
   std::vector<batch::Allocation> allocations();
   // followups.cc

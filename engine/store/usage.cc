@@ -125,6 +125,35 @@ std::map<std::string, StepUsage> Store::usage() {
   return impl_->reading([&] { return impl_->usage ? impl_->usage->steps : impl_->read_usage().steps; });
 }
 
+std::vector<wire::LostTime> Store::lost_times() {
+  return impl_->reading([&] {
+    std::map<std::int64_t, std::string> steps;
+    SQLite::Statement arrays(impl_->database, "SELECT id, step FROM arrays");
+    while (arrays.executeStep()) steps.emplace(arrays.getColumn(0).getInt64(), arrays.getColumn(1).getString());
+    // Summed up here: SQLite would sort all rows.
+    std::map<std::pair<std::int64_t, std::string>, wire::LostTime> sums;
+    SQLite::Statement rows(impl_->database, "SELECT array, reason, duration FROM failures");
+    while (rows.executeStep()) {
+      wire::LostTime& sum = sums[{rows.getColumn(0).getInt64(), rows.getColumn(1).getString()}];
+      ++sum.executions;
+      sum.seconds += std::max(0.0, rows.getColumn(2).getDouble());
+    }
+    std::map<std::pair<std::string, std::string>, wire::LostTime> lost;
+    for (const auto& [key, sum] : sums) {
+      const auto step = steps.find(key.first);
+      if (step == steps.end()) continue;  // of an array that the study has no more
+      wire::LostTime& time = lost[{step->second, key.second}];
+      time.step = step->second;
+      time.reason = key.second;
+      time.executions += sum.executions;
+      time.seconds += sum.seconds;
+    }
+    std::vector<wire::LostTime> list;
+    for (auto& [key, time] : lost) list.push_back(std::move(time));
+    return list;
+  });
+}
+
 std::vector<UsageRow> Store::usage_of(ArrayId array, Range range, std::size_t limit) {
   return impl_->reading([&] {
     std::map<std::uint64_t, WorkerId> workers;

@@ -45,6 +45,33 @@ TEST_F(UsageTest, OutlivesTheCoordinator) {
   EXPECT_TRUE(store.usage_of(1, {0, 0}).empty());
 }
 
+TEST_F(UsageTest, LostTimesAreSumsByStepAndReason) {
+  Store store(campaign_);
+  EXPECT_TRUE(store.lost_times().empty());
+  Batch batch;
+  const auto fail = [&](ArrayId array, EndReason reason, double seconds) {
+    RecordFailure& failure = batch.failures.emplace_back();
+    failure.outcome.array = array;
+    failure.outcome.reason = reason;
+    failure.outcome.duration_s = seconds;
+  };
+  fail(0, EndReason::exited, 2);
+  fail(0, EndReason::exited, 3.5);
+  fail(0, EndReason::timed_out, 60);
+  fail(1, EndReason::exited, 1);
+  store.commit(batch);
+  const auto lost = store.lost_times();
+  ASSERT_EQ(lost.size(), 3U);
+  const auto find = [&](const std::string& step, const std::string& reason) {
+    for (const wire::LostTime& time : lost) {
+      if (time.step == step && time.reason == reason) return std::pair(time.executions, time.seconds);
+    }
+    return std::pair<std::uint64_t, double>(0, 0);
+  };
+  EXPECT_EQ(find("simulate", "exited"), (std::pair<std::uint64_t, double>(2, 5.5)));
+  EXPECT_EQ(find("simulate", "timed_out"), (std::pair<std::uint64_t, double>(1, 60)));
+}
+
 TEST_F(UsageTest, ATimelineSaysWhenTasksEnded) {
   Store store(campaign_);
   Batch batch = batch_of({row(1, 999.5), row(2, 1049.5), row(3, 1099.4), row(4, 1099.5)});

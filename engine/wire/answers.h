@@ -107,6 +107,7 @@ struct WorkerStatus {
   std::uint64_t leased = 0;
   double silent_s = 0;
   bool draining = false;
+  std::uint64_t ended = 0;  // elements that have ended on it since this coordinator knows it: for rates
 };
 
 struct HistoryView {
@@ -325,12 +326,31 @@ struct UsageAnswer {
   std::optional<specs::Element> next;  // the next page begins here
 };
 
+// The distributions of a step: StepUsage::bytes() (engine/usage/step_usage.h).
+struct StepSketches {
+  std::string step, body;
+};
+
+// Executions of a step that did not succeed, by reason ("exited", "timed_out", "worker_lost"), and how long
+// they ran together.
+struct LostTime {
+  std::string step, reason;
+  std::uint64_t executions = 0;
+  double seconds = 0;
+};
+
+struct UsageSummary {
+  std::vector<StepSketches> steps;
+  std::vector<LostTime> lost;
+};
+
 // A task that runs now.
 struct RunningView {
   specs::ArrayId array = 0;
   specs::Element element = 0;
   std::string task, worker;
-  double started_s = 0;  // Unix time
+  double started_s = 0;            // Unix time
+  std::uint64_t memory_bytes = 0;  // the most so far; 0: not known yet
 };
 
 // The last checkpoint that a task has reported.
@@ -351,7 +371,7 @@ struct WatchAnswer {
 
 struct Answer {
   std::variant<Refusal, Done, StatusAnswer, TasksAnswer, ExplainAnswer, WorkersAnswer, AllocationsAnswer,
-               UsageAnswer, WatchAnswer>
+               UsageAnswer, WatchAnswer, UsageSummary>
       body;
 };
 

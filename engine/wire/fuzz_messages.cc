@@ -78,7 +78,8 @@ bool is_command(const Query& query) {
     return std::is_same_v<T, StatusRequest> || std::is_same_v<T, TasksRequest> ||
            std::is_same_v<T, ExplainRequest> || std::is_same_v<T, WorkersRequest> ||
            std::is_same_v<T, RetryableRequest> || std::is_same_v<T, AllocationsRequest> ||
-           std::is_same_v<T, UsageRequest> || std::is_same_v<T, WatchRequest>;
+           std::is_same_v<T, UsageRequest> || std::is_same_v<T, WatchRequest> ||
+           std::is_same_v<T, UsageSummaryRequest>;
   };
   return !std::visit(is_reading, query.request);
 }

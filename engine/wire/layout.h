@@ -39,7 +39,7 @@ WFLOW_LAYOUT(MissingReason, &T::reason, &T::samples, &T::first);
 WFLOW_LAYOUT(Converted, &T::samples, &T::missing);
 WFLOW_LAYOUT(OtherEvent, &T::type, &T::json);
 WFLOW_LAYOUT(TaskEvent, &T::array, &T::element, &T::attempt, &T::time_s, &T::body);
-WFLOW_LAYOUT(RunningElement, &T::array, &T::element, &T::started_s);
+WFLOW_LAYOUT(RunningElement, &T::array, &T::element, &T::started_s, &T::memory_bytes);
 WFLOW_LAYOUT(specs::Piece, &T::kind, &T::text, &T::column);
 WFLOW_LAYOUT(specs::Resources, &T::cores, &T::gpus, &T::memory_bytes, &T::nodes, &T::procs, &T::min_nodes);
 WFLOW_LAYOUT(specs::DeclaredOutput, &T::file, &T::dataset, &T::shape, &T::finite);
@@ -62,7 +62,7 @@ WFLOW_LAYOUT(Leases, &T::leases);
 WFLOW_LAYOUT(Acknowledge, &T::sequence);
 WFLOW_LAYOUT(Revoke, &T::leases, &T::all, &T::kill_running);
 WFLOW_LAYOUT(Returned, &T::leases);
-WFLOW_LAYOUT(Pulse, &T::heartbeat, &T::gangs, &T::gather_s);
+WFLOW_LAYOUT(Pulse, &T::heartbeat, &T::gangs, &T::gather_s, &T::watched);
 
 WFLOW_LAYOUT(Part, &T::array, &T::first, &T::last);
 WFLOW_LAYOUT(Selection, &T::step, &T::ranged, &T::first, &T::last, &T::by_exit_code, &T::exit_code,
@@ -95,7 +95,8 @@ WFLOW_LAYOUT(StepStatus, &T::name, &T::kind, &T::arrays, &T::elements, &T::count
              &T::deviation_s, &T::rate_per_s, &T::left_s, &T::progress_done, &T::progress_total,
              &T::progress_unit, &T::usage, &T::missing, &T::held);
 WFLOW_LAYOUT(SlowView, &T::task, &T::worker, &T::running_s, &T::usual_s);
-WFLOW_LAYOUT(WorkerStatus, &T::id, &T::host, &T::cores, &T::running, &T::leased, &T::silent_s, &T::draining);
+WFLOW_LAYOUT(WorkerStatus, &T::id, &T::host, &T::cores, &T::running, &T::leased, &T::silent_s, &T::draining,
+             &T::ended);
 WFLOW_LAYOUT(HistoryView, &T::number, &T::time_s, &T::kind, &T::text);
 WFLOW_LAYOUT(ArtifactView, &T::step, &T::kind, &T::path);
 WFLOW_LAYOUT(FollowupView, &T::kind, &T::iteration, &T::spec, &T::directory, &T::state, &T::handed_to,
@@ -130,7 +131,10 @@ WFLOW_LAYOUT(WorkerView, &T::id, &T::host, &T::group, &T::pid, &T::cores, &T::gp
              &T::reason, &T::failures, &T::state, &T::leased, &T::running);
 WFLOW_LAYOUT(WorkersAnswer, &T::workers, &T::next);
 WFLOW_LAYOUT(UsageAnswer, &T::used, &T::next);
-WFLOW_LAYOUT(RunningView, &T::array, &T::element, &T::task, &T::worker, &T::started_s);
+WFLOW_LAYOUT(StepSketches, &T::step, &T::body);
+WFLOW_LAYOUT(LostTime, &T::step, &T::reason, &T::executions, &T::seconds);
+WFLOW_LAYOUT(UsageSummary, &T::steps, &T::lost);
+WFLOW_LAYOUT(RunningView, &T::array, &T::element, &T::task, &T::worker, &T::started_s, &T::memory_bytes);
 WFLOW_LAYOUT(CheckpointView, &T::array, &T::element, &T::epoch, &T::step, &T::time_s, &T::path);
 WFLOW_LAYOUT(WatchAnswer, &T::status, &T::running, &T::running_total, &T::checkpoints);
 WFLOW_LAYOUT(Answer, &T::body);
@@ -146,6 +150,7 @@ WFLOW_EMPTY_LAYOUT(Drain);
 WFLOW_EMPTY_LAYOUT(Identify);
 WFLOW_EMPTY_LAYOUT(AllocationsRequest);
 WFLOW_EMPTY_LAYOUT(StatusRequest);
+WFLOW_EMPTY_LAYOUT(UsageSummaryRequest);
 WFLOW_EMPTY_LAYOUT(DrainRequest);
 WFLOW_EMPTY_LAYOUT(StopRequest);
 

@@ -28,7 +28,7 @@ using engine::RunningElement;
 using engine::TaskUsage;
 
 // Raised by one with every change that an older peer would misread.
-inline constexpr std::uint32_t kProtocol = 6;
+inline constexpr std::uint32_t kProtocol = 7;
 
 // ---- worker to coordinator
 
@@ -115,6 +115,7 @@ struct Pulse {                  // the coordinator lives
   std::uint64_t heartbeat = 0;  // the last one that it has received on this connection
   std::uint32_t gangs = 0;      // tasks on several nodes, one of which is this worker's: it must not leave
   double gather_s = 0;          // results may wait so long for others while the worker has tasks to start
+  bool watched = false;         // a dashboard looks: heartbeats say how much memory running tasks hold
 };
 
 // A message could not be delivered, or came from a connection that said no Hello: say Hello again, so that

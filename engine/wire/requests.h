@@ -83,6 +83,9 @@ struct WatchRequest {
   std::uint32_t running = 0;  // at most so many running tasks
 };
 
+// What the executions of every step used, as distributions, and what failures took: UsageSummary.
+struct UsageSummaryRequest {};
+
 // ---- commands: answered by done_answer() or refusal()
 
 struct DrainRequest {};
@@ -108,7 +111,8 @@ struct AllocationsCommand {
 using Request =
     std::variant<StatusRequest, TasksRequest, ExplainRequest, WorkersRequest, RetryableRequest,
                  SnapshotRequest, DrainRequest, StopRequest, PauseRequest, RetryRequest, CancelRequest,
-                 AllocationsRequest, AllocationsCommand, UsageRequest, WatchRequest>;
+                 AllocationsRequest, AllocationsCommand, UsageRequest, WatchRequest,
+                 UsageSummaryRequest>;
 
 struct Query {
   Request request;

@@ -81,7 +81,8 @@ inline std::vector<Query> sample_queries() {
           {AllocationsRequest{}},
           {AllocationsCommand{AllocationsVerb::drain, "wabcdef001002", 3}},
           {UsageRequest{7, 12, 1ULL << 40, 500}},
-          {WatchRequest{4000, 1000, 500}}};
+          {WatchRequest{4000, 1000, 500}},
+          {UsageSummaryRequest{}}};
 }
 
 inline AllocationsAnswer sample_allocations() {
@@ -133,7 +134,7 @@ inline StatusAnswer sample_status() {
   step.progress_unit = "steps";
   step.missing = {{"u.h5 holds NaN or infinite values", 3, 17}};
   step.held = "its first 20 tasks all failed";
-  status.workers = {{"host-1-abc", "host", 64, 60, 4096, 0.25, true}};
+  status.workers = {{"host-1-abc", "host", 64, 60, 4096, 0.25, true, 1ULL << 40}};
   status.workers_total = 20'000;
   status.failures = {
       {9, "simulate/12", "simulate", 7, 12, 2, "exit code 3", "host-1-abc", 1.7e9, 0.5, true, "no"}};
@@ -181,9 +182,12 @@ inline std::vector<Answer> sample_answers() {
   usage.next = 5000;
   WatchAnswer watch;
   watch.status = sample_status();
-  watch.running = {{7, 13, "simulate/13", "host-1-abc", 1.7e9}};
+  watch.running = {{7, 13, "simulate/13", "host-1-abc", 1.7e9, 1 << 30}};
   watch.running_total = 5000;
   watch.checkpoints = {{9, 0, 3, 120, 1.7e9 + 5, "/campaign/train/checkpoints/3"}};
+  UsageSummary summary;
+  summary.steps = {{"simulate", std::string("\0\x01\xff", 3)}};
+  summary.lost = {{"simulate", "timed_out", 12, 3600.5}};
   return {refusal(std::string(100'000, 'x'), ExitCode::busy),
           done_answer(1ULL << 40, 12),
           {sample_status()},
@@ -192,7 +196,8 @@ inline std::vector<Answer> sample_answers() {
           {workers},
           {sample_allocations()},
           {usage},
-          {watch}};
+          {watch},
+          {summary}};
 }
 
 inline std::vector<Message> sample_messages() {
@@ -222,7 +227,7 @@ inline std::vector<Message> sample_messages() {
               {outcome},
               sample_events(),
               {{9, 7, 5, 1, 2, 1.7e9, 0.25, 0.125, 1 << 20, 4096, 8192}}},
-      Heartbeat{17, 200, {{7, 12, 1.7e9}}, 3600.5},
+      Heartbeat{17, 200, {{7, 12, 1.7e9, 1 << 30}}, 3600.5},
       Goodbye{"drained"},
       Welcome{"/campaign", R"({"kind":"sobol"})", 0.5, 30},
       Refuse{"another campaign"},
@@ -231,7 +236,7 @@ inline std::vector<Message> sample_messages() {
       Acknowledge{1ULL << 50},
       Revoke{{lease}, true, true},
       Drain{},
-      Pulse{17, 2, 0.2},
+      Pulse{17, 2, 0.2, true},
       Returned{{lease}},
       sample_queries()[1],
       sample_answers()[2],

@@ -4,6 +4,7 @@
 
 Usage: data_test.py PATH_OF_WFLOW_CONVERT [unittest options]
 """
+import dataclasses
 import json
 import os
 import pickle
@@ -21,6 +22,7 @@ import numpy as np
 import torch
 
 import wflow
+import wflow._loader
 import wflow.torch
 
 PROGRAM = ""
@@ -319,6 +321,34 @@ class DataSet(unittest.TestCase):
                 break
         fast.load_state_dict({**fast.state_dict(), "position": 4})
         self.assertEqual(self.numbers(fast), expected[4:])
+
+    def test_a_constant_channel_is_shifted(self):
+        """The numbers of converters/shards/normalise_test.cc: the second channel is 5 in all training samples."""
+        base = self.data.fields["u"]
+        values = np.array([[2, 6, 10], [5, 7, 4.5]])
+        for kind, expected in (({"kind": "standardise"}, [[0, 1, 2], [0, 2, -0.5]]), ({"kind": "min_max", "low": -1, "high": 1}, [[-0.6, 0.2, 1], [-1, 1, -1.5]])):
+            field = dataclasses.replace(base, layout="CT", shape=(2, 3), mean=np.array([2.0, 5]), std=np.array([4.0, 0]), min=np.array([0.0, 5]),
+                                        max=np.array([10.0, 5]), normalisation=kind)
+            np.testing.assert_allclose(field.normalise(values), expected, rtol=1e-6)
+            factor, offset = field.scales().T
+            np.testing.assert_allclose(values * factor[:, None] + offset[:, None], expected, rtol=1e-6)
+            np.testing.assert_allclose(field.undo(field.normalise(values)), values, rtol=1e-5)
+
+    def test_memory_of_batches_is_used_again_once_nobody_has_it(self):
+        memory = wflow._loader._Memory()
+        shape = (4, memory._LEAST // 4)
+        first = memory.array(shape)
+        tensor = torch.from_numpy(first)[1]  # a view of a part keeps it, too
+        place = first.ctypes.data
+        del first
+        second = memory.array(shape)
+        self.assertNotEqual(second.ctypes.data, place)
+        del tensor
+        self.assertEqual(memory.array(shape).ctypes.data, place)
+        self.assertEqual(memory.array((3, 5)).shape, (3, 5))
+        kept = [memory.array(shape) for _ in range(40)]
+        self.assertEqual(len({a.ctypes.data for a in kept}), 40)
+        self.assertLessEqual(len(memory._pieces), memory._MOST)
 
     @unittest.skipIf(WITHOUT_LOADER, "a library with a sanitizer does not load into python")
     def test_the_loader_names_what_is_damaged(self):

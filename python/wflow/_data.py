@@ -43,13 +43,13 @@ class Field:
 
     def normalise(self, values):
         """By the statistics of the training samples, a channel: as the last step of the field's transform says (standardise, min_max, quantile), else
-        to mean 0 and deviation 1. Constant channels become 0 (of min_max: low). float32."""
+        to mean 0 and deviation 1. Channels that are constant in training are only shifted, to 0 (of min_max: low). float32."""
         kind = self.normalisation.get("kind")
         if kind == "quantile":
             return self._by_channel(values, lambda c, x: self._level(c, x)).astype(np.float32)
         if kind == "min_max":
             low, high = self.normalisation["low"], self.normalisation["high"]
-            factor = np.where(self.max > self.min, (high - low) / np.where(self.max > self.min, self.max - self.min, 1), 0)
+            factor = np.where(self.max > self.min, (high - low) / np.where(self.max > self.min, self.max - self.min, 1), 1)
             return ((values - self._along_channels(self.min)) * self._along_channels(factor) + low).astype(np.float32)
         deviation = self._along_channels(np.where(self.std > 0, self.std, 1))
         return ((values - self._along_channels(self.mean)) / deviation).astype(np.float32)
@@ -61,7 +61,7 @@ class Field:
             return None
         if kind == "min_max":
             low, high = self.normalisation["low"], self.normalisation["high"]
-            factor = np.where(self.max > self.min, (high - low) / np.where(self.max > self.min, self.max - self.min, 1), 0)
+            factor = np.where(self.max > self.min, (high - low) / np.where(self.max > self.min, self.max - self.min, 1), 1)
             return np.stack([factor, low - self.min * factor], axis=1)
         deviation = np.where(self.std > 0, self.std, 1)
         return np.stack([1 / deviation, -self.mean / deviation], axis=1)
@@ -73,7 +73,8 @@ class Field:
             return self._by_channel(values, lambda c, x: self._value(c, x))
         if kind == "min_max":
             low, high = self.normalisation["low"], self.normalisation["high"]
-            return (np.asarray(values) - low) / (high - low) * self._along_channels(self.max - self.min) + self._along_channels(self.min)
+            width = np.where(self.max > self.min, (self.max - self.min) / (high - low), 1)
+            return (np.asarray(values) - low) * self._along_channels(width) + self._along_channels(self.min)
         deviation = self._along_channels(np.where(self.std > 0, self.std, 1))
         return np.asarray(values) * deviation + self._along_channels(self.mean)
 

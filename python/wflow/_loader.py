@@ -6,6 +6,7 @@ import ctypes
 import glob
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,30 @@ def _load():
     raise Error(f"libwflow_loader.so was not found: {problem}")
 
 
+class _Memory:
+    """Memory of batches, used again once nobody refers to the last one that lay in it: new pages cost as much as inflating."""
+
+    _LEAST = 1 << 18  # values that are worth it
+    _MOST = 16  # pieces that are kept
+
+    def __init__(self):
+        self._pieces: list = []
+
+    def array(self, shape) -> np.ndarray:
+        count = int(np.prod(shape, dtype=np.int64))
+        if count < self._LEAST:
+            return np.empty(shape, np.float32)
+        for k in range(len(self._pieces)):
+            piece = self._pieces[k]
+            # Referred to by the list, by `piece`, and by the call: what is made of it (arrays, tensors) refers to it, too.
+            if piece.size == count and sys.getrefcount(piece) == 3:
+                self._pieces.append(self._pieces.pop(k))
+                return piece.reshape(shape)
+        piece = np.empty(count, np.float32)
+        self._pieces = [*self._pieces[-self._MOST + 1:], piece]
+        return piece.reshape(shape)
+
+
 class Batch:
     """A batch that is being read."""
 
@@ -73,6 +98,7 @@ class Loader:
 
     def __init__(self, directory, split: str, threads: int):
         self._library = library()
+        self._memory = _Memory()
         self._waiting: dict = {}  # what the library writes to must live on
         self._handle = self._library.wflow_loader_open(os.fsencode(directory), split.encode(), threads)
         if not self._handle:
@@ -84,7 +110,7 @@ class Loader:
     def submit(self, samples, fields) -> Batch:
         """Begins to read. `fields`: (number in the manifest, shape of a sample, (parts, 2) factors and offsets or None)."""
         samples = np.ascontiguousarray(samples, np.int64)
-        arrays = [np.empty((len(samples), *shape), np.float32) for _, shape, _ in fields]
+        arrays = [self._memory.array((len(samples), *shape)) for _, shape, _ in fields]
         scales = [np.ascontiguousarray(s, np.float32) if s is not None else np.empty((0, 2), np.float32) for _, _, s in fields]
         numbers = np.array([number for number, _, _ in fields], np.int32)
         parts = np.array([len(s) for s in scales], np.int32)

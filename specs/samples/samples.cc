@@ -95,9 +95,9 @@ std::unique_ptr<const SampleTable> open_samples(const SampleDesign& design) {
   if (design.kind == DesignKind::parts) return parts_table(design);
   if (design.kind != DesignKind::file) return computed_table(design);
   const std::string suffix = text::lower(design.file.extension().string());
-  if (suffix == ".csv" || suffix == ".tab") return text_table(design);
+  if (suffix == ".csv" || suffix == ".tsv" || suffix == ".tab" || suffix == ".lines") return text_table(design);
   if (suffix == ".npy") return npy_table(design);
-  throw Error(ExitCode::data, fmt::format("{}: a sample file is .csv, .tab or .npy, found '{}'",
+  throw Error(ExitCode::data, fmt::format("{}: a sample file is .csv, .tsv, .tab, .lines or .npy, found '{}'",
                                           design.file.string(), suffix));
 }
 

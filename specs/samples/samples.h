@@ -35,7 +35,7 @@ struct SampleDesign {
   std::uint64_t count = 0;
   std::uint64_t seed = 0;  // sobol, halton: 0 is the plain sequence as GSL has it, else a shift of it
   std::vector<SampleColumn> columns;
-  std::filesystem::path file;  // kind file: absolute .csv, .tab or .npy
+  std::filesystem::path file;  // kind file: absolute .csv, .tsv, .tab, .lines or .npy
   bool header = false;         // csv and tab: the first row names the columns
   // The counts that a growing campaign had before, ascending: a row never depends on a later count.
   std::vector<std::uint64_t> grown;

@@ -199,6 +199,20 @@ TEST(TextTable, KeepsCellsAsWritten) {
   EXPECT_EQ(tab->text(0, 1), "2");
 }
 
+TEST(TextTable, KeepsWhatIsBetweenTabsAndInLines) {
+  const TemporaryFolder folder;
+  const auto tabs = open_file(folder.write("a.tsv", "a, b\t# 1\n\n\t 2 \n"));
+  ASSERT_EQ(tabs->count(), 2U);
+  EXPECT_EQ(tabs->text(0, 0), "a, b");
+  EXPECT_EQ(tabs->text(0, 1), "# 1");
+  EXPECT_EQ(tabs->text(1, 0), "");
+  EXPECT_EQ(tabs->text(1, 1), " 2 ");
+  const auto lines = open_file(folder.write("a.lines", "one, two\tthree # four\n\n  five\n"));
+  ASSERT_EQ(lines->count(), 2U);
+  EXPECT_EQ(lines->text(0, 0), "one, two\tthree # four");
+  EXPECT_EQ(lines->text(1, 0), "  five");
+}
+
 TEST(TextTable, ReadsAHeader) {
   const TemporaryFolder folder;
   const auto table = open_file(folder.write("a.csv", "omega, sigma\n0.1,0.2\n"), true);

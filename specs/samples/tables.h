@@ -9,7 +9,7 @@
 namespace wflow::specs {
 
 std::unique_ptr<const SampleTable> computed_table(const SampleDesign& design);  // uniform .. list
-std::unique_ptr<const SampleTable> text_table(const SampleDesign& design);      // .csv, .tab
+std::unique_ptr<const SampleTable> text_table(const SampleDesign& design);      // .csv, .tsv, .tab, .lines
 std::unique_ptr<const SampleTable> npy_table(const SampleDesign& design);       // .npy
 std::unique_ptr<const SampleTable> parts_table(const SampleDesign& design);  // several, one behind the other
 

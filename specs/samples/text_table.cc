@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// .csv and .tab files: read once to count and check the rows, then by range. Only the place of every 1024th
+// .csv, .tsv, .tab and .lines files: read once to count and check the rows, then by range. Only the place of every 1024th
 // row is kept, so that a table of 10^8 rows costs a megabyte.
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,12 +17,19 @@ namespace wflow::specs {
 namespace {
 
 constexpr std::uint64_t kRowsPerBlock = 1024;
+
+csv::Separator separator_of(const std::filesystem::path& file) {
+  const std::string suffix = text::lower(file.extension().string());
+  if (suffix == ".csv") return csv::Separator::comma;
+  if (suffix == ".tsv") return csv::Separator::tab;
+  return suffix == ".lines" ? csv::Separator::none : csv::Separator::blanks;
+}
+
 class TextTable : public SampleTable {
  public:
   explicit TextTable(const SampleDesign& design)
       : file_(design.file),
-        separator_(text::lower(design.file.extension().string()) == ".csv" ? csv::Separator::comma
-                                                                           : csv::Separator::blanks),
+        separator_(separator_of(design.file)),
         fd_(open_file(design.file, O_RDONLY)) {
     scan(design.header);
     if (count_ == 0) throw Error(ExitCode::data, fmt::format("{} holds no sample", file_.string()));
@@ -58,7 +65,7 @@ class TextTable : public SampleTable {
   }
 
   void use(const csv::Line& line, bool header) {
-    const std::string_view row = csv::without_comment(line.text);
+    const std::string_view row = csv::row_of(line.text, separator_);
     if (row.empty()) return;
     const std::size_t width = csv::width_of(row, separator_);
     if (width_ == 0) {
@@ -85,7 +92,7 @@ class TextTable : public SampleTable {
     csv::Line line;
     cached_rows_.clear();
     while (lines.next(line)) {
-      const std::string_view row = csv::without_comment(line.text);
+      const std::string_view row = csv::row_of(line.text, separator_);
       if (!row.empty()) cached_rows_.emplace_back(row);
     }
     if (lines.offset() != to) {

@@ -101,6 +101,20 @@ bool deletes_inputs(const Step& step) {
   return step.kind == StepKind::convert && quiet_config(step.settings).delete_inputs;
 }
 
+std::uint64_t known_block_bytes(const yaml::Node& block) {
+  const converters::ConvertConfig config = quiet_config(block);
+  std::uint64_t bytes = 0;
+  for (const converters::FieldConfig& field : config.fields) {
+    const converters::Selector& selector = field.selector;
+    const auto& shape = selector.raw.shape.empty() ? field.shape : selector.raw.shape;
+    if (field.from_parameters || selector.format != converters::Format::raw || shape.empty()) continue;
+    std::uint64_t each = converters::dtype_size(selector.raw.dtype);
+    for (const std::size_t length : shape) each *= length;
+    bytes += each * std::max<std::size_t>(1, field.files.size());
+  }
+  return bytes * convert_block_samples(block);
+}
+
 bool leaves_samples_unused(const yaml::Node& block) {
   constexpr double kRounding = 1e-9;
   const converters::SplitRequest split = quiet_config(block).split;

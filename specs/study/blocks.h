@@ -62,6 +62,10 @@ std::uint64_t convert_block_samples(const yaml::Node& block);
 // Whether the step is a convert: that deletes the files which it has converted (delete_inputs).
 bool deletes_inputs(const Step& step);
 
+// The bytes of the files of a block of samples, as far as the convert: block says (raw values of a shape); 0
+// where it does not.
+std::uint64_t known_block_bytes(const yaml::Node& block);
+
 // Whether the split of a convert: block leaves samples out of all parts.
 bool leaves_samples_unused(const yaml::Node& block);
 

@@ -264,6 +264,18 @@ void check_max_disk_is_of_use(Reading& reading) {
         "'max_disk' needs a convert: step with 'delete_inputs: true', which makes room on "
         "the disk");
   }
+  yaml::Diagnostics ignored("");  // check_max_disk() has reported it
+  const std::int64_t limit = yaml::MapReader(reading.root, "the study", ignored).bytes("max_disk", 0);
+  for (const Step& step : study.steps) {
+    const std::uint64_t block = deletes_inputs(step) ? known_block_bytes(step.settings) : 0;
+    if (limit <= 0 || block <= static_cast<std::uint64_t>(limit)) continue;
+    reading.diagnostics.warning(
+        key->mark,
+        fmt::format(
+            "a block of '{}' takes {}, more than 'max_disk': one block at a time is simulated all the "
+            "same, since none can be converted before it is whole; 'shard_samples' makes blocks smaller",
+            step.name, text::format_bytes(block)));
+  }
 }
 
 void check_train(Reading& reading, const Expansion& expansion, std::size_t index) {

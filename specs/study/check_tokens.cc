@@ -64,7 +64,7 @@ class TokenChecker {
 
   void check_all() {
     for (const auto& [key, value] : reading_.root.entries) {
-      if (key.text == "user" || key.text == "study") continue;
+      if (key.text == "user" || key.text == "study" || key.text == "on") continue;
       // Text that ends up in steps may name what only steps have.
       const bool for_steps = key.text == "env" || key.text == "global.parameters" || key.text == "parameters";
       step_ = nullptr;

@@ -18,8 +18,8 @@ namespace wflow::specs {
 namespace {
 
 // Blocks and keys of run: that neither Merlin nor Maestro has.
-constexpr std::array<std::string_view, 5> kOurBlocks = {"samples", "workers", "parameters", "iterate",
-                                                        "max_disk"};
+constexpr std::array<std::string_view, 7> kOurBlocks = {"samples", "workers", "parameters", "iterate",
+                                                        "max_disk", "on", "metrics"};
 constexpr std::array<std::string_view, 13> kOurKeys = {
     "timeout",     "memory", "cores",        "bundle",        "output",       "outputs",
     "continue_on", "when",   "retry_memory", "stall_timeout", "trust_markers",

@@ -313,7 +313,7 @@ void expand_variables(Reading& reading) {
   for (auto& [key, value] : reading.root.entries) {
     if (key.text == "user") continue;
     replace_tokens(value, value_of);
-    expand_shell(value);
+    if (key.text != "on") expand_shell(value);  // its commands are a shell's
   }
   for (yaml::Node* tree : {&reading.study.partial, &reading.root}) {
     yaml::Node* env = tree->find("env");

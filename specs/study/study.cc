@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "specs/study/hooks.h"
 #include "specs/study/study.h"
 
 #include <fmt/format.h>
@@ -105,7 +106,7 @@ namespace {
 void check_blocks_of_the_file(Reading& reading) {
   yaml::MapReader root(reading.root, "the study", reading.diagnostics);
   for (const char* key : {"description", "env", "batch", "user", "study", "global.parameters", "parameters",
-                          "merlin", "samples", "workers", "iterate", "max_disk"}) {
+                          "merlin", "samples", "workers", "iterate", "max_disk", "on", "metrics"}) {
     root.find(key);
   }
   root.finish();
@@ -139,6 +140,7 @@ void read_blocks(Reading& reading) {
   read_parameters(reading);
   read_iterate(reading);
   check_max_disk(reading);
+  check_hooks(reading);
   read_samples(reading);
   read_steps(reading);
   read_workers(reading);

@@ -43,7 +43,7 @@ class OtherWords(CampaignTest):
             self.assertIn(word, found)
             self.assertIn(instead, found[word])
         ours = [line.split("\t")[0] for line in self.wflow("complete", "re").out.split("\n") if line]
-        self.assertEqual(sorted(ours), ["redo", "rerun", "resume", "retry"])
+        self.assertEqual(sorted(ours), ["redo", "report", "rerun", "resume", "retry"])
 
     def test_status_of_a_study(self):
         study = self.study(HELLO)

@@ -14,7 +14,8 @@ import unittest
 from wflow_test import BIN, INTERRUPTED, OK, SOURCE, SYSTEM, TASKS_FAILED, USAGE, CampaignTest, Gate, Terminal, gated_study
 
 # Verbs that print nothing of their own, or whose output is for programs as it is.
-WITHOUT_JSON = {"convert", "train", "event", "launch", "worker", "help", "completion", "schema", "top"}
+# exec prints what its commands print, report an HTML page, metrics the text that Prometheus reads, export a crate.
+WITHOUT_JSON = {"convert", "train", "event", "exec", "export", "launch", "metrics", "report", "worker", "help", "completion", "schema", "top"}
 
 
 class Definitions(CampaignTest):
@@ -37,7 +38,7 @@ class Definitions(CampaignTest):
             self.assertIn(f"\n  {verb} ", overview)
             escaped = verb.replace("-", "\\-")
             self.assertIn(f"wflow\\-{escaped} (1)", page)
-            if verb in ("convert", "shards", "train"):  # programs of their own
+            if verb in ("convert", "predict", "shards", "train"):  # programs of their own
                 continue
             text = self.wflow(verb, "--help").out
             self.assertIn("Examples:\n  ", text, verb)

@@ -10,7 +10,7 @@ import unittest
 from wflow_test import BIN, OK, SOURCE, CampaignTest
 
 NOBODY = 65534
-PROGRAMS = {"wflow", "wflow-convert", "wflow-train", "wflow-plugin-host", "wflow-cola", "cosmoflow-baseline"}
+PROGRAMS = {"wflow", "wflow-convert", "wflow-train", "wflow-plugin-host", "wflow-plot", "wflow-cola", "cosmoflow-baseline"}
 
 
 @unittest.skipUnless(os.geteuid() == 0, "needs root, to become another user")

@@ -8,12 +8,16 @@ import select
 import signal
 import time
 import unittest
+from pathlib import Path
 
-from wflow_test import BUSY, DEADLINE_S, OK, TASKS_FAILED, CampaignTest, Gate, Terminal, gated_study, without_escapes
+import jsonschema
+
+from wflow_test import BUSY, DEADLINE_S, OK, TASKS_FAILED, USAGE, CampaignTest, Gate, Terminal, gated_study, without_escapes
 
 TASKS = 6
 FREE = 2
-STATUS_KEYS = {"name", "directory", "state", "coordinator", "started_s", "elapsed_s", "time_s", "steps", "workers", "workers_total", "slow", "slow_total",
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs/formats/status.schema.json").read_text())
+STATUS_KEYS = {"version", "trainings", "name", "directory", "state", "coordinator", "started_s", "elapsed_s", "time_s", "steps", "workers", "workers_total", "slow", "slow_total",
                "failures", "metrics", "artifacts", "artifacts_total", "history", "followups", "iterations", "allocations", "refused"}
 STEP_KEYS = {"name", "kind", "arrays", "elements", "counts", "mean_s", "deviation_s", "rate_per_s", "left_s", "progress", "usage", "missing", "held"}
 STATES = {"blocked", "ready", "running", "delayed", "done", "failed", "hard_failed", "skipped", "cancelled"}
@@ -41,7 +45,8 @@ class Status(CampaignTest):
         for row in status["history"]:
             self.assertEqual(set(row), {"time_s", "kind", "text"})
         for worker in status["workers"]:
-            self.assertEqual(set(worker), {"id", "host", "cores", "running", "leased", "silent_s", "draining"})
+            self.assertEqual(set(worker), {"id", "host", "cores", "running", "leased", "silent_s", "draining", "ended"})
+        jsonschema.Draft202012Validator(SCHEMA).validate(status)
 
     def test_while_it_runs_killed_and_after(self):
         run = self.begin()
@@ -67,6 +72,53 @@ class Status(CampaignTest):
         out = self.wflow("status", self.campaign()).out
         for word in ("started", "resumed", "end"):
             self.assertIn(word, out)
+
+    def test_the_schema_knows_every_key_of_its_version(self):
+        jsonschema.Draft202012Validator.check_schema(SCHEMA)
+        self.assertEqual(SCHEMA["properties"]["version"], {"const": 1, "description": SCHEMA["properties"]["version"]["description"]})
+        run = self.begin()
+        status = self.status()
+        self.gate.open()
+        self.assertEqual(run.wait(), OK, run.err)
+        for key in ("steps", "history"):
+            broken = {**status, key: [{**status[key][0], "unheard_of": 1}]}
+            with self.assertRaises(jsonschema.ValidationError):
+                jsonschema.Draft202012Validator(SCHEMA).validate(broken)
+
+    def test_watch_ends_with_the_campaign(self):
+        run = self.begin()
+        watch = self.start("status", self.campaign(), "--watch", "0.05", "--table")
+        self.wait(lambda: watch.out.count("gated: running") >= 2, "two blocks", run)
+        self.gate.open()
+        self.assertEqual(run.wait(), OK, run.err)
+        self.assertEqual(watch.wait(), OK, watch.err)
+        blocks = watch.out.split("\n\n\n")
+        self.assertNotIn("\x1b", watch.out)
+        self.assertIn("gated: finished", watch.out)
+        # The last block is of the end, a row a step, and nothing follows it.
+        self.assertIn(f"{TASKS} of {TASKS} tasks ended, 0 failed", watch.out[watch.out.rindex("gated: "):], blocks)
+        self.assertRegex(watch.out, rf"(?m)^work +{TASKS} +{TASKS} +- ")
+
+    def test_interrupting_a_watch_is_no_error(self):
+        run = self.begin()
+        for words in (("--watch",), ("--watch", "30", "--json"), ("--watch", self.campaign())):
+            watch = self.start("status", *words)
+            self.wait(lambda: "gated" in watch.out, "a picture", run)
+            watch.signal(signal.SIGINT)
+            self.assertEqual(watch.wait(), OK, watch.err)
+        self.assertEqual(watch.err, "")
+        self.gate.open()
+        self.assertEqual(run.wait(), OK, run.err)
+        self.assert_one_sentence(self.wflow("status", self.campaign(), "--watch", "x", code=USAGE), "a number of seconds")
+
+    def test_a_watch_on_a_terminal_is_drawn_in_place(self):
+        self.gate.open()
+        self.wflow("run", self.path, code=OK)
+        terminal = Terminal(self, ["status", self.campaign(), "--watch", "1", "--table"], 60)
+        self.assertEqual(terminal.finish(), OK)
+        self.assertTrue(terminal.text.startswith("\x1b[2J\x1b[H"), terminal.text[:50])
+        for line in without_escapes(terminal.text).splitlines():
+            self.assertLess(len(line), 60)
 
     def test_two_coordinators(self):
         run = self.begin()

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import sqlite3
 import unittest
 from contextlib import closing
@@ -58,7 +59,19 @@ study:
         self.assertGreaterEqual(used["duration_s"]["median"], 0.98 * 0.2)
         self.assertGreaterEqual(used["written_bytes"]["sum"], 0)
         self.assertEqual(used["memory_asked_bytes"], 1024 * MEBIBYTE)
-        self.assertIn("ask for", " ".join(used["advice"]))
+        # Asked 1 GiB, used about 100 MiB: half as much again as 95 % need, in steps of 64.
+        advice = used["advice"][0]
+        self.assertEqual(advice["about"], "memory")
+        asked = re.fullmatch(r"memory: (\d+) MiB", advice["line"])
+        self.assertTrue(asked, advice)
+        self.assertGreaterEqual(int(asked[1]) * MEBIBYTE, 1.4 * used["peak_bytes"]["p95"])
+        self.assertLess(int(asked[1]), 1024)
+        self.assertIn(f"write `{advice['line']}`", advice["sentence"])
+        for name in ("duration_s", "peak_bytes"):
+            bins = used[name]["histogram"]
+            self.assertEqual(sum(each["count"] for each in bins), 6, name)
+            self.assertGreaterEqual(bins[-1]["to"], used[name]["max"])
+        self.assertEqual(used["failed"], [])
         answer = self.explain("work/3")
         self.assertEqual(len(answer["used"]), 1)
         self.assertEqual(answer["used"][0]["first"], 3)
@@ -76,12 +89,25 @@ study:
         self.assertIn("of CPU", self.wflow("explain", self.campaign(), "work/3", code=OK).out)
         text = self.wflow("usage", self.campaign(), code=OK).out
         self.assertIn("work  6 executions", text)
+        self.assertRegex(text, r"(?m)^  memory .* asked 1.0 GiB$")
+        self.assertRegex(text, r"(?m)^node-hours  [0-9.e-]+ of 1 worker ")
+        self.assertIn("for the next run\n  work: memory: asked 1.0 GiB, 95 % need", text)
+        self.assertIn(f"`{advice['line']}`", " ".join(text.split()))
         self.assertLessEqual(max(map(len, text.splitlines())), 100)
         self.assertEqual(self.wflow("usage", self.campaign(), "--csv", code=OK).out.count("\n"), 2)
 
     def test_failures_and_retries_are_counted_too(self):
         self.run_study(2, f"{PYTHON} {self.folder}/work.py 1 0.01 $(( 1 - $(MERLIN_SAMPLE_ID) ))", code=TASKS_FAILED)
         self.assertEqual(self.usage()["executions"], 2)
+        whole = json.loads(self.wflow("usage", self.campaign(), "--json", code=OK).out)
+        self.assertEqual(whole["version"], 1)
+        hours = whole["node_hours"]
+        self.assertAlmostEqual(hours["used"] + hours["idle"], hours["all"])
+        self.assertGreater(hours["lost"], 0)
+        self.assertLessEqual(hours["lost"], hours["used"])
+        lost = self.usage()["failed"]
+        self.assertEqual([(part["reason"], part["executions"]) for part in lost], [("exited", 1)])
+        self.assertGreaterEqual(lost[0]["seconds"], 0.01)
         self.wflow("retry", self.campaign(), "-j", "1", code=TASKS_FAILED)
         self.assertEqual(self.usage()["executions"], 3)
         self.assertEqual(len(self.explain("work/0")["used"]), 2)

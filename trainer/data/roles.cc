@@ -10,10 +10,6 @@
 #include "base/text.h"
 
 namespace wflow::trainer {
-namespace {
-
-constexpr std::int64_t kSmallestField = 8;  // cells along an axis that convolutions are worth
-constexpr double kMostClasses = 1e6;
 
 std::optional<std::size_t> label_called(const std::string& name, const DatasetInfo& info) {
   const auto at = std::find(info.labels.begin(), info.labels.end(), name);
@@ -21,7 +17,6 @@ std::optional<std::size_t> label_called(const std::string& name, const DatasetIn
   return static_cast<std::size_t>(at - info.labels.begin());
 }
 
-// kField is the first input, whatever it is called.
 std::optional<std::size_t> field_called(const std::string& name, const DatasetInfo& info) {
   if (name == kField) {
     const auto input = std::find_if(info.fields.begin(), info.fields.end(),
@@ -32,6 +27,11 @@ std::optional<std::size_t> field_called(const std::string& name, const DatasetIn
     if (info.fields[k].name == name) return k;
   return std::nullopt;
 }
+
+namespace {
+
+constexpr std::int64_t kSmallestField = 8;  // cells along an axis that convolutions are worth
+constexpr double kMostClasses = 1e6;
 
 std::vector<std::string> names_of(const DatasetInfo& info, bool inputs) {
   std::vector<std::string> names;
@@ -165,6 +165,13 @@ void check_targets(const TrainConfig& config, const DatasetInfo& info, const Dat
 
 }  // namespace
 
+std::vector<std::string> channel_names(const std::string& name, const DataField& field) {
+  if (field.shape.channels == 1) return {name};
+  std::vector<std::string> names;
+  for (std::int64_t c = 0; c < field.shape.channels; ++c) names.push_back(fmt::format("{}{}", name, c));
+  return names;
+}
+
 TrainConfig completed(const TrainConfig& config, const DatasetInfo& info) {
   TrainConfig full = config;
   const bool from_labels = full.model.name == ModelName::decoder && !info.labels.empty();
@@ -218,9 +225,8 @@ TargetShape target_shape(const TrainConfig& config, const DatasetInfo& info, con
   TargetShape shape;
   for (const std::size_t part : roles.field_targets) {
     const DataField& field = info.fields[roles.parts[part].field];
-    const std::string& name = roles.parts[part].name;
-    for (std::int64_t c = 0; c < field.shape.channels; ++c)
-      shape.labels.push_back(field.shape.channels == 1 ? name : fmt::format("{}{}", name, c));
+    const std::vector<std::string> names = channel_names(roles.parts[part].name, field);
+    shape.labels.insert(shape.labels.end(), names.begin(), names.end());
     shape.cells = field.shape.voxels();
   }
   for (const std::size_t label : roles.label_targets) shape.labels.push_back(info.labels[label]);

@@ -33,6 +33,13 @@ struct DataRoles {
   bool field_target() const { return !field_targets.empty(); }
 };
 
+// By name; kField is the first input, whatever it is called.
+std::optional<std::size_t> label_called(const std::string& name, const DatasetInfo& info);
+std::optional<std::size_t> field_called(const std::string& name, const DatasetInfo& info);
+
+// How the channels of a field are called among targets: by its name, with numbers where it has several.
+std::vector<std::string> channel_names(const std::string& name, const DataField& field);
+
 // Replaces what depends on the data: `model: automatic`, inputs and targets that were left out.
 TrainConfig completed(const TrainConfig& config, const DatasetInfo& info);
 

@@ -125,6 +125,15 @@ void RunData::normalise_labels() {
   }
 }
 
+std::vector<std::string> RunData::normalised_otherwise() const {
+  std::vector<std::string> names;
+  for (const DataRoles::Part& part : roles_.parts) {
+    const DataField& field = dataset_.info.fields[part.field];
+    if (config_.normalise && field.normalisation.kind == "quantile") names.push_back(field.name);
+  }
+  return names;
+}
+
 void RunData::compute_normalisation(Communicator& communicator) {
   Normalisation& n = normalisation_;
   n = {};

@@ -35,6 +35,9 @@ class RunData {
   CachedSplit& validation() { return validation_; }
   CachedSplit& test() { return test_; }
 
+  // Fields whose recorded normalisation (quantile) is no line: mean and deviation are taken in its place.
+  std::vector<std::string> normalised_otherwise() const;
+
   // From up to 256 training samples, the same whatever the number of ranks.
   void compute_normalisation(Communicator& communicator);
   void set_normalisation(Normalisation normalisation) { normalisation_ = std::move(normalisation); }

@@ -4,12 +4,17 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "trainer/model/blocked_kernels.h"
+
 namespace wflow::trainer {
 
 extern const DirectKernels plain_kernels;
+extern const BlockedKernels plain_blocked_kernels;
 #ifdef WFLOW_X86_KERNELS
 extern const DirectKernels avx2_kernels;
+extern const BlockedKernels avx2_blocked_kernels;
 extern const DirectKernels avx512_kernels;
+extern const BlockedKernels avx512_blocked_kernels;
 #endif
 
 namespace {
@@ -32,6 +37,14 @@ const DirectKernels& choose() {
 const DirectKernels& direct_kernels() {
   static const DirectKernels& chosen = choose();
   return chosen;
+}
+
+const BlockedKernels& blocked_kernels() {
+#ifdef WFLOW_X86_KERNELS
+  if (&direct_kernels() == &avx512_kernels) return avx512_blocked_kernels;
+  if (&direct_kernels() == &avx2_kernels) return avx2_blocked_kernels;
+#endif
+  return plain_blocked_kernels;
 }
 
 // Room for a vector that begins at any cell and reads beyond the row.

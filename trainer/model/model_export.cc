@@ -72,6 +72,11 @@ void export_model(const ModelGraph& graph, const FlatState& state, const Exporte
     for (const std::string& target : units.targets) names.push_back(target);
     module.register_attribute("inputs", c10::ListType::ofStrings(), inputs);
     module.register_attribute("targets", c10::ListType::ofStrings(), names);
+    module.register_attribute("loss", c10::StringType::get(), std::string(name_of(units.loss)));
+    const bool transformed = units.field_target && units.target_transformed &&
+                             units.loss == LossName::gaussian && units.transform.name != TransformName::none;
+    module.register_attribute("units", c10::StringType::get(),
+                              std::string(transformed ? "transformed" : "physical"));
     module.register_attribute("wflow", c10::StringType::get(), std::string(kVersion));
     module.define(torchscript_source(graph, units));
     module.eval();

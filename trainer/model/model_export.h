@@ -19,7 +19,15 @@ struct ExportedUnits {
   LossName loss = LossName::mse;
   bool field_target = false;  // the targets are the field's channels
   std::vector<std::string> targets;
-  bool target_transformed = true;                  // of a field target: the transform is to be undone
+  bool target_transformed = true;  // of a field target: the transform is to be undone
+  // Of a normalised value of a target (or of its channel); a gaussian loss of a transformed field keeps the
+  // transformed units.
+  double physical(double value, std::size_t target) const;
+  // Whether that is more than a factor and an offset.
+  bool undoes_transform() const {
+    return field_target && target_transformed && loss != LossName::gaussian &&
+           transform.name != TransformName::none;
+  }
   std::vector<std::string> without_channels = {};  // inputs whose stored values have no axis of channels
 };
 
@@ -29,8 +37,9 @@ struct ExportedUnits {
 // probabilities.
 std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& units);
 
-// Writes the module; `path` is published whole. Its attributes `inputs`, `targets` and `wflow` name the
-// inputs, the outputs and the maker.
+// Writes the module; `path` is published whole. Its attributes `inputs`, `targets`, `loss`, `units` and
+// `wflow` name the inputs, the outputs, what they were trained with, their units (physical or transformed)
+// and the maker.
 void export_model(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,
                   const std::string& path);
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "trainer/model/flat_state.h"
 #include "trainer/model/model_graph.h"
@@ -43,6 +44,9 @@ class Network {
   // To be called when values or buffers have been changed by others: the optimiser, a checkpoint.
   virtual void values_changed() = 0;
 
+  // What computes, a line a group of layers: "conv1 .. leaky1  oneDNN (jit:avx512_core, ...)".
+  virtual std::vector<std::string> describe() const = 0;
+
   // For networks with one input.
   void predict(std::span<const float> x, std::int64_t samples, std::span<float> outputs) {
     predict(Inputs(&x, 1), samples, outputs);
@@ -52,16 +56,26 @@ class Network {
   }
 };
 
-enum class KernelChoice { fastest, library };  // library: libtorch's own for every layer; the oracle in tests
+// What computes a convolution and the layers behind it, in tests each by itself.
+//   fastest: chosen by shape and instruction set among the others
+//   direct:  hand-written kernels for few channels, libtorch for the rest
+//   onednn:  oneDNN on blocked layouts wherever it has kernels, libtorch for the rest
+//   library: libtorch's own for every layer; the oracle in tests
+enum class KernelChoice { fastest, direct, onednn, library };
 
 // The state must outlive the network. Runs on a GPU where libtorch finds one and `allow_gpu`.
 std::unique_ptr<Network> make_torch_network(const ModelGraph& graph, FlatState& state,
                                             KernelChoice kernels = KernelChoice::fastest,
                                             bool allow_gpu = true);
 
+// The network that `backend` asks for. Throws Error{spec} where `onednn` is asked for and
+// oneDNN has kernels for none of the layers.
+std::unique_ptr<Network> make_network(Backend backend, const ModelGraph& graph, FlatState& state);
+
 // Threads for libtorch's and the BLAS's kernels; the defaults of neither fit (1, and all cores a rank).
 void set_compute_threads(int threads, bool deterministic);
 std::string torch_version();
+std::string onednn_version();  // "2.6.3"
 std::string compute_device();
 // GFLOP/s of a 256 x 256 x 256 product: an optimised BLAS gives tens, the reference one about 1.
 double measure_blas_gflops();

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
+#include "base/protobuf.h"
 #include "base/version.h"
-#include "trainer/model/protobuf.h"
 
 namespace wflow::trainer {
 namespace {

@@ -6,9 +6,11 @@
 
 #include <filesystem>
 
+#include "base/error.h"
 #include "base/random.h"
 #include "trainer/model/model_export.h"
 #include "trainer/model/network.h"
+#include "trainer/model/onednn_convolution.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/optimizer.h"
 
@@ -153,6 +155,12 @@ Case make_case(const char* name, ModelName model, std::int64_t width, bool norm,
   return c;
 }
 
+Case with_activation(Case c, LayerKind activation, Norm norm) {
+  c.model.activation = activation;
+  c.model.norm = norm;
+  return c;
+}
+
 std::vector<std::vector<float>> input_values(const ModelGraph& graph, std::int64_t samples) {
   std::vector<std::vector<float>> values;
   for (std::size_t i = 0; i < graph.inputs.size(); ++i)
@@ -213,7 +221,7 @@ void compare_with_autograd(const ModelGraph& graph, std::int64_t samples, Kernel
     EXPECT_LT(relative_difference(outputs, expected), 1e-5);
     for (const FlatEntry& entry : state.parameters().entries) {
       EXPECT_LT(relative_difference(state.gradient(entry), parameters.at(entry.spec.name).grad()), 2e-4)
-          << entry.spec.name << (kernels == KernelChoice::library ? " library" : " fastest");
+          << entry.spec.name << " kernels " << static_cast<int>(kernels);
     }
   }
   // With the batch's own statistics as the running ones, prediction is nearly the forward pass.
@@ -226,26 +234,44 @@ void compare_with_autograd(const ModelGraph& graph, std::int64_t samples, Kernel
   EXPECT_LT(relative_difference(predicted, expected), batch_norm ? 8e-2 : 1e-5);
 }
 
+constexpr std::array<KernelChoice, 4> kAllKernels = {KernelChoice::library, KernelChoice::fastest,
+                                                     KernelChoice::direct, KernelChoice::onednn};
+
 class NetworkTest : public testing::TestWithParam<Case> {};
 
 TEST_P(NetworkTest, GradientsAreAutograds) {
   const Case& c = GetParam();
   const ModelGraph graph = build_model(c.model, c.input, 3);
-  for (const KernelChoice kernels : {KernelChoice::library, KernelChoice::fastest})
+  for (const KernelChoice kernels : kAllKernels)
     compare_with_autograd(graph, c.samples, kernels, c.model.norm == Norm::batch);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Networks, NetworkTest,
-    testing::Values(make_case("cosmoflow", ModelName::cosmoflow, 4, true, {2, {32, 32, 32}}, 3),
-                    make_case("cosmoflow_one_sample", ModelName::cosmoflow, 4, true, {2, {16, 16, 16}}, 1),
-                    make_case("cosmoflow_without_norm", ModelName::cosmoflow, 4, false, {3, {16, 16, 16}}, 2),
-                    make_case("cosmoflow_wide", ModelName::cosmoflow, 16, true, {1, {16, 16, 16}}, 2),
-                    make_case("cosmoflow_odd", ModelName::cosmoflow, 3, true, {1, {18, 13, 21}}, 3),
-                    make_case("cosmoflow_picture", ModelName::cosmoflow, 4, true, {1, {1, 32, 32}}, 4),
-                    make_case("mlperf", ModelName::mlperf, 4, false, {4, {16, 16, 16}}, 2, true),
-                    make_case("mlperf_norm", ModelName::mlperf, 5, true, {1, {17, 17, 17}}, 2),
-                    make_case("sc18", ModelName::sc18, 2, false, {1, {32, 32, 32}}, 2)),
+    testing::Values(
+        make_case("cosmoflow", ModelName::cosmoflow, 4, true, {2, {32, 32, 32}}, 3),
+        make_case("cosmoflow_one_sample", ModelName::cosmoflow, 4, true, {2, {16, 16, 16}}, 1),
+        make_case("cosmoflow_without_norm", ModelName::cosmoflow, 4, false, {3, {16, 16, 16}}, 2),
+        make_case("cosmoflow_wide", ModelName::cosmoflow, 16, true, {1, {16, 16, 16}}, 2),
+        make_case("cosmoflow_odd", ModelName::cosmoflow, 3, true, {1, {18, 13, 21}}, 3),
+        make_case("cosmoflow_picture", ModelName::cosmoflow, 4, true, {1, {1, 32, 32}}, 4),
+        make_case("mlperf", ModelName::mlperf, 4, false, {4, {16, 16, 16}}, 2, true),
+        make_case("mlperf_norm", ModelName::mlperf, 5, true, {1, {17, 17, 17}}, 2),
+        make_case("sc18", ModelName::sc18, 2, false, {1, {32, 32, 32}}, 2),
+        make_case("mlperf_wide", ModelName::mlperf, 32, false, {4, {16, 16, 16}}, 1),
+        make_case("mlperf_wide_norm", ModelName::mlperf, 20, true, {3, {17, 8, 19}}, 4),
+        make_case("sc18_wide", ModelName::sc18, 16, false, {1, {16, 16, 16}}, 1),
+        make_case("cosmoflow_wide_odd", ModelName::cosmoflow, 17, false, {1, {9, 16, 11}}, 2),
+        with_activation(make_case("cosmoflow_relu_group", ModelName::cosmoflow, 16, true, {5, {16, 16, 16}},
+                                  2),
+                        LayerKind::relu, Norm::group),
+        with_activation(make_case("cnn_picture_wide", ModelName::cnn, 16, true, {3, {1, 19, 24}}, 4),
+                        LayerKind::relu, Norm::batch),
+        with_activation(make_case("cnn_picture_group", ModelName::cnn, 24, true, {1, {1, 32, 24}}, 1),
+                        LayerKind::leaky_relu, Norm::group),
+        with_activation(make_case("cnn_cube_silu", ModelName::cnn, 16, true, {2, {8, 8, 8}}, 2),
+                        LayerKind::silu, Norm::none),
+        make_case("cnn_series_wide", ModelName::cnn, 16, false, {2, {1, 1, 40}}, 3)),
     [](const auto& test) { return test.param.name; });
 
 struct FamilyCase {
@@ -274,8 +300,8 @@ class FamilyTest : public testing::TestWithParam<FamilyCase> {};
 
 TEST_P(FamilyTest, GradientsAreAutograds) {
   const FamilyCase& c = GetParam();
-  compare_with_autograd(family_graph(c), 3, KernelChoice::library, c.norm == Norm::batch);
-  compare_with_autograd(family_graph(c), 3, KernelChoice::fastest, c.norm == Norm::batch);
+  for (const KernelChoice kernels : kAllKernels)
+    compare_with_autograd(family_graph(c), 3, kernels, c.norm == Norm::batch);
 }
 
 const NamedShape kCube = {"x", {2, {8, 8, 8}}};
@@ -346,8 +372,90 @@ const char* const kManyLayers = R"(
 TEST(LayerList, GradientsAreAutogradsForEveryKind) {
   const ModelTask task = {{{"x", {2, {8, 8, 8}}}, {"a", {1, {1, 1, 1}}}}, {3, {1, 1, 1}}};
   const ModelGraph graph = graph_of(kManyLayers, task);
-  for (const KernelChoice kernels : {KernelChoice::library, KernelChoice::fastest})
-    compare_with_autograd(graph, 3, kernels, true);
+  for (const KernelChoice kernels : kAllKernels) compare_with_autograd(graph, 3, kernels, true);
+}
+
+// Steps of one graph: outputs and gradients, as bits.
+std::vector<float> two_steps(const ModelGraph& graph, std::int64_t samples, KernelChoice kernels) {
+  FlatState state(graph);
+  state.fill_initial_values(1);
+  const auto network = make_torch_network(graph, state, kernels, false);
+  const auto x = noise(static_cast<std::size_t>(samples * graph.input().count()), 4);
+  const auto slope = noise(static_cast<std::size_t>(samples * graph.output_count()), 5);
+  std::vector<float> all;
+  std::vector<float> outputs(slope.size());
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    network->forward(x, samples, {1, step, 0}, outputs);
+    network->backward(slope, [](std::int64_t) {});
+    all.insert(all.end(), outputs.begin(), outputs.end());
+    all.insert(all.end(), state.gradients().begin(), state.gradients().end());
+    for (float& value : state.values()) value *= 0.99F;
+    network->values_changed();
+  }
+  return all;
+}
+
+TEST(Onednn, GivesTheSameBitsAgainWithTheSameThreads) {
+  ModelConfig model = make_case("", ModelName::mlperf, 16, true, {}, 0).model;
+  const ModelGraph graph = build_model(model, {4, {16, 16, 16}}, 2);
+  const int threads = at::get_num_threads();
+  for (const int count : {1, 2}) {
+    at::set_num_threads(count);
+    EXPECT_EQ(two_steps(graph, 3, KernelChoice::onednn), two_steps(graph, 3, KernelChoice::onednn));
+  }
+  at::set_num_threads(threads);
+}
+
+bool has_blocked_kernels() {
+  const std::string set = onednn_instruction_set();
+  return set == "AVX2" || set.starts_with("AVX512");
+}
+
+// The reference kernels are a thousand times slower, and oneDNN chooses them silently.
+TEST(Onednn, NeverRunsAReferenceKernel) {
+  for (const Case& c : {make_case("mlperf", ModelName::mlperf, 32, false, {4, {64, 64, 64}}, 1),
+                        make_case("mlperf_small", ModelName::mlperf, 32, false, {4, {32, 32, 32}}, 1),
+                        make_case("mlperf_deep", ModelName::mlperf, 256, false, {4, {8, 8, 8}}, 1),
+                        make_case("cosmoflow", ModelName::cosmoflow, 16, false, {1, {64, 64, 64}}, 1),
+                        make_case("sc18", ModelName::sc18, 16, false, {1, {128, 128, 128}}, 1),
+                        make_case("cnn", ModelName::cnn, 16, false, {3, {1, 128, 128}}, 1)}) {
+    const ModelGraph graph = build_model(c.model, c.input, 3);
+    FlatState state(graph);
+    const auto network = make_torch_network(graph, state, KernelChoice::onednn, false);
+    int blocks = 0;
+    for (const std::string& line : network->describe()) {
+      EXPECT_EQ(line.find("ref"), std::string::npos) << line;
+      if (line.find("oneDNN: jit") != std::string::npos || line.find("oneDNN: brg") != std::string::npos)
+        ++blocks;
+    }
+    EXPECT_GE(blocks, has_blocked_kernels() ? 1 : 0) << c.name;
+  }
+}
+
+// The blocks of a trunk hand their fields on without putting them in order: nothing else shows that they ran.
+TEST(Onednn, RunsEveryConvolutionOfTheMlperfTrunk) {
+  if (!has_blocked_kernels()) GTEST_SKIP() << "oneDNN is limited to " << onednn_instruction_set();
+  const Case c = make_case("mlperf", ModelName::mlperf, 32, false, {4, {64, 64, 64}}, 1);
+  const ModelGraph graph = build_model(c.model, c.input, 3);
+  FlatState state(graph);
+  const auto network = make_torch_network(graph, state, KernelChoice::onednn, false);
+  for (const std::string& line : network->describe()) {
+    if (!line.starts_with("conv")) continue;
+    EXPECT_NE(line.find("oneDNN: jit"), std::string::npos) << line;
+  }
+}
+
+TEST(Onednn, IsRefusedWhereItHasNothingToDo) {
+  const ModelGraph graph = build_model(default_model(ModelName::mlp), {4, {1, 1, 1}}, 2);
+  FlatState state(graph);
+  try {
+    make_network(Backend::onednn, graph, state);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::spec);
+    EXPECT_NE(std::string(error.what()).find("backend: auto"), std::string::npos) << error.what();
+  }
+  EXPECT_NE(make_network(Backend::automatic, graph, state), nullptr);
 }
 
 // The loss of a variational network through the whole chain, against differences of losses: the noise is a

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
 #include "trainer/model/model_export.h"
@@ -164,6 +165,14 @@ std::string undone_units(const ExportedUnits& units, const std::string& y) {
 }
 
 }  // namespace
+
+double ExportedUnits::physical(double value, std::size_t target) const {
+  const double y = value * normalisation.y_std[target] + normalisation.y_mean[target];
+  if (!undoes_transform()) return y;
+  if (transform.name == TransformName::log) return std::exp(y) - transform.offset;
+  if (transform.name == TransformName::log1p) return std::expm1(y);
+  return y;
+}
 
 std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& units) {
   std::string arguments;

@@ -46,6 +46,12 @@ bool Guard::came_again(Suspects& suspects, std::int64_t step, double value) {
   const auto before = suspects.find(step);
   if (before != suspects.end() && alike(before->second, value)) {
     raised_ *= 2;
+    if (std::isfinite(value)) {
+      note_ = fmt::format(
+          "step {} gives the same again: it is the training's own (a hard batch, or a learning rate that is "
+          "high), not the memory's; going on",
+          step + 1);
+    }
     return true;
   }
   suspects[step] = value;

@@ -13,6 +13,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trainer/config.h"
@@ -29,6 +30,8 @@ class Guard {
   // after a rollback.
   std::string look_at_loss(std::int64_t step, double loss);
   std::string look_at_gradient(std::int64_t step, double largest);
+  // A sentence for people where what a rollback was asked for has come again; once.
+  std::string take_note() { return std::exchange(note_, {}); }
 
  private:
   // Step and value of what a rollback was asked for.
@@ -43,6 +46,7 @@ class Guard {
   double gradient_ = 0;  // of the largest values
   std::int64_t gradients_seen_ = 0;
   double raised_ = 1;  // grows with each false alarm, so that a noisy training loses a bounded time to them
+  std::string note_;
   Suspects losses_;
   Suspects gradients_;
 };

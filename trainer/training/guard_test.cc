@@ -41,7 +41,10 @@ TEST(Guard, WhatComesAgainIsTheTrainingsOwn) {
   for (std::int64_t step = 0; step < 300; ++step) ASSERT_EQ(guard.look_at_loss(step, noisy(step)), "");
   EXPECT_NE(guard.look_at_loss(300, 50.0), "");
   for (std::int64_t step = 290; step < 300; ++step) EXPECT_EQ(guard.look_at_loss(step, noisy(step)), "");
+  EXPECT_EQ(guard.take_note(), "");
   EXPECT_EQ(guard.look_at_loss(300, 50.0), "");
+  EXPECT_NE(guard.take_note(), "");
+  EXPECT_EQ(guard.take_note(), "");
   // Another value each time is no answer: it is asked for again.
   EXPECT_NE(guard.look_at_loss(301, 5000.0), "");
   EXPECT_NE(guard.look_at_loss(301, 7000.0), "");

@@ -215,7 +215,7 @@ double kl_divergence(std::span<const float> mean, std::span<const float> log_var
 }
 
 void Objective::record(std::span<const float> outputs, std::span<const float> truths, std::size_t samples,
-                       std::vector<double>& records) const {
+                       std::vector<double>& records, const Physical& physical) const {
   const std::size_t count = output_count();
   const auto cells = static_cast<std::size_t>(shape_.cells);
   std::vector<float> ignored(count);
@@ -226,6 +226,11 @@ void Objective::record(std::span<const float> outputs, std::span<const float> tr
     records.push_back(first_output(y, t, 1, ignored));
     for (std::size_t target = 0; target < shape_.labels.size(); ++target) {
       TargetSums sums;
+      // From the guess on, so that squares are of small numbers.
+      const double guess = physical ? physical(0, target) : 0;
+      const auto value = [&](double normalised) {
+        return physical ? physical(normalised, target) - guess : normalised;
+      };
       for (std::size_t cell = target * cells; cell < (target + 1) * cells; ++cell) {
         if (is_classification(config_.name)) {
           probabilities(y, cell, p);
@@ -234,12 +239,13 @@ void Objective::record(std::span<const float> outputs, std::span<const float> tr
           sums.mean_guess += 1 - 1 / static_cast<double>(shape_.classes);
           continue;
         }
-        const double difference = static_cast<double>(y[cell]) - t[cell];
+        const double truth = value(t[cell]);
+        const double difference = value(y[cell]) - truth;
         sums.absolute += std::abs(difference);
         sums.squared += difference * difference;
-        sums.mean_guess += std::abs(static_cast<double>(t[cell]));
-        sums.truth += t[cell];
-        sums.truth_squared += static_cast<double>(t[cell]) * t[cell];
+        sums.mean_guess += std::abs(truth);
+        sums.truth += truth;
+        sums.truth_squared += truth * truth;
       }
       if (is_classification(config_.name)) sums.squared = sums.absolute;
       records.insert(records.end(),

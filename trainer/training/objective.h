@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
@@ -43,7 +44,7 @@ class Objective {
 
   // What one sample adds to an evaluation; records are gathered from all ranks in order of the samples.
   struct TargetSums {
-    double absolute = 0;  // sums over the cells, normalised
+    double absolute = 0;  // sums over the cells
     double squared = 0;
     double mean_guess = 0;
     double truth = 0;
@@ -51,9 +52,12 @@ class Objective {
   };
   static constexpr std::size_t kSumsPerTarget = 5;
   std::size_t record_size() const { return 1 + kSumsPerTarget * shape_.labels.size(); }
-  // Appends record_size() numbers a sample: the loss, then TargetSums a target.
+  // What a normalised value of a target is in physical units, where that is more than a factor and an offset.
+  using Physical = std::function<double(double value, std::size_t target)>;
+  // Appends record_size() numbers a sample: the loss, then TargetSums a target; with `physical`, the sums are
+  // of physical values, and the guess is the physical value of the normalised mean.
   void record(std::span<const float> outputs, std::span<const float> truths, std::size_t samples,
-              std::vector<double>& records) const;
+              std::vector<double>& records, const Physical& physical = {}) const;
 
   const TargetShape& shape() const { return shape_; }
   LossName name() const { return config_.name; }
@@ -104,7 +108,8 @@ struct Evaluation {
   double mean_ratio() const;
 };
 
-// `records` of all samples, `deviations` of the targets for the physical units.
+// `records` of all samples, `deviations` of the targets for the physical units: 1 where the records have
+// them.
 Evaluation evaluate(const Objective& objective, std::span<const double> deviations,
                     std::span<const double> records);
 

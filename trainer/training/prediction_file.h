@@ -15,6 +15,8 @@
 
 namespace wflow::trainer {
 
+inline constexpr int kPredictionFormat = 1;  // attribute wflow_format
+
 struct PredictionFileDescription {
   std::array<std::int64_t, 3> extent = {1, 1, 1};  // of a target; 1 1 1 for numbers
   std::string data_hash;                           // of the data set

@@ -49,7 +49,8 @@ std::string metrics_jsonl(const std::vector<EpochRow>& history) {
                            {"learning_rate", row.learning_rate},
                            {"train_loss", row.train_loss},
                            {"samples_per_second", row.samples_per_second},
-                           {"seconds", row.seconds}};
+                           {"seconds", row.seconds},
+                           {"data_wait", row.data_wait}};
     if (!row.validation.targets.empty()) line["validation_loss"] = row.validation.loss;
     for (const TargetErrors& t : row.validation.targets) {
       const std::optional<double> r2 = t.r2();
@@ -103,8 +104,8 @@ std::string epoch_line(const EpochRow& row, std::int64_t epochs) {
   return line + fmt::format("  {:.1f} samples/s  lr {:.3g}", row.samples_per_second, row.learning_rate);
 }
 
-std::string test_lines(const Evaluation& evaluation) {
-  std::string out = fmt::format("{:<24} {:>14} {:>14} {:>18} {:>8} {:>8}\n", "test", "mean abs error",
+std::string test_lines(const Evaluation& evaluation, std::string_view title) {
+  std::string out = fmt::format("{:<24} {:>14} {:>14} {:>18} {:>8} {:>8}\n", title, "mean abs error",
                                 "rms error", "always the mean", "ratio", "R2");
   for (const TargetErrors& t : evaluation.targets) {
     const std::optional<double> r2 = t.r2();

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run leaves for people and programs: metrics.csv, metrics.jsonl, predictions.csv, and one line an epoch.
+// What a run leaves for people and programs: metrics.csv, metrics.jsonl, predictions.csv, and one line an
+// epoch.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trainer/training/training_state.h"
@@ -13,8 +15,8 @@
 namespace wflow::trainer {
 
 std::string metrics_csv(const std::vector<std::string>& labels, const std::vector<EpochRow>& history);
-// The same, and each target's RMSE and R2: a JSON object a line, an epoch a line. Values that JSON has no number for
-// are null.
+// The same, and each target's RMSE and R2: a JSON object a line, an epoch a line. Values that JSON has no
+// number for are null.
 std::string metrics_jsonl(const std::vector<EpochRow>& history);
 
 // ids: [samples]; truths: [samples, targets], physical; outputs: [samples, channels], the network's. Beside
@@ -24,6 +26,7 @@ std::string predictions_csv(const Objective& objective, const Normalisation& nor
                             std::span<const float> outputs);
 
 std::string epoch_line(const EpochRow& row, std::int64_t epochs);
-std::string test_lines(const Evaluation& evaluation);
+// A table of errors; `title` says of what.
+std::string test_lines(const Evaluation& evaluation, std::string_view title = "test");
 
 }  // namespace wflow::trainer

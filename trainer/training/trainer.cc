@@ -28,6 +28,7 @@
 #include "trainer/training/prediction_file.h"
 #include "trainer/training/report.h"
 #include "trainer/training/schedule.h"
+#include "trainer/training/tensorboard_log.h"
 #include "trainer/training/training_state.h"
 #include "trainer/training/weight_average.h"
 
@@ -75,6 +76,10 @@ class Run {
   double forward(const std::pair<std::size_t, std::size_t>& part, std::size_t first_of_rank, double scale);
   void finish_epoch();
   void report_epoch(const EpochRow& row);
+  // Of all ranks.
+  double gflops_of(const EpochRow& row) const {
+    return static_cast<double>(graph_.training_flops()) * row.samples_per_second * 1e-9;
+  }
   void write_metrics() const;
   bool validate(EpochRow& row);
   void write_checkpoint();
@@ -119,7 +124,8 @@ class Run {
   CheckpointDirectory checkpoints_;
   nlohmann::json fingerprint_;
   EventWriter events_;
-  CheckpointWriter writer_;  // ends before what it uses
+  TensorboardLog tensorboard_;  // rank 0's
+  CheckpointWriter writer_;     // ends before what it uses
   Guard guard_;
   std::string own_doubt_;  // of the gradient of the step before, on this rank
   std::string doubt_;      // why the training must go back
@@ -137,6 +143,7 @@ class Run {
   Clock::time_point last_checkpoint_ = Clock::now();
   Clock::time_point last_progress_ = Clock::now();
   double data_wait_seconds_ = 0;
+  double epoch_wait_seconds_ = 0;  // for data, in the epoch that has ended
   double validation_seconds_ = 0;
   double checkpoint_seconds_ = 0;  // in which the training stood still
 };
@@ -158,10 +165,18 @@ Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions
       checkpoints_(fs::path(config.output) / "checkpoints", config.checkpoint.keep_last),
       fingerprint_(fingerprint(config, data_.info())),
       events_(leader() ? EventWriter::from_environment() : EventWriter("")),
+      tensorboard_(fs::path(config.output) / "tensorboard"),
       writer_(checkpoints_),
       guard_(config.guard),
       flips_(options.bit_flips) {
   state_.fill_initial_values(hash64(config.seed, 0));
+  for (const std::string& field : data_.normalised_otherwise()) {
+    if (leader())
+      say_warning(
+          fmt::format("the field {} has a quantile normalisation, which a model can't hold: it is "
+                      "normalised by mean and deviation",
+                      field));
+  }
 }
 
 void Run::say(const std::string& line) const {
@@ -236,9 +251,10 @@ void Run::resume_or_begin() {
     // Who was killed may have taken the last epochs' events along; told twice, they count once.
     for (const EpochRow& row : counters_.history) report_epoch(row);
   }
+  if (leader()) tensorboard_.begin(counters_.history);
   ++counters_.segments;
   // After the restore: a back end on a GPU copies the values when it is made.
-  network_ = make_torch_network(graph_, state_);
+  network_ = make_network(config_.backend, graph_, state_);
 }
 
 // Before the checkpoints go: a run that is killed before its first one begins with the same weights again.
@@ -349,9 +365,12 @@ Run::EpochEnd Run::train_epochs() {
   DataLoader loader(data_.train(), data_.scales(), order_.batch / order_.ranks + 1,
                     static_cast<int>(config_.loader_threads), plan);
   EpochEnd end = EpochEnd::complete;
+  double waited = 0;
   while (end == EpochEnd::complete && counters_.epoch < config_.epochs && !counters_.stopped_early) {
     end = train_epoch(loader);
     if (end != EpochEnd::doubtful && !ranks_agree()) end = EpochEnd::doubtful;
+    epoch_wait_seconds_ = loader.waited_seconds() - waited;
+    waited += epoch_wait_seconds_;
     if (end == EpochEnd::complete) finish_epoch();
   }
   data_wait_seconds_ += loader.waited_seconds();
@@ -451,6 +470,7 @@ bool Run::looks_sound(double loss, double largest_gradient) {
     doubt_ = own_doubt_.empty() ? "the gradient of another rank is wrong" : own_doubt_;
   own_doubt_ = guard_.look_at_gradient(counters_.step, largest_gradient);
   if (doubt_.empty() && communicator_.size() == 1) doubt_ = own_doubt_;
+  if (const std::string note = guard_.take_note(); leader() && !note.empty()) say_warning(note);
   return doubt_.empty();
 }
 
@@ -537,6 +557,7 @@ void Run::go_back() {
   network_->values_changed();
   if (!leader()) return;
   checkpoints_.remove_from(counters_.step + 1);
+  tensorboard_.begin(counters_.history);
   say_warning(fmt::format("{} at step {}: going back to step {}", doubt_, from + 1, counters_.step));
 }
 
@@ -619,6 +640,7 @@ void Run::finish_epoch() {
   row.train_loss = counters_.epoch_loss / (samples * static_cast<double>(objective_.terms()));
   row.seconds = counters_.epoch_seconds;
   row.samples_per_second = samples / counters_.epoch_seconds;
+  row.data_wait = std::min(1.0, epoch_wait_seconds_ / row.seconds);
   const bool best = validate(row);
   counters_.history.push_back(row);
   ++counters_.epoch;
@@ -637,6 +659,7 @@ void Run::finish_epoch() {
   if (counters_.stopped_early)
     say(fmt::format("no better validation since epoch {}: stopped early", counters_.best_epoch));
   report_epoch(row);
+  tensorboard_.add(row);
   write_metrics();
 }
 
@@ -656,6 +679,8 @@ void Run::report_epoch(const EpochRow& row) {
   }
   events_.metric("learning_rate", row.learning_rate, epoch, at);
   events_.metric("samples_per_second", row.samples_per_second, epoch, at);
+  events_.metric("gflops", gflops_of(row), epoch, at);
+  events_.metric("data_wait", row.data_wait, epoch, at);
 }
 
 void Run::write_checkpoint() {
@@ -752,6 +777,11 @@ Run::Predictions Run::predict(CachedSplit& split, PredictionFile* file) {
         return items;
       });
   Predictions own;
+  const ExportedUnits units = this->units();
+  const Objective::Physical physical =
+      units.undoes_transform()
+          ? [&units](double value, std::size_t target) { return units.physical(value, target); }
+          : Objective::Physical();
   // As many rounds as the rank with most samples has (the last one): all take part in each gathering.
   const auto [last_begin, last_end] = even_part(split.size(), order_.ranks - 1, order_.ranks);
   const std::size_t rounds = (last_end - last_begin + most - 1) / most;
@@ -762,7 +792,7 @@ Run::Predictions Run::predict(CachedSplit& split, PredictionFile* file) {
       data_.fill(feed_, *batch, split, false);
       outputs_.resize(samples * objective_.all_output_count());
       network_->predict(feed_.inputs, static_cast<std::int64_t>(samples), outputs_);
-      objective_.record(outputs_, feed_.truths, samples, own.records);
+      objective_.record(outputs_, feed_.truths, samples, own.records, physical);
     }
     if (keep) write_predictions(file, first + round * most, samples);
     if (data_.roles().field_target()) continue;
@@ -808,7 +838,10 @@ ExportedUnits Run::units() const {
 }
 
 Evaluation Run::evaluation_of(const Predictions& predictions) const {
-  return evaluate(objective_, data_.normalisation().y_std, predictions.records);
+  const std::vector<double>& deviations = data_.normalisation().y_std;
+  if (units().undoes_transform())
+    return evaluate(objective_, std::vector<double>(deviations.size(), 1), predictions.records);
+  return evaluate(objective_, deviations, predictions.records);
 }
 
 // With `select: best`: the best weights in place of the last ones.
@@ -875,45 +908,49 @@ void Run::write_results() {
   export_model(graph_, state_, units(), (output / "model.pt").string());
   write_onnx();
   const EpochRow& selected = counters_.history.at(static_cast<std::size_t>(selected_epoch_ - 1));
-  nlohmann::json result = {
-      {"wflow_format", 1},
-      {"data",
-       {{"directory", config_.data},
-        {"name", data_.info().name},
-        {"hash", data_.info().hash},
-        {"train", data_.train().size()},
-        {"validation", data_.validation().size()},
-        {"test", split.size()},
-        {"missing", data_.info().missing}}},
-      {"model",
-       {{"name", name_of(config_.model.name)},
-        {"parameters", graph_.parameter_count()},
-        {"training_flops_per_sample", graph_.training_flops()}}},
-      {"test", to_json(test)},
-      {"validation", to_json(selected.validation)},
-      {"train_loss", selected.train_loss},
-      {"seeds", {{"seed", config_.seed}, {"shuffle_labels", config_.shuffle_labels}}},
-      {"epochs", counters_.epoch},
-      {"steps", counters_.step},
-      {"best_epoch", counters_.best_epoch},
-      {"selected_epoch", selected_epoch_},
-      {"stopped_early", counters_.stopped_early},
-      {"begun_from", counters_.begun_from},
-      {"segments", counters_.segments},
-      {"rollbacks", counters_.rollbacks},
-      {"ranks", communicator_.size()},
-      {"threads", config_.threads},
-      {"host", host_name()},
-      {"device", compute_device()},
-      {"versions", {{"wflow", kVersion}, {"libtorch", torch_version()}, {"mpi", communicator_.library()}}},
-      {"seconds",
-       {{"training", counters_.seconds},
-        {"this_segment", seconds_since(began_)},
-        {"validation_this_segment", validation_seconds_},
-        {"waited_for_data_this_segment", data_wait_seconds_},
-        {"waited_for_checkpoints_this_segment", checkpoint_seconds_},
-        {"waited_for_ranks_this_segment", communicator_.exposed_seconds()},
-        {"reductions_this_segment", communicator_.reduction_seconds()}}}};
+  nlohmann::json result = {{"wflow_format", 1},
+                           {"data",
+                            {{"directory", config_.data},
+                             {"name", data_.info().name},
+                             {"hash", data_.info().hash},
+                             {"train", data_.train().size()},
+                             {"validation", data_.validation().size()},
+                             {"test", split.size()},
+                             {"missing", data_.info().missing}}},
+                           {"model",
+                            {{"name", name_of(config_.model.name)},
+                             {"parameters", graph_.parameter_count()},
+                             {"training_flops_per_sample", graph_.training_flops()}}},
+                           {"test", to_json(test)},
+                           {"validation", to_json(selected.validation)},
+                           {"train_loss", selected.train_loss},
+                           {"seeds", {{"seed", config_.seed}, {"shuffle_labels", config_.shuffle_labels}}},
+                           {"epochs", counters_.epoch},
+                           {"steps", counters_.step},
+                           {"best_epoch", counters_.best_epoch},
+                           {"selected_epoch", selected_epoch_},
+                           {"stopped_early", counters_.stopped_early},
+                           {"begun_from", counters_.begun_from},
+                           {"segments", counters_.segments},
+                           {"rollbacks", counters_.rollbacks},
+                           {"ranks", communicator_.size()},
+                           {"threads", config_.threads},
+                           {"host", host_name()},
+                           {"device", compute_device()},
+                           {"kernels", network_->describe()},
+                           {"versions",
+                            {{"wflow", kVersion},
+                             {"libtorch", torch_version()},
+                             {"onednn", onednn_version()},
+                             {"mpi", communicator_.library()}}},
+                           {"seconds",
+                            {{"training", counters_.seconds},
+                             {"this_segment", seconds_since(began_)},
+                             {"validation_this_segment", validation_seconds_},
+                             {"waited_for_data_this_segment", data_wait_seconds_},
+                             {"waited_for_checkpoints_this_segment", checkpoint_seconds_},
+                             {"waited_for_ranks_this_segment", communicator_.exposed_seconds()},
+                             {"reductions_this_segment", communicator_.reduction_seconds()}}}};
   write_file_durably(output / "result.json", result.dump(2) + "\n");
   if (split.size() > 0) say("\n" + test_lines(test));
   say(fmt::format("results in {}: model.pt, model.onnx, predictions.h5, {}metrics.csv, result.json",

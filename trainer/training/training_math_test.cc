@@ -170,6 +170,21 @@ TEST(Evaluation, IsInPhysicalUnits) {
   EXPECT_FALSE(result.targets[0].r2().has_value());  // both truths are the same
 }
 
+TEST(Evaluation, OfATransformedFieldIsInPhysicalUnits) {
+  TargetShape shape;
+  shape.labels = {"field"};
+  shape.cells = 2;
+  const Objective objective({}, shape);
+  std::vector<double> records;
+  const auto physical = [](double value, std::size_t) { return std::exp(value + 1); };
+  objective.record(std::vector<float>{0, 1}, std::vector<float>{1, 1}, 1, records, physical);
+  const Evaluation result = evaluate(objective, std::vector<double>{1}, records);
+  const double e = std::exp(1.0);
+  EXPECT_DOUBLE_EQ(result.loss, 0.5);  // stays that of what the network sees
+  EXPECT_NEAR(result.targets[0].mae, (e * e - e) / 2, 1e-12);
+  EXPECT_NEAR(result.targets[0].mean_guess_mae, e * e - e, 1e-12);
+}
+
 TEST(Evaluation, ExplainedVarianceIsOfTheEvaluatedSamples) {
   TargetShape shape;
   shape.labels = {"a"};

@@ -25,7 +25,8 @@ struct EpochRow {
   double train_loss = 0;
   Evaluation validation;
   double samples_per_second = 0;
-  double seconds = 0;  // of training, without validation
+  double seconds = 0;    // of training, without validation
+  double data_wait = 0;  // share of that in which rank 0 waited for data
 };
 
 struct TrainingCounters {
@@ -42,7 +43,7 @@ struct TrainingCounters {
   std::int64_t segments = 0;  // how many times the program was started for this run
   std::vector<EpochRow> history;
   std::int64_t rollbacks = 0;  // to an earlier checkpoint, over all segments
-  std::string begun_from;  // the checkpoint whose weights it began with; empty: random ones
+  std::string begun_from;      // the checkpoint whose weights it began with; empty: random ones
 };
 
 // What makes two runs the same training: the configuration without what does not change the result (ranks,

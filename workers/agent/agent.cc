@@ -267,6 +267,8 @@ class Agent {
   void perform(action::FollowEvents&) {
     for (event::TaskReports& reports : executor_.follow_events()) pending_.emplace_back(std::move(reports));
     for (const event::TaskSilent& silent : executor_.silent_tasks()) pending_.emplace_back(silent);
+    if (event::TaskMemory memory = executor_.sample_memory(); !memory.held.empty())
+      pending_.emplace_back(std::move(memory));
   }
   void perform(action::SetFence& fence) { table_.set_fence(fence.steady_s); }
   void perform(action::Exit& exit) { exit_code_ = exit.code; }

@@ -51,6 +51,9 @@ struct DescribeEvent {
   std::string operator()(const event::TaskSilent& silent) const {
     return fmt::format("slot {} has done nothing for {:.0f} s", silent.slot, silent.silent_s);
   }
+  std::string operator()(const event::TaskMemory& memory) const {
+    return fmt::format("the memory of {} tasks", memory.held.size());
+  }
   std::string operator()(const event::JournalFailed& failed) const {
     return "the journal can't be written: " + failed.why;
   }

@@ -85,6 +85,14 @@ struct TaskSilent {
   SlotId slot = 0;
   double silent_s = 0;
 };
+// How much memory running tasks have held at most, as far as it was looked at: of some slots.
+struct TaskMemory {
+  struct Held {
+    SlotId slot = 0;
+    std::uint64_t bytes = 0;
+  };
+  std::vector<Held> held;
+};
 // The end of a turn: whatever else has happened was told before. Results and heartbeats are sent, and tasks
 // are started, in answer to it alone; due whenever wake_at_s() has come.
 struct Time {};
@@ -95,7 +103,8 @@ using AgentEvent =
     std::variant<event::EndpointRead, event::Connected, event::ConnectionLost, event::Message,
                  event::SamplesOpened, event::TaskStarted, event::TaskNotStarted, event::TaskEnded,
                  event::TaskChecking, event::TaskReports, event::Terminate, event::GuardianGone,
-                 event::EndKnown, event::CampaignGone, event::JournalFailed, event::TaskSilent, event::Time>;
+                 event::EndKnown, event::CampaignGone, event::JournalFailed, event::TaskSilent,
+                 event::TaskMemory, event::Time>;
 
 enum class EndCause : std::uint8_t {
   time_limit,  // its result is EndReason::timed_out
@@ -151,7 +160,7 @@ struct InterruptTask {  // SIGUSR1: a training writes a checkpoint and ends; it 
   SlotId slot = 0;
 };
 struct FollowEvents {
-};  // look for what running tasks have reported and what they do: TaskReports, TaskSilent
+};  // look for what running tasks have reported and what they do: TaskReports, TaskSilent, TaskMemory
 // For the guardian, which kills an agent that is frozen past its fence. Infinity: no fence.
 struct SetFence {
   double steady_s = 0;

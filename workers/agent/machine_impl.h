@@ -44,6 +44,7 @@ struct AgentMachine::Impl {
     engine::wire::Lease lease;  // of the elements of this process alone
     Share share;
     double started_unix_s = 0;
+    std::uint64_t memory_bytes = 0;  // the most so far, as far as it was looked at
     double end_by_s = kNever;   // its time limit
     double kill_at_s = kNever;  // after SIGTERM
     std::optional<EndCause> ending;
@@ -76,6 +77,7 @@ struct AgentMachine::Impl {
   void on(event::CampaignGone&);
   void on(event::JournalFailed& failed);
   void on(event::TaskSilent& silent);
+  void on(event::TaskMemory& memory);
   void write_journal_again();
   void note_disk_trouble(const engine::wire::Results& results);
   void on(event::Time&);
@@ -165,6 +167,7 @@ struct AgentMachine::Impl {
   std::size_t journal_bytes = 0;  // about
   double noted_lost_s = 0;
   double last_busy_s;
+  bool watched = false;  // as the coordinator says: heartbeats say how much memory tasks hold
   bool helps = false;  // as the coordinator says: tasks on several nodes run here, too
   // Ends by SIGTERM, which may be that of the whole allocation: a scheduler signals all of its processes, and
   // the agent may see the end of a task before its own signal.

@@ -99,6 +99,7 @@ void AgentMachine::Impl::hear(wire::Welcome& welcome) {
 
 void AgentMachine::Impl::hear(wire::Pulse& pulse) {
   helps = pulse.gangs > 0;
+  watched = pulse.watched;
   outbox.set_batch_time(std::isfinite(pulse.gather_s) ? pulse.gather_s : 0);
   if (fence.answered(pulse.heartbeat)) set_fence();
 }

@@ -89,7 +89,8 @@ std::vector<wire::RunningElement> AgentMachine::Impl::running_elements() const {
   elements.reserve(running());
   for (const Task& task : tasks) {
     if (task.stage == Task::Stage::running || task.stage == Task::Stage::checking)
-      elements.push_back({task.lease.array, task.lease.first, task.started_unix_s});
+      elements.push_back({task.lease.array, task.lease.first, task.started_unix_s,
+                          watched ? task.memory_bytes : 0});
   }
   return elements;
 }
@@ -174,6 +175,7 @@ void AgentMachine::Impl::on(event::TaskStarted& started) {
   if (!std::exchange(has_started, true)) next_heartbeat_s = now.steady_s;
   disk_trouble = false;
   task.started_unix_s = now.unix_s;
+  task.memory_bytes = 0;
   const auto array = arrays.find(task.lease.array);
   if (array != arrays.end() && array->second.timeout_s > 0)
     task.end_by_s = now.steady_s + array->second.timeout_s;
@@ -247,6 +249,13 @@ void AgentMachine::Impl::on(event::TaskSilent& silent) {
   const auto array = arrays.find(task.lease.array);
   if (array == arrays.end() || array->second.stall_timeout_s <= 0) return;
   if (silent.silent_s >= array->second.stall_timeout_s) end_task(silent.slot, EndCause::stalled, false);
+}
+
+void AgentMachine::Impl::on(event::TaskMemory& memory) {
+  for (const auto& [slot, bytes] : memory.held) {
+    Task& task = tasks.at(slot);
+    if (task.stage == Task::Stage::running) task.memory_bytes = std::max(task.memory_bytes, bytes);
+  }
 }
 
 void AgentMachine::Impl::on(event::TaskChecking& checking) {

@@ -50,6 +50,24 @@ TEST(AgentMachine, ATaskWhoseOutputsAreLookedAtHasNoLimitAnyMore) {
   EXPECT_EQ(bench.last<wire::Heartbeat>()->running.size(), 1U);
 }
 
+TEST(AgentMachine, HeartbeatsSayTheMemoryOfTasksWhileSomebodyLooks) {
+  Bench bench;
+  bench.join(1000);
+  bench.run_tasks(1);
+  const auto beat = [&] {
+    bench.now_s += 1.01;
+    bench.turn();
+    return bench.last<wire::Heartbeat>()->running.at(0).memory_bytes;
+  };
+  bench.give(event::TaskMemory{{{0, 3000}}});
+  EXPECT_EQ(beat(), 0U);
+  bench.hear(wire::Pulse{1, 0, 0, true});
+  bench.give(event::TaskMemory{{{0, 2000}}});
+  EXPECT_EQ(beat(), 3000U) << "the most so far";
+  bench.hear(wire::Pulse{2, 0, 0, false});
+  EXPECT_EQ(beat(), 0U);
+}
+
 TEST(AgentMachine, EndsATaskThatDoesNothingForItsStallTimeout) {
   Bench bench;
   bench.join(1000);

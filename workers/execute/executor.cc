@@ -69,7 +69,6 @@ void Executor::end_ranks(const action::EndRanks& end) {
 
 std::vector<event::TaskReports> Executor::follow_events() {
   finisher_.mark_again();
-  supervisor_.sample_memory();
   return supervisor_.follow_events();
 }
 

@@ -36,6 +36,8 @@ class Executor {
   std::vector<event::TaskReports> follow_events();
   // Running tasks with a stall_timeout; about once a second, else none.
   std::vector<event::TaskSilent> silent_tasks() { return supervisor_.silent_tasks(); }
+  // What running tasks hold; about once a second, else nothing.
+  event::TaskMemory sample_memory() { return supervisor_.sample_memory(); }
   // The slot's reports so far are in the journal. A guardian may send a line twice, but loses none.
   void reported(SlotId slot);
 

@@ -79,7 +79,7 @@ Error failure(int error_number, const std::string& what) {
 [[noreturn]] void throw_start_error(const Plan& plan) {
   switch (plan.stage) {
     case Stage::directory:
-      throw system_error(plan.error, fmt::format("cannot enter {}", plan.directory));
+      throw ExecError(ExitCode::system, system_error(plan.error, fmt::format("cannot enter {}", plan.directory)).what());
     case Stage::output:
       throw failure(plan.error,
                     fmt::format("cannot write {} or {} in {}", plan.out_file, plan.err_file, plan.directory));

@@ -26,7 +26,7 @@ struct LaunchRequest {
   pid_t* pid = nullptr;                    // in shared memory; 0 again when the start fails
 };
 
-// The program itself could not be started (is not there, is no program): a shell may do better.
+// The program itself could not be started (it or its directory is not there, it is no program): a shell may do better.
 class ExecError : public Error {
  public:
   using Error::Error;
@@ -42,7 +42,7 @@ class Launcher {
   // The child is in a group of its own, dies with the calling thread, has no signal blocked, and the caller's
   // stdin. The caller must have no signal handlers and all its signals blocked: until exec the child runs in
   // its memory. Throws Error{system} that says what could not be done; ExecError where
-  // only the program's own start failed.
+  // only the program's own start, or entering its directory, failed.
   void start(const LaunchRequest& request);
 
  private:

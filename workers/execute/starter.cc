@@ -74,14 +74,15 @@ void Starter::start(std::size_t slot, const TaskArray& array, steps::PreparedTas
   }
   if (task.packed) files.open_output();
   task.environment.push_back("WFLOW_EVENTS=" + files.events());
-  if (task.direct) task.environment.push_back("PWD=" + task.directory);  // as a shell would have set it
+  const std::string& folder = task.starts_in.empty() ? task.directory : task.starts_in;
+  if (task.direct) task.environment.push_back("PWD=" + folder);  // as a shell would have set it
   const Share& share = slots_.tasks[slot].share;
   if (share.memory_bytes > 0)
     task.environment.push_back("WFLOW_MEMORY_BYTES=" + std::to_string(share.memory_bytes));
   if (!share.gpus.empty()) task.environment.push_back("CUDA_VISIBLE_DEVICES=" + devices_.of(share));
   gather_environment(array, task, share);
   const std::string& program = task.program.empty() ? task.argv.front() : task.program;
-  launcher_.start({program.c_str(), &task.argv, &pointers_, &task.directory, &task.out_file, &task.err_file,
+  launcher_.start({program.c_str(), &task.argv, &pointers_, &folder, &task.out_file, &task.err_file,
                    task.packed ? files.out_fd() : -1, task.packed ? files.err_fd() : -1, &share.cpus,
                    reinterpret_cast<pid_t*>(&slots_.records[slot].pid)});
 }

@@ -161,23 +161,27 @@ std::vector<event::TaskReports> Supervisor::follow_events() {
 // The kernel tells the peak of each process when it has ended, but not that of several at once. A look costs
 // as much as the node has processes: on a node with many it is taken less often. What counts is its CPU time:
 // on a busy node it may take long.
-void Supervisor::sample_memory() {
+event::TaskMemory Supervisor::sample_memory() {
   constexpr double kPeriod_s = 1;
   constexpr double kCostFraction = 0.008;  // of one core
   const double begin_s = steady_now_s();
-  if (begin_s < next_sample_s_ || !usage_is_measured()) return;
+  if (begin_s < next_sample_s_ || !usage_is_measured()) return {};
   next_sample_s_ = begin_s + kPeriod_s;
   std::vector<pid_t> running;
   for (const auto& [pid, slot] : slot_of_) {
     if (begin_s - slots_.records[slot].started_steady_s >= kPeriod_s) running.push_back(pid);
   }
-  if (running.empty()) return;
+  if (running.empty()) return {};
+  event::TaskMemory memory;
   const double cpu_before_s = thread_cpu_s();
   for (const auto& [pid, usage] : tree_usage(running)) {
-    std::atomic<std::uint64_t>& most = slots_.records[slot_of_.at(pid)].sampled_bytes;
+    const std::size_t slot = slot_of_.at(pid);
+    std::atomic<std::uint64_t>& most = slots_.records[slot].sampled_bytes;
     most = std::max<std::uint64_t>(most, usage.resident_bytes);
+    memory.held.push_back({slot, most});
   }
   next_sample_s_ = std::max(next_sample_s_, begin_s + (thread_cpu_s() - cpu_before_s) / kCostFraction);
+  return memory;
 }
 
 // Silence counts from look to look, so that a time in which this process itself was frozen is none. CPU time

@@ -52,8 +52,9 @@ class Supervisor {
 
   // For how long those with a stall_timeout have done nothing; about once a second, else none.
   std::vector<event::TaskSilent> silent_tasks();
-  // Looks at the memory of tasks that have run for a while, about once a second.
-  void sample_memory();
+  // Looks at the memory of tasks that have run for a while, about once a second; gives the most that each of
+  // them has held.
+  event::TaskMemory sample_memory();
 
   // All processes below this one, at once; false when some are still there after `limit`.
   bool kill_everything(std::chrono::milliseconds limit);

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training steps of one network with one kind of kernels, and the processor's peak in the same run; started
+// by train_vs_pytorch --steps, which compares it with Python's torch.
+//   wflow_network_steps MODEL WIDTH CHANNELS CELLS BATCH THREADS SECONDS fastest|direct|onednn|library
+// Prints a line of JSON: samples, wall and CPU seconds, gflop (a sample's training step), peak (GFLOP/s of an
+// FMA loop per CPU second).
+#include <fmt/format.h>
+#include <time.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "trainer/model/network.h"
+#include "trainer/training/optimizer.h"
+
+namespace {
+
+using namespace wflow;
+using namespace wflow::trainer;
+
+double cpu_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// 12 independent chains hide the latency of an FMA on every processor; `volatile` ends keep the loop.
+#define WFLOW_FMA_LOOP(NAME, TARGET, BYTES)                                        \
+  __attribute__((target(TARGET), noinline)) double NAME(std::int64_t rounds) {     \
+    typedef float Type __attribute__((vector_size(BYTES)));                        \
+    volatile float seed = 1.0F;                                                    \
+    Type factor = Type{} + seed, shift = Type{} + 1e-9F * seed;                    \
+    Type sums[12];                                                                 \
+    for (Type & sum : sums) sum = Type{} + seed;                                   \
+    for (std::int64_t i = 0; i < rounds; ++i) {                                    \
+      _Pragma("GCC unroll 12") for (Type & sum : sums) sum = sum * factor + shift; \
+    }                                                                              \
+    Type total{};                                                                  \
+    for (const Type& sum : sums) total += sum;                                     \
+    volatile float end = total[0];                                                 \
+    static_cast<void>(end);                                                        \
+    return static_cast<double>(rounds) * 12 * 2 * BYTES / sizeof(float);           \
+  }
+
+WFLOW_FMA_LOOP(multiply_avx512, "avx512f", 64)
+WFLOW_FMA_LOOP(multiply_avx2, "avx2,fma", 32)
+
+double peak_gflops() {
+  auto* const multiply = __builtin_cpu_supports("avx512f") ? multiply_avx512 : multiply_avx2;
+  double best = 0;
+  for (int i = 0; i < 5; ++i) {
+    const double begin = cpu_seconds();
+    const double flops = multiply(8'000'000);
+    best = std::max(best, flops / (cpu_seconds() - begin));
+  }
+  return best * 1e-9;
+}
+
+ModelGraph graph_of(const std::string& name, std::int64_t width, std::int64_t channels, std::int64_t cells) {
+  ModelConfig model = default_model(name == "mlperf" ? ModelName::mlperf : ModelName::cosmoflow);
+  model.width = width;
+  model.norm = Norm::none;
+  return build_model(model, {channels, {cells, cells, cells}}, 2);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count != 9) {
+    fmt::print(stderr, "usage: {} MODEL WIDTH CHANNELS CELLS BATCH THREADS SECONDS KERNELS\n", arguments[0]);
+    return 2;
+  }
+  const auto number = [&](int i) { return std::strtoll(arguments[i], nullptr, 10); };
+  const std::int64_t batch = number(5);
+  const std::string kernels = arguments[8];
+  const std::array<std::string, 4> names = {"fastest", "direct", "onednn", "library"};
+  std::size_t choice = 0;
+  while (choice + 1 < names.size() && names[choice] != kernels) ++choice;
+
+  set_compute_threads(static_cast<int>(number(6)), true);
+  const ModelGraph graph = graph_of(arguments[1], number(2), number(3), number(4));
+  FlatState state(graph);
+  state.fill_initial_values(1);
+  const auto network = make_torch_network(graph, state, static_cast<KernelChoice>(choice), false);
+  OptimizerConfig config;
+  config.weight_decay = 0.01;
+  Optimizer optimizer(config, state.parameters());
+  std::vector<float> x(static_cast<std::size_t>(batch * graph.input().count()));
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(unit_real(hash64(1, i)));
+  std::vector<float> outputs(static_cast<std::size_t>(batch * graph.output_count()));
+  std::uint64_t step = 0;
+  const auto train = [&] {
+    network->forward(x, batch, {1, step++, 0}, outputs);
+    network->backward(outputs, [](std::int64_t) {});
+    optimizer.step(state.values(), state.gradients(), 1e-3);
+    network->values_changed();
+  };
+  const double peak = peak_gflops();
+  train();
+  train();
+  const double wall = wall_seconds();
+  const double cpu = cpu_seconds();
+  std::int64_t samples = 0;
+  while (samples < 3 * batch || wall_seconds() - wall < std::strtod(arguments[7], nullptr)) {
+    train();
+    samples += batch;
+  }
+  const double gflop = static_cast<double>(graph.training_flops()) * 1e-9;
+  fmt::print(R"({{"samples": {}, "wall": {}, "cpu": {}, "gflop": {}, "peak": {}}})"
+             "\n",
+             samples, wall_seconds() - wall, cpu_seconds() - cpu, gflop, std::max(peak, peak_gflops()));
+  if (std::getenv("WFLOW_DESCRIBE") != nullptr) {
+    for (const std::string& line : network->describe()) fmt::print(stderr, "{}\n", line);
+  }
+  return 0;
+}

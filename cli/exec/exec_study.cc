@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/exec/exec_study.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/exec/table.h"
+#include "specs/samples/samples.h"
+
+namespace wflow::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A JSON string is one of YAML.
+std::string yaml_text(std::string_view text) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::exception&) {
+    throw Error(ExitCode::usage,
+                fmt::format("'{}' is no UTF-8 text; give it by --samples or standard input", text));
+  }
+}
+
+// Of a text that is shown only.
+std::string without_tokens(std::string text) {
+  for (std::size_t at = text.find("$("); at != std::string::npos; at = text.find("$(", at))
+    text.insert(at + 1, " ");
+  return text;
+}
+
+std::string name_of(const ExecOptions& options) {
+  if (!options.name.empty()) return options.name;
+  if (options.words.command.empty()) return "commands";
+  const std::string& first = options.words.command.front();
+  std::string name = fs::path(first.substr(0, first.find_first_of(" \t\n"))).filename().string();
+  std::erase_if(
+      name, [](char c) { return std::string_view("{}$()'\"`;&|<>*?").find(c) != std::string_view::npos; });
+  return name.empty() ? "exec" : name;
+}
+
+fs::path directory_of(const ExecOptions& options) {
+  return absolute_path(options.directory.empty() ? fs::path("wflow-exec") : options.directory);
+}
+
+// "x=0:1", "x=1e-3:10:log", "n=1:64:integer"; of a grid "x=1,2,5".
+std::pair<std::string, std::string> read_parameter(const std::string& text) {
+  const auto fail = [&]() -> Error {
+    return Error(
+        ExitCode::usage,
+        fmt::format("--parameter {}: write NAME=LOW:HIGH, NAME=LOW:HIGH:log, NAME=LOW:HIGH:integer or, for "
+                    "--design grid, NAME=A,B,C",
+                    text));
+  };
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) throw fail();
+  const std::string name = text.substr(0, equals);
+  const std::string range = text.substr(equals + 1);
+  const std::vector<std::string> parts = text::split(range, ':');
+  if (parts.size() == 1) {
+    std::vector<std::string> values;
+    for (const std::string& value : text::split(range, ',')) values.push_back(yaml_text(value));
+    return {name, "[" + text::join(values, ", ") + "]"};
+  }
+  if (parts.size() > 3 || !text::to_real(parts[0]) || !text::to_real(parts[1])) throw fail();
+  std::string keys = fmt::format("{{low: {}, high: {}", parts[0], parts[1]);
+  if (parts.size() == 3) {
+    if (parts[2] != "log" && parts[2] != "integer") throw fail();
+    keys += ", " + parts[2] + ": true";
+  }
+  return {name, keys + "}"};
+}
+
+std::string design_block(const ExecOptions& options, std::vector<std::string>& names) {
+  if (options.parameters.empty()) throw Error(ExitCode::usage, "--design needs --parameter NAME=LOW:HIGH");
+  const bool grid = options.design == "grid";
+  if (!grid && options.count == 0)
+    throw Error(ExitCode::usage, "--design needs --count, the number of commands");
+  std::string block = fmt::format("samples:\n  design: {}\n", options.design);
+  if (!grid) block += fmt::format("  count: {}\n  seed: {}\n", options.count, options.seed);
+  block += "  parameters:\n";
+  for (const std::string& text : options.parameters) {
+    const auto [name, range] = read_parameter(text);
+    names.push_back(name);
+    block += fmt::format("    {}: {}\n", yaml_text(name), range);
+  }
+  return block;
+}
+
+std::string file_block(const ExecOptions& options, std::vector<std::string>& names) {
+  specs::SampleDesign table;
+  table.kind = specs::DesignKind::file;
+  table.file = absolute_path(options.samples).lexically_normal();
+  const std::string suffix = text::lower(table.file.extension().string());
+  table.header = suffix != ".npy";
+  names = specs::open_samples(table)->columns();
+  return fmt::format("samples:\n  file: {}\n", yaml_text(table.file.string()));
+}
+
+std::string step_block(const ExecOptions& options, const std::string& command) {
+  std::string run =
+      fmt::format("study:\n  - name: {}\n    run:\n      cmd: {}\n", kExecStep, yaml_text(command));
+  run +=
+      fmt::format("      output: packed\n      max_failures: none\n      max_retries: {}\n", options.retries);
+  if (options.cores > 1) run += fmt::format("      cores: {}\n", options.cores);
+  if (!options.timeout.empty()) run += fmt::format("      timeout: {}\n", yaml_text(options.timeout));
+  if (!options.memory.empty()) run += fmt::format("      memory: {}\n", yaml_text(options.memory));
+  return run;
+}
+
+std::string hooks_block(const ExecOptions& options) {
+  if (options.hooks.empty()) return {};
+  std::string block = "on:\n";
+  for (const auto& [event, command] : options.hooks)
+    block += fmt::format("  {}: {}\n", event, yaml_text(command));
+  return block;
+}
+
+void check_sources(const ExecOptions& options) {
+  const int given = (options.words.lists.empty() ? 0 : 1) + (options.samples.empty() ? 0 : 1) +
+                    (options.design.empty() ? 0 : 1) + (options.arguments_file.empty() ? 0 : 1);
+  if (given > 1)
+    throw Error(ExitCode::usage, "arguments come from one place: :::, --arg-file, --samples or --design");
+  if (options.design.empty() && (options.count > 0 || !options.parameters.empty()))
+    throw Error(ExitCode::usage, "--count and --parameter go with --design");
+  if (options.words.command.empty() &&
+      (!options.words.lists.empty() || !options.samples.empty() || !options.design.empty()))
+    throw Error(ExitCode::usage, "which command? wflow exec -- COMMAND {} ::: ARGUMENT...");
+}
+
+std::vector<std::string> numbered(std::size_t count) {
+  std::vector<std::string> names;
+  for (std::size_t i = 1; i <= count; ++i) names.push_back(fmt::format("arg{}", i));
+  return names;
+}
+
+}  // namespace
+
+ExecStudy::ExecStudy(const ExecOptions& options) {
+  check_sources(options);
+  const fs::path directory = directory_of(options);
+  make_directories(directory);
+  std::string name = (directory / ".new-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) throw system_error(errno, "cannot make " + name);
+  folder_ = name;
+  try {
+    std::vector<std::string> names;
+    const bool table = options.samples.empty() && options.design.empty();
+    std::string samples;
+    if (!options.samples.empty()) samples = file_block(options, names);
+    if (!options.design.empty()) samples = design_block(options, names);
+    if (table) names = numbered(std::max<std::size_t>(options.words.lists.size(), 1));
+    const std::string here = current_directory().string();
+    const ExecCommand command = options.words.command.empty()
+                                    ? exec_lines(here)
+                                    : exec_command(options.words.command, names, table, here);
+    if (table) samples = write_table(options, command.columns);
+    const std::string text =
+        fmt::format("description: {{name: {}, description: {}}}\n", yaml_text(name_of(options)),
+                    yaml_text(without_tokens(options.line))) +
+        fmt::format("env: {{variables: {{OUTPUT_PATH: {}}}}}\n", yaml_text(directory.string())) + samples +
+        step_block(options, command.text) + hooks_block(options);
+    write_file_durably(folder_ / "exec.yaml", text);
+  } catch (...) {
+    std::error_code none;
+    fs::remove_all(folder_, none);
+    throw;
+  }
+}
+
+ExecStudy::~ExecStudy() {
+  std::error_code none;
+  fs::remove_all(folder_, none);
+  fs::remove(folder_.parent_path(), none);  // where nothing else is in it
+}
+
+std::string ExecStudy::write_table(const ExecOptions& options, const std::vector<ArgumentColumn>& columns) {
+  ArgumentTable table(folder_, columns);
+  if (!options.words.lists.empty()) {
+    add_lists(options.words.lists, table);
+  } else if (!options.arguments_file.empty() && options.arguments_file != "-") {
+    add_lines(open_file(options.arguments_file, O_RDONLY | O_CLOEXEC).get(), options.arguments_file, table);
+  } else {
+    if (::isatty(STDIN_FILENO) == 1)
+      fmt::print(stderr, "wflow exec: reading {} from the terminal, one a line; Ctrl-D ends them\n",
+                 options.words.command.empty() ? "commands" : "arguments");
+    add_lines(STDIN_FILENO, "standard input", table);
+  }
+  table.close();
+  empty_ = table.rows() == 0;
+  std::vector<std::string> labels;
+  for (const std::string& name : table.column_names()) labels.push_back(yaml_text(name));
+  return fmt::format("samples:\n  file: {}\n  column_labels: [{}]\n", yaml_text(table.file().string()),
+                     text::join(labels, ", "));
+}
+
+std::optional<specs::StudyAndWarnings> ExecStudy::read() const {
+  if (empty_) return std::nullopt;
+  specs::ReadOptions options;
+  options.dialect = specs::Dialect::ours;
+  return specs::read_study(folder_ / "exec.yaml", options);
+}
+
+}  // namespace wflow::cli

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prints what the commands of a campaign print, while it runs: each command's standard output, then its
+// errors, in one piece.
+#pragma once
+
+#include <condition_variable>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "specs/plan/plan.h"
+#include "steps/packed_output.h"
+
+namespace wflow::cli {
+
+class OutputPrinter {
+ public:
+  // keep_order: in the order of the commands, as far as all before have ended; else as they end. `plan`: of a
+  // step with packed output, its only one; must outlive this.
+  OutputPrinter(const specs::Plan& plan, bool keep_order);
+  OutputPrinter(const OutputPrinter&) = delete;
+  OutputPrinter& operator=(const OutputPrinter&) = delete;
+  ~OutputPrinter();
+
+  // Prints what is left; the campaign has ended. Whether all could be written.
+  bool finish();
+
+ private:
+  void follow();
+  bool take_news();
+  void print_in_order(specs::Element below);
+  specs::Element first_open();
+  void print(const steps::PackedExecution& execution);
+  bool write(int target, std::string_view bytes);
+
+  const specs::Plan& plan_;
+  const bool keep_order_;
+  steps::PackReader reader_;
+  std::multimap<specs::Element, steps::PackedExecution> waiting_;  // with keep_order
+  specs::Element open_ = 0;                                        // all before have ended
+  bool failed_ = false;                                            // nobody reads what is printed
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool ended_ = false;  // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace wflow::cli

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/exec/table.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/csv.h"
+#include "base/error.h"
+
+namespace wflow::cli {
+
+namespace {
+
+constexpr std::size_t kWriteBytes = 1 << 20;
+
+// The lists that are linked to each other, taken row by row.
+using Group = std::vector<const ArgumentList*>;
+
+std::vector<Group> groups_of(const std::vector<ArgumentList>& lists) {
+  std::vector<Group> groups;
+  for (const ArgumentList& list : lists) {
+    if (!list.linked) groups.emplace_back();
+    groups.back().push_back(&list);
+  }
+  return groups;
+}
+
+}  // namespace
+
+ArgumentTable::ArgumentTable(const std::filesystem::path& folder, std::vector<ArgumentColumn> columns)
+    : columns_(std::move(columns)) {
+  if (columns_.empty()) columns_ = {{0, ArgumentPart::whole, "arg1"}};
+  file_ = folder / (columns_.size() == 1 ? "arguments.lines" : "arguments.tsv");
+  fd_ = open_file(file_, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+}
+
+std::vector<std::string> ArgumentTable::column_names() const {
+  std::vector<std::string> names;
+  for (const ArgumentColumn& column : columns_) names.push_back(column.name);
+  return names;
+}
+
+void ArgumentTable::check(std::string_view cell) const {
+  if (cell.find('\n') != std::string_view::npos)
+    throw Error(ExitCode::usage, fmt::format("an argument can't hold a line end, found '{}'", cell));
+  if (columns_.size() > 1 && cell.find('\t') != std::string_view::npos)
+    throw Error(ExitCode::usage, fmt::format("of several arguments none can hold a tab, found '{}'", cell));
+  if (columns_.size() == 1 && cell.empty())
+    throw Error(ExitCode::usage, "an argument is empty; an empty line is no row of a table");
+}
+
+void ArgumentTable::add(const std::vector<std::string>& arguments) {
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    const std::string cell = part_of(arguments.at(columns_[i].argument), columns_[i].part);
+    check(cell);
+    if (i > 0) buffer_ += '\t';
+    buffer_ += cell;
+  }
+  buffer_ += '\n';
+  ++rows_;
+  if (buffer_.size() < kWriteBytes) return;
+  write_all(fd_.get(), buffer_, file_);
+  buffer_.clear();
+}
+
+void ArgumentTable::close() {
+  write_all(fd_.get(), buffer_, file_);
+  buffer_.clear();
+  fd_ = {};
+}
+
+void add_lists(const std::vector<ArgumentList>& lists, ArgumentTable& table) {
+  const std::vector<Group> groups = groups_of(lists);
+  std::uint64_t rows = 1;
+  for (const Group& group : groups) rows *= group.front()->values.size();
+  std::vector<std::string> arguments(lists.size());
+  for (std::uint64_t row = 0; row < rows; ++row) {
+    std::uint64_t rest = row;
+    std::size_t place = lists.size();
+    for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
+      const std::uint64_t count = group->front()->values.size();
+      place -= group->size();
+      for (std::size_t i = 0; i < group->size(); ++i)
+        arguments[place + i] = group->at(i)->values[rest % count];
+      rest /= count;
+    }
+    table.add(arguments);
+  }
+}
+
+void add_lines(int fd, const std::filesystem::path& name, ArgumentTable& table) {
+  csv::LineReader lines(fd, name);
+  csv::Line line;
+  std::vector<std::string> argument(1);
+  while (lines.next(line)) {
+    if (line.text.empty()) continue;
+    argument[0] = line.text;
+    table.add(argument);
+  }
+}
+
+}  // namespace wflow::cli

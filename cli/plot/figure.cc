@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/plot/figure.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+
+namespace wflow::cli::plot {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::array<std::string_view, 6> kKindNames = {"lines", "scatter",  "histogram",
+                                                        "bars",  "timeline", "images"};
+constexpr std::array<std::string_view, 4> kScaleNames = {"linear", "logarithmic", "elapsed", "bytes"};
+
+template <class Enum, std::size_t count>
+Enum value_named(const std::array<std::string_view, count>& names, const std::string& name) {
+  for (std::size_t i = 0; i < count; ++i)
+    if (names[i] == name) return static_cast<Enum>(i);
+  throw Error(ExitCode::data, fmt::format("a figure has the unknown kind or scale '{}'", name));
+}
+
+// Writes numbers with so many significant digits: most of a page is numbers.
+class Rounding {
+ public:
+  explicit Rounding(int digits) : digits_(digits) {}
+
+  Json operator()(double value) const {
+    if (!std::isfinite(value)) return nullptr;
+    std::array<char, 40> text{};
+    const auto written =
+        std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, digits_);
+    double rounded = value;
+    std::from_chars(text.data(), written.ptr, rounded);
+    // Whole numbers without ".0".
+    constexpr double kExact = 9e15;
+    if (std::abs(rounded) < kExact && rounded == std::floor(rounded))
+      return static_cast<std::int64_t>(rounded);
+    return rounded;
+  }
+
+  template <class Numbers>
+  Json list(const Numbers& numbers) const {
+    Json list = Json::array();
+    for (const auto number : numbers) list.push_back((*this)(static_cast<double>(number)));
+    return list;
+  }
+
+ private:
+  int digits_;
+};
+
+double number_in(const Json& json) {
+  return json.is_null() ? std::nan("") : json.get<double>();
+}
+
+std::vector<double> numbers_in(const Json& json, const char* key) {
+  std::vector<double> numbers;
+  const auto found = json.find(key);
+  if (found == json.end()) return numbers;
+  numbers.reserve(found->size());
+  for (const Json& number : *found) numbers.push_back(number_in(number));
+  return numbers;
+}
+
+Json json_of(const Axis& axis, const Rounding& rounded) {
+  Json json = {{"name", axis.name}, {"scale", kScaleNames[static_cast<std::size_t>(axis.scale)]}};
+  if (!axis.unit.empty()) json["unit"] = axis.unit;
+  if (axis.low) json["low"] = rounded(*axis.low);
+  if (axis.high) json["high"] = rounded(*axis.high);
+  return json;
+}
+
+Axis axis_from(const Json& json) {
+  Axis axis{.name = json.value("name", ""),
+            .unit = json.value("unit", ""),
+            .scale = value_named<Scale>(kScaleNames, json.value("scale", "linear")),
+            .low = {},
+            .high = {}};
+  if (json.contains("low")) axis.low = number_in(json.at("low"));
+  if (json.contains("high")) axis.high = number_in(json.at("high"));
+  return axis;
+}
+
+Json json_of(const Series& series, const Rounding& rounded) {
+  Json json = {{"name", series.name}};
+  if (!series.x.empty()) json["x"] = rounded.list(series.x);
+  if (!series.y.empty()) json["y"] = rounded.list(series.y);
+  if (!series.values.empty()) json["values"] = rounded.list(series.values);
+  if (series.marks) json["marks"] = true;
+  return json;
+}
+
+Series series_from(const Json& json) {
+  return {.name = json.value("name", ""),
+          .x = numbers_in(json, "x"),
+          .y = numbers_in(json, "y"),
+          .values = numbers_in(json, "values"),
+          .marks = json.value("marks", false)};
+}
+
+Image image_from(const Json& json) {
+  Image image{.name = json.value("name", ""),
+              .columns = json.value("columns", 0U),
+              .rows = json.value("rows", 0U),
+              .values = {}};
+  for (const double value : numbers_in(json, "values")) image.values.push_back(static_cast<float>(value));
+  if (image.values.size() != std::size_t{image.columns} * image.rows)
+    throw Error(ExitCode::data, "a figure has a picture whose numbers do not fill its rows and columns");
+  return image;
+}
+
+Figure checked(Figure figure) {
+  for (const Series& series : figure.series) {
+    const bool points = figure.kind == Kind::lines || figure.kind == Kind::scatter;
+    if (points && series.x.size() != series.y.size())
+      throw Error(ExitCode::data, fmt::format("the figure '{}' has a series with {} x and {} y", figure.title,
+                                              series.x.size(), series.y.size()));
+    if (figure.kind == Kind::histogram && series.y.size() + 1 != figure.edges.size())
+      throw Error(ExitCode::data, fmt::format("the figure '{}' has {} counts between {} edges", figure.title,
+                                              series.y.size(), figure.edges.size()));
+    if (figure.kind == Kind::bars && series.y.size() != figure.categories.size())
+      throw Error(ExitCode::data, fmt::format("the figure '{}' has {} bars for {} categories", figure.title,
+                                              series.y.size(), figure.categories.size()));
+  }
+  for (const Span& span : figure.spans)
+    if (span.row >= figure.categories.size() || span.series >= figure.series.size())
+      throw Error(ExitCode::data,
+                  fmt::format("the figure '{}' has a span outside of its rows", figure.title));
+  return figure;
+}
+
+Figure read_figure(const Json& json) {
+  Figure figure;
+  figure.id = json.value("id", "");
+  figure.kind = value_named<Kind>(kKindNames, json.at("kind").get<std::string>());
+  figure.title = json.value("title", "");
+  figure.caption = json.value("caption", "");
+  figure.x = axis_from(json.value("x", Json::object()));
+  figure.y = axis_from(json.value("y", Json::object()));
+  for (const Json& series : json.value("series", Json::array())) figure.series.push_back(series_from(series));
+  figure.edges = numbers_in(json, "edges");
+  figure.categories = json.value("categories", std::vector<std::string>());
+  for (const Json& span : json.value("spans", Json::array()))
+    figure.spans.push_back({.row = span.at(0).get<std::uint32_t>(),
+                            .begin = number_in(span.at(1)),
+                            .end = number_in(span.at(2)),
+                            .series = span.at(3).get<std::uint32_t>(),
+                            .text = span.at(4).get<std::string>()});
+  for (const Json& image : json.value("images", Json::array())) figure.images.push_back(image_from(image));
+  for (const Json& line : json.value("references", Json::array()))
+    figure.references.push_back({.value = number_in(line.at("value")),
+                                 .horizontal = line.value("horizontal", false),
+                                 .text = line.value("text", "")});
+  figure.diagonal = json.value("diagonal", false);
+  return checked(std::move(figure));
+}
+
+}  // namespace
+
+nlohmann::json to_json(const Figure& figure, int digits) {
+  const Rounding rounded(digits);
+  Json json = {{"id", figure.id},
+               {"kind", kKindNames[static_cast<std::size_t>(figure.kind)]},
+               {"title", figure.title},
+               {"x", json_of(figure.x, rounded)},
+               {"y", json_of(figure.y, rounded)}};
+  if (!figure.caption.empty()) json["caption"] = figure.caption;
+  for (const Series& series : figure.series) json["series"].push_back(json_of(series, rounded));
+  if (!figure.edges.empty()) json["edges"] = rounded.list(figure.edges);
+  if (!figure.categories.empty()) json["categories"] = figure.categories;
+  for (const Span& span : figure.spans)
+    json["spans"].push_back(
+        Json::array({span.row, rounded(span.begin), rounded(span.end), span.series, span.text}));
+  for (const Image& image : figure.images)
+    json["images"].push_back({{"name", image.name},
+                              {"columns", image.columns},
+                              {"rows", image.rows},
+                              {"values", rounded.list(image.values)}});
+  for (const Reference& line : figure.references)
+    json["references"].push_back(
+        {{"value", rounded(line.value)}, {"horizontal", line.horizontal}, {"text", line.text}});
+  if (figure.diagonal) json["diagonal"] = true;
+  return json;
+}
+
+Figure figure_from_json(const nlohmann::json& json) {
+  try {
+    return read_figure(json);
+  } catch (const Json::exception& error) {
+    throw Error(ExitCode::data, std::string("no figure: ") + error.what());
+  }
+}
+
+std::string figure_id(const std::string& text) {
+  std::string id;
+  for (const char c : text) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      id.push_back(c);
+    } else if (!id.empty() && id.back() != '-') {
+      id.push_back('-');
+    }
+  }
+  while (!id.empty() && id.back() == '-') id.pop_back();
+  return id;
+}
+
+}  // namespace wflow::cli::plot

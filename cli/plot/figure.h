@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// One description of a plot for both renderers: the script in the page of `wflow report` (as JSON) and cairo
+// (wflow-plot, for PNG and SVG files). A value, without any drawing.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace wflow::cli::plot {
+
+// docs/report.md lists the JSON names of these and of all members below.
+enum class Kind : std::uint8_t {
+  lines,      // series with x and y, in order of x
+  scatter,    // series with x and y; `values`: a third quantity, as the size of the mark
+  histogram,  // one series: y[i] is the count between edges[i] and edges[i + 1]
+  bars,       // horizontal, stacked: series[s].y[i] belongs to categories[i]
+  timeline,   // spans in rows; categories are the rows, series name the states of spans
+  images,     // pictures side by side
+};
+
+enum class Scale : std::uint8_t {
+  linear,
+  logarithmic,  // only positive numbers are drawn
+  elapsed,      // seconds, labelled as durations: 0, 30 s, 1 min, 2 h
+  bytes,        // labelled in KiB, MiB, GiB
+};
+
+struct Axis {
+  std::string name = {};
+  std::string unit = {};  // empty: none; shown behind the name
+  Scale scale = Scale::linear;
+  std::optional<double> low = {}, high = {};  // absent: from the data
+};
+
+struct Series {
+  std::string name = {};
+  std::vector<double> x = {}, y = {};  // not finite: nothing is drawn there, and a line is interrupted
+  std::vector<double> values = {};
+  bool marks = false;  // of lines: a mark at each point
+};
+
+struct Span {
+  std::uint32_t row = 0;  // of categories
+  double begin = 0, end = 0;
+  std::uint32_t series = 0;
+  std::string text = {};  // shown under the pointer
+};
+
+// A line across the plot, such as what a task may use at most.
+struct Reference {
+  double value = 0;
+  bool horizontal = false;  // at this y; else at this x
+  std::string text = {};
+};
+
+struct Image {
+  std::string name = {};
+  std::uint32_t columns = 0, rows = 0;
+  std::vector<float> values = {};  // row by row, the first row at the top
+};
+
+struct Figure {
+  std::string id = {};  // of the file and the anchor: letters, digits and hyphens
+  Kind kind = Kind::lines;
+  std::string title = {};
+  std::string caption = {};  // a sentence or two under the plot: what was counted, and of what
+  Axis x = {}, y = {};
+  std::vector<Series> series = {};
+  std::vector<double> edges = {};
+  std::vector<std::string> categories = {};
+  std::vector<Span> spans = {};
+  std::vector<Image> images = {};
+  std::vector<Reference> references = {};
+  bool diagonal = false;  // y = x
+};
+
+// Numbers are rounded to `digits` significant digits; one that is not finite is null.
+nlohmann::json to_json(const Figure& figure, int digits = 5);
+// Error{data} with a sentence for what is no figure.
+Figure figure_from_json(const nlohmann::json& json);
+
+// "simulate: memory" as "simulate-memory": fit for Figure::id.
+std::string figure_id(const std::string& text);
+
+}  // namespace wflow::cli::plot

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/plot/ticks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "base/text.h"
+
+namespace wflow::cli::plot {
+
+namespace {
+
+constexpr std::array<double, 22> kElapsedSteps = {0.001, 0.005, 0.01,   0.05,   0.1,    0.5,   1,   2,
+                                                  5,     10,    30,     60,     120,    300,   600, 1800,
+                                                  3600,  7200,  14'400, 28'800, 43'200, 86'400};
+
+// 1, 2 or 5 times a power of ten, for about so many steps.
+double round_step(double span, int wanted) {
+  const double rough = span / std::max(wanted, 1);
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (factor * power >= rough * 0.99) return factor * power;
+  return 10 * power;
+}
+
+double step_of(Scale scale, double span, int wanted) {
+  if (scale == Scale::elapsed) {
+    const double rough = span / std::max(wanted, 1);
+    for (const double step : kElapsedSteps)
+      if (step >= rough * 0.99) return step;
+    constexpr double kDay = 86'400;
+    return kDay * std::max(1.0, round_step(span / kDay, wanted));
+  }
+  if (scale == Scale::bytes) {
+    double unit = 1;
+    while (unit * 1024 <= span) unit *= 1024;
+    return unit * round_step(span / unit, wanted);
+  }
+  return round_step(span, wanted);
+}
+
+// "0", "30 s", "1 min 30 s", "2 h", "1 d 12 h": two units at most, and the second one where it is not 0.
+std::string elapsed_label(double seconds) {
+  struct Unit {
+    const char* name;
+    double seconds;
+  };
+  static constexpr std::array<Unit, 4> kUnits = {{{"d", 86'400}, {"h", 3600}, {"min", 60}, {"s", 1}}};
+  if (seconds == 0) return "0";
+  if (seconds < 0) return "-" + elapsed_label(-seconds);
+  if (seconds < 1) return fmt::format("{:g} ms", seconds * 1000);
+  const double whole = seconds < 10 ? seconds : std::round(seconds);
+  for (std::size_t i = 0; i + 1 < kUnits.size(); ++i) {
+    if (whole < kUnits[i].seconds) continue;
+    const double first = std::floor(whole / kUnits[i].seconds);
+    const double second = std::floor((whole - first * kUnits[i].seconds) / kUnits[i + 1].seconds);
+    const std::string text = fmt::format("{:g} {}", first, kUnits[i].name);
+    return second == 0 ? text : fmt::format("{} {:g} {}", text, second, kUnits[i + 1].name);
+  }
+  return fmt::format("{:g} s", whole);
+}
+
+std::string label_of(Scale scale, double value, double step) {
+  if (scale == Scale::elapsed) return elapsed_label(value);
+  if (scale == Scale::bytes) return value <= 0 ? "0" : text::format_bytes(static_cast<std::uint64_t>(value));
+  constexpr double kPlain = 1e6;
+  if (std::abs(value) >= kPlain || (value != 0 && step < 1e-4)) return fmt::format("{:.3g}", value);
+  const int digits = std::clamp(static_cast<int>(std::ceil(-std::log10(step) - 1e-9)), 0, 6);
+  return fmt::format("{:.{}f}", value, digits);
+}
+
+// Powers of ten; of few decades also 2 and 5 times these; of many each second or third one.
+std::vector<Tick> logarithmic_ticks(double low, double high, int wanted) {
+  std::vector<Tick> found;
+  const int first = static_cast<int>(std::floor(std::log10(low)));
+  const int last = static_cast<int>(std::ceil(std::log10(high)));
+  const int every = std::max(1, (last - first + wanted) / (wanted + 1));
+  for (int power = first; power <= last; power += every) {
+    for (const double factor : {1.0, 2.0, 5.0}) {
+      if (factor > 1 && last - first > 2) break;
+      const double value = factor * std::pow(10, power);
+      if (value >= low * 0.999 && value <= high * 1.001) found.push_back({value, fmt::format("{:g}", value)});
+    }
+  }
+  return found;
+}
+
+struct Bounds {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+  void add(double value, Scale scale) {
+    if (!std::isfinite(value) || (scale == Scale::logarithmic && value <= 0)) return;
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+};
+
+Extent extent_of(Axis axis, Bounds bounds, bool from_zero) {
+  // A logarithmic axis has no place for 0.
+  if (axis.scale == Scale::logarithmic) {
+    if (axis.low && !(*axis.low > 0)) axis.low.reset();
+    if (axis.high && !(*axis.high > 0)) axis.high.reset();
+  }
+  if (axis.low) bounds.low = *axis.low;
+  if (axis.high) bounds.high = *axis.high;
+  if (!(bounds.low <= bounds.high)) return axis.scale == Scale::logarithmic ? Extent{1, 10} : Extent{0, 1};
+  if (axis.scale == Scale::logarithmic) {
+    if (bounds.low == bounds.high) return {bounds.low / 2, bounds.high * 2};
+    // Room so that no mark lies on the frame.
+    const double room = std::pow(bounds.high / bounds.low, 0.04);
+    return {axis.low ? bounds.low : bounds.low / room, axis.high ? bounds.high : bounds.high * room};
+  }
+  if (from_zero && !axis.low) bounds.low = std::min(bounds.low, 0.0);
+  if (bounds.low == bounds.high) {
+    const double around = bounds.high == 0 ? 1 : std::abs(bounds.high) / 2;
+    return {from_zero ? bounds.low : bounds.low - around, bounds.high + around};
+  }
+  // Room so that no mark lies on the frame.
+  constexpr double kRoom = 0.04;
+  const double room = (bounds.high - bounds.low) * kRoom;
+  return {axis.low || (from_zero && bounds.low == 0) ? bounds.low : bounds.low - room,
+          axis.high ? bounds.high : bounds.high + room};
+}
+
+void add_bars(const Figure& figure, Bounds& bounds) {
+  bounds.add(0, Scale::linear);
+  for (std::size_t i = 0; i < figure.categories.size(); ++i) {
+    double sum = 0;
+    for (const Series& series : figure.series) sum += series.y[i];
+    bounds.add(sum, Scale::linear);
+  }
+}
+
+}  // namespace
+
+std::vector<Tick> ticks(Scale scale, double low, double high, int wanted) {
+  if (!(low < high)) return {{low, label_of(scale, low, 1)}};
+  if (scale == Scale::logarithmic) return logarithmic_ticks(low, high, wanted);
+  const double step = step_of(scale, high - low, wanted);
+  const double first = std::ceil(low / step - 1e-9) * step;
+  std::vector<Tick> found;
+  // Bounded: of values that differ in their last bits only, a step may be too small to change them.
+  const int most = 4 * std::max(wanted, 1) + 4;
+  for (int i = 0; i < most; ++i) {
+    const double value = first + i * step;
+    if (!(value <= high + step * 1e-9)) break;
+    const double shown = std::abs(value) < step * 1e-9 ? 0 : value;
+    if (found.empty() || shown > found.back().value) found.push_back({shown, label_of(scale, shown, step)});
+  }
+  return found;
+}
+
+Extent x_extent(const Figure& figure) {
+  Bounds bounds;
+  for (const Series& series : figure.series)
+    for (const double x : series.x) bounds.add(x, figure.x.scale);
+  for (const double edge : figure.edges) bounds.add(edge, figure.x.scale);
+  for (const Span& span : figure.spans) {
+    bounds.add(span.begin, figure.x.scale);
+    bounds.add(span.end, figure.x.scale);
+  }
+  for (const Reference& line : figure.references)
+    if (!line.horizontal) bounds.add(line.value, figure.x.scale);
+  if (figure.kind == Kind::bars) add_bars(figure, bounds);
+  const bool from_edge = figure.kind == Kind::timeline || figure.kind == Kind::bars;
+  Axis axis = figure.x;
+  if (figure.kind == Kind::histogram && bounds.low <= bounds.high) {
+    if (!axis.low) axis.low = bounds.low;
+    if (!axis.high) axis.high = bounds.high;
+  }
+  return extent_of(axis, bounds, from_edge);
+}
+
+Extent y_extent(const Figure& figure) {
+  Bounds bounds;
+  for (const Series& series : figure.series)
+    for (const double y : series.y) bounds.add(y, figure.y.scale);
+  for (const Reference& line : figure.references)
+    if (line.horizontal) bounds.add(line.value, figure.y.scale);
+  return extent_of(figure.y, bounds, figure.kind == Kind::histogram);
+}
+
+}  // namespace wflow::cli::plot

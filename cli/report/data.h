@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a report is made of: one picture of a campaign at one moment, running or at rest.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/monitor/overview.h"
+#include "engine/monitor/status.h"
+#include "engine/usage/step_usage.h"
+#include "specs/plan/plan.h"
+#include "specs/plan/versions.h"
+
+namespace wflow::cli::report {
+
+// Of the test samples of one training; docs/formats/predictions.md.
+struct Predictions {
+  std::string task;
+  std::vector<std::string> targets;
+  std::vector<double> ids;
+  std::vector<std::vector<double>> truths, predicted;  // a list a target
+};
+
+struct DataSet {
+  std::string step;
+  nlohmann::json summary;  // of `wflow shards summary`
+};
+
+struct ReportData {
+  explicit ReportData(specs::Plan plan_) : plan(std::move(plan_)) {}
+
+  specs::Plan plan;
+  double made_s = 0;  // Unix time
+  bool live = false;  // a coordinator runs
+  engine::CampaignStatus status;
+  std::vector<engine::wire::WorkerView> workers;
+  engine::wire::AllocationsAnswer allocations;
+  engine::Overview overview;
+  std::map<std::string, engine::StepUsage> usage;  // by step
+  std::vector<DataSet> data_sets;
+  std::vector<Predictions> predictions;
+  std::vector<specs::VersionInfo> versions;
+  std::vector<std::string> notes;  // what could not be read, and why
+};
+
+// Throws Error as engine::Client does. A running campaign's record is copied first (`wflow snapshot`), beside
+// it, and the copy is removed. Data sets and predictions that can't be read become notes.
+ReportData gather(const std::filesystem::path& campaign);
+
+}  // namespace wflow::cli::report

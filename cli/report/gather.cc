@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/csv.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/private_files.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "cli/campaign/campaigns.h"
+#include "cli/report/data.h"
+#include "engine/monitor/allocations.h"
+#include "engine/query/client.h"
+#include "engine/query/queries.h"
+#include "engine/store/store.h"
+
+namespace wflow::cli::report {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kDataSets = 4;
+constexpr std::size_t kTrainings = 16;
+constexpr std::size_t kPredictionsShown = 2000;  // of a training
+
+// A copy of a running campaign's record, beside it, while this lives.
+class RecordCopy {
+ public:
+  // Delegates, so that the destructor removes what a failed snapshot has left.
+  RecordCopy(engine::Client& client, const fs::path& campaign) : RecordCopy(campaign) {
+    make_private_folder(folder_);
+    make_private_folder(folder_ / ".wflow");
+    client.snapshot(engine::store::database_path(folder_));
+  }
+  RecordCopy(const RecordCopy&) = delete;
+  RecordCopy& operator=(const RecordCopy&) = delete;
+  ~RecordCopy() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  const fs::path& folder() const { return folder_; }
+
+ private:
+  explicit RecordCopy(const fs::path& campaign)
+      : folder_(campaign / ".wflow" / fmt::format("report-{}", ::getpid())) {}
+
+  fs::path folder_;
+};
+
+void read_store(const fs::path& folder, ReportData& data) {
+  engine::store::Store store(folder);
+  for (const engine::store::WorkerRecord& row : store.workers()) data.workers.push_back(engine::view_of(row));
+  data.allocations = engine::recorded_allocations(store.allocations());
+  data.overview = store.overview({});
+  data.usage = store.usage();
+}
+
+void read_record(const fs::path& campaign, ReportData& data) {
+  engine::Client client(data.plan);
+  data.status = client.status();
+  data.live = client.live();
+  if (!data.live) return;
+  const RecordCopy copy(client, campaign);
+  read_store(copy.folder(), data);
+  const std::vector<engine::wire::WorkerView> living = client.workers();
+  for (const engine::wire::WorkerView& worker : living) {
+    const auto same = [&](const auto& known) { return known.id == worker.id; };
+    if (const auto at = std::ranges::find_if(data.workers, same); at != data.workers.end()) *at = worker;
+  }
+}
+
+// Every second row of what is kept so far.
+void thin_out(Predictions& predictions) {
+  const auto halve = [](std::vector<double>& values) {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < values.size(); i += 2) values[kept++] = values[i];
+    values.resize(kept);
+  };
+  halve(predictions.ids);
+  for (auto* lists : {&predictions.truths, &predictions.predicted})
+    for (std::vector<double>& values : *lists) halve(values);
+}
+
+// The columns of predictions.csv: id, then each target and the same name with "_predicted". Of many rows
+// some, evenly.
+Predictions predictions_of(const std::string& task, const fs::path& file) {
+  csv::Reader reader(file);
+  Predictions predictions{.task = task, .targets = {}, .ids = {}, .truths = {}, .predicted = {}};
+  std::vector<std::pair<std::size_t, std::size_t>> columns;
+  for (const std::string& name : reader.header()) {
+    const auto predicted = reader.column(name + "_predicted");
+    if (!predicted) continue;
+    columns.emplace_back(*reader.column(name), *predicted);
+    predictions.targets.push_back(name);
+  }
+  predictions.truths.resize(columns.size());
+  predictions.predicted.resize(columns.size());
+  const std::optional<std::size_t> id = reader.column("id");
+  std::vector<std::string> row;
+  std::size_t every = 1;
+  for (std::size_t number = 0; reader.next(row); ++number) {
+    if (number % every != 0) continue;
+    const auto cell = [&](std::size_t column) { return text::to_real(row[column]).value_or(NAN); };
+    predictions.ids.push_back(id ? cell(*id) : NAN);
+    for (std::size_t k = 0; k < columns.size(); ++k) {
+      predictions.truths[k].push_back(cell(columns[k].first));
+      predictions.predicted[k].push_back(cell(columns[k].second));
+    }
+    if (predictions.ids.size() < 2 * kPredictionsShown) continue;
+    thin_out(predictions);
+    every *= 2;
+  }
+  return predictions;
+}
+
+void read_predictions(ReportData& data) {
+  for (const engine::ArtifactView& artifact : data.status.artifacts) {
+    const fs::path file = artifact.path;
+    if (file.filename() != "predictions.csv" || data.predictions.size() >= kTrainings) continue;
+    try {
+      const std::string task = file.parent_path().lexically_relative(data.plan.campaign()).string();
+      Predictions predictions = predictions_of(task, file);
+      if (!predictions.targets.empty()) data.predictions.push_back(std::move(predictions));
+    } catch (const Error& error) {
+      data.notes.push_back(
+          fmt::format("The predictions of {} are left out: {}", artifact.step, error.what()));
+    }
+  }
+}
+
+void read_data_set(const fs::path& folder, const std::string& step, ReportData& data) {
+  SpawnRequest request;
+  request.argv = {sibling_program("wflow-convert"), "shards", "summary", folder.string()};
+  constexpr double kLimit_s = 30;
+  const CommandResult result = run_command(request, kLimit_s);
+  nlohmann::json summary = nlohmann::json::parse(result.out, nullptr, false);
+  if (result.status != 0 || !summary.is_object())
+    throw Error(ExitCode::data,
+                result.timed_out ? "it took longer than 30 s to read" : std::string(text::trim(result.err)));
+  data.data_sets.push_back({step, std::move(summary)});
+}
+
+void read_data_sets(ReportData& data) {
+  for (const engine::ArtifactView& artifact : data.status.artifacts) {
+    if (artifact.kind != "manifest" || data.data_sets.size() >= kDataSets) continue;
+    const std::string step = artifact.step.substr(0, artifact.step.rfind(".manifest"));
+    try {
+      read_data_set(fs::path(artifact.path).parent_path(), step, data);
+    } catch (const Error& error) {
+      data.notes.push_back(fmt::format("The data set {} is left out: {}", step, error.what()));
+    }
+  }
+}
+
+}  // namespace
+
+ReportData gather(const fs::path& campaign) {
+  ReportData data(read_plan(campaign));
+  data.made_s = unix_now_s();
+  read_record(campaign, data);
+  if (!data.live) read_store(campaign, data);
+  data.versions = specs::versions(campaign);
+  read_predictions(data);
+  read_data_sets(data);
+  return data;
+}
+
+}  // namespace wflow::cli::report

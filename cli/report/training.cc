@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training curves, the ranking of several trainings, and what the network predicts.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/text.h"
+#include "cli/report/sections.h"
+
+namespace wflow::cli::report {
+
+namespace {
+
+constexpr std::size_t kCurves = 8;  // in one plot
+constexpr std::size_t kFigures = 16;
+constexpr std::size_t kRanked = 50;
+constexpr std::size_t kPredictionPlots = 12;
+
+using engine::MetricCurve;
+
+double last_finite(const MetricCurve& curve) {
+  for (auto point = curve.points.rbegin(); point != curve.points.rend(); ++point)
+    if (std::isfinite(point->value)) return point->value;
+  return NAN;
+}
+
+// "train_loss" and "validation_loss" stand in one plot, "loss".
+std::string plot_name(const std::string& metric) {
+  for (const std::string_view prefix : {"train_", "validation_", "test_"})
+    if (metric.starts_with(prefix)) return metric.substr(prefix.size());
+  return metric;
+}
+
+// Of a step that runs once a sample the values of all tasks are in the section on samples.
+bool is_of_sample(const ReportData& data, const MetricCurve& curve) {
+  const specs::PlannedStep& step = data.plan.steps()[data.plan.step_of(curve.array)];
+  return step.sample_dependent && curve.points.size() < 2;
+}
+
+plot::Series series_of(const MetricCurve& curve, bool several_tasks) {
+  plot::Series series{.name = several_tasks ? fmt::format("{} {}", curve.task, curve.name) : curve.name};
+  // Epochs where the task reports them, else its steps.
+  const bool epochs = curve.points.back().epoch > curve.points.front().epoch || curve.points.size() == 1;
+  for (const engine::MetricPoint& point : curve.points) {
+    series.x.push_back(static_cast<double>(epochs ? point.epoch : point.step));
+    series.y.push_back(point.value);
+  }
+  series.marks = curve.points.size() <= 60;
+  return series;
+}
+
+bool spans_decades(const plot::Figure& figure) {
+  double least = HUGE_VAL;
+  double most = 0;
+  for (const plot::Series& series : figure.series) {
+    for (const double value : series.y) {
+      if (!std::isfinite(value)) continue;
+      if (value <= 0) return false;
+      least = std::min(least, value);
+      most = std::max(most, value);
+    }
+  }
+  constexpr double kWide = 20;
+  return most > kWide * least;
+}
+
+void add_curves(const std::string& name, std::vector<const MetricCurve*> curves, bool several_tasks,
+                Page& page) {
+  plot::Figure figure{.id = plot::figure_id("curve-" + name), .kind = plot::Kind::lines, .title = name};
+  if (curves.size() > kCurves) {
+    const bool loss = name.find("loss") != std::string::npos;
+    std::ranges::stable_sort(curves, [&](const auto* a, const auto* b) {
+      const double left = last_finite(*a);
+      const double right = last_finite(*b);
+      if (!std::isfinite(right)) return std::isfinite(left);
+      return loss && left < right;
+    });
+    figure.caption = fmt::format("{} {} of {}.", loss ? "The best" : "The first", kCurves,
+                                 counted(curves.size(), "curve"));
+    curves.resize(kCurves);
+  }
+  figure.x = {.name = curves.front()->points.back().epoch > 0 ? "epoch" : "step"};
+  figure.y = {.name = name};
+  for (const MetricCurve* curve : curves) figure.series.push_back(series_of(*curve, several_tasks));
+  if (spans_decades(figure)) figure.y.scale = plot::Scale::logarithmic;
+  page.figure(std::move(figure));
+}
+
+// What was reported once: a table.
+void add_values(const std::vector<const MetricCurve*>& values, Page& page) {
+  if (values.empty()) return;
+  PageTable table{{"task", "metric", "value"}, {false, false, true}, {}};
+  for (std::size_t i = 0; i < std::min(values.size(), kRanked); ++i)
+    table.rows.push_back(
+        {values[i]->task, values[i]->name, fmt::format("{:.5g}", values[i]->points.back().value)});
+  page.heading("Values that tasks reported once");
+  page.table(table);
+  if (values.size() > kRanked) page.paragraph(fmt::format("The first {} of {}.", kRanked, values.size()));
+}
+
+// Trainings of a sweep, the best first.
+void add_ranking(const ReportData& data, Page& page) {
+  std::vector<const MetricCurve*> losses;
+  for (const MetricCurve& curve : data.status.metrics)
+    if (curve.name == "validation_loss" && !curve.points.empty()) losses.push_back(&curve);
+  if (losses.size() < 2) return;
+  std::ranges::stable_sort(losses,
+                           [](const auto* a, const auto* b) { return last_finite(*a) < last_finite(*b); });
+  PageTable table{
+      {"training", "last validation loss", "epoch", "parameters"}, {false, true, true, false}, {}};
+  for (std::size_t i = 0; i < std::min(losses.size(), kRanked); ++i) {
+    std::string parameters;
+    for (const auto& [name, value] : data.plan.parameters(losses[i]->array))
+      parameters += fmt::format("{}{} = {}", parameters.empty() ? "" : ", ", name, value);
+    table.rows.push_back({losses[i]->task, fmt::format("{:.5g}", last_finite(*losses[i])),
+                          std::to_string(losses[i]->points.back().epoch), parameters});
+  }
+  page.heading("Trainings, the lowest loss first");
+  page.table(table);
+}
+
+void add_predictions(const Predictions& predictions, std::size_t& drawn, Page& page) {
+  for (std::size_t k = 0; k < predictions.targets.size() && drawn < kPredictionPlots; ++k, ++drawn) {
+    const std::string& target = predictions.targets[k];
+    plot::Figure figure{.id = plot::figure_id(fmt::format("predicted-{}-{}", predictions.task, target)),
+                        .kind = plot::Kind::scatter,
+                        .title = fmt::format("{}: {}, predicted against true", predictions.task, target)};
+    const auto& truth = predictions.truths[k];
+    const auto& predicted = predictions.predicted[k];
+    double sum = 0;
+    double mean = 0;
+    double low = HUGE_VAL;
+    double high = -HUGE_VAL;
+    for (std::size_t i = 0; i < truth.size(); ++i) {
+      sum += (predicted[i] - truth[i]) * (predicted[i] - truth[i]);
+      mean += truth[i];
+      low = std::min({low, truth[i], predicted[i]});
+      high = std::max({high, truth[i], predicted[i]});
+    }
+    const auto count = static_cast<double>(std::max<std::size_t>(truth.size(), 1));
+    mean /= count;
+    double variance = 0;
+    for (const double value : truth) variance += (value - mean) * (value - mean);
+    figure.caption = fmt::format("{}; root mean square error {:.3g}{}. The line is a perfect prediction.",
+                                 counted(truth.size(), "test sample"), std::sqrt(sum / count),
+                                 variance > 0 ? fmt::format(", R² {:.3f}", 1 - sum / variance) : "");
+    figure.x = {.name = "true " + target};
+    figure.y = {.name = "predicted " + target};
+    if (low < high) {
+      const double room = (high - low) * 0.04;
+      figure.x.low = figure.y.low = low - room;
+      figure.x.high = figure.y.high = high + room;
+    }
+    figure.diagonal = true;
+    figure.series = {{.name = "test samples", .x = truth, .y = predicted}};
+    page.figure(std::move(figure));
+  }
+}
+
+}  // namespace
+
+void write_training(const ReportData& data, Page& page) {
+  std::vector<std::string> order;
+  std::map<std::string, std::vector<const MetricCurve*>> plots;
+  std::map<std::string, std::string> tasks;  // of each plot: one task, or "" for several
+  for (const MetricCurve& curve : data.status.metrics) {
+    if (curve.points.empty() || is_of_sample(data, curve)) continue;
+    const std::string name = plot_name(curve.name);
+    auto& list = plots[name];
+    if (list.empty()) {
+      order.push_back(name);
+      tasks[name] = curve.task;
+    } else if (tasks[name] != curve.task) {
+      tasks[name] = "";
+    }
+    list.push_back(&curve);
+  }
+  if (order.empty() && data.predictions.empty()) return;
+  page.section("training", "Training");
+  add_ranking(data, page);
+  // The loss first.
+  std::ranges::stable_sort(order, [](const auto& a, const auto& b) { return (a == "loss") > (b == "loss"); });
+  std::size_t curves = 0;
+  std::vector<const MetricCurve*> once;
+  for (const std::string& name : order) {
+    auto& list = plots[name];
+    if (std::ranges::all_of(list, [](const auto* curve) { return curve->points.size() < 2; })) {
+      once.insert(once.end(), list.begin(), list.end());
+    } else if (curves++ < kFigures) {
+      add_curves(name, list, tasks[name].empty(), page);
+    }
+  }
+  std::size_t drawn = 0;
+  for (const Predictions& predictions : data.predictions) add_predictions(predictions, drawn, page);
+  add_values(once, page);
+}
+
+}  // namespace wflow::cli::report

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/view/status_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "cli/view/failure_groups.h"
+#include "cli/view/report.h"
+#include "cli/view/table.h"
+
+namespace wflow::cli {
+
+namespace {
+
+using engine::ElementState;
+using engine::StepStatus;
+
+std::string count_cell(std::uint64_t count) {
+  return count == 0 ? "-" : text::format_count(count);
+}
+
+std::string duration_or_dash(double seconds) {
+  return seconds > 0 ? text::format_duration(seconds) : "-";
+}
+
+std::string rate_cell(const StepStatus& step) {
+  if (step.rate_per_s <= 0) return "-";
+  return step.rate_per_s < 1 ? fmt::format("{:.1f}/min", step.rate_per_s * 60)
+                             : fmt::format("{:.1f}/s", step.rate_per_s);
+}
+
+std::string memory_cell(const StepStatus& step, const top::TopData& data) {
+  if (step.usage.peak_bytes.p95 <= 0) return "-";
+  std::string cell = text::format_bytes(static_cast<std::uint64_t>(step.usage.peak_bytes.p95));
+  const auto needs = data.needs.find(step.name);
+  if (needs != data.needs.end() && needs->second.memory_bytes > 0)
+    cell += " of " + text::format_bytes(static_cast<std::uint64_t>(needs->second.memory_bytes));
+  return cell;
+}
+
+// A single long task tells its own progress.
+std::string done_cell(const StepStatus& step) {
+  if (step.elements == 1 && step.progress_total > 0 && step.ended() == 0)
+    return fmt::format("{} {}", text::format_count(step.progress_done), step.progress_unit);
+  return text::format_count(step.count(ElementState::done));
+}
+
+std::string total_cell(const StepStatus& step) {
+  if (step.elements == 1 && step.progress_total > 0 && step.ended() == 0)
+    return fmt::format("{} {}", text::format_count(step.progress_total), step.progress_unit);
+  return text::format_count(step.elements);
+}
+
+Table steps_table(const top::TopData& data) {
+  Table table({"step", "done", "of", "failed", "assigned", "to retry", "waiting", "rate", "left", "median",
+               "95 %", "memory 95 %"});
+  for (const StepStatus& step : data.status.steps) {
+    const bool ended = step.ended() == step.elements;
+    const std::uint64_t waiting = step.count(ElementState::blocked) + step.count(ElementState::ready);
+    table.add({{step.name},
+               {done_cell(step)},
+               {total_cell(step)},
+               {count_cell(step.failed()), step.failed() > 0 ? Style::red : Style::plain},
+               {count_cell(step.count(ElementState::leased))},
+               {count_cell(step.count(ElementState::delayed))},
+               {count_cell(waiting)},
+               {rate_cell(step)},
+               {!ended && step.left_s ? text::format_duration(*step.left_s) : "-"},
+               {duration_or_dash(step.usage.duration_s.median)},
+               {duration_or_dash(step.usage.duration_s.p95)},
+               {memory_cell(step, data)}});
+  }
+  return table;
+}
+
+std::vector<std::string> head_lines(const top::TopData& data) {
+  const engine::CampaignStatus& status = data.status;
+  std::vector<std::string> lines = {
+      fmt::format("{}: {} for {}, {} of {} tasks ended, {} failed", status.name, name_of(status.state),
+                  text::format_duration(status.elapsed_s), text::format_count(status.ended()),
+                  text::format_count(status.elements()), text::format_count(status.failed()))};
+  std::int64_t cores = 0;
+  for (const auto& worker : status.workers) cores += worker.cores;
+  std::vector<std::string> parts;
+  if (!status.workers.empty()) {
+    parts.push_back(fmt::format("{} worker{} with {} cores", status.workers_total,
+                                status.workers_total == 1 ? "" : "s", cores));
+  }
+  if (const auto hours = top::node_hours(data)) {
+    parts.push_back(fmt::format("{:.3g} node-hours, {:.0f} % of it idle", hours->used,
+                                hours->used > 0 ? 100 * hours->idle / hours->used : 0));
+  }
+  if (const auto end = top::forecast_end(data); end && !engine::is_at_rest(status.state))
+    parts.push_back(
+        fmt::format("{} {}", end->at_least ? "ends after" : "ends about", clock_time(end->time_s)));
+  if (!parts.empty()) lines.push_back(text::join(parts, "; "));
+  return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> status_table(const top::TopData& data, const TrainingRows& trainings,
+                                      const Terminal& terminal) {
+  std::vector<std::string> lines = head_lines(data);
+  const auto append = [&](const std::vector<std::string>& more) {
+    lines.emplace_back();
+    lines.insert(lines.end(), more.begin(), more.end());
+  };
+  append(steps_table(data).lines(terminal));
+  if (!trainings.rows.empty()) append(training_table(trainings).lines(terminal));
+  auto failures = failure_lines(data.status, terminal, false);
+  while (!failures.empty() && failures.front().empty()) failures.erase(failures.begin());
+  if (!failures.empty()) append(failures);
+  append({data.status.directory});
+  return lines;
+}
+
+}  // namespace wflow::cli

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`wflow exec`: commands without a study, printed as they end and recorded as a campaign."""
+
+import json
+import signal
+import subprocess
+import unittest
+
+from wflow_test import BIN, INTERRUPTED, OK, TASKS_FAILED, USAGE, CampaignTest, wait_for
+
+NASTY = ["a b", "it's", "$(touch broken)", "`touch broken`", "; touch broken", '"', "a,b", "# no comment", "*", "\\", "-n x", "|"]
+
+
+class Exec(CampaignTest):
+    def exec(self, *words, code=OK, stdin=""):
+        done = subprocess.run([str(BIN / "wflow"), "exec", *[str(word) for word in words]], input=stdin, capture_output=True,
+                              text=True, cwd=self.folder, env=self.environment, timeout=120)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def last(self):
+        return max((self.folder / "wflow-exec").iterdir(), key=lambda path: path.stat().st_mtime)
+
+    def test_every_argument_is_one_word_of_the_program(self):
+        show = self.folder / "show"
+        show.write_text('#!/bin/sh\nprintf "<%s>" "$@"; echo\n')
+        show.chmod(0o755)
+        out = self.exec("-k", "-j", 2, "--", "./show", "x {}", "$(date)", "{}", ":::", *NASTY).stdout
+        self.assertEqual(out.splitlines(), [f"<x {word}><$(date)><{word}>" for word in NASTY])
+        # In a line for the shell, too.
+        out = self.exec("-k", "-j", 2, "./show {} | tr '<' '['", ":::", *NASTY).stdout
+        self.assertEqual(out.splitlines(), [f"[{word}>" for word in NASTY])
+        # And from standard input.
+        out = self.exec("-k", "-j", 2, "--", "./show", stdin="\n".join(NASTY) + "\n\n").stdout
+        self.assertEqual(out.splitlines(), [f"<{word}>" for word in NASTY])
+        self.assertFalse((self.folder / "broken").exists())
+
+    def test_lists_designs_and_tables(self):
+        run = lambda *words, **more: self.exec("-k", "-j", 2, *words, **more).stdout.splitlines()
+        self.assertEqual(run("--", "echo", "{2}-{1}", "{#}", ":::", "a", "b", ":::", "c", "d"), ["c-a 0", "d-a 1", "c-b 2", "d-b 3"])
+        self.assertEqual(run("--", "echo", "{}", ":::", "a", "b", ":::+", "c", "d"), ["a c", "b d"])
+        self.assertEqual(run("--dry-run", "cp {} {.}.o {/} {//} {/.}", ":::", "x.d/f.c", "g"),
+                         ["cp x.d/f.c x.d/f.o f.c x.d f", "cp g g.o g . g"])
+        self.assertEqual(run("--design", "sobol", "--count", 3, "--parameter", "x=0:1", "--parameter", "n=1:9:integer", "--", "echo", "{x}")[0],
+                         "0.5")
+        self.assertEqual(run("--design", "grid", "--parameter", "x=1.0,b c", "--", "echo"), ["1.0", "b c"])
+        (self.folder / "t.csv").write_text("omega,sigma\n1,2\n3,x y\n")
+        self.assertEqual(run("--samples", "t.csv", "--", "echo", "{omega}={2}", "{unknown}"), ["1=2 {unknown}", "3=x y {unknown}"])
+        for wrong in (("--", "echo", ":::", "a", ":::+", "b", "c"), ("--samples", "t.csv", "--", "echo", ":::", "a"), (":::", "a"),
+                      ("--design", "sobol", "--parameter", "x=0:1", "--", "echo"), ("--", "echo", ":::+", "a"),
+                      ("--design", "sobol", "--count", 2, "--parameter", "x=0", "--", "echo", "{x}", ":::", "a")):
+            self.exec(*wrong, code=USAGE)
+        self.assertIn("there are no arguments", self.exec("--", "echo").stderr)
+
+    def test_lines_of_commands_in_this_directory(self):
+        (self.folder / "here").write_text("found")
+        done = self.exec("-j", 2, stdin="cat here; echo; A=1; echo $A > a\n\necho 2 >&2; exit 3\ntrue\n", code=TASKS_FAILED)
+        self.assertEqual(done.stdout, "found\n")
+        self.assertTrue(done.stderr.startswith("2\n"), done.stderr)
+        self.assertIn("2 of 3 commands done, 1 failed", done.stderr)
+        self.assertEqual((self.folder / "a").read_text(), "1\n")
+        campaign = self.last()
+        rows = json.loads(self.wflow("tasks", campaign, "--state", "failed", "--json", code=OK).out)
+        self.assertIn("exec/1", json.dumps(rows))
+        self.assertIn("found", self.wflow("logs", campaign, "exec/0").out)
+
+    def test_retries_a_time_limit_and_retry(self):
+        self.exec("-q", "--retries", 1, "-j", 2, "echo x >> n{1}; [ $(wc -l < n{1}) -ge {2} ]", ":::", 1, 2, 3, ":::+", 1, 2, 3, code=TASKS_FAILED)
+        self.assertEqual([len((self.folder / f"n{i}").read_text().split()) for i in (1, 2, 3)], [1, 2, 2])
+        self.wflow("retry", self.last(), code=OK)
+        self.assertEqual(len((self.folder / "n3").read_text().split()), 3)
+        self.exec("--timeout", "0.2s", "-j", 1, "--", "sleep", ":::", 600, code=TASKS_FAILED)
+
+    def test_interrupted_and_resumed(self):
+        gate = self.folder / "gate"
+        process = subprocess.Popen([str(BIN / "wflow"), "exec", "-j", "2", "echo {} >> ran; until [ -e gate ]; do sleep 0.01; done", ":::",
+                                    *map(str, range(6))],
+                                   cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        wait_for(lambda: (self.folder / "ran").exists() and len((self.folder / "ran").read_text().split()) == 2, "two commands")
+        process.send_signal(signal.SIGINT)
+        wait_for(lambda: "draining" in self.wflow("status", self.last()).out, "the drain")
+        gate.touch()
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, INTERRUPTED)
+        self.assertIn("go on with: wflow resume wflow-exec/", err)
+        self.wflow("resume", self.last(), code=OK)
+        self.assertEqual(sorted((self.folder / "ran").read_text().split()), [str(i) for i in range(6)])
+
+    def test_a_reader_that_goes_ends_it(self):
+        command = f"seq 100000 | {BIN}/wflow exec -k -j 2 -- echo {{}} | head -2; exit ${{PIPESTATUS[1]}}"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=self.folder, env=self.environment, timeout=240)
+        self.assertEqual((done.stdout, done.returncode), ("1\n2\n", INTERRUPTED))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// A TorchScript file as it is used: one that export_model() wrote, or anybody's. Nothing of libtorch shows
+// here.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace wflow::trainer {
+
+struct ModelArray {
+  std::vector<std::int64_t> shape;  // the first axis is that of the samples
+  std::vector<float> values;        // the last axis is contiguous
+};
+
+class ExportedModel {
+ public:
+  // Error{data} where it is no TorchScript file.
+  explicit ExportedModel(const std::filesystem::path& file);
+  ~ExportedModel();
+  ExportedModel(const ExportedModel&) = delete;
+  ExportedModel& operator=(const ExportedModel&) = delete;
+
+  // Names, as export_model() notes them; none in a file of another maker.
+  const std::vector<std::string>& inputs() const;
+  const std::vector<std::string>& targets() const;
+  // Of the training ("mse", "gaussian", ...): what the outputs are; empty in a file of another maker.
+  const std::string& loss() const;
+  // "transformed" where the outputs are those of the transformed targets (a gaussian loss of a field).
+  const std::string& units() const;
+
+  // One forward pass, without gradients. Error{data} with libtorch's reason where the arrays do not suit the
+  // model, or where it gives something other than one tensor with a row a sample.
+  ModelArray run(std::span<const ModelArray> inputs);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace wflow::trainer

@@ -1,0 +1,553 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/model/onednn_block.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "trainer/model/blocked_kernels.h"
+#include "trainer/model/onednn_convolution.h"
+
+namespace wflow::trainer {
+namespace {
+
+BoxSize cells_of(const TensorShape& shape) {
+  return {shape.extent[0], shape.extent[1], shape.extent[2]};
+}
+
+constexpr std::int64_t kTaps = 27;
+
+// The hand-written weight gradient: few channels, 3^3 or 1 x 3 x 3 cells with a border.
+bool has_own_weight_gradient(const Layer& layer) {
+  const auto& k = layer.kernel;
+  const std::array<std::int64_t, 3> ones = {1, 1, 1};
+  const std::array<std::int64_t, 3> border = {k[0] / 2, 1, 1};
+  return layer.input.channels < 16 && (k[0] == 1 || k[0] == 3) && k[1] == 3 && k[2] == 3 &&
+         (k[0] == 3 || layer.input.extent[0] == 1) && layer.stride == ones && layer.pad_low == border &&
+         layer.pad_high == border;
+}
+
+class Block final : public OnednnBlock {
+ public:
+  Block(std::span<const Layer> layers, std::span<const LayerTensors> tensors,
+        std::unique_ptr<OnednnConvolution> convolution, bool own_weight_gradient,
+        std::shared_ptr<BlockScratch> scratch);
+
+  at::Tensor forward(const at::Tensor& x, const StepKey& key) override;
+  at::Tensor predict(const at::Tensor& x) override;
+  at::Tensor backward(const at::Tensor& gradient, bool wants_input) override;
+
+  int input_block() const override { return convolution_->plain_input() ? 0 : static_cast<int>(block_); }
+  int output_block() const override { return static_cast<int>(block_); }
+  void take_blocked_input() override { blocked_input_ = true; }
+  void give_blocked_output() override { blocked_output_ = true; }
+  std::vector<std::string> kernels() const override { return convolution_->kernels(); }
+
+ private:
+  // Of one channel of one sample, or of all that a norm takes together.
+  struct Moments {
+    double mean = 0;
+    double variance = 0;
+  };
+
+  std::int64_t samples_of(const at::Tensor& x) const {
+    return x.numel() / (blocked_input_ ? input_order_.blocked_count() : layer_.input.count());
+  }
+  at::Tensor ordered_input(const at::Tensor& x, std::int64_t samples);
+  at::Tensor ordered_output(const at::Tensor& z, std::int64_t samples);
+  at::Tensor ordered_gradient(const at::Tensor& dz, std::int64_t samples);
+  at::Tensor fields(std::int64_t samples, const TensorShape& shape) const;
+
+  bool in_place() const { return norm_ == nullptr && !pools_; }
+  bool needs_output() const { return norm_ != nullptr || shape_.kind == BlockedPool::average; }
+  float* y_of(float* y, std::int64_t sample, std::int64_t c) const {
+    return y + (sample * blocks_ + c) * shape_.in.voxels() * block_;
+  }
+  std::int64_t z_at(std::int64_t sample, std::int64_t c) const {
+    return (sample * blocks_ + c) * shape_.out.voxels() * block_;
+  }
+  std::int64_t factor_at(std::int64_t sample, std::int64_t c) const {
+    return (by_sample_ ? sample * blocks_ + c : c) * block_;
+  }
+
+  at::Tensor run(const at::Tensor& x, std::int64_t samples, bool training);
+  void activate(float* y, std::int64_t samples, float* z, unsigned char* places);
+  std::size_t group_of(std::int64_t sample, std::int64_t channel) const;
+  std::size_t group_count(std::int64_t samples) const;
+  std::vector<Moments> channel_moments(float* y, std::int64_t samples) const;
+  void measure(float* y, std::int64_t samples);
+  void keep_statistics(std::int64_t samples);
+  void use_running_statistics();
+  void set_factors(std::int64_t samples);
+  void gradient_of_norm(const float* dz, std::int64_t samples);
+  void gradient_of_fields(const float* dz, std::int64_t samples, float* dy);
+  void own_weight_gradient(const float* dy, std::int64_t samples);
+  BlockedPass pass_of(const float* dz, std::int64_t sample, std::int64_t c);
+  template <class Call>
+  void for_planes(std::int64_t samples, std::int64_t planes, const Call& call) const;
+  std::vector<double> added_up(const std::vector<double>& parts, std::int64_t samples,
+                               std::int64_t planes) const;
+  const float* parameter(const LayerTensors& tensors, std::size_t i) const {
+    return tensors.parameters[i].value.data_ptr<float>();
+  }
+
+  const DirectKernels& direct_ = direct_kernels();
+  const BlockedKernels& kernels_ = blocked_kernels();
+  Layer layer_;         // the convolution
+  TensorShape output_;  // of the block
+  std::unique_ptr<OnednnConvolution> convolution_;
+  bool own_weight_gradient_;
+  std::shared_ptr<BlockScratch> scratch_;
+  std::int64_t block_;   // channels in a block
+  std::int64_t blocks_;  // of the output
+  BlockedReorder input_order_;
+  BlockedReorder output_order_;
+  bool blocked_input_ = false;
+  bool blocked_output_ = false;
+  BlockedShape shape_;
+  bool pools_ = false;
+  float slope_ = 1;
+  LayerTensors tensors_;
+  LayerTensors norm_tensors_;
+  std::unique_ptr<Layer> norm_;
+  bool by_sample_ = false;  // group norm: every sample has its own mean and variance
+
+  // A channel, or a sample's channel; the channels that only fill the last block have 0.
+  std::vector<float> factors_;
+  std::vector<float> constants_;
+  std::vector<float> means_;
+  std::vector<float> offsets_;
+  std::vector<float> linears_;
+  std::vector<Moments> groups_;
+  std::vector<float> padded_;
+  std::vector<float> weight_sums_;
+
+  // Of the step under way.
+  std::int64_t samples_ = 0;
+  at::Tensor x_;
+  at::Tensor y_;
+  at::Tensor z_;
+  std::vector<unsigned char> places_;
+};
+
+Block::Block(std::span<const Layer> layers, std::span<const LayerTensors> tensors,
+             std::unique_ptr<OnednnConvolution> convolution, bool own_weight_gradient,
+             std::shared_ptr<BlockScratch> scratch)
+    : layer_(layers.front()),
+      output_(layers.back().output),
+      convolution_(std::move(convolution)),
+      own_weight_gradient_(own_weight_gradient),
+      scratch_(std::move(scratch)),
+      block_(convolution_->block()),
+      blocks_((layer_.output.channels + block_ - 1) / block_),
+      input_order_(layer_.input, convolution_->block()),
+      output_order_(output_, convolution_->block()),
+      tensors_(tensors.front()) {
+  shape_.in = cells_of(layer_.output);
+  shape_.out = cells_of(output_);
+  for (std::size_t i = 1; i < layers.size(); ++i) {
+    const Layer& layer = layers[i];
+    if (layer.kind == LayerKind::relu) slope_ = 0;
+    if (layer.kind == LayerKind::leaky_relu) slope_ = static_cast<float>(layer.value);
+    if (layer.kind == LayerKind::batch_norm || layer.kind == LayerKind::group_norm) {
+      norm_ = std::make_unique<Layer>(layer);
+      norm_tensors_ = tensors[i];
+      by_sample_ = layer.kind == LayerKind::group_norm;
+    }
+    if (layer.kind == LayerKind::average_pool || layer.kind == LayerKind::max_pool) {
+      shape_.pool = layer.kernel;
+      pools_ = true;
+      if (layer.kind == LayerKind::max_pool) shape_.kind = BlockedPool::maximum;
+    }
+  }
+  set_factors(1);
+}
+
+template <class Call>
+void Block::for_planes(std::int64_t samples, std::int64_t planes, const Call& call) const {
+  at::parallel_for(0, samples * blocks_ * planes, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      call(i / planes / blocks_, i / planes % blocks_, i % planes, i);
+  });
+}
+
+// Sums a plane in order of the planes, whatever thread made them: [samples][blocks][B].
+std::vector<double> Block::added_up(const std::vector<double>& parts, std::int64_t samples,
+                                    std::int64_t planes) const {
+  std::vector<double> sums(static_cast<std::size_t>(samples * blocks_ * block_));
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto block = static_cast<std::size_t>(block_);
+    sums[i / block / static_cast<std::size_t>(planes) * block + i % block] += parts[i];
+  }
+  return sums;
+}
+
+at::Tensor Block::fields(std::int64_t samples, const TensorShape& shape) const {
+  const auto& e = shape.extent;
+  return at::empty({samples, shape.channels, e[0], e[1], e[2]}, at::TensorOptions().dtype(at::kFloat));
+}
+
+at::Tensor Block::ordered_input(const at::Tensor& x, std::int64_t samples) {
+  if (blocked_input_ || convolution_->plain_input()) return x.contiguous();
+  at::Tensor ordered =
+      at::empty({samples * input_order_.blocked_count()}, at::TensorOptions().dtype(at::kFloat));
+  input_order_.to_blocked(samples, x.contiguous().data_ptr<float>(), ordered.data_ptr<float>());
+  return ordered;
+}
+
+at::Tensor Block::ordered_output(const at::Tensor& z, std::int64_t samples) {
+  if (blocked_output_) return z;
+  at::Tensor plain = fields(samples, output_);
+  output_order_.to_plain(samples, z.data_ptr<float>(), plain.data_ptr<float>());
+  return plain;
+}
+
+at::Tensor Block::ordered_gradient(const at::Tensor& dz, std::int64_t samples) {
+  if (blocked_output_) return dz;
+  at::Tensor ordered =
+      at::empty({samples * output_order_.blocked_count()}, at::TensorOptions().dtype(at::kFloat));
+  output_order_.to_blocked(samples, dz.contiguous().data_ptr<float>(), ordered.data_ptr<float>());
+  return ordered;
+}
+
+std::size_t Block::group_of(std::int64_t sample, std::int64_t channel) const {
+  if (!by_sample_) return static_cast<std::size_t>(channel);
+  return static_cast<std::size_t>(sample * norm_->groups +
+                                  channel / (layer_.output.channels / norm_->groups));
+}
+
+std::size_t Block::group_count(std::int64_t samples) const {
+  return static_cast<std::size_t>(by_sample_ ? samples * norm_->groups : layer_.output.channels);
+}
+
+// [samples][channels], each over its cells.
+std::vector<Block::Moments> Block::channel_moments(float* y, std::int64_t samples) const {
+  const std::int64_t planes = shape_.in.d;
+  const std::int64_t cells = shape_.in.h * shape_.in.w;
+  std::vector<double> sums(static_cast<std::size_t>(samples * blocks_ * planes * block_));
+  std::vector<double> squares(sums.size());
+  for_planes(samples, planes, [&](std::int64_t n, std::int64_t c, std::int64_t d, std::int64_t i) {
+    // About the channel's first value: the difference of large squares would lose the digits.
+    float* own = y_of(y, n, c);
+    kernels_.moments(block_, own + d * cells * block_, cells, own,
+                     &sums[static_cast<std::size_t>(i * block_)],
+                     &squares[static_cast<std::size_t>(i * block_)]);
+  });
+  sums = added_up(sums, samples, planes);
+  squares = added_up(squares, samples, planes);
+  const std::int64_t channels = layer_.output.channels;
+  const auto count = static_cast<double>(shape_.in.voxels());
+  std::vector<Moments> moments;
+  for (std::int64_t n = 0; n < samples; ++n) {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const auto at = static_cast<std::size_t>(n * blocks_ * block_ + c);
+      const double mean = sums[at] / count;
+      const double first = static_cast<double>(y_of(y, n, c / block_)[c % block_]);
+      moments.push_back({mean + first, std::max(0.0, squares[at] / count - mean * mean)});
+    }
+  }
+  return moments;
+}
+
+void Block::measure(float* y, std::int64_t samples) {
+  const std::vector<Moments> channels = channel_moments(y, samples);
+  const std::int64_t width = layer_.output.channels;
+  const auto at = [&](std::int64_t n, std::int64_t c) { return static_cast<std::size_t>(n * width + c); };
+  groups_.assign(group_count(samples), {});
+  const double share = static_cast<double>(groups_.size()) / static_cast<double>(channels.size());
+  for (std::int64_t n = 0; n < samples; ++n) {
+    for (std::int64_t c = 0; c < width; ++c) groups_[group_of(n, c)].mean += share * channels[at(n, c)].mean;
+  }
+  for (std::int64_t n = 0; n < samples; ++n) {
+    for (std::int64_t c = 0; c < width; ++c) {
+      Moments& group = groups_[group_of(n, c)];
+      const double apart = channels[at(n, c)].mean - group.mean;
+      group.variance += share * (channels[at(n, c)].variance + apart * apart);
+    }
+  }
+  set_factors(samples);
+}
+
+void Block::keep_statistics(std::int64_t samples) {
+  if (norm_ == nullptr || by_sample_) return;
+  const auto weight = static_cast<double>(samples);
+  const double count = weight * static_cast<double>(shape_.in.voxels());
+  for (std::size_t c = 0; c < groups_.size(); ++c) {
+    norm_tensors_.statistics[0].data_ptr<float>()[c] = static_cast<float>(weight * groups_[c].mean);
+    norm_tensors_.statistics[1].data_ptr<float>()[c] =
+        static_cast<float>(weight * groups_[c].variance * count / std::max(1.0, count - 1));
+  }
+}
+
+void Block::use_running_statistics() {
+  groups_.assign(group_count(1), {});
+  for (std::size_t c = 0; c < groups_.size(); ++c) {
+    groups_[c] = {static_cast<double>(norm_tensors_.running[0].data_ptr<float>()[c]),
+                  static_cast<double>(norm_tensors_.running[1].data_ptr<float>()[c])};
+  }
+  set_factors(1);
+}
+
+void Block::set_factors(std::int64_t samples) {
+  const std::int64_t rows = by_sample_ ? samples : 1;
+  const auto size = static_cast<std::size_t>(rows * blocks_ * block_);
+  factors_.assign(size, 0.0F);
+  constants_.assign(size, 0.0F);
+  means_.assign(size, 0.0F);
+  for (std::int64_t n = 0; n < rows; ++n) {
+    for (std::int64_t c = 0; c < layer_.output.channels; ++c) {
+      const auto i = static_cast<std::size_t>(n * blocks_ * block_ + c);
+      factors_[i] = 1;
+      if (norm_ == nullptr || groups_.empty()) continue;
+      const Moments& group = groups_[group_of(n, c)];
+      means_[i] = static_cast<float>(group.mean);
+      factors_[i] = static_cast<float>(static_cast<double>(parameter(norm_tensors_, 0)[c]) /
+                                       std::sqrt(group.variance + kNormEpsilon));
+      constants_[i] = parameter(norm_tensors_, 1)[c] - means_[i] * factors_[i];
+    }
+  }
+}
+
+void Block::activate(float* y, std::int64_t samples, float* z, unsigned char* places) {
+  for_planes(samples, shape_.out.d, [&](std::int64_t n, std::int64_t c, std::int64_t d, std::int64_t) {
+    const std::int64_t to = z_at(n, c);
+    const BlockedActivation how = {&factors_[static_cast<std::size_t>(factor_at(n, c))],
+                                   &constants_[static_cast<std::size_t>(factor_at(n, c))], slope_};
+    const BlockedPass pass = {y_of(y, n, c), z + to, places == nullptr ? nullptr : places + to};
+    kernels_.activate(block_, shape_, how, pass, d, d + 1);
+  });
+}
+
+at::Tensor Block::run(const at::Tensor& x, std::int64_t samples, bool training) {
+  const auto options = at::TensorOptions().dtype(at::kFloat);
+  const std::int64_t y_count = samples * blocks_ * block_ * shape_.in.voxels();
+  at::Tensor z = at::empty({samples * output_order_.blocked_count()}, options);
+  float* y = nullptr;
+  if (in_place()) {
+    y = z.data_ptr<float>();
+  } else if (training && needs_output()) {
+    if (!y_.defined() || y_.numel() != y_count) y_ = at::empty({y_count}, options);
+    y = y_.data_ptr<float>();
+  } else {
+    y = scratch_->take(y_count);
+  }
+  const bool bias = tensors_.parameters.size() > 1;
+  convolution_->forward(samples, x.data_ptr<float>(), parameter(tensors_, 0),
+                        bias ? parameter(tensors_, 1) : nullptr, y);
+  if (norm_ != nullptr && (training || by_sample_)) measure(y, samples);
+  if (in_place() && slope_ == 1) return z;
+  const bool places = training && shape_.kind == BlockedPool::maximum;
+  if (places) places_.resize(static_cast<std::size_t>(z.numel()));
+  activate(y, samples, z.data_ptr<float>(), places ? places_.data() : nullptr);
+  return z;
+}
+
+at::Tensor Block::forward(const at::Tensor& x, const StepKey&) {
+  samples_ = samples_of(x);
+  x_ = ordered_input(x, samples_);
+  z_ = run(x_, samples_, true);
+  if (own_weight_gradient_ && !convolution_->plain_input()) x_ = x.contiguous();
+  if (in_place()) y_ = z_;  // of the same sign
+  keep_statistics(samples_);
+  return ordered_output(z_, samples_);
+}
+
+at::Tensor Block::predict(const at::Tensor& x) {
+  const std::int64_t samples = samples_of(x);
+  if (norm_ != nullptr && !by_sample_) use_running_statistics();
+  return ordered_output(run(ordered_input(x, samples), samples, false), samples);
+}
+
+BlockedPass Block::pass_of(const float* dz, std::int64_t sample, std::int64_t c) {
+  const std::int64_t at = z_at(sample, c);
+  return {needs_output() ? y_of(y_.data_ptr<float>(), sample, c) : nullptr, z_.data_ptr<float>() + at,
+          places_.empty() ? nullptr : places_.data() + at, dz + at};
+}
+
+// The gradients of the norm's scale and shift, and what it makes of g; the same formula for both norms, over
+// the cells that have mean and variance in common.
+void Block::gradient_of_norm(const float* dz, std::int64_t samples) {
+  const std::int64_t planes = shape_.out.d;
+  std::vector<double> sums(static_cast<std::size_t>(samples * blocks_ * planes * block_));
+  std::vector<double> products(sums.size());
+  for_planes(samples, planes, [&](std::int64_t n, std::int64_t c, std::int64_t d, std::int64_t i) {
+    const auto f = static_cast<std::size_t>(factor_at(n, c));
+    kernels_.gradient_sums(block_, shape_, {&factors_[f], &constants_[f], slope_}, pass_of(dz, n, c),
+                           &means_[f], d, d + 1, &sums[static_cast<std::size_t>(i * block_)],
+                           &products[static_cast<std::size_t>(i * block_)]);
+  });
+  sums = added_up(sums, samples, planes);
+  products = added_up(products, samples, planes);
+  const std::int64_t channels = layer_.output.channels;
+  const float* scale = parameter(norm_tensors_, 0);
+  std::vector<double> scale_gradients(static_cast<std::size_t>(channels));
+  std::vector<double> shift_gradients(scale_gradients.size());
+  std::vector<Moments> means(groups_.size());  // of g and of g * normalised y
+  const double count =
+      static_cast<double>(samples * channels * shape_.in.voxels()) / static_cast<double>(groups_.size());
+  const auto inverse = [&](std::size_t group) {
+    return 1 / std::sqrt(groups_[group].variance + kNormEpsilon);
+  };
+  for (std::int64_t n = 0; n < samples; ++n) {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const auto at = static_cast<std::size_t>(n * blocks_ * block_ + c);
+      const std::size_t group = group_of(n, c);
+      const double product = products[at] * inverse(group);
+      scale_gradients[static_cast<std::size_t>(c)] += product;
+      shift_gradients[static_cast<std::size_t>(c)] += sums[at];
+      means[group].mean += static_cast<double>(scale[c]) * sums[at] / count;
+      means[group].variance += static_cast<double>(scale[c]) * product / count;
+    }
+  }
+  offsets_.assign(factors_.size(), 0.0F);
+  linears_.assign(factors_.size(), 0.0F);
+  for (std::int64_t n = 0; n < (by_sample_ ? samples : 1); ++n) {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const auto i = static_cast<std::size_t>(n * blocks_ * block_ + c);
+      const std::size_t group = group_of(n, c);
+      offsets_[i] = static_cast<float>(inverse(group) * means[group].mean);
+      linears_[i] = static_cast<float>(inverse(group) * inverse(group) * means[group].variance);
+    }
+  }
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const auto i = static_cast<std::size_t>(c);
+    norm_tensors_.parameters[0].gradient.data_ptr<float>()[c] = static_cast<float>(scale_gradients[i]);
+    norm_tensors_.parameters[1].gradient.data_ptr<float>()[c] = static_cast<float>(shift_gradients[i]);
+  }
+}
+
+void Block::gradient_of_fields(const float* dz, std::int64_t samples, float* dy) {
+  const std::int64_t planes = shape_.out.d;
+  std::vector<double> sums(static_cast<std::size_t>(samples * blocks_ * planes * block_));
+  for_planes(samples, planes, [&](std::int64_t n, std::int64_t c, std::int64_t d, std::int64_t i) {
+    const auto f = static_cast<std::size_t>(factor_at(n, c));
+    BlockedNorm norm;
+    if (norm_ != nullptr) norm = {&means_[f], &offsets_[f], &linears_[f]};
+    kernels_.gradient(block_, shape_, {&factors_[f], &constants_[f], slope_}, pass_of(dz, n, c),
+                      norm_ != nullptr ? &norm : nullptr, d, d + 1, y_of(dy, n, c),
+                      &sums[static_cast<std::size_t>(i * block_)]);
+  });
+  if (tensors_.parameters.size() < 2) return;
+  sums = added_up(sums, samples, planes);
+  for (std::int64_t c = 0; c < layer_.output.channels; ++c) {
+    double sum = 0;
+    for (std::int64_t n = 0; n < samples; ++n)
+      sum += sums[static_cast<std::size_t>(n * blocks_ * block_ + c)];
+    tensors_.parameters[1].gradient.data_ptr<float>()[c] = static_cast<float>(sum);
+  }
+}
+
+void Block::own_weight_gradient(const float* dy, std::int64_t samples) {
+  const std::int64_t in = layer_.input.channels;
+  const BoxSize box = cells_of(layer_.input);
+  const std::int64_t stride = in * padded_voxels(box);
+  padded_.resize(static_cast<std::size_t>(samples * stride));
+  at::parallel_for(0, samples, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t n = begin; n < end; ++n)
+      direct_.pad(x_.data_ptr<float>() + n * layer_.input.count(), in, box, padded_.data() + n * stride);
+  });
+  const bool flat = layer_.kernel[0] == 1;
+  const std::int64_t planes = samples * box.d;
+  const std::int64_t parts = std::min<std::int64_t>(at::get_num_threads(), planes);
+  const std::int64_t sums = blocks_ * in * kTaps * block_;
+  weight_sums_.assign(static_cast<std::size_t>(parts * sums), 0.0F);
+  at::parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      const std::int64_t last = planes * (part + 1) / parts;
+      for (std::int64_t at = planes * part / parts; at < last;) {
+        const std::int64_t n = at / box.d;
+        const std::int64_t until = std::min(last - n * box.d, box.d);
+        kernels_.weight_gradient(block_, padded_.data() + n * stride, in, box, flat,
+                                 dy + n * blocks_ * box.voxels() * block_, blocks_, at - n * box.d, until,
+                                 weight_sums_.data() + part * sums);
+        at = n * box.d + until;
+      }
+    }
+  });
+  float* gradient = tensors_.parameters[0].gradient.data_ptr<float>();
+  for (std::int64_t o = 0; o < layer_.output.channels; ++o) {
+    for (std::int64_t i = 0; i < in; ++i) {
+      for (std::int64_t k = flat ? 9 : 0; k < (flat ? 18 : kTaps); ++k) {
+        double sum = 0;
+        for (std::int64_t part = 0; part < parts; ++part) {
+          const std::int64_t at = (((o / block_) * in + i) * kTaps + k) * block_ + o % block_;
+          sum += static_cast<double>(weight_sums_[static_cast<std::size_t>(part * sums + at)]);
+        }
+        *gradient++ = static_cast<float>(sum);
+      }
+    }
+  }
+}
+
+at::Tensor Block::backward(const at::Tensor& gradient, bool wants_input) {
+  const at::Tensor dz = ordered_gradient(gradient, samples_);
+  if (norm_ != nullptr) gradient_of_norm(dz.data_ptr<float>(), samples_);
+  float* dy = scratch_->take(samples_ * blocks_ * block_ * shape_.in.voxels());
+  gradient_of_fields(dz.data_ptr<float>(), samples_, dy);
+  if (own_weight_gradient_) {
+    own_weight_gradient(dy, samples_);
+  } else {
+    convolution_->weight_gradient(samples_, x_.data_ptr<float>(), dy,
+                                  tensors_.parameters[0].gradient.data_ptr<float>());
+  }
+  x_.reset();
+  z_.reset();
+  if (in_place()) y_.reset();
+  if (!wants_input) return {};
+  const bool plain = convolution_->plain_input();
+  at::Tensor dx =
+      plain ? fields(samples_, layer_.input)
+            : at::empty({samples_ * input_order_.blocked_count()}, at::TensorOptions().dtype(at::kFloat));
+  convolution_->input_gradient(samples_, dy, parameter(tensors_, 0), dx.data_ptr<float>());
+  if (plain || blocked_input_) return dx;
+  at::Tensor ordered = fields(samples_, layer_.input);
+  input_order_.to_plain(samples_, dx.data_ptr<float>(), ordered.data_ptr<float>());
+  return ordered;
+}
+
+bool fits_pool(const Layer& layer) {
+  return std::all_of(layer.kernel.begin(), layer.kernel.end(), [](auto n) { return n == 1 || n == 2; }) &&
+         layer.stride == layer.kernel;
+}
+
+}  // namespace
+
+std::size_t onednn_block_length(std::span<const Layer> layers) {
+  if (layers.empty() || layers[0].kind != LayerKind::convolution) return 0;
+  std::size_t length = 1;
+  const auto next = [&](auto... kinds) {
+    return length < layers.size() && ((layers[length].kind == kinds) || ...);
+  };
+  // Growing with their argument: the sign of the result is the argument's.
+  const auto next_activates = [&] {
+    return next(LayerKind::relu) || (next(LayerKind::leaky_relu) && layers[length].value >= 0);
+  };
+  if (next(LayerKind::batch_norm, LayerKind::group_norm)) {
+    if (layers[0].parameters.size() > 1) return 1;  // a bias that the norm takes away again
+    ++length;
+  }
+  const bool active = next_activates();
+  if (active) ++length;
+  if (!next(LayerKind::average_pool, LayerKind::max_pool) || !fits_pool(layers[length])) return length;
+  const bool maximum = layers[length].kind == LayerKind::max_pool;
+  ++length;
+  // What grows with its argument and the maximum may change places.
+  if (maximum && !active && next_activates()) ++length;
+  return length;
+}
+
+std::unique_ptr<OnednnBlock> make_onednn_block(std::span<const Layer> layers,
+                                               std::span<const LayerTensors> tensors, bool wants_input,
+                                               std::shared_ptr<BlockScratch> scratch) {
+  const bool own = !wants_input && has_own_weight_gradient(layers.front());
+  OnednnConvolution::Wanted wanted;
+  wanted.bias = layers.front().parameters.size() > 1;
+  wanted.input_gradient = wants_input;
+  wanted.weight_gradient = !own;
+  auto convolution = OnednnConvolution::make(layers.front(), wanted);
+  if (convolution == nullptr) return nullptr;
+  return std::make_unique<Block>(layers, tensors, std::move(convolution), own, std::move(scratch));
+}
+
+}  // namespace wflow::trainer

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/model/onednn_convolution.h"
+
+#include <fmt/format.h>
+
+#include <dnnl.hpp>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "trainer/model/network.h"
+
+namespace wflow::trainer {
+namespace {
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+
+const dnnl::engine& cpu_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+dnnl::stream& cpu_stream() {
+  static dnnl::stream stream(cpu_engine());
+  return stream;
+}
+
+memory wrap(const memory::desc& desc, const float* data) {
+  return memory(desc, cpu_engine(), const_cast<float*>(data));  // oneDNN has no memory of constants
+}
+
+// Fields without depth are given to oneDNN as pictures: the same memory, and it has more kernels for them.
+bool is_flat(const Layer& layer) {
+  return layer.input.extent[0] == 1 && layer.output.extent[0] == 1 && layer.kernel[0] == 1 &&
+         layer.stride[0] == 1 && layer.pad_low[0] == 0 && layer.pad_high[0] == 0;
+}
+
+memory::dims spatial(const std::array<std::int64_t, 3>& values, bool flat) {
+  return {values.begin() + (flat ? 1 : 0), values.end()};
+}
+
+memory::dims dims_of(std::int64_t samples, const TensorShape& shape, bool flat) {
+  memory::dims dims = {samples, shape.channels};
+  for (const std::int64_t n : spatial(shape.extent, flat)) dims.push_back(n);
+  return dims;
+}
+
+memory::desc described(const memory::dims& dims, Tag tag) {
+  return {dims, memory::data_type::f32, tag};
+}
+
+Tag plain_tag(bool flat) {
+  return flat ? Tag::abcd : Tag::abcde;
+}
+
+Tag blocked_tag(int block, bool flat) {
+  if (block == 16) return flat ? Tag::aBcd16b : Tag::aBcde16b;
+  return flat ? Tag::aBcd8b : Tag::aBcde8b;
+}
+
+// The names of hand-tuned kernels; "ref..." and "x64:gemm:jit" (plain layouts only) are others.
+bool is_fast(std::string_view name) {
+  return (name.starts_with("jit") || name.starts_with("brg")) && name.find("gemm") == std::string_view::npos;
+}
+
+bool is_matrix_product(std::string_view name) {
+  return name.find("gemm:jit") != std::string_view::npos;
+}
+
+// The same values in another order; `from` itself where that is the order.
+memory in_order(const memory::desc& desc, const float* from, const memory::desc& wanted) {
+  memory given = wrap(desc, from);
+  if (desc == wanted) return given;
+  memory ordered(wanted, cpu_engine());
+  dnnl::reorder(given, ordered).execute(cpu_stream(), given, ordered);
+  return ordered;
+}
+
+}  // namespace
+
+struct BlockedReorder::Plans {
+  struct Plan {
+    memory::desc plain;
+    memory::desc blocked;
+    dnnl::reorder to_blocked;
+    dnnl::reorder to_plain;
+  };
+
+  const Plan& plan(std::int64_t samples) {
+    const auto known = plans.find(samples);
+    if (known != plans.end()) return known->second;
+    Plan plan;
+    const bool flat = shape.extent[0] == 1;
+    const memory::dims dims = dims_of(samples, shape, flat);
+    plan.plain = described(dims, plain_tag(flat));
+    plan.blocked = described(dims, blocked_tag(block, flat));
+    using Description = dnnl::reorder::primitive_desc;
+    plan.to_blocked = dnnl::reorder(Description(cpu_engine(), plan.plain, cpu_engine(), plan.blocked));
+    plan.to_plain = dnnl::reorder(Description(cpu_engine(), plan.blocked, cpu_engine(), plan.plain));
+    return plans.emplace(samples, plan).first->second;
+  }
+
+  TensorShape shape;
+  int block = 16;
+  std::map<std::int64_t, Plan> plans;  // by the number of samples
+};
+
+BlockedReorder::BlockedReorder(const TensorShape& shape, int block)
+    : plans_(std::make_unique<Plans>(Plans{shape, block, {}})) {}
+BlockedReorder::~BlockedReorder() = default;
+
+std::int64_t BlockedReorder::blocked_count() const {
+  const std::int64_t block = plans_->block;
+  return (plans_->shape.channels + block - 1) / block * block * plans_->shape.voxels();
+}
+
+void BlockedReorder::to_blocked(std::int64_t samples, const float* plain, float* blocked) {
+  const Plans::Plan& plan = plans_->plan(samples);
+  memory from = wrap(plan.plain, plain);
+  memory to = wrap(plan.blocked, blocked);
+  plan.to_blocked.execute(cpu_stream(), from, to);
+  cpu_stream().wait();
+}
+
+void BlockedReorder::to_plain(std::int64_t samples, const float* blocked, float* plain) {
+  const Plans::Plan& plan = plans_->plan(samples);
+  memory from = wrap(plan.blocked, blocked);
+  memory to = wrap(plan.plain, plain);
+  plan.to_plain.execute(cpu_stream(), from, to);
+  cpu_stream().wait();
+}
+
+struct OnednnConvolution::Plans {
+  using Forward = dnnl::convolution_forward;
+  using InputGradient = dnnl::convolution_backward_data;
+  using WeightGradient = dnnl::convolution_backward_weights;
+
+  struct Descriptions {
+    Forward::primitive_desc forward;
+    std::optional<InputGradient::primitive_desc> input_gradient;
+    std::optional<WeightGradient::primitive_desc> weight_gradient;
+  };
+  // What one number of samples runs, with weights in the orders that its kernels want.
+  struct Plan {
+    Descriptions descriptions;
+    Forward forward;
+    InputGradient input_gradient;
+    WeightGradient weight_gradient;
+    dnnl::reorder forward_weights;
+    dnnl::reorder backward_weights;
+    dnnl::reorder gradient_to_plain;
+    memory forward_memory;
+    memory backward_memory;
+    memory gradient_memory;
+  };
+
+  memory::desc plain_weights() const {
+    memory::dims dims = {layer.output.channels, layer.input.channels};
+    for (const std::int64_t n : spatial(layer.kernel, flat)) dims.push_back(n);
+    return described(dims, plain_tag(flat));
+  }
+  memory::dims input_dims(std::int64_t samples) const { return dims_of(samples, layer.input, flat); }
+  memory::dims output_dims(std::int64_t samples) const { return dims_of(samples, layer.output, flat); }
+
+  std::optional<Descriptions> describe(std::int64_t samples, Tag source) const;
+  std::optional<WeightGradient::primitive_desc> describe_weight_gradient(
+      std::int64_t samples, const memory::desc& x, const memory::desc& y,
+      const Forward::primitive_desc& forward) const;
+  bool choose_layouts();
+  const Plan& plan(std::int64_t samples);
+
+  Layer layer;
+  Wanted wanted;
+  bool flat = false;
+  int block = 0;
+  Tag input_tag = Tag::any;
+  std::vector<std::string> names;
+  std::unordered_map<std::int64_t, Plan> plans;  // by the number of samples
+};
+
+// Nothing where a pass has no fast kernel on these layouts.
+std::optional<OnednnConvolution::Plans::Descriptions> OnednnConvolution::Plans::describe(std::int64_t samples,
+                                                                                         Tag source) const {
+  const auto forward_kind = dnnl::prop_kind::forward_training;
+  const auto algorithm = dnnl::algorithm::convolution_direct;
+  const memory::desc x = described(input_dims(samples), source);
+  const memory::desc y = described(output_dims(samples), blocked_tag(block, flat));
+  const memory::desc weights = described(plain_weights().dims(), Tag::any);
+  const memory::desc bias = described({layer.output.channels}, Tag::a);
+  const memory::dims strides = spatial(layer.stride, flat);
+  const memory::dims low = spatial(layer.pad_low, flat);
+  const memory::dims high = spatial(layer.pad_high, flat);
+  try {
+    const auto forward = wanted.bias
+                             ? Forward::desc(forward_kind, algorithm, x, weights, bias, y, strides, low, high)
+                             : Forward::desc(forward_kind, algorithm, x, weights, y, strides, low, high);
+    Descriptions found{Forward::primitive_desc(forward, cpu_engine()), std::nullopt, std::nullopt};
+    if (!is_fast(found.forward.impl_info_str())) return std::nullopt;
+    if (wanted.input_gradient) {
+      const InputGradient::desc description(algorithm, x, weights, y, strides, low, high);
+      found.input_gradient.emplace(description, cpu_engine(), found.forward);
+      if (!is_fast(found.input_gradient->impl_info_str())) return std::nullopt;
+    }
+    if (wanted.weight_gradient) {
+      found.weight_gradient = describe_weight_gradient(samples, x, y, found.forward);
+      if (!found.weight_gradient) return std::nullopt;
+    }
+    return found;
+  } catch (const dnnl::error&) {
+    return std::nullopt;  // "could not create a primitive descriptor": no kernel
+  }
+}
+
+// With AVX2 there is none for three dimensions on blocks: then x and dy are put in plain order for a matrix
+// product.
+std::optional<OnednnConvolution::Plans::WeightGradient::primitive_desc>
+OnednnConvolution::Plans::describe_weight_gradient(std::int64_t samples, const memory::desc& x,
+                                                   const memory::desc& y,
+                                                   const Forward::primitive_desc& forward) const {
+  const auto algorithm = dnnl::algorithm::convolution_direct;
+  const memory::desc weights = described(plain_weights().dims(), Tag::any);
+  const memory::dims strides = spatial(layer.stride, flat);
+  const memory::dims low = spatial(layer.pad_low, flat);
+  const memory::dims high = spatial(layer.pad_high, flat);
+  const auto describe_on = [&](const memory::desc& in, const memory::desc& out,
+                               const Forward::primitive_desc& hint) {
+    const WeightGradient::desc description(algorithm, in, weights, out, strides, low, high);
+    return WeightGradient::primitive_desc(description, cpu_engine(), hint);
+  };
+  const auto blocked = describe_on(x, y, forward);
+  if (is_fast(blocked.impl_info_str())) return blocked;
+  const memory::desc plain_x = described(input_dims(samples), plain_tag(flat));
+  const memory::desc plain_y = described(output_dims(samples), plain_tag(flat));
+  const Forward::desc hint(dnnl::prop_kind::forward_training, algorithm, plain_x, weights, plain_y, strides,
+                           low, high);
+  const auto plain = describe_on(plain_x, plain_y, Forward::primitive_desc(hint, cpu_engine()));
+  if (!is_matrix_product(plain.impl_info_str())) return std::nullopt;
+  return plain;
+}
+
+// The largest block that has kernels, and the input as it is where that has them too.
+bool OnednnConvolution::Plans::choose_layouts() {
+  for (const int candidate : {16, 8}) {
+    block = candidate;
+    const bool narrow = layer.input.channels < block;
+    for (const Tag source : {narrow ? plain_tag(flat) : Tag::undef, blocked_tag(block, flat)}) {
+      if (source == Tag::undef) continue;
+      input_tag = source;
+      const std::optional<Descriptions> first = describe(1, source);
+      if (!first) continue;
+      bool all = true;
+      for (const std::int64_t samples : {2, 3, 4, 8, 16, 32}) all = all && describe(samples, source);
+      if (!all) continue;
+      names = {first->forward.impl_info_str()};
+      if (first->input_gradient) names.emplace_back(first->input_gradient->impl_info_str());
+      if (first->weight_gradient) names.emplace_back(first->weight_gradient->impl_info_str());
+      return true;
+    }
+  }
+  return false;
+}
+
+const OnednnConvolution::Plans::Plan& OnednnConvolution::Plans::plan(std::int64_t samples) {
+  const auto known = plans.find(samples);
+  if (known != plans.end()) return known->second;
+  std::optional<Descriptions> found = describe(samples, input_tag);
+  if (!found) {
+    throw Error(ExitCode::spec,
+                fmt::format("oneDNN has no kernel for {} with {} samples at once; use 'backend: torch'",
+                            layer.name, samples));
+  }
+  Plan plan{*found, Forward(found->forward), {}, {}, {}, {}, {}, {}, {}, {}};
+  using Description = dnnl::reorder::primitive_desc;
+  const dnnl::engine& engine = cpu_engine();
+  const memory::desc plain = plain_weights();
+  plan.forward_weights = dnnl::reorder(Description(engine, plain, engine, found->forward.weights_desc()));
+  plan.forward_memory = memory(found->forward.weights_desc(), engine);
+  if (found->input_gradient) {
+    const memory::desc weights = found->input_gradient->weights_desc();
+    plan.input_gradient = InputGradient(*found->input_gradient);
+    plan.backward_weights = dnnl::reorder(Description(engine, plain, engine, weights));
+    plan.backward_memory = memory(weights, engine);
+  }
+  if (found->weight_gradient) {
+    const memory::desc weights = found->weight_gradient->diff_weights_desc();
+    plan.weight_gradient = WeightGradient(*found->weight_gradient);
+    plan.gradient_to_plain = dnnl::reorder(Description(engine, weights, engine, plain));
+    plan.gradient_memory = memory(weights, engine);
+  }
+  return plans.emplace(samples, std::move(plan)).first->second;
+}
+
+OnednnConvolution::OnednnConvolution(std::unique_ptr<Plans> plans) : plans_(std::move(plans)) {}
+OnednnConvolution::~OnednnConvolution() = default;
+
+std::unique_ptr<OnednnConvolution> OnednnConvolution::make(const Layer& layer, const Wanted& wanted) {
+  auto plans = std::make_unique<Plans>();
+  plans->layer = layer;
+  plans->wanted = wanted;
+  plans->flat = is_flat(layer);
+  if (!plans->choose_layouts()) return nullptr;
+  return std::unique_ptr<OnednnConvolution>(new OnednnConvolution(std::move(plans)));
+}
+
+int OnednnConvolution::block() const {
+  return plans_->block;
+}
+
+bool OnednnConvolution::plain_input() const {
+  return plans_->input_tag == plain_tag(plans_->flat);
+}
+
+std::vector<std::string> OnednnConvolution::kernels() const {
+  return plans_->names;
+}
+
+void OnednnConvolution::forward(std::int64_t samples, const float* x, const float* weights, const float* bias,
+                                float* y) {
+  const Plans::Plan& plan = plans_->plan(samples);
+  const auto& description = plan.descriptions.forward;
+  memory from = wrap(plans_->plain_weights(), weights);
+  memory ordered = plan.forward_memory;
+  plan.forward_weights.execute(cpu_stream(), from, ordered);
+  std::unordered_map<int, memory> arguments = {{DNNL_ARG_SRC, wrap(description.src_desc(), x)},
+                                               {DNNL_ARG_WEIGHTS, ordered},
+                                               {DNNL_ARG_DST, wrap(description.dst_desc(), y)}};
+  if (plans_->wanted.bias) arguments.emplace(DNNL_ARG_BIAS, wrap(description.bias_desc(), bias));
+  plan.forward.execute(cpu_stream(), arguments);
+  cpu_stream().wait();
+}
+
+void OnednnConvolution::input_gradient(std::int64_t samples, const float* dy, const float* weights,
+                                       float* dx) {
+  const Plans::Plan& plan = plans_->plan(samples);
+  const auto& description = *plan.descriptions.input_gradient;
+  memory from = wrap(plans_->plain_weights(), weights);
+  memory ordered = plan.backward_memory;
+  plan.backward_weights.execute(cpu_stream(), from, ordered);
+  plan.input_gradient.execute(cpu_stream(), {{DNNL_ARG_DIFF_DST, wrap(description.diff_dst_desc(), dy)},
+                                             {DNNL_ARG_WEIGHTS, ordered},
+                                             {DNNL_ARG_DIFF_SRC, wrap(description.diff_src_desc(), dx)}});
+  cpu_stream().wait();
+}
+
+void OnednnConvolution::weight_gradient(std::int64_t samples, const float* x, const float* dy,
+                                        float* gradient) {
+  const Plans::Plan& plan = plans_->plan(samples);
+  const auto& description = *plan.descriptions.weight_gradient;
+  memory found = plan.gradient_memory;
+  const auto& forward = plan.descriptions.forward;
+  plan.weight_gradient.execute(
+      cpu_stream(), {{DNNL_ARG_SRC, in_order(forward.src_desc(), x, description.src_desc())},
+                     {DNNL_ARG_DIFF_DST, in_order(forward.dst_desc(), dy, description.diff_dst_desc())},
+                     {DNNL_ARG_DIFF_WEIGHTS, found}});
+  memory to = wrap(plans_->plain_weights(), gradient);
+  plan.gradient_to_plain.execute(cpu_stream(), found, to);
+  cpu_stream().wait();
+}
+
+std::string onednn_version() {
+  const dnnl::version_t* version = dnnl::version();
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
+
+std::string onednn_instruction_set() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::sse41:
+      return "SSE4.1";
+    case dnnl::cpu_isa::avx:
+      return "AVX";
+    case dnnl::cpu_isa::avx2:
+    case dnnl::cpu_isa::avx2_vnni:
+      return "AVX2";
+    case dnnl::cpu_isa::avx512_core_bf16:
+      return "AVX512_CORE_BF16";
+    case dnnl::cpu_isa::avx512_core_amx:
+      return "AVX512_CORE_AMX";
+    default:
+      return "AVX512_CORE";
+  }
+}
+
+}  // namespace wflow::trainer

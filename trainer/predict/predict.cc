@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/predict/predict.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/csv.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "trainer/config.h"
+#include "trainer/model/exported_model.h"
+#include "trainer/predict/prediction_rows.h"
+#include "trainer/training/objective.h"
+#include "trainer/training/prediction_file.h"
+#include "trainer/training/report.h"
+#include "trainer/training/row_file.h"
+
+namespace wflow::trainer {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kTransformed = "transformed";
+
+// A model's output, by what it was trained for. [rows, channels, cells]
+struct Predicted {
+  std::size_t rows = 0;
+  std::size_t channels = 0;          // of `prediction`
+  std::vector<std::int64_t> extent;  // of a channel; empty for numbers
+  std::size_t cells = 1;
+  std::vector<float> prediction;   // of classes their numbers, one channel
+  std::vector<float> deviation;    // of a gaussian loss
+  std::vector<float> probability;  // of classes
+  std::size_t classes = 0;
+};
+
+// Channels [from, from + count) of every row.
+std::vector<float> channels_of(const ModelArray& output, std::size_t from, std::size_t count, std::size_t all,
+                               std::size_t cells) {
+  std::vector<float> part;
+  const std::size_t rows = output.values.size() / (all * cells);
+  for (std::size_t n = 0; n < rows; ++n) {
+    const auto begin = output.values.begin() + static_cast<std::ptrdiff_t>((n * all + from) * cells);
+    part.insert(part.end(), begin, begin + static_cast<std::ptrdiff_t>(count * cells));
+  }
+  return part;
+}
+
+void choose_classes(Predicted& predicted) {
+  predicted.channels = 1;
+  for (std::size_t n = 0; n < predicted.rows; ++n) {
+    for (std::size_t cell = 0; cell < predicted.cells; ++cell) {
+      const auto share = [&](std::size_t k) {
+        return predicted.probability[(n * predicted.classes + k) * predicted.cells + cell];
+      };
+      std::size_t best = 0;
+      for (std::size_t k = 1; k < predicted.classes; ++k)
+        if (share(k) > share(best)) best = k;
+      predicted.prediction.push_back(static_cast<float>(best));
+    }
+  }
+}
+
+Predicted predicted_of(ModelArray output, const std::string& loss) {
+  Predicted predicted;
+  predicted.rows = static_cast<std::size_t>(output.shape.front());
+  if (output.shape.size() == 1) output.shape.push_back(1);
+  predicted.extent.assign(output.shape.begin() + 2, output.shape.end());
+  predicted.cells = static_cast<std::size_t>(std::accumulate(predicted.extent.begin(), predicted.extent.end(),
+                                                             std::int64_t{1}, std::multiplies<>()));
+  if (predicted.cells == 1) predicted.extent.clear();
+  const auto channels = static_cast<std::size_t>(output.shape[1]);
+  if (loss == name_of(LossName::gaussian)) {
+    predicted.channels = channels / 2;
+    predicted.prediction = channels_of(output, 0, channels / 2, channels, predicted.cells);
+    predicted.deviation = channels_of(output, channels / 2, channels / 2, channels, predicted.cells);
+  } else if (loss == name_of(LossName::cross_entropy) || loss == name_of(LossName::dice)) {
+    predicted.classes = channels;
+    predicted.probability = std::move(output.values);
+    choose_classes(predicted);
+  } else {
+    predicted.channels = channels;
+    predicted.prediction = std::move(output.values);
+  }
+  return predicted;
+}
+
+// Sums over all rows for a table of errors.
+class Errors {
+ public:
+  Errors(std::vector<std::string> names, std::vector<double> training_means)
+      : names_(std::move(names)), means_(std::move(training_means)), sums_(names_.size()) {}
+
+  void add(const Predicted& predicted, std::span<const float> truths) {
+    classes_ = predicted.classes;
+    for (std::size_t i = 0; i < truths.size(); ++i) {
+      Sums& sums = sums_[i / predicted.cells % names_.size()];
+      const double truth = truths[i];
+      const double error = std::abs(predicted.prediction[i] - truth);
+      sums.absolute += classes_ > 0 ? (error > 0.5 ? 1.0 : 0.0) : error;
+      sums.squared += error * error;
+      sums.guess += std::abs(means_[i / predicted.cells % names_.size()] - truth);
+      // Welford (1962): a variance without the difference of large sums.
+      ++sums.count;
+      const double step = truth - sums.mean;
+      sums.mean += step / sums.count;
+      sums.spread += step * (truth - sums.mean);
+    }
+  }
+
+  Evaluation evaluation() const {
+    Evaluation evaluation;
+    for (std::size_t t = 0; t < names_.size(); ++t) {
+      const Sums& sums = sums_[t];
+      TargetErrors& errors = evaluation.targets.emplace_back();
+      errors.label = names_[t];
+      errors.mae = sums.absolute / sums.count;
+      errors.mse = classes_ > 0 ? errors.mae : sums.squared / sums.count;
+      errors.mean_guess_mae = classes_ > 0 ? 1 - 1 / static_cast<double>(classes_) : sums.guess / sums.count;
+      errors.variance = classes_ > 0 ? 0 : sums.spread / sums.count;
+    }
+    return evaluation;
+  }
+
+ private:
+  struct Sums {
+    double absolute = 0;
+    double squared = 0;
+    double guess = 0;
+    double count = 0;
+    double mean = 0;
+    double spread = 0;
+  };
+  std::vector<std::string> names_;
+  std::vector<double> means_;
+  std::vector<Sums> sums_;
+  std::size_t classes_ = 0;
+};
+
+class Output {
+ public:
+  virtual ~Output() = default;
+  virtual void write(std::size_t first, const Predicted& predicted, std::span<const float> truths) = 0;
+  virtual void publish() = 0;
+};
+
+class CsvOutput final : public Output {
+ public:
+  CsvOutput(const PredictOptions& options, const PredictionRows& rows, const std::vector<std::string>& names,
+            const Predicted& first)
+      : rows_(rows) {
+    if (first.cells > 1)
+      throw Error(ExitCode::usage,
+                  "the model predicts fields, which do not fit into a table: name a file for them, "
+                  "-o predictions.h5");
+    if (!options.output.empty()) {
+      file_.emplace(options.output);
+      fd_ = open_file(file_->temporary(), O_WRONLY | O_CREAT | O_TRUNC);
+    }
+    std::string line = "id";
+    for (const std::string& name : rows.column_names()) line += "," + csv::cell(name);
+    for (const std::string& name : names) {
+      if (rows.has_truths()) line += "," + csv::cell(name);
+      line += "," + csv::cell(name + "_predicted");
+      if (!first.deviation.empty()) line += "," + csv::cell(name + "_deviation");
+    }
+    put(line + "\n");
+  }
+
+  void write(std::size_t first, const Predicted& predicted, std::span<const float> truths) override {
+    std::string lines;
+    for (std::size_t n = 0; n < predicted.rows; ++n) {
+      lines += std::to_string(rows_.id(first + n));
+      for (const std::string& cell : rows_.columns(first + n)) lines += "," + csv::cell(cell);
+      for (std::size_t i = n * predicted.channels; i < (n + 1) * predicted.channels; ++i) {
+        if (!truths.empty()) lines += fmt::format(",{:.9g}", truths[i]);
+        lines += fmt::format(",{:.9g}", predicted.prediction[i]);
+        if (!predicted.deviation.empty()) lines += fmt::format(",{:.9g}", predicted.deviation[i]);
+      }
+      lines += '\n';
+    }
+    put(lines);
+  }
+
+  void publish() override {
+    if (!file_) return;
+    if (::fsync(fd_.get()) != 0) throw system_error(errno, "cannot write " + file_->temporary().string());
+    file_->publish();
+  }
+
+ private:
+  void put(const std::string& bytes) {
+    write_all(file_ ? fd_.get() : STDOUT_FILENO, bytes,
+              file_ ? file_->temporary() : fs::path("standard output"));
+  }
+
+  const PredictionRows& rows_;
+  std::optional<DurableFile> file_;
+  FileDescriptor fd_;
+};
+
+class Hdf5Output final : public Output {
+ public:
+  Hdf5Output(const PredictOptions& options, const PredictionRows& rows, const std::vector<std::string>& names,
+             const std::string& units, const Predicted& first)
+      : file_(options.output, ids_of(rows)) {
+    file_.number("wflow_format", kPredictionFormat);
+    file_.text("producer", {fmt::format("wflow {}", kVersion)});
+    file_.text("data_hash", {rows.data_hash()});
+    file_.text("targets", names);
+    file_.text("units", {units});
+    const auto add = [&](const char* name, std::size_t channels) {
+      std::vector<std::int64_t> shape = {static_cast<std::int64_t>(channels)};
+      shape.insert(shape.end(), first.extent.begin(), first.extent.end());
+      return file_.add(name, shape);
+    };
+    if (rows.has_truths()) truth_ = add("truth", first.channels);
+    prediction_ = add("prediction", first.channels);
+    if (!first.deviation.empty()) deviation_ = add("deviation", first.channels);
+    if (first.classes > 0) probability_ = add("probability", first.classes);
+  }
+
+  void write(std::size_t first, const Predicted& predicted, std::span<const float> truths) override {
+    file_.write(truth_, first, truths);
+    file_.write(prediction_, first, predicted.prediction);
+    file_.write(deviation_, first, predicted.deviation);
+    file_.write(probability_, first, predicted.probability);
+  }
+  void publish() override { file_.publish(); }
+
+ private:
+  static std::vector<std::int64_t> ids_of(const PredictionRows& rows) {
+    std::vector<std::int64_t> ids;
+    for (std::size_t i = 0; i < rows.size(); ++i) ids.push_back(rows.id(i));
+    return ids;
+  }
+
+  RowFile file_;
+  std::size_t truth_ = 0;  // datasets of the file
+  std::size_t prediction_ = 0;
+  std::size_t deviation_ = 0;
+  std::size_t probability_ = 0;
+};
+
+// With names, or "output0" and so on where the model has none.
+std::vector<std::string> target_names(const ExportedModel& model, std::size_t channels) {
+  if (model.targets().size() == channels) return model.targets();
+  std::vector<std::string> names;
+  for (std::size_t c = 0; c < channels; ++c) names.push_back(fmt::format("output{}", c));
+  return names;
+}
+
+std::unique_ptr<PredictionRows> rows_of(const PredictOptions& options, const ExportedModel& model) {
+  const fs::path data = options.data;
+  // Truths in other units than the predictions are none.
+  const bool comparable = model.units() != kTransformed;
+  if (fs::is_directory(data))
+    return rows_of_dataset(data, model.inputs(), comparable ? model.targets() : std::vector<std::string>{},
+                           options.split);
+  if (data.extension() == ".csv") return rows_of_table(data, model.inputs());
+  throw Error(ExitCode::data,
+              fmt::format("{} is neither a data set (a folder with manifest.json) nor a table "
+                          "(.csv)",
+                          options.data));
+}
+
+std::unique_ptr<Output> output_of(const PredictOptions& options, const PredictionRows& rows,
+                                  const std::vector<std::string>& names, const std::string& units,
+                                  const Predicted& first) {
+  if (fs::path(options.output).extension() == ".h5")
+    return std::make_unique<Hdf5Output>(options, rows, names, units, first);
+  return std::make_unique<CsvOutput>(options, rows, names, first);
+}
+
+void check_output(const std::string& output) {
+  const std::string extension = fs::path(output).extension().string();
+  if (output.empty() || extension == ".csv" || extension == ".h5") return;
+  throw Error(ExitCode::usage,
+              fmt::format("-o {}: predictions go to a file that ends in .csv or .h5", output));
+}
+
+}  // namespace
+
+void predict(const PredictOptions& options) {
+  check_output(options.output);
+  const fs::path model_path =
+      fs::is_directory(options.model) ? fs::path(options.model) / "model.pt" : fs::path(options.model);
+  ExportedModel model(model_path);
+  const std::unique_ptr<PredictionRows> rows = rows_of(options, model);
+  if (rows->size() == 0)
+    throw Error(ExitCode::data,
+                fmt::format("{} has no samples to predict (split: {})", options.data, options.split));
+  std::unique_ptr<Output> output;
+  std::optional<Errors> errors;
+  std::size_t channels = 0, cells = 0, classes = 0;  // of the first outputs
+  for (std::size_t first = 0; first < rows->size(); first += options.batch) {
+    const std::size_t count = std::min(options.batch, rows->size() - first);
+    const std::vector<ModelArray> inputs = rows->inputs(first, count);
+    const Predicted predicted = predicted_of(model.run(inputs), model.loss());
+    std::vector<float> truths = rows->truths(first, count);
+    if (!output) {
+      const std::vector<std::string> names = target_names(model, predicted.channels);
+      output = output_of(options, *rows, names, model.units() == kTransformed ? "transformed" : "physical",
+                         predicted);
+      channels = predicted.channels;
+      cells = predicted.cells;
+      classes = predicted.classes;
+      if (rows->has_truths()) errors.emplace(names, rows->training_means());
+    }
+    if (rows->has_truths() && truths.size() != predicted.prediction.size())
+      throw Error(ExitCode::data,
+                  fmt::format("{} predicts {} values a sample, and {} has {} truths", model_path.string(),
+                              predicted.prediction.size() / count, options.data, truths.size() / count));
+    if (predicted.channels != channels || predicted.cells != cells || predicted.classes != classes)
+      throw Error(ExitCode::data,
+                  fmt::format("{} does not give outputs of one shape for all samples", model_path.string()));
+    output->write(first, predicted, truths);
+    if (errors) errors->add(predicted, truths);
+  }
+  output->publish();
+  if (errors) std::fputs(test_lines(errors->evaluation(), options.split).c_str(), stderr);
+}
+
+}  // namespace wflow::trainer

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/predict/prediction_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/csv.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "trainer/config.h"
+#include "trainer/data/roles.h"
+
+namespace wflow::trainer {
+namespace {
+
+class DatasetRows final : public PredictionRows {
+ public:
+  DatasetRows(const std::filesystem::path& directory, const std::vector<std::string>& inputs,
+              const std::vector<std::string>& targets, const std::string& split)
+      : dataset_(open_dataset(directory)) {
+    const DatasetInfo& info = dataset_.info;
+    if (inputs.empty()) {
+      for (std::size_t k = 0; k < info.fields.size(); ++k)
+        if (info.fields[k].is_input) inputs_.push_back({std::nullopt, k});
+    }
+    for (const std::string& name : inputs) {
+      const auto label = name == kField ? std::nullopt : label_called(name, info);
+      const auto field = field_called(name, info);
+      if (!label && !field) throw missing_input(directory, name);
+      inputs_.push_back({label, field.value_or(0)});
+    }
+    has_truths_ = !targets.empty() && (find_labels(targets) || find_fields(targets));
+    const std::pair<const char*, const SampleSource*> splits[] = {{"train", dataset_.train.get()},
+                                                                  {"validation", dataset_.validation.get()},
+                                                                  {"test", dataset_.test.get()}};
+    for (const auto& [name, source] : splits) {
+      if (split != "all" && split != name) continue;
+      for (std::size_t i = 0; i < source->size(); ++i) rows_.emplace_back(source, i);
+    }
+  }
+
+  std::size_t size() const override { return rows_.size(); }
+  std::int64_t id(std::size_t row) const override { return rows_[row].first->id(rows_[row].second); }
+
+  std::vector<ModelArray> inputs(std::size_t first, std::size_t count) const override {
+    std::vector<ModelArray> arrays;
+    for (const Input& input : inputs_) {
+      if (!input.label) {
+        arrays.push_back(field(input.field, first, count));
+        continue;
+      }
+      ModelArray& array = arrays.emplace_back();
+      array.shape = {static_cast<std::int64_t>(count), 1};
+      for (std::size_t n = 0; n < count; ++n) array.values.push_back(label(first + n, *input.label));
+    }
+    return arrays;
+  }
+
+  bool has_truths() const override { return has_truths_; }
+  std::vector<float> truths(std::size_t first, std::size_t count) const override {
+    std::vector<float> truths;
+    if (target_fields_.empty()) {
+      for (std::size_t n = 0; n < count; ++n)
+        for (const std::size_t target : target_labels_) truths.push_back(label(first + n, target));
+      return truths;
+    }
+    std::vector<ModelArray> parts;
+    for (const std::size_t target : target_fields_) parts.push_back(field(target, first, count));
+    for (std::size_t n = 0; n < count; ++n) {
+      for (const ModelArray& part : parts) {
+        const std::size_t values = part.values.size() / count;
+        const auto begin = part.values.begin() + static_cast<std::ptrdiff_t>(n * values);
+        truths.insert(truths.end(), begin, begin + static_cast<std::ptrdiff_t>(values));
+      }
+    }
+    return truths;
+  }
+  std::vector<double> training_means() const override {
+    std::vector<double> means;
+    for (const std::size_t label : target_labels_) means.push_back(dataset_.info.label_range[label].mean);
+    for (const std::size_t target : target_fields_) {
+      const DataField& field = dataset_.info.fields[target];
+      for (std::size_t c = 0; c < static_cast<std::size_t>(field.shape.channels); ++c)
+        means.push_back(field.range.at(std::min(c, field.range.size() - 1)).mean);
+    }
+    return means;
+  }
+  std::string data_hash() const override { return dataset_.info.hash; }
+
+ private:
+  float label(std::size_t row, std::size_t label) const {
+    const auto& [source, i] = rows_[row];
+    return static_cast<float>(source->targets(i)[label]);
+  }
+
+  // Without axes of one cell in front: as a module of Python's torch takes images and series.
+  ModelArray field(std::size_t number, std::size_t first, std::size_t count) const {
+    const TensorShape& shape = dataset_.info.fields[number].shape;
+    ModelArray array;
+    array.shape = {static_cast<std::int64_t>(count), shape.channels};
+    for (const std::int64_t n : shape.extent)
+      if (n > 1 || array.shape.size() > 2) array.shape.push_back(n);
+    const auto values = static_cast<std::size_t>(shape.count());
+    array.values.resize(count * values);
+    // Rows of one split after the other.
+    for (std::size_t begin = 0; begin < count;) {
+      const SampleSource* source = rows_[first + begin].first;
+      std::vector<std::size_t> indices;
+      std::vector<std::span<float>> to;
+      for (; begin < count && rows_[first + begin].first == source; ++begin) {
+        indices.push_back(rows_[first + begin].second);
+        to.push_back(std::span(array.values).subspan(begin * values, values));
+      }
+      source->read_scaled(number, indices, to, {}, nullptr);
+    }
+    return array;
+  }
+
+  struct Input {
+    std::optional<std::size_t> label;
+    std::size_t field = 0;  // where it is no label
+  };
+
+  Error missing_input(const std::filesystem::path& directory, const std::string& name) const {
+    std::vector<std::string> known = dataset_.info.labels;
+    for (const DataField& field : dataset_.info.fields)
+      if (!field.first_label) known.push_back(field.name);
+    return Error(
+        ExitCode::data,
+        fmt::format("the data in {} do not have '{}', an input of the model; they have {}{}",
+                    directory.string(), name, text::join(known, ", "), text::suggestion(name, known)));
+  }
+
+  bool find_labels(const std::vector<std::string>& targets) {
+    for (const std::string& name : targets) {
+      const auto label = label_called(name, dataset_.info);
+      if (!label) {
+        target_labels_.clear();
+        return false;
+      }
+      target_labels_.push_back(*label);
+    }
+    return true;
+  }
+
+  // Field after field, by the names of their channels.
+  bool find_fields(const std::vector<std::string>& targets) {
+    for (std::size_t at = 0; at < targets.size();) {
+      const std::size_t before = at;
+      for (std::size_t k = 0; k < dataset_.info.fields.size() && at == before; ++k) {
+        const DataField& field = dataset_.info.fields[k];
+        for (const std::string& name : {field.name, std::string(kField)}) {
+          if (field_called(name, dataset_.info) != k || at != before) continue;
+          const std::vector<std::string> channels = channel_names(name, field);
+          if (targets.size() - at < channels.size() ||
+              !std::equal(channels.begin(), channels.end(),
+                          targets.begin() + static_cast<std::ptrdiff_t>(at)))
+            continue;
+          target_fields_.push_back(k);
+          at += channels.size();
+        }
+      }
+      if (at == before) {
+        target_fields_.clear();
+        return false;
+      }
+    }
+    return true;
+  }
+
+  Dataset dataset_;
+  std::vector<Input> inputs_;
+  std::vector<std::size_t> target_labels_;
+  std::vector<std::size_t> target_fields_;
+  bool has_truths_ = false;
+  std::vector<std::pair<const SampleSource*, std::size_t>> rows_;
+};
+
+class TableRows final : public PredictionRows {
+ public:
+  TableRows(const std::filesystem::path& file, const std::vector<std::string>& inputs) {
+    csv::Reader reader(file);
+    names_ = reader.header();
+    const auto id = reader.column("id");
+    std::vector<std::string> wanted = inputs;
+    if (wanted.empty()) {
+      for (const std::string& name : names_)
+        if (name != "id") wanted.push_back(name);
+    }
+    std::vector<std::size_t> columns;
+    for (const std::string& name : wanted) {
+      const auto column = reader.column(name);
+      if (!column)
+        throw Error(
+            ExitCode::data,
+            fmt::format("{} has no column '{}', which is an input of the model; it has {}{}", file.string(),
+                        name, text::join(names_, ", "), text::suggestion(name, names_)));
+      columns.push_back(*column);
+    }
+    values_.resize(columns.size());
+    std::vector<std::string> row;
+    while (reader.next(row)) {
+      for (std::size_t i = 0; i < columns.size(); ++i) {
+        const auto value = text::to_real(row[columns[i]]);
+        if (!value) reader.fail(fmt::format("'{}' of column '{}' is no number", row[columns[i]], wanted[i]));
+        values_[i].push_back(static_cast<float>(*value));
+      }
+      const auto number = id ? text::to_integer(row[*id]) : static_cast<std::int64_t>(ids_.size());
+      if (!number) reader.fail(fmt::format("the id '{}' is no whole number", row[*id]));
+      ids_.push_back(*number);
+      if (id) row.erase(row.begin() + static_cast<std::ptrdiff_t>(*id));
+      rows_.push_back(row);
+    }
+    if (id) names_.erase(names_.begin() + static_cast<std::ptrdiff_t>(*id));
+  }
+
+  std::size_t size() const override { return ids_.size(); }
+  std::int64_t id(std::size_t row) const override { return ids_[row]; }
+  std::vector<ModelArray> inputs(std::size_t first, std::size_t count) const override {
+    std::vector<ModelArray> arrays;
+    for (const std::vector<float>& column : values_) {
+      const auto begin = column.begin() + static_cast<std::ptrdiff_t>(first);
+      arrays.push_back(
+          {{static_cast<std::int64_t>(count), 1}, {begin, begin + static_cast<std::ptrdiff_t>(count)}});
+    }
+    return arrays;
+  }
+  std::vector<std::string> column_names() const override { return names_; }
+  std::span<const std::string> columns(std::size_t row) const override { return rows_[row]; }
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<std::int64_t> ids_;
+  std::vector<std::vector<float>> values_;  // an input each
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace
+
+std::vector<float> PredictionRows::truths(std::size_t, std::size_t) const {
+  return {};
+}
+
+std::unique_ptr<PredictionRows> rows_of_dataset(const std::filesystem::path& directory,
+                                                const std::vector<std::string>& inputs,
+                                                const std::vector<std::string>& targets,
+                                                const std::string& split) {
+  return std::make_unique<DatasetRows>(directory, inputs, targets, split);
+}
+
+std::unique_ptr<PredictionRows> rows_of_table(const std::filesystem::path& file,
+                                              const std::vector<std::string>& inputs) {
+  return std::make_unique<TableRows>(file, inputs);
+}
+
+}  // namespace wflow::trainer

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/training/row_file.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "converters/input/hdf5_handle.h"
+
+namespace wflow::trainer {
+
+using converters::AttributeId;
+using converters::DatasetId;
+using converters::FileId;
+using converters::Hdf5Section;
+using converters::PropertyId;
+using converters::SpaceId;
+using converters::TypeId;
+
+struct RowFile::State {
+  DurableFile durable;
+  std::filesystem::path target;
+  std::size_t rows;
+  FileId file{};
+  struct Rows {
+    DatasetId id;
+    std::vector<hsize_t> shape;  // of all rows
+    std::size_t values;          // of a row
+  };
+  std::vector<Rows> datasets{};
+
+  hid_t check(hid_t id) const {
+    if (id < 0) converters::throw_hdf5(ExitCode::system, fmt::format("cannot write {}", target.string()));
+    return id;
+  }
+};
+
+RowFile::RowFile(const std::filesystem::path& target, std::span<const std::int64_t> ids)
+    : state_(new State{DurableFile(target), target, ids.size()}) {
+  const Hdf5Section section;
+  const PropertyId access(state_->check(H5Pcreate(H5P_FILE_ACCESS)));
+  H5Pset_file_locking(access.get(), false, true);
+  state_->file = FileId(
+      state_->check(H5Fcreate(state_->durable.temporary().c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.get())));
+  const hsize_t count = ids.size();
+  const SpaceId space(state_->check(H5Screate_simple(1, &count, nullptr)));
+  const DatasetId id(state_->check(H5Dcreate2(state_->file.get(), "id", H5T_STD_I64LE, space.get(),
+                                              H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT)));
+  if (!ids.empty())
+    state_->check(H5Dwrite(id.get(), H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, ids.data()));
+}
+
+RowFile::~RowFile() {
+  const Hdf5Section section;
+  state_->datasets.clear();
+  state_->file.close();
+}
+
+void RowFile::text(const char* name, const std::vector<std::string>& values) {
+  const Hdf5Section section;
+  const hsize_t count = values.size();
+  const SpaceId space(state_->check(H5Screate_simple(1, &count, nullptr)));
+  const TypeId type(state_->check(H5Tcopy(H5T_C_S1)));
+  H5Tset_size(type.get(), H5T_VARIABLE);
+  H5Tset_cset(type.get(), H5T_CSET_UTF8);
+  const AttributeId attribute(
+      state_->check(H5Acreate2(state_->file.get(), name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT)));
+  std::vector<const char*> texts;
+  for (const std::string& value : values) texts.push_back(value.c_str());
+  if (!texts.empty()) state_->check(H5Awrite(attribute.get(), type.get(), texts.data()));
+}
+
+void RowFile::number(const char* name, std::int64_t value) {
+  const Hdf5Section section;
+  const SpaceId space(state_->check(H5Screate(H5S_SCALAR)));
+  const AttributeId attribute(state_->check(
+      H5Acreate2(state_->file.get(), name, H5T_STD_I64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT)));
+  state_->check(H5Awrite(attribute.get(), H5T_NATIVE_INT64, &value));
+}
+
+std::size_t RowFile::add(const char* name, std::span<const std::int64_t> shape) {
+  const Hdf5Section section;
+  std::vector<hsize_t> dims = {state_->rows};
+  for (const std::int64_t n : shape) dims.push_back(static_cast<hsize_t>(n));
+  const SpaceId space(state_->check(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr)));
+  DatasetId id(state_->check(H5Dcreate2(state_->file.get(), name, H5T_IEEE_F32LE, space.get(), H5P_DEFAULT,
+                                        H5P_DEFAULT, H5P_DEFAULT)));
+  const auto values = std::accumulate(dims.begin() + 1, dims.end(), hsize_t{1}, std::multiplies<>());
+  state_->datasets.push_back({std::move(id), std::move(dims), values});
+  return state_->datasets.size() - 1;
+}
+
+void RowFile::write(std::size_t dataset, std::size_t first, std::span<const float> values) {
+  if (values.empty()) return;
+  const Hdf5Section section;
+  const State::Rows& rows = state_->datasets.at(dataset);
+  std::vector<hsize_t> extent = rows.shape;
+  extent[0] = values.size() / rows.values;
+  WFLOW_CHECK(values.size() % rows.values == 0 && first + extent[0] <= state_->rows);
+  std::vector<hsize_t> begin(extent.size(), 0);
+  begin[0] = first;
+  const SpaceId whole(state_->check(H5Dget_space(rows.id.get())));
+  state_->check(
+      H5Sselect_hyperslab(whole.get(), H5S_SELECT_SET, begin.data(), nullptr, extent.data(), nullptr));
+  const SpaceId memory(
+      state_->check(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr)));
+  state_->check(
+      H5Dwrite(rows.id.get(), H5T_NATIVE_FLOAT, memory.get(), whole.get(), H5P_DEFAULT, values.data()));
+}
+
+void RowFile::publish() {
+  {
+    const Hdf5Section section;
+    for (State::Rows& rows : state_->datasets)
+      if (rows.id.close() < 0) state_->check(-1);
+    if (state_->file.close() < 0) state_->check(-1);
+  }
+  state_->durable.publish();
+}
+
+std::size_t RowFile::rows() const {
+  return state_->rows;
+}
+
+}  // namespace wflow::trainer

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// An HDF5 file of contiguous datasets that have a row a sample, written part by part and published whole.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace wflow::trainer {
+
+class RowFile {
+ public:
+  // All throw Error{system} where the disk refuses.
+  RowFile(const std::filesystem::path& target, std::span<const std::int64_t> ids);  // dataset /id
+  ~RowFile();  // an unpublished file is removed
+  RowFile(const RowFile&) = delete;
+  RowFile& operator=(const RowFile&) = delete;
+
+  // Attributes of the file.
+  void text(const char* name, const std::vector<std::string>& values);
+  void number(const char* name, std::int64_t value);
+  // A dataset of float32, `shape` of a row; gives its number.
+  std::size_t add(const char* name, std::span<const std::int64_t> shape);
+  // Rows from `first` on, as many as there are in `values`.
+  void write(std::size_t dataset, std::size_t first, std::span<const float> values);
+  void publish();
+  std::size_t rows() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace wflow::trainer
