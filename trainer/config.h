@@ -35,6 +35,8 @@ enum class Select { last, best };
 // What computes convolutions on a processor: torch: libtorch and the kernels for few channels; onednn: oneDNN
 // wherever it has kernels; automatic: the faster of them for each layer.
 enum class Backend { automatic, torch, onednn };
+// Of the products in convolutions and linear layers; weights, sums, norms and all else stay in full precision.
+enum class Precision { full, bf16, fp16 };
 // What stands behind a convolution. Batch norm and group norm remove the mean amplitude of what they see (of
 // the batch, or of a sample), which is what a field's strength is read from.
 enum class Norm { none, batch, group };
@@ -161,6 +163,7 @@ struct TrainConfig {
   bool shuffle_labels = false;         // leak test: a network can learn nothing from such data
   bool deterministic = true;
   Backend backend = Backend::automatic;
+  Precision precision = Precision::full;
   // Weights to begin with: empty: random ones; kInitFromLast: where the data are new, those of the last model
   // of this training; else a checkpoint, or the folder of a training.
   std::string init_from;
@@ -187,6 +190,7 @@ const char* name_of(OptimizerName name);
 const char* name_of(Decay decay);
 const char* name_of(Select select);
 const char* name_of(Backend backend);
+const char* name_of(Precision precision);
 const char* name_of(Norm norm);
 const char* name_of(InitialWeights initial);
 

@@ -521,6 +521,7 @@ class Restarts(TrainRun):
             "decoder": {"model": {"name": "decoder", "width": 2, "dense": [8]}, "augment": None, "optimizer": "lars"},
             "vae": {"model": {"name": "vae", "width": 2, "latent": 3}, "schedule": "one_cycle"},
             "listed": {"model": {"layers": listed}, "optimizer": {"name": "adam", "larc_trust": 0.02}},
+            "half": {"model": {"name": "cosmoflow", "width": 3}, "precision": "fp16"},
         }.items():
             with self.subTest(name):
                 keys = {"epochs": 12, "checkpoint": {"every_steps": 1, "keep_last": 2}, **keys}
@@ -530,6 +531,18 @@ class Restarts(TrainRun):
                 self.assertRegex(self.train(path).stdout, r"continued from epoch \d+, step \d+")
                 self.assertEqual(self.weights(f"{name}-killed")[0], whole)
                 self.assertEqual(self.result(f"{name}-killed")["test"], self.result(f"{name}-whole")["test"])
+
+    def test_a_scaled_loss_trains_as_without(self):
+        """The first steps of fp16 overflow: they are left out, and the scale halves until none does."""
+        keys = {"epochs": 12, "model": {"name": "cosmoflow", "width": 3}}
+        self.train(self.config("full", **keys))
+        self.train(self.config("scaled", precision="fp16", **keys))
+        scale, good_steps = self.weights("scaled")[1]["loss_scale"]
+        self.assertLess(scale, 65536)
+        self.assertGreater(good_steps, 30)
+        self.assertEqual(self.result("scaled")["precision"], "fp16")
+        full, scaled = (self.result(name)["test"]["loss"] for name in ("full", "scaled"))
+        self.assertLess(abs(scaled - full), 0.25 * full)
 
     def test_signal_writes_a_checkpoint_and_ends_with_6(self):
         keys = {"epochs": 25}

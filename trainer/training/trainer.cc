@@ -47,6 +47,10 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+void multiply(std::span<float> values, double factor) {
+  for (float& value : values) value *= static_cast<float>(factor);
+}
+
 class Run {
  public:
   // Of a completed configuration.
@@ -74,6 +78,7 @@ class Run {
   std::string bytes_before(std::int64_t from);
   void inject(BitFlip::Where where, std::span<float> values);
   double forward(const std::pair<std::size_t, std::size_t>& part, std::size_t first_of_rank, double scale);
+  void unscale_gradients();
   void finish_epoch();
   void report_epoch(const EpochRow& row);
   // Of all ranks.
@@ -254,7 +259,7 @@ void Run::resume_or_begin() {
   if (leader()) tensorboard_.begin(counters_.history);
   ++counters_.segments;
   // After the restore: a back end on a GPU copies the values when it is made.
-  network_ = make_network(config_.backend, graph_, state_);
+  network_ = make_network(config_.backend, config_.precision, graph_, state_);
 }
 
 // Before the checkpoints go: a run that is killed before its first one begins with the same weights again.
@@ -285,6 +290,7 @@ std::pair<std::string, std::string> Run::weights_to_begin_with() {
 }
 
 void Run::begin() {
+  if (config_.precision == Precision::fp16) counters_.loss_scale = LossScale::begun();
   std::string bytes;
   std::string source;
   if (leader()) std::tie(bytes, source) = weights_to_begin_with();
@@ -443,16 +449,19 @@ bool Run::step(const Batch& batch, std::size_t global_batch) {
   }
   accumulated_.add_to(state_.exchange(), kScalarSpace);
   exchange_.finish();
+  unscale_gradients();
 
   const double total = state_.scalar(Scalar::loss);
   const double largest = largest_of(state_.gradients());
-  if (config_.guard.on &&
+  const bool taken = counters_.loss_scale.takes(std::isfinite(largest));
+  if (taken && config_.guard.on &&
       !looks_sound(total / static_cast<double>(global_batch * objective_.terms()), largest))
     return false;
-  if (own_doubt_.empty()) check_finite(total, std::isfinite(largest));
+  if (taken && own_doubt_.empty()) check_finite(total, std::isfinite(largest));
   stopping_ = state_.scalar(Scalar::stop) > 0;
-  counters_.epoch_loss += total;
+  if (std::isfinite(total)) counters_.epoch_loss += total;  // a step that is left out may overflow
   counters_.epoch_samples += static_cast<std::int64_t>(global_batch);
+  if (!taken) return true;
   state_.update_running_statistics(static_cast<std::int64_t>(global_batch), kNormMomentum);
   if (!optimizer_.slots().empty()) inject(BitFlip::Where::optimizer, optimizer_.slots().back().values.span());
   optimizer_.step(state_.values(), state_.gradients(), rate());
@@ -600,8 +609,14 @@ double Run::forward(const std::pair<std::size_t, std::size_t>& part, std::size_t
                        static_cast<std::int64_t>(first_of_rank + part.first)};
   network_->forward(inputs, static_cast<std::int64_t>(samples), key, outputs_);
   inject(BitFlip::Where::activations, outputs_);
-  return objective_.loss_and_gradient(outputs_, slice(feed_.truths, objective_.truth_count()), samples, scale,
-                                      output_gradients_);
+  const double loss = objective_.loss_and_gradient(outputs_, slice(feed_.truths, objective_.truth_count()),
+                                                   samples, scale, output_gradients_);
+  if (counters_.loss_scale.on) multiply(output_gradients_, counters_.loss_scale.value);
+  return loss;
+}
+
+void Run::unscale_gradients() {
+  if (counters_.loss_scale.on) multiply(state_.gradients(), 1 / counters_.loss_scale.value);
 }
 
 void Run::report_progress() {
@@ -937,6 +952,7 @@ void Run::write_results() {
                            {"threads", config_.threads},
                            {"host", host_name()},
                            {"device", compute_device()},
+                           {"precision", name_of(config_.precision)},
                            {"kernels", network_->describe()},
                            {"versions",
                             {{"wflow", kVersion},

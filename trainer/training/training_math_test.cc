@@ -432,4 +432,18 @@ TEST(TrainingState, FingerprintsOfEarlierRevisionsAreUnderstood) {
 }
 
 }  // namespace
+TEST(LossScale, HalvesAtAnOverflowAndGrowsAfterManyGoodSteps) {
+  LossScale scale = LossScale::begun();
+  EXPECT_FALSE(scale.takes(false));
+  EXPECT_EQ(scale.value, LossScale::kFirst / 2);
+  for (std::int64_t i = 1; i < LossScale::kGrowsAfter; ++i) ASSERT_TRUE(scale.takes(true));
+  EXPECT_EQ(scale.value, LossScale::kFirst / 2);
+  EXPECT_TRUE(scale.takes(true));
+  EXPECT_EQ(scale.value, LossScale::kFirst);
+  while (scale.value > 1) EXPECT_FALSE(scale.takes(false));
+  EXPECT_TRUE(scale.takes(false)) << "no scale helps";
+  EXPECT_TRUE(LossScale().takes(false)) << "off";
+  EXPECT_EQ(LossScale().value, 1);
+}
+
 }  // namespace wflow::trainer

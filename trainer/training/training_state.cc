@@ -193,6 +193,8 @@ std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& aver
                            {"rollbacks", counters.rollbacks},
                            {"history", history}};
   if (!counters.begun_from.empty()) header["begun_from"] = counters.begun_from;
+  if (counters.loss_scale.on)
+    header["loss_scale"] = {counters.loss_scale.value, counters.loss_scale.good_steps};
   std::vector<CheckpointView> arrays;
   save(arrays, state.parameters(), "parameter", state.values());
   save(arrays, state.buffers(), "buffer", state.buffer_values());
@@ -259,6 +261,11 @@ void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimize
     counters.segments = header.at("segments").get<std::int64_t>();
     counters.rollbacks = header.value("rollbacks", std::int64_t{0});
     counters.begun_from = header.value("begun_from", "");
+    counters.loss_scale = {};
+    if (header.contains("loss_scale")) {
+      const nlohmann::json& scale = header.at("loss_scale");
+      counters.loss_scale = {scale.at(0).get<double>(), scale.at(1).get<std::int64_t>(), true};
+    }
     counters.history.clear();
     for (const nlohmann::json& row : header.at("history")) counters.history.push_back(row_of(row));
   } catch (const nlohmann::json::exception& error) {

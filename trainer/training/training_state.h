@@ -12,6 +12,7 @@
 #include "trainer/data/transform.h"
 #include "trainer/model/flat_state.h"
 #include "trainer/training/checkpoint.h"
+#include "trainer/training/loss_scale.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/optimizer.h"
 #include "trainer/training/weight_average.h"
@@ -43,6 +44,7 @@ struct TrainingCounters {
   std::int64_t segments = 0;  // how many times the program was started for this run
   std::vector<EpochRow> history;
   std::int64_t rollbacks = 0;  // to an earlier checkpoint, over all segments
+  LossScale loss_scale;        // on with `precision: fp16` alone
   std::string begun_from;      // the checkpoint whose weights it began with; empty: random ones
 };
 
