@@ -518,7 +518,7 @@ TEST(Disk, WhileACommitWaitsNothingIsLeasedAndNothingAcknowledged) {
 
 // They came after the commit had begun and before the disk was known to be broken.
 TEST(Disk, WhoAskedBeforeTheTroubleIsAnswered) {
-  TestEdge edge("", 1);
+  TestEdge edge("", 2);
   edge.start();
   edge.join(kHere);
   edge.hold_commits = true;
