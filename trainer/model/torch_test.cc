@@ -497,19 +497,21 @@ TEST(Precision, EveryWideConvolutionOfOnednnMultipliesBf16) {
   int rounded = 0;
   for (const std::string& line : network->describe()) {
     if (line.starts_with("conv1 ")) continue;  // four channels in: full precision
-    if (line.starts_with("conv")) EXPECT_NE(line.find("bf16"), std::string::npos) << line;
+    if (line.starts_with("conv")) {
+      EXPECT_NE(line.find("bf16"), std::string::npos) << line;
+    }
     rounded += line.find("bf16") != std::string::npos ? 1 : 0;
   }
-  EXPECT_GE(rounded, 4);
+  EXPECT_GE(rounded, 3);
 }
 
 TEST(Precision, Bf16IsRefusedWithoutInstructionsForIt) {
   const ModelGraph graph = build_model(default_model(ModelName::mlp), {4, {1, 1, 1}}, 2);
   FlatState state(graph);
-  if (at::hasCUDA()) GTEST_SKIP();
+  if (at::hasCUDA()) GTEST_SKIP() << "there is a GPU";
   EXPECT_THROW(make_network(Backend::torch, Precision::bf16, graph, state), Error);
-  if (!onednn_has_bf16())
-    EXPECT_THROW(make_network(Backend::automatic, Precision::bf16, graph, state), Error);
+  if (onednn_has_bf16()) return;
+  EXPECT_THROW(make_network(Backend::automatic, Precision::bf16, graph, state), Error);
 }
 
 TEST(Onednn, IsRefusedWhereItHasNothingToDo) {
