@@ -216,6 +216,7 @@ OptimizerConfig read_optimizer(const yaml::Node* node, yaml::Diagnostics& diagno
   optimizer.clip_norm = reader.real("clip_norm", optimizer.clip_norm, 0, 1e30);
   const double trust = optimizer.name == OptimizerName::larc ? 0.02 : 0.0;
   optimizer.larc_trust = reader.real("larc_trust", trust, 0, 1e3);
+  optimizer.lag = reader.integer("lag", optimizer.lag, 0, 1);
   optimizer.lars_trust = reader.real("lars_trust", optimizer.lars_trust, 0, 1e3);
   optimizer.reference_batch = reader.integer("reference_batch", optimizer.reference_batch, 0, 1 << 24);
   reader.finish();
@@ -514,6 +515,7 @@ yaml::Node to_yaml(const TrainConfig& config) {
                                {"weight_decay", real(optimizer.weight_decay)},
                                {"clip_norm", real(optimizer.clip_norm)},
                                {"larc_trust", real(optimizer.larc_trust)},
+                               {"lag", integer(optimizer.lag)},
                                {"lars_trust", real(optimizer.lars_trust)},
                                {"reference_batch", integer(optimizer.reference_batch)}})},
       {"schedule", yaml::map({{"warmup_epochs", real(schedule.warmup_epochs)},

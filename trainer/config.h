@@ -102,6 +102,7 @@ struct OptimizerConfig {
   double clip_norm = 0;              // largest norm of the whole gradient; 0: no limit
   double larc_trust = 0;             // layer-wise adaptive rate, clipped; 0: off
   double lars_trust = 0.001;         // lars
+  std::int64_t lag = 0;              // 1: a step's gradient is applied a step later
   std::int64_t reference_batch = 0;  // the rate is for this batch and grows in proportion; 0: it does not
   bool operator==(const OptimizerConfig&) const = default;
 };

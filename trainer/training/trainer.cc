@@ -70,6 +70,7 @@ class Run {
   EpochEnd train_epochs();
   EpochEnd train_epoch(DataLoader& loader);
   bool step(const Batch& batch, std::size_t global_batch);
+  bool apply(const LaggedSums::Step& step);
   bool looks_sound(double loss, double largest_gradient);
   void check_finite(double loss, bool gradient_finite) const;
   bool ranks_agree();
@@ -78,7 +79,6 @@ class Run {
   std::string bytes_before(std::int64_t from);
   void inject(BitFlip::Where where, std::span<float> values);
   double forward(const std::pair<std::size_t, std::size_t>& part, std::size_t first_of_rank, double scale);
-  void unscale_gradients();
   void finish_epoch();
   void report_epoch(const EpochRow& row);
   // Of all ranks.
@@ -123,6 +123,7 @@ class Run {
   WeightAverage average_;
   std::unique_ptr<Network> network_;
   GradientExchange exchange_;
+  LaggedSums lagged_;
   TrainingOrder order_;
   std::int64_t steps_per_epoch_;
   TrainingCounters counters_;
@@ -164,6 +165,7 @@ Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions
       optimizer_(config.optimizer, state_.parameters()),
       average_(config.ema, state_.parameters()),
       exchange_(communicator, state_.exchange()),
+      lagged_(&communicator),
       order_{hash64(config.seed, 1), data_.train().size(), static_cast<std::size_t>(config.batch),
              static_cast<std::size_t>(communicator.rank()), static_cast<std::size_t>(communicator.size())},
       steps_per_epoch_(static_cast<std::int64_t>(order_.steps_per_epoch())),
@@ -248,7 +250,7 @@ void Run::resume_or_begin() {
                                     config_.output, differences));
     }
     Normalisation normalisation;
-    restore_checkpoint(checkpoint, state_, optimizer_, average_, counters_, normalisation);
+    restore_checkpoint(checkpoint, state_, optimizer_, average_, lagged_, counters_, normalisation);
     data_.set_normalisation(normalisation);
     const std::string note = fmt::format("continued from epoch {}, step {}", counters_.epoch, counters_.step);
     say(note);
@@ -335,8 +337,8 @@ Outcome Run::execute() {
   resume_or_begin();
   sound_step_ = counters_.step;
   if (config_.guard.on && leader())
-    beginning_ =
-        sealed(snapshot(state_, optimizer_, average_, counters_, data_.normalisation(), fingerprint_));
+    beginning_ = sealed(
+        snapshot(state_, optimizer_, average_, lagged_, counters_, data_.normalisation(), fingerprint_));
   EpochEnd end = train_epochs();
   for (; end == EpochEnd::doubtful; end = train_epochs()) go_back();
   if (end == EpochEnd::interrupted) {
@@ -404,7 +406,10 @@ Run::EpochEnd Run::train_epoch(DataLoader& loader) {
     const bool by_time = when.every_seconds > 0 && seconds_since(last_checkpoint_) >= when.every_seconds;
     if (by_steps || by_time) write_checkpoint();
   }
-  return EpochEnd::complete;
+  // What is evaluated has all of its gradients.
+  if (config_.optimizer.lag == 0) return EpochEnd::complete;
+  if (const auto last = lagged_.take(state_.exchange()); last && !apply(*last)) return EpochEnd::doubtful;
+  return stopping_ ? EpochEnd::interrupted : EpochEnd::complete;
 }
 
 double Run::rate() const {
@@ -440,17 +445,28 @@ bool Run::step(const Batch& batch, std::size_t global_batch) {
   state_.scalar(Scalar::loss) = static_cast<float>(loss);
   state_.scalar(Scalar::doubt) = own_doubt_.empty() ? 0.0F : 1.0F;
   state_.scalar(Scalar::stop) = out_of_time || (options_.stop_asked && options_.stop_asked()) ? 1.0F : 0.0F;
+  const bool lags = config_.optimizer.lag > 0;
   if (samples > 0) {
     inject(BitFlip::Where::gradients, output_gradients_);
-    network_->backward(output_gradients_, [this](std::int64_t from) {
+    network_->backward(output_gradients_, [this, lags](std::int64_t from) {
       accumulated_.add_to(state_.exchange(), from);
-      exchange_.ready(from);
+      if (!lags) exchange_.ready(from);
     });
   }
   accumulated_.add_to(state_.exchange(), kScalarSpace);
-  exchange_.finish();
-  unscale_gradients();
+  const LaggedSums::Step now = {static_cast<std::int64_t>(global_batch), counters_.loss_scale.value, rate()};
+  if (!lags) {
+    exchange_.finish();
+    return apply(now);
+  }
+  const auto before = lagged_.exchange(state_.exchange(), now);
+  return !before || apply(*before);
+}
 
+// What the ranks have found in a step, and which is summed in state_.exchange().
+bool Run::apply(const LaggedSums::Step& step) {
+  const auto global_batch = static_cast<std::size_t>(step.samples);
+  if (counters_.loss_scale.on) multiply(state_.gradients(), 1 / step.loss_scale);
   const double total = state_.scalar(Scalar::loss);
   const double largest = largest_of(state_.gradients());
   const bool taken = counters_.loss_scale.takes(std::isfinite(largest));
@@ -464,7 +480,7 @@ bool Run::step(const Batch& batch, std::size_t global_batch) {
   if (!taken) return true;
   state_.update_running_statistics(static_cast<std::int64_t>(global_batch), kNormMomentum);
   if (!optimizer_.slots().empty()) inject(BitFlip::Where::optimizer, optimizer_.slots().back().values.span());
-  optimizer_.step(state_.values(), state_.gradients(), rate());
+  optimizer_.step(state_.values(), state_.gradients(), step.rate);
   average_.update(state_.values(), counters_.step + 1);
   network_->values_changed();
   return true;
@@ -556,8 +572,8 @@ void Run::go_back() {
   const std::int64_t segments = counters_.segments;
   const double seconds = counters_.seconds;
   Normalisation normalisation;
-  restore_checkpoint(decode_checkpoint(bytes, "the checkpoint"), state_, optimizer_, average_, counters_,
-                     normalisation);
+  restore_checkpoint(decode_checkpoint(bytes, "the checkpoint"), state_, optimizer_, average_, lagged_,
+                     counters_, normalisation);
   counters_.rollbacks = rollbacks;
   counters_.segments = segments;
   counters_.seconds = seconds;
@@ -613,10 +629,6 @@ double Run::forward(const std::pair<std::size_t, std::size_t>& part, std::size_t
                                                    samples, scale, output_gradients_);
   if (counters_.loss_scale.on) multiply(output_gradients_, counters_.loss_scale.value);
   return loss;
-}
-
-void Run::unscale_gradients() {
-  if (counters_.loss_scale.on) multiply(state_.gradients(), 1 / counters_.loss_scale.value);
 }
 
 void Run::report_progress() {
@@ -705,18 +717,20 @@ void Run::write_checkpoint() {
   const auto epoch = static_cast<std::uint64_t>(counters_.epoch);
   const auto at = static_cast<std::uint64_t>(counters_.step);
   if (++checkpoints_written_ > 1) beginning_ = {};
-  writer_.write(counters_.step,
-                snapshot(state_, optimizer_, average_, counters_, data_.normalisation(), fingerprint_),
-                best_steps(counters_.history, config_.checkpoint.keep_best),
-                [this, epoch, at](const CheckpointDirectory::Written& written) {
-                  events_.checkpoint(written.path.string(), written.hash, epoch, at);
-                });
+  writer_.write(
+      counters_.step,
+      snapshot(state_, optimizer_, average_, lagged_, counters_, data_.normalisation(), fingerprint_),
+      best_steps(counters_.history, config_.checkpoint.keep_best),
+      [this, epoch, at](const CheckpointDirectory::Written& written) {
+        events_.checkpoint(written.path.string(), written.hash, epoch, at);
+      });
   checkpoint_seconds_ += seconds_since(begin);
 }
 
 void Run::write_best() {
   if (!leader()) return;
-  writer_.write_best(snapshot(state_, optimizer_, average_, counters_, data_.normalisation(), fingerprint_));
+  writer_.write_best(
+      snapshot(state_, optimizer_, average_, lagged_, counters_, data_.normalisation(), fingerprint_));
 }
 
 // What is evaluated and exported: the averaged weights where there is an average, and statistics of the norms
