@@ -26,7 +26,7 @@ PROGRAMS = None
 CELLS = 8
 
 
-def make_data(root):
+def make_data(root, more=""):
     """48 boxes whose amplitude and slope are the targets, through wflow-convert."""
     rng = numpy.random.default_rng(1)
     rows = ["id,file,amplitude,slope"]
@@ -39,7 +39,7 @@ def make_data(root):
     (root / "table.csv").write_text("\n".join(rows) + "\n")
     (root / "convert.yaml").write_text(
         f"samples: {root}/table.csv\ntargets: [amplitude, slope]\nshard_samples: 20\n"
-        f"split: {{train: 30, validation: 9, test: 9, seed: 3}}\noutput: {root}/shards\nname: boxes\n")
+        f"split: {{train: 30, validation: 9, test: 9, seed: 3}}\noutput: {root}/shards\nname: boxes\n{more}")
     subprocess.run([PROGRAMS.convert, root / "convert.yaml"], check=True, stdout=subprocess.DEVNULL)
 
 

@@ -100,6 +100,8 @@ class Run {
   void use_training_weights();
   void measure_norms();
   void load_best();
+  void report_staging();
+  nlohmann::json staging_result();
   void say(const std::string& line) const;
   void say_warning(const std::string& sentence);
   void report_progress();
@@ -177,6 +179,27 @@ Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions
                       "normalised by mean and deviation",
                       field));
   }
+}
+
+void Run::report_staging() {
+  if (data_.staging() == nullptr) return;
+  const Staging::Report& report = data_.staging()->report();
+  const std::string note = fmt::format("staged {} shards, {}, in {:.2f} s on {} node{} ({})", report.shards,
+                                       text::format_bytes(report.bytes), report.seconds, report.groups,
+                                       report.groups == 1 ? "" : "s", name_of(config_.stage));
+  say(note);
+  events_.note(note);
+}
+
+// A collective call.
+nlohmann::json Run::staging_result() {
+  if (data_.staging() == nullptr) return {};
+  const Staging::Report& report = data_.staging()->report();
+  std::uint64_t fetched = 0;
+  for (const std::uint64_t bytes : gather(std::vector<std::uint64_t>{data_.staging()->fetched_bytes()}))
+    fetched += bytes;
+  return {{"where", name_of(config_.stage)}, {"shards", report.shards}, {"bytes", report.bytes},
+          {"seconds", report.seconds},       {"nodes", report.groups},  {"fetched_bytes", fetched}};
 }
 
 void Run::say(const std::string& line) const {
@@ -326,6 +349,7 @@ void Run::begin_with(const std::string& bytes, const std::string& source) {
 }
 
 Outcome Run::execute() {
+  report_staging();
   resume_or_begin();
   sound_step_ = counters_.step;
   if (config_.guard.on && leader())
@@ -357,8 +381,11 @@ Run::EpochEnd Run::train_epochs() {
     const std::uint64_t step = (first + n) % order_.steps_per_epoch();
     std::vector<BatchItem> items;
     for (const std::size_t index : order_.indices(epoch, step)) {
-      items.push_back({index, draw_augmentation(config_.augment, data_.grid(), hash64(config_.seed, 2), epoch,
-                                                data_.train().source().id(index))});
+      const std::int64_t id = data_.train().source().id(index);
+      BatchItem& item = items.emplace_back(BatchItem{index});
+      item.augmentation =
+          draw_augmentation(config_.augment, data_.grid(), hash64(config_.seed, 2), epoch, id);
+      if (config_.augment.noise > 0) item.noise = noise_key(hash64(config_.seed, 2), epoch, id);
     }
     return items;
   };
@@ -894,6 +921,7 @@ void Run::write_results() {
     file = std::make_unique<PredictionFile>(output / "predictions.h5", objective_, units(), description, ids);
   }
   const Predictions predictions = predict(split, file.get());
+  const nlohmann::json staging = staging_result();
   if (!leader()) return;
   file->publish();
   const Evaluation test = evaluation_of(predictions);
@@ -951,6 +979,7 @@ void Run::write_results() {
                              {"waited_for_checkpoints_this_segment", checkpoint_seconds_},
                              {"waited_for_ranks_this_segment", communicator_.exposed_seconds()},
                              {"reductions_this_segment", communicator_.reduction_seconds()}}}};
+  if (!staging.is_null()) result["staging"] = staging;
   write_file_durably(output / "result.json", result.dump(2) + "\n");
   if (split.size() > 0) say("\n" + test_lines(test));
   say(fmt::format("results in {}: model.pt, model.onnx, predictions.h5, {}metrics.csv, result.json",

@@ -117,8 +117,8 @@ void flatten(const nlohmann::json& json, const std::string& prefix, std::map<std
 
 nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
   nlohmann::json json = json_of(to_yaml(config));
-  for (const char* key : {"data", "output", "ranks", "threads", "loader_threads", "cache", "checkpoint",
-                          "guard", "max_seconds", "backend"}) {
+  for (const char* key : {"data", "output", "ranks", "threads", "loader_threads", "cache", "stage",
+                          "checkpoint", "guard", "max_seconds", "backend"}) {
     json.erase(key);
   }
   if (config.init_from == kInitFromLast) json.erase("init_from");  // it matters at the beginning alone
