@@ -23,6 +23,7 @@ const std::array<std::string, 6> kDecays = {"none", "cosine", "linear", "polynom
 const std::array<std::string, 2> kSelects = {"last", "best"};
 const std::array<std::string, 3> kBackends = {"auto", "torch", "onednn"};
 const std::array<std::string, 3> kStages = {"none", "local", "memory"};
+const std::array<std::string, 3> kPrecisions = {"full", "bf16", "fp16"};
 const std::array<std::string, 2> kInitialWeights = {"random", "data"};
 const std::array<std::string, 3> kNorms = {"none", "batch", "group"};
 const std::array<std::string, 7> kActivations = {"leaky_relu", "relu",    "elu", "gelu",
@@ -244,6 +245,7 @@ OptimizerConfig read_optimizer(const yaml::Node* node, yaml::Diagnostics& diagno
   optimizer.clip_norm = reader.real("clip_norm", optimizer.clip_norm, 0, 1e30);
   const double trust = optimizer.name == OptimizerName::larc ? 0.02 : 0.0;
   optimizer.larc_trust = reader.real("larc_trust", trust, 0, 1e3);
+  optimizer.lag = reader.integer("lag", optimizer.lag, 0, 1);
   optimizer.lars_trust = reader.real("lars_trust", optimizer.lars_trust, 0, 1e3);
   optimizer.reference_batch = reader.integer("reference_batch", optimizer.reference_batch, 0, 1 << 24);
   reader.finish();
@@ -328,6 +330,9 @@ bool is_classification(LossName name) {
 
 const char* name_of(Backend backend) {
   return kBackends[static_cast<std::size_t>(backend)].c_str();
+}
+const char* name_of(Precision precision) {
+  return kPrecisions[static_cast<std::size_t>(precision)].c_str();
 }
 
 const char* name_of(Stage stage) {
@@ -442,6 +447,7 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
   config.shuffle_labels = reader.boolean("shuffle_labels", config.shuffle_labels);
   config.deterministic = reader.boolean("deterministic", config.deterministic);
   config.backend = static_cast<Backend>(reader.choice("backend", 0, kBackends));
+  config.precision = static_cast<Precision>(reader.choice("precision", 0, kPrecisions));
   config.init_from = reader.string("init_from");
   if (config.init_from == "none") config.init_from.clear();
   config.max_seconds = reader.seconds("max_seconds", config.max_seconds);
@@ -553,6 +559,7 @@ yaml::Node to_yaml(const TrainConfig& config) {
                                {"weight_decay", real(optimizer.weight_decay)},
                                {"clip_norm", real(optimizer.clip_norm)},
                                {"larc_trust", real(optimizer.larc_trust)},
+                               {"lag", integer(optimizer.lag)},
                                {"lars_trust", real(optimizer.lars_trust)},
                                {"reference_batch", integer(optimizer.reference_batch)}})},
       {"schedule", yaml::map({{"warmup_epochs", real(schedule.warmup_epochs)},
@@ -577,6 +584,7 @@ yaml::Node to_yaml(const TrainConfig& config) {
       {"shuffle_labels", boolean(config.shuffle_labels)},
       {"deterministic", boolean(config.deterministic)},
       {"backend", yaml::scalar(name_of(config.backend))},
+      {"precision", yaml::scalar(name_of(config.precision))},
       {"max_seconds", real(config.max_seconds)}};
   if (!config.init_from.empty()) entries.emplace_back("init_from", yaml::quoted(config.init_from));
   if (config.cache_bytes >= 0) entries.emplace_back("cache", integer(config.cache_bytes));

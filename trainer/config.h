@@ -38,6 +38,8 @@ enum class Backend { automatic, torch, onednn };
 // Where the shards are read from. none: where they lie; local, memory: a copy that is spread over the nodes
 // of the job, on their own disks or in their memory.
 enum class Stage { none, local, memory };
+// Of the products in convolutions and linear layers; weights, sums, norms and all else stay in full precision.
+enum class Precision { full, bf16, fp16 };
 // What stands behind a convolution. Batch norm and group norm remove the mean amplitude of what they see (of
 // the batch, or of a sample), which is what a field's strength is read from.
 enum class Norm { none, batch, group };
@@ -104,6 +106,7 @@ struct OptimizerConfig {
   double clip_norm = 0;              // largest norm of the whole gradient; 0: no limit
   double larc_trust = 0;             // layer-wise adaptive rate, clipped; 0: off
   double lars_trust = 0.001;         // lars
+  std::int64_t lag = 0;              // 1: a step's gradient is applied a step later
   std::int64_t reference_batch = 0;  // the rate is for this batch and grows in proportion; 0: it does not
   bool operator==(const OptimizerConfig&) const = default;
 };
@@ -167,6 +170,7 @@ struct TrainConfig {
   bool shuffle_labels = false;         // leak test: a network can learn nothing from such data
   bool deterministic = true;
   Backend backend = Backend::automatic;
+  Precision precision = Precision::full;
   // Weights to begin with: empty: random ones; kInitFromLast: where the data are new, those of the last model
   // of this training; else a checkpoint, or the folder of a training.
   std::string init_from;
@@ -194,6 +198,7 @@ const char* name_of(Decay decay);
 const char* name_of(Select select);
 const char* name_of(Backend backend);
 const char* name_of(Stage stage);
+const char* name_of(Precision precision);
 const char* name_of(Norm norm);
 const char* name_of(InitialWeights initial);
 

@@ -95,10 +95,10 @@ TEST(TrainConfig, ReadsBackEqual) {
       " transform: {log: 0.1}, augment: [permute, shift], stage: {local: /scratch},"
       " loss: {name: huber, delta: 0.5},"
       " normalise: false,"
-      " optimizer: {name: adam, learning_rate: 3e-4, clip_norm: 1, larc_trust: 0.002},"
+      " optimizer: {name: adam, learning_rate: 3e-4, clip_norm: 1, larc_trust: 0.002, lag: 1},"
       " schedule: {warmup_epochs: 1.5, decay: step, step_epochs: [4, 8], step_factor: 0.25},"
       " checkpoint: {every_steps: 5, every_seconds: 10 min, keep: 3}, select: best, early_stop: 4,"
-      " shuffle_labels: true, deterministic: false, backend: onednn, max_seconds: 1 h}");
+      " shuffle_labels: true, deterministic: false, backend: onednn, precision: bf16, max_seconds: 1 h}");
   EXPECT_EQ(first.messages, "");
   EXPECT_EQ(first.config.max_seconds, 3600);
   const ReadResult second = read(yaml::emit(to_yaml(first.config)));

@@ -521,6 +521,8 @@ class Restarts(TrainRun):
             "decoder": {"model": {"name": "decoder", "width": 2, "dense": [8]}, "augment": None, "optimizer": "lars"},
             "vae": {"model": {"name": "vae", "width": 2, "latent": 3}, "schedule": "one_cycle"},
             "listed": {"model": {"layers": listed}, "optimizer": {"name": "adam", "larc_trust": 0.02}},
+            "lagging": {"model": {"name": "cosmoflow", "width": 3}, "optimizer": {"name": "sgd", "learning_rate": 0.0005, "lag": 1}},
+            "half": {"model": {"name": "cosmoflow", "width": 3}, "precision": "fp16"},
         }.items():
             with self.subTest(name):
                 keys = {"epochs": 12, "checkpoint": {"every_steps": 1, "keep_last": 2}, **keys}
@@ -530,6 +532,34 @@ class Restarts(TrainRun):
                 self.assertRegex(self.train(path).stdout, r"continued from epoch \d+, step \d+")
                 self.assertEqual(self.weights(f"{name}-killed")[0], whole)
                 self.assertEqual(self.result(f"{name}-killed")["test"], self.result(f"{name}-whole")["test"])
+
+    def test_a_lagging_gradient_is_of_the_weights_before(self):
+        """Two steps of an epoch find their gradients with the same weights: one step of twice the batch and the rate."""
+        keys = {"epochs": 1, "augment": None, "model": {"name": "cosmoflow", "width": 3}, "schedule": "none"}
+        sgd = {"name": "sgd", "momentum": 0}
+
+        def parameters(name, ranks=1, **optimizer):
+            values, header = self.reference(name, ranks, optimizer={**sgd, **optimizer}, **keys | {"batch": 30 if name == "one-step" else 15})
+            return numpy.concatenate([numpy.frombuffer(values, numpy.float32, int(numpy.prod(a["shape"])), a["offset"])
+                                      for a in header["arrays"] if a["kind"] == "parameter"])
+        whole = parameters("one-step", learning_rate=0.004)
+        for ranks in (1, 2):
+            lagging = parameters(f"two-steps-{ranks}", ranks, learning_rate=0.002, lag=1)
+            self.assertLess(numpy.abs(whole - lagging).max(), 1e-5 * numpy.abs(whole).max())
+        apart = parameters("two-steps-apart", learning_rate=0.002)
+        self.assertGreater(numpy.abs(whole - apart).max(), 1e-4 * numpy.abs(whole).max())
+
+    def test_a_scaled_loss_trains_as_without(self):
+        """The first steps of fp16 overflow: they are left out, and the scale halves until none does."""
+        keys = {"epochs": 12, "model": {"name": "cosmoflow", "width": 3}}
+        self.train(self.config("full", **keys))
+        self.train(self.config("scaled", precision="fp16", **keys))
+        scale, good_steps = self.weights("scaled")[1]["loss_scale"]
+        self.assertLess(scale, 65536)
+        self.assertGreater(good_steps, 30)
+        self.assertEqual(self.result("scaled")["precision"], "fp16")
+        full, scaled = (self.result(name)["test"]["loss"] for name in ("full", "scaled"))
+        self.assertLess(abs(scaled - full), 0.25 * full)
 
     def test_signal_writes_a_checkpoint_and_ends_with_6(self):
         keys = {"epochs": 25}

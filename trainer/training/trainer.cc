@@ -47,6 +47,10 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+void multiply(std::span<float> values, double factor) {
+  for (float& value : values) value *= static_cast<float>(factor);
+}
+
 class Run {
  public:
   // Of a completed configuration.
@@ -66,6 +70,7 @@ class Run {
   EpochEnd train_epochs();
   EpochEnd train_epoch(DataLoader& loader);
   bool step(const Batch& batch, std::size_t global_batch);
+  bool apply(const LaggedSums::Step& step);
   bool looks_sound(double loss, double largest_gradient);
   void check_finite(double loss, bool gradient_finite) const;
   bool ranks_agree();
@@ -120,6 +125,7 @@ class Run {
   WeightAverage average_;
   std::unique_ptr<Network> network_;
   GradientExchange exchange_;
+  LaggedSums lagged_;
   TrainingOrder order_;
   std::int64_t steps_per_epoch_;
   TrainingCounters counters_;
@@ -161,6 +167,7 @@ Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions
       optimizer_(config.optimizer, state_.parameters()),
       average_(config.ema, state_.parameters()),
       exchange_(communicator, state_.exchange()),
+      lagged_(&communicator),
       order_{hash64(config.seed, 1), data_.train().size(), static_cast<std::size_t>(config.batch),
              static_cast<std::size_t>(communicator.rank()), static_cast<std::size_t>(communicator.size())},
       steps_per_epoch_(static_cast<std::int64_t>(order_.steps_per_epoch())),
@@ -266,7 +273,7 @@ void Run::resume_or_begin() {
                                     config_.output, differences));
     }
     Normalisation normalisation;
-    restore_checkpoint(checkpoint, state_, optimizer_, average_, counters_, normalisation);
+    restore_checkpoint(checkpoint, state_, optimizer_, average_, lagged_, counters_, normalisation);
     data_.set_normalisation(normalisation);
     const std::string note = fmt::format("continued from epoch {}, step {}", counters_.epoch, counters_.step);
     say(note);
@@ -277,7 +284,7 @@ void Run::resume_or_begin() {
   if (leader()) tensorboard_.begin(counters_.history);
   ++counters_.segments;
   // After the restore: a back end on a GPU copies the values when it is made.
-  network_ = make_network(config_.backend, graph_, state_);
+  network_ = make_network(config_.backend, config_.precision, graph_, state_);
 }
 
 // Before the checkpoints go: a run that is killed before its first one begins with the same weights again.
@@ -308,6 +315,7 @@ std::pair<std::string, std::string> Run::weights_to_begin_with() {
 }
 
 void Run::begin() {
+  if (config_.precision == Precision::fp16) counters_.loss_scale = LossScale::begun();
   std::string bytes;
   std::string source;
   if (leader()) std::tie(bytes, source) = weights_to_begin_with();
@@ -353,8 +361,8 @@ Outcome Run::execute() {
   resume_or_begin();
   sound_step_ = counters_.step;
   if (config_.guard.on && leader())
-    beginning_ =
-        sealed(snapshot(state_, optimizer_, average_, counters_, data_.normalisation(), fingerprint_));
+    beginning_ = sealed(
+        snapshot(state_, optimizer_, average_, lagged_, counters_, data_.normalisation(), fingerprint_));
   EpochEnd end = train_epochs();
   for (; end == EpochEnd::doubtful; end = train_epochs()) go_back();
   if (end == EpochEnd::interrupted) {
@@ -425,7 +433,10 @@ Run::EpochEnd Run::train_epoch(DataLoader& loader) {
     const bool by_time = when.every_seconds > 0 && seconds_since(last_checkpoint_) >= when.every_seconds;
     if (by_steps || by_time) write_checkpoint();
   }
-  return EpochEnd::complete;
+  // What is evaluated has all of its gradients.
+  if (config_.optimizer.lag == 0) return EpochEnd::complete;
+  if (const auto last = lagged_.take(state_.exchange()); last && !apply(*last)) return EpochEnd::doubtful;
+  return stopping_ ? EpochEnd::interrupted : EpochEnd::complete;
 }
 
 double Run::rate() const {
@@ -461,28 +472,42 @@ bool Run::step(const Batch& batch, std::size_t global_batch) {
   state_.scalar(Scalar::loss) = static_cast<float>(loss);
   state_.scalar(Scalar::doubt) = own_doubt_.empty() ? 0.0F : 1.0F;
   state_.scalar(Scalar::stop) = out_of_time || (options_.stop_asked && options_.stop_asked()) ? 1.0F : 0.0F;
+  const bool lags = config_.optimizer.lag > 0;
   if (samples > 0) {
     inject(BitFlip::Where::gradients, output_gradients_);
-    network_->backward(output_gradients_, [this](std::int64_t from) {
+    network_->backward(output_gradients_, [this, lags](std::int64_t from) {
       accumulated_.add_to(state_.exchange(), from);
-      exchange_.ready(from);
+      if (!lags) exchange_.ready(from);
     });
   }
   accumulated_.add_to(state_.exchange(), kScalarSpace);
-  exchange_.finish();
+  const LaggedSums::Step now = {static_cast<std::int64_t>(global_batch), counters_.loss_scale.value, rate()};
+  if (!lags) {
+    exchange_.finish();
+    return apply(now);
+  }
+  const auto before = lagged_.exchange(state_.exchange(), now);
+  return !before || apply(*before);
+}
 
+// What the ranks have found in a step, and which is summed in state_.exchange().
+bool Run::apply(const LaggedSums::Step& step) {
+  const auto global_batch = static_cast<std::size_t>(step.samples);
+  if (counters_.loss_scale.on) multiply(state_.gradients(), 1 / step.loss_scale);
   const double total = state_.scalar(Scalar::loss);
   const double largest = largest_of(state_.gradients());
-  if (config_.guard.on &&
+  const bool taken = counters_.loss_scale.takes(std::isfinite(largest));
+  if (taken && config_.guard.on &&
       !looks_sound(total / static_cast<double>(global_batch * objective_.terms()), largest))
     return false;
-  if (own_doubt_.empty()) check_finite(total, std::isfinite(largest));
+  if (taken && own_doubt_.empty()) check_finite(total, std::isfinite(largest));
   stopping_ = state_.scalar(Scalar::stop) > 0;
-  counters_.epoch_loss += total;
+  if (std::isfinite(total)) counters_.epoch_loss += total;  // a step that is left out may overflow
   counters_.epoch_samples += static_cast<std::int64_t>(global_batch);
+  if (!taken) return true;
   state_.update_running_statistics(static_cast<std::int64_t>(global_batch), kNormMomentum);
   if (!optimizer_.slots().empty()) inject(BitFlip::Where::optimizer, optimizer_.slots().back().values.span());
-  optimizer_.step(state_.values(), state_.gradients(), rate());
+  optimizer_.step(state_.values(), state_.gradients(), step.rate);
   average_.update(state_.values(), counters_.step + 1);
   network_->values_changed();
   return true;
@@ -574,8 +599,8 @@ void Run::go_back() {
   const std::int64_t segments = counters_.segments;
   const double seconds = counters_.seconds;
   Normalisation normalisation;
-  restore_checkpoint(decode_checkpoint(bytes, "the checkpoint"), state_, optimizer_, average_, counters_,
-                     normalisation);
+  restore_checkpoint(decode_checkpoint(bytes, "the checkpoint"), state_, optimizer_, average_, lagged_,
+                     counters_, normalisation);
   counters_.rollbacks = rollbacks;
   counters_.segments = segments;
   counters_.seconds = seconds;
@@ -627,8 +652,10 @@ double Run::forward(const std::pair<std::size_t, std::size_t>& part, std::size_t
                        static_cast<std::int64_t>(first_of_rank + part.first)};
   network_->forward(inputs, static_cast<std::int64_t>(samples), key, outputs_);
   inject(BitFlip::Where::activations, outputs_);
-  return objective_.loss_and_gradient(outputs_, slice(feed_.truths, objective_.truth_count()), samples, scale,
-                                      output_gradients_);
+  const double loss = objective_.loss_and_gradient(outputs_, slice(feed_.truths, objective_.truth_count()),
+                                                   samples, scale, output_gradients_);
+  if (counters_.loss_scale.on) multiply(output_gradients_, counters_.loss_scale.value);
+  return loss;
 }
 
 void Run::report_progress() {
@@ -717,18 +744,20 @@ void Run::write_checkpoint() {
   const auto epoch = static_cast<std::uint64_t>(counters_.epoch);
   const auto at = static_cast<std::uint64_t>(counters_.step);
   if (++checkpoints_written_ > 1) beginning_ = {};
-  writer_.write(counters_.step,
-                snapshot(state_, optimizer_, average_, counters_, data_.normalisation(), fingerprint_),
-                best_steps(counters_.history, config_.checkpoint.keep_best),
-                [this, epoch, at](const CheckpointDirectory::Written& written) {
-                  events_.checkpoint(written.path.string(), written.hash, epoch, at);
-                });
+  writer_.write(
+      counters_.step,
+      snapshot(state_, optimizer_, average_, lagged_, counters_, data_.normalisation(), fingerprint_),
+      best_steps(counters_.history, config_.checkpoint.keep_best),
+      [this, epoch, at](const CheckpointDirectory::Written& written) {
+        events_.checkpoint(written.path.string(), written.hash, epoch, at);
+      });
   checkpoint_seconds_ += seconds_since(begin);
 }
 
 void Run::write_best() {
   if (!leader()) return;
-  writer_.write_best(snapshot(state_, optimizer_, average_, counters_, data_.normalisation(), fingerprint_));
+  writer_.write_best(
+      snapshot(state_, optimizer_, average_, lagged_, counters_, data_.normalisation(), fingerprint_));
 }
 
 // What is evaluated and exported: the averaged weights where there is an average, and statistics of the norms
@@ -965,6 +994,7 @@ void Run::write_results() {
                            {"threads", config_.threads},
                            {"host", host_name()},
                            {"device", compute_device()},
+                           {"precision", name_of(config_.precision)},
                            {"kernels", network_->describe()},
                            {"versions",
                             {{"wflow", kVersion},
