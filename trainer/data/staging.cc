@@ -61,7 +61,7 @@ FileDescriptor nameless_file(Stage stage, const fs::path& folder) {
 std::uint64_t free_bytes(Stage stage, const fs::path& folder) {
   if (stage == Stage::memory)
     return static_cast<std::uint64_t>(kMostOfMemory * static_cast<double>(free_memory()));
-  struct statvfs room{};
+  struct statvfs room {};
   if (::statvfs(folder.c_str(), &room) != 0)
     throw system_error(errno, fmt::format("stage: local: cannot use {}", folder.string()));
   return room.f_bavail * room.f_frsize;
@@ -274,9 +274,10 @@ void Staging::check_room() {
             ? fmt::format("{}and staging may take {} of its memory; use more nodes, 'stage: local' or "
                           "'stage: none'",
                           what, text::format_bytes(free))
-            : fmt::format("{}and {} has {} free; use more nodes, another folder (stage: {{local: FOLDER}}) or "
-                          "'stage: none'",
-                          what, folder().string(), text::format_bytes(free)));
+            : fmt::format(
+                  "{}and {} has {} free; use more nodes, another folder (stage: {{local: FOLDER}}) or "
+                  "'stage: none'",
+                  what, folder().string(), text::format_bytes(free)));
   }
 }
 
@@ -343,8 +344,7 @@ void Staging::share() {
   }
   if (communicator_.size() == 1) return;
   service_ = std::make_unique<FetchService>(
-      communicator_,
-      [files = files_](std::uint64_t file, std::uint64_t offset, std::span<std::uint8_t> to) {
+      communicator_, [files = files_](std::uint64_t file, std::uint64_t offset, std::span<std::uint8_t> to) {
         return files->read(file, offset, to);
       });
 }
@@ -361,11 +361,12 @@ std::string Staging::description_of(const Copy& copy) const {
   }
   for (const FieldLayout& field : contents.layout.fields) {
     if (field.access == FieldLayout::Access::direct) continue;
-    throw Error(ExitCode::data, fmt::format("{} was rewritten by another tool, so that only HDF5 can read its "
-                                            "/{}: use 'stage: none', or convert again",
-                                            source(copy).string(), field.name));
+    throw Error(ExitCode::data,
+                fmt::format("{} was rewritten by another tool, so that only HDF5 can read its "
+                            "/{}: use 'stage: none', or convert again",
+                            source(copy).string(), field.name));
   }
-  struct stat about{};
+  struct stat about {};
   if (::fstat(fd, &about) != 0) throw system_error(errno, "cannot look at a staged shard");
   std::string bytes;
   for (const std::uint64_t number :
@@ -382,7 +383,7 @@ std::unique_ptr<converters::ShardBytes> Staging::bytes_of(const Copy& copy) cons
   if (groups_[copy.owner] == groups_[own]) {
     const std::string path = path_of(static_cast<pid_t>(copy.pid), static_cast<int>(copy.fd));
     FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    struct stat found{};
+    struct stat found {};
     if (fd && ::fstat(fd.get(), &found) == 0 && found.st_dev == copy.device && found.st_ino == copy.inode)
       return std::make_unique<converters::FileBytes>(source(copy), std::move(fd));
     if (is_own(copy)) throw system_error(errno, "cannot open the staged copy of " + copy.file);
@@ -401,7 +402,8 @@ converters::SplitReader Staging::open(std::string_view split) {
 }
 
 Dataset Staging::open_dataset() {
-  return trainer::open_dataset(config_.data, manifest_, [this](std::string_view split) { return open(split); });
+  return trainer::open_dataset(config_.data, manifest_,
+                               [this](std::string_view split) { return open(split); });
 }
 
 std::uint64_t Staging::fetched_bytes() const {

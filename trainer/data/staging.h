@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shards of a data set on the nodes of a job: each is read once from where the data lie, by one rank, into
-// memory or a file of its node. The ranks of that node read the copy, the others ask its owner over MPI.
+// The shards of a data set on the nodes of a job: each is read once from where the data lie, by one rank,
+// into memory or a file of its node. The ranks of that node read the copy, the others ask its owner over MPI.
 //
 // Copies have no name: memory of the kernel (memfd) or a file without a directory entry, which other ranks of
 // the node open through /proc. Whatever ends the processes frees them.

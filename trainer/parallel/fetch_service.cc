@@ -24,8 +24,8 @@ namespace {
 
 constexpr int kRequestTag = 1;
 constexpr int kFirstAnswerTag = 2;
-constexpr int kAnswerTags = 32'000;                       // MPI promises tags up to 32,767
-constexpr std::size_t kMostOfAnswer = 64 << 20;           // bytes
+constexpr int kAnswerTags = 32'000;                      // MPI promises tags up to 32,767
+constexpr std::size_t kMostOfAnswer = 64 << 20;          // bytes
 constexpr std::size_t kMostAnswersInFlight = 256 << 20;  // then requests wait in MPI
 constexpr int kRequestsAtOnce = 16;
 
@@ -271,8 +271,7 @@ void FetchService::fetch(int rank, std::uint64_t file, std::span<const RemoteRan
         used = 0;
       }
       if (!question->whole)
-        throw Error(ExitCode::system,
-                    fmt::format("rank {} could not read its staged copy of a shard", rank));
+        throw Error(ExitCode::system, fmt::format("rank {} could not read its staged copy of a shard", rank));
       const std::size_t part = std::min(range.to.size() - at, question->answer.size() - used);
       std::memcpy(range.to.data() + at, question->answer.data() + used, part);
       at += part;

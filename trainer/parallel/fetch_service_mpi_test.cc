@@ -49,12 +49,14 @@ bool fetches(FetchService& service, int rank, std::uint64_t key) {
 }
 
 void fetch_tests(Communicator& c) {
-  FetchService service(c, [rank = c.rank()](std::uint64_t file, std::uint64_t offset, std::span<std::uint8_t> to) {
-    if (file == kMissingFile) return false;
-    for (std::size_t k = 0; k < to.size(); ++k)
-      to[k] = file == kLargeFile ? static_cast<std::uint8_t>((offset + k) % 251) : byte_of(rank, file, offset + k);
-    return true;
-  });
+  FetchService service(
+      c, [rank = c.rank()](std::uint64_t file, std::uint64_t offset, std::span<std::uint8_t> to) {
+        if (file == kMissingFile) return false;
+        for (std::size_t k = 0; k < to.size(); ++k)
+          to[k] = file == kLargeFile ? static_cast<std::uint8_t>((offset + k) % 251)
+                                     : byte_of(rank, file, offset + k);
+        return true;
+      });
   std::atomic<int> wrong = 0;
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {

@@ -16,6 +16,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "trainer/data/free_memory.h"
 #include "trainer/data/run_data.h"
 #include "trainer/model/model_export.h"
 #include "trainer/model/network.h"
@@ -151,7 +152,8 @@ class Run {
   Clock::time_point last_checkpoint_ = Clock::now();
   Clock::time_point last_progress_ = Clock::now();
   double data_wait_seconds_ = 0;
-  double epoch_wait_seconds_ = 0;  // for data, in the epoch that has ended
+  double epoch_wait_seconds_ = 0;     // for data, in the epoch that has ended
+  double epoch_exposed_seconds_ = 0;  // for sums over the ranks, in the epoch under way
   double validation_seconds_ = 0;
   double checkpoint_seconds_ = 0;  // in which the training stood still
 };
@@ -417,8 +419,10 @@ Run::EpochEnd Run::train_epoch(DataLoader& loader) {
     const Clock::time_point begin = Clock::now();
     const Batch* batch = loader.next();
     WFLOW_CHECK(batch != nullptr);
+    const double exposed = communicator_.exposed_seconds();
     if (!step(*batch, order_.global_batch(static_cast<std::uint64_t>(counters_.step_of_epoch))))
       return EpochEnd::doubtful;
+    epoch_exposed_seconds_ += communicator_.exposed_seconds() - exposed;
     ++counters_.step;
     ++counters_.step_of_epoch;
     const double seconds = seconds_since(begin);
@@ -695,6 +699,8 @@ void Run::finish_epoch() {
   row.seconds = counters_.epoch_seconds;
   row.samples_per_second = samples / counters_.epoch_seconds;
   row.data_wait = std::min(1.0, epoch_wait_seconds_ / row.seconds);
+  row.exposed_communication = std::min(1.0, epoch_exposed_seconds_ / row.seconds);
+  epoch_exposed_seconds_ = 0;
   const bool best = validate(row);
   counters_.history.push_back(row);
   ++counters_.epoch;
@@ -735,6 +741,7 @@ void Run::report_epoch(const EpochRow& row) {
   events_.metric("samples_per_second", row.samples_per_second, epoch, at);
   events_.metric("gflops", gflops_of(row), epoch, at);
   events_.metric("data_wait", row.data_wait, epoch, at);
+  events_.metric("exposed_communication", row.exposed_communication, epoch, at);
 }
 
 void Run::write_checkpoint() {
@@ -951,6 +958,8 @@ void Run::write_results() {
   }
   const Predictions predictions = predict(split, file.get());
   const nlohmann::json staging = staging_result();
+  Performance performance = performance_of(counters_.history, graph_.training_flops());
+  performance.peak_memory = gather(std::vector<std::uint64_t>{static_cast<std::uint64_t>(peak_memory())});
   if (!leader()) return;
   file->publish();
   const Evaluation test = evaluation_of(predictions);
@@ -1001,6 +1010,7 @@ void Run::write_results() {
                              {"libtorch", torch_version()},
                              {"onednn", onednn_version()},
                              {"mpi", communicator_.library()}}},
+                           {"performance", to_json(performance)},
                            {"seconds",
                             {{"training", counters_.seconds},
                              {"this_segment", seconds_since(began_)},
@@ -1012,6 +1022,7 @@ void Run::write_results() {
   if (!staging.is_null()) result["staging"] = staging;
   write_file_durably(output / "result.json", result.dump(2) + "\n");
   if (split.size() > 0) say("\n" + test_lines(test));
+  say(performance_line(performance));
   say(fmt::format("results in {}: model.pt, model.onnx, predictions.h5, {}metrics.csv, result.json",
                   output.string(), table ? "predictions.csv, " : ""));
   for (const TargetErrors& t : test.targets) {
