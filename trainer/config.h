@@ -37,6 +37,9 @@ enum class Select { last, best };
 // What computes convolutions on a processor: torch: libtorch and the kernels for few channels; onednn: oneDNN
 // wherever it has kernels; automatic: the faster of them for each layer.
 enum class Backend { automatic, torch, onednn };
+// Where the shards are read from. none: where they lie; local, memory: a copy that is spread over the nodes
+// of the job, on their own disks or in their memory.
+enum class Stage { none, local, memory };
 // Of the products in convolutions and linear layers; weights, sums, norms and all else stay in full
 // precision.
 enum class Precision { full, bf16, fp16 };
@@ -82,7 +85,8 @@ struct AugmentConfig {
   bool shift = false;    // periodic, any number of cells along each axis
   bool flip = false;     // mirror each axis
   bool permute = false;  // exchange axes of as many cells
-  bool any() const { return shift || flip || permute; }
+  double noise = 0;      // of input fields: its deviation, in those of each channel
+  bool moves() const { return shift || flip || permute; }
   bool operator==(const AugmentConfig&) const = default;
 };
 
@@ -157,6 +161,8 @@ struct TrainConfig {
   std::int64_t threads = 1;     // a rank
   std::int64_t loader_threads = 1;
   std::int64_t cache_bytes = -1;  // decoded samples kept in memory, a rank; -1: a quarter of the free memory
+  Stage stage = Stage::none;
+  std::string stage_folder;  // of local; empty: $TMPDIR, else /tmp
   ModelConfig model;
   TransformConfig transform;
   bool normalise = true;
@@ -199,6 +205,7 @@ const char* name_of(OptimizerName name);
 const char* name_of(Decay decay);
 const char* name_of(Select select);
 const char* name_of(Backend backend);
+const char* name_of(Stage stage);
 const char* name_of(Precision precision);
 const char* name_of(Norm norm);
 const char* name_of(InitialWeights initial);

@@ -78,8 +78,11 @@ TEST(TrainConfig, ReportsAllErrorsAtOnceWithPlacesAndSuggestions) {
   EXPECT_THAT(messages, HasSubstr("train.yaml:3:8: error: 'batch' must be a whole number"));
   EXPECT_THAT(messages, HasSubstr("did you mean 'cosmoflow'?"));
   EXPECT_THAT(messages, HasSubstr("unknown key 'widht' in the model: block; did you mean 'width'?"));
-  EXPECT_THAT(messages,
-              HasSubstr("'augment' is a list of shift, flip, permute; found 'filp'; did you mean 'flip'?"));
+  EXPECT_THAT(
+      messages,
+      HasSubstr(
+          "'augment' is a list of shift, flip, permute, {noise: NUMBER}; found the text 'filp'; did you "
+          "mean 'flip'?"));
   EXPECT_THAT(messages, HasSubstr("did you mean 'log1p'?"));
   EXPECT_THAT(messages, HasSubstr("decay: step needs 'step_epochs'"));
   EXPECT_THAT(messages, HasSubstr("'learning_rate' must be between"));
@@ -92,6 +95,11 @@ TEST(TrainConfig, RefusesContradictions) {
               HasSubstr("'warmup_epochs'"));
   EXPECT_THAT(read("{}").messages, HasSubstr("needs the key 'data'"));
   EXPECT_THAT(read("[1, 2]").messages, HasSubstr("the train: block must be a mapping"));
+  EXPECT_THAT(read("{data: d, augment: {noise: 0.1}, normalise: false}").messages,
+              HasSubstr("is in deviations of normalised fields, and 'normalise' is false"));
+  EXPECT_THAT(read("{data: d, augment: [flip, noise]}").messages, HasSubstr("as in {noise: 0.01}"));
+  EXPECT_THAT(read("{data: d, stage: lokal}").messages, HasSubstr("did you mean 'local'?"));
+  EXPECT_THAT(read("{data: d, stage: {memory: /x}}").messages, HasSubstr("needs the key 'local'"));
   EXPECT_THAT(read("{data: d, transform: {lag: 1}}").messages, HasSubstr("needs the key 'log'"));
 }
 
@@ -102,7 +110,8 @@ TEST(TrainConfig, ReadsBackEqual) {
       " cache: 1 GiB, model: {name: sc18, width: 8, dropout: 0.1, norm: batch, dense: [10], activation: "
       "silu}, inputs: [x, omega_b],"
       " accumulate: 2, ema: 0.99,"
-      " transform: {log: 0.1}, augment: [permute, shift], loss: {name: huber, delta: 0.5},"
+      " transform: {log: 0.1}, augment: [permute, shift], stage: {local: /scratch},"
+      " loss: {name: huber, delta: 0.5},"
       " normalise: false,"
       " optimizer: {name: adam, learning_rate: 3e-4, clip_norm: 1, larc_trust: 0.002, lag: 1},"
       " schedule: {warmup_epochs: 1.5, decay: step, step_epochs: [4, 8], step_factor: 0.25},"
@@ -113,6 +122,10 @@ TEST(TrainConfig, ReadsBackEqual) {
   const ReadResult second = read(yaml::emit(to_yaml(first.config)));
   EXPECT_EQ(second.messages, "");
   EXPECT_EQ(first.config, second.config);
+  const ReadResult noisy = read("{data: d, augment: [flip, {noise: 0.02}], stage: memory}");
+  EXPECT_EQ(noisy.config.augment.noise, 0.02);
+  EXPECT_EQ(noisy.config.stage, Stage::memory);
+  EXPECT_EQ(read(yaml::emit(to_yaml(noisy.config))).config, noisy.config);
   const ReadResult defaults = read("data: d");
   EXPECT_EQ(read(yaml::emit(to_yaml(defaults.config))).config, defaults.config);
 }

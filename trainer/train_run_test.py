@@ -51,7 +51,7 @@ torch.jit.freeze(torch.jit.script(Cnn().eval())).save(root / "frozen.pt")
 CELLS = 8
 
 
-def make_data(root):
+def make_data(root, more=""):
     """48 boxes whose amplitude and slope are the targets, through wflow-convert."""
     rng = numpy.random.default_rng(1)
     rows = ["id,file,amplitude,slope"]
@@ -64,7 +64,7 @@ def make_data(root):
     (root / "table.csv").write_text("\n".join(rows) + "\n")
     (root / "convert.yaml").write_text(
         f"samples: {root}/table.csv\ntargets: [amplitude, slope]\nshard_samples: 20\n"
-        f"split: {{train: 30, validation: 9, test: 9, seed: 3}}\noutput: {root}/shards\nname: boxes\n")
+        f"split: {{train: 30, validation: 9, test: 9, seed: 3}}\noutput: {root}/shards\nname: boxes\n{more}")
     subprocess.run([PROGRAMS.convert, root / "convert.yaml"], check=True, stdout=subprocess.DEVNULL)
 
 
@@ -199,9 +199,12 @@ class EndToEnd(TrainRun):
             self.assertAlmostEqual(errors["rmse"], (difference ** 2).mean() ** 0.5, places=5)
             self.assertAlmostEqual(errors["r2"], 1 - (difference ** 2).mean() / truth[:, i].var(), places=5)
         self.assertIn("rms error", done.stdout)
+        self.assertRegex(done.stdout, r"training: \d+\.\d samples/s, \d+\.\d GFLOP/s, \d+\.\d % of the time waiting for data; "
+                                      r"up to \d+\.\d MiB of memory\n")
 
         # The same command again has nothing to train and says the same.
         again = self.train(self.root / "whole.yaml")
+        self.assertEqual(self.result("whole")["performance"]["gflops"], result["performance"]["gflops"])
         self.assertIn("continued from epoch 12, step 60", again.stdout)
         self.assertEqual(self.result("whole")["test"], result["test"])
 
@@ -227,6 +230,7 @@ class EndToEnd(TrainRun):
                           "optimizer": "lamb", "augment": None, "transform": None},
             "decoder": {"model": {"name": "decoder", "width": 2, "dense": [8]}, "optimizer": "larc", "augment": None},
             "autoencoder": {"model": {"name": "autoencoder", "width": 2, "dense": [], "latent": 3}, "schedule": "one_cycle"},
+            "noisy": {"model": {"name": "cosmoflow", "width": 2}, "augment": ["permute", {"noise": 0.1}]},
             "vae": {"model": {"name": "vae", "width": 2, "latent": 3, "norm": "batch"}, "loss": {"name": "mse", "kl_weight": 0.1}},
             "unet": {"model": {"name": "unet", "width": 2, "depth": 1}, "inputs": ["x"], "targets": ["x"], "loss": "huber"},
             "gaussian": {"model": {"name": "cnn", "width": 2}, "loss": "gaussian", "ema": 0.9},
@@ -503,6 +507,11 @@ class Ranks(TrainRun):
         # 30 samples in batches of 29: the last batch has one sample for three ranks.
         self.train(self.config("uneven", batch=29, epochs=2), 3)
         self.assertEqual(self.result("uneven")["steps"], 4)
+        performance = self.result("uneven")["performance"]
+        self.assertEqual(len(performance["peak_memory_bytes"]), 3)
+        self.assertGreater(min(performance["peak_memory_bytes"]), 10 << 20)
+        self.assertTrue(0 < performance["exposed_communication"] < 1)
+        self.assertTrue(0 <= performance["data_wait"] < 1)
 
     def test_predicted_fields_of_all_ranks_are_in_the_file(self):
         keys = {"model": {"name": "unet", "width": 2, "depth": 1, "norm": "none"}, "inputs": ["x"], "targets": ["x"],
@@ -608,6 +617,7 @@ class Restarts(TrainRun):
             "cnn": {"model": {"name": "cnn", "width": 2, "norm": "batch"}, "loss": "gaussian", "accumulate": 2},
             "unet": {"model": {"name": "unet", "width": 2, "depth": 1}, **field},
             "decoder": {"model": {"name": "decoder", "width": 2, "dense": [8]}, "augment": None, "optimizer": "lars"},
+            "noisy": {"model": {"name": "cosmoflow", "width": 2}, "augment": ["permute", {"noise": 0.1}]},
             "vae": {"model": {"name": "vae", "width": 2, "latent": 3}, "schedule": "one_cycle"},
             "listed": {"model": {"layers": listed}, "optimizer": {"name": "adam", "larc_trust": 0.02}},
             "lagging": {"model": {"name": "cosmoflow", "width": 3}, "optimizer": {"name": "sgd", "learning_rate": 0.0005, "lag": 1}},
@@ -764,6 +774,17 @@ class WrongInput(TrainRun):
         done = self.train(self.config("label", targets=["amplitud"]), code=3)
         self.assertIn("did you mean 'amplitude'?", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
+
+    def test_noise_where_it_makes_no_sense(self):
+        for name, keys, sentence in (
+                ("target", {"model": {"name": "unet", "width": 2, "depth": 1}, "inputs": ["x"], "targets": ["x"]},
+                 "would change the target too: x is input and target"),
+                ("numbers", {"model": "mlp", "inputs": ["slope"], "targets": ["amplitude"], "transform": None},
+                 "is for fields, and no input is one"),
+                ("raw", {"normalise": False}, "'normalise' is false")):
+            path = self.config(f"noise-{name}", **{"augment": [{"noise": 0.1}], **keys})
+            for options in ((), ("--dry-run",)):
+                self.assertIn(sentence, self.train(path, 1, *options, code=3).stderr)
 
     def test_networks_that_do_not_fit(self):
         for name, keys, sentence in (

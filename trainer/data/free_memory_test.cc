@@ -61,5 +61,11 @@ TEST(FreeMemoryHere, IsSomething) {
   EXPECT_GT(free_memory(), 0);
 }
 
+TEST_F(FreeMemory, PeakOfTheProcess) {
+  write("proc/self/status", "Name:\twflow-train\nVmPeak:\t  900 kB\nVmHWM:\t  512 kB\nVmRSS:\t 500 kB\n");
+  EXPECT_EQ(peak_memory(folder_ / "proc"), 512 * 1024);
+  EXPECT_GT(peak_memory(), 1 << 20);
+}
+
 }  // namespace
 }  // namespace wflow::trainer

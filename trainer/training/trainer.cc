@@ -16,6 +16,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "trainer/data/free_memory.h"
 #include "trainer/data/run_data.h"
 #include "trainer/model/model_export.h"
 #include "trainer/model/module_graph.h"
@@ -115,6 +116,8 @@ class Run {
   void use_training_weights();
   void measure_norms();
   void load_best();
+  void report_staging();
+  nlohmann::json staging_result();
   void say(const std::string& line) const;
   void say_warning(const std::string& sentence);
   void report_progress();
@@ -159,7 +162,8 @@ class Run {
   Clock::time_point last_checkpoint_ = Clock::now();
   Clock::time_point last_progress_ = Clock::now();
   double data_wait_seconds_ = 0;
-  double epoch_wait_seconds_ = 0;  // for data, in the epoch that has ended
+  double epoch_wait_seconds_ = 0;     // for data, in the epoch that has ended
+  double epoch_exposed_seconds_ = 0;  // for sums over the ranks, in the epoch under way
   double validation_seconds_ = 0;
   double checkpoint_seconds_ = 0;  // in which the training stood still
 };
@@ -198,6 +202,27 @@ Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions
                       "normalised by mean and deviation",
                       field));
   }
+}
+
+void Run::report_staging() {
+  if (data_.staging() == nullptr) return;
+  const Staging::Report& report = data_.staging()->report();
+  const std::string note = fmt::format("staged {} shards, {}, in {:.2f} s on {} node{} ({})", report.shards,
+                                       text::format_bytes(report.bytes), report.seconds, report.groups,
+                                       report.groups == 1 ? "" : "s", name_of(config_.stage));
+  say(note);
+  events_.note(note);
+}
+
+// A collective call.
+nlohmann::json Run::staging_result() {
+  if (data_.staging() == nullptr) return {};
+  const Staging::Report& report = data_.staging()->report();
+  std::uint64_t fetched = 0;
+  for (const std::uint64_t bytes : gather(std::vector<std::uint64_t>{data_.staging()->fetched_bytes()}))
+    fetched += bytes;
+  return {{"where", name_of(config_.stage)}, {"shards", report.shards}, {"bytes", report.bytes},
+          {"seconds", report.seconds},       {"nodes", report.groups},  {"fetched_bytes", fetched}};
 }
 
 void Run::say(const std::string& line) const {
@@ -348,6 +373,7 @@ void Run::begin_with(const std::string& bytes, const std::string& source) {
 }
 
 Outcome Run::execute() {
+  report_staging();
   resume_or_begin();
   sound_step_ = counters_.step;
   if (config_.guard.on && leader())
@@ -379,8 +405,11 @@ Run::EpochEnd Run::train_epochs() {
     const std::uint64_t step = (first + n) % order_.steps_per_epoch();
     std::vector<BatchItem> items;
     for (const std::size_t index : order_.indices(epoch, step)) {
-      items.push_back({index, draw_augmentation(config_.augment, data_.grid(), hash64(config_.seed, 2), epoch,
-                                                data_.train().source().id(index))});
+      const std::int64_t id = data_.train().source().id(index);
+      BatchItem& item = items.emplace_back(BatchItem{index});
+      item.augmentation =
+          draw_augmentation(config_.augment, data_.grid(), hash64(config_.seed, 2), epoch, id);
+      if (config_.augment.noise > 0) item.noise = noise_key(hash64(config_.seed, 2), epoch, id);
     }
     return items;
   };
@@ -404,8 +433,10 @@ Run::EpochEnd Run::train_epoch(DataLoader& loader) {
     const Clock::time_point begin = Clock::now();
     const Batch* batch = loader.next();
     WFLOW_CHECK(batch != nullptr);
+    const double exposed = communicator_.exposed_seconds();
     if (!step(*batch, order_.global_batch(static_cast<std::uint64_t>(counters_.step_of_epoch))))
       return EpochEnd::doubtful;
+    epoch_exposed_seconds_ += communicator_.exposed_seconds() - exposed;
     ++counters_.step;
     ++counters_.step_of_epoch;
     const double seconds = seconds_since(begin);
@@ -686,6 +717,8 @@ void Run::finish_epoch() {
   row.seconds = counters_.epoch_seconds;
   row.samples_per_second = samples / counters_.epoch_seconds;
   row.data_wait = std::min(1.0, epoch_wait_seconds_ / row.seconds);
+  row.exposed_communication = std::min(1.0, epoch_exposed_seconds_ / row.seconds);
+  epoch_exposed_seconds_ = 0;
   const bool best = validate(row);
   counters_.history.push_back(row);
   ++counters_.epoch;
@@ -726,6 +759,7 @@ void Run::report_epoch(const EpochRow& row) {
   events_.metric("samples_per_second", row.samples_per_second, epoch, at);
   if (!graph_.is_module()) events_.metric("gflops", gflops_of(row), epoch, at);
   events_.metric("data_wait", row.data_wait, epoch, at);
+  events_.metric("exposed_communication", row.exposed_communication, epoch, at);
 }
 
 void Run::write_checkpoint() {
@@ -944,6 +978,9 @@ void Run::write_results() {
     file = std::make_unique<PredictionFile>(output / "predictions.h5", objective_, units(), description, ids);
   }
   const Predictions predictions = predict(split, file.get());
+  const nlohmann::json staging = staging_result();
+  Performance performance = performance_of(counters_.history, graph_.training_flops());
+  performance.peak_memory = gather(std::vector<std::uint64_t>{static_cast<std::uint64_t>(peak_memory())});
   if (!leader()) return;
   file->publish();
   const Evaluation test = evaluation_of(predictions);
@@ -994,6 +1031,7 @@ void Run::write_results() {
                              {"libtorch", torch_version()},
                              {"onednn", onednn_version()},
                              {"mpi", communicator_.library()}}},
+                           {"performance", to_json(performance)},
                            {"seconds",
                             {{"training", counters_.seconds},
                              {"this_segment", seconds_since(began_)},
@@ -1002,8 +1040,10 @@ void Run::write_results() {
                              {"waited_for_checkpoints_this_segment", checkpoint_seconds_},
                              {"waited_for_ranks_this_segment", communicator_.exposed_seconds()},
                              {"reductions_this_segment", communicator_.reduction_seconds()}}}};
+  if (!staging.is_null()) result["staging"] = staging;
   write_file_durably(output / "result.json", result.dump(2) + "\n");
   if (split.size() > 0) say("\n" + test_lines(test));
+  say(performance_line(performance));
   say(fmt::format("results in {}: model.pt, model.onnx, predictions.h5, {}metrics.csv, result.json",
                   output.string(), table ? "predictions.csv, " : ""));
   for (const TargetErrors& t : test.targets) {
