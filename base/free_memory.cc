@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/data/free_memory.h"
+#include "base/free_memory.h"
 
 #include <algorithm>
 #include <fstream>
@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-namespace wflow::trainer {
+namespace wflow {
 namespace {
 
 namespace fs = std::filesystem;
@@ -71,4 +71,4 @@ std::int64_t free_memory(const fs::path& proc, const fs::path& groups) {
   return least == kNoLimit ? 0 : least;
 }
 
-}  // namespace wflow::trainer
+}  // namespace wflow
