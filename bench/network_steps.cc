@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training steps of one network with one kind of kernels, and the processor's peak in the same run; started
 // by train_vs_pytorch --steps, which compares it with Python's torch.
-//   wflow_network_steps MODEL WIDTH CHANNELS CELLS BATCH THREADS SECONDS fastest|direct|onednn|library
+//   wflow_network_steps MODEL WIDTH CHANNELS CELLS BATCH THREADS SECONDS fastest|direct|onednn|library|bf16
 // Prints a line of JSON: samples, wall and CPU seconds, gflop (a sample's training step), peak (GFLOP/s of an
 // FMA loop per CPU second).
 #include <fmt/format.h>
@@ -64,7 +64,19 @@ double peak_gflops() {
   return best * 1e-9;
 }
 
+// unet: 2-D, from a field to a field; mlp: 5 hidden layers from `channels` numbers to two, CELLS is ignored.
 ModelGraph graph_of(const std::string& name, std::int64_t width, std::int64_t channels, std::int64_t cells) {
+  if (name == "unet") {
+    ModelConfig model = default_model(ModelName::unet);
+    model.width = width;
+    const TensorShape field = {channels, {1, cells, cells}};
+    return build_model(model, ModelTask{{{"x", field}}, field});
+  }
+  if (name == "mlp") {
+    ModelConfig model = default_model(ModelName::mlp);
+    model.dense.assign(5, width);
+    return build_model(model, {channels, {1, 1, 1}}, 2);
+  }
   ModelConfig model = default_model(name == "mlperf" ? ModelName::mlperf : ModelName::cosmoflow);
   model.width = width;
   model.norm = Norm::none;
@@ -82,14 +94,16 @@ int main(int count, char** arguments) {
   const std::int64_t batch = number(5);
   const std::string kernels = arguments[8];
   const std::array<std::string, 4> names = {"fastest", "direct", "onednn", "library"};
-  std::size_t choice = 0;
-  while (choice + 1 < names.size() && names[choice] != kernels) ++choice;
+  const bool rounds = kernels == "bf16";  // oneDNN's, with factors of 16 bits
+  std::size_t choice = rounds ? 2 : 0;
+  while (!rounds && choice + 1 < names.size() && names[choice] != kernels) ++choice;
 
   set_compute_threads(static_cast<int>(number(6)), true);
   const ModelGraph graph = graph_of(arguments[1], number(2), number(3), number(4));
   FlatState state(graph);
   state.fill_initial_values(1);
-  const auto network = make_torch_network(graph, state, static_cast<KernelChoice>(choice), false);
+  const auto network = make_torch_network(graph, state, static_cast<KernelChoice>(choice), false,
+                                          rounds ? Precision::bf16 : Precision::full);
   OptimizerConfig config;
   config.weight_decay = 0.01;
   Optimizer optimizer(config, state.parameters());

@@ -190,7 +190,8 @@ class Crate {
       results_.push_back(reference(*id));
   }
 
-  Json action(const std::string& id, const std::string& name, bool failed) const {
+  // At rest, what is not all done has failed to complete: by failures, because it was stopped, or cancelled.
+  Json action(const std::string& id, const std::string& name, bool all_done) const {
     const double end_s = status_.time_s > 0 ? status_.time_s : status_.started_s;
     Json entity = {{"@id", id},
                    {"@type", "CreateAction"},
@@ -201,7 +202,7 @@ class Crate {
     const bool over = engine::is_at_rest(status_.state);
     if (over) entity["endTime"] = iso_time(end_s);
     const char* const ended =
-        failed ? "http://schema.org/FailedActionStatus" : "http://schema.org/CompletedActionStatus";
+        all_done ? "http://schema.org/CompletedActionStatus" : "http://schema.org/FailedActionStatus";
     entity["actionStatus"] = reference(over ? ended : "http://schema.org/ActiveActionStatus");
     return entity;
   }
@@ -213,9 +214,12 @@ class Crate {
                       {"name", "wflow"},
                       {"softwareVersion", kVersion}});
     Json steps = Json::array();
+    bool all_done = true;
     for (const auto& step : status_.steps) {
       const std::string id = "#step-" + uri_path(step.name);
-      Json entity = action(id, "step " + step.name, step.failed() > 0);
+      const auto done = step.count(engine::ElementState::done) + step.count(engine::ElementState::skipped);
+      all_done = all_done && done == step.elements;
+      Json entity = action(id, "step " + step.name, done == step.elements);
       entity["description"] =
           fmt::format("{} of {} tasks done, {} failed", step.count(engine::ElementState::done), step.elements,
                       step.failed());
@@ -225,7 +229,7 @@ class Crate {
       steps.push_back(reference(id));
       actions_.push_back(reference(id));
     }
-    Json run = action("#run", "run of " + status_.name, status_.failed() > 0);
+    Json run = action("#run", "run of " + status_.name, all_done);
     run["object"] = inputs_;
     run["result"] = results_;
     graph_.push_back(std::move(run));

@@ -29,16 +29,10 @@ void CoordinatorMachine::Impl::on_query(const PeerId& peer, wire::Query& query) 
     act(action::Send{peer, std::move(*answer)});
     return;
   }
-  // It needs no store. Others would wait for the disk as long as the campaign does.
   const auto* watch = std::get_if<wire::WatchRequest>(&query.request);
   if (watch != nullptr && watch->running > 0) watched_until_s_ = running_s_ + kWatched_s;
-  const bool is_status = std::holds_alternative<wire::StatusRequest>(query.request) ||
-                         (watch != nullptr && watch->points == 0);
-  if (!disk_trouble_.empty() && is_status) {
-    act(action::AnswerQuery{peer, std::move(query)});
-  } else if (!disk_trouble_.empty()) {
-    act(action::Send{peer,
-                     wire::refusal(disk_trouble_ + "; ask again when that has changed", ExitCode::system)});
+  if (!disk_trouble_.empty()) {
+    answer_in_trouble(peer, query);
   } else if (gathered_.questions.size() >= kQuestions) {
     ++refused_;
     act(action::Send{
@@ -47,6 +41,34 @@ void CoordinatorMachine::Impl::on_query(const PeerId& peer, wire::Query& query) 
     ask_for_retry(peer, *retry);
   } else {
     gathered_.questions.emplace_back(action::AnswerQuery{peer, std::move(query)});
+  }
+}
+
+// A status needs no store. What does would wait for the disk as long as the campaign does.
+void CoordinatorMachine::Impl::answer_in_trouble(const PeerId& peer, wire::Query& query) {
+  const auto* watch = std::get_if<wire::WatchRequest>(&query.request);
+  const bool is_status = std::holds_alternative<wire::StatusRequest>(query.request) ||
+                         (watch != nullptr && watch->points == 0);
+  if (is_status) {
+    act(action::AnswerQuery{peer, std::move(query)});
+  } else {
+    act(action::Send{peer,
+                     wire::refusal(disk_trouble_ + "; ask again when that has changed", ExitCode::system)});
+  }
+}
+
+// Whoever asked before the trouble was known waits for a commit that may take hours. What nobody asked for
+// (jobs to submit, the retry of a start) goes on waiting.
+void CoordinatorMachine::Impl::answer_in_trouble(std::vector<CoordinatorAction>& questions) {
+  for (CoordinatorAction& waiting : std::exchange(questions, {})) {
+    if (auto* question = std::get_if<action::AnswerQuery>(&waiting)) {
+      answer_in_trouble(question->peer, question->query);
+    } else if (auto* retry = std::get_if<action::ResolveRetry>(&waiting); retry && !retry->peer.empty()) {
+      wire::Query query{std::move(retry->request)};
+      answer_in_trouble(retry->peer, query);
+    } else {
+      questions.push_back(std::move(waiting));
+    }
   }
 }
 
@@ -161,6 +183,8 @@ void CoordinatorMachine::Impl::on(event::CommitWaits& event) {
         fmt::format("{}; the campaign pauses, and goes on by itself when that has changed", event.why));
   }
   disk_trouble_ = std::move(event.why);
+  answer_in_trouble(written_.questions);
+  answer_in_trouble(gathered_.questions);
 }
 
 void CoordinatorMachine::Impl::on(const event::CommitFinished&) {

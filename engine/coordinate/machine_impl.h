@@ -229,6 +229,8 @@ struct CoordinatorMachine::Impl {
 
   // ---- machine_commands.cc: what people ask
   void on_query(const PeerId& peer, wire::Query& query);
+  void answer_in_trouble(const PeerId& peer, wire::Query& query);
+  void answer_in_trouble(std::vector<CoordinatorAction>& questions);
   void on(event::Retry& event);
   void on(const event::Signal& event);
   void on(const event::CommitFinished& event);

@@ -516,6 +516,32 @@ TEST(Disk, WhileACommitWaitsNothingIsLeasedAndNothingAcknowledged) {
   EXPECT_TRUE(edge.has_history("the campaign paused for 100 s: cannot write campaign.db: the disk is full"));
 }
 
+// They came after the commit had begun and before the disk was known to be broken.
+TEST(Disk, WhoAskedBeforeTheTroubleIsAnswered) {
+  TestEdge edge("", 2);
+  edge.start();
+  edge.join(kHere);
+  edge.hold_commits = true;
+  edge.handle(event::Signal{event::SignalKind::hangup});
+  edge.say("in this commit", wire::Query{wire::StatusRequest{}});
+  edge.say(kHere.id, TestEdge::success(edge.leases(kHere.id).at(0)));
+  edge.say("in the next", wire::Query{wire::StatusRequest{}});
+  edge.say("of tasks", wire::Query{wire::TasksRequest{}});
+  edge.say("of a retry", wire::Query{wire::RetryRequest{}});
+  ASSERT_TRUE(edge.questions.empty());
+  edge.handle(event::CommitWaits{"cannot write campaign.db: the disk is full"});
+  EXPECT_EQ(edge.questions.size(), 2U);
+  for (const char* peer : {"of tasks", "of a retry"}) {
+    const auto answers = edge.sent<wire::Answer>(peer);
+    ASSERT_EQ(answers.size(), 1U);
+    EXPECT_EQ(std::get<wire::Refusal>(answers[0].body).code, ExitCode::system);
+  }
+  edge.hold_commits = false;
+  edge.finish_commit();
+  EXPECT_EQ(edge.questions.size(), 2U) << "once each";
+  EXPECT_TRUE(edge.retries.empty());
+}
+
 TEST(Disk, WhoAsksForTheEndIsNotKeptWaiting) {
   TestEdge edge("", 1);
   edge.start();

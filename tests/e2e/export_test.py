@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 from urllib.parse import unquote
 
-from wflow_test import TASKS_FAILED, USAGE, CampaignTest
+from wflow_test import TASKS_FAILED, USAGE, CampaignTest, Gate, gated_study
 
 STUDY = """description: {{name: a crate, description: what was run}}
 env: {{variables: {{OUTPUT_PATH: "{folder}"}}}}
@@ -76,6 +76,21 @@ class RoCrate(CampaignTest):
         self.assertEqual({Path(i["@id"]).name for i in run["object"]}, {"table.csv", "model.py"})
         self.assertEqual(graph["#step-work"]["description"], "2 of 3 tasks done, 1 failed")
         self.assertEqual(len([i for i in run["result"] if i["@id"].endswith("result.txt")]), 2)
+
+    def test_a_cancelled_run_is_not_complete(self):
+        gate = Gate(self.folder, 0)
+        run = self.start("run", self.study(gated_study(gate, 6)), "-j", "1")
+        self.wait_for_campaign(run)
+        self.wait(lambda: gate.waiting() == 1, "the first task runs", run)
+        self.wflow("cancel", "--step", "work", "--range", "4:")
+        gate.open()
+        run.wait()
+        crate = self.folder / "crate"
+        self.wflow("export", self.campaign(), "--ro-crate", crate)
+        graph = {entity["@id"]: entity for entity in json.loads((crate / "ro-crate-metadata.json").read_text())["@graph"]}
+        self.assertEqual(graph["#step-work"]["description"], "4 of 6 tasks done, 0 failed")
+        for action in ("#run", "#step-work"):
+            self.assertEqual(graph[action]["actionStatus"]["@id"], "http://schema.org/FailedActionStatus")
 
     def check_files(self, crate, graph, root):
         parts = {part["@id"] for part in root["hasPart"]}

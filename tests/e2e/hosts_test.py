@@ -70,7 +70,8 @@ study:
 
 class FrozenWorker(HostsTest):
     def freeze(self, host):
-        """All of its processes: one that is not stopped yet may start another, or end."""
+        """All of its processes: one that is not stopped yet may start another, or end. Gives those that are stopped: one that was
+        ending when the signal came is gone as soon as its parent looks."""
         frozen = []
         while new := [pid for pid in self.of_host(host) if pid not in frozen]:
             for pid in new:
@@ -79,7 +80,14 @@ class FrozenWorker(HostsTest):
                 except ProcessLookupError:
                     continue
                 frozen.append(pid)
-        return frozen
+        return [pid for pid in frozen if self.has_stopped(pid)]
+
+    def has_stopped(self, pid):
+        """Waits until it has stopped, or ended."""
+        def state():
+            stat = read_text(f"/proc/{pid}/stat")
+            return stat.rpartition(") ")[2][:1] or "X"
+        return wait_for(lambda: state() in "TZX" and state(), f"process {pid} stops") == "T"
 
     def test_thawed_after_its_fence(self):
         """Its tasks were leased again and are done elsewhere. What wakes up ends before it does anything."""

@@ -66,11 +66,13 @@ enum class KernelChoice { fastest, direct, onednn, library };
 // The state must outlive the network. Runs on a GPU where libtorch finds one and `allow_gpu`.
 std::unique_ptr<Network> make_torch_network(const ModelGraph& graph, FlatState& state,
                                             KernelChoice kernels = KernelChoice::fastest,
-                                            bool allow_gpu = true);
+                                            bool allow_gpu = true, Precision precision = Precision::full);
 
-// The network that `backend` asks for. Throws Error{spec} where `onednn` is asked for and
-// oneDNN has kernels for none of the layers.
-std::unique_ptr<Network> make_network(Backend backend, const ModelGraph& graph, FlatState& state);
+// The network that `backend` and `precision` ask for. Throws Error{spec} where `onednn` is asked for and
+// oneDNN has kernels for none of the layers, and where bf16 is and this machine has no instructions for it.
+// fp16 on a processor rounds as a GPU does and computes in 32 bits: for tests of a setting, not for speed.
+std::unique_ptr<Network> make_network(Backend backend, Precision precision, const ModelGraph& graph,
+                                      FlatState& state);
 
 // Threads for libtorch's and the BLAS's kernels; the defaults of neither fit (1, and all cores a rank).
 void set_compute_threads(int threads, bool deterministic);

@@ -539,12 +539,13 @@ std::size_t onednn_block_length(std::span<const Layer> layers) {
 
 std::unique_ptr<OnednnBlock> make_onednn_block(std::span<const Layer> layers,
                                                std::span<const LayerTensors> tensors, bool wants_input,
-                                               std::shared_ptr<BlockScratch> scratch) {
+                                               Precision precision, std::shared_ptr<BlockScratch> scratch) {
   const bool own = !wants_input && has_own_weight_gradient(layers.front());
   OnednnConvolution::Wanted wanted;
   wanted.bias = layers.front().parameters.size() > 1;
   wanted.input_gradient = wants_input;
   wanted.weight_gradient = !own;
+  wanted.precision = precision;
   auto convolution = OnednnConvolution::make(layers.front(), wanted);
   if (convolution == nullptr) return nullptr;
   return std::make_unique<Block>(layers, tensors, std::move(convolution), own, std::move(scratch));

@@ -43,6 +43,6 @@ std::size_t onednn_block_length(std::span<const Layer> layers);
 // nullptr where oneDNN has only its reference kernels for the convolution. `tensors`: of each of the layers.
 std::unique_ptr<OnednnBlock> make_onednn_block(std::span<const Layer> layers,
                                                std::span<const LayerTensors> tensors, bool wants_input,
-                                               std::shared_ptr<BlockScratch> scratch);
+                                               Precision precision, std::shared_ptr<BlockScratch> scratch);
 
 }  // namespace wflow::trainer

@@ -48,8 +48,8 @@ memory::dims dims_of(std::int64_t samples, const TensorShape& shape, bool flat) 
   return dims;
 }
 
-memory::desc described(const memory::dims& dims, Tag tag) {
-  return {dims, memory::data_type::f32, tag};
+memory::desc described(const memory::dims& dims, Tag tag, memory::data_type type = memory::data_type::f32) {
+  return {dims, type, tag};
 }
 
 Tag plain_tag(bool flat) {
@@ -70,13 +70,24 @@ bool is_matrix_product(std::string_view name) {
   return name.find("gemm:jit") != std::string_view::npos;
 }
 
-// The same values in another order; `from` itself where that is the order.
+// The same values in another order or type; `from` itself where that is what is wanted.
 memory in_order(const memory::desc& desc, const float* from, const memory::desc& wanted) {
   memory given = wrap(desc, from);
   if (desc == wanted) return given;
   memory ordered(wanted, cpu_engine());
   dnnl::reorder(given, ordered).execute(cpu_stream(), given, ordered);
   return ordered;
+}
+
+// The same order, of 32 bits.
+memory::desc in_full(memory::desc desc) {
+  desc.data.data_type = dnnl_f32;
+  return desc;
+}
+
+// Fields in 32 bits as what a kernel multiplies.
+memory as_factor(const memory::desc& wanted, const float* from) {
+  return in_order(in_full(wanted), from, wanted);
 }
 
 }  // namespace
@@ -165,6 +176,11 @@ struct OnednnConvolution::Plans {
   memory::dims input_dims(std::int64_t samples) const { return dims_of(samples, layer.input, flat); }
   memory::dims output_dims(std::int64_t samples) const { return dims_of(samples, layer.output, flat); }
 
+  // The type of what is multiplied. The few channels of a first layer stay in full precision.
+  memory::data_type factor_type(Tag source) const {
+    const bool rounds = wanted.precision == Precision::bf16 && source != plain_tag(flat);
+    return rounds ? memory::data_type::bf16 : memory::data_type::f32;
+  }
   std::optional<Descriptions> describe(std::int64_t samples, Tag source) const;
   std::optional<WeightGradient::primitive_desc> describe_weight_gradient(
       std::int64_t samples, const memory::desc& x, const memory::desc& y,
@@ -186,9 +202,12 @@ std::optional<OnednnConvolution::Plans::Descriptions> OnednnConvolution::Plans::
                                                                                          Tag source) const {
   const auto forward_kind = dnnl::prop_kind::forward_training;
   const auto algorithm = dnnl::algorithm::convolution_direct;
-  const memory::desc x = described(input_dims(samples), source);
+  const memory::data_type type = factor_type(source);
+  const memory::desc x = described(input_dims(samples), source, type);
   const memory::desc y = described(output_dims(samples), blocked_tag(block, flat));
-  const memory::desc weights = described(plain_weights().dims(), Tag::any);
+  const memory::desc dx = described(input_dims(samples), source);
+  const memory::desc dy = described(output_dims(samples), blocked_tag(block, flat), type);
+  const memory::desc weights = described(plain_weights().dims(), Tag::any, type);
   const memory::desc bias = described({layer.output.channels}, Tag::a);
   const memory::dims strides = spatial(layer.stride, flat);
   const memory::dims low = spatial(layer.pad_low, flat);
@@ -200,12 +219,12 @@ std::optional<OnednnConvolution::Plans::Descriptions> OnednnConvolution::Plans::
     Descriptions found{Forward::primitive_desc(forward, cpu_engine()), std::nullopt, std::nullopt};
     if (!is_fast(found.forward.impl_info_str())) return std::nullopt;
     if (wanted.input_gradient) {
-      const InputGradient::desc description(algorithm, x, weights, y, strides, low, high);
+      const InputGradient::desc description(algorithm, dx, weights, dy, strides, low, high);
       found.input_gradient.emplace(description, cpu_engine(), found.forward);
       if (!is_fast(found.input_gradient->impl_info_str())) return std::nullopt;
     }
     if (wanted.weight_gradient) {
-      found.weight_gradient = describe_weight_gradient(samples, x, y, found.forward);
+      found.weight_gradient = describe_weight_gradient(samples, x, dy, found.forward);
       if (!found.weight_gradient) return std::nullopt;
     }
     return found;
@@ -232,6 +251,7 @@ OnednnConvolution::Plans::describe_weight_gradient(std::int64_t samples, const m
   };
   const auto blocked = describe_on(x, y, forward);
   if (is_fast(blocked.impl_info_str())) return blocked;
+  if (x.data_type() != memory::data_type::f32) return std::nullopt;
   const memory::desc plain_x = described(input_dims(samples), plain_tag(flat));
   const memory::desc plain_y = described(output_dims(samples), plain_tag(flat));
   const Forward::desc hint(dnnl::prop_kind::forward_training, algorithm, plain_x, weights, plain_y, strides,
@@ -301,7 +321,11 @@ std::unique_ptr<OnednnConvolution> OnednnConvolution::make(const Layer& layer, c
   plans->layer = layer;
   plans->wanted = wanted;
   plans->flat = is_flat(layer);
-  if (!plans->choose_layouts()) return nullptr;
+  if (!plans->choose_layouts()) {
+    if (wanted.precision == Precision::full) return nullptr;
+    plans->wanted.precision = Precision::full;
+    if (!plans->choose_layouts()) return nullptr;
+  }
   return std::unique_ptr<OnednnConvolution>(new OnednnConvolution(std::move(plans)));
 }
 
@@ -324,7 +348,7 @@ void OnednnConvolution::forward(std::int64_t samples, const float* x, const floa
   memory from = wrap(plans_->plain_weights(), weights);
   memory ordered = plan.forward_memory;
   plan.forward_weights.execute(cpu_stream(), from, ordered);
-  std::unordered_map<int, memory> arguments = {{DNNL_ARG_SRC, wrap(description.src_desc(), x)},
+  std::unordered_map<int, memory> arguments = {{DNNL_ARG_SRC, as_factor(description.src_desc(), x)},
                                                {DNNL_ARG_WEIGHTS, ordered},
                                                {DNNL_ARG_DST, wrap(description.dst_desc(), y)}};
   if (plans_->wanted.bias) arguments.emplace(DNNL_ARG_BIAS, wrap(description.bias_desc(), bias));
@@ -339,7 +363,7 @@ void OnednnConvolution::input_gradient(std::int64_t samples, const float* dy, co
   memory from = wrap(plans_->plain_weights(), weights);
   memory ordered = plan.backward_memory;
   plan.backward_weights.execute(cpu_stream(), from, ordered);
-  plan.input_gradient.execute(cpu_stream(), {{DNNL_ARG_DIFF_DST, wrap(description.diff_dst_desc(), dy)},
+  plan.input_gradient.execute(cpu_stream(), {{DNNL_ARG_DIFF_DST, as_factor(description.diff_dst_desc(), dy)},
                                              {DNNL_ARG_WEIGHTS, ordered},
                                              {DNNL_ARG_DIFF_SRC, wrap(description.diff_src_desc(), dx)}});
   cpu_stream().wait();
@@ -352,7 +376,7 @@ void OnednnConvolution::weight_gradient(std::int64_t samples, const float* x, co
   memory found = plan.gradient_memory;
   const auto& forward = plan.descriptions.forward;
   plan.weight_gradient.execute(
-      cpu_stream(), {{DNNL_ARG_SRC, in_order(forward.src_desc(), x, description.src_desc())},
+      cpu_stream(), {{DNNL_ARG_SRC, in_order(in_full(forward.src_desc()), x, description.src_desc())},
                      {DNNL_ARG_DIFF_DST, in_order(forward.dst_desc(), dy, description.diff_dst_desc())},
                      {DNNL_ARG_DIFF_WEIGHTS, found}});
   memory to = wrap(plans_->plain_weights(), gradient);
@@ -363,6 +387,11 @@ void OnednnConvolution::weight_gradient(std::int64_t samples, const float* x, co
 std::string onednn_version() {
   const dnnl::version_t* version = dnnl::version();
   return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
+
+bool onednn_has_bf16() {
+  const std::string set = onednn_instruction_set();
+  return set == "AVX512_CORE_BF16" || set == "AVX512_CORE_AMX";
 }
 
 std::string onednn_instruction_set() {

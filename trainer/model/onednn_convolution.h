@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/config.h"
 #include "trainer/model/model_graph.h"
 
 namespace wflow::trainer {
@@ -35,6 +36,9 @@ class OnednnConvolution {
     bool bias = false;
     bool input_gradient = true;
     bool weight_gradient = true;
+    // bf16: x, dy and weights are rounded to 16 bits before they are multiplied; sums are of 32 bits. An
+    // input of fewer channels than a block stays as it is.
+    Precision precision = Precision::full;
   };
 
   // nullptr where oneDNN has but its reference or its matrix product on plain layouts for one of the passes
@@ -59,6 +63,8 @@ class OnednnConvolution {
   std::unique_ptr<Plans> plans_;
 };
 
+// Whether the processor multiplies bf16 (oneDNN would imitate it, slower than 32 bits).
+bool onednn_has_bf16();
 std::string onednn_instruction_set();  // "AVX512_CORE_BF16"
 
 }  // namespace wflow::trainer

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "trainer/model/module_layer.h"
 
 namespace wflow::trainer {
 namespace {
@@ -17,31 +18,44 @@ std::vector<std::int64_t> list(const std::array<std::int64_t, 3>& values) {
   return {values.begin(), values.end()};
 }
 
+// What is multiplied in this precision. The values are of 32 bits again on a processor, of 16 on a GPU.
+at::Tensor factor(const at::Tensor& x, Precision precision) {
+  if (precision == Precision::full) return x;
+  const at::ScalarType type = precision == Precision::bf16 ? at::kBFloat16 : at::kHalf;
+  if (!x.is_cuda()) return x.to(type).to(at::kFloat);
+  const auto order = x.dim() == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::Preserve;
+  return x.to(type, false, false, order);
+}
+
 class Convolution final : public UnaryLayer {
  public:
-  Convolution(const Layer& layer, const LayerTensors& tensors) : layer_(layer), tensors_(tensors) {
+  Convolution(const Layer& layer, const LayerTensors& tensors, Precision precision)
+      : layer_(layer), tensors_(tensors), precision_(precision) {
     even_ = layer.pad_low != layer.pad_high;
   }
 
-  at::Tensor predict(const at::Tensor& x) override { return run(padded(x)); }
+  at::Tensor predict(const at::Tensor& x) override { return run(factor(padded(x), precision_)); }
 
   at::Tensor forward(const at::Tensor& x, const StepKey&) override {
-    input_ = padded(x);
+    input_ = factor(padded(x), precision_);
     return run(input_);
   }
 
   at::Tensor backward(const at::Tensor& gradient, bool wants_input) override {
-    const bool bias = tensors_.parameters.size() > 1;
+    const bool rounds = precision_ != Precision::full;
+    const bool has_bias = tensors_.parameters.size() > 1;
+    const bool bias = has_bias && !rounds;
     const std::vector<std::int64_t> bias_size = {layer_.output.channels};
     const std::vector<std::int64_t> ones = {1, 1, 1};
     const std::vector<std::int64_t> zeros = {0, 0, 0};
     auto [dx, dw, db] = at::convolution_backward(
-        gradient, input_, tensors_.parameters[0].value,
+        factor(gradient, precision_), input_, factor(tensors_.parameters[0].value, precision_),
         bias ? at::OptionalIntArrayRef(bias_size) : at::OptionalIntArrayRef(), list(layer_.stride),
         even_ ? zeros : list(layer_.pad_low), ones, false, zeros, 1, {wants_input, true, bias});
     tensors_.parameters[0].gradient.copy_(dw);
-    if (bias) tensors_.parameters[1].gradient.copy_(db);
+    if (has_bias) tensors_.parameters[1].gradient.copy_(bias ? db : gradient.sum({0, 2, 3, 4}));
     input_.reset();
+    if (wants_input) dx = dx.to(at::kFloat);
     if (!wants_input || !even_) return dx;
     for (std::int64_t axis = 0; axis < 3; ++axis) {
       const auto a = static_cast<std::size_t>(axis);
@@ -59,18 +73,25 @@ class Convolution final : public UnaryLayer {
         x, std::vector<std::int64_t>{low[2], high[2], low[1], high[1], low[0], high[0]}, 0);
   }
 
+  // `x`: as factor() gives it.
   at::Tensor run(const at::Tensor& x) const {
-    const c10::optional<at::Tensor> bias = tensors_.parameters.size() > 1
-                                               ? c10::optional<at::Tensor>(tensors_.parameters[1].value)
-                                               : c10::nullopt;
+    const bool rounds = precision_ != Precision::full;
+    const bool has_bias = tensors_.parameters.size() > 1;
+    const c10::optional<at::Tensor> bias =
+        has_bias && !rounds ? c10::optional<at::Tensor>(tensors_.parameters[1].value) : c10::nullopt;
     const std::vector<std::int64_t> ones = {1, 1, 1};
     const std::vector<std::int64_t> zeros = {0, 0, 0};
-    return at::convolution(x, tensors_.parameters[0].value, bias, list(layer_.stride),
-                           even_ ? zeros : list(layer_.pad_low), ones, false, zeros, 1);
+    const at::Tensor y =
+        at::convolution(x, factor(tensors_.parameters[0].value, precision_), bias, list(layer_.stride),
+                        even_ ? zeros : list(layer_.pad_low), ones, false, zeros, 1);
+    if (!rounds) return y;
+    at::Tensor sums = y.to(at::kFloat);
+    return has_bias ? sums.add_(tensors_.parameters[1].value.view({1, -1, 1, 1, 1})) : sums;
   }
 
   Layer layer_;
   LayerTensors tensors_;
+  Precision precision_;
   bool even_ = false;
   at::Tensor input_;
 };
@@ -231,23 +252,34 @@ class GlobalMean final : public UnaryLayer {
 
 class Linear final : public UnaryLayer {
  public:
-  explicit Linear(const LayerTensors& tensors) : tensors_(tensors) {}
-  at::Tensor predict(const at::Tensor& x) override {
-    return at::addmm(tensors_.parameters[1].value, x, tensors_.parameters[0].value.t());
-  }
+  Linear(const LayerTensors& tensors, Precision precision) : tensors_(tensors), precision_(precision) {}
+  at::Tensor predict(const at::Tensor& x) override { return run(factor(x, precision_)); }
   at::Tensor forward(const at::Tensor& x, const StepKey&) override {
-    input_ = x;
-    return predict(x);
+    input_ = factor(x, precision_);
+    return run(input_);
   }
   at::Tensor backward(const at::Tensor& gradient, bool wants_input) override {
-    at::mm_out(tensors_.parameters[0].gradient, gradient.t(), input_);
+    const at::Tensor dy = factor(gradient, precision_);
+    if (dy.scalar_type() == at::kFloat) {
+      at::mm_out(tensors_.parameters[0].gradient, dy.t(), input_);
+    } else {
+      tensors_.parameters[0].gradient.copy_(at::mm(dy.t(), input_));
+    }
     at::sum_out(tensors_.parameters[1].gradient, gradient, std::vector<std::int64_t>{0});
     input_.reset();
-    return wants_input ? at::mm(gradient, tensors_.parameters[0].value) : at::Tensor();
+    return wants_input ? at::mm(dy, factor(tensors_.parameters[0].value, precision_)).to(at::kFloat)
+                       : at::Tensor();
   }
 
  private:
+  at::Tensor run(const at::Tensor& x) const {
+    const at::Tensor weights = factor(tensors_.parameters[0].value, precision_).t();
+    if (x.scalar_type() == at::kFloat) return at::addmm(tensors_.parameters[1].value, x, weights);
+    return at::mm(x, weights).to(at::kFloat).add_(tensors_.parameters[1].value);
+  }
+
   LayerTensors tensors_;
+  Precision precision_;
   at::Tensor input_;
 };
 
@@ -389,17 +421,24 @@ at::Tensor channel_norm(const at::Tensor& x, const at::Tensor& scale, const at::
   return at::layer_norm(x.movedim(1, -1), channels, scale, shift, kNormEpsilon).movedim(-1, 1).contiguous();
 }
 
-Autograd::Function function_of(const Layer& layer) {
+Autograd::Function function_of(const Layer& layer, Precision precision) {
   using Tensors = TorchLayer::Tensors;
   const std::vector<std::int64_t> stride = list(layer.stride);
   const std::vector<std::int64_t> extent = list(layer.output.extent);
   switch (layer.kind) {
     case LayerKind::transposed_convolution:
-      return [stride](const Tensors& x, const Tensors& p) {
+      return [stride, precision](const Tensors& x, const Tensors& p) {
         const std::vector<std::int64_t> ones = {1, 1, 1};
         const std::vector<std::int64_t> zeros = {0, 0, 0};
-        const c10::optional<at::Tensor> bias = p.size() > 1 ? c10::optional<at::Tensor>(p[1]) : c10::nullopt;
-        return at::convolution(x[0], p[0], bias, stride, zeros, ones, true, zeros, 1);
+        const bool rounds = precision != Precision::full;
+        const bool has_bias = p.size() > 1;
+        const c10::optional<at::Tensor> bias =
+            has_bias && !rounds ? c10::optional<at::Tensor>(p[1]) : c10::nullopt;
+        const at::Tensor y = at::convolution(factor(x[0], precision), factor(p[0], precision), bias, stride,
+                                             zeros, ones, true, zeros, 1);
+        if (!rounds) return y;
+        const at::Tensor sums = y.to(at::kFloat);
+        return has_bias ? sums + p[1].view({1, -1, 1, 1, 1}) : sums;
       };
     case LayerKind::group_norm:
       return [groups = layer.groups](const Tensors& x, const Tensors& p) {
@@ -459,11 +498,11 @@ bool works_on_fields(LayerKind kind) {
   }
 }
 
-std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTensors& tensors,
-                                             bool owns_input) {
+std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTensors& tensors, bool owns_input,
+                                             Precision precision) {
   switch (layer.kind) {
     case LayerKind::convolution:
-      return std::make_unique<Convolution>(layer, tensors);
+      return std::make_unique<Convolution>(layer, tensors, precision);
     case LayerKind::batch_norm:
       return std::make_unique<BatchNorm>(tensors);
     case LayerKind::leaky_relu:
@@ -478,15 +517,17 @@ std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTens
     case LayerKind::global_mean:
       return std::make_unique<GlobalMean>(layer);
     case LayerKind::linear:
-      return std::make_unique<Linear>(tensors);
+      return std::make_unique<Linear>(tensors, precision);
     case LayerKind::dropout:
       return std::make_unique<Dropout>(layer);
     case LayerKind::tanh_scale:
       return std::make_unique<TanhScale>(layer.value);
     case LayerKind::sample:
       return std::make_unique<Sample>(layer);
+    case LayerKind::module:
+      return make_module_layer(layer, tensors);
     default:
-      return std::make_unique<Autograd>(function_of(layer), tensors);
+      return std::make_unique<Autograd>(function_of(layer, precision), tensors);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "trainer/config.h"
 #include "trainer/model/flat_state.h"
 #include "trainer/model/network.h"
 
@@ -54,8 +55,11 @@ struct LayerTensors {
 };
 
 // `owns_input`: nothing else reads the layer's input, neither forward nor backward: it may be overwritten.
-std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTensors& tensors,
-                                             bool owns_input);
+// `precision`: of what convolutions and linear layers multiply; sums and results are of 32 bits. On a GPU
+// these are products of 16 bits in the order of cuDNN's tensor kernels (channels last); on a processor the
+// factors are rounded to 16 bits, so that a setting behaves as there.
+std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTensors& tensors, bool owns_input,
+                                             Precision precision);
 
 // Kinds that read and give [samples, channels, depth, height, width] even where a field is a single cell.
 bool works_on_fields(LayerKind kind);

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "trainer/model/dense_block.h"
 #include "trainer/model/direct_block.h"
 #include "trainer/model/network.h"
 #include "trainer/model/onednn_block.h"
@@ -34,9 +35,16 @@ double useful_part(const Layer& convolution, const OnednnBlock& block, bool want
 }
 constexpr double kLeastUsefulPart = 0.6;
 
+// Blocks of 8 channels on a processor with vectors of 16: half of each vector, and the weight gradient as a
+// matrix product. The hand-written kernels are faster there by a sixth (32^3 cells, 8 and 16 channels).
+bool fills_vectors(const OnednnBlock& block) {
+  return block.output_block() == 16 || !onednn_instruction_set().starts_with("AVX512");
+}
+
 class TorchNetwork final : public Network {
  public:
-  TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoice kernels, bool allow_gpu);
+  TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoice kernels, bool allow_gpu,
+               Precision precision);
 
   using Network::forward;
   using Network::predict;
@@ -186,6 +194,7 @@ class TorchNetwork final : public Network {
 
   ModelGraph graph_;
   FlatState& state_;
+  Precision precision_;
   at::Device device_ = at::Device(at::kCPU);
   bool on_cpu_ = true;
   // On the CPU these alias the state's arrays; on a GPU they are copies of them.
@@ -200,8 +209,9 @@ class TorchNetwork final : public Network {
   std::vector<bool> learned_;  // whether a value depends on a parameter
 };
 
-TorchNetwork::TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoice kernels, bool allow_gpu)
-    : graph_(graph), state_(state) {
+TorchNetwork::TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoice kernels, bool allow_gpu,
+                           Precision precision)
+    : graph_(graph), state_(state), precision_(precision) {
   if (allow_gpu && at::hasCUDA()) device_ = at::Device(at::kCUDA);
   on_cpu_ = device_.is_cpu();
   const auto mirror = [&](std::span<float> values) {
@@ -220,7 +230,7 @@ TorchNetwork::TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoi
       length = 1;
       Stage stage;
       const std::vector<LayerTensors> tensors = tensors_of(chain.first(1), stage);
-      stage.layer = make_torch_layer(chain[0], tensors.front(), may_overwrite_input(chain[0]));
+      stage.layer = make_torch_layer(chain[0], tensors.front(), may_overwrite_input(chain[0]), precision_);
       add_stage(chain.first(1), at, "libtorch", std::move(stage));
     }
     at += length;
@@ -231,7 +241,14 @@ TorchNetwork::TorchNetwork(const ModelGraph& graph, FlatState& state, KernelChoi
 // Gives how many layers the new stage stands for; 0: none was added.
 std::size_t TorchNetwork::add_fused_stage(std::span<const Layer> chain, std::size_t first,
                                           KernelChoice kernels) {
-  if (kernels == KernelChoice::library) return 0;
+  if (kernels == KernelChoice::library || precision_ == Precision::fp16) return 0;
+  if (chain[0].kind == LayerKind::linear && kernels != KernelChoice::direct) {
+    Stage stage;
+    const std::vector<LayerTensors> tensors = tensors_of(chain.first(1), stage);
+    stage.layer = make_dense_block(tensors.front());
+    add_stage(chain.first(1), first, "product by oneDNN", std::move(stage));
+    return 1;
+  }
   const std::size_t direct = kernels == KernelChoice::onednn ? 0 : direct_block_length(chain);
   const std::size_t blocked = kernels == KernelChoice::direct ? 0 : onednn_block_length(chain);
   const bool wants_input = learned_[chain[0].inputs.front()];
@@ -239,8 +256,10 @@ std::size_t TorchNetwork::add_fused_stage(std::span<const Layer> chain, std::siz
     Stage stage;
     const std::span<const Layer> group = chain.first(blocked);
     const std::vector<LayerTensors> tensors = tensors_of(group, stage);
-    auto block = make_onednn_block(group, tensors, wants_input, scratch_);
-    if (block != nullptr && (direct == 0 || useful_part(chain[0], *block, wants_input) >= kLeastUsefulPart)) {
+    auto block = make_onednn_block(group, tensors, wants_input, precision_, scratch_);
+    if (block != nullptr &&
+        (direct == 0 ||
+         (fills_vectors(*block) && useful_part(chain[0], *block, wants_input) >= kLeastUsefulPart))) {
       std::string text = "oneDNN:";
       for (const std::string& name : block->kernels()) text += " " + name;
       OnednnBlock* added = block.get();
@@ -349,16 +368,26 @@ void TorchNetwork::add_stage(std::span<const Layer> group, std::size_t first, co
 }  // namespace
 
 std::unique_ptr<Network> make_torch_network(const ModelGraph& graph, FlatState& state, KernelChoice kernels,
-                                            bool allow_gpu) {
-  return std::make_unique<TorchNetwork>(graph, state, kernels, allow_gpu);
+                                            bool allow_gpu, Precision precision) {
+  return std::make_unique<TorchNetwork>(graph, state, kernels, allow_gpu, precision);
 }
 
-std::unique_ptr<Network> make_network(Backend backend, const ModelGraph& graph, FlatState& state) {
-  if (backend == Backend::torch) return make_torch_network(graph, state, KernelChoice::direct);
-  if (backend == Backend::automatic) return make_torch_network(graph, state);
-  auto network = make_torch_network(graph, state, KernelChoice::onednn, false);
+std::unique_ptr<Network> make_network(Backend backend, Precision precision, const ModelGraph& graph,
+                                      FlatState& state) {
+  const bool on_gpu = at::hasCUDA() && backend != Backend::onednn;
+  if (precision == Precision::bf16 && !on_gpu && (backend == Backend::torch || !onednn_has_bf16())) {
+    throw Error(ExitCode::spec,
+                fmt::format("'precision: bf16' needs a GPU or oneDNN ('backend: auto') with a processor that "
+                            "multiplies such numbers, and oneDNN has {} here; use 'precision: full'",
+                            onednn_instruction_set()));
+  }
+  if (backend == Backend::torch)
+    return make_torch_network(graph, state, KernelChoice::direct, true, precision);
+  if (backend == Backend::automatic)
+    return make_torch_network(graph, state, KernelChoice::fastest, true, precision);
+  auto network = make_torch_network(graph, state, KernelChoice::onednn, false, precision);
   const std::vector<std::string> lines = network->describe();
-  const auto by_onednn = [](const std::string& line) { return line.find("oneDNN") != std::string::npos; };
+  const auto by_onednn = [](const std::string& line) { return line.find("oneDNN: ") != std::string::npos; };
   if (std::none_of(lines.begin(), lines.end(), by_onednn)) {
     throw Error(ExitCode::spec,
                 fmt::format("'backend: onednn': oneDNN {} with {} has fast kernels for no layer of this "

@@ -100,6 +100,7 @@ torch::Tensor one_layer(const Layer& layer, const std::vector<torch::Tensor>& p,
       return torch::cat(in, 1);
     case LayerKind::sample:
     case LayerKind::count:
+    case LayerKind::module:
       break;
   }
   return x;
@@ -445,17 +446,86 @@ TEST(Onednn, RunsEveryConvolutionOfTheMlperfTrunk) {
   }
 }
 
+// Outputs and gradients of one step.
+std::vector<float> one_step(const ModelGraph& graph, KernelChoice kernels, Precision precision) {
+  FlatState state(graph);
+  state.fill_initial_values(1);
+  const auto network = make_torch_network(graph, state, kernels, false, precision);
+  const std::int64_t samples = 2;
+  const auto x = noise(static_cast<std::size_t>(samples * graph.input().count()), 4);
+  const auto slope = noise(static_cast<std::size_t>(samples * graph.output_count()), 5);
+  std::vector<float> all(slope.size());
+  network->forward(x, samples, {1, 0, 0}, all);
+  network->backward(slope, [](std::int64_t) {});
+  all.insert(all.end(), state.gradients().begin(), state.gradients().end());
+  return all;
+}
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double apart = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    apart += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+    size += std::pow(static_cast<double>(b[i]), 2);
+  }
+  return std::sqrt(apart / size);
+}
+
+// A factor has 8 bits (bf16) or 11 (fp16): results are apart by a few of the last ones, and not equal.
+TEST(Precision, RoundsTheFactorsAndNothingElse) {
+  ModelConfig model = make_case("", ModelName::mlperf, 16, false, {}, 0).model;
+  const ModelGraph graph = build_model(model, {4, {16, 16, 16}}, 2);
+  const std::vector<float> full = one_step(graph, KernelChoice::library, Precision::full);
+  const double fp16 = distance(one_step(graph, KernelChoice::library, Precision::fp16), full);
+  const double bf16 = distance(one_step(graph, KernelChoice::library, Precision::bf16), full);
+  EXPECT_GT(fp16, 1e-5);
+  EXPECT_LT(fp16, 5e-3);
+  EXPECT_GT(bf16, 2 * fp16);
+  EXPECT_LT(bf16, 4e-2);
+  if (!onednn_has_bf16()) GTEST_SKIP() << "oneDNN has " << onednn_instruction_set();
+  const std::vector<float> blocked = one_step(graph, KernelChoice::onednn, Precision::bf16);
+  EXPECT_LT(distance(blocked, full), 4e-2);
+  EXPECT_GT(distance(blocked, full), 2 * fp16);
+  EXPECT_EQ(blocked, one_step(graph, KernelChoice::onednn, Precision::bf16)) << "the same bits again";
+}
+
+TEST(Precision, EveryWideConvolutionOfOnednnMultipliesBf16) {
+  if (!onednn_has_bf16()) GTEST_SKIP() << "oneDNN has " << onednn_instruction_set();
+  const Case c = make_case("mlperf", ModelName::mlperf, 32, false, {4, {64, 64, 64}}, 1);
+  const ModelGraph graph = build_model(c.model, c.input, 3);
+  FlatState state(graph);
+  const auto network = make_torch_network(graph, state, KernelChoice::onednn, false, Precision::bf16);
+  int rounded = 0;
+  for (const std::string& line : network->describe()) {
+    if (line.starts_with("conv1 ")) continue;  // four channels in: full precision
+    if (line.starts_with("conv")) {
+      EXPECT_NE(line.find("bf16"), std::string::npos) << line;
+    }
+    rounded += line.find("bf16") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GE(rounded, 3);
+}
+
+TEST(Precision, Bf16IsRefusedWithoutInstructionsForIt) {
+  const ModelGraph graph = build_model(default_model(ModelName::mlp), {4, {1, 1, 1}}, 2);
+  FlatState state(graph);
+  if (at::hasCUDA()) GTEST_SKIP() << "there is a GPU";
+  EXPECT_THROW(make_network(Backend::torch, Precision::bf16, graph, state), Error);
+  if (onednn_has_bf16()) return;
+  EXPECT_THROW(make_network(Backend::automatic, Precision::bf16, graph, state), Error);
+}
+
 TEST(Onednn, IsRefusedWhereItHasNothingToDo) {
   const ModelGraph graph = build_model(default_model(ModelName::mlp), {4, {1, 1, 1}}, 2);
   FlatState state(graph);
   try {
-    make_network(Backend::onednn, graph, state);
+    make_network(Backend::onednn, Precision::full, graph, state);
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::spec);
     EXPECT_NE(std::string(error.what()).find("backend: auto"), std::string::npos) << error.what();
   }
-  EXPECT_NE(make_network(Backend::automatic, graph, state), nullptr);
+  EXPECT_NE(make_network(Backend::automatic, Precision::full, graph, state), nullptr);
 }
 
 // The loss of a variational network through the whole chain, against differences of losses: the noise is a

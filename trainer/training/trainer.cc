@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "base/events.h"
+#include "base/free_memory.h"
 #include "base/file.h"
 #include "base/process.h"
 #include "base/random.h"
@@ -18,6 +19,7 @@
 #include "base/version.h"
 #include "trainer/data/run_data.h"
 #include "trainer/model/model_export.h"
+#include "trainer/model/module_graph.h"
 #include "trainer/model/network.h"
 #include "trainer/model/onnx_file.h"
 #include "trainer/parallel/gradient_exchange.h"
@@ -47,6 +49,19 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+void multiply(std::span<float> values, double factor) {
+  for (float& value : values) value *= static_cast<float>(factor);
+}
+
+// With a communicator rank 0 alone reads the file of a module.
+ModelGraph network_graph(const TrainConfig& config, const ModelTask& task, Communicator* communicator) {
+  if (config.model.name != ModelName::module) return build_model(config.model, task);
+  std::string bytes;
+  if (communicator == nullptr || communicator->rank() == 0) bytes = read_file(config.model.file);
+  if (communicator != nullptr) communicator->broadcast(bytes);
+  return module_graph(std::move(bytes), fs::path(config.model.file).filename().string(), task);
+}
+
 class Run {
  public:
   // Of a completed configuration.
@@ -66,6 +81,7 @@ class Run {
   EpochEnd train_epochs();
   EpochEnd train_epoch(DataLoader& loader);
   bool step(const Batch& batch, std::size_t global_batch);
+  bool apply(const LaggedSums::Step& step);
   bool looks_sound(double loss, double largest_gradient);
   void check_finite(double loss, bool gradient_finite) const;
   bool ranks_agree();
@@ -100,6 +116,8 @@ class Run {
   void use_training_weights();
   void measure_norms();
   void load_best();
+  void report_staging();
+  nlohmann::json staging_result();
   void say(const std::string& line) const;
   void say_warning(const std::string& sentence);
   void report_progress();
@@ -118,6 +136,7 @@ class Run {
   WeightAverage average_;
   std::unique_ptr<Network> network_;
   GradientExchange exchange_;
+  LaggedSums lagged_;
   TrainingOrder order_;
   std::int64_t steps_per_epoch_;
   TrainingCounters counters_;
@@ -143,7 +162,8 @@ class Run {
   Clock::time_point last_checkpoint_ = Clock::now();
   Clock::time_point last_progress_ = Clock::now();
   double data_wait_seconds_ = 0;
-  double epoch_wait_seconds_ = 0;  // for data, in the epoch that has ended
+  double epoch_wait_seconds_ = 0;     // for data, in the epoch that has ended
+  double epoch_exposed_seconds_ = 0;  // for sums over the ranks, in the epoch under way
   double validation_seconds_ = 0;
   double checkpoint_seconds_ = 0;  // in which the training stood still
 };
@@ -153,12 +173,13 @@ Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions
       communicator_(communicator),
       options_(options),
       data_(config, communicator),
-      graph_(build_model(config.model, task_of(config, data_.info(), data_.roles()))),
+      graph_(network_graph(config, task_of(config, data_.info(), data_.roles()), &communicator)),
       objective_(objective_of(config, data_.targets(), graph_)),
       state_(graph_),
       optimizer_(config.optimizer, state_.parameters()),
       average_(config.ema, state_.parameters()),
       exchange_(communicator, state_.exchange()),
+      lagged_(&communicator),
       order_{hash64(config.seed, 1), data_.train().size(), static_cast<std::size_t>(config.batch),
              static_cast<std::size_t>(communicator.rank()), static_cast<std::size_t>(communicator.size())},
       steps_per_epoch_(static_cast<std::int64_t>(order_.steps_per_epoch())),
@@ -170,6 +191,10 @@ Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions
       guard_(config.guard),
       flips_(options.bit_flips) {
   state_.fill_initial_values(hash64(config.seed, 0));
+  if (graph_.is_module()) {
+    fill_from_module(graph_, state_);
+    fingerprint_["model"]["file"] = hash_bytes(*graph_.layers.front().module);
+  }
   for (const std::string& field : data_.normalised_otherwise()) {
     if (leader())
       say_warning(
@@ -177,6 +202,27 @@ Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions
                       "normalised by mean and deviation",
                       field));
   }
+}
+
+void Run::report_staging() {
+  if (data_.staging() == nullptr) return;
+  const Staging::Report& report = data_.staging()->report();
+  const std::string note = fmt::format("staged {} shards, {}, in {:.2f} s on {} node{} ({})", report.shards,
+                                       text::format_bytes(report.bytes), report.seconds, report.groups,
+                                       report.groups == 1 ? "" : "s", name_of(config_.stage));
+  say(note);
+  events_.note(note);
+}
+
+// A collective call.
+nlohmann::json Run::staging_result() {
+  if (data_.staging() == nullptr) return {};
+  const Staging::Report& report = data_.staging()->report();
+  std::uint64_t fetched = 0;
+  for (const std::uint64_t bytes : gather(std::vector<std::uint64_t>{data_.staging()->fetched_bytes()}))
+    fetched += bytes;
+  return {{"where", name_of(config_.stage)}, {"shards", report.shards}, {"bytes", report.bytes},
+          {"seconds", report.seconds},       {"nodes", report.groups},  {"fetched_bytes", fetched}};
 }
 
 void Run::say(const std::string& line) const {
@@ -243,7 +289,7 @@ void Run::resume_or_begin() {
                                     config_.output, differences));
     }
     Normalisation normalisation;
-    restore_checkpoint(checkpoint, state_, optimizer_, average_, counters_, normalisation);
+    restore_checkpoint(checkpoint, state_, optimizer_, average_, lagged_, counters_, normalisation);
     data_.set_normalisation(normalisation);
     const std::string note = fmt::format("continued from epoch {}, step {}", counters_.epoch, counters_.step);
     say(note);
@@ -254,7 +300,7 @@ void Run::resume_or_begin() {
   if (leader()) tensorboard_.begin(counters_.history);
   ++counters_.segments;
   // After the restore: a back end on a GPU copies the values when it is made.
-  network_ = make_network(config_.backend, graph_, state_);
+  network_ = make_network(config_.backend, config_.precision, graph_, state_);
 }
 
 // Before the checkpoints go: a run that is killed before its first one begins with the same weights again.
@@ -285,6 +331,7 @@ std::pair<std::string, std::string> Run::weights_to_begin_with() {
 }
 
 void Run::begin() {
+  if (config_.precision == Precision::fp16) counters_.loss_scale = LossScale::begun();
   std::string bytes;
   std::string source;
   if (leader()) std::tie(bytes, source) = weights_to_begin_with();
@@ -326,11 +373,12 @@ void Run::begin_with(const std::string& bytes, const std::string& source) {
 }
 
 Outcome Run::execute() {
+  report_staging();
   resume_or_begin();
   sound_step_ = counters_.step;
   if (config_.guard.on && leader())
-    beginning_ =
-        sealed(snapshot(state_, optimizer_, average_, counters_, data_.normalisation(), fingerprint_));
+    beginning_ = sealed(
+        snapshot(state_, optimizer_, average_, lagged_, counters_, data_.normalisation(), fingerprint_));
   EpochEnd end = train_epochs();
   for (; end == EpochEnd::doubtful; end = train_epochs()) go_back();
   if (end == EpochEnd::interrupted) {
@@ -357,8 +405,11 @@ Run::EpochEnd Run::train_epochs() {
     const std::uint64_t step = (first + n) % order_.steps_per_epoch();
     std::vector<BatchItem> items;
     for (const std::size_t index : order_.indices(epoch, step)) {
-      items.push_back({index, draw_augmentation(config_.augment, data_.grid(), hash64(config_.seed, 2), epoch,
-                                                data_.train().source().id(index))});
+      const std::int64_t id = data_.train().source().id(index);
+      BatchItem& item = items.emplace_back(BatchItem{index});
+      item.augmentation =
+          draw_augmentation(config_.augment, data_.grid(), hash64(config_.seed, 2), epoch, id);
+      if (config_.augment.noise > 0) item.noise = noise_key(hash64(config_.seed, 2), epoch, id);
     }
     return items;
   };
@@ -382,8 +433,10 @@ Run::EpochEnd Run::train_epoch(DataLoader& loader) {
     const Clock::time_point begin = Clock::now();
     const Batch* batch = loader.next();
     WFLOW_CHECK(batch != nullptr);
+    const double exposed = communicator_.exposed_seconds();
     if (!step(*batch, order_.global_batch(static_cast<std::uint64_t>(counters_.step_of_epoch))))
       return EpochEnd::doubtful;
+    epoch_exposed_seconds_ += communicator_.exposed_seconds() - exposed;
     ++counters_.step;
     ++counters_.step_of_epoch;
     const double seconds = seconds_since(begin);
@@ -398,7 +451,10 @@ Run::EpochEnd Run::train_epoch(DataLoader& loader) {
     const bool by_time = when.every_seconds > 0 && seconds_since(last_checkpoint_) >= when.every_seconds;
     if (by_steps || by_time) write_checkpoint();
   }
-  return EpochEnd::complete;
+  // What is evaluated has all of its gradients.
+  if (config_.optimizer.lag == 0) return EpochEnd::complete;
+  if (const auto last = lagged_.take(state_.exchange()); last && !apply(*last)) return EpochEnd::doubtful;
+  return stopping_ ? EpochEnd::interrupted : EpochEnd::complete;
 }
 
 double Run::rate() const {
@@ -434,28 +490,46 @@ bool Run::step(const Batch& batch, std::size_t global_batch) {
   state_.scalar(Scalar::loss) = static_cast<float>(loss);
   state_.scalar(Scalar::doubt) = own_doubt_.empty() ? 0.0F : 1.0F;
   state_.scalar(Scalar::stop) = out_of_time || (options_.stop_asked && options_.stop_asked()) ? 1.0F : 0.0F;
+  const bool lags = config_.optimizer.lag > 0;
   if (samples > 0) {
     inject(BitFlip::Where::gradients, output_gradients_);
-    network_->backward(output_gradients_, [this](std::int64_t from) {
+    network_->backward(output_gradients_, [this, lags](std::int64_t from) {
       accumulated_.add_to(state_.exchange(), from);
-      exchange_.ready(from);
+      if (!lags) exchange_.ready(from);
     });
   }
   accumulated_.add_to(state_.exchange(), kScalarSpace);
-  exchange_.finish();
+  const LaggedSums::Step now = {static_cast<std::int64_t>(global_batch), counters_.loss_scale.value, rate()};
+  if (!lags) {
+    exchange_.finish();
+    return apply(now);
+  }
+  const auto before = lagged_.exchange(state_.exchange(), now);
+  return !before || apply(*before);
+}
 
+// What the ranks have found in a step, and which is summed in state_.exchange().
+bool Run::apply(const LaggedSums::Step& step) {
+  const auto global_batch = static_cast<std::size_t>(step.samples);
+  if (counters_.loss_scale.on) multiply(state_.gradients(), 1 / step.loss_scale);
   const double total = state_.scalar(Scalar::loss);
   const double largest = largest_of(state_.gradients());
-  if (config_.guard.on &&
+  const bool taken = counters_.loss_scale.takes(std::isfinite(largest));
+  if (taken && config_.guard.on &&
       !looks_sound(total / static_cast<double>(global_batch * objective_.terms()), largest))
     return false;
-  if (own_doubt_.empty()) check_finite(total, std::isfinite(largest));
+  if (taken && own_doubt_.empty()) check_finite(total, std::isfinite(largest));
   stopping_ = state_.scalar(Scalar::stop) > 0;
-  counters_.epoch_loss += total;
+  if (std::isfinite(total)) counters_.epoch_loss += total;  // a step that is left out may overflow
   counters_.epoch_samples += static_cast<std::int64_t>(global_batch);
-  state_.update_running_statistics(static_cast<std::int64_t>(global_batch), kNormMomentum);
+  if (!taken) return true;
+  if (graph_.is_module()) {
+    state_.add_to_running_statistics(step.samples);
+  } else {
+    state_.update_running_statistics(step.samples, kNormMomentum);
+  }
   if (!optimizer_.slots().empty()) inject(BitFlip::Where::optimizer, optimizer_.slots().back().values.span());
-  optimizer_.step(state_.values(), state_.gradients(), rate());
+  optimizer_.step(state_.values(), state_.gradients(), step.rate);
   average_.update(state_.values(), counters_.step + 1);
   network_->values_changed();
   return true;
@@ -547,8 +621,8 @@ void Run::go_back() {
   const std::int64_t segments = counters_.segments;
   const double seconds = counters_.seconds;
   Normalisation normalisation;
-  restore_checkpoint(decode_checkpoint(bytes, "the checkpoint"), state_, optimizer_, average_, counters_,
-                     normalisation);
+  restore_checkpoint(decode_checkpoint(bytes, "the checkpoint"), state_, optimizer_, average_, lagged_,
+                     counters_, normalisation);
   counters_.rollbacks = rollbacks;
   counters_.segments = segments;
   counters_.seconds = seconds;
@@ -600,8 +674,10 @@ double Run::forward(const std::pair<std::size_t, std::size_t>& part, std::size_t
                        static_cast<std::int64_t>(first_of_rank + part.first)};
   network_->forward(inputs, static_cast<std::int64_t>(samples), key, outputs_);
   inject(BitFlip::Where::activations, outputs_);
-  return objective_.loss_and_gradient(outputs_, slice(feed_.truths, objective_.truth_count()), samples, scale,
-                                      output_gradients_);
+  const double loss = objective_.loss_and_gradient(outputs_, slice(feed_.truths, objective_.truth_count()),
+                                                   samples, scale, output_gradients_);
+  if (counters_.loss_scale.on) multiply(output_gradients_, counters_.loss_scale.value);
+  return loss;
 }
 
 void Run::report_progress() {
@@ -641,6 +717,8 @@ void Run::finish_epoch() {
   row.seconds = counters_.epoch_seconds;
   row.samples_per_second = samples / counters_.epoch_seconds;
   row.data_wait = std::min(1.0, epoch_wait_seconds_ / row.seconds);
+  row.exposed_communication = std::min(1.0, epoch_exposed_seconds_ / row.seconds);
+  epoch_exposed_seconds_ = 0;
   const bool best = validate(row);
   counters_.history.push_back(row);
   ++counters_.epoch;
@@ -679,8 +757,9 @@ void Run::report_epoch(const EpochRow& row) {
   }
   events_.metric("learning_rate", row.learning_rate, epoch, at);
   events_.metric("samples_per_second", row.samples_per_second, epoch, at);
-  events_.metric("gflops", gflops_of(row), epoch, at);
+  if (!graph_.is_module()) events_.metric("gflops", gflops_of(row), epoch, at);
   events_.metric("data_wait", row.data_wait, epoch, at);
+  events_.metric("exposed_communication", row.exposed_communication, epoch, at);
 }
 
 void Run::write_checkpoint() {
@@ -690,18 +769,20 @@ void Run::write_checkpoint() {
   const auto epoch = static_cast<std::uint64_t>(counters_.epoch);
   const auto at = static_cast<std::uint64_t>(counters_.step);
   if (++checkpoints_written_ > 1) beginning_ = {};
-  writer_.write(counters_.step,
-                snapshot(state_, optimizer_, average_, counters_, data_.normalisation(), fingerprint_),
-                best_steps(counters_.history, config_.checkpoint.keep_best),
-                [this, epoch, at](const CheckpointDirectory::Written& written) {
-                  events_.checkpoint(written.path.string(), written.hash, epoch, at);
-                });
+  writer_.write(
+      counters_.step,
+      snapshot(state_, optimizer_, average_, lagged_, counters_, data_.normalisation(), fingerprint_),
+      best_steps(counters_.history, config_.checkpoint.keep_best),
+      [this, epoch, at](const CheckpointDirectory::Written& written) {
+        events_.checkpoint(written.path.string(), written.hash, epoch, at);
+      });
   checkpoint_seconds_ += seconds_since(begin);
 }
 
 void Run::write_best() {
   if (!leader()) return;
-  writer_.write_best(snapshot(state_, optimizer_, average_, counters_, data_.normalisation(), fingerprint_));
+  writer_.write_best(
+      snapshot(state_, optimizer_, average_, lagged_, counters_, data_.normalisation(), fingerprint_));
 }
 
 // What is evaluated and exported: the averaged weights where there is an average, and statistics of the norms
@@ -720,8 +801,7 @@ void Run::use_training_weights() {
 }
 
 void Run::measure_norms() {
-  const auto size = static_cast<std::size_t>(state_.buffers().size);
-  if (size == 0) return;
+  if (state_.buffers().size == 0 || graph_.is_module()) return;
   const std::size_t count = std::min(kNormSamples, data_.train().size());
   const Permutation order(data_.train().size(), hash64(config_.seed, 6));
   const auto [first, end] = even_part(count, order_.rank, order_.ranks);
@@ -872,6 +952,10 @@ void Run::write_onnx() {
     return;
   }
   fs::remove(path);  // of an earlier run
+  if (graph_.is_module()) {
+    say("model.onnx is not written: what is inside a TorchScript module is not known");
+    return;
+  }
   say_warning(
       fmt::format("the network has {} parameters, and an ONNX file holds 2 GiB: only model.pt is written",
                   graph_.parameter_count()));
@@ -894,6 +978,9 @@ void Run::write_results() {
     file = std::make_unique<PredictionFile>(output / "predictions.h5", objective_, units(), description, ids);
   }
   const Predictions predictions = predict(split, file.get());
+  const nlohmann::json staging = staging_result();
+  Performance performance = performance_of(counters_.history, graph_.training_flops());
+  performance.peak_memory = gather(std::vector<std::uint64_t>{static_cast<std::uint64_t>(peak_memory())});
   if (!leader()) return;
   file->publish();
   const Evaluation test = evaluation_of(predictions);
@@ -937,12 +1024,14 @@ void Run::write_results() {
                            {"threads", config_.threads},
                            {"host", host_name()},
                            {"device", compute_device()},
+                           {"precision", name_of(config_.precision)},
                            {"kernels", network_->describe()},
                            {"versions",
                             {{"wflow", kVersion},
                              {"libtorch", torch_version()},
                              {"onednn", onednn_version()},
                              {"mpi", communicator_.library()}}},
+                           {"performance", to_json(performance)},
                            {"seconds",
                             {{"training", counters_.seconds},
                              {"this_segment", seconds_since(began_)},
@@ -951,8 +1040,10 @@ void Run::write_results() {
                              {"waited_for_checkpoints_this_segment", checkpoint_seconds_},
                              {"waited_for_ranks_this_segment", communicator_.exposed_seconds()},
                              {"reductions_this_segment", communicator_.reduction_seconds()}}}};
+  if (!staging.is_null()) result["staging"] = staging;
   write_file_durably(output / "result.json", result.dump(2) + "\n");
   if (split.size() > 0) say("\n" + test_lines(test));
+  say(performance_line(performance));
   say(fmt::format("results in {}: model.pt, model.onnx, predictions.h5, {}metrics.csv, result.json",
                   output.string(), table ? "predictions.csv, " : ""));
   for (const TargetErrors& t : test.targets) {
@@ -974,7 +1065,7 @@ std::string describe_run(const TrainConfig& asked) {
   const Dataset dataset = open_dataset(asked.data);
   const TrainConfig config = completed(asked, dataset.info);
   const DataRoles roles = roles_of(config, dataset.info);
-  const ModelGraph graph = build_model(config.model, task_of(config, dataset.info, roles));
+  const ModelGraph graph = network_graph(config, task_of(config, dataset.info, roles), nullptr);
   const Objective objective = objective_of(config, target_shape(config, dataset.info, roles), graph);
   const auto ranks = static_cast<std::size_t>(config.ranks);
   const TrainingOrder order = {0, dataset.train->size(), static_cast<std::size_t>(config.batch), 0, ranks};
@@ -1000,9 +1091,10 @@ std::string describe_run(const TrainConfig& asked) {
                      inputs, name_of(config.loss.name));
   out += fmt::format("parameters      {} ({})\n", text::format_count(parameters),
                      text::format_bytes(parameters * sizeof(float)));
-  out += fmt::format("a sample        {:.3f} Gflop a training step, {:.3f} Gflop a prediction\n",
-                     static_cast<double>(graph.training_flops()) * 1e-9,
-                     static_cast<double>(graph.forward_flops()) * 1e-9);
+  if (!graph.is_module())
+    out += fmt::format("a sample        {:.3f} Gflop a training step, {:.3f} Gflop a prediction\n",
+                       static_cast<double>(graph.training_flops()) * 1e-9,
+                       static_cast<double>(graph.forward_flops()) * 1e-9);
   out += fmt::format("memory a rank   {} with {} samples at once, and up to {} for decoded samples\n",
                      text::format_bytes(memory), on_rank,
                      text::format_bytes(sample_bytes * (dataset.train->size() + dataset.validation->size())));

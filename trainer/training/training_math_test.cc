@@ -358,21 +358,27 @@ TEST(TrainingState, GoesThroughACheckpointUnchanged) {
   row.train_loss = 0.1;
   row.validation.targets.push_back({"a", 0.1, 0.2, 0.3});
   counters.history.push_back(row);
+  LaggedSums lagged(nullptr);
+  lagged.exchange(state.exchange(), {7, 0.5, 0.25});
   const Normalisation normalisation = {{1.0 / 3}, {2}, {3, 4}, {5, 6}, {7}, {8}};
   const std::string bytes =
-      sealed(snapshot(state, optimizer, average, counters, normalisation, {{"seed", "1"}}));
+      sealed(snapshot(state, optimizer, average, lagged, counters, normalisation, {{"seed", "1"}}));
 
   FlatState state2(graph);
   Optimizer optimizer2({}, state2.parameters());
   WeightAverage average2(0.5, state.parameters());
+  LaggedSums lagged2(nullptr);
   TrainingCounters counters2;
   Normalisation normalisation2;
-  restore_checkpoint(decode_checkpoint(bytes, "x"), state2, optimizer2, average2, counters2, normalisation2);
+  restore_checkpoint(decode_checkpoint(bytes, "x"), state2, optimizer2, average2, lagged2, counters2,
+                     normalisation2);
   EXPECT_TRUE(std::equal(state.values().begin(), state.values().end(), state2.values().begin()));
   EXPECT_EQ(normalisation, normalisation2);
+  EXPECT_EQ(lagged2.step().value().samples, 7);
+  EXPECT_TRUE(std::ranges::equal(lagged.sums(), lagged2.sums()));
   EXPECT_EQ(optimizer2.steps(), 1);
-  EXPECT_EQ(bytes,
-            sealed(snapshot(state2, optimizer2, average2, counters2, normalisation2, {{"seed", "1"}})));
+  EXPECT_EQ(bytes, sealed(snapshot(state2, optimizer2, average2, lagged2, counters2, normalisation2,
+                                   {{"seed", "1"}})));
 }
 
 TEST(TrainingState, FingerprintNamesWhatDiffers) {
@@ -432,4 +438,18 @@ TEST(TrainingState, FingerprintsOfEarlierRevisionsAreUnderstood) {
 }
 
 }  // namespace
+TEST(LossScale, HalvesAtAnOverflowAndGrowsAfterManyGoodSteps) {
+  LossScale scale = LossScale::begun();
+  EXPECT_FALSE(scale.takes(false));
+  EXPECT_EQ(scale.value, LossScale::kFirst / 2);
+  for (std::int64_t i = 1; i < LossScale::kGrowsAfter; ++i) ASSERT_TRUE(scale.takes(true));
+  EXPECT_EQ(scale.value, LossScale::kFirst / 2);
+  EXPECT_TRUE(scale.takes(true));
+  EXPECT_EQ(scale.value, LossScale::kFirst);
+  while (scale.value > 1) EXPECT_FALSE(scale.takes(false));
+  EXPECT_TRUE(scale.takes(false)) << "no scale helps";
+  EXPECT_TRUE(LossScale().takes(false)) << "off";
+  EXPECT_EQ(LossScale().value, 1);
+}
+
 }  // namespace wflow::trainer

@@ -11,6 +11,7 @@
 namespace wflow::trainer {
 namespace {
 
+constexpr const char* kLagged = "lagged";    // of a gradient that is not applied yet
 constexpr const char* kAverage = "average";  // kind of the averaged weights' arrays
 
 nlohmann::json json_of(const yaml::Node& node) {
@@ -60,7 +61,8 @@ nlohmann::json json_of(const EpochRow& row) {
           {"validation", targets},
           {"samples_per_second", row.samples_per_second},
           {"seconds", row.seconds},
-          {"data_wait", row.data_wait}};
+          {"data_wait", row.data_wait},
+          {"exposed_communication", row.exposed_communication}};
 }
 
 EpochRow row_of(const nlohmann::json& json) {
@@ -78,6 +80,7 @@ EpochRow row_of(const nlohmann::json& json) {
   row.samples_per_second = json.at("samples_per_second").get<double>();
   row.seconds = json.at("seconds").get<double>();
   row.data_wait = json.value("data_wait", 0.0);
+  row.exposed_communication = json.value("exposed_communication", 0.0);
   return row;
 }
 
@@ -117,8 +120,8 @@ void flatten(const nlohmann::json& json, const std::string& prefix, std::map<std
 
 nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
   nlohmann::json json = json_of(to_yaml(config));
-  for (const char* key : {"data", "output", "ranks", "threads", "loader_threads", "cache", "checkpoint",
-                          "guard", "max_seconds", "backend"}) {
+  for (const char* key : {"data", "output", "ranks", "threads", "loader_threads", "cache", "stage",
+                          "checkpoint", "guard", "max_seconds", "backend"}) {
     json.erase(key);
   }
   if (config.init_from == kInitFromLast) json.erase("init_from");  // it matters at the beginning alone
@@ -169,7 +172,7 @@ std::string fingerprint_differences(const nlohmann::json& before, const nlohmann
   return text;
 }
 
-std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& average,
+std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& average, LaggedSums& lagged,
                      const TrainingCounters& counters, const Normalisation& normalisation,
                      const nlohmann::json& fingerprint) {
   nlohmann::json history = nlohmann::json::array();
@@ -193,6 +196,8 @@ std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& aver
                            {"rollbacks", counters.rollbacks},
                            {"history", history}};
   if (!counters.begun_from.empty()) header["begun_from"] = counters.begun_from;
+  if (counters.loss_scale.on)
+    header["loss_scale"] = {counters.loss_scale.value, counters.loss_scale.good_steps};
   std::vector<CheckpointView> arrays;
   save(arrays, state.parameters(), "parameter", state.values());
   save(arrays, state.buffers(), "buffer", state.buffer_values());
@@ -200,6 +205,11 @@ std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& aver
     save(arrays, state.parameters(), slot.name, slot.values.span());
   }
   if (average.active()) save(arrays, state.parameters(), kAverage, average.values());
+  if (const auto& step = lagged.step()) {
+    header["lagged"] = {step->samples, step->loss_scale, step->rate};
+    const std::span<float> sums = lagged.sums();
+    arrays.push_back({kLagged, "exchange", {static_cast<std::int64_t>(sums.size())}, sums});
+  }
   return encode_unsealed(std::move(header), arrays);
 }
 
@@ -236,8 +246,21 @@ void restore_weights(const Checkpoint& checkpoint, FlatState& state, WeightAvera
   }
 }
 
+static void restore_lagged(const Checkpoint& checkpoint, FlatState& state, LaggedSums& lagged) {
+  lagged.discard();
+  if (!checkpoint.header.contains("lagged")) return;
+  const CheckpointArray* sums = checkpoint.find(kLagged, "exchange");
+  if (sums == nullptr || sums->values.size() != state.exchange().size())
+    throw Error(ExitCode::data,
+                "the checkpoint lacks the gradient of its last step; use --fresh to start anew");
+  const nlohmann::json& step = checkpoint.header.at("lagged");
+  lagged.restore({step.at(0).get<std::int64_t>(), step.at(1).get<double>(), step.at(2).get<double>()},
+                 sums->values);
+}
+
 void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimizer& optimizer,
-                        WeightAverage& average, TrainingCounters& counters, Normalisation& normalisation) {
+                        WeightAverage& average, LaggedSums& lagged, TrainingCounters& counters,
+                        Normalisation& normalisation) {
   restore_network(checkpoint, state, average);
   for (Optimizer::Slot& slot : optimizer.slots()) {
     load(checkpoint, state.parameters(), slot.name, slot.values.span());
@@ -259,6 +282,12 @@ void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimize
     counters.segments = header.at("segments").get<std::int64_t>();
     counters.rollbacks = header.value("rollbacks", std::int64_t{0});
     counters.begun_from = header.value("begun_from", "");
+    counters.loss_scale = {};
+    if (header.contains("loss_scale")) {
+      const nlohmann::json& scale = header.at("loss_scale");
+      counters.loss_scale = {scale.at(0).get<double>(), scale.at(1).get<std::int64_t>(), true};
+    }
+    restore_lagged(checkpoint, state, lagged);
     counters.history.clear();
     for (const nlohmann::json& row : header.at("history")) counters.history.push_back(row_of(row));
   } catch (const nlohmann::json::exception& error) {

@@ -12,6 +12,8 @@
 #include "trainer/data/transform.h"
 #include "trainer/model/flat_state.h"
 #include "trainer/training/checkpoint.h"
+#include "trainer/training/lagged_sums.h"
+#include "trainer/training/loss_scale.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/optimizer.h"
 #include "trainer/training/weight_average.h"
@@ -25,8 +27,9 @@ struct EpochRow {
   double train_loss = 0;
   Evaluation validation;
   double samples_per_second = 0;
-  double seconds = 0;    // of training, without validation
-  double data_wait = 0;  // share of that in which rank 0 waited for data
+  double seconds = 0;                // of training, without validation
+  double data_wait = 0;              // share of that in which rank 0 waited for data
+  double exposed_communication = 0;  // and for sums over the ranks
 };
 
 struct TrainingCounters {
@@ -43,6 +46,7 @@ struct TrainingCounters {
   std::int64_t segments = 0;  // how many times the program was started for this run
   std::vector<EpochRow> history;
   std::int64_t rollbacks = 0;  // to an earlier checkpoint, over all segments
+  LossScale loss_scale;        // on with `precision: fp16` alone
   std::string begun_from;      // the checkpoint whose weights it began with; empty: random ones
 };
 
@@ -57,14 +61,15 @@ nlohmann::json upgraded_fingerprint(const nlohmann::json& fingerprint);
 std::string fingerprint_differences(const nlohmann::json& before, const nlohmann::json& now);
 
 // An unsealed checkpoint (checkpoint.h): a copy of all state.
-std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& average,
+std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& average, LaggedSums& lagged,
                      const TrainingCounters& counters, const Normalisation& normalisation,
                      const nlohmann::json& fingerprint);
 // Steps at the ends of the `count` epochs with the best validation (or training loss, without one).
 std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::int64_t count);
 // Error{data} if an array is missing or has another shape.
 void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimizer& optimizer,
-                        WeightAverage& average, TrainingCounters& counters, Normalisation& normalisation);
+                        WeightAverage& average, LaggedSums& lagged, TrainingCounters& counters,
+                        Normalisation& normalisation);
 // The weights that the checkpoint's model was evaluated and exported with, to begin another training with,
 // and the normalisation that they were trained with. Error{data} as restore_checkpoint().
 void restore_weights(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average,
