@@ -18,8 +18,8 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "base/free_memory.h"
 #include "base/file.h"
+#include "base/free_memory.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "converters/shards/shard_contents.h"

@@ -11,8 +11,8 @@
 #include <tuple>
 
 #include "base/events.h"
-#include "base/free_memory.h"
 #include "base/file.h"
+#include "base/free_memory.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "base/text.h"
