@@ -26,6 +26,7 @@ class FreeMemory : public testing::Test {
     std::ofstream(folder_ / name) << text;
   }
   std::int64_t free() const { return free_memory(folder_ / "proc", folder_ / "cgroup"); }
+  std::int64_t peak() const { return peak_memory(folder_ / "proc"); }
 
  private:
   fs::path folder_;
@@ -63,7 +64,7 @@ TEST(FreeMemoryHere, IsSomething) {
 
 TEST_F(FreeMemory, PeakOfTheProcess) {
   write("proc/self/status", "Name:\twflow-train\nVmPeak:\t  900 kB\nVmHWM:\t  512 kB\nVmRSS:\t 500 kB\n");
-  EXPECT_EQ(peak_memory(folder_ / "proc"), 512 * 1024);
+  EXPECT_EQ(peak(), 512 * 1024);
   EXPECT_GT(peak_memory(), 1 << 20);
 }
 
