@@ -13,9 +13,9 @@
 namespace wflow::trainer {
 namespace {
 
-const std::array<std::string, 11> kModels = {"cosmoflow", "sc18",   "mlperf",   "mlp",
-                                             "cnn",       "unet",   "decoder",  "autoencoder",
-                                             "vae",       "layers", "automatic"};
+const std::array<std::string, 12> kModels = {"cosmoflow", "sc18",   "mlperf",    "mlp",
+                                             "cnn",       "unet",   "decoder",   "autoencoder",
+                                             "vae",       "layers", "automatic", "module"};
 const std::array<std::string, 3> kTransforms = {"none", "log", "log1p"};
 const std::array<std::string, 6> kLosses = {"mse", "mae", "huber", "gaussian", "cross_entropy", "dice"};
 const std::array<std::string, 6> kOptimizers = {"adamw", "adam", "sgd", "lars", "larc", "lamb"};
@@ -85,14 +85,27 @@ void read_layer_list(yaml::MapReader& reader, std::span<const std::string> input
   }
 }
 
+bool is_module_file(const yaml::Node& node) {
+  return node.is_scalar() && node.text.ends_with(".pt");
+}
+
 ModelConfig read_model(const yaml::Node* node, std::span<const std::string> inputs,
                        yaml::Diagnostics& diagnostics) {
   if (node == nullptr) return default_model(ModelName::automatic);
-  const yaml::Node block = named_block(node);
+  const yaml::Node block = is_module_file(*node) ? yaml::map({{"file", *node}}) : named_block(node);
   yaml::MapReader reader(block, "the model: block", diagnostics);
+  if (reader.has("file")) {
+    ModelConfig model = default_model(ModelName::module);
+    model.file = reader.string("file");
+    if (model.file.empty())
+      diagnostics.error(reader.mark_of("file"), "'file' needs the path of a TorchScript file");
+    reader.finish();
+    return model;
+  }
+  const auto by_name = std::span(kModels).first(kModels.size() - 1);  // a module has a file, no name
   const bool list = reader.has("layers");
   const ModelName usual = list ? ModelName::layers : ModelName::cosmoflow;
-  const auto name = static_cast<ModelName>(reader.choice("name", static_cast<std::size_t>(usual), kModels));
+  const auto name = static_cast<ModelName>(reader.choice("name", static_cast<std::size_t>(usual), by_name));
   ModelConfig model = default_model(name);
   if (list || name == ModelName::layers) {
     read_layer_list(reader, inputs, model, diagnostics);
@@ -394,9 +407,23 @@ ModelConfig default_model(ModelName name) {
       model.dense = {128};
       break;
     case ModelName::layers:
+    case ModelName::module:
       break;
   }
   return model;
+}
+
+std::string module_file(const yaml::Node& train_block) {
+  const yaml::Node* model = train_block.find("model");
+  if (model == nullptr) return {};
+  const yaml::Node* file = is_module_file(*model) ? model : model->is_map() ? model->find("file") : nullptr;
+  return file != nullptr && file->is_scalar() && file->text.find("$(") == std::string::npos ? file->text : "";
+}
+
+yaml::Node with_module_file(yaml::Node train_block, const std::string& path) {
+  for (auto& [key, value] : train_block.entries)
+    if (key.text == "model") value = yaml::map({{"file", yaml::quoted(path)}});
+  return train_block;
 }
 
 GuardConfig read_guard(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
@@ -485,6 +512,7 @@ yaml::Node reals(const std::vector<double>& list) {
 }
 
 yaml::Node to_yaml(const ModelConfig& model) {
+  if (model.name == ModelName::module) return yaml::map({{"file", yaml::quoted(model.file)}});
   if (model.name == ModelName::layers) {
     std::vector<yaml::Node> layers;
     for (const LayerConfig& layer : model.layers) layers.push_back(to_yaml(layer));

@@ -11,7 +11,8 @@
 
 namespace wflow::trainer {
 
-// automatic: by the data's shape, as soon as that is known; layers: written out in the block.
+// automatic: by the data's shape, as soon as that is known; layers: written out in the block; module: a
+// TorchScript file.
 enum class ModelName {
   cosmoflow,
   sc18,
@@ -23,7 +24,8 @@ enum class ModelName {
   autoencoder,
   vae,
   layers,
-  automatic
+  automatic,
+  module
 };
 enum class TransformName { none, log, log1p };
 // gaussian: the network gives mean and logarithm of the variance of each target.
@@ -38,7 +40,8 @@ enum class Backend { automatic, torch, onednn };
 // Where the shards are read from. none: where they lie; local, memory: a copy that is spread over the nodes
 // of the job, on their own disks or in their memory.
 enum class Stage { none, local, memory };
-// Of the products in convolutions and linear layers; weights, sums, norms and all else stay in full precision.
+// Of the products in convolutions and linear layers; weights, sums, norms and all else stay in full
+// precision.
 enum class Precision { full, bf16, fp16 };
 // What stands behind a convolution. Batch norm and group norm remove the mean amplitude of what they see (of
 // the batch, or of a sample), which is what a field's strength is read from.
@@ -61,11 +64,16 @@ struct ModelConfig {
   bool level_means = false;  // cosmoflow: the dense layers read the means of every level, not of the last one
   std::vector<LayerConfig> layers;
   std::vector<std::string> outputs;  // layers: names; empty: the last layer
+  std::string file;                  // module: the TorchScript file
   bool operator==(const ModelConfig&) const = default;
 };
 
 // The default for every key a model: block leaves out depends on the model's name.
 ModelConfig default_model(ModelName name);
+// The TorchScript file that a train: block names as its model; empty: none, or one that a token stands for.
+std::string module_file(const yaml::Node& train_block);
+// The block with another path in its place.
+yaml::Node with_module_file(yaml::Node train_block, const std::string& path);
 
 struct TransformConfig {
   TransformName name = TransformName::none;

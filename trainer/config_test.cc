@@ -32,6 +32,24 @@ TEST(TrainConfig, NeedsOnlyData) {
   EXPECT_EQ(result.config.optimizer.weight_decay, 1e-2);
 }
 
+TEST(TrainConfig, AModelMayBeATorchScriptFile) {
+  for (const char* text : {"{data: d, model: nets/my.pt}", "{data: d, model: {file: nets/my.pt}}"}) {
+    const auto result = read(text);
+    EXPECT_EQ(result.messages, "");
+    EXPECT_EQ(result.config.model.name, ModelName::module);
+    EXPECT_EQ(result.config.model.file, "nets/my.pt");
+    yaml::Diagnostics diagnostics("");
+    EXPECT_EQ(read_train_config(to_yaml(result.config), diagnostics), result.config);
+    const yaml::Node block = yaml::parse(text, diagnostics);
+    EXPECT_EQ(module_file(block), "nets/my.pt");
+    EXPECT_EQ(module_file(with_module_file(block, "/a/b.pt")), "/a/b.pt");
+  }
+  yaml::Diagnostics diagnostics("");
+  EXPECT_EQ(module_file(yaml::parse("{data: d, model: $(NET).pt}", diagnostics)), "") << "not known yet";
+  EXPECT_EQ(module_file(yaml::parse("{data: d, model: cosmoflow}", diagnostics)), "");
+  EXPECT_THAT(read("{data: d, model: {file: a.pt, width: 3}}").messages, HasSubstr("width"));
+}
+
 TEST(TrainConfig, DefaultsFollowTheModelAndTheOptimizer) {
   const ReadResult result = read("{data: d, model: mlperf, optimizer: {name: sgd}, schedule: linear}");
   EXPECT_EQ(result.messages, "");

@@ -23,6 +23,31 @@ import numpy
 from tensorboard_file import scalars
 
 PROGRAMS = None
+EXPORT = """
+import pathlib, sys, torch
+from torch import nn
+root = pathlib.Path(sys.argv[1])
+torch.manual_seed(1)
+
+class Cnn(nn.Module):
+    def __init__(self, outputs=2):
+        super().__init__()
+        self.convolution = nn.Conv3d(1, 4, 3, padding=1)
+        self.norm = nn.BatchNorm3d(4)
+        self.out = nn.Linear(4, outputs)
+
+    def forward(self, x):
+        x = torch.relu(self.norm(self.convolution(x)))
+        x = nn.functional.dropout(x.square().mean(dim=(2, 3, 4)), 0.05, self.training)
+        return self.out(x)
+
+torch.jit.script(Cnn()).save(root / "cnn.pt")
+torch.jit.script(Cnn()).save(root / "other.pt")
+torch.jit.script(Cnn(3)).save(root / "three.pt")
+torch.jit.script(Cnn().double()).save(root / "double.pt")
+torch.jit.script(nn.Sequential(nn.Conv2d(1, 2, 3))).save(root / "other_input.pt")
+torch.jit.freeze(torch.jit.script(Cnn().eval())).save(root / "frozen.pt")
+"""
 CELLS = 8
 
 
@@ -400,6 +425,70 @@ class EndToEnd(TrainRun):
         path.write_text(json.dumps({"train": json.loads(path.read_text())}))
         self.train(path)
         self.assertTrue((self.root / "nested/result.json").exists())
+
+
+class Modules(TrainRun):
+    """Networks that a user has exported from Python."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        path = cls.root / "export.py"
+        path.write_text(EXPORT)
+        subprocess.run([sys.executable, path, cls.root], check=True)
+
+    def module(self, name, file="cnn.pt", **keys):
+        return self.config(name, model=str(self.root / file), augment=None, **keys)
+
+    def test_trains_and_exports(self):
+        done = self.train(self.module("own", epochs=30))
+        self.assertIn("model.onnx is not written", done.stdout)
+        result = self.result("own")
+        self.assertEqual(result["model"]["name"], "module")
+        self.assertEqual(result["model"]["parameters"], 4 * 27 + 4 + 4 + 4 + 2 * 4 + 2)
+        self.assertLess(result["test"]["mean_mae_ratio"], 0.8)
+        self.assertFalse((self.root / "own/model.onnx").exists())
+        torch = __import__("torch")
+        model = torch.jit.load(str(self.root / "own/model.pt"))
+        with h5py.File(self.root / "own/predictions.h5") as file:
+            ids, predicted = file["id"][:], file["prediction"][:]
+        raw = numpy.stack([numpy.load(self.root / f"{i}.npy") for i in ids])
+        with torch.no_grad():
+            given = model(torch.from_numpy(raw)).numpy()
+        numpy.testing.assert_allclose(given, predicted, rtol=2e-4, atol=2e-4)
+
+    def test_restarts_and_ranks(self):
+        """Batch norm's statistics, its integer counter and dropout's random numbers continue as without the restart."""
+        for ranks in (1, 2):
+            keys = {"epochs": 3}
+            self.train(self.module(f"whole-{ranks}", **keys), ranks)
+            path = self.module(f"cut-{ranks}", **keys)
+            self.train(path, ranks)
+            (self.root / f"cut-{ranks}/checkpoints/step-{15:012}.wfck").unlink()
+            self.assertIn("continued from epoch", self.train(path, ranks).stdout)
+            self.assertEqual(self.weights(f"cut-{ranks}")[0], self.weights(f"whole-{ranks}")[0])
+
+    def test_another_file_is_another_training(self):
+        path = self.module("changed", epochs=1)
+        self.train(path)
+        shutil.copy(self.root / "cnn.pt", self.root / "kept.pt")
+        shutil.copy(self.root / "other.pt", self.root / "cnn.pt")
+        try:
+            self.assertIn("model.file", self.train(path, code=4).stderr)
+        finally:
+            shutil.copy(self.root / "kept.pt", self.root / "cnn.pt")
+
+    def test_wrong_modules(self):
+        (self.root / "text.pt").write_text("no module")
+        for file, reason in (("text.pt", "is no TorchScript file"), ("three.pt", "gives 3 a sample, and targets and loss want 2"),
+                             ("frozen.pt", "has no parameters to train"), ("double.pt", "export the module in float32"),
+                             ("other_input.pt", "fails on the data"), ("absent.pt", "no such file")):
+            done = subprocess.run(self.command(self.module("wrong", file), 1, "--dry-run"), capture_output=True, text=True)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(reason, done.stderr)
+            self.assertIn(file, done.stderr)
+            self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+        self.assertIn("TorchScript module", self.train(self.module("dry"), 1, "--dry-run").stdout)
 
 
 class Ranks(TrainRun):

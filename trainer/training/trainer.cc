@@ -19,6 +19,7 @@
 #include "trainer/data/free_memory.h"
 #include "trainer/data/run_data.h"
 #include "trainer/model/model_export.h"
+#include "trainer/model/module_graph.h"
 #include "trainer/model/network.h"
 #include "trainer/model/onnx_file.h"
 #include "trainer/parallel/gradient_exchange.h"
@@ -50,6 +51,15 @@ double seconds_since(Clock::time_point begin) {
 
 void multiply(std::span<float> values, double factor) {
   for (float& value : values) value *= static_cast<float>(factor);
+}
+
+// With a communicator rank 0 alone reads the file of a module.
+ModelGraph network_graph(const TrainConfig& config, const ModelTask& task, Communicator* communicator) {
+  if (config.model.name != ModelName::module) return build_model(config.model, task);
+  std::string bytes;
+  if (communicator == nullptr || communicator->rank() == 0) bytes = read_file(config.model.file);
+  if (communicator != nullptr) communicator->broadcast(bytes);
+  return module_graph(std::move(bytes), fs::path(config.model.file).filename().string(), task);
 }
 
 class Run {
@@ -163,7 +173,7 @@ Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions
       communicator_(communicator),
       options_(options),
       data_(config, communicator),
-      graph_(build_model(config.model, task_of(config, data_.info(), data_.roles()))),
+      graph_(network_graph(config, task_of(config, data_.info(), data_.roles()), &communicator)),
       objective_(objective_of(config, data_.targets(), graph_)),
       state_(graph_),
       optimizer_(config.optimizer, state_.parameters()),
@@ -181,6 +191,10 @@ Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions
       guard_(config.guard),
       flips_(options.bit_flips) {
   state_.fill_initial_values(hash64(config.seed, 0));
+  if (graph_.is_module()) {
+    fill_from_module(graph_, state_);
+    fingerprint_["model"]["file"] = hash_bytes(*graph_.layers.front().module);
+  }
   for (const std::string& field : data_.normalised_otherwise()) {
     if (leader())
       say_warning(
@@ -509,7 +523,11 @@ bool Run::apply(const LaggedSums::Step& step) {
   if (std::isfinite(total)) counters_.epoch_loss += total;  // a step that is left out may overflow
   counters_.epoch_samples += static_cast<std::int64_t>(global_batch);
   if (!taken) return true;
-  state_.update_running_statistics(static_cast<std::int64_t>(global_batch), kNormMomentum);
+  if (graph_.is_module()) {
+    state_.add_to_running_statistics(step.samples);
+  } else {
+    state_.update_running_statistics(step.samples, kNormMomentum);
+  }
   if (!optimizer_.slots().empty()) inject(BitFlip::Where::optimizer, optimizer_.slots().back().values.span());
   optimizer_.step(state_.values(), state_.gradients(), step.rate);
   average_.update(state_.values(), counters_.step + 1);
@@ -739,7 +757,7 @@ void Run::report_epoch(const EpochRow& row) {
   }
   events_.metric("learning_rate", row.learning_rate, epoch, at);
   events_.metric("samples_per_second", row.samples_per_second, epoch, at);
-  events_.metric("gflops", gflops_of(row), epoch, at);
+  if (!graph_.is_module()) events_.metric("gflops", gflops_of(row), epoch, at);
   events_.metric("data_wait", row.data_wait, epoch, at);
   events_.metric("exposed_communication", row.exposed_communication, epoch, at);
 }
@@ -783,8 +801,7 @@ void Run::use_training_weights() {
 }
 
 void Run::measure_norms() {
-  const auto size = static_cast<std::size_t>(state_.buffers().size);
-  if (size == 0) return;
+  if (state_.buffers().size == 0 || graph_.is_module()) return;
   const std::size_t count = std::min(kNormSamples, data_.train().size());
   const Permutation order(data_.train().size(), hash64(config_.seed, 6));
   const auto [first, end] = even_part(count, order_.rank, order_.ranks);
@@ -935,6 +952,10 @@ void Run::write_onnx() {
     return;
   }
   fs::remove(path);  // of an earlier run
+  if (graph_.is_module()) {
+    say("model.onnx is not written: what is inside a TorchScript module is not known");
+    return;
+  }
   say_warning(
       fmt::format("the network has {} parameters, and an ONNX file holds 2 GiB: only model.pt is written",
                   graph_.parameter_count()));
@@ -1044,7 +1065,7 @@ std::string describe_run(const TrainConfig& asked) {
   const Dataset dataset = open_dataset(asked.data);
   const TrainConfig config = completed(asked, dataset.info);
   const DataRoles roles = roles_of(config, dataset.info);
-  const ModelGraph graph = build_model(config.model, task_of(config, dataset.info, roles));
+  const ModelGraph graph = network_graph(config, task_of(config, dataset.info, roles), nullptr);
   const Objective objective = objective_of(config, target_shape(config, dataset.info, roles), graph);
   const auto ranks = static_cast<std::size_t>(config.ranks);
   const TrainingOrder order = {0, dataset.train->size(), static_cast<std::size_t>(config.batch), 0, ranks};
@@ -1070,9 +1091,10 @@ std::string describe_run(const TrainConfig& asked) {
                      inputs, name_of(config.loss.name));
   out += fmt::format("parameters      {} ({})\n", text::format_count(parameters),
                      text::format_bytes(parameters * sizeof(float)));
-  out += fmt::format("a sample        {:.3f} Gflop a training step, {:.3f} Gflop a prediction\n",
-                     static_cast<double>(graph.training_flops()) * 1e-9,
-                     static_cast<double>(graph.forward_flops()) * 1e-9);
+  if (!graph.is_module())
+    out += fmt::format("a sample        {:.3f} Gflop a training step, {:.3f} Gflop a prediction\n",
+                       static_cast<double>(graph.training_flops()) * 1e-9,
+                       static_cast<double>(graph.forward_flops()) * 1e-9);
   out += fmt::format("memory a rank   {} with {} samples at once, and up to {} for decoded samples\n",
                      text::format_bytes(memory), on_rank,
                      text::format_bytes(sample_bytes * (dataset.train->size() + dataset.validation->size())));
