@@ -626,6 +626,7 @@ class Restarts(TrainRun):
             "cnn": {"model": {"name": "cnn", "width": 2, "norm": "batch"}, "loss": "gaussian", "accumulate": 2},
             "unet": {"model": {"name": "unet", "width": 2, "depth": 1}, **field},
             "decoder": {"model": {"name": "decoder", "width": 2, "dense": [8]}, "augment": None, "optimizer": "lars"},
+            "autoencoder": {"model": {"name": "autoencoder", "width": 2, "latent": 3}, "loss": "huber"},
             "noisy": {"model": {"name": "cosmoflow", "width": 2}, "augment": ["permute", {"noise": 0.1}]},
             "vae": {"model": {"name": "vae", "width": 2, "latent": 3}, "schedule": "one_cycle"},
             "listed": {"model": {"layers": listed}, "optimizer": {"name": "adam", "larc_trust": 0.02}},
