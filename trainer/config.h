@@ -35,8 +35,11 @@ enum class Select { last, best };
 // What computes convolutions on a processor: torch: libtorch and the kernels for few channels; onednn: oneDNN
 // wherever it has kernels; automatic: the faster of them for each layer.
 enum class Backend { automatic, torch, onednn };
-// Of the products in convolutions and linear layers; weights, sums, norms and all else stay in full precision.
+// Of the products in convolutions and linear layers; weights, sums, norms and all else stay in full
+// precision.
 enum class Precision { full, bf16, fp16 };
+// Of gradients on their way between nodes: whole floats, or bfloat16.
+enum class WireFormat { full, half };
 // What stands behind a convolution. Batch norm and group norm remove the mean amplitude of what they see (of
 // the batch, or of a sample), which is what a field's strength is read from.
 enum class Norm { none, batch, group };
@@ -107,6 +110,12 @@ struct OptimizerConfig {
   bool operator==(const OptimizerConfig&) const = default;
 };
 
+// How gradients are summed over the ranks.
+struct GradientConfig {
+  WireFormat wire = WireFormat::full;
+  bool operator==(const GradientConfig&) const = default;
+};
+
 struct ScheduleConfig {
   double warmup_epochs = 0;
   Decay decay = Decay::cosine;
@@ -155,6 +164,7 @@ struct TrainConfig {
   AugmentConfig augment;
   LossConfig loss;
   OptimizerConfig optimizer;
+  GradientConfig gradients;
   ScheduleConfig schedule;
   CheckpointConfig checkpoint;
   GuardConfig guard;
@@ -192,6 +202,7 @@ const char* name_of(Decay decay);
 const char* name_of(Select select);
 const char* name_of(Backend backend);
 const char* name_of(Precision precision);
+const char* name_of(WireFormat wire);
 const char* name_of(Norm norm);
 const char* name_of(InitialWeights initial);
 
