@@ -71,4 +71,9 @@ std::int64_t free_memory(const fs::path& proc, const fs::path& groups) {
   return least == kNoLimit ? 0 : least;
 }
 
+// Not getrusage(): its maximum is inherited from the program that started this one.
+std::int64_t peak_memory(const fs::path& proc) {
+  return number_in(proc / "self" / "status", "VmHWM:").value_or(0) * 1024;
+}
+
 }  // namespace wflow::trainer

@@ -12,4 +12,7 @@ namespace wflow::trainer {
 std::int64_t free_memory(const std::filesystem::path& proc = "/proc",
                          const std::filesystem::path& groups = "/sys/fs/cgroup");
 
+// The most bytes that this process has had in memory at a time.
+std::int64_t peak_memory(const std::filesystem::path& proc = "/proc");
+
 }  // namespace wflow::trainer

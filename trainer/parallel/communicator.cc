@@ -32,6 +32,7 @@ constexpr int kBusyTests = 200;                        // tries at full speed, t
 constexpr int kYieldingTests = 2000;                   // tries that give the core away, then sleeping ones
 constexpr std::uint64_t kMostMessageBytes = 1U << 30;  // in one message: MPI counts are ints
 constexpr auto kNap = std::chrono::microseconds(50);
+constexpr auto kLongestNap = std::chrono::microseconds(1000);  // of an idle thread with a background
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -105,6 +106,16 @@ class Communicator::Worker {
     complete({&request, 1});
   }
 
+  void run_beside(std::function<bool()> background) {
+    wait(post([&] { background_ = std::move(background); }));
+  }
+
+  void wake() {
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
+    changed_.notify_all();
+  }
+
   int rank_ = 0;
   int size_ = 1;
   int on_node_ = 1;
@@ -133,7 +144,7 @@ class Communicator::Worker {
     started_ = true;
     changed_.notify_all();
     for (;;) {
-      changed_.wait(lock, [this] { return !jobs_.empty() || stopping_ || abort_asked_.load(); });
+      wait_for_job(lock);
       abort_if_asked();
       if (jobs_.empty()) break;
       const std::function<void()> job = std::move(jobs_.front());
@@ -151,8 +162,29 @@ class Communicator::Worker {
       changed_.notify_all();
     }
     lock.unlock();
+    if (background_) barrier();  // other ranks may still need it
+    background_ = nullptr;
     sums_.reset();
     MPI_Finalize();
+  }
+
+  // With the background at work meanwhile: at once after wake(), else after naps that grow while there is
+  // nothing to do.
+  void wait_for_job(std::unique_lock<std::mutex>& lock) {
+    const auto ready = [this] { return !jobs_.empty() || stopping_ || abort_asked_.load(); };
+    if (!background_) {
+      changed_.wait(lock, ready);
+      return;
+    }
+    auto nap = kNap;
+    while (!ready()) {
+      woken_ = false;
+      lock.unlock();
+      const bool busy = background_();
+      lock.lock();
+      nap = busy ? kNap : std::min(2 * nap, kLongestNap);
+      changed_.wait_for(lock, nap, [&] { return ready() || woken_; });
+    }
   }
 
   void lay_out() {
@@ -173,6 +205,7 @@ class Communicator::Worker {
   // Between two tests in every wait of this thread for other ranks: without holding the core.
   void pause(int tests) {
     abort_if_asked();
+    if (background_) background_();
     if (tests <= kBusyTests) return;
     if (tests <= kYieldingTests) {
       sched_yield();
@@ -195,6 +228,8 @@ class Communicator::Worker {
   const int ranks_per_group_ = ranks_per_group();
   bool started_ = false;
   bool stopping_ = false;
+  bool woken_ = false;
+  std::function<bool()> background_;  // the communication thread's
   std::atomic<bool> abort_asked_ = false;
   std::atomic<int> abort_code_ = 1;
   std::unique_ptr<RankSums> sums_;
@@ -305,6 +340,18 @@ void Communicator::broadcast(std::string& bytes) {
 
 void Communicator::barrier() {
   worker_->wait(worker_->post([this] { worker_->barrier(); }));
+}
+
+void Communicator::run(std::function<void()> job) {
+  worker_->wait(worker_->post(std::move(job)));
+}
+
+void Communicator::run_beside(std::function<bool()> background) {
+  worker_->run_beside(std::move(background));
+}
+
+void Communicator::wake() {
+  worker_->wake();
 }
 
 void Communicator::abort(int exit_code) {

@@ -18,7 +18,9 @@ namespace {
 
 constexpr int kSpreadTag = 17;
 constexpr int kSumTag = 18;
-constexpr std::size_t kSlotFloats = 1U << 18;   // 1 MiB: larger pieces fall out of the caches
+// A bucket of gradients in one piece: each piece costs two barriers, and on a full node a barrier waits until
+// the scheduler has given all ranks' communication threads a core.
+constexpr std::size_t kSlotFloats = 3U << 19;
 constexpr std::size_t kPieceFloats = 1U << 24;  // without slots; what a rank receives at a time
 static_assert(kPieceFloats <= std::numeric_limits<int>::max());  // MPI's counts
 
