@@ -44,8 +44,10 @@ float tree_sum(std::vector<float> values) {
   return values[0];
 }
 
-// How many ranks of this machine act as a node.
+// How many ranks of this machine act as a node. Open MPI's component for shared windows may be switched off.
 int group_size(const Communicator& c) {
+  const char* windows = std::getenv("OMPI_MCA_osc");
+  if (windows != nullptr && std::string(windows) == "^sm") return 1;
   const char* text = std::getenv("WFLOW_RANKS_PER_GROUP");
   return text == nullptr ? c.size() : std::stoi(text);
 }
