@@ -530,6 +530,26 @@ class Ranks(TrainRun):
             self.train(self.config(name, epochs=2), 2)
         self.assertEqual(self.weights("bits1")[0], self.weights("bits2")[0])
 
+    def test_groups_of_ranks_give_the_bits_of_one_node(self):
+        # Groups of two: the tree of the sums is the same.
+        self.train(self.config("node", epochs=1), 4)
+        self.train(self.config("nodes", epochs=1), 4, env={"WFLOW_RANKS_PER_GROUP": "2"})
+        self.assertEqual(self.weights("node")[0], self.weights("nodes")[0])
+
+    def test_half_precision_between_nodes(self):
+        keys = {"epochs": 3, "optimizer": {"name": "sgd", "learning_rate": 0.002}}
+        groups = {"WFLOW_RANKS_PER_GROUP": "1"}
+        self.train(self.config("full", **keys), 2, env=groups)
+        keys["gradients"] = {"wire": "half"}
+        self.train(self.config("half", **keys), 2, env=groups)
+        # Stopped at a step inside an epoch and continued.
+        self.train(self.config("halves", max_seconds=1e-6, **keys), 2, env=groups, code=6)
+        self.train(self.config("halves", **keys), 2, env=groups)
+        full, half = (numpy.frombuffer(self.weights(name)[0], numpy.float32) for name in ("full", "half"))
+        self.assertFalse(numpy.array_equal(full, half))
+        self.assertLess(numpy.abs(full - half).max(), 1e-3 * numpy.abs(full).max())
+        self.assertEqual(self.weights("half")[0], self.weights("halves")[0])
+
     def test_threads_and_bits(self):
         """As docs/train.md has it: the same threads give the same bits, others round differently; loader threads and cache change none."""
         for name, keys in {"conv": {}, "unet": {"model": {"name": "unet", "width": 2, "depth": 1}, "inputs": ["x"], "targets": ["x"]}}.items():
