@@ -82,6 +82,7 @@ std::string train_settings(const yaml::Node& block) {
   // As the trainer itself compares two runs (trainer/training/training_state.cc).
   if (config.init_from == trainer::kInitFromLast) remove_key(node, "init_from");
   remove_keys(node, {"ranks", "threads", "loader_threads", "cache", "checkpoint", "guard", "max_seconds"});
+  if (const yaml::Node* search = block.find("search")) set_key(node, "search", *search);
   return yaml::emit(node);
 }
 

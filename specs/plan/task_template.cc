@@ -23,9 +23,51 @@ void add_text(Pieces& pieces, std::string_view text) {
   pieces.back().text += text;
 }
 
+// Where the trainings of a search are.
+struct SearchPlaces {
+  const Study& study;
+  const Expansion& expansion;
+  const std::filesystem::path& campaign;
+  std::size_t step;
+
+  yaml::Node settings(std::uint32_t row) const {
+    yaml::Node block = study.steps[step].settings;
+    replace_tokens(
+        block, [&](std::string_view name) { return expansion.resolve(campaign, step, row, name); },
+        kTokenLevels);
+    return block;
+  }
+  // All rungs train on in the folder of the last one, which has the step's name.
+  std::filesystem::path output(const yaml::Node& block, std::uint32_t row) const {
+    const auto rung = search_rung(study.steps[step]);
+    const std::size_t owner = rung ? *expansion.step_index(rung->step) : step;
+    const std::filesystem::path workspace = expansion.workspace(campaign, owner, row);
+    const yaml::Node* below = block.find("output");
+    return below != nullptr && below->is_scalar() ? (workspace / below->text).lexically_normal() : workspace;
+  }
+};
+
+// From the second rung on a training ranks itself among the others.
+void fill_search(yaml::Node& settings, const SearchPlaces& places, std::uint32_t row) {
+  const auto rung = search_rung(places.study.steps[places.step]);
+  if (!rung || rung->rung == 1) return;
+  yaml::Node& search = *settings.find("search");
+  const std::filesystem::path folder = places.campaign / clean_path(rung->step);
+  std::vector<yaml::Node> trainings;
+  for (std::uint32_t i = 0; i < places.expansion.count(places.step); ++i) {
+    const std::uint32_t other = places.expansion.row(places.step, i);
+    if (other == row) set_key(search, "training", yaml::scalar(std::to_string(i)));
+    const auto output = places.output(places.settings(other), other);
+    trainings.push_back(yaml::quoted(output.lexically_relative(folder).string()));
+  }
+  set_key(search, "folder", yaml::quoted(folder.string()));
+  set_key(search, "trainings", yaml::sequence(std::move(trainings)));
+}
+
 }  // namespace
 
-Pieces Plan::pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row, bool launchers) const {
+Pieces Plan::pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row,
+                    bool launchers) const {
   const std::size_t step = planned.study_step;
   // Launchers last: what stands in the brackets behind them may be parameters.
   std::string resolved = replace_tokens(
@@ -109,16 +151,14 @@ void Plan::fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint3
   const yaml::Node* data = settings.find("data");
   const std::filesystem::path directory = source ? expansion_->workspace(campaign_, *source, row)
                                                  : locate(*study_, data == nullptr ? "" : data->text);
-  const yaml::Node* output = settings.find("output");
-  const std::filesystem::path workspace = task.workspace;
-  const std::string target = output != nullptr && output->is_scalar()
-                                 ? (workspace / output->text).lexically_normal().string()
-                                 : task.workspace;
+  const SearchPlaces places{*study_, *expansion_, campaign_, planned.study_step};
+  const std::string target = places.output(settings, row).string();
   const yaml::Node* init = settings.find("init_from");
   if (init != nullptr && init->is_scalar() && init->text != "last" && init->text != "none")
     set_key(settings, "init_from", yaml::quoted(locate(*study_, init->text).string()));
   set_key(settings, "data", yaml::quoted(directory.string()));
   set_key(settings, "output", yaml::quoted(target));
+  fill_search(settings, places, row);
   task.settings = yaml::emit(settings);
 }
 

@@ -254,9 +254,10 @@ class StepReader {
     if (number && *number > 0 && *number <= 100) return {Kind::fraction, 0, *number / 100};
     if (count && *count > 0) return {Kind::count, static_cast<std::uint64_t>(*count), 0};
     reading_.diagnostics.error(
-        value->mark, fmt::format("'max_failures' must be a whole number from 1, a part of the step's tasks as 5 %, "
-                                 "or none; found {}",
-                                 value->describe()));
+        value->mark,
+        fmt::format("'max_failures' must be a whole number from 1, a part of the step's tasks as 5 %, "
+                    "or none; found {}",
+                    value->describe()));
     return {};
   }
 
@@ -338,6 +339,14 @@ class StepReader {
     step.resources.min_nodes = number("min_nodes", step.resources.min_nodes);
     step.resources.procs = number("ranks", step.resources.nodes);
     step.resources.cores = std::max(step.resources.cores, number("threads", 1));
+    // Parameters of the study: known for each combination only.
+    constexpr std::array<std::pair<const char*, const char*>, 4> kKeys = {
+        {{"nodes", "nodes"}, {"min_nodes", "min_nodes"}, {"ranks", "procs"}, {"threads", "cores"}}};
+    for (const auto& [ours, launchers] : kKeys) {
+      const yaml::Node* value = step.settings.find(ours);
+      if (value != nullptr && value->is_scalar() && find_token(value->text))
+        step.launcher_keys[launchers] = value->text;
+    }
   }
 
   void read_depends(Step& step) {
