@@ -64,7 +64,19 @@ double peak_gflops() {
   return best * 1e-9;
 }
 
+// unet: 2-D, from a field to a field; mlp: 5 hidden layers from `channels` numbers to two, CELLS is ignored.
 ModelGraph graph_of(const std::string& name, std::int64_t width, std::int64_t channels, std::int64_t cells) {
+  if (name == "unet") {
+    ModelConfig model = default_model(ModelName::unet);
+    model.width = width;
+    const TensorShape field = {channels, {1, cells, cells}};
+    return build_model(model, ModelTask{{{"x", field}}, field});
+  }
+  if (name == "mlp") {
+    ModelConfig model = default_model(ModelName::mlp);
+    model.dense.assign(5, width);
+    return build_model(model, {channels, {1, 1, 1}}, 2);
+  }
   ModelConfig model = default_model(name == "mlperf" ? ModelName::mlperf : ModelName::cosmoflow);
   model.width = width;
   model.norm = Norm::none;

@@ -168,6 +168,8 @@ PLACES = [
     (at("study", "train", "model"), ["study", 2, "train", "model"], [{}, {"layers": ["flatten"]}]),
     (at("study", "train", "model", "layers"), ["study", 2, "train", "model", "layers", 0], [{"convolution": 4}]),
     (at("study", "train", "loss"), ["study", 2, "train", "loss"], [{}]),
+    (at("study", "train", "stage"), ["study", 2, "train", "stage"], [{"local": "/scratch"}]),
+    (at("study", "train", "augment"), ["study", 2, "train", "augment"], [{"noise": 0.01}]),
     (at("study", "train", "transform"), ["study", 2, "train", "transform"], [{"log": 0.1}]),
     (at("study", "train", "optimizer"), ["study", 2, "train", "optimizer"], [{}]),
     (at("study", "train", "schedule"), ["study", 2, "train", "schedule"], [{}]),

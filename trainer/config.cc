@@ -14,21 +14,22 @@
 namespace wflow::trainer {
 namespace {
 
-const std::array<std::string, 11> kModels = {"cosmoflow", "sc18",   "mlperf",   "mlp",
-                                             "cnn",       "unet",   "decoder",  "autoencoder",
-                                             "vae",       "layers", "automatic"};
+const std::array<std::string, 12> kModels = {"cosmoflow", "sc18",   "mlperf",    "mlp",
+                                             "cnn",       "unet",   "decoder",   "autoencoder",
+                                             "vae",       "layers", "automatic", "module"};
 const std::array<std::string, 3> kTransforms = {"none", "log", "log1p"};
 const std::array<std::string, 6> kLosses = {"mse", "mae", "huber", "gaussian", "cross_entropy", "dice"};
 const std::array<std::string, 6> kOptimizers = {"adamw", "adam", "sgd", "lars", "larc", "lamb"};
 const std::array<std::string, 6> kDecays = {"none", "cosine", "linear", "polynomial", "step", "one_cycle"};
 const std::array<std::string, 2> kSelects = {"last", "best"};
 const std::array<std::string, 3> kBackends = {"auto", "torch", "onednn"};
+const std::array<std::string, 3> kStages = {"none", "local", "memory"};
 const std::array<std::string, 3> kPrecisions = {"full", "bf16", "fp16"};
 const std::array<std::string, 2> kInitialWeights = {"random", "data"};
 const std::array<std::string, 3> kNorms = {"none", "batch", "group"};
 const std::array<std::string, 7> kActivations = {"leaky_relu", "relu",    "elu", "gelu",
                                                  "silu",       "sigmoid", "tanh"};
-const std::array<std::string, 3> kAugmentations = {"shift", "flip", "permute"};
+const std::array<std::string, 4> kAugmentations = {"shift", "flip", "permute", "noise"};
 
 constexpr std::int64_t kMany = std::int64_t{1} << 40;
 
@@ -85,14 +86,27 @@ void read_layer_list(yaml::MapReader& reader, std::span<const std::string> input
   }
 }
 
+bool is_module_file(const yaml::Node& node) {
+  return node.is_scalar() && node.text.ends_with(".pt");
+}
+
 ModelConfig read_model(const yaml::Node* node, std::span<const std::string> inputs,
                        yaml::Diagnostics& diagnostics) {
   if (node == nullptr) return default_model(ModelName::automatic);
-  const yaml::Node block = named_block(node);
+  const yaml::Node block = is_module_file(*node) ? yaml::map({{"file", *node}}) : named_block(node);
   yaml::MapReader reader(block, "the model: block", diagnostics);
+  if (reader.has("file")) {
+    ModelConfig model = default_model(ModelName::module);
+    model.file = reader.string("file");
+    if (model.file.empty())
+      diagnostics.error(reader.mark_of("file"), "'file' needs the path of a TorchScript file");
+    reader.finish();
+    return model;
+  }
+  const auto by_name = std::span(kModels).first(kModels.size() - 1);  // a module has a file, no name
   const bool list = reader.has("layers");
   const ModelName usual = list ? ModelName::layers : ModelName::cosmoflow;
-  const auto name = static_cast<ModelName>(reader.choice("name", static_cast<std::size_t>(usual), kModels));
+  const auto name = static_cast<ModelName>(reader.choice("name", static_cast<std::size_t>(usual), by_name));
   ModelConfig model = default_model(name);
   if (list || name == ModelName::layers) {
     read_layer_list(reader, inputs, model, diagnostics);
@@ -168,24 +182,52 @@ TransformConfig read_transform(const yaml::Node* node, yaml::Diagnostics& diagno
   return transform;
 }
 
+void read_augmentation(const yaml::Node& node, AugmentConfig& augment, yaml::Diagnostics& diagnostics) {
+  if (node.is_map()) {
+    yaml::MapReader reader(node, "the augment: block", diagnostics);
+    if (!reader.has("noise")) reader.required("noise");
+    augment.noise = reader.real("noise", 0, 0, 100);
+    reader.finish();
+  } else if (node.is_scalar() && node.text == "shift") {
+    augment.shift = true;
+  } else if (node.is_scalar() && node.text == "flip") {
+    augment.flip = true;
+  } else if (node.is_scalar() && node.text == "permute") {
+    augment.permute = true;
+  } else if (node.is_scalar() && node.text == "noise") {
+    diagnostics.error(node.mark, "'noise' needs its strength, as in {noise: 0.01}");
+  } else {
+    diagnostics.error(node.mark,
+                      fmt::format("'augment' is a list of shift, flip, permute, {{noise: NUMBER}}; "
+                                  "found {}{}",
+                                  node.describe(), text::suggestion(node.text, kAugmentations)));
+  }
+}
+
 AugmentConfig read_augment(yaml::MapReader& reader, yaml::Diagnostics& diagnostics) {
   AugmentConfig augment;
   const yaml::Node* node = reader.find("augment");
   if (node == nullptr) return augment;
   if (node->is_scalar() && (node->text == "none" || node->text == "false")) return augment;
-  for (const std::string& word : reader.strings("augment")) {
-    if (word == "shift") {
-      augment.shift = true;
-    } else if (word == "flip") {
-      augment.flip = true;
-    } else if (word == "permute") {
-      augment.permute = true;
-    } else {
-      diagnostics.error(node->mark, fmt::format("'augment' is a list of shift, flip, permute; found '{}'{}",
-                                                word, text::suggestion(word, kAugmentations)));
-    }
+  if (!node->is_sequence()) {
+    read_augmentation(*node, augment, diagnostics);
+    return augment;
   }
+  for (const yaml::Node& item : node->items) read_augmentation(item, augment, diagnostics);
   return augment;
+}
+
+void read_stage(yaml::MapReader& reader, TrainConfig& config, yaml::Diagnostics& diagnostics) {
+  const yaml::Node* node = reader.find("stage");
+  if (node == nullptr) return;
+  if (node->is_map()) {
+    yaml::MapReader block(*node, "the stage: block", diagnostics);
+    config.stage = Stage::local;
+    config.stage_folder = block.required_string("local");
+    block.finish();
+    return;
+  }
+  config.stage = static_cast<Stage>(reader.choice("stage", 0, kStages));
 }
 
 double default_rate(OptimizerName name) {
@@ -307,6 +349,10 @@ const char* name_of(Precision precision) {
   return kPrecisions[static_cast<std::size_t>(precision)].c_str();
 }
 
+const char* name_of(Stage stage) {
+  return kStages[static_cast<std::size_t>(stage)].c_str();
+}
+
 const char* name_of(Select select) {
   return kSelects[static_cast<std::size_t>(select)].c_str();
 }
@@ -362,9 +408,23 @@ ModelConfig default_model(ModelName name) {
       model.dense = {128};
       break;
     case ModelName::layers:
+    case ModelName::module:
       break;
   }
   return model;
+}
+
+std::string module_file(const yaml::Node& train_block) {
+  const yaml::Node* model = train_block.find("model");
+  if (model == nullptr) return {};
+  const yaml::Node* file = is_module_file(*model) ? model : model->is_map() ? model->find("file") : nullptr;
+  return file != nullptr && file->is_scalar() && file->text.find("$(") == std::string::npos ? file->text : "";
+}
+
+yaml::Node with_module_file(yaml::Node train_block, const std::string& path) {
+  for (auto& [key, value] : train_block.entries)
+    if (key.text == "model") value = yaml::map({{"file", yaml::quoted(path)}});
+  return train_block;
 }
 
 GuardConfig read_guard(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
@@ -417,6 +477,7 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
   config.threads = reader.integer("threads", config.threads, 1, 4096);
   config.loader_threads = reader.integer("loader_threads", config.loader_threads, 1, 256);
   config.cache_bytes = reader.bytes("cache", config.cache_bytes);
+  read_stage(reader, config, diagnostics);
   config.model = read_model(reader.find("model"), config.inputs, diagnostics);
   config.transform = read_transform(reader.find("transform"), diagnostics);
   config.normalise = reader.boolean("normalise", config.normalise);
@@ -437,6 +498,11 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
   if (config.init_from == "none") config.init_from.clear();
   config.max_seconds = reader.seconds("max_seconds", config.max_seconds);
   reader.finish();
+  if (config.augment.noise > 0 && !config.normalise) {
+    diagnostics.error(
+        reader.mark_of("augment"),
+        "the noise of 'augment' is in deviations of normalised fields, and 'normalise' is false");
+  }
   if (config.ranks > config.batch) {
     diagnostics.error(
         reader.mark_of("ranks"),
@@ -465,6 +531,7 @@ yaml::Node reals(const std::vector<double>& list) {
 }
 
 yaml::Node to_yaml(const ModelConfig& model) {
+  if (model.name == ModelName::module) return yaml::map({{"file", yaml::quoted(model.file)}});
   if (model.name == ModelName::layers) {
     std::vector<yaml::Node> layers;
     for (const LayerConfig& layer : model.layers) layers.push_back(to_yaml(layer));
@@ -502,6 +569,10 @@ yaml::Node to_yaml(const TrainConfig& config) {
   if (config.augment.shift) augment.push_back(yaml::scalar("shift"));
   if (config.augment.flip) augment.push_back(yaml::scalar("flip"));
   if (config.augment.permute) augment.push_back(yaml::scalar("permute"));
+  if (config.augment.noise > 0) augment.push_back(yaml::map({{"noise", real(config.augment.noise)}}));
+  const yaml::Node stage = config.stage_folder.empty()
+                               ? yaml::scalar(name_of(config.stage))
+                               : yaml::map({{"local", yaml::quoted(config.stage_folder)}});
   const yaml::Node transform = config.transform.name == TransformName::log
                                    ? yaml::map({{"log", real(config.transform.offset)}})
                                    : yaml::scalar(name_of(config.transform.name));
@@ -519,6 +590,7 @@ yaml::Node to_yaml(const TrainConfig& config) {
       {"ranks", integer(config.ranks)},
       {"threads", integer(config.threads)},
       {"loader_threads", integer(config.loader_threads)},
+      {"stage", stage},
       {"model", to_yaml(config.model)},
       {"transform", transform},
       {"normalise", boolean(config.normalise)},

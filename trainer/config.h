@@ -11,7 +11,8 @@
 
 namespace wflow::trainer {
 
-// automatic: by the data's shape, as soon as that is known; layers: written out in the block.
+// automatic: by the data's shape, as soon as that is known; layers: written out in the block; module: a
+// TorchScript file.
 enum class ModelName {
   cosmoflow,
   sc18,
@@ -23,7 +24,8 @@ enum class ModelName {
   autoencoder,
   vae,
   layers,
-  automatic
+  automatic,
+  module
 };
 enum class TransformName { none, log, log1p };
 // gaussian: the network gives mean and logarithm of the variance of each target.
@@ -35,7 +37,11 @@ enum class Select { last, best };
 // What computes convolutions on a processor: torch: libtorch and the kernels for few channels; onednn: oneDNN
 // wherever it has kernels; automatic: the faster of them for each layer.
 enum class Backend { automatic, torch, onednn };
-// Of the products in convolutions and linear layers; weights, sums, norms and all else stay in full precision.
+// Where the shards are read from. none: where they lie; local, memory: a copy that is spread over the nodes
+// of the job, on their own disks or in their memory.
+enum class Stage { none, local, memory };
+// Of the products in convolutions and linear layers; weights, sums, norms and all else stay in full
+// precision.
 enum class Precision { full, bf16, fp16 };
 // What stands behind a convolution. Batch norm and group norm remove the mean amplitude of what they see (of
 // the batch, or of a sample), which is what a field's strength is read from.
@@ -58,11 +64,16 @@ struct ModelConfig {
   bool level_means = false;  // cosmoflow: the dense layers read the means of every level, not of the last one
   std::vector<LayerConfig> layers;
   std::vector<std::string> outputs;  // layers: names; empty: the last layer
+  std::string file;                  // module: the TorchScript file
   bool operator==(const ModelConfig&) const = default;
 };
 
 // The default for every key a model: block leaves out depends on the model's name.
 ModelConfig default_model(ModelName name);
+// The TorchScript file that a train: block names as its model; empty: none, or one that a token stands for.
+std::string module_file(const yaml::Node& train_block);
+// The block with another path in its place.
+yaml::Node with_module_file(yaml::Node train_block, const std::string& path);
 
 struct TransformConfig {
   TransformName name = TransformName::none;
@@ -74,7 +85,8 @@ struct AugmentConfig {
   bool shift = false;    // periodic, any number of cells along each axis
   bool flip = false;     // mirror each axis
   bool permute = false;  // exchange axes of as many cells
-  bool any() const { return shift || flip || permute; }
+  double noise = 0;      // of input fields: its deviation, in those of each channel
+  bool moves() const { return shift || flip || permute; }
   bool operator==(const AugmentConfig&) const = default;
 };
 
@@ -149,6 +161,8 @@ struct TrainConfig {
   std::int64_t threads = 1;     // a rank
   std::int64_t loader_threads = 1;
   std::int64_t cache_bytes = -1;  // decoded samples kept in memory, a rank; -1: a quarter of the free memory
+  Stage stage = Stage::none;
+  std::string stage_folder;  // of local; empty: $TMPDIR, else /tmp
   ModelConfig model;
   TransformConfig transform;
   bool normalise = true;
@@ -191,6 +205,7 @@ const char* name_of(OptimizerName name);
 const char* name_of(Decay decay);
 const char* name_of(Select select);
 const char* name_of(Backend backend);
+const char* name_of(Stage stage);
 const char* name_of(Precision precision);
 const char* name_of(Norm norm);
 const char* name_of(InitialWeights initial);

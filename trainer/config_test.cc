@@ -34,6 +34,24 @@ TEST(TrainConfig, NeedsOnlyData) {
   EXPECT_EQ(result.config.optimizer.weight_decay, 1e-2);
 }
 
+TEST(TrainConfig, AModelMayBeATorchScriptFile) {
+  for (const char* text : {"{data: d, model: nets/my.pt}", "{data: d, model: {file: nets/my.pt}}"}) {
+    const auto result = read(text);
+    EXPECT_EQ(result.messages, "");
+    EXPECT_EQ(result.config.model.name, ModelName::module);
+    EXPECT_EQ(result.config.model.file, "nets/my.pt");
+    yaml::Diagnostics diagnostics("");
+    EXPECT_EQ(read_train_config(to_yaml(result.config), diagnostics), result.config);
+    const yaml::Node block = yaml::parse(text, diagnostics);
+    EXPECT_EQ(module_file(block), "nets/my.pt");
+    EXPECT_EQ(module_file(with_module_file(block, "/a/b.pt")), "/a/b.pt");
+  }
+  yaml::Diagnostics diagnostics("");
+  EXPECT_EQ(module_file(yaml::parse("{data: d, model: $(NET).pt}", diagnostics)), "") << "not known yet";
+  EXPECT_EQ(module_file(yaml::parse("{data: d, model: cosmoflow}", diagnostics)), "");
+  EXPECT_THAT(read("{data: d, model: {file: a.pt, width: 3}}").messages, HasSubstr("width"));
+}
+
 TEST(TrainConfig, DefaultsFollowTheModelAndTheOptimizer) {
   const ReadResult result = read("{data: d, model: mlperf, optimizer: {name: sgd}, schedule: linear}");
   EXPECT_EQ(result.messages, "");
@@ -62,8 +80,11 @@ TEST(TrainConfig, ReportsAllErrorsAtOnceWithPlacesAndSuggestions) {
   EXPECT_THAT(messages, HasSubstr("train.yaml:3:8: error: 'batch' must be a whole number"));
   EXPECT_THAT(messages, HasSubstr("did you mean 'cosmoflow'?"));
   EXPECT_THAT(messages, HasSubstr("unknown key 'widht' in the model: block; did you mean 'width'?"));
-  EXPECT_THAT(messages,
-              HasSubstr("'augment' is a list of shift, flip, permute; found 'filp'; did you mean 'flip'?"));
+  EXPECT_THAT(
+      messages,
+      HasSubstr(
+          "'augment' is a list of shift, flip, permute, {noise: NUMBER}; found the text 'filp'; did you "
+          "mean 'flip'?"));
   EXPECT_THAT(messages, HasSubstr("did you mean 'log1p'?"));
   EXPECT_THAT(messages, HasSubstr("decay: step needs 'step_epochs'"));
   EXPECT_THAT(messages, HasSubstr("'learning_rate' must be between"));
@@ -76,6 +97,11 @@ TEST(TrainConfig, RefusesContradictions) {
               HasSubstr("'warmup_epochs'"));
   EXPECT_THAT(read("{}").messages, HasSubstr("needs the key 'data'"));
   EXPECT_THAT(read("[1, 2]").messages, HasSubstr("the train: block must be a mapping"));
+  EXPECT_THAT(read("{data: d, augment: {noise: 0.1}, normalise: false}").messages,
+              HasSubstr("is in deviations of normalised fields, and 'normalise' is false"));
+  EXPECT_THAT(read("{data: d, augment: [flip, noise]}").messages, HasSubstr("as in {noise: 0.01}"));
+  EXPECT_THAT(read("{data: d, stage: lokal}").messages, HasSubstr("did you mean 'local'?"));
+  EXPECT_THAT(read("{data: d, stage: {memory: /x}}").messages, HasSubstr("needs the key 'local'"));
   EXPECT_THAT(read("{data: d, transform: {lag: 1}}").messages, HasSubstr("needs the key 'log'"));
 }
 
@@ -86,7 +112,8 @@ TEST(TrainConfig, ReadsBackEqual) {
       " cache: 1 GiB, model: {name: sc18, width: 8, dropout: 0.1, norm: batch, dense: [10], activation: "
       "silu}, inputs: [x, omega_b],"
       " accumulate: 2, ema: 0.99,"
-      " transform: {log: 0.1}, augment: [permute, shift], loss: {name: huber, delta: 0.5},"
+      " transform: {log: 0.1}, augment: [permute, shift], stage: {local: /scratch},"
+      " loss: {name: huber, delta: 0.5},"
       " normalise: false,"
       " optimizer: {name: adam, learning_rate: 3e-4, clip_norm: 1, larc_trust: 0.002, lag: 1},"
       " schedule: {warmup_epochs: 1.5, decay: step, step_epochs: [4, 8], step_factor: 0.25},"
@@ -97,6 +124,10 @@ TEST(TrainConfig, ReadsBackEqual) {
   const ReadResult second = read(yaml::emit(to_yaml(first.config)));
   EXPECT_EQ(second.messages, "");
   EXPECT_EQ(first.config, second.config);
+  const ReadResult noisy = read("{data: d, augment: [flip, {noise: 0.02}], stage: memory}");
+  EXPECT_EQ(noisy.config.augment.noise, 0.02);
+  EXPECT_EQ(noisy.config.stage, Stage::memory);
+  EXPECT_EQ(read(yaml::emit(to_yaml(noisy.config))).config, noisy.config);
   const ReadResult defaults = read("data: d");
   EXPECT_EQ(read(yaml::emit(to_yaml(defaults.config))).config, defaults.config);
 }

@@ -223,6 +223,7 @@ class LayerReader {
 }  // namespace
 
 const char* name_of(LayerKind kind) {
+  if (kind == LayerKind::module) return "TorchScript module";
   return kNames[static_cast<std::size_t>(kind)].c_str();
 }
 

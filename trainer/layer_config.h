@@ -39,7 +39,8 @@ enum class LayerKind {
   add,
   concatenate,  // along the channels
   sample,       // of a normal distribution: reads its mean and logarithm of variance
-  count
+  count,        // of the kinds that a list of layers may have
+  module        // a whole network in a TorchScript file
 };
 
 // The word for a kind in YAML files and messages: "dense" for linear.

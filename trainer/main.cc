@@ -85,6 +85,7 @@ Configuration read_configuration(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   config.data = (folder / config.data).string();
   config.output = (folder / config.output).string();
+  if (!config.stage_folder.empty()) config.stage_folder = (folder / config.stage_folder).string();
   return result;
 }
 

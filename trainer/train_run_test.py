@@ -23,10 +23,35 @@ import numpy
 from tensorboard_file import scalars
 
 PROGRAMS = None
+EXPORT = """
+import pathlib, sys, torch
+from torch import nn
+root = pathlib.Path(sys.argv[1])
+torch.manual_seed(1)
+
+class Cnn(nn.Module):
+    def __init__(self, outputs=2):
+        super().__init__()
+        self.convolution = nn.Conv3d(1, 4, 3, padding=1)
+        self.norm = nn.BatchNorm3d(4)
+        self.out = nn.Linear(4, outputs)
+
+    def forward(self, x):
+        x = torch.relu(self.norm(self.convolution(x)))
+        x = nn.functional.dropout(x.square().mean(dim=(2, 3, 4)), 0.05, self.training)
+        return self.out(x)
+
+torch.jit.script(Cnn()).save(root / "cnn.pt")
+torch.jit.script(Cnn()).save(root / "other.pt")
+torch.jit.script(Cnn(3)).save(root / "three.pt")
+torch.jit.script(Cnn().double()).save(root / "double.pt")
+torch.jit.script(nn.Sequential(nn.Conv2d(1, 2, 3))).save(root / "other_input.pt")
+torch.jit.freeze(torch.jit.script(Cnn().eval())).save(root / "frozen.pt")
+"""
 CELLS = 8
 
 
-def make_data(root):
+def make_data(root, more=""):
     """48 boxes whose amplitude and slope are the targets, through wflow-convert."""
     rng = numpy.random.default_rng(1)
     rows = ["id,file,amplitude,slope"]
@@ -39,7 +64,7 @@ def make_data(root):
     (root / "table.csv").write_text("\n".join(rows) + "\n")
     (root / "convert.yaml").write_text(
         f"samples: {root}/table.csv\ntargets: [amplitude, slope]\nshard_samples: 20\n"
-        f"split: {{train: 30, validation: 9, test: 9, seed: 3}}\noutput: {root}/shards\nname: boxes\n")
+        f"split: {{train: 30, validation: 9, test: 9, seed: 3}}\noutput: {root}/shards\nname: boxes\n{more}")
     subprocess.run([PROGRAMS.convert, root / "convert.yaml"], check=True, stdout=subprocess.DEVNULL)
 
 
@@ -174,9 +199,12 @@ class EndToEnd(TrainRun):
             self.assertAlmostEqual(errors["rmse"], (difference ** 2).mean() ** 0.5, places=5)
             self.assertAlmostEqual(errors["r2"], 1 - (difference ** 2).mean() / truth[:, i].var(), places=5)
         self.assertIn("rms error", done.stdout)
+        self.assertRegex(done.stdout, r"training: \d+\.\d samples/s, \d+\.\d GFLOP/s, \d+\.\d % of the time waiting for data; "
+                                      r"up to \d+\.\d MiB of memory\n")
 
         # The same command again has nothing to train and says the same.
         again = self.train(self.root / "whole.yaml")
+        self.assertEqual(self.result("whole")["performance"]["gflops"], result["performance"]["gflops"])
         self.assertIn("continued from epoch 12, step 60", again.stdout)
         self.assertEqual(self.result("whole")["test"], result["test"])
 
@@ -202,6 +230,7 @@ class EndToEnd(TrainRun):
                           "optimizer": "lamb", "augment": None, "transform": None},
             "decoder": {"model": {"name": "decoder", "width": 2, "dense": [8]}, "optimizer": "larc", "augment": None},
             "autoencoder": {"model": {"name": "autoencoder", "width": 2, "dense": [], "latent": 3}, "schedule": "one_cycle"},
+            "noisy": {"model": {"name": "cosmoflow", "width": 2}, "augment": ["permute", {"noise": 0.1}]},
             "vae": {"model": {"name": "vae", "width": 2, "latent": 3, "norm": "batch"}, "loss": {"name": "mse", "kl_weight": 0.1}},
             "unet": {"model": {"name": "unet", "width": 2, "depth": 1}, "inputs": ["x"], "targets": ["x"], "loss": "huber"},
             "gaussian": {"model": {"name": "cnn", "width": 2}, "loss": "gaussian", "ema": 0.9},
@@ -398,6 +427,70 @@ class EndToEnd(TrainRun):
         self.assertTrue((self.root / "nested/result.json").exists())
 
 
+class Modules(TrainRun):
+    """Networks that a user has exported from Python."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        path = cls.root / "export.py"
+        path.write_text(EXPORT)
+        subprocess.run([sys.executable, path, cls.root], check=True)
+
+    def module(self, name, file="cnn.pt", **keys):
+        return self.config(name, model=str(self.root / file), augment=None, **keys)
+
+    def test_trains_and_exports(self):
+        done = self.train(self.module("own", epochs=30))
+        self.assertIn("model.onnx is not written", done.stdout)
+        result = self.result("own")
+        self.assertEqual(result["model"]["name"], "module")
+        self.assertEqual(result["model"]["parameters"], 4 * 27 + 4 + 4 + 4 + 2 * 4 + 2)
+        self.assertLess(result["test"]["mean_mae_ratio"], 0.8)
+        self.assertFalse((self.root / "own/model.onnx").exists())
+        torch = __import__("torch")
+        model = torch.jit.load(str(self.root / "own/model.pt"))
+        with h5py.File(self.root / "own/predictions.h5") as file:
+            ids, predicted = file["id"][:], file["prediction"][:]
+        raw = numpy.stack([numpy.load(self.root / f"{i}.npy") for i in ids])
+        with torch.no_grad():
+            given = model(torch.from_numpy(raw)).numpy()
+        numpy.testing.assert_allclose(given, predicted, rtol=2e-4, atol=2e-4)
+
+    def test_restarts_and_ranks(self):
+        """Batch norm's statistics, its integer counter and dropout's random numbers continue as without the restart."""
+        for ranks in (1, 2):
+            keys = {"epochs": 3}
+            self.train(self.module(f"whole-{ranks}", **keys), ranks)
+            path = self.module(f"cut-{ranks}", **keys)
+            self.train(path, ranks)
+            (self.root / f"cut-{ranks}/checkpoints/step-{15:012}.wfck").unlink()
+            self.assertIn("continued from epoch", self.train(path, ranks).stdout)
+            self.assertEqual(self.weights(f"cut-{ranks}")[0], self.weights(f"whole-{ranks}")[0])
+
+    def test_another_file_is_another_training(self):
+        path = self.module("changed", epochs=1)
+        self.train(path)
+        shutil.copy(self.root / "cnn.pt", self.root / "kept.pt")
+        shutil.copy(self.root / "other.pt", self.root / "cnn.pt")
+        try:
+            self.assertIn("model.file", self.train(path, code=4).stderr)
+        finally:
+            shutil.copy(self.root / "kept.pt", self.root / "cnn.pt")
+
+    def test_wrong_modules(self):
+        (self.root / "text.pt").write_text("no module")
+        for file, reason in (("text.pt", "is no TorchScript file"), ("three.pt", "gives 3 a sample, and targets and loss want 2"),
+                             ("frozen.pt", "has no parameters to train"), ("double.pt", "export the module in float32"),
+                             ("other_input.pt", "fails on the data"), ("absent.pt", "no such file")):
+            done = subprocess.run(self.command(self.module("wrong", file), 1, "--dry-run"), capture_output=True, text=True)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(reason, done.stderr)
+            self.assertIn(file, done.stderr)
+            self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+        self.assertIn("TorchScript module", self.train(self.module("dry"), 1, "--dry-run").stdout)
+
+
 class Ranks(TrainRun):
     def test_two_ranks_take_the_steps_of_one(self):
         keys = {"model": {"name": "cosmoflow", "width": 3, "norm": "none"}, "epochs": 2,
@@ -414,6 +507,11 @@ class Ranks(TrainRun):
         # 30 samples in batches of 29: the last batch has one sample for three ranks.
         self.train(self.config("uneven", batch=29, epochs=2), 3)
         self.assertEqual(self.result("uneven")["steps"], 4)
+        performance = self.result("uneven")["performance"]
+        self.assertEqual(len(performance["peak_memory_bytes"]), 3)
+        self.assertGreater(min(performance["peak_memory_bytes"]), 10 << 20)
+        self.assertTrue(0 < performance["exposed_communication"] < 1)
+        self.assertTrue(0 <= performance["data_wait"] < 1)
 
     def test_predicted_fields_of_all_ranks_are_in_the_file(self):
         keys = {"model": {"name": "unet", "width": 2, "depth": 1, "norm": "none"}, "inputs": ["x"], "targets": ["x"],
@@ -431,6 +529,15 @@ class Ranks(TrainRun):
         for name in ("bits1", "bits2"):
             self.train(self.config(name, epochs=2), 2)
         self.assertEqual(self.weights("bits1")[0], self.weights("bits2")[0])
+
+    def test_threads_and_bits(self):
+        """As docs/train.md has it: the same threads give the same bits, others round differently; loader threads and cache change none."""
+        for name, keys in {"conv": {}, "unet": {"model": {"name": "unet", "width": 2, "depth": 1}, "inputs": ["x"], "targets": ["x"]}}.items():
+            for number, more in enumerate(({"threads": 2}, {"threads": 2, "loader_threads": 3, "cache": 0}, {"threads": 1})):
+                self.train(self.config(f"{name}{number}", epochs=1, **keys, **more))
+            first, again, other = (numpy.frombuffer(self.weights(f"{name}{number}")[0], numpy.float32) for number in range(3))
+            numpy.testing.assert_array_equal(first.view(numpy.uint32), again.view(numpy.uint32))
+            self.assertLess(numpy.abs(first - other).max(), 1e-2 * numpy.abs(first).max())
 
     def test_world_of_one_where_more_were_asked_for(self):
         path = self.config("world", ranks=2, epochs=1)
@@ -519,6 +626,8 @@ class Restarts(TrainRun):
             "cnn": {"model": {"name": "cnn", "width": 2, "norm": "batch"}, "loss": "gaussian", "accumulate": 2},
             "unet": {"model": {"name": "unet", "width": 2, "depth": 1}, **field},
             "decoder": {"model": {"name": "decoder", "width": 2, "dense": [8]}, "augment": None, "optimizer": "lars"},
+            "autoencoder": {"model": {"name": "autoencoder", "width": 2, "latent": 3}, "loss": "huber"},
+            "noisy": {"model": {"name": "cosmoflow", "width": 2}, "augment": ["permute", {"noise": 0.1}]},
             "vae": {"model": {"name": "vae", "width": 2, "latent": 3}, "schedule": "one_cycle"},
             "listed": {"model": {"layers": listed}, "optimizer": {"name": "adam", "larc_trust": 0.02}},
             "lagging": {"model": {"name": "cosmoflow", "width": 3}, "optimizer": {"name": "sgd", "learning_rate": 0.0005, "lag": 1}},
@@ -675,6 +784,17 @@ class WrongInput(TrainRun):
         done = self.train(self.config("label", targets=["amplitud"]), code=3)
         self.assertIn("did you mean 'amplitude'?", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
+
+    def test_noise_where_it_makes_no_sense(self):
+        for name, keys, sentence in (
+                ("target", {"model": {"name": "unet", "width": 2, "depth": 1}, "inputs": ["x"], "targets": ["x"]},
+                 "would change the target too: x is input and target"),
+                ("numbers", {"model": "mlp", "inputs": ["slope"], "targets": ["amplitude"], "transform": None},
+                 "is for fields, and no input is one"),
+                ("raw", {"normalise": False}, "'normalise' is false")):
+            path = self.config(f"noise-{name}", **{"augment": [{"noise": 0.1}], **keys})
+            for options in ((), ("--dry-run",)):
+                self.assertIn(sentence, self.train(path, 1, *options, code=3).stderr)
 
     def test_networks_that_do_not_fit(self):
         for name, keys, sentence in (

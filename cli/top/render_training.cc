@@ -76,6 +76,9 @@ std::vector<std::string> facts_of(const Training& training, const TopData& data)
   add("gflops", "GFLOP/s");
   if (const double wait = last_of(training.curve("data_wait")); std::isfinite(wait))
     facts.push_back(fmt::format("data wait {:.1f} %", 100 * wait));
+  if (const double exposed = last_of(training.curve("exposed_communication"));
+      std::isfinite(exposed) && exposed > 0)
+    facts.push_back(fmt::format("rank wait {:.1f} %", 100 * exposed));
   add("learning_rate", "learning rate");
   for (const wire::CheckpointView& checkpoint : data.checkpoints) {
     if (checkpoint.array != training.array || checkpoint.element != training.element) continue;
@@ -84,8 +87,8 @@ std::vector<std::string> facts_of(const Training& training, const TopData& data)
   }
   for (const auto* curve : training.curves) {
     const std::string& name = curve->name;
-    const bool said =
-        name == "samples_per_second" || name == "gflops" || name == "data_wait" || name == "learning_rate";
+    const bool said = name == "samples_per_second" || name == "gflops" || name == "data_wait" ||
+                      name == "exposed_communication" || name == "learning_rate";
     const auto shown = plotted_curves(training);
     if (said || std::ranges::find(shown, curve) != shown.end()) continue;
     facts.push_back(fmt::format("{} {:.4g}", name, curve->points.back().value));

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "converters/convert/ordered_parallel.h"
+#include "converters/input/read_ahead.h"
 #include "converters/shards/encode.h"
 #include "converters/shards/manifest.h"
 #include "converters/shards/shard_file.h"
@@ -114,6 +115,10 @@ class BlockConverter {
         observer_(observer),
         placed_(place_rows(SplitMap(config_.split, config_.count, config_.grown), rows)),
         form_(std::move(form)) {
+    // Rows of stacked files share them, and are read ahead by the reader.
+    if (!config_.stacked)
+      ahead_.emplace(placed_.size(),
+                     [this](std::size_t i) { return sample_files(config_, *placed_[i].row); });
     record_.block = block;
     record_.shard_samples = config_.shard_samples;
     record_.config_hash = conversion_hash(config_);
@@ -166,6 +171,7 @@ class BlockConverter {
     ordered_parallel<std::vector<EncodedSample>>(
         (placed_.size() + group - 1) / group, threads,
         [&](std::size_t worker, std::size_t g) {
+          if (ahead_) ahead_->reached(end_of(g * group));
           std::vector<EncodedSample> samples;
           for (std::size_t i = g * group; i < end_of(g * group); ++i)
             samples.push_back(encoders[worker].encode(*placed_[i].row, placed_[i].split == kTrain));
@@ -187,7 +193,7 @@ class BlockConverter {
   // How many samples a thread hands over at once: of tiny ones the handing over costs more than they do.
   // Reading them may still be slow, so that every thread gets some groups.
   std::size_t group_of_samples(std::size_t threads) const {
-    constexpr std::size_t kGroupBytes = std::size_t{64} << 10;
+    constexpr std::size_t kGroupBytes = std::size_t{512} << 10;
     constexpr std::size_t kGroupsPerThread = 8;
     if (!form_) return 1;
     std::size_t bytes = 1;
@@ -387,6 +393,7 @@ class BlockConverter {
     std::vector<std::size_t> placed;
   };
   std::vector<OtherForm> others_;
+  std::optional<ReadAhead> ahead_;  // the last: its threads use the others
 };
 
 bool is_missing(const BlockRecord& record, std::int64_t id) {

@@ -61,6 +61,9 @@ FileId open_hdf5(const std::filesystem::path& path, unsigned flags) {
   open_file(path, O_RDONLY);  // says plainly when there is no such file, or no permission
   const PropertyId access(H5Pcreate(H5P_FILE_ACCESS));
   H5Pset_file_locking(access.get(), false, true);
+  // A file without a name, through its descriptor: the usual driver looks for the path that such a link leads
+  // to, which there is not.
+  if (path.native().starts_with("/proc/")) H5Pset_fapl_stdio(access.get());
   FileId file(H5Fopen(path.c_str(), flags, access.get()));
   if (!file) throw_hdf5(ExitCode::data, fmt::format("{} is not a readable HDF5 file", path.string()));
   return file;

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "converters/shards/shard_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "base/error.h"
@@ -17,19 +14,6 @@ namespace wflow::converters {
 namespace fs = std::filesystem;
 
 namespace {
-
-void read_exactly(int fd, std::uint64_t offset, std::span<std::uint8_t> bytes, const fs::path& path) {
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t got =
-        ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw system_error(errno, fmt::format("cannot read {}", path.string()));
-    if (got == 0)
-      throw Error(ExitCode::data, fmt::format("{} is shorter than when it was opened", path.string()));
-    done += static_cast<std::size_t>(got);
-  }
-}
 
 void read_through_library(const fs::path& path, const FieldLayout& field, std::size_t row, std::int64_t id,
                           void* values) {
@@ -150,9 +134,11 @@ std::vector<double> read_small_field(const fs::path& path, const FieldLayout& fi
   return values;
 }
 
-ShardFile::ShardFile(fs::path path, const std::vector<std::string>& fields, bool keep_open)
-    : path_(std::move(path)), layout_(read_shard_layout(path_, fields)) {
-  if (keep_open) fd_ = open_file(path_, O_RDONLY);
+ShardFile::ShardFile(const fs::path& path, const std::vector<std::string>& fields, bool keep_open)
+    : ShardFile(path, read_shard_layout(path, fields), std::make_unique<FileBytes>(path, keep_open)) {}
+
+ShardFile::ShardFile(fs::path path, ShardLayout layout, std::unique_ptr<ShardBytes> bytes)
+    : path_(std::move(path)), layout_(std::move(layout)), bytes_(std::move(bytes)) {
   for (const FieldLayout& field : layout_.fields) {
     const std::size_t hashed = field.has_hashes ? field.chunks.size() : 0;
     checked_.push_back(hashed > 0 ? std::make_unique<std::atomic<bool>[]>(hashed) : nullptr);
@@ -163,11 +149,16 @@ ShardFile::ShardFile(fs::path path, const std::vector<std::string>& fields, bool
   }
 }
 
-void ShardFile::check_packed(int fd, const FieldLayout& layout, std::size_t chunk, ReadScratch& scratch,
+void ShardFile::read_bytes(std::uint64_t offset, std::span<std::uint8_t> to) const {
+  const ByteRange range{offset, to};
+  bytes_->read({&range, 1});
+}
+
+void ShardFile::check_packed(const FieldLayout& layout, std::size_t chunk, ReadScratch& scratch,
                              std::atomic<bool>& done) const {
   const ChunkPlace& place = layout.chunks[chunk];
   scratch.stored.resize(place.bytes);
-  read_exactly(fd, place.offset, scratch.stored, path_);
+  read_bytes(place.offset, scratch.stored);
   if (chunk_hash(scratch.stored) != place.hash) {
     const std::size_t first = chunk * layout.rows_per_chunk;
     const std::size_t last = std::min(first + layout.rows_per_chunk, size()) - 1;
@@ -187,11 +178,11 @@ Error ShardFile::damaged(std::size_t row) const {
 }
 
 // One chunk of a sample, inflated.
-void ShardFile::read_chunk(int fd, const FieldLayout& layout, std::size_t chunk, std::size_t row,
+void ShardFile::read_chunk(const FieldLayout& layout, std::size_t chunk, std::size_t row,
                            ReadScratch& scratch, std::span<std::uint8_t> raw, bool verify) const {
   const ChunkPlace& place = layout.chunks[chunk];
   scratch.stored.resize(place.bytes);
-  read_exactly(fd, place.offset, scratch.stored, path_);
+  read_bytes(place.offset, scratch.stored);
   if (verify && layout.has_hashes && chunk_hash(scratch.stored) != place.hash) throw damaged(row);
   const bool whole =
       scratch.decoder.decode(scratch.stored, layout.filters, place.mask, dtype_size(layout.held), raw);
@@ -206,23 +197,21 @@ void ShardFile::read_held(std::size_t field, std::size_t row, ReadScratch& scrat
     read_through_library(path_, layout, row, layout_.ids[row], raw.data());
     return;
   }
-  const FileDescriptor opened = fd_ ? FileDescriptor() : open_file(path_, O_RDONLY);
-  const int fd = fd_ ? fd_.get() : opened.get();
   if (layout.rows_per_chunk > 1) {
     const std::size_t chunk = row / layout.rows_per_chunk;
     if (verify && checked_[field] && !checked_[field][chunk].load(std::memory_order_relaxed))
-      check_packed(fd, layout, chunk, scratch, checked_[field][chunk]);
-    read_exactly(fd, layout.chunks[chunk].offset + row % layout.rows_per_chunk * raw.size(), raw, path_);
+      check_packed(layout, chunk, scratch, checked_[field][chunk]);
+    read_bytes(layout.chunks[chunk].offset + row % layout.rows_per_chunk * raw.size(), raw);
     return;
   }
   if (layout.slabs == 1) {
-    read_chunk(fd, layout, row, row, scratch, raw, verify);
+    read_chunk(layout, row, row, scratch, raw, verify);
     return;
   }
   for (std::size_t k = 0; k < layout.slabs; ++k) {
     const SlabRange range = slab_range(layout, k);
     scratch.slab.resize(slab_bytes(layout));
-    read_chunk(fd, layout, row * layout.slabs + k, row, scratch, scratch.slab, verify);
+    read_chunk(layout, row * layout.slabs + k, row, scratch, scratch.slab, verify);
     std::copy_n(scratch.slab.begin(), range.bytes, raw.begin() + static_cast<std::ptrdiff_t>(range.offset));
   }
 }
@@ -270,8 +259,6 @@ void ShardFile::read_float_part(std::size_t field, std::size_t row, std::span<co
   WFLOW_CHECK(part.values() == x.size());
   const std::size_t width = dtype_size(layout.held);
   const bool whole = layout.access == FieldLayout::Access::library || layout.slabs == 1;
-  const FileDescriptor opened = fd_ || whole ? FileDescriptor() : open_file(path_, O_RDONLY);
-  const int fd = fd_ ? fd_.get() : opened.get();
   std::size_t have = layout.slabs;  // the slab that scratch.slab holds
   if (whole) {
     scratch.slab.resize(layout.sample_bytes);
@@ -287,7 +274,7 @@ void ShardFile::read_float_part(std::size_t field, std::size_t row, std::span<co
         const SlabRange range = slab_range(layout, k);
         if (k != have) {
           scratch.slab.resize(slab_bytes(layout));
-          read_chunk(fd, layout, row * layout.slabs + k, row, scratch, scratch.slab, verify);
+          read_chunk(layout, row * layout.slabs + k, row, scratch, scratch.slab, verify);
           have = k;
         }
         begin = range.offset / width;
@@ -316,7 +303,7 @@ struct ShardFile::Piece {
 };
 
 std::vector<ShardFile::Piece> ShardFile::pieces_of(std::size_t field, std::span<const RowTarget> rows,
-                                                   bool verify, int fd, ReadScratch& scratch) const {
+                                                   bool verify, ReadScratch& scratch) const {
   const FieldLayout& layout = layout_.fields[field];
   const std::size_t width = dtype_size(layout.held);
   std::vector<Piece> pieces;
@@ -326,7 +313,7 @@ std::vector<ShardFile::Piece> ShardFile::pieces_of(std::size_t field, std::span<
     if (layout.rows_per_chunk > 1) {
       const std::size_t chunk = wanted.row / layout.rows_per_chunk;
       if (verify && checked_[field] && !checked_[field][chunk].load(std::memory_order_relaxed))
-        check_packed(fd, layout, chunk, scratch, checked_[field][chunk]);
+        check_packed(layout, chunk, scratch, checked_[field][chunk]);
       const std::uint64_t offset =
           layout.chunks[chunk].offset + wanted.row % layout.rows_per_chunk * layout.sample_bytes;
       pieces.push_back({offset, layout.sample_bytes, {}, wanted.row, 0, wanted.to, 0, chunk});
@@ -381,8 +368,9 @@ void ShardFile::keep_pieces(std::size_t field, std::span<const Piece> pieces,
 }
 
 // In ascending order of offset: those with less than kMostGap between them by one call.
-void ShardFile::read_pieces(int fd, std::span<Piece> pieces, std::vector<std::uint8_t>& stored) const {
+void ShardFile::read_pieces(std::span<Piece> pieces, std::vector<std::uint8_t>& stored) const {
   constexpr std::uint64_t kMostGap = 8 << 10;
+  std::vector<std::pair<std::uint64_t, std::size_t>> runs;  // offset and length
   std::size_t filled = 0;
   for (std::size_t k = 0; k < pieces.size();) {
     if (pieces[k].kept != nullptr) {
@@ -399,11 +387,18 @@ void ShardFile::read_pieces(int fd, std::span<Piece> pieces, std::vector<std::ui
       end = std::max(end, pieces[next].offset + pieces[next].bytes);
     }
     const auto length = static_cast<std::size_t>(end - begin);
-    if (stored.size() < filled + length) stored.resize(filled + length);
-    read_exactly(fd, begin, std::span(stored).subspan(filled, length), path_);
+    runs.emplace_back(begin, length);
     filled += length;
     k = next;
   }
+  if (stored.size() < filled) stored.resize(filled);
+  std::vector<ByteRange> ranges;
+  std::size_t at = 0;
+  for (const auto& [offset, length] : runs) {
+    ranges.push_back({offset, std::span(stored).subspan(at, length)});
+    at += length;
+  }
+  bytes_->read(ranges);
 }
 
 namespace {
@@ -483,12 +478,10 @@ void ShardFile::read_floats(std::size_t field, std::span<RowTarget> rows, std::s
     }
     return;
   }
-  const FileDescriptor opened = fd_ ? FileDescriptor() : open_file(path_, O_RDONLY);
-  const int fd = fd_ ? fd_.get() : opened.get();
-  std::vector<Piece> pieces = pieces_of(field, rows, verify, fd, scratch);
+  std::vector<Piece> pieces = pieces_of(field, rows, verify, scratch);
   const auto plain = std::stable_partition(pieces.begin(), pieces.end(),
                                            [&](const Piece& piece) { return !is_plain(layout, piece); });
-  for (auto piece = plain; piece != pieces.end(); ++piece) read_plain(fd, field, *piece, scales, verify);
+  read_plain(field, {plain, pieces.end()}, scales, verify);
   pieces.erase(plain, pieces.end());
   find_kept(field, pieces);
   for (std::size_t k = 0; k < pieces.size();) {
@@ -498,7 +491,7 @@ void ShardFile::read_floats(std::size_t field, std::span<RowTarget> rows, std::s
       bytes += pieces[next].bytes;
     if ((next - k) % 2 == 1 && next - k > 1 && next < pieces.size()) --next;  // pairs
     const auto window = std::span(pieces).subspan(k, next - k);
-    read_pieces(fd, window, scratch.stored);
+    read_pieces(window, scratch.stored);
     decode_pieces(layout, window, scales, scratch, verify);
     if (keep != nullptr) keep_pieces(field, window, scratch.stored, *keep);
     k = next;
@@ -512,14 +505,30 @@ bool ShardFile::is_plain(const FieldLayout& layout, const Piece& piece) const {
          piece.bytes == piece.to.size_bytes();
 }
 
-// Straight into the batch. The checksum of such a chunk is compared once: each time would cost a quarter of
-// the read.
-void ShardFile::read_plain(int fd, std::size_t field, const Piece& piece, std::span<const Scale> scales,
+// Straight into the batch, as much at once as a processor's cache holds.
+void ShardFile::read_plain(std::size_t field, std::span<const Piece> pieces, std::span<const Scale> scales,
                            bool verify) const {
+  constexpr std::uint64_t kTogether = 1 << 20;
+  std::vector<ByteRange> ranges;
+  for (std::size_t k = 0; k < pieces.size(); k += ranges.size()) {
+    ranges.clear();
+    std::uint64_t bytes = 0;
+    for (std::size_t next = k; next < pieces.size() && (next == k || bytes + pieces[next].bytes <= kTogether);
+         ++next) {
+      const std::span<float> to = pieces[next].to;
+      ranges.push_back({pieces[next].offset, {reinterpret_cast<std::uint8_t*>(to.data()), to.size_bytes()}});
+      bytes += pieces[next].bytes;
+    }
+    bytes_->read(ranges);
+    for (std::size_t i = 0; i < ranges.size(); ++i)
+      finish_plain(field, pieces[k + i], ranges[i].to, scales, verify);
+  }
+}
+
+// The checksum of such a chunk is compared once: each time would cost a quarter of the read.
+void ShardFile::finish_plain(std::size_t field, const Piece& piece, std::span<const std::uint8_t> bytes,
+                             std::span<const Scale> scales, bool verify) const {
   const FieldLayout& layout = layout_.fields[field];
-  const std::span<std::uint8_t> bytes(reinterpret_cast<std::uint8_t*>(piece.to.data()),
-                                      piece.to.size_bytes());
-  read_exactly(fd, piece.offset, bytes, path_);
   std::atomic<bool>* checked = verify && checked_[field] ? &checked_[field][piece.chunk] : nullptr;
   if (checked != nullptr && !checked->load(std::memory_order_relaxed)) {
     if (chunk_hash(bytes) != piece.place.hash) throw damaged(piece.row);
@@ -534,10 +543,9 @@ std::vector<std::size_t> ShardFile::damaged_chunks(std::size_t field, ReadScratc
   const FieldLayout& layout = layout_.fields[field];
   std::vector<std::size_t> damaged;
   if (!layout.has_hashes) return damaged;
-  const FileDescriptor fd = open_file(path_, O_RDONLY);
   for (std::size_t k = 0; k < layout.chunks.size(); ++k) {
     scratch.stored.resize(layout.chunks[k].bytes);
-    read_exactly(fd.get(), layout.chunks[k].offset, scratch.stored, path_);
+    read_bytes(layout.chunks[k].offset, scratch.stored);
     if (chunk_hash(scratch.stored) != layout.chunks[k].hash) damaged.push_back(k);
   }
   return damaged;

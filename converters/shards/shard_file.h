@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "converters/dtype.h"
 #include "converters/shards/codec.h"
 #include "converters/shards/memory_budget.h"
 #include "converters/shards/planes.h"
+#include "converters/shards/shard_bytes.h"
 
 namespace wflow::converters {
 
@@ -82,7 +82,10 @@ std::vector<double> read_small_field(const std::filesystem::path& path, const Fi
 class ShardFile {
  public:
   // keep_open: hold a descriptor, which saves an open(2) a sample.
-  ShardFile(std::filesystem::path path, const std::vector<std::string>& fields, bool keep_open);
+  ShardFile(const std::filesystem::path& path, const std::vector<std::string>& fields, bool keep_open);
+  // Of a shard whose layout is known; `path` names it in messages. The bytes may be anywhere, unless a field
+  // is read through HDF5.
+  ShardFile(std::filesystem::path path, ShardLayout layout, std::unique_ptr<ShardBytes> bytes);
 
   const std::filesystem::path& path() const { return path_; }
   const ShardLayout& layout() const { return layout_; }
@@ -113,27 +116,30 @@ class ShardFile {
   std::vector<std::size_t> damaged_chunks(std::size_t field, ReadScratch& scratch) const;
 
  private:
-  void read_chunk(int fd, const FieldLayout& layout, std::size_t chunk, std::size_t row, ReadScratch& scratch,
+  void read_bytes(std::uint64_t offset, std::span<std::uint8_t> to) const;
+  void read_chunk(const FieldLayout& layout, std::size_t chunk, std::size_t row, ReadScratch& scratch,
                   std::span<std::uint8_t> raw, bool verify) const;
   struct Piece;
-  std::vector<Piece> pieces_of(std::size_t field, std::span<const RowTarget> rows, bool verify, int fd,
+  std::vector<Piece> pieces_of(std::size_t field, std::span<const RowTarget> rows, bool verify,
                                ReadScratch& scratch) const;
-  void read_pieces(int fd, std::span<Piece> pieces, std::vector<std::uint8_t>& stored) const;
+  void read_pieces(std::span<Piece> pieces, std::vector<std::uint8_t>& stored) const;
   void decode_pieces(const FieldLayout& layout, std::span<Piece> pieces, std::span<const Scale> scales,
                      ReadScratch& scratch, bool verify) const;
   void find_kept(std::size_t field, std::span<Piece> pieces) const;
   void keep_pieces(std::size_t field, std::span<const Piece> pieces, std::span<const std::uint8_t> stored,
                    MemoryBudget& budget) const;
   bool is_plain(const FieldLayout& layout, const Piece& piece) const;
-  void read_plain(int fd, std::size_t field, const Piece& piece, std::span<const Scale> scales,
+  void read_plain(std::size_t field, std::span<const Piece> pieces, std::span<const Scale> scales,
                   bool verify) const;
+  void finish_plain(std::size_t field, const Piece& piece, std::span<const std::uint8_t> bytes,
+                    std::span<const Scale> scales, bool verify) const;
   Error damaged(std::size_t row) const;
-  void check_packed(int fd, const FieldLayout& layout, std::size_t chunk, ReadScratch& scratch,
+  void check_packed(const FieldLayout& layout, std::size_t chunk, ReadScratch& scratch,
                     std::atomic<bool>& done) const;
 
   std::filesystem::path path_;
   ShardLayout layout_;
-  FileDescriptor fd_;
+  std::unique_ptr<ShardBytes> bytes_;
   std::vector<std::unique_ptr<std::atomic<bool>[]>> checked_;  // of each field, its chunks that were whole
   // Of each field the stored bytes of chunks that were whole: what readers see, and who frees it.
   struct Kept {

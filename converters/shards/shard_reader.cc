@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "converters/shards/normalise.h"
-#include "converters/shards/shard_file.h"
+#include "converters/shards/shard_contents.h"
 
 namespace wflow::converters {
 
@@ -60,23 +60,6 @@ void check_fits(const ShardFile& shard, const ShardEntry& entry, const Manifest&
   }
 }
 
-// The targets of a shard, one sample's behind the other's.
-std::vector<double> read_targets(const ShardFile& shard, const Manifest& manifest) {
-  std::vector<double> all(shard.size() * manifest.labels.size());
-  std::size_t at = 0;
-  for (std::size_t k = 0; k < manifest.fields.size() && !manifest.labels.empty(); ++k) {
-    if (manifest.fields[k].role != FieldRole::target) continue;
-    const std::size_t width = manifest.fields[k].values();
-    const std::vector<double> values = read_small_field(shard.path(), shard.layout().fields[k], shard.size());
-    for (std::size_t row = 0; row < shard.size(); ++row) {
-      for (std::size_t j = 0; j < width; ++j)
-        all[row * manifest.labels.size() + at + j] = values[row * width + j];
-    }
-    at += width;
-  }
-  return all;
-}
-
 }  // namespace
 
 struct SplitReader::State {
@@ -106,6 +89,16 @@ SplitReader::~SplitReader() = default;
 
 SplitReader SplitReader::open(const fs::path& data_directory, const Manifest& manifest,
                               std::string_view split, ReadOptions options) {
+  const bool keep_open = manifest.split(split).shards.size() <= kMostOpenFiles;
+  const ShardOpener opener = [&](const ShardEntry& shard) {
+    const fs::path path = data_directory / shard.file;
+    return OpenedShard{read_shard_contents(path, manifest), std::make_unique<FileBytes>(path, keep_open)};
+  };
+  return open_with(data_directory, manifest, split, opener, options);
+}
+
+SplitReader SplitReader::open_with(const fs::path& data_directory, const Manifest& manifest,
+                                   std::string_view split, const ShardOpener& opener, ReadOptions options) {
   const SplitEntry& entry = manifest.split(split);
   auto state = std::make_unique<State>();
   state->shape = manifest.shape;
@@ -113,13 +106,13 @@ SplitReader SplitReader::open(const fs::path& data_directory, const Manifest& ma
   state->verify = options.verify;
   state->normalise = options.normalise;
   state->fields = manifest.fields;
-  std::vector<std::string> names;
-  for (const FieldInfo& field : manifest.fields) names.push_back(field.name);
   for (const ShardEntry& shard : entry.shards) {
     state->first.push_back(state->size);
-    state->shards.emplace_back(data_directory / shard.file, names, entry.shards.size() <= kMostOpenFiles);
+    OpenedShard opened = opener(shard);
+    state->shards.emplace_back(data_directory / shard.file, std::move(opened.contents.layout),
+                               std::move(opened.bytes));
     check_fits(state->shards.back(), shard, manifest);
-    state->targets.push_back(read_targets(state->shards.back(), manifest));
+    state->targets.push_back(std::move(opened.contents.targets));
     state->size += shard.samples;
   }
   return SplitReader(std::move(state));

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -117,6 +118,8 @@ struct ReadOptions {
   bool normalise = false;  // read_field applies the normalisation of the field
 };
 
+struct OpenedShard;
+
 // All samples of one split, addressed 0..size()-1 in order of shard and row. Ids of the whole split, and its
 // targets where all are numbers or short lists of them, are in memory from open() on; all else stays on disk.
 class SplitReader {
@@ -124,6 +127,11 @@ class SplitReader {
   // Opens every shard once with HDF5. Error{data} where a shard is missing or is not what the manifest says.
   static SplitReader open(const std::filesystem::path& data_directory, const Manifest& manifest,
                           std::string_view split, ReadOptions options = {});
+  // The same of shards that `opener` opens, wherever it finds them (shard_contents.h).
+  static SplitReader open_with(const std::filesystem::path& data_directory, const Manifest& manifest,
+                               std::string_view split,
+                               const std::function<OpenedShard(const ShardEntry& shard)>& opener,
+                               ReadOptions options = {});
   SplitReader(SplitReader&&) noexcept;
   SplitReader& operator=(SplitReader&&) noexcept;
   ~SplitReader();

@@ -12,6 +12,7 @@
 #include "converters/convert/report.h"
 #include "converters/convert/test_support.h"
 #include "converters/shards/manifest.h"
+#include "converters/shards/shard_contents.h"
 #include "converters/shards/shard_file.h"
 
 // HDF5 forgets some of its memory when it gives up on a damaged file, which one of these tests hands it
@@ -213,6 +214,29 @@ TEST_F(ShardReaderTest, FieldsAreReadByName) {
     reader.read_field(1, i, y);
     EXPECT_EQ(static_cast<double>(y[0]), reader.targets(i)[0]);
     EXPECT_EQ(static_cast<double>(y[1]), reader.targets(i)[1]);
+  }
+}
+
+// A copy of a shard anywhere, and what HDF5 said of it sent as bytes, are all that a reader needs.
+TEST_F(ShardReaderTest, OpensFromContentsAndBytes) {
+  convert(10, raw_config(10));
+  const SplitReader direct = SplitReader::open(data_, manifest_, "train");
+  const fs::path copy = folder_ / "copy";
+  const SplitReader reader = SplitReader::open_with(data_, manifest_, "train", [&](const ShardEntry& shard) {
+    fs::copy_file(data_ / shard.file, copy, fs::copy_options::overwrite_existing);
+    const std::string sent = encode_contents(read_shard_contents(copy, manifest_));
+    return OpenedShard{decode_contents(sent), std::make_unique<FileBytes>(copy, true)};
+  });
+  fs::remove_all(data_);
+  ASSERT_EQ(reader.size(), direct.size());
+  std::vector<float> x(direct.values());
+  std::vector<float> again(direct.values());
+  for (std::size_t i = 0; i < reader.size(); ++i) {
+    EXPECT_EQ(reader.id(i), direct.id(i));
+    EXPECT_TRUE(std::ranges::equal(reader.targets(i), direct.targets(i)));
+    reader.read(i, x);
+    direct.read(i, again);
+    EXPECT_EQ(x, again);
   }
 }
 

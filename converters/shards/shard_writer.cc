@@ -11,6 +11,7 @@
 #include "converters/input/hdf5_handle.h"
 #include "converters/shards/encode.h"
 #include "converters/shards/manifest.h"
+#include "converters/shards/shard_driver.h"
 
 namespace wflow::converters {
 
@@ -21,6 +22,7 @@ namespace {
 constexpr std::size_t kPackBelow = 4096;                  // bytes of a sample
 constexpr std::size_t kPackedChunk = 64 << 10;            // bytes of a chunk of such samples
 constexpr std::size_t kMostChunk = std::size_t{8} << 20;  // bytes, of a larger sample's slabs
+constexpr std::uint64_t kUnknownPlace = HADDR_UNDEF;
 
 }  // namespace
 
@@ -66,6 +68,7 @@ struct ShardWriter::State {
   DatasetId write_table(const char* name, hid_t stored, hid_t native, std::vector<hsize_t> dims,
                         const void* values) const;
   std::vector<hsize_t> chunk_start(std::size_t field, std::size_t chunk) const;
+  std::uint64_t ask_place(std::size_t field, std::size_t chunk) const;
   std::vector<std::uint64_t> chunk_index(std::size_t field) const;
   void write_index(std::size_t field) const;
   void write_tables(std::span<const std::int64_t> missing);
@@ -98,6 +101,7 @@ TypeId text_type() {
 
 void ShardWriter::State::create() {
   const PropertyId access = file_access();
+  use_shard_driver(access.get());
   const PropertyId creation = new_property(H5P_FILE_CREATE);
   H5Pset_obj_track_times(creation.get(), false);
   file = FileId(check(H5Fcreate(durable.temporary().c_str(), H5F_ACC_EXCL, creation.get(), access.get())));
@@ -161,7 +165,10 @@ void ShardWriter::State::write_chunk(std::size_t field, const EncodedChunk& chun
   const std::vector<hsize_t> start = chunk_start(field, output.chunks.size() / 4);
   check(H5Dwrite_chunk(output.dataset.get(), H5P_DEFAULT, chunk.mask, start.data(), chunk.bytes.size(),
                        chunk.bytes.data()));
-  output.chunks.insert(output.chunks.end(), {0, chunk.bytes.size(), chunk.mask, chunk.hash});
+  const auto place = take_place_of_write(file.get(), chunk.bytes);
+  const bool known = place && !description.ask_places;
+  output.chunks.insert(output.chunks.end(),
+                       {known ? *place : kUnknownPlace, chunk.bytes.size(), chunk.mask, chunk.hash});
 }
 
 // The last chunk is a whole one in the file; what lies beyond the samples is zero.
@@ -219,18 +226,25 @@ DatasetId ShardWriter::State::write_table(const char* name, hid_t stored, hid_t 
   return dataset;
 }
 
-// HDF5 alone knows where it has put the chunks.
-std::vector<std::uint64_t> ShardWriter::State::chunk_index(std::size_t field) const {
+// It goes through all chunks before this one.
+std::uint64_t ShardWriter::State::ask_place(std::size_t field, std::size_t chunk) const {
   const FieldOutput& output = outputs[field];
-  std::vector<std::uint64_t> words = output.chunks;
-  for (std::size_t k = 0; k < words.size() / 4; ++k) {
-    const std::vector<hsize_t> start = chunk_start(field, k);
-    unsigned mask = 0;
-    haddr_t address = 0;
-    hsize_t bytes = 0;
-    check(H5Dget_chunk_info_by_coord(output.dataset.get(), start.data(), &mask, &address, &bytes));
-    WFLOW_CHECK(bytes == words[4 * k + 1] && mask == words[4 * k + 2]);
-    words[4 * k] = address;
+  const std::vector<hsize_t> start = chunk_start(field, chunk);
+  unsigned mask = 0;
+  haddr_t address = 0;
+  hsize_t bytes = 0;
+  check(H5Dget_chunk_info_by_coord(output.dataset.get(), start.data(), &mask, &address, &bytes));
+  WFLOW_CHECK(bytes == output.chunks[4 * chunk + 1] && mask == output.chunks[4 * chunk + 2]);
+  return address;
+}
+
+// The driver has seen where each chunk went. HDF5 must agree on the last one: it does not if it moved chunks.
+std::vector<std::uint64_t> ShardWriter::State::chunk_index(std::size_t field) const {
+  std::vector<std::uint64_t> words = outputs[field].chunks;
+  const std::size_t count = words.size() / 4;
+  const bool moved = count > 0 && words[4 * (count - 1)] != ask_place(field, count - 1);
+  for (std::size_t k = 0; k < count; ++k) {
+    if (moved || words[4 * k] == kUnknownPlace) words[4 * k] = ask_place(field, k);
   }
   return words;
 }

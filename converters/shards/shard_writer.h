@@ -24,6 +24,7 @@ struct ShardDescription {
   std::string split;
   std::uint64_t block = 0;
   std::uint64_t most_samples = 0;
+  bool ask_places = false;  // of HDF5, for every chunk: what the driver sees must be the same (a test's)
 };
 
 // Samples of less than 4 KiB are packed, about 64 KiB of them a chunk, without filters: each is then one read

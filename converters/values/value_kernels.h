@@ -36,7 +36,7 @@ struct ValueKernels {
   // Buckets of Sketch, and their range (of no values: 0 to 0). Infinities and NaN are beyond +-kMostBucket.
   BucketRange (*buckets_of_floats)(const float* values, std::size_t count, std::int32_t* buckets);
 
-  // In place. Computed in double precision; a NaN stays one.
+  // In place. Computed in double precision, but log1p of floats in single precision; a NaN stays one.
   void (*log1p_floats)(float* values, std::size_t count);
   void (*log1p_doubles)(double* values, std::size_t count);
   void (*clip_floats)(float* values, std::size_t count, double least, double most);
@@ -46,11 +46,12 @@ struct ValueKernels {
 };
 
 extern const ValueKernels plain_value_kernels;
-#ifdef WFLOW_X86_VALUES
+#if defined(__x86_64__)
 extern const ValueKernels avx2_value_kernels;
+extern const ValueKernels avx512_value_kernels;
 #endif
 
-// Those for this processor. WFLOW_VALUES=plain in the environment forces the portable ones.
+// Those for this processor. WFLOW_VALUES=plain in the environment forces the portable ones, avx2 these.
 const ValueKernels& value_kernels();
 
 }  // namespace wflow::converters

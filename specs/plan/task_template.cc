@@ -12,6 +12,7 @@
 #include "specs/study/names.h"
 #include "specs/study/reading.h"
 #include "specs/study/tokens.h"
+#include "trainer/config.h"
 
 namespace wflow::specs {
 
@@ -156,6 +157,8 @@ void Plan::fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint3
   const yaml::Node* init = settings.find("init_from");
   if (init != nullptr && init->is_scalar() && init->text != "last" && init->text != "none")
     set_key(settings, "init_from", yaml::quoted(locate(*study_, init->text).string()));
+  if (const std::string file = trainer::module_file(settings); !file.empty())
+    settings = trainer::with_module_file(std::move(settings), locate(*study_, file).string());
   set_key(settings, "data", yaml::quoted(directory.string()));
   set_key(settings, "output", yaml::quoted(target));
   fill_search(settings, places, row);

@@ -12,6 +12,7 @@
 #include "specs/study/blocks.h"
 #include "specs/study/reading.h"
 #include "specs/study/tokens.h"
+#include "trainer/config.h"
 
 namespace wflow::specs {
 
@@ -285,10 +286,16 @@ void check_train(Reading& reading, const Expansion& expansion, std::size_t index
   check_search(reading, expansion, index);
   const yaml::Node block = resolved_block(reading, expansion, index);
   check_block(StepKind::train, block, reading.diagnostics);
+  std::error_code ignored;
+  if (const std::string file = trainer::module_file(block); !file.empty()) {
+    const auto path = locate(study, file);
+    if (!std::filesystem::is_regular_file(path, ignored))
+      reading.diagnostics.error(block.find("model")->mark,
+                                fmt::format("there is no TorchScript file {}", path.string()));
+  }
   const yaml::Node* data = block.find("data");
   if (data == nullptr || !data->is_scalar() || data->text.empty()) return;
   const std::string source = source_step(step);
-  std::error_code ignored;
   if (source.empty()) {
     const auto manifest = locate(study, data->text) / "manifest.json";
     if (!std::filesystem::exists(manifest, ignored)) {

@@ -12,6 +12,7 @@
 #include "specs/study/names.h"
 #include "specs/study/reading.h"
 #include "specs/study/tokens.h"
+#include "trainer/config.h"
 
 namespace wflow::specs {
 
@@ -304,10 +305,18 @@ class StepReader {
           "MERLIN_FINISHED each: not with 'bundle' or 'output: packed'");
     }
     step.sources = home("sources").strings("sources");
+    if (step.kind == StepKind::train) add_module(step);
     const yaml::Node* outputs = home("outputs").find("outputs");
     if (outputs == nullptr) return;
     for (const yaml::Node& item : outputs->is_sequence() ? outputs->items : std::vector<yaml::Node>{*outputs})
       step.outputs.push_back(read_output(item, step_.where(), reading_.diagnostics));
+  }
+
+  // A network that the user has exported is a part of the training as a script is of a simulation.
+  static void add_module(Step& step) {
+    const std::string file = trainer::module_file(step.settings);
+    if (file.empty() || std::ranges::find(step.sources, file) != step.sources.end()) return;
+    step.sources.push_back(file);
   }
 
   // A number that may be a parameter's value: then it is known for each combination only.

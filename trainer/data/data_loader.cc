@@ -213,6 +213,11 @@ void DataLoader::fill(Batch& batch, std::size_t at, std::size_t number, Scratch&
       copy_sample(scratch.samples[k].subspan(split_.begin(part), split_.count(part)), place(part, item),
                   shape, scales_[part], shape.voxels() > 1 ? items[item].augmentation : Augmentation());
     }
+    const double noise = split_.parts()[part].noise;
+    for (std::size_t k = 0; k < items.size() && noise > 0; ++k) {
+      // A part has a key of its own.
+      if (items[k].noise) add_noise(place(part, k), hash64(*items[k].noise, part), noise);
+    }
   }
 }
 

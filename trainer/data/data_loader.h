@@ -38,6 +38,7 @@ struct FieldPart {
   std::size_t field = 0;  // of the data
   TensorShape shape;
   TransformConfig transform = {};
+  double noise = 0;  // deviation of what is added to normalised values in training
 };
 
 // The transformed samples of a split, decoded once each as far as the budget goes: the values of all parts,
@@ -80,7 +81,8 @@ class CachedSplit {
 
 struct BatchItem {
   std::size_t index = 0;  // in the split
-  Augmentation augmentation;
+  Augmentation augmentation = {};
+  std::optional<std::uint64_t> noise = {};  // key of the noise of parts that have some
 };
 
 struct Batch {

@@ -220,6 +220,36 @@ TEST(Augmentation, IsAFunctionOfSeedEpochAndSample) {
   EXPECT_EQ(draw_augmentation({false, false, true}, {1, {4, 6, 8}}, 1, 2, 3), Augmentation());
 }
 
+// Of the parts that ask for it, in training; read directly or through the cache, by any number of threads.
+TEST(Noise, IsAddedToWhatATrainingReads) {
+  const CountingSource source(6);
+  const std::vector<FieldPart> parts = {{0, kShape, {}, 0.5}, {1, kShape, {}}};
+  std::vector<float> first;
+  for (const int threads : {1, 3}) {
+    for (const std::int64_t cache : {0, 1 << 20}) {
+      CacheBudget budget(cache);
+      CachedSplit split(source, parts, budget);
+      const auto plan = [](std::uint64_t n) -> std::optional<std::vector<BatchItem>> {
+        if (n > 0) return std::nullopt;
+        return std::vector<BatchItem>{{4, {}, noise_key(1, 2, 4)}, {5, {}}};
+      };
+      DataLoader loader(split, {kNoChange, kNoChange}, 2, threads, plan);
+      const Batch* batch = loader.next();
+      ASSERT_NE(batch, nullptr);
+      const std::vector<float> values(batch->x.span().begin(), batch->x.span().end());
+      const auto count = static_cast<std::size_t>(kShape.count());
+      for (std::size_t i = 0; i < count; ++i) {
+        EXPECT_NE(values[i], 4000 + static_cast<float>(i));
+        EXPECT_NEAR(values[i], 4000 + static_cast<float>(i), 3);
+        EXPECT_EQ(values[count + i], 5000 + static_cast<float>(i));
+        EXPECT_EQ(values[2 * count + i], 4500 + static_cast<float>(i));
+      }
+      if (first.empty()) first = values;
+      EXPECT_EQ(values, first);
+    }
+  }
+}
+
 // Flips and exchanges of axes: 48 of a cube, 8 of a square, 4 of other pictures.
 TEST(Augmentation, HasEverySymmetryOfTheGrid) {
   const auto symmetries = [](const TensorShape& shape) {

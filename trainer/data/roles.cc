@@ -163,7 +163,28 @@ void check_targets(const TrainConfig& config, const DatasetInfo& info, const Dat
   }
 }
 
+// Noise is for what a network reads: of what it learns it would change the truth.
+void check_noise(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles) {
+  if (config.augment.noise == 0) return;
+  bool any = false;
+  for (const DataRoles::Input& input : roles.inputs) {
+    if (input.label || info.fields[roles.parts[input.part].field].shape.voxels() == 1) continue;
+    if (!roles.takes_noise(input.part))
+      throw Error(ExitCode::spec,
+                  fmt::format("the noise of 'augment' would change the target too: {} is input "
+                              "and target; leave the noise out",
+                              roles.parts[input.part].name));
+    any = true;
+  }
+  if (!any)
+    throw Error(ExitCode::spec, "the noise of 'augment' is for fields, and no input is one; leave it out");
+}
+
 }  // namespace
+
+bool DataRoles::takes_noise(std::size_t part) const {
+  return std::find(field_targets.begin(), field_targets.end(), part) == field_targets.end();
+}
 
 std::vector<std::string> channel_names(const std::string& name, const DataField& field) {
   if (field.shape.channels == 1) return {name};
@@ -207,6 +228,7 @@ DataRoles roles_of(const TrainConfig& config, const DatasetInfo& info) {
     }
   }
   check_targets(config, info, roles);
+  check_noise(config, info, roles);
   if (is_classification(config.loss.name)) {
     std::size_t targets = roles.label_targets.size();
     for (const std::size_t part : roles.field_targets)

@@ -30,6 +30,8 @@ struct DataRoles {
   std::vector<std::size_t> field_targets;  // parts; of the same cells
   std::vector<std::size_t> label_targets;  // where no field is learned
 
+  // Whether noise on a part changes what is read and not what is learned.
+  bool takes_noise(std::size_t part) const;
   bool field_target() const { return !field_targets.empty(); }
 };
 

@@ -8,9 +8,9 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/free_memory.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "trainer/data/free_memory.h"
 
 namespace wflow::trainer {
 namespace {
@@ -53,16 +53,21 @@ std::vector<FieldPart> parts_of(const TrainConfig& config, const DatasetInfo& in
   for (const DataRoles::Part& part : roles.parts) {
     parts.push_back({part.field, info.fields[part.field].shape, {}});
     if (is_transformed(config, info, part.field)) parts.back().transform = config.transform;
+    if (roles.takes_noise(parts.size() - 1) && parts.back().shape.voxels() > 1)
+      parts.back().noise = config.augment.noise;
   }
   return parts;
 }
 
 TensorShape common_grid(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles) {
   TensorShape grid;
-  const bool augments = config.augment.shift || config.augment.flip || config.augment.permute;
+  const bool augments = config.augment.moves();
   for (const DataRoles::Part& part : roles.parts) {
     const DataField& field = info.fields[part.field];
     if (field.shape.voxels() == 1) continue;
+    if (augments && field.has_time)
+      throw Error(ExitCode::spec,
+                  fmt::format("'augment' moves the cells of a box, and {} has an axis of time", field.name));
     if (augments && grid.voxels() > 1 && field.shape.extent != grid.extent)
       throw Error(ExitCode::spec, fmt::format("'augment' acts on fields of one grid, and {} has {}, not {}",
                                               field.name, text_of(field.shape), text_of(grid)));
@@ -92,9 +97,10 @@ FieldScale as_recorded(const DataField& field) {
 
 }  // namespace
 
-RunData::RunData(const TrainConfig& config, const Communicator& communicator)
+RunData::RunData(const TrainConfig& config, Communicator& communicator)
     : config_(config),
-      dataset_(open_dataset(config.data)),
+      staging_(config.stage == Stage::none ? nullptr : std::make_unique<Staging>(config, communicator)),
+      dataset_(staging_ ? staging_->open_dataset() : open_dataset(config.data)),
       roles_(roles_of(config, dataset_.info)),
       targets_(target_shape(config, dataset_.info, roles_)),
       grid_(common_grid(config, dataset_.info, roles_)),

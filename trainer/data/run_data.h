@@ -11,6 +11,7 @@
 #include "trainer/data/data_loader.h"
 #include "trainer/data/roles.h"
 #include "trainer/data/sample_source.h"
+#include "trainer/data/staging.h"
 #include "trainer/data/transform.h"
 #include "trainer/parallel/communicator.h"
 
@@ -25,8 +26,10 @@ struct Feed {
 
 class RunData {
  public:
-  RunData(const TrainConfig& config, const Communicator& communicator);
+  RunData(const TrainConfig& config, Communicator& communicator);
 
+  // Nothing where the shards are read where they lie.
+  const Staging* staging() const { return staging_.get(); }
   const DatasetInfo& info() const { return dataset_.info; }
   const DataRoles& roles() const { return roles_; }
   const TargetShape& targets() const { return targets_; }
@@ -65,6 +68,7 @@ class RunData {
   void copy_fields(const Batch& batch, std::span<float> to) const;
 
   TrainConfig config_;
+  std::unique_ptr<Staging> staging_;
   Dataset dataset_;
   DataRoles roles_;
   TargetShape targets_;

@@ -50,6 +50,7 @@ DataField field_of(const converters::FieldInfo& info) {
   field.is_input = info.role == converters::FieldRole::input;
   field.shape = tensor_shape(info);
   field.has_channels = info.layout.starts_with('C') || info.shape.size() == 4;
+  field.has_time = info.layout.find('T') != std::string::npos;
   for (const converters::ChannelStatistics& channel : info.statistics)
     field.range.push_back(range_of(channel));
   field.normalisation = info.normalisation;
@@ -82,14 +83,18 @@ DatasetInfo read_dataset_info(const std::filesystem::path& directory) {
 
 Dataset open_dataset(const std::filesystem::path& directory) {
   const converters::Manifest manifest = converters::read_manifest(directory);
+  return open_dataset(directory, manifest, [&](std::string_view split) {
+    return converters::SplitReader::open(directory, manifest, split);
+  });
+}
+
+Dataset open_dataset(const std::filesystem::path& directory, const converters::Manifest& manifest,
+                     const SplitOpener& opener) {
   Dataset dataset;
   dataset.info = info_of(manifest);
-  const auto open = [&](const char* split) {
-    return std::make_unique<ShardSource>(converters::SplitReader::open(directory, manifest, split));
-  };
-  dataset.train = open("train");
-  dataset.validation = open("validation");
-  dataset.test = open("test");
+  dataset.train = std::make_unique<ShardSource>(opener("train"));
+  dataset.validation = std::make_unique<ShardSource>(opener("validation"));
+  dataset.test = std::make_unique<ShardSource>(opener("test"));
   if (dataset.train->size() == 0) {
     throw Error(ExitCode::data, fmt::format("{} has no training samples", directory.string()));
   }

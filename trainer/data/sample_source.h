@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "converters/shards/planes.h"
@@ -48,6 +50,7 @@ struct DataField {
   bool is_input = true;
   TensorShape shape;
   bool has_channels = true;                 // its stored values have an axis of channels
+  bool has_time = false;                    // and one of time
   std::vector<LabelRange> range;            // a channel, as stored; or one for all
   converters::Normalisation normalisation;  // what readers are to do
   std::optional<std::size_t> first_label;   // its numbers are labels from this one on
@@ -69,9 +72,14 @@ struct Dataset {
   std::unique_ptr<SampleSource> test;
 };
 
+// How a split is opened: where its shards lie, or from staged copies.
+using SplitOpener = std::function<converters::SplitReader(std::string_view split)>;
+
 // What the manifest says, without opening a shard.
 DatasetInfo read_dataset_info(const std::filesystem::path& directory);
 // Reads manifest and shards of a data directory that wflow-convert wrote.
 Dataset open_dataset(const std::filesystem::path& directory);
+Dataset open_dataset(const std::filesystem::path& directory, const converters::Manifest& manifest,
+                     const SplitOpener& opener);
 
 }  // namespace wflow::trainer

@@ -87,6 +87,26 @@ Augmentation draw_augmentation(const AugmentConfig& config, const TensorShape& s
   return drawn;
 }
 
+std::uint64_t noise_key(std::uint64_t seed, std::uint64_t epoch, std::int64_t sample_id) {
+  constexpr std::uint64_t kNoise = 7;  // draw_augmentation has 0 to 6
+  return hash64(hash64(hash64(seed, epoch), static_cast<std::uint64_t>(sample_id)), kNoise);
+}
+
+void add_noise(std::span<float> values, std::uint64_t key, double deviation) {
+  constexpr float kTurn = 6.28318530717958647692F;
+  constexpr float kStep = 0x1p-24F;
+  const auto size = static_cast<float>(deviation);
+  for (std::size_t i = 0; i < values.size(); i += 2) {
+    // Box and Muller: two uniform numbers of 24 bits give two normal ones.
+    const std::uint64_t bits = hash64(key, i);
+    const float u = (static_cast<float>(bits >> 40) + 1) * kStep;  // above 0
+    const float v = static_cast<float>(bits & 0xffffff) * kStep;
+    const float radius = size * std::sqrt(-2.0F * std::log(u));
+    values[i] += radius * std::cos(kTurn * v);
+    if (i + 1 < values.size()) values[i + 1] += radius * std::sin(kTurn * v);
+  }
+}
+
 std::vector<converters::Scale> channel_scales(const FieldScale& scale) {
   std::vector<converters::Scale> scales;
   for (std::size_t c = 0; c < scale.std.size(); ++c)

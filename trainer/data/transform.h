@@ -59,6 +59,11 @@ struct Augmentation {
 Augmentation draw_augmentation(const AugmentConfig& config, const TensorShape& shape, std::uint64_t seed,
                                std::uint64_t epoch, std::int64_t sample_id);
 
+// Of the noise of a sample, a function of the same.
+std::uint64_t noise_key(std::uint64_t seed, std::uint64_t epoch, std::int64_t sample_id);
+// Adds to value i Gaussian noise that is a function of (key, i) alone.
+void add_noise(std::span<float> values, std::uint64_t key, double deviation);
+
 // x * factor + offset of each channel: what copy_sample does with it.
 std::vector<converters::Scale> channel_scales(const FieldScale& scale);
 

@@ -72,6 +72,12 @@ void FlatState::update_running_statistics(std::int64_t samples, double momentum)
   for (std::size_t i = 0; i < running.size(); ++i) running[i] = keep * running[i] + take * batch[i];
 }
 
+void FlatState::add_to_running_statistics(std::int64_t samples) {
+  const std::span<const float> changes = batch_statistics();
+  const std::span<float> running = buffer_values_.span();
+  for (std::size_t i = 0; i < running.size(); ++i) running[i] += changes[i] / static_cast<float>(samples);
+}
+
 NormStatistics::NormStatistics(const FlatLayout& buffers) {
   for (std::size_t i = 0; i + 1 < buffers.entries.size(); i += 2) {
     const FlatEntry& mean = buffers.entries[i];

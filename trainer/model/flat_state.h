@@ -84,6 +84,8 @@ class FlatState {
   void fill_initial_buffers();
   // running = (1 - momentum) * running + momentum * (statistics summed over ranks) / samples.
   void update_running_statistics(std::int64_t samples, double momentum);
+  // running += (changes summed over ranks) / samples: of a module that keeps its own.
+  void add_to_running_statistics(std::int64_t samples);
 
  private:
   static std::span<float> part(FloatBuffer& buffer, const FlatEntry& entry, std::int64_t begin) {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/version.h"
+#include "trainer/model/module_layer.h"
 
 namespace wflow::trainer {
 namespace {
@@ -32,18 +33,24 @@ at::Tensor tensor_of(const std::vector<double>& values, const std::vector<std::i
   return tensor.view(shape);
 }
 
+void add_network(torch::jit::Module& module, const ModelGraph& graph, const FlatState& state) {
+  if (graph.is_module()) {
+    module.register_module("network", module_with_values(graph.layers.front(), state));
+    return;
+  }
+  for (const FlatEntry& entry : state.parameters().entries)
+    module.register_parameter(plain_name(entry.spec.name), tensor_of(entry, state.values()), false);
+  for (const FlatEntry& entry : state.buffers().entries)
+    module.register_buffer(plain_name(entry.spec.name), tensor_of(entry, state.buffer_values()));
+}
+
 }  // namespace
 
 void export_model(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,
                   const std::string& path) {
   try {
     torch::jit::Module module("WflowModel");
-    for (const FlatEntry& entry : state.parameters().entries) {
-      module.register_parameter(plain_name(entry.spec.name), tensor_of(entry, state.values()), false);
-    }
-    for (const FlatEntry& entry : state.buffers().entries) {
-      module.register_buffer(plain_name(entry.spec.name), tensor_of(entry, state.buffer_values()));
-    }
+    add_network(module, graph, state);
     const Normalisation& normalisation = units.normalisation;
     module.register_buffer("x_mean", tensor_of(normalisation.x_mean, {1, -1, 1, 1, 1}));
     module.register_buffer("x_std", tensor_of(normalisation.x_std, {1, -1, 1, 1, 1}));

@@ -363,6 +363,7 @@ ModelGraph build_named(const ModelConfig& config, const ModelTask& task) {
       return build_vae(config, std::move(chain), task);
     case ModelName::layers:
     case ModelName::automatic:
+    case ModelName::module:
       break;
   }
   WFLOW_CHECK(false);

@@ -55,6 +55,8 @@ std::int64_t Layer::forward_flops() const {
     case LayerKind::global_mean:
     case LayerKind::global_max:
       return input.count();
+    case LayerKind::module:
+      return 0;  // not known
     default:
       return output.count();
   }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,6 +54,7 @@ struct Layer {
   std::array<std::int64_t, 3> pad_low = {0, 0, 0};
   std::array<std::int64_t, 3> pad_high = {0, 0, 0};
   double value = 0;         // slope, probability, scale: what the kind says
+  std::shared_ptr<const std::string> module;  // module: the TorchScript file's bytes
   std::int64_t groups = 1;  // group norm
   std::vector<ParameterSpec> parameters;
   std::vector<ParameterSpec> buffers;  // of norms: mean, then variance
@@ -75,6 +77,9 @@ struct ModelGraph {
   std::vector<NamedShape> inputs;
   std::vector<Layer> layers;
   std::vector<Output> outputs;
+
+  // A user's module: nothing is known of what is inside it.
+  bool is_module() const { return layers.size() == 1 && layers.front().kind == LayerKind::module; }
 
   const TensorShape& shape_of(std::size_t value) const;
   const TensorShape& input() const { return inputs.front().shape; }  // of networks with one input

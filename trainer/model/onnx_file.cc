@@ -400,7 +400,8 @@ void metadata(ProtobufMessage& model, const char* key, const std::string& value)
 }  // namespace
 
 bool fits_onnx(const ModelGraph& graph) {
-  return graph.parameter_count() <= (kMostBytes - kNodeBytes) / static_cast<std::int64_t>(sizeof(float));
+  return !graph.is_module() &&
+         graph.parameter_count() <= (kMostBytes - kNodeBytes) / static_cast<std::int64_t>(sizeof(float));
 }
 
 std::string onnx_file(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units) {

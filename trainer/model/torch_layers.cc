@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "trainer/model/module_layer.h"
 
 namespace wflow::trainer {
 namespace {
@@ -523,6 +524,8 @@ std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTens
       return std::make_unique<TanhScale>(layer.value);
     case LayerKind::sample:
       return std::make_unique<Sample>(layer);
+    case LayerKind::module:
+      return make_module_layer(layer, tensors);
     default:
       return std::make_unique<Autograd>(function_of(layer, precision), tensors);
   }

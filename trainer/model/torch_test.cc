@@ -100,6 +100,7 @@ torch::Tensor one_layer(const Layer& layer, const std::vector<torch::Tensor>& p,
       return torch::cat(in, 1);
     case LayerKind::sample:
     case LayerKind::count:
+    case LayerKind::module:
       break;
   }
   return x;

@@ -126,10 +126,29 @@ class Source {
         for (std::size_t i = 1; i < layer.inputs.size(); ++i) list += ", " + value(layer, i, false);
         return fmt::format("torch.cat([{}], 1)", list);
       }
+      case LayerKind::module:
+        return fmt::format("self.network.forward({}).reshape({})", module_arguments(layer),
+                           sizes(layer.output, false));
       case LayerKind::count:
         break;
     }
     return x;
+  }
+
+  // As in training: without the flat axes in front.
+  std::string module_arguments(const Layer& layer) const {
+    std::vector<std::string> arguments;
+    for (const std::size_t number : layer.inputs) {
+      const TensorShape& shape = graph_.shape_of(number);
+      std::string list = fmt::format("-1, {}", shape.channels);
+      bool flat = true;
+      for (std::size_t i = 0; i < shape.extent.size() && shape.voxels() > 1; ++i) {
+        flat = flat && shape.extent[i] == 1 && i + 1 < shape.extent.size();
+        if (!flat) list += fmt::format(", {}", shape.extent[i]);
+      }
+      arguments.push_back(fmt::format("v{}.reshape([{}])", number, list));
+    }
+    return text::join(arguments, ", ");
   }
 
   std::string value(const Layer& layer, std::size_t input, bool as_field) const {

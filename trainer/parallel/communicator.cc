@@ -30,6 +30,7 @@ constexpr int kGatherTag = 18;
 constexpr int kBusyTests = 200;       // tries at full speed, then
 constexpr int kYieldingTests = 2000;  // tries that give the core away, then sleeping ones
 constexpr auto kNap = std::chrono::microseconds(50);
+constexpr auto kLongestNap = std::chrono::microseconds(1000);  // of an idle thread with a background
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -94,6 +95,16 @@ class Communicator::Worker {
     complete({&request, 1});
   }
 
+  void run_beside(std::function<bool()> background) {
+    wait(post([&] { background_ = std::move(background); }));
+  }
+
+  void wake() {
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
+    changed_.notify_all();
+  }
+
   int rank_ = 0;
   int size_ = 1;
   int on_node_ = 1;
@@ -119,7 +130,7 @@ class Communicator::Worker {
     started_ = true;
     changed_.notify_all();
     for (;;) {
-      changed_.wait(lock, [this] { return !jobs_.empty() || stopping_ || abort_asked_.load(); });
+      wait_for_job(lock);
       abort_if_asked();
       if (jobs_.empty()) break;
       const std::function<void()> job = std::move(jobs_.front());
@@ -131,7 +142,28 @@ class Communicator::Worker {
       changed_.notify_all();
     }
     lock.unlock();
+    if (background_) barrier();  // other ranks may still need it
+    background_ = nullptr;
     MPI_Finalize();
+  }
+
+  // With the background at work meanwhile: at once after wake(), else after naps that grow while there is
+  // nothing to do.
+  void wait_for_job(std::unique_lock<std::mutex>& lock) {
+    const auto ready = [this] { return !jobs_.empty() || stopping_ || abort_asked_.load(); };
+    if (!background_) {
+      changed_.wait(lock, ready);
+      return;
+    }
+    auto nap = kNap;
+    while (!ready()) {
+      woken_ = false;
+      lock.unlock();
+      const bool busy = background_();
+      lock.lock();
+      nap = busy ? kNap : std::min(2 * nap, kLongestNap);
+      changed_.wait_for(lock, nap, [&] { return ready() || woken_; });
+    }
   }
 
   void abort_if_asked() {
@@ -148,6 +180,7 @@ class Communicator::Worker {
       MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
       if (done != 0) return;
       abort_if_asked();
+      if (background_) background_();
       if (++tests <= kBusyTests) continue;
       if (tests <= kYieldingTests) {
         sched_yield();
@@ -165,6 +198,8 @@ class Communicator::Worker {
   Ticket done_ = 0;
   bool started_ = false;
   bool stopping_ = false;
+  bool woken_ = false;
+  std::function<bool()> background_;  // the communication thread's
   std::atomic<bool> abort_asked_ = false;
   std::atomic<int> abort_code_ = 1;
   std::vector<float> received_;
@@ -294,6 +329,18 @@ void Communicator::broadcast(std::string& bytes) {
 
 void Communicator::barrier() {
   worker_->wait(worker_->post([this] { worker_->barrier(); }));
+}
+
+void Communicator::run(std::function<void()> job) {
+  worker_->wait(worker_->post(std::move(job)));
+}
+
+void Communicator::run_beside(std::function<bool()> background) {
+  worker_->run_beside(std::move(background));
+}
+
+void Communicator::wake() {
+  worker_->wake();
 }
 
 void Communicator::abort(int exit_code) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -42,6 +43,15 @@ class Communicator {
 
   // Ends all ranks with this exit code. For the rank that fails.
   [[noreturn]] void abort(int exit_code);
+
+  // Runs `job` on the communication thread, behind what was posted before, and returns when it has ended.
+  void run(std::function<void()> job);
+  // Something that goes on beside the jobs: called on the communication thread again and again, while it
+  // idles and while a job waits for other ranks, until all ranks have come to their ends. Gives whether there
+  // was anything to do. A collective call, once.
+  void run_beside(std::function<bool()> background);
+  // The background has something to do: it need not wait for the next look.
+  void wake();
 
   // Seconds that wait() has blocked, and that reductions took on the communication thread.
   double exposed_seconds() const;

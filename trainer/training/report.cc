@@ -50,7 +50,8 @@ std::string metrics_jsonl(const std::vector<EpochRow>& history) {
                            {"train_loss", row.train_loss},
                            {"samples_per_second", row.samples_per_second},
                            {"seconds", row.seconds},
-                           {"data_wait", row.data_wait}};
+                           {"data_wait", row.data_wait},
+                           {"exposed_communication", row.exposed_communication}};
     if (!row.validation.targets.empty()) line["validation_loss"] = row.validation.loss;
     for (const TargetErrors& t : row.validation.targets) {
       const std::optional<double> r2 = t.r2();
@@ -102,6 +103,43 @@ std::string epoch_line(const EpochRow& row, std::int64_t epochs) {
       line += fmt::format(" {} {:.3f}", t.label, t.ratio());
   }
   return line + fmt::format("  {:.1f} samples/s  lr {:.3g}", row.samples_per_second, row.learning_rate);
+}
+
+Performance performance_of(const std::vector<EpochRow>& history, std::int64_t flops_of_sample) {
+  Performance all;
+  double seconds = 0;
+  for (const EpochRow& row : history) {
+    seconds += row.seconds;
+    all.samples_per_second += row.samples_per_second * row.seconds;
+    all.data_wait += row.data_wait * row.seconds;
+    all.exposed_communication += row.exposed_communication * row.seconds;
+  }
+  if (seconds <= 0) return {};
+  all.samples_per_second /= seconds;
+  all.data_wait /= seconds;
+  all.exposed_communication /= seconds;
+  all.gflops = static_cast<double>(flops_of_sample) * all.samples_per_second * 1e-9;
+  return all;
+}
+
+nlohmann::json to_json(const Performance& performance) {
+  return {{"samples_per_second", performance.samples_per_second},
+          {"gflops", performance.gflops},
+          {"data_wait", performance.data_wait},
+          {"exposed_communication", performance.exposed_communication},
+          {"peak_memory_bytes", performance.peak_memory}};
+}
+
+std::string performance_line(const Performance& performance) {
+  const std::vector<std::uint64_t>& memory = performance.peak_memory;
+  const std::uint64_t most = memory.empty() ? 0 : *std::max_element(memory.begin(), memory.end());
+  std::string line =
+      fmt::format("training: {:.1f} samples/s, {:.1f} GFLOP/s, {:.1f} % of the time waiting for data",
+                  performance.samples_per_second, performance.gflops, 100 * performance.data_wait);
+  if (memory.size() > 1)
+    line += fmt::format(", {:.1f} % for the other ranks", 100 * performance.exposed_communication);
+  return line +
+         fmt::format("; up to {} of memory{}", text::format_bytes(most), memory.size() > 1 ? " a rank" : "");
 }
 
 std::string test_lines(const Evaluation& evaluation, std::string_view title) {

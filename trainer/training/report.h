@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,18 @@ std::string metrics_jsonl(const std::vector<EpochRow>& history);
 std::string predictions_csv(const Objective& objective, const Normalisation& normalisation,
                             std::span<const std::int64_t> ids, std::span<const double> truths,
                             std::span<const float> outputs);
+
+// Of a whole training: means over the time of its epochs.
+struct Performance {
+  double samples_per_second = 0;  // of all ranks, as the next
+  double gflops = 0;
+  double data_wait = 0;                         // share of the training time, on rank 0
+  double exposed_communication = 0;             // the same
+  std::vector<std::uint64_t> peak_memory = {};  // resident bytes of each rank's process
+};
+Performance performance_of(const std::vector<EpochRow>& history, std::int64_t flops_of_sample);
+nlohmann::json to_json(const Performance& performance);
+std::string performance_line(const Performance& performance);
 
 std::string epoch_line(const EpochRow& row, std::int64_t epochs);
 // A table of errors; `title` says of what.

@@ -12,12 +12,14 @@
 
 #include "base/events.h"
 #include "base/file.h"
+#include "base/free_memory.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "trainer/data/run_data.h"
 #include "trainer/model/model_export.h"
+#include "trainer/model/module_graph.h"
 #include "trainer/model/network.h"
 #include "trainer/model/onnx_file.h"
 #include "trainer/parallel/gradient_exchange.h"
@@ -56,6 +58,15 @@ class NotFinite : public CommonError {
 
 void multiply(std::span<float> values, double factor) {
   for (float& value : values) value *= static_cast<float>(factor);
+}
+
+// With a communicator rank 0 alone reads the file of a module.
+ModelGraph network_graph(const TrainConfig& config, const ModelTask& task, Communicator* communicator) {
+  if (config.model.name != ModelName::module) return build_model(config.model, task);
+  std::string bytes;
+  if (communicator == nullptr || communicator->rank() == 0) bytes = read_file(config.model.file);
+  if (communicator != nullptr) communicator->broadcast(bytes);
+  return module_graph(std::move(bytes), fs::path(config.model.file).filename().string(), task);
 }
 
 class Run {
@@ -112,6 +123,8 @@ class Run {
   void use_training_weights();
   void measure_norms();
   void load_best();
+  void report_staging();
+  nlohmann::json staging_result();
   void say(const std::string& line) const;
   void say_warning(const std::string& sentence);
   void report_progress();
@@ -161,7 +174,8 @@ class Run {
   Clock::time_point last_checkpoint_ = Clock::now();
   Clock::time_point last_progress_ = Clock::now();
   double data_wait_seconds_ = 0;
-  double epoch_wait_seconds_ = 0;  // for data, in the epoch that has ended
+  double epoch_wait_seconds_ = 0;     // for data, in the epoch that has ended
+  double epoch_exposed_seconds_ = 0;  // for sums over the ranks, in the epoch under way
   double validation_seconds_ = 0;
   double checkpoint_seconds_ = 0;  // in which the training stood still
 };
@@ -171,7 +185,7 @@ Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions
       communicator_(communicator),
       options_(options),
       data_(config, communicator),
-      graph_(build_model(config.model, task_of(config, data_.info(), data_.roles()))),
+      graph_(network_graph(config, task_of(config, data_.info(), data_.roles()), &communicator)),
       objective_(objective_of(config, data_.targets(), graph_)),
       state_(graph_),
       optimizer_(config.optimizer, state_.parameters()),
@@ -189,6 +203,10 @@ Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions
       guard_(config.guard),
       flips_(options.bit_flips) {
   state_.fill_initial_values(hash64(config.seed, 0));
+  if (graph_.is_module()) {
+    fill_from_module(graph_, state_);
+    fingerprint_["model"]["file"] = hash_bytes(*graph_.layers.front().module);
+  }
   for (const std::string& field : data_.normalised_otherwise()) {
     if (leader())
       say_warning(
@@ -196,6 +214,27 @@ Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions
                       "normalised by mean and deviation",
                       field));
   }
+}
+
+void Run::report_staging() {
+  if (data_.staging() == nullptr) return;
+  const Staging::Report& report = data_.staging()->report();
+  const std::string note = fmt::format("staged {} shards, {}, in {:.2f} s on {} node{} ({})", report.shards,
+                                       text::format_bytes(report.bytes), report.seconds, report.groups,
+                                       report.groups == 1 ? "" : "s", name_of(config_.stage));
+  say(note);
+  events_.note(note);
+}
+
+// A collective call.
+nlohmann::json Run::staging_result() {
+  if (data_.staging() == nullptr) return {};
+  const Staging::Report& report = data_.staging()->report();
+  std::uint64_t fetched = 0;
+  for (const std::uint64_t bytes : gather(std::vector<std::uint64_t>{data_.staging()->fetched_bytes()}))
+    fetched += bytes;
+  return {{"where", name_of(config_.stage)}, {"shards", report.shards}, {"bytes", report.bytes},
+          {"seconds", report.seconds},       {"nodes", report.groups},  {"fetched_bytes", fetched}};
 }
 
 void Run::say(const std::string& line) const {
@@ -346,6 +385,7 @@ void Run::begin_with(const std::string& bytes, const std::string& source) {
 }
 
 Outcome Run::execute() {
+  report_staging();
   resume_or_begin();
   sound_step_ = counters_.step;
   if (config_.guard.on && leader())
@@ -383,8 +423,11 @@ Run::EpochEnd Run::train_epochs() {
     const std::uint64_t step = (first + n) % order_.steps_per_epoch();
     std::vector<BatchItem> items;
     for (const std::size_t index : order_.indices(epoch, step)) {
-      items.push_back({index, draw_augmentation(config_.augment, data_.grid(), hash64(config_.seed, 2), epoch,
-                                                data_.train().source().id(index))});
+      const std::int64_t id = data_.train().source().id(index);
+      BatchItem& item = items.emplace_back(BatchItem{index});
+      item.augmentation =
+          draw_augmentation(config_.augment, data_.grid(), hash64(config_.seed, 2), epoch, id);
+      if (config_.augment.noise > 0) item.noise = noise_key(hash64(config_.seed, 2), epoch, id);
     }
     return items;
   };
@@ -408,8 +451,10 @@ Run::EpochEnd Run::train_epoch(DataLoader& loader) {
     const Clock::time_point begin = Clock::now();
     const Batch* batch = loader.next();
     WFLOW_CHECK(batch != nullptr);
+    const double exposed = communicator_.exposed_seconds();
     if (!step(*batch, order_.global_batch(static_cast<std::uint64_t>(counters_.step_of_epoch))))
       return EpochEnd::doubtful;
+    epoch_exposed_seconds_ += communicator_.exposed_seconds() - exposed;
     ++counters_.step;
     ++counters_.step_of_epoch;
     const double seconds = seconds_since(begin);
@@ -496,7 +541,11 @@ bool Run::apply(const LaggedSums::Step& step) {
   if (std::isfinite(total)) counters_.epoch_loss += total;  // a step that is left out may overflow
   counters_.epoch_samples += static_cast<std::int64_t>(global_batch);
   if (!taken) return true;
-  state_.update_running_statistics(static_cast<std::int64_t>(global_batch), kNormMomentum);
+  if (graph_.is_module()) {
+    state_.add_to_running_statistics(step.samples);
+  } else {
+    state_.update_running_statistics(step.samples, kNormMomentum);
+  }
   if (!optimizer_.slots().empty()) inject(BitFlip::Where::optimizer, optimizer_.slots().back().values.span());
   optimizer_.step(state_.values(), state_.gradients(), step.rate);
   average_.update(state_.values(), counters_.step + 1);
@@ -685,6 +734,8 @@ void Run::finish_epoch() {
   row.seconds = counters_.epoch_seconds;
   row.samples_per_second = samples / counters_.epoch_seconds;
   row.data_wait = std::min(1.0, epoch_wait_seconds_ / row.seconds);
+  row.exposed_communication = std::min(1.0, epoch_exposed_seconds_ / row.seconds);
+  epoch_exposed_seconds_ = 0;
   const bool best = validate(row);
   counters_.history.push_back(row);
   ++counters_.epoch;
@@ -723,8 +774,9 @@ void Run::report_epoch(const EpochRow& row) {
   }
   events_.metric("learning_rate", row.learning_rate, epoch, at);
   events_.metric("samples_per_second", row.samples_per_second, epoch, at);
-  events_.metric("gflops", gflops_of(row), epoch, at);
+  if (!graph_.is_module()) events_.metric("gflops", gflops_of(row), epoch, at);
   events_.metric("data_wait", row.data_wait, epoch, at);
+  events_.metric("exposed_communication", row.exposed_communication, epoch, at);
 }
 
 void Run::write_checkpoint() {
@@ -766,8 +818,7 @@ void Run::use_training_weights() {
 }
 
 void Run::measure_norms() {
-  const auto size = static_cast<std::size_t>(state_.buffers().size);
-  if (size == 0) return;
+  if (state_.buffers().size == 0 || graph_.is_module()) return;
   const std::size_t count = std::min(kNormSamples, data_.train().size());
   const Permutation order(data_.train().size(), hash64(config_.seed, 6));
   const auto [first, end] = even_part(count, order_.rank, order_.ranks);
@@ -918,6 +969,10 @@ void Run::write_onnx() {
     return;
   }
   fs::remove(path);  // of an earlier run
+  if (graph_.is_module()) {
+    say("model.onnx is not written: what is inside a TorchScript module is not known");
+    return;
+  }
   say_warning(
       fmt::format("the network has {} parameters, and an ONNX file holds 2 GiB: only model.pt is written",
                   graph_.parameter_count()));
@@ -940,6 +995,9 @@ void Run::write_results() {
     file = std::make_unique<PredictionFile>(output / "predictions.h5", objective_, units(), description, ids);
   }
   const Predictions predictions = predict(split, file.get());
+  const nlohmann::json staging = staging_result();
+  Performance performance = performance_of(counters_.history, graph_.training_flops());
+  performance.peak_memory = gather(std::vector<std::uint64_t>{static_cast<std::uint64_t>(peak_memory())});
   if (!leader()) return;
   file->publish();
   const Evaluation test = evaluation_of(predictions);
@@ -990,6 +1048,7 @@ void Run::write_results() {
                              {"libtorch", torch_version()},
                              {"onednn", onednn_version()},
                              {"mpi", communicator_.library()}}},
+                           {"performance", to_json(performance)},
                            {"seconds",
                             {{"training", counters_.seconds},
                              {"this_segment", seconds_since(began_)},
@@ -998,8 +1057,10 @@ void Run::write_results() {
                              {"waited_for_checkpoints_this_segment", checkpoint_seconds_},
                              {"waited_for_ranks_this_segment", communicator_.exposed_seconds()},
                              {"reductions_this_segment", communicator_.reduction_seconds()}}}};
+  if (!staging.is_null()) result["staging"] = staging;
   write_file_durably(output / "result.json", result.dump(2) + "\n");
   if (split.size() > 0) say("\n" + test_lines(test));
+  say(performance_line(performance));
   say(fmt::format("results in {}: model.pt, model.onnx, predictions.h5, {}metrics.csv, result.json",
                   output.string(), table ? "predictions.csv, " : ""));
   for (const TargetErrors& t : test.targets) {
@@ -1069,7 +1130,7 @@ std::string describe_run(const TrainConfig& asked) {
   const Dataset dataset = open_dataset(asked.data);
   const TrainConfig config = completed(asked, dataset.info);
   const DataRoles roles = roles_of(config, dataset.info);
-  const ModelGraph graph = build_model(config.model, task_of(config, dataset.info, roles));
+  const ModelGraph graph = network_graph(config, task_of(config, dataset.info, roles), nullptr);
   const Objective objective = objective_of(config, target_shape(config, dataset.info, roles), graph);
   const auto ranks = static_cast<std::size_t>(config.ranks);
   const TrainingOrder order = {0, dataset.train->size(), static_cast<std::size_t>(config.batch), 0, ranks};
@@ -1095,9 +1156,10 @@ std::string describe_run(const TrainConfig& asked) {
                      inputs, name_of(config.loss.name));
   out += fmt::format("parameters      {} ({})\n", text::format_count(parameters),
                      text::format_bytes(parameters * sizeof(float)));
-  out += fmt::format("a sample        {:.3f} Gflop a training step, {:.3f} Gflop a prediction\n",
-                     static_cast<double>(graph.training_flops()) * 1e-9,
-                     static_cast<double>(graph.forward_flops()) * 1e-9);
+  if (!graph.is_module())
+    out += fmt::format("a sample        {:.3f} Gflop a training step, {:.3f} Gflop a prediction\n",
+                       static_cast<double>(graph.training_flops()) * 1e-9,
+                       static_cast<double>(graph.forward_flops()) * 1e-9);
   out += fmt::format("memory a rank   {} with {} samples at once, and up to {} for decoded samples\n",
                      text::format_bytes(memory), on_rank,
                      text::format_bytes(sample_bytes * (dataset.train->size() + dataset.validation->size())));

@@ -61,7 +61,8 @@ nlohmann::json json_of(const EpochRow& row) {
           {"validation", targets},
           {"samples_per_second", row.samples_per_second},
           {"seconds", row.seconds},
-          {"data_wait", row.data_wait}};
+          {"data_wait", row.data_wait},
+          {"exposed_communication", row.exposed_communication}};
 }
 
 EpochRow row_of(const nlohmann::json& json) {
@@ -79,6 +80,7 @@ EpochRow row_of(const nlohmann::json& json) {
   row.samples_per_second = json.at("samples_per_second").get<double>();
   row.seconds = json.at("seconds").get<double>();
   row.data_wait = json.value("data_wait", 0.0);
+  row.exposed_communication = json.value("exposed_communication", 0.0);
   return row;
 }
 
@@ -118,8 +120,8 @@ void flatten(const nlohmann::json& json, const std::string& prefix, std::map<std
 
 nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
   nlohmann::json json = json_of(to_yaml(config));
-  for (const char* key : {"data", "output", "ranks", "threads", "loader_threads", "cache", "checkpoint",
-                          "guard", "max_seconds", "backend"}) {
+  for (const char* key : {"data", "output", "ranks", "threads", "loader_threads", "cache", "stage",
+                          "checkpoint", "guard", "max_seconds", "backend"}) {
     json.erase(key);
   }
   if (config.init_from == kInitFromLast) json.erase("init_from");  // it matters at the beginning alone

@@ -27,8 +27,9 @@ struct EpochRow {
   double train_loss = 0;
   Evaluation validation;
   double samples_per_second = 0;
-  double seconds = 0;    // of training, without validation
-  double data_wait = 0;  // share of that in which rank 0 waited for data
+  double seconds = 0;                // of training, without validation
+  double data_wait = 0;              // share of that in which rank 0 waited for data
+  double exposed_communication = 0;  // and for sums over the ranks
 };
 
 struct TrainingCounters {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/data/free_memory.h"
+#include "base/free_memory.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-namespace wflow::trainer {
+namespace wflow {
 namespace {
 
 namespace fs = std::filesystem;
@@ -26,6 +26,7 @@ class FreeMemory : public testing::Test {
     std::ofstream(folder_ / name) << text;
   }
   std::int64_t free() const { return free_memory(folder_ / "proc", folder_ / "cgroup"); }
+  std::int64_t peak() const { return peak_memory(folder_ / "proc"); }
 
  private:
   fs::path folder_;
@@ -61,5 +62,11 @@ TEST(FreeMemoryHere, IsSomething) {
   EXPECT_GT(free_memory(), 0);
 }
 
+TEST_F(FreeMemory, PeakOfTheProcess) {
+  write("proc/self/status", "Name:\twflow-train\nVmPeak:\t  900 kB\nVmHWM:\t  512 kB\nVmRSS:\t 500 kB\n");
+  EXPECT_EQ(peak(), 512 * 1024);
+  EXPECT_GT(peak_memory(), 1 << 20);
+}
+
 }  // namespace
-}  // namespace wflow::trainer
+}  // namespace wflow

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shards of a data set on the nodes of a job: each is read once from where the data lie, by one rank,
+// into memory or a file of its node. The ranks of that node read the copy, the others ask its owner over MPI.
+//
+// Copies have no name: memory of the kernel (memfd) or a file without a directory entry, which other ranks of
+// the node open through /proc. Whatever ends the processes frees them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "converters/shards/shard_bytes.h"
+#include "converters/shards/shard_reader.h"
+#include "trainer/config.h"
+#include "trainer/data/sample_source.h"
+#include "trainer/parallel/communicator.h"
+#include "trainer/parallel/fetch_service.h"
+
+namespace wflow::trainer {
+
+// The group of each rank: those on one host, cut into parts of `ranks_per_group` where that is above 0.
+std::vector<std::size_t> groups_of(std::span<const std::string> hosts, std::size_t ranks_per_group);
+
+// The rank that stages each shard: of the group with the fewest bytes so far, its rank with the fewest.
+std::vector<std::size_t> owners_of(std::span<const std::uint64_t> shard_bytes,
+                                   std::span<const std::size_t> groups);
+
+// Where the copies go without `stage: {local: FOLDER}`: $TMPDIR, else /tmp.
+std::filesystem::path default_stage_folder();
+
+class Staging {
+ public:
+  // A collective call: all shards of the data set are staged when it returns. CommonError where a node has no
+  // room, or a shard can't be read, or was rewritten so that only HDF5 can read it.
+  Staging(const TrainConfig& config, Communicator& communicator);
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  ~Staging();
+
+  // Reads from the copies; once.
+  Dataset open_dataset();
+
+  struct Report {
+    std::uint64_t shards = 0;  // of the job
+    std::uint64_t bytes = 0;
+    std::uint64_t own_bytes = 0;  // of this rank
+    std::size_t groups = 0;       // nodes
+    double seconds = 0;
+  };
+  const Report& report() const { return report_; }
+  // Bytes of other nodes' samples that this rank has read over MPI.
+  std::uint64_t fetched_bytes() const;
+
+ private:
+  struct Copy;
+  struct Files;
+  void plan();
+  void check_room();
+  void reserve();
+  void copy();
+  void share();
+  converters::SplitReader open(std::string_view split);
+  std::unique_ptr<converters::ShardBytes> bytes_of(const Copy& copy) const;
+  void agree(const std::string& failure);
+  std::filesystem::path folder() const;
+  std::filesystem::path source(const Copy& copy) const;
+  bool is_own(const Copy& copy) const;
+  std::string description_of(const Copy& copy) const;
+
+  const TrainConfig& config_;
+  const converters::Manifest manifest_;
+  Communicator& communicator_;
+  std::vector<Copy> copies_;  // of all shards
+  std::vector<std::size_t> groups_;
+  std::vector<std::string> hosts_;
+  std::shared_ptr<Files> files_;  // of the shards that this rank has staged
+  std::unique_ptr<FetchService> service_;
+  Report report_;
+};
+
+}  // namespace wflow::trainer

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Whole runs of wflow-train with `stage:`: the same bits, each byte of a shard read once, nothing left behind."""
+
+import argparse
+import collections
+import glob
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+import unittest.mock
+
+import h5py
+
+import train_run_test
+
+MEMORY_AND_FILES = ("memory", "local")
+
+
+class Staging(train_run_test.TrainRun):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.scratch = cls.root / "scratch"
+        cls.scratch.mkdir()
+        cls.shards = sorted(p for p in (cls.root / "shards").rglob("*.h5"))
+
+    def staged(self, name, where, **keys):
+        stage = {"local": str(self.scratch)} if where == "local" else where
+        return self.config(name, stage=stage, cache=0, epochs=2, batch=8, **keys)
+
+    def reads(self, config, ranks, env):
+        """Bytes that all processes of a job have read of each file of the data set; None in a sanitized build, where they can't be counted."""
+        if not train_run_test.PROGRAMS.counter:
+            return None, self.train(config, ranks, env=env)
+        log = self.root / "reads.log"
+        log.unlink(missing_ok=True)
+        done = self.train(config, ranks, env={**env, "LD_PRELOAD": train_run_test.PROGRAMS.counter,
+                                              "READ_COUNTER_FOLDER": str(self.root / "shards"), "READ_COUNTER_LOG": str(log)})
+        bytes_of = collections.Counter()
+        for line in log.read_text().splitlines():
+            path, count = line.rsplit(" ", 1)
+            bytes_of[pathlib.Path(path)] += int(count)
+        return bytes_of, done
+
+    def test_same_bits_and_each_byte_read_once(self):
+        sizes = {path: path.stat().st_size for path in self.shards}
+        self.assertEqual(len(sizes), 9)
+        for ranks, nodes in ((1, 1), (2, 1), (2, 2), (4, 2)):
+            env = {"WFLOW_RANKS_PER_GROUP": str(ranks // nodes)}
+            plain = f"plain{ranks}"
+            if not (self.root / plain).exists():
+                found, _ = self.reads(self.config(plain, cache=0, epochs=2, batch=8), ranks, env)
+                if found is not None:
+                    self.assertGreater(found[self.shards[0]], sizes[self.shards[0]])  # the counter counts
+            for where in MEMORY_AND_FILES:
+                with self.subTest(where, ranks=ranks, nodes=nodes):
+                    name = f"{where}{ranks}on{nodes}"
+                    found, done = self.reads(self.staged(name, where), ranks, env)
+                    if found is not None:
+                        self.assertEqual({path: found[path] for path in self.shards}, sizes)
+                    self.assertEqual(self.weights(name)[0], self.weights(plain)[0])
+                    self.assertEqual(self.result(name)["test"], self.result(plain)["test"])
+                    staging = self.result(name)["staging"]
+                    self.assertEqual(staging["bytes"], sum(sizes.values()))
+                    self.assertEqual(staging["nodes"], nodes)
+                    self.assertEqual(staging["fetched_bytes"] > 0, nodes > 1)
+                    self.assertIn("staged 9 shards", done.stdout)
+                    self.assertEqual(list(self.scratch.iterdir()), [])
+
+    def test_killed_in_the_middle(self):
+        """All of its processes; nothing stays on the scratch disk, and the next start ends with the same bits."""
+        keys = {"checkpoint": {"every_steps": 2}}
+        env = {**os.environ, "WFLOW_RANKS_PER_GROUP": "1"}
+        for where in MEMORY_AND_FILES:
+            whole = self.staged(f"{where}whole", where, **keys)
+            self.train(whole, 2, env=env)
+            path = self.staged(f"{where}killed", where, **keys)
+            checkpoints = self.root / f"{where}killed/checkpoints"
+            process = subprocess.Popen(self.command(path, 2), env=env, start_new_session=True, stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)
+            while process.poll() is None and not glob.glob(str(checkpoints / "step-*.wfck")):
+                time.sleep(0.002)
+            self.assertIsNone(process.poll(), "ended before it was killed")
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            self.assertEqual(list(self.scratch.iterdir()), [])
+            self.assertRegex(self.train(path, 2, env=env).stdout, r"continued from epoch \d+, step \d+")
+            self.assertEqual(self.weights(f"{where}killed")[0], self.weights(f"{where}whole")[0])
+
+    def test_every_way_of_storing(self):
+        """Compressed and not; samples of less than 4 KiB, as elsewhere here, share a chunk."""
+        for compression in ("gzip", "none"):
+            root = self.root / compression
+            root.mkdir()
+            with unittest.mock.patch.object(train_run_test, "CELLS", 16):
+                train_run_test.make_data(root, f"compression: {compression}\n")
+            keys = {"data": str(root / "shards"), "cache": 0, "epochs": 1, "batch": 8}
+            for augment in (None, ["flip"]):  # straight into the batch, and not
+                name = f"{compression}{len(augment or [])}"
+                self.train(self.config(f"{name}-memory", augment=augment, stage="memory", transform=None, **keys), 2,
+                           env={"WFLOW_RANKS_PER_GROUP": "1"})
+                self.train(self.config(f"{name}-none", augment=augment, transform=None, **keys), 2)
+                self.assertEqual(self.weights(f"{name}-memory")[0], self.weights(f"{name}-none")[0])
+                self.assertGreater(self.result(f"{name}-memory")["staging"]["fetched_bytes"], 0)
+
+    def test_no_room(self):
+        """One sentence before anything is read."""
+        small = self.root / "small"
+        small.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", small], capture_output=True).returncode != 0:
+            self.skipTest("no right to mount")
+        try:
+            done = self.train(self.config("small", stage={"local": str(small)}), 2, code=5)
+            self.assertRegex(done.stderr, r"stage: local: \S+ would hold \S+ KiB of shards, and .*/small has \S+ KiB free; "
+                                          r"use more nodes, another folder")
+            self.assertEqual(done.stderr.count("wflow-train: stage:"), 1)
+        finally:
+            subprocess.run(["umount", small], check=True)
+
+    def test_wrong_places_and_words(self):
+        done = self.train(self.config("nowhere", stage={"local": str(self.root / "nowhere-at-all")}), 2, code=5)
+        self.assertIn("stage: local: cannot use", done.stderr)
+        done = self.train(self.config("word", stage="memry"), code=3)
+        self.assertIn("did you mean 'memory'", done.stderr)
+
+    def test_shard_that_only_hdf5_can_read(self):
+        shards = self.root / "rewritten"
+        shutil.copytree(self.root / "shards", shards)
+        shard = next((shards / "train").glob("*.h5"))
+        with h5py.File(shard, "r+") as file:
+            x = file["x"][:]
+            attributes = dict(file["x"].attrs)
+            del file["x"]
+            file.create_dataset("x", data=x, chunks=(1, 1, 8, 3, 8), compression="gzip").attrs.update(attributes)
+        self.train(self.config("rewritten-none", data=str(shards), epochs=1))
+        done = self.train(self.config("rewritten-memory", data=str(shards), epochs=1, stage="memory"), 2, code=4)
+        self.assertIn(f"{shard} was rewritten by another tool", done.stderr)
+
+    def test_damaged_sample_of_another_node(self):
+        shards = self.root / "damaged"
+        shutil.copytree(self.root / "shards", shards)
+        for shard in (shards / "train").glob("*.h5"):
+            with h5py.File(shard) as file:
+                offset = int(file["wflow/index/x"][0][0])
+            data = bytearray(shard.read_bytes())
+            data[offset + 20] ^= 0xff
+            shard.write_bytes(data)
+        done = self.train(self.config("damage", data=str(shards), stage="memory", cache=0), 2, code=4,
+                          env={"WFLOW_RANKS_PER_GROUP": "1"})
+        self.assertRegex(done.stderr, r"x of samples \d+ to \d+ of .*/damaged/train/shard-0000\d.h5 is damaged")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    for option in ("--train", "--convert", "--mpirun", "--counter"):
+        parser.add_argument(option, required=True)
+    train_run_test.PROGRAMS, rest = parser.parse_known_args()
+    unittest.main(argv=[sys.argv[0], *rest])
