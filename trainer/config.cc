@@ -496,6 +496,9 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
   config.precision = static_cast<Precision>(reader.choice("precision", 0, kPrecisions));
   config.init_from = reader.string("init_from");
   if (config.init_from == "none") config.init_from.clear();
+  if (config.init_from == kInitFromLast && reader.find("search") != nullptr)
+    diagnostics.error(reader.mark_of("init_from"), "'init_from: last' goes on with one model, and 'search' "
+                                                   "begins several; leave out one of them");
   config.max_seconds = reader.seconds("max_seconds", config.max_seconds);
   reader.finish();
   if (config.augment.noise > 0 && !config.normalise) {

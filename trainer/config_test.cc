@@ -194,12 +194,14 @@ TEST(TrainConfig, ASearchHasItsRungs) {
     EXPECT_THAT(read("{data: d, search: " + search + "}").messages, HasSubstr(message)) << search;
   EXPECT_THAT(read("{data: d, epochs: 10, search: {rungs: [2, 6]}}").messages,
               HasSubstr("'epochs' is 10 and the last of the rungs 6; leave out 'epochs'"));
+  EXPECT_THAT(read("{data: d, init_from: last, search: {rungs: [2, 6]}}").messages,
+              HasSubstr("leave out one"));
   yaml::Diagnostics diagnostics("train.yaml");
   const auto search = [&](const std::string& text) {
     return read_search(yaml::parse(text, diagnostics), diagnostics);
   };
   const SearchConfig full =
-      search("{keep: 1/3, rungs: [2, 6], rung: 2, folder: /c, trainings: [a, b], training: 1}");
+      search("{keep: 1/3, rungs: [2, 6], rung: 2, folders: [/c.rung_1, /c], trainings: [a, b], training: 1}");
   EXPECT_EQ(full.keep, 1.0 / 3);
   EXPECT_EQ(search(yaml::emit(to_yaml(full))), full);
   EXPECT_FALSE(diagnostics.has_errors());

@@ -14,7 +14,6 @@ namespace wflow::trainer {
 namespace {
 
 constexpr std::int64_t kMostEpochs = 100'000'000;  // as of 'epochs'
-constexpr std::string_view kRatioMetric = "validation_mae_ratio/";
 
 // A number, or a fraction such as 1/3.
 std::optional<double> read_fraction(std::string_view written) {
@@ -53,6 +52,12 @@ void check_metric(yaml::MapReader& reader, const std::string& metric) {
                   metric, text::suggestion(metric, losses)));
 }
 
+yaml::Node quoted_list(const std::vector<std::string>& texts) {
+  std::vector<yaml::Node> items;
+  for (const std::string& text : texts) items.push_back(yaml::quoted(text));
+  return yaml::sequence(std::move(items));
+}
+
 }  // namespace
 
 SearchConfig read_search(const yaml::Node& block, yaml::Diagnostics& diagnostics) {
@@ -66,7 +71,7 @@ SearchConfig read_search(const yaml::Node& block, yaml::Diagnostics& diagnostics
     check_rungs(reader, search.rungs);
   }
   search.rung = reader.integer("rung", 0, 1, std::max<std::int64_t>(1, std::ssize(search.rungs)));
-  search.folder = reader.string("folder");
+  search.folders = reader.strings("folders");
   search.trainings = reader.strings("trainings");
   search.training =
       reader.integer("training", 0, 0, std::max<std::int64_t>(0, std::ssize(search.trainings) - 1));
@@ -85,10 +90,8 @@ yaml::Node to_yaml(const SearchConfig& search) {
   };
   if (search.rung > 0) add("rung", yaml::scalar(std::to_string(search.rung)));
   if (search.trainings.empty()) return node;
-  std::vector<yaml::Node> trainings;
-  for (const std::string& training : search.trainings) trainings.push_back(yaml::quoted(training));
-  add("folder", yaml::quoted(search.folder));
-  add("trainings", yaml::sequence(std::move(trainings)));
+  add("folders", quoted_list(search.folders));
+  add("trainings", quoted_list(search.trainings));
   add("training", yaml::scalar(std::to_string(search.training)));
   return node;
 }

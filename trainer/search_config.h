@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/yaml.h"
@@ -17,9 +18,10 @@ struct SearchConfig {
   std::vector<std::int64_t> rungs;         // epochs at which they are ranked, rising; empty: no search
 
   // What a campaign adds.
-  std::int64_t rung = 0;               // up to which to train, from 1; 0: not in a campaign
-  std::string folder;                  // of the step
-  std::vector<std::string> trainings;  // their outputs, below it; not in the first rung, which ranks nobody
+  std::int64_t rung = 0;  // up to which to train, from 1; 0: not in a campaign
+  std::vector<std::string>
+      folders;  // of the rungs' steps up to this one; not in the first, which ranks nobody
+  std::vector<std::string> trainings;  // their outputs, below each of the folders
   std::int64_t training = 0;           // the place of this one among them
 
   bool on() const { return !rungs.empty(); }
@@ -28,9 +30,13 @@ struct SearchConfig {
 };
 
 // The keys that a campaign sets.
-inline constexpr const char* kCampaignSearchKeys[] = {"rung", "folder", "trainings", "training"};
+inline constexpr const char* kCampaignSearchKeys[] = {"rung", "folders", "trainings", "training"};
 
-// What a training that the search stops reports: its place in its last rung, at that rung's epochs.
+// Before a target's name: the error of that target.
+inline constexpr std::string_view kRatioMetric = "validation_mae_ratio/";
+
+// What a training reports at the beginning of each rung but the first: 0 if it goes on, else its place in the
+// rung that was its last. The epoch is the rung: when it is ranked anew, the new place takes the old one's.
 inline constexpr const char* kSearchStoppedMetric = "search_stopped";
 
 SearchConfig read_search(const yaml::Node& block, yaml::Diagnostics& diagnostics);

@@ -20,11 +20,15 @@ using specs::ArrayId;
 using TrainingOfSearch = std::pair<std::string, ArrayId>;
 
 struct Reported {
-  int rung = 0;  // the last one that has reported anything but the stop
-  ArrayId array = 0;
-  specs::Element element = 0;
-  std::uint64_t epoch = 0;
-  std::optional<engine::wire::MetricPoint> stop;
+  std::map<int, TaskPlace> trained;   // by rung
+  std::map<int, double> stop_places;  // by the rung that it did not enter
+
+  // What lies behind a stop is of an earlier ranking.
+  int last_rung() const {
+    const auto stop = stop_places.begin();
+    const auto end = stop == stop_places.end() ? trained.end() : trained.lower_bound(stop->first);
+    return end == trained.begin() ? 0 : std::prev(end)->first;
+  }
 };
 
 const specs::PlannedStep& planned_of(const specs::Plan& plan, ArrayId array) {
@@ -53,37 +57,31 @@ std::map<TrainingOfSearch, Reported> reports(const specs::Plan& plan,
     const auto training = training_of(plan, curve.array);
     if (!training || curve.points.empty()) continue;
     Reported& reported = all[*training];
-    const engine::wire::MetricPoint& last = curve.points.back();
-    if (is_stop(curve)) {
-      if (!reported.stop || reported.stop->epoch < last.epoch) reported.stop = last;
-      continue;
-    }
-    reported.epoch = std::max(reported.epoch, last.epoch);
     const int rung = specs::search_rung(study_step_of(plan, curve.array))->rung;
-    if (rung <= reported.rung) continue;
-    reported.rung = rung;
-    reported.array = curve.array;
-    reported.element = curve.element;
+    const double last = curve.points.back().value;
+    if (!is_stop(curve)) reported.trained[rung] = {curve.array, curve.element};
+    if (is_stop(curve) && last > 0) reported.stop_places[rung] = last;
   }
   return all;
 }
 
 SearchProgress progress_of(const specs::Plan& plan, const TrainingOfSearch& training,
                            const Reported& reported) {
-  const specs::Step& rung_step = study_step_of(plan, reported.array);
+  const int rung = reported.last_rung();
+  const ArrayId array = reported.trained.at(rung).first;
+  const specs::Step& rung_step = study_step_of(plan, array);
   SearchProgress progress;
   progress.rungs = specs::rung_count(rung_step);
-  progress.rung = static_cast<std::size_t>(reported.rung);
+  progress.rung = static_cast<std::size_t>(rung);
   for (const specs::PlannedStep& step : plan.steps()) {
-    const auto rung = specs::search_rung(plan.study().steps[step.study_step]);
-    if (!rung || rung->step != training.first) continue;
+    const auto its_rung = specs::search_rung(plan.study().steps[step.study_step]);
+    if (!its_rung || its_rung->step != training.first) continue;
     progress.arrays.push_back(step.first_array + training.second);
-    if (step.name == rung->step) progress.training = plan.array_name(progress.arrays.back());
+    if (step.name == its_rung->step) progress.training = plan.array_name(progress.arrays.back());
   }
-  // One that was stopped and then goes on all the same, with other data say, is not.
-  if (reported.stop && reported.stop->epoch >= reported.epoch)
-    progress.stopped = static_cast<std::uint64_t>(reported.stop->value);
-  const std::size_t all = planned_of(plan, reported.array).arrays;
+  if (!reported.stop_places.empty())
+    progress.stopped = static_cast<std::uint64_t>(reported.stop_places.begin()->second);
+  const std::size_t all = planned_of(plan, array).arrays;
   progress.trainings = specs::trainings_in_rung(rung_step, all, progress.rung);
   return progress;
 }
@@ -94,13 +92,14 @@ std::map<TaskPlace, SearchProgress> take_searches(const specs::Plan& plan, std::
   const auto all = reports(plan, curves);
   std::map<TaskPlace, SearchProgress> searches;
   for (const auto& [training, reported] : all) {
-    if (reported.rung > 0)
-      searches[{reported.array, reported.element}] = progress_of(plan, training, reported);
+    if (const int rung = reported.last_rung(); rung > 0)
+      searches[reported.trained.at(rung)] = progress_of(plan, training, reported);
   }
   std::erase_if(curves, [&](const MetricCurve& curve) {
     const auto training = training_of(plan, curve.array);
     if (!training || curve.points.empty()) return false;
-    return is_stop(curve) || all.at(*training).array != curve.array;
+    const int rung = all.at(*training).last_rung();
+    return is_stop(curve) || rung == 0 || all.at(*training).trained.at(rung).first != curve.array;
   });
   return searches;
 }
@@ -128,9 +127,10 @@ std::vector<std::string> search_results(const std::filesystem::path& campaign) {
     const nlohmann::json search = nlohmann::json::parse(read_file(file), nullptr, false);
     // A step may have a file of that name for itself.
     if (!search.is_object() || !search.contains("trainings")) continue;
+    const std::string best = search.value("best", "");
+    const std::filesystem::path model = (entry.path() / search.value("model", "")).lexically_normal();
     lines.push_back(fmt::format("the best of {} is {}: {}", entry.path().filename().string(),
-                                search.value("best", ""),
-                                (entry.path() / search.value("model", "")).string()));
+                                best == "." ? "its only training" : best, model.string()));
   }
   std::ranges::sort(lines);
   return lines;

@@ -79,7 +79,8 @@ TrainingRows training_rows(const specs::Plan& plan, engine::Client& client,
   std::ranges::stable_sort(ranking.trainings, {}, [&](const top::RankedTraining& training) {
     const auto search = searches.find({training.array, training.element});
     const bool stopped = search != searches.end() && search->second.stopped;
-    return stopped ? search->second.rungs - search->second.rung + 1 : 0;
+    if (!stopped) return std::pair<std::size_t, std::uint64_t>();
+    return std::pair(search->second.rungs - search->second.rung + 1, *search->second.stopped);
   });
   trainings.metric = ranking.metric;
   std::vector<TrainingPlace> places;

@@ -97,13 +97,14 @@ study:
       ElementsAre("data.manifest all", "fit.rung_2/LR.1 all", "fit.rung_2/LR.2 all", "fit.rung_2/LR.3 all"));
   EXPECT_THAT(edges(plan, array(plan, "use")), ElementsAre("fit/LR.1 all", "fit/LR.2 all", "fit/LR.3 all"));
   const TaskTemplate first = plan.task_template(array(plan, "fit.rung_1/LR.2"));
-  EXPECT_THAT(first.settings, HasSubstr("output: \"/campaign/fit/LR.2/net\""));
+  EXPECT_THAT(first.settings, HasSubstr("output: \"/campaign/fit.rung_1/LR.2/net\""));
   EXPECT_THAT(first.settings, HasSubstr("rung: 1"));
   EXPECT_THAT(first.settings, Not(HasSubstr("trainings")))
       << "nobody is ranked: another training changes nothing";
   const TaskTemplate last = plan.task_template(array(plan, "fit/LR.2"));
   EXPECT_THAT(last.settings, HasSubstr("output: \"/campaign/fit/LR.2/net\""));
-  EXPECT_THAT(last.settings, HasSubstr("folder: \"/campaign/fit\""));
+  EXPECT_THAT(last.settings,
+              HasSubstr("[\"/campaign/fit.rung_1\", \"/campaign/fit.rung_2\", \"/campaign/fit\"]"));
   EXPECT_THAT(last.settings, HasSubstr("\"LR.3/net\""));
   EXPECT_THAT(last.settings, HasSubstr("training: 1"));
   EXPECT_EQ(last.resources.cores, 2) << "threads may be a parameter";

@@ -65,7 +65,7 @@ std::optional<SearchRung> search_rung(const Step& step);
 std::string rung_suffix(int rung);  // of its name; the last one has none
 std::size_t rung_count(const Step& rung);
 std::size_t trainings_in_rung(const Step& any_rung, std::size_t trainings, std::size_t rung);
-// The metric of a training that the search has stopped: its place.
+// The metric of a training that says whether the search stops it: 0, or its place.
 std::string search_stopped_metric();
 
 // What check_block() has found no fault with, read again without a word.

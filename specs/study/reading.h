@@ -52,7 +52,7 @@ void check_blocks(Reading& reading, const Expansion& expansion);      // convert
 StudyAndWarnings read_study_text(std::string text, const std::filesystem::path& file,
                                  const std::string& shown_as, const ReadOptions& options);
 
-// A search has several trainings.
+// Warns of a search of one training.
 void check_search(Reading& reading, const Expansion& expansion, std::size_t index);
 
 // Whether the file has iterate:, which its variables must know before the block is read.

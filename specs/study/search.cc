@@ -79,10 +79,10 @@ void expand_searches(Reading& reading) {
 void check_search(Reading& reading, const Expansion& expansion, std::size_t index) {
   const Step& step = reading.study.steps[index];
   if (!search_rung(step) || expansion.count(index) > 1) return;
-  reading.diagnostics.error(
+  reading.diagnostics.warning(
       step.settings.find("search")->mark,
-      fmt::format("'search' chooses among several trainings, and the step '{}' makes one; let "
-                  "its train: block name parameters of the study",
+      fmt::format("'search' chooses among several trainings, and the step '{}' makes one, which goes through "
+                  "all rungs; let its train: block name parameters of the study",
                   step.name));
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Successive halving: which trainings go on, how that is shown, and SIGKILL of everything in the middle of a rung."""
+"""Successive halving: which trainings go on, how that is shown, SIGKILL of everything in the middle of a rung, and what runs again."""
 
 import json
 import unittest
@@ -31,40 +31,61 @@ study:
       checkpoint: {{every_steps: 5}}
       search: {{metric: {metric}, keep: 1/2, rungs: {rungs}}}
 """
+FOLDERS = ["train.rung_1", "train.rung_2", "train"]
 
 
-def study(rates=RATES, metric="validation_loss"):
-    return STUDY.format(rates=rates, rungs=RUNGS, metric=metric)
+def study(rates=RATES, metric="validation_loss", rungs=RUNGS):
+    return STUDY.format(rates=rates, rungs=rungs, metric=metric)
 
 
 class Search(CampaignTest):
     def metrics(self, directory, name):
-        return [json.loads(line) for line in read_text(directory / "train" / name / "metrics.jsonl").splitlines()]
+        """Of the last rung in which it has trained."""
+        files = [directory / folder / name / "metrics.jsonl" for folder in FOLDERS]
+        files = [path for path in files if path.exists()]
+        return [json.loads(line) for line in read_text(files[-1]).splitlines()] if files else []
 
-    def epochs(self, directory):
-        return {name: [row["epoch"] for row in self.metrics(directory, name)] for name in NAMES}
+    def losses(self, directory, name):
+        return [row["validation_loss"] for row in self.metrics(directory, name)]
 
-    def expected(self, directory):
+    def expected(self, directory, rungs):
         """Who trains in each rung, worked out anew from the losses."""
-        rungs = [NAMES]
-        for epochs, count in zip(RUNGS, (3, 1)):
-            losses = {name: self.metrics(directory, name)[epochs - 1]["validation_loss"] for name in rungs[-1]}
-            rungs.append(sorted(rungs[-1], key=lambda name: (losses[name], NAMES.index(name)))[:count])
-        return rungs
+        names = [NAMES]
+        for epochs, count in zip(rungs, (3, 1)):
+            losses = {name: self.losses(directory, name)[epochs - 1] for name in names[-1]}
+            names.append(sorted(names[-1], key=lambda name: (losses[name], NAMES.index(name)))[:count])
+        return names
 
-    def check(self, directory):
-        rungs = self.expected(directory)
-        # Each has trained the epochs that it needed, and none of them twice in the end.
-        for name, epochs in self.epochs(directory).items():
-            last = max(i for i, names in enumerate(rungs) if name in names)
-            self.assertEqual(epochs, list(range(1, RUNGS[last] + 1)), name)
-        (best,) = rungs[2]
+    def check(self, directory, rungs=RUNGS):
+        names = self.expected(directory, rungs)
+        for name in NAMES:
+            last = max(i for i, of_rung in enumerate(names) if name in of_rung)
+            self.assertEqual([row["epoch"] for row in self.metrics(directory, name)], list(range(1, rungs[last] + 1)), name)
+        (best,) = names[2]
         search = json.loads((directory / "train" / "search.json").read_text())
         self.assertEqual((search["best"], search["model"]), (best, f"{best}/model.pt"))
-        self.assertEqual([t["training"] for t in search["trainings"]][:1], [best])
+        self.assertEqual(search["trainings"][0]["training"], best)
         self.assertEqual(sorted(t["rung"] for t in search["trainings"]), [1, 1, 1, 2, 2, 3])
         self.assertEqual([name for name in NAMES if (directory / "train" / name / "model.pt").exists()], [best])
         return best
+
+    def fresh(self, text, name):
+        """The campaign of a study that nothing disturbs."""
+        folder = self.folder / name
+        folder.mkdir()
+        self.wflow("run", self.study(text, name + ".yaml"), "-j", "2", "--vars", f"OUTPUT_PATH={folder}")
+        (directory,) = folder.glob("search_*")
+        return directory
+
+    def assert_same_bits(self, directory, reference, rungs=RUNGS):
+        best = self.check(directory, rungs)
+        self.assertEqual(best, self.check(reference, rungs))
+        for name in NAMES:
+            self.assertEqual(self.losses(directory, name), self.losses(reference, name), name)
+        ours, theirs = (torch.jit.load(str(d / "train" / best / "model.pt")).state_dict() for d in (directory, reference))
+        self.assertEqual(ours.keys(), theirs.keys())
+        for key in ours:
+            self.assertTrue(torch.equal(ours[key], theirs[key]), key)
 
     def test_the_best_go_on(self):
         run = self.wflow("run", self.study(study()), "-j", "2")
@@ -90,25 +111,35 @@ class Search(CampaignTest):
     def test_killed_in_the_middle_of_a_rung(self):
         run = self.start("run", self.study(study()), "-j", "2")
         directory = self.wait_for_campaign(run)
-        self.wait(lambda: any(len(epochs) > RUNGS[0] + 1 for epochs in self.epochs(directory).values()), "the second rung", run)
+        self.wait(lambda: any(len(self.metrics(directory, name)) > RUNGS[0] + 1 for name in NAMES), "the second rung", run)
         self.kill_everything()
         self.assertFalse((directory / "train" / "search.json").exists(), "the search was over before the test could disturb it")
-        self.assertLess(max(len(epochs) for epochs in self.epochs(directory).values()), RUNGS[2])
         self.wflow("resume", directory, "-j", "2")
-        best = self.check(directory)
         self.assert_nothing_half_written()
-        undisturbed = self.folder / "undisturbed"
-        undisturbed.mkdir()
-        self.wflow("run", self.study(study(), "again.yaml"), "-j", "2", "--vars", f"OUTPUT_PATH={undisturbed}")
-        (reference,) = undisturbed.glob("search_*")
-        self.assertEqual(self.check(reference), best)
-        for name in NAMES:
-            ours, theirs = self.metrics(directory, name), self.metrics(reference, name)
-            self.assertEqual([row["validation_loss"] for row in ours], [row["validation_loss"] for row in theirs])
-        ours, theirs = (torch.jit.load(str(d / "train" / best / "model.pt")).state_dict() for d in (directory, reference))
-        self.assertEqual(ours.keys(), theirs.keys())
-        for key in ours:
-            self.assertTrue(torch.equal(ours[key], theirs[key]), key)
+        self.assert_same_bits(directory, self.fresh(study(), "undisturbed"))
+
+    def test_other_rungs(self):
+        """What the change does not touch stays, and the search comes to the end that a new one comes to."""
+        self.wflow("run", self.study(study()), "-j", "2")
+        directory = self.campaign()
+        first_rung = {path: path.stat().st_mtime_ns for path in (directory / "train.rung_1").glob("*/metrics.jsonl")}
+        self.assertEqual(len(first_rung), 6)
+        rungs = [2, 5, 40]
+        self.study(study(rungs=rungs))
+        diff = self.wflow("diff", directory).out
+        self.assertRegex(diff, r"(?m)^train.rung_2: train changed, 6 of 6 stale$")
+        self.assertNotRegex(diff, r"(?m)^train.rung_1")
+        self.assertIn("12 tasks to run", diff)
+        self.wflow("resume", directory, "--update", "--yes", "-j", "2")
+        self.assertEqual({path: path.stat().st_mtime_ns for path in first_rung}, first_rung)
+        self.assert_same_bits(directory, self.fresh(study(rungs=rungs), "anew"), rungs)
+        rows = self.status()["trainings"]
+        self.assertEqual([row["search"]["rung"] for row in rows], [3, 2, 2, 1, 1, 1])
+        self.assertEqual([row["epoch"] for row in rows], [40, 5, 5, 2, 2, 2])
+        # A rung alone begins with the checkpoints of the one before.
+        self.wflow("redo", directory, "train", "--yes", "-j", "2")
+        self.check(directory, rungs)
+        self.assertEqual({path: path.stat().st_mtime_ns for path in first_rung}, first_rung)
 
     def test_one_whose_loss_is_not_finite_is_out_of_it(self):
         rates = [0.001, 900, 0.003, 0.01]  # of sgd
@@ -120,10 +151,23 @@ class Search(CampaignTest):
         search = json.loads((self.campaign() / "train" / "search.json").read_text())
         self.assertEqual((search["trainings"][-1]["training"], search["trainings"][-1]["value"]), ("RATE.900", None))
 
+    def test_one_that_fails_is_the_last(self):
+        """The others go on without it, and the campaign says that it has failed. Of two that are equal the first one goes on."""
+        text = study([0.003, 0.01, "1e-2", 0.001], rungs=[1, 3]).replace("batch: 8", "batch: 8\n      init_from: $(FROM)")
+        text = text.replace("label: RATE.%%}", "label: RATE.%%}, FROM: {values: [none, none, none, missing], label: FROM.%%}")
+        self.wflow("run", self.study(text), "-j", "2", code=TASKS_FAILED)
+        directory = self.campaign()
+        self.assertEqual([failure["task"] for failure in self.status()["failures"]], ["train.rung_1/RATE.0.001.FROM.missing"])
+        trainings = json.loads((directory / "train" / "search.json").read_text())["trainings"]
+        self.assertEqual((trainings[-1]["training"], trainings[-1]["value"]), ("RATE.0.001.FROM.missing", None))
+        places = {t["training"].split(".FROM")[0]: (t["rung"], t["place"], t["value"]) for t in trainings}
+        order = [t["training"].split(".FROM")[0] for t in trainings]
+        self.assertLess(order.index("RATE.0.01"), order.index("RATE.1e-2"), places)
     def test_without_the_metric(self):
         self.wflow("run", self.study(study(metric="validation_mae_ratio/z")), "-j", "2", code=TASKS_FAILED)
-        err = "".join(path.read_text() for path in self.campaign().glob("train.rung_2/*/train.err"))
-        self.assertIn("has come to 2 epochs with a validation_mae_ratio/z", err)
+        self.assertEqual(self.counts("train.rung_2")["skipped"], 0)
+        err = "".join(path.read_text() for path in self.campaign().glob("train.rung_1/*/*.err"))
+        self.assertIn("the search ranks by 'validation_mae_ratio/z', and the targets are y", err)
 
     def test_alone_it_is_refused(self):
         config = self.study("{data: shards, search: {rungs: [1, 2]}}", "train.yaml")

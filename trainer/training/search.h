@@ -3,6 +3,7 @@
 // kept, so that a search that is killed and resumed comes to the same end.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -12,9 +13,13 @@
 
 namespace wflow::trainer {
 
-// What one training has reported: the metric by epoch, from the first on; NaN where it is no number.
-using SearchCurve = std::vector<double>;
-SearchCurve search_curve(std::string_view metrics_jsonl, const std::string& metric);
+// What one training has reported.
+struct SearchCurve {
+  std::vector<double> values;  // of the metric by epoch, from the first on; NaN where it is no number
+  bool ended_early = false;    // no better validation in so many epochs: the last value counts in all rungs
+};
+// `patience`: early_stop of the trainings; 0: none ends early.
+SearchCurve search_curve(std::string_view metrics_jsonl, const std::string& metric, std::int64_t patience);
 
 struct SearchStanding {
   std::size_t training = 0;  // its place in SearchConfig::trainings
@@ -25,16 +30,23 @@ struct SearchStanding {
 };
 
 // The best first, those of later rungs before those of earlier ones, as far as the rungs before `rung`
-// decide. Trainings that are equal stay in their order. `early_stop`: a curve may end before the rung.
+// decide. Trainings that are equal stay in their order.
 std::vector<SearchStanding> search_standings(const SearchConfig& search, std::size_t rung,
-                                             const std::vector<SearchCurve>& curves, bool early_stop);
+                                             const std::vector<SearchCurve>& curves);
 
-std::vector<SearchCurve> read_search_curves(const SearchConfig& search);
+// As far as the first `rungs` rungs have come.
+std::vector<SearchCurve> read_search_curves(const SearchConfig& search, std::size_t rungs,
+                                            std::int64_t patience);
 
 // "place 5 of 9 at 2 epochs, validation_loss 0.3".
 std::string describe(const SearchConfig& search, const SearchStanding& standing);
 
-// search.json in the folder of the step: all trainings, the best first, and the best one's model.
-void write_search(const SearchConfig& search, bool early_stop);
+// The checkpoints of the rung before, where `checkpoints` has none yet: the training goes on from them. They
+// are the same files where the file system has hard links, and stay in the rung before for the day when this
+// one runs again.
+void take_over_checkpoints(const SearchConfig& search, const std::filesystem::path& checkpoints);
+
+// search.json in the folder of the last rung: all trainings, the best first, and the best one's model.
+void write_search(const SearchConfig& search, std::int64_t patience);
 
 }  // namespace wflow::trainer

@@ -123,6 +123,7 @@ class Run {
   void use_training_weights();
   void measure_norms();
   void load_best();
+  void check_search_metric();
   void report_staging();
   nlohmann::json staging_result();
   void say(const std::string& line) const;
@@ -269,6 +270,7 @@ void Run::resume_or_begin() {
       std::error_code ignored;
       fs::remove(kept_model(), ignored);
     }
+    if (options_.search.rung > 1) take_over_checkpoints(options_.search, checkpoints_.directory());
     if (auto found = checkpoints_.newest([&](const std::string& sentence) { say_warning(sentence); })) {
       bytes = std::move(found->bytes);
       source = found->path.filename();
@@ -384,7 +386,25 @@ void Run::begin_with(const std::string& bytes, const std::string& source) {
   events_.note(note);
 }
 
+// In the first epoch and not when all have trained in vain.
+void Run::check_search_metric() {
+  if (!options_.search.on()) return;
+  const std::string& metric = options_.search.metric;
+  if (metric != "train_loss" && data_.validation().size() == 0)
+    throw CommonError(ExitCode::spec,
+                      fmt::format("the search ranks by '{}', and the data set has no validation samples; say "
+                                  "'metric: train_loss', or split some off",
+                                  metric));
+  if (!metric.starts_with(kRatioMetric)) return;
+  const std::vector<std::string> labels = data_.labels();
+  const std::string target = metric.substr(kRatioMetric.size());
+  if (std::ranges::find(labels, target) != labels.end()) return;
+  throw CommonError(ExitCode::spec, fmt::format("the search ranks by '{}', and the targets are {}", metric,
+                                                text::join(labels, ", ")));
+}
+
 Outcome Run::execute() {
+  check_search_metric();
   report_staging();
   resume_or_begin();
   sound_step_ = counters_.step;
@@ -409,7 +429,7 @@ Outcome Run::execute() {
     return Outcome::finished;
   }
   write_results();
-  if (options_.search.on() && leader()) write_search(options_.search, config_.early_stop_epochs > 0);
+  if (options_.search.on() && leader()) write_search(options_.search, config_.early_stop_epochs);
   return Outcome::finished;
 }
 
@@ -1077,31 +1097,31 @@ void Run::write_results() {
 namespace {
 
 // A training of a search that is not among those that go on says so and has nothing more to do.
-bool is_stopped_by_search(const SearchConfig& search, bool early_stop, Communicator& communicator) {
+bool is_stopped_by_search(const SearchConfig& search, std::int64_t patience, Communicator& communicator) {
   if (search.rung < 2) return false;
   std::string stopped;  // rank 0's: the others may not see the files yet
   if (communicator.rank() == 0) {
     const auto own = static_cast<std::size_t>(search.training);
     const auto rung = static_cast<std::size_t>(search.rung);
-    const auto standings = search_standings(search, rung - 1, read_search_curves(search), early_stop);
+    const auto standings =
+        search_standings(search, rung - 1, read_search_curves(search, rung - 1, patience));
     const std::size_t most = trainings_in_rung(search, standings.size(), rung);
     const SearchStanding& first = standings.front();
     if (!std::isfinite(first.value))
       throw Error(ExitCode::data,
                   fmt::format("no training of the search in {} has come to {} epochs with a {}",
-                              search.folder, search.rungs[first.rung - 1], search.metric));
+                              search.folders.at(first.rung - 1), search.rungs[first.rung - 1], search.metric));
     const auto at = std::ranges::find(standings, own, &SearchStanding::training);
     const bool goes_on =
         at - standings.begin() < static_cast<std::ptrdiff_t>(most) && std::isfinite(at->value);
     EventWriter events = EventWriter::from_environment();
     const std::string standing = describe(search, *at);
-    const auto epochs = static_cast<std::uint64_t>(search.rungs[at->rung - 1]);
     const std::string line = (goes_on ? "the search goes on: " : "stopped by the search: ") + standing;
     std::printf("%s\n", line.c_str());
     std::fflush(stdout);
+    events.metric(kSearchStoppedMetric, goes_on ? 0 : static_cast<double>(at->place), rung, rung);
     if (!goes_on) {
       stopped = line;
-      events.metric(kSearchStoppedMetric, static_cast<double>(at->place), epochs, epochs);
       if (at->rung + 1 == rung) events.note(line);  // once, not in every rung that follows
     }
   }
@@ -1113,7 +1133,7 @@ bool is_stopped_by_search(const SearchConfig& search, bool early_stop, Communica
 
 Outcome train(const TrainConfig& config, Communicator& communicator, const RunOptions& options) {
   const SearchConfig& search = options.search;
-  if (is_stopped_by_search(search, config.early_stop_epochs > 0, communicator)) return Outcome::finished;
+  if (is_stopped_by_search(search, config.early_stop_epochs, communicator)) return Outcome::finished;
   try {
     return Run(completed(config, read_dataset_info(config.data)), communicator, options).execute();
   } catch (const NotFinite& error) {
