@@ -185,7 +185,7 @@ TEST(TrainConfig, ASearchHasItsRungs) {
   const std::vector<std::pair<std::string, std::string>> wrong = {
       {"{rungs: [2]}", "'rungs' must be two or more numbers of epochs that rise, such as [2, 6, 18]"},
       {"{rungs: [2, 6, 6]}", "'rungs' must be two or more numbers of epochs that rise"},
-      {"{keep: 1/3}", "needs 'rungs'"},
+      {"{keep: 1/3}", "needs the key 'rungs'"},
       {"{rungs: [2, 6], keep: 3}", "'keep' must be a part between 0 and 1, such as 1/3"},
       {"{rungs: [2, 6], keep: most}", "'keep' must be a part between 0 and 1, such as 1/3"},
       {"{rungs: [2, 6], metric: validation_los}", "did you mean 'validation_loss'?"},

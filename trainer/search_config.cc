@@ -63,6 +63,7 @@ yaml::Node quoted_list(const std::vector<std::string>& texts) {
 SearchConfig read_search(const yaml::Node& block, yaml::Diagnostics& diagnostics) {
   yaml::MapReader reader(block, "the search: block", diagnostics);
   SearchConfig search;
+  if (!block.is_map() && !block.is_null()) return search;
   search.metric = reader.string("metric", search.metric);
   check_metric(reader, search.metric);
   search.keep = read_keep(reader, search.keep);

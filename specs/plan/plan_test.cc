@@ -103,8 +103,9 @@ study:
       << "nobody is ranked: another training changes nothing";
   const TaskTemplate last = plan.task_template(array(plan, "fit/LR.2"));
   EXPECT_THAT(last.settings, HasSubstr("output: \"/campaign/fit/LR.2/net\""));
-  EXPECT_THAT(last.settings,
-              HasSubstr("[\"/campaign/fit.rung_1\", \"/campaign/fit.rung_2\", \"/campaign/fit\"]"));
+  EXPECT_THAT(
+      last.settings,
+      HasSubstr("- \"/campaign/fit.rung_1\"\n    - \"/campaign/fit.rung_2\"\n    - \"/campaign/fit\"\n"));
   EXPECT_THAT(last.settings, HasSubstr("\"LR.3/net\""));
   EXPECT_THAT(last.settings, HasSubstr("training: 1"));
   EXPECT_EQ(last.resources.cores, 2) << "threads may be a parameter";
