@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/text.h"
+#include "trainer/search_config.h"
 
 namespace wflow::trainer {
 namespace {
@@ -452,6 +453,24 @@ GuardConfig read_guard(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
   return guard;
 }
 
+namespace {
+
+// The schedule of a search is that of a full training, which ends with the last rung.
+std::int64_t read_epochs(yaml::MapReader& reader) {
+  const yaml::Node* block = reader.find("search");
+  const SearchConfig search = block == nullptr ? SearchConfig() : read_search(*block, reader.diagnostics());
+  const std::int64_t last = search.on() ? search.rungs.back() : TrainConfig().epochs;
+  const std::int64_t epochs = reader.integer("epochs", last, 1, 100'000'000);
+  if (search.on() && epochs != last) {
+    reader.diagnostics().error(
+        reader.mark_of("epochs"),
+        fmt::format("'epochs' is {} and the last of the rungs {}; leave out 'epochs'", epochs, last));
+  }
+  return epochs;
+}
+
+}  // namespace
+
 TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagnostics) {
   yaml::MapReader reader(block, "the train: block", diagnostics);
   TrainConfig config;
@@ -461,7 +480,7 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
   config.targets = reader.strings("targets");
   config.seed =
       static_cast<std::uint64_t>(reader.integer("seed", 1, 0, std::numeric_limits<std::int64_t>::max()));
-  config.epochs = reader.integer("epochs", config.epochs, 1, 100'000'000);
+  config.epochs = read_epochs(reader);
   config.batch = reader.integer("batch", config.batch, 1, 1 << 24);
   config.accumulate = reader.integer("accumulate", config.accumulate, 1, 1 << 20);
   config.ranks = reader.integer("ranks", config.ranks, 1, 1 << 20);
@@ -490,6 +509,9 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
   config.precision = static_cast<Precision>(reader.choice("precision", 0, kPrecisions));
   config.init_from = reader.string("init_from");
   if (config.init_from == "none") config.init_from.clear();
+  if (config.init_from == kInitFromLast && reader.find("search") != nullptr)
+    diagnostics.error(reader.mark_of("init_from"), "'init_from: last' goes on with one model, and 'search' "
+                                                   "begins several; leave out one of them");
   config.max_seconds = reader.seconds("max_seconds", config.max_seconds);
   reader.finish();
   if (config.augment.noise > 0 && !config.normalise) {

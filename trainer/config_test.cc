@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainer/search_config.h"
+
 namespace wflow::trainer {
 namespace {
 
@@ -175,6 +177,36 @@ TEST(TrainConfig, ReportsWhatIsWrongInAListOfLayers) {
   EXPECT_THAT(read("{data: d, model: {layers: []}}").messages,
               HasSubstr("'layers' must be a list of layers"));
   EXPECT_THAT(read("{data: d, model: layers}").messages, HasSubstr("needs 'layers'"));
+}
+
+TEST(TrainConfig, ASearchHasItsRungs) {
+  const ReadResult result = read("{data: d, search: {keep: 1/4, rungs: [2, 6, 18]}}");
+  EXPECT_EQ(result.messages, "");
+  EXPECT_EQ(result.config.epochs, 18) << "the schedule is that of a full training";
+  EXPECT_EQ(read("{data: d, epochs: 6, search: {keep: 0.5, rungs: [2, 6]}}").messages, "");
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"{rungs: [2]}", "'rungs' must be two or more numbers of epochs that rise, such as [2, 6, 18]"},
+      {"{rungs: [2, 6, 6]}", "'rungs' must be two or more numbers of epochs that rise"},
+      {"{keep: 1/3}", "needs the key 'rungs'"},
+      {"{rungs: [2, 6], keep: 3}", "'keep' must be a part between 0 and 1, such as 1/3"},
+      {"{rungs: [2, 6], keep: most}", "'keep' must be a part between 0 and 1, such as 1/3"},
+      {"{rungs: [2, 6], metric: validation_los}", "did you mean 'validation_loss'?"},
+  };
+  for (const auto& [search, message] : wrong)
+    EXPECT_THAT(read("{data: d, search: " + search + "}").messages, HasSubstr(message)) << search;
+  EXPECT_THAT(read("{data: d, epochs: 10, search: {rungs: [2, 6]}}").messages,
+              HasSubstr("'epochs' is 10 and the last of the rungs 6; leave out 'epochs'"));
+  EXPECT_THAT(read("{data: d, init_from: last, search: {rungs: [2, 6]}}").messages,
+              HasSubstr("leave out one"));
+  yaml::Diagnostics diagnostics("train.yaml");
+  const auto search = [&](const std::string& text) {
+    return read_search(yaml::parse(text, diagnostics), diagnostics);
+  };
+  const SearchConfig full =
+      search("{keep: 1/3, rungs: [2, 6], rung: 2, folders: [/c.rung_1, /c], trainings: [a, b], training: 1}");
+  EXPECT_EQ(full.keep, 1.0 / 3);
+  EXPECT_EQ(search(yaml::emit(to_yaml(full))), full);
+  EXPECT_FALSE(diagnostics.has_errors());
 }
 
 TEST(TrainConfig, EarlierRevisionsWordForTheNorm) {
