@@ -172,6 +172,7 @@ PLACES = [
     (at("study", "train", "augment"), ["study", 2, "train", "augment"], [{"noise": 0.01}]),
     (at("study", "train", "transform"), ["study", 2, "train", "transform"], [{"log": 0.1}]),
     (at("study", "train", "optimizer"), ["study", 2, "train", "optimizer"], [{}]),
+    (at("study", "train", "gradients"), ["study", 2, "train", "gradients"], [{}]),
     (at("study", "train", "schedule"), ["study", 2, "train", "schedule"], [{}]),
     (at("study", "train", "checkpoint"), ["study", 2, "train", "checkpoint"], [{}]),
     (at("study", "train", "search"), ["study", 2, "train", "search"], [{"rungs": [1, 2]}]),

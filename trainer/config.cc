@@ -25,6 +25,7 @@ const std::array<std::string, 2> kSelects = {"last", "best"};
 const std::array<std::string, 3> kBackends = {"auto", "torch", "onednn"};
 const std::array<std::string, 3> kStages = {"none", "local", "memory"};
 const std::array<std::string, 3> kPrecisions = {"full", "bf16", "fp16"};
+const std::array<std::string, 2> kWireFormats = {"full", "half"};
 const std::array<std::string, 2> kInitialWeights = {"random", "data"};
 const std::array<std::string, 3> kNorms = {"none", "batch", "group"};
 const std::array<std::string, 7> kActivations = {"leaky_relu", "relu",    "elu", "gelu",
@@ -345,6 +346,9 @@ bool is_classification(LossName name) {
 const char* name_of(Backend backend) {
   return kBackends[static_cast<std::size_t>(backend)].c_str();
 }
+const char* name_of(WireFormat wire) {
+  return kWireFormats[static_cast<std::size_t>(wire)].c_str();
+}
 const char* name_of(Precision precision) {
   return kPrecisions[static_cast<std::size_t>(precision)].c_str();
 }
@@ -412,6 +416,14 @@ ModelConfig default_model(ModelName name) {
       break;
   }
   return model;
+}
+
+GradientConfig read_gradients(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
+  yaml::MapReader reader(node == nullptr ? empty_map() : *node, "the gradients: block", diagnostics);
+  GradientConfig gradients;
+  gradients.wire = static_cast<WireFormat>(reader.choice("wire", 0, kWireFormats));
+  reader.finish();
+  return gradients;
 }
 
 std::string module_file(const yaml::Node& train_block) {
@@ -484,6 +496,7 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
   config.augment = read_augment(reader, diagnostics);
   config.loss = read_loss(reader.find("loss"), diagnostics);
   config.optimizer = read_optimizer(reader.find("optimizer"), diagnostics);
+  config.gradients = read_gradients(reader.find("gradients"), diagnostics);
   config.schedule = read_schedule(reader.find("schedule"), config.epochs, diagnostics);
   config.checkpoint = read_checkpoint(reader.find("checkpoint"), diagnostics);
   config.guard = read_guard(reader.find("guard"), diagnostics);
@@ -612,6 +625,7 @@ yaml::Node to_yaml(const TrainConfig& config) {
                                {"lag", integer(optimizer.lag)},
                                {"lars_trust", real(optimizer.lars_trust)},
                                {"reference_batch", integer(optimizer.reference_batch)}})},
+      {"gradients", yaml::map({{"wire", yaml::scalar(name_of(config.gradients.wire))}})},
       {"schedule", yaml::map({{"warmup_epochs", real(schedule.warmup_epochs)},
                               {"decay", yaml::scalar(name_of(schedule.decay))},
                               {"final_factor", real(schedule.final_factor)},

@@ -103,6 +103,7 @@ TEST(TrainConfig, RefusesContradictions) {
   EXPECT_THAT(read("{data: d, stage: lokal}").messages, HasSubstr("did you mean 'local'?"));
   EXPECT_THAT(read("{data: d, stage: {memory: /x}}").messages, HasSubstr("needs the key 'local'"));
   EXPECT_THAT(read("{data: d, transform: {lag: 1}}").messages, HasSubstr("needs the key 'log'"));
+  EXPECT_THAT(read("{data: d, gradients: {wire: quarter}}").messages, HasSubstr("'wire'"));
 }
 
 TEST(TrainConfig, ReadsBackEqual) {
@@ -115,7 +116,8 @@ TEST(TrainConfig, ReadsBackEqual) {
       " transform: {log: 0.1}, augment: [permute, shift], stage: {local: /scratch},"
       " loss: {name: huber, delta: 0.5},"
       " normalise: false,"
-      " optimizer: {name: adam, learning_rate: 3e-4, clip_norm: 1, larc_trust: 0.002, lag: 1},"
+      " optimizer: {name: adam, learning_rate: 3e-4, clip_norm: 1, larc_trust: 0.002, lag: 1}, gradients: "
+      "{wire: half},"
       " schedule: {warmup_epochs: 1.5, decay: step, step_epochs: [4, 8], step_factor: 0.25},"
       " checkpoint: {every_steps: 5, every_seconds: 10 min, keep: 3}, select: best, early_stop: 4,"
       " shuffle_labels: true, deterministic: false, backend: onednn, precision: bf16, max_seconds: 1 h}");

@@ -137,6 +137,7 @@ class Run {
   }
   std::int64_t total_steps() const { return end_epoch() * steps_per_epoch_; }
   double rate() const;
+  Wire wire() const;
 
   const TrainConfig config_;
   Communicator& communicator_;
@@ -503,6 +504,13 @@ double Run::rate() const {
          learning_rate_factor(config_.schedule, counters_.step, steps_per_epoch_, config_.epochs);
 }
 
+// Gradients alone may be rounded: scalars and batch norm's statistics are counted on.
+Wire Run::wire() const {
+  return {config_.gradients.wire == WireFormat::half,
+          hash64(config_.seed, static_cast<std::uint64_t>(counters_.step)), 0,
+          static_cast<std::size_t>(state_.gradients_begin())};
+}
+
 // Gives whether the step was taken: not if the guard doubts it.
 bool Run::step(const Batch& batch, std::size_t global_batch) {
   inject(BitFlip::Where::weights, state_.values());
@@ -529,6 +537,7 @@ bool Run::step(const Batch& batch, std::size_t global_batch) {
   state_.scalar(Scalar::doubt) = own_doubt_.empty() ? 0.0F : 1.0F;
   state_.scalar(Scalar::stop) = out_of_time || (options_.stop_asked && options_.stop_asked()) ? 1.0F : 0.0F;
   const bool lags = config_.optimizer.lag > 0;
+  exchange_.set_wire(wire());
   if (samples > 0) {
     inject(BitFlip::Where::gradients, output_gradients_);
     network_->backward(output_gradients_, [this, lags](std::int64_t from) {
@@ -542,7 +551,7 @@ bool Run::step(const Batch& batch, std::size_t global_batch) {
     exchange_.finish();
     return apply(now);
   }
-  const auto before = lagged_.exchange(state_.exchange(), now);
+  const auto before = lagged_.exchange(state_.exchange(), now, wire());
   return !before || apply(*before);
 }
 
