@@ -36,7 +36,7 @@ inline constexpr const char* kCampaignSearchKeys[] = {"rung", "folders", "traini
 inline constexpr std::string_view kRatioMetric = "validation_mae_ratio/";
 
 // What a training reports at the beginning of each rung but the first: 0 if it goes on, else its place in the
-// rung that was its last. The epoch is the rung: when it is ranked anew, the new place takes the old one's.
+// rung that was its last. Of epoch and step 0: where it is ranked anew, the new place takes the old one's.
 inline constexpr const char* kSearchStoppedMetric = "search_stopped";
 
 SearchConfig read_search(const yaml::Node& block, yaml::Diagnostics& diagnostics);

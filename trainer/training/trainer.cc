@@ -1128,7 +1128,7 @@ bool is_stopped_by_search(const SearchConfig& search, std::int64_t patience, Com
     const std::string line = (goes_on ? "the search goes on: " : "stopped by the search: ") + standing;
     std::printf("%s\n", line.c_str());
     std::fflush(stdout);
-    events.metric(kSearchStoppedMetric, goes_on ? 0 : static_cast<double>(at->place), rung, rung);
+    events.metric(kSearchStoppedMetric, goes_on ? 0 : static_cast<double>(at->place), 0, 0);
     if (!goes_on) {
       stopped = line;
       if (at->rung + 1 == rung) events.note(line);  // once, not in every rung that follows
