@@ -440,6 +440,20 @@ class Fields(unittest.TestCase):
             subprocess.run(["h5repack", *options, str(shard), str(copy)], check=True)
             subprocess.run(["h5diff", str(shard), str(copy), "/u"], check=True)
 
+    @unittest.skipIf("detect_leaks" in os.environ.get("ASAN_OPTIONS", ""), "a sanitizer keeps what is freed")
+    def test_a_large_sample_is_in_memory_twice(self):
+        """While it is encoded, the next one is read. What chooses the compression had four copies of it."""
+        self.COUNT = 2
+        self.samples(lambda folder, i: np.save(folder / "u.npy", np.random.default_rng(i).poisson(2, (3, 37, 300, 300)).astype("f4")))  # 38 MiB
+        self.convert(inputs={"u": {"file": "u.npy", "layout": "CDHW"}}, targets=["a"])
+        shutil.rmtree(self.folder / "data")
+        # Through a small process: the kernel counts what the one that starts a program had in memory, too.
+        starter = "import os, sys; _, status, usage = os.wait4(os.spawnv(os.P_NOWAIT, sys.argv[1], sys.argv[1:]), 0); print(status, usage.ru_maxrss // 1024)"
+        command = [sys.executable, "-S", "-c", starter, PROGRAM, str(self.folder / "convert.yaml"), "--threads", "1"]
+        status, most = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1].split()
+        self.assertEqual(int(status), 0)
+        self.assertLess(int(most), 140)
+
     def test_a_damaged_index_is_named(self):
         self.samples(lambda folder, i: np.save(folder / "u.npy", np.random.default_rng(i).random((40, 40))))
         self.convert(inputs={"u": {"file": "u.npy"}}, targets=["a"])

@@ -51,8 +51,8 @@ class Staging(train_run_test.TrainRun):
     def test_same_bits_and_each_byte_read_once(self):
         sizes = {path: path.stat().st_size for path in self.shards}
         self.assertEqual(len(sizes), 9)
-        for ranks, nodes in ((1, 1), (2, 1), (2, 2), (4, 2), (4, 4)):
-            env = {"WFLOW_RANKS_PER_GROUP": str(ranks // nodes)}
+        for ranks, nodes in ((1, 1), (2, 1), (2, 2), (3, 2), (4, 2), (4, 4)):
+            env = {"WFLOW_RANKS_PER_GROUP": str(-(-ranks // nodes))}
             plain = f"plain{ranks}"
             if not (self.root / plain).exists():
                 found, _ = self.reads(self.config(plain, cache=0, epochs=2, batch=8), ranks, env)

@@ -202,12 +202,29 @@ struct CodedSizes {
 };
 
 // In the type that the shard holds; where they do not fit into it, as they are.
-std::vector<std::uint8_t> held_values(const FieldForm& form, const FieldValue& value) {
-  const auto range = whole_range(form.dtype, value.bytes);
-  if (!form.narrow || !range || !holds(*form.narrow, *range)) return value.bytes;
-  Array array{form.dtype, {value.bytes.size() / dtype_size(form.dtype)}, value.bytes};
+std::vector<std::uint8_t> held_values(const FieldForm& form, std::span<const std::uint8_t> values) {
+  std::vector<std::uint8_t> bytes(values.begin(), values.end());
+  const auto range = form.narrow ? whole_range(form.dtype, values) : std::nullopt;
+  if (!range || !holds(*form.narrow, *range)) return bytes;
+  Array array{form.dtype, {values.size() / dtype_size(form.dtype)}, std::move(bytes)};
   convert_values(array, *form.narrow);
   return std::move(array.bytes);
+}
+
+// Chunk by chunk, as they are written; of a very large sample some of them, so that measuring takes neither
+// its memory again nor much time.
+void add_sample(const FieldForm& chosen, const FieldValue& value, int level, CodedSizes& sizes) {
+  constexpr std::size_t kMostBytes = std::size_t{32} << 20;
+  FieldForm form = value.form;  // the sample may be of another than the block's
+  form.narrow = chosen.narrow;
+  const std::size_t width = dtype_size(form.dtype);
+  const auto ranges = slab_ranges(form, slab_shape(form));
+  const std::size_t step = value.bytes.size() / kMostBytes + 1;
+  for (std::size_t k = 0; k < ranges.size() * form.pieces; k += step) {
+    const auto [offset, length] = ranges[k % ranges.size()];
+    const std::size_t first = k / ranges.size() * form.values() + offset;
+    sizes.add(form, held_values(form, std::span(value.bytes).subspan(first * width, length * width)), level);
+  }
 }
 
 void choose_storage(const ConvertConfig& config, const std::vector<FieldValue>& values, SampleForm& form) {
@@ -245,7 +262,7 @@ std::optional<SampleForm> find_form(const ConvertConfig& config, const std::vect
       if (config.compression == Compression::none) return form;
       for (std::size_t k = 0; k < std::min(sizes.size(), values.size()); ++k) {
         const FieldForm& field = (*form)[k];
-        if (rows_per_chunk(field) == 1) sizes[k].add(field, held_values(field, values[k]), config.level);
+        if (rows_per_chunk(field) == 1) add_sample(field, values[k], config.level, sizes[k]);
       }
       if (++usable == kMeasured) break;
     } catch (const Error& error) {
