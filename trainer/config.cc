@@ -449,6 +449,7 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
   config.targets = reader.strings("targets");
   config.seed =
       static_cast<std::uint64_t>(reader.integer("seed", 1, 0, std::numeric_limits<std::int64_t>::max()));
+  config.members = reader.integer("members", config.members, 1, 1000);
   config.epochs = reader.integer("epochs", config.epochs, 1, 100'000'000);
   config.batch = reader.integer("batch", config.batch, 1, 1 << 24);
   config.accumulate = reader.integer("accumulate", config.accumulate, 1, 1 << 20);
@@ -565,6 +566,7 @@ yaml::Node to_yaml(const TrainConfig& config) {
       {"inputs", names(config.inputs)},
       {"targets", names(config.targets)},
       {"seed", yaml::scalar(std::to_string(config.seed))},
+      {"members", integer(config.members)},
       {"epochs", integer(config.epochs)},
       {"batch", integer(config.batch)},
       {"accumulate", integer(config.accumulate)},

@@ -491,6 +491,134 @@ class Modules(TrainRun):
         self.assertIn("TorchScript module", self.train(self.module("dry"), 1, "--dry-run").stdout)
 
 
+class Members(TrainRun):
+    """`members: N`: an ensemble of seeds."""
+
+    def member(self, name, member):
+        return self.root / name / f"member-{member}"
+
+    def predictions(self, folder):
+        with h5py.File(folder / "predictions.h5") as file:
+            return {name: file[name][...] for name in file}
+
+    def check_combination(self, name, members, gaussian=False):
+        """predictions.h5 and result.json of the ensemble are those of its members, combined here again."""
+        each = [self.predictions(self.member(name, k)) for k in range(members)]
+        both = self.predictions(self.root / name)
+        means = numpy.stack([one["prediction"] for one in each]).astype(float)
+        variance = means.var(axis=0, ddof=1)
+        if gaussian:
+            variance += numpy.mean([one["deviation"].astype(float) ** 2 for one in each], axis=0)
+        numpy.testing.assert_array_equal(both["id"], each[0]["id"])
+        numpy.testing.assert_array_equal(both["truth"], each[0]["truth"])
+        numpy.testing.assert_allclose(both["prediction"], means.mean(axis=0), rtol=1e-5, atol=1e-6)
+        numpy.testing.assert_allclose(both["deviation"], numpy.sqrt(variance), rtol=1e-4, atol=1e-6)
+        error = numpy.abs(both["prediction"] - both["truth"])
+        result = self.result(name)
+        for t, target in enumerate(["amplitude", "slope"]):
+            found = result["test"]["targets"][target]
+            self.assertAlmostEqual(found["mae"], error[:, t].mean(), places=5)
+            self.assertAlmostEqual(found["r2"], 1 - (error[:, t] ** 2).mean() / both["truth"][:, t].var(), places=4)
+            self.assertAlmostEqual(found["mae_ratio"], found["mae"] / found["mean_guess_mae"], places=6)
+            for count, key in ((1, "within_1_deviation"), (2, "within_2_deviations")):
+                self.assertAlmostEqual(result["calibration"][target][key],
+                                       (error[:, t] <= count * both["deviation"][:, t]).mean(), places=6)
+        self.assertEqual([one["test"] for one in result["members"]],
+                         [json.loads((self.member(name, k) / "result.json").read_text())["test"] for k in range(members)])
+
+    def test_mean_and_spread_of_the_members(self):
+        events = self.root / "members.events"
+        config = self.config("members", members=3, seed=5, epochs=2)
+        done = self.train(config, env={"WFLOW_EVENTS": str(events)})
+        self.assertRegex(done.stdout, r"amplitude: ratio [\d.]+, of single members [\d.]+ to [\d.]+; \d+ % of the truths within 1")
+        self.check_combination("members", 3)
+        self.assertEqual([one["seed"] for one in self.result("members")["members"]], [5, 6, 7])
+        # A member is what a training with its seed is.
+        self.train(self.config("alone", seed=6, epochs=2))
+        alone, _ = self.weights("alone")
+        self.assertEqual(self.weights("members/member-1")[0], alone)
+        self.assertNotEqual(self.weights("members/member-0")[0], alone)
+        # The table and the exported model say what predictions.h5 says.
+        both = self.predictions(self.root / "members")
+        for path in (self.root / "members/predictions.csv", self.root / "again.csv"):
+            if path.name == "again.csv":
+                done = subprocess.run([PROGRAMS.train, "predict", self.root / "members", self.root / "shards", "--split",
+                                       "test", "-o", path], capture_output=True, text=True, timeout=120)
+                self.assertEqual(done.returncode, 0, done.stderr)
+            rows = list(csv.DictReader(path.open()))
+            for t, target in enumerate(["amplitude", "slope"]):
+                for key, name in (("predicted", "prediction"), ("deviation", "deviation")):
+                    numpy.testing.assert_allclose([float(row[f"{target}_{key}"]) for row in rows], both[name][:, t],
+                                                  rtol=1e-3, atol=1e-4)
+        self.assertFalse((self.root / "members/model.onnx").exists())
+        self.assertTrue((self.member("members", 2) / "model.onnx").exists())
+        told = [json.loads(line) for line in events.read_text().splitlines()]
+        metrics = {event["name"] for event in told if event["event"] == "metric"}
+        self.assertLessEqual({"member-0/train_loss", "member-2/train_loss", "test_mae_ratio/slope"}, metrics)
+        self.assertNotIn("train_loss", metrics)
+        self.assertEqual([event["path"] for event in told if event["event"] == "artifact"],
+                         [str(self.root / "members" / name) for name in ("model.pt", "predictions.csv")])
+        steps = [(event["done"], event["total"]) for event in told if event["event"] == "progress"]
+        self.assertEqual(steps[-1], (30, 30))
+        self.assertEqual(steps, sorted(steps))
+        # One more: the others are as they were.
+        self.train(self.config("members", members=4, seed=5, epochs=2))
+        self.assertEqual(self.weights("members/member-1")[0], alone)
+        self.check_combination("members", 4)
+
+    def test_ensembles_of_other_losses(self):
+        self.train(self.config("sure", members=2, epochs=2, loss="gaussian", model={"name": "cnn", "width": 2}), 2)
+        self.check_combination("sure", 2, gaussian=True)
+        self.train(self.config("fields", members=2, epochs=1, model={"name": "unet", "width": 2, "depth": 1}, inputs=["x"],
+                               targets=["x"]))
+        both = self.predictions(self.root / "fields")
+        each = [self.predictions(self.member("fields", k))["prediction"] for k in range(2)]
+        numpy.testing.assert_allclose(both["prediction"], numpy.mean(each, axis=0), rtol=1e-5)
+        numpy.testing.assert_allclose(both["deviation"], numpy.std(each, axis=0, ddof=1), rtol=1e-3, atol=1e-5)
+        for name in ("sure", "fields"):
+            path = self.root / f"{name}.h5"
+            done = subprocess.run([PROGRAMS.train, "predict", self.root / name, self.root / "shards", "--split", "test",
+                                   "-o", path], capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            both = self.predictions(self.root / name)
+            with h5py.File(path) as file:
+                for key in ("prediction", "deviation"):
+                    numpy.testing.assert_allclose(file[key][...], both[key], rtol=1e-2, atol=1e-3)
+
+    def test_sigkill_in_the_middle_gives_the_same_bits(self):
+        keys = {"members": 3, "epochs": 20, "checkpoint": {"every_steps": 3}}
+        self.train(self.config("unbroken", **keys))
+        path = self.config("broken", **keys)
+        for member in (0, 1, 2):
+            process = subprocess.Popen(self.command(path), stdout=subprocess.DEVNULL, start_new_session=True)
+            deadline = time.monotonic() + 120
+            checkpoints = self.member("broken", member) / "checkpoints"
+            while not any(int(p.name[5:17]) >= 6 for p in checkpoints.glob("step-*.wfck")):
+                self.assertIsNone(process.poll(), "ended before it was killed")
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.001)
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            self.assertFalse((self.root / "broken/result.json").exists())
+        self.train(path)
+        for member in range(3):
+            self.assertEqual(self.weights(f"broken/member-{member}")[0], self.weights(f"unbroken/member-{member}")[0])
+        self.assertEqual(self.result("broken")["test"], self.result("unbroken")["test"])
+        self.assertEqual(self.result("broken")["calibration"], self.result("unbroken")["calibration"])
+
+    def test_fresh_forgets_every_member(self):
+        config = self.config("fresh", members=2, epochs=1)
+        self.train(config)
+        self.train(self.config("fresh", members=2, epochs=2), code=4)  # of another training
+        self.train(config, 1, "--fresh")
+        self.assertEqual(self.weights("fresh/member-1")[1]["segments"], 1)
+
+    def test_dry_run_names_the_seeds(self):
+        done = self.train(self.config("dry", members=5, seed=3), 1, "--dry-run")
+        self.assertIn("members         5, seeds 3 to 7", done.stdout)
+        self.assertFalse((self.root / "dry").exists())
+
+
 class Ranks(TrainRun):
     def test_two_ranks_take_the_steps_of_one(self):
         keys = {"model": {"name": "cosmoflow", "width": 3, "norm": "none"}, "epochs": 2,

@@ -92,6 +92,7 @@ class Run {
   double forward(const std::pair<std::size_t, std::size_t>& part, std::size_t first_of_rank, double scale);
   void finish_epoch();
   void report_epoch(const EpochRow& row);
+  void metric(const std::string& name, double value, std::uint64_t epoch, std::uint64_t step);
   // Of all ranks.
   double gflops_of(const EpochRow& row) const {
     return static_cast<double>(graph_.training_flops()) * row.samples_per_second * 1e-9;
@@ -684,8 +685,8 @@ void Run::report_progress() {
   if (!leader() || (seconds_since(last_progress_) < kProgressEverySeconds && counters_.step < total_steps()))
     return;
   last_progress_ = Clock::now();
-  events_.progress(static_cast<std::uint64_t>(counters_.step), static_cast<std::uint64_t>(total_steps()),
-                   "steps");
+  events_.progress(static_cast<std::uint64_t>(options_.member * total_steps() + counters_.step),
+                   static_cast<std::uint64_t>(options_.members * total_steps()), "steps");
 }
 
 // Gives whether this is the best epoch so far.
@@ -747,19 +748,25 @@ void Run::write_metrics() const {
   write_file_durably(output / "metrics.jsonl", metrics_jsonl(counters_.history));
 }
 
+// Each member's are told apart.
+void Run::metric(const std::string& name, double value, std::uint64_t epoch, std::uint64_t step) {
+  const std::string prefix = options_.members > 1 ? fmt::format("member-{}/", options_.member) : "";
+  events_.metric(prefix + name, value, epoch, step);
+}
+
 void Run::report_epoch(const EpochRow& row) {
   const auto epoch = static_cast<std::uint64_t>(row.epoch);
   const auto at = static_cast<std::uint64_t>(row.step);
-  events_.metric("train_loss", row.train_loss, epoch, at);
-  if (!row.validation.targets.empty()) events_.metric("validation_loss", row.validation.loss, epoch, at);
+  metric("train_loss", row.train_loss, epoch, at);
+  if (!row.validation.targets.empty()) metric("validation_loss", row.validation.loss, epoch, at);
   for (const TargetErrors& t : row.validation.targets) {
-    events_.metric("validation_mae_ratio/" + t.label, t.ratio(), epoch, at);
+    metric("validation_mae_ratio/" + t.label, t.ratio(), epoch, at);
   }
-  events_.metric("learning_rate", row.learning_rate, epoch, at);
-  events_.metric("samples_per_second", row.samples_per_second, epoch, at);
-  if (!graph_.is_module()) events_.metric("gflops", gflops_of(row), epoch, at);
-  events_.metric("data_wait", row.data_wait, epoch, at);
-  events_.metric("exposed_communication", row.exposed_communication, epoch, at);
+  metric("learning_rate", row.learning_rate, epoch, at);
+  metric("samples_per_second", row.samples_per_second, epoch, at);
+  if (!graph_.is_module()) metric("gflops", gflops_of(row), epoch, at);
+  metric("data_wait", row.data_wait, epoch, at);
+  metric("exposed_communication", row.exposed_communication, epoch, at);
 }
 
 void Run::write_checkpoint() {
@@ -1048,9 +1055,10 @@ void Run::write_results() {
                   output.string(), table ? "predictions.csv, " : ""));
   for (const TargetErrors& t : test.targets) {
     if (split.size() == 0) break;
-    events_.metric("test_mae_ratio/" + t.label, t.ratio(), static_cast<std::uint64_t>(counters_.epoch),
-                   static_cast<std::uint64_t>(counters_.step));
+    metric("test_mae_ratio/" + t.label, t.ratio(), static_cast<std::uint64_t>(counters_.epoch),
+           static_cast<std::uint64_t>(counters_.step));
   }
+  if (options_.members > 1) return;  // the ensemble's are the task's
   events_.artifact("model", (output / "model.pt").string());
   events_.artifact("predictions", (output / (table ? "predictions.csv" : "predictions.h5")).string());
 }
@@ -1103,6 +1111,10 @@ std::string describe_run(const TrainConfig& asked) {
   out += fmt::format(
       "steps           {} an epoch, {} in all; {} ranks of {} threads\n", order.steps_per_epoch(),
       order.steps_per_epoch() * static_cast<std::size_t>(config.epochs), config.ranks, config.threads);
+  if (config.members > 1)
+    out += fmt::format("members         {}, seeds {} to {}, each so many steps, one after the other\n",
+                       config.members, config.seed,
+                       config.seed + static_cast<std::uint64_t>(config.members - 1));
   return out;
 }
 

@@ -24,6 +24,9 @@ struct RunOptions {
       false;  // forget them where nothing but the data has changed since, instead of an error
   std::function<bool()> stop_asked;  // a signal has come
   std::vector<BitFlip> bit_flips;    // errors on purpose, each once
+  // Of an ensemble (training/members.h): which of how many trainings this is.
+  std::int64_t member = 0;
+  std::int64_t members = 1;
 };
 
 enum class Outcome { finished, interrupted };
