@@ -35,7 +35,9 @@ class Staging(train_run_test.TrainRun):
         return self.config(name, stage=stage, cache=0, epochs=2, batch=8, **keys)
 
     def reads(self, config, ranks, env):
-        """Bytes that all processes of a job have read of each file of the data set."""
+        """Bytes that all processes of a job have read of each file of the data set; None in a sanitized build, where they can't be counted."""
+        if not train_run_test.PROGRAMS.counter:
+            return None, self.train(config, ranks, env=env)
         log = self.root / "reads.log"
         log.unlink(missing_ok=True)
         done = self.train(config, ranks, env={**env, "LD_PRELOAD": train_run_test.PROGRAMS.counter,
@@ -54,12 +56,14 @@ class Staging(train_run_test.TrainRun):
             plain = f"plain{ranks}"
             if not (self.root / plain).exists():
                 found, _ = self.reads(self.config(plain, cache=0, epochs=2, batch=8), ranks, env)
-                self.assertGreater(found[self.shards[0]], sizes[self.shards[0]])  # the counter counts
+                if found is not None:
+                    self.assertGreater(found[self.shards[0]], sizes[self.shards[0]])  # the counter counts
             for where in MEMORY_AND_FILES:
                 with self.subTest(where, ranks=ranks, nodes=nodes):
                     name = f"{where}{ranks}on{nodes}"
                     found, done = self.reads(self.staged(name, where), ranks, env)
-                    self.assertEqual({path: found[path] for path in self.shards}, sizes)
+                    if found is not None:
+                        self.assertEqual({path: found[path] for path in self.shards}, sizes)
                     self.assertEqual(self.weights(name)[0], self.weights(plain)[0])
                     self.assertEqual(self.result(name)["test"], self.result(plain)["test"])
                     staging = self.result(name)["staging"]

@@ -658,6 +658,15 @@ class Ranks(TrainRun):
             self.train(self.config(name, epochs=2), 2)
         self.assertEqual(self.weights("bits1")[0], self.weights("bits2")[0])
 
+    def test_threads_and_bits(self):
+        """As docs/train.md has it: the same threads give the same bits, others round differently; loader threads and cache change none."""
+        for name, keys in {"conv": {}, "unet": {"model": {"name": "unet", "width": 2, "depth": 1}, "inputs": ["x"], "targets": ["x"]}}.items():
+            for number, more in enumerate(({"threads": 2}, {"threads": 2, "loader_threads": 3, "cache": 0}, {"threads": 1})):
+                self.train(self.config(f"{name}{number}", epochs=1, **keys, **more))
+            first, again, other = (numpy.frombuffer(self.weights(f"{name}{number}")[0], numpy.float32) for number in range(3))
+            numpy.testing.assert_array_equal(first.view(numpy.uint32), again.view(numpy.uint32))
+            self.assertLess(numpy.abs(first - other).max(), 1e-2 * numpy.abs(first).max())
+
     def test_world_of_one_where_more_were_asked_for(self):
         path = self.config("world", ranks=2, epochs=1)
         done = self.train(path, code=5)
@@ -745,6 +754,7 @@ class Restarts(TrainRun):
             "cnn": {"model": {"name": "cnn", "width": 2, "norm": "batch"}, "loss": "gaussian", "accumulate": 2},
             "unet": {"model": {"name": "unet", "width": 2, "depth": 1}, **field},
             "decoder": {"model": {"name": "decoder", "width": 2, "dense": [8]}, "augment": None, "optimizer": "lars"},
+            "autoencoder": {"model": {"name": "autoencoder", "width": 2, "latent": 3}, "loss": "huber"},
             "noisy": {"model": {"name": "cosmoflow", "width": 2}, "augment": ["permute", {"noise": 0.1}]},
             "vae": {"model": {"name": "vae", "width": 2, "latent": 3}, "schedule": "one_cycle"},
             "listed": {"model": {"layers": listed}, "optimizer": {"name": "adam", "larc_trust": 0.02}},

@@ -193,7 +193,7 @@ class BlockConverter {
   // How many samples a thread hands over at once: of tiny ones the handing over costs more than they do.
   // Reading them may still be slow, so that every thread gets some groups.
   std::size_t group_of_samples(std::size_t threads) const {
-    constexpr std::size_t kGroupBytes = std::size_t{64} << 10;
+    constexpr std::size_t kGroupBytes = std::size_t{512} << 10;
     constexpr std::size_t kGroupsPerThread = 8;
     if (!form_) return 1;
     std::size_t bytes = 1;

@@ -20,7 +20,8 @@ template <typename Item, typename Make, typename Take>
 void ordered_parallel(std::size_t count, std::size_t threads, Make make, Take take) {
   const std::size_t window = 2 * threads;
   std::mutex mutex;
-  std::condition_variable changed;
+  std::condition_variable has_room;  // for a thread
+  std::condition_variable has_item;  // for the one that takes
   std::vector<std::optional<Item>> slots(window);
   std::exception_ptr failure;
   std::size_t started = 0;
@@ -29,7 +30,7 @@ void ordered_parallel(std::size_t count, std::size_t threads, Make make, Take ta
   const auto work = [&](std::size_t worker) {
     for (;;) {
       std::unique_lock lock(mutex);
-      changed.wait(lock, [&] { return failure || started == count || started < taken + window; });
+      has_room.wait(lock, [&] { return failure || started == count || started < taken + window; });
       if (failure || started == count) return;
       const std::size_t i = started++;
       lock.unlock();
@@ -37,18 +38,20 @@ void ordered_parallel(std::size_t count, std::size_t threads, Make make, Take ta
         Item item = make(worker, i);
         lock.lock();
         slots[i % window] = std::move(item);
+        if (i != taken) continue;  // it is not the next
       } catch (...) {
         if (!lock.owns_lock()) lock.lock();
         if (!failure) failure = std::current_exception();
+        has_room.notify_all();
       }
-      changed.notify_all();
+      has_item.notify_one();
     }
   };
 
   const auto take_all = [&] {
     for (std::size_t i = 0; i < count; ++i) {
       std::unique_lock lock(mutex);
-      changed.wait(lock, [&] { return failure || slots[i % window].has_value(); });
+      has_item.wait(lock, [&] { return failure || slots[i % window].has_value(); });
       if (failure) return;
       Item item = std::move(*slots[i % window]);
       slots[i % window].reset();
@@ -56,8 +59,11 @@ void ordered_parallel(std::size_t count, std::size_t threads, Make make, Take ta
       take(i, std::move(item));
       lock.lock();
       ++taken;
-      changed.notify_all();
+      // One: each takes the next item, and waits again behind it.
+      has_room.notify_one();
     }
+    const std::lock_guard lock(mutex);
+    has_room.notify_all();  // there is nothing more to make
   };
 
   std::vector<std::jthread> workers;
@@ -67,7 +73,7 @@ void ordered_parallel(std::size_t count, std::size_t threads, Make make, Take ta
   } catch (...) {
     const std::lock_guard lock(mutex);
     if (!failure) failure = std::current_exception();
-    changed.notify_all();
+    has_room.notify_all();
   }
   workers.clear();  // joins
   if (failure) std::rethrow_exception(failure);

@@ -171,13 +171,14 @@ void Sketch::add_many(std::span<const std::uint8_t> bytes, std::int32_t least, s
 }
 
 template <typename Value>
-void Sketch::add_values(std::span<const std::uint8_t> bytes) {
+void Sketch::add_values(std::span<const std::uint8_t> bytes, std::optional<std::pair<double, double>> known) {
   constexpr std::size_t kMany = 4096;  // values that are worth the tables
   if (bytes.size() / sizeof(Value) < kMany) {
     add_few<Value>(bytes);
     return;
   }
-  const BucketRange range = bucket_range<Value>(bytes);
+  const BucketRange range =
+      known ? BucketRange{bucket_of(known->first), bucket_of(known->second)} : bucket_range<Value>(bytes);
   if (range.least < -kMostBucket || range.most > kMostBucket) {
     add_few<Value>(bytes);
   } else {
@@ -185,8 +186,9 @@ void Sketch::add_values(std::span<const std::uint8_t> bytes) {
   }
 }
 
-void Sketch::add(DType dtype, std::span<const std::uint8_t> values) {
-  with_type(dtype, [&](auto zero) { add_values<decltype(zero)>(values); });
+void Sketch::add(DType dtype, std::span<const std::uint8_t> values,
+                 std::optional<std::pair<double, double>> known) {
+  with_type(dtype, [&](auto zero) { add_values<decltype(zero)>(values, known); });
 }
 
 BucketCounts Sketch::counts() const {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -30,8 +31,9 @@ class Sketch {
  public:
   void add(const BucketCounts& counts);
   void add(const Sketch& other);
-  // The finite values.
-  void add(DType dtype, std::span<const std::uint8_t> values);
+  // The finite values. `known`: all are finite, and between these two.
+  void add(DType dtype, std::span<const std::uint8_t> values,
+           std::optional<std::pair<double, double>> known = std::nullopt);
   BucketCounts counts() const;
   std::uint64_t total() const { return total_; }
   // The value below which the fraction `level` of all values lies, between `least` and `most` (which are
@@ -42,7 +44,7 @@ class Sketch {
  private:
   void cover(std::int32_t least, std::int32_t most);
   template <typename Value>
-  void add_values(std::span<const std::uint8_t> bytes);
+  void add_values(std::span<const std::uint8_t> bytes, std::optional<std::pair<double, double>> known);
   template <typename Value>
   void add_few(std::span<const std::uint8_t> bytes);
   template <typename Value>

@@ -190,6 +190,16 @@ void make_pairs(BlockCodes& block) {
   }
 }
 
+// By length: looking for it takes too long to be done for each block.
+const std::array<LengthSymbol, kMostMatch + 1>& length_symbols() {
+  static const std::array<LengthSymbol, kMostMatch + 1> kSymbols = [] {
+    std::array<LengthSymbol, kMostMatch + 1> symbols{};
+    for (std::size_t k = kLeastMatch; k <= kMostMatch; ++k) symbols[k] = length_symbol(k);
+    return symbols;
+  }();
+  return kSymbols;
+}
+
 void make_block_codes(const BlockPlan& plan, BlockCodes& block) {
   std::array<std::uint16_t, kLiteralSymbols> codes;
   canonical_codes(plan.lengths, codes);
@@ -197,7 +207,7 @@ void make_block_codes(const BlockPlan& plan, BlockCodes& block) {
   for (std::size_t k = 0; k < 256; ++k) block.literal[k] = entry(codes[k], plan.lengths[k]);
   block.end = entry(codes[kEndOfBlock], plan.lengths[kEndOfBlock]);
   for (std::size_t length = kLeastMatch; length <= kMostMatch; ++length) {
-    const LengthSymbol s = length_symbol(length);
+    const LengthSymbol s = length_symbols()[length];
     const unsigned count = plan.lengths[s.symbol];
     const auto extra = static_cast<std::uint32_t>(length - s.base);
     // The distance's bit is a zero behind them.
@@ -234,16 +244,12 @@ void FieldDeflater::State::find(std::span<const std::uint8_t> block) {
   plan.counts.fill(0);
   kernels.count_literals(block.data(), block.size(), runs.data(), run_count, marked.small,
                          plan.counts.data());
-  static const std::array<std::uint16_t, kMostMatch + 1> kSymbols = [] {
-    std::array<std::uint16_t, kMostMatch + 1> symbols{};
-    for (std::size_t k = kLeastMatch; k <= kMostMatch; ++k) symbols[k] = length_symbol(k).symbol;
-    return symbols;
-  }();
+  const auto& symbols = length_symbols();
   for (std::size_t k = 0; k < run_count; ++k) {
     const std::size_t rest = runs[k].length % kMostMatch;
-    plan.counts[kSymbols[kMostMatch]] += static_cast<std::uint32_t>(runs[k].length / kMostMatch);
+    plan.counts[symbols[kMostMatch].symbol] += static_cast<std::uint32_t>(runs[k].length / kMostMatch);
     if (rest >= kLeastMatch) {
-      ++plan.counts[kSymbols[rest]];
+      ++plan.counts[symbols[rest].symbol];
     } else {
       plan.counts[block[runs[k].start]] += static_cast<std::uint32_t>(rest);
     }

@@ -314,7 +314,7 @@ std::vector<FieldValue> arrange(const FieldConfig& field, std::vector<InputArray
   const bool had_channels = all.layout.starts_with('C');
   TransformState state{std::move(all.array), std::move(all.layout), 1};
   try {
-    for (const Transform& transform : field.transforms) apply_transform(transform, options.parameters, state);
+    apply_transforms(field.transforms, options.parameters, state);
     if (field.dtype) cast_values(state.array, *field.dtype);
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("{}: {}", options.place(), error.what()));
@@ -358,7 +358,7 @@ FieldValue parameter_field(const FieldConfig& field, const std::vector<std::stri
   Array array{DType::float64, form.shape, std::vector<std::uint8_t>(values.size() * sizeof(double))};
   std::memcpy(array.bytes.data(), values.data(), array.bytes.size());
   TransformState state{std::move(array), form.layout, 1};
-  for (const Transform& transform : field.transforms) apply_transform(transform, parameters, state);
+  apply_transforms(field.transforms, parameters, state);
   if (field.dtype) cast_values(state.array, *field.dtype);
   if (state.array.shape != form.shape) form.channels.clear();
   form.dtype = state.array.dtype;

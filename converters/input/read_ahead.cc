@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kThreads = 4;  // each waits for inodes alone: the kernel reads what was asked for by itself
+constexpr std::size_t kThreads =
+    4;  // each waits for inodes alone: the kernel reads what was asked for by itself
 
 // The bytes that were asked for.
 std::uint64_t ask_for(const fs::path& path) {
@@ -48,9 +49,12 @@ void ReadAhead::reached(std::size_t item) {
   {
     const std::lock_guard lock(mutex_);
     if (item <= reached_) return;
-    for (; reached_ < std::min(item, next_); ++reached_) bytes_ -= std::exchange(sizes_[reached_ % kWindow], 0);
+    for (; reached_ < std::min(item, next_); ++reached_)
+      bytes_ -= std::exchange(sizes_[reached_ % kWindow], 0);
     reached_ = item;
     next_ = std::max(next_, item);
+    if (filling_ || !is_half_empty()) return;  // to wake threads for each item would cost more than it brings
+    filling_ = true;
   }
   changed_.notify_all();
 }
@@ -58,9 +62,8 @@ void ReadAhead::reached(std::size_t item) {
 void ReadAhead::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] {
-      return stopping_ || next_ >= items_ || (next_ < reached_ + kWindow && bytes_ < kMostBytes);
-    });
+    filling_ = filling_ && !is_full();
+    changed_.wait(lock, [&] { return stopping_ || next_ >= items_ || filling_; });
     if (stopping_ || next_ >= items_) return;
     const std::size_t item = next_++;
     lock.unlock();

@@ -67,16 +67,39 @@ void map_values(Array& array, Function function) {
   });
 }
 
-// By the kernels for either type.
-template <typename Floats, typename Doubles, typename... Arguments>
-void map_by(Array& array, Floats floats, Doubles doubles, Arguments... arguments) {
-  with_computed(array, [&](auto zero) {
-    auto* const values = reinterpret_cast<decltype(zero)*>(array.bytes.data());
-    const std::size_t count = array.bytes.size() / sizeof(zero);
-    if constexpr (sizeof(zero) == sizeof(float)) {
+bool is_by_kernels(const Transform& step) {
+  return step.kind == Transform::Kind::log1p || step.kind == Transform::Kind::clip ||
+         step.kind == Transform::Kind::scale;
+}
+
+template <typename Value>
+void step_by_kernels(const Transform& step, Value* values, std::size_t count) {
+  const ValueKernels& kernels = value_kernels();
+  constexpr bool kFloats = std::is_same_v<Value, float>;
+  const auto call = [&](auto floats, auto doubles, auto... arguments) {
+    if constexpr (kFloats) {
       floats(values, count, arguments...);
     } else {
       doubles(values, count, arguments...);
+    }
+  };
+  if (step.kind == Transform::Kind::log1p) {
+    call(kernels.log1p_floats, kernels.log1p_doubles);
+  } else if (step.kind == Transform::Kind::clip) {
+    call(kernels.clip_floats, kernels.clip_doubles, step.a, step.b);
+  } else {
+    call(kernels.scale_floats, kernels.scale_doubles, step.a, step.b);
+  }
+}
+
+// All steps of a few values that stay in the first-level cache, then of the next ones.
+void steps_by_kernels(std::span<const Transform> steps, Array& array) {
+  constexpr std::size_t kBlock = 4096;
+  with_computed(array, [&](auto zero) {
+    auto* const values = reinterpret_cast<decltype(zero)*>(array.bytes.data());
+    const std::size_t count = array.bytes.size() / sizeof(zero);
+    for (std::size_t at = 0; at < count; at += kBlock) {
+      for (const Transform& step : steps) step_by_kernels(step, values + at, std::min(kBlock, count - at));
     }
   });
 }
@@ -283,32 +306,20 @@ void check_range(const Array& array, DType target) {
   }
 }
 
-}  // namespace
-
-std::optional<double> Parameters::find(std::string_view name) const {
-  const auto at = std::find(names.begin(), names.end(), name);
-  if (at == names.end()) return std::nullopt;
-  return values[static_cast<std::size_t>(at - names.begin())];
-}
-
-void apply_transform(const Transform& transform, const Parameters& parameters, TransformState& state) {
+void apply_step(const Transform& transform, const Parameters& parameters, TransformState& state) {
   using Kind = Transform::Kind;
   const double a = transform.a;
-  const double b = transform.b;
-  const ValueKernels& kernels = value_kernels();
   if (state.pieces > 1 && !is_analysed(transform.kind) &&
       (transform.kind == Kind::downsample || transform.kind == Kind::histogram ||
        transform.kind == Kind::crop || transform.kind == Kind::one_hot))
     throw Error(ExitCode::spec, "steps that change the shape stand before subcubes");
   switch (transform.kind) {
     case Kind::log1p:
-      return map_by(state.array, kernels.log1p_floats, kernels.log1p_doubles);
+    case Kind::clip:
+    case Kind::scale:
+      return steps_by_kernels({&transform, 1}, state.array);
     case Kind::asinh:
       return map_values(state.array, [a](double v) { return std::asinh(v / a); });
-    case Kind::clip:
-      return map_by(state.array, kernels.clip_floats, kernels.clip_doubles, a, b);
-    case Kind::scale:
-      return map_by(state.array, kernels.scale_floats, kernels.scale_doubles, a, b);
     case Kind::downsample:
       return downsample(state, static_cast<std::size_t>(a));
     case Kind::histogram:
@@ -325,6 +336,27 @@ void apply_transform(const Transform& transform, const Parameters& parameters, T
     case Kind::min_max:
     case Kind::quantile:
       return;
+  }
+}
+
+}  // namespace
+
+std::optional<double> Parameters::find(std::string_view name) const {
+  const auto at = std::find(names.begin(), names.end(), name);
+  if (at == names.end()) return std::nullopt;
+  return values[static_cast<std::size_t>(at - names.begin())];
+}
+
+void apply_transforms(std::span<const Transform> steps, const Parameters& parameters, TransformState& state) {
+  while (!steps.empty()) {
+    const auto end = std::find_if_not(steps.begin(), steps.end(), is_by_kernels);
+    const auto mapped = static_cast<std::size_t>(end - steps.begin());
+    if (mapped > 0) {
+      steps_by_kernels(steps.first(mapped), state.array);
+    } else {
+      apply_step(steps.front(), parameters, state);
+    }
+    steps = steps.subspan(std::max<std::size_t>(1, mapped));
   }
 }
 

@@ -28,10 +28,11 @@ struct TransformState {
   std::size_t pieces = 1;
 };
 
-// Arithmetic is done in double precision, and gives float32 where the values are float32 or integers of up to
-// 2 bytes, else float64. Throws Error{data} where the values or the shape don't fit, Error{spec} where an
-// expression names what is not there. Steps of the training statistics (is_analysed) change nothing here.
-void apply_transform(const Transform& transform, const Parameters& parameters, TransformState& state);
+// Arithmetic is done in double precision (log1p of float32 values in single precision), and gives float32
+// where the values are float32 or integers of up to 2 bytes, else float64. Throws Error{data} where the
+// values or the shape don't fit, Error{spec} where an expression names what is not there. Steps of the
+// training statistics (is_analysed) change nothing here.
+void apply_transforms(std::span<const Transform> steps, const Parameters& parameters, TransformState& state);
 
 // To another type: rounded to whole numbers where it is one of them. Error{data} where a value does not fit.
 void cast_values(Array& array, DType target);

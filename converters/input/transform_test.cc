@@ -34,7 +34,7 @@ using Shape = std::vector<std::size_t>;
 using Numbers = std::vector<double>;
 
 TransformState applied(TransformState state, const Transform& transform, const Parameters& parameters = {}) {
-  apply_transform(transform, parameters, state);
+  apply_transforms({&transform, 1}, parameters, state);
   return state;
 }
 
@@ -103,12 +103,36 @@ TEST(Transform, ExpressionsKnowParameters) {
 
 TEST(Transform, CastsCheckTheRange) {
   TransformState state = state_of({4}, "T");
-  apply_transform({.kind = Kind::scale, .a = 100.4, .b = 0}, {}, state);
+  const Transform scale{.kind = Kind::scale, .a = 100.4, .b = 0};
+  apply_transforms({&scale, 1}, {}, state);
   Array array = state.array;
   EXPECT_EQ(error_of([&] { cast_values(array, DType::uint8); }),
             "4: its value 301.20001220703125 does not fit into dtype: uint8");
   cast_values(array, DType::int16);
   EXPECT_EQ(values_of_state({array, "T", 1}), (Numbers{0, 100, 201, 301}));
+}
+
+// In blocks, with and without a step between them that has no kernel: the same bits as one after the other.
+TEST(Transform, StepsTogetherAreStepsOneByOne) {
+  using Kind = Transform::Kind;
+  const Transform log1p{.kind = Kind::log1p};
+  const Transform clip{.kind = Kind::clip, .a = 0.5, .b = 3};
+  const Transform scale{.kind = Kind::scale, .a = 0.3, .b = -0.1};
+  const Transform asinh{.kind = Kind::asinh, .a = 2};
+  for (const std::size_t count : {1U, 4096U, 10'001U}) {
+    std::vector<float> values(count);
+    for (std::size_t i = 0; i < count; ++i) values[i] = 0.01F * static_cast<float>(i);
+    for (const std::vector<Transform>& steps :
+         {std::vector<Transform>{log1p, clip, scale}, {clip, asinh, log1p, scale}, {asinh, asinh, clip}}) {
+      TransformState together{{DType::float32, {count}, std::vector<std::uint8_t>(count * sizeof(float))},
+                              "W"};
+      std::memcpy(together.array.bytes.data(), values.data(), count * sizeof(float));
+      TransformState alone = together;
+      apply_transforms(steps, {}, together);
+      for (const Transform& step : steps) apply_transforms({&step, 1}, {}, alone);
+      EXPECT_EQ(together.array.bytes, alone.array.bytes);
+    }
+  }
 }
 
 }  // namespace

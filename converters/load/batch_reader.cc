@@ -83,17 +83,39 @@ void BatchReader::wait(std::uint64_t number) {
   if (batch->failure) std::rethrow_exception(batch->failure);
 }
 
-void BatchReader::read(const Part& part) const {
+void BatchReader::keep(std::int64_t bytes, const std::vector<std::size_t>& fields) {
+  std::int64_t decoded = 0;
+  for (const std::size_t k : fields) {
+    if (k >= split_.fields().size()) throw Error(ExitCode::usage, fmt::format("there is no field {}", k));
+    decoded += SampleCache::bytes_of(split_.size(), split_.fields()[k].values());
+  }
+  if (decoded > bytes) {
+    stored_.give_back(std::max<std::int64_t>(0, bytes));
+    return;
+  }
+  decoded_.resize(split_.fields().size());
+  for (const std::size_t k : fields) {
+    if (!decoded_[k]) decoded_[k] = std::make_unique<SampleCache>(split_.size(), split_.fields()[k].values());
+  }
+}
+
+void BatchReader::read(const Part& part) {
   const BatchField& field = part.batch->fields[part.field];
   const std::size_t values = split_.fields()[field.field].values();
   std::vector<std::size_t> samples;
   std::vector<std::span<float>> to;
+  SampleCache* cache = field.field < decoded_.size() ? decoded_[field.field].get() : nullptr;
+  if (cache != nullptr && !cache->accepts(field.scales)) cache = nullptr;
   for (std::size_t k = part.begin; k < part.end; ++k) {
     const std::size_t place = part.batch->order[k];
+    const std::span<float> wanted(field.to + place * values, values);
+    if (cache != nullptr && cache->copy(part.batch->samples[place], wanted)) continue;
     samples.push_back(part.batch->samples[place]);
-    to.emplace_back(field.to + place * values, values);
+    to.push_back(wanted);
   }
-  split_.read_fields(field.field, samples, to, field.scales);
+  if (samples.empty()) return;
+  split_.read_fields(field.field, samples, to, field.scales, &stored_);
+  for (std::size_t k = 0; cache != nullptr && k < samples.size(); ++k) cache->keep(samples[k], to[k]);
 }
 
 void BatchReader::work() {

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "converters/load/sample_cache.h"
 #include "converters/shards/shard_reader.h"
 
 namespace wflow::converters {
@@ -35,6 +36,9 @@ class BatchReader {
   ~BatchReader();  // waits for what is being read
 
   const SplitReader& split() const { return split_; }
+  // Samples that were read stay in memory, up to so many bytes: decoded and scaled where all of these fields
+  // fit, else compressed as far as they are stored so. Before the first submit(), once.
+  void keep(std::int64_t bytes, const std::vector<std::size_t>& fields);
   // Begins to read; the number to wait for. Error{usage} where there is no such sample or field.
   std::uint64_t submit(const std::vector<std::size_t>& samples, std::vector<BatchField> fields);
   // Returns once the batch is whole; each number once. Rethrows what a thread threw.
@@ -56,10 +60,12 @@ class BatchReader {
   };
 
   void work();
-  void read(const Part& part) const;
+  void read(const Part& part);
   std::size_t part_size(std::size_t samples, std::size_t values) const;
 
   SplitReader split_;
+  MemoryBudget stored_{0};
+  std::vector<std::unique_ptr<SampleCache>> decoded_;  // by field; null: none
   std::mutex mutex_;
   std::condition_variable has_work_;
   std::condition_variable has_ended_;

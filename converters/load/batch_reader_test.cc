@@ -26,6 +26,9 @@ class BatchReaderTest : public FolderTest {
     const Conversion conversion = make_conversion(folder_, 20);
     manifest_ = convert_all(conversion, write_samples(folder_, 20));
     data_ = conversion.output;
+    const SplitReader reader = SplitReader::open(data_, manifest_, "train");
+    ids_.clear();
+    for (std::size_t i = 0; i < reader.size(); ++i) ids_.push_back(reader.id(i));
   }
   Loader open(int threads = 3) const { return Loader(wflow_loader_open(data_.c_str(), "train", threads)); }
   fs::path shard(std::size_t k) const { return data_ / manifest_.split("train").shards[k].file; }
@@ -43,8 +46,15 @@ class BatchReaderTest : public FolderTest {
         sample_values(static_cast<std::uint64_t>(reader.id(static_cast<std::size_t>(sample))));
     EXPECT_TRUE(std::equal(expected.begin(), expected.end(), values)) << sample;
   }
+  // As expect_sample, where the files are gone.
+  void expect_kept(std::int64_t sample, const float* values) const {
+    const auto id = static_cast<std::uint64_t>(ids_.at(static_cast<std::size_t>(sample)));
+    const auto expected = sample_values(id);
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), values)) << sample;
+  }
   fs::path data_;
   Manifest manifest_;
+  std::vector<std::int64_t> ids_;  // of the training samples
 };
 
 TEST_F(BatchReaderTest, BatchesInAnyOrderAreThoseAskedFor) {
@@ -91,6 +101,52 @@ TEST_F(BatchReaderTest, ScalesArePartsOfASample) {
   for (std::size_t k = 0; k < plain.size(); ++k) {
     const bool first = k % kValues < kValues / 2;
     ASSERT_EQ(scaled[k], first ? plain[k] * 2 + 0.5F : plain[k] * -3 + 1) << k;
+  }
+}
+
+// Once all samples have been read, no file is needed: decoded where all of them fit, else compressed.
+TEST_F(BatchReaderTest, KeptSamplesNeedNoFile) {
+  std::vector<std::int64_t> all(12);
+  std::iota(all.begin(), all.end(), 0);
+  const std::vector<std::int32_t> fields = {0};
+  std::vector<float> values(all.size() * kValues);
+  for (const std::int64_t bytes : {std::int64_t{0}, std::int64_t{120'000}, std::int64_t{1} << 30}) {
+    SetUp();
+    const Loader loader = open();
+    ASSERT_NE(loader, nullptr) << wflow_loader_error();
+    ASSERT_EQ(wflow_loader_keep(loader.get(), bytes, 1, fields.data()), 0) << wflow_loader_error();
+    ASSERT_EQ(wflow_loader_wait(loader.get(), submit(loader.get(), all, values.data())), 0);
+    for (const ShardEntry& entry : manifest_.split("train").shards) fs::resize_file(data_ / entry.file, 0);
+    const std::int32_t code = wflow_loader_wait(loader.get(), submit(loader.get(), all, values.data()));
+    EXPECT_EQ(code, bytes == 0 ? 4 : 0) << bytes << ": " << wflow_loader_error();
+    for (std::size_t k = 0; bytes > 0 && k < all.size(); ++k) expect_kept(all[k], &values[k * kValues]);
+    TearDown();
+  }
+  SetUp();
+  EXPECT_EQ(wflow_loader_keep(open().get(), -1, 1, fields.data()), 0);  // what the machine has
+  const std::int32_t none = 7;
+  EXPECT_NE(wflow_loader_keep(open().get(), 100, 1, &none), 0);
+}
+
+TEST_F(BatchReaderTest, OtherScalesThanThoseThatAreKept) {
+  const Loader loader = open();
+  ASSERT_NE(loader, nullptr) << wflow_loader_error();
+  const std::int32_t field = 0;
+  ASSERT_EQ(wflow_loader_keep(loader.get(), std::int64_t{1} << 30, 1, &field), 0);
+  const std::vector<std::int64_t> samples = {4, 4, 1};
+  std::vector<float> plain(3 * kValues);
+  std::vector<float> scaled(3 * kValues);
+  const std::vector<float> scales = {2, 0.5F};
+  const std::int32_t parts = 1;
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_EQ(wflow_loader_wait(loader.get(), submit(loader.get(), samples, plain.data())), 0);
+    float* to = scaled.data();
+    const float* of_parts = scales.data();
+    const std::int64_t batch =
+        wflow_loader_submit(loader.get(), 3, samples.data(), 1, &field, &to, &parts, &of_parts);
+    ASSERT_EQ(wflow_loader_wait(loader.get(), batch), 0) << wflow_loader_error();
+    for (std::size_t k = 0; k < samples.size(); ++k) expect_sample(samples[k], &plain[k * kValues]);
+    for (std::size_t k = 0; k < plain.size(); ++k) ASSERT_EQ(scaled[k], plain[k] * 2 + 0.5F) << k;
   }
 }
 

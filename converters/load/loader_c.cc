@@ -4,11 +4,12 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/free_memory.h"
 #include "converters/load/batch_reader.h"
 
 namespace {
 
-constexpr std::int32_t kVersion = 1;
+constexpr std::int32_t kVersion = 2;
 
 thread_local std::string last_error;
 
@@ -59,6 +60,14 @@ std::int64_t wflow_loader_values(const WflowLoader* loader, std::int32_t field) 
   const auto& fields = loader->reader.split().fields();
   if (field < 0 || static_cast<std::size_t>(field) >= fields.size()) return -1;
   return static_cast<std::int64_t>(fields[static_cast<std::size_t>(field)].values());
+}
+
+std::int32_t wflow_loader_keep(WflowLoader* loader, std::int64_t bytes, std::int32_t fields,
+                               const std::int32_t* numbers) {
+  return caught([&] {
+    loader->reader.keep(bytes < 0 ? wflow::free_memory() / 4 : bytes,
+                        std::vector<std::size_t>(numbers, numbers + fields));
+  });
 }
 
 std::int64_t wflow_loader_submit(WflowLoader* loader, std::int64_t count, const std::int64_t* samples,

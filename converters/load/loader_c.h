@@ -23,6 +23,13 @@ WFLOW_LOADER_API std::int64_t wflow_loader_samples(const WflowLoader* loader);
 // Of a sample of the field with that number in the manifest; -1 where there is none.
 WFLOW_LOADER_API std::int64_t wflow_loader_values(const WflowLoader* loader, std::int32_t field);
 
+// Keeps samples in memory as they are read, so that later epochs need no file: those of `fields` fields by
+// their numbers decoded and scaled where all fit into `bytes`, else compressed ones as far as `bytes` go.
+// With fewer than 0 bytes: a quarter of what this process could take, which the limits of its control groups
+// bound. Once, before the first batch. 0, or an exit code.
+WFLOW_LOADER_API std::int32_t wflow_loader_keep(WflowLoader* loader, std::int64_t bytes, std::int32_t fields,
+                                                const std::int32_t* numbers);
+
 // Begins to read `count` samples. For each of `fields` fields: its number, where its float32 values go
 // ([count, values], the caller's until the batch has been waited for), and `parts[k]` pairs of factor and
 // offset for equal parts of a sample. The batch's number, above 0; -1 where it fails.

@@ -354,11 +354,16 @@ void add_moments(const FieldValue& value, std::vector<Moments>& moments) {
   });
 }
 
-void add_sketches(const FieldValue& value, std::vector<Sketch>& sketches) {
-  if (value.form.channel_count() > kMostSketched) return;
-  sketches.resize(value.form.channel_count());
+// `moments`: of its channels.
+void add_sketches(const FieldValue& value, std::span<const Moments> moments, std::vector<Sketch>& sketches) {
+  const std::size_t channels = value.form.channel_count();
+  if (channels > kMostSketched) return;
+  sketches.resize(channels);
+  const std::size_t each = value.bytes.size() / dtype_size(value.form.dtype) / channels;
   for_each_channel(value, [&](std::size_t c, std::span<const std::uint8_t> values) {
-    sketches[c].add(value.form.dtype, values);
+    std::optional<std::pair<double, double>> known;
+    if (moments[c].count == each) known.emplace(moments[c].min, moments[c].max);
+    sketches[c].add(value.form.dtype, values, known);
   });
 }
 
@@ -367,7 +372,7 @@ void add_sketches(const FieldValue& value, std::vector<Sketch>& sketches) {
 FieldStatistics channel_statistics(const FieldValue& value) {
   FieldStatistics result;
   add_moments(value, result.moments);
-  add_sketches(value, result.sketches);
+  add_sketches(value, result.moments, result.sketches);
   return result;
 }
 
@@ -405,7 +410,11 @@ EncodedSample SampleEncoder::encode(const SampleRow& row, bool with_statistics) 
     for (std::size_t k = 0; with_statistics && k < values.size(); ++k) add_moments(values[k], sample.moments);
     if (with_statistics && form_) {
       sketches_.resize(values.size());
-      for (std::size_t k = 0; k < values.size(); ++k) add_sketches(values[k], sketches_[k]);
+      std::span<const Moments> moments = sample.moments;
+      for (std::size_t k = 0; k < values.size(); ++k) {
+        add_sketches(values[k], moments, sketches_[k]);
+        moments = moments.subspan(values[k].form.channel_count());
+      }
     }
     narrow(values, sample);
     if (sample.too_wide || !form_) return sample;

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <type_traits>
 
 #include "base/error.h"
+#include "converters/shards/shuffle.h"
 
 namespace wflow::converters {
 
@@ -17,54 +17,20 @@ namespace {
 
 constexpr std::size_t kBlockValues = 1024;
 
-template <std::size_t Bytes>
-struct WordOf;
-template <>
-struct WordOf<1> {
-  using Type = std::uint8_t;
-};
-template <>
-struct WordOf<2> {
-  using Type = std::uint16_t;
-};
-template <>
-struct WordOf<4> {
-  using Type = std::uint32_t;
-};
-template <>
-struct WordOf<8> {
-  using Type = std::uint64_t;
-};
-
-// `length` values from `first` on into `words`, put together from `count` bytes a plane.
-template <typename Word>
-void gather_words(const std::uint8_t* __restrict planes, std::size_t count, std::size_t first,
-                  std::size_t length, Word* __restrict words) {
-  const std::uint8_t* __restrict lowest = planes + first;
-  for (std::size_t i = 0; i < length; ++i) words[i] = lowest[i];
-  for (std::size_t byte = 1; byte < sizeof(Word); ++byte) {
-    const std::uint8_t* __restrict plane = planes + byte * count + first;
-    const unsigned shift = static_cast<unsigned>(8 * byte);
-    for (std::size_t i = 0; i < length; ++i)
-      words[i] = static_cast<Word>(words[i] | static_cast<Word>(static_cast<Word>(plane[i]) << shift));
-  }
-}
-
 template <typename Value>
 void copy_values(const ChunkValues& chunk, std::size_t first, std::span<float> to, const Scale* scale) {
-  using Word = typename WordOf<sizeof(Value)>::Type;
   const std::size_t count = chunk.bytes.size() / sizeof(Value);
   WFLOW_CHECK(first <= count && to.size() <= count - first);
+  const auto take = [&](std::size_t from, std::span<std::uint8_t> bytes) {
+    if (chunk.shuffled) return unshuffle_part(chunk.bytes, sizeof(Value), from, bytes);
+    std::memcpy(bytes.data(), chunk.bytes.data() + from * sizeof(Value), bytes.size());
+  };
+  if (std::is_same_v<Value, float> && scale == nullptr)
+    return take(first, {reinterpret_cast<std::uint8_t*>(to.data()), to.size_bytes()});
   std::array<Value, kBlockValues> values;
   for (std::size_t at = 0; at < to.size(); at += kBlockValues) {
     const std::size_t length = std::min(kBlockValues, to.size() - at);
-    if (chunk.shuffled && sizeof(Value) > 1) {
-      std::array<Word, kBlockValues> words;
-      gather_words<Word>(chunk.bytes.data(), count, first + at, length, words.data());
-      std::memcpy(values.data(), words.data(), length * sizeof(Value));
-    } else {
-      std::memcpy(values.data(), chunk.bytes.data() + (first + at) * sizeof(Value), length * sizeof(Value));
-    }
+    take(first + at, {reinterpret_cast<std::uint8_t*>(values.data()), length * sizeof(Value)});
     float* __restrict out = to.data() + at;
     if (scale == nullptr) {
       for (std::size_t i = 0; i < length; ++i) out[i] = static_cast<float>(values[i]);

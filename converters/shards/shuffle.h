@@ -12,4 +12,8 @@ namespace wflow::converters {
 void shuffle_bytes(std::span<const std::uint8_t> in, std::span<std::uint8_t> out, std::size_t width);
 void unshuffle_bytes(std::span<const std::uint8_t> in, std::span<std::uint8_t> out, std::size_t width);
 
+// Of `in`'s values as many as `out` holds, from number `first` on.
+void unshuffle_part(std::span<const std::uint8_t> in, std::size_t width, std::size_t first,
+                    std::span<std::uint8_t> out);
+
 }  // namespace wflow::converters

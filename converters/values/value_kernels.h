@@ -46,11 +46,12 @@ struct ValueKernels {
 };
 
 extern const ValueKernels plain_value_kernels;
-#ifdef WFLOW_X86_VALUES
+#if defined(__x86_64__)
 extern const ValueKernels avx2_value_kernels;
+extern const ValueKernels avx512_value_kernels;
 #endif
 
-// Those for this processor. WFLOW_VALUES=plain in the environment forces the portable ones.
+// Those for this processor. WFLOW_VALUES=plain in the environment forces the portable ones, avx2 these.
 const ValueKernels& value_kernels();
 
 }  // namespace wflow::converters

@@ -46,8 +46,16 @@ bool same_bits(const std::vector<Value>& a, const std::vector<Value>& b) {
   return a.size() == b.size();
 }
 
-TEST(ValueKernels, BothGiveTheSameBits) {
-  const ValueKernels& fast = value_kernels();
+// Those that this processor has, beside the plain ones.
+std::vector<const ValueKernels*> fast_kernels() {
+  std::vector<const ValueKernels*> all = {&value_kernels()};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) all.push_back(&avx2_value_kernels);
+#endif
+  return all;
+}
+
+void expect_same_bits(const ValueKernels& fast) {
   const ValueKernels& plain = plain_value_kernels;
   for (const std::size_t count : {1U, 7U, 63U, 64U, 65U, 1000U}) {
     const std::vector<float> floats = odd_values<float>(count);
@@ -84,6 +92,10 @@ TEST(ValueKernels, BothGiveTheSameBits) {
     EXPECT_EQ(fast.squares_of_doubles(finite.data(), finite.size(), 1.5),
               plain.squares_of_doubles(finite.data(), finite.size(), 1.5));
   }
+}
+
+TEST(ValueKernels, AllGiveTheSameBits) {
+  for (const ValueKernels* fast : fast_kernels()) expect_same_bits(*fast);
 }
 
 TEST(ValueKernels, Log1pIsThatOfTheCLibrary) {

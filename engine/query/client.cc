@@ -190,7 +190,15 @@ std::uint64_t Client::retryable(const wire::Selection& tasks) {
 }
 
 void Client::snapshot(const fs::path& path) {
-  ask_for<wire::Done>(wire::SnapshotRequest{path.string()});
+  store::refuse_existing(path);
+  const wire::Request request = wire::SnapshotRequest{path.string()};
+  const auto at_rest = [&]() -> wire::Answer {
+    // A coordinator that has ended since may have made it without being heard.
+    if (std::error_code ignored; fs::exists(path, ignored)) return wire::done_answer();
+    if (!record_) record_ = std::make_unique<Record>(campaign_);
+    return record_->answer(request, campaign_, plan_);
+  };
+  taken<wire::Done>(record_ ? at_rest() : ask_or(request, at_rest), campaign_);
 }
 
 std::optional<wire::Done> Client::command(const wire::Request& request) {

@@ -103,6 +103,28 @@ class Coordinator {
   std::thread thread_;
 };
 
+// It ends between the copy and the answer.
+TEST(Client, ASnapshotThatNobodyConfirmedIsMadeOnce) {
+  const TestCampaign campaign(10);
+  campaign.create_record();
+  const std::filesystem::path copy = campaign.path() / "copy.db";
+  auto held = std::make_unique<store::Store>(campaign.path());
+  std::atomic<bool> listens = false;
+  std::thread coordinator([&] {
+    wire::ServerSocket socket(wire::read_keys(campaign.path()), wire::Listen::host);
+    wire::write_endpoint(campaign.path(), socket.endpoint());
+    listens = true;
+    while (!socket.receive()) socket.wait(std::chrono::milliseconds(5), {});
+    held->snapshot(copy);
+    held.reset();
+  });
+  while (!listens) std::this_thread::yield();
+  EXPECT_NO_THROW(Client(campaign.path()).snapshot(copy));
+  coordinator.join();
+  const auto again = [&] { Client(campaign.path()).snapshot(copy); };
+  EXPECT_NE(sentence_of(again, ExitCode::usage).find("exists already"), std::string::npos);
+}
+
 TEST(Client, AsksTheCoordinatorWhereOneLives) {
   const TestCampaign campaign(10);
   campaign.create_record();

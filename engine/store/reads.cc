@@ -103,12 +103,14 @@ std::vector<WorkerRow> Store::Impl::read_living_workers() {
   return workers;
 }
 
-void Store::snapshot(const std::filesystem::path& path) {
+void refuse_existing(const std::filesystem::path& path) {
   std::error_code ignored;
-  if (std::filesystem::exists(path, ignored)) {
-    throw Error(ExitCode::usage,
-                fmt::format("{} exists already; a snapshot replaces nothing", path.string()));
-  }
+  if (!std::filesystem::exists(path, ignored)) return;
+  throw Error(ExitCode::usage, fmt::format("{} exists already; a snapshot replaces nothing", path.string()));
+}
+
+void Store::snapshot(const std::filesystem::path& path) {
+  refuse_existing(path);
   DurableFile file(path);
   // VACUUM INTO takes an empty file, and this opening says why a path can't be written.
   open_file(file.temporary(), O_WRONLY | O_CREAT | O_EXCL);

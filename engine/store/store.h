@@ -157,6 +157,9 @@ class Store {
 
 std::filesystem::path database_path(const std::filesystem::path& campaign);
 
+// Error{usage} where there is a file already that a snapshot would replace.
+void refuse_existing(const std::filesystem::path& path);
+
 // Error{usage} with a sentence where the directory has no record: no campaign was started there, or it is no
 // campaign's directory. Every command says so in the same way.
 void require_record(const std::filesystem::path& campaign);

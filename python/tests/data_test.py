@@ -322,6 +322,18 @@ class DataSet(unittest.TestCase):
         fast.load_state_dict({**fast.state_dict(), "position": 4})
         self.assertEqual(self.numbers(fast), expected[4:])
 
+    @unittest.skipIf(WITHOUT_LOADER, "a library with a sanitizer does not load into python")
+    def test_fast_dataset_keeps_samples(self):
+        """Decoded ones, compressed ones, and as many as there is memory for: later epochs are the same, of the same values."""
+        for cache in (1 << 30, 20_000, -1):
+            plain, kept = (wflow.torch.FastDataset(self.data.train, batch=6, inputs="u", targets="energy", seed=3, cache=size) for size in (0, cache))
+            for epoch in range(3):
+                for dataset in (plain, kept):
+                    dataset.load_state_dict({**dataset.state_dict(), "epoch": epoch, "position": 0})
+                for (x, y), (same_x, same_y) in zip(plain, kept):
+                    np.testing.assert_array_equal(x.numpy(), same_x.numpy())
+                    np.testing.assert_array_equal(y.numpy(), same_y.numpy())
+
     def test_a_constant_channel_is_shifted(self):
         """The numbers of converters/shards/normalise_test.cc: the second channel is 5 in all training samples."""
         base = self.data.fields["u"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from wflow._errors import DamagedData, Error
 
-_VERSION = 1
+_VERSION = 2
 _EXIT_DATA = 4
 _library = None
 
@@ -55,7 +55,8 @@ def _load():
         c, i32, i64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
         for name, result, arguments in (
                 ("error", ctypes.c_char_p, []), ("open", c, [ctypes.c_char_p, ctypes.c_char_p, i32]), ("close", None, [c]),
-                ("samples", i64, [c]), ("values", i64, [c, i32]), ("submit", i64, [c, i64, c, i32, c, c, c, c]), ("wait", i32, [c, i64])):
+                ("samples", i64, [c]), ("values", i64, [c, i32]), ("keep", i32, [c, i64, i32, c]),
+                ("submit", i64, [c, i64, c, i32, c, c, c, c]), ("wait", i32, [c, i64])):
             function = getattr(found, "wflow_loader_" + name)
             function.restype, function.argtypes = result, arguments
         return found
@@ -106,6 +107,13 @@ class Loader:
 
     def __len__(self):
         return self._library.wflow_loader_samples(self._handle)
+
+    def keep(self, size: int, fields):
+        """Keeps the samples of these fields (numbers in the manifest) in up to `size` bytes; -1: a quarter of what this process could take. Once, before the
+        first batch."""
+        numbers = np.ascontiguousarray(fields, np.int32)
+        if self._library.wflow_loader_keep(self._handle, size, len(numbers), numbers.ctypes.data):
+            raise Error(self._library.wflow_loader_error().decode())
 
     def submit(self, samples, fields) -> Batch:
         """Begins to read. `fields`: (number in the manifest, shape of a sample, (parts, 2) factors and offsets or None)."""

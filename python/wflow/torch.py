@@ -134,14 +134,18 @@ class FastDataset(IterableDataset):
 
     Iterate over it as it is, or with DataLoader(dataset, batch_size=None) without workers: `threads` (default: as many as this process has
     processors) read `ahead` batches ahead. Samples, order and state are those of IterableDataset, values the same to float32's rounding.
+
+    `cache`: bytes for samples that stay in memory, so that later epochs need no file: decoded where all fit, else compressed ones as far as it goes. -1: a
+    quarter of the memory that this process could take, which the limits of its control groups bound. 0: none but the kernel's page cache.
     """
 
-    def __init__(self, split: Split, batch: int, *args, threads: int = 0, ahead: int = 3, **options):
+    def __init__(self, split: Split, batch: int, *args, threads: int = 0, ahead: int = 3, cache: int = 0, **options):
         super().__init__(split, batch, *args, **options)
         if ahead < 1 or threads < 0:
             raise Error(f"ahead ({ahead}) must be 1 or more, threads ({threads}) 0 or more")
         self._threads = threads or len(os.sched_getaffinity(0))
         self._ahead = ahead
+        self._cache = cache
         self._loader = None
         self._pid = None
 
@@ -152,6 +156,8 @@ class FastDataset(IterableDataset):
         if self._loader is None or self._pid != os.getpid():  # threads do not survive a fork
             split = self._fields.split
             self._loader, self._pid = Loader(split._directory, split.name, self._threads), os.getpid()
+            if self._cache:
+                self._loader.keep(self._cache, [number for _, (number, _, _), _ in self._wanted()])
         return self._loader
 
     def _wanted(self):

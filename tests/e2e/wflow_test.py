@@ -106,6 +106,7 @@ class Gate:
     what has finished and what is in the middle, on any machine."""
 
     def __init__(self, folder, free):
+        self.free = free
         self.folder = folder / "gate"
         self.folder.mkdir()
         self.script = self.folder / "pass.sh"
@@ -127,8 +128,8 @@ class Gate:
         return [int(n) for n in lines_of(self.folder / "passed")]
 
     def waiting(self):
-        """How many are held."""
-        return len(self.began()) - len(self.passed())
+        """How many are held. Those that may pass count for nothing between their two lines."""
+        return sum(n >= self.free for n in self.began()) - sum(n >= self.free for n in self.passed())
 
 
 class CampaignTest(unittest.TestCase):

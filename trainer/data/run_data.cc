@@ -8,9 +8,9 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/free_memory.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "trainer/data/free_memory.h"
 
 namespace wflow::trainer {
 namespace {

@@ -12,11 +12,11 @@
 
 #include "base/events.h"
 #include "base/file.h"
+#include "base/free_memory.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "trainer/data/free_memory.h"
 #include "trainer/data/run_data.h"
 #include "trainer/model/model_export.h"
 #include "trainer/model/module_graph.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/data/free_memory.h"
+#include "base/free_memory.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-namespace wflow::trainer {
+namespace wflow {
 namespace {
 
 namespace fs = std::filesystem;
@@ -69,4 +69,4 @@ TEST_F(FreeMemory, PeakOfTheProcess) {
 }
 
 }  // namespace
-}  // namespace wflow::trainer
+}  // namespace wflow

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 
-namespace wflow::trainer {
+namespace wflow {
 
 // Bytes that this process could take without anything being swapped or killed: what the kernel calls
 // available, and what the limits of the process's control groups (versions 1 and 2) leave, whichever is less.
@@ -15,4 +15,4 @@ std::int64_t free_memory(const std::filesystem::path& proc = "/proc",
 // The most bytes that this process has had in memory at a time.
 std::int64_t peak_memory(const std::filesystem::path& proc = "/proc");
 
-}  // namespace wflow::trainer
+}  // namespace wflow

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/data/free_memory.h"
+#include "base/free_memory.h"
 
 #include <algorithm>
 #include <fstream>
@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-namespace wflow::trainer {
+namespace wflow {
 namespace {
 
 namespace fs = std::filesystem;
@@ -76,4 +76,4 @@ std::int64_t peak_memory(const fs::path& proc) {
   return number_in(proc / "self" / "status", "VmHWM:").value_or(0) * 1024;
 }
 
-}  // namespace wflow::trainer
+}  // namespace wflow
