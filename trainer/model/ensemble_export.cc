@@ -13,16 +13,16 @@
 namespace wflow::trainer {
 namespace {
 
-// How the outputs of all members, [members, samples, channels, ...], become the ensemble's.
+// How the outputs of all members, [members, samples, channels, ...], become the ensemble's: mean and
+// deviation of their mixture.
 const char* combination(LossName loss) {
   if (is_classification(loss)) return "    return each.mean([0])\n";
-  if (loss != LossName::gaussian)
-    return "    return torch.cat([each.mean([0]), each.std([0], True)], 1)\n";
+  if (loss != LossName::gaussian) return "    return torch.cat([each.mean([0]), each.std([0], False)], 1)\n";
   // The variance that the members expect, and that of their means.
   return "    half = each.size(2) // 2\n"
          "    means = each.narrow(2, 0, half)\n"
          "    deviations = each.narrow(2, half, half)\n"
-         "    variance = (deviations * deviations).mean([0]) + means.var([0], True)\n"
+         "    variance = (deviations * deviations).mean([0]) + means.var([0], False)\n"
          "    return torch.cat([means.mean([0]), variance.sqrt()], 1)\n";
 }
 
@@ -31,9 +31,12 @@ std::string ensemble_source(std::size_t members, std::size_t inputs, LossName lo
   for (std::size_t i = 0; i < inputs; ++i) names.push_back(fmt::format("x{}", i));
   std::vector<std::string> outputs;
   for (std::size_t k = 0; k < members; ++k)
-    outputs.push_back(fmt::format("self.member_{}({})", k, text::join(names, ", ")));
-  return fmt::format("def forward(self, {}):\n    each = torch.stack([{}])\n{}", text::join(names, ", "),
-                     text::join(outputs, ", "), combination(loss));
+    outputs.push_back(fmt::format("self.member_{}({})", k + 1, text::join(names, ", ")));
+  const std::string arguments = text::join(names, ", ");
+  return fmt::format(
+      "def members(self, {0}):\n    return torch.stack([{1}])\n"
+      "def forward(self, {0}):\n    each = self.members({0})\n{2}",
+      arguments, text::join(outputs, ", "), combination(loss));
 }
 
 }  // namespace
@@ -44,7 +47,7 @@ void export_ensemble(const std::vector<std::filesystem::path>& members, LossName
     torch::jit::Module ensemble("WflowEnsemble");
     for (std::size_t k = 0; k < members.size(); ++k) {
       const torch::jit::Module member = torch::jit::load(members[k].string(), c10::kCPU);
-      ensemble.register_module(fmt::format("member_{}", k), member);
+      ensemble.register_module(fmt::format("member_{}", k + 1), member);
       if (k > 0) continue;
       for (const char* name : {"inputs", "targets"})
         ensemble.register_attribute(name, c10::ListType::ofStrings(), member.attr(name));

@@ -9,9 +9,9 @@
 
 namespace wflow::trainer {
 
-// Trains the members one after the other, each in OUTPUT/member-K with the seed `seed + K` and checkpoints of
-// its own, so that it may be killed and continued at any time; then writes the ensemble's predictions.h5,
-// model.pt and result.json to OUTPUT. Every rank calls it.
+// Trains the members one after the other, each in OUTPUT/member-K, K from 1, with the seed `seed + K - 1` and
+// checkpoints of its own, so that it may be killed and continued at any time; then writes the ensemble's
+// predictions.h5, model.pt and result.json to OUTPUT. Every rank calls it.
 Outcome train_members(const TrainConfig& config, Communicator& communicator, const RunOptions& options);
 
 }  // namespace wflow::trainer

@@ -27,6 +27,7 @@ struct RunOptions {
   // Of an ensemble (training/members.h): which of how many trainings this is.
   std::int64_t member = 0;
   std::int64_t members = 1;
+  std::function<void()> metrics_written = {};  // rank 0 has written this training's metrics
 };
 
 enum class Outcome { finished, interrupted };
