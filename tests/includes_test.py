@@ -16,8 +16,9 @@ MODULES = {
     "converters": {"base"},
     "converters/config": {"base"},
     "trainer": {"base", "converters"},
-    "trainer/config": {"base"},
-    "specs": {"base", "converters/config", "trainer/config"},
+    "trainer/config": {"base", "trainer/search_config"},
+    "trainer/search_config": {"base"},
+    "specs": {"base", "converters/config", "trainer/config", "trainer/search_config"},
     "engine": {"specs", "base"},
     # Plain types that the scheduler, messages and workers share.
     "engine/schedule/types": {"specs"},
@@ -37,7 +38,7 @@ SHARED = {"engine/schedule/types", "engine/schedule/states"}
 for module in ("engine", "engine/store", "workers", "cli"):
     MODULES[module] |= SHARED
 MODULES["engine"] |= {"engine/wire", "engine/store", "engine/batch"}
-MODULES["trainer"] |= {"converters/config", "trainer/config"}
+MODULES["trainer"] |= {"converters/config", "trainer/config", "trainer/search_config"}
 MODULES["converters"] |= {"converters/config"}
 ALL = {"tests", "bench"}
 

@@ -172,8 +172,10 @@ PLACES = [
     (at("study", "train", "augment"), ["study", 2, "train", "augment"], [{"noise": 0.01}]),
     (at("study", "train", "transform"), ["study", 2, "train", "transform"], [{"log": 0.1}]),
     (at("study", "train", "optimizer"), ["study", 2, "train", "optimizer"], [{}]),
+    (at("study", "train", "gradients"), ["study", 2, "train", "gradients"], [{}]),
     (at("study", "train", "schedule"), ["study", 2, "train", "schedule"], [{}]),
     (at("study", "train", "checkpoint"), ["study", 2, "train", "checkpoint"], [{}]),
+    (at("study", "train", "search"), ["study", 2, "train", "search"], [{"rungs": [1, 2]}]),
     (at("study", "train", "guard"), ["study", 2, "train", "guard"], [{}]),
 ]
 
@@ -252,7 +254,8 @@ class Keys(unittest.TestCase):
         for schema, sources in (
                 (study, glob.glob(f"{ROOT}/specs/study/read_*.cc") + [f"{ROOT}/specs/study/study.cc", f"{ROOT}/specs/study/blocks.cc"]),
                 (definitions["convert"], [f"{ROOT}/converters/{name}" for name in ("config.cc", "fields.cc", "split.h")]),
-                (definitions["train"], [f"{ROOT}/trainer/config.cc", f"{ROOT}/trainer/layer_config.cc"])):
+                (definitions["train"], [f"{ROOT}/trainer/config.cc", f"{ROOT}/trainer/layer_config.cc",
+                                         f"{ROOT}/trainer/search_config.cc"])):
             known = properties(schema)
             asked = self.asked(sources)
             self.assertGreater(len(asked), 15, sources)

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/text.h"
+#include "trainer/search_config.h"
 
 namespace wflow::trainer {
 namespace {
@@ -24,6 +25,7 @@ const std::array<std::string, 2> kSelects = {"last", "best"};
 const std::array<std::string, 3> kBackends = {"auto", "torch", "onednn"};
 const std::array<std::string, 3> kStages = {"none", "local", "memory"};
 const std::array<std::string, 3> kPrecisions = {"full", "bf16", "fp16"};
+const std::array<std::string, 2> kWireFormats = {"full", "half"};
 const std::array<std::string, 2> kInitialWeights = {"random", "data"};
 const std::array<std::string, 3> kNorms = {"none", "batch", "group"};
 const std::array<std::string, 7> kActivations = {"leaky_relu", "relu",    "elu", "gelu",
@@ -344,6 +346,9 @@ bool is_classification(LossName name) {
 const char* name_of(Backend backend) {
   return kBackends[static_cast<std::size_t>(backend)].c_str();
 }
+const char* name_of(WireFormat wire) {
+  return kWireFormats[static_cast<std::size_t>(wire)].c_str();
+}
 const char* name_of(Precision precision) {
   return kPrecisions[static_cast<std::size_t>(precision)].c_str();
 }
@@ -413,6 +418,14 @@ ModelConfig default_model(ModelName name) {
   return model;
 }
 
+GradientConfig read_gradients(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
+  yaml::MapReader reader(node == nullptr ? empty_map() : *node, "the gradients: block", diagnostics);
+  GradientConfig gradients;
+  gradients.wire = static_cast<WireFormat>(reader.choice("wire", 0, kWireFormats));
+  reader.finish();
+  return gradients;
+}
+
 std::string module_file(const yaml::Node& train_block) {
   const yaml::Node* model = train_block.find("model");
   if (model == nullptr) return {};
@@ -440,6 +453,24 @@ GuardConfig read_guard(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
   return guard;
 }
 
+namespace {
+
+// The schedule of a search is that of a full training, which ends with the last rung.
+std::int64_t read_epochs(yaml::MapReader& reader) {
+  const yaml::Node* block = reader.find("search");
+  const SearchConfig search = block == nullptr ? SearchConfig() : read_search(*block, reader.diagnostics());
+  const std::int64_t last = search.on() ? search.rungs.back() : TrainConfig().epochs;
+  const std::int64_t epochs = reader.integer("epochs", last, 1, 100'000'000);
+  if (search.on() && epochs != last) {
+    reader.diagnostics().error(
+        reader.mark_of("epochs"),
+        fmt::format("'epochs' is {} and the last of the rungs {}; leave out 'epochs'", epochs, last));
+  }
+  return epochs;
+}
+
+}  // namespace
+
 TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagnostics) {
   yaml::MapReader reader(block, "the train: block", diagnostics);
   TrainConfig config;
@@ -450,7 +481,7 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
   config.seed =
       static_cast<std::uint64_t>(reader.integer("seed", 1, 0, std::numeric_limits<std::int64_t>::max()));
   config.members = reader.integer("members", config.members, 1, 100);
-  config.epochs = reader.integer("epochs", config.epochs, 1, 100'000'000);
+  config.epochs = read_epochs(reader);
   config.batch = reader.integer("batch", config.batch, 1, 1 << 24);
   config.accumulate = reader.integer("accumulate", config.accumulate, 1, 1 << 20);
   config.ranks = reader.integer("ranks", config.ranks, 1, 1 << 20);
@@ -466,6 +497,7 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
   config.augment = read_augment(reader, diagnostics);
   config.loss = read_loss(reader.find("loss"), diagnostics);
   config.optimizer = read_optimizer(reader.find("optimizer"), diagnostics);
+  config.gradients = read_gradients(reader.find("gradients"), diagnostics);
   config.schedule = read_schedule(reader.find("schedule"), config.epochs, diagnostics);
   config.checkpoint = read_checkpoint(reader.find("checkpoint"), diagnostics);
   config.guard = read_guard(reader.find("guard"), diagnostics);
@@ -478,6 +510,9 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
   config.precision = static_cast<Precision>(reader.choice("precision", 0, kPrecisions));
   config.init_from = reader.string("init_from");
   if (config.init_from == "none") config.init_from.clear();
+  if (config.init_from == kInitFromLast && reader.find("search") != nullptr)
+    diagnostics.error(reader.mark_of("init_from"), "'init_from: last' goes on with one model, and 'search' "
+                                                   "begins several; leave out one of them");
   config.max_seconds = reader.seconds("max_seconds", config.max_seconds);
   reader.finish();
   if (config.augment.noise > 0 && !config.normalise) {
@@ -602,6 +637,7 @@ yaml::Node to_yaml(const TrainConfig& config) {
                                {"lag", integer(optimizer.lag)},
                                {"lars_trust", real(optimizer.lars_trust)},
                                {"reference_batch", integer(optimizer.reference_batch)}})},
+      {"gradients", yaml::map({{"wire", yaml::scalar(name_of(config.gradients.wire))}})},
       {"schedule", yaml::map({{"warmup_epochs", real(schedule.warmup_epochs)},
                               {"decay", yaml::scalar(name_of(schedule.decay))},
                               {"final_factor", real(schedule.final_factor)},

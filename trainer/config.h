@@ -43,6 +43,8 @@ enum class Stage { none, local, memory };
 // Of the products in convolutions and linear layers; weights, sums, norms and all else stay in full
 // precision.
 enum class Precision { full, bf16, fp16 };
+// Of gradients on their way between nodes: whole floats, or bfloat16.
+enum class WireFormat { full, half };
 // What stands behind a convolution. Batch norm and group norm remove the mean amplitude of what they see (of
 // the batch, or of a sample), which is what a field's strength is read from.
 enum class Norm { none, batch, group };
@@ -119,6 +121,12 @@ struct OptimizerConfig {
   bool operator==(const OptimizerConfig&) const = default;
 };
 
+// How gradients are summed over the ranks.
+struct GradientConfig {
+  WireFormat wire = WireFormat::full;
+  bool operator==(const GradientConfig&) const = default;
+};
+
 struct ScheduleConfig {
   double warmup_epochs = 0;
   Decay decay = Decay::cosine;
@@ -170,6 +178,7 @@ struct TrainConfig {
   AugmentConfig augment;
   LossConfig loss;
   OptimizerConfig optimizer;
+  GradientConfig gradients;
   ScheduleConfig schedule;
   CheckpointConfig checkpoint;
   GuardConfig guard;
@@ -208,6 +217,7 @@ const char* name_of(Select select);
 const char* name_of(Backend backend);
 const char* name_of(Stage stage);
 const char* name_of(Precision precision);
+const char* name_of(WireFormat wire);
 const char* name_of(Norm norm);
 const char* name_of(InitialWeights initial);
 

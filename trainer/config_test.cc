@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainer/search_config.h"
+
 namespace wflow::trainer {
 namespace {
 
@@ -103,6 +105,7 @@ TEST(TrainConfig, RefusesContradictions) {
   EXPECT_THAT(read("{data: d, stage: lokal}").messages, HasSubstr("did you mean 'local'?"));
   EXPECT_THAT(read("{data: d, stage: {memory: /x}}").messages, HasSubstr("needs the key 'local'"));
   EXPECT_THAT(read("{data: d, transform: {lag: 1}}").messages, HasSubstr("needs the key 'log'"));
+  EXPECT_THAT(read("{data: d, gradients: {wire: quarter}}").messages, HasSubstr("'wire'"));
   EXPECT_THAT(read("{data: d, members: 2, search: {rungs: [1, 2]}}").messages,
               HasSubstr("'members' and 'search' do not go together"));
   EXPECT_THAT(read("{data: d, members: 2, seed: 9223372036854775807}").messages,
@@ -131,7 +134,8 @@ TEST(TrainConfig, ReadsBackEqual) {
       " transform: {log: 0.1}, augment: [permute, shift], stage: {local: /scratch},"
       " loss: {name: huber, delta: 0.5},"
       " normalise: false,"
-      " optimizer: {name: adam, learning_rate: 3e-4, clip_norm: 1, larc_trust: 0.002, lag: 1},"
+      " optimizer: {name: adam, learning_rate: 3e-4, clip_norm: 1, larc_trust: 0.002, lag: 1}, gradients: "
+      "{wire: half},"
       " schedule: {warmup_epochs: 1.5, decay: step, step_epochs: [4, 8], step_factor: 0.25},"
       " checkpoint: {every_steps: 5, every_seconds: 10 min, keep: 3}, select: best, early_stop: 4,"
       " shuffle_labels: true, deterministic: false, backend: onednn, precision: bf16, max_seconds: 1 h}");
@@ -191,6 +195,36 @@ TEST(TrainConfig, ReportsWhatIsWrongInAListOfLayers) {
   EXPECT_THAT(read("{data: d, model: {layers: []}}").messages,
               HasSubstr("'layers' must be a list of layers"));
   EXPECT_THAT(read("{data: d, model: layers}").messages, HasSubstr("needs 'layers'"));
+}
+
+TEST(TrainConfig, ASearchHasItsRungs) {
+  const ReadResult result = read("{data: d, search: {keep: 1/4, rungs: [2, 6, 18]}}");
+  EXPECT_EQ(result.messages, "");
+  EXPECT_EQ(result.config.epochs, 18) << "the schedule is that of a full training";
+  EXPECT_EQ(read("{data: d, epochs: 6, search: {keep: 0.5, rungs: [2, 6]}}").messages, "");
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"{rungs: [2]}", "'rungs' must be two or more numbers of epochs that rise, such as [2, 6, 18]"},
+      {"{rungs: [2, 6, 6]}", "'rungs' must be two or more numbers of epochs that rise"},
+      {"{keep: 1/3}", "needs the key 'rungs'"},
+      {"{rungs: [2, 6], keep: 3}", "'keep' must be a part between 0 and 1, such as 1/3"},
+      {"{rungs: [2, 6], keep: most}", "'keep' must be a part between 0 and 1, such as 1/3"},
+      {"{rungs: [2, 6], metric: validation_los}", "did you mean 'validation_loss'?"},
+  };
+  for (const auto& [search, message] : wrong)
+    EXPECT_THAT(read("{data: d, search: " + search + "}").messages, HasSubstr(message)) << search;
+  EXPECT_THAT(read("{data: d, epochs: 10, search: {rungs: [2, 6]}}").messages,
+              HasSubstr("'epochs' is 10 and the last of the rungs 6; leave out 'epochs'"));
+  EXPECT_THAT(read("{data: d, init_from: last, search: {rungs: [2, 6]}}").messages,
+              HasSubstr("leave out one"));
+  yaml::Diagnostics diagnostics("train.yaml");
+  const auto search = [&](const std::string& text) {
+    return read_search(yaml::parse(text, diagnostics), diagnostics);
+  };
+  const SearchConfig full =
+      search("{keep: 1/3, rungs: [2, 6], rung: 2, folders: [/c.rung_1, /c], trainings: [a, b], training: 1}");
+  EXPECT_EQ(full.keep, 1.0 / 3);
+  EXPECT_EQ(search(yaml::emit(to_yaml(full))), full);
+  EXPECT_FALSE(diagnostics.has_errors());
 }
 
 TEST(TrainConfig, EarlierRevisionsWordForTheNorm) {

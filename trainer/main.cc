@@ -57,7 +57,12 @@ struct Arguments {
   std::vector<std::string> bit_flips;
 };
 
-trainer::TrainConfig read_config(const std::string& path) {
+struct Configuration {
+  trainer::TrainConfig train;
+  trainer::SearchConfig search;
+};
+
+Configuration read_configuration(const std::string& path) {
   wflow::yaml::Diagnostics diagnostics(path);
   wflow::yaml::Node root = wflow::yaml::parse(wflow::read_file(path), diagnostics);
   diagnostics.throw_if_errors();
@@ -68,13 +73,21 @@ trainer::TrainConfig read_config(const std::string& path) {
     reader.finish();
     root = inner;
   }
-  trainer::TrainConfig config = trainer::read_train_config(root, diagnostics);
+  Configuration result{trainer::read_train_config(root, diagnostics), {}};
   diagnostics.throw_if_errors();
+  if (const wflow::yaml::Node* search = root.find("search"))
+    result.search = trainer::read_search(*search, diagnostics);
+  if (result.search.on() && result.search.rung == 0)
+    throw Error(ExitCode::spec,
+                fmt::format("{}: 'search' compares the trainings of a campaign's step; here is one "
+                            "training (docs/train.md, Searching)",
+                            path));
+  trainer::TrainConfig& config = result.train;
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   config.data = (folder / config.data).string();
   config.output = (folder / config.output).string();
   if (!config.stage_folder.empty()) config.stage_folder = (folder / config.stage_folder).string();
-  return config;
+  return result;
 }
 
 void check_batch(const trainer::TrainConfig& config, const trainer::Communicator& communicator) {
@@ -140,9 +153,9 @@ std::vector<trainer::BitFlip> bit_flips_of(const Arguments& arguments) {
 int run(const Arguments& arguments, trainer::Communicator& communicator) {
   const bool leader = communicator.rank() == 0;
   try {
-    const trainer::TrainConfig config = [&] {
+    const auto [config, search] = [&] {
       try {
-        return read_config(arguments.config);
+        return read_configuration(arguments.config);
       } catch (const Error& error) {
         throw trainer::CommonError(error.code(), error.what());
       }
@@ -153,7 +166,7 @@ int run(const Arguments& arguments, trainer::Communicator& communicator) {
     std::signal(SIGTERM, remember_signal);
     std::signal(SIGUSR1, remember_signal);
     const trainer::RunOptions options = {arguments.fresh, arguments.fresh_on_new_data,
-                                         [] { return stop_signal != 0; }, bit_flips_of(arguments)};
+                                         [] { return stop_signal != 0; }, bit_flips_of(arguments), search};
     const trainer::Outcome outcome = config.members > 1
                                          ? trainer::train_members(config, communicator, options)
                                          : trainer::train(config, communicator, options);
@@ -240,7 +253,7 @@ int body(int argc, char** argv) {
     throw Error(ExitCode::usage, "name the YAML file of the training: wflow-train --help");
   bit_flips_of(arguments);  // wrong ones before the ranks meet
   if (arguments.dry_run) {
-    std::fputs(trainer::describe_run(read_config(arguments.config)).c_str(), stdout);
+    std::fputs(trainer::describe_run(read_configuration(arguments.config).train).c_str(), stdout);
     return 0;
   }
   trainer::Communicator communicator(argc, argv);

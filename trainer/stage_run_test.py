@@ -51,7 +51,7 @@ class Staging(train_run_test.TrainRun):
     def test_same_bits_and_each_byte_read_once(self):
         sizes = {path: path.stat().st_size for path in self.shards}
         self.assertEqual(len(sizes), 9)
-        for ranks, nodes in ((1, 1), (2, 1), (2, 2), (4, 2)):
+        for ranks, nodes in ((1, 1), (2, 1), (2, 2), (4, 2), (4, 4)):
             env = {"WFLOW_RANKS_PER_GROUP": str(ranks // nodes)}
             plain = f"plain{ranks}"
             if not (self.root / plain).exists():

@@ -1,5 +1,5 @@
-#!/usr/bin/env python3
-# SPDX-License-Identifier: Apache-2.0
+#!/ usr / bin / env python3
+#SPDX - License - Identifier : Apache - 2.0
 """Whole runs of wflow-train: end to end, killed and continued, wrong input. With Debian's python3 (torch, h5py)."""
 
 import argparse
@@ -86,7 +86,8 @@ class TrainRun(unittest.TestCase):
                     "optimizer": {"name": "adamw", "learning_rate": 0.01}}
         settings.update(keys)
         path = self.root / f"{name}.yaml"
-        path.write_text(json.dumps({k: v for k, v in settings.items() if v is not None}))
+        path.write_text(json.dumps({
+k: v for k, v in settings.items() if v is not None}))
         return path
 
     def command(self, config, ranks=1, *options):
@@ -107,13 +108,26 @@ class TrainRun(unittest.TestCase):
         header = json.loads(data[24:24 + length])
         return data[(24 + length + 63) // 64 * 64:-32], header
 
+    def arrays(self, name):
+        """Those of the last checkpoint: all values of each kind."""
+        data, header = self.weights(name)
+        kinds = {}
+        for array in header["arrays"]:
+            values = numpy.frombuffer(data, "<f4", int(numpy.prod(array["shape"])), array["offset"])
+            kinds.setdefault(array["kind"], []).append(values)
+        return {
+kind: numpy.concatenate(parts) for kind, parts in kinds.items()}
+
     def check_tensorboard(self, name):
         """Its file says what metrics.jsonl says."""
         expected = {}
         for line in (self.root / name / "metrics.jsonl").read_text().splitlines():
             row = json.loads(line)
-            values = {"loss/train": row["train_loss"], "loss/validation": row["validation_loss"],
-                      "learning_rate": row["learning_rate"], "samples_per_second": row["samples_per_second"]}
+            values = {
+  "loss/train" : row["train_loss"],
+                 "loss/validation" : row["validation_loss"],
+                                     "learning_rate" : row["learning_rate"],
+                                                       "samples_per_second" : row["samples_per_second"]}
             for target, errors in row["validation"].items():
                 values |= {f"{error}/{target}": value for error, value in errors.items() if value is not None}
             expected |= {(tag, row["step"]): float(numpy.float32(value)) for tag, value in values.items()}
@@ -125,7 +139,7 @@ class TrainRun(unittest.TestCase):
 
 class EndToEnd(TrainRun):
     def test_predictions_do_not_depend_on_the_ranks(self):
-        # 9 test samples: with 4 ranks and 2 samples a round, the last rank has a round more than the first.
+# 9 test samples : with 4 ranks and 2 samples a round, the last rank has a round more than the first.
         self.train(self.config("ranks", epochs=1, batch=8))
         table = self.root / "ranks/predictions.csv"
         expected = table.read_text().splitlines()
@@ -165,7 +179,7 @@ class EndToEnd(TrainRun):
             self.assertAlmostEqual(row["validation"]["slope"]["rmse"] ** 2, float(in_table["validation_mse/slope"]), places=6)
         self.check_tensorboard("whole")
 
-        # Python's torch, without any of our code, predicts what predictions.csv says.
+#Python's torch, without any of our code, predicts what predictions.csv says.
         import torch
         model = torch.jit.load(str(self.root / "whole/model.pt"))
         with open(self.root / "whole/predictions.csv") as file:
@@ -182,7 +196,7 @@ class EndToEnd(TrainRun):
                         self.assertLess(abs(value - expected), 1e-4 * abs(expected) + 1e-6)
         self.assertEqual(rows, {})
 
-        # predictions.h5 holds the same rows.
+#predictions.h5 holds the same rows.
         with open(self.root / "whole/predictions.csv") as file:
             rows = {int(row["id"]): row for row in csv.DictReader(file)}
         with h5py.File(self.root / "whole/predictions.h5") as file:
@@ -202,7 +216,7 @@ class EndToEnd(TrainRun):
         self.assertRegex(done.stdout, r"training: \d+\.\d samples/s, \d+\.\d GFLOP/s, \d+\.\d % of the time waiting for data; "
                                       r"up to \d+\.\d MiB of memory\n")
 
-        # The same command again has nothing to train and says the same.
+#The same command again has nothing to train and says the same.
         again = self.train(self.root / "whole.yaml")
         self.assertEqual(self.result("whole")["performance"]["gflops"], result["performance"]["gflops"])
         self.assertIn("continued from epoch 12, step 60", again.stdout)
@@ -306,7 +320,7 @@ class EndToEnd(TrainRun):
         expected = torch.jit.load(str(self.root / "surrogate/model.pt"))(torch.tensor([[0.25], [-0.5]]))
         numpy.testing.assert_allclose([float(row["amplitude_predicted"]) for row in rows], expected[:, 0].numpy(), rtol=1e-5)
 
-        # Anybody's network, without names.
+#Anybody's network, without names.
         class Mean(torch.nn.Module):
             def forward(self, x):
                 return x.mean([1, 2, 3, 4]).unsqueeze(1)
@@ -346,7 +360,8 @@ class EndToEnd(TrainRun):
         import torch
         model = torch.jit.load(str(self.root / name / "model.pt"))
         with h5py.File(self.root / name / "predictions.h5") as file:
-            rows = {sample: (file["truth"][i], file["prediction"][i]) for i, sample in enumerate(file["id"][:])}
+            rows = {
+sample: (file["truth"][i], file["prediction"][i]) for i, sample in enumerate(file["id"][:])}
         for shard in glob.glob(str(self.root / "shards/test/*.h5")):
             with h5py.File(shard) as file:
                 predicted = model(torch.from_numpy(file["x"][:])).numpy()
@@ -369,14 +384,17 @@ class EndToEnd(TrainRun):
         return self.root / "class-shards"
 
     def test_one_pass_or_many_take_the_same_steps(self):
-        keys = {"epochs": 2, "optimizer": {"name": "sgd", "learning_rate": 0.01}, "model": {"name": "cosmoflow", "width": 3}}
+        keys = {
+  "epochs" : 2, "optimizer" : {"name" : "sgd", "learning_rate" : 0.01}, "model" : {
+    "name" : "cosmoflow", "width" : 3
+  }}
         self.train(self.config("at_once", **keys))
         self.train(self.config("in_parts", accumulate=3, **keys))
         a, b = (numpy.frombuffer(self.weights(name)[0], numpy.float32) for name in ("at_once", "in_parts"))
         self.assertLess(numpy.abs(a - b).max(), 1e-4 * numpy.abs(a).max())
 
     def test_statistics_of_norms_are_those_of_the_evaluated_weights(self):
-        # A rate so high that the running statistics are far behind the weights after so few steps.
+#A rate so high that the running statistics are far behind the weights after so few steps.
         keys = {"epochs": 2, "model": {"name": "cosmoflow", "width": 3, "norm": "batch"}, "augment": None}
         self.train(self.config("norms", **keys))
         import torch
@@ -707,8 +725,10 @@ numpy.savez(sys.argv[1] + "/found.npz", found=found, each=each)
 
 class Ranks(TrainRun):
     def test_two_ranks_take_the_steps_of_one(self):
-        keys = {"model": {"name": "cosmoflow", "width": 3, "norm": "none"}, "epochs": 2,
-                "optimizer": {"name": "sgd", "learning_rate": 0.002}}
+        keys = {
+  "model" : {"name" : "cosmoflow", "width" : 3, "norm" : "none"}, "epochs" : 2, "optimizer" : {
+    "name" : "sgd", "learning_rate" : 0.002
+  }}
         self.train(self.config("one", **keys))
         one, _ = self.weights("one")
         for ranks in (2, 3):
@@ -718,7 +738,7 @@ class Ranks(TrainRun):
             self.assertLess(numpy.abs(a - b).max(), 1e-4 * numpy.abs(a).max())
 
     def test_ranks_without_samples_in_the_last_batch(self):
-        # 30 samples in batches of 29: the last batch has one sample for three ranks.
+# 30 samples in batches of 29 : the last batch has one sample for three ranks.
         self.train(self.config("uneven", batch=29, epochs=2), 3)
         self.assertEqual(self.result("uneven")["steps"], 4)
         performance = self.result("uneven")["performance"]
@@ -728,13 +748,20 @@ class Ranks(TrainRun):
         self.assertTrue(0 <= performance["data_wait"] < 1)
 
     def test_predicted_fields_of_all_ranks_are_in_the_file(self):
-        keys = {"model": {"name": "unet", "width": 2, "depth": 1, "norm": "none"}, "inputs": ["x"], "targets": ["x"],
-                "epochs": 1, "optimizer": {"name": "sgd", "learning_rate": 0.001}}
+        keys = {
+  "model" : {"name" : "unet", "width" : 2, "depth" : 1, "norm" : "none"},
+            "inputs" : ["x"],
+                       "targets" : ["x"],
+                                   "epochs" : 1,
+                                   "optimizer" : {
+    "name" : "sgd", "learning_rate" : 0.001
+  }}
         files = []
         for ranks in (1, 3):
             self.train(self.config(f"fields{ranks}", **keys), ranks)
             with h5py.File(self.root / f"fields{ranks}/predictions.h5") as file:
-                files.append({name: file[name][:] for name in ("id", "truth", "prediction")})
+                files.append({
+name: file[name][:] for name in ("id", "truth", "prediction")})
         numpy.testing.assert_array_equal(files[0]["id"], files[1]["id"])
         numpy.testing.assert_array_equal(files[0]["truth"], files[1]["truth"])
         numpy.testing.assert_allclose(files[0]["prediction"], files[1]["prediction"], rtol=1e-3, atol=1e-4)
@@ -743,6 +770,31 @@ class Ranks(TrainRun):
         for name in ("bits1", "bits2"):
             self.train(self.config(name, epochs=2), 2)
         self.assertEqual(self.weights("bits1")[0], self.weights("bits2")[0])
+
+    def test_groups_of_ranks_give_the_bits_of_one_node(self):
+#Groups of two : the tree of the sums is the same.
+        self.train(self.config("node", epochs=1), 4)
+        self.train(self.config("nodes", epochs=1), 4, env={"WFLOW_RANKS_PER_GROUP": "2"})
+        self.assertEqual(self.weights("node")[0], self.weights("nodes")[0])
+
+    def test_half_precision_between_nodes(self):
+        keys = {
+  "epochs" : 3, "optimizer" : {
+    "name" : "sgd", "learning_rate" : 0.002
+  }}
+        groups = {"WFLOW_RANKS_PER_GROUP": "1"}
+        self.train(self.config("full", **keys), 2, env=groups)
+        keys["gradients"] = {"wire": "half"}
+        self.train(self.config("half", **keys), 2, env=groups)
+#Stopped at a step inside an epoch and continued.
+        self.train(self.config("halves", max_seconds=0.001, **keys), 2, env=groups, code=6)
+        self.train(self.config("halves", **keys), 2, env=groups)
+        full, half = (self.arrays(name) for name in ("full", "half"))
+#Momentum is a sum of a few gradients; steps are small against the weights.
+        for kind, tolerance in (("parameter", 1e-3), ("momentum", 1 / 64)):
+            self.assertFalse(numpy.array_equal(full[kind], half[kind]))
+            self.assertLess(numpy.abs(full[kind] - half[kind]).max(), tolerance * numpy.abs(full[kind]).max())
+        self.assertEqual(self.weights("half")[0], self.weights("halves")[0])
 
     def test_threads_and_bits(self):
         """As docs/train.md has it: the same threads give the same bits, others round differently; loader threads and cache change none."""
@@ -760,7 +812,7 @@ class Ranks(TrainRun):
         self.train(path, 1, "--allow-any-ranks")
 
     def test_a_rank_that_fails_ends_all(self):
-        # Damaged in the middle of the first sample: one of the ranks meets it.
+#Damaged in the middle of the first sample : one of the ranks meets it.
         shards = self.root / "damaged"
         shutil.copytree(self.root / "shards", shards)
         shard = sorted((shards / "train").glob("*.h5"))[0]
@@ -830,7 +882,8 @@ class Restarts(TrainRun):
 
     def test_every_family_continues_with_the_same_bits(self):
         listed = [{"convolution": 4}, "group_norm", "silu", {"max_pool": 2}, {"dropout": 0.2}, "global_mean", {"dense": 2}]
-        field = {"inputs": ["x"], "targets": ["x"]}
+        field = {
+  "inputs" : ["x"], "targets" : ["x"]}
         for name, keys in {
             "data": {"model": {"name": "cosmoflow", "width": 3, "initial": "data"}, "ema": 0.9},
             "mlperf": {"model": {"name": "mlperf", "width": 4}, "optimizer": {"name": "sgd", "clip_norm": 0.1}},
@@ -862,7 +915,8 @@ class Restarts(TrainRun):
         sgd = {"name": "sgd", "momentum": 0}
 
         def parameters(name, ranks=1, **optimizer):
-            values, header = self.reference(name, ranks, optimizer={**sgd, **optimizer}, **keys | {"batch": 30 if name == "one-step" else 15})
+            values, header = self.reference(name, ranks, optimizer={**sgd, **optimizer}, **keys | {
+  "batch" : 30 if name == "one-step" else 15})
             return numpy.concatenate([numpy.frombuffer(values, numpy.float32, int(numpy.prod(a["shape"])), a["offset"])
                                       for a in header["arrays"] if a["kind"] == "parameter"])
         whole = parameters("one-step", learning_rate=0.004)
@@ -874,7 +928,10 @@ class Restarts(TrainRun):
 
     def test_a_scaled_loss_trains_as_without(self):
         """The first steps of fp16 overflow: they are left out, and the scale halves until none does."""
-        keys = {"epochs": 12, "model": {"name": "cosmoflow", "width": 3}}
+        keys = {
+  "epochs" : 12, "model" : {
+    "name" : "cosmoflow", "width" : 3
+  }}
         self.train(self.config("full", **keys))
         self.train(self.config("scaled", precision="fp16", **keys))
         scale, good_steps = self.weights("scaled")[1]["loss_scale"]
@@ -916,8 +973,10 @@ class Restarts(TrainRun):
         self.assertEqual(self.result("averaged2")["test"], self.result("averaged")["test"])
 
     def test_other_ranks_continue_with_the_same_order(self):
-        keys = {"model": {"name": "cosmoflow", "width": 3, "norm": "none"}, "epochs": 3,
-                "optimizer": {"name": "sgd", "learning_rate": 0.002}}
+        keys = {
+  "model" : {"name" : "cosmoflow", "width" : 3, "norm" : "none"}, "epochs" : 3, "optimizer" : {
+    "name" : "sgd", "learning_rate" : 0.002
+  }}
         whole, _ = self.reference("steady", 1, **keys)
         path = self.config("moved", **keys)
         self.train(path)
@@ -965,7 +1024,7 @@ class Guard(TrainRun):
                 self.assertEqual(rollbacks, 1)
                 self.assertIn("going back to step", said)
                 self.check_tensorboard(f"flip{number}")
-        # Without the guard the flip is in the result.
+#Without the guard the flip is in the result.
         harmed, rollbacks, _ = self.arrays("unguarded", 1, "weights,step=33,bit=29,seed=5", guard=False)
         self.assertNotEqual(harmed, clean)
         self.assertEqual(rollbacks, 0)

@@ -73,16 +73,31 @@ std::map<TrainingPlace, std::string> parameter_texts(const specs::Plan& plan,
 TrainingRows training_rows(const specs::Plan& plan, engine::Client& client,
                            const engine::CampaignStatus& status, const std::string& metric) {
   TrainingRows trainings;
-  const top::Ranking ranking = top::ranking_of(status.metrics, metric);
+  std::vector<engine::MetricCurve> curves = status.metrics;
+  const auto searches = take_searches(plan, curves);
+  top::Ranking ranking = top::ranking_of(curves, metric);
+  std::ranges::stable_sort(ranking.trainings, {}, [&](const top::RankedTraining& training) {
+    const auto search = searches.find({training.array, training.element});
+    const bool stopped = search != searches.end() && search->second.stopped;
+    if (!stopped) return std::pair<std::size_t, std::uint64_t>();
+    return std::pair(search->second.rungs - search->second.rung + 1, *search->second.stopped);
+  });
   trainings.metric = ranking.metric;
   std::vector<TrainingPlace> places;
   for (const top::RankedTraining& training : ranking.trainings)
     places.emplace_back(training.array, training.element);
   std::vector<NamedValues> parameters = differing_parameters(plan, places);
   for (std::size_t i = 0; i < ranking.trainings.size(); ++i) {
-    TrainingRow row{ranking.trainings[i], std::move(parameters[i]), std::nullopt};
-    if (i < kTimedTrainings) {
-      for (const auto& used : client.usage({row.array, row.element, row.element, 0}).used)
+    TrainingRow row{ranking.trainings[i], std::move(parameters[i]), std::nullopt, std::nullopt};
+    std::vector<specs::ArrayId> arrays = {row.array};
+    if (const auto search = searches.find({row.array, row.element}); search != searches.end()) {
+      row.search = search->second;
+      row.task = row.search->training;
+      arrays = row.search->arrays;
+    }
+    if (i >= kTimedTrainings) arrays.clear();
+    for (const specs::ArrayId array : arrays) {
+      for (const auto& used : client.usage({array, row.element, row.element, 0}).used)
         row.seconds = row.seconds.value_or(0) + used.usage.duration_s;
     }
     trainings.rows.push_back(std::move(row));
@@ -93,6 +108,9 @@ TrainingRows training_rows(const specs::Plan& plan, engine::Client& client,
 Table training_table(const TrainingRows& trainings) {
   std::vector<std::string> headings = {"rank",   "training", trainings.metric, "best", "at epoch",
                                        "epochs", "time"};
+  const bool searches =
+      std::ranges::any_of(trainings.rows, [](const auto& row) { return row.search.has_value(); });
+  if (searches) headings.emplace_back("search");
   std::vector<std::string> names;
   for (const TrainingRow& row : trainings.rows) {
     for (const auto& [name, value] : row.parameters) {
@@ -111,6 +129,7 @@ Table training_table(const TrainingRows& trainings) {
                                {std::isnan(row.best) ? "-" : std::to_string(row.best_epoch)},
                                {std::to_string(row.epoch)},
                                {row.seconds ? text::format_duration(*row.seconds) : "-"}};
+    if (searches) cells.push_back({row.search ? describe(*row.search) : ""});
     for (const std::string& name : names) {
       const auto found = std::ranges::find(row.parameters, name, &std::pair<std::string, std::string>::first);
       cells.push_back({found == row.parameters.end() ? "" : found->second});
@@ -125,6 +144,12 @@ nlohmann::json to_json(const TrainingRows& trainings) {
   for (const TrainingRow& row : trainings.rows) {
     nlohmann::json parameters = nlohmann::json::object();
     for (const auto& [name, value] : row.parameters) parameters[name] = value;
+    nlohmann::json search;
+    if (row.search) {
+      search = {{"rung", row.search->rung}, {"rungs", row.search->rungs}, {"of", row.search->trainings}};
+      search["stopped_at_place"] =
+          row.search->stopped ? nlohmann::json(*row.search->stopped) : nlohmann::json();
+    }
     list.push_back({{"task", row.task},
                     {"metric", trainings.metric},
                     {"last", number_json(row.last)},
@@ -132,6 +157,7 @@ nlohmann::json to_json(const TrainingRows& trainings) {
                     {"best_epoch", row.best_epoch},
                     {"epoch", row.epoch},
                     {"seconds", row.seconds ? nlohmann::json(*row.seconds) : nlohmann::json()},
+                    {"search", std::move(search)},
                     {"parameters", std::move(parameters)}});
   }
   return list;

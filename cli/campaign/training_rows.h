@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/campaign/searches.h"
 #include "cli/top/ranking.h"
 #include "cli/view/table.h"
 #include "engine/query/client.h"
@@ -20,7 +21,8 @@ using TrainingPlace = std::pair<specs::ArrayId, specs::Element>;
 using NamedValues = std::vector<std::pair<std::string, std::string>>;
 
 struct TrainingRow : top::RankedTraining {
-  NamedValues parameters;         // of the study and of its sample; those that differ between the trainings
+  NamedValues parameters;  // of the study and of its sample; those that differ between the trainings
+  std::optional<SearchProgress> search;
   std::optional<double> seconds;  // that its executions took; nothing: none has ended, or has a record
 };
 
@@ -39,7 +41,8 @@ std::map<TrainingPlace, std::string> parameter_texts(const specs::Plan& plan,
                                                      const std::vector<TrainingPlace>& tasks);
 std::string values_text(const NamedValues& values);
 
-// `client` answers for the campaign of `plan`; `metric` as in top::ranking_of().
+// Of a search, who trains on comes before who was stopped, and a later rung before an earlier one. `client`
+// answers for the campaign of `plan`; `metric` as in top::ranking_of().
 TrainingRows training_rows(const specs::Plan& plan, engine::Client& client,
                            const engine::CampaignStatus& status, const std::string& metric = {});
 

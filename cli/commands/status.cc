@@ -111,6 +111,7 @@ std::vector<std::string> lines_of(const engine::CampaignStatus& status, const St
   if (trainings.rows.size() > 1) {
     append({"", fmt::format("{} trainings by {}:", trainings.rows.size(), trainings.metric)});
     append(training_table(trainings).lines(terminal));
+    append(search_results(status.directory));
   }
   if (!options.brief) append(details(status, terminal, true));
   append(closing_lines(status));

@@ -14,6 +14,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
+#include "cli/campaign/searches.h"
 #include "cli/report/data.h"
 #include "engine/monitor/allocations.h"
 #include "engine/query/client.h"
@@ -65,6 +66,7 @@ void read_store(const fs::path& folder, ReportData& data) {
 void read_record(const fs::path& campaign, ReportData& data) {
   engine::Client client(data.plan);
   data.status = client.status();
+  take_searches(data.plan, data.status.metrics);
   data.live = client.live();
   if (!data.live) return;
   const RecordCopy copy(client, campaign);

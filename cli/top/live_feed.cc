@@ -240,6 +240,7 @@ class LiveFeed : public Feed {
       data_.checkpoints = std::move(answer.checkpoints);
       worker_rates_.add(data_.status.workers, now_s);
       data_.worker_rates = worker_rates_.rates();
+      searches_ = take_searches(plan(), data_.status.metrics);
       note_parameters();
     } else {
       data_.status.workers = std::move(before.workers);
@@ -261,9 +262,10 @@ class LiveFeed : public Feed {
       const TrainingPlace place{curve.array, curve.element};
       if (places.empty() || places.back() != place) places.push_back(place);
     }
-    if (places == trainings_) return;
-    data_.training_parameters = parameter_texts(plan(), places);
+    if (places != trainings_) parameters_ = parameter_texts(plan(), places);
     trainings_ = std::move(places);
+    data_.training_parameters = parameters_;
+    add_searches(searches_, data_.training_parameters);
   }
 
   void take(wire::WorkersAnswer& answer, double now_s) {
@@ -338,7 +340,9 @@ class LiveFeed : public Feed {
   TopData data_;
   RateHistory rates_;
   WorkerRates worker_rates_;
-  std::vector<TrainingPlace> trainings_;  // that data_.training_parameters is of
+  std::vector<TrainingPlace> trainings_;  // that parameters_ is of
+  std::map<TrainingPlace, std::string> parameters_;
+  std::map<TaskPlace, SearchProgress> searches_;
   std::optional<wire::ClientSocket> socket_;
   std::size_t attempts_ = 0;      // to connect: addresses are tried in turn
   std::uint64_t epoch_ = 0;       // of the coordinator that the socket is for

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -29,7 +30,8 @@ class ReplayFeed : public Feed {
       throw Error(ExitCode::usage,
                   fmt::format("{} is running; leave out --replay to watch it", campaign.string()));
     record_ = std::move(*record);
-    const specs::Plan plan = read_plan(campaign);
+    plan_.emplace(read_plan(campaign));
+    const specs::Plan& plan = *plan_;
     needs_ = needs_of(plan);
     std::vector<TrainingPlace> places;
     for (const wire::MetricCurve& curve : record_.watch.status.metrics) {
@@ -83,11 +85,13 @@ class ReplayFeed : public Feed {
     data_ = picture_at(record_, clock_.at_s);
     data_.needs = needs_;
     data_.training_parameters = parameters_;
+    add_searches(take_searches(*plan_, data_.status.metrics), data_.training_parameters);
     data_.replay = clock_;
   }
 
   engine::RecordedCampaign record_;
   std::map<std::string, StepNeeds> needs_;
+  std::optional<specs::Plan> plan_;
   std::map<TrainingPlace, std::string> parameters_;
   ReplayClock clock_;
   TopData data_;

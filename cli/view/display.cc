@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "base/text.h"
+#include "cli/campaign/searches.h"
 #include "cli/view/report.h"
 
 namespace wflow::cli {
@@ -38,8 +39,8 @@ std::string Display::stop_text(const engine::CampaignStatus& status, const std::
   return row + (hint ? "; Ctrl-C again kills them (they run again on resume)" : "");
 }
 
-std::vector<std::string> Display::picture(const engine::CampaignStatus& status,
-                                           const Terminal& terminal, bool last) const {
+std::vector<std::string> Display::picture(const engine::CampaignStatus& status, const Terminal& terminal,
+                                          bool last) const {
   // A line that fills the last column leaves the cursor in different places on different terminals.
   Terminal narrower = terminal;
   narrower.width = std::max(terminal.width - 1, 1);
@@ -120,6 +121,7 @@ void Display::finish(const engine::CampaignStatus& status) {
     print_changes(status, true);
     for (const std::string& line : overview(status, terminal)) print(line + "\n");
   }
+  for (const std::string& line : search_results(status.directory)) print(line + "\n");
   for (const std::string& line : details(status, terminal, false)) print(line + "\n");
 }
 

@@ -5,8 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <ctime>
 #include <iterator>
+#include <span>
+#include <string_view>
 
 #include "base/text.h"
 #include "cli/view/allocation_lines.h"
@@ -32,12 +35,30 @@ void append(std::vector<std::string>& lines, std::vector<std::string> more) {
 
 constexpr std::size_t kShownCurves = 8;
 
+// Only where several tasks have a curve of this name is it said whose it is.
+std::string label_of(const CampaignStatus& status, const engine::MetricCurve& curve) {
+  const auto count = std::ranges::count(status.metrics, curve.name, &engine::MetricCurve::name);
+  return count == 1 ? curve.name : fmt::format("{} {}", curve.task, curve.name);
+}
+
+// Wide enough for every label of these metrics, but no more than a third of the line where steps have short
+// names.
+int curve_label_width(const CampaignStatus& status, std::span<const std::string_view> names,
+                      const Terminal& terminal, int name_width) {
+  std::size_t longest = 0;
+  for (const engine::MetricCurve& curve : status.metrics) {
+    if (std::ranges::find(names, curve.name) != names.end())
+      longest = std::max(longest, label_of(status, curve).size());
+  }
+  const int most = std::max({name_width, 16, terminal.width / 3});
+  return std::clamp(static_cast<int>(longest), std::max(name_width, 16), most);
+}
+
 // A line for each task's curve of this name, at most so many.
-void add_curves(const CampaignStatus& status, const std::string& name, const Terminal& terminal,
-                int name_width, std::vector<std::string>& lines) {
+void add_curves(const CampaignStatus& status, std::string_view name, const Terminal& terminal,
+                int label_width, std::vector<std::string>& lines) {
   const auto is_named = [&](const engine::MetricCurve& curve) { return curve.name == name; };
   const auto count = static_cast<std::size_t>(std::ranges::count_if(status.metrics, is_named));
-  const int label_width = std::max(name_width, 16);
   std::size_t shown = 0;
   for (const auto& curve : status.metrics) {
     if (!is_named(curve) || curve.points.empty()) continue;
@@ -48,7 +69,7 @@ void add_curves(const CampaignStatus& status, const std::string& name, const Ter
     ++shown;
     std::vector<double> values;
     for (const auto& point : curve.points) values.push_back(point.value);
-    const std::string label = count == 1 ? name : fmt::format("{} {}", curve.task, name);
+    const std::string label = label_of(status, curve);
     // A curve that is too long for the line says where it begins.
     int columns = std::clamp(terminal.width - label_width - 15, 8, 60);
     const auto number = static_cast<std::size_t>(columns);
@@ -112,10 +133,10 @@ std::vector<std::string> slow_lines(const CampaignStatus& status) {
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < std::min(status.slow.size(), kShown); ++i) {
     const engine::wire::SlowView& task = status.slow[i];
-    lines.push_back(fmt::format(
-        "  {} has run for {}, and 95 % of its step take at most {}: wflow cancel {} {} --kill", task.task,
-        text::format_duration(task.running_s), text::format_duration(task.usual_s), status.directory,
-        chosen_task(task.task)));
+    lines.push_back(
+        fmt::format("  {} has run for {}, and 95 % of its step take at most {}: wflow cancel {} {} --kill",
+                    task.task, text::format_duration(task.running_s), text::format_duration(task.usual_s),
+                    status.directory, chosen_task(task.task)));
   }
   if (status.slow_total > kShown)
     lines.push_back(
@@ -217,8 +238,9 @@ std::vector<std::string> overview(const CampaignStatus& status, const Terminal& 
   append(lines, held_lines(status));
   append(lines, slow_lines(status));
   append(lines, allocation_lines(status.allocations, status.time_s, false));
-  for (const char* name : {"train_loss", "validation_loss"})
-    add_curves(status, name, terminal, name_width, lines);
+  constexpr std::array<std::string_view, 2> kShownMetrics = {"train_loss", "validation_loss"};
+  const int label_width = curve_label_width(status, kShownMetrics, terminal, name_width);
+  for (const std::string_view name : kShownMetrics) add_curves(status, name, terminal, label_width, lines);
   for (const engine::FollowupView& followup : status.followups)
     lines.push_back(followup_line(followup, terminal));
   if (!status.iterations.empty()) lines.push_back("  iterations: " + status.iterations);

@@ -40,5 +40,21 @@ TEST(Report, MissingSamplesAreNamedWithTheirReasonAndTheWayBack) {
   EXPECT_THAT(lines, Contains(StartsWith("  to let such simulations fail as they end: outputs:")));
 }
 
+// "train validati" and "pytorch validati" told nobody which curve it was.
+TEST(Report, CurvesOfSeveralTrainingsHaveTheirWholeNames) {
+  engine::CampaignStatus status;
+  for (const std::string task : {"train", "pytorch"}) {
+    for (const std::string name : {"train_loss", "validation_loss"}) {
+      engine::MetricCurve& curve = status.metrics.emplace_back();
+      curve.task = task;
+      curve.name = name;
+      curve.points.resize(2);
+    }
+  }
+  const std::vector<std::string> lines = overview(status, {});
+  EXPECT_THAT(lines, Contains(StartsWith("  train train_loss        ")));
+  EXPECT_THAT(lines, Contains(StartsWith("  pytorch validation_loss ")));
+}
+
 }  // namespace
 }  // namespace wflow::cli

@@ -104,6 +104,24 @@ TEST_F(BlockTest, UnusableSamplesAreLeftOutAndNamed) {
   EXPECT_EQ(convert_all(conversion, rows).missing, (std::vector<std::int64_t>{3, 9}));
 }
 
+// With statistics (of the training samples) and without.
+TEST_F(BlockTest, ValuesThatAreNotFiniteAreSeenInEveryChannelAndSplit) {
+  const auto rows = write_samples(folder_, 16);
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float wrong[] = {std::numeric_limits<float>::quiet_NaN(), infinity, -infinity};
+  std::vector<std::int64_t> expected;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (i % 4 == 3) continue;
+    auto values = sample_values(i);
+    values[i % 2 == 0 ? i : values.size() - 1 - i] = wrong[i % 3];
+    write_file_durably(rows[i].file, bytes_of(values));
+    expected.push_back(static_cast<std::int64_t>(i));
+  }
+  Conversion conversion = make_conversion(folder_, 16);
+  conversion.config.max_missing = 1;
+  EXPECT_EQ(convert_all(conversion, rows).missing, expected);
+}
+
 TEST_F(BlockTest, OnMissingFailLeavesNothing) {
   const auto rows = write_samples(folder_, 8);
   fs::remove(rows[7].file);

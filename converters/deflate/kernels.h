@@ -70,7 +70,8 @@ struct DeflateKernels {
   // Bit i of `equal`: in[i] == in[i - 1], and of the first byte 0; (size + 63) / 64 words and a zero one
   // behind them.
   EqualBytes (*mark_equal)(const std::uint8_t* in, std::size_t size, std::uint64_t* equal);
-  // The maximal runs of at least `least` (up to 64) marked bytes, in order; `runs` holds at least size / least
+  // The maximal runs of at least `least` (up to 64) marked bytes, in order; `runs` holds at least size /
+  // least
   // + 1.
   std::size_t (*find_runs)(const std::uint64_t* equal, std::size_t size, std::size_t least, ByteRun* runs);
   // Adds what is in no run to counts[256]. `small`: as mark_equal found.

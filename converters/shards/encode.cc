@@ -55,12 +55,26 @@ std::optional<SampleForm> form_unlike(const std::vector<FieldValue>& values, con
   return same ? std::nullopt : std::optional(form_of(values));
 }
 
-void check_finite(const ConvertConfig& config, const SampleRow& row, const std::vector<FieldValue>& values) {
+// Where there are moments, they say it without another pass over the values: they are of the finite ones.
+bool is_finite(const FieldValue& value, std::span<const Moments> moments) {
+  if (moments.empty()) return all_finite(value.form.dtype, value.bytes);
+  std::uint64_t count = 0;
+  for (const Moments& channel : moments) count += channel.count;
+  return count == value.bytes.size() / dtype_size(value.form.dtype);
+}
+
+// `moments`: of all channels of all values, or none.
+void check_finite(const ConvertConfig& config, const SampleRow& row, const std::vector<FieldValue>& values,
+                  std::span<const Moments> moments) {
   if (!config.check_finite) return;
   std::size_t k = 0;
+  std::size_t channel = 0;  // the first one of values[k]
   for (const FieldConfig& field : config.fields) {
-    while (k < values.size() && values[k].form.name != field.name) ++k;
-    if (k == values.size() || all_finite(values[k].form.dtype, values[k].bytes)) continue;
+    for (; k < values.size() && values[k].form.name != field.name; ++k)
+      channel += values[k].form.channel_count();
+    if (k == values.size()) continue;
+    const std::size_t channels = values[k].form.channel_count();
+    if (is_finite(values[k], moments.empty() ? moments : moments.subspan(channel, channels))) continue;
     if (!field.from_parameters) {
       const std::string which = config.short_form ? "" : fmt::format(" in {}", field.name);
       throw Error(ExitCode::data,
@@ -403,11 +417,11 @@ EncodedSample SampleEncoder::encode(const SampleRow& row, bool with_statistics) 
     if (form_ && values.size() != form_->size()) refuse_fields(config_, row, values.size(), form_->size());
     for (std::size_t k = 0; form_ && k < values.size(); ++k)
       check_form(config_, row, values[k].form, (*form_)[k]);
-    check_finite(config_, row, values);
+    for (std::size_t k = 0; with_statistics && k < values.size(); ++k) add_moments(values[k], sample.moments);
+    check_finite(config_, row, values, sample.moments);
     sample.dropped = failed_filter(values, row);
     if (!sample.dropped.empty()) return sample;
     const std::size_t pieces = piece_count(config_, row, values);
-    for (std::size_t k = 0; with_statistics && k < values.size(); ++k) add_moments(values[k], sample.moments);
     if (with_statistics && form_) {
       sketches_.resize(values.size());
       std::span<const Moments> moments = sample.moments;

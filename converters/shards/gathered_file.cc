@@ -110,7 +110,8 @@ bool GatheredFile::read(std::uint64_t offset, std::span<std::uint8_t> bytes) con
     offset += count;
   }
   const std::size_t count = before(offset, held_end(), bytes.size());
-  if (count > 0) std::copy_n(held_.begin() + static_cast<std::ptrdiff_t>(offset - begin_), count, bytes.begin());
+  if (count > 0)
+    std::copy_n(held_.begin() + static_cast<std::ptrdiff_t>(offset - begin_), count, bytes.begin());
   std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(count), bytes.end(), std::uint8_t{0});
   return true;
 }

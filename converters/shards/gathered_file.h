@@ -9,10 +9,10 @@
 
 namespace wflow::converters {
 
-// A new file that mostly grows at its end. Its last bytes are held back until they fill a MiB that begins at a
-// multiple of one, and go to the kernel in one call: of ordinary chunks that takes a third less CPU time, as the
-// kernel then keeps the file in large pieces. What is written further ahead goes to the kernel at once. All
-// return false, with errno, where the system refuses.
+// A new file that mostly grows at its end. Its last bytes are held back until they fill a MiB that begins at
+// a multiple of one, and go to the kernel in one call: of ordinary chunks that takes a third less CPU time,
+// as the kernel then keeps the file in large pieces. What is written further ahead goes to the kernel at
+// once. All return false, with errno, where the system refuses.
 class GatheredFile {
  public:
   static constexpr std::size_t kHeld = std::size_t{1} << 20;

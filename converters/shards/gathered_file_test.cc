@@ -47,7 +47,8 @@ TEST_F(GatheredFileTest, IsAsAFileInMemory) {
       }
       ASSERT_TRUE(file.write(offset, bytes));
       expected.resize(std::max(end, bytes.empty() ? end : offset + bytes.size()), 0);
-      std::copy(bytes.begin(), bytes.end(), expected.begin() + static_cast<std::ptrdiff_t>(std::min(offset, expected.size())));
+      std::copy(bytes.begin(), bytes.end(),
+                expected.begin() + static_cast<std::ptrdiff_t>(std::min(offset, expected.size())));
       ASSERT_GE(file.size(), expected.size());  // nothing written ahead makes it longer, too
       expected.resize(file.size(), 0);
       const std::size_t from = number / 3 % (expected.size() + 1);

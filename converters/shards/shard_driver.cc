@@ -44,7 +44,8 @@ herr_t refused(const char* what) {
   const int number = errno;
   const std::string text =
       fmt::format("{}: errno = {}, error message = '{}'", what, number, std::strerror(number));
-  H5Epush2(H5E_DEFAULT, __FILE__, __func__, __LINE__, H5E_ERR_CLS, H5E_VFL, H5E_WRITEERROR, "%s", text.c_str());
+  H5Epush2(H5E_DEFAULT, __FILE__, __func__, __LINE__, H5E_ERR_CLS, H5E_VFL, H5E_WRITEERROR, "%s",
+           text.c_str());
   return -1;
 }
 

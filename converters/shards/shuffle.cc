@@ -30,8 +30,8 @@ inline Bytes high_pairs(Bytes a, Bytes b) {
   return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
 }
 
-// Each round doubles the distance between neighbouring bytes of a value; after log2(Width) rounds a vector holds
-// one byte of each value.
+// Each round doubles the distance between neighbouring bytes of a value; after log2(Width) rounds a vector
+// holds one byte of each value.
 template <std::size_t Width>
 inline void to_planes(Bytes (&v)[Width]) {
   for (std::size_t round = 1; round < Width; round *= 2) {

@@ -13,6 +13,7 @@
 #include "specs/study/blocks.h"
 #include "specs/study/tokens.h"
 #include "trainer/config.h"
+#include "trainer/search_config.h"
 
 namespace wflow::specs {
 
@@ -74,6 +75,21 @@ std::string convert_settings(const yaml::Node& block, bool closing) {
   return yaml::emit(converters::to_yaml(config));
 }
 
+// Of a rung: how far it goes, and what decides who trains in it. Later rungs change nothing in it.
+yaml::Node search_settings(const yaml::Node& block) {
+  yaml::Diagnostics diagnostics("");
+  trainer::SearchConfig search = trainer::read_search(block, diagnostics);
+  if (diagnostics.has_errors() || search.rung == 0) return block;
+  search.rungs.resize(static_cast<std::size_t>(search.rung));
+  search.folders.clear();
+  search.trainings.clear();  // the step depends on them
+  if (search.rung > 1) return trainer::to_yaml(search);
+  trainer::SearchConfig first;  // nobody is ranked before
+  first.rungs = search.rungs;
+  first.rung = search.rung;
+  return trainer::to_yaml(first);
+}
+
 std::string train_settings(const yaml::Node& block) {
   yaml::Diagnostics diagnostics("");
   const trainer::TrainConfig config = trainer::read_train_config(block, diagnostics);
@@ -82,6 +98,7 @@ std::string train_settings(const yaml::Node& block) {
   // As the trainer itself compares two runs (trainer/training/training_state.cc).
   if (config.init_from == trainer::kInitFromLast) remove_key(node, "init_from");
   remove_keys(node, {"ranks", "threads", "loader_threads", "cache", "checkpoint", "guard", "max_seconds"});
+  if (const yaml::Node* search = block.find("search")) set_key(node, "search", search_settings(*search));
   return yaml::emit(node);
 }
 

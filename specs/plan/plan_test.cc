@@ -15,6 +15,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 std::string literal(const Pieces& pieces) {
   std::string text;
@@ -74,6 +75,43 @@ study:
   EXPECT_EQ(literal(plan.task_template(array(plan, "funnel")).command), "ls /campaign/a");
   EXPECT_EQ(plan.steps()[planned(plan, "none")].depth, 0);
   EXPECT_EQ(plan.steps()[planned(plan, "c")].depth, 2);
+}
+
+TEST(Plan, ASearchIsAStepForEachRung) {
+  const Plan plan = StudyText(R"yaml(
+description: {name: n}
+parameters: {LR: [1, 2, 3]}
+samples: {design: uniform, count: 26, parameters: {a: [0, 1]}}
+workers: {w: {steps: [fit]}, v: {steps: [sim, data, use]}}
+study:
+  - {name: sim, run: {cmd: "sim $(a)"}}
+  - {name: data, convert: {from: sim, file: u.h5, shard_samples: 13}}
+  - name: fit
+    train: {data: data, output: net, optimizer: {learning_rate: $(LR)}, search: {rungs: [2, 6, 18]}, threads: $(LR)}
+  - {name: use, run: {cmd: "ls $(fit.workspace)", depends: [fit_*]}}
+)yaml")
+                        .plan();
+  EXPECT_THAT(edges(plan, array(plan, "fit.rung_1/LR.2")), ElementsAre("data.manifest all"));
+  EXPECT_THAT(
+      edges(plan, array(plan, "fit/LR.2")),
+      ElementsAre("data.manifest all", "fit.rung_2/LR.1 all", "fit.rung_2/LR.2 all", "fit.rung_2/LR.3 all"));
+  EXPECT_THAT(edges(plan, array(plan, "use")), ElementsAre("fit/LR.1 all", "fit/LR.2 all", "fit/LR.3 all"));
+  const TaskTemplate first = plan.task_template(array(plan, "fit.rung_1/LR.2"));
+  EXPECT_THAT(first.settings, HasSubstr("output: \"/campaign/fit.rung_1/LR.2/net\""));
+  EXPECT_THAT(first.settings, HasSubstr("rung: 1"));
+  EXPECT_THAT(first.settings, Not(HasSubstr("trainings")))
+      << "nobody is ranked: another training changes nothing";
+  const TaskTemplate last = plan.task_template(array(plan, "fit/LR.2"));
+  EXPECT_THAT(last.settings, HasSubstr("output: \"/campaign/fit/LR.2/net\""));
+  EXPECT_THAT(
+      last.settings,
+      HasSubstr("- \"/campaign/fit.rung_1\"\n    - \"/campaign/fit.rung_2\"\n    - \"/campaign/fit\"\n"));
+  EXPECT_THAT(last.settings, HasSubstr("\"LR.3/net\""));
+  EXPECT_THAT(last.settings, HasSubstr("training: 1"));
+  EXPECT_EQ(last.resources.cores, 2) << "threads may be a parameter";
+  EXPECT_EQ(plan.steps()[planned(plan, "fit.rung_2")].continue_on, ContinueOn::soft_fail);
+  EXPECT_FALSE(plan.steps()[planned(plan, "fit.rung_1")].continue_on);
+  for (const WorkerGroup& group : plan.study().workers) EXPECT_EQ(group.steps.size(), 3U) << group.name;
 }
 
 TEST(Plan, CleansLabelsInPathsOnly) {

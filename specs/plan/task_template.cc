@@ -24,6 +24,46 @@ void add_text(Pieces& pieces, std::string_view text) {
   pieces.back().text += text;
 }
 
+// Where the trainings of a train: step write.
+struct TrainOutputs {
+  const Study& study;
+  const Expansion& expansion;
+  const std::filesystem::path& campaign;
+  std::size_t step;
+
+  std::filesystem::path of(std::uint32_t row) const {
+    const std::filesystem::path workspace = expansion.workspace(campaign, step, row);
+    const yaml::Node* below = study.steps[step].settings.find("output");
+    if (below == nullptr || !below->is_scalar()) return workspace;
+    const std::string resolved = replace_tokens(
+        std::string_view(below->text),
+        [&](std::string_view name) { return expansion.resolve(campaign, step, row, name); }, kTokenLevels);
+    return (workspace / resolved).lexically_normal();
+  }
+  std::filesystem::path folder(const std::string& name) const { return campaign / clean_path(name); }
+};
+
+// From the second rung on a training ranks itself among the others. Their outputs have the same names in the
+// folder of each rung.
+void fill_search(yaml::Node& settings, const TrainOutputs& outputs, std::uint32_t row) {
+  const std::string& name = outputs.study.steps[outputs.step].name;
+  const auto rung = search_rung(outputs.study.steps[outputs.step]);
+  if (!rung || rung->rung == 1) return;
+  yaml::Node& search = *settings.find("search");
+  std::vector<yaml::Node> folders;
+  for (int i = 1; i < rung->rung; ++i)
+    folders.push_back(yaml::quoted(outputs.folder(rung->step + rung_suffix(i)).string()));
+  folders.push_back(yaml::quoted(outputs.folder(name).string()));
+  std::vector<yaml::Node> trainings;
+  for (std::uint32_t i = 0; i < outputs.expansion.count(outputs.step); ++i) {
+    const std::uint32_t other = outputs.expansion.row(outputs.step, i);
+    if (other == row) set_key(search, "training", yaml::scalar(std::to_string(i)));
+    trainings.push_back(yaml::quoted(outputs.of(other).lexically_relative(outputs.folder(name)).string()));
+  }
+  set_key(search, "folders", yaml::sequence(std::move(folders)));
+  set_key(search, "trainings", yaml::sequence(std::move(trainings)));
+}
+
 }  // namespace
 
 Pieces Plan::pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row,
@@ -106,23 +146,20 @@ void Plan::fill_convert(TaskTemplate& task, const PlannedStep& planned, std::uin
 
 void Plan::fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const {
   const Step& step = study_->steps[planned.study_step];
+  const TrainOutputs outputs{*study_, *expansion_, campaign_, planned.study_step};
   yaml::Node settings = resolved_settings(planned, row);
   const auto source = expansion_->step_index(source_step(step));
   const yaml::Node* data = settings.find("data");
   const std::filesystem::path directory = source ? expansion_->workspace(campaign_, *source, row)
                                                  : locate(*study_, data == nullptr ? "" : data->text);
-  const yaml::Node* output = settings.find("output");
-  const std::filesystem::path workspace = task.workspace;
-  const std::string target = output != nullptr && output->is_scalar()
-                                 ? (workspace / output->text).lexically_normal().string()
-                                 : task.workspace;
   const yaml::Node* init = settings.find("init_from");
   if (init != nullptr && init->is_scalar() && init->text != "last" && init->text != "none")
     set_key(settings, "init_from", yaml::quoted(locate(*study_, init->text).string()));
   if (const std::string file = trainer::module_file(settings); !file.empty())
     settings = trainer::with_module_file(std::move(settings), locate(*study_, file).string());
   set_key(settings, "data", yaml::quoted(directory.string()));
-  set_key(settings, "output", yaml::quoted(target));
+  set_key(settings, "output", yaml::quoted(outputs.of(row).string()));
+  fill_search(settings, outputs, row);
   task.settings = yaml::emit(settings);
 }
 

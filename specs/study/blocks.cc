@@ -5,8 +5,10 @@
 #include <array>
 #include <utility>
 
+#include "base/text.h"
 #include "converters/config.h"
 #include "trainer/config.h"
+#include "trainer/search_config.h"
 
 namespace wflow::specs {
 
@@ -58,6 +60,50 @@ ConvertBlock read_convert(const yaml::Node& block, yaml::Diagnostics& diagnostic
 void check_block(StepKind kind, const yaml::Node& block, yaml::Diagnostics& diagnostics) {
   if (kind == StepKind::convert) converters::read_convert_config(block, diagnostics);
   if (kind == StepKind::train) trainer::read_train_config(block, diagnostics);
+}
+
+std::vector<std::int64_t> search_rungs(const yaml::Node& search, yaml::Diagnostics& diagnostics) {
+  return trainer::read_search(search, diagnostics).rungs;
+}
+
+std::string rung_suffix(int rung) {
+  return ".rung_" + std::to_string(rung);
+}
+
+std::vector<std::string> campaign_search_keys() {
+  return {std::begin(trainer::kCampaignSearchKeys), std::end(trainer::kCampaignSearchKeys)};
+}
+
+std::optional<SearchRung> search_rung(const Step& step) {
+  const yaml::Node* search = step.kind == StepKind::train ? step.settings.find("search") : nullptr;
+  const yaml::Node* rung = search == nullptr ? nullptr : search->find("rung");
+  const auto number = rung == nullptr ? std::nullopt : text::to_integer(rung->text);
+  if (!number) return std::nullopt;
+  const std::string suffix = rung_suffix(static_cast<int>(*number));
+  const bool last = !step.name.ends_with(suffix);
+  return SearchRung{last ? step.name : step.name.substr(0, step.name.size() - suffix.size()),
+                    static_cast<int>(*number)};
+}
+
+namespace {
+
+trainer::SearchConfig quiet_search(const Step& rung) {
+  yaml::Diagnostics ignored("");
+  return trainer::read_search(*rung.settings.find("search"), ignored);
+}
+
+}  // namespace
+
+std::size_t rung_count(const Step& rung) {
+  return quiet_search(rung).rungs.size();
+}
+
+std::size_t trainings_in_rung(const Step& any_rung, std::size_t trainings, std::size_t rung) {
+  return trainer::trainings_in_rung(quiet_search(any_rung), trainings, rung);
+}
+
+std::string search_stopped_metric() {
+  return trainer::kSearchStoppedMetric;
 }
 
 namespace {

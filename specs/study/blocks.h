@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,6 +50,23 @@ ConvertBlock read_convert(const yaml::Node& block, yaml::Diagnostics& diagnostic
 
 // Reads the block with the reader of its own module, which reports what is wrong.
 void check_block(StepKind kind, const yaml::Node& block, yaml::Diagnostics& diagnostics);
+
+// search: of a train: block: its rungs' epochs, and the keys that the campaign sets for each training.
+std::vector<std::int64_t> search_rungs(const yaml::Node& search, yaml::Diagnostics& diagnostics);
+std::vector<std::string> campaign_search_keys();
+
+// A step that is a rung of a search (specs/study/search.cc): of which step of the study, and which rung,
+// from 1.
+struct SearchRung {
+  std::string step;
+  int rung = 0;
+};
+std::optional<SearchRung> search_rung(const Step& step);
+std::string rung_suffix(int rung);  // of its name; the last one has none
+std::size_t rung_count(const Step& rung);
+std::size_t trainings_in_rung(const Step& any_rung, std::size_t trainings, std::size_t rung);
+// The metric of a training that says whether the search stops it: 0, or its place.
+std::string search_stopped_metric();
 
 // What check_block() has found no fault with, read again without a word.
 ConvertBlock quiet_convert(const yaml::Node& block);

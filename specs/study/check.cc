@@ -282,6 +282,8 @@ void check_max_disk_is_of_use(Reading& reading) {
 void check_train(Reading& reading, const Expansion& expansion, std::size_t index) {
   const Study& study = reading.study;
   const Step& step = study.steps[index];
+  if (const auto rung = search_rung(step); rung && rung->step != step.name) return;  // the last rung is checked for all
+  check_search(reading, expansion, index);
   const yaml::Node block = resolved_block(reading, expansion, index);
   check_block(StepKind::train, block, reading.diagnostics);
   std::error_code ignored;

@@ -348,6 +348,14 @@ class StepReader {
     step.resources.min_nodes = number("min_nodes", step.resources.min_nodes);
     step.resources.procs = number("ranks", step.resources.nodes);
     step.resources.cores = std::max(step.resources.cores, number("threads", 1));
+    // Parameters of the study: known for each combination only.
+    constexpr std::array<std::pair<const char*, const char*>, 4> kKeys = {
+        {{"nodes", "nodes"}, {"min_nodes", "min_nodes"}, {"ranks", "procs"}, {"threads", "cores"}}};
+    for (const auto& [ours, launchers] : kKeys) {
+      const yaml::Node* value = step.settings.find(ours);
+      if (value != nullptr && value->is_scalar() && find_token(value->text))
+        step.launcher_keys[launchers] = value->text;
+    }
   }
 
   void read_depends(Step& step) {

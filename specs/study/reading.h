@@ -40,7 +40,8 @@ void read_iterate(Reading& reading);  // before the samples, which it may replac
 void read_samples(Reading& reading);
 void read_steps(Reading& reading);
 void read_workers(Reading& reading);
-void check_dependencies(Reading& reading);                            // unknown steps, cycles
+void expand_searches(Reading& reading);     // search: of train:, once the workers' steps are known
+void check_dependencies(Reading& reading);  // unknown steps, cycles
 void check_conditions(Reading& reading, const Expansion& expansion);  // when:
 void check_tokens(Reading& reading, const Expansion& expansion);      // undefined variables
 void check_shell_names(Reading& reading);                             // ${name} for $(name)
@@ -50,6 +51,9 @@ void check_blocks(Reading& reading, const Expansion& expansion);      // convert
 // read_study() of text that was read from `file`; messages name it `shown_as`.
 StudyAndWarnings read_study_text(std::string text, const std::filesystem::path& file,
                                  const std::string& shown_as, const ReadOptions& options);
+
+// Warns of a search of one training.
+void check_search(Reading& reading, const Expansion& expansion, std::size_t index);
 
 // Whether the file has iterate:, which its variables must know before the block is read.
 bool has_iterate(const yaml::Node& root);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "specs/study/hooks.h"
 #include "specs/study/study.h"
+#include "specs/study/hooks.h"
 
 #include <fmt/format.h>
 
@@ -144,6 +144,7 @@ void read_blocks(Reading& reading) {
   read_samples(reading);
   read_steps(reading);
   read_workers(reading);
+  expand_searches(reading);
   check_dependencies(reading);
   const Expansion expansion(reading.study);
   check_conditions(reading, expansion);

@@ -31,7 +31,7 @@ std::string ensemble_source(std::size_t members, std::size_t inputs, LossName lo
   for (std::size_t i = 0; i < inputs; ++i) names.push_back(fmt::format("x{}", i));
   std::vector<std::string> outputs;
   for (std::size_t k = 0; k < members; ++k)
-    outputs.push_back(fmt::format("self.member_{}({})", k + 1, text::join(names, ", ")));
+    outputs.push_back(fmt::format("self.member_{}.forward({})", k + 1, text::join(names, ", ")));
   const std::string arguments = text::join(names, ", ");
   return fmt::format(
       "def members(self, {0}):\n    return torch.stack([{1}])\n"

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/parallel/communicator.h"
 
-#define OMPI_SKIP_MPICXX 1
-#define MPICH_SKIP_MPICXX 1
-#include <mpi.h>
+#include <fmt/format.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -14,21 +12,25 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <map>
 #include <mutex>
+#include <numeric>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "trainer/parallel/mpi_wait.h"
+#include "trainer/parallel/rank_sums.h"
 
 namespace wflow::trainer {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kExchangeTag = 17;
-constexpr int kGatherTag = 18;
-constexpr int kBusyTests = 200;       // tries at full speed, then
-constexpr int kYieldingTests = 2000;  // tries that give the core away, then sleeping ones
+constexpr int kBusyTests = 200;                        // tries at full speed, then
+constexpr int kYieldingTests = 2000;                   // tries that give the core away, then sleeping ones
+constexpr std::uint64_t kMostMessageBytes = 1U << 30;  // in one message: MPI counts are ints
 constexpr auto kNap = std::chrono::microseconds(50);
 constexpr auto kLongestNap = std::chrono::microseconds(1000);  // of an idle thread with a background
 
@@ -36,9 +38,14 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Segment `rank` of `count` floats in equal parts.
-std::size_t segment_begin(std::size_t count, int rank, int size) {
-  return count * static_cast<std::size_t>(rank) / static_cast<std::size_t>(size);
+// For tests of several nodes on one machine.
+int ranks_per_group() {
+  const char* text = std::getenv("WFLOW_RANKS_PER_GROUP");
+  if (text == nullptr || *text == '\0') return 0;
+  const auto ranks = text::to_integer(text);
+  if (ranks && *ranks >= 1 && *ranks <= 1 << 20) return static_cast<int>(*ranks);
+  throw Error(ExitCode::usage,
+              fmt::format("WFLOW_RANKS_PER_GROUP must be a number of ranks from 1 on, not '{}'", text));
 }
 
 }  // namespace
@@ -72,6 +79,10 @@ class Communicator::Worker {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_ >= ticket; });
     exposed_seconds_ += seconds_since(begin);
+    if (failures_.empty() || failures_.begin()->first > ticket) return;
+    const std::exception_ptr first = failures_.begin()->second;
+    failures_.erase(failures_.begin(), failures_.upper_bound(ticket));
+    std::rethrow_exception(first);
   }
 
   [[noreturn]] void abort(int exit_code) {
@@ -86,7 +97,7 @@ class Communicator::Worker {
     std::_Exit(exit_code);
   }
 
-  void reduce(std::span<float> values);
+  void reduce(std::span<float> values, const Wire& wire);
   std::vector<std::string> gather(const std::string& bytes);
   void broadcast(std::string& bytes);
   void barrier() {
@@ -108,6 +119,8 @@ class Communicator::Worker {
   int rank_ = 0;
   int size_ = 1;
   int on_node_ = 1;
+  int groups_ = 1;
+  RankGrid grid_;
   std::string library_;
   double exposed_seconds_ = 0;
   std::atomic<double> reduction_seconds_ = 0;
@@ -126,6 +139,7 @@ class Communicator::Worker {
     int length = 0;
     MPI_Get_library_version(text, &length);
     library_ = text::split(std::string_view(text, static_cast<std::size_t>(length)), ',').front();
+    lay_out();
     std::unique_lock lock(mutex_);
     started_ = true;
     changed_.notify_all();
@@ -136,14 +150,21 @@ class Communicator::Worker {
       const std::function<void()> job = std::move(jobs_.front());
       jobs_.pop_front();
       lock.unlock();
-      job();
+      std::exception_ptr failure;
+      try {
+        job();
+      } catch (...) {
+        failure = std::current_exception();
+      }
       lock.lock();
       ++done_;
+      if (failure) failures_[done_] = failure;
       changed_.notify_all();
     }
     lock.unlock();
     if (background_) barrier();  // other ranks may still need it
     background_ = nullptr;
+    sums_.reset();
     MPI_Finalize();
   }
 
@@ -166,29 +187,37 @@ class Communicator::Worker {
     }
   }
 
+  void lay_out() {
+    grid_ = RankGrid::of(size_);
+    MPI_Comm data = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, grid_.space_of(rank_), rank_, &data);
+    sums_ = std::make_unique<RankSums>(data, ranks_per_group_, [this](int tests) { pause(tests); });
+    groups_ = sums_->groups();
+    MPI_Comm_free(&data);
+  }
+
   void abort_if_asked() {
     if (!abort_asked_.load()) return;
     MPI_Abort(MPI_COMM_WORLD, abort_code_.load());
     std::_Exit(abort_code_.load());
   }
 
-  // Waits for all requests without holding the core.
-  void complete(std::span<MPI_Request> requests) {
-    int tests = 0;
-    for (;;) {
-      int done = 0;
-      MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
-      if (done != 0) return;
-      abort_if_asked();
-      if (background_) background_();
-      if (++tests <= kBusyTests) continue;
-      if (tests <= kYieldingTests) {
-        sched_yield();
-      } else {
-        std::this_thread::sleep_for(kNap);
-      }
+  // Between two tests in every wait of this thread for other ranks: without holding the core.
+  void pause(int tests) {
+    abort_if_asked();
+    if (background_) background_();
+    if (tests <= kBusyTests) return;
+    if (tests <= kYieldingTests) {
+      sched_yield();
+    } else {
+      std::this_thread::sleep_for(kNap);
     }
   }
+
+  void complete(std::span<MPI_Request> requests) {
+    trainer::complete(requests, [this](int tests) { pause(tests); });
+  }
+  void send_from(int root, std::string& bytes);
 
   std::thread thread_;
   std::mutex mutex_;
@@ -196,101 +225,77 @@ class Communicator::Worker {
   std::deque<std::function<void()>> jobs_;
   Ticket posted_ = 0;
   Ticket done_ = 0;
+  const int ranks_per_group_ = ranks_per_group();
   bool started_ = false;
   bool stopping_ = false;
   bool woken_ = false;
   std::function<bool()> background_;  // the communication thread's
   std::atomic<bool> abort_asked_ = false;
   std::atomic<int> abort_code_ = 1;
-  std::vector<float> received_;
+  std::unique_ptr<RankSums> sums_;
+  std::map<Ticket, std::exception_ptr> failures_;
 };
 
-// Each rank owns one segment: it receives all ranks' parts of it, adds them up in a fixed tree, and sends the
-// sum to all. Moves 2 (p-1)/p of the array a rank, as the best algorithms do, and the order of the additions
-// does not depend on who arrives first.
-void Communicator::Worker::reduce(std::span<float> values) {
-  if (size_ == 1) return;
+void Communicator::Worker::reduce(std::span<float> values, const Wire& wire) {
+  if (grid_.data == 1) return;
   const Clock::time_point begin = Clock::now();
-  const auto ranks = static_cast<std::size_t>(size_);
-  const std::size_t count = values.size();
-  const std::size_t own_begin = segment_begin(count, rank_, size_);
-  const std::size_t own = segment_begin(count, rank_ + 1, size_) - own_begin;
-  received_.resize(own * ranks);
-  std::vector<MPI_Request> requests;
-  requests.reserve(2 * ranks);
-  for (int peer = 0; peer < size_; ++peer) {
-    if (peer == rank_) continue;
-    const std::size_t at = segment_begin(count, peer, size_);
-    const std::size_t length = segment_begin(count, peer + 1, size_) - at;
-    if (own > 0) {
-      MPI_Irecv(received_.data() + own * static_cast<std::size_t>(peer), static_cast<int>(own), MPI_FLOAT,
-                peer, kExchangeTag, MPI_COMM_WORLD, &requests.emplace_back(MPI_REQUEST_NULL));
-    }
-    if (length > 0) {
-      MPI_Isend(values.data() + at, static_cast<int>(length), MPI_FLOAT, peer, kExchangeTag, MPI_COMM_WORLD,
-                &requests.emplace_back(MPI_REQUEST_NULL));
-    }
+  if (wire.half && wire.position < wire.exact) {
+    const std::size_t whole = std::min(values.size(), wire.exact - wire.position);
+    sums_->sum(values.first(whole), {});
+    sums_->sum(values.subspan(whole), wire.at(whole));
+  } else {
+    sums_->sum(values, wire);
   }
-  std::copy_n(values.data() + own_begin, own, received_.data() + own * static_cast<std::size_t>(rank_));
-  complete(requests);
-  for (std::size_t stride = 1; stride < ranks; stride *= 2) {
-    for (std::size_t left = 0; left + stride < ranks; left += 2 * stride) {
-      float* a = received_.data() + left * own;
-      const float* b = received_.data() + (left + stride) * own;
-      for (std::size_t i = 0; i < own; ++i) a[i] += b[i];
-    }
-  }
-  std::copy_n(received_.data(), own, values.data() + own_begin);
-  requests.clear();
-  for (int peer = 0; peer < size_; ++peer) {
-    if (peer == rank_) continue;
-    const std::size_t at = segment_begin(count, peer, size_);
-    const std::size_t length = segment_begin(count, peer + 1, size_) - at;
-    if (length > 0) {
-      MPI_Irecv(values.data() + at, static_cast<int>(length), MPI_FLOAT, peer, kGatherTag, MPI_COMM_WORLD,
-                &requests.emplace_back(MPI_REQUEST_NULL));
-    }
-    if (own > 0) {
-      MPI_Isend(values.data() + own_begin, static_cast<int>(own), MPI_FLOAT, peer, kGatherTag, MPI_COMM_WORLD,
-                &requests.emplace_back(MPI_REQUEST_NULL));
-    }
-  }
-  complete(requests);
   reduction_seconds_.store(reduction_seconds_.load() + seconds_since(begin));
 }
 
 std::vector<std::string> Communicator::Worker::gather(const std::string& bytes) {
-  const auto ranks = static_cast<std::size_t>(size_);
-  const int length = static_cast<int>(bytes.size());
-  std::vector<int> lengths(ranks);
+  const std::uint64_t length = bytes.size();
+  std::vector<std::uint64_t> lengths(static_cast<std::size_t>(size_));
   MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, MPI_COMM_WORLD, &request);
-  complete({&request, 1});
-  std::vector<int> places(ranks + 1, 0);
-  for (std::size_t i = 0; i < ranks; ++i) places[i + 1] = places[i] + lengths[i];
-  std::string all(static_cast<std::size_t>(places[ranks]), '\0');
-  MPI_Iallgatherv(bytes.data(), length, MPI_BYTE, all.data(), lengths.data(), places.data(), MPI_BYTE,
-                  MPI_COMM_WORLD, &request);
+  MPI_Iallgather(&length, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, MPI_COMM_WORLD, &request);
   complete({&request, 1});
   std::vector<std::string> parts;
-  for (std::size_t i = 0; i < ranks; ++i) {
-    parts.push_back(all.substr(static_cast<std::size_t>(places[i]), static_cast<std::size_t>(lengths[i])));
+  for (const std::uint64_t part : lengths) parts.emplace_back(part, '\0');
+  parts[static_cast<std::size_t>(rank_)] = bytes;
+  if (std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0}) > kMostMessageBytes) {
+    for (int rank = 0; rank < size_; ++rank) send_from(rank, parts[static_cast<std::size_t>(rank)]);
+    return parts;
   }
+  std::vector<int> counts;
+  std::vector<int> places;
+  int end = 0;
+  for (const std::uint64_t part : lengths) {
+    counts.push_back(static_cast<int>(part));
+    places.push_back(std::exchange(end, end + counts.back()));
+  }
+  std::string all(static_cast<std::size_t>(end), '\0');
+  MPI_Iallgatherv(bytes.data(), static_cast<int>(length), MPI_BYTE, all.data(), counts.data(), places.data(),
+                  MPI_BYTE, MPI_COMM_WORLD, &request);
+  complete({&request, 1});
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    parts[i] = all.substr(static_cast<std::size_t>(places[i]), static_cast<std::size_t>(counts[i]));
   return parts;
 }
 
-void Communicator::Worker::broadcast(std::string& bytes) {
-  auto length = static_cast<unsigned long>(bytes.size());
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Ibcast(&length, 1, MPI_UNSIGNED_LONG, 0, MPI_COMM_WORLD, &request);
-  complete({&request, 1});
-  bytes.resize(length);
-  constexpr unsigned long kMost = 1UL << 30;  // MPI counts are ints
-  for (unsigned long at = 0; at < length; at += kMost) {
-    MPI_Ibcast(bytes.data() + at, static_cast<int>(std::min(kMost, length - at)), MPI_BYTE, 0, MPI_COMM_WORLD,
-               &request);
+// `bytes` have their length on all ranks.
+void Communicator::Worker::send_from(int root, std::string& bytes) {
+  for (std::uint64_t at = 0; at < bytes.size(); at += kMostMessageBytes) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Ibcast(bytes.data() + at,
+               static_cast<int>(std::min<std::uint64_t>(kMostMessageBytes, bytes.size() - at)), MPI_BYTE,
+               root, MPI_COMM_WORLD, &request);
     complete({&request, 1});
   }
+}
+
+void Communicator::Worker::broadcast(std::string& bytes) {
+  std::uint64_t length = bytes.size();
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast(&length, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD, &request);
+  complete({&request, 1});
+  bytes.resize(length);
+  send_from(0, bytes);
 }
 
 Communicator::Communicator(int& argc, char**& argv) : worker_(std::make_unique<Worker>(argc, argv)) {}
@@ -305,12 +310,18 @@ int Communicator::size() const {
 int Communicator::ranks_on_node() const {
   return worker_->on_node_;
 }
+const RankGrid& Communicator::grid() const {
+  return worker_->grid_;
+}
+int Communicator::groups() const {
+  return worker_->groups_;
+}
 const std::string& Communicator::library() const {
   return worker_->library_;
 }
 
-Communicator::Ticket Communicator::start_all_reduce(std::span<float> values) {
-  return worker_->post([this, values] { worker_->reduce(values); });
+Communicator::Ticket Communicator::start_all_reduce(std::span<float> values, const Wire& wire) {
+  return worker_->post([this, values, wire] { worker_->reduce(values, wire); });
 }
 
 void Communicator::wait(Ticket ticket) {

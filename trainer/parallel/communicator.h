@@ -12,6 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "trainer/parallel/rank_grid.h"
+#include "trainer/parallel/wire.h"
+
 namespace wflow::trainer {
 
 class Communicator {
@@ -26,14 +29,18 @@ class Communicator {
   int rank() const;
   int size() const;
   int ranks_on_node() const;
+  const RankGrid& grid() const;
+  // How many nodes, or groups of ranks that act as such, sums are over.
+  int groups() const;
   const std::string& library() const;  // "Open MPI v4.1.4"
 
-  // Sums over ranks into everyone's `values`: the same bits on all ranks, and the same at every run with as
-  // many ranks (a fixed tree over the ranks). Returns at once; the values must not be touched until wait().
+  // Sums over the grid's data axis into everyone's `values`: the same bits on all of these ranks, and the
+  // same at every run with as many ranks on as many nodes (rank_sums.h). Returns at once; the values must not
+  // be touched until wait(), which throws what has gone wrong up to this ticket.
   using Ticket = std::uint64_t;
-  Ticket start_all_reduce(std::span<float> values);
+  Ticket start_all_reduce(std::span<float> values, const Wire& wire = {});
   void wait(Ticket ticket);
-  void all_reduce(std::span<float> values) { wait(start_all_reduce(values)); }
+  void all_reduce(std::span<float> values, const Wire& wire = {}) { wait(start_all_reduce(values, wire)); }
 
   // Every rank's bytes, in order of rank, on every rank.
   std::vector<std::string> all_gather(const std::string& bytes);

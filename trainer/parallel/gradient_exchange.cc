@@ -22,15 +22,15 @@ void GradientExchange::ready(std::int64_t from) {
   while (started_ < begins_.size() && begins_[started_] >= from) {
     const auto begin = static_cast<std::size_t>(begins_[started_]);
     const std::size_t end = started_ == 0 ? values_.size() : static_cast<std::size_t>(begins_[started_ - 1]);
-    last_ = communicator_.start_all_reduce(values_.subspan(begin, end - begin));
+    last_ = communicator_.start_all_reduce(values_.subspan(begin, end - begin), wire_.at(begin));
     ++started_;
   }
 }
 
 void GradientExchange::finish() {
   ready(0);
-  if (communicator_.size() > 1) communicator_.wait(last_);
   started_ = 0;
+  if (communicator_.size() > 1) communicator_.wait(last_);
 }
 
 }  // namespace wflow::trainer

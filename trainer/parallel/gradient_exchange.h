@@ -16,6 +16,9 @@ class GradientExchange {
   // `values`: the whole exchange array, of the same length on every rank.
   GradientExchange(Communicator& communicator, std::span<float> values, std::int64_t bucket_floats = 1 << 20);
 
+  // How the sums from now on travel; its position counts from the array's begin.
+  void set_wire(const Wire& wire) { wire_ = wire; }
+
   // Everything from place `from` on is final.
   void ready(std::int64_t from);
   // The rest is final too; returns when all buckets are summed over the ranks.
@@ -27,6 +30,7 @@ class GradientExchange {
   Communicator& communicator_;
   std::span<float> values_;
   std::vector<std::int64_t> begins_;  // of the buckets, from the last to the first
+  Wire wire_;
   std::size_t started_ = 0;
   Communicator::Ticket last_ = 0;
 };

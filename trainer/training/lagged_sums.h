@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "trainer/parallel/communicator.h"
 
 namespace wflow::trainer {
@@ -29,14 +30,20 @@ class LaggedSums {
   LaggedSums(const LaggedSums&) = delete;
   LaggedSums& operator=(const LaggedSums&) = delete;
   // No rank needs another's next step to come to the end of this one's sums.
-  ~LaggedSums() { wait(); }
+  ~LaggedSums() {
+    try {
+      wait();
+    } catch (const Error&) {
+      // Whoever ends here without its sums does so for a reason of its own.
+    }
+  }
 
   // Begins to sum `values`, which this rank has found in this step, and puts the sums of the step before in
   // their place. Nothing: there was none.
-  std::optional<Step> exchange(std::span<float> values, Step now) {
+  std::optional<Step> exchange(std::span<float> values, Step now, const Wire& wire = {}) {
     std::optional<Step> before = take(values);
     step_ = now;
-    if (communicator_ != nullptr) ticket_ = communicator_->start_all_reduce(sums_);
+    if (communicator_ != nullptr) ticket_ = communicator_->start_all_reduce(sums_, wire);
     return before;
   }
 

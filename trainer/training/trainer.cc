@@ -30,6 +30,7 @@
 #include "trainer/training/prediction_file.h"
 #include "trainer/training/report.h"
 #include "trainer/training/schedule.h"
+#include "trainer/training/search.h"
 #include "trainer/training/tensorboard_log.h"
 #include "trainer/training/training_state.h"
 #include "trainer/training/weight_average.h"
@@ -48,6 +49,12 @@ constexpr std::size_t kNormSamples = 2048;
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
+
+// A loss or a gradient. A search goes on without such a training.
+class NotFinite : public CommonError {
+ public:
+  using CommonError::CommonError;
+};
 
 void multiply(std::span<float> values, double factor) {
   for (float& value : values) value *= static_cast<float>(factor);
@@ -125,14 +132,21 @@ class Run {
   void use_training_weights();
   void measure_norms();
   void load_best();
+  void check_search_metric();
   void report_staging();
   nlohmann::json staging_result();
   void say(const std::string& line) const;
   void say_warning(const std::string& sentence);
   void report_progress();
   bool leader() const { return communicator_.rank() == 0; }
-  std::int64_t total_steps() const { return config_.epochs * steps_per_epoch_; }
+  // Of a search the rung's: the schedule is that of the full run all the same.
+  std::int64_t end_epoch() const {
+    const SearchConfig& search = options_.search;
+    return search.on() ? search.rungs[static_cast<std::size_t>(search.rung - 1)] : config_.epochs;
+  }
+  std::int64_t total_steps() const { return end_epoch() * steps_per_epoch_; }
   double rate() const;
+  Wire wire() const;
 
   const TrainConfig config_;
   Communicator& communicator_;
@@ -266,6 +280,7 @@ void Run::resume_or_begin() {
       std::error_code ignored;
       fs::remove(kept_model(), ignored);
     }
+    if (options_.search.rung > 1) take_over_checkpoints(options_.search, checkpoints_.directory());
     if (auto found = checkpoints_.newest([&](const std::string& sentence) { say_warning(sentence); })) {
       bytes = std::move(found->bytes);
       source = found->path.filename();
@@ -381,7 +396,25 @@ void Run::begin_with(const std::string& bytes, const std::string& source) {
   send_note(note);
 }
 
+// In the first epoch and not when all have trained in vain.
+void Run::check_search_metric() {
+  if (!options_.search.on()) return;
+  const std::string& metric = options_.search.metric;
+  if (metric != "train_loss" && data_.validation().size() == 0)
+    throw CommonError(ExitCode::spec,
+                      fmt::format("the search ranks by '{}', and the data set has no validation samples; say "
+                                  "'metric: train_loss', or split some off",
+                                  metric));
+  if (!metric.starts_with(kRatioMetric)) return;
+  const std::vector<std::string> labels = data_.labels();
+  const std::string target = metric.substr(kRatioMetric.size());
+  if (std::ranges::find(labels, target) != labels.end()) return;
+  throw CommonError(ExitCode::spec, fmt::format("the search ranks by '{}', and the targets are {}", metric,
+                                                text::join(labels, ", ")));
+}
+
 Outcome Run::execute() {
+  check_search_metric();
   report_staging();
   resume_or_begin();
   sound_step_ = counters_.step;
@@ -400,7 +433,13 @@ Outcome Run::execute() {
     return Outcome::interrupted;
   }
   writer_.finish();
+  if (options_.search.on() && !options_.search.is_last_rung()) {
+    if (leader()) write_metrics();  // a kill may have come between the last checkpoint and them
+    say(fmt::format("the search's rung {} ends at {} epochs", options_.search.rung, end_epoch()));
+    return Outcome::finished;
+  }
   write_results();
+  if (options_.search.on() && leader()) write_search(options_.search, config_.early_stop_epochs);
   return Outcome::finished;
 }
 
@@ -426,7 +465,7 @@ Run::EpochEnd Run::train_epochs() {
                     static_cast<int>(config_.loader_threads), plan);
   EpochEnd end = EpochEnd::complete;
   double waited = 0;
-  while (end == EpochEnd::complete && counters_.epoch < config_.epochs && !counters_.stopped_early) {
+  while (end == EpochEnd::complete && counters_.epoch < end_epoch() && !counters_.stopped_early) {
     end = train_epoch(loader);
     if (end != EpochEnd::doubtful && !ranks_agree()) end = EpochEnd::doubtful;
     epoch_wait_seconds_ = loader.waited_seconds() - waited;
@@ -474,6 +513,13 @@ double Run::rate() const {
          learning_rate_factor(config_.schedule, counters_.step, steps_per_epoch_, config_.epochs);
 }
 
+// Gradients alone may be rounded: scalars and batch norm's statistics are counted on.
+Wire Run::wire() const {
+  return {config_.gradients.wire == WireFormat::half,
+          hash64(config_.seed, static_cast<std::uint64_t>(counters_.step)), 0,
+          static_cast<std::size_t>(state_.gradients_begin())};
+}
+
 // Gives whether the step was taken: not if the guard doubts it.
 bool Run::step(const Batch& batch, std::size_t global_batch) {
   inject(BitFlip::Where::weights, state_.values());
@@ -500,6 +546,7 @@ bool Run::step(const Batch& batch, std::size_t global_batch) {
   state_.scalar(Scalar::doubt) = own_doubt_.empty() ? 0.0F : 1.0F;
   state_.scalar(Scalar::stop) = out_of_time || (options_.stop_asked && options_.stop_asked()) ? 1.0F : 0.0F;
   const bool lags = config_.optimizer.lag > 0;
+  exchange_.set_wire(wire());
   if (samples > 0) {
     inject(BitFlip::Where::gradients, output_gradients_);
     network_->backward(output_gradients_, [this, lags](std::int64_t from) {
@@ -513,7 +560,7 @@ bool Run::step(const Batch& batch, std::size_t global_batch) {
     exchange_.finish();
     return apply(now);
   }
-  const auto before = lagged_.exchange(state_.exchange(), now);
+  const auto before = lagged_.exchange(state_.exchange(), now, wire());
   return !before || apply(*before);
 }
 
@@ -560,11 +607,10 @@ bool Run::looks_sound(double loss, double largest_gradient) {
 void Run::check_finite(double loss, bool gradient_finite) const {
   const bool finite = std::isfinite(loss);
   if (finite && gradient_finite) return;
-  throw CommonError(
-      ExitCode::data,
-      fmt::format("the {} is not finite at epoch {}, step {}; lower the learning rate (now "
-                  "{:.3g}) or look at the data",
-                  finite ? "gradient" : "loss", counters_.epoch + 1, counters_.step + 1, rate()));
+  throw NotFinite(ExitCode::data,
+                  fmt::format("the {} is not finite at epoch {}, step {}; lower the learning rate (now "
+                              "{:.3g}) or look at the data",
+                              finite ? "gradient" : "loss", counters_.epoch + 1, counters_.step + 1, rate()));
 }
 
 // All that the ranks must have in common.
@@ -738,7 +784,7 @@ void Run::finish_epoch() {
   const std::int64_t patience = config_.early_stop_epochs;
   counters_.stopped_early = patience > 0 && counters_.epoch - counters_.best_epoch >= patience;
   if (best && config_.select == Select::best) write_best();
-  const bool last = counters_.epoch == config_.epochs || counters_.stopped_early;
+  const bool last = counters_.epoch == end_epoch() || counters_.stopped_early;
   const std::int64_t every = config_.checkpoint.every_epochs;
   if (last || (every > 0 && counters_.epoch % every == 0)) write_checkpoint();
   if (!leader()) return;
@@ -1080,8 +1126,56 @@ void Run::write_results() {
 
 }  // namespace
 
+namespace {
+
+// A training of a search that is not among those that go on says so and has nothing more to do.
+bool is_stopped_by_search(const SearchConfig& search, std::int64_t patience, Communicator& communicator) {
+  if (search.rung < 2) return false;
+  std::string stopped;  // rank 0's: the others may not see the files yet
+  if (communicator.rank() == 0) {
+    const auto own = static_cast<std::size_t>(search.training);
+    const auto rung = static_cast<std::size_t>(search.rung);
+    const auto standings =
+        search_standings(search, rung - 1, read_search_curves(search, rung - 1, patience));
+    const std::size_t most = trainings_in_rung(search, standings.size(), rung);
+    const SearchStanding& first = standings.front();
+    if (!std::isfinite(first.value))
+      throw Error(ExitCode::data,
+                  fmt::format("no training of the search in {} has come to {} epochs with a {}",
+                              search.folders.at(first.rung - 1), search.rungs[first.rung - 1], search.metric));
+    const auto at = std::ranges::find(standings, own, &SearchStanding::training);
+    const bool goes_on =
+        at - standings.begin() < static_cast<std::ptrdiff_t>(most) && std::isfinite(at->value);
+    EventWriter events = EventWriter::from_environment();
+    const std::string standing = describe(search, *at);
+    const std::string line = (goes_on ? "the search goes on: " : "stopped by the search: ") + standing;
+    std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+    events.metric(kSearchStoppedMetric, goes_on ? 0 : static_cast<double>(at->place), rung, rung);
+    if (!goes_on) {
+      stopped = line;
+      if (at->rung + 1 == rung) events.note(line);  // once, not in every rung that follows
+    }
+  }
+  communicator.broadcast(stopped);
+  return !stopped.empty();
+}
+
+}  // namespace
+
 Outcome train(const TrainConfig& config, Communicator& communicator, const RunOptions& options) {
-  return Run(completed(config, read_dataset_info(config.data)), communicator, options).execute();
+  const SearchConfig& search = options.search;
+  if (is_stopped_by_search(search, config.early_stop_epochs, communicator)) return Outcome::finished;
+  try {
+    return Run(completed(config, read_dataset_info(config.data)), communicator, options).execute();
+  } catch (const NotFinite& error) {
+    if (!search.on() || search.is_last_rung()) throw;
+    if (communicator.rank() == 0) {
+      std::printf("%s\n", error.what());
+      EventWriter::from_environment().note(fmt::format("out of the search: {}", error.what()));
+    }
+    return Outcome::finished;
+  }
 }
 
 std::string describe_run(const TrainConfig& asked) {

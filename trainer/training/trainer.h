@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "trainer/config.h"
 #include "trainer/parallel/communicator.h"
+#include "trainer/search_config.h"
 #include "trainer/training/guard.h"
 
 namespace wflow::trainer {
@@ -24,6 +25,7 @@ struct RunOptions {
       false;  // forget them where nothing but the data has changed since, instead of an error
   std::function<bool()> stop_asked;  // a signal has come
   std::vector<BitFlip> bit_flips;    // errors on purpose, each once
+  SearchConfig search;               // of which this training is one; off: of none
   // Of an ensemble (training/members.h): which of how many trainings this is.
   std::int64_t member = 0;
   std::int64_t members = 1;

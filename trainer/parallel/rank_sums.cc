@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/parallel/rank_sums.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "trainer/parallel/half_wire.h"
+
+namespace wflow::trainer {
+namespace {
+
+constexpr int kSpreadTag = 17;
+constexpr int kSumTag = 18;
+// A bucket of gradients in one piece: each piece costs two barriers, and on a full node a barrier waits until
+// the scheduler has given all ranks' communication threads a core.
+constexpr std::size_t kSlotFloats = 3U << 19;
+constexpr std::size_t kPieceFloats = 1U << 24;  // without slots; what a rank receives at a time
+static_assert(kPieceFloats <= std::numeric_limits<int>::max());  // MPI's counts
+
+std::size_t part_begin(std::size_t count, int part, int parts) {
+  return count * static_cast<std::size_t>(part) / static_cast<std::size_t>(parts);
+}
+
+// Adds all terms up into the first, in a fixed tree; the others are lost.
+void tree_sum(std::span<float* const> terms, std::size_t count) {
+  constexpr std::size_t kBlock = 2048;  // stays in the first cache
+  for (std::size_t at = 0; at < count; at += kBlock) {
+    const std::size_t length = std::min(kBlock, count - at);
+    for (std::size_t stride = 1; stride < terms.size(); stride *= 2) {
+      for (std::size_t left = 0; left + stride < terms.size(); left += 2 * stride) {
+        float* a = terms[left] + at;
+        const float* b = terms[left + stride] + at;
+        for (std::size_t i = 0; i < length; ++i) a[i] += b[i];
+      }
+    }
+  }
+}
+
+template <typename Word>
+MPI_Datatype mpi_type() {
+  return std::is_same_v<Word, float> ? MPI_FLOAT : MPI_UINT16_T;
+}
+
+}  // namespace
+
+RankSums::RankSums(MPI_Comm ranks, int ranks_per_group, Pause pause) : pause_(std::move(pause)) {
+  int rank = 0;
+  MPI_Comm_rank(ranks, &rank);
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split_type(ranks, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
+  int in_node = 0;
+  MPI_Comm_rank(node, &in_node);
+  MPI_Comm_split(node, ranks_per_group > 0 ? in_node / ranks_per_group : 0, in_node, &group_);
+  MPI_Comm_free(&node);
+  MPI_Comm_rank(group_, &in_group_);
+  MPI_Comm_size(group_, &members_);
+  if (members_ > 1) shared_ = std::make_unique<SharedSlots>(group_, kSlotFloats, pause_);
+  if (shared_ && !shared_->available()) {
+    // Slower, but it works: each rank is a group of its own.
+    shared_.reset();
+    in_group_ = 0;
+    members_ = 1;
+  }
+  const int leads = in_group_ == 0 ? 1 : 0;
+  MPI_Allreduce(&leads, &groups_, 1, MPI_INT, MPI_SUM, ranks);
+  MPI_Comm_split(ranks, leads == 1 ? 0 : MPI_UNDEFINED, rank, &leaders_);
+  if (leads == 1) MPI_Comm_rank(leaders_, &own_group_);
+  // Nodes may have slots of different sizes.
+  const std::uint64_t own = shared_ ? shared_->slot_floats() : kPieceFloats;
+  MPI_Allreduce(&own, &piece_, 1, MPI_UINT64_T, MPI_MIN, ranks);
+}
+
+RankSums::~RankSums() {
+  shared_.reset();
+  if (leaders_ != MPI_COMM_NULL) MPI_Comm_free(&leaders_);
+  MPI_Comm_free(&group_);
+}
+
+void RankSums::sum(std::span<float> values, const Wire& wire) {
+  if (members_ == 1 && groups_ == 1) return;
+  // One piece at least: the others may have more than none.
+  std::size_t at = 0;
+  do {
+    const std::span<float> piece = values.subspan(at, std::min<std::size_t>(piece_, values.size() - at));
+    if (shared_) {
+      sum_shared(piece, wire.at(at), at == 0 ? &values : nullptr);
+    } else {
+      if (at == 0) require_equal(lengths_of_groups({values.size(), values.size()}));
+      sum_between_groups(piece, wire.at(at));
+    }
+    at += piece.size();
+  } while (at < values.size());
+}
+
+// `whole`: of which this is the first piece, where the ranks' lengths are still to be compared.
+void RankSums::sum_shared(std::span<float> piece, const Wire& wire, const std::span<float>* whole) {
+  const std::size_t turn = std::exchange(turn_, (turn_ + 1) % SharedSlots::kTurns);
+  float* own_slot = shared_->slot(turn, in_group_);
+  float* result = shared_->slot(turn, 0);
+  const std::size_t begin = part_begin(piece.size(), in_group_, members_);
+  const std::size_t end = part_begin(piece.size(), in_group_ + 1, members_);
+  // What this rank sums it reads where it is.
+  std::copy_n(piece.data(), begin, own_slot);
+  std::copy_n(piece.data() + end, piece.size() - end, own_slot + end);
+  if (whole != nullptr) shared_->number(turn, in_group_) = whole->size();
+  shared_->barrier();
+  if (whole != nullptr && in_group_ == 0) shared_->verdict(turn) = lengths_of_groups(lengths_in_group(turn));
+  std::vector<float*> terms;
+  for (int rank = 0; rank < members_; ++rank)
+    terms.push_back(rank == in_group_ ? piece.data() + begin : shared_->slot(turn, rank) + begin);
+  tree_sum(terms, end - begin);
+  if (in_group_ == 0) std::copy_n(piece.data(), end, result);
+  shared_->barrier();
+  if (whole != nullptr) require_equal(shared_->verdict(turn));
+  if (groups_ > 1) {
+    if (in_group_ == 0) sum_between_groups({result, piece.size()}, wire);
+    shared_->barrier();
+  }
+  std::copy_n(result, piece.size(), piece.data());
+}
+
+SharedSlots::Lengths RankSums::lengths_in_group(std::size_t turn) const {
+  SharedSlots::Lengths lengths = {shared_->number(turn, 0), shared_->number(turn, 0)};
+  for (int rank = 1; rank < members_; ++rank) {
+    lengths.least = std::min(lengths.least, shared_->number(turn, rank));
+    lengths.most = std::max(lengths.most, shared_->number(turn, rank));
+  }
+  return lengths;
+}
+
+// Of all groups; for leaders.
+SharedSlots::Lengths RankSums::lengths_of_groups(SharedSlots::Lengths own) {
+  if (groups_ == 1) return own;
+  const std::array<std::uint64_t, 2> mine = {own.most, ~own.least};  // the least one is the complement's most
+  std::array<std::uint64_t, 2> most = {};
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallreduce(mine.data(), most.data(), 2, MPI_UINT64_T, MPI_MAX, leaders_, &request);
+  complete({&request, 1}, pause_);
+  return {~most[1], most[0]};
+}
+
+void RankSums::require_equal(SharedSlots::Lengths lengths) {
+  if (lengths.least == lengths.most) return;
+  throw Error(ExitCode::internal, fmt::format("the ranks want to sum arrays of different lengths, from {} to "
+                                              "{} numbers: they run different networks or programs",
+                                              lengths.least, lengths.most));
+}
+
+// Each leader owns one part: it receives all groups' values of it, adds them up, and sends the sum to all.
+// Moves 2 (p-1)/p of the array, as the best algorithms do, and the order of the additions does not depend on
+// who arrives first.
+void RankSums::sum_between_groups(std::span<float> values, const Wire& wire) {
+  if (groups_ == 1) return;
+  const std::size_t begin = part_begin(values.size(), own_group_, groups_);
+  const std::size_t own = part_begin(values.size(), own_group_ + 1, groups_) - begin;
+  const auto groups = static_cast<std::size_t>(groups_);
+  const std::size_t own_place = own * static_cast<std::size_t>(own_group_);
+  received_.resize(own * groups);
+  if (wire.half) {
+    half_sent_.resize(values.size());
+    half_received_.resize(own * groups);
+    const std::uint64_t seed = hash64(wire.seed, static_cast<std::uint64_t>(own_group_));
+    round_to_half(values, seed, wire.position, half_sent_.data());
+    scatter(half_sent_.data(), half_received_.data(), values.size());
+    // This group's values are rounded too: else the bits would depend on how the array is cut.
+    std::copy_n(half_sent_.data() + begin, own, half_received_.data() + own_place);
+    widen_half(half_received_, received_.data());
+  } else {
+    scatter(values.data(), received_.data(), values.size());
+    std::copy_n(values.data() + begin, own, received_.data() + own_place);
+  }
+  std::vector<float*> terms;
+  for (std::size_t group = 0; group < groups; ++group) terms.push_back(received_.data() + own * group);
+  tree_sum(terms, own);
+  if (wire.half) {
+    round_to_half({received_.data(), own}, hash64(wire.seed, groups), wire.position + begin,
+                  half_sent_.data() + begin);
+    gather(half_sent_.data(), values.size());
+    widen_half(half_sent_, values.data());
+  } else {
+    std::copy_n(received_.data(), own, values.data() + begin);
+    gather(values.data(), values.size());
+  }
+}
+
+// Each group's part of `from` to its leader; this one's parts from all to `to`.
+template <typename Word>
+void RankSums::scatter(const Word* from, Word* to, std::size_t count) {
+  const std::size_t own = part_begin(count, own_group_ + 1, groups_) - part_begin(count, own_group_, groups_);
+  std::vector<MPI_Request> requests;
+  requests.reserve(2 * static_cast<std::size_t>(groups_));
+  for (int group = 0; group < groups_; ++group) {
+    if (group == own_group_) continue;
+    const std::size_t at = part_begin(count, group, groups_);
+    const std::size_t length = part_begin(count, group + 1, groups_) - at;
+    if (own > 0) {
+      MPI_Irecv(to + own * static_cast<std::size_t>(group), static_cast<int>(own), mpi_type<Word>(), group,
+                kSpreadTag, leaders_, &requests.emplace_back(MPI_REQUEST_NULL));
+    }
+    if (length > 0) {
+      MPI_Isend(from + at, static_cast<int>(length), mpi_type<Word>(), group, kSpreadTag, leaders_,
+                &requests.emplace_back(MPI_REQUEST_NULL));
+    }
+  }
+  complete(requests, pause_);
+}
+
+// Each leader's own part of `values` to all others.
+template <typename Word>
+void RankSums::gather(Word* values, std::size_t count) {
+  const std::size_t begin = part_begin(count, own_group_, groups_);
+  const std::size_t own = part_begin(count, own_group_ + 1, groups_) - begin;
+  std::vector<MPI_Request> requests;
+  requests.reserve(2 * static_cast<std::size_t>(groups_));
+  for (int group = 0; group < groups_; ++group) {
+    if (group == own_group_) continue;
+    const std::size_t at = part_begin(count, group, groups_);
+    const std::size_t length = part_begin(count, group + 1, groups_) - at;
+    if (length > 0) {
+      MPI_Irecv(values + at, static_cast<int>(length), mpi_type<Word>(), group, kSumTag, leaders_,
+                &requests.emplace_back(MPI_REQUEST_NULL));
+    }
+    if (own > 0) {
+      MPI_Isend(values + begin, static_cast<int>(own), mpi_type<Word>(), group, kSumTag, leaders_,
+                &requests.emplace_back(MPI_REQUEST_NULL));
+    }
+  }
+  complete(requests, pause_);
+}
+
+}  // namespace wflow::trainer

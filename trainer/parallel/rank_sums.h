@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums over ranks: first over the ranks of a node, through memory that they share, then between the nodes'
+// first ranks, then back. A message between nodes is sent once a node, not once a rank. In each of the two,
+// sums are a fixed tree: the same ranks on the same nodes give the same bits, on all ranks and at every run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "trainer/parallel/mpi_wait.h"
+#include "trainer/parallel/shared_slots.h"
+#include "trainer/parallel/wire.h"
+
+namespace wflow::trainer {
+
+class RankSums {
+ public:
+  // A collective call of `ranks`. `ranks_per_group`: so many ranks of a node act as one; 0: all of them.
+  RankSums(MPI_Comm ranks, int ranks_per_group, Pause pause);
+  RankSums(const RankSums&) = delete;
+  RankSums& operator=(const RankSums&) = delete;
+  ~RankSums();
+
+  // A collective call. Throws on all ranks where they call it with different lengths; `values` are lost then.
+  void sum(std::span<float> values, const Wire& wire);
+
+  int groups() const { return groups_; }
+
+ private:
+  void sum_shared(std::span<float> piece, const Wire& wire, const std::span<float>* whole);
+  SharedSlots::Lengths lengths_in_group(std::size_t turn) const;
+  SharedSlots::Lengths lengths_of_groups(SharedSlots::Lengths own);
+  static void require_equal(SharedSlots::Lengths lengths);
+  void sum_between_groups(std::span<float> values, const Wire& wire);
+  template <typename Word>
+  void scatter(const Word* from, Word* to, std::size_t count);
+  template <typename Word>
+  void gather(Word* values, std::size_t count);
+
+  MPI_Comm group_ = MPI_COMM_NULL;
+  MPI_Comm leaders_ = MPI_COMM_NULL;  // on the first rank of a group
+  int in_group_ = 0;
+  int members_ = 1;
+  int groups_ = 1;
+  int own_group_ = 0;
+  Pause pause_;
+  std::unique_ptr<SharedSlots> shared_;
+  std::uint64_t piece_ = 0;  // floats that are summed at a time, the same on all ranks
+  std::size_t turn_ = 0;
+  std::vector<float> received_;
+  std::vector<std::uint16_t> half_sent_;
+  std::vector<std::uint16_t> half_received_;
+};
+
+}  // namespace wflow::trainer

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that the ranks of a node share: a slot for each, and a barrier of atomics that costs no message.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "trainer/parallel/mpi_wait.h"
+
+namespace wflow::trainer {
+
+class SharedSlots {
+ public:
+  // What two pieces in turn have of their own: a rank may begin the next while another reads this one.
+  static constexpr std::size_t kTurns = 2;
+
+  // A collective call of `node`, which must outlive this. Where the node has no memory for it, available() is
+  // false on all of its ranks.
+  SharedSlots(MPI_Comm node, std::size_t most_slot_floats, Pause pause);
+  SharedSlots(const SharedSlots&) = delete;
+  SharedSlots& operator=(const SharedSlots&) = delete;
+  ~SharedSlots();
+
+  bool available() const { return header_ != nullptr; }
+  std::size_t slot_floats() const { return slot_floats_; }
+
+  float* slot(std::size_t turn, int rank) const {
+    return slots_ + (turn * static_cast<std::size_t>(ranks_) + static_cast<std::size_t>(rank)) * slot_floats_;
+  }
+  // A number of each rank, and what the first rank has made of them for all.
+  struct Lengths {
+    std::uint64_t least = 0;
+    std::uint64_t most = 0;
+  };
+  std::uint64_t& number(std::size_t turn, int rank) const;
+  Lengths& verdict(std::size_t turn) const { return header_->verdicts[turn]; }
+
+  // Returns when all ranks have called it; what they wrote before is then seen by all.
+  void barrier();
+
+ private:
+  struct Header {
+    alignas(64) std::atomic<std::uint64_t> arrived = 0;
+    alignas(64) std::atomic<std::uint64_t> generation = 0;
+    alignas(64) std::array<Lengths, kTurns> verdicts;
+  };
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free);  // else it would not work between processes
+
+  MPI_Win window_ = MPI_WIN_NULL;
+  int ranks_ = 1;
+  std::size_t slot_floats_ = 0;
+  Pause pause_;
+  Header* header_ = nullptr;
+  float* slots_ = nullptr;
+  std::uint64_t barriers_ = 0;
+};
+
+}  // namespace wflow::trainer

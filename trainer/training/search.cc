@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/training/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+
+namespace wflow::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();
+
+double metric_of(const nlohmann::json& row, const std::string& metric) {
+  const nlohmann::json* value = &row;
+  std::vector<std::string> path = {metric};
+  if (metric.starts_with(kRatioMetric))
+    path = {"validation", metric.substr(kRatioMetric.size()), "mae_ratio"};
+  for (const std::string& key : path) {
+    if (!value->is_object() || !value->contains(key)) return kNoValue;
+    value = &value->at(key);
+  }
+  return value->is_number() ? value->get<double>() : kNoValue;
+}
+
+double value_at(const SearchCurve& curve, std::int64_t epochs) {
+  const auto count = std::min<std::size_t>(curve.values.size(), static_cast<std::size_t>(epochs));
+  const bool there = count == static_cast<std::size_t>(epochs) || curve.ended_early;
+  return there && count > 0 ? curve.values[count - 1] : kNoValue;
+}
+
+// As the trainer itself finds the best epoch.
+class BestEpoch {
+ public:
+  void add(const nlohmann::json& row) {
+    ++epochs_;
+    const double validation = metric_of(row, "validation_loss");
+    const double value = row.contains("validation_loss") ? validation : metric_of(row, "train_loss");
+    if (best_ > 0 && value >= value_) return;
+    value_ = value;
+    best_ = epochs_;
+  }
+  std::int64_t epochs_since() const { return epochs_ - best_; }
+
+ private:
+  std::int64_t epochs_ = 0;
+  std::int64_t best_ = 0;
+  double value_ = 0;
+};
+
+bool is_of_step(const fs::path& checkpoint) {
+  return checkpoint.filename().string().starts_with("step-");
+}
+
+bool has_checkpoints(const fs::path& directory) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    if (is_of_step(entry.path()) && entry.path().extension() == ".wfck") return true;
+  }
+  return false;
+}
+
+double epochs_of_rung(const SearchConfig& search, std::size_t rung) {
+  return static_cast<double>(search.rungs[rung - 1]);
+}
+
+}  // namespace
+
+SearchCurve search_curve(std::string_view metrics_jsonl, const std::string& metric, std::int64_t patience) {
+  SearchCurve curve;
+  BestEpoch best;
+  while (!metrics_jsonl.empty()) {
+    const std::size_t end = std::min(metrics_jsonl.find('\n'), metrics_jsonl.size());
+    const nlohmann::json row = nlohmann::json::parse(metrics_jsonl.substr(0, end), nullptr, false);
+    metrics_jsonl.remove_prefix(std::min(end + 1, metrics_jsonl.size()));
+    if (!row.is_object()) continue;
+    curve.values.push_back(metric_of(row, metric));
+    best.add(row);
+  }
+  curve.ended_early = patience > 0 && best.epochs_since() >= patience;
+  return curve;
+}
+
+std::vector<SearchStanding> search_standings(const SearchConfig& search, std::size_t rung,
+                                             const std::vector<SearchCurve>& curves) {
+  std::vector<SearchStanding> standings(curves.size());
+  for (std::size_t i = 0; i < curves.size(); ++i) standings[i].training = i;
+  std::size_t in_rung = curves.size();
+  for (std::size_t r = 1; r <= rung; ++r) {
+    const auto end = standings.begin() + static_cast<std::ptrdiff_t>(in_rung);
+    // Ties by the place in the list, also after a rung in which the order was another.
+    std::sort(standings.begin(), end, [](const auto& a, const auto& b) { return a.training < b.training; });
+    for (auto s = standings.begin(); s != end; ++s) {
+      const double value = value_at(curves[s->training], search.rungs[r - 1]);
+      *s = {s->training, r, 0, in_rung, value};
+    }
+    std::stable_sort(standings.begin(), end, [](const auto& a, const auto& b) {
+      const auto badness = [](double value) {
+        return std::isfinite(value) ? value : std::numeric_limits<double>::infinity();
+      };
+      return badness(a.value) < badness(b.value);
+    });
+    for (std::size_t place = 0; place < in_rung; ++place) standings[place].place = place + 1;
+    in_rung = trainings_in_rung(search, curves.size(), r + 1);
+  }
+  return standings;
+}
+
+// A rung's file begins with the epochs of the rungs before: the last file has all.
+std::vector<SearchCurve> read_search_curves(const SearchConfig& search, std::size_t rungs,
+                                            std::int64_t patience) {
+  std::vector<SearchCurve> curves(search.trainings.size());
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    for (std::size_t rung = rungs; rung > 0; --rung) {
+      const fs::path file = fs::path(search.folders.at(rung - 1)) / search.trainings[i] / "metrics.jsonl";
+      std::error_code ignored;
+      if (!fs::exists(file, ignored)) continue;
+      curves[i] = search_curve(read_file(file), search.metric, patience);
+      break;
+    }
+  }
+  return curves;
+}
+
+std::string describe(const SearchConfig& search, const SearchStanding& standing) {
+  const double epochs = epochs_of_rung(search, standing.rung);
+  const std::string value = std::isfinite(standing.value)
+                                ? fmt::format("{} {:.4g}", search.metric, standing.value)
+                                : fmt::format("no {}", search.metric);
+  return fmt::format("place {} of {} at {:g} epoch{}, {}", standing.place, standing.of, epochs,
+                     epochs == 1 ? "" : "s", value);
+}
+
+void take_over_checkpoints(const SearchConfig& search, const fs::path& checkpoints) {
+  const auto own = static_cast<std::size_t>(search.training);
+  const fs::path before =
+      fs::path(search.folders.at(search.folders.size() - 2)) / search.trainings.at(own) / "checkpoints";
+  std::error_code ignored;
+  if (fs::equivalent(before, checkpoints, ignored) || has_checkpoints(checkpoints)) return;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(before, ignored)) {
+    if (entry.path().extension() == ".wfck") files.push_back(entry.path());
+  }
+  // The best one and the newest one first: who is killed here goes on from the first of the others.
+  std::ranges::sort(files, [](const fs::path& a, const fs::path& b) {
+    const bool step_a = is_of_step(a);
+    return step_a != is_of_step(b) ? !step_a : a > b;
+  });
+  make_directories(checkpoints);
+  for (const fs::path& file : files) {
+    const fs::path target = checkpoints / file.filename();
+    if (fs::exists(target, ignored)) continue;
+    std::error_code failed;
+    fs::create_hard_link(file, target, failed);
+    if (failed) write_file_durably(target, read_file(file));
+  }
+}
+
+namespace {
+
+// Of the last rung only who has its results: where one has failed while it wrote them, another is the best.
+std::vector<SearchCurve> finished_curves(const SearchConfig& search, std::int64_t patience) {
+  std::vector<SearchCurve> curves = read_search_curves(search, search.rungs.size(), patience);
+  const auto before_last = static_cast<std::size_t>(search.rungs[search.rungs.size() - 2]);
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    std::error_code ignored;
+    if (fs::exists(fs::path(search.folders.back()) / search.trainings[i] / "result.json", ignored)) continue;
+    std::vector<double>& values = curves[i].values;
+    values.resize(std::min(values.size(), before_last));
+  }
+  return curves;
+}
+
+std::string search_json(const SearchConfig& search, std::int64_t patience) {
+  const std::vector<SearchCurve> curves = finished_curves(search, patience);
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const SearchStanding& standing : search_standings(search, search.rungs.size(), curves)) {
+    const bool known = std::isfinite(standing.value);
+    list.push_back({{"training", search.trainings[standing.training]},
+                    {"rung", standing.rung},
+                    {"place", standing.place},
+                    {"of", standing.of},
+                    {"epochs", curves[standing.training].values.size()},
+                    {"value", known ? nlohmann::ordered_json(standing.value) : nlohmann::ordered_json()}});
+  }
+  const std::string best = list.front()["training"];
+  const nlohmann::ordered_json json = {{"wflow_format", 1},
+                                       {"metric", search.metric},
+                                       {"rungs", search.rungs},
+                                       {"keep", search.keep},
+                                       {"best", best},
+                                       {"model", best + "/model.pt"},
+                                       {"trainings", std::move(list)}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace
+
+// Trainings of the last rung may end at the same time: who has written last has seen all results.
+void write_search(const SearchConfig& search, std::int64_t patience) {
+  const fs::path file = fs::path(search.folders.back()) / "search.json";
+  std::string written;
+  for (std::string now = search_json(search, patience); now != written; now = search_json(search, patience)) {
+    write_file_durably(file, now);
+    written = std::move(now);
+  }
+}
+
+}  // namespace wflow::trainer
