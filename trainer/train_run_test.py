@@ -556,17 +556,17 @@ class Members(TrainRun):
     def check_events(self, path):
         """One training after the other, as one curve and one bar; files and test errors are the ensemble's."""
         told = [json.loads(line) for line in path.read_text().splitlines()]
-        losses = [event for event in told if event["event"] == "metric" and event["name"] == "train_loss"]
+        losses = [event for event in told if event["type"] == "metric" and event["name"] == "train_loss"]
         self.assertEqual([(event["epoch"], event["step"]) for event in losses], [(k, 5 * k) for k in range(1, 7)])
         rows = [json.loads(line) for line in (self.root / "members/metrics.jsonl").read_text().splitlines()]
         self.assertEqual([(row["epoch"], row["step"], row["train_loss"]) for row in rows],
                          [(event["epoch"], event["step"], event["value"]) for event in losses])
         self.assertEqual([row["member"] for row in rows], [1, 1, 2, 2, 3, 3])
-        tested = [event["name"] for event in told if event["event"] == "metric" and event["name"].startswith("test_")]
+        tested = [event["name"] for event in told if event["type"] == "metric" and event["name"].startswith("test_")]
         self.assertEqual(tested, ["test_mae_ratio/amplitude", "test_mae_ratio/slope"])
-        self.assertEqual([event["path"] for event in told if event["event"] == "artifact"],
+        self.assertEqual([event["path"] for event in told if event["type"] == "artifact"],
                          [str(self.root / "members" / name) for name in ("model.pt", "predictions.csv")])
-        steps = [(event["done"], event["total"]) for event in told if event["event"] == "progress"]
+        steps = [(event["done"], event["total"]) for event in told if event["type"] == "progress"]
         self.assertEqual(steps[-1], (30, 30))
         self.assertEqual(steps, sorted(steps))
 
@@ -593,7 +593,7 @@ class Members(TrainRun):
         both = self.predictions(self.root / "members")
         self.ask("members", self.root / "again.csv")
         for path in (self.root / "members/predictions.csv", self.root / "again.csv"):
-            rows = list(csv.DictReader(path.open()))
+            rows = list(csv.DictReader(path.read_text().splitlines()))
             for t, target in enumerate(["amplitude", "slope"]):
                 for key, name in (("predicted", "prediction"), ("deviation", "deviation")):
                     numpy.testing.assert_allclose([float(row[f"{target}_{key}"]) for row in rows], both[name][:, t],
