@@ -480,6 +480,7 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
   config.targets = reader.strings("targets");
   config.seed =
       static_cast<std::uint64_t>(reader.integer("seed", 1, 0, std::numeric_limits<std::int64_t>::max()));
+  config.members = reader.integer("members", config.members, 1, 100);
   config.epochs = read_epochs(reader);
   config.batch = reader.integer("batch", config.batch, 1, 1 << 24);
   config.accumulate = reader.integer("accumulate", config.accumulate, 1, 1 << 20);
@@ -518,6 +519,17 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
     diagnostics.error(
         reader.mark_of("augment"),
         "the noise of 'augment' is in deviations of normalised fields, and 'normalise' is false");
+  }
+  if (config.members > 1 && reader.has("search")) {
+    diagnostics.error(
+        reader.mark_of("members"),
+        "'members' and 'search' do not go together: search with one member, then train the best "
+        "settings with 'members'");
+  }
+  if (config.seed >
+      static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() - config.members + 1)) {
+    diagnostics.error(reader.mark_of("seed"),
+                      "'seed' is too large: member K has the seed 'seed' + K - 1, which must be below 2^63");
   }
   if (config.ranks > config.batch) {
     diagnostics.error(
@@ -650,6 +662,7 @@ yaml::Node to_yaml(const TrainConfig& config) {
       {"backend", yaml::scalar(name_of(config.backend))},
       {"precision", yaml::scalar(name_of(config.precision))},
       {"max_seconds", real(config.max_seconds)}};
+  if (config.members > 1) entries.emplace_back("members", integer(config.members));
   if (!config.init_from.empty()) entries.emplace_back("init_from", yaml::quoted(config.init_from));
   if (config.cache_bytes >= 0) entries.emplace_back("cache", integer(config.cache_bytes));
   return yaml::map(std::move(entries));

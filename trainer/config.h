@@ -162,6 +162,7 @@ struct TrainConfig {
   std::vector<std::string> inputs;   // x, the data's field, or labels; empty: x
   std::vector<std::string> targets;  // labels, or x; empty: every label of the data
   std::uint64_t seed = 1;
+  std::int64_t members = 1;  // trainings with seeds of their own, whose mean predicts
   std::int64_t epochs = 10;
   std::int64_t batch = 16;      // samples a step, over all ranks
   std::int64_t accumulate = 1;  // passes that a rank makes over its part of a batch; more need less memory

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@ namespace wflow::trainer {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 struct ReadResult {
   TrainConfig config;
@@ -104,11 +106,27 @@ TEST(TrainConfig, RefusesContradictions) {
   EXPECT_THAT(read("{data: d, stage: {memory: /x}}").messages, HasSubstr("needs the key 'local'"));
   EXPECT_THAT(read("{data: d, transform: {lag: 1}}").messages, HasSubstr("needs the key 'log'"));
   EXPECT_THAT(read("{data: d, gradients: {wire: quarter}}").messages, HasSubstr("'wire'"));
+  EXPECT_THAT(read("{data: d, members: 2, search: {rungs: [1, 2]}}").messages,
+              HasSubstr("'members' and 'search' do not go together"));
+  EXPECT_THAT(read("{data: d, members: 2, seed: 9223372036854775807}").messages,
+              HasSubstr("'seed' is too large"));
+  EXPECT_EQ(read("{data: d, seed: 9223372036854775807}").messages, "");
+  for (const char* wrong : {"0", "101", "-1", "1.5", "many"})
+    EXPECT_THAT(read(fmt::format("{{data: d, members: {}}}", wrong)).messages,
+                HasSubstr("'members' must be"));
+}
+
+// A training without an ensemble has the configuration file, and in a campaign the hash, that it always had.
+TEST(TrainConfig, OneMemberIsNotWritten) {
+  EXPECT_THAT(yaml::emit(to_yaml(read("{data: d}").config)), Not(HasSubstr("members")));
+  EXPECT_EQ(read("{data: d, members: 1}").config, read("{data: d}").config);
+  EXPECT_THAT(yaml::emit(to_yaml(read("{data: d, members: 5}").config)), HasSubstr("members: 5"));
 }
 
 TEST(TrainConfig, ReadsBackEqual) {
   const ReadResult first = read(
-      "{data: shards, output: out, targets: [omega_m, 'yes'], seed: 7, epochs: 12, batch: 32, ranks: 2, "
+      "{data: shards, output: out, targets: [omega_m, 'yes'], seed: 7, members: 3, epochs: 12, batch: 32, "
+      "ranks: 2, "
       "threads: 3,"
       " cache: 1 GiB, model: {name: sc18, width: 8, dropout: 0.1, norm: batch, dense: [10], activation: "
       "silu}, inputs: [x, omega_b],"

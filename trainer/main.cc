@@ -17,6 +17,7 @@
 #include "trainer/model/network.h"
 #include "trainer/parallel/communicator.h"
 #include "trainer/predict/predict.h"
+#include "trainer/training/members.h"
 #include "trainer/training/trainer.h"
 
 namespace {
@@ -166,7 +167,9 @@ int run(const Arguments& arguments, trainer::Communicator& communicator) {
     std::signal(SIGUSR1, remember_signal);
     const trainer::RunOptions options = {arguments.fresh, arguments.fresh_on_new_data,
                                          [] { return stop_signal != 0; }, bit_flips_of(arguments), search};
-    const trainer::Outcome outcome = trainer::train(config, communicator, options);
+    const trainer::Outcome outcome = config.members > 1
+                                         ? trainer::train_members(config, communicator, options)
+                                         : trainer::train(config, communicator, options);
     return static_cast<int>(outcome == trainer::Outcome::finished ? ExitCode::ok : ExitCode::interrupted);
   } catch (const trainer::CommonError& error) {
     if (leader) std::fprintf(stderr, "wflow-train: %s\n", error.what());

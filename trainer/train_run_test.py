@@ -500,6 +500,220 @@ class Modules(TrainRun):
         self.assertIn("TorchScript module", self.train(self.module("dry"), 1, "--dry-run").stdout)
 
 
+class Members(TrainRun):
+    """`members: K`: an ensemble of seeds."""
+
+    def member(self, name, member):
+        return self.root / name / f"member-{member}"
+
+    def predictions(self, folder):
+        with h5py.File(folder / "predictions.h5") as file:
+            return {name: file[name][...] for name in file}
+
+    def ask(self, name, path):
+        """wflow-train predict on the test samples."""
+        done = subprocess.run([PROGRAMS.train, "predict", self.root / name, self.root / "shards", "--split", "test", "-o", path],
+                              capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def check_combination(self, name, members, gaussian=False):
+        """predictions.h5 and result.json of the ensemble are those of its members, combined here again."""
+        each = [self.predictions(self.member(name, k + 1)) for k in range(members)]
+        both = self.predictions(self.root / name)
+        means = numpy.stack([one["prediction"] for one in each]).astype(float)
+        variance = means.var(axis=0)
+        if gaussian:
+            variance += numpy.mean([one["deviation"].astype(float) ** 2 for one in each], axis=0)
+        numpy.testing.assert_array_equal(both["id"], each[0]["id"])
+        numpy.testing.assert_array_equal(both["truth"], each[0]["truth"])
+        numpy.testing.assert_array_equal(both["member_prediction"], means.swapaxes(0, 1))
+        numpy.testing.assert_allclose(both["prediction"], means.mean(axis=0), rtol=1e-5, atol=1e-6)
+        numpy.testing.assert_allclose(both["deviation"], numpy.sqrt(variance), rtol=1e-4, atol=1e-6)
+        error = numpy.abs(both["prediction"] - both["truth"])
+        result = self.result(name)
+        for t, target in enumerate(["amplitude", "slope"]):
+            found = result["test"]["targets"][target]
+            self.assertAlmostEqual(found["mae"], error[:, t].mean(), places=5)
+            self.assertAlmostEqual(found["r2"], 1 - (error[:, t] ** 2).mean() / both["truth"][:, t].var(), places=4)
+            self.assertAlmostEqual(found["mae_ratio"], found["mae"] / found["mean_guess_mae"], places=6)
+            for count, key in ((1, "within_1_deviation"), (2, "within_2_deviations")):
+                self.assertAlmostEqual(result["calibration"][target][key],
+                                       (error[:, t] <= count * both["deviation"][:, t]).mean(), places=6)
+            self.assertAlmostEqual(result["calibration"][target]["spread_over_error"],
+                                   numpy.sqrt(variance[:, t].mean() / (error[:, t] ** 2).mean()), places=3)
+        self.assertEqual([one["test"] for one in result["members"]],
+                         [json.loads((self.member(name, k + 1) / "result.json").read_text())["test"] for k in range(members)])
+
+    def check_events(self, path):
+        """One training after the other, as one curve and one bar; files and test errors are the ensemble's."""
+        told = [json.loads(line) for line in path.read_text().splitlines()]
+        losses = [event for event in told if event["type"] == "metric" and event["name"] == "train_loss"]
+        self.assertEqual([(event["epoch"], event["step"]) for event in losses], [(k, 5 * k) for k in range(1, 7)])
+        rows = [json.loads(line) for line in (self.root / "members/metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([(row["epoch"], row["step"], row["train_loss"]) for row in rows],
+                         [(event["epoch"], event["step"], event["value"]) for event in losses])
+        self.assertEqual([row["member"] for row in rows], [1, 1, 2, 2, 3, 3])
+        tested = [event["name"] for event in told if event["type"] == "metric" and event["name"].startswith("test_")]
+        self.assertEqual(tested, ["test_mae_ratio/amplitude", "test_mae_ratio/slope"])
+        self.assertEqual([event["path"] for event in told if event["type"] == "artifact"],
+                         [str(self.root / "members" / name) for name in ("model.pt", "predictions.csv")])
+        steps = [(event["done"], event["total"]) for event in told if event["type"] == "progress"]
+        self.assertEqual(steps[-1], (30, 30))
+        self.assertEqual(steps, sorted(steps))
+
+    def test_mean_and_spread_of_the_members(self):
+        events = self.root / "members.events"
+        config = self.config("members", members=3, seed=5, epochs=2)
+        done = self.train(config, env={"WFLOW_EVENTS": str(events)})
+        self.assertRegex(done.stdout, r"amplitude: ratio [\d.]+ of the mean, [\d.]+ to [\d.]+ of single members")
+        self.assertRegex(done.stdout, r"within 1 deviation [\d.]+ % of the truths \(68.3 % .*\), within 2 [\d.]+ %")
+        self.assertRegex(done.stdout, r"(?m)^member 3/3 epoch 2/2  loss")
+        self.check_combination("members", 3)
+        self.assertEqual([one["seed"] for one in self.result("members")["members"]], [5, 6, 7])
+        self.check_events(events)
+        # A member is what a training with its seed is.
+        for member, seed in ((1, 5), (2, 6)):
+            self.train(self.config(f"alone{seed}", seed=seed, epochs=2))
+            alone, _ = self.weights(f"alone{seed}")
+            self.assertEqual(self.weights(f"members/member-{member}")[0], alone)
+            self.assertEqual((self.member("members", member) / "predictions.csv").read_bytes(),
+                             (self.root / f"alone{seed}/predictions.csv").read_bytes())
+        self.assertNotEqual(self.weights("members/member-1")[0], alone)
+        self.assertNotIn("members", (self.root / "alone5/train.yaml").read_text())
+        # The table and the exported model say what predictions.h5 says.
+        both = self.predictions(self.root / "members")
+        self.ask("members", self.root / "again.csv")
+        for path in (self.root / "members/predictions.csv", self.root / "again.csv"):
+            rows = list(csv.DictReader(path.read_text().splitlines()))
+            for t, target in enumerate(["amplitude", "slope"]):
+                for key, name in (("predicted", "prediction"), ("deviation", "deviation")):
+                    numpy.testing.assert_allclose([float(row[f"{target}_{key}"]) for row in rows], both[name][:, t],
+                                                  rtol=1e-3, atol=1e-4)
+        self.assertFalse((self.root / "members/model.onnx").exists())
+        self.assertTrue((self.member("members", 3) / "model.onnx").exists())
+        # One more: the others are as they were.
+        self.train(self.config("members", members=4, seed=5, epochs=2))
+        self.assertEqual(self.weights("members/member-2")[0], alone)
+        self.check_combination("members", 4)
+
+    def test_the_model_runs_in_python(self):
+        self.train(self.config("python", members=3, epochs=1), 2)
+        both = self.predictions(self.root / "python")
+        program = """
+import sys, h5py, numpy, wflow
+model = wflow.load_model(sys.argv[1] + "/python/model.pt")
+with h5py.File(sys.argv[1] + "/shards/test/shard-00000.h5") as file:
+    raw = file["x"][...]
+    found = model(raw)
+    each = model.module.members(__import__("torch").from_numpy(raw)).detach().numpy()
+numpy.savez(sys.argv[1] + "/found.npz", found=found, each=each)
+"""
+        package = pathlib.Path(__file__).resolve().parents[1] / "python"
+        subprocess.run([sys.executable, "-c", program, str(self.root)], check=True, timeout=120,
+                       env={**os.environ, "PYTHONPATH": str(package)})
+        with numpy.load(self.root / "found.npz") as file:
+            count = len(file["found"])
+            numpy.testing.assert_allclose(file["found"][:, :2], both["prediction"][:count], rtol=1e-4, atol=1e-5)
+            numpy.testing.assert_allclose(file["found"][:, 2:], both["deviation"][:count], rtol=1e-2, atol=1e-4)
+            numpy.testing.assert_allclose(file["each"].swapaxes(0, 1), both["member_prediction"][:count], rtol=1e-4, atol=1e-5)
+
+    def test_ensembles_of_other_losses(self):
+        self.train(self.config("sure", members=2, epochs=2, loss="gaussian", model={"name": "cnn", "width": 2}), 2)
+        self.check_combination("sure", 2, gaussian=True)
+        for network in ("unet", "vae"):
+            self.train(self.config(network, members=2, epochs=1, model={"name": network, "width": 2, "depth": 1, "latent": 2},
+                                   inputs=["x"], targets=["x"], augment=None))
+            both = self.predictions(self.root / network)
+            each = [self.predictions(self.member(network, k))["prediction"] for k in (1, 2)]
+            numpy.testing.assert_allclose(both["prediction"], numpy.mean(each, axis=0), rtol=1e-5)
+            numpy.testing.assert_allclose(both["deviation"], numpy.std(each, axis=0), rtol=1e-3, atol=1e-5)
+        for name in ("sure", "unet", "vae"):
+            path = self.root / f"{name}.h5"
+            self.ask(name, path)
+            both = self.predictions(self.root / name)
+            with h5py.File(path) as file:
+                for key in ("prediction", "deviation"):
+                    numpy.testing.assert_allclose(file[key][...], both[key], rtol=1e-2, atol=1e-3)
+
+    def test_classes_have_mean_probabilities(self):
+        with tempfile.TemporaryDirectory(prefix="wflow-train-test-") as folder:
+            root = pathlib.Path(folder)
+            rng = numpy.random.default_rng(2)
+            points = rng.uniform(-1, 1, (120, 2))
+            lines = [f"{i},{x},{y},{int(x > 0) + int(y > 0)}" for i, (x, y) in enumerate(points)]
+            (root / "table.csv").write_text("\n".join(["id,a,b,kind", *lines]) + "\n")
+            (root / "convert.yaml").write_text(
+                f"samples: {root}/table.csv\ninputs: [a, b]\ntargets: [kind]\n"
+                f"split: {{train: 80, validation: 20, test: 20}}\noutput: {root}/shards\nname: classes\n")
+            subprocess.run([PROGRAMS.convert, root / "convert.yaml"], check=True, stdout=subprocess.DEVNULL)
+            self.train(self.config("classes", data=str(root / "shards"), members=3, model="mlp", loss="cross_entropy",
+                                   transform=None, augment=None))
+        each = [self.predictions(self.member("classes", k)) for k in (1, 2, 3)]
+        both = self.predictions(self.root / "classes")
+        shares = numpy.mean([one["probability"] for one in each], axis=0)
+        numpy.testing.assert_allclose(both["probability"], shares, rtol=1e-5)
+        numpy.testing.assert_array_equal(both["prediction"][:, 0], shares.argmax(axis=1))
+        self.assertNotIn("deviation", both)
+        test = self.result("classes")["test"]["targets"]["kind"]
+        self.assertAlmostEqual(test["mae"], (both["prediction"] != both["truth"]).mean(), places=6)
+
+    def test_sigkill_in_the_middle_gives_the_same_bits(self):
+        keys = {"members": 3, "epochs": 20, "checkpoint": {"every_steps": 3}}
+        self.train(self.config("unbroken", **keys))
+        path = self.config("broken", **keys)
+        for member in (1, 2, 3):
+            process = subprocess.Popen(self.command(path), stdout=subprocess.DEVNULL, start_new_session=True)
+            deadline = time.monotonic() + 120
+            checkpoints = self.member("broken", member) / "checkpoints"
+            while not any(int(p.name[5:17]) >= 6 for p in checkpoints.glob("step-*.wfck")):
+                self.assertIsNone(process.poll(), "ended before it was killed")
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.001)
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            self.assertFalse((self.root / "broken/result.json").exists())
+        self.train(path)
+        for member in (1, 2, 3):
+            found, header = self.weights(f"broken/member-{member}")
+            self.assertEqual(found, self.weights(f"unbroken/member-{member}")[0])
+            self.assertEqual(header["step"], 100)
+        for key in ("test", "calibration"):
+            self.assertEqual(self.result("broken")[key], self.result("unbroken")[key])
+        self.assertEqual((self.root / "broken/predictions.csv").read_bytes(), (self.root / "unbroken/predictions.csv").read_bytes())
+
+    def test_ranks_give_the_same_ensemble(self):
+        keys = {"members": 2, "epochs": 1, "augment": None, "stage": "memory"}
+        self.train(self.config("ranks1", **keys))
+        self.train(self.config("ranks2", **keys), 2)
+        one, two = (self.predictions(self.root / name) for name in ("ranks1", "ranks2"))
+        numpy.testing.assert_allclose(one["prediction"], two["prediction"], rtol=1e-3, atol=1e-3)
+        self.check_combination("ranks2", 2)
+
+    def test_begins_with_the_members_of_another_ensemble(self):
+        self.train(self.config("teachers", members=2, epochs=1))
+        self.train(self.config("pupils", members=2, epochs=1, init_from=str(self.root / "teachers")))
+        for member in (1, 2):
+            begun = json.loads((self.member("pupils", member) / "result.json").read_text())["begun_from"]
+            self.assertIn("epoch 1", begun)
+        self.assertNotEqual(self.weights("pupils/member-1")[0], self.weights("pupils/member-2")[0])
+
+    def test_fresh_forgets_every_member(self):
+        config = self.config("fresh", members=2, epochs=1)
+        self.train(config)
+        self.train(self.config("fresh", members=2, epochs=2), code=4)  # of another training
+        self.train(self.config("fresh", members=2, epochs=1), 1, "--fresh")
+        self.assertEqual(self.weights("fresh/member-2")[1]["segments"], 1)
+
+    def test_dry_run_names_seeds_and_totals(self):
+        done = self.train(self.config("dry", members=5, seed=3), 1, "--dry-run")
+        self.assertIn("members         5, seeds 3 to 7, one after the other: 100 steps and ", done.stdout)
+        self.assertFalse((self.root / "dry").exists())
+        for wrong in (0, 101, "many"):
+            done = subprocess.run(self.command(self.config("wrong", members=wrong)), capture_output=True, text=True)
+            self.assertEqual(done.returncode, 3)
+            self.assertIn("'members' must be", done.stderr)
+
+
 class Ranks(TrainRun):
     def test_two_ranks_take_the_steps_of_one(self):
         keys = {"model": {"name": "cosmoflow", "width": 3, "norm": "none"}, "epochs": 2,

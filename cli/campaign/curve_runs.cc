@@ -28,8 +28,8 @@ void add_numbers(const nlohmann::json& row, const std::string& prefix, std::uint
   for (const auto& [key, value] : row.items()) {
     if (value.is_object()) {
       add_numbers(value, prefix + key + ".", epoch, step, points);
-    } else if (value.is_number() &&
-               !(prefix.empty() && (key == "epoch" || key == "step" || key == "seconds"))) {
+    } else if (value.is_number() && !(prefix.empty() && (key == "epoch" || key == "step" ||
+                                                         key == "seconds" || key == "member"))) {
       points[prefix + key][step] = {epoch, step, value.get<double>()};
     }
   }

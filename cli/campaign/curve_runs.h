@@ -20,7 +20,7 @@ struct CurveRun {
 };
 
 // Lines of JSON: objects of an epoch each as wflow-train writes them (metrics.jsonl; each number but epoch,
-// step and seconds is a metric, names of objects within are joined by dots), or events of a task
+// step, seconds and member is a metric, names of objects within are joined by dots), or events of a task
 // (docs/formats/events.md). What is neither is left out. In order of step, the last value of a step counts.
 std::vector<engine::wire::MetricCurve> curves_of_lines(std::string_view text);
 

@@ -60,7 +60,7 @@ CurveRun run_of(const std::string& name, const std::string& text) {
 }
 
 constexpr const char* kOne =
-    R"({"epoch":1,"step":10,"train_loss":2.0,"validation":{"sigma":{"mae":0.5}},"seconds":3}
+    R"({"epoch":1,"step":10,"member":1,"train_loss":2.0,"validation":{"sigma":{"mae":0.5}},"seconds":3}
 {"epoch":2,"step":20,"train_loss":1.0,"validation":{"sigma":{"mae":0.25,"r2":null}}}
 no line
 )";

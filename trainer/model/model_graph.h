@@ -53,9 +53,9 @@ struct Layer {
   std::array<std::int64_t, 3> stride = {1, 1, 1};
   std::array<std::int64_t, 3> pad_low = {0, 0, 0};
   std::array<std::int64_t, 3> pad_high = {0, 0, 0};
-  double value = 0;         // slope, probability, scale: what the kind says
+  double value = 0;                           // slope, probability, scale: what the kind says
   std::shared_ptr<const std::string> module;  // module: the TorchScript file's bytes
-  std::int64_t groups = 1;  // group norm
+  std::int64_t groups = 1;                    // group norm
   std::vector<ParameterSpec> parameters;
   std::vector<ParameterSpec> buffers;  // of norms: mean, then variance
 

@@ -125,4 +125,71 @@ std::size_t RowFile::rows() const {
   return state_->rows;
 }
 
+struct RowFileReader::State {
+  std::filesystem::path path;
+  FileId file{};
+  std::vector<std::int64_t> ids{};
+
+  hid_t check(hid_t id) const {
+    if (id < 0) converters::throw_hdf5(ExitCode::data, fmt::format("cannot read {}", path.string()));
+    return id;
+  }
+  std::vector<hsize_t> extent(const DatasetId& dataset) const {
+    const SpaceId space(check(H5Dget_space(dataset.get())));
+    const int axes = static_cast<int>(check(H5Sget_simple_extent_ndims(space.get())));
+    std::vector<hsize_t> extent(static_cast<std::size_t>(axes));
+    check(H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr));
+    return extent;
+  }
+};
+
+RowFileReader::RowFileReader(const std::filesystem::path& path) : state_(new State{path}) {
+  const Hdf5Section section;
+  const PropertyId access(state_->check(H5Pcreate(H5P_FILE_ACCESS)));
+  H5Pset_file_locking(access.get(), false, true);
+  state_->file = FileId(state_->check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get())));
+  const DatasetId id(state_->check(H5Dopen2(state_->file.get(), "id", H5P_DEFAULT)));
+  state_->ids.resize(state_->extent(id).at(0));
+  if (!state_->ids.empty())
+    state_->check(H5Dread(id.get(), H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, state_->ids.data()));
+}
+
+RowFileReader::~RowFileReader() {
+  const Hdf5Section section;
+  if (state_) state_->file.close();
+}
+
+RowFileReader::RowFileReader(RowFileReader&&) noexcept = default;
+
+const std::vector<std::int64_t>& RowFileReader::ids() const {
+  return state_->ids;
+}
+
+std::optional<std::vector<std::int64_t>> RowFileReader::shape(const char* name) const {
+  const Hdf5Section section;
+  if (state_->check(H5Lexists(state_->file.get(), name, H5P_DEFAULT)) == 0) return std::nullopt;
+  const DatasetId dataset(state_->check(H5Dopen2(state_->file.get(), name, H5P_DEFAULT)));
+  const std::vector<hsize_t> extent = state_->extent(dataset);
+  return std::vector<std::int64_t>(extent.begin() + 1, extent.end());
+}
+
+std::vector<float> RowFileReader::read(const char* name, std::size_t first, std::size_t count) const {
+  const Hdf5Section section;
+  const DatasetId dataset(state_->check(H5Dopen2(state_->file.get(), name, H5P_DEFAULT)));
+  std::vector<hsize_t> extent = state_->extent(dataset);
+  extent[0] = count;
+  std::vector<float> values(std::accumulate(extent.begin(), extent.end(), hsize_t{1}, std::multiplies<>()));
+  if (values.empty()) return values;
+  std::vector<hsize_t> begin(extent.size(), 0);
+  begin[0] = first;
+  const SpaceId whole(state_->check(H5Dget_space(dataset.get())));
+  state_->check(
+      H5Sselect_hyperslab(whole.get(), H5S_SELECT_SET, begin.data(), nullptr, extent.data(), nullptr));
+  const SpaceId memory(
+      state_->check(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr)));
+  state_->check(
+      H5Dread(dataset.get(), H5T_NATIVE_FLOAT, memory.get(), whole.get(), H5P_DEFAULT, values.data()));
+  return values;
+}
+
 }  // namespace wflow::trainer

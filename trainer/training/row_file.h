@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +29,25 @@ class RowFile {
   void write(std::size_t dataset, std::size_t first, std::span<const float> values);
   void publish();
   std::size_t rows() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Such a file, read part by part.
+class RowFileReader {
+ public:
+  // All throw Error{data} where the file can't be read.
+  explicit RowFileReader(const std::filesystem::path& path);
+  ~RowFileReader();
+  RowFileReader(RowFileReader&&) noexcept;
+
+  const std::vector<std::int64_t>& ids() const;
+  // Of a row; nothing where there is no such dataset.
+  std::optional<std::vector<std::int64_t>> shape(const char* name) const;
+  // Rows [first, first + count).
+  std::vector<float> read(const char* name, std::size_t first, std::size_t count) const;
 
  private:
   struct State;

@@ -99,6 +99,15 @@ class Run {
   double forward(const std::pair<std::size_t, std::size_t>& part, std::size_t first_of_rank, double scale);
   void finish_epoch();
   void report_epoch(const EpochRow& row);
+  void metric(const std::string& name, double value, std::int64_t epoch, std::int64_t at);
+  void send_note(const std::string& sentence);
+  // Counted from the first member's beginning.
+  std::uint64_t epoch_of_all(std::int64_t epoch) const {
+    return static_cast<std::uint64_t>(options_.member * config_.epochs + epoch);
+  }
+  std::uint64_t step_of_all(std::int64_t step) const {
+    return static_cast<std::uint64_t>(options_.member * total_steps() + step);
+  }
   // Of all ranks.
   double gflops_of(const EpochRow& row) const {
     return static_cast<double>(graph_.training_flops()) * row.samples_per_second * 1e-9;
@@ -225,7 +234,7 @@ void Run::report_staging() {
                                        text::format_bytes(report.bytes), report.seconds, report.groups,
                                        report.groups == 1 ? "" : "s", name_of(config_.stage));
   say(note);
-  events_.note(note);
+  send_note(note);
 }
 
 // A collective call.
@@ -247,7 +256,7 @@ void Run::say(const std::string& line) const {
 
 void Run::say_warning(const std::string& sentence) {
   std::fprintf(stderr, "wflow-train: warning: %s\n", sentence.c_str());
-  events_.note(sentence);
+  send_note(sentence);
 }
 
 bool Run::is_of_other_data(const Checkpoint& checkpoint) const {
@@ -284,7 +293,7 @@ void Run::resume_or_begin() {
         fmt::format("the data have changed since the last checkpoint: training starts anew{}",
                     with_weights ? " with the weights of the last model" : "");
     say(note);
-    events_.note(note);
+    send_note(note);
     if (leader()) {
       if (with_weights) keep_last_model(bytes);
       checkpoints_.clear();
@@ -308,7 +317,7 @@ void Run::resume_or_begin() {
     data_.set_normalisation(normalisation);
     const std::string note = fmt::format("continued from epoch {}, step {}", counters_.epoch, counters_.step);
     say(note);
-    events_.note(note);
+    send_note(note);
     // Who was killed may have taken the last epochs' events along; told twice, they count once.
     for (const EpochRow& row : counters_.history) report_epoch(row);
   }
@@ -384,7 +393,7 @@ void Run::begin_with(const std::string& bytes, const std::string& source) {
                   checkpoint.header.value("epoch", std::int64_t{0}), before.value("data_hash", ""));
   const std::string note = "begins with the weights of " + counters_.begun_from;
   say(note);
-  events_.note(note);
+  send_note(note);
 }
 
 // In the first epoch and not when all have trained in vain.
@@ -420,7 +429,7 @@ Outcome Run::execute() {
     const std::string note = fmt::format("stopped at epoch {}, step {}; the same command continues",
                                          counters_.epoch, counters_.step);
     say(note);
-    events_.note(note);
+    send_note(note);
     return Outcome::interrupted;
   }
   writer_.finish();
@@ -730,7 +739,7 @@ void Run::report_progress() {
   if (!leader() || (seconds_since(last_progress_) < kProgressEverySeconds && counters_.step < total_steps()))
     return;
   last_progress_ = Clock::now();
-  events_.progress(static_cast<std::uint64_t>(counters_.step), static_cast<std::uint64_t>(total_steps()),
+  events_.progress(step_of_all(counters_.step), static_cast<std::uint64_t>(options_.members * total_steps()),
                    "steps");
 }
 
@@ -779,7 +788,9 @@ void Run::finish_epoch() {
   const std::int64_t every = config_.checkpoint.every_epochs;
   if (last || (every > 0 && counters_.epoch % every == 0)) write_checkpoint();
   if (!leader()) return;
-  say(epoch_line(row, config_.epochs));
+  const bool one = options_.members == 1;
+  say((one ? "" : fmt::format("member {}/{} ", options_.member + 1, options_.members)) +
+      epoch_line(row, config_.epochs));
   if (counters_.stopped_early)
     say(fmt::format("no better validation since epoch {}: stopped early", counters_.best_epoch));
   report_epoch(row);
@@ -791,29 +802,41 @@ void Run::write_metrics() const {
   const fs::path output = config_.output;
   write_file_durably(output / "metrics.csv", metrics_csv(data_.labels(), counters_.history));
   write_file_durably(output / "metrics.jsonl", metrics_jsonl(counters_.history));
+  if (options_.metrics_written) options_.metrics_written();
+}
+
+// Of an ensemble as if one member's training went on where the one before ended: so they are one curve.
+void Run::metric(const std::string& name, double value, std::int64_t epoch, std::int64_t at) {
+  events_.metric(name, value, epoch_of_all(epoch), step_of_all(at));
+}
+
+void Run::send_note(const std::string& sentence) {
+  const bool one = options_.members == 1;
+  events_.note(one ? sentence
+                   : fmt::format("member {} of {}: {}", options_.member + 1, options_.members, sentence));
 }
 
 void Run::report_epoch(const EpochRow& row) {
-  const auto epoch = static_cast<std::uint64_t>(row.epoch);
-  const auto at = static_cast<std::uint64_t>(row.step);
-  events_.metric("train_loss", row.train_loss, epoch, at);
-  if (!row.validation.targets.empty()) events_.metric("validation_loss", row.validation.loss, epoch, at);
+  const std::int64_t epoch = row.epoch;
+  const std::int64_t at = row.step;
+  metric("train_loss", row.train_loss, epoch, at);
+  if (!row.validation.targets.empty()) metric("validation_loss", row.validation.loss, epoch, at);
   for (const TargetErrors& t : row.validation.targets) {
-    events_.metric("validation_mae_ratio/" + t.label, t.ratio(), epoch, at);
+    metric("validation_mae_ratio/" + t.label, t.ratio(), epoch, at);
   }
-  events_.metric("learning_rate", row.learning_rate, epoch, at);
-  events_.metric("samples_per_second", row.samples_per_second, epoch, at);
-  if (!graph_.is_module()) events_.metric("gflops", gflops_of(row), epoch, at);
-  events_.metric("data_wait", row.data_wait, epoch, at);
-  events_.metric("exposed_communication", row.exposed_communication, epoch, at);
+  metric("learning_rate", row.learning_rate, epoch, at);
+  metric("samples_per_second", row.samples_per_second, epoch, at);
+  if (!graph_.is_module()) metric("gflops", gflops_of(row), epoch, at);
+  metric("data_wait", row.data_wait, epoch, at);
+  metric("exposed_communication", row.exposed_communication, epoch, at);
 }
 
 void Run::write_checkpoint() {
   last_checkpoint_ = Clock::now();
   if (!leader()) return;
   const Clock::time_point begin = Clock::now();
-  const auto epoch = static_cast<std::uint64_t>(counters_.epoch);
-  const auto at = static_cast<std::uint64_t>(counters_.step);
+  const std::uint64_t epoch = epoch_of_all(counters_.epoch);
+  const std::uint64_t at = step_of_all(counters_.step);
   if (++checkpoints_written_ > 1) beginning_ = {};
   writer_.write(
       counters_.step,
@@ -1092,10 +1115,10 @@ void Run::write_results() {
   say(performance_line(performance));
   say(fmt::format("results in {}: model.pt, model.onnx, predictions.h5, {}metrics.csv, result.json",
                   output.string(), table ? "predictions.csv, " : ""));
+  if (options_.members > 1) return;  // the ensemble's errors and files are the task's
   for (const TargetErrors& t : test.targets) {
     if (split.size() == 0) break;
-    events_.metric("test_mae_ratio/" + t.label, t.ratio(), static_cast<std::uint64_t>(counters_.epoch),
-                   static_cast<std::uint64_t>(counters_.step));
+    metric("test_mae_ratio/" + t.label, t.ratio(), counters_.epoch, counters_.step);
   }
   events_.artifact("model", (output / "model.pt").string());
   events_.artifact("predictions", (output / (table ? "predictions.csv" : "predictions.h5")).string());
@@ -1197,6 +1220,14 @@ std::string describe_run(const TrainConfig& asked) {
   out += fmt::format(
       "steps           {} an epoch, {} in all; {} ranks of {} threads\n", order.steps_per_epoch(),
       order.steps_per_epoch() * static_cast<std::size_t>(config.epochs), config.ranks, config.threads);
+  if (config.members > 1) {
+    const auto members = static_cast<std::uint64_t>(config.members);
+    out += fmt::format(
+        "members         {}, seeds {} to {}, one after the other: {} steps and {} parameters in all\n",
+        members, config.seed, config.seed + members - 1,
+        members * order.steps_per_epoch() * static_cast<std::uint64_t>(config.epochs),
+        text::format_count(members * parameters));
+  }
   return out;
 }
 

@@ -26,6 +26,10 @@ struct RunOptions {
   std::function<bool()> stop_asked;  // a signal has come
   std::vector<BitFlip> bit_flips;    // errors on purpose, each once
   SearchConfig search;               // of which this training is one; off: of none
+  // Of an ensemble (training/members.h): which of how many trainings this is.
+  std::int64_t member = 0;
+  std::int64_t members = 1;
+  std::function<void()> metrics_written = {};  // rank 0 has written this training's metrics
 };
 
 enum class Outcome { finished, interrupted };

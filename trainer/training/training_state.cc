@@ -120,7 +120,7 @@ void flatten(const nlohmann::json& json, const std::string& prefix, std::map<std
 
 nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
   nlohmann::json json = json_of(to_yaml(config));
-  for (const char* key : {"data", "output", "ranks", "threads", "loader_threads", "cache", "stage",
+  for (const char* key : {"data", "output", "ranks", "threads", "loader_threads", "cache", "stage", "members",
                           "checkpoint", "guard", "max_seconds", "backend"}) {
     json.erase(key);
   }

@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/training/members.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/csv.h"
+#include "base/error.h"
+#include "base/events.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "trainer/model/ensemble_export.h"
+#include "trainer/model/exported_model.h"
+#include "trainer/training/objective.h"
+#include "trainer/training/prediction_file.h"
+#include "trainer/training/report.h"
+#include "trainer/training/row_file.h"
+
+namespace wflow::trainer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kValuesAtOnce = std::size_t{1} << 20;  // of each member's predictions, in memory
+
+fs::path member_folder(const std::string& output, std::int64_t member) {
+  return fs::path(output) / fmt::format("member-{}", member + 1);
+}
+
+TrainConfig config_of_member(const TrainConfig& config, std::int64_t member) {
+  TrainConfig own = config;
+  own.members = 1;
+  own.seed = config.seed + static_cast<std::uint64_t>(member);
+  own.output = member_folder(config.output, member).string();
+  // Of another ensemble: its own member.
+  if (config.init_from.empty() || config.init_from == kInitFromLast) return own;
+  const fs::path begin = member_folder(config.init_from, member);
+  if (fs::is_directory(begin)) own.init_from = begin.string();
+  return own;
+}
+
+// Before the first member: a run that is killed then finds no checkpoint of the others.
+void forget_members(const TrainConfig& config) {
+  for (std::int64_t member = 0; member < config.members; ++member) {
+    fs::remove_all(member_folder(config.output, member) / "checkpoints");
+    fs::remove(member_folder(config.output, member) / "initial.wfck");
+  }
+}
+
+// The lines of all members so far, as if one training had followed the other: so `wflow curves` draws them.
+// Gives the last step.
+std::uint64_t write_metrics_of_all(const TrainConfig& config, std::int64_t newest) {
+  std::string lines;
+  std::int64_t last_step = 0;
+  for (std::int64_t member = 0; member <= newest; ++member) {
+    const std::string own = read_file(member_folder(config.output, member) / "metrics.jsonl");
+    for (const std::string& line : text::split(own, '\n')) {
+      if (line.empty()) continue;
+      nlohmann::json row = nlohmann::json::parse(line);
+      const auto epoch = row.at("epoch").get<std::int64_t>();
+      const auto step = row.at("step").get<std::int64_t>();
+      last_step = member * config.epochs * (step / epoch) + step;
+      row["member"] = member + 1;
+      row["epoch"] = member * config.epochs + epoch;
+      row["step"] = last_step;
+      lines += row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    }
+  }
+  write_file_durably(fs::path(config.output) / "metrics.jsonl", lines);
+  return static_cast<std::uint64_t>(last_step);
+}
+
+// The ensemble of members that are trained, rank 0 alone.
+class Combination {
+ public:
+  Combination(const TrainConfig& config, std::uint64_t last_step);
+  void write();
+
+ private:
+  // Of one target, over the test samples.
+  struct Sums {
+    double absolute = 0;
+    double squared = 0;
+    double mean = 0;  // of the truths, with their spread around it
+    double spread = 0;
+    double within_one = 0;  // deviation of the prediction
+    double within_two = 0;
+    double variance = 0;  // of the predictions, summed
+    double count = 0;
+    // The root of the mean variance over that of the mean squared error.
+    double spread_over_error() const { return squared > 0 ? std::sqrt(variance / squared) : 0; }
+  };
+  struct Rows {
+    std::size_t count = 0;
+    std::vector<float> truth{};
+    std::vector<float> prediction{};
+    std::vector<float> deviation{};    // not of classes
+    std::vector<float> probability{};  // of classes
+    std::vector<float> each{};         // [samples, members, targets], of numbers in a table
+  };
+
+  bool classes() const { return is_classification(config_.loss.name); }
+  std::size_t cells() const;
+  void check_same_samples() const;
+  void write_predictions();
+  Rows combined(std::size_t first, std::size_t count) const;
+  void combine_numbers(Rows& rows, std::size_t first) const;
+  void combine_classes(Rows& rows, std::size_t first) const;
+  void add(const Rows& rows);
+  void add_lines(const Rows& rows, std::size_t first);
+  std::string heading() const;
+  Evaluation evaluation() const;
+  nlohmann::json calibration() const;
+  nlohmann::json result(const Evaluation& test) const;
+  void tell(const Evaluation& test) const;
+
+  const TrainConfig& config_;
+  const fs::path output_;
+  const std::uint64_t last_step_;  // over all members
+  std::vector<RowFileReader> files_;
+  std::vector<nlohmann::json> results_;  // of the members
+  std::vector<std::string> targets_;
+  std::string units_;
+  std::vector<std::int64_t> shape_;  // of a prediction
+  std::vector<Sums> sums_;
+  bool table_;
+  std::string lines_;  // of predictions.csv
+};
+
+Combination::Combination(const TrainConfig& config, std::uint64_t last_step)
+    : config_(config), output_(config.output), last_step_(last_step) {
+  for (std::int64_t member = 0; member < config.members; ++member) {
+    const fs::path folder = member_folder(config.output, member);
+    files_.emplace_back(folder / "predictions.h5");
+    results_.push_back(nlohmann::json::parse(read_file(folder / "result.json")));
+  }
+  const fs::path first = member_folder(config.output, 0);
+  const ExportedModel model(first / "model.pt");
+  targets_ = model.targets();
+  units_ = model.units().empty() ? "physical" : model.units();
+  shape_ = files_.front().shape("prediction").value();
+  sums_.resize(targets_.size());
+  table_ = fs::exists(first / "predictions.csv");
+  check_same_samples();
+}
+
+std::size_t Combination::cells() const {
+  std::size_t cells = 1;
+  for (std::size_t axis = 1; axis < shape_.size(); ++axis) cells *= static_cast<std::size_t>(shape_[axis]);
+  return cells;
+}
+
+void Combination::check_same_samples() const {
+  for (std::size_t k = 1; k < files_.size(); ++k) {
+    if (files_[k].ids() == files_.front().ids() && files_[k].shape("prediction") == shape_ &&
+        results_[k].at("data").at("hash") == results_.front().at("data").at("hash"))
+      continue;
+    throw Error(ExitCode::data,
+                fmt::format("member-{} in {} is of other data than member-1: the data have changed while the "
+                            "members were trained; --fresh-on-new-data trains those anew that need it",
+                            k + 1, config_.output));
+  }
+}
+
+// The mean and variance of the mixture of the members' predictions: the variance of their means and, with a
+// gaussian loss, the mean of the variances that they expect (Lakshminarayanan et al. 2017, section 2.4).
+void Combination::combine_numbers(Rows& rows, std::size_t first) const {
+  const bool gaussian = config_.loss.name == LossName::gaussian;
+  const auto members = static_cast<double>(files_.size());
+  std::vector<double> sum(rows.truth.size());
+  std::vector<double> expected(gaussian ? sum.size() : 0);
+  std::vector<std::vector<float>> each;
+  for (const RowFileReader& file : files_) {
+    each.push_back(file.read("prediction", first, rows.count));
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += each.back()[i];
+    if (!gaussian) continue;
+    const std::vector<float> deviations = file.read("deviation", first, rows.count);
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      expected[i] += static_cast<double>(deviations[i]) * deviations[i];
+  }
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    const double mean = sum[i] / members;
+    double spread = 0;
+    for (const std::vector<float>& values : each) spread += (values[i] - mean) * (values[i] - mean);
+    const double variance = (spread + (gaussian ? expected[i] : 0)) / members;
+    rows.prediction.push_back(static_cast<float>(mean));
+    rows.deviation.push_back(static_cast<float>(std::sqrt(variance)));
+  }
+  if (!table_) return;
+  for (std::size_t n = 0; n < rows.count; ++n)
+    for (const std::vector<float>& values : each) {
+      const auto row = values.begin() + static_cast<std::ptrdiff_t>(n * targets_.size());
+      rows.each.insert(rows.each.end(), row, row + static_cast<std::ptrdiff_t>(targets_.size()));
+    }
+}
+
+void Combination::combine_classes(Rows& rows, std::size_t first) const {
+  std::vector<double> sum;
+  for (const RowFileReader& file : files_) {
+    const std::vector<float> shares = file.read("probability", first, rows.count);
+    sum.resize(shares.size());
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += shares[i];
+  }
+  for (const double share : sum)
+    rows.probability.push_back(static_cast<float>(share / static_cast<double>(files_.size())));
+  const std::size_t cells = this->cells();
+  const std::size_t classes = sum.size() / std::max<std::size_t>(1, rows.count * cells);
+  for (std::size_t i = 0; i < rows.count * cells; ++i) {
+    const std::size_t begin = i / cells * classes * cells + i % cells;
+    std::size_t likeliest = 0;
+    for (std::size_t k = 1; k < classes; ++k)
+      if (sum[begin + k * cells] > sum[begin + likeliest * cells]) likeliest = k;
+    rows.prediction.push_back(static_cast<float>(likeliest));
+  }
+}
+
+Combination::Rows Combination::combined(std::size_t first, std::size_t count) const {
+  Rows rows = {count, files_.front().read("truth", first, count)};
+  if (classes()) {
+    combine_classes(rows, first);
+  } else {
+    combine_numbers(rows, first);
+  }
+  return rows;
+}
+
+void Combination::add(const Rows& rows) {
+  for (std::size_t i = 0; i < rows.truth.size(); ++i) {
+    Sums& sums = sums_[i / cells() % sums_.size()];
+    const double truth = rows.truth[i];
+    const double error = std::abs(rows.prediction[i] - truth);
+    ++sums.count;
+    if (classes()) {
+      sums.absolute += error > 0.5 ? 1 : 0;
+      continue;
+    }
+    sums.absolute += error;
+    sums.squared += error * error;
+    // Welford (1962), as predict does.
+    const double step = truth - sums.mean;
+    sums.mean += step / sums.count;
+    sums.spread += step * (truth - sums.mean);
+    sums.within_one += error <= rows.deviation[i] ? 1 : 0;
+    sums.within_two += error <= 2 * static_cast<double>(rows.deviation[i]) ? 1 : 0;
+    sums.variance += static_cast<double>(rows.deviation[i]) * rows.deviation[i];
+  }
+}
+
+void Combination::add_lines(const Rows& rows, std::size_t first) {
+  for (std::size_t n = 0; n < rows.count; ++n) {
+    lines_ += std::to_string(files_.front().ids()[first + n]);
+    for (std::size_t t = 0; t < targets_.size(); ++t) {
+      const std::size_t i = n * targets_.size() + t;
+      lines_ += fmt::format(",{:.9g},{:.9g}", rows.truth[i], rows.prediction[i]);
+      if (!classes()) lines_ += fmt::format(",{:.9g}", rows.deviation[i]);
+    }
+    lines_ += '\n';
+  }
+}
+
+std::string Combination::heading() const {
+  std::string line = "id";
+  for (const std::string& target : targets_) {
+    line += fmt::format(",{},{}", csv::cell(target), csv::cell(target + "_predicted"));
+    if (!classes()) line += "," + csv::cell(target + "_deviation");
+  }
+  return line + '\n';
+}
+
+void Combination::write_predictions() {
+  RowFile file(output_ / "predictions.h5", files_.front().ids());
+  file.number("wflow_format", kPredictionFormat);
+  file.number("members", config_.members);
+  file.text("producer", {fmt::format("wflow {}", kVersion)});
+  file.text("data_hash", {results_.front().at("data").at("hash").get<std::string>()});
+  file.text("targets", targets_);
+  file.text("units", {units_});
+  const std::size_t truth = file.add("truth", shape_);
+  const std::size_t prediction = file.add("prediction", shape_);
+  const std::vector<std::int64_t> second = classes() ? files_.front().shape("probability").value() : shape_;
+  const std::size_t certainty = file.add(classes() ? "probability" : "deviation", second);
+  const bool with_each = table_ && !classes();
+  const std::vector<std::int64_t> of_members = {config_.members, shape_.at(0)};
+  const std::size_t each = with_each ? file.add("member_prediction", of_members) : 0;
+  std::size_t values = 1;
+  for (const std::int64_t n : second) values *= static_cast<std::size_t>(n);
+  const std::size_t most = std::max<std::size_t>(1, kValuesAtOnce / std::max<std::size_t>(1, values));
+  lines_ = heading();
+  for (std::size_t first = 0; first < file.rows(); first += most) {
+    const Rows rows = combined(first, std::min(most, file.rows() - first));
+    file.write(truth, first, rows.truth);
+    file.write(prediction, first, rows.prediction);
+    file.write(certainty, first, classes() ? rows.probability : rows.deviation);
+    if (with_each) file.write(each, first, rows.each);
+    add(rows);
+    if (table_) add_lines(rows, first);
+  }
+  file.publish();
+  if (table_) write_file_durably(output_ / "predictions.csv", lines_);
+}
+
+Evaluation Combination::evaluation() const {
+  Evaluation evaluation;
+  const nlohmann::json& one = results_.front().at("test").at("targets");
+  for (std::size_t t = 0; t < targets_.size(); ++t) {
+    const Sums& sums = sums_[t];
+    const double count = std::max(1.0, sums.count);
+    TargetErrors& errors = evaluation.targets.emplace_back();
+    errors.label = targets_[t];
+    errors.mae = sums.absolute / count;
+    errors.mse = (classes() ? sums.absolute : sums.squared) / count;
+    errors.variance = sums.spread / count;
+    // The same for every member: it depends on the data alone.
+    const nlohmann::json guess =
+        one.value(targets_[t], nlohmann::json::object()).value("mean_guess_mae", nlohmann::json());
+    errors.mean_guess_mae = guess.is_number() ? guess.get<double>() : 0;
+  }
+  return evaluation;
+}
+
+nlohmann::json Combination::calibration() const {
+  nlohmann::json shares = nlohmann::json::object();
+  for (std::size_t t = 0; t < targets_.size(); ++t) {
+    if (classes() || sums_[t].count == 0) continue;
+    shares[targets_[t]] = {{"within_1_deviation", sums_[t].within_one / sums_[t].count},
+                           {"within_2_deviations", sums_[t].within_two / sums_[t].count},
+                           {"spread_over_error", sums_[t].spread_over_error()}};
+  }
+  return shares;
+}
+
+nlohmann::json Combination::result(const Evaluation& test) const {
+  nlohmann::json members = nlohmann::json::array();
+  double seconds = 0;
+  for (std::size_t k = 0; k < results_.size(); ++k) {
+    const nlohmann::json& one = results_[k];
+    seconds += one.at("seconds").at("training").get<double>();
+    nlohmann::json member = {{"folder", fmt::format("member-{}", k + 1)}};
+    member["seed"] = one.at("seeds").at("seed");
+    for (const char* key : {"epochs", "steps", "selected_epoch", "validation", "test"})
+      member[key] = one.at(key);
+    members.push_back(std::move(member));
+  }
+  const nlohmann::json& first = results_.front();
+  nlohmann::json all = {{"wflow_format", 1},
+                        {"test", to_json(test)},
+                        {"calibration", calibration()},
+                        {"members", members},
+                        {"seconds", {{"training", seconds}}}};
+  all["test"].erase("loss");  // the members' losses are their own
+  for (const char* key :
+       {"data", "model", "ranks", "threads", "host", "device", "precision", "kernels", "versions"})
+    all[key] = first.at(key);
+  all["seeds"] = {
+      {"seed", config_.seed}, {"members", config_.members}, {"shuffle_labels", config_.shuffle_labels}};
+  return all;
+}
+
+// For people: the ensemble's errors, each target's beside those of single members, and its calibration.
+void Combination::tell(const Evaluation& test) const {
+  std::string out = "\n" + test_lines(test, fmt::format("test, {} members", config_.members));
+  for (std::size_t t = 0; t < targets_.size(); ++t) {
+    std::vector<double> single;
+    for (const nlohmann::json& one : results_)
+      single.push_back(one.at("test").at("targets").at(targets_[t]).at("mae_ratio").get<double>());
+    const auto [least, most] = std::minmax_element(single.begin(), single.end());
+    out += fmt::format("{}: ratio {:.3f} of the mean, {:.3f} to {:.3f} of single members\n", targets_[t],
+                       test.targets[t].ratio(), *least, *most);
+    if (classes()) continue;
+    out += fmt::format(
+        "  within 1 deviation {:.1f} % of the truths (68.3 % of a normal distribution), within 2 "
+        "{:.1f} % (95.4 %); the deviation is {:.2f} times the error\n",
+        100 * sums_[t].within_one / sums_[t].count, 100 * sums_[t].within_two / sums_[t].count,
+        sums_[t].spread_over_error());
+  }
+  std::fputs(out.c_str(), stdout);
+}
+
+void Combination::write() {
+  write_predictions();
+  const Evaluation test = evaluation();
+  std::vector<fs::path> models;
+  for (std::int64_t member = 0; member < config_.members; ++member)
+    models.push_back(member_folder(config_.output, member) / "model.pt");
+  export_ensemble(models, config_.loss.name, output_ / "model.pt");
+  for (const char* name : {"model.onnx", "metrics.csv"})  // of an earlier training without members
+    fs::remove(output_ / name);
+  write_file_durably(output_ / "train.yaml", yaml::emit(to_yaml(config_)));
+  write_file_durably(output_ / "result.json", result(test).dump(2) + "\n");
+  const bool tested = !files_.front().ids().empty();
+  if (tested) tell(test);
+  std::fputs(fmt::format("results in {}: model.pt (of all members; each has a model.onnx of its own), "
+                         "predictions.h5, {}metrics.jsonl, result.json\n",
+                         config_.output, table_ ? "predictions.csv, " : "")
+                 .c_str(),
+             stdout);
+  std::fflush(stdout);
+  EventWriter events = EventWriter::from_environment();
+  for (const TargetErrors& errors : test.targets)
+    if (tested)
+      events.metric("test_mae_ratio/" + errors.label, errors.ratio(),
+                    static_cast<std::uint64_t>(config_.members * config_.epochs), last_step_);
+  events.artifact("model", (output_ / "model.pt").string());
+  events.artifact("predictions", (output_ / (table_ ? "predictions.csv" : "predictions.h5")).string());
+}
+
+}  // namespace
+
+Outcome train_members(const TrainConfig& config, Communicator& communicator, const RunOptions& options) {
+  const bool leader = communicator.rank() == 0;
+  const auto began = std::chrono::steady_clock::now();
+  RunOptions own = options;
+  own.members = config.members;
+  own.stop_asked = [&] {
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
+    return (config.max_seconds > 0 && seconds.count() >= config.max_seconds) ||
+           (options.stop_asked && options.stop_asked());
+  };
+  if (options.fresh && leader) forget_members(config);
+  std::uint64_t last_step = 0;
+  own.metrics_written = [&] { last_step = write_metrics_of_all(config, own.member); };
+  for (own.member = 0; own.member < config.members; ++own.member) {
+    const TrainConfig member = config_of_member(config, own.member);
+    if (leader) {
+      std::fputs(
+          fmt::format("\nmember {} of {}, seed {}\n", own.member + 1, config.members, member.seed).c_str(),
+          stdout);
+      std::fflush(stdout);
+    }
+    if (train(member, communicator, own) == Outcome::interrupted) return Outcome::interrupted;
+    own.bit_flips.clear();  // each comes once
+  }
+  if (leader) Combination(config, last_step).write();
+  return Outcome::finished;
+}
+
+}  // namespace wflow::trainer
