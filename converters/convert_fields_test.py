@@ -440,7 +440,7 @@ class Fields(unittest.TestCase):
             subprocess.run(["h5repack", *options, str(shard), str(copy)], check=True)
             subprocess.run(["h5diff", str(shard), str(copy), "/u"], check=True)
 
-    @unittest.skipIf("detect_leaks" in os.environ.get("ASAN_OPTIONS", ""), "a sanitizer keeps what is freed")
+    @unittest.skipIf("WFLOW_SANITIZED" in os.environ, "a sanitizer keeps what is freed")
     def test_a_large_sample_is_in_memory_twice(self):
         """While it is encoded, the next one is read. What chooses the compression had four copies of it."""
         self.COUNT = 2

@@ -28,7 +28,7 @@ SharedSlots::SharedSlots(MPI_Comm node, std::size_t most_slot_floats, Pause paus
   const std::size_t share = kMostSlotBytes / (kTurns * ranks) / kPage * kPage;
   const std::size_t slot_bytes = std::clamp(share, kPage, pages(most_slot_floats * sizeof(float)));
   const std::size_t header_bytes = pages(sizeof(Header) + kTurns * ranks * sizeof(std::uint64_t));
-  const std::size_t all = header_bytes + kTurns * ranks * slot_bytes;
+  const std::size_t all = kPage + header_bytes + kTurns * ranks * slot_bytes;
   MPI_Comm_set_errhandler(node, MPI_ERRORS_RETURN);
   void* base = nullptr;
   int sound = MPI_Win_allocate_shared(rank == 0 ? static_cast<MPI_Aint>(all) : 0, 1, MPI_INFO_NULL, node,
@@ -40,9 +40,13 @@ SharedSlots::SharedSlots(MPI_Comm node, std::size_t most_slot_floats, Pause paus
   MPI_Aint size = 0;
   int unit = 0;
   MPI_Win_shared_query(window_, 0, &size, &unit, static_cast<void*>(&base));
-  header_ = static_cast<Header*>(base);
+  // MPI may give memory that begins within a page. It does so at the same place of it in every process, as
+  // whole pages are mapped, so that all find the same next page.
+  auto space = static_cast<std::size_t>(size);
+  std::byte* first = static_cast<std::byte*>(std::align(kPage, all - kPage, base, space));
+  header_ = reinterpret_cast<Header*>(first);
   if (rank == 0) std::construct_at(header_);
-  slots_ = reinterpret_cast<float*>(static_cast<std::byte*>(base) + header_bytes);
+  slots_ = reinterpret_cast<float*>(first + header_bytes);
   slot_floats_ = slot_bytes / sizeof(float);
   MPI_Barrier(node);
 }
