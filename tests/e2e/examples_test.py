@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The examples of other simulations: each from its own simulator through the conversion to a training that has learned something."""
 
+import csv
 import json
 import os
 import re
@@ -10,7 +11,7 @@ from unittest import mock
 import h5py
 import numpy
 
-from wflow_test import BIN, SMALL, SOURCE, CampaignTest
+from wflow_test import BIN, DATA, SMALL, SOURCE, CampaignTest
 
 sys.path.insert(0, str(SOURCE / "python"))
 import wflow
@@ -91,6 +92,27 @@ class Examples(CampaignTest):
             self.assertAlmostEqual(float(sample["period"]), 2 * numpy.pi / numpy.sqrt(stiffness / mass - rate**2), delta=2e-3)
 
         self.check_campaign_in_python()
+        self.check_predictions_of_a_table()
+
+    def check_predictions_of_a_table(self):
+        """Its columns are the numbers of the model's one input, in any order."""
+        training = self.directory.parent / "train"
+        with open(training / "predictions.csv", encoding="utf-8") as file:
+            tested = list(csv.DictReader(file))
+        samples = self.samples()
+        table = self.folder / "points.csv"
+        with open(table, "w", encoding="utf-8") as file:
+            file.write("id,damping,note,mass,stiffness\n")
+            for row in tested:
+                mass, stiffness, damping = samples[int(row["id"])]["x"]
+                file.write(f"{row['id']},{damping:.17g},a note,{mass:.17g},{stiffness:.17g}\n")
+        predicted = list(csv.DictReader(self.wflow("predict", training, table).out.splitlines()))
+        self.assertEqual([row["id"] for row in predicted], [row["id"] for row in tested])
+        for got, row in zip(predicted, tested):
+            self.assertEqual(got["note"], "a note")
+            self.assertAlmostEqual(float(got["period_predicted"]), float(row["period_predicted"]), delta=1e-4)
+        table.write_text("mass,stiffness\n1,20\n")
+        self.assertIn("has no column 'damping'", self.wflow("predict", training, table, code=DATA).err)
 
     def check_campaign_in_python(self):
         with mock.patch.dict(os.environ, {"WFLOW": str(BIN / "wflow"), "XDG_STATE_HOME": self.environment["XDG_STATE_HOME"]}):

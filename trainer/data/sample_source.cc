@@ -49,6 +49,7 @@ DataField field_of(const converters::FieldInfo& info) {
   field.name = info.name;
   field.is_input = info.role == converters::FieldRole::input;
   field.shape = tensor_shape(info);
+  field.channels = info.channels;
   field.has_channels = info.layout.starts_with('C') || info.shape.size() == 4;
   field.has_time = info.layout.find('T') != std::string::npos;
   for (const converters::ChannelStatistics& channel : info.statistics)

@@ -49,6 +49,7 @@ struct DataField {
   std::string name;
   bool is_input = true;
   TensorShape shape;
+  std::vector<std::string> channels;        // their names, where the data have them
   bool has_channels = true;                 // its stored values have an axis of channels
   bool has_time = false;                    // and one of time
   std::vector<LabelRange> range;            // a channel, as stored; or one for all

@@ -51,6 +51,8 @@ void export_ensemble(const std::vector<std::filesystem::path>& members, LossName
       if (k > 0) continue;
       for (const char* name : {"inputs", "targets"})
         ensemble.register_attribute(name, c10::ListType::ofStrings(), member.attr(name));
+      ensemble.register_attribute("columns", c10::ListType::create(c10::ListType::ofStrings()),
+                                  member.attr("columns"));
       ensemble.register_attribute("units", c10::StringType::get(), member.attr("units"));
     }
     const LossName outputs = is_classification(loss) ? loss : LossName::gaussian;

@@ -14,6 +14,7 @@ struct ExportedModel::State {
   std::filesystem::path file;
   torch::jit::Module module;
   std::vector<std::string> inputs;
+  std::vector<std::vector<std::string>> columns;
   std::vector<std::string> targets;
   std::string loss;
   std::string units;
@@ -32,12 +33,26 @@ std::string reason_of(const c10::Error& error) {
   return text.substr(0, text.find('\n'));
 }
 
+std::vector<std::string> strings(const c10::IValue& list) {
+  std::vector<std::string> strings;
+  for (const c10::IValue& item : list.toListRef())
+    if (item.isString()) strings.push_back(item.toStringRef());
+  return strings;
+}
+
 std::vector<std::string> names(const torch::jit::Module& module, const char* attribute) {
   if (!module.hasattr(attribute) || !module.attr(attribute).isList()) return {};
-  std::vector<std::string> names;
-  for (const c10::IValue& name : module.attr(attribute).toListRef())
-    if (name.isString()) names.push_back(name.toStringRef());
-  return names;
+  return strings(module.attr(attribute));
+}
+
+std::vector<std::vector<std::string>> columns_of(const torch::jit::Module& module, std::size_t inputs) {
+  std::vector<std::vector<std::string>> columns;
+  if (module.hasattr("columns") && module.attr("columns").isList()) {
+    for (const c10::IValue& list : module.attr("columns").toListRef())
+      columns.push_back(list.isList() ? strings(list) : std::vector<std::string>());
+  }
+  columns.resize(inputs);
+  return columns;
 }
 
 std::string text_attribute(const torch::jit::Module& module, const char* name) {
@@ -64,8 +79,9 @@ torch::jit::Module load(const std::filesystem::path& file) {
 }  // namespace
 
 ExportedModel::ExportedModel(const std::filesystem::path& file)
-    : state_(new State{file, load(file), {}, {}, {}, {}}) {
+    : state_(new State{file, load(file), {}, {}, {}, {}, {}}) {
   state_->inputs = names(state_->module, "inputs");
+  state_->columns = columns_of(state_->module, state_->inputs.size());
   state_->targets = names(state_->module, "targets");
   state_->loss = text_attribute(state_->module, "loss");
   state_->units = text_attribute(state_->module, "units");
@@ -75,6 +91,9 @@ ExportedModel::~ExportedModel() = default;
 
 const std::vector<std::string>& ExportedModel::inputs() const {
   return state_->inputs;
+}
+const std::vector<std::vector<std::string>>& ExportedModel::columns() const {
+  return state_->columns;
 }
 const std::vector<std::string>& ExportedModel::targets() const {
   return state_->targets;

@@ -27,6 +27,9 @@ class ExportedModel {
 
   // Names, as export_model() notes them; none in a file of another maker.
   const std::vector<std::string>& inputs() const;
+  // One an input: the names of its numbers. Empty for a field, for an input that is one number, and in all
+  // files where none are noted.
+  const std::vector<std::vector<std::string>>& columns() const;
   const std::vector<std::string>& targets() const;
   // Of the training ("mse", "gaussian", ...): what the outputs are; empty in a file of another maker.
   const std::string& loss() const;

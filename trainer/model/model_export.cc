@@ -79,6 +79,13 @@ void export_model(const ModelGraph& graph, const FlatState& state, const Exporte
     for (const std::string& target : units.targets) names.push_back(target);
     module.register_attribute("inputs", c10::ListType::ofStrings(), inputs);
     module.register_attribute("targets", c10::ListType::ofStrings(), names);
+    c10::List<c10::List<std::string>> columns;
+    for (const std::vector<std::string>& of_input : units.columns) {
+      c10::List<std::string> list;
+      for (const std::string& column : of_input) list.push_back(column);
+      columns.push_back(list);
+    }
+    module.register_attribute("columns", c10::ListType::create(c10::ListType::ofStrings()), columns);
     module.register_attribute("loss", c10::StringType::get(), std::string(name_of(units.loss)));
     const bool transformed = units.field_target && units.target_transformed &&
                              units.loss == LossName::gaussian && units.transform.name != TransformName::none;

@@ -29,6 +29,8 @@ struct ExportedUnits {
            transform.name != TransformName::none;
   }
   std::vector<std::string> without_channels = {};  // inputs whose stored values have no axis of channels
+  // Of each input the names of its numbers, which a table has in columns; of a field, or of one number, none.
+  std::vector<std::vector<std::string>> columns = {};
 };
 
 // The module's forward as TorchScript source: raw inputs in order of the graph's (fields [N, C, D, H, W]
@@ -37,9 +39,9 @@ struct ExportedUnits {
 // probabilities.
 std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& units);
 
-// Writes the module; `path` is published whole. Its attributes `inputs`, `targets`, `loss`, `units` and
-// `wflow` name the inputs, the outputs, what they were trained with, their units (physical or transformed)
-// and the maker.
+// Writes the module; `path` is published whole. Its attributes `inputs`, `columns`, `targets`, `loss`,
+// `units` and `wflow` name the inputs, their numbers, the outputs, what they were trained with, their units
+// (physical or transformed) and the maker.
 void export_model(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,
                   const std::string& path);
 

@@ -272,7 +272,7 @@ std::unique_ptr<PredictionRows> rows_of(const PredictOptions& options, const Exp
   if (fs::is_directory(data))
     return rows_of_dataset(data, model.inputs(), comparable ? model.targets() : std::vector<std::string>{},
                            options.split);
-  if (data.extension() == ".csv") return rows_of_table(data, model.inputs());
+  if (data.extension() == ".csv") return rows_of_table(data, model.inputs(), model.columns());
   throw Error(ExitCode::data,
               fmt::format("{} is neither a data set (a folder with manifest.json) nor a table "
                           "(.csv)",

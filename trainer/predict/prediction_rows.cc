@@ -180,14 +180,22 @@ class DatasetRows final : public PredictionRows {
 
 class TableRows final : public PredictionRows {
  public:
-  TableRows(const std::filesystem::path& file, const std::vector<std::string>& inputs) {
+  TableRows(const std::filesystem::path& file, const std::vector<std::string>& inputs,
+            const std::vector<std::vector<std::string>>& columns_of_inputs) {
     csv::Reader reader(file);
     names_ = reader.header();
     const auto id = reader.column("id");
-    std::vector<std::string> wanted = inputs;
+    std::vector<std::string> wanted;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const std::vector<std::string>& of_input = columns_of_inputs.at(i);
+      if (of_input.empty()) wanted.push_back(inputs[i]);
+      wanted.insert(wanted.end(), of_input.begin(), of_input.end());
+      widths_.push_back(std::max<std::size_t>(1, of_input.size()));
+    }
     if (wanted.empty()) {
       for (const std::string& name : names_)
         if (name != "id") wanted.push_back(name);
+      widths_.assign(wanted.size(), 1);
     }
     std::vector<std::size_t> columns;
     for (const std::string& name : wanted) {
@@ -220,10 +228,13 @@ class TableRows final : public PredictionRows {
   std::int64_t id(std::size_t row) const override { return ids_[row]; }
   std::vector<ModelArray> inputs(std::size_t first, std::size_t count) const override {
     std::vector<ModelArray> arrays;
-    for (const std::vector<float>& column : values_) {
-      const auto begin = column.begin() + static_cast<std::ptrdiff_t>(first);
-      arrays.push_back(
-          {{static_cast<std::int64_t>(count), 1}, {begin, begin + static_cast<std::ptrdiff_t>(count)}});
+    std::size_t column = 0;
+    for (const std::size_t width : widths_) {
+      ModelArray& array = arrays.emplace_back();
+      array.shape = {static_cast<std::int64_t>(count), static_cast<std::int64_t>(width)};
+      for (std::size_t row = first; row < first + count; ++row)
+        for (std::size_t k = 0; k < width; ++k) array.values.push_back(values_[column + k][row]);
+      column += width;
     }
     return arrays;
   }
@@ -233,7 +244,8 @@ class TableRows final : public PredictionRows {
  private:
   std::vector<std::string> names_;
   std::vector<std::int64_t> ids_;
-  std::vector<std::vector<float>> values_;  // an input each
+  std::vector<std::vector<float>> values_;  // a column each
+  std::vector<std::size_t> widths_;         // of each input, in columns
   std::vector<std::vector<std::string>> rows_;
 };
 
@@ -251,8 +263,9 @@ std::unique_ptr<PredictionRows> rows_of_dataset(const std::filesystem::path& dir
 }
 
 std::unique_ptr<PredictionRows> rows_of_table(const std::filesystem::path& file,
-                                              const std::vector<std::string>& inputs) {
-  return std::make_unique<TableRows>(file, inputs);
+                                              const std::vector<std::string>& inputs,
+                                              const std::vector<std::vector<std::string>>& columns) {
+  return std::make_unique<TableRows>(file, inputs, columns);
 }
 
 }  // namespace wflow::trainer

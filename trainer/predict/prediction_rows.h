@@ -41,8 +41,10 @@ std::unique_ptr<PredictionRows> rows_of_dataset(const std::filesystem::path& dir
                                                 const std::vector<std::string>& inputs,
                                                 const std::vector<std::string>& targets,
                                                 const std::string& split);
-// The column `id` has the ids, where there is one; else rows count from 0.
+// `columns`: the model's, of each input (ExportedModel). The column `id` has the ids, where there is one;
+// else rows count from 0.
 std::unique_ptr<PredictionRows> rows_of_table(const std::filesystem::path& file,
-                                              const std::vector<std::string>& inputs);
+                                              const std::vector<std::string>& inputs,
+                                              const std::vector<std::vector<std::string>>& columns);
 
 }  // namespace wflow::trainer

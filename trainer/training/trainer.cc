@@ -983,6 +983,12 @@ ExportedUnits Run::units() const {
                          data_.labels(),    data_.target_is_transformed()};
   for (const DataRoles::Part& part : data_.roles().parts)
     if (!data_.info().fields[part.field].has_channels) units.without_channels.push_back(part.name);
+  for (const DataRoles::Input& input : data_.roles().inputs) {
+    std::vector<std::string>& columns = units.columns.emplace_back();
+    if (input.label) continue;
+    const DataField& field = data_.info().fields[data_.roles().parts[input.part].field];
+    if (field.shape.voxels() == 1) columns = field.channels;
+  }
   return units;
 }
 
@@ -1135,14 +1141,14 @@ bool is_stopped_by_search(const SearchConfig& search, std::int64_t patience, Com
   if (communicator.rank() == 0) {
     const auto own = static_cast<std::size_t>(search.training);
     const auto rung = static_cast<std::size_t>(search.rung);
-    const auto standings =
-        search_standings(search, rung - 1, read_search_curves(search, rung - 1, patience));
+    const auto standings = search_standings(search, rung - 1, read_search_curves(search, rung - 1, patience));
     const std::size_t most = trainings_in_rung(search, standings.size(), rung);
     const SearchStanding& first = standings.front();
     if (!std::isfinite(first.value))
-      throw Error(ExitCode::data,
-                  fmt::format("no training of the search in {} has come to {} epochs with a {}",
-                              search.folders.at(first.rung - 1), search.rungs[first.rung - 1], search.metric));
+      throw Error(
+          ExitCode::data,
+          fmt::format("no training of the search in {} has come to {} epochs with a {}",
+                      search.folders.at(first.rung - 1), search.rungs[first.rung - 1], search.metric));
     const auto at = std::ranges::find(standings, own, &SearchStanding::training);
     const bool goes_on =
         at - standings.begin() < static_cast<std::ptrdiff_t>(most) && std::isfinite(at->value);
