@@ -35,7 +35,7 @@ void append(std::vector<std::string>& lines, std::vector<std::string> more) {
 
 constexpr std::size_t kShownCurves = 8;
 
-// Only where several tasks have a curve of this name is it said whose it is.
+// With the task's name where several tasks have a curve of this name.
 std::string label_of(const CampaignStatus& status, const engine::MetricCurve& curve) {
   const auto count = std::ranges::count(status.metrics, curve.name, &engine::MetricCurve::name);
   return count == 1 ? curve.name : fmt::format("{} {}", curve.task, curve.name);

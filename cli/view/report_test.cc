@@ -40,7 +40,7 @@ TEST(Report, MissingSamplesAreNamedWithTheirReasonAndTheWayBack) {
   EXPECT_THAT(lines, Contains(StartsWith("  to let such simulations fail as they end: outputs:")));
 }
 
-// "train validati" and "pytorch validati" told nobody which curve it was.
+// They were cut off: "train validati", "pytorch validati".
 TEST(Report, CurvesOfSeveralTrainingsHaveTheirWholeNames) {
   engine::CampaignStatus status;
   for (const std::string task : {"train", "pytorch"}) {

@@ -14,7 +14,7 @@ namespace wflow::converters {
 
 // Has the kernel read files into its cache before they are wanted. A reader of many small files waits for one
 // disk request after the other; threads of this class open the files ahead of it, so that several are under
-// way. Readers of all formats gain, and know nothing of it. What lies ahead is limited in files and bytes.
+// way. The readers need no change. The number of files read ahead and their bytes are limited.
 class ReadAhead {
  public:
   static constexpr std::size_t kWindow = 256;                           // items

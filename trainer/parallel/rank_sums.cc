@@ -28,6 +28,15 @@ std::size_t part_begin(std::size_t count, int part, int parts) {
   return count * static_cast<std::size_t>(part) / static_cast<std::size_t>(parts);
 }
 
+struct Part {
+  std::size_t begin = 0;
+  std::size_t length = 0;
+};
+Part part_of(std::size_t count, int part, int parts) {
+  const std::size_t begin = part_begin(count, part, parts);
+  return {begin, part_begin(count, part + 1, parts) - begin};
+}
+
 // Adds all terms up into the first, in a fixed tree; the others are lost.
 void tree_sum(std::span<float* const> terms, std::size_t count) {
   constexpr std::size_t kBlock = 2048;  // stays in the first cache
@@ -158,8 +167,7 @@ void RankSums::require_equal(SharedSlots::Lengths lengths) {
 // who arrives first.
 void RankSums::sum_between_groups(std::span<float> values, const Wire& wire) {
   if (groups_ == 1) return;
-  const std::size_t begin = part_begin(values.size(), own_group_, groups_);
-  const std::size_t own = part_begin(values.size(), own_group_ + 1, groups_) - begin;
+  const auto [begin, own] = part_of(values.size(), own_group_, groups_);
   const auto groups = static_cast<std::size_t>(groups_);
   const std::size_t own_place = own * static_cast<std::size_t>(own_group_);
   received_.resize(own * groups);
@@ -193,13 +201,12 @@ void RankSums::sum_between_groups(std::span<float> values, const Wire& wire) {
 // Each group's part of `from` to its leader; this one's parts from all to `to`.
 template <typename Word>
 void RankSums::scatter(const Word* from, Word* to, std::size_t count) {
-  const std::size_t own = part_begin(count, own_group_ + 1, groups_) - part_begin(count, own_group_, groups_);
+  const std::size_t own = part_of(count, own_group_, groups_).length;
   std::vector<MPI_Request> requests;
   requests.reserve(2 * static_cast<std::size_t>(groups_));
   for (int group = 0; group < groups_; ++group) {
     if (group == own_group_) continue;
-    const std::size_t at = part_begin(count, group, groups_);
-    const std::size_t length = part_begin(count, group + 1, groups_) - at;
+    const auto [at, length] = part_of(count, group, groups_);
     if (own > 0) {
       MPI_Irecv(to + own * static_cast<std::size_t>(group), static_cast<int>(own), mpi_type<Word>(), group,
                 kSpreadTag, leaders_, &requests.emplace_back(MPI_REQUEST_NULL));
@@ -215,14 +222,12 @@ void RankSums::scatter(const Word* from, Word* to, std::size_t count) {
 // Each leader's own part of `values` to all others.
 template <typename Word>
 void RankSums::gather(Word* values, std::size_t count) {
-  const std::size_t begin = part_begin(count, own_group_, groups_);
-  const std::size_t own = part_begin(count, own_group_ + 1, groups_) - begin;
+  const auto [begin, own] = part_of(count, own_group_, groups_);
   std::vector<MPI_Request> requests;
   requests.reserve(2 * static_cast<std::size_t>(groups_));
   for (int group = 0; group < groups_; ++group) {
     if (group == own_group_) continue;
-    const std::size_t at = part_begin(count, group, groups_);
-    const std::size_t length = part_begin(count, group + 1, groups_) - at;
+    const auto [at, length] = part_of(count, group, groups_);
     if (length > 0) {
       MPI_Irecv(values + at, static_cast<int>(length), mpi_type<Word>(), group, kSumTag, leaders_,
                 &requests.emplace_back(MPI_REQUEST_NULL));
