@@ -754,7 +754,7 @@ bool Run::validate(EpochRow& row) {
     value = row.validation.loss;
     validation_seconds_ += seconds_since(begin);
   }
-  if (counters_.best_epoch > 0 && value >= counters_.best_value) return false;
+  if (counters_.best_epoch > 0 && !is_better(value, counters_.best_value)) return false;
   counters_.best_value = value;
   counters_.best_epoch = row.epoch;
   return true;

@@ -224,6 +224,17 @@ TEST(BestSteps, AreOfTheBestValidation) {
   EXPECT_EQ(best_steps(history, 2), (std::vector<std::int64_t>{20, 30}));
   EXPECT_EQ(best_steps(history, 9).size(), 3U);
   EXPECT_TRUE(best_steps(history, 0).empty());
+  history[1].validation.loss = std::nan("");
+  EXPECT_EQ(best_steps(history, 2), (std::vector<std::int64_t>{30, 10}));
+}
+
+TEST(BestSteps, NoNumberIsWorseThanAny) {
+  const double nothing = std::nan("");
+  EXPECT_TRUE(is_better(1, 2));
+  EXPECT_FALSE(is_better(2, 2));
+  EXPECT_FALSE(is_better(nothing, 2));
+  EXPECT_TRUE(is_better(2, nothing));
+  EXPECT_FALSE(is_better(nothing, nothing));
 }
 
 TEST(Report, CsvQuotesWhatNeedsIt) {
@@ -358,6 +369,10 @@ TEST(TrainingState, GoesThroughACheckpointUnchanged) {
   row.train_loss = 0.1;
   row.validation.targets.push_back({"a", 0.1, 0.2, 0.3});
   counters.history.push_back(row);
+  row.epoch = 2;
+  row.train_loss = row.validation.loss = row.validation.targets[0].mse = std::nan("");
+  counters.history.push_back(row);
+  counters.best_value = std::nan("");
   LaggedSums lagged(nullptr);
   lagged.exchange(state.exchange(), {7, 0.5, 0.25});
   const Normalisation normalisation = {{1.0 / 3}, {2}, {3, 4}, {5, 6}, {7}, {8}};

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "base/version.h"
@@ -65,17 +67,22 @@ nlohmann::json json_of(const EpochRow& row) {
           {"exposed_communication", row.exposed_communication}};
 }
 
+// JSON has no NaN: it is written as null.
+double number_of(const nlohmann::json& json) {
+  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+}
+
 EpochRow row_of(const nlohmann::json& json) {
   EpochRow row;
   row.epoch = json.at("epoch").get<std::int64_t>();
   row.step = json.at("step").get<std::int64_t>();
   row.learning_rate = json.at("learning_rate").get<double>();
-  row.train_loss = json.at("train_loss").get<double>();
-  row.validation.loss = json.at("validation_loss").get<double>();
+  row.train_loss = number_of(json.at("train_loss"));
+  row.validation.loss = number_of(json.at("validation_loss"));
   for (const nlohmann::json& t : json.at("validation")) {
-    row.validation.targets.push_back({t.at(0).get<std::string>(), t.at(1).get<double>(),
-                                      t.at(2).get<double>(), t.at(3).get<double>(),
-                                      t.size() > 4 ? t.at(4).get<double>() : 0.0});
+    row.validation.targets.push_back({t.at(0).get<std::string>(), number_of(t.at(1)),
+                                      number_of(t.at(2)), number_of(t.at(3)),
+                                      t.size() > 4 ? number_of(t.at(4)) : 0.0});
   }
   row.samples_per_second = json.at("samples_per_second").get<double>();
   row.seconds = json.at("seconds").get<double>();
@@ -213,11 +220,16 @@ std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& aver
   return encode_unsealed(std::move(header), arrays);
 }
 
+bool is_better(double loss, double than) {
+  return loss < than || (std::isnan(than) && !std::isnan(loss));
+}
+
 std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::int64_t count) {
   std::vector<std::pair<double, std::int64_t>> losses;
   for (const EpochRow& row : history) {
     const bool validated = !row.validation.targets.empty();
-    losses.emplace_back(validated ? row.validation.loss : row.train_loss, row.step);
+    const double loss = validated ? row.validation.loss : row.train_loss;
+    losses.emplace_back(std::isnan(loss) ? std::numeric_limits<double>::infinity() : loss, row.step);
   }
   std::sort(losses.begin(), losses.end());
   std::vector<std::int64_t> steps;
@@ -272,11 +284,11 @@ void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimize
     counters.epoch = header.at("epoch").get<std::int64_t>();
     counters.step_of_epoch = header.at("step_of_epoch").get<std::int64_t>();
     counters.step = header.at("step").get<std::int64_t>();
-    counters.epoch_loss = header.at("epoch_loss").get<double>();
+    counters.epoch_loss = number_of(header.at("epoch_loss"));
     counters.epoch_samples = header.at("epoch_samples").get<std::int64_t>();
     counters.epoch_seconds = header.at("epoch_seconds").get<double>();
     counters.seconds = header.at("seconds").get<double>();
-    counters.best_value = header.at("best_value").get<double>();
+    counters.best_value = number_of(header.at("best_value"));
     counters.best_epoch = header.at("best_epoch").get<std::int64_t>();
     counters.stopped_early = header.at("stopped_early").get<bool>();
     counters.segments = header.at("segments").get<std::int64_t>();
