@@ -76,6 +76,8 @@ std::unique_ptr<Network> make_network(Backend backend, Precision precision, cons
 
 // Threads for libtorch's and the BLAS's kernels; the defaults of neither fit (1, and all cores a rank).
 void set_compute_threads(int threads, bool deterministic);
+// On how many threads a long loop of this library's own kernels runs.
+int compute_threads();
 std::string torch_version();
 std::string onednn_version();  // "2.6.3"
 std::string compute_device();

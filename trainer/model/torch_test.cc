@@ -240,6 +240,16 @@ constexpr std::array<KernelChoice, 4> kAllKernels = {KernelChoice::library, Kern
 
 class NetworkTest : public testing::TestWithParam<Case> {};
 
+#ifdef WFLOW_PARALLEL_LOOPS
+// ATen's parallel_for is a loop on one thread where a source is compiled without OpenMP.
+TEST(Threads, AreAsManyAsWereSet) {
+  for (const int threads : {2, 1}) {
+    set_compute_threads(threads, true);
+    EXPECT_EQ(compute_threads(), threads);
+  }
+}
+#endif
+
 TEST_P(NetworkTest, GradientsAreAutograds) {
   const Case& c = GetParam();
   const ModelGraph graph = build_model(c.model, c.input, 3);
