@@ -67,9 +67,14 @@ nlohmann::json json_of(const EpochRow& row) {
           {"exposed_communication", row.exposed_communication}};
 }
 
-// JSON has no NaN: it is written as null.
+// JSON has no NaN and no infinities: they are written as null.
 double number_of(const nlohmann::json& json) {
   return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+}
+
+// A checkpoint tells no infinity from what is no number: they are equally bad, before a restart and after it.
+double badness(double loss) {
+  return std::isnan(loss) ? std::numeric_limits<double>::infinity() : loss;
 }
 
 EpochRow row_of(const nlohmann::json& json) {
@@ -221,15 +226,14 @@ std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& aver
 }
 
 bool is_better(double loss, double than) {
-  return loss < than || (std::isnan(than) && !std::isnan(loss));
+  return badness(loss) < badness(than);
 }
 
 std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::int64_t count) {
   std::vector<std::pair<double, std::int64_t>> losses;
   for (const EpochRow& row : history) {
     const bool validated = !row.validation.targets.empty();
-    const double loss = validated ? row.validation.loss : row.train_loss;
-    losses.emplace_back(std::isnan(loss) ? std::numeric_limits<double>::infinity() : loss, row.step);
+    losses.emplace_back(badness(validated ? row.validation.loss : row.train_loss), row.step);
   }
   std::sort(losses.begin(), losses.end());
   std::vector<std::int64_t> steps;
