@@ -4,6 +4,7 @@ option(BUILD_TESTING "build the tests and benchmarks (needs GoogleTest)" OFF)
 option(WFLOW_WERROR "warnings are errors" OFF)
 option(WFLOW_TRAINER "build wflow-train (needs MPI and libtorch)" ON)
 option(WFLOW_FAST_BUILD "few large translation units and precompiled headers: half the compile time" ON)
+set(WFLOW_UNITY_BATCH 16 CACHE STRING "sources in a translation unit of a fast build")
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, RelWithDebInfo or Debug" FORCE)
@@ -70,6 +71,16 @@ if(WFLOW_FAST_BUILD)
   target_precompile_headers(wflow_precompiled PRIVATE
     <algorithm> <array> <chrono> <cmath> <cstdint> <cstdlib> <cstring> <filesystem> <functional> <map> <memory> <optional>
     <set> <span> <string> <string_view> <utility> <variant> <vector> <fmt/format.h> <nlohmann/json.hpp>)
+  if(BUILD_TESTING)
+    find_package(GTest REQUIRED)
+    add_library(wflow_precompiled_tests STATIC "${CMAKE_SOURCE_DIR}/cmake/precompiled.cc")
+    target_link_libraries(wflow_precompiled_tests PRIVATE wflow_settings fmt::fmt nlohmann_json::nlohmann_json GTest::gmock)
+    target_compile_options(wflow_precompiled_tests PRIVATE -O1)
+    target_precompile_headers(wflow_precompiled_tests PRIVATE
+      <algorithm> <array> <chrono> <cmath> <cstdint> <cstdlib> <cstring> <filesystem> <fstream> <functional> <map> <memory>
+      <optional> <set> <span> <string> <string_view> <utility> <variant> <vector> <fmt/format.h> <nlohmann/json.hpp>
+      <gmock/gmock.h> <gtest/gtest.h>)
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # -fpch-preprocess: for ccache. -pthread: some libraries ask for it, and precompiled headers fit one set of flags.
     target_compile_options(wflow_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess> -pthread)
