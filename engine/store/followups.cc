@@ -84,9 +84,11 @@ void Store::set_iterations(const std::string& text) {
 
 bool Store::has_event(const std::string& type) {
   return impl_->reading([&] {
-    auto& select = impl_->statement("SELECT 1 FROM events WHERE type = ? LIMIT 1");
+    auto& select = impl_->statement("SELECT 1 FROM events WHERE type = ? AND array >= 0 LIMIT 1");
     select.bind(1, type);
-    return select.executeStep();
+    const bool found = select.executeStep();
+    select.reset();  // a statement in progress would refuse a snapshot
+    return found;
   });
 }
 

@@ -104,7 +104,7 @@ void Store::Impl::add_activity(Overview& overview, const OverviewWish& wish, std
   const std::map<ArrayId, ArrayFacts> arrays = read_arrays(database);
   std::map<std::uint64_t, std::vector<double>> by_worker;
   std::map<std::string, std::size_t> chosen;
-  SQLite::Statement blocks(database, "SELECT array, body FROM task_usage");
+  SQLite::Statement blocks(database, "SELECT array, body FROM task_usage WHERE array >= 0");
   while (blocks.executeStep()) {
     const ArrayId array = blocks.getColumn(0).getUInt();
     const auto facts = arrays.find(array);

@@ -121,8 +121,8 @@ void Store::add_records(CampaignStatus& status) {
 
 void Store::Impl::add_metrics(CampaignStatus& status) {
   auto& select = statement(
-      "SELECT array, element, name, step, epoch, COALESCE(value, not_finite) FROM metrics ORDER BY array, "
-      "element, name, step");
+      "SELECT array, element, name, step, epoch, COALESCE(value, not_finite) FROM metrics WHERE array >= 0 "
+      "ORDER BY array, element, name, step");
   MetricCurves curves;
   while (select.executeStep()) {
     curves.add(select.getColumn(0).getUInt(), whole(select.getColumn(1)),
@@ -133,7 +133,10 @@ void Store::Impl::add_metrics(CampaignStatus& status) {
     auto& of_array = statement("SELECT name, elements FROM arrays WHERE id = ?");
     of_array.bind(1, array);
     if (!of_array.executeStep()) return std::string();
-    return specs::task_name(of_array.getColumn(0).getString(), whole(of_array.getColumn(1)), element);
+    std::string task =
+        specs::task_name(of_array.getColumn(0).getString(), whole(of_array.getColumn(1)), element);
+    of_array.reset();  // a statement in progress would refuse a snapshot
+    return task;
   };
   status.metrics = curves.curves(name, kListedPoints);
 }

@@ -100,7 +100,7 @@ CREATE TABLE made (
   array INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, sources INTEGER NOT NULL,
   PRIMARY KEY (array, first)) WITHOUT ROWID;
 -- Task arrays that a later version of the study has no more. Their failures, events, metrics and records stay, under
--- the array -id.
+-- the array -id: a query of the study as it is now asks for array >= 0, or joins arrays.
 CREATE TABLE removed_arrays (
   id INTEGER PRIMARY KEY, step TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL, elements INTEGER NOT NULL,
   done INTEGER NOT NULL, failed INTEGER NOT NULL,
@@ -113,6 +113,17 @@ CREATE VIEW v_steps AS
 CREATE VIEW v_sources AS SELECT step, time, study, files FROM sources ORDER BY id;
 CREATE VIEW v_removed AS
   SELECT step, name AS array, kind, elements, done, failed, study FROM removed_arrays ORDER BY id;
+CREATE VIEW v_removed_failures AS
+  SELECT d.study, d.step, d.name AS array, f.element AS sample, f.attempt, f.reason, f.exit_code, f.started, f.duration,
+         f.worker, f.detail
+  FROM failures f JOIN removed_arrays d ON d.id = -f.array ORDER BY f.id;
+CREATE VIEW v_removed_metrics AS
+  SELECT d.study, d.step, d.name AS array, m.element AS sample, m.name, m.epoch, m.step AS train_step, m.value,
+         m.not_finite, m.time
+  FROM metrics m JOIN removed_arrays d ON d.id = -m.array;
+CREATE VIEW v_removed_events AS
+  SELECT d.study, e.time, d.step, d.name AS array, e.element AS sample, e.attempt, e.type, e.body
+  FROM events e JOIN removed_arrays d ON d.id = -e.array ORDER BY e.id;
 CREATE VIEW v_runs AS
   SELECT a.step, a.name AS array, r.first, r.last, r.last - r.first + 1 AS count, s.name AS state
   FROM runs r JOIN arrays a ON a.id = r.array JOIN states s ON s.state = r.state;

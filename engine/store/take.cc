@@ -73,6 +73,8 @@ void Store::take(const specs::Plan& plan, const Takeover& takeover) {
     }
     impl_->forget_opened();
     if (takeover.forget_made) impl_->database.exec("DELETE FROM made");
+    // A step that comes back later begins with its own figures.
+    impl_->database.exec("DELETE FROM usage WHERE step NOT IN (SELECT step FROM arrays)");
     // From the runs themselves; only what has any.
     for (const ElementState state : {ElementState::done, ElementState::failed, ElementState::hard_failed,
                                      ElementState::skipped, ElementState::cancelled}) {

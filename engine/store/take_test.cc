@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record follows another plan, or parts of the same one are open again.
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <gtest/gtest.h>
 
 #include "engine/query/test_campaign.h"
@@ -82,6 +83,47 @@ TEST_F(TakeTest, AnotherPlanHasOtherNumbers) {
   EXPECT_EQ(count("simulate", kDone), 12345U);
   EXPECT_FALSE(takes_old_results(1, 0)) << "an old lease of the array that had this number";
   EXPECT_TRUE(store_->restore().ends.size() == 1U);
+}
+
+// Reports of a removed step belong to the version of the study that had it: nothing that follows the study as it is now
+// may meet them under a number that no array has.
+TEST_F(TakeTest, ReportsOfARemovedStepStayWithItsVersion) {
+  Batch batch;
+  batch.events = {{0, 7, 0, 1.0, wire::Metric{"loss", 0, 1, 0.5}},
+                  {1, 0, 0, 1.0, wire::Metric{"error", 0, 1, 0.25}},
+                  {0, 7, 0, 1.0, wire::Checkpoint{"a.wfck", "", 1, 1}},
+                  {0, 7, 0, 1.0, wire::Note{"refined"}}};
+  store_->commit(batch);
+  ASSERT_EQ(store_->status_at_rest().metrics.size(), 2U);
+  ASSERT_TRUE(store_->has_event("note"));
+  const std::string text =
+      "description: {name: test, description: a test}\nstudy:\n"
+      "  - {name: collect, description: all, run: {cmd: 'echo done'}}\n";
+  const specs::Plan plan(
+      specs::read_study_text(text, campaign_.path() / "study.yaml", "study.yaml", {}).study,
+      campaign_.path());
+  Takeover takeover;
+  takeover.arrays = {{1, {}, false}};
+  takeover.study = 2;
+  store_->take(plan, takeover);
+  const CampaignStatus status = store_->status_at_rest();
+  ASSERT_EQ(status.metrics.size(), 1U);
+  EXPECT_EQ(status.metrics[0].task, "collect");
+  EXPECT_TRUE(store_->checkpoints().empty());
+  const Timeline timeline = store_->timeline(10);
+  EXPECT_EQ(timeline.reports.size(), 1U);
+  EXPECT_TRUE(timeline.reports.contains({0, 0}));
+  EXPECT_FALSE(store_->has_event("note"));
+  EXPECT_TRUE(store_->failures(10, false).empty());
+  // They are asked for by version.
+  store_->snapshot(campaign_.path() / "copy.db");
+  SQLite::Database copy(campaign_.path() / "copy.db");
+  const auto first = [&](const char* query) { return copy.execAndGet(query).getString(); };
+  EXPECT_EQ(first("SELECT study || step || sample || name || value FROM v_removed_metrics"), "2simulate7loss0.5");
+  EXPECT_EQ(first("SELECT group_concat(study || step || sample) FROM v_removed_failures"),
+            "2simulate40,2simulate41");
+  EXPECT_EQ(first("SELECT group_concat(step || type) FROM v_removed_events"),
+            "simulatecheckpoint,simulatenote");
 }
 
 TEST_F(TakeTest, FewerElements) {

@@ -28,7 +28,7 @@ std::vector<wire::CheckpointView> Store::checkpoints() {
   return impl_->reading([&] {
     auto& select = impl_->statement(
         "SELECT array, element, time, body FROM events WHERE id IN (SELECT max(id) FROM events WHERE type = "
-        "'checkpoint' GROUP BY array, element ORDER BY 1 DESC LIMIT ?) ORDER BY array, element");
+        "'checkpoint' AND array >= 0 GROUP BY array, element ORDER BY 1 DESC LIMIT ?) ORDER BY array, element");
     SQLite::bind(select, static_cast<std::int64_t>(kListedCheckpoints));
     std::vector<wire::CheckpointView> views;
     while (select.executeStep()) {
@@ -69,7 +69,8 @@ Timeline Store::timeline(std::size_t slices) {
     }
     SQLite::Statement reports(
         impl_->database,
-        "SELECT array, element, step, min(time) FROM metrics GROUP BY array, element, step ORDER BY 4");
+        "SELECT array, element, step, min(time) FROM metrics WHERE array >= 0 GROUP BY array, element, step "
+        "ORDER BY 4");
     while (reports.executeStep()) {
       timeline.reports[{reports.getColumn(0).getUInt(), count_at(reports, 1)}].push_back(
           {reports.getColumn(3).getDouble(), count_at(reports, 2)});

@@ -6,13 +6,15 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import struct
 import subprocess
 import unittest
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
-from wflow_test import DATA, INTERRUPTED, OK, SMALL, TASKS_FAILED, USAGE, CampaignTest, Terminal, lines_of, read_text
+from wflow_test import BIN, DATA, INTERRUPTED, OK, SMALL, TASKS_FAILED, USAGE, CampaignTest, Terminal, lines_of, read_text
 
 # Random studies, from the first seed up to before the second, and edits of each.
 SEEDS = [int(n) for n in os.environ.get("WFLOW_CORRECT_SEEDS", "1 3" if SMALL else "1 7").split()]
@@ -242,6 +244,30 @@ class CorrectStories(CorrectTest):
         self.assertIn("smooth: removed; its 12 outputs are kept with the replaced ones", self.wflow("resume", "--update", "--keep-old").out)
         self.assertFalse(smooth.exists())
         self.assertEqual(len(list((self.campaign() / ".wflow" / "old").glob("*/smooth/*/field.npy"))), SAMPLES)
+
+    def test_a_step_that_reported_metrics_is_renamed(self):
+        def text(name):
+            return f"""
+description: {{name: correct, description: two steps that report}}
+env: {{variables: {{OUTPUT_PATH: .}}}}
+study:
+  - name: mesh
+    run: {{cmd: "{BIN}/wflow event metric name=quality value=1 step=1"}}
+  - name: {name}
+    run: {{cmd: "{BIN}/wflow event metric name=loss value=0.5 step=1", depends: [mesh]}}
+"""
+        self.wflow("run", self.study(text("fit")), "-j", "2", "-q")
+        self.study(text("adjust"))
+        self.update()
+        self.assert_done()
+        self.assertEqual([(m["task"], m["name"]) for m in self.status()["metrics"]], [("mesh", "quality"), ("adjust", "loss")])
+        self.assertIn("adjust", self.wflow("curves").out)
+        self.wflow("report", "-o", self.folder / "report.html")
+        self.wflow("redo", "mesh", "-j", "2", "-q")
+        self.assert_done()
+        with closing(sqlite3.connect(f"file:{self.campaign()}/.wflow/campaign.db?mode=ro", uri=True)) as database:
+            removed = database.execute("select study, step, name from v_removed_metrics").fetchall()
+        self.assertEqual(removed, [(2, "fit", "loss")])
 
     def test_more_and_fewer_samples(self):
         self.wflow("run", self.write(), "-j", "2", "-q")
