@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -59,6 +61,20 @@ void add(engine::ArrayParts& parts, ArrayId array, Range range) {
   joins ? void(parts.back().second.last = range.last) : parts.push_back({array, range});
 }
 
+// What an output was made of, sample by sample, up to the simulation: the last step of a chain alone would make the same
+// output again.
+void add_chains(const specs::Plan& plan, engine::ArrayParts& parts) {
+  std::set<std::pair<ArrayId, engine::Element>> known;
+  for (const auto& [array, range] : parts) known.insert({array, range.first});
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto [array, range] = parts[i];
+    for (const specs::Edge& edge : plan.edges(array)) {
+      if (edge.kind == specs::EdgeKind::element && known.insert({edge.parent, range.first}).second)
+        parts.push_back({edge.parent, range});
+    }
+  }
+}
+
 }  // namespace
 
 void add_task_choice(CLI::App& command, TaskChoice& choice, std::string& campaign) {
@@ -78,7 +94,7 @@ void add_task_choice(CLI::App& command, TaskChoice& choice, std::string& campaig
       ->type_name("[CAMPAIGN] TASKS");
   command.add_option("--step", choice.step, "of this step only");
   command.add_option("--where", choice.where, "an expression, for example \"omega_m > 0.3\"");
-  command.add_flag("--missing", choice.missing, "those whose output a conversion could not use");
+  command.add_flag("--missing", choice.missing, "those whose output a conversion could not use, and what it was made of");
 }
 
 engine::ArrayParts done_parts(engine::Client& client, const std::vector<ArrayId>& arrays, Range range) {
@@ -123,6 +139,7 @@ engine::ArrayParts done_tasks(const specs::Plan& plan, engine::Client& client, c
     if (meant) add(parts, row.array, {row.element, row.element});
     return true;
   });
+  if (choice.missing) add_chains(plan, parts);
   return parts;
 }
 

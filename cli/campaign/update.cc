@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
@@ -14,6 +17,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
+#include "cli/campaign/done_tasks.h"
 #include "engine/query/client.h"
 #include "engine/store/store.h"
 #include "engine/update/aside.h"
@@ -45,6 +49,19 @@ engine::InputsDeleted inputs_deleted(const specs::Plan& plan) {
     std::error_code error;
     return fs::exists(folder / fmt::format("{:05}.json", block), error) || error;
   };
+}
+
+// A person has removed what a step left (wflow rm --keep, rm -r). Tasks with packed output may leave nothing.
+bool outputs_gone(const specs::Plan& plan, engine::ArrayId array) {
+  const specs::TaskTemplate task = plan.task_template(array);
+  const bool leaves_something = task.kind == specs::StepKind::convert || task.kind == specs::StepKind::train ||
+                                (task.kind == specs::StepKind::shell && task.output != specs::OutputMode::packed);
+  std::error_code error;
+  return leaves_something && !fs::exists(task.workspace, error) && !error;
+}
+
+engine::OutputsGone outputs_gone(const specs::Plan& plan) {
+  return [&plan](engine::ArrayId array) { return outputs_gone(plan, array); };
 }
 
 // What the database says beyond the answers of a coordinator: while one lives, of a copy that it makes.
@@ -103,25 +120,110 @@ std::string next_aside(const fs::path& campaign, engine::store::Store& store) {
   return std::to_string(std::max(last + 1, there));
 }
 
-// Of trainings, those of `parts` that are to be kept.
-std::vector<std::string> trainings(const specs::Plan& plan) {
-  std::vector<std::string> paths;
-  for (engine::ArrayId array = 0; array < plan.array_count(); ++array) {
-    if (plan.steps()[plan.step_of(array)].kind != specs::StepKind::train) continue;
-    paths.push_back(
-        fs::path(plan.task_template(array).workspace).lexically_relative(plan.campaign()).string());
+// Does not run once a sample: a data set's last task, a training, a single task.
+bool is_single(const specs::PlannedStep& step) {
+  return !step.sample_dependent && step.elements == 1;
+}
+
+// Of these steps' arrays, those of which all elements are done.
+template <typename Chosen>
+std::set<engine::ArrayId> done_arrays(const specs::Plan& plan, const Chosen& chosen) {
+  std::vector<engine::ArrayId> arrays;
+  for (const specs::PlannedStep& step : plan.steps()) {
+    for (engine::ArrayId array = step.first_array; chosen(step) && array < step.first_array + step.arrays; ++array)
+      arrays.push_back(array);
   }
-  return paths;
+  std::set<engine::ArrayId> done;
+  if (arrays.empty()) return done;
+  std::map<engine::ArrayId, std::uint64_t> counts;
+  engine::Client client(plan);
+  constexpr engine::Range kAll{0, static_cast<engine::Element>(std::numeric_limits<std::int64_t>::max())};
+  for (const auto& [array, range] : done_parts(client, arrays, kAll)) counts[array] += range.size();
+  for (const auto& [array, count] : counts) {
+    if (count == plan.steps()[plan.step_of(array)].elements) done.insert(array);
+  }
+  return done;
+}
+
+std::vector<engine::AsidePart> parts_of(const specs::Plan& from, const specs::Plan& to,
+                                        const engine::Changes& changes, bool keep_old,
+                                        const std::set<engine::ArrayId>& done) {
+  return engine::aside_parts(from, to, changes, keep_old,
+                             [&](engine::ArrayId array) { return done.contains(array); });
 }
 
 engine::Aside aside_of(const specs::Plan& from, const specs::Plan& to, const engine::Changes& changes,
-                       const UpdateOptions& options, std::string name) {
+                       const UpdateOptions& options, const std::set<engine::ArrayId>& done, std::string name) {
   engine::Aside aside;
   aside.name = std::move(name);
   aside.keep = options.keep_old;
-  if (options.keep_trainings) aside.kept = trainings(from);
-  aside.parts = engine::aside_parts(from, to, changes, options.keep_old);
+  aside.parts = parts_of(from, to, changes, options.keep_old, done);
   return aside;
+}
+
+// What a part of the outputs is to people.
+struct ReplacedPart {
+  std::string what;
+  engine::AsideSize size;
+  const engine::AsidePart* part = nullptr;
+};
+
+// But for what is not there, and what belongs to another one.
+std::vector<ReplacedPart> replaced_parts(const fs::path& campaign, const std::vector<engine::AsidePart>& parts) {
+  std::vector<ReplacedPart> list;
+  for (const engine::AsidePart& part : parts) {
+    const bool belongs = std::any_of(parts.begin(), parts.end(), [&](const engine::AsidePart& other) {
+      return other.samples.empty() && part.path.starts_with(other.path + "/");
+    });
+    std::error_code none;
+    if (belongs || !fs::exists(campaign / part.path, none)) continue;
+    std::string what = part.path;
+    if (!part.samples.empty()) {
+      std::uint64_t count = 0;
+      for (const engine::Range& range : part.samples) count += range.size();
+      what = fmt::format("{} {} of {}", text::format_count(count), count == 1 ? "output" : "outputs", part.path);
+    }
+    list.push_back({std::move(what), engine::size_of(campaign, part), &part});
+  }
+  return list;
+}
+
+std::string size_text(const engine::AsideSize& size) {
+  return fmt::format("{}{}", size.whole ? "" : "more than ", text::format_bytes(size.bytes));
+}
+
+std::string listed(const std::vector<const ReplacedPart*>& parts) {
+  constexpr std::size_t kNamed = 6;
+  std::vector<std::string> names;
+  engine::AsideSize rest;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (i < kNamed) {
+      names.push_back(fmt::format("{} ({})", parts[i]->what, size_text(parts[i]->size)));
+    } else {
+      rest.bytes += parts[i]->size.bytes;
+      rest.whole = rest.whole && parts[i]->size.whole;
+    }
+  }
+  if (parts.size() > kNamed)
+    names.push_back(fmt::format("{} more ({})", text::format_count(parts.size() - kNamed), size_text(rest)));
+  return text::join(names, ", ");
+}
+
+std::vector<std::string> lines_of_parts(const fs::path& campaign, const std::vector<engine::AsidePart>& parts,
+                                        bool keep_old) {
+  const std::vector<ReplacedPart> all = replaced_parts(campaign, parts);
+  std::vector<const ReplacedPart*> kept, wait, go;
+  for (const ReplacedPart& one : all) {
+    const bool beside = fs::path(one.part->path).is_absolute();  // of a training's output:, never deleted
+    (keep_old || beside ? kept : one.part->waits() ? wait : go).push_back(&one);
+  }
+  std::vector<std::string> lines;
+  if (!kept.empty()) lines.push_back(fmt::format("kept: {}", listed(kept)));
+  if (!wait.empty())
+    lines.push_back(fmt::format("replaced, and kept in .wflow/old until {}: {}",
+                                wait.size() == 1 ? "the new one is done" : "the new ones are done", listed(wait)));
+  if (!go.empty()) lines.push_back(fmt::format("deleted: {}", listed(go)));
+  return lines;
 }
 
 std::string history_text(const UpdateOptions& options, std::uint64_t version,
@@ -172,14 +274,18 @@ Update propose(const fs::path& campaign, specs::Study study) {
     ReadableRecord record(from);
     sources = engine::made_with_others(from, to.study(), record.store());
   }
-  engine::Changes changes = engine::compare(from, to, sources, inputs_deleted(from));
-  return {std::move(from), std::move(to), std::move(changes), std::move(keys), generates};
+  engine::Changes changes = engine::compare(from, to, sources, inputs_deleted(from), outputs_gone(from));
+  std::set<engine::ArrayId> done = done_arrays(from, is_single);
+  return {std::move(from), std::move(to), std::move(changes), std::move(keys), generates, std::move(done)};
 }
 
 fs::path take(const Update& update, const UpdateOptions& options) {
   const fs::path& campaign = update.from.campaign();
   engine::store::Store store(campaign);
   require_same_version(campaign, store);
+  const engine::Aside aside = aside_of(update.from, update.to, update.changes, options, update.done,
+                                 next_aside(campaign, store));
+  engine::require_movable(campaign, aside);
   const std::uint64_t version = store.study() + 1;
   const std::vector<std::string> lines = engine::lines_of(update.changes, options.keep_old);
   specs::VersionInfo info;
@@ -194,8 +300,6 @@ fs::path take(const Update& update, const UpdateOptions& options) {
     specs::remove_version(campaign, version);
     throw Error(ExitCode::busy, "the study or its samples have changed meanwhile; try again");
   }
-  const engine::Aside aside =
-      aside_of(update.from, update.to, update.changes, options, next_aside(campaign, store));
   engine::write_aside(campaign, aside);
   engine::store::Takeover takeover = takeover_of(update.from, to, update.changes);
   takeover.study = version;
@@ -212,8 +316,9 @@ fs::path take(const Update& update, const UpdateOptions& options) {
 
 Redo propose_redo(const specs::Plan& plan, const engine::ArrayParts& parts) {
   Redo redo;
-  redo.changes = engine::again(plan, parts, inputs_deleted(plan));
+  redo.changes = engine::again(plan, parts, inputs_deleted(plan), outputs_gone(plan));
   for (const auto& [array, range] : parts) redo.count += range.size();
+  redo.done = done_arrays(plan, is_single);
   return redo;
 }
 
@@ -221,7 +326,8 @@ fs::path take(const specs::Plan& plan, const Redo& redo, const UpdateOptions& op
   const fs::path& campaign = plan.campaign();
   engine::store::Store store(campaign);
   require_same_version(campaign, store);
-  const engine::Aside aside = aside_of(plan, plan, redo.changes, options, next_aside(campaign, store));
+  const engine::Aside aside = aside_of(plan, plan, redo.changes, options, redo.done, next_aside(campaign, store));
+  engine::require_movable(campaign, aside);
   engine::write_aside(campaign, aside);
   engine::store::Takeover takeover = takeover_of(plan, plan, redo.changes);
   takeover.study = store.study();
@@ -234,6 +340,61 @@ fs::path take(const specs::Plan& plan, const Redo& redo, const UpdateOptions& op
   store.take(plan, takeover);
   engine::carry_out(campaign, aside);
   return engine::aside_directory(campaign, aside.name);
+}
+
+std::vector<std::string> lines_of_replaced(const Update& update, bool keep_old) {
+  return lines_of_parts(update.from.campaign(),
+                        parts_of(update.from, update.to, update.changes, keep_old, update.done), keep_old);
+}
+
+std::vector<std::string> lines_of_replaced(const specs::Plan& plan, const Redo& redo, bool keep_old) {
+  return lines_of_parts(plan.campaign(), parts_of(plan, plan, redo.changes, keep_old, redo.done), keep_old);
+}
+
+nlohmann::ordered_json json_of_replaced(const Update& update) {
+  const auto parts = parts_of(update.from, update.to, update.changes, false, update.done);
+  nlohmann::ordered_json list = nlohmann::json::array();
+  for (const ReplacedPart& one : replaced_parts(update.from.campaign(), parts)) {
+    list.push_back({{"what", one.what},
+                    {"path", one.part->path},
+                    {"bytes", one.size.bytes},
+                    {"files", one.size.files},
+                    {"all_counted", one.size.whole},
+                    {"kept_until_done", one.part->waits() ? nlohmann::ordered_json(one.part->until_step)
+                                                          : nlohmann::ordered_json(nullptr)}});
+  }
+  return list;
+}
+
+std::vector<std::string> drop_replaced(const specs::Plan& plan) {
+  const fs::path& campaign = plan.campaign();
+  std::set<std::string> steps;
+  for (const engine::KeptVersion& version : engine::kept_versions(campaign)) steps.insert(version.step);
+  if (steps.empty()) return {};
+  std::set<engine::ArrayId> done;
+  try {
+    done = done_arrays(plan, [&](const specs::PlannedStep& step) { return steps.contains(step.name); });
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::busy) throw;
+    return {};
+  }
+  const auto has_successor = [&](const engine::KeptVersion& version) {
+    for (const specs::PlannedStep& step : plan.steps()) {
+      if (step.name != version.step) continue;
+      bool all = true;
+      for (engine::ArrayId array = step.first_array; array < step.first_array + step.arrays; ++array) {
+        if (!version.array.empty() && plan.array_name(array) == version.array) return done.contains(array);
+        all = all && done.contains(array);
+      }
+      return all;  // of a combination that the study has no more, the others are the successor
+    }
+    return false;
+  };
+  std::vector<std::string> lines;
+  for (const engine::KeptVersion& version : engine::drop_replaced(campaign, has_successor))
+    lines.push_back(fmt::format("{} is not done; its last good version is in {}",
+                                version.array.empty() ? version.step : version.array, version.path.string()));
+  return lines;
 }
 
 void finish_update(const fs::path& campaign) {

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,8 @@ struct Update {
   std::vector<specs::KeyChange> keys;  // of the file
   // The samples are still to be generated with the command that it has now; `changes` go by the old table.
   bool generates = false;
+  // Of the old plan, the arrays of data sets, trainings and single tasks that are done: good versions.
+  std::set<specs::ArrayId> done;
 };
 
 // The study's file as it is now, read as the campaign's own was. `file` empty: the one that it was made of.
@@ -31,8 +35,7 @@ specs::StudyAndWarnings read_changed_study(const std::filesystem::path& campaign
 Update propose(const std::filesystem::path& campaign, specs::Study study);
 
 struct UpdateOptions {
-  bool keep_old = false;        // outputs that are replaced stay in .wflow/old
-  bool keep_trainings = false;  // those of trainings do
+  bool keep_old = false;  // outputs that are replaced stay in .wflow/old
   std::string why;
   std::string command;  // "resume --update"
 };
@@ -45,9 +48,19 @@ std::filesystem::path take(const Update& update, const UpdateOptions& options);
 struct Redo {
   engine::Changes changes;
   std::uint64_t count = 0;  // elements of the parts that had ended
+  std::set<specs::ArrayId> done;  // as of an Update
 };
 Redo propose_redo(const specs::Plan& plan, const engine::ArrayParts& parts);
 std::filesystem::path take(const specs::Plan& plan, const Redo& redo, const UpdateOptions& options);
+
+// What a take() would replace, and what becomes of it, with sizes: lines for people, and as JSON.
+std::vector<std::string> lines_of_replaced(const Update& update, bool keep_old);
+std::vector<std::string> lines_of_replaced(const specs::Plan& plan, const Redo& redo, bool keep_old);
+nlohmann::ordered_json json_of_replaced(const Update& update);
+
+// Removes the good versions of outputs (.wflow/old) whose successors are done; gives a line for each that waits for a
+// successor. Nothing where another process holds the record.
+std::vector<std::string> drop_replaced(const specs::Plan& plan);
 
 // Goes forward or back where a take() was killed. For whoever reads the campaign; costs two looks at the file
 // system.

@@ -16,6 +16,7 @@
 #include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/registry.h"
+#include "cli/campaign/update.h"
 #include "cli/commands/early_followup.h"
 #include "cli/commands/handover.h"
 #include "cli/commands/run.h"
@@ -294,6 +295,11 @@ RunEnd run_here(const specs::Plan& plan, const RunOptions& options, bool resumed
   try {
     CampaignRun run(plan, options);
     const int code = run.run(resumed);
+    if (!run.handed_over()) {
+      for (const std::string& line : drop_replaced(plan)) {
+        if (!options.silent()) fmt::print("{}\n", line);
+      }
+    }
     return {code, run.handed_over()};
   } catch (const Error& error) {
     // The command line was right: the campaign was there.

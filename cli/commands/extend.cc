@@ -50,6 +50,7 @@ void show(const Update& update) {
              text::format_count(has.count),
              latin ? ", together a Latin hypercube again (nested design)" : "");
   for (const std::string& line : engine::lines_of(update.changes)) fmt::print("  {}\n", line);
+  for (const std::string& line : lines_of_replaced(update, false)) fmt::print("  {}\n", line);
 }
 
 int extend(ExtendOptions options) {

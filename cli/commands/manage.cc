@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -74,7 +75,10 @@ int remove(const ManageOptions& options) {
   const std::vector<fs::path> paths = doomed(campaign, keep);
   // Held until the end: no coordinator can begin meanwhile. Error{busy} where one lives.
   const engine::FollowupQueue alone(campaign);
-  const engine::store::Store held(campaign);
+  engine::store::Store held(campaign);
+  const bool keeps_record = std::find(keep.begin(), keep.end(), ".wflow") != keep.end();
+  std::vector<std::string> names;
+  for (const fs::path& path : paths) names.push_back(path.filename().string());
   if (!options.yes) {
     if (::isatty(STDIN_FILENO) == 0)
       throw Error(ExitCode::usage, "wflow rm asks before it removes; say --yes where there is nobody to ask");
@@ -97,12 +101,24 @@ int remove(const ManageOptions& options) {
   for (const fs::path& path : paths) {
     if (path.filename() != ".wflow") remove_one(path);
   }
-  if (std::find(keep.begin(), keep.end(), ".wflow") == keep.end()) remove_one(campaign / ".wflow");
+  if (!keeps_record) remove_one(campaign / ".wflow");
   if (keep.empty()) remove_one(campaign);
+  if (keeps_record && !names.empty()) {
+    engine::store::Batch batch;
+    batch.history.push_back({unix_now_s(), "note", "wflow rm removed " + text::join(names, ", ")});
+    held.commit(batch);
+  }
   if (options.json) {
-    fmt::print("{}\n", nlohmann::json{{"removed", campaign.string()}, {"kept", keep}}.dump());
-  } else {
+    fmt::print("{}\n",
+               nlohmann::json{{"removed", keep.empty() ? nlohmann::json(campaign.string()) : nlohmann::json(names)},
+                              {"directory", campaign.string()},
+                              {"kept", keep}}
+                   .dump());
+  } else if (keep.empty()) {
     fmt::print("removed {}\n", campaign.string());
+  } else {
+    fmt::print("removed {} in {}; {} there\n", names.empty() ? "nothing" : text::join(names, ", "),
+               campaign.string(), text::join(keep, ", ") + (keep.size() == 1 ? " stays" : " stay"));
   }
   return 0;
 }

@@ -46,7 +46,7 @@ bool says_yes(const std::string& question) {
 
 std::uint64_t tasks_to_run(const engine::Changes& changes) {
   std::uint64_t count = 0;
-  for (const engine::StepChange& step : changes.steps) count += step.stale + step.more;
+  for (const engine::StepChange& step : changes.steps) count += step.stale + step.more + step.deletes;
   return count;
 }
 
@@ -60,7 +60,8 @@ nlohmann::ordered_json to_json(const engine::Changes& changes) {
                      {"elements", step.elements},
                      {"stale", step.stale},
                      {"more", step.more},
-                     {"gone", step.gone}});
+                     {"gone", step.gone},
+                     {"deletes_inputs", step.deletes}});
   }
   return steps;
 }
@@ -87,6 +88,7 @@ void print_update(const Update& update, bool keep_old = false) {
   const std::vector<std::string> lines = engine::lines_of(update.changes, keep_old);
   if (!update.keys.empty() && !lines.empty()) fmt::print("\n");
   for (const std::string& line : lines) fmt::print("{}\n", line);
+  for (const std::string& line : lines_of_replaced(update, keep_old)) fmt::print("{}\n", line);
   if (update.generates) {
     fmt::print(
         "samples: not generated yet; wflow resume --update runs the command that has changed, and rows that "
@@ -132,7 +134,8 @@ int diff(const DiffOptions& options) {
                                             {"keys", keys},
                                             {"generates_samples", update.generates},
                                             {"steps", to_json(update.changes)},
-                                            {"to_run", tasks_to_run(update.changes)}}
+                                            {"to_run", tasks_to_run(update.changes)},
+                                            {"replaces", json_of_replaced(update)}}
                          .dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   return 0;
 }
@@ -212,6 +215,7 @@ int redo(RedoOptions& options) {
     for (const engine::StepChange& step : redo.changes.steps)
       fmt::print("{}: {} of {}\n", step.step, text::format_count(step.stale),
                  text::format_count(step.elements));
+    for (const std::string& line : lines_of_replaced(plan, redo, options.flags.keep_old)) fmt::print("{}\n", line);
   }
   if (!may_go_on(options.flags, options.run, live, "run these again?")) {
     fmt::print("nothing was changed\n");
@@ -226,7 +230,8 @@ int redo(RedoOptions& options) {
   update.why = options.flags.why;
   update.command = "redo";
   const fs::path old = take(plan, redo, update);
-  if (options.flags.keep_old && !options.run.silent()) fmt::print("their outputs are in {}\n", old.string());
+  std::error_code none;
+  if (!options.run.silent() && fs::exists(old, none)) fmt::print("replaced outputs are in {}\n", old.string());
   return coordinate(plan, options.run, true);
 }
 
@@ -329,9 +334,10 @@ void add_redo(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<RedoOptions>();
   CLI::App* command = app.add_subcommand("redo", "run tasks that are done again, with everything below them");
   command->footer(
-      "Blocks, manifests and trainings that read them follow, and nothing else. Their outputs are replaced "
-      "(--keep-old:\n"
-      "moved to .wflow/old); trainings begin anew. For failed tasks: wflow retry.\n"
+      "Blocks, manifests and trainings that read them follow, and nothing else. Their outputs are replaced; a "
+      "data set\n"
+      "or model stays in .wflow/old until the new one is done (--keep-old: all outputs, for good); trainings begin "
+      "anew. For failed tasks: wflow retry.\n"
       "Examples:\n  wflow redo simulate/12\n  wflow redo simulate/100:199 -m \"new compiler\"\n  wflow redo "
       "train\n"
       "  wflow redo --step simulate --where \"omega_m > 0.45\"");

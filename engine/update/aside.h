@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What lies in the way of tasks that are to run again: outputs of an earlier version of the study, or of an
 // execution that was not wanted (wflow redo). They are moved to <campaign>/.wflow/old/<name>/, by renames,
-// and deleted there unless they are to be kept. The list is written before the record changes and carried out
-// after it:
+// and deleted there unless they are to be kept. A good version of a data set, a training or a single task stays
+// there until its successor is done. The list is written before the record changes and carried out after it:
 //   <campaign>/.wflow/aside.json   what to move; removed at the end. Without effect if the record does not
 //   name it.
+//   <campaign>/.wflow/old/<name>/replaced.json   what waits for its successor
+// A directory of outputs may be a symbolic link to another file system, or a mount point. It stays where it is, and its
+// entries move to .wflow-old-<name> in it, to which .wflow/old/<name> then has a link.
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,20 +28,34 @@ struct AsidePart {
   std::uint64_t layout = 0;
   std::uint32_t level_max_dirs = 25;
   std::uint64_t bundle = 0;
+  // A good version: it is kept until this step is done, or this array of it.
+  std::string until_step = {}, until_array = {};
+  // It stays in its place, where its successor replaces some of its files: what is kept are hard links to all of them.
+  bool linked = false;
+
+  bool waits() const { return !until_step.empty(); }
 };
 
 struct Aside {
-  std::string name;               // of the folder in .wflow/old
-  bool keep = false;              // all of it; else only what `kept` names
-  std::vector<std::string> kept;  // paths of parts
+  std::string name;   // of the folder in .wflow/old
+  bool keep = false;  // all of it; else what waits for its successor
   std::vector<AsidePart> parts;
 };
 
 // Of two plans of the campaign and what compare() says of them; of the same plan twice with again(). Of a
 // step that is removed nothing is in the way: what it left stays in its place, or goes with the rest
-// (`with_removed`).
+// (`with_removed`). `done`: whether all elements of an array of the old plan are done; asked of arrays that do not run
+// once a sample.
+using IsDone = std::function<bool(ArrayId)>;
 std::vector<AsidePart> aside_parts(const specs::Plan& from, const specs::Plan& to, const Changes& changes,
-                                   bool with_removed);
+                                   bool with_removed, const IsDone& done);
+
+// What a part takes on disk, by its first entries where it has very many.
+struct AsideSize {
+  std::uint64_t bytes = 0, files = 0;
+  bool whole = true;
+};
+AsideSize size_of(const std::filesystem::path& campaign, const AsidePart& part);
 
 // A name that no folder of .wflow/old has.
 std::string new_aside_name(const std::filesystem::path& campaign);
@@ -47,7 +65,20 @@ void write_aside(const std::filesystem::path& campaign, const Aside& aside);
 std::optional<Aside> read_aside(const std::filesystem::path& campaign);
 void remove_aside(const std::filesystem::path& campaign);
 
+// Error{system} where a part could not be moved, before anything is changed.
+void require_movable(const std::filesystem::path& campaign, const Aside& aside);
+
 // Nothing may run. To be repeated after a kill.
 void carry_out(const std::filesystem::path& campaign, const Aside& aside);
+
+// A good version that waits for its successor.
+struct KeptVersion {
+  std::string step, array;     // empty array: all of the step
+  std::filesystem::path path;  // where it is
+};
+std::vector<KeptVersion> kept_versions(const std::filesystem::path& campaign);
+// Removes those whose successor is done; gives the others.
+std::vector<KeptVersion> drop_replaced(const std::filesystem::path& campaign,
+                                       const std::function<bool(const KeptVersion&)>& has_successor);
 
 }  // namespace wflow::engine

@@ -118,10 +118,11 @@ class StepTexts {
 class Comparison {
  public:
   Comparison(const specs::Plan& from, const specs::Plan& to, const ArrayParts& sources,
-             const InputsDeleted& deleted)
+             const InputsDeleted& deleted, const OutputsGone& outputs_gone)
       : from_(from),
         to_(to),
         deleted_(deleted),
+        outputs_gone_(outputs_gone),
         from_deletes_(deleting_steps(from)),
         to_deletes_(deleting_steps(to)),
         from_texts_(from),
@@ -142,6 +143,7 @@ class Comparison {
     find_deleted();
     propagate();
     while (add_deleted_inputs()) propagate();
+    add_deletions();
     summarize();
     return std::move(result_);
   }
@@ -283,9 +285,11 @@ class Comparison {
   // It must be made again for what reads it and runs (again). True if something was added.
   bool add_deleted_inputs() {
     bool added = false;
-    for (ArrayId array = 0; array < to_.array_count() && !gone_.empty(); ++array) {
+    for (ArrayId array = 0; array < to_.array_count(); ++array) {
+      if (result_.arrays[array].open.empty() || (gone_.empty() && !outputs_gone_)) continue;
       const std::vector<Edge> edges = to_.edges(array);
-      if (result_.arrays[array].open.empty() || runs_after_deletion(array, edges)) continue;
+      for (const Edge& edge : edges) look_for(edge.parent);
+      if (runs_after_deletion(array, edges)) continue;
       for (const Edge& edge : edges) {
         const auto gone = gone_.find(edge.parent);
         if (gone == gone_.end()) continue;
@@ -299,6 +303,28 @@ class Comparison {
       }
     }
     return added;
+  }
+
+  // Whether its outputs are gone as a whole.
+  void look_for(ArrayId array) {
+    const auto& from = result_.arrays[array].from;
+    if (!outputs_gone_ || !from || !looked_for_.insert(array).second || old_count(array) == 0) return;
+    if (outputs_gone_(*from)) gone_[array].add(all_of(old_count(array)));
+  }
+
+  // Blocks that are whole run again where their conversion deletes its inputs from now on. Their shards stay as they are,
+  // so that nothing follows.
+  void add_deletions() {
+    for (ArrayId array = 0; array < to_.array_count(); ++array) {
+      ArrayChange& change = result_.arrays[array];
+      const PlannedStep& step = step_of(to_, array);
+      if (!change.from || step.block_samples == 0 || !to_deletes_[step.study_step]) continue;
+      if (from_deletes_[step_of(from_, *change.from).study_step]) continue;
+      const std::uint64_t both = std::min(step.elements, old_count(array));
+      const std::uint64_t before = change.open.size();
+      if (both > 0) change.open.add(all_of(both));
+      change.deletes = change.open.size() - before;
+    }
   }
 
   Range read_by(const Edge& edge, Range range) const {
@@ -384,11 +410,12 @@ class Comparison {
         const std::uint64_t was = change.from ? old_count(array) : 0;
         any_old = any_old || change.from;
         summary.stale += change.stale;
-        summary.more += change.open.size() - change.stale;
+        summary.more += change.open.size() - change.stale - change.deletes;
+        summary.deletes += change.deletes;
         summary.gone += was > step.elements ? was - step.elements : 0;
         summary.elements += was;
       }
-      if (summary.stale + summary.more + summary.gone == 0) continue;
+      if (summary.stale + summary.more + summary.gone + summary.deletes == 0) continue;
       summary.kind = !any_old                 ? StepChange::Kind::added
                      : !summary.parts.empty() ? StepChange::Kind::changed
                      : summary.stale > 0      ? StepChange::Kind::follows
@@ -431,6 +458,8 @@ class Comparison {
   const specs::Plan& from_;
   const specs::Plan& to_;
   const InputsDeleted& deleted_;
+  const OutputsGone& outputs_gone_;
+  std::set<ArrayId> looked_for_;
   std::vector<bool> from_deletes_, to_deletes_;  // steps of the studies
   std::map<ArrayId, IntervalSet> gone_;          // of the new plan's arrays, what has been deleted
   StepTexts from_texts_, to_texts_;
@@ -467,6 +496,10 @@ std::string line_of(const StepChange& change, bool keep_old) {
     words.push_back(fmt::format("{} of {} stale", number(change.stale), number(change.elements)));
   if (change.more > 0) words.push_back(number(change.more) + " more to run");
   if (change.gone > 0) words.push_back(number(change.gone) + " no longer part of it");
+  if (change.deletes > 0)
+    words.push_back(fmt::format("delete_inputs added, {} {} what {} made of", number(change.deletes),
+                                change.deletes == 1 ? "block deletes" : "blocks delete",
+                                change.deletes == 1 ? "it was" : "they were"));
   return change.step + ": " + text::join(words, ", ");
 }
 
@@ -474,24 +507,25 @@ std::string line_of(const StepChange& change, bool keep_old) {
 
 bool Changes::same_tasks() const {
   return removed.empty() && std::all_of(steps.begin(), steps.end(), [](const StepChange& change) {
-           return change.stale + change.more + change.gone == 0;
+           return change.stale + change.more + change.gone + change.deletes == 0;
          });
 }
 
 Changes compare(const specs::Plan& from, const specs::Plan& to, const ArrayParts& sources,
-                const InputsDeleted& deleted) {
-  return Comparison(from, to, sources, deleted).run();
+                const InputsDeleted& deleted, const OutputsGone& gone) {
+  return Comparison(from, to, sources, deleted, gone).run();
 }
 
-Changes again(const specs::Plan& plan, const ArrayParts& parts, const InputsDeleted& deleted) {
-  return Comparison(plan, plan, parts, deleted).run();
+Changes again(const specs::Plan& plan, const ArrayParts& parts, const InputsDeleted& deleted,
+              const OutputsGone& gone) {
+  return Comparison(plan, plan, parts, deleted, gone).run();
 }
 
 std::vector<std::string> lines_of(const Changes& changes, bool keep_old) {
   std::vector<std::string> lines, follow;
   for (const StepChange& change : changes.steps) {
     const bool whole = change.kind == StepChange::Kind::follows && change.stale == change.elements &&
-                       change.more + change.gone == 0;
+                       change.more + change.gone + change.deletes == 0;
     whole ? follow.push_back(change.step) : lines.push_back(line_of(change, keep_old));
   }
   if (!follow.empty())

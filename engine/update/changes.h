@@ -5,7 +5,9 @@
 //
 //   own      what decides its outputs differs (specs/plan/fingerprint.h), its row of samples, or its sources
 //   follows  something that it reads runs (again), element by element along the plan's edges
-//   deleted  a conversion that is to run (again) would read what it has deleted
+//   deleted  a conversion that is to run (again) would read what it has deleted, or a task what a person has removed
+//   deletes  a conversion has delete_inputs from now on: its blocks run again to delete what they were made of, and what
+//            reads them does not follow
 //   added    the new plan has more elements of the array
 #pragma once
 
@@ -30,6 +32,7 @@ struct ArrayChange {
   std::uint64_t stale = 0;      // of these, those that the old plan had
   // What its own basis or rows say; the rest of `open` follows.
   bool own = false;
+  std::uint64_t deletes = 0;  // of `open`, beside the stale ones: blocks that only delete their inputs
 };
 
 // Of one planned step, over its arrays.
@@ -40,6 +43,7 @@ struct StepChange {
   std::vector<std::string> parts;  // what of its own differs: cmd, samples, sources, ...
   std::uint64_t stale = 0;         // elements that ran, or would have, and are to run again
   std::uint64_t more = 0;          // elements that the old plan did not have
+  std::uint64_t deletes = 0;       // blocks that run again to delete what they were made of
   std::uint64_t gone = 0;          // elements that the new plan does not have
   std::uint64_t elements = 0;      // of the old plan
   std::string directory;           // of a removed one: what it left lies there
@@ -57,12 +61,16 @@ struct Changes {
 // of conversions with `delete_inputs` alone; empty: all have.
 using InputsDeleted = std::function<bool(ArrayId array, Element block)>;
 
+// Whether all that an array of the old plan left is gone (a person has removed the directory of its step).
+using OutputsGone = std::function<bool(ArrayId array)>;
+
 // `sources`: elements of the old plan that were made with other sources than there are now.
 Changes compare(const specs::Plan& from, const specs::Plan& to, const ArrayParts& sources = {},
-                const InputsDeleted& deleted = {});
+                const InputsDeleted& deleted = {}, const OutputsGone& gone = {});
 
 // The same plan, of which these parts and all below them run again.
-Changes again(const specs::Plan& plan, const ArrayParts& parts, const InputsDeleted& deleted = {});
+Changes again(const specs::Plan& plan, const ArrayParts& parts, const InputsDeleted& deleted = {},
+              const OutputsGone& gone = {});
 
 // "simulate: cmd changed, 200 of 200 stale"; one more line names all that follow. `keep_old`: outputs of
 // removed steps go where the replaced ones are kept; else they stay in their places.

@@ -87,8 +87,8 @@ TEST(Changes, AStepInTheMiddleAndOneLess) {
   EXPECT_EQ(said(removed, true), "smooth: removed; its 12 outputs are kept with the replaced ones");
   EXPECT_EQ(removed.removed, std::vector<ArrayId>{1});
   // What lies there is in nobody's way; it goes aside with the rest if that is kept.
-  EXPECT_TRUE(aside_parts(with, without, removed, false).empty());
-  const auto aside = aside_parts(with, without, removed, true);
+  EXPECT_TRUE(aside_parts(with, without, removed, false, {}).empty());
+  const auto aside = aside_parts(with, without, removed, true, {});
   ASSERT_EQ(aside.size(), 1U);
   EXPECT_EQ(aside[0].path, "smooth");
 }
@@ -107,6 +107,26 @@ TEST(Changes, AgainIsThePartsAndWhatReadsThem) {
   EXPECT_TRUE(open_of(changes, 0).empty());
   EXPECT_EQ(open_of(changes, 1), (std::vector<Range>{{2, 2}}));
   EXPECT_EQ(open_of(changes, 2), (std::vector<Range>{{0, 0}}));
+}
+
+// A data set of which one block changes stays whole beside its successor, a single task's output, too; samples' do not.
+TEST(Changes, GoodVersionsWaitForTheirSuccessors) {
+  const specs::Plan plan = plan_of(step("simulate", "echo $(x)") + kConvert + step("fit", "fit", ", depends: [data]"));
+  const Changes changes = again(plan, {{0, {5, 5}}});
+  const auto parts = aside_parts(plan, plan, changes, false, [](ArrayId) { return true; });
+  ASSERT_EQ(parts.size(), 4U);
+  EXPECT_EQ(parts[0].path, "simulate");
+  EXPECT_FALSE(parts[0].waits());
+  EXPECT_EQ(parts[1].path, "data");
+  EXPECT_TRUE(parts[1].linked);
+  EXPECT_EQ(parts[1].until_step, "data.manifest");
+  EXPECT_EQ(parts[2].path, "data/manifest.json");
+  EXPECT_EQ(parts[3].path, "fit");
+  EXPECT_EQ(parts[3].until_array, "fit");
+  EXPECT_FALSE(parts[3].linked);
+  // What was never done is no good version.
+  for (const AsidePart& part : aside_parts(plan, plan, changes, false, [](ArrayId) { return false; }))
+    EXPECT_FALSE(part.waits() || part.linked) << part.path;
 }
 
 TEST(Changes, ABundleIsWhole) {

@@ -64,11 +64,11 @@ std::string convert_settings(const yaml::Node& block, bool closing) {
   if (!closing && config.count > 0 && !config.grown.empty()) config.count = config.grown.front();
   config.grown.clear();
   config.block_starts.clear();
+  const converters::ConvertConfig defaults;
+  config.delete_inputs = defaults.delete_inputs;
   if (!closing) {
-    const converters::ConvertConfig defaults;
     config.on_missing = defaults.on_missing;
     config.max_missing = defaults.max_missing;
-    config.delete_inputs = defaults.delete_inputs;
     config.name = defaults.name;
   }
   config.output.clear();

@@ -170,11 +170,50 @@ class CorrectStories(CorrectTest):
         self.executed()
         shards, model = self.shards(), self.model()
         self.write(learning_rate=0.02)
-        self.assertEqual(self.wflow("diff").out.strip().split("\n")[-2:], ["train: train changed, 1 of 1 stale", "1 task to run"])
+        said = self.wflow("diff").out.strip().split("\n")
+        self.assertEqual((said[-3], said[-1]), ("train: train changed, 1 of 1 stale", "1 task to run"))
+        self.assertRegex(said[-2], r"^replaced, and kept in .wflow/old until the new one is done: train \(\d.*B\)$")
         self.update()
         self.assertEqual((self.executed(), self.shards()), ({}, shards))
         self.assertNotEqual(self.model(), model)
         self.assert_done()
+        self.assertEqual(list((self.campaign() / ".wflow" / "old").iterdir()), [], "the successor is done")
+
+    def test_a_good_version_stays_until_its_successor_is_done(self):
+        """A single task stands for a training: its change fails twice, and what it had made is there until it succeeds."""
+        def text(fit, noise=""):
+            return f"""
+description: {{name: correct, description: a fit that fails}}
+env: {{variables: {{OUTPUT_PATH: .}}}}
+samples: {{design: sobol, count: 4, parameters: {{x: [0, 1]}}}}
+study:
+  - name: simulate
+    run: {{cmd: 'echo $(x) {noise} > out'}}
+  - name: fit
+    run: {{cmd: '{fit}', depends: [simulate]}}
+"""
+        self.wflow("run", self.study(text("echo good > model")), "-j", "2", "-q")
+        self.study(text("echo half > model; exit 1"))
+        (replaced,) = json.loads(self.wflow("diff", "--json").out)["replaces"]
+        self.assertEqual((replaced["path"], replaced["kept_until_done"]), ("fit", "fit"))
+        self.assertGreater(replaced["bytes"], 0)
+        old = self.campaign() / ".wflow" / "old" / "1" / "fit" / "model"
+        out = self.wflow("resume", "--update", "-j", "2", code=TASKS_FAILED).out
+        self.assertRegex(out, r"(?m)^replaced, and kept in .wflow/old until the new one is done: fit \(")
+        self.assertIn(f"fit is not done; its last good version is in {old.parent}\n", out)
+        self.assertEqual(read_text(old), "good\n")
+        self.study(text("echo half again > model; exit 2"))
+        self.update(code=TASKS_FAILED)
+        self.assertEqual(read_text(old), "good\n")
+        # Of simulations, only the new outputs are kept.
+        self.wflow("redo", "simulate/1", "-j", "2", "-q", code=TASKS_FAILED)
+        self.assertEqual(list(old.parents[2].glob("*/simulate")), [])
+        self.assertEqual([str(p) for p in old.parents[2].rglob("model")], [str(old)])
+        self.study(text("echo better > model"))
+        self.update()
+        self.assert_done()
+        self.assertEqual(read_text(self.campaign() / "fit" / "model"), "better\n")
+        self.assertEqual(list((self.campaign() / ".wflow" / "old").iterdir()), [])
 
     def test_target_added(self):
         self.wflow("run", self.write(), "-j", "2", "-q")
@@ -379,6 +418,57 @@ study:
         self.assertIn("none of these tasks is done", self.wflow("redo", "simulate/100").out)
         self.assertIn("simulat", self.wflow("redo", "simulat", code=USAGE).err)
         self.assert_done()
+
+
+    def test_missing_samples_run_their_chain(self):
+        smooth = f"""  - name: smooth
+    run:
+      cmd: |
+        echo smooth-$(MERLIN_SAMPLE_ID) >> {self.ledger}
+        cp $(simulate.workspace)/$(MERLIN_SAMPLE_PATH)/field.npy field.npy
+      depends: [simulate]
+"""
+        whole = SIMULATOR.replace("FACTOR", "1")
+        self.simulator.write_text(SIMULATOR.replace("FACTOR", "(float('nan') if x < 0.3 else 1)"))
+        text = self.text(train=False, more=smooth).replace("from: simulate", "from: smooth")
+        self.wflow("run", self.study(text), "-j", "2", "-q")
+        missing = len(self.manifest()["missing"])
+        self.assertGreater(missing, 0)
+        self.simulator.write_text(whole)
+        self.executed()
+        self.wflow("redo", "--missing", "-j", "2", "-q")
+        self.assertEqual(self.executed(), {"simulate": missing, "smooth": missing})
+        self.assertEqual(self.manifest()["missing"], [])
+        self.assert_done()
+
+    def test_delete_inputs_that_is_added_later(self):
+        self.wflow("run", self.write(train=False), "-j", "2", "-q")
+        self.executed()
+        shards, manifest = self.shards(), making(self.campaign() / "data" / "manifest.json")
+        self.assertEqual(len(list((self.campaign() / "simulate").rglob("field.npy"))), SAMPLES)
+        self.study(self.text(train=False).replace("shard_samples:", "delete_inputs: true, shard_samples:"))
+        self.assertRegex(self.wflow("diff").out, rf"(?m)^data: delete_inputs added, {BLOCKS} blocks delete what they were made of$")
+        self.update()
+        self.assertEqual(self.executed(), {})
+        self.assertEqual(list((self.campaign() / "simulate").rglob("field.npy")), [])
+        self.assertEqual((self.shards(), making(self.campaign() / "data" / "manifest.json")), (shards, manifest), "nothing follows")
+        self.assert_done()
+        self.assertIn("nothing differs", self.wflow("diff").out)
+
+    def test_what_a_person_has_removed_is_made_again_for_what_reads_it(self):
+        self.wflow("run", self.write(train=False), "-j", "2", "-q")
+        self.executed()
+        campaign = self.campaign()
+        said = self.wflow("rm", campaign, "--keep", "data,.wflow,merlin_info", "--yes").out
+        self.assertRegex(said, rf"^removed simulate in {campaign}; data, .wflow, merlin_info stay there\n$")
+        self.assertIn("wflow rm removed simulate", [row["text"] for row in self.status()["history"]])
+        # Nothing needs it until a block is made again: then its samples alone.
+        self.assertIn("nothing differs", self.wflow("diff").out)
+        out = self.wflow("redo", "data/1", "-j", "2").out
+        self.assertRegex(out, rf"(?m)^simulate: {BLOCK} of {SAMPLES}$")
+        self.assertEqual(self.executed(), {"simulate": BLOCK})
+        self.assert_done()
+        self.assertEqual(self.manifest()["missing"], [])
 
 
 class CorrectLive(CorrectTest):
