@@ -94,19 +94,23 @@ Mark mark_of(const YAML::Mark& mark) {
 
 // Deeper than any real file; stops a hostile one before the stack ends.
 constexpr int kMaxDepth = 100;
-// A few anchors that repeat each other can name billions of nodes.
-constexpr std::size_t kMaxNodes = 5'000'000;
+// A few anchors that repeat each other can name billions of nodes. Without aliases a text of n bytes has at most n + 1;
+// aliases may add so many to these.
+constexpr std::size_t kMaxRepeated = 100'000;
 
 class Converter {
  public:
-  explicit Converter(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
+  Converter(Diagnostics& diagnostics, std::size_t text_bytes)
+      : diagnostics_(diagnostics), most_(text_bytes + kMaxRepeated) {}
 
   Node convert(const YAML::Node& from, int depth) {
     Node node;
     node.mark = mark_of(from.Mark());
-    if (depth > kMaxDepth || ++count_ > kMaxNodes) {
+    if (depth > kMaxDepth || overflow_ || ++count_ > most_) {
       if (!overflow_)
-        diagnostics_.error(node.mark, "the YAML is nested too deeply or repeats its anchors too often");
+        diagnostics_.error(node.mark, fmt::format("the YAML is nested more than {} levels deep, or its aliases (*name) repeat "
+                                                  "more than {} values",
+                                                  kMaxDepth, kMaxRepeated));
       overflow_ = true;
       return node;
     }
@@ -151,7 +155,9 @@ class Converter {
         node.entries.emplace_back(std::move(key), std::move(value));
       }
     }
-    for (const Node& source : merged) merge(source, node);
+    for (const Node& source : merged) {
+      if (!overflow_) merge(source, node);
+    }
   }
 
   void merge(const Node& source, Node& target) {
@@ -170,6 +176,7 @@ class Converter {
   }
 
   Diagnostics& diagnostics_;
+  std::size_t most_;
   std::size_t count_ = 0;
   bool overflow_ = false;
 };
@@ -230,7 +237,7 @@ Node parse(std::string_view text, Diagnostics& diagnostics) {
   try {
     const std::string copy(text);
     check_single_document(copy, diagnostics);
-    Node root = Converter(diagnostics).convert(YAML::Load(copy), 0);
+    Node root = Converter(diagnostics, copy.size()).convert(YAML::Load(copy), 0);
     if (const Node& last = last_scalar(root); last.quoted) {
       if (auto open = find_open_quote(text, last.mark))
         diagnostics.error(open->mark, std::move(open->message));

@@ -60,7 +60,8 @@ TEST(Yaml, DeepNestingAndAliasBombsAreRefused) {
   }
   Diagnostics wide("wide.yaml");
   parse(bomb, wide);
-  EXPECT_TRUE(wide.has_errors());
+  // It took 3 GB: five million values were made before.
+  EXPECT_NE(wide.to_string().find("its aliases (*name) repeat more than 100000 values"), std::string::npos) << wide.to_string();
 }
 
 TEST(MapReader, ReportsEverythingAtOnce) {
