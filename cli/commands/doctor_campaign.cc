@@ -121,7 +121,8 @@ class Examination {
         add(error.what(), "mend the disk: results that are recorded nowhere else may be in it");
         continue;
       }
-      const wire::Records records = wire::parse_records(bytes);
+      wire::Records records = wire::parse_records(bytes);
+      wire::compare(records, wire::noted_results(path));
       const std::string name = path.lexically_relative(campaign_).string();
       results_wait_ = results_wait_ || !records.results.empty();
       if (records.damaged) {
@@ -136,7 +137,11 @@ class Examination {
     if (empty.empty()) return;
     add(fmt::format("{} journals of workers that have ended hold no result: {}", empty.size(),
                     some_of(empty, campaign_)),
-        "remove them", [empty] { remove_all(empty); });
+        "remove them", [empty] {
+          remove_all(empty);
+          std::error_code ignored;
+          for (const fs::path& journal : empty) fs::remove(wire::count_file(journal), ignored);
+        });
   }
 
   static void rewrite(const fs::path& path, const std::string& bytes, const wire::Records& records) {
@@ -145,6 +150,8 @@ class Examination {
     if (records.header) whole += wire::frame_record(*records.header);
     for (const wire::Results& results : records.results) whole += wire::frame_record(results);
     write_file_durably(path, whole, 0600);
+    std::error_code ignored;
+    fs::remove(wire::count_file(path), ignored);  // it is reported once
   }
 
   // Of workers that have ended: nobody holds the lock.

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/process_handle.h"
 #include "engine/wire/worker_journal.h"
 
 namespace wflow::engine {
@@ -42,15 +43,29 @@ bool is_locked(const fs::path& journal) {
   }
 }
 
+// It never had a coordinator, so that no task of it can be left, and both of its processes were here.
+bool has_ended_here(const wire::JournalHeader& header) {
+  if (header.lost_s > 0) return false;
+  try {
+    return ProcessHandle(header.guardian).ended() &&
+           (!header.agent.known() || ProcessHandle(header.agent).ended());
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 // A remote worker that was lost leaves its journal, and so does one that was killed before it joined. Nobody
-// writes it any more when it is so old: a worker without a coordinator ends long before.
+// writes it any more when it is so old (a worker without a coordinator ends long before), or when its
+// processes are seen to have ended.
 bool is_forgotten(const fs::path& journal) {
   std::error_code error;
   const auto changed = fs::last_write_time(journal, error);
-  if (error || fs::file_time_type::clock::now() - changed < kForgotten || is_locked(journal)) return false;
+  if (error || is_locked(journal)) return false;
+  const bool old = fs::file_time_type::clock::now() - changed >= kForgotten;
   try {
-    const wire::Records records = wire::parse_records(read_file(journal));
-    return records.results.empty() && !records.damaged;
+    const wire::Records records = wire::read_records(journal);
+    const bool over = old || (records.header && has_ended_here(*records.header));
+    return over && records.results.empty() && !records.damaged;
   } catch (const Error&) {
     return false;
   }
@@ -118,9 +133,13 @@ std::optional<event::JournalRead> JournalReading::take(double now_s) {
   read.orphans = orphans_.count();
   const fs::path file = journal_of(campaign_, request_.worker);
   std::error_code error;
-  if (!fs::exists(file, error)) return read;
+  if (!fs::exists(file, error)) {
+    const auto noted = error ? std::nullopt : wire::noted_results(file);
+    if (noted.value_or(0) > 0) read.damaged = wire::missing_journal(*noted);
+    return read;
+  }
   try {
-    wire::Records records = wire::parse_records(read_file(file));
+    wire::Records records = wire::read_records(file);
     read.results = std::move(records.results);
     if (records.damaged) read.damaged = records.damaged.sentence();
   } catch (const Error& unreadable) {
@@ -141,6 +160,7 @@ void remove_journal(const fs::path& campaign, const std::string& worker) {
   if (is_locked(file)) return;
   std::error_code ignored;
   fs::remove(file, ignored);
+  fs::remove(wire::count_file(file), ignored);
   fs::remove_all(folder_of(campaign) / worker, ignored);
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/process_handle.h"
 #include "engine/query/test_campaign.h"
 #include "engine/wire/worker_journal.h"
 
@@ -64,6 +66,19 @@ TEST(JournalReading, OfAnotherMachineEndsNoProcess) {
   EXPECT_EQ(read->orphans, 0U);
 }
 
+TEST(JournalReading, SaysThatTheJournalIsMissing) {
+  const wire::TemporaryCampaign campaign;
+  const fs::path journal = campaign.path() / ".wflow" / "workers" / (kWorker + ".journal");
+  EXPECT_FALSE(JournalReading(campaign.path(), {kWorker, false}).take(100)->damaged);
+  write_file_durably(wire::count_file(journal), wire::frame_count(0));
+  EXPECT_FALSE(JournalReading(campaign.path(), {kWorker, false}).take(100)->damaged) << "it held nothing";
+  write_file_durably(wire::count_file(journal), wire::frame_count(13));
+  EXPECT_EQ(JournalReading(campaign.path(), {kWorker, false}).take(100)->damaged.value_or(""),
+            "the journal is missing: 13 of its results are lost, so that up to 13 finished tasks run again");
+  remove_journal(campaign.path(), kWorker);
+  EXPECT_FALSE(fs::exists(wire::count_file(journal)));
+}
+
 class KnownWorkersTest : public ::testing::Test {
  protected:
   fs::path add_journal(const std::string& worker, bool with_result, std::chrono::hours age) const {
@@ -101,6 +116,26 @@ TEST_F(KnownWorkersTest, AnEmptyJournalThatIsOldIsRemoved) {
   EXPECT_FALSE(fs::exists(forgotten));
   EXPECT_TRUE(fs::exists(recent)) << "its worker may just be starting";
   EXPECT_TRUE(fs::exists(result));
+}
+
+// It was killed before it joined: nothing else would ever remove its journal and its folder.
+TEST_F(KnownWorkersTest, AnEmptyJournalOfAWorkerThatHasEndedHereIsRemoved) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  wire::JournalHeader header;
+  header.worker = "killed";
+  header.guardian = identify(child);
+  const fs::path journal = campaign_.path() / ".wflow" / "workers" / "killed.journal";
+  write_file_durably(journal, wire::frame_record(header));
+  make_directories(campaign_.path() / ".wflow" / "workers" / "killed");
+  EXPECT_EQ(known(), std::vector<std::string>{"killed"});
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_TRUE(known().empty());
+  EXPECT_TRUE(fs::is_empty(journal.parent_path()));
 }
 
 }  // namespace

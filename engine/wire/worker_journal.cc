@@ -131,7 +131,7 @@ WorkerJournal read_worker_journal(const std::filesystem::path& file) {
   journal.journal = file;
   const FileDescriptor fd = open_file(file, O_RDONLY | O_CLOEXEC);
   journal.alive = is_locked(fd.get());
-  Records records = parse_records(read_file(file));
+  Records records = read_records(file);
   journal.header = std::move(records.header);
   journal.damaged = records.damaged;
   if (!journal.alive) journal.results = std::move(records.results);
@@ -156,9 +156,62 @@ std::string frame_record(const JournalHeader& header) {
 }
 
 std::string JournalDamage::sentence() const {
-  return fmt::format("{} of the journal {} damaged ({} bytes): tasks whose results stood there run again",
+  const std::string lost = missing > 0 ? fmt::format("{} of its results {} lost, so that up to {} finished {} run again",
+                                                     missing, missing == 1 ? "is" : "are", missing,
+                                                     missing == 1 ? "task" : "tasks")
+                                       : "tasks whose results stood there run again";
+  if (places == 0) return "the journal was cut or replaced: " + lost;
+  return fmt::format("{} of the journal {} damaged ({} bytes): {}",
                      places == 1 ? "one place" : fmt::format("{} places", places), places == 1 ? "is" : "are",
-                     bytes);
+                     bytes, lost);
+}
+
+std::string missing_journal(std::uint64_t results) {
+  return fmt::format("the journal is missing: {} of its results {} lost, so that up to {} finished {} run again", results,
+                     results == 1 ? "is" : "are", results, results == 1 ? "task" : "tasks");
+}
+
+std::filesystem::path count_file(std::filesystem::path journal) {
+  return journal.replace_extension(".count");
+}
+
+std::string frame_count(std::uint64_t count) {
+  std::string text;
+  append_number(text, count);
+  append_number(text, static_cast<std::uint64_t>(XXH3_64bits(text.data(), text.size())));
+  return text;
+}
+
+std::optional<std::uint64_t> noted_results(const std::filesystem::path& journal) {
+  try {
+    const std::string text = read_file(count_file(journal));
+    if (text.size() < 2 * sizeof(std::uint64_t)) return std::nullopt;
+    const auto count = number_at<std::uint64_t>(text, 0);
+    if (text != frame_count(count)) return std::nullopt;
+    return count;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::uint64_t count_results(const Results& results) {
+  std::uint64_t count = results.outcomes.size();
+  for (const DoneRun& run : results.done) count += run.count;
+  return count;
+}
+
+void compare(Records& records, std::optional<std::uint64_t> noted) {
+  std::uint64_t held = 0;
+  for (const Results& results : records.results) held += count_results(results);
+  records.damaged.missing = noted && *noted > held ? *noted - held : 0;
+}
+
+Records read_records(const std::filesystem::path& journal) {
+  const auto before = noted_results(journal);
+  Records records = parse_records(read_file(journal));
+  const auto after = noted_results(journal);
+  if (before && after) compare(records, std::min(*before, *after));
+  return records;
 }
 
 Records parse_records(std::string_view bytes) {

@@ -36,14 +36,23 @@ struct JournalHeader {
 std::string frame_record(const JournalHeader& header);
 std::string frame_record(const Results& results);
 
-// The bytes between whole records that are none.
+// The bytes between whole records that are none, and results that were there once.
 struct JournalDamage {
   std::size_t places = 0;
   std::size_t bytes = 0;
-  explicit operator bool() const { return places > 0; }
-  // "2 places of its journal (345 bytes) are damaged; ..."
+  std::uint64_t missing = 0;  // results, as far as their number was noted
+  explicit operator bool() const { return places > 0 || missing > 0; }
+  // "2 places of the journal are damaged (345 bytes): ..."
   std::string sentence() const;
 };
+
+// How many results a journal holds is noted beside it, in <worker>.count: by this a journal that was cut or
+// removed is found. The number is written after a result, and before the results go: it may be too small.
+std::filesystem::path count_file(std::filesystem::path journal);
+std::string frame_count(std::uint64_t count);
+// Nothing where it is not there, or damaged.
+std::optional<std::uint64_t> noted_results(const std::filesystem::path& journal);
+std::uint64_t count_results(const Results& results);
 
 struct Records {
   std::optional<JournalHeader> header;
@@ -54,6 +63,12 @@ struct Records {
   JournalDamage damaged;
 };
 Records parse_records(std::string_view bytes);
+// Sets damaged.missing by the number that was noted.
+void compare(Records& records, std::optional<std::uint64_t> noted);
+// Of a file, with both. Its worker may live, and note or clear meanwhile.
+Records read_records(const std::filesystem::path& journal);
+// Of a journal that is not there, with so many results. "the journal is missing ..."
+std::string missing_journal(std::uint64_t results);
 
 struct WorkerJournal {
   std::string worker;

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fixed set of kill_schedules.py and targeted.py that takes a minute: the rest is run by hand."""
+"""A fixed set of kill_schedules.py, stops.py and targeted.py that takes a minute: the rest is run by hand."""
 
 import os
 import tempfile
 import unittest
 from pathlib import Path
 
+import stops
 import targeted
 from campaign import compile_c
 from kill_schedules import Schedule, play
@@ -67,6 +68,13 @@ class TargetedKills(ChaosTest):
 
     def test_coordinator_before_its_worker_said_hello(self):
         self.special(targeted.kill_before_hello)
+
+
+class Stops(ChaosTest):
+    def test_what_has_succeeded_does_not_run_again(self):
+        result = stops.play(BIN, self.task, self.killed, 5, 1)
+        self.assertEqual(sum(result.stops.values()), 5)
+        self.assertEqual((dict(result.again), result.overlaps, result.problems), ({}, 0, []))
 
 
 if __name__ == "__main__":

@@ -174,18 +174,22 @@ void Agent::take_child(workers::SlotId slot) {
     return handle(workers::event::TaskChecking{slot});
   }
   Judgement judgement = worker_.tasks().judge(*task);
-  if (judgement.results.done.empty() && judgement.results.outcomes.empty())
+  if (judgement.results.done.empty() && judgement.results.outcomes.empty()) {
+    worker_.expect_not_done(*task);
     around_.history.lost(task->execution);
+  }
   around_.trace.line(worker_.id(), "slot {} ended: {} runs done, {} outcomes, {} parts again", slot,
                      judgement.results.done.size(), judgement.results.outcomes.size(),
                      judgement.again.size());
   for (auto& event : worker_.tasks().take_events(*task)) judgement.results.events.push_back(std::move(event));
   const ExecutionNumber execution = task->execution;
   const wire::Lease lease = task->lease;
+  const bool has_succeeded = !judgement.results.done.empty();
   const bool has_result = !judgement.results.done.empty() || !judgement.results.outcomes.empty();
   journal_failed_ = journal_written_ = false;
   handle(workers::event::TaskEnded{slot, std::move(judgement.results), std::move(judgement.again)});
   if (!alive()) return;  // it may not be in the journal
+  if (has_succeeded && !journal_written_) worker_.expect_not_done(*task);
   if (has_result && !journal_written_) {
     held_back_.emplace_back(lease, execution);  // its allocation may be ending, too
   } else if (!journal_failed_) {
@@ -273,6 +277,7 @@ void Agent::on(workers::action::Connect& connect) {
 }
 
 void Agent::on(workers::action::Send& send) {
+  if (std::holds_alternative<wire::Goodbye>(send.message)) worker_.expect_visible_journal();
   if (const auto* results = std::get_if<wire::Results>(&send.message))
     unacknowledged_[results->sequence] = *results;
   if (connection_ != 0) around_.network.send_to_server(connection_, std::move(send.message));
@@ -295,6 +300,10 @@ void Agent::on(workers::action::AppendJournal& append) {
 
 void Agent::on(workers::action::ClearJournal&) {
   worker_.clear_journal();
+}
+
+void Agent::on(workers::action::SyncJournal&) {
+  worker_.journal().sync();
 }
 
 void Agent::on(workers::action::NoteLost& note) {

@@ -254,6 +254,10 @@ void Coordinator::handle(engine::CoordinatorEvent event) {
   }
   if (std::holds_alternative<engine::event::Retry>(event)) around_.history.retry_decided();
   machine_->handle(host().at(around_.timeline.now_s()), std::move(event));
+  // A status that it has decided on while a commit waits for the disk counts what is not there yet, also where
+  // the commit is over before the answer goes out.
+  if (machine_->disk_trouble().empty()) return;
+  for (auto& [peer, ended] : answered_from_) ended = 0;
 }
 
 }  // namespace wflow::simulation

@@ -55,6 +55,8 @@ struct Surroundings {
   engine::Timing timing;
   std::optional<Endpoint> endpoint;
   std::string token = "token";
+  // A planted bug: a task that its worker has decided to end counts as ended by it, whatever it did.
+  bool planted_signal_before_end = false;
   std::uint64_t lost_results = 0;  // the documented exception: ended, and not yet in a journal
 };
 

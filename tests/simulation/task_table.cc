@@ -10,6 +10,9 @@ namespace {
 constexpr double kKill_s = 0.01;     // a killed process is gone within
 constexpr double kSlowKill_s = 1.5;  // one that is in the middle of a slow system call
 constexpr double kTerminate_s = 1;   // a process that ends on SIGTERM
+constexpr double kSearch_s = 0.3;    // for its descendants, before a task is signalled
+constexpr double kTeardown_s = 0.1;  // from its exit until its parent can see it, with much memory
+constexpr int kSigTerm = 15;
 constexpr double kThawed_s = 0.05;   // a suspended host looks at its timers again
 constexpr int kSigKill = 9;
 
@@ -50,59 +53,122 @@ void TaskTable::start(workers::SlotId slot, const wire::Lease& lease) {
   task.started_steady_s = now.steady_s;
   task.events_left = script(task, lease.first).events;
   task.execution = around_.history.start(lease, worker_, around_.timeline.now_s());
-  end_at(slot, task.number, duration_s(lease), true);
+  exit_at(slot, task.number, duration_s(lease), own_end(task), true);
 }
 
-void TaskTable::end_at(workers::SlotId slot, std::uint64_t number, double delay_s, bool by_itself) {
-  around_.timeline.after(delay_s, [this, slot, number, by_itself] { end(slot, number, by_itself); });
+void TaskTable::exit_at(workers::SlotId slot, std::uint64_t number, double delay_s, workers::ProcessEnd end,
+                        bool own) {
+  around_.timeline.after(delay_s, [this, slot, number, end, own] { exit(slot, number, end, own); });
 }
 
-void TaskTable::end(workers::SlotId slot, std::uint64_t number, bool by_itself) {
+// The exit code of a bundle's process says nothing of its samples, unless one of them kills it.
+workers::ProcessEnd TaskTable::own_end(const RunningTask& task) const {
+  const TaskScript first = script(task, task.lease.first);
+  if (task.lease.count == 1) return {!first.signalled, first.code};
+  for (Element element = task.lease.first; element < task.lease.first + task.lease.count; ++element) {
+    const TaskScript one = script(task, element);
+    if (one.kills_bundle) return {false, one.code};
+  }
+  return {true, 0};
+}
+
+// No signal changes the end of a process from here on.
+void TaskTable::exit(workers::SlotId slot, std::uint64_t number, workers::ProcessEnd end, bool own) {
+  RunningTask* const task = find(slot);
+  if (task == nullptr || task->number != number || task->exits) return;
+  if (host_.frozen) return exit_at(slot, number, kThawed_s, end, own);
+  task->exits = true;
+  task->end = end;
+  task->own = own;
+  const bool slow = own && around_.draw.chance(0.2);
+  if (!slow) return bury(slot, number);
+  around_.timeline.after(around_.draw.between(0, kTeardown_s), [this, slot, number] { bury(slot, number); });
+}
+
+void TaskTable::bury(workers::SlotId slot, std::uint64_t number) {
   RunningTask* const task = find(slot);
   if (task == nullptr || task->number != number || task->ended) return;
-  if (host_.frozen) return end_at(slot, number, kThawed_s, by_itself);
   task->ended = true;
-  task->by_itself = by_itself && !task->cause;  // an end after the signal counts as the signal's
   task->ended_steady_s = host_.at(around_.timeline.now_s()).steady_s;
   around_.history.stop(task->execution);
   ended_(slot);
 }
 
+// A task's end and the signal to it are two events: between the machine's decision and the signal its worker
+// looks through all processes of the node.
 void TaskTable::signal(workers::SlotId slot, workers::EndCause cause, bool kill) {
   RunningTask* const task = find(slot);
   if (task == nullptr || task->ended) return;
+  if (!task->decided) task->decided = cause;
+  const double search_s = around_.draw.chance(0.5) ? 0 : around_.draw.between(0, kSearch_s);
+  if (search_s == 0) return arrive(slot, task->number, cause, kill);
+  around_.timeline.after(search_s, [this, slot, number = task->number, cause, kill] {
+    arrive(slot, number, cause, kill);
+  });
+}
+
+void TaskTable::arrive(workers::SlotId slot, std::uint64_t number, workers::EndCause cause, bool kill) {
+  RunningTask* const task = find(slot);
+  if (task == nullptr || task->number != number || task->ended) return;
+  const TaskScript one = script(*task, task->lease.first);
+  // The worker has looked just before: what exits since then gets a signal that has no effect.
+  if (task->exits && !kill && around_.draw.chance(0.5)) return;
   if (!task->cause) task->cause = cause;
+  task->signals.handles = one.handles_sigterm;
+  task->signals.ignores = one.ignores_sigterm;
+  (kill ? task->signals.killed : task->signals.terminated) = true;
+  if (task->exits) return;
   if (kill) {
     const bool slow = around_.draw.chance(around_.mishaps.slow_death);
-    end_at(slot, task->number, around_.draw.between(0, slow ? kSlowKill_s : kKill_s), false);
-  } else if (!script(*task, task->lease.first).ignores_sigterm) {
-    end_at(slot, task->number, around_.draw.between(0, kTerminate_s), false);
+    exit_at(slot, number, around_.draw.between(0, slow ? kSlowKill_s : kKill_s), {false, kSigKill}, false);
+  } else if (one.handles_sigterm) {
+    // It stops in the middle of its work, and may say that this is a success.
+    const int code = around_.draw.chance(0.5) ? 0 : 1;
+    exit_at(slot, number, around_.draw.between(0, kTerminate_s), {true, code}, false);
+  } else if (!one.ignores_sigterm) {
+    // Nothing of its own comes any more.
+    exit_at(slot, number, 0, {false, kSigTerm}, false);
   }
+}
+
+bool TaskTable::ended_by_itself(const RunningTask& task) const {
+  if (around_.planted_signal_before_end && task.decided) return false;
+  return workers::is_own_end(task.signals, task.end);
 }
 
 bool TaskTable::kill_from_outside(std::uint64_t choice) {
   if (tasks_.empty()) return false;
   const auto at = std::next(tasks_.begin(), static_cast<std::ptrdiff_t>(choice % tasks_.size()));
-  if (at->second.ended || at->second.cause) return false;
+  if (at->second.exits || at->second.decided) return false;
   at->second.killed_from_outside = true;
-  end(at->first, at->second.number, true);
+  exit(at->first, at->second.number, {false, kSigKill}, true);
   return true;
 }
 
 bool TaskTable::needs_check(const RunningTask& task) const {
-  if (task.checked || !task.by_itself || task.killed_from_outside || task.lease.count > 1) return false;
+  if (task.checked || !ended_by_itself(task) || task.killed_from_outside || task.lease.count > 1) return false;
   const TaskScript one = script(task, task.lease.first);
   return !one.signalled && one.code == 0 && (one.bad_output || task.lease.first % 7 == 3);
 }
 
+bool TaskTable::must_be_done(const RunningTask& task) const {
+  const TaskScript one = script(task, task.lease.first);
+  const bool excused = task.signals.terminated && one.handles_sigterm;
+  return task.own && !task.killed_from_outside && task.lease.count == 1 && one.succeeds() && !excused;
+}
+
 Judgement TaskTable::judge(const RunningTask& task) const {
   Judgement judgement;
-  if (!task.by_itself && (!task.cause || *task.cause == workers::EndCause::returned)) return judgement;
+  const bool own = ended_by_itself(task);
+  if (own && !task.own)
+    throw Violation("true results", fmt::format("{} was ended by its worker, which takes it for its own end",
+                                                around_.history.name(task.lease.array, task.lease.first)));
+  if (!own && (!task.cause || *task.cause == workers::EndCause::returned)) return judgement;
   const wire::Lease& lease = task.lease;
   bool bundle_killed = false;
   for (Element element = lease.first; element < lease.first + lease.count; ++element)
     bundle_killed = bundle_killed || script(task, element).kills_bundle;
-  if (task.by_itself && !task.killed_from_outside && bundle_killed && lease.count > 1) {
+  if (own && !task.killed_from_outside && bundle_killed && lease.count > 1) {
     wire::Lease half = lease;
     half.count = lease.count / 2;
     judgement.again.push_back(half);
@@ -123,7 +189,7 @@ Judgement TaskTable::judge(const RunningTask& task) const {
                           task.started_unix_s,
                           duration_s,
                           {}};
-    if (!task.by_itself) {
+    if (!own) {
       outcome.reason = *task.cause == workers::EndCause::cancelled ? wire::EndReason::cancelled
                                                                    : wire::EndReason::timed_out;
       outcome.exit_code = 0;
@@ -171,6 +237,8 @@ void TaskTable::kill_leaders() {
     if (task.ended) continue;
     task.ended = true;
     task.ended_steady_s = host_.at(around_.timeline.now_s()).steady_s;
+    task.signals.killed = true;
+    if (!std::exchange(task.exits, true)) task.end = {false, kSigKill};
     if (has_children(task)) {
       children_.push_back(task.execution);
     } else {
@@ -193,7 +261,10 @@ void TaskTable::leave_orphans() {
 void TaskTable::vanish() {
   for (auto& [slot, task] : tasks_) {
     task.ended = true;
-    task.by_itself = false;
+    task.exits = true;
+    task.own = false;
+    task.signals.killed = true;
+    task.end = {false, kSigKill};
     around_.history.stop(task.execution);
   }
   end_children();

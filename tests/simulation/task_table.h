@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/simulation/surroundings.h"
+#include "workers/execute/own_end.h"
 
 namespace wflow::simulation {
 
@@ -18,12 +19,16 @@ struct RunningTask {
   ExecutionNumber execution = 0;
   double started_unix_s = 0, started_steady_s = 0;
   double ended_steady_s = 0;
-  bool ended = false;      // a zombie: its slot is still taken
-  bool by_itself = false;  // and not by a signal of its worker
-  bool checking = false;   // its outputs are being looked at
+  bool exits = false;     // it has called exit, or a signal has ended it: its status is fixed
+  bool ended = false;     // a zombie: its slot is still taken
+  bool own = false;       // really ended by itself, and not by a signal of its worker
+  bool checking = false;  // its outputs are being looked at
   bool checked = false;
   bool killed_from_outside = false;
-  std::optional<workers::EndCause> cause;
+  workers::ProcessEnd end;      // as waitid() gives it
+  workers::EndSignals signals;  // that its worker has sent, as the slot's record has them
+  std::optional<workers::EndCause> decided;  // the machine wants it to end
+  std::optional<workers::EndCause> cause;    // and a signal for it was sent
   int events_left = 0;
 };
 
@@ -48,6 +53,8 @@ class TaskTable {
   void remove(workers::SlotId slot) { tasks_.erase(slot); }
 
   Judgement judge(const RunningTask& task) const;
+  // Its success is no secret: whoever judges it must come to the same.
+  bool must_be_done(const RunningTask& task) const;
   bool needs_check(const RunningTask& task) const;
   std::vector<wire::TaskEvent> take_events(RunningTask& task) const;
 
@@ -61,9 +68,13 @@ class TaskTable {
  private:
   TaskScript script(const RunningTask& task, Element element) const;
   bool has_children(const RunningTask& task) const;
+  bool ended_by_itself(const RunningTask& task) const;
+  workers::ProcessEnd own_end(const RunningTask& task) const;
+  void arrive(workers::SlotId slot, std::uint64_t number, workers::EndCause cause, bool kill);
   double duration_s(const wire::Lease& lease) const;
-  void end_at(workers::SlotId slot, std::uint64_t number, double delay_s, bool by_itself);
-  void end(workers::SlotId slot, std::uint64_t number, bool by_itself);
+  void exit_at(workers::SlotId slot, std::uint64_t number, double delay_s, workers::ProcessEnd end, bool own);
+  void exit(workers::SlotId slot, std::uint64_t number, workers::ProcessEnd end, bool own);
+  void bury(workers::SlotId slot, std::uint64_t number);
 
   Surroundings& around_;
   Host& host_;

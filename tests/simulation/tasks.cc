@@ -11,6 +11,7 @@ TaskScript TaskScripts::of(ArrayId array, Element element, std::uint32_t attempt
   TaskScript script;
   script.duration_s = options_.typical_s * draw.logarithmic(1 / options_.spread, options_.spread);
   script.ignores_sigterm = draw.chance(0.1);
+  script.handles_sigterm = !script.ignores_sigterm && draw.chance(0.1);
   script.has_children = draw.chance(options_.children);
   if (draw.chance(options_.events)) script.events = static_cast<int>(1 + draw.below(3));
   if (draw.chance(options_.stops)) {

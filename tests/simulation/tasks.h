@@ -23,6 +23,7 @@ struct TaskScript {
   bool bad_output = false;    // ends with 0, but an output is missing
   bool kills_bundle = false;  // the whole process: its elements run again in halves
   bool ignores_sigterm = false;
+  bool handles_sigterm = false;  // and ends then with some exit code
   bool has_children = false;  // that outlive it when nobody ends them
   int events = 0;
 

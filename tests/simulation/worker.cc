@@ -40,12 +40,16 @@ class SimulatedJournalFile final : public workers::JournalFile {
   void truncate(std::uint64_t size) override { file_->truncate(host_.name, size); }
   std::string read() override { return file_->bytes(); }
   void remove() override { around_.disk.remove(path_, host_.name, false); }
+  void sync() override { file_->sync(); }
+  void note_results(std::uint64_t count) override { noted_ = count; }
+  std::optional<std::uint64_t> noted_results() override { return noted_; }
 
  private:
   Surroundings& around_;
   Host& host_;
   std::string path_;
   std::shared_ptr<File> file_;
+  std::uint64_t noted_ = 0;
 };
 
 }  // namespace
@@ -118,11 +122,12 @@ void Guardian::settle() {
   results.sequence = worker_.settle_sequence();
   for (auto& [slot, task] : worker_.tasks().all()) {
     if (is_journaled(task, known)) continue;
-    const bool unknown =
-        task.cause == workers::EndCause::returned || task.checking || worker_.tasks().needs_check(task);
+    const bool unknown = task.checking || worker_.tasks().needs_check(task);
     Judgement judgement = unknown ? Judgement() : worker_.tasks().judge(task);
-    if (judgement.results.done.empty() && judgement.results.outcomes.empty())
+    if (judgement.results.done.empty() && judgement.results.outcomes.empty()) {
+      if (!unknown) worker_.expect_not_done(task);
       around_.history.lost(task.execution);
+    }
     for (auto& run : judgement.results.done) results.done.push_back(run);
     for (auto& outcome : judgement.results.outcomes) results.outcomes.push_back(std::move(outcome));
   }
@@ -212,6 +217,19 @@ void Worker::end_at(double in_s) {
   });
 }
 
+void Worker::expect_visible_journal() const {
+  const auto file = around_.disk.find(journal_path(around_.study, id_));
+  if (journal_->empty() || !file || !file->has_unsynced()) return;
+  throw Violation("visible at a Goodbye", fmt::format("{} says Goodbye with results in its journal that another host does not see", id_));
+}
+
+void Worker::expect_not_done(const RunningTask& task) const {
+  if (!tasks_.must_be_done(task)) return;
+  throw Violation("own ends are kept",
+                  fmt::format("{} has ended well by itself, and {} drops that",
+                              around_.history.name(task.lease.array, task.lease.first), id_));
+}
+
 bool Worker::append(const wire::Results& record) {
   try {
     journal_->append(record);
@@ -298,7 +316,7 @@ void Worker::both_ended() {
   tasks_.leave_orphans();
   for (auto& [slot, task] : tasks_.all()) {
     around_.history.lost(task.execution);
-    if (!task.by_itself) continue;
+    if (!task.own) continue;
     ++around_.lost_results;
     around_.history.result_lost();
   }

@@ -91,6 +91,7 @@ class Agent final : public Process, public Client {
   void on(workers::action::Send& send);
   void on(workers::action::AppendJournal& append);
   void on(workers::action::ClearJournal&);
+  void on(workers::action::SyncJournal&);
   void on(workers::action::NoteLost& note);
   void on(workers::action::OpenSamples&);
   void on(workers::action::AddTemplate&) {}
@@ -148,6 +149,10 @@ class Worker {
   // Of its allocation: its machine is told now, what is left then is killed.
   void end_at(double in_s);
 
+  // It says Goodbye now: a coordinator on another host reads its journal.
+  void expect_visible_journal() const;
+  // Its result is dropped.
+  void expect_not_done(const RunningTask& task) const;
   // What it writes to its journal; false when the disk is full.
   bool append(const wire::Results& record);
   bool clear_journal();

@@ -97,7 +97,8 @@ World::World(std::uint64_t seed, const std::vector<std::unique_ptr<SimulatedStud
                }),
       around_{seed,   study_,   timeline_, disk_,   vfs,    network_,
               hosts_, history_, scripts_,  faults_, trace_, Draw(seed, Concern::processes),
-              {},     {},       {},        "token", 0},
+              {},     {},       {},        "token", options.planted_signal_before_end,
+              0},
       workers_(around_),
       people_(around_, Draw(seed, Concern::clients)) {
   vfs.restart(seed);

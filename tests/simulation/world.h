@@ -19,6 +19,7 @@ namespace wflow::simulation {
 struct RunOptions {
   Trace::Mode trace = Trace::Mode::off;
   engine::PlantedBugs planted;
+  bool planted_signal_before_end = false;  // of the workers (surroundings.h)
 };
 
 struct RunResult {

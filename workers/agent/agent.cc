@@ -220,6 +220,7 @@ class Agent {
 
   // What cannot be sent is not forgotten: the next Hello and what follows it say all of it again.
   void perform(action::Send& send) {
+    if (journal_unseen_ && std::holds_alternative<wire::Goodbye>(send.message)) return;
     if (socket_ && !socket_->send(send.message)) lose_connection();
   }
 
@@ -236,6 +237,15 @@ class Agent {
       journal_.clear();
     } catch (const Error& error) {
       pending_.emplace_back(event::JournalFailed{error.what(), std::nullopt});
+    }
+  }
+
+  void perform(action::SyncJournal&) {
+    try {
+      journal_.sync();
+    } catch (const Error& error) {
+      log::write(LogLevel::warning, error.what());
+      journal_unseen_ = true;
     }
   }
 
@@ -297,6 +307,7 @@ class Agent {
   AgentMachine machine_;
   FileDescriptor signals_;
   std::optional<wire::ClientSocket> socket_;
+  bool journal_unseen_ = false;  // by other hosts
   std::size_t attempts_ = 0;  // at addresses of the coordinator
   bool heard_ = false;        // something came on this connection
   std::deque<AgentEvent> pending_;

@@ -70,6 +70,7 @@ struct DescribeAction {
     return "journal " + wire::describe(append.record);
   }
   std::string operator()(const action::ClearJournal&) const { return "empty the journal"; }
+  std::string operator()(const action::SyncJournal&) const { return "sync the journal"; }
   std::string operator()(const action::NoteLost& note) const {
     return fmt::format("journal: the fence is {} s", note.lost_s);
   }

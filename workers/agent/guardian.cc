@@ -19,6 +19,8 @@
 #include "base/log.h"
 #include "steps/files.h"
 #include "workers/execute/event_tail.h"
+#include "workers/execute/mpi_sessions.h"
+#include "workers/execute/process_end.h"
 #include "workers/execute/process_tree.h"
 
 namespace wflow::workers {
@@ -147,10 +149,12 @@ void settle(SlotRecord& slot, SlotFiles files, const std::string& worker,
   siginfo_t info{};
   ProcessUsage used;
   if (!wait_for_leader(pid, info, used)) return;
-  if (slot.returned) return;
-  // SIGKILL came from its agent, from its agent's death or from here, so the task did not end: it runs again,
-  // and its place may be another worker's by now. Unless it was condemned.
-  if (info.si_code != CLD_EXITED && info.si_status == SIGKILL && !slot.killed) return;
+  // SIGKILL came from its agent, from its agent's death or from here: whoever has an exit code had ended before.
+  if (ended_by_itself(slot, true, pid, info.si_code, info.si_status)) {
+    slot.killed = slot.returned = false;
+  } else if (!slot.killed) {
+    return;  // the task runs again, and its place may be another worker's by now
+  }
   Ending ending = judge(slot, info.si_code, info.si_status);
   settle_place(slot, files, ending);
   // Its outputs have not been looked at: it runs again.
@@ -215,7 +219,10 @@ int run_guardian(pid_t agent, const WorkerOptions& options, SlotTable& table, Jo
   } catch (const std::exception& error) {
     log::write(LogLevel::warning, error.what());
   }
+  std::vector<pid_t> killed = descendants(::getpid());
+  for (const SlotRecord& slot : table.slots()) killed.push_back(slot.pid);
   const bool none_left = kill_all_children(kKillLimit);
+  remove_mpi_sessions(killed);
   if (!none_left) log::write(LogLevel::warning, "a process could not be killed");
   ControlGroups(options.campaign).end_abandoned();
   close_journal(journal, none_left, ended_itself && WEXITSTATUS(status) == 0 && !watch.was_signalled());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "workers/agent/journal.h"
 
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -30,28 +31,48 @@ void Journal::mark_ended() {
 
 void Journal::append(const wire::Results& results) {
   write(wire::frame_record(results));
+  results_ += wire::count_results(results);
+  file_->note_results(results_);
 }
 
 void Journal::write(std::string_view record) {
+  if (torn_) cut_back();
   try {
     file_->append(record);
   } catch (const Error&) {
-    file_->truncate(size_);  // a full disk takes a part of it
+    torn_ = true;  // a full disk takes a part of it
+    try {
+      cut_back();
+    } catch (const Error&) {
+      // It is tried again before anything is written: `size_` stays the size of the whole records.
+    }
     throw;
   }
   size_ += record.size();
 }
 
+void Journal::cut_back() {
+  file_->truncate(size_);
+  torn_ = false;
+}
+
 // The header stays in the file all the time: a coordinator may look at any moment.
 void Journal::clear() {
   if (empty()) return;
+  results_ = 0;
+  file_->note_results(0);
   file_->truncate(header_bytes_);
   size_ = header_bytes_;
+  torn_ = false;
   if (header_later_) set_header(header_);
 }
 
 wire::Records Journal::recover() {
+  const std::optional<std::uint64_t> noted = file_->noted_results();
   wire::Records records = wire::parse_records(file_->read());
+  wire::compare(records, noted);
+  results_ = records.damaged.missing;
+  for (const wire::Results& results : records.results) results_ += wire::count_results(results);
   file_->truncate(records.valid_bytes);
   size_ = records.valid_bytes;
   header_bytes_ = records.header_bytes;

@@ -32,13 +32,18 @@ class Journal {
   bool empty() const { return size_ == header_bytes_; }
   std::uint64_t size() const { return size_; }
   void remove() { file_->remove(); }  // it is empty and the worker ends
+  // Before another host reads it.
+  void sync() { file_->sync(); }
 
  private:
   void write(std::string_view record);
+  void cut_back();
 
   std::unique_ptr<JournalFile> file_;
   engine::wire::JournalHeader header_;
   std::uint64_t size_ = 0;
+  std::uint64_t results_ = 0;       // behind the headers, as it is noted beside the file
+  bool torn_ = false;               // a part of a record that could not be written stands behind `size_`
   std::uint64_t header_bytes_ = 0;  // of the headers before the first result
   bool header_later_ = false;       // the present header stands behind results
 };

@@ -100,6 +100,72 @@ TEST(Journal, GoesOnAfterARecordThatCouldNotBeWritten) {
   EXPECT_EQ(left[0].results[1].sequence, 3U);
 }
 
+// A disk that takes a part of a record, and then refuses to be cut back.
+class FailingFile final : public JournalFile {
+ public:
+  explicit FailingFile(std::string& bytes, bool& fails) : bytes_(bytes), fails_(fails) {}
+  void append(std::string_view bytes) override {
+    bytes_ += fails_ ? bytes.substr(0, 13) : bytes;
+    if (fails_) throw Error(ExitCode::system, "full");
+  }
+  void truncate(std::uint64_t size) override {
+    if (fails_) throw Error(ExitCode::system, "broken");
+    bytes_.resize(size);
+  }
+  std::string read() override { return bytes_; }
+  void remove() override {}
+  void sync() override {}
+  void note_results(std::uint64_t) override {}
+  std::optional<std::uint64_t> noted_results() override { return std::nullopt; }
+
+ private:
+  std::string& bytes_;
+  bool& fails_;
+};
+
+TEST(Journal, KnowsItsSizeAfterARollBackThatFailed) {
+  std::string bytes;
+  bool fails = false;
+  Journal journal(std::make_unique<FailingFile>(bytes, fails), header());
+  journal.append(results(1));
+  const std::uint64_t whole = bytes.size();
+  fails = true;
+  EXPECT_THROW(journal.append(results(2)), Error);
+  EXPECT_THROW(journal.append(results(3)), Error);
+  EXPECT_EQ(bytes.size(), whole + 13) << "nothing is written behind the rest of a record";
+  fails = false;
+  journal.append(results(4));
+  EXPECT_EQ(bytes.size(), journal.size());
+  const wire::Records records = journal.recover();
+  EXPECT_FALSE(records.damaged);
+  ASSERT_EQ(records.results.size(), 2U);
+  EXPECT_EQ(records.results[1].sequence, 4U);
+}
+
+TEST(Journal, SaysHowManyResultsAreGone) {
+  const wire::TemporaryCampaign campaign;
+  std::uint64_t after_two = 0;
+  {
+    Journal journal = journal_in(campaign);
+    journal.append(results(1));
+    journal.clear();
+    for (std::uint64_t i = 2; i <= 3; ++i) journal.append(results(i));
+    after_two = journal.size();
+    for (std::uint64_t i = 4; i <= 6; ++i) journal.append(results(i));
+    wire::Results failure;
+    failure.outcomes.resize(1);
+    journal.append(failure);
+  }
+  const auto file = campaign.path() / ".wflow/workers/w.journal";
+  EXPECT_FALSE(wire::find_worker_journals(campaign.path()).at(0).damaged);
+  std::filesystem::resize_file(file, after_two);
+  const auto left = wire::find_worker_journals(campaign.path());
+  EXPECT_EQ(left.at(0).results.size(), 2U);
+  EXPECT_EQ(left.at(0).damaged.missing, 4U);
+  EXPECT_EQ(left.at(0).damaged.sentence(),
+            "the journal was cut or replaced: 4 of its results are lost, so that up to 4 finished tasks run again");
+}
+
 // What is damaged is said, and what stands behind it is found.
 TEST(Journal, SaysWhatIsDamaged) {
   const wire::TemporaryCampaign campaign;

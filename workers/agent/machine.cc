@@ -207,9 +207,23 @@ void AgentMachine::Impl::leave() {
   send_results();
   send_returned();
   log(LogLevel::info, fmt::format("ends: {}", reason));
-  send(wire::Goodbye{reason});
+  say_goodbye();
   emit(action::Exit{static_cast<int>(exit_code)});
   exited = true;
+}
+
+// A Goodbye frees what this worker was leased: the coordinator reads the journal, and leases the rest again.
+// It must not come while a task may still run, nor before another host can see the journal.
+void AgentMachine::Impl::say_goodbye() {
+  if (running() > 0) {
+    log(LogLevel::warning,
+        fmt::format("{} tasks do not end (a file system that hangs?); they run again when this worker's fence "
+                    "has passed",
+                    running()));
+    return;
+  }
+  if (!outbox.all_acknowledged()) emit(action::SyncJournal{});
+  send(wire::Goodbye{reason});
 }
 
 double AgentMachine::Impl::idle_end_s() const {

@@ -51,7 +51,8 @@ struct TaskNotStarted {  // answers StartTask: nothing runs
 // The process of a slot has ended and nothing of it is left; its slot is free once the actions are carried
 // out. `results` says how its elements ended (sequence not set); `again` are parts of its lease that run
 // again in smaller processes. Where the task was ended for EndCause::returned, both are empty unless it had
-// ended by itself before the signal came; the machine gives its elements back then.
+// ended by itself before the signal came, or had reported some of its elements; the machine gives back all
+// elements that `results` does not name.
 struct TaskEnded {
   SlotId slot = 0;
   engine::wire::Results results;
@@ -128,6 +129,9 @@ struct AppendJournal {
   engine::wire::Results record;
 };
 struct ClearJournal {};  // everything in it is acknowledged
+// Another host will read the journal: it must see all of it. A Goodbye that follows is sent only where that
+// has worked.
+struct SyncJournal {};
 // The fence that the coordinator has set, for the journal's header (engine/wire/worker_journal.h).
 struct NoteLost {
   double lost_s = 0;
@@ -177,7 +181,7 @@ struct Exit {
 
 using AgentAction =
     std::variant<action::LookUp, action::Connect, action::Send, action::AppendJournal, action::ClearJournal,
-                 action::NoteLost, action::OpenSamples, action::AddTemplate, action::StartTask,
+                 action::SyncJournal, action::NoteLost, action::OpenSamples, action::AddTemplate, action::StartTask,
                  action::EndTask, action::EndRanks, action::InterruptTask, action::FollowEvents,
                  action::SetFence, action::Log, action::Exit>;
 

@@ -90,6 +90,7 @@ struct AgentMachine::Impl {
   bool everything_told() const;
   void decide_to_leave();
   void leave();
+  void say_goodbye();
   double idle_end_s() const;
   double linger_s() const;
   double linger_end_s() const;
@@ -120,6 +121,7 @@ struct AgentMachine::Impl {
   void hold(const engine::wire::Lease& lease, engine::wire::Results&& results);
   void settle_held(double until_s);
   void give_back_held();
+  void give_back_rest(const engine::wire::Lease& lease, const event::TaskEnded& ended, double started_unix_s);
   void give_back_instead(const engine::wire::Lease& lease, engine::wire::Results&& results,
                          double started_unix_s);
   void record_end_of_allocation(const engine::wire::Lease& lease, double started_unix_s);

@@ -213,6 +213,7 @@ void AgentMachine::Impl::on(event::TaskEnded& ended) {
   if (task.stage == Task::Stage::free) return;
   const wire::Lease lease = task.lease;
   const double started_unix_s = task.started_unix_s;
+  const std::optional<EndCause> task_ending = task.ending;
   const bool has_ended =
       !ended.results.done.empty() || !ended.results.outcomes.empty() || !ended.again.empty();
   const bool by_signal = may_be_the_end(ended.results);
@@ -221,6 +222,7 @@ void AgentMachine::Impl::on(event::TaskEnded& ended) {
   note_disk_trouble(ended.results);
   free_slot(ended.slot);
   if (goes_back) return give_back_instead(lease, std::move(ended.results), started_unix_s);
+  if (task_ending == EndCause::returned) give_back_rest(lease, ended, started_unix_s);
   waits ? hold(lease, std::move(ended.results)) : record(std::move(ended.results));
   for (const wire::Lease& part : ended.again) {
     if (takes_leases()) {
@@ -228,6 +230,29 @@ void AgentMachine::Impl::on(event::TaskEnded& ended) {
     } else {
       give_back({part});
     }
+  }
+}
+
+// Of a bundle's process that was ended: the samples that it has not reported.
+void AgentMachine::Impl::give_back_rest(const wire::Lease& lease, const event::TaskEnded& ended,
+                                        double started_unix_s) {
+  std::vector<bool> known(lease.count, false);
+  const auto note = [&](wire::Element first, std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      if (first + i >= lease.first && first + i - lease.first < lease.count) known[first + i - lease.first] = true;
+    }
+  };
+  for (const wire::DoneRun& run : ended.results.done) note(run.first, run.count);
+  for (const wire::Outcome& outcome : ended.results.outcomes) note(outcome.element, 1);
+  for (const wire::Lease& part : ended.again) note(part.first, part.count);
+  bool first = true;
+  for (std::uint64_t i = 0; i < lease.count;) {
+    wire::Lease rest = lease;
+    rest.first += i;
+    for (rest.count = 0; i < lease.count && !known[i]; ++i) ++rest.count;
+    while (i < lease.count && known[i]) ++i;
+    if (rest.count == 0) continue;
+    std::exchange(first, false) ? give_back_instead(rest, {}, started_unix_s) : give_back({rest});
   }
 }
 

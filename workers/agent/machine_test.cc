@@ -414,6 +414,57 @@ TEST(AgentMachine, ASignalEndsWhatRunsAndGivesItBack) {
   EXPECT_EQ(bench.all<action::Exit>()[0].code, 0);
 }
 
+// Of a bundle's process, what it has reported before is done.
+TEST(AgentMachine, WhatAnEndedTaskHasReportedIsKeptAndTheRestGivenBack) {
+  Bench bench;
+  bench.join();
+  specs::TaskTemplate task;
+  task.array = 1;
+  task.bundle = 10;
+  bench.hear(wire::Templates{{task}});
+  bench.run_tasks(10);
+  bench.give(event::Terminate{});
+  event::TaskEnded ended = Bench::well(0, Bench::lease(7, 2, 3));
+  ended.results.outcomes.push_back({7, 1, 6, 0, wire::EndReason::exited, 1, 0, 0, ""});
+  bench.give(std::move(ended));
+  bench.turn();
+  EXPECT_EQ(bench.sent<wire::Results>().size(), 1U);
+  std::vector<std::pair<wire::Element, std::uint64_t>> parts;
+  for (const auto& returned : bench.sent<wire::Returned>()) {
+    for (const wire::Lease& lease : returned.leases) parts.emplace_back(lease.first, lease.count);
+  }
+  EXPECT_EQ(parts, (std::vector<std::pair<wire::Element, std::uint64_t>>{{0, 2}, {5, 1}, {7, 3}}));
+}
+
+// A task that hangs in the kernel may go on: with a Goodbye its elements would be leased again at once.
+TEST(AgentMachine, SaysNoGoodbyeWhileATaskDoesNotEnd) {
+  Bench bench;
+  bench.join();
+  bench.run_tasks(2);
+  bench.give(event::CampaignGone{});
+  bench.give(Bench::without_result(0));
+  ASSERT_TRUE(bench.pass_until(1010));
+  EXPECT_EQ(bench.all<action::Exit>().size(), 1U);
+  EXPECT_TRUE(bench.sent<wire::Goodbye>().empty());
+}
+
+// The coordinator of another host reads it as soon as it hears the Goodbye.
+TEST(AgentMachine, SyncsTheJournalBeforeAGoodbyeWithoutAcknowledgement) {
+  Bench bench;
+  bench.join();
+  bench.run_tasks(1);
+  bench.hear(wire::Drain{});
+  bench.give(Bench::well(0, Bench::lease(7, 0, 1)));
+  ASSERT_TRUE(bench.pass_until(1003));
+  std::vector<std::string> order;
+  for (const AgentAction& action : bench.actions) {
+    if (std::holds_alternative<action::SyncJournal>(action)) order.emplace_back("sync");
+    const auto* send = std::get_if<action::Send>(&action);
+    if (send != nullptr && std::holds_alternative<wire::Goodbye>(send->message)) order.emplace_back("goodbye");
+  }
+  EXPECT_EQ(order, (std::vector<std::string>{"sync", "goodbye"}));
+}
+
 TEST(AgentMachine, WithoutItsGuardianItTakesWhatHasEndedAndEnds) {
   Bench bench;
   bench.join();

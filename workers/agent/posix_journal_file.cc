@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "base/error.h"
+#include "engine/wire/worker_journal.h"
 
 namespace wflow::workers {
 
@@ -46,6 +47,26 @@ std::string PosixJournalFile::read() {
 
 void PosixJournalFile::remove() {
   ::unlink(path_.c_str());
+  ::unlink(engine::wire::count_file(path_).c_str());
+}
+
+void PosixJournalFile::sync() {
+  if (::fsync(fd_.get()) != 0) throw system_error(errno, "cannot sync " + path_.string());
+}
+
+// Where the disk refuses it, the number stays too small, and nothing is missed.
+void PosixJournalFile::note_results(std::uint64_t count) {
+  const std::string text = engine::wire::frame_count(count);
+  if (!count_) {
+    if (count == 0) return;
+    count_ = FileDescriptor(
+        ::open(engine::wire::count_file(path_).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  }
+  if (count_) static_cast<void>(::pwrite(count_.get(), text.data(), text.size(), 0) == 0);
+}
+
+std::optional<std::uint64_t> PosixJournalFile::noted_results() {
+  return engine::wire::noted_results(path_);
 }
 
 }  // namespace wflow::workers

@@ -3,7 +3,9 @@
 // how a coordinator on this host knows it lives.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "base/file.h"
@@ -19,10 +21,14 @@ class PosixJournalFile : public JournalFile {
   void truncate(std::uint64_t size) override;
   std::string read() override;
   void remove() override;
+  void sync() override;
+  void note_results(std::uint64_t count) override;
+  std::optional<std::uint64_t> noted_results() override;
 
  private:
   std::filesystem::path path_;
   FileDescriptor fd_;
+  FileDescriptor count_;  // opened with the first result
 };
 
 }  // namespace wflow::workers

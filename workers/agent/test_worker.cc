@@ -23,6 +23,7 @@ int body(int count, char** words) {
     if (parts[0] == "memory") options.memory_bytes = static_cast<std::int64_t>(value);
     if (parts[0] == "pin") options.pin = value > 0;
     if (parts[0] == "linger") options.linger_s = value;
+    if (parts[0] == "grace") options.grace_s = value;
     if (parts[0] == "idle") options.idle_timeout_s = value;
     if (parts[0] == "started_by") options.started_by = static_cast<std::uint64_t>(value);
     if (parts[0] == "zero") options.zero = value > 0;

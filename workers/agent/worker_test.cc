@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The worker as the coordinator sees it, with real processes.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 
 #include "base/file.h"
 #include "base/process_handle.h"
@@ -470,6 +472,25 @@ TEST_F(BundleTest, ATimeLimitIsTheProcesss) {
   ASSERT_EQ(coordinator_.outcomes.size(), 1U);
   EXPECT_EQ(coordinator_.outcomes[0].element, 9U);
   EXPECT_EQ(coordinator_.outcomes[0].reason, wire::EndReason::timed_out);
+}
+
+TEST_F(BundleTest, WhatItHasReportedIsDoneWhenItsWorkerIsToldToEnd) {
+  begin_bundles(R"(for n in 0 1 2 7; do echo '{"type":"sample_done","sample":'$n'}' >> $WFLOW_EVENTS; done
+echo > )" + path("started") + "; sleep 1000",
+                10);
+  lease(0, 10);
+  ASSERT_TRUE(coordinator_.until([&] { return std::filesystem::exists(file("started")); }));
+  ::kill(worker_->guardian(), SIGTERM);
+  ASSERT_TRUE(coordinator_.until([&] { return coordinator_.goodbye.has_value(); }));
+  EXPECT_EQ(worker_->wait(), 0);
+  expect_each_once();
+  EXPECT_EQ(coordinator_.ends.size(), 4U);
+  EXPECT_TRUE(coordinator_.outcomes.empty());
+  std::set<wire::Element> returned;
+  for (const auto& part : coordinator_.returned) {
+    for (std::uint64_t i = 0; i < part.count; ++i) returned.insert(part.first + i);
+  }
+  EXPECT_EQ(returned, (std::set<wire::Element>{3, 4, 5, 6, 8, 9}));
 }
 
 TEST_F(WorkerTest, LooksForDeclaredOutputs) {

@@ -14,6 +14,12 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+std::string line_of(char letter, std::size_t count) {
+  std::string text(count + 1, letter);
+  text.back() = '\n';
+  return text;
+}
+
 class EventTailTest : public ::testing::Test {
  protected:
   void append(const std::string& text) { std::ofstream(path_, std::ios::app) << text; }
@@ -48,9 +54,9 @@ TEST_F(EventTailTest, LeavesOutLinesThatAreTooLong) {
   EXPECT_THAT(read(), IsEmpty());
   append("\nafter\n");
   EXPECT_THAT(read(), ElementsAre("after"));
-  append(std::string(kMaxEventLine, 'y') + "\n");
+  append(line_of('y', kMaxEventLine));
   EXPECT_EQ(read().at(0).size(), kMaxEventLine);
-  append(std::string(3 << 20, 'z') + "\nend\n");
+  append(line_of('z', 3 << 20) + "end\n");
   EXPECT_THAT(read(true), ElementsAre("end"));
 }
 
@@ -59,7 +65,7 @@ TEST_F(EventTailTest, ParsesEventsAndCountsWhatIsNone) {
          "\nno event\n"
          R"({"type":"sample_done","sample":1})"
          "\n{\"n\":1}\n");
-  append(std::string(kMaxEventLine + 1, 'x') + "\n");
+  append(line_of('x', kMaxEventLine + 1));
   const auto bodies = read_event_bodies(path_, tail_, false);
   ASSERT_EQ(bodies.size(), 2U);
   EXPECT_EQ(std::get<engine::wire::Note>(bodies[0]).text, "a");

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "steps/files.h"
+#include "workers/execute/process_end.h"
 
 namespace wflow::workers {
 
@@ -46,14 +47,20 @@ std::vector<AgentEvent> Finisher::finish(const EndedChild& child) {
   const std::size_t slot = *child.slot;
   SlotRecord& record = slots_.records[slot];
   const bool dropped = slots_.tasks[slot].dropped;
+  const bool own = ended_by_itself(record, dropped, child.pid, child.code, child.status);
   // What the task left behind in its group; the leader is not reaped yet, so that the number is still its
   // own.
   ::kill(-child.pid, SIGKILL);
-  if (record.killed || record.returned || dropped) supervisor_.kill_tree(slot);
+  if (record.killed || record.returned || dropped) {
+    supervisor_.kill_tree(slot);
+    supervisor_.clean_up_after(slot);
+  }
+  // wflow wanted to end it, and the task was faster: its result is like any other.
+  if (own) record.killed = record.returned = record.terminated = false;
   std::vector<wire::TaskEvent> events = supervisor_.read_events(slot, true);
   slots_.tasks[slot].printed = record.pack[0] != '\0' && slots_.files[slot].printed();
   event::TaskEnded ended{slot, {}, {}};
-  if (dropped && child.code != CLD_EXITED && child.status == SIGKILL) {
+  if (dropped && !own) {
     slots_.files[slot].discard();  // its place may be another worker's by now
     return {std::move(ended)};
   }
@@ -66,7 +73,13 @@ std::vector<AgentEvent> Finisher::finish(const EndedChild& child) {
     settle_place(record, slots_.files[slot], ending);
   }
   note_disk(slot, ending);
-  if (record.returned) return {std::move(ended)};
+  if (record.returned) {
+    ended.results.events = std::move(events);
+    add_reported(ended.results, record, slots_.files[slot].events(), {steady_now_s(), unix_now_s()});
+    if (!ended.results.done.empty()) keep_printed(slot, ending);
+    if (ending.reason == wire::EndReason::disk) ended.results.done.clear();
+    return {std::move(ended)};
+  }
   if (ending.success && record.unchecked && !record.checking && check_.start(slot, ending))
     return checking(slot, std::move(events));
   ended.results.events = std::move(events);
@@ -113,15 +126,7 @@ void Finisher::add_results(std::size_t slot, Ending& ending, event::TaskEnded& e
   SlotRecord& record = slots_.records[slot];
   if (slots_.tasks[slot].interrupted && !ending.success) ending.reason = wire::EndReason::cancelled;
   const Now now{steady_now_s(), unix_now_s()};
-  if (slots_.tasks[slot].printed) {
-    try {
-      packs_.add(slots_, slot, ending, now.unix_s);
-    } catch (const Error& error) {
-      complain(error);
-      // What it printed can't be kept: it is not done.
-      if (is_disk_trouble(error)) ending = {false, wire::EndReason::disk, 0, error.what()};
-    }
-  }
+  keep_printed(slot, ending);
   // The database is the record: a task is done without its marker, which is made when the disk takes it.
   if (ending.success && !mark_finished(record))
     unmarked_.push_back({record.marker.data(), record.lease, record.trusted});
@@ -129,6 +134,17 @@ void Finisher::add_results(std::size_t slot, Ending& ending, event::TaskEnded& e
   if (usage_is_measured()) add_usage(ended.results, record, task.used, ending, task.ended_steady_s);
   auto parts = add_ending(ended.results, record, slots_.files[slot].events(), ending, now);
   if (!parts.empty()) add_parts(slot, std::move(parts), ending, ended);
+}
+
+void Finisher::keep_printed(std::size_t slot, Ending& ending) {
+  if (!slots_.tasks[slot].printed) return;
+  try {
+    packs_.add(slots_, slot, ending, unix_now_s());
+  } catch (const Error& error) {
+    complain(error);
+    // What it printed can't be kept: it is not done.
+    if (is_disk_trouble(error)) ending = {false, wire::EndReason::disk, 0, error.what()};
+  }
 }
 
 // The samples of a process that has died of one of them.

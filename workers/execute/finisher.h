@@ -38,6 +38,7 @@ class Finisher {
   void note_disk(std::size_t slot, Ending& ending);
   std::vector<AgentEvent> checking(std::size_t slot, std::vector<engine::wire::TaskEvent>&& events);
   void add_results(std::size_t slot, Ending& ending, event::TaskEnded& ended);
+  void keep_printed(std::size_t slot, Ending& ending);
   void add_parts(std::size_t slot, std::vector<engine::wire::Lease>&& parts, const Ending& ending,
                  event::TaskEnded& ended);
   void complain(const Error& error);

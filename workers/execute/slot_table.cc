@@ -74,12 +74,26 @@ class BundleEnding {
     return std::move(again_);
   }
 
+  void add_reported() {
+    for (wire::Element element = slot_.element; element < slot_.element + slot_.count; ++element) reported(element);
+  }
+
  private:
-  void one(wire::Element element) {
+  bool reported(wire::Element element) {
     const auto failure = reports_.failures().find(element);
     if (failure != reports_.failures().end()) {
       outcome(element, wire::EndReason::exited, failure->second.exit_code, failure->second.error);
-    } else if (ending_.success || (reports_.done(element) && !slot_.unchecked)) {
+    } else if (reports_.done(element) && !slot_.unchecked) {
+      done(element);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  void one(wire::Element element) {
+    if (reported(element)) return;
+    if (ending_.success) {
       done(element);
     } else if (isolating_) {
       again(element);
@@ -155,6 +169,10 @@ std::vector<wire::Lease> add_ending(wire::Results& results, const SlotRecord& sl
                                 ending.exit_code, slot.started_unix_s, duration_s, detail_of(slot, ending)});
   }
   return {};
+}
+
+void add_reported(wire::Results& results, const SlotRecord& slot, const std::string& events, Now now) {
+  if (slot.bundled) BundleEnding(results, slot, events, Ending(), now).add_reported();
 }
 
 void add_usage(wire::Results& results, const SlotRecord& slot, const ProcessUsage& used, const Ending& ending,

@@ -25,7 +25,7 @@ namespace wflow::workers {
 // instant exists in which a task runs and is not written here; the agent sets it back to 0 once the result is
 // in the journal.
 struct SlotRecord {
-  static constexpr std::size_t kPathBytes = 1024;  // longer paths stay empty: the guardian does without
+  static constexpr std::size_t kPathBytes = 4096;  // PATH_MAX: the kernel takes no longer one
 
   std::atomic<pid_t> pid;
   engine::wire::LeaseId lease;
@@ -44,6 +44,10 @@ struct SlotRecord {
   std::atomic<std::uint64_t> sampled_bytes;
   std::atomic<bool> killed;    // by wflow, for `kill_reason`
   std::atomic<bool> returned;  // its element goes back to the coordinator: no result
+  // SIGTERM was sent to its group, for one of the two. What its end then says: own_end.h.
+  std::atomic<bool> terminated;
+  std::atomic<bool> handles_term;  // its process caught or blocked SIGTERM just before
+  bool own_program;  // a program of wflow: it exits with 0 only where its work is done
   engine::wire::EndReason kill_reason;
   std::uint64_t events_read;  // bytes of the events file that were forwarded
   std::uint64_t out_before, err_before;
@@ -70,6 +74,9 @@ Ending judge(const SlotRecord& slot, int code, int status);
 // as parts of the slot's lease.
 std::vector<engine::wire::Lease> add_ending(engine::wire::Results& results, const SlotRecord& slot,
                                             const std::string& events, const Ending& ending, Now now);
+
+// Of a bundle's process that wflow has ended: the samples that it has reported before, and no others.
+void add_reported(engine::wire::Results& results, const SlotRecord& slot, const std::string& events, Now now);
 
 // Adds what the slot's process used, where it ran for a millisecond or failed.
 void add_usage(engine::wire::Results& results, const SlotRecord& slot, const ProcessUsage& used,

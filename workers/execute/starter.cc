@@ -119,6 +119,9 @@ void Starter::fill(std::size_t number, const TaskArray& array, const steps::Prep
   slot.sampled_bytes = 0;
   slot.killed = false;
   slot.returned = false;
+  slot.terminated = false;
+  slot.handles_term = false;
+  slot.own_program = task_template.kind != specs::StepKind::shell;
   slot.events_read = 0;
   steps::OutputSizes sizes;
   // Other processes may have printed there before: an earlier attempt, or one with another part of the

@@ -14,6 +14,8 @@
 
 #include "base/clock.h"
 #include "steps/kinds.h"
+#include "workers/execute/mpi_sessions.h"
+#include "workers/execute/process_end.h"
 #include "workers/execute/process_tree.h"
 
 namespace wflow::workers {
@@ -21,13 +23,6 @@ namespace wflow::workers {
 namespace wire = engine::wire;
 
 namespace {
-
-// Though not reaped yet.
-bool has_ended(pid_t pid) {
-  siginfo_t info{};
-  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-         info.si_pid == pid;
-}
 
 std::uint64_t size_of(const std::string& path) {
   struct stat status {};
@@ -58,15 +53,22 @@ void Supervisor::note_cause(std::size_t slot, EndCause cause) {
   record.killed = true;
 }
 
+// The search for descendants takes long on a node with many processes. It comes first, so that little time is
+// left between the look at the process and the signal. What ends in between keeps its own result all the same
+// (own_end.h).
 void Supervisor::end_gently(std::size_t slot, EndCause cause) {
   SlotRecord& record = slots_.records[slot];
-  if (record.killed || record.returned || has_ended(record.pid)) return;
+  // The task has ended well; the look at its outputs is short.
+  if (record.killed || record.returned || record.checking) return;
+  slots_.tasks[slot].below = descendants(record.pid);
+  record.handles_term = term_disposition(record.pid).handles;
+  if (has_ended(record.pid) || is_exiting(record.pid)) return;
+  record.terminated = true;
   if (cause == EndCause::returned) {
     record.returned = true;
   } else {
     note_cause(slot, cause);
   }
-  slots_.tasks[slot].below = descendants(record.pid);
   const SlotTask& task = slots_.tasks[slot];
   const bool trains = arrays_.at(task.lease.array).task_template.kind == specs::StepKind::train;
   // srun kills its ranks when it gets SIGTERM, and passes SIGUSR1 on: a training writes its checkpoint then.
@@ -80,9 +82,9 @@ void Supervisor::end_gently(std::size_t slot, EndCause cause) {
 void Supervisor::kill(std::size_t slot, EndCause cause) {
   SlotRecord& record = slots_.records[slot];
   if (!record.killed && !record.returned) {
-    if (has_ended(record.pid)) return;
     SlotTask& task = slots_.tasks[slot];
     task.below = descendants(record.pid);
+    if (has_ended(record.pid)) return;
     // The record stays as it is: whether the task had ended before the signal, its status tells.
     if (cause == EndCause::returned) {
       task.dropped = true;
@@ -110,6 +112,12 @@ void Supervisor::kill_tree(std::size_t slot) {
   for (const pid_t pid : below) {
     if (std::find(ours.begin(), ours.end(), pid) != ours.end()) ::kill(pid, SIGKILL);
   }
+}
+
+void Supervisor::clean_up_after(std::size_t slot) {
+  std::vector<pid_t> killed = slots_.tasks[slot].below;
+  killed.push_back(slots_.records[slot].pid);
+  remove_mpi_sessions(killed);
 }
 
 // Those that no other task has.

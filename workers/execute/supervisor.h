@@ -41,6 +41,8 @@ class Supervisor {
   // The task's group, and what has left it: descendants from before that are still ours, and what is known by
   // its environment alone.
   void kill_tree(std::size_t slot);
+  // Removes what a killed tree can't remove itself.
+  void clean_up_after(std::size_t slot);
 
   // The next child that has ended; its slot is not watched any more.
   std::optional<EndedChild> next_ended();

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/execute/process_end.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "workers/execute/own_end.h"
+
+namespace wflow::workers {
+
+namespace {
+
+std::string read_of_process(pid_t pid, const char* name) {
+  try {
+    return read_file("/proc/" + std::to_string(pid) + "/" + name);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// Of a line of /proc/PID/status that holds a set of signals in hexadecimal digits.
+bool set_has_term(std::string_view status, std::string_view name) {
+  const std::size_t at = status.find(name);
+  if (at == std::string_view::npos) return false;
+  std::string_view digits = status.substr(at + name.size());
+  digits.remove_prefix(std::min(digits.find_first_not_of(" \t"), digits.size()));
+  std::uint64_t set = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), set, 16);
+  return (set >> (SIGTERM - 1) & 1) != 0;
+}
+
+}  // namespace
+
+bool has_ended(pid_t pid) {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid;
+}
+
+// Fields of /proc/PID/stat: 9 the flags, 20 the threads; the second, the name in brackets, may hold anything. A
+// process whose first thread alone has ended goes on.
+bool is_exiting(pid_t pid) {
+  constexpr unsigned long kExiting = 0x4;  // PF_EXITING
+  constexpr int kFlags = 9;
+  constexpr int kThreads = 20;
+  const std::string text = read_of_process(pid, "stat");
+  unsigned long flags = 0;
+  unsigned long threads = 0;
+  std::size_t at = text.rfind(')');
+  for (int field = 3; at != std::string::npos && field <= kThreads; ++field) {
+    at = text.find(' ', at);
+    if (at == std::string::npos) return false;
+    const char* begin = text.data() + ++at;
+    const char* end = text.data() + text.size();
+    if (field == kFlags) std::from_chars(begin, end, flags);
+    if (field == kThreads) std::from_chars(begin, end, threads);
+  }
+  return (flags & kExiting) != 0 && threads <= 1;
+}
+
+// A process whose state can't be read may have a handler: its exit code proves nothing then.
+TermDisposition term_disposition(pid_t pid) {
+  const std::string status = read_of_process(pid, "status");
+  if (status.find("\nSigCgt:") == std::string::npos) return {true, false};
+  return {set_has_term(status, "\nSigCgt:") || set_has_term(status, "\nSigBlk:"),
+          set_has_term(status, "\nSigIgn:")};
+}
+
+bool ended_by_itself(const SlotRecord& slot, bool dropped, pid_t pid, int code, int status) {
+  EndSignals signals;
+  signals.terminated = slot.terminated;
+  signals.killed = slot.killed || slot.returned || dropped;
+  const bool exited = code == CLD_EXITED;
+  if (signals.terminated && exited) {
+    if (slot.own_program && status == 0) return true;
+    const TermDisposition now = term_disposition(pid);
+    signals.handles = slot.handles_term || now.handles;
+    signals.ignores = now.ignores;
+  }
+  return is_own_end(signals, {exited, status});
+}
+
+}  // namespace wflow::workers
