@@ -135,13 +135,23 @@ void DurableFile::publish() {
   sync_directory(target_.parent_path());
 }
 
+// By the descriptor that wrote: another one may not get its errors, and some file systems (NFS, quotas) say them
+// only when it is closed.
 void write_file_durably(const fs::path& path, std::string_view bytes, int mode) {
-  DurableFile file(path);
-  {
-    const FileDescriptor fd = open_file(file.temporary(), O_WRONLY | O_CREAT | O_EXCL, mode);
+  const fs::path temporary = temporary_name(path);
+  FileDescriptor fd = open_file(temporary, O_WRONLY | O_CREAT | O_EXCL, mode);
+  try {
     write_all(fd.get(), bytes, path);
+    sync_file(fd.get(), path);
+    if (::close(fd.release()) != 0 && errno != EINTR)
+      throw system_error(errno, fmt::format("cannot write {}", path.string()));
+    if (::rename(temporary.c_str(), path.c_str()) != 0)
+      throw system_error(errno, fmt::format("cannot write {}", path.string()));
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
   }
-  file.publish();
+  sync_directory(path.parent_path());
 }
 
 namespace {

@@ -2,6 +2,16 @@
 #include "base/file.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <iterator>
 
 #include "base/error.h"
 
@@ -57,6 +67,38 @@ TEST_F(FileTest, FullDiskIsASystemError) {
     EXPECT_EQ(error.code(), ExitCode::system);
     EXPECT_NE(std::string(error.what()).find("No space left"), std::string::npos);
   }
+}
+
+// NFS and quotas tell of a failed write at close. A filter of system calls stands for them, in a process of its own.
+TEST_F(FileTest, AnErrorOfCloseIsAnErrorOfTheWrite) {
+  write_file_durably(folder_ / "d", "old");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    constexpr int kNoFilter = 77;
+    const sock_filter code[] = {
+        {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
+        {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, __NR_close},
+        {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EDQUOT},
+        {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
+    };
+    const sock_fprog program{std::size(code), const_cast<sock_filter*>(code)};
+    const bool filtered = ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+                          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+    if (!filtered) ::_exit(kNoFilter);
+    try {
+      write_file_durably(folder_ / "d", "new");
+    } catch (const Error& error) {
+      ::_exit(std::string(error.what()).find("quota") != std::string::npos ? 0 : 2);
+    }
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no filters of system calls here";
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(read_file(folder_ / "d"), "old");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
 }
 
 TEST_F(FileTest, HashOfFileAndBytesAgree) {
