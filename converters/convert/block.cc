@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "converters/convert/ordered_parallel.h"
 #include "converters/input/read_ahead.h"
@@ -484,12 +485,27 @@ std::string conversion_hash(const ConvertConfig& config) {
   return hash_bytes(yaml::emit(to_yaml(relevant)));
 }
 
+namespace {
+
+// A damaged record counts as none, where its samples can be converted again.
+std::optional<BlockRecord> read_whole_record(const Conversion& conversion, std::uint64_t block) {
+  try {
+    return read_block_record(conversion.output, block);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::data || conversion.config.delete_inputs) throw;
+    log::write(LogLevel::warning, fmt::format("{}; block {} is converted again", error.what(), block));
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
 BlockRecord convert_block(const Conversion& conversion, std::uint64_t block, std::span<const SampleRow> rows,
                           const BlockObserver& observer) {
   const ConvertConfig& config = conversion.config;
   make_directories(conversion.output / "blocks");
   const auto placed = place_rows(SplitMap(config.split, config.count, config.grown), rows);
-  const auto existing = read_block_record(conversion.output, block);
+  const auto existing = read_whole_record(conversion, block);
   if (existing && !shards_problem(conversion.output, *existing)) {
     const bool same = existing->config_hash == conversion_hash(config) &&
                       existing->rows_hash == hash_of_rows(conversion.columns, rows);

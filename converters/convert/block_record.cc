@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/checked_json.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "converters/shards/manifest.h"
@@ -172,7 +173,7 @@ void write_block_record(const fs::path& output, const BlockRecord& r) {
                      {"statistics", list_json(r.moments)},
                      {"distributions", list_json(r.sketches)}};
   write_file_durably(block_record_path(output, r.block),
-                     json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+                     with_checksum(json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"));
 }
 
 std::optional<BlockRecord> read_block_record(const fs::path& output, std::uint64_t block) {

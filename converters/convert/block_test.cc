@@ -163,6 +163,26 @@ TEST_F(BlockTest, FinishChecksTheBlocks) {
   EXPECT_NE(error_of([&] { finish_conversion(conversion); }).find("block 1 is not whole"), std::string::npos);
 }
 
+TEST_F(BlockTest, ADamagedRecordIsConvertedAgainAndNeverMerged) {
+  const auto rows = write_samples(folder_, 8);
+  Conversion conversion = make_conversion(folder_, 8);
+  convert_all(conversion, rows);
+  const fs::path path = block_record_path(conversion.output, 0);
+  const std::string whole = read_file(path);
+  const std::string manifest = read_file(conversion.output / kManifestName);
+  std::string damaged = whole;
+  const std::size_t digit = whole.find_first_of("123456789", whole.find("\"mean\""));
+  ASSERT_LT(digit, whole.size());
+  damaged[digit] ^= 1;
+  write_file_durably(path, damaged);
+  EXPECT_NE(error_of([&] { finish_conversion(conversion); }).find("remove it and convert its block again"),
+            std::string::npos);
+  EXPECT_EQ(verify_dataset(conversion.output).problems.size(), 1U);
+  convert_all(conversion, rows);
+  EXPECT_EQ(read_file(path), whole);
+  EXPECT_EQ(read_file(conversion.output / kManifestName), manifest);
+}
+
 TEST_F(BlockTest, InputsAreDeletedOnlyOnceTheyAreSafe) {
   auto rows = write_samples(folder_, 8);
   fs::resize_file(rows[2].file, 7);

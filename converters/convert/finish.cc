@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/checked_json.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/version.h"
@@ -187,7 +188,7 @@ Manifest finish_conversion(const Conversion& conversion, std::vector<MissingSamp
   derive_flat_view(manifest);
   const std::string text = manifest_text(manifest);
   write_file_durably(conversion.output / kManifestName, text);
-  manifest.hash = hash_bytes(text);
+  manifest.hash = hash_bytes(take_checksum(text).text);
   return manifest;
 }
 

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "converters/convert/block_record.h"
+#include "converters/shards/manifest.h"
 #include "converters/shards/shard_file.h"
 #include "converters/shards/shard_reader.h"
 #include "converters/split.h"
@@ -160,6 +162,16 @@ Verification verify_dataset(const fs::path& directory) {
     for (const ShardEntry& shard : manifest.split(name).shards) {
       ++result.shards;
       verify_shard(directory / shard.file, shard, fields, result.problems);
+    }
+  }
+  // What the next --finish merges, where they are there: a copied data set may lack them.
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(directory / "blocks", none)) {
+    if (entry.path().extension() != ".json") continue;
+    try {
+      read_json(entry.path(), "the block record");
+    } catch (const Error& error) {
+      result.problems.emplace_back(error.what());
     }
   }
   return result;

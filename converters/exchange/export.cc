@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/checked_json.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "converters/exchange/new_folder.h"
@@ -68,7 +69,7 @@ std::string export_data(const ExportOptions& options) {
 }
 
 Json export_metadata(const Manifest& manifest) {
-  Json json = Json::parse(manifest_text(manifest));
+  Json json = Json::parse(take_checksum(manifest_text(manifest)).text);
   for (auto& [name, split] : json.at("splits").items()) split.erase("shards");
   json["exported_from"] = manifest.hash;
   return json;

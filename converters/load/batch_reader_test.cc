@@ -36,7 +36,7 @@ class BatchReaderTest : public FolderTest {
   static std::int64_t submit(WflowLoader* loader, const std::vector<std::int64_t>& samples, float* to,
                              std::int32_t field = 0) {
     const std::int32_t no_parts = 0;
-    const float* no_scales = nullptr;
+    const double* no_scales = nullptr;
     return wflow_loader_submit(loader, static_cast<std::int64_t>(samples.size()), samples.data(), 1, &field,
                                &to, &no_parts, &no_scales);
   }
@@ -92,9 +92,9 @@ TEST_F(BatchReaderTest, ScalesArePartsOfASample) {
   ASSERT_EQ(wflow_loader_wait(loader.get(), submit(loader.get(), samples, plain.data())), 0);
   const std::int32_t field = 0;
   const std::int32_t parts = 2;
-  const std::vector<float> scales = {2, 0.5F, -3, 1};
+  const std::vector<double> scales = {2, 0.5, 0, -3, 1, 0};
   float* to = scaled.data();
-  const float* of_parts = scales.data();
+  const double* of_parts = scales.data();
   const std::int64_t batch =
       wflow_loader_submit(loader.get(), 2, samples.data(), 1, &field, &to, &parts, &of_parts);
   ASSERT_EQ(wflow_loader_wait(loader.get(), batch), 0) << wflow_loader_error();
@@ -136,12 +136,12 @@ TEST_F(BatchReaderTest, OtherScalesThanThoseThatAreKept) {
   const std::vector<std::int64_t> samples = {4, 4, 1};
   std::vector<float> plain(3 * kValues);
   std::vector<float> scaled(3 * kValues);
-  const std::vector<float> scales = {2, 0.5F};
+  const std::vector<double> scales = {2, 0.5, 0};
   const std::int32_t parts = 1;
   for (int round = 0; round < 2; ++round) {
     ASSERT_EQ(wflow_loader_wait(loader.get(), submit(loader.get(), samples, plain.data())), 0);
     float* to = scaled.data();
-    const float* of_parts = scales.data();
+    const double* of_parts = scales.data();
     const std::int64_t batch =
         wflow_loader_submit(loader.get(), 3, samples.data(), 1, &field, &to, &parts, &of_parts);
     ASSERT_EQ(wflow_loader_wait(loader.get(), batch), 0) << wflow_loader_error();

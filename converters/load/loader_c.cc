@@ -9,7 +9,7 @@
 
 namespace {
 
-constexpr std::int32_t kVersion = 2;
+constexpr std::int32_t kVersion = 3;
 
 thread_local std::string last_error;
 
@@ -72,14 +72,15 @@ std::int32_t wflow_loader_keep(WflowLoader* loader, std::int64_t bytes, std::int
 
 std::int64_t wflow_loader_submit(WflowLoader* loader, std::int64_t count, const std::int64_t* samples,
                                  std::int32_t fields, const std::int32_t* numbers, float* const* to,
-                                 const std::int32_t* parts, const float* const* scales) {
+                                 const std::int32_t* parts, const double* const* scales) {
   std::int64_t batch = -1;
   caught([&] {
     std::vector<wflow::converters::BatchField> wanted;
     for (std::int32_t k = 0; k < fields; ++k) {
       wanted.push_back({static_cast<std::size_t>(numbers[k]), to[k], {}});
       for (std::int32_t part = 0; part < parts[k]; ++part)
-        wanted.back().scales.push_back({scales[k][2 * part], scales[k][2 * part + 1]});
+        wanted.back().scales.push_back({static_cast<float>(scales[k][3 * part]),
+                                        static_cast<float>(scales[k][3 * part + 1]), scales[k][3 * part + 2]});
     }
     batch = static_cast<std::int64_t>(loader->reader.submit({samples, samples + count}, std::move(wanted)));
   });

@@ -31,12 +31,13 @@ WFLOW_LOADER_API std::int32_t wflow_loader_keep(WflowLoader* loader, std::int64_
                                                 const std::int32_t* numbers);
 
 // Begins to read `count` samples. For each of `fields` fields: its number, where its float32 values go
-// ([count, values], the caller's until the batch has been waited for), and `parts[k]` pairs of factor and
-// offset for equal parts of a sample. The batch's number, above 0; -1 where it fails.
+// ([count, values], the caller's until the batch has been waited for), and for `parts[k]` equal parts of a
+// sample factor, offset and centre of (stored - centre) * factor + offset, where the difference is float64.
+// The batch's number, above 0; -1 where it fails.
 WFLOW_LOADER_API std::int64_t wflow_loader_submit(WflowLoader* loader, std::int64_t count,
                                                   const std::int64_t* samples, std::int32_t fields,
                                                   const std::int32_t* numbers, float* const* to,
-                                                  const std::int32_t* parts, const float* const* scales);
+                                                  const std::int32_t* parts, const double* const* scales);
 // 0, or the exit code of wflow that names what went wrong.
 WFLOW_LOADER_API std::int32_t wflow_loader_wait(WflowLoader* loader, std::int64_t batch);
 }

@@ -20,7 +20,7 @@ bool SampleCache::accepts(std::span<const Scale> scales) {
   if (!scales_) scales_.emplace(scales.begin(), scales.end());
   return std::equal(
       scales_->begin(), scales_->end(), scales.begin(), scales.end(),
-      [](const Scale& a, const Scale& b) { return a.factor == b.factor && a.offset == b.offset; });
+      [](const Scale& a, const Scale& b) { return a == b; });
 }
 
 bool SampleCache::copy(std::size_t sample, std::span<float> to) const {

@@ -42,7 +42,9 @@ std::string npy_bytes_of(const std::string& dict, const std::string& data) {
   std::string header = dict;
   header.append(118 - 1 - header.size(), ' ');
   header += '\n';
-  return std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header + data;
+  std::string bytes("\x93NUMPY\x01\x00\x76\x00", 10);
+  bytes += header;
+  return bytes += data;
 }
 
 std::string record(const std::string& content) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "base/checked_json.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -181,16 +182,21 @@ Manifest manifest_from(const nlohmann::json& json) {
 
 Error damaged(const fs::path& path, const std::string& what, const char* why) {
   return Error(ExitCode::data,
-               fmt::format("{} {} is damaged ({}); convert again with --finish", what, path.string(), why));
+               fmt::format("{} {} is damaged ({}); {}", what, path.string(), why,
+                           path.filename() == kManifestName ? "write it anew: convert again with --finish"
+                                                            : "remove it and convert its block again"));
 }
 
 }  // namespace
 
-nlohmann::json read_json(const fs::path& path, const std::string& what) {
+nlohmann::json read_json(const fs::path& path, const std::string& what, std::string* hash) {
   nlohmann::json json;
   int format = 0;
+  const CheckedJson file = take_checksum(read_file(path));
+  if (!file.whole) throw damaged(path, what, "its checksum does not match");
+  if (hash != nullptr) *hash = hash_bytes(file.text);
   try {
-    json = nlohmann::json::parse(read_file(path));
+    json = nlohmann::json::parse(file.text);
     format = json.at("wflow_format");
   } catch (const nlohmann::json::exception& error) {
     throw damaged(path, what, error.what());
@@ -258,7 +264,7 @@ std::string manifest_text(const Manifest& m) {
       {"splits", std::move(splits)},    {"split", {{"order", m.split_order}, {"seed", m.split_seed}}},
       {"missing", m.missing},           {"statistics", std::move(statistics)}};
   if (!m.dropped.empty()) json["dropped"] = m.dropped;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return with_checksum(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 std::size_t Manifest::field(std::string_view name_wanted) const {
@@ -286,10 +292,11 @@ Manifest read_manifest(const fs::path& data_directory) {
                 fmt::format("{} has no {}: it is not a training data set, or its conversion has not ended",
                             data_directory.string(), kManifestName));
   }
-  const nlohmann::json json = read_json(path, "the manifest");
+  std::string hash;
+  const nlohmann::json json = read_json(path, "the manifest", &hash);
   try {
     Manifest manifest = manifest_from(json);
-    manifest.hash = hash_file(path);
+    manifest.hash = std::move(hash);
     return manifest;
   } catch (const nlohmann::json::exception& error) {
     throw damaged(path, "the manifest", error.what());

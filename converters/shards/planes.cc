@@ -36,7 +36,12 @@ void copy_values(const ChunkValues& chunk, std::size_t first, std::span<float> t
       for (std::size_t i = 0; i < length; ++i) out[i] = static_cast<float>(values[i]);
     } else {
       const Scale s = *scale;
-      for (std::size_t i = 0; i < length; ++i) out[i] = static_cast<float>(values[i]) * s.factor + s.offset;
+      if (s.centre == 0) {
+        for (std::size_t i = 0; i < length; ++i) out[i] = static_cast<float>(values[i]) * s.factor + s.offset;
+      } else {
+        for (std::size_t i = 0; i < length; ++i)
+          out[i] = static_cast<float>(static_cast<double>(values[i]) - s.centre) * s.factor + s.offset;
+      }
     }
   }
 }

@@ -10,10 +10,13 @@
 
 namespace wflow::converters {
 
-// value = stored * factor + offset, rounded after each operation.
+// value = (stored - centre) * factor + offset. The difference is float64 where `centre` is not 0: 2460000.5 and
+// 2460000.6 are the same float32. All else is float32, rounded after each operation.
 struct Scale {
   float factor = 1;
   float offset = 0;
+  double centre = 0;
+  bool operator==(const Scale&) const = default;
 };
 
 // An inflated chunk.

@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "converters/shards/shard_contents.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "converters/shards/codec.h"
 
 namespace wflow::converters {
 
@@ -69,6 +77,25 @@ void code_field(Coder& coder, Layout& layout) {
   coder.list(layout.chunks);
 }
 
+// HDF5 reads them without a look at their checksums.
+void check_chunks(const fs::path& path, const FieldLayout& field, const std::vector<std::int64_t>& ids) {
+  if (!field.has_hashes) return;
+  const FileDescriptor file = open_file(path, O_RDONLY);
+  std::vector<std::uint8_t> stored;
+  for (std::size_t k = 0; k < field.chunks.size(); ++k) {
+    const ChunkPlace& place = field.chunks[k];
+    stored.resize(place.bytes);
+    const std::size_t got = read_at(file.get(), place.offset, stored.data(), stored.size(), path);
+    if (got == stored.size() && chunk_hash(stored) == place.hash) continue;
+    const std::size_t first = k / field.slabs * field.rows_per_chunk;
+    const std::size_t last = std::min(first + field.rows_per_chunk, ids.size()) - 1;
+    throw Error(ExitCode::data,
+                fmt::format("{} of samples {} to {} of {} is damaged; `wflow-convert verify` checks the whole "
+                            "data set",
+                            field.name, ids[first], ids[last], path.string()));
+  }
+}
+
 // The targets of a shard, one sample's behind the other's.
 std::vector<double> read_targets(const fs::path& path, const ShardLayout& layout, const Manifest& manifest) {
   const std::size_t rows = layout.ids.size();
@@ -78,6 +105,7 @@ std::vector<double> read_targets(const fs::path& path, const ShardLayout& layout
     if (manifest.fields[k].role != FieldRole::target) continue;
     if (layout.fields[k].shape != manifest.fields[k].shape) return {};  // SplitReader refuses the shard
     const std::size_t width = manifest.fields[k].values();
+    check_chunks(path, layout.fields[k], layout.ids);
     const std::vector<double> values = read_small_field(path, layout.fields[k], rows);
     for (std::size_t row = 0; row < rows; ++row) {
       for (std::size_t j = 0; j < width; ++j)

@@ -141,11 +141,12 @@ std::optional<std::uint64_t> indexed_size(const Opened& shard) {
   return index ? number_attribute(index.get(), "index_file_size") : std::nullopt;
 }
 
-// Indices of older shards have no checksum.
-bool index_is_whole(const DatasetId& index, const std::vector<std::uint64_t>& words) {
-  const auto hash = number_attribute(index.get(), "xxh3_64");
-  return !hash || *hash == chunk_hash({reinterpret_cast<const std::uint8_t*>(words.data()),
-                                       words.size() * sizeof(words[0])});
+// Tables of older shards have no checksum.
+template <typename Value>
+bool table_is_whole(const DatasetId& table, const std::vector<Value>& values) {
+  const auto hash = number_attribute(table.get(), "xxh3_64");
+  return !hash || *hash == chunk_hash({reinterpret_cast<const std::uint8_t*>(values.data()),
+                                       values.size() * sizeof(values[0])});
 }
 
 // The index as wflow-convert wrote it, unless the file is another one since.
@@ -163,7 +164,7 @@ std::optional<std::vector<ChunkPlace>> places_by_index(const Opened& shard, cons
   if (indexed_size(shard) != shard.file_bytes) return std::nullopt;
   std::size_t columns = 0;
   const auto words = read_table<std::uint64_t>(shard, name.c_str(), H5T_NATIVE_UINT64, 2, count, &columns);
-  if (!index_is_whole(index, words)) {
+  if (!table_is_whole(index, words)) {
     layout.index_damaged = true;
     layout.index_stale = false;
     return std::nullopt;
@@ -325,7 +326,11 @@ std::vector<std::int64_t> read_ids(const Opened& shard) {
   const auto dims = dimensions(dataset.get());
   if (dims.size() != 1 || dims[0] == 0) refuse(shard.path, "it has no samples");
   std::size_t columns = 0;
-  return read_table<std::int64_t>(shard, "/id", H5T_NATIVE_INT64, 1, dims[0], &columns);
+  auto ids = read_table<std::int64_t>(shard, "/id", H5T_NATIVE_INT64, 1, dims[0], &columns);
+  if (!table_is_whole(dataset, ids))
+    throw Error(ExitCode::data, fmt::format("the sample numbers (/id) of {} are damaged; convert its block again",
+                                            shard.path.string()));
+  return ids;
 }
 
 }  // namespace

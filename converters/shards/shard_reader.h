@@ -102,7 +102,7 @@ struct Manifest {
   std::vector<std::int64_t> missing;                      // ids of the samples without usable output
   std::vector<std::int64_t> dropped;                      // ids of the samples that a filter left out
   DatasetStatistics statistics;
-  std::string hash;  // XXH3-128 of the manifest file: names this very data set
+  std::string hash;  // XXH3-128 of the manifest without its checksum: names this very data set
 
   // Index into `fields`; Error{usage} with the names there are.
   std::size_t field(std::string_view name) const;

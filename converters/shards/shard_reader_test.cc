@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "base/checked_json.h"
 #include "base/process.h"
 #include "converters/convert/report.h"
 #include "converters/convert/test_support.h"
@@ -247,9 +248,12 @@ TEST_F(ShardReaderTest, ADamagedPackedChunkIsNamed) {
   std::string bytes = read_file(first_shard());
   bytes[y.chunks[0].offset + 1] ^= 1;
   write_file_durably(first_shard(), bytes);
-  const SplitReader reader = SplitReader::open(data_, manifest_, "train");
+  // Targets are read as the split is opened; any field, when one asks for it.
+  EXPECT_NE(error_of([&] { SplitReader::open(data_, manifest_, "train"); }).find("4: y of samples "), std::string::npos);
+  ReadScratch scratch;
   std::vector<float> values(2);
-  EXPECT_NE(error_of([&] { reader.read_field(1, 0, values); }).find("4: y of samples "), std::string::npos);
+  const ShardFile shard(first_shard(), kFields, true);
+  EXPECT_NE(error_of([&] { shard.read_float(1, 0, scratch, values, true); }).find("4: y of samples "), std::string::npos);
   EXPECT_EQ(verify_dataset(data_).problems.size(), 2U);
 }
 
@@ -322,6 +326,20 @@ TEST_F(ShardReaderTest, AnyChangedByteIsAnErrorOrHarmless) {
   const FieldLayout layout = ShardFile(first_shard(), kFields, true).layout().fields[0];
   const std::size_t chunks_end = layout.chunks.back().offset + layout.chunks.back().bytes;
   std::vector<float> x(kValues);
+  // Numbers, targets and values of all samples.
+  const auto contents = [&](std::vector<double>& all) {
+    all.clear();
+    const SplitReader reader = SplitReader::open(data_, manifest_, "train");
+    for (std::size_t i = 0; i < reader.size(); ++i) {
+      reader.read(i, x);
+      all.push_back(static_cast<double>(reader.id(i)));
+      for (const double target : reader.targets(i)) all.push_back(target);
+      all.insert(all.end(), x.begin(), x.end());
+    }
+  };
+  std::vector<double> expected;
+  contents(expected);
+  std::vector<double> found;
   for (std::uint64_t round = 0; round < 400; ++round) {
     std::string bytes = good;
     // Half of the rounds aim at what is not chunks: headers, index, tables.
@@ -332,10 +350,8 @@ TEST_F(ShardReaderTest, AnyChangedByteIsAnErrorOrHarmless) {
       const FileDescriptor fd = open_file(first_shard(), O_WRONLY | O_TRUNC);
       write_all(fd.get(), bytes, first_shard());
     }
-    const std::string error = error_of([&] {
-      const SplitReader reader = SplitReader::open(data_, manifest_, "train");
-      for (std::size_t i = 0; i < reader.size(); ++i) reader.read(i, x);
-    });
+    const std::string error = error_of([&] { contents(found); });
+    EXPECT_TRUE(!error.empty() || found == expected) << round;
     const std::string at_once = error_of([&] {
       const SplitReader reader = SplitReader::open(data_, manifest_, "train");
       std::vector<float> all(reader.size() * kValues);
@@ -363,7 +379,13 @@ TEST_F(ShardReaderTest, ErrorsOfTheManifest) {
   EXPECT_EQ(manifest_text(read_manifest(data_)), read_file(data_ / kManifestName));
   EXPECT_TRUE(
       error_of([&] { SplitReader::open(data_, manifest_, "trian"); }).ends_with("did you mean 'train'?"));
-  auto json = nlohmann::json::parse(read_file(data_ / kManifestName));
+  const std::string whole = read_file(data_ / kManifestName);
+  std::string changed_mean = whole;
+  const std::size_t digit = whole.find_first_of("123456789", whole.find("\"mean\"", whole.find("statistics")));
+  changed_mean[digit] ^= 1;
+  write_file_durably(data_ / kManifestName, changed_mean);
+  EXPECT_NE(error_of([&] { read_manifest(data_); }).find("its checksum does not match"), std::string::npos);
+  auto json = nlohmann::json::parse(take_checksum(whole).text);  // as older versions wrote it
   const auto why = [&](auto change) {
     auto changed = json;
     change(changed);

@@ -260,7 +260,10 @@ void ShardWriter::State::write_index(std::size_t field) const {
 }
 
 void ShardWriter::State::write_tables(std::span<const std::int64_t> missing) {
-  write_table("/id", H5T_STD_I64LE, H5T_NATIVE_INT64, {ids.size()}, ids.data());
+  const DatasetId id = write_table("/id", H5T_STD_I64LE, H5T_NATIVE_INT64, {ids.size()}, ids.data());
+  write_integer(
+      id.get(), "xxh3_64", H5T_STD_U64LE,
+      chunk_hash({reinterpret_cast<const std::uint8_t*>(ids.data()), ids.size() * sizeof(ids[0])}));
   write_table("/missing", H5T_STD_I64LE, H5T_NATIVE_INT64, {missing.size()}, missing.data());
   const PropertyId creation = new_property(H5P_GROUP_CREATE);
   H5Pset_obj_track_times(creation.get(), false);
