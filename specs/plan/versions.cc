@@ -103,8 +103,8 @@ void write_version(const Study& study, const fs::path& campaign, VersionInfo inf
   fs::remove_all(part, none);  // of an update that was killed
   fs::remove_all(folder, none);
   make_directories(part);
-  write_study_files(study, part);
   if (with_samples) copy_samples(study, part);
+  write_study_files(study, part, campaign / "merlin_info");
   const nlohmann::ordered_json about = {
       {"number", info.number},   {"time", unix_now_s()}, {"user", user_name()},    {"host", host_name()},
       {"command", info.command}, {"why", info.why},      {"changes", info.changes}};

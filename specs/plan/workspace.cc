@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/checked_json.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -52,28 +53,56 @@ void check_texts(const Study& study, const fs::path& campaign) {
   for (const std::string& variable : study.options.variables) check_text("a variable", variable);
 }
 
-void write_options(const Study& study, const fs::path& directory) {
+void write_options(const Study& study, const fs::path& directory, const fs::path& info) {
   nlohmann::json json = options_to_json(study.options);
   json["version"] = kFormatVersion;
   json["file"] = study.file.string();
-  write_file_durably(directory / "options.json", json.dump(2) + "\n");
+  json["study_xxh3_128"] = hash_bytes(study.text);
+  const auto tables = study.samples ? sample_files(study.samples->design) : std::vector<SampleFile>();
+  for (const SampleFile& table : tables) {
+    for (const fs::path& file : {directory / kSamplesFolder / table.copy, info / table.copy, table.file}) {
+      std::error_code none;
+      const bool is_copy = file != table.file || file.parent_path().filename() == info.filename();
+      if (!is_copy || !fs::is_regular_file(file, none)) continue;
+      json["tables_xxh3_128"][table.copy] = hash_file(file);
+      break;
+    }
+  }
+  write_file_durably(directory / "options.json", with_checksum(json.dump(2) + "\n"));
 }
 
-// What write_options() wrote: the options, and the study's file.
-std::pair<ReadOptions, fs::path> read_options(const fs::path& campaign, const fs::path& folder) {
+// What write_options() wrote.
+struct WrittenOptions {
+  ReadOptions options;
+  fs::path file;           // the study's
+  std::string study_hash;  // of its copy; empty in older campaigns
+};
+
+WrittenOptions read_options(const fs::path& campaign, const fs::path& folder) {
   const fs::path path = folder / "options.json";
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
     throw Error(ExitCode::data,
                 fmt::format("{} is no campaign directory (it has no {})", campaign.string(), path.string()));
   }
+  const CheckedJson file = take_checksum(read_file(path));
+  if (!file.whole) {
+    throw Error(ExitCode::data,
+                fmt::format("{} is damaged (its checksum does not match); put a copy of it back, or copy the study "
+                            "and begin anew with wflow run",
+                            path.string()));
+  }
   try {
-    const nlohmann::json json = nlohmann::json::parse(read_file(path));
+    const nlohmann::json json = nlohmann::json::parse(file.text);
     if (json.at("version").get<int>() > kFormatVersion) {
       throw Error(ExitCode::version,
                   fmt::format("{} was made by a newer wflow; use that one", campaign.string()));
     }
-    return {options_from_json(json, path), json.at("file").get<std::string>()};
+    WrittenOptions written{options_from_json(json, path), json.at("file").get<std::string>(),
+                           json.value("study_xxh3_128", "")};
+    if (json.contains("tables_xxh3_128"))
+      written.options.table_checksums = json.at("tables_xxh3_128").get<std::map<std::string, std::string>>();
+    return written;
   } catch (const nlohmann::json::exception& error) {
     throw_unreadable(path, error);
   }
@@ -221,10 +250,10 @@ void record_study(const Study& study, const fs::path& campaign) {
   make_current(campaign, first.number);
 }
 
-void write_study_files(const Study& study, const fs::path& folder) {
+void write_study_files(const Study& study, const fs::path& folder, const fs::path& info) {
   check_texts(study, folder);
   write_file_durably(folder / "study.yaml", study.text);
-  write_options(study, folder);
+  write_options(study, folder, info);
 }
 
 namespace {
@@ -234,11 +263,28 @@ fs::path without_slash(const fs::path& campaign) {
   return path.has_filename() ? path : path.parent_path();
 }
 
+std::string text_of(const fs::path& file) {
+  std::error_code none;
+  return fs::exists(file, none) ? read_file(file) : std::string();
+}
+
+// The copy of the study; of a damaged one the one for people, where that is the same text.
+fs::path whole_copy(const fs::path& campaign, const fs::path& folder, const WrittenOptions& written) {
+  fs::path copy = folder / "study.yaml";
+  if (written.study_hash.empty() || hash_bytes(text_of(copy)) == written.study_hash) return copy;
+  const fs::path other = campaign / "merlin_info" / (written.file.stem().string() + ".orig.yaml");
+  if (hash_bytes(text_of(other)) == written.study_hash) return other;
+  throw Error(ExitCode::data,
+              fmt::format("the campaign's copy of its study, {}, is damaged or was changed (its checksum does not "
+                          "match); put the text that the campaign began with back in its place",
+                          copy.string()));
+}
+
 Study read_folder(const fs::path& campaign, const fs::path& folder) {
-  auto [options, file] = read_options(campaign, folder);
-  options.campaign = campaign;
-  options.version_folder = folder;
-  return read_study_copy(folder / "study.yaml", file, options).study;
+  WrittenOptions written = read_options(campaign, folder);
+  written.options.campaign = campaign;
+  written.options.version_folder = folder;
+  return read_study_copy(whole_copy(campaign, folder, written), written.file, written.options).study;
 }
 
 }  // namespace
@@ -248,6 +294,34 @@ Study read_campaign(const fs::path& campaign) {
   return read_folder(path, spec_directory(path));
 }
 
+std::vector<std::string> version_damage(const fs::path& campaign, std::uint64_t number) {
+  const fs::path path = without_slash(campaign);
+  const fs::path folder = version_directory(path, number);
+  std::vector<std::string> damage;
+  try {
+    const WrittenOptions written = read_options(path, folder);
+    const fs::path copy = folder / "study.yaml";
+    if (!written.study_hash.empty() && hash_bytes(text_of(copy)) != written.study_hash)
+      damage.push_back(fmt::format("{} is not the study that was taken in: its checksum does not match",
+                                   copy.lexically_relative(path).string()));
+    for (const auto& [name, hash] : written.options.table_checksums) {
+      fs::path table = folder / kSamplesFolder / name;
+      std::error_code none;
+      if (number == 1 && !fs::exists(table, none)) table = path / "merlin_info" / name;
+      const std::string shown = table.lexically_relative(path).string();
+      if (!fs::exists(table, none)) {
+        damage.push_back(fmt::format("{}, the table of samples, is missing", shown));
+      } else if (hash_file(table) != hash) {
+        damage.push_back(
+            fmt::format("{} is not the table of samples that was taken in: its checksum does not match", shown));
+      }
+    }
+  } catch (const Error& error) {
+    damage.emplace_back(error.what());
+  }
+  return damage;
+}
+
 Study read_version(const fs::path& campaign, std::uint64_t number) {
   const fs::path path = without_slash(campaign);
   return read_folder(path, version_directory(path, number));
@@ -255,7 +329,7 @@ Study read_version(const fs::path& campaign, std::uint64_t number) {
 
 ReadOptions update_options(const fs::path& campaign) {
   const fs::path path = without_slash(campaign);
-  ReadOptions options = read_options(path, spec_directory(path)).first;
+  ReadOptions options = read_options(path, spec_directory(path)).options;
   options.campaign = path;
   options.version_folder = spec_directory(path);
   options.fresh_samples = true;
@@ -267,7 +341,7 @@ ReadOptions update_options(const fs::path& campaign) {
 }
 
 fs::path study_file(const fs::path& campaign) {
-  return read_options(absolute_path(campaign), spec_directory(absolute_path(campaign))).second;
+  return read_options(absolute_path(campaign), spec_directory(absolute_path(campaign))).file;
 }
 
 fs::path study_copy(const fs::path& campaign) {

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "specs/plan/plan.h"
 #include "specs/study/study.h"
@@ -52,8 +54,11 @@ std::filesystem::path generate_samples_anew(const Study& now, const std::filesys
 // As it was: the change is not taken in.
 void undo_generated_samples(const Study& now, const std::filesystem::path& before);
 
-// Writes study.yaml and options.json into a folder.
-void write_study_files(const Study& study, const std::filesystem::path& folder);
+// Writes study.yaml and options.json into a folder, which has the copies of its tables of samples in samples/, or else
+// `info` has them: their checksums go along.
+void write_study_files(const Study& study, const std::filesystem::path& folder, const std::filesystem::path& info);
+// Whether what a version's folder holds is what was written: a sentence for each file that is not.
+std::vector<std::string> version_damage(const std::filesystem::path& campaign, std::uint64_t number);
 
 // Writes what read_campaign() needs, and nothing else: the first version, below `campaign`.
 void record_study(const Study& study, const std::filesystem::path& campaign);

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
 #include "base/file.h"
 #include "specs/study/describe.h"
 #include "specs/study/test_study.h"
@@ -47,6 +50,77 @@ study:
   EXPECT_EQ(describe(again), before);
   EXPECT_THAT(before, HasSubstr("echo 3 9 "));
   EXPECT_THROW(static_cast<void>(create_campaign(plan)), Error);
+}
+
+TEST(Campaign, DamageOfItsCopiesIsRecoveredOrOneSentence) {
+  StudyText text(R"yaml(
+description: {name: n}
+env: {variables: {OUTPUT_PATH: out}}
+samples: {file: s.csv}
+study:
+  - {name: s, run: {cmd: "echo $(a)"}}
+)yaml");
+  text.folder().write("s.csv", "a,b\n1,2\n3,4\n");
+  const Plan plan = start(text);
+  const fs::path campaign = plan.campaign();
+  // What decides results; not where the table was found.
+  const auto content = [](const Plan& of) {
+    std::string all = of.study().text;
+    const auto rows = open_samples(of.study().samples->design);
+    for (std::uint64_t row = 0; row < rows->count(); ++row) all += rows->text(row, 0) + "," + rows->text(row, 1) + ";";
+    return all;
+  };
+  const std::string before = content(plan);
+  const auto again = [&]() -> std::string {
+    try {
+      const Plan read(read_campaign(campaign), campaign);
+      return content(read) == before ? "same" : "silent";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(again(), "same");
+  EXPECT_TRUE(version_damage(campaign, 1).empty());
+  const fs::path table = campaign / "merlin_info/s.csv";
+  const fs::path study = campaign / ".wflow/spec/study.yaml";
+  const fs::path options = campaign / ".wflow/spec/options.json";
+  const auto damage = [](const fs::path& path, const std::string& from, const std::string& to) {
+    std::string bytes = read_file(path);
+    const std::size_t at = bytes.find(from);
+    ASSERT_NE(at, std::string::npos);
+    bytes.replace(at, from.size(), to);
+    write_file_durably(path, bytes);
+  };
+  // The original table is still what the campaign began with.
+  damage(table, "3", "5");
+  EXPECT_EQ(again(), "same");
+  EXPECT_THAT(version_damage(campaign, 1), testing::ElementsAre(HasSubstr("merlin_info/s.csv is not the table")));
+  text.folder().write("s.csv", "a,b\n1,2\n7,4\n");
+  EXPECT_THAT(again(), HasSubstr("merlin_info/s.csv, is damaged or was changed"));
+  // A worker opens the table by itself.
+  SampleDesign design = plan.study().samples->design;
+  EXPECT_THROW(open_samples(design_from_json(to_json(design))), Error);
+  damage(table, "5", "3");
+  EXPECT_EQ(again(), "same");
+  damage(study, "echo", "edho");
+  EXPECT_EQ(again(), "same");  // of merlin_info/
+  EXPECT_EQ(version_damage(campaign, 1).size(), 1U);
+  damage(campaign / "merlin_info/study.orig.yaml", "echo", "ecko");
+  EXPECT_THAT(again(), HasSubstr("study.yaml, is damaged or was changed"));
+  damage(study, "edho", "echo");
+  EXPECT_EQ(again(), "same");
+  damage(options, "20260101", "20260102");
+  EXPECT_THAT(again(), HasSubstr("options.json is damaged"));
+  damage(options, "20260102", "20260101");
+  // Campaigns of older versions have no checksums.
+  write_file_durably(options, [&] {
+    auto json = nlohmann::json::parse(read_file(options));
+    for (const char* key : {"wflow_checksum", "study_xxh3_128", "tables_xxh3_128"}) json.erase(key);
+    return json.dump(2);
+  }());
+  EXPECT_EQ(again(), "same");
+  damage(table, "3", "5");
+  EXPECT_EQ(again(), "silent");
 }
 
 TEST(Campaign, GeneratesItsSamplesOnce) {

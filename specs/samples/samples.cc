@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "specs/plan/template.h"
 #include "specs/samples/tables.h"
@@ -37,6 +38,7 @@ nlohmann::json to_json(const SampleDesign& design) {
   nlohmann::json json = {{"kind", name_of(design.kind)}, {"count", design.count},
                          {"seed", design.seed},          {"columns", std::move(columns)},
                          {"file", design.file.string()}, {"header", design.header}};
+  if (!design.checksum.empty()) json["checksum"] = design.checksum;
   if (!design.grown.empty()) json["grown"] = design.grown;
   for (const SampleDesign& part : design.parts) json["parts"].push_back(to_json(part));
   return json;
@@ -56,6 +58,7 @@ SampleDesign design_from_json(const nlohmann::json& json) {
     design.seed = json.at("seed").get<std::uint64_t>();
     design.file = json.at("file").get<std::string>();
     design.header = json.at("header").get<bool>();
+    design.checksum = json.value("checksum", "");
     for (const nlohmann::json& from : json.at("columns")) {
       SampleColumn column;
       column.name = from.at("name").get<std::string>();
@@ -94,6 +97,12 @@ std::vector<std::string> column_names(const SampleDesign& design, std::size_t fo
 std::unique_ptr<const SampleTable> open_samples(const SampleDesign& design) {
   if (design.kind == DesignKind::parts) return parts_table(design);
   if (design.kind != DesignKind::file) return computed_table(design);
+  if (!design.checksum.empty() && hash_file(design.file) != design.checksum) {
+    throw Error(ExitCode::data,
+                fmt::format("the campaign's copy of the samples, {}, is damaged or was changed (its checksum does "
+                            "not match); put the table that the campaign began with back in its place",
+                            design.file.string()));
+  }
   const std::string suffix = text::lower(design.file.extension().string());
   if (suffix == ".csv" || suffix == ".tsv" || suffix == ".tab" || suffix == ".lines") return text_table(design);
   if (suffix == ".npy") return npy_table(design);

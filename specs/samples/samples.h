@@ -37,6 +37,7 @@ struct SampleDesign {
   std::vector<SampleColumn> columns;
   std::filesystem::path file;  // kind file: absolute .csv, .tsv, .tab, .lines or .npy
   bool header = false;         // csv and tab: the first row names the columns
+  std::string checksum;        // XXH3-128 of the file, of a campaign's copy; open_samples() compares
   // The counts that a growing campaign had before, ascending: a row never depends on a later count.
   std::vector<std::uint64_t> grown;
   std::vector<SampleDesign>

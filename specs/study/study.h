@@ -45,8 +45,10 @@ struct ReadOptions {
   // Directories of samples are laid out as for so many (sample_path()): a campaign that grew keeps those that it has.
   // 0: as for the study's count.
   std::uint64_t layout_samples = 0;
-  // Set by reading: the folder of this version of the campaign's study (specs/plan/versions.h).
+  // Set by reading: the folder of this version of the campaign's study (specs/plan/versions.h), and the XXH3-128 of its
+  // tables of samples by the names of their copies; of older campaigns none.
   std::filesystem::path version_folder;
+  std::map<std::string, std::string> table_checksums;
   // Of a study that is to be taken into `campaign`: its table of samples is the file itself, not the campaign's copy.
   bool fresh_samples = false;
 };
