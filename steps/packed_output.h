@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct PackedEntry {
   std::uint32_t err_bytes = 0;
   std::uint32_t attempt = 0;
   std::uint32_t count = 1;
+  std::optional<std::uint32_t> text_check;  // of output and errors; older indexes have none
 };
 
 // Adds executions to one worker's files in one step's directory. One writer at a time: the agent, or the
@@ -64,6 +66,10 @@ struct PackedExecution {
 // have some. Reads all indexes of the directory once.
 std::vector<PackedExecution> find_packed(const std::filesystem::path& directory, specs::Element element);
 
+// What is wrong with a directory, a sentence each; empty: nothing. Reads all indexes, and with `texts` all logs.
+// While tasks run, the newest text may have no entry yet.
+std::vector<std::string> packed_damage(const std::filesystem::path& directory, bool texts);
+
 // Follows a directory while tasks print: the executions entered since the call before, of every worker, in the
 // order of each file.
 class PackReader {
@@ -78,6 +84,7 @@ class PackReader {
   std::map<std::string, std::uint64_t> read_;  // a file name: bytes
 };
 
+// Throw Error{data} where the text is damaged.
 std::string packed_out(const PackedExecution& execution);
 std::string packed_err(const PackedExecution& execution);
 

@@ -6,6 +6,9 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <xxhash.h>
+
+#include <fstream>
 
 #include "base/error.h"
 #include "steps/test_samples.h"
@@ -55,7 +58,7 @@ TEST_F(PackedOutput, KeepsBothStreamsOfEveryExecution) {
   EXPECT_TRUE(texts(6).empty());
   EXPECT_EQ(texts(7), (Texts{{std::string("\0binary", 7), ""}}));
   EXPECT_EQ(texts(8), (Texts{{"", "only errors"}}));
-  EXPECT_EQ(std::filesystem::file_size(directory_ / "host-1-a.0.index"), 3U * 52U);
+  EXPECT_EQ(std::filesystem::file_size(directory_ / "host-1-a.0.index"), 4U * 56U);
   EXPECT_EQ(read_file(directory_ / "host-1-a.0.log").substr(0, 21), "== title\nout 5\nerr 5\n");
 }
 
@@ -87,7 +90,7 @@ TEST_F(PackedOutput, SurvivesAWriterThatDiedWithinAnEntry) {
     add(agent, 3, "three", "");
     add(agent, 4, "four", "");
   }
-  ASSERT_EQ(::truncate((directory_ / "host-1-a.0.index").c_str(), 52 + 30), 0);
+  ASSERT_EQ(::truncate((directory_ / "host-1-a.0.index").c_str(), 2 * 56 + 30), 0);
   EXPECT_TRUE(texts(4).empty());
   PackWriter guardian(directory_, "host-1-a");
   add(guardian, 4, "four again", "");
@@ -101,7 +104,7 @@ TEST_F(PackedOutput, GoesOnAfterAnEntryThatCouldNotBeWritten) {
   add(writer, 3, "3", "");
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const rlimit limit{52 + 30, before.rlim_max};
+  const rlimit limit{2 * 56 + 30, before.rlim_max};
   const auto handler = ::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
   EXPECT_THROW(add(writer, 4, "4", ""), Error);
@@ -126,6 +129,77 @@ TEST_F(PackedOutput, CutsTheMiddleOutOfWhatIsTooLong) {
   EXPECT_TRUE(kept.ends_with("end"));
   EXPECT_NE(kept.find("bytes are left out here"), std::string::npos);
   EXPECT_EQ(texts(2), (Texts{{"after", ""}}));
+}
+
+TEST_F(PackedOutput, DamageIsSeen) {
+  {
+    PackWriter writer(directory_, "host-1-a");
+    for (specs::Element element = 0; element < 5; ++element)
+      add(writer, element, "text of " + std::to_string(element), "and errors");
+  }
+  const auto index = directory_ / "host-1-a.0.index";
+  const auto log = directory_ / "host-1-a.0.log";
+  const std::string whole_index = read_file(index);
+  const std::string whole_log = read_file(log);
+  const auto put = [](const std::filesystem::path& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  };
+  EXPECT_TRUE(packed_damage(directory_, true).empty());
+  std::string changed = whole_log;
+  changed[changed.find("text of 3") + 8] = '9';
+  put(log, changed);
+  EXPECT_EQ(texts(2).size(), 1U);
+  EXPECT_THROW(texts(3), Error);
+  EXPECT_EQ(packed_damage(directory_, true).size(), 1U);
+  for (const std::size_t at : {std::size_t{0}, std::size_t{4}, std::size_t{40}}) {
+    put(log, whole_log.substr(0, whole_log.size() - at - 1));
+    EXPECT_THROW(texts(4), Error);
+    EXPECT_FALSE(packed_damage(directory_, false).empty());
+  }
+  put(log, whole_log);
+  // Each byte of the index: the entry is not found, and one can see why.
+  for (std::size_t at = 56; at < whole_index.size(); ++at) {
+    changed = whole_index;
+    changed[at] = static_cast<char>(changed[at] ^ 1);
+    put(index, changed);
+    std::size_t there = 0;
+    for (specs::Element element = 0; element < 5; ++element) there += texts(element).size();
+    EXPECT_EQ(there, 4U) << at;
+    EXPECT_FALSE(packed_damage(directory_, false).empty());
+  }
+  put(index, whole_index.substr(0, 3 * 56));
+  EXPECT_TRUE(texts(4).empty());
+  EXPECT_FALSE(packed_damage(directory_, false).empty());
+  std::filesystem::remove(index);
+  EXPECT_FALSE(packed_damage(directory_, false).empty());
+}
+
+// As it was before texts had checksums; a writer leaves it as it is.
+TEST_F(PackedOutput, ReadsOlderIndexes) {
+  {
+    PackWriter writer(directory_, "host-1-a");
+    add(writer, 1, "one", "err");
+    add(writer, 2, "two", "");
+  }
+  const auto index = directory_ / "host-1-a.0.index";
+  const std::string bytes = read_file(index);
+  std::string old;
+  for (std::size_t at = 56; at < bytes.size(); at += 56) {
+    const std::string fields = bytes.substr(at, 48);
+    const auto check = static_cast<std::uint32_t>(XXH3_64bits(fields.data(), fields.size()));
+    old += fields + std::string(reinterpret_cast<const char*>(&check), sizeof check);
+  }
+  write_file_durably(index, old);
+  EXPECT_EQ(texts(1), (Texts{{"one", "err"}}));
+  EXPECT_TRUE(packed_damage(directory_, true).empty());
+  PackWriter later(directory_, "host-1-a");
+  add(later, 3, "three", "");
+  EXPECT_EQ(read_file(index), old);
+  EXPECT_EQ(texts(2), (Texts{{"two", ""}}));
+  EXPECT_EQ(texts(3), (Texts{{"three", ""}}));
+  PackReader reader(directory_);
+  EXPECT_EQ(reader.news().size(), 3U);
+  EXPECT_TRUE(reader.news().empty());
 }
 
 TEST_F(PackedOutput, FindsNothingWhereNothingIs) {

@@ -30,6 +30,10 @@ std::vector<TaskOutput> packed_output_of(const std::string& name, const fs::path
     result.push_back({steps::packed_out(execution), steps::packed_err(execution), from, from});
   }
   if (!result.empty()) return result;
+  if (const auto damage = steps::packed_damage(directory, false); !damage.empty()) {
+    throw Error(ExitCode::data, fmt::format("there is no output of {}, and some is damaged: {}{}", name, damage.front(),
+                                            damage.size() > 1 ? fmt::format(" (and {} more)", damage.size() - 1) : ""));
+  }
   throw Error(ExitCode::data,
               fmt::format("{} has printed nothing, or has not ended yet: {} has no entry for it", name,
                           directory.string()));
