@@ -9,11 +9,13 @@ import json
 import os
 import pickle
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import unittest
+import zipfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -97,6 +99,7 @@ class DataSet(unittest.TestCase):
     def test_normalisations(self):
         manifest = self.folder / "data/manifest.json"
         entry = json.loads(manifest.read_text())
+        del entry["wflow_checksum"]
         values = np.stack([self.field(i) for i in self.data.train.ids])
         for shape in ("uniform", "normal"):
             entry["fields"][0]["normalisation"] = {"kind": "quantile", "shape": shape}
@@ -199,6 +202,22 @@ class DataSet(unittest.TestCase):
             shard.write_bytes(good[:at] + bytes([good[at] ^ 8]) + good[at + 1:])
             with self.assertRaisesRegex(wflow.DamagedData, f"sample {name} of .* is damaged"):
                 self.read_all(shard)
+        for name in ("theta", "small", "energy"):  # packed: a chunk of several samples
+            with h5py.File(shard) as file:
+                offset, size = (int(n) for n in file[f"wflow/index/{name}"][0][:2])
+            shard.write_bytes(good[:offset + 5] + bytes([good[offset + 5] ^ 8]) + good[offset + 6:])
+            damaged = wflow.open(self.folder / "data")[shard.parent.name]
+            with self.assertRaisesRegex(wflow.DamagedData, f"{name} of samples .* is damaged"):
+                damaged.read(name, 0)
+            with self.assertRaisesRegex(wflow.DamagedData, f"{name} of samples .* is damaged"):
+                damaged.all(name)
+            with self.assertRaises(wflow.DamagedData):
+                list(damaged)
+        with h5py.File(shard) as file:
+            offset = file["id"].id.get_offset()
+        shard.write_bytes(good[:offset] + bytes([good[offset] ^ 1]) + good[offset + 1:])
+        with self.assertRaisesRegex(wflow.DamagedData, "sample numbers"):
+            wflow.open(self.folder / "data")[shard.parent.name][0]
         for size in (0, 100, len(good) // 2, len(good) - 1):
             shard.write_bytes(good[:size])
             with self.assertRaises(wflow.DamagedData):
@@ -220,7 +239,15 @@ class DataSet(unittest.TestCase):
         manifest.write_text(text[:100])
         with self.assertRaisesRegex(wflow.DamagedData, "manifest.json is damaged"):
             wflow.open(self.folder / "data")
-        manifest.write_text(text.replace('"wflow_format": 2', '"wflow_format": 99'))
+        at = text.index('"mean"') + 8
+        for changed in (text[:at] + "7" + text[at + 1:], json.dumps(json.loads(text))):
+            manifest.write_text(changed)
+            with self.assertRaisesRegex(wflow.DamagedData, "its checksum does not match"):
+                wflow.open(self.folder / "data")
+        without = "{\n" + text.split("\n", 2)[2]
+        manifest.write_text(without)  # as older versions wrote it
+        self.assertEqual(len(wflow.open(self.folder / "data").train), 40)
+        manifest.write_text(without.replace('"wflow_format": 2', '"wflow_format": 99'))
         with self.assertRaisesRegex(wflow.NewerFormat, "is of format 99"):
             wflow.open(self.folder / "data")
         with self.assertRaisesRegex(wflow.Error, "is no campaign"):
@@ -289,6 +316,54 @@ class DataSet(unittest.TestCase):
         with self.assertRaisesRegex(wflow.Error, "the state is of batch 6"):
             self.iterable(batch=8).load_state_dict(state)
 
+    def test_the_next_epoch_begins_by_itself(self):
+        epochs = []
+        for epoch in range(4):
+            one = self.iterable()
+            one.load_state_dict({**one.state_dict(), "epoch": epoch})
+            epochs.append(self.numbers(one))
+        self.assertNotEqual(epochs[0], epochs[1])
+        for workers in (0, 1, 3):
+            dataset = self.iterable()
+            loader = self.loader(dataset, batch_size=None, num_workers=workers)
+            got = [[[round(8 * float(e)) for e in y] for _, y in loader] for _ in range(3)]
+            self.assertEqual(got, epochs[:3], workers)
+            self.assertEqual(dataset.state_dict()["epoch"], 3)
+            for k, _ in enumerate(loader):  # given up: it begins again
+                if k == 0:
+                    break
+            self.assertEqual(self.numbers(dataset), epochs[3], workers)
+        dataset = self.iterable()
+        loader = self.loader(dataset, batch_size=None, num_workers=2, persistent_workers=True)
+        self.assertEqual([[[round(8 * float(e)) for e in y] for _, y in loader] for _ in range(3)], epochs[:3])
+
+    def test_a_batch_of_more_than_there_is_is_refused(self):
+        with self.assertRaisesRegex(wflow.Error, r"batch \(41\) is more than the 40 samples of 'train'"):
+            self.iterable(batch=41)
+        self.assertEqual([len(b) for b in self.numbers(self.iterable(batch=41, drop_last=False))], [40])
+
+    def test_values_far_from_zero_keep_what_varies(self):
+        """Julian days: float32 has steps of 0.25 there."""
+        folder = self.folder / "far"
+        folder.mkdir()
+        days = 2460000.5 + np.random.default_rng(5).random(400)
+        rows = "".join(f"{i},{float(days[i])!r},{i}\n" for i in range(400))
+        (folder / "t.csv").write_text("id,day,y\n" + rows)
+        (folder / "c.yaml").write_text(json.dumps({"samples": "t.csv", "output": "data", "split": {"train": 400, "validation": 0, "test": 0},
+                                                   "inputs": {"day": {"parameters": ["day"]}}, "targets": {"y": {"parameters": ["y"]}}}))
+        subprocess.run([PROGRAM, str(folder / "c.yaml")], check=True, capture_output=True)
+        train = wflow.open(folder / "data").train
+        field = train.fields["day"]
+        expected = ((days - days.mean()) / days.std())[train.ids]
+        of_map = np.array([float(wflow.torch.MapDataset(train)[i][0]) for i in range(400)])
+        np.testing.assert_allclose(of_map, expected, atol=2e-6)
+        np.testing.assert_allclose(field.undo(of_map), days[train.ids].reshape(field.undo(of_map).shape), atol=1e-6)
+        classes = [wflow.torch.IterableDataset] + ([] if WITHOUT_LOADER else [wflow.torch.FastDataset])
+        for dataset in classes:
+            [(x, y)] = dataset(train, batch=400, shuffle=False)
+            self.assertEqual(len(np.unique(x.numpy())), 400, dataset)
+            np.testing.assert_allclose(x.numpy().reshape(-1), expected, atol=2e-6)
+
     # ---- libwflow_loader
 
     @unittest.skipIf(WITHOUT_LOADER, "a library with a sanitizer does not load into python")
@@ -314,8 +389,9 @@ class DataSet(unittest.TestCase):
     def test_fast_dataset_in_loaders_and_resumed(self):
         fast = wflow.torch.FastDataset(self.data.train, inputs="small", targets="energy", normalise=False, batch=6, seed=3)
         expected = self.numbers(self.iterable())
-        self.assertEqual(self.numbers(fast), expected)
         self.assertEqual(self.numbers(pickle.loads(pickle.dumps(fast)), 2), expected)
+        self.assertEqual(self.numbers(fast), expected)
+        fast.load_state_dict({**fast.state_dict(), "epoch": 0})
         for k, _ in enumerate(fast):  # left half way, with batches on their way
             if k == 2:
                 break
@@ -342,8 +418,8 @@ class DataSet(unittest.TestCase):
             field = dataclasses.replace(base, layout="CT", shape=(2, 3), mean=np.array([2.0, 5]), std=np.array([4.0, 0]), min=np.array([0.0, 5]),
                                         max=np.array([10.0, 5]), normalisation=kind)
             np.testing.assert_allclose(field.normalise(values), expected, rtol=1e-6)
-            factor, offset = field.scales().T
-            np.testing.assert_allclose(values * factor[:, None] + offset[:, None], expected, rtol=1e-6)
+            factor, offset, centre = field.scales().T
+            np.testing.assert_allclose((values - centre[:, None]) * factor[:, None] + offset[:, None], expected, rtol=1e-6)
             np.testing.assert_allclose(field.undo(field.normalise(values)), values, rtol=1e-5)
 
     def test_memory_of_batches_is_used_again_once_nobody_has_it(self):
@@ -403,6 +479,13 @@ class DataSet(unittest.TestCase):
         np.testing.assert_allclose(result[:, 0], 2 * x.mean(axis=(1, 2, 3)), rtol=1e-6)
         self.assertIsInstance(model(torch.from_numpy(x)), torch.Tensor)
         self.assertEqual(model.targets, ["a"])
+        good = (self.folder / "model.pt").read_bytes()
+        with zipfile.ZipFile(self.folder / "model.pt") as archive:
+            largest = max((member for member in archive.infolist() if member.compress_type == 0), key=lambda member: member.file_size)
+        at = largest.header_offset + 30 + sum(struct.unpack("<HH", good[largest.header_offset + 26:largest.header_offset + 30]))
+        (self.folder / "model.pt").write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1:])
+        with self.assertRaisesRegex(wflow.DamagedData, "is damaged"):
+            wflow.load_model(self.folder / "model.pt")
         (self.folder / "model.pt").write_bytes(b"nothing")
         with self.assertRaisesRegex(wflow.Error, "is no model"):
             wflow.load_model(self.folder / "model.pt")

@@ -12,6 +12,7 @@ from typing import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from wflow._checksum import checked_json
 from wflow._errors import DamagedData, Error, NewerFormat
 from wflow._shard import FORMAT, Shard
 
@@ -47,6 +48,7 @@ class Field:
         kind = self.normalisation.get("kind")
         if kind == "quantile":
             return self._by_channel(values, lambda c, x: self._level(c, x)).astype(np.float32)
+        values = np.asarray(values, np.float64)  # also where the statistic is one number: numpy 1 would subtract in float32
         if kind == "min_max":
             low, high = self.normalisation["low"], self.normalisation["high"]
             factor = np.where(self.max > self.min, (high - low) / np.where(self.max > self.min, self.max - self.min, 1), 1)
@@ -55,16 +57,20 @@ class Field:
         return ((values - self._along_channels(self.mean)) / deviation).astype(np.float32)
 
     def scales(self):
-        """What normalise() does, as a factor and an offset for each channel, shape (channels, 2); None where it is no straight line (quantile)."""
+        """What normalise() does, as factor, offset and centre of each channel, shape (channels, 3): (value - centre) * factor + offset, of which the
+        difference is to be float64. The centre is 0 where float32 holds what varies. None where it is no straight line (quantile)."""
         kind = self.normalisation.get("kind")
         if kind == "quantile":
             return None
         if kind == "min_max":
             low, high = self.normalisation["low"], self.normalisation["high"]
             factor = np.where(self.max > self.min, (high - low) / np.where(self.max > self.min, self.max - self.min, 1), 1)
-            return np.stack([factor, low - self.min * factor], axis=1)
-        deviation = np.where(self.std > 0, self.std, 1)
-        return np.stack([1 / deviation, -self.mean / deviation], axis=1)
+            at, offset = self.min, low
+        else:
+            factor = 1 / np.where(self.std > 0, self.std, 1)
+            at, offset = self.mean, 0.0
+        far = np.abs(at * factor) > 100
+        return np.stack([factor, np.where(far, offset, offset - at * factor), np.where(far, at, 0.0)], axis=1)
 
     def undo(self, values):
         """The inverse of normalise; of quantiles between the least and the greatest training value."""
@@ -74,10 +80,9 @@ class Field:
         if kind == "min_max":
             low, high = self.normalisation["low"], self.normalisation["high"]
             width = np.where(self.max > self.min, (self.max - self.min) / (high - low), 1)
-            return (np.asarray(values) - low) * self._along_channels(width) + self._along_channels(self.min)
+            return (np.asarray(values, np.float64) - low) * self._along_channels(width) + self._along_channels(self.min)
         deviation = self._along_channels(np.where(self.std > 0, self.std, 1))
-        return np.asarray(values) * deviation + self._along_channels(self.mean)
-
+        return np.asarray(values, np.float64) * deviation + self._along_channels(self.mean)
 
     def _by_channel(self, values, function):
         values = np.asarray(values, np.float64)
@@ -194,7 +199,10 @@ class Data:
         self.directory = Path(directory)
         path = self.directory / "manifest.json"
         try:
-            self.manifest = json.loads(path.read_text())
+            text, matches = checked_json(path.read_bytes())
+            if matches is False:
+                raise DamagedData(f"{path} is damaged: its checksum does not match; write it anew: convert again with --finish")
+            self.manifest = json.loads(text)
         except FileNotFoundError:
             raise Error(f"{self.directory} has no manifest.json: it is no data set, or its conversion has not ended") from None
         except ValueError as error:

@@ -13,7 +13,7 @@ import numpy as np
 
 from wflow._errors import DamagedData, Error
 
-_VERSION = 2
+_VERSION = 3
 _EXIT_DATA = 4
 _library = None
 
@@ -116,10 +116,10 @@ class Loader:
             raise Error(self._library.wflow_loader_error().decode())
 
     def submit(self, samples, fields) -> Batch:
-        """Begins to read. `fields`: (number in the manifest, shape of a sample, (parts, 2) factors and offsets or None)."""
+        """Begins to read. `fields`: (number in the manifest, shape of a sample, (parts, 3) factors, offsets and centres or None)."""
         samples = np.ascontiguousarray(samples, np.int64)
         arrays = [self._memory.array((len(samples), *shape)) for _, shape, _ in fields]
-        scales = [np.ascontiguousarray(s, np.float32) if s is not None else np.empty((0, 2), np.float32) for _, _, s in fields]
+        scales = [np.ascontiguousarray(s, np.float64) if s is not None else np.empty((0, 3)) for _, _, s in fields]
         numbers = np.array([number for number, _, _ in fields], np.int32)
         parts = np.array([len(s) for s in scales], np.int32)
         to = (ctypes.c_void_p * len(fields))(*(a.ctypes.data for a in arrays))

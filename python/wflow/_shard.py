@@ -14,27 +14,13 @@ from math import prod
 import h5py
 import numpy as np
 
+from wflow._checksum import xxh3_64
 from wflow._errors import DamagedData, NewerFormat
 
 FORMAT = 2
 _SHUFFLE, _DEFLATE = 2, 1  # HDF5's numbers of its filters
 
 
-def _checksum():
-    """XXH3-64 by libxxhash where it is installed: chunks are then compared with the index."""
-    import ctypes
-    import ctypes.util
-
-    try:
-        function = ctypes.CDLL(ctypes.util.find_library("xxhash") or "libxxhash.so.0").XXH3_64bits
-    except (OSError, AttributeError):
-        return None
-    function.restype = ctypes.c_uint64
-    function.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-    return lambda data: function(data, len(data))
-
-
-_xxh3_64 = _checksum()
 
 
 class _Descriptor:
@@ -86,6 +72,7 @@ class Shard:
     def __init__(self, path, names):
         self.path = os.fspath(path)
         self._local = threading.local()
+        self._checked: set = set()  # (field, chunk) of packed chunks that are whole
         try:
             with h5py.File(self.path, "r") as file:
                 self._read_layout(file, names)
@@ -109,6 +96,8 @@ class Shard:
         if version > FORMAT:
             raise NewerFormat(f"{self.path} is of shard format {version}, this package knows {FORMAT}; use a newer wflow")
         self.ids = file["id"][...]
+        if "xxh3_64" in file["id"].attrs and xxh3_64(self.ids.tobytes(), int(file["id"].attrs["xxh3_64"])) is False:
+            raise ValueError("its sample numbers (/id) are damaged; convert its block again")
         self.size = os.path.getsize(self.path)
         self.layouts = {name: self._field(file, name, version) for name in names}
 
@@ -185,6 +174,7 @@ class Shard:
         if layout.sample_bytes == 0:
             return np.zeros(layout.shape, layout.logical)
         if layout.rows > 1:
+            self._check_packed(layout, row // layout.rows)
             offset = int(layout.chunks[row // layout.rows, 0]) + row % layout.rows * layout.sample_bytes
             values = np.frombuffer(bytearray(self._pread(offset, layout.sample_bytes)), layout.dtype).reshape(layout.shape)
         elif layout.slabs == 1:
@@ -205,7 +195,7 @@ class Shard:
         offset, size, mask, checksum = (int(w) for w in layout.chunks[chunk])
         stored = self._pread(offset, size)
         damaged = DamagedData(f"sample {self.ids[row]} of {self.path} is damaged; `wflow shards verify` checks the whole data set")
-        if layout.hashed and _xxh3_64 is not None and _xxh3_64(stored) != checksum:
+        if layout.hashed and xxh3_64(stored, checksum) is False:
             raise damaged
         expected = prod(layout.chunk) * layout.dtype.itemsize
         deflated = layout.deflate and not mask >> (1 if layout.shuffle else 0) & 1
@@ -222,7 +212,24 @@ class Shard:
             return np.ascontiguousarray(planes.T).reshape(-1).view(layout.dtype)
         return np.frombuffer(stored if not deflated else bytearray(stored), layout.dtype).copy()
 
+    def _check_packed(self, layout, chunk):
+        """A chunk of several samples is read whole once, for its checksum."""
+        if not layout.hashed or (layout.name, chunk) in self._checked:
+            return
+        offset, size, _, checksum = (int(w) for w in layout.chunks[chunk])
+        if xxh3_64(self._pread(offset, size), checksum) is False:
+            first, end = chunk * layout.rows, min((chunk + 1) * layout.rows, len(self.ids))
+            raise DamagedData(f"{layout.name} of samples {self.ids[first]} to {self.ids[end - 1]} of {self.path} is damaged; "
+                              "`wflow shards verify` checks the whole data set")
+        self._checked.add((layout.name, chunk))
+
     def read_all(self, name):
         """A field of all samples, through h5py; for small fields."""
+        layout = self.layouts[name]
+        if layout.hashed and layout.rows > 1:
+            for chunk in range(len(layout.chunks)):
+                self._check_packed(layout, chunk)
+        elif layout.hashed and len(self):
+            return np.stack([self.read(name, row) for row in range(len(self))])
         with h5py.File(self.path, "r") as file:
             return file[name][...].astype(self.layouts[name].logical, copy=False)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import zipfile
+import zlib
 
-from wflow._errors import Error
+from wflow._errors import DamagedData, Error
 
 
 class Model:
@@ -26,10 +28,24 @@ class Model:
         return result.numpy() if arrays and isinstance(result, torch.Tensor) else result
 
 
+def _check_archive(path):
+    """The checksums of the archive's members, which torch does not compare: a changed weight would be loaded without a word."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+    except zlib.error as error:
+        raise DamagedData(f"{path} is damaged ({error}); train again, or take a copy of it") from error
+    except (zipfile.BadZipFile, OSError) as error:
+        raise Error(f"{path} is no model that wflow-train exported: {error}") from error
+    if damaged is not None:
+        raise DamagedData(f"{path} is damaged (its member {damaged}); train again, or take a copy of it")
+
+
 def load_model(path: str | os.PathLike) -> Model:
     """Loads model.pt of a training."""
     import torch
 
+    _check_archive(os.fspath(path))
     try:
         module = torch.jit.load(os.fspath(path), map_location="cpu")
     except (RuntimeError, ValueError) as error:

@@ -43,7 +43,7 @@ class _Fields:
         values = self.split.read(name, i)
         if self.normalise:
             values = self.split.fields[name].normalise(values)
-        return torch.from_numpy(np.array(values, np.float32, copy=False, ndmin=0))
+        return torch.from_numpy(np.asarray(values, np.float32))
 
     def sample(self, i):
         """(inputs, targets): a tensor where there is one field of the role, else a dictionary of tensors."""
@@ -54,6 +54,62 @@ class _Fields:
         if len(names) == 1:
             return self._tensor(names[0], i)
         return {name: self._tensor(name, i) for name in names}
+
+
+class _Board:
+    """Which worker of a DataLoader iterates over which epoch, in memory that all workers share: the process that consumes the batches is told neither of
+    the beginning nor of the end of an iteration. A word a worker, which it alone writes: iteration, epoch, workers, and whether it has come to its end."""
+
+    _WORKERS = 256
+
+    def __init__(self):
+        self._words = torch.zeros(self._WORKERS, dtype=torch.int64).share_memory_()
+        self._iterations = 0  # of this process
+
+    def __getstate__(self):
+        return {"_words": self._words, "_iterations": 0}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._words.share_memory_()  # a copy, unless a DataLoader begins a worker
+
+    def clear(self):
+        self._words.zero_()
+
+    def _rows(self):
+        for word in self._words.tolist():
+            if word:
+                yield word >> 38, word >> 10 & (1 << 28) - 1, word >> 1 & 511, word & 1
+
+    def last_epoch(self):
+        return max((epoch for _, epoch, _, _ in self._rows()), default=0)
+
+    def next_epoch(self):
+        """The one after the last that all of its workers finished, or the one that they did not finish. None before the first."""
+        rows = list(self._rows())
+        if not rows:
+            return None
+        last = max(epoch for _, epoch, _, _ in rows)
+        of_last: dict = {}
+        for key, epoch, workers, ended in rows:
+            if epoch == last:
+                of_last.setdefault((key, workers), []).append(ended)
+        return last + any(sum(ends) == workers for (_, workers), ends in of_last.items())
+
+    def begin(self, info, least):
+        """The epoch of the iteration that this worker begins: the same for all of its workers, whichever looks first. And what end() wants."""
+        self._iterations += 1
+        # The seed of an iteration is the same for all workers; those that stay for several iterations keep it.
+        key = hash((info.seed - info.id, self._iterations)) & (1 << 24) - 1 or 1
+        known = [epoch for k, epoch, _, _ in self._rows() if k == key]
+        epoch = known[0] if known else max(least, self.next_epoch() or 0)
+        word = key << 38 | epoch << 10 | info.num_workers << 1
+        self._words[info.id % self._WORKERS] = word
+        return epoch, word
+
+    def end(self, info, word):
+        if int(self._words[info.id % self._WORKERS]) == word:
+            self._words[info.id % self._WORKERS] = word | 1
 
 
 class MapDataset(torch.utils.data.Dataset):
@@ -71,14 +127,16 @@ class MapDataset(torch.utils.data.Dataset):
 
 
 class IterableDataset(torch.utils.data.IterableDataset):
-    """Batches of one epoch in a random order of (seed, epoch) that depends neither on the number of ranks nor of workers.
+    """Batches of one epoch in a random order of (seed, epoch) that depends neither on the number of ranks nor of workers. An iteration that comes to its
+    end is followed by one over the next epoch.
 
     Give it to DataLoader(dataset, batch_size=None): it makes the batches, `batch` samples each over all ranks. Batch k of an epoch is the same samples on any number of
     ranks; rank r takes its equal part of each (`batch` must be divisible by `world`), worker w of W takes the batches k with k % W == w, which is the order in
     which DataLoader asks its workers. The samples that do not fill a batch are left out, unless `drop_last` is false.
 
     To resume, keep state_dict(), and give it to load_state_dict() before the iteration. The position counts batches, as the caller has
-    got them: call advance() for each batch that was used, for with workers only the caller knows that.
+    got them: call advance() for each batch that was used, for with workers only the caller knows that. Once it was called, it alone decides where the next
+    iteration begins.
     """
 
     def __init__(self, split: Split, batch: int, inputs=None, targets=None, normalise: bool = True, shuffle: bool = True, seed: int = 1, rank: int = 0,
@@ -87,9 +145,25 @@ class IterableDataset(torch.utils.data.IterableDataset):
             raise Error(f"batch ({batch}) must be divisible by world ({world})")
         if not 0 <= rank < world:
             raise Error(f"there is no rank {rank} in a world of {world}")
+        if drop_last and batch > len(split):
+            raise Error(f"batch ({batch}) is more than the {len(split)} samples of '{split.name}', so there would be no batch: take a smaller one, or "
+                        "drop_last=False")
         self._fields = _Fields(split, inputs, targets, normalise)
         self.batch, self.shuffle, self.seed, self.rank, self.world, self.drop_last = batch, shuffle, seed, rank, world, drop_last
-        self.epoch = self.position = 0
+        self._epoch = self.position = 0
+        self._advanced = False  # by advance()
+        self._before = None  # epoch and position before an iteration went to the next epoch by itself
+        self._board = _Board()
+
+    @property
+    def epoch(self):
+        """The one that the next iteration begins, or goes on with."""
+        return self._epoch if self._advanced else max(self._epoch, self._board.next_epoch() or 0)
+
+    @epoch.setter
+    def epoch(self, epoch):
+        self._board.clear()
+        self._epoch = epoch
 
     def __len__(self):
         """Batches an epoch."""
@@ -98,16 +172,39 @@ class IterableDataset(torch.utils.data.IterableDataset):
 
     def order(self) -> np.ndarray:
         """The samples of this epoch in their order, over all ranks."""
+        return self._order(self.epoch)
+
+    def _order(self, epoch):
         count = len(self._fields.split)
         if not self.shuffle:
             return np.arange(count)
-        return np.random.Generator(np.random.Philox(key=[self.seed, self.epoch])).permutation(count)
+        return np.random.Generator(np.random.Philox(key=[self.seed, epoch])).permutation(count)
+
+    def _iteration(self, batches):
+        """`batches` from a position on, for this worker; then the next epoch begins."""
+        info = torch.utils.data.get_worker_info()
+        if info is None:
+            epoch, position = self.epoch, self.position
+            self._before = None
+            yield from batches(self._order(epoch), range(position, len(self)))
+            if not self._advanced and (self.epoch, self.position) == (epoch, position):
+                self._board.clear()
+                self._before = epoch, position
+                self._epoch, self.position = epoch + 1, 0
+            return
+        if self._advanced:  # the consumer has set the place
+            yield from batches(self._order(self._epoch), range(self.position + info.id, len(self), info.num_workers))
+            return
+        epoch, word = self._board.begin(info, self._epoch)
+        position = self.position if epoch == self._epoch else 0
+        yield from batches(self._order(epoch), range(position + info.id, len(self), info.num_workers))
+        self._board.end(info, word)
 
     def __iter__(self) -> Iterator:
-        info = torch.utils.data.get_worker_info()
-        worker, workers = (info.id, info.num_workers) if info else (0, 1)
-        order = self.order()
-        for k in range(self.position + worker, len(self), workers):
+        return self._iteration(self._batches)
+
+    def _batches(self, order, numbers):
+        for k in numbers:
             of_batch = order[k * self.batch:(k + 1) * self.batch]
             ours = np.array_split(of_batch, self.world)[self.rank]
             if len(ours):
@@ -115,9 +212,14 @@ class IterableDataset(torch.utils.data.IterableDataset):
 
     def advance(self, batches: int = 1):
         """The caller has used that many; at the end of an epoch the next begins."""
+        if not self._advanced and self._before is not None:  # counted by itself already
+            self._epoch, self.position = self._before
+        elif not self._advanced:
+            self._epoch = max(self._epoch, self._board.last_epoch())
+        self._advanced = True
         self.position += batches
         if self.position >= len(self):
-            self.epoch, self.position = self.epoch + 1, 0
+            self._epoch, self.position = self._epoch + 1, 0
 
     def state_dict(self) -> dict:
         return {"epoch": self.epoch, "position": self.position, "seed": self.seed, "batch": self.batch, "samples": len(self._fields.split)}
@@ -127,6 +229,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
             if state[key] != ours:
                 raise Error(f"the state is of {key} {state[key]}, but this dataset has {ours}")
         self.epoch, self.position = state["epoch"], state["position"]
+        self._advanced, self._before = False, None
 
 
 class FastDataset(IterableDataset):
@@ -150,7 +253,7 @@ class FastDataset(IterableDataset):
         self._pid = None
 
     def __getstate__(self):
-        return {**self.__dict__, "_loader": None}
+        return {**self.__dict__, "_loader": None}  # its threads belong to this process
 
     def _open(self):
         if self._loader is None or self._pid != os.getpid():  # threads do not survive a fork
@@ -169,12 +272,9 @@ class FastDataset(IterableDataset):
             scales = field.scales() if fields.normalise else None
             yield name, (numbers[name], field.shape, scales), field.normalise if fields.normalise and scales is None else None
 
-    def __iter__(self) -> Iterator:
-        info = torch.utils.data.get_worker_info()
-        worker, workers = (info.id, info.num_workers) if info else (0, 1)
-        loader, order, wanted = self._open(), self.order(), list(self._wanted())
-        batches = (np.array_split(order[k * self.batch:(k + 1) * self.batch], self.world)[self.rank]
-                   for k in range(self.position + worker, len(self), workers))
+    def _batches(self, order, numbers):
+        loader, wanted = self._open(), list(self._wanted())
+        batches = (np.array_split(order[k * self.batch:(k + 1) * self.batch], self.world)[self.rank] for k in numbers)
         submitted = (loader.submit(ours, [what for _, what, _ in wanted]) for ours in batches if len(ours))
         pending = collections.deque()
         try:
