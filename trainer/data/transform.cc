@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/random.h"
 
 namespace wflow::trainer {
@@ -130,7 +131,8 @@ void copy_sample(std::span<const float> from, std::span<float> to, const TensorS
   float* out = to.data();
   for (std::int64_t c = 0; c < shape.channels; ++c) {
     const auto channel = static_cast<std::size_t>(c);
-    const auto [factor, constant] = scales[channel];
+    const auto [factor, constant, centre] = scales[channel];
+    WFLOW_CHECK(centre == 0);  // subtracted when the sample was read
     const float* in = from.data() + c * shape.voxels();
     for (const std::int64_t d : offsets[0]) {
       for (const std::int64_t h : offsets[1]) {
