@@ -5,11 +5,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 
 namespace wflow {
 
@@ -28,12 +33,76 @@ std::optional<struct stat> look_at(const std::filesystem::path& path) {
   return status;
 }
 
+bool is_inside(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+}
+
+std::filesystem::path real_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::path real = std::filesystem::weakly_canonical(absolute_path(folder), error);
+  if (error) throw system_error(error.value(), fmt::format("cannot look at {}", folder.string()));
+  return real.has_filename() ? real : real.parent_path();
+}
+
+bool is_trusted_by_name(const std::filesystem::path& path) {
+  const char* trusted = std::getenv("WFLOW_TRUST");
+  if (trusted == nullptr) return false;
+  const std::vector<std::string> folders = text::split(trusted, ':');
+  return std::any_of(folders.begin(), folders.end(), [&](const std::string& folder) {
+    return folder.starts_with('/') && is_inside(path, real_folder(folder));
+  });
+}
+
+bool is_own_group(gid_t group) {
+  if (group == ::getegid()) return true;
+  std::vector<gid_t> groups(static_cast<std::size_t>(std::max(::getgroups(0, nullptr), 0)));
+  const int count = ::getgroups(static_cast<int>(groups.size()), groups.data());
+  groups.resize(static_cast<std::size_t>(std::max(count, 0)));
+  return std::find(groups.begin(), groups.end(), group) != groups.end();
+}
+
+// `may_be_sticky`: nobody can replace what is in the folder, but everybody can add to it.
+void require_trusted_owner_and_mode(const std::filesystem::path& path, bool may_be_sticky,
+                                    std::string_view danger) {
+  const auto status = look_at(path);
+  if (!status) return;
+  const uid_t user = ::geteuid();
+  if (status->st_uid != user && status->st_uid != 0) {
+    throw Error(ExitCode::system,
+                fmt::format("{} belongs to another user (uid {}): {}; use wflow as that user, or trust the "
+                            "folder: export WFLOW_TRUST={}",
+                            path.string(), status->st_uid, danger, text::shell_quote(path.string())));
+  }
+  if (may_be_sticky && (status->st_mode & S_ISVTX) != 0) return;
+  const bool all = (status->st_mode & S_IWOTH) != 0;
+  const bool group = (status->st_mode & S_IWGRP) != 0 && !is_own_group(status->st_gid);
+  if (!all && !group) return;
+  const std::string remedy = status->st_uid == user
+                                 ? fmt::format("chmod {}-w it", all && group ? "go" : all ? "o" : "g")
+                                 : std::string("use another folder");
+  throw Error(ExitCode::system,
+              fmt::format("others can write to {} (mode {:04o}): {}; {}, or trust the folder: export "
+                          "WFLOW_TRUST={}",
+                          path.string(), status->st_mode & 07777U, danger, remedy,
+                          text::shell_quote(path.string())));
+}
+
 }  // namespace
 
 void make_private_folder(const std::filesystem::path& folder) {
   if (folder.has_parent_path()) make_directories(folder.parent_path());
   if (::mkdir(folder.c_str(), kOwnFolder) != 0 && errno != EEXIST)
     throw system_error(errno, fmt::format("cannot create directory {}", folder.string()));
+}
+
+void make_own_directories(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (path.empty() || std::filesystem::is_directory(path, ignored)) return;
+  make_own_directories(path.parent_path());
+  make_directories(path);
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && (status.st_mode & S_IWOTH) != 0)
+    ::chmod(path.c_str(), status.st_mode & 07775U);
 }
 
 void require_private(const std::filesystem::path& path, std::string_view danger) {
@@ -47,6 +116,17 @@ void require_private(const std::filesystem::path& path, std::string_view danger)
   throw Error(ExitCode::system, fmt::format("others can get at {} (mode {:04o}): {}; chmod {:o} it",
                                             path.string(), status->st_mode & 07777U, danger,
                                             S_ISDIR(status->st_mode) ? kOwnFolder : kOwnFile));
+}
+
+void require_trusted_folder(const std::filesystem::path& folder, std::string_view danger) {
+  const std::filesystem::path real = real_folder(folder);
+  if (is_trusted_by_name(real)) return;
+  const char* set = std::getenv("HOME");
+  const std::filesystem::path home = set != nullptr && *set == '/' ? real_folder(set) : "/";
+  for (std::filesystem::path at = real;; at = at.parent_path()) {
+    require_trusted_owner_and_mode(at, at != real, danger);
+    if (at == home || at == at.root_path()) return;
+  }
 }
 
 bool is_private_folder(const std::filesystem::path& folder) {

@@ -85,5 +85,63 @@ TEST_F(PrivateFiles, OfAnotherUserAreRefused) {
   EXPECT_FALSE(own);
 }
 
+std::string distrust(const fs::path& path) {
+  try {
+    require_trusted_folder(path, "they could run commands as you");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::system);
+    return error.what();
+  }
+  return {};
+}
+
+TEST_F(PrivateFiles, AFolderIsTrustedWhereNobodyElseCanWriteToItOrToItsParents) {
+  const fs::path parent = folder_ / "parent";
+  const fs::path own = parent / "own";
+  make_directories(own);
+  EXPECT_EQ(distrust(own), "");
+  EXPECT_EQ(distrust(own / "none" / "yet"), "");
+  ::chmod(parent.c_str(), 0777);
+  EXPECT_NE(distrust(own).find(parent.string() + " (mode 0777): they could run commands as you; chmod o-w it"),
+            std::string::npos)
+      << distrust(own);
+  EXPECT_NE(distrust(own / "none"), "");
+  ::chmod(parent.c_str(), 01777);
+  EXPECT_EQ(distrust(own), "") << "as /tmp";
+  ::chmod(own.c_str(), 01777);
+  EXPECT_NE(distrust(own), "") << "others can add files to it";
+  ::chmod(own.c_str(), 0775);
+  EXPECT_EQ(distrust(own), "") << "a group that the user is in";
+  fs::create_directory_symlink(parent, folder_ / "link");
+  ::chmod(parent.c_str(), 0777);
+  EXPECT_NE(distrust(folder_ / "link" / "own"), "") << "what it points to counts";
+  ::setenv("WFLOW_TRUST", ("/none:" + parent.string()).c_str(), 1);
+  EXPECT_EQ(distrust(own), "");
+  EXPECT_EQ(distrust(folder_), "");
+  ::setenv("WFLOW_TRUST", own.c_str(), 1);
+  EXPECT_NE(distrust(parent), "");
+  ::unsetenv("WFLOW_TRUST");
+}
+
+TEST_F(PrivateFiles, AFolderOfAnotherUserOrGroupIsNotTrusted) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs to become another user";
+  const fs::path own = folder_ / "parent" / "own";
+  make_directories(own);
+  ASSERT_EQ(::chown(own.c_str(), 65534, 65534), 0);
+  EXPECT_NE(distrust(own).find("belongs to another user (uid 65534)"), std::string::npos) << "the superuser, too";
+  ASSERT_EQ(::chown(own.c_str(), 0, 65534), 0);
+  ::chmod(own.c_str(), 0775);
+  EXPECT_NE(distrust(own).find("chmod g-w it"), std::string::npos);
+  ::chmod(own.c_str(), 0755);
+  ASSERT_EQ(::chown(own.parent_path().c_str(), 65534, 65534), 0);
+  EXPECT_NE(distrust(own), "") << "its parent's owner can replace it";
+  ::chmod(folder_.c_str(), 0755);
+  ASSERT_EQ(::chown(own.c_str(), 65534, 65534), 0);
+  ASSERT_EQ(::seteuid(65534), 0);
+  const std::string sentence = distrust(own);
+  ASSERT_EQ(::seteuid(0), 0);
+  EXPECT_EQ(sentence, "") << "parents of the superuser are trusted";
+}
+
 }  // namespace
 }  // namespace wflow

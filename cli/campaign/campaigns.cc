@@ -2,6 +2,8 @@
 #include "cli/campaign/campaigns.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <system_error>
@@ -71,6 +73,12 @@ std::pair<fs::file_time_type, std::string> age_of(const fs::path& campaign) {
   return {none ? fs::file_time_type::min() : made, time_of(campaign)};
 }
 
+// Another user's, in a folder like /tmp, is not the one that this user means.
+bool is_of_another(const fs::path& campaign) {
+  struct stat status {};
+  return ::stat((campaign / ".wflow").c_str(), &status) == 0 && status.st_uid != ::geteuid();
+}
+
 const fs::path& newest(const std::vector<fs::path>& campaigns) {
   return *std::max_element(campaigns.begin(), campaigns.end(),
                            [](const auto& a, const auto& b) { return age_of(a) < age_of(b); });
@@ -108,9 +116,7 @@ fs::path newest_of_study(const fs::path& study) {
                           study.string(), study.string()));
 }
 
-}  // namespace
-
-fs::path find_campaign(const std::string& name) {
+fs::path search(const std::string& name) {
   if (!name.empty() && is_campaign(name)) return real_path(name);
   if (std::error_code ignored; fs::is_regular_file(name, ignored)) return newest_of_study(name);
   if (name.empty()) {
@@ -120,7 +126,9 @@ fs::path find_campaign(const std::string& name) {
   }
   std::vector<fs::path> found;
   gather(current_directory(), 2, found);
-  std::erase_if(found, [&](const fs::path& path) { return !path.filename().string().starts_with(name); });
+  std::erase_if(found, [&](const fs::path& path) {
+    return !path.filename().string().starts_with(name) || (name.empty() && is_of_another(path));
+  });
   if (found.empty()) {
     if (const auto maker = maker_of(name)) {
       throw Error(ExitCode::usage,
@@ -137,6 +145,14 @@ fs::path find_campaign(const std::string& name) {
                     : fmt::format("no campaign directory '{}', and none here whose name begins so", name));
   }
   return newest(found);
+}
+
+}  // namespace
+
+fs::path find_campaign(const std::string& name) {
+  fs::path campaign = search(name);
+  specs::require_trusted(campaign);
+  return campaign;
 }
 
 std::vector<fs::path> find_campaigns(const fs::path& directory) {
@@ -160,6 +176,7 @@ std::optional<fs::path> last_campaign_of(const specs::Study& study) {
 }
 
 specs::Plan read_plan(const fs::path& campaign) {
+  specs::require_trusted(campaign);  // of what is given by its path
   finish_update(campaign);
   return specs::Plan(specs::read_campaign(campaign), campaign);
 }

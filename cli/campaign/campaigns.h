@@ -12,7 +12,7 @@ namespace wflow::cli {
 
 // A campaign named by its directory, by a name that begins its directory's name here, or by nothing: then the
 // one that contains the working directory, else the newest at most two levels below it. A study's file names
-// the newest campaign of that study. Throws Error{usage} with what was looked for.
+// the newest campaign of that study. Throws Error{usage} with what was looked for; as specs::require_trusted().
 std::filesystem::path find_campaign(const std::string& name);
 
 // Whether the directory is one of a campaign.

@@ -158,9 +158,14 @@ fs::path campaign_directory(const Study& study, std::string_view timestamp) {
   return study.output_path / fmt::format("{}_{}", name, timestamp.empty() ? kNoTimestamp : timestamp);
 }
 
+void require_trusted(const fs::path& campaign) {
+  require_trusted_folder(campaign / ".wflow", "they could change what wflow runs as you");
+}
+
 Plan create_campaign(const Plan& plan) {
   const Study& study = plan.study();
   const fs::path& campaign = plan.campaign();
+  require_trusted(campaign);
   const fs::path info = campaign / "merlin_info";
   const fs::path spec = spec_directory(campaign);
   std::error_code ignored;
@@ -169,7 +174,7 @@ Plan create_campaign(const Plan& plan) {
                 fmt::format("{} is a campaign already; continue it with wflow resume", campaign.string()));
   }
   check_texts(study, campaign);
-  make_directories(info);
+  make_own_directories(info);
   // A command that generates samples may read them.
   const std::string stem = study.file.stem().string();
   write_file_durably(info / (stem + ".orig.yaml"), study.text);
@@ -291,6 +296,7 @@ Study read_folder(const fs::path& campaign, const fs::path& folder) {
 
 Study read_campaign(const fs::path& campaign) {
   const fs::path path = without_slash(campaign);
+  require_trusted(path);
   return read_folder(path, spec_directory(path));
 }
 
@@ -324,6 +330,7 @@ std::vector<std::string> version_damage(const fs::path& campaign, std::uint64_t 
 
 Study read_version(const fs::path& campaign, std::uint64_t number) {
   const fs::path path = without_slash(campaign);
+  require_trusted(path);
   return read_folder(path, version_directory(path, number));
 }
 

@@ -26,7 +26,12 @@ std::filesystem::path campaign_directory(const Study& study, std::string_view ti
 // and with the number of samples known. Throws Error{usage} when the directory is a campaign already.
 [[nodiscard]] Plan create_campaign(const Plan& plan);
 
-// The study of a campaign, with the options it was created with.
+// Error{system} where another user owns the campaign, or could replace it or its study
+// (base/private_files.h): a study's commands run as whoever uses it. Every command comes through here before
+// it reads anything of a campaign.
+void require_trusted(const std::filesystem::path& campaign);
+
+// The study of a campaign, with the options it was created with. Checks as require_trusted() does.
 Study read_campaign(const std::filesystem::path& campaign);
 
 // The file that a campaign's study was read from; it may be gone.

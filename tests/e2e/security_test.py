@@ -12,7 +12,7 @@ import unittest
 from collections import Counter
 from pathlib import Path
 
-from wflow_test import OK, SMALL, SYSTEM, CampaignTest, Gate, gated_study, read_text
+from wflow_test import BIN, OK, SMALL, SYSTEM, CampaignTest, Gate, gated_study, read_text
 
 TASKS = 12
 FREE = 6
@@ -159,6 +159,73 @@ class OnlyTheUser(SecurityTest):
         self.assertNotEqual(path.parent, runtime / "wflow")
         self.assertEqual(mode(path.parent), 0o700)
         self.end()
+
+
+class Foreign(SecurityTest):
+    """Whoever can replace a campaign could make its user run commands: nothing of it is read."""
+
+    STUDY = """
+description: {{name: swapped, description: d}}
+env: {{variables: {{OUTPUT_PATH: {folder}}}}}
+samples: {{file: {folder}/x.csv, generate: {{cmd: "touch {folder}/stolen; seq 3 > {folder}/x.csv"}}, column_labels: [x]}}
+study: [{{name: a, run: {{cmd: "touch {folder}/stolen $(x)"}}}}]
+"""
+    COMMANDS = [["status"], ["status", "--json"], ["tasks"], ["samples"], ["logs", "a/0"], ["explain", "a/0"], ["rerun", "a/0"], ["rerun", "a/0", "--print"],
+                ["redo", "a", "-y"], ["retry"], ["resume"], ["diff"], ["history"], ["history", "--show", "1"], ["report"], ["usage"], ["workers"],
+                ["keys"], ["cancel"], ["stop"], ["metrics"], ["curves"], ["snapshot", "{folder}/copy.db"], ["extend", "--count", "9"],
+                ["doctor"], ["attach"], ["rm", "-y"]]
+
+    def setUp(self):
+        super().setUp()
+        self.path = self.folder / "study.yaml"
+        self.path.write_text(self.STUDY.format(folder=self.folder))
+        self.wflow("run", self.path, "-q", "-j", "2", code=OK)
+        self.directory = next(self.folder.glob("swapped_*"))
+        (self.folder / "stolen").unlink()
+
+    def refused(self, *words):
+        commands = [[command, str(self.directory), *rest] for command, *rest in self.COMMANDS]
+        commands += [[command, "--campaign", str(self.directory)] for command in ("worker", "allocations")]
+        commands += [["resume", str(self.directory), "--update", "-y"], ["status", str(self.path)]]
+        for command in commands:
+            with self.subTest(command):
+                process = self.wflow(*[word.format(folder=self.folder) for word in command], code=SYSTEM)
+                self.assert_one_sentence(process, *words)
+        self.assertFalse((self.folder / "stolen").exists())
+        self.assertFalse((self.folder / "copy.db").exists())
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs to give files to another user")
+    def test_swapped_by_another_user(self):
+        self.path.write_text(self.path.read_text().replace("seq 3", "seq 4"))
+        for root, _, files in os.walk(self.directory / ".wflow"):
+            for name in [root] + [os.path.join(root, file) for file in files]:
+                os.chown(name, 65534, 65534, follow_symlinks=False)
+        self.refused("belongs to another user (uid 65534)", str(self.directory / ".wflow"))
+        self.environment["WFLOW_TRUST"] = str(self.folder)
+        self.wflow("status", self.directory, code=OK)
+
+    def test_parent_that_everybody_can_write_to(self):
+        self.folder.chmod(0o777)
+        self.refused("others can write to", "(mode 0777)", "chmod o-w it")
+        self.assert_one_sentence(self.wflow("run", self.path, "-q", code=SYSTEM), "others can write to")
+        self.assertEqual(len(list(self.folder.glob("swapped_*"))), 1)
+        self.folder.chmod(0o1777)
+        self.wflow("status", self.directory, code=OK)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs to become another user")
+    def test_own_campaign_in_a_folder_like_tmp(self):
+        """Nobody's campaign is Nobody's, root's above it is no obstacle; one of another user in a shared folder is not the newest."""
+        self.folder.chmod(0o1777)
+        study = self.folder / "own.yaml"
+        study.write_text(f"description: {{name: own, description: d}}\nenv: {{variables: {{OUTPUT_PATH: {self.folder}}}}}\nstudy: [{{name: a, run: {{cmd: 'true'}}}}]\n")
+        as_nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", str(BIN / "wflow")]
+        environment = {**self.environment, "HOME": str(self.folder), "XDG_STATE_HOME": str(self.folder / "state")}
+        if subprocess.run([*as_nobody, "--version"], capture_output=True).returncode != OK:
+            self.skipTest("another user can't start the programs here")
+        for words in (["run", study, "-q", "-j", "1"], ["status"], ["resume"]):
+            done = subprocess.run([*as_nobody, *map(str, words)], capture_output=True, text=True, cwd=self.folder, env=environment, timeout=60)
+            self.assertEqual(done.returncode, OK, done.stdout + done.stderr)
+        self.assert_one_sentence(self.wflow("rerun", next(self.folder.glob("own_*")), "a", code=SYSTEM), "belongs to another user (uid 65534)")
 
 
 class Keys(SecurityTest):
