@@ -8,12 +8,13 @@
 #include <xxhash.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <memory>
 #include <utility>
 
 #include "base/error.h"
+#include "base/leftovers.h"
+#include "base/special_file.h"
 
 namespace wflow {
 
@@ -99,9 +100,7 @@ namespace {
 constexpr std::string_view kTemporary = ".tmp-";
 
 fs::path temporary_name(const fs::path& target) {
-  static std::atomic<unsigned> counter{0};
-  return target.parent_path() /
-         fmt::format(".{}{}{}-{}", target.filename().string(), kTemporary, ::getpid(), counter.fetch_add(1));
+  return target.parent_path() / ("." + target.filename().string() + temporary_mark());
 }
 
 void sync_file(int fd, const fs::path& path) {
@@ -127,6 +126,9 @@ DurableFile::~DurableFile() {
 }
 
 void DurableFile::publish() {
+  if (is_special_file(target_))
+    throw Error(ExitCode::usage,
+                fmt::format("{} is a device or a pipe; name a file to write", target_.string()));
   sync_file(open_file(temporary_, O_RDONLY).get(), target_);
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
     throw system_error(errno, fmt::format("cannot write {}", target_.string()));
@@ -138,6 +140,7 @@ void DurableFile::publish() {
 // By the descriptor that wrote: another one may not get its errors, and some file systems (NFS, quotas) say them
 // only when it is closed.
 void write_file_durably(const fs::path& path, std::string_view bytes, int mode) {
+  if (is_special_file(path)) return write_special_file(path, bytes);
   const fs::path temporary = temporary_name(path);
   FileDescriptor fd = open_file(temporary, O_WRONLY | O_CREAT | O_EXCL, mode);
   try {

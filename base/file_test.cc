@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <iterator>
+#include <string>
 
 #include "base/error.h"
+#include "base/leftovers.h"
 
 namespace wflow {
 namespace {
@@ -118,6 +123,50 @@ TEST_F(FileTest, LeftoversOfKilledWritersAreRemoved) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / ".model.pt.tmp-1-1"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "a.tmp-1-1"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "b"));
+}
+
+TEST_F(FileTest, LeftoversOfProcessesThatHaveEndedAreRemoved) {
+  const pid_t ended = ::fork();
+  if (ended == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(ended, nullptr, 0), ended);
+  const DurableFile own(folder_ / "a.db");
+  write_file_durably(own.temporary(), "x");
+  std::string name = own.temporary().filename().string();
+  const std::string process = ".tmp-" + std::to_string(::getpid()) + "-";
+  ASSERT_NE(name.find(process), std::string::npos);
+  name.replace(name.find(process), process.size(), ".tmp-" + std::to_string(ended) + "-");
+  const auto left = folder_ / name;
+  const auto journal = folder_ / (name + "-journal");
+  const auto of_another_host = folder_ / (".a.db.tmp-" + std::to_string(ended) + "-0-00c0ffee");
+  const auto old = folder_ / ".a.db.tmp-1-0";
+  const auto other = folder_ / ("." + name);
+  for (const auto& path : {left, journal, of_another_host, old, other}) write_file_durably(path, "x");
+  std::filesystem::last_write_time(old, std::filesystem::file_time_type::clock::now() - std::chrono::hours(25));
+  remove_left_files(folder_, "a.db");
+  EXPECT_FALSE(std::filesystem::exists(left) || std::filesystem::exists(journal) || std::filesystem::exists(old));
+  EXPECT_TRUE(std::filesystem::exists(own.temporary()) && std::filesystem::exists(of_another_host));
+  EXPECT_TRUE(std::filesystem::exists(other));
+  remove_left_files(folder_);
+  EXPECT_FALSE(std::filesystem::exists(other));
+}
+
+TEST_F(FileTest, ADeviceOrAPipeIsNotReplaced) {
+  const auto pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  write_file_durably(pipe, "through it");
+  std::string read(32, '\0');
+  read.resize(static_cast<std::size_t>(::read(reader, read.data(), read.size())));
+  EXPECT_EQ(read, "through it");
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  std::filesystem::create_symlink("/dev/null", folder_ / "null");
+  write_file_durably(folder_ / "null", "nothing");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_ / "null"));
+  DurableFile file(pipe);
+  write_file_durably(file.temporary(), "x");
+  EXPECT_THROW(file.publish(), Error);
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  ::close(reader);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/staging_folder.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/workspace_marks.h"
@@ -305,33 +306,19 @@ class Gathering {
   std::uint64_t running_ = 0;
 };
 
-class Staging {
- public:
-  explicit Staging(const fs::path& workspace) : workspace_(workspace), root_(workspace / kStaging) {
-    std::error_code none;
-    fs::remove_all(root_, none);  // of an adoption that was killed
-    make_directories(root_);
-  }
-  Staging(const Staging&) = delete;
-  Staging& operator=(const Staging&) = delete;
-  ~Staging() {
-    std::error_code none;
-    fs::remove_all(root_, none);
-  }
-
-  const fs::path& root() const { return root_; }
-  void publish() const {
-    sync_directory(root_ / ".wflow");
-    std::error_code error;
-    fs::rename(root_ / ".wflow", workspace_ / ".wflow", error);
-    if (error)
-      throw system_error(error.value(), fmt::format("cannot make {}", (workspace_ / ".wflow").string()));
-    sync_directory(workspace_);
-  }
-
- private:
-  fs::path workspace_, root_;
-};
+// Whoever is first has made it.
+void publish(const fs::path& staging, const fs::path& workspace) {
+  sync_directory(staging / ".wflow");
+  std::error_code error;
+  fs::rename(staging / ".wflow", workspace / ".wflow", error);
+  if (error == std::errc::directory_not_empty || error == std::errc::file_exists)
+    refuse(fmt::format("{} is a campaign already: another wflow adopt has just made it; continue it with "
+                       "wflow resume",
+                       workspace.string()));
+  if (error)
+    throw system_error(error.value(), fmt::format("cannot make {}", (workspace / ".wflow").string()));
+  sync_directory(workspace);
+}
 
 }  // namespace
 
@@ -353,6 +340,7 @@ Adopted adopt(const fs::path& directory, const AdoptOptions& options) {
   const fs::path workspace = fs::canonical(directory, error);
   if (error || !fs::is_directory(workspace, error))
     refuse(fmt::format("there is no directory {}", directory.string()));
+  specs::require_trusted(workspace);
   if (is_campaign(workspace))
     refuse(fmt::format("{} is a campaign already; continue it with wflow resume", workspace.string()));
   const auto maker = maker_of(workspace);
@@ -365,12 +353,12 @@ Adopted adopt(const fs::path& directory, const AdoptOptions& options) {
   if (*maker == Maker::merlin) require_steps(plan);
   Adopted result{workspace, plan.study().name, *maker, 0, 0, 0, 0, 0, 0, std::move(read_one.warnings)};
   const engine::store::Batch batch = Gathering(plan, *maker).gather(result);
-  const Staging staging(workspace);
-  specs::record_study(plan.study(), staging.root());
-  engine::wire::create_keys(staging.root());
-  engine::store::Store::create(staging.root(), plan);
-  engine::store::Store(staging.root()).commit(batch);
-  staging.publish();
+  const StagingFolder staging(workspace, kStaging);
+  specs::record_study(plan.study(), staging.path());
+  engine::wire::create_keys(staging.path());
+  engine::store::Store::create(staging.path(), plan);
+  engine::store::Store(staging.path()).commit(batch);
+  publish(staging.path(), workspace);
   return result;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/leftovers.h"
 #include "base/text.h"
 #include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
@@ -211,19 +212,22 @@ class CampaignRun {
     handed_over_ = end.handed_over;
     if (handed_over_) return false;
     if (!options_.silent()) {
-      fmt::print("\n{} in {}; campaign: {}\n", name_of(last_.state), text::format_duration(last_.elapsed_s),
-                 last_.directory);
+      say(fmt::format("\n{} in {}; campaign: {}\n", name_of(last_.state),
+                      text::format_duration(last_.elapsed_s), last_.directory));
     }
     queue_.take_from(plan, last_, options_.keep_going);
     return last_.ended() == last_.elements();
   }
+
+  // Output that can't be written (| head, a full disk) must not end the campaign: fmt::print would throw.
+  static void say(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
   // What there is to say of the first allocation.
   void print_notes(const engine::CampaignStatus& status) {
     for (const engine::HistoryView& row : status.history) {
       if (row.number <= printed_ || row.time_s < began_unix_s_) continue;
       printed_ = row.number;
-      if (row.kind == "note" || row.text.starts_with("allocation ")) fmt::print("{}\n", row.text);
+      if (row.kind == "note" || row.text.starts_with("allocation ")) say(row.text + "\n");
     }
     std::fflush(stdout);
   }
@@ -292,6 +296,7 @@ double limit_of(const RunOptions& options) {
 }
 
 RunEnd run_here(const specs::Plan& plan, const RunOptions& options, bool resumed) {
+  remove_left_files(plan.campaign() / ".wflow");
   try {
     CampaignRun run(plan, options);
     const int code = run.run(resumed);

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/special_file.h"
 #include "base/text.h"
 #include "base/version.h"
 
@@ -168,6 +169,7 @@ std::string prometheus_text(const engine::CampaignStatus& status) {
 }
 
 void write_metrics(const std::filesystem::path& file, const std::string& text) {
+  if (is_special_file(file)) return write_special_file(file, text);
   // The collector reads *.prom alone.
   const std::string temporary = fmt::format("{}.{}.tmp", file.string(), ::getpid());
   try {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/leftovers.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "engine/store/database.h"
@@ -111,6 +112,7 @@ void refuse_existing(const std::filesystem::path& path) {
 
 void Store::snapshot(const std::filesystem::path& path) {
   refuse_existing(path);
+  remove_left_files(path.parent_path(), path.filename().string());  // as large as the database
   DurableFile file(path);
   // VACUUM INTO takes an empty file, and this opening says why a path can't be written.
   open_file(file.temporary(), O_WRONLY | O_CREAT | O_EXCL);

@@ -114,6 +114,18 @@ class AdoptMerlin(AdoptTest):
         self.wflow("retry", tree.workspace, "-j", "2", code=OK)
         self.assertEqual(self.ran(), sorted(self.names() + ["sim/1/2", "sim/2/2", "post/1", "post/2", "collect"]))
 
+    def test_four_at_once(self):
+        """All four have failed: they shared one temporary folder."""
+        tree = self.tree().run()
+        adopts = [self.start("adopt", tree.workspace, "--json") for _ in range(4)]
+        codes = [adopt.wait() for adopt in adopts]
+        self.assertEqual(sorted(codes), [OK, USAGE, USAGE, USAGE], [adopt.err for adopt in adopts])
+        for adopt, code in zip(adopts, codes):
+            if code != OK:
+                self.assert_one_sentence(adopt, "is a campaign already")
+        self.assertEqual([path.name for path in tree.workspace.glob(".wflow*")], [".wflow"])
+        self.assertEqual(self.status(tree)["state"], "finished")
+
     def test_special_codes(self):
         steps = [Step("hard", f"{self.say('hard')}; exit 102"), Step("stop", f"{self.say('stop')}; exit 105"),
                  Step("after", self.say("after"), ["stop"])]
