@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -86,6 +87,10 @@ int run_commands(const specs::StudyAndWarnings& read, ExecCommandOptions options
   const int code = coordinate(plan, options.run, false);
   const bool all_printed = !printer || printer->finish();
   if (!options.quiet && all_printed) print_end(plan);
+  if (!all_printed && printer->error() != 0 && printer->error() != EPIPE) {
+    throw system_error(printer->error(), fmt::format("cannot write what the commands print (the record has it: {})",
+                                                     plan.campaign().string()));
+  }
   return code;
 }
 
@@ -150,15 +155,16 @@ void add_exec(CLI::App& app, Command& chosen) {
   CLI::App* command = app.add_subcommand("exec", "run a command for each of many arguments, without a study");
   command->footer(
       "COMMAND runs once for each argument, in this directory: {} is the argument, {1} {2} those of several\n"
-      "lists, {name} a column of --samples or a --parameter, {#} the number from 0; {.} {/} {//} {/.} are "
+      "lists, {name} a column of --samples or a --parameter, {#} the number from 1; {.} {/} {//} {/.} are "
       "without\n"
       "extension, without folders, the folder, without both. Arguments are quoted. A COMMAND of one word is "
       "a line\n"
-      "for the shell. Without lists, arguments are the lines of standard input; without COMMAND these are "
+      "for the shell. :::: FILE... takes the lines of files as lists. Without lists, arguments are the lines of standard input; without COMMAND these are "
       "commands.\n"
       "Each run is a campaign in ./wflow-exec: wflow status, tasks, logs, retry, resume and top work on it.\n"
       "Examples:\n  wflow exec -j 8 -- ./simulate --seed {} ::: 1 2 3\n"
       "  wflow exec 'gzip -9 < {} > {/}.gz' ::: *.log\n"
+      "  wflow exec -- ./simulate {1} {2} :::: cases.txt ::: low high\n"
       "  seq 1000 | wflow exec -- ./simulate --seed {}\n"
       "  wflow exec -j 8 < commands.txt\n"
       "  wflow exec --design sobol --count 100 --parameter x=0:1 -- ./simulate {x}\n"

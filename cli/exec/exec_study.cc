@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/private_files.h"
 #include "base/text.h"
 #include "cli/exec/table.h"
 #include "specs/samples/samples.h"
@@ -130,7 +131,7 @@ void check_sources(const ExecOptions& options) {
   const int given = (options.words.lists.empty() ? 0 : 1) + (options.samples.empty() ? 0 : 1) +
                     (options.design.empty() ? 0 : 1) + (options.arguments_file.empty() ? 0 : 1);
   if (given > 1)
-    throw Error(ExitCode::usage, "arguments come from one place: :::, --arg-file, --samples or --design");
+    throw Error(ExitCode::usage, "arguments come from one place: ::: and ::::, --arg-file, --samples or --design");
   if (options.design.empty() && (options.count > 0 || !options.parameters.empty()))
     throw Error(ExitCode::usage, "--count and --parameter go with --design");
   if (options.words.command.empty() &&
@@ -149,44 +150,43 @@ std::vector<std::string> numbered(std::size_t count) {
 ExecStudy::ExecStudy(const ExecOptions& options) {
   check_sources(options);
   const fs::path directory = directory_of(options);
-  make_directories(directory);
-  std::string name = (directory / ".new-XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) throw system_error(errno, "cannot make " + name);
-  folder_ = name;
-  try {
-    std::vector<std::string> names;
-    const bool table = options.samples.empty() && options.design.empty();
-    std::string samples;
-    if (!options.samples.empty()) samples = file_block(options, names);
-    if (!options.design.empty()) samples = design_block(options, names);
-    if (table) names = numbered(std::max<std::size_t>(options.words.lists.size(), 1));
-    const std::string here = current_directory().string();
-    const ExecCommand command = options.words.command.empty()
-                                    ? exec_lines(here)
-                                    : exec_command(options.words.command, names, table, here);
-    if (table) samples = write_table(options, command.columns);
-    const std::string text =
-        fmt::format("description: {{name: {}, description: {}}}\n", yaml_text(name_of(options)),
-                    yaml_text(without_tokens(options.line))) +
-        fmt::format("env: {{variables: {{OUTPUT_PATH: {}}}}}\n", yaml_text(directory.string())) + samples +
-        step_block(options, command.text) + hooks_block(options);
-    write_file_durably(folder_ / "exec.yaml", text);
-  } catch (...) {
-    std::error_code none;
-    fs::remove_all(folder_, none);
-    throw;
-  }
+  make_own_directories(directory);
+  folder_.emplace(directory, ".new");
+  std::vector<std::string> names;
+  const bool table = options.samples.empty() && options.design.empty();
+  std::string samples;
+  if (!options.samples.empty()) samples = file_block(options, names);
+  if (!options.design.empty()) samples = design_block(options, names);
+  if (table) names = numbered(std::max<std::size_t>(options.words.lists.size(), 1));
+  const std::string here = current_directory().string();
+  const ExecCommand command = options.words.command.empty()
+                                  ? exec_lines(here)
+                                  : exec_command(options.words.command, names, table, here);
+  if (table) samples = write_table(options, command.columns);
+  const std::string text =
+      fmt::format("description: {{name: {}, description: {}}}\n", yaml_text(name_of(options)),
+                  yaml_text(without_tokens(options.line))) +
+      fmt::format("env: {{variables: {{OUTPUT_PATH: {}}}}}\n", yaml_text(directory.string())) + samples +
+      step_block(options, command.text) + hooks_block(options);
+  write_file_durably(folder_->path() / "exec.yaml", text);
 }
 
 ExecStudy::~ExecStudy() {
+  const fs::path directory = folder_->path().parent_path();
+  folder_.reset();
   std::error_code none;
-  fs::remove_all(folder_, none);
-  fs::remove(folder_.parent_path(), none);  // where nothing else is in it
+  fs::remove(directory, none);  // where nothing else is in it
 }
 
-std::string ExecStudy::write_table(const ExecOptions& options, const std::vector<ArgumentColumn>& columns) {
-  ArgumentTable table(folder_, columns);
+std::string ExecStudy::write_table(ExecOptions options, const std::vector<ArgumentColumn>& columns) {
+  ArgumentTable table(folder_->path(), columns);
+  // The lines of one file become rows as they are read, whatever their number.
+  if (options.words.lists.size() == 1 && !options.words.lists.front().file.empty()) {
+    options.arguments_file = options.words.lists.front().file;
+    options.words.lists.clear();
+  }
   if (!options.words.lists.empty()) {
+    read_list_files(options.words.lists);
     add_lists(options.words.lists, table);
   } else if (!options.arguments_file.empty() && options.arguments_file != "-") {
     add_lines(open_file(options.arguments_file, O_RDONLY | O_CLOEXEC).get(), options.arguments_file, table);
@@ -208,7 +208,7 @@ std::optional<specs::StudyAndWarnings> ExecStudy::read() const {
   if (empty_) return std::nullopt;
   specs::ReadOptions options;
   options.dialect = specs::Dialect::ours;
-  return specs::read_study(folder_ / "exec.yaml", options);
+  return specs::read_study(folder_->path() / "exec.yaml", options);
 }
 
 }  // namespace wflow::cli

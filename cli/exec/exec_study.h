@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/staging_folder.h"
 #include "cli/exec/placeholders.h"
 #include "cli/exec/words.h"
 #include "specs/study/study.h"
@@ -47,9 +48,9 @@ class ExecStudy {
 
  private:
   // The samples: block.
-  std::string write_table(const ExecOptions& options, const std::vector<ArgumentColumn>& columns);
+  std::string write_table(ExecOptions options, const std::vector<ArgumentColumn>& columns);
 
-  std::filesystem::path folder_;  // temporary
+  std::optional<StagingFolder> folder_;
   bool empty_ = false;
 };
 

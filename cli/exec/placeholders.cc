@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <optional>
 #include <utility>
 
+#include "base/error.h"
 #include "base/text.h"
 
 namespace wflow::cli {
@@ -15,6 +17,7 @@ namespace wflow::cli {
 namespace {
 
 constexpr std::string_view kLineColumn = "command";
+constexpr std::string_view kNumberColumn = "command_number";
 constexpr std::string_view kAnd = " && ";
 constexpr std::string_view kOrExit = " || exit\n";
 
@@ -52,7 +55,7 @@ std::string literal_line(std::string_view text) {
 
 class Placeholders {
  public:
-  Placeholders(const std::vector<std::string>& names, bool parts) : names_(names), parts_(parts) {}
+  Placeholders(const std::vector<std::string>& names, bool own_table) : names_(names), own_table_(own_table) {}
 
   bool any() const { return any_; }
   std::vector<ArgumentColumn> columns() && { return std::move(columns_); }
@@ -64,7 +67,15 @@ class Placeholders {
       const std::size_t open = text.find('{');
       const std::size_t close = open == std::string_view::npos ? open : text.find('}', open);
       if (close == std::string_view::npos) break;
-      const auto token = token_of(text.substr(open + 1, close - open - 1));
+      const std::string_view inside = text.substr(open + 1, close - open - 1);
+      if (open > 0 && text[open - 1] == '\\' && looks_like_one(inside)) {
+        result += literal(std::string(text.substr(0, open - 1)) + std::string(text.substr(open, close - open + 1)));
+        text.remove_prefix(close + 1);
+        continue;
+      }
+      const auto token = token_of(inside);
+      const bool of_shell = open > 0 && text[open - 1] == '$';  // ${HOME}
+      if (!token && !of_shell && looks_like_one(inside)) refuse(inside);
       // Another brace may begin within.
       const std::size_t end = token ? open : open + 1;
       if (end > 0) result += literal(text.substr(0, end));
@@ -82,15 +93,12 @@ class Placeholders {
 
  private:
   std::optional<std::string> token_of(std::string_view inside) {
-    if (inside == "#") {
-      any_ = true;
-      return "$(MERLIN_SAMPLE_ID)";
-    }
+    if (inside == "#") return number();
     if (inside.empty()) return all();
     const auto at = std::find(names_.begin(), names_.end(), inside);
     if (at != names_.end()) return use(static_cast<std::size_t>(at - names_.begin()), kParts.back());
     for (const NamedPart& part : kParts) {
-      if (!inside.ends_with(part.suffix) || (!parts_ && part.part != ArgumentPart::whole)) continue;
+      if (!inside.ends_with(part.suffix) || (!own_table_ && part.part != ArgumentPart::whole)) continue;
       const std::string_view number = inside.substr(0, inside.size() - part.suffix.size());
       if (number.empty() && names_.size() == 1) return use(0, part);
       const auto index = text::to_integer(number);
@@ -100,16 +108,52 @@ class Placeholders {
     return std::nullopt;
   }
 
+  // A word, a number, or a part of an argument: nothing else in braces is meant for wflow.
+  static bool looks_like_one(std::string_view inside) {
+    if (inside.empty() || inside == "#") return true;
+    for (const NamedPart& part : kParts) {
+      if (!inside.ends_with(part.suffix)) continue;
+      const std::string_view number = inside.substr(0, inside.size() - part.suffix.size());
+      if (std::all_of(number.begin(), number.end(), is_digit)) return true;
+    }
+    const auto in_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+    return !is_digit(inside.front()) && std::all_of(inside.begin(), inside.end(), in_word);
+  }
+  static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+  [[noreturn]] void refuse(std::string_view inside) const {
+    std::vector<std::string> known = {"{}", "{#}"};
+    for (std::size_t i = 1; i <= names_.size(); ++i)
+      known.push_back(own_table_ ? fmt::format("{{{}}}", i) : "{" + names_[i - 1] + "}");
+    constexpr std::size_t kMost = 12;
+    if (known.size() > kMost) known.resize(kMost);
+    const std::string hint = text::suggestion(std::string(inside), names_);
+    throw Error(ExitCode::usage, fmt::format("{{{0}}} stands for nothing{1}; for the text itself write \\{{{0}}}",
+                                             inside, hint.empty() ? ": there are " + text::join(known, " ") : hint));
+  }
+
+  // A table of the user's, or a design, has no column of numbers: the shell adds.
+  std::string number() {
+    any_ = true;
+    if (!own_table_) return "$(($(MERLIN_SAMPLE_ID)+1))";
+    add_column(0, ArgumentPart::number, std::string(kNumberColumn));
+    return "$(" + std::string(kNumberColumn) + ")";
+  }
+
+  void add_column(std::size_t argument, ArgumentPart part, const std::string& name) {
+    const auto same = [&](const ArgumentColumn& column) { return column.name == name; };
+    if (std::none_of(columns_.begin(), columns_.end(), same)) columns_.push_back({argument, part, name});
+  }
+
   std::string use(std::size_t argument, const NamedPart& part) {
     any_ = true;
     const std::string name = names_[argument] + std::string(part.name);
-    const auto same = [&](const ArgumentColumn& column) { return column.name == name; };
-    if (std::none_of(columns_.begin(), columns_.end(), same)) columns_.push_back({argument, part.part, name});
+    add_column(argument, part.part, name);
     return "$(quote:" + name + ")";
   }
 
   const std::vector<std::string>& names_;
-  bool parts_;
+  bool own_table_;
   bool any_ = false;
   std::vector<ArgumentColumn> columns_;
 };
@@ -127,6 +171,7 @@ std::string part_of(std::string_view argument, ArgumentPart part) {
   const bool extension = dot != std::string_view::npos && dot > name;
   switch (part) {
     case ArgumentPart::whole:
+    case ArgumentPart::number:
       break;
     case ArgumentPart::root:
       return std::string(extension ? argument.substr(0, dot) : argument);
@@ -142,8 +187,8 @@ std::string part_of(std::string_view argument, ArgumentPart part) {
 }
 
 ExecCommand exec_command(const std::vector<std::string>& words, const std::vector<std::string>& names,
-                         bool parts, const std::string& folder) {
-  Placeholders placeholders(names, parts);
+                         bool own_table, const std::string& folder) {
+  Placeholders placeholders(names, own_table);
   std::vector<std::string> replaced;
   for (const std::string& word : words) {
     if (words.size() == 1) {

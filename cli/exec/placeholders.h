@@ -16,6 +16,7 @@ enum class ArgumentPart {
   name,    // {/}: without its folders
   folder,  // {//}
   stem,    // {/.}: without folders and extension
+  number,  // {#}: no part, but the number of the command from 1
 };
 
 std::string part_of(std::string_view argument, ArgumentPart part);
@@ -34,11 +35,12 @@ struct ExecCommand {
 
 // Several words are words of the program, whatever is in them; a single one is a line for the shell, in which
 // only the arguments are quoted. `names`: of the arguments; {1} is the first of them, {} all, blank
-// separated, {name} one by its name, {#} the number of the command from 0. A command without any gets {} at
-// its end. What is no placeholder stays as it is. `parts`: whether {.}, {/}, {//}, {/.} and {1.} ... are
-// placeholders. Runs in `folder`.
+// separated, {name} one by its name, {#} the number of the command from 1. A command without any gets {} at
+// its end. `own_table`: whether wflow writes the table of arguments: then {.}, {/}, {//}, {/.} and {1.} ... are
+// placeholders. Error{usage} for {word} and {3} that stand for nothing; after a backslash they are text. What looks
+// like no placeholder stays as it is. Runs in `folder`.
 ExecCommand exec_command(const std::vector<std::string>& words, const std::vector<std::string>& names,
-                         bool parts, const std::string& folder);
+                         bool own_table, const std::string& folder);
 
 // The command that a user gave, of one as it runs: without what enters `folder`.
 std::string without_folder(std::string_view text, const std::string& folder);

@@ -131,6 +131,7 @@ bool OutputPrinter::write(int target, std::string_view bytes) {
       pollfd ready{target, POLLOUT, 0};
       ::poll(&ready, 1, -1);
     } else if (put < 0 && errno != EINTR) {
+      error_ = errno;
       return false;
     }
     if (put > 0) bytes.remove_prefix(static_cast<std::size_t>(put));

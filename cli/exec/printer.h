@@ -26,6 +26,8 @@ class OutputPrinter {
 
   // Prints what is left; the campaign has ended. Whether all could be written.
   bool finish();
+  // Then: the errno of the write that failed; 0: none did.
+  int error() const { return error_; }
 
  private:
   void follow();
@@ -41,6 +43,7 @@ class OutputPrinter {
   std::multimap<specs::Element, steps::PackedExecution> waiting_;  // with keep_order
   specs::Element open_ = 0;                                        // all before have ended
   bool failed_ = false;                                            // nobody reads what is printed
+  int error_ = 0;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool ended_ = false;  // guarded by mutex_

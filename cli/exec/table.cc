@@ -53,7 +53,10 @@ void ArgumentTable::check(std::string_view cell) const {
 
 void ArgumentTable::add(const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < columns_.size(); ++i) {
-    const std::string cell = part_of(arguments.at(columns_[i].argument), columns_[i].part);
+    const ArgumentColumn& column = columns_[i];
+    const std::string cell = column.part == ArgumentPart::number
+                                 ? std::to_string(rows_ + 1)
+                                 : part_of(arguments.at(column.argument), column.part);
     check(cell);
     if (i > 0) buffer_ += '\t';
     buffer_ += cell;

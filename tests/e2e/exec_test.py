@@ -6,7 +6,7 @@ import signal
 import subprocess
 import unittest
 
-from wflow_test import BIN, INTERRUPTED, OK, TASKS_FAILED, USAGE, CampaignTest, wait_for
+from wflow_test import BIN, DATA, INTERRUPTED, OK, TASKS_FAILED, USAGE, CampaignTest, wait_for
 
 NASTY = ["a b", "it's", "$(touch broken)", "`touch broken`", "; touch broken", '"', "a,b", "# no comment", "*", "\\", "-n x", "|"]
 
@@ -37,7 +37,8 @@ class Exec(CampaignTest):
 
     def test_lists_designs_and_tables(self):
         run = lambda *words, **more: self.exec("-k", "-j", 2, *words, **more).stdout.splitlines()
-        self.assertEqual(run("--", "echo", "{2}-{1}", "{#}", ":::", "a", "b", ":::", "c", "d"), ["c-a 0", "d-a 1", "c-b 2", "d-b 3"])
+        self.assertEqual(run("--", "echo", "{2}-{1}", "{#}", ":::", "a", "b", ":::", "c", "d"), ["c-a 1", "d-a 2", "c-b 3", "d-b 4"])
+        self.assertEqual(run("--", "echo", "n{#}", stdin="x\ny\n"), ["n1", "n2"])
         self.assertEqual(run("--", "echo", "{}", ":::", "a", "b", ":::+", "c", "d"), ["a c", "b d"])
         self.assertEqual(run("--dry-run", "cp {} {.}.o {/} {//} {/.}", ":::", "x.d/f.c", "g"),
                          ["cp x.d/f.c x.d/f.o f.c x.d f", "cp g g.o g . g"])
@@ -45,12 +46,43 @@ class Exec(CampaignTest):
                          "0.5")
         self.assertEqual(run("--design", "grid", "--parameter", "x=1.0,b c", "--", "echo"), ["1.0", "b c"])
         (self.folder / "t.csv").write_text("omega,sigma\n1,2\n3,x y\n")
-        self.assertEqual(run("--samples", "t.csv", "--", "echo", "{omega}={2}", "{unknown}"), ["1=2 {unknown}", "3=x y {unknown}"])
+        self.assertEqual(run("--samples", "t.csv", "--", "echo", "{omega}={2}", "\\{unknown}", "{#}"), ["1=2 {unknown} 1", "3=x y {unknown} 2"])
         for wrong in (("--", "echo", ":::", "a", ":::+", "b", "c"), ("--samples", "t.csv", "--", "echo", ":::", "a"), (":::", "a"),
                       ("--design", "sobol", "--parameter", "x=0:1", "--", "echo"), ("--", "echo", ":::+", "a"),
                       ("--design", "sobol", "--count", 2, "--parameter", "x=0", "--", "echo", "{x}", ":::", "a")):
             self.exec(*wrong, code=USAGE)
         self.assertIn("there are no arguments", self.exec("--", "echo").stderr)
+
+    def test_files_of_arguments(self):
+        """`wflow exec -- rm {} :::: list ::: a` has deleted list."""
+        run = lambda *words, **more: self.exec("-k", "-j", 2, *words, **more).stdout.splitlines()
+        (self.folder / "list").write_text("x\n\ny z\n")
+        (self.folder / "other").write_text("1\n2")
+        self.assertEqual(run("--", "echo", "{}", "::::", "list", ":::", "a", "b"), ["x a", "x b", "y z a", "y z b"])
+        self.assertEqual(run("--", "echo", "{2}-{1}{#}", "::::", "list", "other"), ["1-x1", "2-x2", "1-y z3", "2-y z4"])
+        self.assertEqual(run("--", "echo", "::::", "list", "::::+", "other"), ["x 1", "y z 2"])
+        self.assertEqual(run("--", "echo", ":::", "a", "b", "::::+", "-", stdin="c\nd\n"), ["a c", "b d"])
+        self.assertEqual(run("--", "echo", "<{}>", "::::", "list"), ["<x>", "<y z>"])
+        for name in ("a", "x"):
+            (self.folder / name).touch()
+        self.exec("-j", 2, "--", "rm", "-f", "{}", "::::", "list", ":::", "a")
+        self.assertTrue((self.folder / "list").exists())
+        self.assertFalse((self.folder / "a").exists() or (self.folder / "x").exists())
+        for wrong in (("--", "echo", "::::"), ("--", "echo", "::::", ":::", "a"), ("--", "echo", "::::+", "list"), ("--", "echo", ":::", "a", "::::+", "list"),
+                      ("--", "echo", ":::", "a", "::::", "-", "-"), ("::::", "list")):
+            self.exec(*wrong, code=USAGE)
+        self.assertIn("no such file: none", self.exec("--", "echo", "::::", "none", code=DATA).stderr)
+
+    def test_placeholders_that_stand_for_nothing(self):
+        (self.folder / "t.csv").write_text("omega,sigma\n1,2\n")
+        for words, said in ((("--samples", "t.csv", "--", "touch", "ran", "{omgea}"), "did you mean 'omega'"),
+                            (("--", "touch", "ran", "{3}", ":::", "a", ":::", "b"), "{3} stands for nothing: there are {} {#} {1} {2}"),
+                            (("touch ran {name}", ":::", "a"), "for the text itself write \\{name}"),
+                            (("--samples", "t.csv", "--", "touch", "ran", "{.}"), "{.} stands for nothing")):
+            self.assertIn(said, self.exec(*words, code=USAGE).stderr)
+        self.assertFalse((self.folder / "ran").exists())
+        out = self.exec("A=1; printf '%s\\n' {} ${A} \\{print} {a,b} '{ x }'", ":::", "v").stdout
+        self.assertEqual(out.splitlines(), ["v", "1", "{print}", "a", "b", "{ x }"])
 
     def test_lines_of_commands_in_this_directory(self):
         (self.folder / "here").write_text("found")
@@ -85,6 +117,16 @@ class Exec(CampaignTest):
         self.assertIn("go on with: wflow resume wflow-exec/", err)
         self.wflow("resume", self.last(), code=OK)
         self.assertEqual(sorted((self.folder / "ran").read_text().split()), [str(i) for i in range(6)])
+
+    def test_what_a_kill_leaves_is_removed_by_the_next(self):
+        process = subprocess.Popen([str(BIN / "wflow"), "exec", "--", "echo"], cwd=self.folder, env=self.environment, stdin=subprocess.PIPE)
+        wait_for(lambda: list(self.folder.glob("wflow-exec/.new-*/arguments.lines")), "the table")
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        self.assertEqual(len(list(self.folder.glob("wflow-exec/.new-*"))), 1)
+        self.exec("--", "echo", ":::", "a")
+        self.assertEqual(list(self.folder.glob("wflow-exec/.new-*")), [])
 
     def test_a_reader_that_goes_ends_it(self):
         command = f"seq 100000 | {BIN}/wflow exec -k -j 2 -- echo {{}} | head -2; exit ${{PIPESTATUS[1]}}"
