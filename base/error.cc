@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <new>
+#include <string>
+#include <system_error>
 
 #include "base/log.h"
+#include "base/printable.h"
 
 namespace wflow {
 
@@ -30,7 +39,8 @@ bool begins_with_place(const std::string& sentence) {
   return at > 0;
 }
 
-void report(const char* program, const std::string& sentence) {
+void report(const char* program, const std::string& said) {
+  const std::string sentence = ::isatty(STDERR_FILENO) != 0 ? visible(said) : said;
   if (begins_with_place(sentence)) {
     std::fprintf(stderr, "%s\n", sentence.c_str());
   } else {
@@ -44,6 +54,7 @@ void report(const char* program, const std::string& sentence) {
 Error system_error(int error_number, const std::string& what_and_where) {
   std::string sentence = what_and_where + ": " + std::strerror(error_number);
   if (error_number == ENOSPC || error_number == EDQUOT) sentence += "; free some space and try again";
+  if (error_number == EFBIG) sentence += "; raise the limit on the size of files (ulimit -f)";
   return Error(ExitCode::system, sentence, error_number);
 }
 
@@ -52,9 +63,63 @@ bool is_disk_trouble(const Error& error) {
   return number == ENOSPC || number == EDQUOT || number == EROFS || number == EIO;
 }
 
-int run_main(const char* program, int (*body)(int, char**), int argc, char** argv) {
+namespace {
+
+// A file that is opened later must not take the number of a standard stream that is closed: it would get what is
+// printed. Through these descriptors nothing can be written.
+void occupy_standard_descriptors() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF && ::open("/dev/null", O_RDONLY) != fd) return;
+  }
+}
+
+// Of a pipe, as in `wflow tasks | head`: it wants no more.
+bool reader_is_gone() {
+  pollfd out{STDOUT_FILENO, POLLOUT, 0};
+  return ::poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
+}
+
+// Beyond `ulimit -f` a write then fails with EFBIG, which has a sentence; the signal would end the process without one.
+// A handler, not SIG_IGN: programs that this one starts do not inherit it.
+void outlive_file_size_limit() {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGXFSZ, &action, nullptr);
+}
+
+// With 64 KiB a program ends by a signal when it reads a study; threads get stacks of the same size.
+void require_stack() {
+  constexpr rlim_t kLeastStack = rlim_t{256} << 10U;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kLeastStack) return;
+  throw Error(ExitCode::system, "the stack may take " + std::to_string(limit.rlim_cur >> 10U) +
+                                    " KiB (ulimit -s), and " + std::to_string(kLeastStack >> 10U) +
+                                    " are needed; raise it: ulimit -s 8192");
+}
+
+int report_lost_output(const char* program, int error_number) {
+  if (reader_is_gone()) return static_cast<int>(ExitCode::ok);
+  const std::string what = "cannot write standard output";
+  report(program, error_number != 0 ? std::string(system_error(error_number, what).what())
+                                    : what + "; free some space and try again");
+  return static_cast<int>(ExitCode::system);
+}
+
+// Standard output is buffered: that it can't be written may show at the end only.
+int with_output_written(const char* program, int code) {
+  errno = 0;
+  const bool failed = std::fflush(stdout) != 0;
+  const int error_number = errno;
+  if (!failed && std::ferror(stdout) == 0) return code;
+  const int lost = report_lost_output(program, failed ? error_number : 0);
+  return code == 0 ? lost : code;
+}
+
+int run_body(const char* program, int (*body)(int, char**), int argc, char** argv) {
   try {
-    return body(argc, argv);
+    require_stack();
+    return with_output_written(program, body(argc, argv));
   } catch (const Error& error) {
     report(program, error.what());
     return static_cast<int>(error.code());
@@ -63,6 +128,10 @@ int run_main(const char* program, int (*body)(int, char**), int argc, char** arg
     const std::string path = error.path1().empty() ? std::string("a file") : error.path1().string();
     report(program, "cannot look at " + path + ": " + error.code().message());
     return static_cast<int>(ExitCode::system);
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) != 0) return report_lost_output(program, error.code().value());
+    report(program, std::string("internal error: ") + error.what() + " (please report it)");
+    return static_cast<int>(ExitCode::internal);
   } catch (const std::bad_alloc&) {
     report(program, "out of memory");
     return static_cast<int>(ExitCode::system);
@@ -70,6 +139,14 @@ int run_main(const char* program, int (*body)(int, char**), int argc, char** arg
     report(program, std::string("internal error: ") + error.what() + " (please report it)");
     return static_cast<int>(ExitCode::internal);
   }
+}
+
+}  // namespace
+
+int run_main(const char* program, int (*body)(int, char**), int argc, char** argv) {
+  occupy_standard_descriptors();
+  outlive_file_size_limit();
+  return run_body(program, body, argc, argv);
 }
 
 void broken_invariant(const char* condition, const char* file, int line) {

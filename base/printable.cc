@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/printable.h"
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
 namespace wflow {
 
 namespace {
@@ -53,6 +57,65 @@ std::string printable(std::string_view bytes) {
     bytes.remove_prefix(length == 0 ? 1 : length);
   }
   return text;
+}
+
+namespace {
+
+// C1 controls, and what changes the direction of text: U+0080 to U+009F, U+200E, U+200F, U+202A to U+202E, U+2066 to
+// U+2069.
+std::string_view name_of_hidden(std::string_view character) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kHidden = {
+      {{"\xe2\x80\x8e", "<U+200E>"}, {"\xe2\x80\x8f", "<U+200F>"}, {"\xe2\x80\xaa", "<U+202A>"},
+       {"\xe2\x80\xab", "<U+202B>"}, {"\xe2\x80\xac", "<U+202C>"}, {"\xe2\x80\xad", "<U+202D>"},
+       {"\xe2\x80\xae", "<U+202E>"}, {"\xe2\x81\xa6", "<U+2066>"}, {"\xe2\x81\xa7", "<U+2067>"},
+       {"\xe2\x81\xa8", "<U+2068>"}, {"\xe2\x81\xa9", "<U+2069>"}}};
+  const auto found = std::find_if(kHidden.begin(), kHidden.end(),
+                                  [&](const auto& hidden) { return hidden.first == character; });
+  return found == kHidden.end() ? std::string_view() : found->second;
+}
+
+void append_hex(std::string& text, unsigned char byte) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  text.append({kDigits[byte >> 4U], kDigits[byte & 0xfU]});
+}
+
+}  // namespace
+
+std::string visible(std::string_view bytes) {
+  std::string text;
+  text.reserve(bytes.size());
+  while (!bytes.empty()) {
+    const auto first = static_cast<unsigned char>(bytes.front());
+    const std::size_t length = character_length(bytes);
+    const std::string_view character = bytes.substr(0, std::max<std::size_t>(length, 1));
+    if (length == 0) {
+      text += '<';
+      append_hex(text, first);
+      text += '>';
+    } else if ((first < 0x20 && first != '\n' && first != '\t') || first == 0x7f) {
+      text.append({'^', static_cast<char>(first ^ 0x40U)});
+    } else if (first == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0) {
+      text += "<U+00";
+      append_hex(text, static_cast<unsigned char>(character[1]));
+      text += '>';
+    } else if (const std::string_view name = name_of_hidden(character); !name.empty()) {
+      text += name;
+    } else {
+      text += character;
+    }
+    bytes.remove_prefix(character.size());
+  }
+  return text;
+}
+
+std::size_t cut_character(std::string_view bytes) {
+  for (std::size_t back = 1; back <= std::min<std::size_t>(bytes.size(), 3); ++back) {
+    const auto byte = static_cast<unsigned char>(bytes[bytes.size() - back]);
+    if ((byte & 0xc0U) == 0x80) continue;
+    const std::size_t length = byte < 0xc2 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : byte < 0xf5 ? 4 : 1;
+    return length > back ? back : 0;
+  }
+  return 0;
 }
 
 bool is_utf8(std::string_view bytes) {

@@ -39,5 +39,22 @@ TEST(Printable, KnowsWhatIsUtf8) {
   EXPECT_FALSE(is_utf8("\xed\xa0\x80"));  // half of a surrogate pair
 }
 
+TEST(Visible, ShowsWhatActsOnATerminal) {
+  EXPECT_EQ(visible("\x1b[2J\x1b]0;title\x07 a\tb\n\r\b\x7f"), "^[[2J^[]0;title^G a\tb\n^M^H^?");
+  EXPECT_EQ(visible("Ω é 漢 😀"), "Ω é 漢 😀");
+  EXPECT_EQ(visible("\xc2\x9b" "2J \x9b" "2J \xff"), "<U+009B>2J <9B>2J <FF>");
+  EXPECT_EQ(visible("a\xe2\x80\xae" "b\xe2\x81\xa6"), "a<U+202E>b<U+2066>");
+  EXPECT_EQ(visible(std::string_view("a\0b", 3)), "a^@b");
+}
+
+TEST(Visible, ACharacterMayBeCutAtTheEnd) {
+  const std::string text = "a\xf0\x9f\x98\x80";
+  EXPECT_EQ(cut_character(text), 0u);
+  for (std::size_t cut = 1; cut < 4; ++cut) EXPECT_EQ(cut_character(text.substr(0, 1 + cut)), cut);
+  EXPECT_EQ(cut_character("a"), 0u);
+  EXPECT_EQ(cut_character(""), 0u);
+  EXPECT_EQ(cut_character("\x80\x80\x80\x80"), 0u);
+}
+
 }  // namespace
 }  // namespace wflow

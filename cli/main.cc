@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -7,6 +10,7 @@
 #include "base/text.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/other_words.h"
+#include "cli/view/output.h"
 
 namespace {
 
@@ -23,8 +27,17 @@ void check_command(const CLI::App& app, const std::string& word) {
                                                  " (wflow --help lists the commands)");
 }
 
+// Through the standard output of all other texts.
+int exit_with(const CLI::App& app, const CLI::Error& request) {
+  std::ostringstream out;
+  const int code = app.exit(request, out, out);
+  fmt::print("{}", out.str());
+  return code;
+}
+
 int body(int argc, char** argv) {
   using namespace wflow;
+  cli::open_output();
   cli::run_delegate(argc, argv);
   if (const auto code = cli::run_merlin(argc, argv)) return *code;
   if (const auto code = cli::run_maestro(argc, argv)) return *code;
@@ -38,9 +51,9 @@ int body(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& request) {
-    return app.exit(request);
+    return exit_with(app, request);
   } catch (const CLI::CallForVersion& request) {
-    return app.exit(request);
+    return exit_with(app, request);
   } catch (const CLI::ParseError& error) {
     throw Error(ExitCode::usage, std::string(error.what()) + " (wflow --help lists the commands)");
   }

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "cli/commands/export.h"
+#include "cli/view/output.h"
 
 namespace wflow::cli {
 
@@ -24,12 +25,15 @@ void add_commands(CLI::App& app, Command& chosen) {
       "  wflow logs DIR simulate/12   what one task printed");
   app.set_version_flag("--version", fmt::format("wflow {}", kVersion));
   app.require_subcommand(1);
-  app.fallthrough();  // --log-level may also stand behind the command
+  app.fallthrough();  // --log-level and --raw may also stand behind the command
   // By the environment it reaches the programs that this one starts, too.
   app.add_option_function<std::string>(
          "--log-level", [](const std::string& level) { ::setenv("WFLOW_LOG", level.c_str(), 1); },
          "what .wflow/logs keeps: trace, debug, info, warning or error (default: $WFLOW_LOG, else info)")
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error"}));
+  app.add_flag_function(
+      "--raw", [](std::int64_t) { open_raw_output(); },
+      "on a terminal, print control characters of names, cells and logs as they are (default: ^[ for an escape)");
   app.get_formatter()->column_width(32);
   app.footer(
       "Exit codes: 0 done, 1 tasks failed, 2 command line, 3 study, 4 input data, 5 system, 6 interrupted\n"

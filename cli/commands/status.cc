@@ -18,6 +18,7 @@
 #include "cli/commands/commands.h"
 #include "cli/top/pictures.h"
 #include "cli/view/listing.h"
+#include "cli/view/output.h"
 #include "cli/view/report.h"
 #include "cli/view/status_table.h"
 #include "cli/view/table.h"
@@ -165,9 +166,9 @@ void show_again(const engine::CampaignStatus& status, const StatusOptions& optio
     std::vector<std::string> lines = lines_of(status, options, narrower);
     const auto most = static_cast<std::size_t>(std::max(terminal.height - 1, 1));
     if (lines.size() > most) lines.resize(most);
-    std::string text = first ? "\x1b[2J\x1b[H" : "\x1b[H";
-    for (const std::string& line : lines) text += fitted(line, narrower.width, false) + "\x1b[K\n";
-    fmt::print("{}\x1b[J", text);
+    std::string text = (first ? own_escape("2J") : "") + own_escape("H");
+    for (const std::string& line : lines) text += fitted(line, narrower.width, false) + own_escape("K") + "\n";
+    fmt::print("{}{}", text, own_escape("J"));
   }
   std::fflush(stdout);
 }

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "cli/view/output.h"
 
 // Functions instead of macros called move, clear, timeout and the like.
 #define NCURSES_NOMACROS
@@ -121,6 +122,7 @@ Screen::Screen() {
   std::setlocale(LC_ALL, "");
   charset_ = std::string_view(::nl_langinfo(CODESET)) == "UTF-8" ? Charset::utf8 : Charset::ascii;
   watch_signals();
+  open_raw_output();
   if (::newterm(nullptr, stdout, stdin) == nullptr) {
     const char* kind = std::getenv("TERM");
     throw Error(ExitCode::usage,

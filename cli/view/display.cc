@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "cli/campaign/searches.h"
+#include "cli/view/output.h"
 #include "cli/view/report.h"
 
 namespace wflow::cli {
@@ -73,13 +74,13 @@ void Display::draw(const Terminal& terminal, const std::vector<std::string>& lin
   for (const int columns : drawn_)
     rows += terminal.reflows ? std::max(1, (columns - 1) / terminal.width + 1) : 1;
   std::string text;
-  if (rows > 0) text += fmt::format("\x1b[{}A", rows);
+  if (rows > 0) text += own_escape(fmt::format("{}A", rows));
   drawn_.clear();
   for (const std::string& line : lines) {
-    text += line + "\x1b[K\n";
+    text += line + own_escape("K") + "\n";
     drawn_.push_back(columns_of(line));
   }
-  print(text + "\x1b[J");
+  print(text + own_escape("J"));
 }
 
 void Display::print_changes(const engine::CampaignStatus& status, bool last) {

@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "cli/view/output.h"
+
 namespace wflow::cli {
 
 namespace {
@@ -62,7 +64,8 @@ Terminal standard_output() {
 std::string styled(const Terminal& terminal, Style style, std::string_view text) {
   if (!terminal.colour || style == Style::plain) return std::string(text);
   constexpr std::array<const char*, 7> kCodes = {"", "1", "2", "31", "32", "33", "36"};
-  return "\x1b[" + std::string(kCodes[static_cast<std::size_t>(style)]) + "m" + std::string(text) + "\x1b[0m";
+  return own_escape(kCodes[static_cast<std::size_t>(style)] + std::string("m")) + std::string(text) +
+         own_escape("0m");
 }
 
 int columns_of(std::string_view text) {
@@ -85,7 +88,7 @@ std::string fitted(std::string_view text, int columns, bool pad) {
     const std::size_t escape = escape_length(text);
     if (escape == 0 && used == columns) {
       // Only escape sequences may follow: the one that ends a colour must not be cut off.
-      if (escapes) result += "\x1b[0m";
+      if (escapes) result += own_escape("0m");
       return result;
     }
     const std::size_t length = std::min(

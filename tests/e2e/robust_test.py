@@ -64,10 +64,25 @@ study:
                 self.assert_clear_end(process, SYSTEM)
                 self.assert_one_sentence(process, "open")
 
+    def test_small_stack(self):
+        process = self.limited("-s 64", "validate", self.small_study())
+        if "cannot execute" in process.err or process.process.returncode == -11 and SMALL:
+            self.skipTest("no program of this build starts with such a stack")
+        self.assert_clear_end(process, SYSTEM)
+        self.assert_one_sentence(process, "the stack may take 64 KiB", "ulimit -s 8192")
+
+    def test_small_files(self):
+        """SIGXFSZ has ended it."""
+        for number in (1, 8, 100):
+            with self.subTest(number):
+                process = self.limited(f"-f {number}", "run", self.small_study(), "-j", "1")
+                self.assert_clear_end(process, SYSTEM)
+                self.assertIn("ulimit -f", process.err)
+
     def test_few_processes(self):
         if os.geteuid() != 0:
             self.skipTest("needs to become another user")
-        self.folder.chmod(0o777)
+        self.folder.chmod(0o1777)
         (self.folder / "t").chmod(0o777)
         if self.limited("-c 0", "--version", user="65534").process.returncode != OK:
             self.skipTest("another user can't start the programs here")
