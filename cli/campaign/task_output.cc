@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/campaign/task_output.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <memory>
@@ -39,9 +40,14 @@ std::vector<TaskOutput> packed_output_of(const std::string& name, const fs::path
                           directory.string()));
 }
 
-std::string text_of_file(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored) ? read_file(path) : std::string();
+std::string end_of_file(const fs::path& path, std::uint64_t most) {
+  std::error_code none;
+  if (!fs::exists(path, none)) return {};
+  const std::uint64_t size = fs::file_size(path, none);
+  if (none || size <= most) return read_file(path);
+  std::string bytes(most, '\0');
+  bytes.resize(read_at(open_file(path, O_RDONLY).get(), size - most, bytes.data(), most, path));
+  return bytes;
 }
 
 }  // namespace
@@ -58,18 +64,24 @@ std::optional<std::pair<fs::path, fs::path>> output_files(const specs::Plan& pla
   return std::pair(directory / prepared.out_file, directory / prepared.err_file);
 }
 
-std::vector<TaskOutput> task_output(const specs::Plan& plan, const specs::TaskId& task) {
-  const std::string name = specs::task_name(plan, task.array, task.element);
+void require_output(const specs::Plan& plan, const specs::TaskId& task,
+                    const std::pair<fs::path, fs::path>& files) {
+  std::error_code ignored;
+  if (fs::exists(files.first, ignored) || fs::exists(files.second, ignored)) return;
+  throw Error(ExitCode::data,
+              fmt::format("{} has not run yet: there is no {}", specs::task_name(plan, task.array, task.element),
+                          files.first.string()));
+}
+
+std::vector<TaskOutput> task_output(const specs::Plan& plan, const specs::TaskId& task, std::uint64_t most) {
   const auto files = output_files(plan, task);
   if (!files) {
     const fs::path directory = steps::packed_directory(plan.task_template(task.array).workspace);
-    return packed_output_of(name, directory, task.element);
+    return packed_output_of(specs::task_name(plan, task.array, task.element), directory, task.element);
   }
+  require_output(plan, task, *files);
   const auto& [out, err] = *files;
-  std::error_code ignored;
-  if (!fs::exists(out, ignored) && !fs::exists(err, ignored))
-    throw Error(ExitCode::data, fmt::format("{} has not run yet: there is no {}", name, out.string()));
-  return {{text_of_file(out), text_of_file(err), " " + out.string(), " " + err.string()}};
+  return {{end_of_file(out, most), end_of_file(err, most), " " + out.string(), " " + err.string()}};
 }
 
 }  // namespace wflow::cli

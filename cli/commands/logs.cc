@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -33,12 +36,76 @@ struct LogsOptions {
   bool json = false;
 };
 
+constexpr std::size_t kPieceBytes = 1 << 20;
+
+// Gives the file from `from` on in pieces, which end with a line or at least with a character. Returns where it ends.
+template <class Take>
+std::uint64_t for_each_piece(const fs::path& path, std::uint64_t from, Take take) {
+  const FileDescriptor file = open_file(path, O_RDONLY);
+  std::string buffer;
+  for (;;) {
+    const std::size_t kept = buffer.size();
+    buffer.resize(kept + kPieceBytes);
+    const std::size_t got = read_at(file.get(), from, buffer.data() + kept, kPieceBytes, path);
+    from += got;
+    buffer.resize(kept + got);
+    if (got == 0) {
+      if (!buffer.empty()) take(std::string_view(buffer));
+      return from;
+    }
+    std::size_t end = buffer.rfind('\n') + 1;  // 0: there is none
+    if (end == 0) end = buffer.size() - cut_character(buffer);
+    take(std::string_view(buffer).substr(0, end));
+    buffer.erase(0, end);
+  }
+}
+
+// A failure is reported, and becomes an exit code, when the program ends.
+void print_bytes(std::string_view bytes) {
+  std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+}
+
+void print_title(const std::string& title) {
+  if (!title.empty()) fmt::print("== {}\n", title);
+}
+
 void print_text(const std::string& bytes, const std::string& title) {
   if (bytes.empty()) return;
-  if (!title.empty()) fmt::print("== {}\n", title);
-  std::fflush(stdout);
-  write_all(STDOUT_FILENO, bytes, "standard output");
+  print_title(title);
+  print_bytes(bytes);
   if (bytes.back() != '\n') fmt::print("\n");
+}
+
+void print_file(const fs::path& path, const std::string& title) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return;
+  char last = '\0';
+  for_each_piece(path, 0, [&](std::string_view piece) {
+    if (last == '\0') print_title(title);
+    if (std::ferror(stdout) == 0) print_bytes(piece);
+    last = piece.back();
+  });
+  if (last != '\0' && last != '\n') fmt::print("\n");
+}
+
+std::string inside_of_json_string(std::string_view bytes) {
+  const std::string quoted = nlohmann::json(printable(bytes)).dump();
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+// As nlohmann::json would print it, but without the whole file in memory.
+void print_json_of(const LogsOptions& options, const fs::path& out, const fs::path& err) {
+  const auto print_entry = [](const char* name, const fs::path& path) {
+    fmt::print("  \"{}\": \"", name);
+    std::error_code ignored;
+    if (fs::exists(path, ignored))
+      for_each_piece(path, 0, [](std::string_view piece) { print_bytes(inside_of_json_string(piece)); });
+    fmt::print("\",\n");
+  };
+  fmt::print("{{\n");
+  if (!options.only_out) print_entry("err", err);
+  if (!options.only_err) print_entry("out", out);
+  fmt::print("  \"task\": {}\n}}\n", nlohmann::json(options.task.task()).dump());
 }
 
 int print(const LogsOptions& options, const std::vector<TaskOutput>& executions) {
@@ -63,22 +130,34 @@ int print(const LogsOptions& options, const std::vector<TaskOutput>& executions)
   return 0;
 }
 
+int print_files(const LogsOptions& options, const fs::path& out, const fs::path& err) {
+  const bool titles = !options.only_out && !options.only_err;
+  if (options.json) {
+    print_json_of(options, out, err);
+    return 0;
+  }
+  if (!options.only_err) print_file(out, titles ? "output " + out.string() : "");
+  if (!options.only_out) print_file(err, titles ? "errors " + err.string() : "");
+  return 0;
+}
+
 // What a file has got since the last look at it.
 class Tail {
  public:
   explicit Tail(fs::path path) : path_(std::move(path)) {}
   void print_news() {
-    std::error_code ignored;
-    if (!fs::exists(path_, ignored)) return;
-    const std::string bytes = read_file(path_);
-    if (bytes.size() < printed_) printed_ = 0;  // made anew
-    write_all(STDOUT_FILENO, std::string_view(bytes).substr(printed_), "standard output");
-    printed_ = bytes.size();
+    std::error_code none;
+    const std::uint64_t size = fs::file_size(path_, none);
+    if (none) return;
+    if (size < printed_) printed_ = 0;  // made anew
+    if (size == printed_) return;
+    printed_ = for_each_piece(path_, printed_, print_bytes);
+    std::fflush(stdout);
   }
 
  private:
   fs::path path_;
-  std::size_t printed_ = 0;
+  std::uint64_t printed_ = 0;
 };
 
 int logs(const LogsOptions& options) {
@@ -88,7 +167,9 @@ int logs(const LogsOptions& options) {
   if (!options.follow || !files) {
     // What is packed is entered as a whole when the task ends.
     if (options.follow) follow_task(plan, task, [] {});
-    return print(options, task_output(plan, task));
+    if (!files) return print(options, task_output(plan, task));
+    require_output(plan, task, *files);
+    return print_files(options, files->first, files->second);
   }
   const auto& [out, err] = *files;
   Tail out_tail(out);

@@ -3,15 +3,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/view/table.h"
 #include "engine/query/client.h"
+#include "specs/plan/workspace.h"
 
 namespace wflow::cli {
 
@@ -30,20 +36,44 @@ double now_s() {
   return unix_now_s();
 }
 
+// One that is silent must not keep the list waiting.
+constexpr engine::Waiting kShortly = {.change_s = 1, .answer_s = 2};
+
 Row row_of(const fs::path& campaign, bool sizes) {
   Row row{campaign, {}, "unreadable", {}};  // one damaged campaign must not hide the others
   try {
-    row.status = engine::campaign_status(campaign);
+    specs::require_trusted(campaign);
+    row.status = engine::campaign_status(campaign, kShortly);
     row.state = name_of(row.status.state);
     for (const engine::FollowupView& followup : row.status.followups) {
       if (row.state == name_of(engine::CampaignState::finished) && followup.left())
         row.state = engine::state_text(followup);
     }
-  } catch (const Error&) {
+  } catch (const Error& error) {
     row.status = {};
+    if (error.code() == ExitCode::busy) row.state = "no answer";
   }
   if (sizes) row.bytes = bytes_below(campaign);
   return row;
+}
+
+// Asks them side by side.
+std::vector<Row> rows_of(const std::vector<fs::path>& campaigns, bool sizes) {
+  constexpr std::size_t kMostAtOnce = 32;
+  std::vector<Row> rows(campaigns.size());
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < campaigns.size(); i = next++) rows[i] = row_of(campaigns[i], sizes);
+  };
+  std::vector<std::jthread> others;
+  try {
+    while (others.size() + 1 < std::min(campaigns.size(), kMostAtOnce)) others.emplace_back(work);
+  } catch (const std::system_error&) {
+    // No more threads are allowed: those that there are do it.
+  }
+  work();
+  others.clear();  // joins them
+  return rows;
 }
 
 nlohmann::json json_of(const Row& row) {
@@ -114,8 +144,7 @@ void print_campaigns(const std::vector<fs::path>& campaigns, Format format, bool
   if (sizes) headings.emplace_back(format == Format::csv ? "bytes" : "size");
   Table table(std::move(headings));
   nlohmann::json rows = nlohmann::json::array();
-  for (const fs::path& campaign : campaigns) {
-    const Row row = row_of(campaign, sizes);
+  for (const Row& row : rows_of(campaigns, sizes)) {
     if (format == Format::json) {
       rows.push_back(json_of(row));
     } else {

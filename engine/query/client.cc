@@ -25,9 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How long a question waits for a coordinator that begins or ends, and for one that is busy.
-constexpr double kPatience_s = 10;
-constexpr std::chrono::milliseconds kAnswer{20000};
 constexpr std::chrono::milliseconds kAgain{20};
 
 bool has_record(const fs::path& campaign) {
@@ -93,19 +90,20 @@ struct Client::Record {
 };
 
 Client::Client(const specs::Plan& plan) : campaign_(plan.campaign()), plan_(&plan) {}
-Client::Client(fs::path campaign) : campaign_(std::move(campaign)) {}
+Client::Client(fs::path campaign, Waiting waiting) : campaign_(std::move(campaign)), waiting_(waiting) {}
 Client::~Client() = default;
 
 std::optional<wire::Answer> Client::ask_coordinator(const wire::Request& request) const {
   if (!wire::read_endpoint(campaign_)) return std::nullopt;
-  return wire::ask(campaign_, {request}, kAnswer);
+  const std::chrono::duration<double> answer(waiting_.answer_s);
+  return wire::ask(campaign_, {request}, std::chrono::duration_cast<std::chrono::milliseconds>(answer));
 }
 
 // A coordinator that begins or ends holds the record without answering yet, or no longer.
 template <class AtRest>
 auto Client::ask_or(const wire::Request& request, AtRest at_rest) -> decltype(at_rest()) {
   store::require_record(campaign_);
-  for (const double until_s = steady_now_s() + kPatience_s;;) {
+  for (const double until_s = steady_now_s() + waiting_.change_s;;) {
     if (auto answer = ask_coordinator(request)) return std::move(*answer);
     try {
       return at_rest();
@@ -213,10 +211,10 @@ std::optional<wire::Done> Client::command(const wire::Request& request) {
 namespace {
 
 // How far it is: it may be running, have been killed, or not be there yet.
-void look_at(FollowupView& followup) {
+void look_at(FollowupView& followup, Waiting waiting) {
   if (followup.state == FollowupState::pending || !has_record(followup.directory)) return;
   try {
-    const CampaignStatus status = Client(followup.directory).status();
+    const CampaignStatus status = Client(followup.directory, waiting).status();
     followup.state = followup_state(status.state);
     followup.elements = status.elements();
     followup.ended = status.ended();
@@ -244,9 +242,9 @@ std::optional<RecordedCampaign> read_record(const fs::path& campaign, const wire
   }
 }
 
-CampaignStatus campaign_status(const fs::path& campaign) {
-  CampaignStatus status = Client(campaign).status();
-  for (FollowupView& followup : status.followups) look_at(followup);
+CampaignStatus campaign_status(const fs::path& campaign, Waiting waiting) {
+  CampaignStatus status = Client(campaign, waiting).status();
+  for (FollowupView& followup : status.followups) look_at(followup, waiting);
   return status;
 }
 

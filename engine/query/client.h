@@ -17,13 +17,19 @@
 
 namespace wflow::engine {
 
+// How long a question waits for a coordinator that begins or ends, and for one that is busy.
+struct Waiting {
+  double change_s = 10;
+  double answer_s = 20;
+};
+
 // Throws Error: as store::require_record(); busy where a coordinator does not answer; what it or the record
 // objects to. Keeps what it has read of a campaign at rest, and holds its record, until it ends.
 class Client {
  public:
   explicit Client(const specs::Plan& plan);
   // Reads the plan when a question needs it.
-  explicit Client(std::filesystem::path campaign);
+  explicit Client(std::filesystem::path campaign, Waiting waiting = {});
   ~Client();
 
   // Without a look at what follows; campaign_status() has that.
@@ -56,6 +62,7 @@ class Client {
   auto ask_or(const wire::Request& request, AtRest at_rest) -> decltype(at_rest());
 
   std::filesystem::path campaign_;
+  Waiting waiting_;
   const specs::Plan* plan_ = nullptr;
   std::unique_ptr<Record> record_;
 };
@@ -71,6 +78,6 @@ std::optional<RecordedCampaign> read_record(const std::filesystem::path& campaig
                                             const wire::WatchRequest& what, std::size_t slices);
 
 // The status of a campaign, and how far those are that follow on it.
-CampaignStatus campaign_status(const std::filesystem::path& campaign);
+CampaignStatus campaign_status(const std::filesystem::path& campaign, Waiting waiting = {});
 
 }  // namespace wflow::engine

@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <string_view>
+
+#include "base/error.h"
 
 namespace wflow::engine::store {
 
@@ -21,10 +24,20 @@ std::string line_of(std::uint64_t commits) {
   return fmt::format("{} {}\n", number, hash_bytes(number));
 }
 
+// On a read-only file system it is compared only.
+FileDescriptor open_mark(const std::filesystem::path& file) {
+  try {
+    return open_file(file, O_RDWR | O_CREAT | O_CLOEXEC);
+  } catch (const Error& error) {
+    if (error.error_number() != EROFS && error.error_number() != EACCES) throw;
+    return FileDescriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  }
+}
+
 }  // namespace
 
 CommitMark::CommitMark(const std::filesystem::path& campaign)
-    : file_(open_file(campaign / ".wflow" / "commits", O_RDWR | O_CREAT | O_CLOEXEC)) {}
+    : file_(open_mark(campaign / ".wflow" / "commits")) {}
 
 std::optional<std::uint64_t> CommitMark::read() const {
   std::array<char, kLine> buffer{};

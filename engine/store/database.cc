@@ -7,10 +7,12 @@
 
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <system_error>
 #include <thread>
 
 #include "base/error.h"
+#include "base/staging_folder.h"
 #include "engine/store/schema.h"
 #include "engine/store/store.h"
 
@@ -84,6 +86,56 @@ void require_access(const std::filesystem::path& campaign) {
   }
 }
 
+// An archive, a mounted snapshot: this user may read it, and nobody writes to it.
+bool is_read_only(const std::filesystem::path& campaign) {
+  const std::filesystem::path database = database_path(campaign);
+  if (::access(database.c_str(), R_OK) != 0) return false;
+  for (const std::filesystem::path& path : {database, campaign / ".wflow"}) {
+    if (::access(path.c_str(), W_OK) != 0 && (errno == EROFS || errno == EACCES)) return true;
+  }
+  return false;
+}
+
+bool has_bytes(const std::filesystem::path& path) {
+  std::error_code none;
+  return std::filesystem::file_size(path, none) > 0 && !none;
+}
+
+std::string file_uri(const std::filesystem::path& path) {
+  std::string uri = "file:";
+  for (const char c : path.string()) {
+    if (c == '%' || c == '?' || c == '#') {
+      uri += fmt::format("%{:02x}", static_cast<unsigned char>(c));
+    } else {
+      uri += c;
+    }
+  }
+  return uri;
+}
+
+// Where the last coordinator was killed, SQLite must apply the write-ahead log or the journal first: to a copy.
+SQLite::Database open_copy(const std::filesystem::path& path) {
+  const StagingFolder folder(std::filesystem::temp_directory_path(), "wflow-record");
+  const std::filesystem::path copy = folder.path() / path.filename();
+  for (const char* suffix : {"", "-wal", "-journal"}) {
+    std::filesystem::path from = path;
+    std::filesystem::path to = copy;
+    std::error_code error;
+    std::filesystem::copy_file(from += suffix, to += suffix, error);
+    if (error && error != std::errc::no_such_file_or_directory)
+      throw system_error(error.value(), fmt::format("cannot copy {} to {}", from.string(), to.string()));
+    std::filesystem::permissions(to, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write, error);
+  }
+  return open_once(copy, {});  // it stays open when the folder goes
+}
+
+SQLite::Database open_read_only(const std::filesystem::path& path) {
+  if (has_bytes(path.string() + "-wal") || has_bytes(path.string() + "-journal")) return open_copy(path);
+  SQLite::Database database(file_uri(path) + "?immutable=1", SQLite::OPEN_READONLY | SQLite::OPEN_URI);
+  database.exec("PRAGMA temp_store=MEMORY");
+  return database;
+}
+
 }  // namespace
 
 std::filesystem::path database_path(const std::filesystem::path& campaign) {
@@ -118,7 +170,8 @@ void throw_database_error(const SQLite::Exception& error, const char* doing,
       throw Error(ExitCode::system,
                   fmt::format("{}: the file system is read-only; `{}` continues", where, resume), EROFS);
     case SQLITE_IOERR: {
-      const bool known = system_error == ENOSPC || system_error == EDQUOT || system_error == EROFS;
+      const bool known = system_error == ENOSPC || system_error == EDQUOT || system_error == EROFS ||
+                         system_error == EFBIG;
       const int number = known ? system_error : EIO;
       throw Error(ExitCode::system,
                   fmt::format("{}: {}; mend that, or continue later with `{}`", where,
@@ -139,13 +192,15 @@ void throw_database_error(const SQLite::Exception& error, const char* doing,
 
 SQLite::Database open_database(const std::filesystem::path& campaign, const DatabaseOptions& options) {
   const std::filesystem::path path = database_path(campaign);
+  bool read_only = false;
   if (options.vfs.empty()) {
     require_record(campaign);
-    require_access(campaign);
+    read_only = options.lock == nullptr && is_read_only(campaign);
+    if (!read_only) require_access(campaign);
     if (options.lock == nullptr) refuse_if_held(campaign);
   }
   try {
-    SQLite::Database database = open_patiently(path, options.vfs);
+    SQLite::Database database = read_only ? open_read_only(path) : open_patiently(path, options.vfs);
     const int version = database.execAndGet("PRAGMA user_version").getInt();
     if (version != kSchemaVersion) {
       throw Error(
