@@ -68,9 +68,25 @@ std::string count_text(const batch::PoolSpec& pool) {
   return pool.chain > 0 ? fmt::format("{} in a chain", pool.chain) : fmt::format("up to {}", pool.max);
 }
 
+// In a directory of its own: the scheduler wants the script as a file.
+batch::BatchSystem::Trial try_out(batch::BatchSystem& system, const batch::PoolSpec& pool);
+
 // Byte for byte as it is submitted, but for the names.
 batch::JobRequest shown_job(const batch::PoolSpec& pool) {
   return batch::job_of(pool, shown_token(pool.name), "w");
+}
+
+}  // namespace
+
+namespace {
+
+batch::BatchSystem::Trial try_out(batch::BatchSystem& system, const batch::PoolSpec& pool) {
+  batch::JobRequest probe = shown_job(pool);
+  probe.directory = std::filesystem::temp_directory_path() / fmt::format("wflow-plan-{}", ::getpid());
+  auto trial = system.try_out(probe);
+  std::error_code ignored;
+  std::filesystem::remove_all(probe.directory, ignored);
+  return trial;
 }
 
 }  // namespace
@@ -142,6 +158,73 @@ void check_nodes(const specs::Plan& plan) {
   }
 }
 
+namespace {
+
+// Of a node of the pool; 0: the study does not say.
+std::int64_t memory_of(const batch::PoolSpec& pool) {
+  constexpr std::string_view kPerCpu = "per_cpu ";
+  const std::string& text = pool.job.memory;
+  if (!text.starts_with(kPerCpu)) return yaml::parse_bytes(text).value_or(0);
+  return yaml::parse_bytes(std::string_view(text).substr(kPerCpu.size())).value_or(0) * pool.slots;
+}
+
+// Where nodes are shared, a worker has as many processors as slots. Whole nodes have what they have.
+int cores_of(const batch::PoolSpec& pool) {
+  return pool.job.exclusive ? 0 : pool.slots;
+}
+
+// What a task asks for on a node, and how a pool says what its nodes have; 0: not known, and taken as enough.
+struct Room {
+  std::string_view what;  // "GPUs"
+  std::int64_t asked = 0;
+  std::int64_t (*has)(const batch::PoolSpec& pool);
+  std::string_view remedy;
+  std::string (*text)(std::int64_t amount);
+};
+
+void check(const specs::PlannedStep& step, const std::vector<const batch::PoolSpec*>& serving, const Room& room) {
+  std::int64_t most = 0;
+  std::string names;
+  for (const batch::PoolSpec* pool : serving) {
+    const std::int64_t has = room.has(*pool);
+    if (has < 0 || room.asked <= has) return;
+    most = std::max(most, has);
+    names += (names.empty() ? "" : ", ") + pool->name;
+  }
+  if (room.asked <= 0 || names.empty()) return;
+  throw Error(ExitCode::spec,
+              fmt::format("a task of the step '{}' asks for {}{}, and a node of the pools that serve it ({}) has "
+                          "{}; raise {} of the pool, or lower the step's",
+                          step.name, room.text(room.asked), room.what, names, room.text(most), room.remedy));
+}
+
+}  // namespace
+
+void check_room(const specs::Plan& plan) {
+  const std::vector<batch::PoolSpec> pools = engine::pool_specs(plan);
+  const engine::Groups groups(plan.study());
+  const auto number = [](std::int64_t amount) { return std::to_string(amount); };
+  const auto bytes = [](std::int64_t amount) { return text::format_bytes(static_cast<std::uint64_t>(amount)); };
+  for (const specs::PlannedStep& step : plan.steps()) {
+    std::vector<const batch::PoolSpec*> serving;
+    for (const batch::PoolSpec& pool : pools) {
+      if (groups.find(pool.name)->pools[groups.pool_of(step.study_step)]) serving.push_back(&pool);
+    }
+    const specs::Resources& asked = step.resources;
+    const std::int64_t cores = std::int64_t{asked.cores} * specs::ranks_a_node(asked);
+    check(step, serving,
+          {" GPUs", asked.gpus, [](const batch::PoolSpec& pool) { return std::int64_t{pool.job.gpus}; }, "'gpus'",
+           number});
+    check(step, serving,
+          {" of memory", asked.memory_bytes,
+           [](const batch::PoolSpec& pool) { return memory_of(pool) > 0 ? memory_of(pool) : -1; }, "'memory'", bytes});
+    check(step, serving,
+          {" processors", cores,
+           [](const batch::PoolSpec& pool) { return std::int64_t{cores_of(pool) > 0 ? cores_of(pool) : -1}; },
+           "'slots'", number});
+  }
+}
+
 nlohmann::ordered_json batch_plan(const specs::Plan& plan) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   const engine::Groups groups(plan.study());
@@ -157,24 +240,42 @@ nlohmann::ordered_json batch_plan(const specs::Plan& plan) {
                                   {"walltime_s", pool.job.walltime_s},
                                   {"node_hours_each", pool.job.nodes * pool.job.walltime_s / 3600},
                                   {"starts_unix_s", nullptr},
-                                  {"problem", nullptr}};
+                                  {"problem", nullptr},
+                                  {"refused", nullptr}};
     const auto problem = system->check();
     if (problem) row["problem"] = *problem;
-    batch::JobRequest probe = shown_job(pool);
-    probe.directory = std::filesystem::temp_directory_path() / fmt::format("wflow-plan-{}", ::getpid());
-    if (const auto starts = problem ? std::nullopt : system->start_estimate_unix_s(probe))
-      row["starts_unix_s"] = *starts;
-    std::error_code ignored;
-    std::filesystem::remove_all(probe.directory, ignored);
+    const auto trial = problem ? batch::BatchSystem::Trial() : try_out(*system, pool);
+    if (trial.starts_unix_s) row["starts_unix_s"] = *trial.starts_unix_s;
+    if (trial.answer.refusal == batch::Submission::Refusal::fix) {
+      row["refused"] = trial.answer.text;
+    } else if (trial.answer.refusal != batch::Submission::Refusal::none) {
+      row["problem"] = trial.answer.text;
+    }
     rows.push_back(std::move(row));
   }
   return rows;
 }
 
-std::string batch_plan_text(const specs::Plan& plan) {
+std::optional<std::string> refusal_in(const nlohmann::ordered_json& rows) {
+  for (const auto& row : rows) {
+    if (!row["refused"].is_string()) continue;
+    return fmt::format("{} would refuse an allocation for the pool '{}': {}; change the study's batch: block or the "
+                       "pool",
+                       row["scheduler"].get<std::string>(), row["pool"].get<std::string>(),
+                       row["refused"].get<std::string>());
+  }
+  return std::nullopt;
+}
+
+void check_submissions(const specs::Plan& plan) {
+  if (engine::wanted_schedulers(plan.study()).empty()) return;
+  if (const auto refusal = refusal_in(batch_plan(plan))) throw Error(ExitCode::system, *refusal);
+}
+
+std::string batch_plan_text(const nlohmann::ordered_json& rows) {
   std::string result;
   double all_h = 0;
-  for (const auto& row : batch_plan(plan)) {
+  for (const auto& row : rows) {
     const double each_h = row["node_hours_each"];
     const int chain = row["chain"];
     const int most = std::max(row["max"].get<int>(), chain);
@@ -193,6 +294,8 @@ std::string batch_plan_text(const specs::Plan& plan) {
       result += fmt::format("  starts  about {}\n", clock_of(row["starts_unix_s"]));
     if (row["problem"].is_string())
       result += fmt::format("  problem {}\n", row["problem"].get<std::string>());
+    if (row["refused"].is_string())
+      result += fmt::format("  refused {}\n", row["refused"].get<std::string>());
   }
   if (result.empty()) return "no allocations: everything runs on this machine\n";
   return result +

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,16 @@ int write_allocation_scripts(const specs::Plan& plan);
 void check_walltimes(const specs::Plan& plan);
 // The same for a step that asks for more nodes than any allocation of its pools has.
 void check_nodes(const specs::Plan& plan);
+// The same for GPUs, memory and processors of one task that no node of its pools has, as far as the study says it.
+void check_room(const specs::Plan& plan);
 
 // Allocations, node-hours, and when the first would start where the scheduler can say.
 nlohmann::ordered_json batch_plan(const specs::Plan& plan);
-std::string batch_plan_text(const specs::Plan& plan);
+std::string batch_plan_text(const nlohmann::ordered_json& rows);
+// The first refusal of them in a sentence; nothing where the schedulers would take all.
+std::optional<std::string> refusal_in(const nlohmann::ordered_json& rows);
+// Throws Error{system} with that sentence. Asks the schedulers.
+void check_submissions(const specs::Plan& plan);
 
 // A sentence for each scheduler that the study asks for and that can't be used here.
 std::vector<std::string> unusable_schedulers(const specs::Study& study);

@@ -38,7 +38,7 @@ std::string time_or_dash(double unix_s) {
 
 std::string remark(const wire::AllocationView& view) {
   if (!view.never_clears.empty()) return "will never start: " + view.never_clears;
-  if (view.leaving) return "is given back";
+  if (view.leaving) return view.workers > 0 ? "is given back" : "ends: its workers have left";
   return view.reason.empty() ? text::join(view.node_names, ", ") : view.reason;
 }
 

@@ -24,7 +24,9 @@
 #include "cli/observe/observer.h"
 #include "cli/view/display.h"
 #include "cli/view/report.h"
+#include "engine/batch/batch_system.h"
 #include "engine/coordinate/coordinator.h"
+#include "engine/coordinate/pool_specs.h"
 #include "engine/coordinate/signals.h"
 #include "engine/followups/followups.h"
 #include "engine/query/client.h"
@@ -36,6 +38,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+double around_limit_s(const engine::batch::AllocationAround& around);
+
 class CampaignRun {
  public:
   CampaignRun(const specs::Plan& top, const RunOptions& options)
@@ -44,7 +48,10 @@ class CampaignRun {
         signals_({SIGINT, SIGTERM, SIGHUP, SIGUSR1}),
         queue_(top.campaign()),
         observer_(top),
-        limit_s_(limit_of(options)) {}
+        limit_s_(limit_of(options)) {
+    const double around_s = options.around ? around_limit_s(*options.around) : 0;
+    if (around_s > 0) limit_s_ = limit_s_ > 0 ? std::min(limit_s_, around_s) : around_s;
+  }
 
   int run(bool resumed) {
     if (!resumed) observer_.begins_anew();
@@ -178,6 +185,7 @@ class CampaignRun {
     coordinator.retry = retry;
     coordinator.run_again = run_again;
     coordinator.keep_going = options_.keep_going;
+    coordinator.around = options_.around;
     coordinator.home = options_.home;
     coordinator.top = top_.campaign();
     if (plan.campaign() == top_.campaign()) coordinator.first = options_.first;
@@ -317,8 +325,67 @@ RunEnd run_here(const specs::Plan& plan, const RunOptions& options, bool resumed
   }
 }
 
-int coordinate(const specs::Plan& plan, const RunOptions& options, bool resumed) {
+namespace {
+
+// Workers end their tasks so long before the end of the allocation; the coordinator starts none in that time.
+constexpr double kEnd_s = 9;
+
+// No task is to wait for nodes that never come.
+void require_nodes(const specs::Plan& plan, const engine::batch::AllocationAround& around) {
+  for (const specs::PlannedStep& step : plan.steps()) {
+    const int asked = step.resources.min_nodes > 0 ? step.resources.min_nodes : step.resources.nodes;
+    if (asked <= static_cast<int>(around.nodes.size())) continue;
+    throw Error(ExitCode::usage,
+                fmt::format("the step '{}' asks for {} nodes, and the {} allocation {} has {}; ask for more, or run it "
+                            "on this machine alone with --local",
+                            step.name, asked, around.scheduler, around.id, around.nodes.size()));
+  }
+}
+
+// The allocation that this process stands in, unless the command line or the study says otherwise.
+std::optional<engine::batch::AllocationAround> find_around(const specs::Plan& plan, const RunOptions& options) {
+  if (options.local || options.zero || options.zero_failures > 0 || !options.home.allocation.empty()) return std::nullopt;
+  auto around = engine::batch::allocation_around();
+  if (!around) return std::nullopt;
+  const std::string name = fmt::format("the {} allocation {} ({})", around->scheduler, around->id,
+                                       text::join(around->nodes, ", "));
+  const auto say = [&](const std::string& line) {
+    if (!options.silent()) fmt::print("{}\n", line);
+  };
+  if (!engine::wanted_schedulers(plan.study()).empty()) {
+    say(fmt::format("this runs in {}, and the study's batch: block submits allocations beside it; without batch: the "
+                    "tasks would run in this one",
+                    name));
+    return std::nullopt;
+  }
+  if (!around->starts_workers) {
+    say(fmt::format("tasks run on this machine alone, not in {}: 'srun' is not in PATH", name));
+    return std::nullopt;
+  }
+  require_nodes(plan, *around);
+  say(fmt::format("tasks run in {}, a worker on each of its {} node{}; --local runs them on this machine alone", name,
+                  around->nodes.size(), around->nodes.size() == 1 ? "" : "s"));
+  return around;
+}
+
+// What is left of the allocation bounds the campaign, too.
+double around_limit_s(const engine::batch::AllocationAround& around) {
+  try {
+    const auto scheduler = engine::batch::make_batch_system(around.scheduler);
+    const auto ends_s = scheduler ? scheduler->ends_unix_s() : std::nullopt;
+    if (ends_s) return std::max(*ends_s - unix_now_s() - kEnd_s, 1.0);
+  } catch (const Error&) {
+    // It does not answer for the moment: the workers ask again.
+  }
+  return 0;
+}
+
+}  // namespace
+
+int coordinate(const specs::Plan& plan, const RunOptions& given, bool resumed) {
+  RunOptions options = given;
   remember_campaign(plan.campaign());
+  options.around = find_around(plan, options);
   if (lives_in_allocations(plan, options)) return coordinate_in_allocations(plan, options, resumed);
   if (options.detach && detach(plan.campaign())) {
     if (options.json) {

@@ -114,8 +114,11 @@ int run(const RunOptions& options) {
   const bool dry = options.dry || read.study.batch.dry_run;
   if (dry) check_dry(specs::Plan(read.study, "/"));
   if (!dry) require_schedulers(read.study, options);
-  if (!options.local && !engine::wanted_schedulers(read.study).empty())
-    check_nodes(specs::Plan(read.study, "/"));
+  if (!options.local && !engine::wanted_schedulers(read.study).empty()) {
+    const specs::Plan plan(read.study, "/");
+    check_nodes(plan);
+    check_room(plan);
+  }
   if (!dry && !options.silent()) note_earlier(read.study);
   const specs::Plan plan = create(read);
   if (!options.silent()) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/batch/around.h"
 #include "engine/coordinate/machine.h"
 #include "engine/monitor/status.h"
 #include "engine/wire/requests.h"
@@ -35,6 +36,7 @@ struct RunOptions {
   bool json = false;
   std::optional<engine::wire::RetryRequest> retry;
   engine::RunAgain run_again;
+  std::optional<engine::batch::AllocationAround> around;  // set by coordinate()
   engine::Home home;  // of a coordinator in an allocation, and of the one that gets it
   std::optional<engine::wire::Request> first;  // for a campaign that nobody coordinates
   bool silent() const { return quiet || json; }

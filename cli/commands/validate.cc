@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "cli/campaign/pools.h"
 #include "cli/commands/commands.h"
@@ -36,8 +37,10 @@ int validate(const ValidateOptions& options) {
   const specs::Plan plan = plan_of(options);
   check_walltimes(plan);
   check_nodes(plan);
+  check_room(plan);
   for (const std::string& sentence : unusable_schedulers(plan.study()))
     fmt::print(stderr, "{}: warning: {}\n", options.study, sentence);
+  check_submissions(plan);
   if (options.json) {
     const nlohmann::ordered_json json = {{"valid", true},
                                          {"dialect", specs::name_of(plan.study().format.dialect)},
@@ -56,7 +59,10 @@ int validate(const ValidateOptions& options) {
 int show_batch(const specs::Plan& plan, bool json) {
   check_walltimes(plan);
   check_nodes(plan);
-  fmt::print("{}", json ? batch_plan(plan).dump(2) + "\n" : batch_plan_text(plan));
+  check_room(plan);
+  const nlohmann::ordered_json rows = batch_plan(plan);
+  fmt::print("{}", json ? rows.dump(2) + "\n" : batch_plan_text(rows));
+  if (const auto refusal = refusal_in(rows)) throw Error(ExitCode::system, *refusal);
   return 0;
 }
 
@@ -89,7 +95,7 @@ std::shared_ptr<ValidateOptions> add(CLI::App& app, Command& chosen, const char*
 
 void add_validate(CLI::App& app, Command& chosen) {
   add(app, chosen, "validate", "check a study without making anything",
-      "Every error with file, line and column. Exit code 0 or 3.\nExamples:\n  wflow validate cosmoflow.yaml",
+      "Every error with file, line and column. Exit code 0 or 3; 5 where the batch system would refuse an allocation.\nExamples:\n  wflow validate cosmoflow.yaml",
       validate);
 }
 

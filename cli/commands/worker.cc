@@ -16,6 +16,7 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/worker.h"
 #include "engine/batch/batch_system.h"
+#include "engine/batch/local_pool.h"
 #include "engine/schedule/groups.h"
 #include "engine/wire/keys.h"
 #include "workers/agent/agent.h"
@@ -51,6 +52,13 @@ struct EndOptions {
 int allocation_nodes() {
   const char* nodes = std::getenv("SLURM_NNODES");
   return nodes == nullptr ? 1 : static_cast<int>(text::to_integer(nodes).value_or(1));
+}
+
+// Slurm need not bind a step to the processors that its job has.
+void limit_slots(workers::WorkerOptions& options) {
+  const auto given = text::to_integer(environment_value("SLURM_CPUS_ON_NODE"));
+  if (options.slots > 0 || !options.allocation.starts_with("slurm:") || !given || *given <= 0) return;
+  options.slots = static_cast<int>(std::min<std::int64_t>(*given, engine::batch::usable_cores()));
 }
 
 }  // namespace
@@ -163,6 +171,7 @@ void add_worker(CLI::App& app, Command& chosen) {
     chosen = [options, end] {
       find_end(*end, *options);
       find_allocation(*options);
+      limit_slots(*options);
       clean_task_environment();  // of the launcher that started it on this node
       return work(*options);
     };

@@ -16,13 +16,15 @@ std::vector<std::string> pool_lines(const engine::wire::AllocationsAnswer& answe
   for (const auto& pool : answer.pools) {
     int queued = 0;
     int running = 0;
+    int ending = 0;
     for (const auto& allocation : answer.allocations) {
       if (allocation.pool != pool.name) continue;
-      if (allocation.state == "running") ++running;
+      if (allocation.state == "running") ++(allocation.leaving ? ending : running);
       if (allocation.state == "queued" || allocation.state == "intended") ++queued;
     }
     std::string line =
         fmt::format("  pool {} ({}): {} running, {} queued", pool.name, pool.scheduler, running, queued);
+    if (ending > 0) line += fmt::format(", {} ending", ending);
     if (pool.used_node_h >= 0.005) line += fmt::format(", {:.2f} node-hours used", pool.used_node_h);
     if (pool.left_node_h >= 0.005) line += fmt::format(", about {:.2f} left", pool.left_node_h);
     if (pool.ends_s) line += ", ends about " + clock_time(*pool.ends_s);
@@ -46,13 +48,23 @@ std::vector<std::string> allocation_lines(const engine::wire::AllocationsAnswer&
   return lines;
 }
 
+namespace {
+
+// Its workers may have left by themselves, or with a job that somebody has cancelled: the scheduler is asked.
+std::string leaving_or(const engine::wire::AllocationView& allocation, const std::string& otherwise) {
+  if (!allocation.leaving) return otherwise;
+  return allocation.workers > 0 ? "is given back" : "ends";
+}
+
+}  // namespace
+
 std::string allocation_line(const engine::wire::AllocationView& allocation, double now_s) {
   const std::string id = allocation.id.empty() ? allocation.token : allocation.id;
   const auto since = [&](double time_s) { return text::format_duration(std::max(0.0, now_s - time_s)); };
   if (allocation.state == "ended") return fmt::format("allocation {}: ended: {}", id, allocation.reason);
   if (allocation.state == "running") {
     std::string line = fmt::format(
-        "allocation {}: {} on {}, {} worker{}", id, allocation.leaving ? "is given back" : "runs",
+        "allocation {}: {} on {}, {} worker{}", id, leaving_or(allocation, "runs"),
         text::join(allocation.node_names, ", "), allocation.workers, allocation.workers == 1 ? "" : "s");
     if (allocation.ends_s > now_s) line += ", ends in " + text::format_duration(allocation.ends_s - now_s);
     return line;

@@ -144,6 +144,23 @@ std::vector<std::string> slow_lines(const CampaignStatus& status) {
   return lines;
 }
 
+// Whether it lives nobody knows yet: what runs there waits for that.
+std::vector<std::string> silent_lines(const CampaignStatus& status) {
+  constexpr double kSilent_s = 5;  // heartbeats come every second
+  constexpr std::size_t kShown = 3;
+  std::vector<std::string> lines;
+  std::size_t silent = 0;
+  for (const auto& worker : status.workers) {
+    if (worker.silent_s <= kSilent_s || ++silent > kShown) continue;
+    lines.push_back(fmt::format("  node {} has been silent for {}, with {} running task{}: they run again elsewhere as "
+                                "soon as its scheduler says that it is gone, or after 75 s",
+                                worker.host, text::format_duration(worker.silent_s), worker.running,
+                                worker.running == 1 ? "" : "s"));
+  }
+  if (silent > kShown) lines.push_back(fmt::format("  and {} other nodes are silent", silent - kShown));
+  return lines;
+}
+
 // The declaration that would have let such a task fail as it ended; empty where none would.
 std::string check_for(const std::string& reason) {
   const std::string file = reason.substr(0, reason.find(' '));
@@ -237,6 +254,7 @@ std::vector<std::string> overview(const CampaignStatus& status, const Terminal& 
   append(lines, step_lines(status.steps, terminal, name_width));
   append(lines, held_lines(status));
   append(lines, slow_lines(status));
+  append(lines, silent_lines(status));
   append(lines, allocation_lines(status.allocations, status.time_s, false));
   constexpr std::array<std::string_view, 2> kShownMetrics = {"train_loss", "validation_loss"};
   const int label_width = curve_label_width(status, kShownMetrics, terminal, name_width);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/batch/batch_system.h"
 
+#include <cstdlib>
+
 #include "engine/batch/adapters.h"
 #include "engine/batch/slurm.h"
 
@@ -16,6 +18,24 @@ std::unique_ptr<BatchSystem> make_batch_system(std::string_view name) {
   return nullptr;
 }
 
+namespace {
+
+// What the user has set for all of their jobs, where the study says nothing. The other variables of sbatch change what
+// wflow itself asks for, and do not reach it.
+void take_preset(JobRequest& request) {
+  const auto preset = [](std::string& value, const char* variable) {
+    const char* text = std::getenv(variable);
+    if (value.empty() && text != nullptr && std::string_view(text).find('\n') == std::string_view::npos) value = text;
+  };
+  preset(request.account, "SBATCH_ACCOUNT");
+  preset(request.partition, "SBATCH_PARTITION");
+  preset(request.qos, "SBATCH_QOS");
+  preset(request.constraint, "SBATCH_CONSTRAINT");
+  preset(request.reservation, "SBATCH_RESERVATION");
+}
+
+}  // namespace
+
 JobRequest request_of(const specs::AllocationSpec& pool, int slots) {
   JobRequest request;
   request.nodes = pool.nodes;
@@ -30,6 +50,10 @@ JobRequest request_of(const specs::AllocationSpec& pool, int slots) {
   request.exclusive = pool.exclusive;
   request.cores = slots;
   request.args = pool.args;
+  request.name = pool.job_name;
+  request.mail = pool.mail;
+  request.exclude = pool.exclude;
+  if (pool.type == "slurm") take_preset(request);
   request.setup = pool.setup;
   request.launch_pre = pool.launch_pre;
   request.launch_args = pool.launch_args;

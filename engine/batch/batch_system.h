@@ -34,6 +34,9 @@ struct JobRequest {
   std::vector<std::string> args;     // verbatim options, after ours
   std::vector<std::string> setup;    // lines of shell before the command
   std::vector<std::string> exclude;  // names of nodes
+  std::string name;                  // for people, where the scheduler needs no token there: "survey-sim-3"
+  std::string campaign;              // its directory, for people
+  std::string mail;                  // who hears of its end; empty: nobody
   std::string chain;  // of all that run one after another (chain mode); empty: runs beside others
   std::vector<std::string> command;  // argv, on each node
   // argv, beside it where the script runs: told by SIGUSR1 when `command` has ended everywhere. Empty: none.
@@ -92,8 +95,13 @@ class BatchSystem {
   // Unix time at which the allocation that this process runs in ends; nothing outside one, or where it is not
   // known.
   virtual std::optional<double> ends_unix_s() = 0;
-  // When such a job might start (sbatch --test-only), where the scheduler can say.
-  virtual std::optional<double> start_estimate_unix_s(const JobRequest&) { return std::nullopt; }
+  // What the scheduler would say of such a job (sbatch --test-only), where it can: when it might start, or why it
+  // refuses it.
+  struct Trial {
+    std::optional<double> starts_unix_s;
+    Submission answer;  // `refusal` none: it would take it, or can't say
+  };
+  virtual Trial try_out(const JobRequest&) { return {}; }
   // Why it can't be used here (no command, no answer); nothing where it answers.
   virtual std::optional<std::string> check() = 0;
 };

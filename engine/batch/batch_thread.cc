@@ -5,11 +5,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "engine/batch/command.h"
 
 namespace wflow::engine::batch {
 
@@ -100,10 +102,46 @@ BatchReply BatchThread::answer(const QueryCall& call) {
   QueryReply reply{call.scheduler, {}};
   try {
     reply.list = system(call.scheduler).query(call.prefix);
+    if (!call.directory.empty()) look_at_output(reply.list, call.directory);
   } catch (const std::exception& error) {
     reply.list.text = error.what();
   }
   return reply;
+}
+
+std::string memory_kill_of(std::string_view output) {
+  struct Saying {
+    std::string_view speaker;
+    std::vector<std::string_view> words;
+  };
+  static const std::vector<Saying> kSayings = {
+      {"slurmstepd:", {"oom_kill", "oom-kill", "out of memory", "exceeded memory limit", "exceeded job memory limit"}},
+      {"=>> PBS: job killed:", {"mem"}},
+      {"TERM_MEMLIMIT", {"TERM_MEMLIMIT"}}};
+  for (const std::string_view line : lines_of(output)) {
+    for (const Saying& saying : kSayings) {
+      if (mentions_any(line, {saying.speaker}) && mentions_any(line, saying.words)) return one_line(line);
+    }
+  }
+  return {};
+}
+
+// Where memory is watched by polling, the job has failed or was cancelled as far as its state says.
+void BatchThread::look_at_output(JobList& list, const std::string& directory) {
+  constexpr std::size_t kTail = 1 << 14;
+  for (JobStatus& job : list.jobs) {
+    if (job.state != JobState::failed || (job.end != JobEnd::exit && job.end != JobEnd::cancelled)) continue;
+    if (!looked_at_.insert(job.token + "/" + std::to_string(job.restarts)).second) continue;
+    try {
+      const std::string text = read_file(directory + "/" + job.token + ".out");
+      const std::string line = memory_kill_of(std::string_view(text).substr(text.size() - std::min(text.size(), kTail)));
+      if (line.empty()) continue;
+      job.end = JobEnd::memory;
+      job.reason = line;
+    } catch (const Error&) {
+      continue;  // it has printed nothing, or nobody sees it from here
+    }
+  }
 }
 
 }  // namespace wflow::engine::batch

@@ -10,7 +10,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <variant>
 #include <vector>
@@ -30,6 +32,7 @@ struct CancelCall {
 };
 struct QueryCall {
   std::string scheduler, prefix;
+  std::string directory = {};  // of the jobs' output, which may say more than their state; empty: not looked at
 };
 using BatchCall = std::variant<SubmitCall, CancelCall, QueryCall>;
 
@@ -47,6 +50,9 @@ struct QueryReply {
   JobList list;
 };
 using BatchReply = std::variant<SubmitReply, CancelReply, QueryReply>;
+
+// A line by which a job's output says that the scheduler killed it for its memory; empty where none does.
+std::string memory_kill_of(std::string_view output);
 
 class BatchThread {
  public:
@@ -66,10 +72,12 @@ class BatchThread {
   BatchReply answer(const SubmitCall& call);
   BatchReply answer(const CancelCall& call);
   BatchReply answer(const QueryCall& call);
+  void look_at_output(JobList& list, const std::string& directory);
   BatchSystem& system(const std::string& scheduler);
 
   Factory make_;
   std::map<std::string, std::unique_ptr<BatchSystem>> systems_;  // the thread's own
+  std::set<std::string> looked_at_;                              // tokens and starts; the thread's own
   FileDescriptor wake_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -3,9 +3,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pwd.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstdlib>
 
 #include "base/batch_environment.h"
 #include "base/error.h"
@@ -97,6 +101,16 @@ std::optional<std::string> check_answer(std::string_view scheduler, const Comman
     return fmt::format("{} is not on this machine (no '{}' in PATH)", scheduler, answer.program);
   }
   return fmt::format("{} does not answer: {}", scheduler, answer.problem());
+}
+
+std::string user_name() {
+  std::array<char, 4096> buffer{};
+  passwd entry{};
+  passwd* found = nullptr;
+  ::getpwuid_r(::geteuid(), &entry, buffer.data(), buffer.size(), &found);
+  if (found != nullptr) return found->pw_name;
+  const char* user = std::getenv("USER");
+  return user != nullptr ? user : std::to_string(::geteuid());
 }
 
 double unix_now_s() {

@@ -11,8 +11,10 @@
 #include <cctype>
 #include <cerrno>
 
+#include "base/batch_environment.h"
 #include "base/error.h"
 #include "base/process.h"
+#include "engine/batch/around.h"
 
 namespace wflow::engine::batch {
 
@@ -63,15 +65,16 @@ ProcessIdentity LocalPool::start(const LocalWorkerOptions& options) {
   make_directories(log_file.parent_path());
   const FileDescriptor log = open_file(log_file, O_WRONLY | O_CREAT | O_APPEND);
   SpawnRequest request;
-  request.argv = {sibling_program("wflow"),
-                  "worker",
-                  "--campaign",
-                  campaign_.string(),
-                  "--group=" + options.group,
-                  "--slots",
-                  std::to_string(options.slots),
-                  "--started-by",
-                  std::to_string(options.started_by)};
+  request.argv = options.launcher;
+  request.argv.insert(request.argv.end(), {sibling_program("wflow"), "worker", "--campaign", campaign_.string(),
+                                           "--group=" + options.group});
+  if (options.slots > 0) request.argv.insert(request.argv.end(), {"--slots", std::to_string(options.slots)});
+  if (options.launcher.empty()) {
+    request.argv.insert(request.argv.end(), {"--started-by", std::to_string(options.started_by)});
+  } else {
+    request.environment = environment_for_launcher(current_environment());
+    request.own_group = true;  // Ctrl-C is the coordinator's
+  }
   if (options.pin) request.argv.push_back("--pin");
   if (options.zero) request.argv.push_back("--zero");
   if (options.zero_failures > 0) {

@@ -25,6 +25,9 @@ struct LocalWorkerOptions {
   bool zero = false;  // completes tasks without running them: benchmarks of the coordinator
   double zero_failures = 0;
   std::uint64_t started_by = 0;  // epoch of the coordinator
+  // Words before the command of the worker: it starts one on each node of an allocation. Then `slots` may be 0: as many
+  // as each node gives.
+  std::vector<std::string> launcher = {};
 };
 
 // A connection a worker: this process may open as many files as the system lets it. What it starts gets the

@@ -46,6 +46,8 @@ Directives pbs_directives(const JobRequest& request) {
   options.add("-j oe");
   options.add("-o ", output_file(request));
   options.add("-r n");
+  if (!request.mail.empty()) options.add("-m ae");
+  options.add("-M ", request.mail);
   options.add(request.args);
   return options;
 }
@@ -174,8 +176,7 @@ class Pbs : public BatchSystem {
 
   // qstat -f takes no user: the ids come first, all of them then go into one call.
   JobList query(const std::string& prefix) override {
-    const std::string user =
-        std::getenv("USER") != nullptr ? std::getenv("USER") : std::to_string(::getuid());
+    const std::string user = user_name();
     CommandAnswer ids = call(pbs_call({"qselect", "-x", "-u", user}));
     if (!ids.ok() && ids.started && !ids.timed_out)
       ids = call(pbs_call({"qselect", "-u", user}));  // keeps no history

@@ -40,10 +40,11 @@ double end_of(const Allocation& allocation) {
 
 }  // namespace
 
-JobRequest job_of(const PoolSpec& pool, const std::string& token, const std::string& prefix) {
+JobRequest job_of(const PoolSpec& pool, const std::string& token, const std::string& prefix, std::size_t number) {
   JobRequest job = pool.job;
   job.token = token;
-  job.chain = pool.chain > 0 ? prefix + "-" + job.chain : "";
+  job.chain = pool.chain > 0 ? (job.name.empty() ? prefix + "-" + job.chain : job.name + "-" + prefix) : "";
+  if (!job.name.empty()) job.name += fmt::format("-{}", number);
   for (auto* command : {&job.command, &job.coordinator}) {
     if (!command->empty()) command->insert(command->end(), {"--allocation", token});
   }
@@ -87,6 +88,7 @@ Pools::Pools(std::vector<PoolSpec> pools, std::string prefix, std::uint64_t epoc
 
 void Pools::set_demand(const std::string& pool, const Demand& demand) {
   pools_.at(pool).demand = demand;
+  if (!demand.obstacle.empty()) pools_.at(pool).obstacle = demand.obstacle;
 }
 
 void Pools::worker_told_end(const std::string& token, double ends_s) {
@@ -191,7 +193,7 @@ std::optional<std::string> Pools::add(const std::string& name, int count, Now no
   if (finishing_) return "the campaign is ending";
   Pool& pool = at->second;
   pool.gave_up.clear();
-  pool.failures = pool.refusals = 0;
+  pool.failures = pool.refusals = pool.fruitless = 0;
   pool.not_before_s = 0;
   for (int i = 0; i < count; ++i) submit(pool, true, now);
   return std::nullopt;
@@ -212,6 +214,7 @@ std::optional<std::string> Pools::cancel(const std::string& name, Now now) {
   for (const std::string& token : tokens) {
     cancel_home_ = cancel_home_ || token == home_;
     give_back(token, now);
+    live_.at(token).by_person = true;
     live_.at(token).leaving_since_s = now.steady_s - timing_.drain_s;  // its workers are not waited for
   }
   carry_out_cancels(now);
@@ -286,8 +289,12 @@ void Pools::follow(const std::string& token, Live& live, Now now) {
     live.left_since_s = now.steady_s;
     ask_soon(allocation.scheduler, now.steady_s);
   }
-  if (workers.silent && !live.asked_about) ask_soon(allocation.scheduler, now.steady_s);
-  live.asked_about = workers.silent;
+  if ((workers.busy || workers.worked) && !std::exchange(live.worked, true)) {
+    pool.fruitless = 0;
+    pool.obstacle.clear();
+  }
+  live.silent = workers.silent || (live.had_workers && workers.count == 0);
+  if (live.silent) ask_soon(allocation.scheduler, now.steady_s);
   if (workers.count == 0 || workers.busy) live.idle_since_s.reset();
   if (workers.count > 0 && !workers.busy && !live.idle_since_s) live.idle_since_s = now.steady_s;
   if (live.left_since_s && now.steady_s - *live.left_since_s >= kLeft_s && !live.leaving) {
@@ -383,8 +390,8 @@ void Pools::decide(Pool& pool, Now now) {
 
 // While something is wrong one at a time shows whether it still is.
 int Pools::most_now(const Pool& pool, int missing, int lasting, bool under_way) {
-  if (pool.failures == 0 && pool.refusals == 0) return missing;
-  const bool waits = under_way || (pool.failures > 0 && lasting > 0);
+  if (pool.failures == 0 && pool.refusals == 0 && pool.fruitless == 0) return missing;
+  const bool waits = under_way || (pool.failures + pool.fruitless > 0 && lasting > 0);
   return waits ? 0 : 1;
 }
 
@@ -413,7 +420,9 @@ void Pools::submit(Pool& pool, bool by_hand, Now now) {
   allocation.walltime_s = pool.spec->job.walltime_s;
   allocation.by_hand = by_hand;
   allocation.created_s = now.unix_s;
-  JobRequest job = job_of(*pool.spec, allocation.token, prefix_);
+  const auto of_pool = [&](const auto& entry) { return entry.second.pool == pool.spec->name; };
+  const auto number = static_cast<std::size_t>(std::ranges::count_if(allocations_, of_pool)) + 1;
+  JobRequest job = job_of(*pool.spec, allocation.token, prefix_, number);
   job.exclude.insert(job.exclude.end(), excluded_.begin(), excluded_.end());
   Live& live = live_[allocation.token];
   live.under_way = true;
@@ -501,16 +510,19 @@ double Pools::next_query_s(const std::string& scheduler) const {
   const Asked& asked = asked_.at(scheduler);
   bool any = false;
   bool quiet = true;
+  bool silent = false;
   for (const auto& [token, live] : live_) {
     const Allocation& allocation = allocations_.at(token);
     if (allocation.scheduler != scheduler || live.under_way) continue;
     any = true;
     const auto workers = workers_.find(token);
     quiet = quiet && workers != workers_.end() && workers->second.count > 0;
+    silent = silent || live.silent;
   }
   if (!any) return std::numeric_limits<double>::infinity();
   const double usual_s = asked.last_s + (quiet ? timing_.quiet_query_s : timing_.query_s);
-  return std::max(std::min(usual_s, asked.soon_s), asked.last_s + timing_.query_s);
+  return std::max(std::min(usual_s, asked.soon_s),
+                  asked.last_s + (silent ? timing_.silent_query_s : timing_.query_s));
 }
 
 void Pools::ask(Now now) {

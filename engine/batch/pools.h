@@ -39,8 +39,8 @@ std::string joined(const std::vector<std::string>& names);  // "n1, n2"
 std::string short_name(const std::string& host);     // without domain: schedulers and nodes may disagree
 std::string nodes_of(const Allocation& allocation);  // for people
 
-// What is submitted under this token. `prefix` begins all names of the campaign.
-JobRequest job_of(const PoolSpec& pool, const std::string& token, const std::string& prefix);
+// What is submitted under this token, which begins with `prefix` as all of the campaign do; `number`: in its pool.
+JobRequest job_of(const PoolSpec& pool, const std::string& token, const std::string& prefix, std::size_t number = 1);
 
 // What there is to do for a pool.
 struct Demand {
@@ -49,11 +49,14 @@ struct Demand {
   double core_s = 0;       // of all open tasks, as far as durations are known
   bool measured = false;   // they are, for what can run now
   double longest_s = 0;    // a task may last so long
+  std::uint64_t waiting = 0;  // tasks that could start now, and have not
+  std::string obstacle;       // why no worker that is there takes them; empty: not known
 };
 
 struct PoolTiming {
   double query_s = 30;          // between two queries of one scheduler, ...
-  double quiet_query_s = 300;   // ... while the workers of all its allocations report
+  double quiet_query_s = 300;   // ... while the workers of all its allocations report, ...
+  double silent_query_s = 5;    // ... and while one of them is silent or has left, whose tasks wait for the answer
   double first_failure_s = 10;  // after a start that failed; the second waits six times as long
   int failures = 3;             // in a row; then the pool submits no more
   double first_refusal_s = 15;  // doubled with every refusal, ...
@@ -86,10 +89,16 @@ struct PoolActions {
   std::vector<Cancel> cancels;
   std::vector<std::string> queries;  // schedulers to ask for all jobs of the campaign
   std::vector<std::string> drains;   // tokens: their workers get nothing new
+  // By the scheduler's word none of its processes is left: on these nodes, or on all where none is named.
+  struct Gone {
+    std::string token;
+    std::vector<std::string> nodes;
+  };
+  std::vector<Gone> gone;
   std::vector<PoolNote> notes;
   bool empty() const {
     return changed.empty() && submits.empty() && cancels.empty() && queries.empty() && drains.empty() &&
-           notes.empty();
+           gone.empty() && notes.empty();
   }
 };
 
@@ -97,6 +106,7 @@ struct PoolActions {
 struct AllocationWorkers {
   int count = 0;
   bool busy = false;    // one of them holds a lease
+  bool worked = false;  // one of them has ended a task
   bool silent = false;  // one of them has said nothing for a while
   int slots = 0;        // of the largest
   std::vector<std::string> hosts;
@@ -134,6 +144,8 @@ class Pools {
   // Its scheduler was asked to cancel it, or says that it was cancelled or preempted: what fails there, as
   // far as it is heard of from then on, has failed for that.
   bool is_cancelled(const std::string& token) const;
+  // It ended because it was given back, or nobody can say why any more: what was lost with it is nobody's fault.
+  bool was_given_back(const std::string& token) const { return given_back_.contains(token); }
   // Nothing more is submitted; what waits is cancelled, what runs is given back once its workers have left.
   void stop_submitting();
   // The campaign ends: the workers have no more than PoolTiming::drain_s to leave; abandon(): no time at all.
@@ -184,6 +196,8 @@ class Pools {
     int slots = 0;
     int failures = 0;  // starts in a row
     int refusals = 0;  // in a row
+    int fruitless = 0;  // in a row: they had workers, and ran no task
+    std::string obstacle;  // the last one that was known
     double not_before_s = 0;
     std::string gave_up;  // why it submits no more
     double wait_s = 0;    // mean time in the queue
@@ -198,6 +212,9 @@ class Pools {
     int missing = 0;
     bool joined = false;  // a worker of this incarnation did
     bool had_workers = false;
+    bool worked = false;  // ... and ran a task
+    bool by_person = false;  // somebody cancels it
+    std::vector<std::string> nodes;  // as the scheduler named them last
     std::set<std::string> hosts;  // of workers that joined, without domain
     std::string failure;          // why it is given back, if not for want of work
     bool leaving = false;         // it is given back, ...
@@ -209,7 +226,7 @@ class Pools {
     int cancels_failed = 0;
     std::optional<double> idle_since_s, left_since_s;  // steady
     bool said_late = false;
-    bool asked_about = false;  // since a worker fell silent
+    bool silent = false;  // a worker says nothing, or all have left: the scheduler may know why
   };
   struct Asked {
     double last_s = -std::numeric_limits<double>::infinity();  // steady
@@ -248,6 +265,7 @@ class Pools {
   void began(Allocation& allocation, double started_s, Now now);
   void ended(Allocation& allocation, JobEnd end, const std::string& reason, Now now);
   void start_failed(const Allocation& allocation, const Live& live, Now now);
+  void ran_nothing(const Allocation& allocation, Now now);
   static std::vector<std::string> silent_nodes(const Allocation& allocation,
                                                const std::set<std::string>& hosts);
   void blame(const std::vector<std::string>& nodes, const std::string& why);
@@ -265,6 +283,7 @@ class Pools {
   std::map<std::string, Allocation> allocations_;  // by token, ended ones too
   std::map<std::string, Live> live_;               // by token, of those that have not ended
   std::set<std::string> cancelled_;                // tokens: this coordinator has asked for it
+  std::set<std::string> given_back_;               // tokens
   std::map<std::string, Asked> asked_;             // by scheduler
   std::map<std::string, AllocationWorkers> workers_;
   std::map<std::string, int> quick_failures_;  // by node

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "engine/batch/pools.h"
 
@@ -98,8 +99,9 @@ void Pools::cancelled(const std::string& scheduler, const std::vector<std::strin
     });
     if (at == allocations_.end()) continue;
     if (!error) {
-      const bool left = live_.at(at->first).left;
-      ended(at->second, JobEnd::none, left ? "its workers left it" : "it was cancelled", now);
+      const Live& live = live_.at(at->first);
+      ended(at->second, live.by_person ? JobEnd::cancelled : JobEnd::none,
+            live.left ? "its workers left it" : "it was cancelled", now);
       continue;
     }
     live_.at(at->first).cancel_asked = false;  // again, later
@@ -136,6 +138,8 @@ void Pools::listed(const std::string& scheduler, const JobList& list, Now now) {
       ask_soon(scheduler, now.steady_s);
       continue;
     }
+    actions_.gone.push_back({token, {}});
+    if (at->second.recovered) given_back_.insert(token);
     ended(allocations_.at(token), JobEnd::none, fmt::format("{} does not know its job any more", scheduler),
           now);
   }
@@ -152,8 +156,10 @@ void Pools::learn(const JobStatus& job, Now now) {
   if (!job.id.empty()) allocation.id = job.id;
   if (job.restarts > allocation.restarts) {
     allocation.restarts = job.restarts;
-    live.joined = live.had_workers = false;
+    live.joined = live.had_workers = live.worked = false;
     live.hosts.clear();
+    live.nodes.clear();
+    actions_.gone.push_back({job.token, {}});
     live.left_since_s.reset();
     if (live.left) live.left = live.goes_on = live.leaving = live.cancel_asked = false;
     live.since_s = now.steady_s;
@@ -162,7 +168,20 @@ void Pools::learn(const JobStatus& job, Now now) {
         "allocation {} was requeued by {} (start {}); its tasks run again without a charged attempt", job.id,
         allocation.scheduler, job.restarts + 1));
   }
-  if (!job.nodes.empty()) allocation.node_names = job.nodes;
+  if (!job.nodes.empty()) {
+    allocation.node_names = job.nodes;
+    // A job that goes on without a node that has failed.
+    std::vector<std::string> gone;
+    std::ranges::copy_if(live.nodes, std::back_inserter(gone), [&](const std::string& node) {
+      return std::ranges::find(job.nodes, node) == job.nodes.end();
+    });
+    if (!gone.empty()) {
+      note(fmt::format("{} has taken {} out of allocation {}: its tasks run again elsewhere", allocation.scheduler,
+                       joined(gone), allocation.id));
+      actions_.gone.push_back({job.token, std::move(gone)});
+    }
+    live.nodes = job.nodes;
+  }
   switch (job.state) {
     case JobState::unknown:
       break;
@@ -185,6 +204,7 @@ void Pools::learn(const JobStatus& job, Now now) {
       break;
     case JobState::done:
     case JobState::failed:
+      actions_.gone.push_back({job.token, {}});
       return ended(allocation, job.state == JobState::done ? JobEnd::none : job.end, job.reason, now);
   }
   const bool same = before.id == allocation.id && before.state == allocation.state &&
@@ -218,14 +238,37 @@ void Pools::ended(Allocation& allocation, JobEnd end, const std::string& reason,
       end == JobEnd::walltime || (allocation.ends_s > 0 && now.unix_s > allocation.ends_s - near_s);
   allocation.reason = !live.failure.empty() ? live.failure
                       : at_its_end          ? why(JobEnd::walltime, reason)
+                      : live.by_person      ? "it was cancelled by wflow allocations cancel"
                       : given_back          ? "given back"
                                             : why(end, reason);
   changed(allocation);
   if (allocation.id.empty()) return;  // it never was
-  if (!given_back) note(fmt::format("allocation {} has ended: {}", allocation.id, allocation.reason));
+  if (given_back) given_back_.insert(allocation.token);
+  if (!given_back || live.by_person) note(fmt::format("allocation {} has ended: {}", allocation.id, allocation.reason));
   // Workers of a recovered one may well have come, to the coordinator before.
   if (!given_back && !live.joined && !live.recovered && end != JobEnd::preempted)
     start_failed(allocation, live, now);
+  const bool nobodys = live.by_person || live.recovered || end == JobEnd::preempted || end == JobEnd::node ||
+                       end == JobEnd::cancelled;
+  if (live.joined && !live.worked && !nobodys) ran_nothing(allocation, now);
+}
+
+// Its workers came and took none of the tasks that wait, or ended before they had run one. The next one would,
+// too: nobody is to find a night's allocations burnt.
+void Pools::ran_nothing(const Allocation& allocation, Now now) {
+  Pool& pool = pool_of(allocation);
+  if (finishing_ || pool.demand.waiting == 0 || !pool.gave_up.empty()) return;
+  ++pool.fruitless;
+  pool.not_before_s = now.steady_s + timing_.first_failure_s * std::pow(6, pool.fruitless - 1);
+  if (pool.fruitless < timing_.failures) return;
+  pool.gave_up = fmt::format(
+      "{} allocations of the pool '{}' in a row ended without having run a task, and {} task{} wait{}: {}; the last "
+      "one was {} on {} ({}), see the output of their jobs in {}",
+      pool.fruitless, allocation.pool, pool.demand.waiting, pool.demand.waiting == 1 ? "" : "s",
+      pool.demand.waiting == 1 ? "s" : "",
+      pool.obstacle.empty() ? "their workers ended before they had begun one" : pool.obstacle, allocation.id,
+      nodes_of(allocation), allocation.reason, pool.spec->job.directory);
+  note(pool.gave_up, true);
 }
 
 // It ended before any of its workers had joined. Of several nodes on which none came, none is blamed.

@@ -55,6 +55,7 @@ class Cluster {
     for (const Allocation& row : actions.changed) rows[row.token] = row;
     for (const PoolNote& note : actions.notes) notes.push_back(note.text);
     drains.insert(drains.end(), actions.drains.begin(), actions.drains.end());
+    gone.insert(gone.end(), actions.gone.begin(), actions.gone.end());
     for (const auto& submit : actions.submits) this->submit(submit.job);
     for (const auto& cancel : actions.cancels) {
       cancels.insert(cancels.end(), cancel.ids.begin(), cancel.ids.end());
@@ -115,6 +116,7 @@ class Cluster {
   std::vector<JobRequest> submitted;
   std::vector<std::string> cancels, drains, notes;
   std::vector<double> queries;
+  std::vector<PoolActions::Gone> gone;
   Submission refusal;
   std::optional<std::string> cancel_error;
   bool answers = true;
@@ -619,6 +621,101 @@ TEST(Pools, TheForecastIsInNodeHours) {
   ASSERT_TRUE(forecast.ends_s);
   EXPECT_NEAR(*forecast.ends_s - cluster.now.unix_s, 3600, 1);
   EXPECT_EQ(forecast.more, 6) << "3,600 s less the 300 s that it has left, in allocations of 600 s";
+}
+
+// A worker that has none of the GPUs that its tasks ask for: 7 allocations in 40 s, for ever, without a word.
+TEST(Pools, AllocationsThatRunNoTaskStopThePoolWithTheReason) {
+  PoolSpec spec = pool(1);
+  spec.idle_timeout_s = 1;
+  Cluster cluster(spec);
+  Demand demand = work(8, 0);
+  demand.waiting = 8;
+  demand.obstacle = "a task of the step 'fit' asks for 1 GPUs, and the workers have 0";
+  for (std::size_t i = 0; i < 3; ++i) {
+    cluster.pools->set_demand("all", demand);
+    for (int s = 0; s < 600 && cluster.submitted.size() <= i; ++s) cluster.pass(1);
+    ASSERT_EQ(cluster.submitted.size(), i + 1);
+    EXPECT_FALSE(cluster.pools->stuck());
+    cluster.run(cluster.token(i));
+    cluster.workers.at(cluster.token(i)).busy = false;
+    cluster.pass(5);
+    cluster.workers.erase(cluster.token(i));
+    cluster.pass(5);
+  }
+  cluster.pass(3600);
+  EXPECT_EQ(cluster.submitted.size(), 3U);
+  ASSERT_TRUE(cluster.pools->stuck());
+  EXPECT_NE(cluster.pools->stuck()->find("without having run a task, and 8 tasks wait: a task of the step 'fit' asks for "
+                                         "1 GPUs"),
+            std::string::npos)
+      << *cluster.pools->stuck();
+}
+
+TEST(Pools, AnAllocationThatCameTooLateForItsTasksIsNoFault) {
+  PoolSpec spec = pool(2);
+  spec.idle_timeout_s = 1;
+  Cluster cluster(spec);
+  cluster.pools->set_demand("all", work(8, 0));  // all of them run in the first one
+  cluster.pass(1);
+  cluster.run(cluster.token(0));
+  for (std::size_t i = 1; i < 8; ++i) {
+    for (int s = 0; s < 600 && cluster.submitted.size() <= i; ++s) cluster.pass(1);
+    ASSERT_EQ(cluster.submitted.size(), i + 1);
+    cluster.run(cluster.token(i));
+    cluster.workers.at(cluster.token(i)).busy = false;
+    cluster.pass(5);
+    cluster.workers.erase(cluster.token(i));
+    cluster.pass(5);
+  }
+  EXPECT_EQ(cluster.pools->gave_up("all"), nullptr);
+}
+
+TEST(Pools, ASilentWorkersAllocationIsAskedAboutEveryFiveSeconds) {
+  Cluster cluster(pool(1));
+  cluster.pools->set_demand("all", work(1000, 0));
+  cluster.pass(1);
+  cluster.run(cluster.token(0));
+  cluster.jobs.at(cluster.token(0)).ends_unix_s = cluster.now.unix_s + 1e6;
+  cluster.pass(200);
+  cluster.workers.at(cluster.token(0)).silent = true;
+  const std::size_t before = cluster.queries.size();
+  cluster.pass(60);
+  EXPECT_GE(cluster.queries.size(), before + 8);
+  EXPECT_LE(cluster.queries.size(), before + 13);
+}
+
+TEST(Pools, NodesAndJobsThatTheSchedulerSaysAreGoneAreReported) {
+  PoolSpec spec = pool(1);
+  spec.job.nodes = 2;
+  Cluster cluster(spec);
+  cluster.pools->set_demand("all", work(1000, 0));
+  cluster.pass(1);
+  cluster.run(cluster.token(0));
+  JobStatus& job = cluster.jobs.at(cluster.token(0));
+  job.nodes = {"n1", "n2"};
+  cluster.pass(310);
+  EXPECT_TRUE(cluster.gone.empty());
+  job.nodes = {"n1"};
+  cluster.pass(310);
+  ASSERT_EQ(cluster.gone.size(), 1U);
+  EXPECT_EQ(cluster.gone[0].token, cluster.token(0));
+  EXPECT_EQ(cluster.gone[0].nodes, std::vector<std::string>{"n2"});
+  cluster.end(cluster.token(0), JobEnd::node);
+  cluster.pass(40);
+  ASSERT_EQ(cluster.gone.size(), 2U);
+  EXPECT_TRUE(cluster.gone[1].nodes.empty()) << "all of them";
+}
+
+TEST(Pools, WhatAPersonCancelsIsNotGivenBack) {
+  Cluster cluster(pool(1));
+  cluster.pools->set_demand("all", work(1000, 0));
+  cluster.pass(1);
+  cluster.run(cluster.token(0));
+  cluster.pass(5);
+  EXPECT_FALSE(cluster.pools->cancel("1", cluster.now));
+  cluster.pass(2);
+  EXPECT_EQ(cluster.row(0).end, JobEnd::cancelled);
+  EXPECT_EQ(cluster.row(0).reason, "it was cancelled by wflow allocations cancel");
 }
 
 }  // namespace

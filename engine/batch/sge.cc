@@ -19,11 +19,6 @@ CommandCall sge_call(std::vector<std::string> argv, const std::string& directory
   return {"sge", std::move(argv), directory, {}, {}};
 }
 
-std::string user_name() {
-  const char* user = std::getenv("USER");
-  return user != nullptr ? user : "*";
-}
-
 Directives sge_directives(const JobRequest& request) {
   Directives options("#$");
   options.add("-N ", request.token);
@@ -42,6 +37,8 @@ Directives sge_directives(const JobRequest& request) {
   options.add("-j y");
   options.add("-o ", output_file(request));
   options.add("-r n");
+  if (!request.mail.empty()) options.add("-m ea");
+  options.add("-M ", request.mail);
   options.add(request.args);
   return options;
 }
@@ -147,7 +144,12 @@ class Sge : public BatchSystem {
                   "such as \"-pe mpi {}\" (`qconf -spl` lists them)",
                   request.nodes, request.nodes)};
     }
-    write_script(request, script(request));
+    JobRequest whole = request;
+    if (request.nodes == 1 && request.cores > 1 && !has_parallel_environment(request)) {
+      if (const std::string name = environment_of_one_node(); !name.empty())
+        whole.args.push_back(fmt::format("-pe {} {}", name, request.cores));
+    }
+    write_script(request, script(whole));
     const CommandAnswer answer = call(sge_call({"qsub", "-terse", script_file(request)}, request.directory));
     if (!answer.ok()) {
       return refused(answer, {"unable to contact qmaster", "unable to send message", "more jobs than",
@@ -185,6 +187,19 @@ class Sge : public BatchSystem {
 
   std::vector<std::string> launcher(int, int procs) const override {
     return {"mpirun", "-n", std::to_string(procs)};
+  }
+
+  // A parallel environment of the site that gives several slots on one node. Without it a job has one slot.
+  static std::string environment_of_one_node() {
+    const CommandAnswer names = call(sge_call({"qconf", "-spl"}));
+    if (!names.ok()) return {};
+    for (const std::string_view name : lines_of(names.out)) {
+      const CommandAnswer environment = call(sge_call({"qconf", "-sp", std::string(name)}));
+      for (const std::string_view line : lines_of(environment.out)) {
+        if (line.starts_with("allocation_rule") && line.ends_with("$pe_slots")) return std::string(name);
+      }
+    }
+    return {};
   }
 
   // SGE does not tell a job its end time: the worker's command line has it.

@@ -8,6 +8,7 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/process.h"
 #include "base/text.h"
@@ -43,11 +44,29 @@ void add_memory(Directives& options, const JobRequest& request) {
   }
 }
 
+// As sbatch reads words of its directives.
+std::string quoted(const std::string& text) {
+  if (text.find_first_of(" \t'\"\\#") == std::string::npos) return text;
+  std::string result = "\"";
+  for (const char c : text) result += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+  return result + "\"";
+}
+
+// Of an option that stands by itself: what follows its '=' is one value. Who has quoted it knows better.
+std::string quoted_value(const std::string& argument) {
+  const std::size_t equals = argument.find('=');
+  const bool option = argument.starts_with("--") && equals != std::string::npos &&
+                      argument.substr(0, equals).find(' ') == std::string::npos;
+  if (!option || argument.find_first_of("'\"", equals) != std::string::npos) return argument;
+  return argument.substr(0, equals + 1) + quoted(argument.substr(equals + 1));
+}
+
 Directives slurm_directives(const JobRequest& request) {
   Directives options("#SBATCH");
   // Slurm knows the jobs of a chain by their common name.
-  options.add("--job-name=", request.chain.empty() ? request.token : request.chain);
-  if (!request.chain.empty()) options.add("--comment=", request.token);
+  const std::string& name = request.name.empty() ? request.token : request.name;
+  options.add("--job-name=", request.chain.empty() ? name : request.chain);
+  options.add("--comment=", quoted(request.token + (request.campaign.empty() ? "" : " " + request.campaign)));
   options.add(fmt::format("--nodes={}", request.nodes));
   // Sites preset ntasks-per-node: both are stated.
   options.add(fmt::format("--ntasks={}", request.nodes));
@@ -67,21 +86,13 @@ Directives slurm_directives(const JobRequest& request) {
   options.add("--chdir=", request.directory);
   options.add("--output=", output_file(request));
   options.add("--open-mode=append");
+  if (!request.mail.empty()) options.add("--mail-type=END,FAIL,TIME_LIMIT_90");
+  options.add("--mail-user=", request.mail);
   // The coordinator submits again by itself; and a dead node must not end the workers on the others.
   options.add("--no-requeue");
   options.add("--no-kill");
-  options.add(request.args);
+  for (const std::string& argument : request.args) options.add(quoted_value(argument));
   return options;
-}
-
-std::string agents_launcher(int nodes) {
-  // One worker's end is not its neighbours' (a site's WaitTime, KillOnBadExit), nor is its node's: without
-  // --no-kill here the job lives on, and the step does not. Workers take no part in bindings, nor do they
-  // hold the resources against the steps of tasks.
-  return fmt::format(
-      "srun --nodes={0} --ntasks={0} --overlap --no-kill --wait=0 --kill-on-bad-exit=0 --cpu-bind=none "
-      "--mpi=none",
-      nodes);
 }
 
 // Slurm knows the end better than the script: once for all nodes, so that 1,000 workers do not ask.
@@ -248,15 +259,15 @@ class Slurm : public BatchSystem {
   }
 
   // "sbatch: Job 3 to start at 1795325825 using 2 processors on nodes n[1-2] in partition batch"
-  std::optional<double> start_estimate_unix_s(const JobRequest& request) override {
+  Trial try_out(const JobRequest& request) override {
     write_script(request, script(request));
-    CommandCall command = slurm_call({"sbatch", "--test-only", script_file(request)});
-    const CommandAnswer answer = call(command);
+    const CommandAnswer answer = call(slurm_call({"sbatch", "--test-only", script_file(request)}));
+    if (!answer.ok()) return {std::nullopt, slurm_refusal(answer)};
     constexpr std::string_view kMark = " to start at ";
     const std::size_t at = answer.err.find(kMark);
-    if (!answer.ok() || at == std::string::npos) return std::nullopt;
+    if (at == std::string::npos) return {};
     const std::string_view rest = std::string_view(answer.err).substr(at + kMark.size());
-    return time_of(rest.substr(0, rest.find(' ')));
+    return {time_of(rest.substr(0, rest.find(' '))), {}};
   }
 
   std::optional<std::string> check() override {
@@ -265,6 +276,12 @@ class Slurm : public BatchSystem {
     return std::nullopt;
   }
 };
+
+// Of a job of ours: engine/batch/pools.cc makes them.
+bool is_token(std::string_view text) {
+  return text.size() > 1 && text.size() <= 14 && text.front() == 'w' &&
+         std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0 || std::islower(c) != 0; });
+}
 
 // Of what never clears; else empty.
 std::string_view meaning_of(std::string_view words) {
@@ -291,12 +308,23 @@ void expand_range(const std::string& before, std::string_view range, std::vector
 
 }  // namespace
 
+std::string agents_launcher(int nodes) {
+  // One worker's end is not its neighbours' (a site's WaitTime, KillOnBadExit), nor is its node's: without
+  // --no-kill here the job lives on, and the step does not. Workers take no part in bindings, nor do they
+  // hold the resources against the steps of tasks.
+  return fmt::format(
+      "srun --nodes={0} --ntasks={0} --overlap --no-kill --wait=0 --kill-on-bad-exit=0 --cpu-bind=none "
+      "--mpi=none",
+      nodes);
+}
+
 std::unique_ptr<BatchSystem> make_slurm() {
   return std::make_unique<Slurm>();
 }
 
 std::optional<JobStatus> parse_squeue_line(std::string_view line) {
   constexpr std::size_t kFields = 8;
+  constexpr std::size_t kToken = 13;  // its length: a comment of somebody else's begins with any word
   std::vector<std::string> fields = text::split(line, '|');
   if (fields.size() < kFields) return std::nullopt;
   for (std::string& field : fields) field = text::trim(field);
@@ -309,9 +337,14 @@ std::optional<JobStatus> parse_squeue_line(std::string_view line) {
   job.ends_unix_s = time_of(fields[5]);
   job.nodes = expand_host_list(fields[6]);
   job.reason = fields[7] == "None" ? "" : fields[7];
+  // Its name is for people, and a comment may be the user's own: the script has the token for its name.
   const std::string comment = fields.size() > kFields ? fields[kFields] : "";
-  const bool of_chain = job.token.find('-') != std::string::npos;  // tokens have none
-  if (of_chain && !comment.empty()) job.token = comment;
+  const std::string said = comment.substr(0, comment.find(' '));
+  if (is_token(said) && said.size() == kToken) job.token = said;
+  for (std::size_t i = kFields; i < fields.size(); ++i) {
+    const std::string stem = fields[i].ends_with(".sh") ? std::filesystem::path(fields[i]).stem().string() : "";
+    if (is_token(stem)) job.token = stem;
+  }
   const auto known =
       std::find_if(kStates.begin(), kStates.end(), [&](const State& state) { return job.raw == state.word; });
   if (known != kStates.end()) {

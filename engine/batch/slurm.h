@@ -15,10 +15,13 @@ namespace wflow::engine::batch {
 
 std::unique_ptr<BatchSystem> make_slurm();
 
-// The format that squeue is asked for, and a job of its answer, a line each. The jobs of a chain share a name:
-// their token is the comment.
+// srun, for one worker on each of so many nodes.
+std::string agents_launcher(int nodes);
+
+// The format that squeue is asked for, and a job of its answer, a line each. Names are for people: the token is the
+// first word of the comment and the name of the script.
 inline constexpr std::string_view kSqueueFormat =
-    "JobID:|,State:|,Name:|,RestartCnt:|,StartTime:|,EndTime:|,NodeList:|,Reason:|,Comment:|";
+    "JobID:|,State:|,Name:|,RestartCnt:|,StartTime:|,EndTime:|,NodeList:|,Reason:|,Comment:|,Command:|";
 std::optional<JobStatus> parse_squeue_line(std::string_view line);
 
 // "n[1-3,7],m01" -> names. What does not read comes back as it is.

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "engine/batch/around.h"
 #include "engine/batch/test_commands.h"
 
 namespace wflow::engine::batch {
@@ -38,6 +41,7 @@ TEST(SlurmScript, AsksForWholeNodesAndStartsAWorkerOnEach) {
   EXPECT_EQ(make_slurm()->script(request), R"(#!/bin/bash
 # Made by wflow for Slurm: an allocation with a worker on each of its nodes.
 #SBATCH --job-name=wfa1b2c3
+#SBATCH --comment=wfa1b2c3
 #SBATCH --nodes=2
 #SBATCH --ntasks=2
 #SBATCH --ntasks-per-node=1
@@ -121,6 +125,79 @@ TEST(Squeue, KnowsJobsOfAChainByTheirComment) {
   EXPECT_EQ(token("wabcdef-0", "wabcdef000001"), "wabcdef000001");
   EXPECT_EQ(token("wabcdef000002", "what the site writes"), "wabcdef000002");
   EXPECT_EQ(token("wabcdef000002", ""), "wabcdef000002");
+}
+
+TEST(Squeue, KnowsAJobByItsScriptWhateverItsNameAndComment) {
+  const auto token = [](const std::string& comment, const std::string& command) {
+    return parse_squeue_line("7|RUNNING|survey-sim-3|0|N/A|N/A|n1|None|" + comment + "|" + command + "|").value().token;
+  };
+  EXPECT_EQ(token("wabcdef000001 /scratch/me/survey_1", "(null)"), "wabcdef000001");
+  EXPECT_EQ(token("the user's own", "/scratch/me/survey_1/.wflow/allocations/wabcdef000002.sh"), "wabcdef000002");
+  EXPECT_EQ(token("(null)", "/home/me/run.sh"), "run") << "another's";
+}
+
+TEST(SlurmScript, NamesAreForPeopleAndTheCommentNamesTheCampaign) {
+  JobRequest request = request_in("/d");
+  request.name = "survey-sim-3";
+  request.campaign = "/scratch/my files/survey_1";
+  request.mail = "me@site.org";
+  request.args = {"--comment=hello world", "--licenses=x", "--gres=a:1 --x", "--wckey=\"a b\""};
+  const std::string script = make_slurm()->script(request);
+  EXPECT_THAT(script, HasSubstr("#SBATCH --job-name=survey-sim-3\n"));
+  EXPECT_THAT(script, HasSubstr("#SBATCH --comment=\"" + request.token + " /scratch/my files/survey_1\"\n"));
+  EXPECT_THAT(script, HasSubstr("#SBATCH --mail-user=me@site.org\n"));
+  EXPECT_THAT(script, HasSubstr("#SBATCH --comment=\"hello world\"\n"));
+  EXPECT_THAT(script, HasSubstr("#SBATCH --licenses=x\n"));
+  EXPECT_THAT(script, HasSubstr("#SBATCH --wckey=\"a b\"\n"));
+}
+
+TEST(SlurmPreset, WhatTheUserSetForAllJobsCountsWhereTheStudySaysNothing) {
+  TestCommands commands;
+  commands.set("SBATCH_ACCOUNT", "astro");
+  commands.set("SBATCH_PARTITION", "debug");
+  commands.set("SBATCH_QOS", "normal");
+  specs::AllocationSpec spec;
+  spec.type = "slurm";
+  spec.partition = "compute";
+  const JobRequest request = request_of(spec, 2);
+  EXPECT_EQ(request.account, "astro");
+  EXPECT_EQ(request.partition, "compute");
+  EXPECT_EQ(request.qos, "normal");
+  spec.type = "pbs";
+  EXPECT_EQ(request_of(spec, 2).account, "");
+}
+
+TEST(AllocationAround, IsTheJobWithAllItsNodes) {
+  std::map<std::string, std::string> variables;
+  const auto around = [&](bool has_srun = true) {
+    return allocation_around(
+        [&](const char* name) {
+          const auto at = variables.find(name);
+          return at == variables.end() ? nullptr : at->second.c_str();
+        },
+        has_srun);
+  };
+  EXPECT_FALSE(around());
+  variables = {{"SLURM_JOB_ID", "12"}, {"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_JOB_CPUS_PER_NODE", "4(x2)"}};
+  ASSERT_TRUE(around());
+  EXPECT_THAT(around()->nodes, ElementsAre("n1", "n2"));
+  EXPECT_EQ(around()->cores, 4);
+  EXPECT_TRUE(around()->starts_workers);
+  EXPECT_EQ(around()->launcher.at(0), "srun");
+  EXPECT_THAT(around()->launcher, testing::Contains("--ntasks=2"));
+  EXPECT_FALSE(around(false)->starts_workers);
+  variables["SLURM_JOB_NODELIST"] = "n1";
+  EXPECT_TRUE(around()) << "salloc's command stands somewhere else";
+  variables["SLURMD_NODENAME"] = "n1";
+  EXPECT_FALSE(around()) << "a worker of this machine is one in the allocation";
+}
+
+TEST(SlurmTrial, ARefusalIsInSlurmsWords) {
+  TestCommands commands;
+  commands.add("sbatch", "echo 'sbatch: error: invalid partition specified: nosuch' >&2; exit 1");
+  const BatchSystem::Trial trial = make_slurm()->try_out(request_in(commands.folder()));
+  EXPECT_EQ(trial.answer.refusal, Submission::Refusal::fix);
+  EXPECT_THAT(trial.answer.text, HasSubstr("invalid partition specified: nosuch"));
 }
 
 TEST(Squeue, SortsStatesAndEnds) {
@@ -269,9 +346,9 @@ TEST(Slurm, EstimatesAStart) {
   commands.add("sbatch",
                "echo 'sbatch: Job 3 to start at 1795325825 using 2 processors on nodes n[1-2] in partition "
                "batch' >&2");
-  EXPECT_EQ(make_slurm()->start_estimate_unix_s(request_in(commands.folder())), 1795325825);
+  EXPECT_EQ(make_slurm()->try_out(request_in(commands.folder())).starts_unix_s, 1795325825);
   commands.add("sbatch", "echo 'allocation failure: More processors requested than permitted' >&2; exit 1");
-  EXPECT_EQ(make_slurm()->start_estimate_unix_s(request_in(commands.folder())), std::nullopt);
+  EXPECT_EQ(make_slurm()->try_out(request_in(commands.folder())).starts_unix_s, std::nullopt);
 }
 
 TEST(Slurm, CancelsWhatHasEnded) {

@@ -46,6 +46,7 @@ void Coordinator::on(action::StartWorker& start) {
   options.zero = options_.zero_workers;
   options.zero_failures = options_.zero_failures;
   options.started_by = epoch_;
+  if (options_.around) options.launcher = options_.around->launcher;
   answers_.emplace_back(event::WorkerStarted{start.group, pool_.start(options)});
 }
 
@@ -60,6 +61,10 @@ void Coordinator::on(action::Kill& kill) {
 void Coordinator::on(action::ReadJournal& read) {
   readings_.emplace_back(plan_.campaign(), read);
   for (event::JournalRead& journal : take_journals()) answers_.emplace_back(std::move(journal));
+}
+
+void Coordinator::on(action::LookAtJournal& look) {
+  if (has_ended(plan_.campaign(), look.worker)) answers_.emplace_back(event::JournalEnded{look.worker});
 }
 
 void Coordinator::on(action::RemoveJournal& remove) {
@@ -114,7 +119,8 @@ void Coordinator::on(action::CancelJobs& cancel) {
 }
 
 void Coordinator::on(action::QueryJobs& query) {
-  batch_->call(batch::QueryCall{std::move(query.scheduler), std::move(query.prefix)});
+  batch_->call(batch::QueryCall{std::move(query.scheduler), std::move(query.prefix),
+                                     (plan_.campaign() / ".wflow" / "allocations").string()});
 }
 
 void Coordinator::on(action::Log& line) {

@@ -119,7 +119,7 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
   options.run_again = options_.run_again;
   const auto known = known_workers(plan_.campaign(), restored.workers, store_);
   socket_ = std::make_unique<wire::ServerSocket>(keys_, listens(known));
-  return std::make_unique<CoordinatorMachine>(plan_, array_specs(plan_, runs_here()), std::move(options),
+  return std::make_unique<CoordinatorMachine>(plan_, array_specs(plan_, runs_here(), options_.around.has_value()), std::move(options),
                                               restored, known, now());
 }
 
@@ -129,7 +129,7 @@ wire::Listen Coordinator::listens(const std::vector<KnownWorker>& known) const {
     return worker.guardian.known() && worker.guardian.host != host_name();
   };
   const auto names_machines = [](const Group& group) { return !group.machines.empty(); };
-  const bool network = options_.listen || batch_ != nullptr || wire::named_host() ||
+  const bool network = options_.listen || options_.around || batch_ != nullptr || wire::named_host() ||
                        std::ranges::any_of(groups_.all(), names_machines) ||
                        std::ranges::any_of(known, is_elsewhere);
   return network ? wire::Listen::network : wire::Listen::host;
@@ -141,6 +141,15 @@ std::vector<LocalGroup> Coordinator::find_local_groups() const {
   for (const Group& group : groups_.all()) {
     if (may_run_on(group, host_name()) && (runs_here() || !wants_scheduler(plan_.study(), group.name)))
       here.push_back(group);
+  }
+  if (options_.around) {
+    // A single group takes what each node gives; several share it.
+    std::vector<LocalGroup> groups;
+    const bool shared = here.size() > 1 && options_.around->cores > 0;
+    const std::vector<int> slots =
+        local_slots(here, shared ? options_.around->cores : options_.slots, options_.slots);
+    for (std::size_t i = 0; i < here.size(); ++i) groups.push_back({here[i].name, slots[i]});
+    return groups;
   }
   const std::vector<int> slots = local_slots(here, batch::usable_cores(), options_.slots);
   check_pins(here, slots, batch::usable_cores());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/batch/around.h"
 #include "engine/coordinate/machine.h"
 #include "engine/monitor/status.h"
 #include "engine/wire/requests.h"
@@ -31,6 +32,8 @@ struct CoordinatorOptions {
   RunAgain run_again;                       // likewise
   double time_limit_s = 0;                  // then drain; 0: none
   double status_interval_s = 0.25;
+  // Of a campaign whose workers run on all nodes of the allocation that this process was started in.
+  std::optional<batch::AllocationAround> around;
   Home home;                           // of a campaign whose coordinator lives in its allocations
   std::filesystem::path top;           // the campaign that this one follows on, for its next coordinators
   std::optional<wire::Request> first;  // a command, before anything runs: for a campaign that nobody runs

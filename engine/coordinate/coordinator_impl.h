@@ -59,6 +59,7 @@ class Coordinator {
   void on(action::Watch& watch);
   void on(action::Kill& kill);
   void on(action::ReadJournal& read);
+  void on(action::LookAtJournal& look);
   void on(action::RemoveJournal& remove);
   void on(action::AnswerQuery& question);
   void on(action::ResolveRetry& resolve);

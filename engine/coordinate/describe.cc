@@ -57,6 +57,9 @@ struct DescribeEvent {
     return fmt::format("journal of {}: {} records{}, {} orphans", read.worker, read.results.size(),
                        read.damaged ? ", damaged" : "", read.orphans);
   }
+  std::string operator()(const event::JournalEnded& ended) const {
+    return "the journal of " + ended.worker + " says that it has ended";
+  }
   std::string operator()(const event::CommitFinished&) const { return "the commit is on disk"; }
   std::string operator()(const event::CommitWaits& waits) const { return "the commit waits: " + waits.why; }
   std::string operator()(const event::Retry& retry) const {
@@ -107,6 +110,9 @@ struct DescribeAction {
   }
   std::string operator()(const action::ReadJournal& read) const {
     return "read the journal of " + read.worker;
+  }
+  std::string operator()(const action::LookAtJournal& look) const {
+    return "look at the journal of " + look.worker;
   }
   std::string operator()(const action::RemoveJournal& remove) const {
     return "remove the journal of " + remove.worker;

@@ -155,6 +155,11 @@ std::optional<event::JournalRead> JournalReading::take(double now_s) {
   return read;
 }
 
+bool has_ended(const fs::path& campaign, const std::string& worker) {
+  const auto header = header_of(journal_of(campaign, worker));
+  return header && header->ended;
+}
+
 void remove_journal(const fs::path& campaign, const std::string& worker) {
   const fs::path file = journal_of(campaign, worker);
   if (is_locked(file)) return;

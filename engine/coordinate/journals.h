@@ -37,6 +37,9 @@ class JournalReading {
   bool said_ = false;  // that the journal can't be read for the moment
 };
 
+// Whether the worker's guardian has written that none of its processes is left.
+bool has_ended(const std::filesystem::path& campaign, const std::string& worker);
+
 // The journal, unless somebody holds its lock, and the worker's directory. What stays is read again by the
 // next coordinator, to no effect.
 void remove_journal(const std::filesystem::path& campaign, const std::string& worker);

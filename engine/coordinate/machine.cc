@@ -281,11 +281,11 @@ void CoordinatorMachine::Impl::take_decisions() {
     batch_.ends.push_back(end);
   }
   batch_.floors.insert(batch_.floors.end(), decisions.floors.begin(), decisions.floors.end());
-  std::move(decisions.causes.begin(), decisions.causes.end(), std::back_inserter(batch_.causes));
   for (const MeasureOutputs& wanted : decisions.measurements)
     act(action::MeasureOutputs{wanted.array, wanted.element});
   note_disk();
   count_step_ends(decisions);
+  std::move(decisions.causes.begin(), decisions.causes.end(), std::back_inserter(batch_.causes));
   for (RecordFailure& failure : decisions.failures) record_failure(std::move(failure));
 }
 

@@ -58,6 +58,10 @@ struct JournalRead {
   std::optional<std::string> damaged;
   std::size_t orphans = 0;  // processes of its tasks that were ended
 };
+// Answers action::LookAtJournal where its guardian has written that no process of the worker is left.
+struct JournalEnded {
+  std::string worker;
+};
 struct CommitFinished {};  // the batch of the last Commit is on disk
 // It could not be written: the disk is full, over quota, read-only or broken. The edge goes on trying until
 // CommitFinished.
@@ -98,7 +102,7 @@ struct Time {};  // nothing but the time
 
 using CoordinatorEvent =
     std::variant<event::Message, event::Undelivered, event::WorkerStarted, event::ProcessEnded,
-                 event::JournalRead, event::CommitFinished, event::CommitWaits, event::Retry,
+                 event::JournalRead, event::JournalEnded, event::CommitFinished, event::CommitWaits, event::Retry,
                  event::JobSubmitted, event::JobsListed, event::JobsCancelled, event::OutputsMeasured,
                  event::Signal, event::Time>;
 
@@ -128,6 +132,10 @@ struct Kill {
 struct ReadJournal {
   std::string worker;
   bool here = false;
+};
+// Of a worker of another process table that is silent: a guardian whose agent was killed says so in the journal.
+struct LookAtJournal {
+  std::string worker;
 };
 // Everything in it is committed. Also the worker's directory.
 struct RemoveJournal {
@@ -175,7 +183,7 @@ struct Fail {
 
 using CoordinatorAction =
     std::variant<action::Send, action::Commit, action::StartWorker, action::Watch, action::Kill,
-                 action::ReadJournal, action::RemoveJournal, action::AnswerQuery, action::ResolveRetry,
+                 action::ReadJournal, action::LookAtJournal, action::RemoveJournal, action::AnswerQuery, action::ResolveRetry,
                  action::MeasureOutputs, action::SubmitJob, action::CancelJobs, action::QueryJobs,
                  action::Log, action::Fail>;
 

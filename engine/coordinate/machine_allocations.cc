@@ -74,6 +74,7 @@ void CoordinatorMachine::Impl::feed_pools() {
     batch::AllocationWorkers& workers = by_token[worker.allocation];
     ++workers.count;
     workers.busy = workers.busy || scheduler_.leased_to(id) > 0;
+    workers.worked = workers.worked || worker.ended > 0;
     workers.silent = workers.silent || running_s_ - worker.heard_s > silent_s;
     workers.slots = std::max(workers.slots, worker.capacity.cores);
     workers.hosts.push_back(worker.guardian.host);
@@ -94,9 +95,34 @@ void CoordinatorMachine::Impl::feed_pools() {
       demand.core_s += backlog[i].core_s / servers;
       demand.measured = demand.measured && backlog[i].measured;
       demand.longest_s = std::max(demand.longest_s, backlog[i].longest_s);
+      const bool leases = may_lease() && !scheduler_.paused() && phase_ == Phase::running;
+      demand.waiting += leases ? backlog[i].waiting : 0;
     }
+    if (demand.waiting > 0) demand.obstacle = obstacle_of(pool.name);
     pools_->set_demand(pool.name, demand);
   }
+}
+
+// Why the workers of a pool that are there take none of what waits for them; empty: not known.
+std::string CoordinatorMachine::Impl::obstacle_of(const std::string& name) const {
+  const Group* group = groups_.find(name);
+  int gpus = -1;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.scheduled && worker.group == name) gpus = std::max(gpus, worker.capacity.gpus);
+  }
+  if (group == nullptr || gpus < 0) return {};
+  for (const ScheduledWait& wait : scheduler_.waits()) {
+    const specs::PlannedStep& step = plan_.steps()[plan_.step_of(wait.array)];
+    if (!group->pools[groups_.pool_of(step.study_step)]) continue;
+    if (wait.gpus > gpus)
+      return fmt::format("a task of the step '{}' asks for {} GPUs, and the workers have {}", step.name, wait.gpus,
+                         gpus);
+    if (wait.cut_s > 0)
+      return fmt::format("tasks of the step '{}' were cut after {:.0f} s by the end of an allocation, and none came "
+                         "with more time left for them; raise 'walltime' above {:.0f} s",
+                         step.name, wait.cut_s, std::max(wait.walltime_s, wait.cut_s));
+  }
+  return {};
 }
 
 // A job is submitted once its row is on disk: a coordinator that comes after this one then finds it by its
@@ -110,6 +136,23 @@ void CoordinatorMachine::Impl::carry_out(batch::PoolActions actions) {
     act(action::CancelJobs{std::move(cancel.scheduler), std::move(cancel.ids)});
   for (const std::string& scheduler : actions.queries) act(action::QueryJobs{scheduler, options_.job_prefix});
   for (const std::string& token : actions.drains) drain_allocation(token);
+  for (const auto& gone : actions.gone) note_gone(gone);
+}
+
+// They are not lost at once: what they have sent may be on its way, and a word of them is worth more than the
+// scheduler's.
+void CoordinatorMachine::Impl::note_gone(const batch::PoolActions::Gone& gone) {
+  const auto named = [&](const std::string& host) {
+    return std::ranges::any_of(gone.nodes, [&](const std::string& node) {
+      return batch::short_name(node) == batch::short_name(host);
+    });
+  };
+  for (auto& [id, worker] : workers_) {
+    if (worker.allocation != gone.token || worker.here) continue;
+    if (gone.nodes.empty()) worker.gone = "its job has ended, as its scheduler says";
+    if (named(worker.capacity.node) || named(worker.guardian.host))
+      worker.gone = "its node has failed, as its scheduler says";
+  }
 }
 
 void CoordinatorMachine::Impl::drain_allocation(const std::string& token) {
@@ -219,7 +262,11 @@ std::optional<Loss> CoordinatorMachine::Impl::loss_by(const batch::Allocation& a
       break;
   }
   if (over) return Loss{EndReason::walltime, "the walltime of " + name + " was over", true, true};
-  return Loss{EndReason::worker_lost, name + " has ended", false, true};
+  if (pools_->was_given_back(allocation.token))
+    return Loss{EndReason::worker_lost, name + " was given back", false, true};
+  // Its end may well be what the task did to its worker: it explains nothing.
+  const std::string why = allocation.reason.empty() ? "" : ": " + allocation.reason;
+  return Loss{EndReason::worker_lost, name + " ended with the worker on which this task ran" + why, true, true};
 }
 
 void CoordinatorMachine::Impl::keep_losses(const Worker& worker, std::vector<Outcome> lost) {
@@ -237,8 +284,7 @@ void CoordinatorMachine::Impl::explain_losses() {
     const batch::Allocation* allocation = pools_->find(lost.allocation);
     const auto loss = allocation == nullptr ? std::nullopt : loss_by(*allocation, lost.incarnation);
     if (!loss) return false;
-    const EndReason reason = loss->reason == EndReason::worker_lost ? EndReason::preempted : loss->reason;
-    scheduler_.loss_explained(lost.outcome, lost.worker, reason, loss->detail);
+    scheduler_.loss_explained(lost.outcome, lost.worker, *loss);
     return true;
   });
 }

@@ -407,5 +407,93 @@ TEST(Allocations, WhatFailsInAnAllocationThatWasCancelledIsPreempted) {
   EXPECT_FALSE(rows[0].final);
 }
 
+// Its guardian has written that the agent was killed: 75 s of waiting would be for nothing.
+TEST(Allocations, AKilledAgentIsKnownByItsJournal) {
+  Campaign campaign(1);
+  campaign.start();
+  campaign.accept();
+  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.join_from(kThere);
+  const auto leases = campaign.leases(kThere.id);
+  campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
+  campaign.pass(7);
+  ASSERT_EQ(campaign.looks, std::vector<std::string>{kThere.id});
+  EXPECT_TRUE(campaign.reads.empty());
+  campaign.handle(event::JournalEnded{kThere.id});
+  campaign.pass(2);
+  ASSERT_EQ(campaign.reads.size(), 1U);
+  campaign.handle(event::JournalRead{kThere.id, {}, {}, 0});
+  ASSERT_EQ(campaign.failures(), 1U);
+  EXPECT_TRUE(campaign.has_history("its agent was killed"));
+}
+
+TEST(Allocations, TasksOfAJobThatTheSchedulerSaysIsGoneRunAgainAtOnce) {
+  Campaign campaign(1);
+  campaign.start();
+  campaign.accept();
+  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.join_from(kThere);
+  const auto leases = campaign.leases(kThere.id);
+  campaign.beat(kThere.id, {{leases[0].array, leases[0].first, 1}});
+  campaign.pass(10);
+  EXPECT_TRUE(campaign.reads.empty());
+  campaign.list({campaign.job(batch::JobState::failed, batch::JobEnd::node)});
+  campaign.pass(2);
+  ASSERT_EQ(campaign.reads.size(), 1U);
+  campaign.handle(event::JournalRead{kThere.id, {}, {}, 0});
+  const TestWorker next{"w-next", "there", 400};
+  campaign.pass(2);
+  ASSERT_EQ(campaign.submits.size(), 2U);
+  campaign.accept(1);
+  campaign.join_from(next, std::nullopt, 1);
+  ASSERT_EQ(campaign.leases(next.id).size(), 1U);
+  EXPECT_EQ(campaign.failure_rows().at(0).counts, (AttemptCounts{1, 0, 0, false, 1}));
+}
+
+TEST(Allocations, AWorkerThatStillTalksIsNotLostByTheSchedulersWord) {
+  Campaign campaign(1);
+  campaign.start();
+  campaign.accept();
+  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.join_from(kThere);
+  campaign.list({campaign.job(batch::JobState::failed, batch::JobEnd::node)});
+  for (int i = 0; i < 10; ++i) {
+    campaign.beat(kThere.id);
+    campaign.pass(1);
+  }
+  EXPECT_TRUE(campaign.reads.empty());
+}
+
+// It ends the worker, and with it its allocation of one node.
+TEST(Allocations, ATaskThatEndsItsAllocationThreeTimesIsInQuarantine) {
+  Campaign campaign(1);
+  campaign.start();
+  for (std::size_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(campaign.submits.size(), i + 1);
+    campaign.accept(i);
+    const TestWorker worker{"w" + std::to_string(i), "there", 200 + 10 * static_cast<int>(i)};
+    campaign.list({campaign.job(batch::JobState::running, batch::JobEnd::none, i)});
+    campaign.join_from(worker, std::nullopt, i);
+    campaign.pass(3);
+    campaign.beat(worker.id);
+    const auto leases = campaign.leases(worker.id);
+    ASSERT_EQ(leases.size(), 1U) << i;
+    campaign.beat(worker.id, {{leases[0].array, leases[0].first, 1}});
+    campaign.pass(7);
+    campaign.handle(event::JournalEnded{worker.id});
+    campaign.pass(3);
+    campaign.handle(event::JournalRead{worker.id, {}, {}, 0});
+    batch::JobStatus ended = campaign.job(batch::JobState::failed, batch::JobEnd::exit, i);
+    ended.reason = "NonZeroExitCode";
+    campaign.list({ended});
+    campaign.pass(12);
+  }
+  EXPECT_EQ(campaign.count(ElementState::failed), 1U);
+  ASSERT_FALSE(campaign.causes().empty());
+  EXPECT_TRUE(campaign.causes().back().final);
+  EXPECT_NE(campaign.causes().back().detail.find("in quarantine: 3 workers were lost"), std::string::npos);
+  EXPECT_NE(campaign.causes().back().detail.find("NonZeroExitCode"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace wflow::engine

@@ -10,6 +10,14 @@
 
 namespace wflow::engine {
 
+namespace {
+
+// One that is known to be gone is lost when so many heartbeats are missing; the journal of one that is not is looked
+// at after more.
+constexpr double kGoneHeartbeats = 3, kLookHeartbeats = 5;
+
+}  // namespace
+
 void CoordinatorMachine::Impl::on(const event::WorkerStarted& event) {
   Starts& starts = starts_[event.group];
   starts.asked = std::max(0, starts.asked - 1);
@@ -78,6 +86,14 @@ void CoordinatorMachine::Impl::lose(Worker& worker, const std::string& reason) {
 void CoordinatorMachine::Impl::read_journal(Worker& worker) {
   if (std::exchange(worker.reading, true)) return;
   act(action::ReadJournal{worker.id, worker.here});
+}
+
+// What it did not journal it will never say: there is nothing to wait for.
+void CoordinatorMachine::Impl::on(const event::JournalEnded& event) {
+  const auto at = workers_.find(event.worker);
+  if (at == workers_.end() || at->second.here) return;
+  at->second.gone = "its agent was killed";
+  at->second.certainly_dead = true;
 }
 
 void CoordinatorMachine::Impl::on(event::JournalRead& event) {
@@ -189,12 +205,22 @@ void CoordinatorMachine::Impl::check_silence() {
   const double limit_s =
       options_.planted.lease_before_fence ? 3 * timing.heartbeat_s : timing.lost_s + timing.margin_s;
   std::vector<WorkerId> silent;
-  for (const auto& [id, worker] : workers_) {
+  for (auto& [id, worker] : workers_) {
     const bool talks = worker.state == WorkerState::joining || worker.state == WorkerState::working ||
                        worker.state == WorkerState::draining;
-    if (talks && !worker.here && running_s_ - worker.heard_s > limit_s) silent.push_back(id);
+    const double silent_s = running_s_ - worker.heard_s;
+    if (!talks || worker.here) continue;
+    if (silent_s > (worker.gone.empty() ? limit_s : kGoneHeartbeats * timing.heartbeat_s)) silent.push_back(id);
+    const bool looks = silent_s > kLookHeartbeats * timing.heartbeat_s && worker.gone.empty() &&
+                       running_s_ - worker.looked_s > kLookHeartbeats * timing.heartbeat_s;
+    if (!looks) continue;
+    worker.looked_s = running_s_;
+    act(action::LookAtJournal{id});
   }
-  for (const WorkerId& id : silent) lose(workers_.at(id), fmt::format("nothing heard for {:.0f} s", limit_s));
+  for (const WorkerId& id : silent) {
+    Worker& worker = workers_.at(id);
+    lose(worker, worker.gone.empty() ? fmt::format("nothing heard for {:.0f} s", limit_s) : worker.gone);
+  }
 }
 
 // The campaign ends, and workers of this machine do not.

@@ -43,6 +43,8 @@ struct CoordinatedWorker {
   bool said_goodbye = false;
   bool drain = false;       // it may finish what it holds, and gets no more
   bool drain_sent = false;  // on this connection
+  std::string gone;         // with its job or node, as the scheduler says, or with its agent, as its guardian does
+  double looked_s = 0;      // running time of the last look at its journal, while it is silent
 
   // ---- its connection
   PeerId peer;                     // empty: none
@@ -179,6 +181,7 @@ struct CoordinatorMachine::Impl {
   void on(const event::WorkerStarted& event);
   void on(const event::ProcessEnded& event);
   void on(event::JournalRead& event);
+  void on(const event::JournalEnded& event);
   void watch(const ProcessIdentity& process, const std::string& group, const WorkerId& worker);
   void process_ended(Worker& worker);
   void disconnect(Worker& worker);
@@ -202,6 +205,8 @@ struct CoordinatorMachine::Impl {
   void feed_pools();
   void carry_out(batch::PoolActions actions);
   void drain_allocation(const std::string& token);
+  void note_gone(const batch::PoolActions::Gone& gone);
+  std::string obstacle_of(const std::string& pool) const;
   bool is_of_old_incarnation(const Worker& worker) const;
   void drain_old_incarnations();
   void check_stuck();

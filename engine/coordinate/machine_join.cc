@@ -117,6 +117,7 @@ void CoordinatorMachine::Impl::connect(Worker& worker, const PeerId& peer, wire:
   worker.templates.clear();
   worker.heartbeat = 0;
   worker.heard_s = running_s_;
+  worker.gone.clear();
   worker.capacity = {hello.cores, hello.gpus, hello.memory_bytes, groups_.find(hello.group)->pools};
   worker.allocation = hello.allocation;
   worker.capacity.allocation = hello.allocation;

@@ -42,6 +42,10 @@ void CoordinatorMachine::Impl::count_step_ends(const Actions& decisions) {
     step_ends_[plan_.step_of(outcome.array)].reason =
         describe_end(static_cast<int>(outcome.reason), outcome.exit_code);
   }
+  for (const RecordCause& cause : decisions.causes) {
+    if (cause.final)
+      step_ends_[plan_.step_of(cause.array)].reason = describe_end(static_cast<int>(cause.reason), 0);
+  }
   std::set<std::size_t> failed;
   for (const RecordEnd& end : decisions.ends) {
     if (end.state != ElementState::failed && end.state != ElementState::hard_failed) continue;

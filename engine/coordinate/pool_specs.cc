@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/process.h"
 #include "base/random.h"
@@ -23,6 +24,17 @@ specs::WorkerGroup group_of(const specs::Study& study, const std::string& name) 
   return group;
 }
 
+// Names of jobs: no blanks, nothing that a shell or a scheduler reads as something else.
+std::string job_name_of(const std::string& text) {
+  constexpr std::size_t kLongest = 80;
+  std::string name;
+  for (const char c : text.substr(0, kLongest)) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+    name += plain ? c : '_';
+  }
+  return name;
+}
+
 // `number`: among the campaign's pools, for the name of its chain.
 batch::PoolSpec pool_of(const specs::Plan& plan, const specs::WorkerGroup& group, std::size_t number) {
   batch::PoolSpec pool;
@@ -35,6 +47,8 @@ batch::PoolSpec pool_of(const specs::Plan& plan, const specs::WorkerGroup& group
   pool.idle_timeout_s = group.idle_timeout_s;
   pool.job = batch::request_of(group.allocation, group.slots);
   pool.job.chain = std::to_string(number);
+  if (pool.job.name.empty()) pool.job.name = job_name_of(plan.study().name + "-" + group.name);
+  pool.job.campaign = plan.campaign().string();
   pool.job.directory = (plan.campaign() / ".wflow" / "allocations").string();
   pool.job.command = {sibling_program("wflow"),
                       "worker",
@@ -45,6 +59,8 @@ batch::PoolSpec pool_of(const specs::Plan& plan, const specs::WorkerGroup& group
                       fmt::format("{:.0f}", plan.study().batch.linger_s)};
   if (group.slots > 0)
     pool.job.command.insert(pool.job.command.end(), {"--slots", std::to_string(group.slots)});
+  if (group.allocation.gpus > 0)
+    pool.job.command.insert(pool.job.command.end(), {"--gpus", std::to_string(group.allocation.gpus)});
   if (group.pin) pool.job.command.emplace_back("--pin");
   if (plan.study().batch.coordinator_in_allocation)
     pool.job.coordinator = coordinator_command(plan.campaign(), {}, false);

@@ -168,6 +168,7 @@ class TestEdge {
   std::vector<ProcessIdentity> watched;
   std::vector<action::Kill> kills;
   std::vector<action::ReadJournal> reads;
+  std::vector<std::string> looks;  // workers whose journals are to be looked at
   std::vector<std::string> removed;
   std::vector<action::AnswerQuery> questions;
   std::vector<action::ResolveRetry> retries;
@@ -204,6 +205,7 @@ class TestEdge {
   void keep(action::Watch& watch) { watched.push_back(watch.process); }
   void keep(action::Kill& kill) { kills.push_back(kill); }
   void keep(action::ReadJournal& read) { reads.push_back(read); }
+  void keep(action::LookAtJournal& look) { looks.push_back(look.worker); }
   void keep(action::RemoveJournal& remove) { removed.push_back(remove.worker); }
   void keep(action::AnswerQuery& question) {
     questions.push_back(std::move(question));

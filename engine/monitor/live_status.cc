@@ -57,6 +57,7 @@ void LiveStatus::apply(const store::Batch& batch) {
     missing_changed_ = true;
   }
   for (const RecordFailure& failure : batch.failures) add(failure);
+  for (const RecordCause& cause : batch.causes) add(cause);
   for (const wire::TaskEvent& event : batch.events) add(event);
   for (const store::HistoryRow& row : batch.history) add(row);
   for (const store::Batch::Usage& used : batch.usage) {
@@ -116,6 +117,22 @@ void LiveStatus::add(const RecordFailure& failure) {
     const auto extra = static_cast<std::ptrdiff_t>(status_.failures.size() - kListedFailures);
     status_.failures.erase(status_.failures.begin(), status_.failures.begin() + extra);
   }
+}
+
+// It was recorded when its worker was lost, and is the last one as is known now.
+void LiveStatus::add(const RecordCause& cause) {
+  if (!cause.final) return;
+  RecordFailure failure;
+  failure.outcome.array = cause.array;
+  failure.outcome.element = cause.element;
+  failure.outcome.attempt = cause.attempt;
+  failure.outcome.reason = cause.reason;
+  failure.outcome.started_s = cause.started_s;
+  failure.outcome.detail = cause.detail;
+  failure.worker = cause.worker;
+  failure.final = true;
+  --status_.last_failure;  // it has its row
+  add(failure);
 }
 
 void LiveStatus::add(const wire::TaskEvent& event) {

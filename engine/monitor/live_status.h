@@ -48,6 +48,7 @@ class LiveStatus {
   };
 
   void add(const RecordFailure& failure);
+  void add(const RecordCause& cause);
   void add(const wire::TaskEvent& event);
   void add(const store::HistoryRow& row);
   void add_artifact(const std::string& step, const wire::Artifact& artifact);

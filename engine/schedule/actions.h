@@ -49,6 +49,8 @@ struct RecordCause {
   EndReason reason = EndReason::node;
   std::string detail;
   std::optional<AttemptCounts> counts;  // as they are now, where it runs again
+  bool final = false;                   // it was the last one, as is known now
+  double started_s = 0;                 // Unix time
 };
 
 // These elements were opened again (wflow retry): what ran under leases below `lease` does not count for

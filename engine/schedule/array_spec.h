@@ -38,6 +38,9 @@ struct ArraySpec {
   double memory_factor =
       0;                  // an execution killed for memory is followed by one with so many times more; 0: not
   double walltime_s = 0;  // one task lasts no longer, as the study says; 0: it does not
+  // The walltime of the longest allocations that serve it; 0: not known, or some have none.
+  double longest_allocation_s = 0;
+  bool goes_on = false;  // an execution that was cut is continued by the next one: trainings, `restart:`
   bool trust_markers = false;  // Lease::trust_from is given
   bool own_program = false;  // a wflow program: its exit codes 2 to 4 say that another try would end the same
   // Conversions: a block that is done has deleted what its parent's elements left; and how many bytes of that

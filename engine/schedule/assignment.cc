@@ -113,16 +113,23 @@ std::optional<ArrayId> Scheduler::array_for(const Worker& worker, QueueId queue)
 std::optional<Element> Scheduler::next_again(const Worker& worker, ArrayId id) const {
   const TaskArray& array = arrays_[id];
   const auto next = ready_.next_again(id);
-  if (!next || (array.spec.memory_factor <= 0 && !is_suspect(array, *next))) return next;
+  if (!next) return next;
+  if (array.spec.memory_factor <= 0 && !is_suspect(array, *next) && may_outlive(worker, array, *next)) return next;
   const std::int64_t has = worker.capacity.memory_bytes;
   const std::int64_t largest = leases_.largest_memory(ready_.queue_of(id));
   const bool has_suspect = holds_suspect(worker);
   return ready_.find_again(id, kLooks, [&](Element element) {
-    if (has_suspect && is_suspect(array, element)) return false;
+    if ((has_suspect && is_suspect(array, element)) || !may_outlive(worker, array, element)) return false;
     const auto attempt = array.attempts.find(element);
     const std::int64_t needs = attempt == array.attempts.end() ? 0 : attempt->second.memory_bytes;
     return array.spec.memory_factor <= 0 || has <= 0 || has >= std::min(needs, largest);
   });
+}
+
+bool Scheduler::may_outlive(const Worker& worker, const TaskArray& array, Element element) const {
+  const auto attempt = array.attempts.find(element);
+  return attempt == array.attempts.end() || attempt->second.at_least_s <= 0 ||
+         outlives(attempt->second.at_least_s, worker, now_s_);
 }
 
 bool Scheduler::is_suspect(const TaskArray& array, Element element) {

@@ -29,6 +29,7 @@ std::vector<Backlog> Scheduler::backlog() const {
     const double cores = std::max(1.0, static_cast<double>(queue.resources.cores) * queue.resources.procs);
     const auto bundle = static_cast<double>(std::max<std::uint64_t>(array.spec.bundle, 1));
     pool.open += open;
+    pool.waiting += ready_.waiting_in(id);
     pool.cores += std::ceil(static_cast<double>(runnable) / bundle) * cores;
     if (queue.timed > 0) {
       pool.core_s +=
@@ -39,6 +40,16 @@ std::vector<Backlog> Scheduler::backlog() const {
     pool.longest_s = std::max(pool.longest_s, longest_s(queue).value_or(0));
   }
   return pools;
+}
+
+std::vector<ScheduledWait> Scheduler::waits() const {
+  std::vector<ScheduledWait> waits;
+  for (const QueueKey& key : ready_.order()) {
+    const ReadyQueue& queue = ready_.queue(std::get<QueueId>(key));
+    const ArrayId array = *queue.waiting.begin();
+    waits.push_back({array, queue.resources.gpus, queue.cut_s, arrays_[array].spec.longest_allocation_s});
+  }
+  return waits;
 }
 
 }  // namespace wflow::engine

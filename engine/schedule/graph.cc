@@ -39,12 +39,12 @@ double walltime_s(const specs::Step& step) {
 }
 
 // A step of a study that runs on this machine alone has one worker, however many nodes it asks for.
-Gang gang_of(const Groups& groups, const specs::PlannedStep& step, const specs::Resources& asked) {
+Gang gang_of(const Groups& groups, const specs::PlannedStep& step, const specs::Resources& asked, bool in_one) {
   if (asked.nodes <= 1) return {};
   const auto serving = groups.serving(step.study_step);
   const bool in_allocations =
       std::any_of(serving.begin(), serving.end(), [](const Group* group) { return group->in_allocations; });
-  if (!in_allocations) return {};
+  if (!in_allocations && !in_one) return {};
   return {asked.nodes, asked.min_nodes > 0 ? std::min(asked.min_nodes, asked.nodes) : asked.nodes,
           std::max(1, asked.cores) * std::max(1, ranks_a_node(asked))};
 }
@@ -60,9 +60,22 @@ specs::Resources resources_of(const specs::Plan& plan, const specs::PlannedStep&
   return varies ? plan.task_template(array).resources : step.resources;
 }
 
+// The walltime of the longest allocations that serve a step; 0 where some have none that is known.
+double longest_allocation_s(const specs::Study& study, const Groups& groups, const specs::PlannedStep& step) {
+  double longest_s = 0;
+  for (const Group* group : groups.serving(step.study_step)) {
+    const auto own = std::ranges::find(study.workers, group->name, &specs::WorkerGroup::name);
+    const double walltime_s =
+        own == study.workers.end() ? study.batch.allocation.walltime_s : own->allocation.walltime_s;
+    if (!group->in_allocations || walltime_s <= 0) return 0;
+    longest_s = std::max(longest_s, walltime_s);
+  }
+  return longest_s;
+}
+
 }  // namespace
 
-std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here) {
+std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here, bool in_one) {
   const Groups groups(plan.study());
   std::vector<ArraySpec> arrays;
   arrays.reserve(plan.array_count());
@@ -78,7 +91,7 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here) {
     array.step = static_cast<std::uint32_t>(plan.step_of(id));
     array.pool = groups.pool_of(step.study_step);
     array.resources = resources_of(plan, step, id);
-    if (!runs_here) array.gang = gang_of(groups, step, array.resources);
+    if (!runs_here) array.gang = gang_of(groups, step, array.resources, in_one);
     array.bundle = step.bundle;
     if (step.bundle > 0) array.block_starts = plan.block_starts();
     array.max_retries = step.max_retries;
@@ -86,6 +99,8 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here) {
     array.retry_delay_s = step.retry_delay_s;
     array.memory_factor = step.retry_memory;
     array.walltime_s = walltime_s(plan.study().steps[step.study_step]);
+    if (!runs_here) array.longest_allocation_s = longest_allocation_s(plan.study(), groups, step);
+    array.goes_on = step.kind == specs::StepKind::train || !plan.study().steps[step.study_step].restart.empty();
     array.trust_markers = step.trust_markers;
     array.own_program = step.kind != specs::StepKind::shell;
     array.deletes_input = deletes[plan.step_of(id)];

@@ -412,7 +412,7 @@ TEST(LeaseRules, ALossThatMayYetBeExplainedIsNotTheLastOne) {
   }
   // The scheduler says of two of them that nodes had failed.
   for (std::size_t i = 0; i < 2; ++i)
-    scheduler.loss_explained(charged[i], "a", EndReason::node, "a node failed");
+    scheduler.loss_explained(charged[i], "a", {EndReason::node, "a node failed"});
   Actions actions = scheduler.take_actions();
   ASSERT_EQ(actions.causes.size(), 2U);
   EXPECT_EQ(actions.causes[1].attempt, 1U);
@@ -489,7 +489,7 @@ TEST(LeaseRules, AnExplanationChangesNoCountsOfAfterARetry) {
   lease_all(scheduler, "a", 200);
   scheduler.worker_lost("a", {{0, 0, 1}});
   scheduler.take_actions();
-  scheduler.loss_explained(lost.at(0), "a", EndReason::node, "a node failed");
+  scheduler.loss_explained(lost.at(0), "a", {EndReason::node, "a node failed"});
   const Actions actions = scheduler.take_actions();
   ASSERT_EQ(actions.causes.size(), 1U);
   EXPECT_FALSE(actions.causes[0].counts);
@@ -841,6 +841,111 @@ TEST(LeaseRules, ARetryOfScatteredFailuresIsLinear) {
     return scheduler.work() - before;
   };
   EXPECT_LT(static_cast<double>(work_of(40'000)), 4.4 * static_cast<double>(work_of(10'000)));
+}
+
+// `kill -9 $PPID`: its allocation has ended, and that explains nothing.
+TEST(LeaseRules, ALossThatTheSchedulerCanNotExplainMayBeTheLastOne) {
+  double now_s = 0;
+  Scheduler scheduler({array_of(1)}, 1);
+  scheduler.start();
+  for (std::uint32_t loss = 1; loss <= kCrashLimit; ++loss) {
+    lease_all(scheduler, "a", now_s += 100);
+    const auto lost = scheduler.worker_lost("a", {{0, 0, 1}}, {EndReason::worker_lost, "", true, false});
+    ASSERT_EQ(lost.size(), 1U);
+    scheduler.take_actions();
+    scheduler.worker_joined("b", {64}, {});
+    scheduler.assign(now_s += 5);
+    EXPECT_EQ(scheduler.take_actions().grants.size(), loss < kCrashLimit ? 1U : 0U) << "it waits for the cause";
+    scheduler.worker_lost("b", {});
+    scheduler.take_actions();
+    scheduler.loss_explained(lost[0], "a", {EndReason::worker_lost, "allocation 7 ended: exit code 6"});
+    const Actions actions = scheduler.take_actions();
+    ASSERT_EQ(actions.causes.size(), 1U);
+    EXPECT_EQ(actions.causes[0].final, loss == kCrashLimit);
+    EXPECT_EQ(state(scheduler, 0) == ElementState::failed, loss == kCrashLimit);
+    if (loss < kCrashLimit) continue;
+    EXPECT_NE(actions.causes[0].detail.find("in quarantine: 3 workers were lost"), std::string::npos);
+    EXPECT_NE(actions.causes[0].detail.find("exit code 6"), std::string::npos);
+  }
+}
+
+TEST(LeaseRules, ATaskThatWaitsForTheCauseOfItsLossRunsAgainAtOnceWhereItIsInnocent) {
+  double now_s = 0;
+  Scheduler scheduler({array_of(1)}, 1);
+  scheduler.restore_attempt(0, 0, {kCrashLimit - 1, 0, kCrashLimit - 1});
+  scheduler.start();
+  lease_all(scheduler, "a", now_s += 100);
+  const auto lost = scheduler.worker_lost("a", {{0, 0, 1}}, {EndReason::worker_lost, "", true, false});
+  scheduler.loss_explained(lost.at(0), "a", {EndReason::node, "a node failed"});
+  EXPECT_EQ(lease_all(scheduler, "b", now_s += 1).attempt, kCrashLimit);
+}
+
+Outcome cut(const Lease& lease, double duration_s) {
+  Outcome outcome = failure(lease.id, lease.first, lease.attempt, EndReason::walltime);
+  outcome.duration_s = duration_s;
+  return outcome;
+}
+
+// A task of 50 s fits into the 52 s of an allocation, and was always started with 39 s left.
+TEST(LeaseRules, ATaskThatWasCutStartsWhereItMayEnd) {
+  ArraySpec spec = array_of(1);
+  spec.longest_allocation_s = 60;
+  Scheduler scheduler({spec}, 1);
+  scheduler.start();
+  scheduler.worker_joined("a", {1}, {});
+  scheduler.worker_ends("a", 52);
+  scheduler.assign(13);
+  const Lease first = scheduler.take_actions().grants.at(0).lease;
+  scheduler.ended_badly(cut(first, 39), "a", 52);
+  EXPECT_EQ(state(scheduler, 0), ElementState::delayed);
+  scheduler.take_actions();
+  scheduler.worker_lost("a", {});
+  scheduler.assign(52);
+  scheduler.worker_joined("b", {1}, {});
+  scheduler.worker_ends("b", 104);
+  scheduler.assign(65);
+  EXPECT_TRUE(scheduler.take_actions().grants.empty()) << "39 s are left";
+  scheduler.worker_joined("c", {1}, {});
+  scheduler.worker_ends("c", 65 + 52);
+  scheduler.assign(66);
+  const Actions actions = scheduler.take_actions();
+  ASSERT_EQ(actions.grants.size(), 1U);
+  EXPECT_EQ(actions.grants[0].worker, "c");
+}
+
+TEST(LeaseRules, ATaskThatAWholeAllocationCutsFails) {
+  ArraySpec spec = array_of(2);
+  spec.longest_allocation_s = 60;
+  Scheduler scheduler({spec}, 1);
+  scheduler.start();
+  scheduler.assign(0);
+  scheduler.worker_joined("a", {1}, {});
+  scheduler.worker_ends("a", 52);
+  scheduler.assign(0.5);
+  const Lease lease = scheduler.take_actions().grants.at(0).lease;
+  scheduler.ended_badly(cut(lease, 51.5), "a", 52);
+  EXPECT_EQ(state(scheduler, lease.first), ElementState::failed);
+  const Actions actions = scheduler.take_actions();
+  ASSERT_EQ(actions.failures.size(), 1U);
+  EXPECT_TRUE(actions.failures[0].final);
+  EXPECT_NE(actions.failures[0].outcome.detail.find("raise 'walltime' of batch: or of its pool above 60 s"),
+            std::string::npos)
+      << actions.failures[0].outcome.detail;
+}
+
+TEST(LeaseRules, ATrainingGoesOnInTheNextAllocation) {
+  ArraySpec spec = array_of(1);
+  spec.longest_allocation_s = 60;
+  spec.goes_on = true;
+  Scheduler scheduler({spec}, 1);
+  scheduler.start();
+  scheduler.assign(0);
+  scheduler.worker_joined("a", {1}, {});
+  scheduler.worker_ends("a", 52);
+  scheduler.assign(0.5);
+  const Lease lease = scheduler.take_actions().grants.at(0).lease;
+  scheduler.ended_badly(cut(lease, 51.5), "a", 52);
+  EXPECT_FALSE(has_ended(state(scheduler, 0)));
 }
 
 }  // namespace

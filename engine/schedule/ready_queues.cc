@@ -155,6 +155,11 @@ void ReadyQueues::count_durations(ArrayId array, std::uint64_t timed, double sum
   queue.duration_square_sum += square_sum;
 }
 
+void ReadyQueues::count_cut(ArrayId array, double duration_s) {
+  ReadyQueue& queue = queues_[waiting_[array].queue];
+  queue.cut_s = std::max(queue.cut_s, duration_s);
+}
+
 void ReadyQueues::count_worker(const std::vector<bool>& serves, int cores, int sign) {
   for (QueueId queue = 0; queue < queues_.size(); ++queue) {
     if (!serves[queue]) continue;

@@ -33,6 +33,7 @@ struct ReadyQueue {
   double duration_sum_s = 0;
   double duration_square_sum = 0;
   double walltime_s = 0;     // as the study says; 0: it does not
+  double cut_s = 0;  // the longest execution that the end of its allocation has cut: others may last as long
   double served_core_s = 0;  // leased so far, as estimated; a queue that comes later begins with the others
   double waits_since_s = 0;  // it got something to lease, or was served
   bool overdue = false;
@@ -59,6 +60,7 @@ class ReadyQueues {
   void remove(ArrayId array, Range range);
   // Elements that ran before go first, one a lease.
   std::optional<Element> next_again(ArrayId array) const;
+  std::uint64_t waiting_in(ArrayId array) const { return waiting_[array].counted; }
   bool has_again(ArrayId array) const { return !waiting_[array].again.empty(); }
   // Whether others wait, too.
   bool has_fresh(ArrayId array) const { return !waiting_[array].ready.empty(); }
@@ -85,6 +87,7 @@ class ReadyQueues {
   void serve(QueueId queue, double core_s);  // so much of it was leased
   void count_leased(ArrayId array, std::int64_t elements);
   void count_durations(ArrayId array, std::uint64_t timed, double sum_s, double square_sum);
+  void count_cut(ArrayId array, double duration_s);
   void count_worker(const std::vector<bool>& serves, int cores, int sign);
 
   std::vector<ArrayId> without_worker(double patience_s) const;

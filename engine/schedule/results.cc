@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How executions end: successes, which always count once, and failures, which count unless they are stale.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -7,6 +9,7 @@
 
 #include "engine/schedule/exit_codes.h"
 #include "engine/schedule/scheduler.h"
+#include "engine/schedule/sizing.h"
 
 namespace wflow::engine {
 
@@ -26,6 +29,16 @@ constexpr double kLongestDelay_s = 60;
 constexpr double kLossDelay_s = 1;
 // Before an execution that failed for its disk runs again: so long, then longer each time.
 constexpr double kDiskDelay_s = 2;
+
+// So long a task that may go into quarantine waits for what the scheduler knows of its last loss.
+constexpr double kExplained_s = 90;
+
+std::string quarantine_text(std::uint32_t crashes) {
+  return fmt::format(
+      "in quarantine: {} workers were lost while this task ran, and nothing else explains it; wflow retry runs it "
+      "again\n",
+      crashes);
+}
 
 double backed_off(double first_s, std::uint32_t number) {
   const int doublings = static_cast<int>(std::min<std::uint32_t>(number, 32)) - 1;
@@ -321,11 +334,14 @@ bool Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt a
   const bool cancel_requested = arrays_[outcome.array].cancel_requested.contains(range);
   double delay_s = spec.retry_delay_s;
   bool again = true;
+  bool too_long = false;
   if (asked_again) {
     again = attempt.asked_again() <= static_cast<std::uint32_t>(spec.max_retries);
   } else if (is_neutral(outcome.reason)) {
     ++attempt.neutral;
     delay_s = outcome.reason == EndReason::disk ? backed_off(kDiskDelay_s, attempt.neutral) : 0;
+    too_long = outcome.reason == EndReason::walltime && is_cut_for_good(outcome, worker, attempt);
+    again = !too_long;
   } else if (outcome.reason == EndReason::launcher) {
     again = ++attempt.launches <= kLaunchRetries;
     delay_s = std::max(delay_s, kLaunchDelay_s * attempt.launches);
@@ -340,6 +356,13 @@ bool Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt a
   }
   if (asked_again) attempt.restart = code == kRestart;
   actions_.failures.push_back({outcome, worker, !again, attempt});
+  if (too_long) {
+    Outcome& said = actions_.failures.back().outcome;
+    said.detail = fmt::format(
+        "it ran for {:.0f} s, as long as a whole allocation lets it, and had not ended: raise 'walltime' of batch: or "
+        "of its pool above {:.0f} s, or shorten the task\n{}",
+        outcome.duration_s, spec.longest_allocation_s, said.detail);
+  }
   if (again) {
     schedule_retry(outcome.array, outcome.element, attempt, now_s + delay_s);
     return true;
@@ -347,6 +370,19 @@ bool Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt a
   stop_requested_ = stop_requested_ || (code == kHardFail && !keep_going_);
   end(outcome.array, range, code == kHardFail ? ElementState::hard_failed : ElementState::failed);
   return true;
+}
+
+// How long it ran says how long it lasts at least. What had all of the longest allocation that there is would be cut
+// again, for ever. Trainings go on from their checkpoints.
+bool Scheduler::is_cut_for_good(const Outcome& outcome, const WorkerId& worker, Attempt& attempt) {
+  constexpr double kLongest = 0.7;  // of the walltime: less than that is a pool of shorter allocations
+  const ArraySpec& spec = arrays_[outcome.array].spec;
+  if (spec.goes_on || outcome.duration_s <= 0) return false;
+  attempt.at_least_s = std::max(attempt.at_least_s, outcome.duration_s);
+  ready_.count_cut(outcome.array, outcome.duration_s);
+  const Worker* there = leases_.find_worker(worker);
+  return there != nullptr && spec.longest_allocation_s > 0 &&
+         there->whole_s >= kLongest * spec.longest_allocation_s && had_whole_allocation(outcome.duration_s, *there);
 }
 
 // For the next execution of what was killed for memory; 0: there is no more to be had.
@@ -417,15 +453,11 @@ std::optional<Outcome> Scheduler::count_loss(LeaseId holder, const RunningElemen
     attempt.due_s = now_s_ + backed_off(kLossDelay_s, attempt.crashes);
     charged = true;
   }
-  // A task on several nodes is lost as often as all of them together.
-  const std::uint32_t limit = kCrashLimit * static_cast<std::uint32_t>(array.spec.gang.nodes);
+  const std::uint32_t limit = crash_limit(execution.array);
   const bool final = charged && attempt.crashes >= limit + (loss.settled ? 0 : 1);
-  if (final) {
-    outcome.detail =
-        "in quarantine: " + std::to_string(attempt.crashes) +
-        " workers were lost while this task ran, and nothing else explains it; wflow retry runs it again\n" +
-        outcome.detail;
-  }
+  // It may be the last one, once the scheduler has said that it knows no other cause.
+  if (charged && !loss.settled && attempt.crashes >= limit) attempt.due_s = now_s_ + kExplained_s;
+  if (final) outcome.detail = quarantine_text(attempt.crashes) + outcome.detail;
   actions_.failures.push_back({outcome, worker, final, attempt});
   if (final) {
     const Range range{execution.element, execution.element};
@@ -436,23 +468,53 @@ std::optional<Outcome> Scheduler::count_loss(LeaseId holder, const RunningElemen
   return charged ? std::optional(std::move(outcome)) : std::nullopt;
 }
 
+// A task on several nodes is lost as often as all of them together.
+std::uint32_t Scheduler::crash_limit(ArrayId array) const {
+  return kCrashLimit * static_cast<std::uint32_t>(arrays_[array].spec.gang.nodes);
+}
+
+// It waited for the cause of its last loss.
+void Scheduler::end_in_quarantine(const Outcome& lost, const WorkerId& worker, const Attempt& attempt) {
+  actions_.causes.push_back({lost.array, lost.element, lost.attempt, worker, lost.reason,
+                             quarantine_text(attempt.crashes) + lost.detail, std::nullopt, true, lost.started_s});
+  end(lost.array, {lost.element, lost.element}, ElementState::failed);
+  propagate();
+}
+
 // Counts of before a retry are gone with it; what has failed for good stays so.
-void Scheduler::loss_explained(const Outcome& lost, const WorkerId& worker, EndReason reason,
-                               const std::string& detail) {
+void Scheduler::loss_explained(const Outcome& lost, const WorkerId& worker, const Loss& loss) {
   if (!valid(lost.array, lost.element, 1)) return;
   TaskArray& array = arrays_[lost.array];
-  RecordCause cause{lost.array, lost.element, lost.attempt, worker, reason, detail, std::nullopt};
+  const EndReason reason = loss.reason;
+  const bool innocent = is_neutral(reason) || !loss.charged;
+  RecordCause cause{lost.array, lost.element, lost.attempt, worker, reason, loss.detail, std::nullopt, false, 0};
   const auto known = array.attempts.find(lost.element);
   if (known != array.attempts.end() && lost.lease >= array.floor_of(lost.element) &&
       known->second.crashes > 0 && known->second.number > lost.attempt) {
     Attempt& attempt = known->second;
-    if (is_neutral(reason)) {
+    const bool waits = array.states.at(lost.element) == ElementState::delayed &&
+                       attempt.crashes >= crash_limit(lost.array) && attempt.due_s > now_s_;
+    bool charged = true;
+    if (innocent) {
       --attempt.crashes;
       ++attempt.neutral;
+      charged = false;
     } else if (reason == EndReason::out_of_memory && give_memory(lost.array, attempt)) {
       --attempt.crashes;
+      charged = false;
     }
     cause.counts = attempt;
+    if (waits && charged) {
+      Outcome last = lost;
+      last.reason = reason;
+      last.detail = loss.detail;
+      const Attempt counts = attempt;
+      return end_in_quarantine(last, worker, counts);
+    }
+    if (waits) {
+      attempt.due_s = now_s_;
+      retries_.add({lost.array, lost.element, now_s_});
+    }
   }
   actions_.causes.push_back(std::move(cause));
 }

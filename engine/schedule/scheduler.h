@@ -44,6 +44,15 @@ struct Backlog {
   double core_s = 0;       // of all open ones of steps of which some have ended
   bool measured = true;    // steps with something that can run are among these
   double longest_s = 0;    // one of these may last so long
+  std::uint64_t waiting = 0;  // that could be leased now
+};
+
+// An array with elements to lease.
+struct ScheduledWait {
+  ArrayId array = 0;
+  int gpus = 0;           // of a task
+  double cut_s = 0;       // the longest execution that the end of its allocation has cut
+  double walltime_s = 0;  // of the longest allocations that serve it; 0: not known
 };
 
 class Scheduler {
@@ -71,9 +80,9 @@ class Scheduler {
   // charged though their cause may yet be said.
   std::vector<Outcome> worker_lost(const WorkerId& worker, const std::vector<RunningElement>& running,
                                    const Loss& loss = {});
-  // Why an execution that worker_lost() gave was lost: what was charged for it is taken back.
-  void loss_explained(const Outcome& lost, const WorkerId& worker, EndReason reason,
-                      const std::string& detail);
+  // What the scheduler says of the loss of an execution that worker_lost() gave: what was charged for it is taken
+  // back, or stays charged and may have been the last one.
+  void loss_explained(const Outcome& lost, const WorkerId& worker, const Loss& loss);
   // It may still live, but its node is of no use to the gangs that it is part of: they are ended, and run
   // again.
   void node_lost(const WorkerId& worker, const Loss& loss);
@@ -164,6 +173,8 @@ class Scheduler {
   bool helps_gang(const WorkerId& worker) const;
   // What there is to do, by ArraySpec::pool (backlog.cc). Looks at every array.
   std::vector<Backlog> backlog() const;
+  // The first array of each queue with something to lease.
+  std::vector<ScheduledWait> waits() const;
   // Of each step that has had something to lease for `patience_s`, and no worker that serves it: one array.
   std::vector<ArrayId> without_worker(double patience_s) const { return ready_.without_worker(patience_s); }
   // What waits for conversions, and how full the disk is.
@@ -232,6 +243,7 @@ class Scheduler {
   bool grant_next(Worker& worker);
   std::optional<ArrayId> array_for(const Worker& worker, QueueId queue) const;
   std::optional<Element> next_again(const Worker& worker, ArrayId array) const;
+  bool may_outlive(const Worker& worker, const TaskArray& array, Element element) const;
   static bool is_suspect(const TaskArray& array, Element element);
   bool holds_suspect(const Worker& worker) const;
   void grant(Worker& worker, ArrayId array, Range range, const Attempt& attempt,
@@ -282,6 +294,9 @@ class Scheduler {
   std::optional<Outcome> count_crash(const WorkerId& worker, const RunningElement& execution,
                                      const Loss& loss);
   std::optional<Outcome> count_loss(LeaseId lease, const RunningElement& execution, const Loss& loss);
+  bool is_cut_for_good(const Outcome& outcome, const WorkerId& worker, Attempt& attempt);
+  void end_in_quarantine(const Outcome& lost, const WorkerId& worker, const Attempt& attempt);
+  std::uint32_t crash_limit(ArrayId array) const;
 
   // moves.cc: moves between states
   std::vector<Range> parts_in(ArrayId array, Range range, bool (*keep)(ElementState));

@@ -12,6 +12,10 @@ namespace {
 constexpr double kUnknown_s = 0.5;
 // A worker that has this part of its time left has just begun.
 constexpr double kWhole = 0.9;
+// An execution that was cut after this part of it had all of it, but for its start.
+constexpr double kNearlyWhole = 0.95;
+// So many times the time that was not enough is looked for next: few executions are cut before a whole allocation.
+constexpr double kMoreAfterCut = 1.5;
 
 double scarce_ahead_s(const Worker& worker, QueueId queue) {
   const auto at = worker.scarce_s.find(queue);
@@ -60,7 +64,7 @@ double seconds_of(const TaskArray& array, const ReadyQueue& queue, const Worker&
 
 std::optional<double> longest_s(const ReadyQueue& queue) {
   if (queue.walltime_s > 0) return queue.walltime_s;
-  if (queue.timed == 0) return std::nullopt;
+  if (queue.timed == 0) return queue.cut_s > 0 ? std::optional(queue.cut_s) : std::nullopt;
   const auto timed = static_cast<double>(queue.timed);
   const double mean_s = queue.duration_sum_s / timed;
   return mean_s + 2 * std::sqrt(std::max(0.0, queue.duration_square_sum / timed - mean_s * mean_s));
@@ -71,6 +75,15 @@ bool fits_before_end(const ReadyQueue& queue, const Worker& worker, double now_s
   if (left_s <= 0) return false;
   const auto needed_s = longest_s(queue);
   return !needed_s || left_s >= std::min(*needed_s * worker.slowness, kWhole * worker.whole_s);
+}
+
+bool outlives(double at_least_s, const Worker& worker, double now_s) {
+  const double left_s = worker.ends_s - now_s;
+  return left_s > std::max(at_least_s, std::min(kMoreAfterCut * at_least_s, kWhole * worker.whole_s));
+}
+
+bool had_whole_allocation(double duration_s, const Worker& worker) {
+  return std::isfinite(worker.whole_s) && duration_s >= kNearlyWhole * worker.whole_s;
 }
 
 double room_beside_gang(const ReadyQueue& queue, const Worker& worker, double now_s) {

@@ -38,6 +38,11 @@ std::optional<double> longest_s(const ReadyQueue& queue);
 // Whether a task of the queue can end before the worker's allocation does. On a worker that has just begun it
 // may always try: there is no longer allocation to wait for.
 bool fits_before_end(const ReadyQueue& queue, const Worker& worker, double now_s);
+// The same for an element whose last execution was cut after `at_least_s` by the end of its allocation: where little
+// more than that is left, it would only be cut again.
+bool outlives(double at_least_s, const Worker& worker, double now_s);
+// Whether an execution that was cut had a whole allocation of its worker's kind.
+bool had_whole_allocation(double duration_s, const Worker& worker);
 // How many processes of the queue may start on the worker without a delay to the gang that waits for some of
 // its cores: those that find place beside it, and all that end before it is expected to start.
 double room_beside_gang(const ReadyQueue& queue, const Worker& worker, double now_s);

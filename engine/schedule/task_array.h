@@ -18,6 +18,7 @@ namespace wflow::engine {
 // The next execution of an element that ran without success.
 struct Attempt : AttemptCounts {
   double due_s = 0;  // not before
+  double at_least_s = 0;  // it lasts longer than this: an execution was cut by the end of its allocation
 };
 
 // The success of an element whose parent's success is not known yet; durations of each element.

@@ -26,6 +26,16 @@ constexpr int kLongestChain = 1000;
 constexpr std::array<std::string_view, 8> kOtherKeys = {
     "flux_path", "flux_start_opts", "flux_exec", "flux_exec_workers", "host", "procs", "flux_uri", "version"};
 
+// Options of schedulers, and our names of them.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kElsewhere = {{
+    {"time", "walltime"},       {"time_limit", "walltime"},    {"wall_time", "walltime"}, {"timelimit", "walltime"},
+    {"mem", "memory"},          {"mem_per_node", "memory"},    {"gres", "gpus"},          {"gpus_per_node", "gpus"},
+    {"ngpus", "gpus"},          {"num_nodes", "nodes"},        {"project", "account"},    {"name", "job_name"},
+    {"jobname", "job_name"},    {"email", "mail"},             {"mail_user", "mail"},     {"mail-user", "mail"},
+    {"module", "modules"},      {"exclude_nodes", "exclude"},  {"options", "args"},       {"sbatch_args", "args"},
+    {"extra_args", "args"},     {"features", "constraint"},
+}};
+
 // Wherever an allocation's keys may stand: batch:, and batch: of a pool.
 class AllocationReader {
  public:
@@ -42,7 +52,16 @@ class AllocationReader {
     spec_.launch_pre = block_.string("launch_pre", spec_.launch_pre);
     spec_.launch_args = block_.string("launch_args", spec_.launch_args);
     spec_.worker_launch = block_.string("worker_launch", spec_.worker_launch);
+    one_line("job_name", spec_.job_name);
+    one_line("mail", spec_.mail);
+    lines("exclude", spec_.exclude, [](const std::string& text) { return words_of(text); });
+    read_modules();
     for (const std::string_view key : kOtherKeys) block_.find(key);
+    for (const auto& [word, ours] : kElsewhere) {
+      if (study_.merlin || block_.find(word) == nullptr) continue;
+      block_.diagnostics().unknown_key(block_.mark_of(word),
+                                       fmt::format("unknown key '{}' in batch:; its name here is '{}'", word, ours));
+    }
   }
 
   // These stand in the pool itself as well.
@@ -69,6 +88,13 @@ class AllocationReader {
   }
 
  private:
+  // Before the lines of setup, which may need them.
+  void read_modules() {
+    std::vector<std::string> modules;
+    lines("modules", modules, [](const std::string& text) { return words_of(text); });
+    if (!modules.empty()) spec_.setup.insert(spec_.setup.begin(), "module load " + text::join(modules, " "));
+  }
+
   static std::vector<std::string> words_of(const std::string& text) {
     std::vector<std::string> words;
     for (std::string& word : text::split(text, ' ')) {
@@ -88,6 +114,7 @@ class AllocationReader {
 
   void read_sizes() {
     read_nodes_and_walltime();
+    spec_.gpus_given = spec_.gpus_given || block_.has("gpus");
     spec_.gpus = static_cast<int>(block_.integer("gpus", spec_.gpus, 0, 1'000'000));
     spec_.exclusive = block_.boolean("exclusive", spec_.exclusive);
   }
@@ -277,21 +304,24 @@ void add_own_pools(Reading& reading) {
   study.workers.insert(study.workers.end(), own.begin(), own.end());
 }
 
-// Where the study does not say how many nodes an allocation has, as many as the widest step that it is for.
-void fit_nodes(Study& study) {
-  int unserved = 1;
+// Where the study does not say how many nodes an allocation has, as many as the widest step that it is for; and
+// as many GPUs a node as a task of its steps takes.
+void fit_to_steps(Study& study) {
+  const auto fit = [&](AllocationSpec& allocation, const Resources& asked) {
+    if (!allocation.nodes_given) allocation.nodes = std::max(allocation.nodes, asked.nodes);
+    // Merlin's files give GPUs to launchers, not to tasks.
+    if (!allocation.gpus_given && !study.merlin) allocation.gpus = std::max(allocation.gpus, asked.gpus);
+  };
   for (const Step& step : study.steps) {
     bool served = false;
     for (WorkerGroup& group : study.workers) {
       const bool serves = group.steps.empty() || std::ranges::find(group.steps, "all") != group.steps.end() ||
                           std::ranges::find(group.steps, step.name) != group.steps.end();
       served = served || serves;
-      if (serves && !group.allocation.nodes_given)
-        group.allocation.nodes = std::max(group.allocation.nodes, step.resources.nodes);
+      if (serves) fit(group.allocation, step.resources);
     }
-    if (!served) unserved = std::max(unserved, step.resources.nodes);
+    if (!served) fit(study.batch.allocation, step.resources);
   }
-  if (!study.batch.allocation.nodes_given) study.batch.allocation.nodes = unserved;
 }
 
 // Where the coordinator of a campaign lives, and how its allocations follow each other.
@@ -347,7 +377,7 @@ void read_all_groups(Reading& reading) {
 void read_workers(Reading& reading) {
   read_all_groups(reading);
   add_own_pools(reading);
-  fit_nodes(reading.study);
+  fit_to_steps(reading.study);
 }
 
 }  // namespace wflow::specs

@@ -186,10 +186,10 @@ TEST_F(Cluster, RefusesWhatCanNeverRun) {
 }
 
 TEST_F(Cluster, EstimatesStarts) {
-  const auto estimate = slurm_->start_estimate_unix_s(request(2, kStay));
+  const auto estimate = slurm_->try_out(request(2, kStay)).starts_unix_s;
   ASSERT_TRUE(estimate);
   EXPECT_NEAR(*estimate, unix_now_s(), 3600);
-  EXPECT_EQ(slurm_->start_estimate_unix_s(request(9, kStay)), std::nullopt);
+  EXPECT_EQ(slurm_->try_out(request(9, kStay)).answer.refusal, Submission::Refusal::fix);
   EXPECT_TRUE(slurm_->query(prefix_).jobs.empty());
 }
 

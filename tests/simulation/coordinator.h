@@ -87,6 +87,7 @@ class Coordinator final : public Process, public Server {
   void on(engine::action::Watch& watch);
   void on(engine::action::Kill& kill);
   void on(engine::action::ReadJournal& read);
+  void on(engine::action::LookAtJournal& look);
   void on(engine::action::RemoveJournal& remove);
   void on(engine::action::AnswerQuery& answer);
   void on(engine::action::ResolveRetry& resolve);

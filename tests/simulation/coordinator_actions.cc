@@ -226,6 +226,19 @@ void Coordinator::on(engine::action::ReadJournal& read) {
   });
 }
 
+// What another host may not see yet, it sees at a later look.
+void Coordinator::on(engine::action::LookAtJournal& look) {
+  const Worker* const worker = workers_.find(look.worker);
+  const auto file = around_.disk.find(journal_path(around_.study, look.worker));
+  if (worker == nullptr || !file) return;
+  const bool unseen = options_.journals_unseen && file->has_unsynced();
+  const auto header = engine::wire::parse_records(unseen ? file->synced_bytes() : file->bytes()).header;
+  if (!header || !header->ended) return;
+  around_.trace.line("coord", "sees in the journal of {} that it has ended", look.worker);
+  urgent_.emplace_back(engine::event::JournalEnded{look.worker});
+  schedule(0);
+}
+
 void Coordinator::on(engine::action::RemoveJournal& remove) {
   around_.trace.line("coord", "removes the journal of {}", remove.worker);
   around_.disk.remove(journal_path(around_.study, remove.worker), host().name, false);

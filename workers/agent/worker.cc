@@ -5,10 +5,13 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
+#include <string_view>
 
 #include "base/control_group.h"
 #include "base/error.h"
@@ -26,7 +29,17 @@ namespace wflow::workers {
 
 namespace {
 
+// Devices that the scheduler gives to this node of the allocation: more than were asked for where it gives whole
+// nodes, fewer where it could not give them. 0: it does not say.
+int listed_devices() {
+  const char* devices = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (devices == nullptr || *devices == '\0' || std::string_view(devices) == "NoDevFiles") return 0;
+  return static_cast<int>(std::count(devices, devices + std::strlen(devices), ',')) + 1;
+}
+
 WorkerOptions completed(WorkerOptions options) {
+  const bool asked_for = options.gpus > 0 || options.allocation.find(':') != std::string::npos;
+  if (asked_for && !options.allocation.empty() && listed_devices() > 0) options.gpus = listed_devices();
   options.campaign = std::filesystem::absolute(options.campaign);
   if (options.slots <= 0) options.slots = usable_cores();
   if (options.cores <= 0) options.cores = options.slots;
