@@ -50,9 +50,6 @@ JobRequest request_of(const specs::AllocationSpec& pool, int slots) {
   request.exclusive = pool.exclusive;
   request.cores = slots;
   request.args = pool.args;
-  request.name = pool.job_name;
-  request.mail = pool.mail;
-  request.exclude = pool.exclude;
   if (pool.type == "slurm") take_preset(request);
   request.setup = pool.setup;
   request.launch_pre = pool.launch_pre;

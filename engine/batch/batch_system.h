@@ -36,7 +36,6 @@ struct JobRequest {
   std::vector<std::string> exclude;  // names of nodes
   std::string name;                  // for people, where the scheduler needs no token there: "survey-sim-3"
   std::string campaign;              // its directory, for people
-  std::string mail;                  // who hears of its end; empty: nobody
   std::string chain;  // of all that run one after another (chain mode); empty: runs beside others
   std::vector<std::string> command;  // argv, on each node
   // argv, beside it where the script runs: told by SIGUSR1 when `command` has ended everywhere. Empty: none.

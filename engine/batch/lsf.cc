@@ -61,8 +61,6 @@ Directives lsf_directives(const JobRequest& request) {
   options.add("-cwd ", request.directory);
   options.add("-o ", output_file(request));
   options.add("-rn");
-  if (!request.mail.empty()) options.add("-N");
-  options.add("-u ", request.mail);
   options.add(request.args);
   return options;
 }

@@ -46,8 +46,6 @@ Directives pbs_directives(const JobRequest& request) {
   options.add("-j oe");
   options.add("-o ", output_file(request));
   options.add("-r n");
-  if (!request.mail.empty()) options.add("-m ae");
-  options.add("-M ", request.mail);
   options.add(request.args);
   return options;
 }

@@ -37,8 +37,6 @@ Directives sge_directives(const JobRequest& request) {
   options.add("-j y");
   options.add("-o ", output_file(request));
   options.add("-r n");
-  if (!request.mail.empty()) options.add("-m ea");
-  options.add("-M ", request.mail);
   options.add(request.args);
   return options;
 }

@@ -61,6 +61,17 @@ std::string quoted_value(const std::string& argument) {
   return argument.substr(0, equals + 1) + quoted(argument.substr(equals + 1));
 }
 
+constexpr std::string_view kExclude = "--exclude=";
+
+// The study's among the arguments, and those that wflow leaves out: Slurm takes the last such option alone.
+std::vector<std::string> excluded(const JobRequest& request) {
+  std::vector<std::string> nodes = request.exclude;
+  for (const std::string& argument : request.args) {
+    if (argument.starts_with(kExclude)) nodes.push_back(argument.substr(kExclude.size()));
+  }
+  return nodes;
+}
+
 Directives slurm_directives(const JobRequest& request) {
   Directives options("#SBATCH");
   // Slurm knows the jobs of a chain by their common name.
@@ -81,17 +92,17 @@ Directives slurm_directives(const JobRequest& request) {
   options.add("--constraint=", request.constraint);
   options.add("--reservation=", request.reservation);
   if (request.gpus > 0) options.add(fmt::format("--gpus-per-node={}", request.gpus));
-  options.add("--exclude=", text::join(request.exclude, ","));
+  options.add("--exclude=", text::join(excluded(request), ","));
   if (!request.chain.empty()) options.add("--dependency=singleton");
   options.add("--chdir=", request.directory);
   options.add("--output=", output_file(request));
   options.add("--open-mode=append");
-  if (!request.mail.empty()) options.add("--mail-type=END,FAIL,TIME_LIMIT_90");
-  options.add("--mail-user=", request.mail);
   // The coordinator submits again by itself; and a dead node must not end the workers on the others.
   options.add("--no-requeue");
   options.add("--no-kill");
-  for (const std::string& argument : request.args) options.add(quoted_value(argument));
+  for (const std::string& argument : request.args) {
+    if (!argument.starts_with(kExclude)) options.add(quoted_value(argument));
+  }
   return options;
 }
 

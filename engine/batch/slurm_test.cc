@@ -140,12 +140,13 @@ TEST(SlurmScript, NamesAreForPeopleAndTheCommentNamesTheCampaign) {
   JobRequest request = request_in("/d");
   request.name = "survey-sim-3";
   request.campaign = "/scratch/my files/survey_1";
-  request.mail = "me@site.org";
   request.args = {"--comment=hello world", "--licenses=x", "--gres=a:1 --x", "--wckey=\"a b\""};
   const std::string script = make_slurm()->script(request);
   EXPECT_THAT(script, HasSubstr("#SBATCH --job-name=survey-sim-3\n"));
   EXPECT_THAT(script, HasSubstr("#SBATCH --comment=\"" + request.token + " /scratch/my files/survey_1\"\n"));
-  EXPECT_THAT(script, HasSubstr("#SBATCH --mail-user=me@site.org\n"));
+  request.exclude = {"n7"};
+  request.args = {"--exclude=n1,n2"};
+  EXPECT_THAT(make_slurm()->script(request), HasSubstr("#SBATCH --exclude=n7,n1,n2\n"));
   EXPECT_THAT(script, HasSubstr("#SBATCH --comment=\"hello world\"\n"));
   EXPECT_THAT(script, HasSubstr("#SBATCH --licenses=x\n"));
   EXPECT_THAT(script, HasSubstr("#SBATCH --wckey=\"a b\"\n"));

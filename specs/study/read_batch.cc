@@ -52,10 +52,8 @@ class AllocationReader {
     spec_.launch_pre = block_.string("launch_pre", spec_.launch_pre);
     spec_.launch_args = block_.string("launch_args", spec_.launch_args);
     spec_.worker_launch = block_.string("worker_launch", spec_.worker_launch);
-    one_line("job_name", spec_.job_name);
-    one_line("mail", spec_.mail);
-    lines("exclude", spec_.exclude, [](const std::string& text) { return words_of(text); });
     read_modules();
+    read_options();
     for (const std::string_view key : kOtherKeys) block_.find(key);
     for (const auto& [word, ours] : kElsewhere) {
       if (study_.merlin || block_.find(word) == nullptr) continue;
@@ -95,6 +93,37 @@ class AllocationReader {
     if (!modules.empty()) spec_.setup.insert(spec_.setup.begin(), "module load " + text::join(modules, " "));
   }
 
+  // Options of the submission that every site has: in the scheduler's own words.
+  void read_options() {
+    std::string name, mail;
+    std::vector<std::string> exclude;
+    one_line("job_name", name);
+    one_line("mail", mail);
+    lines("exclude", exclude, [](const std::string& text) { return words_of(text); });
+    const bool slurm = spec_.type == "slurm";
+    const auto add = [&](const std::string& option) { spec_.args.push_back(option); };
+    const auto only_slurm = [&](std::string_view key, bool given) {
+      if (!given || slurm || spec_.is_local()) return;
+      block_.diagnostics().error(
+          block_.mark_of(key),
+          fmt::format("'{}' is for Slurm, and the batch type is '{}'; give the option of its submission in 'args'", key,
+                      spec_.type));
+    };
+    only_slurm("job_name", !name.empty());
+    only_slurm("exclude", !exclude.empty());
+    if (slurm && !name.empty()) add("--job-name=" + name);
+    if (slurm && !exclude.empty()) add("--exclude=" + text::join(exclude, ","));
+    if (mail.empty() || spec_.is_local()) return;
+    if (slurm) add("--mail-type=END,FAIL");
+    if (slurm) add("--mail-user=" + mail);
+    if (spec_.type == "pbs") add("-m ae");
+    if (spec_.type == "sge") add("-m ea");
+    if (spec_.type == "pbs" || spec_.type == "sge") add("-M " + mail);
+    if (spec_.type.starts_with("lsf")) add("-N");
+    if (spec_.type.starts_with("lsf")) add("-u " + mail);
+    if (spec_.type == "flux") only_slurm("mail", true);
+  }
+
   static std::vector<std::string> words_of(const std::string& text) {
     std::vector<std::string> words;
     for (std::string& word : text::split(text, ' ')) {
@@ -114,7 +143,6 @@ class AllocationReader {
 
   void read_sizes() {
     read_nodes_and_walltime();
-    spec_.gpus_given = spec_.gpus_given || block_.has("gpus");
     spec_.gpus = static_cast<int>(block_.integer("gpus", spec_.gpus, 0, 1'000'000));
     spec_.exclusive = block_.boolean("exclusive", spec_.exclusive);
   }
@@ -307,10 +335,16 @@ void add_own_pools(Reading& reading) {
 // Where the study does not say how many nodes an allocation has, as many as the widest step that it is for; and
 // as many GPUs a node as a task of its steps takes.
 void fit_to_steps(Study& study) {
+  std::vector<const AllocationSpec*> given;  // which say themselves how many GPUs they have
+  for (const WorkerGroup& group : study.workers) {
+    if (group.allocation.gpus > 0) given.push_back(&group.allocation);
+  }
+  if (study.batch.allocation.gpus > 0) given.push_back(&study.batch.allocation);
   const auto fit = [&](AllocationSpec& allocation, const Resources& asked) {
     if (!allocation.nodes_given) allocation.nodes = std::max(allocation.nodes, asked.nodes);
     // Merlin's files give GPUs to launchers, not to tasks.
-    if (!allocation.gpus_given && !study.merlin) allocation.gpus = std::max(allocation.gpus, asked.gpus);
+    const bool says = std::ranges::find(given, &allocation) != given.end();
+    if (!says && !study.merlin) allocation.gpus = std::max(allocation.gpus, asked.gpus);
   };
   for (const Step& step : study.steps) {
     bool served = false;

@@ -62,15 +62,11 @@ struct AllocationSpec {
   int nodes = 1;                   // of one allocation
   bool nodes_given = false;        // by the study; else as many as its widest step asks for
   int gpus = 0;                    // a node
-  bool gpus_given = false;         // by the study; else as many as a task of its steps asks for
   bool exclusive = true;           // whole nodes; else as many processors as the pool's workers have slots
   double walltime_s = 0;           // 0: the scheduler's default
   int chain = 0;                   // more than 0: so many in the queue, of which one runs after another
   std::vector<std::string> args;   // verbatim options of the submission, after ours
   std::vector<std::string> setup;  // lines of shell before the workers start
-  std::string job_name;            // empty: the study's and the pool's
-  std::string mail;                // who hears of the end of an allocation; empty: nobody
-  std::vector<std::string> exclude;  // names of nodes
   // Of the command that starts the workers on the nodes: before it, more arguments of it, in place of it.
   std::string launch_pre, launch_args, worker_launch;
 
