@@ -115,7 +115,7 @@ std::string memory_kill_of(std::string_view output) {
     std::vector<std::string_view> words;
   };
   static const std::vector<Saying> kSayings = {
-      {"slurmstepd:", {"oom_kill", "oom-kill", "out of memory", "exceeded memory limit", "exceeded job memory limit"}},
+      {"slurmstepd", {"oom_kill", "oom-kill", "out of memory", "exceeded memory limit", "exceeded job memory limit"}},
       {"=>> PBS: job killed:", {"mem"}},
       {"TERM_MEMLIMIT", {"TERM_MEMLIMIT"}}};
   for (const std::string_view line : lines_of(output)) {

@@ -106,10 +106,10 @@ struct PoolActions {
 struct AllocationWorkers {
   int count = 0;
   bool busy = false;    // one of them holds a lease
-  bool worked = false;  // one of them has ended a task
   bool silent = false;  // one of them has said nothing for a while
   int slots = 0;        // of the largest
   std::vector<std::string> hosts;
+  bool worked = false;  // one of them has ended a task
 };
 
 struct Forecast {

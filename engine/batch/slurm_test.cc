@@ -133,7 +133,7 @@ TEST(Squeue, KnowsAJobByItsScriptWhateverItsNameAndComment) {
   };
   EXPECT_EQ(token("wabcdef000001 /scratch/me/survey_1", "(null)"), "wabcdef000001");
   EXPECT_EQ(token("the user's own", "/scratch/me/survey_1/.wflow/allocations/wabcdef000002.sh"), "wabcdef000002");
-  EXPECT_EQ(token("(null)", "/home/me/run.sh"), "run") << "another's";
+  EXPECT_EQ(token("(null)", "/home/me/run.sh"), "survey-sim-3") << "another job of this user";
 }
 
 TEST(SlurmScript, NamesAreForPeopleAndTheCommentNamesTheCampaign) {
