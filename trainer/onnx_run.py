@@ -53,7 +53,7 @@ def instance_normalization(x, scale, bias, *, epsilon):
 OPERATORS = {
     "Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Div": torch.div, "Log": torch.log, "Exp": torch.exp, "Erf": torch.erf,
     "Sigmoid": torch.sigmoid, "Tanh": torch.tanh, "Relu": torch.relu, "Softplus": functional.softplus, "Elu": functional.elu,
-    "Identity": lambda x: x,
+    "Identity": lambda x: x, "Cast": lambda x, to: x.to({onnx.TensorProto.FLOAT: torch.float32, onnx.TensorProto.DOUBLE: torch.float64}[to]),
     "LeakyRelu": lambda x, alpha: functional.leaky_relu(x, alpha),
     "Softmax": lambda x, axis: torch.softmax(x, axis),
     "Gemm": lambda a, b, c, transB: a @ b.T + c,

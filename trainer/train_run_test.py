@@ -6,6 +6,7 @@ import argparse
 import csv
 import glob
 import json
+import math
 import os
 import pathlib
 import re
@@ -131,6 +132,11 @@ class TrainRun(unittest.TestCase):
     def result(self, name):
         return json.loads((self.root / name / "result.json").read_text())
 
+    def predict(self, *words, code=0):
+        done = subprocess.run([PROGRAMS.train, "predict", *map(str, words)], capture_output=True, text=True, timeout=240)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
 
 class EndToEnd(TrainRun):
     def test_predictions_do_not_depend_on_the_ranks(self):
@@ -250,9 +256,8 @@ class EndToEnd(TrainRun):
         }.items():
             done = self.train(self.config(name, **{"epochs": 2, **keys}))
             self.assertTrue((self.root / name / "model.pt").exists(), name)
-            self.assertIn("mean abs error", done.stdout)
-            field = name in ("decoder", "autoencoder", "vae", "unet")
-            self.assertEqual((self.root / name / "predictions.csv").exists(), not field, name)
+            self.assertIn("most common class" if name == "classes" else "mean abs error", done.stdout)
+            self.assertEqual(len((self.root / name / "predictions.csv").read_text().splitlines()), 10, name)
         header = (self.root / "gaussian/predictions.csv").read_text().splitlines()[0]
         self.assertEqual(header, "id,amplitude,amplitude_predicted,amplitude_deviation,slope,slope_predicted,slope_deviation")
         self.assertEqual(list(self.result("vae")["test"]["targets"]), ["x"])
@@ -272,6 +277,36 @@ class EndToEnd(TrainRun):
         with h5py.File(self.root / "gaussian/predictions.h5") as file:
             self.assertTrue((file["deviation"][:] > 0).all())
 
+    def test_padded_fields_of_the_data_s_own_shape(self):
+        rng = numpy.random.default_rng(3)
+        (self.root / "padded").mkdir()
+        rows = ["id,file,k"]
+        for i in range(40):
+            k, height = rng.uniform(-1, 1), rng.integers(3, 8)
+            numpy.save(self.root / f"padded/{i}.npy", numpy.full((height, 8), k) + numpy.linspace(0, 1, 8))
+            rows.append(f"{i},{self.root}/padded/{i}.npy,{k}")
+        (self.root / "padded.csv").write_text("\n".join(rows) + "\n")
+        (self.root / "padded.convert.yaml").write_text(
+            f"samples: {self.root}/padded.csv\ninputs: [k]\ntargets: {{f: {{layout: HW, pad: [8, 8], pad_value: -1000}}}}\n"
+            f"split: {{train: 24, validation: 8, test: 8}}\noutput: {self.root}/padded/shards\nname: padded\n")
+        subprocess.run([PROGRAMS.convert, self.root / "padded.convert.yaml"], check=True, stdout=subprocess.DEVNULL)
+        self.train(self.config("padded", data=str(self.root / "padded/shards"), model={"name": "decoder", "width": 4}, transform=None,
+                               augment=None, batch=8, epochs=2))
+        self.predict(self.root / "padded", self.root / "padded/shards", "--split", "test", "-o", self.root / "padded.h5")
+        result = self.result("padded")
+        self.assertEqual(list(result["test"]["targets"]), ["f"])
+        for path in (self.root / "padded/predictions.h5", self.root / "padded.h5"):
+            with h5py.File(path) as file:
+                truth, prediction = file["truth"][:], file["prediction"][:]
+                self.assertEqual((truth.shape, prediction.shape), ((8, 8, 8), (8, 8, 8)))
+            padding = numpy.isnan(truth)
+            self.assertTrue(padding.any(axis=(1, 2)).any())
+            self.assertTrue((truth[~padding] > -2).all())
+            self.assertFalse(numpy.isnan(prediction).any())
+            self.assertAlmostEqual(result["test"]["targets"]["f"]["mae"], numpy.nanmean(numpy.abs(prediction - truth)), places=2)
+        rows = list(csv.DictReader((self.root / "padded/predictions.csv").read_text().splitlines()))
+        self.assertEqual(list(rows[0]), ["id", "f_mean", "f_mean_predicted", "f_mae", "f_rmse"])
+
     def check_onnx(self, name):
         """model.onnx gives what model.pt gives."""
         import onnx_run
@@ -284,11 +319,6 @@ class EndToEnd(TrainRun):
                   .float() for field in model.inputs]
         expected = model(*inputs)
         self.assertLess((onnx_model(*inputs) - expected).abs().max(), 1e-4 * expected.abs().max() + 1e-6)
-
-    def predict(self, *words, code=0):
-        done = subprocess.run([PROGRAMS.train, "predict", *map(str, words)], capture_output=True, text=True, timeout=240)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done
 
     def check_predict(self, name):
         """model.pt, used by itself on the same samples, says what predictions.h5 says."""
@@ -334,7 +364,7 @@ class EndToEnd(TrainRun):
                 ((self.root / "gaussian", self.root / "points.csv"), "has no column 'x'"),
                 ((self.root / "points.csv", self.root / "points.csv"), "no TorchScript file"),
                 ((self.root / "nothing", self.root / "points.csv"), "no such file"),
-                ((self.root / "gaussian", self.root / "numbers.csv"), "does not suit the data"),
+                ((self.root / "gaussian", self.root / "numbers.csv"), "the model was trained with x of 1 x 8 x 8 x 8 (channels x cells)"),
                 ((self.root / "surrogate", self.root / "letters.csv"), "letters.csv:3: 'b' of column 'slope' is no number")):
             failed = subprocess.run([PROGRAMS.train, "predict", *map(str, words)], capture_output=True, text=True, timeout=240)
             self.assertIn(said, failed.stderr)
@@ -434,6 +464,65 @@ class EndToEnd(TrainRun):
         path.write_text(json.dumps({"train": json.loads(path.read_text())}))
         self.train(path)
         self.assertTrue((self.root / "nested/result.json").exists())
+
+
+class Offsets(TrainRun):
+    """A time of 2460000.5 days, of which float32 holds quarters."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.TemporaryDirectory(prefix="wflow-train-test-")
+        cls.root = pathlib.Path(cls.directory.name)
+        cls.u = numpy.random.default_rng(1).uniform(0, 1, 400).tolist()
+        rows = [f"{i},{2460000.5 + u!r},{math.sin(3 * u)!r},{-3e6 + 0.1 * math.cos(3 * u)!r}" for i, u in enumerate(cls.u)]
+        (cls.root / "table.csv").write_text("\n".join(["id,t,y,z", *rows]) + "\n")
+        (cls.root / "convert.yaml").write_text(
+            f"samples: {cls.root}/table.csv\ninputs: [t]\ntargets: [y, z]\nsplit: {{train: 320, validation: 40, test: 40}}\n"
+            f"output: {cls.root}/shards\nname: far\n")
+        subprocess.run([PROGRAMS.convert, cls.root / "convert.yaml"], check=True, stdout=subprocess.DEVNULL)
+
+    def ratios(self, text):
+        return {line.split()[0]: float(line.split()[4]) for line in text.splitlines() if line.startswith(("y ", "z "))}
+
+    def test_training_export_and_predict_keep_what_varies(self):
+        for name, transform in (("plain", None), ("logarithm", {"log": 0.1})):
+            done = self.train(self.config(name, augment=None, transform=transform, epochs=160, batch=16,
+                                          model={"name": "mlp", "dense": [32, 32], "activation": "gelu"}, optimizer={"name": "adam", "learning_rate": 0.01}))
+            self.assertRegex(done.stderr, r"warning: the input 't' varies by 0\.\d+ around 246000[01]")
+            test = self.result(name)["test"]["targets"]
+            for target in "yz":
+                self.assertLess(test[target]["mae_ratio"], 0.01, (name, target))
+        # predict, on the data set and on a table, says what the training said.
+        found = self.ratios(self.predict(self.root / "plain", self.root / "shards", "--split", "test").stderr)
+        test = self.result("plain")["test"]["targets"]
+        for target in "yz":
+            self.assertAlmostEqual(found[target], test[target]["mae_ratio"], places=3)
+        rows = list(csv.DictReader((self.root / "plain/predictions.csv").read_text().splitlines()))
+        table = self.root / "points.csv"
+        table.write_text("id,t\n" + "".join(f"{row['id']},{2460000.5 + self.u[int(row['id'])]!r}\n" for row in rows))
+        again = list(csv.DictReader(self.predict(self.root / "plain", table).stdout.splitlines()))
+        with h5py.File(self.root / "plain/predictions.h5") as file:
+            self.assertEqual((file["truth"].dtype, file["prediction"].dtype), (numpy.float64, numpy.float64))
+            truths, predictions = file["truth"][:], file["prediction"][:]
+        for row, other, truth, prediction in zip(rows, again, truths, predictions):
+            u = self.u[int(row["id"])]
+            self.assertEqual((truth[0], truth[1]), (math.sin(3 * u), -3e6 + 0.1 * math.cos(3 * u)))
+            for k, target in enumerate("yz"):
+                self.assertEqual(float(row[target]), truth[k])
+                self.assertAlmostEqual(float(row[target + "_predicted"]), prediction[k], places=7)
+                self.assertAlmostEqual(float(other[target + "_predicted"]), prediction[k], places=4)
+        # The exported models, in Python.
+        import onnx_run
+        import torch
+        t = torch.tensor([[2460000.5 + self.u[int(row["id"])]] for row in rows], dtype=torch.float64)
+        for found in (torch.jit.load(str(self.root / "plain/model.pt"))(t), onnx_run.Model(str(self.root / "plain/model.onnx"))(t[:, :, None, None, None])):
+            self.assertEqual(found.dtype, torch.float64)
+            numpy.testing.assert_allclose(found.numpy(), predictions, rtol=0, atol=1e-4)
+        logarithm = torch.jit.load(str(self.root / "logarithm/model.pt"))(t).numpy()
+        self.assertLess(numpy.abs(logarithm - truths).mean(0).max(), 0.01)
+        # Points beyond those of the training.
+        table.write_text("t\n2460000.7\n2460002.5\n")
+        self.assertRegex(self.predict(self.root / "plain", table).stderr, r"1 of 2 rows lie outside the training samples \(t 2460000\.5\d* to 2460001\.\d+\)")
 
 
 class Modules(TrainRun):
@@ -1040,6 +1129,37 @@ class WrongInput(TrainRun):
             path = self.config(f"noise-{name}", **{"augment": [{"noise": 0.1}], **keys})
             for options in ((), ("--dry-run",)):
                 self.assertIn(sentence, self.train(path, 1, *options, code=3).stderr)
+
+    def test_data_that_can_not_be_meant(self):
+        numbers = {"model": "mlp", "inputs": ["slope"], "transform": None}
+        for name, keys, sentence in (
+                ("copy", {"inputs": ["slope"], "targets": ["slope"], "model": "mlp", "augment": None},
+                 "'slope' is an input and a target: the network would copy it"),
+                ("flip", {**numbers, "augment": ["flip"]}, "'augment' moves the cells of fields, and the inputs and targets are numbers")):
+            self.assertIn(sentence, self.train(self.config(f"senseless-{name}", **keys), 1, code=3).stderr)
+        # 12 samples, two columns of which are constant.
+        rows = [f"{i},{i / 7},3,5" for i in range(12)]
+        (self.root / "small.csv").write_text("\n".join(["id,a,b,c", *rows]) + "\n")
+        (self.root / "small.yaml").write_text(
+            f"samples: {self.root}/small.csv\ninputs: [a, b]\ntargets: [c]\nsplit: {{train: 12, validation: 0, test: 0}}\n"
+            f"output: {self.root}/small\nname: small\n")
+        subprocess.run([PROGRAMS.convert, self.root / "small.yaml"], check=True, stdout=subprocess.DEVNULL)
+        path = self.config("doubts", data=str(self.root / "small"), model="mlp", transform=None, augment=None, batch=64, epochs=2,
+                           early_stop=1, select="best")
+        done = self.train(path)
+        planned = self.train(path, 1, "--dry-run").stdout
+        for sentence in ("the data set has 12 training, 0 validation and 0 test samples", "'batch' is 64 and there are 12 training samples",
+                         "'early_stop' goes by the training loss", "the best epoch is that of the least training loss",
+                         "the input 'b' is 3 in all training samples", "the target 'c' is 5 in all training samples"):
+            self.assertEqual(done.stderr.count(f"warning: {sentence}"), 1, done.stderr)
+            self.assertIn(sentence, planned)
+        result = self.result("doubts")
+        self.assertEqual(result["test"], {"loss": None, "mean_mae_ratio": None, "targets": {}})
+        self.assertEqual(result["validation"], result["test"])
+        # Data of another shape.
+        self.train(self.config("eight", epochs=1))
+        done = self.predict(self.root / "eight", self.root / "small", code=4)
+        self.assertRegex(done.stderr, r"the model was trained with x of 1 channels or numbers, and .*/small has 2: predict from data")
 
     def test_networks_that_do_not_fit(self):
         for name, keys, sentence in (

@@ -22,7 +22,7 @@ class Model:
         import torch
 
         arrays = [value for value in inputs if not isinstance(value, torch.Tensor)]
-        tensors = [torch.as_tensor(np.asarray(value, np.float32)) if not isinstance(value, torch.Tensor) else value for value in inputs]
+        tensors = [torch.as_tensor(np.asarray(value)) if not isinstance(value, torch.Tensor) else value for value in inputs]
         with torch.no_grad():
             result = self.module(*tensors)
         return result.numpy() if arrays and isinstance(result, torch.Tensor) else result

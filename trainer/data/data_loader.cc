@@ -48,7 +48,23 @@ void CachedSplit::refuse(std::size_t part, std::size_t i) const {
 }
 
 void CachedSplit::transform(std::size_t part, std::size_t i, std::span<float> values) const {
-  if (!apply_transform(parts_[part].transform, values)) refuse(part, i);
+  const FieldPart& field = parts_[part];
+  if (field.centre.empty() || field.transform.name == TransformName::none) {
+    if (!apply_transform(field.transform, values)) refuse(part, i);
+    return;
+  }
+  const auto cells = static_cast<std::size_t>(field.shape.voxels());
+  for (std::size_t c = 0; c < field.centre.size(); ++c)
+    if (!apply_transform(field.transform, values.subspan(c * cells, cells), field.centre[c],
+                         field.transformed_centre[c]))
+      refuse(part, i);
+}
+
+double CachedSplit::offset(std::size_t part, std::size_t channel) const {
+  const FieldPart& field = parts_[part];
+  if (field.centre.empty()) return 0;
+  return field.transform.name == TransformName::none ? field.centre[channel]
+                                                     : field.transformed_centre[channel];
 }
 
 void CachedSplit::keep(std::size_t i, std::span<const float> values) {
@@ -88,7 +104,9 @@ void CachedSplit::get_several(std::span<const std::size_t> indices, std::vector<
   for (std::size_t part = 0; part < parts_.size(); ++part) {
     for (std::size_t k = 0; k < missing.size(); ++k)
       to[k] = whole[k].subspan(begin_[part], this->count(part));
-    source_.read_scaled(parts_[part].field, missing, to, {}, has_room() ? nullptr : &budget_.stored);
+    std::vector<ChannelScale> centres;
+    for (const double centre : parts_[part].centre) centres.push_back({1, 0, centre});
+    source_.read_scaled(parts_[part].field, missing, to, centres, has_room() ? nullptr : &budget_.stored);
     for (std::size_t k = 0; k < missing.size(); ++k) transform(part, missing[k], to[k]);
   }
   for (std::size_t k = 0; k < missing.size(); ++k) keep(missing[k], whole[k]);
@@ -105,8 +123,11 @@ bool CachedSplit::has_room() const {
 void CachedSplit::read_scaled(std::size_t part, std::span<const std::size_t> indices,
                               std::span<const std::span<float>> to,
                               std::span<const ChannelScale> scales) const {
-  source_.read_scaled(parts_[part].field, indices, to, scales, &budget_.stored);
-  for (std::size_t k = 0; k < indices.size(); ++k) transform(part, indices[k], to[k]);
+  std::vector<ChannelScale> centred(scales.begin(), scales.end());
+  for (std::size_t c = 0; c < parts_[part].centre.size(); ++c) centred[c].centre = parts_[part].centre[c];
+  source_.read_scaled(parts_[part].field, indices, to, centred, &budget_.stored);
+  for (std::size_t k = 0; k < indices.size(); ++k)
+    if (!apply_transform({}, to[k])) refuse(part, indices[k]);
 }
 
 std::size_t Batch::begin(std::size_t part) const {

@@ -39,6 +39,9 @@ struct FieldPart {
   TensorShape shape;
   TransformConfig transform = {};
   double noise = 0;  // deviation of what is added to normalised values in training
+  // A channel: what is subtracted from stored values as they are read, and from transformed ones. Empty: 0.
+  std::vector<double> centre = {};
+  std::vector<double> transformed_centre = {};
 };
 
 // The transformed samples of a split, decoded once each as far as the budget goes: the values of all parts,
@@ -49,18 +52,21 @@ class CachedSplit {
   std::size_t size() const { return source_.size(); }
   const SampleSource& source() const { return source_; }
   const std::vector<FieldPart>& parts() const { return parts_; }
+  // How far below the true values those of get() stand: of each channel of a part.
+  double offset(std::size_t part, std::size_t channel) const;
   std::size_t values() const { return begin_.back(); }  // of a sample, all parts together
   std::size_t begin(std::size_t part) const { return begin_[part]; }
   std::size_t count(std::size_t part) const { return begin_[part + 1] - begin_[part]; }
-  // The transformed values; in `scratch` if the cache does not hold them.
+  // The transformed values less offset(); in `scratch` if the cache does not hold them.
   std::span<const float> get(std::size_t i, std::vector<float>& scratch);
-  // Makes `samples[k]` the transformed values of sample indices[k], those that the cache does not hold in
+  // Makes `samples[k]` those of sample indices[k], those that the cache does not hold in
   // `scratch`, read together.
   void get_several(std::span<const std::size_t> indices, std::vector<float>& scratch,
                    std::vector<std::span<const float>>& samples);
   // Whether read_scaled() is the way: nothing is to be done with the values but to scale them, the cache does
   // not have this sample, nor room for it.
   bool passes_by_cache(std::size_t i) const;
+  // The scales are of values less offset().
   void read_scaled(std::size_t part, std::span<const std::size_t> indices,
                    std::span<const std::span<float>> to, std::span<const ChannelScale> scales) const;
 

@@ -32,7 +32,7 @@ class CountingSource final : public SampleSource {
       std::iota(to[k].begin(), to[k].end(), static_cast<float>(1000 * indices[k] + 500 * field));
       for (std::size_t j = 0; j < to[k].size() && !scales.empty(); ++j) {
         const ChannelScale& scale = scales[j / (to[k].size() / scales.size())];
-        to[k][j] = to[k][j] * scale.factor + scale.offset;
+        to[k][j] = static_cast<float>(to[k][j] - scale.centre) * scale.factor + scale.offset;
       }
     }
   }
@@ -104,6 +104,45 @@ TEST(DataLoader, TheCacheChangesNoValue) {
   EXPECT_EQ(seen[0].size(), 15U * 54);
   EXPECT_EQ(seen[0], seen[1]);
   EXPECT_EQ(seen[0], seen[2]);
+}
+
+// 2460000.5 and the next float32 are 0.25 apart: what varies is kept by reading less the centre.
+TEST(DataLoader, SubtractsInFloat64) {
+  class FarSource final : public SampleSource {
+   public:
+    std::size_t size() const override { return 50; }
+    std::int64_t id(std::size_t i) const override { return static_cast<std::int64_t>(i); }
+    std::span<const double> targets(std::size_t) const override { return {}; }
+    void read_scaled(std::size_t, std::span<const std::size_t> indices, std::span<const std::span<float>> to,
+                     std::span<const ChannelScale> scales, converters::MemoryBudget*) const override {
+      for (std::size_t k = 0; k < indices.size(); ++k) {
+        const ChannelScale scale = scales.empty() ? ChannelScale{} : scales.front();
+        const double value = 2460000.5 + 0.001 * static_cast<double>(indices[k]);
+        to[k][0] = static_cast<float>(value - scale.centre) * scale.factor + scale.offset;
+      }
+    }
+    std::int64_t compressed_bytes(std::size_t) const override { return 0; }
+  };
+  const FarSource source;
+  const double mean = 2460000.5 + 0.0245;
+  for (const TransformName name : {TransformName::none, TransformName::log1p}) {
+    FieldPart part{0, {1, {1, 1, 1}}, {name, 0}};
+    part.centre = {mean};
+    part.transformed_centre = {transformed(part.transform, mean)};
+    const double deviation = name == TransformName::none ? 0.0144 : 0.0144 / mean;
+    for (const std::int64_t kept : {0, 50}) {
+      CacheBudget budget(kept * std::int64_t{sizeof(float)});
+      CachedSplit split(source, {part}, budget);
+      const double centre = transformed(part.transform, mean) - split.offset(0, 0);
+      DataLoader loader(split, {channel_scales({{centre}, {deviation}})}, 2, 1, plan_of({{0, 49}, {49, 0}}));
+      while (const Batch* batch = loader.next()) {
+        for (std::size_t n = 0; n < 2; ++n) {
+          const double expected = (0.001 * static_cast<double>(batch->items[n].index) - 0.0245) / 0.0144;
+          EXPECT_NEAR(batch->values(0)[n], expected, 1e-5) << name_of(name) << kept;
+        }
+      }
+    }
+  }
 }
 
 // A grid and numbers: each in its own place of the batch, the grid alone augmented, cached or not.

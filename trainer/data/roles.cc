@@ -28,15 +28,31 @@ std::optional<std::size_t> field_called(const std::string& name, const DatasetIn
   return std::nullopt;
 }
 
+std::optional<std::size_t> mask_of(std::size_t field, const DatasetInfo& info) {
+  const DataField& padded = info.fields[field];
+  for (std::size_t k = 0; k < info.fields.size(); ++k) {
+    const DataField& mask = info.fields[k];
+    if (mask.name == padded.name + "_mask" && mask.is_input == padded.is_input && mask.shape.channels == 1 &&
+        mask.shape.extent == padded.shape.extent)
+      return k;
+  }
+  return std::nullopt;
+}
+
 namespace {
 
 constexpr std::int64_t kSmallestField = 8;  // cells along an axis that convolutions are worth
 constexpr double kMostClasses = 1e6;
 
+// A network learns a field, not where it is padded.
 std::vector<std::string> names_of(const DatasetInfo& info, bool inputs) {
+  std::vector<std::size_t> masks;
+  for (std::size_t k = 0; k < info.fields.size() && !inputs; ++k)
+    if (const auto mask = mask_of(k, info)) masks.push_back(*mask);
   std::vector<std::string> names;
-  for (const DataField& field : info.fields)
-    if (field.is_input == inputs) names.push_back(field.name);
+  for (std::size_t k = 0; k < info.fields.size(); ++k)
+    if (info.fields[k].is_input == inputs && std::find(masks.begin(), masks.end(), k) == masks.end())
+      names.push_back(info.fields[k].name);
   return names;
 }
 
@@ -182,6 +198,10 @@ void check_noise(const TrainConfig& config, const DatasetInfo& info, const DataR
 
 }  // namespace
 
+bool DataRoles::is_mask(std::size_t part) const {
+  return std::find(masks.begin(), masks.end(), std::optional(part)) != masks.end();
+}
+
 bool DataRoles::takes_noise(std::size_t part) const {
   return std::find(field_targets.begin(), field_targets.end(), part) == field_targets.end();
 }
@@ -228,6 +248,10 @@ DataRoles roles_of(const TrainConfig& config, const DatasetInfo& info) {
     }
   }
   check_targets(config, info, roles);
+  for (const std::size_t part : std::vector<std::size_t>(roles.field_targets)) {
+    const auto mask = mask_of(roles.parts[part].field, info);
+    roles.masks.push_back(mask ? std::optional(part_of(roles, info.fields[*mask].name, *mask)) : std::nullopt);
+  }
   check_noise(config, info, roles);
   if (is_classification(config.loss.name)) {
     std::size_t targets = roles.label_targets.size();

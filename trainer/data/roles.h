@@ -29,6 +29,10 @@ struct DataRoles {
   std::vector<Input> inputs;
   std::vector<std::size_t> field_targets;  // parts; of the same cells
   std::vector<std::size_t> label_targets;  // where no field is learned
+  // Of each field target the part that is its mask (`pad` of convert: makes one), where the data have one:
+  // 0 where a cell is padding, which counts nowhere.
+  std::vector<std::optional<std::size_t>> masks;
+  bool is_mask(std::size_t part) const;
 
   // Whether noise on a part changes what is read and not what is learned.
   bool takes_noise(std::size_t part) const;
@@ -38,6 +42,9 @@ struct DataRoles {
 // By name; kField is the first input, whatever it is called.
 std::optional<std::size_t> label_called(const std::string& name, const DatasetInfo& info);
 std::optional<std::size_t> field_called(const std::string& name, const DatasetInfo& info);
+
+// The mask of a padded field: NAME_mask of the same cells and role.
+std::optional<std::size_t> mask_of(std::size_t field, const DatasetInfo& info);
 
 // How the channels of a field are called among targets: by its name, with numbers where it has several.
 std::vector<std::string> channel_names(const std::string& name, const DataField& field);

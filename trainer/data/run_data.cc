@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/error.h"
 #include "base/free_memory.h"
@@ -48,11 +49,23 @@ bool is_transformed(const TrainConfig& config, const DatasetInfo& info, std::siz
          first == info.fields.begin() + static_cast<std::ptrdiff_t>(field);
 }
 
+void add_centres(const DataField& field, FieldPart& part) {
+  std::vector<double> centres = field.centres();
+  if (std::all_of(centres.begin(), centres.end(), [](double centre) { return centre == 0; })) return;
+  for (const double centre : centres) {
+    const double seen = transformed(part.transform, centre);
+    part.transformed_centre.push_back(std::isfinite(seen) ? seen : 0);
+  }
+  part.centre = std::move(centres);
+}
+
 std::vector<FieldPart> parts_of(const TrainConfig& config, const DatasetInfo& info, const DataRoles& roles) {
   std::vector<FieldPart> parts;
   for (const DataRoles::Part& part : roles.parts) {
-    parts.push_back({part.field, info.fields[part.field].shape, {}});
+    const DataField& field = info.fields[part.field];
+    parts.push_back({part.field, field.shape, {}});
     if (is_transformed(config, info, part.field)) parts.back().transform = config.transform;
+    add_centres(field, parts.back());
     if (roles.takes_noise(parts.size() - 1) && parts.back().shape.voxels() > 1)
       parts.back().noise = config.augment.noise;
   }
@@ -107,7 +120,15 @@ RunData::RunData(const TrainConfig& config, Communicator& communicator)
       budget_(cache_budget(config, communicator, dataset_, roles_)),
       train_(*dataset_.train, parts_of(config, dataset_.info, roles_), budget_),
       validation_(*dataset_.validation, train_.parts(), budget_),
-      test_(*dataset_.test, train_.parts(), budget_) {}
+      test_(*dataset_.test, train_.parts(), budget_) {
+  if (!is_classification(config.loss.name)) return;
+  const double usual =
+      roles_.field_target()
+          ? usual_class_of_field(*dataset_.train, roles_.parts[roles_.field_targets.front()].field,
+                                 field_of(roles_.field_targets.front()).shape)
+          : usual_class_of_label(*dataset_.train, roles_.label_targets.front());
+  targets_.usual_class = static_cast<std::int64_t>(usual);
+}
 
 void RunData::normalise_labels() {
   Normalisation& n = normalisation_;
@@ -163,19 +184,27 @@ void RunData::compute_normalisation(Communicator& communicator) {
 
 std::vector<std::vector<ChannelScale>> RunData::scales() const {
   std::vector<std::vector<ChannelScale>> scales;
-  for (const DataRoles::Part& part : roles_.parts) {
-    const auto scale = normalisation_.of_field(part.name);
+  for (std::size_t k = 0; k < roles_.parts.size(); ++k) {
+    const DataRoles::Part& part = roles_.parts[k];
+    auto scale = normalisation_.of_field(part.name);
     if (!scale ||
         scale->mean.size() != static_cast<std::size_t>(dataset_.info.fields[part.field].shape.channels))
       throw Error(ExitCode::data, fmt::format("the normalisation has no entry for the field {}", part.name));
+    for (std::size_t c = 0; c < scale->mean.size(); ++c) scale->mean[c] -= train_.offset(k, c);
     scales.push_back(channel_scales(*scale));
   }
   return scales;
 }
 
-std::array<std::int64_t, 3> RunData::target_extent() const {
-  if (!roles_.field_target()) return {1, 1, 1};
-  return field_of(roles_.field_targets.front()).shape.extent;
+std::vector<std::int64_t> RunData::target_grid() const {
+  if (!roles_.field_target()) return {};
+  return field_of(roles_.field_targets.front()).grid;
+}
+
+bool RunData::target_is_without_channels() const {
+  if (roles_.field_targets.size() != 1) return false;
+  const DataField& field = field_of(roles_.field_targets.front());
+  return field.shape.voxels() > 1 && !field.has_channels;
 }
 
 bool RunData::target_is_transformed() const {
@@ -184,10 +213,16 @@ bool RunData::target_is_transformed() const {
   });
 }
 
+bool RunData::is_input(std::size_t part) const {
+  return std::any_of(
+      roles_.inputs.begin(), roles_.inputs.end(),
+      [part](const DataRoles::Input& input) { return !input.label && input.part == part; });
+}
+
 FieldScale RunData::scale_of(std::size_t part, Communicator& communicator) {
   const auto channels = static_cast<std::size_t>(field_of(part).shape.channels);
   FieldScale scale;
-  if (!config_.normalise) {
+  if (!config_.normalise || (roles_.is_mask(part) && !is_input(part))) {
     scale = {std::vector<double>(channels, 0.0), std::vector<double>(channels, 1.0), false};
   } else if (is_transformed(config_, dataset_.info, roles_.parts[part].field) ||
              field_of(part).range.empty()) {
@@ -236,7 +271,7 @@ FieldScale RunData::measured(std::size_t part, Communicator& communicator) {
   FieldScale scale;
   for (std::size_t c = 0; c < channels; ++c) {
     const double mean = totals[2 * c] / cells;
-    scale.mean.push_back(mean);
+    scale.mean.push_back(mean + train_.offset(part, c));
     scale.std.push_back(safe_deviation(std::sqrt(std::max(0.0, totals[2 * c + 1] / cells - mean * mean))));
   }
   return scale;
@@ -267,9 +302,30 @@ void RunData::copy_fields(const Batch& batch, std::span<float> to) const {
                   to.begin() + static_cast<std::ptrdiff_t>(n * row + at));
     at += count;
   }
-  if (!is_classification(config_.loss.name)) return;
-  for (float& value : to)
-    value = static_cast<float>(value * normalisation_.y_std[0] + normalisation_.y_mean[0]);
+  if (is_classification(config_.loss.name)) {
+    for (float& value : to)
+      value = static_cast<float>(value * normalisation_.y_std[0] + normalisation_.y_mean[0]);
+  }
+  hide_padding(batch, to);
+}
+
+void RunData::hide_padding(const Batch& batch, std::span<float> to) const {
+  const std::size_t samples = batch.items.size();
+  const std::size_t row = to.size() / samples;
+  std::size_t at = 0;
+  for (std::size_t k = 0; k < roles_.field_targets.size(); ++k) {
+    const std::size_t count = batch.counts[roles_.field_targets[k]];
+    if (const auto part = roles_.masks[k]) {
+      const FieldScale scale = *normalisation_.of_field(roles_.parts[*part].name);
+      const std::span<const float> mask = batch.values(*part);
+      const std::size_t cells = batch.counts[*part];
+      for (std::size_t n = 0; n < samples; ++n)
+        for (std::size_t i = 0; i < count; ++i)
+          if (mask[n * cells + i % cells] * scale.std[0] + scale.mean[0] < 0.5)
+            to[n * row + at + i] = std::numeric_limits<float>::quiet_NaN();
+    }
+    at += count;
+  }
 }
 
 void RunData::fill(Feed& feed, const Batch& batch, CachedSplit& split, bool training) const {

@@ -2,7 +2,6 @@
 // The data of one run: the three splits behind a cache, the chosen targets, the normalisation.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -50,8 +49,10 @@ class RunData {
   // The grid that augmentations act on: that of all fields of more than one cell. Error{spec} where there are
   // several and `augment` asks for something.
   const TensorShape& grid() const { return grid_; }
-  // Of the field targets; 1 1 1 of numbers.
-  std::array<std::int64_t, 3> target_extent() const;
+  // Of the field targets, as their samples are stored; empty of numbers.
+  std::vector<std::int64_t> target_grid() const;
+  // A single field target whose stored values have no axis of channels.
+  bool target_is_without_channels() const;
   bool target_is_transformed() const;
 
   // `training`: targets of another sample under shuffle_labels.
@@ -66,6 +67,9 @@ class RunData {
   const DataField& field_of(std::size_t part) const { return dataset_.info.fields[roles_.parts[part].field]; }
   void copy_labels(const SampleSource& source, std::size_t i, bool training, float* to) const;
   void copy_fields(const Batch& batch, std::span<float> to) const;
+  // Makes targets NaN where a mask says that they are padding.
+  void hide_padding(const Batch& batch, std::span<float> to) const;
+  bool is_input(std::size_t part) const;
 
   TrainConfig config_;
   std::unique_ptr<Staging> staging_;

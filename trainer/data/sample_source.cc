@@ -3,7 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <map>
+
 #include "base/error.h"
+#include "trainer/data/transform.h"
 
 namespace wflow::trainer {
 namespace {
@@ -24,6 +29,13 @@ class ShardSource final : public SampleSource {
  private:
   converters::SplitReader reader_;
 };
+
+// The least of those that are equally frequent.
+double most_frequent(const std::map<double, std::size_t>& counts) {
+  const auto most = std::max_element(counts.begin(), counts.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == counts.end() ? 0 : most->first;
+}
 
 // The axis C, or the first of four, is that of the channels; of the others the last is W.
 TensorShape tensor_shape(const converters::FieldInfo& field) {
@@ -51,6 +63,10 @@ DataField field_of(const converters::FieldInfo& info) {
   field.shape = tensor_shape(info);
   field.channels = info.channels;
   field.has_channels = info.layout.starts_with('C') || info.shape.size() == 4;
+  const bool names_channels = info.layout.find('C') != std::string::npos;
+  for (std::size_t k = 0; k < info.shape.size() && field.shape.voxels() > 1; ++k)
+    if (names_channels ? info.layout[k] != 'C' : k > 0 || info.shape.size() < 4)
+      field.grid.push_back(static_cast<std::int64_t>(info.shape[k]));
   field.has_time = info.layout.find('T') != std::string::npos;
   for (const converters::ChannelStatistics& channel : info.statistics)
     field.range.push_back(range_of(channel));
@@ -77,6 +93,35 @@ DatasetInfo info_of(const converters::Manifest& manifest) {
 }
 
 }  // namespace
+
+std::vector<double> DataField::centres() const {
+  std::vector<double> centres(static_cast<std::size_t>(shape.channels), 0.0);
+  for (std::size_t c = 0; c < centres.size() && !range.empty(); ++c) {
+    const LabelRange& of_channel = range[std::min(c, range.size() - 1)];
+    centres[c] = centre_of(of_channel.mean, of_channel.deviation);
+  }
+  return centres;
+}
+
+double usual_class_of_label(const SampleSource& split, std::size_t label) {
+  std::map<double, std::size_t> counts;
+  for (std::size_t i = 0; i < split.size(); ++i) ++counts[std::round(split.targets(i)[label])];
+  return most_frequent(counts);
+}
+
+double usual_class_of_field(const SampleSource& split, std::size_t field, const TensorShape& shape) {
+  constexpr std::size_t kSamples = 32;
+  std::map<double, std::size_t> counts;
+  std::vector<float> values(static_cast<std::size_t>(shape.count()));
+  const std::size_t samples = std::min(kSamples, split.size());
+  for (std::size_t i = 0; i < samples; ++i) {
+    const std::size_t sample = i * split.size() / samples;
+    const std::span<float> to = values;
+    split.read_scaled(field, {&sample, 1}, {&to, 1}, {}, nullptr);
+    for (const float value : values) ++counts[std::round(value)];
+  }
+  return most_frequent(counts);
+}
 
 DatasetInfo read_dataset_info(const std::filesystem::path& directory) {
   return info_of(converters::read_manifest(directory));

@@ -18,7 +18,7 @@
 
 namespace wflow::trainer {
 
-// seen = stored * factor + offset
+// seen = (stored - centre) * factor + offset
 using ChannelScale = converters::Scale;
 
 class SampleSource {
@@ -52,9 +52,12 @@ struct DataField {
   std::vector<std::string> channels;        // their names, where the data have them
   bool has_channels = true;                 // its stored values have an axis of channels
   bool has_time = false;                    // and one of time
+  std::vector<std::int64_t> grid;           // its stored axes but that of channels; empty: one cell
   std::vector<LabelRange> range;            // a channel, as stored; or one for all
   converters::Normalisation normalisation;  // what readers are to do
   std::optional<std::size_t> first_label;   // its numbers are labels from this one on
+  // A channel: what is subtracted in float64 before its values become float32 (centre_of()).
+  std::vector<double> centres() const;
 };
 
 struct DatasetInfo {
@@ -72,6 +75,11 @@ struct Dataset {
   std::unique_ptr<SampleSource> validation;
   std::unique_ptr<SampleSource> test;
 };
+
+// The class that most samples of a split have, by a label or in the cells of a field. Of a field some tens of
+// samples are looked at.
+double usual_class_of_label(const SampleSource& split, std::size_t label);
+double usual_class_of_field(const SampleSource& split, std::size_t field, const TensorShape& shape);
 
 // How a split is opened: where its shards lie, or from staged copies.
 using SplitOpener = std::function<converters::SplitReader(std::string_view split)>;

@@ -27,6 +27,39 @@ bool apply_transform(const TransformConfig& transform, std::span<float> values) 
   return sum == 0.0F;
 }
 
+double transformed(const TransformConfig& transform, double value) {
+  switch (transform.name) {
+    case TransformName::log:
+      return std::log(value + transform.offset);
+    case TransformName::log1p:
+      return std::log1p(value);
+    case TransformName::none:
+      break;
+  }
+  return value;
+}
+
+bool apply_transform(const TransformConfig& transform, std::span<float> values, double centre,
+                     double transformed_centre) {
+  float sum = 0;
+  for (float& v : values) {
+    v = static_cast<float>(transformed(transform, v + centre) - transformed_centre);
+    sum += v * 0.0F;
+  }
+  return sum == 0.0F;
+}
+
+double centre_of(double mean, double deviation) {
+  constexpr double kFloatHolds = 100;  // deviations; the step of float32 is 6e-8 of the mean
+  return std::isfinite(mean) && std::abs(mean) > kFloatHolds * deviation ? mean : 0;
+}
+
+bool FieldScale::needs_double() const {
+  for (std::size_t c = 0; c < std.size(); ++c)
+    if (centre_of(mean[c], std[c]) != 0) return true;
+  return false;
+}
+
 nlohmann::json to_json(const Normalisation& normalisation) {
   nlohmann::json json = {{"x_mean", normalisation.x_mean},
                          {"x_std", normalisation.x_std},

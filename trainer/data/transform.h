@@ -20,6 +20,15 @@ namespace wflow::trainer {
 
 // In place. Gives false if a value is not finite (before or after): the logarithm of a negative density, say.
 bool apply_transform(const TransformConfig& transform, std::span<float> values);
+// The same of values that stand `centre` below the true ones; gives them `transformed_centre` below, in float64
+// between.
+bool apply_transform(const TransformConfig& transform, std::span<float> values, double centre,
+                     double transformed_centre);
+double transformed(const TransformConfig& transform, double value);
+
+// What is subtracted in float64 before values become float32, so that these hold what varies: the mean, where
+// it is so far from 0 that float32 would lose more than 1e-5 deviations; else 0.
+double centre_of(double mean, double deviation);
 
 // Of a field's channels.
 struct FieldScale {
@@ -27,6 +36,8 @@ struct FieldScale {
   std::vector<double> std;
   bool transformed = false;  // the transform acts on it
   bool operator==(const FieldScale&) const = default;
+  // Whether a channel's values are to be normalised in float64: centre_of() is not 0.
+  bool needs_double() const;
 };
 
 // seen = (transformed - mean) / deviation, a channel; the same for the chosen targets.

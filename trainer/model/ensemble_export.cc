@@ -53,6 +53,13 @@ void export_ensemble(const std::vector<std::filesystem::path>& members, LossName
         ensemble.register_attribute(name, c10::ListType::ofStrings(), member.attr(name));
       ensemble.register_attribute("columns", c10::ListType::create(c10::ListType::ofStrings()),
                                   member.attr("columns"));
+      ensemble.register_attribute("shapes", c10::ListType::create(c10::ListType::ofInts()),
+                                  member.attr("shapes"));
+      ensemble.register_attribute("ranges", c10::ListType::create(c10::ListType::ofFloats()),
+                                  member.attr("ranges"));
+      ensemble.register_attribute("target_grid", c10::ListType::ofInts(), member.attr("target_grid"));
+      ensemble.register_attribute("target_has_channels", c10::BoolType::get(),
+                                  member.attr("target_has_channels"));
       ensemble.register_attribute("units", c10::StringType::get(), member.attr("units"));
     }
     const LossName outputs = is_classification(loss) ? loss : LossName::gaussian;

@@ -18,19 +18,29 @@ struct ExportedModel::State {
   std::vector<std::string> targets;
   std::string loss;
   std::string units;
+  std::vector<std::vector<std::int64_t>> shapes;
+  std::vector<std::vector<double>> ranges;
+  std::vector<std::int64_t> target_grid;
+  bool target_has_channels = true;
+  bool own = false;  // of wflow-train
 };
 
 namespace {
 
-// The first sentence of what libtorch says: the rest is its stack.
+// One sentence of what libtorch says: the rest is its stack. What a module says stands behind its stack.
+std::string reason_of(const std::string& text) {
+  constexpr std::string_view kOfModule = "RuntimeError: ";
+  const std::size_t last = text.rfind(kOfModule);
+  const std::size_t begin = last == std::string::npos ? 0 : last + kOfModule.size();
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
 std::string reason_of(const std::exception& error) {
-  const std::string text = error.what();
-  return text.substr(0, text.find('\n'));
+  return reason_of(std::string(error.what()));
 }
 
 std::string reason_of(const c10::Error& error) {
-  const std::string text = error.what_without_backtrace();
-  return text.substr(0, text.find('\n'));
+  return reason_of(std::string(error.what_without_backtrace()));
 }
 
 std::vector<std::string> strings(const c10::IValue& list) {
@@ -53,6 +63,11 @@ std::vector<std::vector<std::string>> columns_of(const torch::jit::Module& modul
   }
   columns.resize(inputs);
   return columns;
+}
+
+std::vector<std::int64_t> integers(const torch::jit::Module& module, const char* attribute) {
+  if (!module.hasattr(attribute) || !module.attr(attribute).isIntList()) return {};
+  return module.attr(attribute).toIntVector();
 }
 
 std::string text_attribute(const torch::jit::Module& module, const char* name) {
@@ -79,12 +94,24 @@ torch::jit::Module load(const std::filesystem::path& file) {
 }  // namespace
 
 ExportedModel::ExportedModel(const std::filesystem::path& file)
-    : state_(new State{file, load(file), {}, {}, {}, {}, {}}) {
+    : state_(new State{file, load(file), {}, {}, {}, {}, {}, {}, {}, {}}) {
   state_->inputs = names(state_->module, "inputs");
   state_->columns = columns_of(state_->module, state_->inputs.size());
   state_->targets = names(state_->module, "targets");
   state_->loss = text_attribute(state_->module, "loss");
   state_->units = text_attribute(state_->module, "units");
+  state_->target_grid = integers(state_->module, "target_grid");
+  if (state_->module.hasattr("target_has_channels") && state_->module.attr("target_has_channels").isBool())
+    state_->target_has_channels = state_->module.attr("target_has_channels").toBool();
+  state_->own = state_->module.hasattr("wflow");
+  const auto lists = [this](const char* name) {
+    const bool there = state_->module.hasattr(name) && state_->module.attr(name).isList();
+    return there ? state_->module.attr(name).toListRef().vec() : std::vector<c10::IValue>();
+  };
+  for (const c10::IValue& shape : lists("shapes"))
+    state_->shapes.push_back(shape.isIntList() ? shape.toIntVector() : std::vector<std::int64_t>());
+  for (const c10::IValue& range : lists("ranges"))
+    state_->ranges.push_back(range.isDoubleList() ? range.toDoubleVector() : std::vector<double>());
 }
 
 ExportedModel::~ExportedModel() = default;
@@ -102,6 +129,20 @@ const std::string& ExportedModel::loss() const {
   return state_->loss;
 }
 
+const std::vector<std::vector<std::int64_t>>& ExportedModel::shapes() const {
+  return state_->shapes;
+}
+const std::vector<std::vector<double>>& ExportedModel::ranges() const {
+  return state_->ranges;
+}
+
+const std::vector<std::int64_t>& ExportedModel::target_grid() const {
+  return state_->target_grid;
+}
+bool ExportedModel::target_has_channels() const {
+  return state_->target_has_channels;
+}
+
 const std::string& ExportedModel::units() const {
   return state_->units;
 }
@@ -114,14 +155,15 @@ ModelArray ExportedModel::run(std::span<const ModelArray> inputs) {
   std::vector<c10::IValue> arguments;
   for (const ModelArray& input : inputs) {
     // libtorch has no tensors of constants; forward() does not write to its arguments.
-    auto* values = const_cast<float*>(input.values.data());
-    arguments.emplace_back(at::from_blob(values, input.shape, at::TensorOptions().dtype(at::kFloat)));
+    auto* values = const_cast<double*>(input.values.data());
+    const at::Tensor tensor = at::from_blob(values, input.shape, at::TensorOptions().dtype(at::kDouble));
+    arguments.emplace_back(state_->own ? tensor : tensor.to(at::kFloat));
   }
   at::Tensor output;
   try {
     const c10::IValue value = state_->module.forward(std::move(arguments));
     if (!value.isTensor()) throw fail("it does not give one tensor");
-    output = value.toTensor().to(at::kFloat).contiguous();
+    output = value.toTensor();
   } catch (const c10::Error& error) {
     throw fail(reason_of(error));
   } catch (const Error&) {
@@ -132,8 +174,9 @@ ModelArray ExportedModel::run(std::span<const ModelArray> inputs) {
   const std::int64_t rows = inputs.empty() ? 0 : inputs.front().shape.front();
   if (output.dim() < 1 || output.size(0) != rows)
     throw fail(fmt::format("it does not give a row for each of {} samples", rows));
-  ModelArray result{output.sizes().vec(), {}};
-  result.values.assign(output.data_ptr<float>(), output.data_ptr<float>() + output.numel());
+  ModelArray result{output.sizes().vec(), {}, output.scalar_type() == at::kDouble};
+  output = output.to(at::kDouble).contiguous();
+  result.values.assign(output.data_ptr<double>(), output.data_ptr<double>() + output.numel());
   return result;
 }
 

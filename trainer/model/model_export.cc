@@ -25,12 +25,20 @@ at::Tensor tensor_of(const FlatEntry& entry, std::span<const float> all) {
   return at::from_blob(begin, entry.spec.shape, at::TensorOptions().dtype(at::kFloat)).clone();
 }
 
-at::Tensor tensor_of(const std::vector<double>& values, const std::vector<std::int64_t>& shape) {
+at::Tensor tensor_of(const std::vector<double>& values, const std::vector<std::int64_t>& shape, bool wide) {
   at::Tensor tensor =
-      at::empty({static_cast<std::int64_t>(values.size())}, at::TensorOptions().dtype(at::kFloat));
-  std::transform(values.begin(), values.end(), tensor.data_ptr<float>(),
-                 [](double v) { return static_cast<float>(v); });
-  return tensor.view(shape);
+      at::empty({static_cast<std::int64_t>(values.size())}, at::TensorOptions().dtype(at::kDouble));
+  std::copy(values.begin(), values.end(), tensor.data_ptr<double>());
+  return tensor.to(wide ? at::kDouble : at::kFloat).view(shape);
+}
+
+// Mean and deviation of an input: of one cell in float64 (torchscript_source).
+void add_scale(torch::jit::Module& module, const std::string& name, const FieldScale& scale,
+               const TensorShape& input, bool field) {
+  const bool wide = input.voxels() == 1 || scale.needs_double();
+  const auto shape = field ? std::vector<std::int64_t>{1, -1, 1, 1, 1} : std::vector<std::int64_t>{1, 1};
+  module.register_buffer(name + "_mean", tensor_of(scale.mean, shape, wide));
+  module.register_buffer(name + "_std", tensor_of(scale.std, shape, wide));
 }
 
 void add_network(torch::jit::Module& module, const ModelGraph& graph, const FlatState& state) {
@@ -52,27 +60,21 @@ void export_model(const ModelGraph& graph, const FlatState& state, const Exporte
     torch::jit::Module module("WflowModel");
     add_network(module, graph, state);
     const Normalisation& normalisation = units.normalisation;
-    module.register_buffer("x_mean", tensor_of(normalisation.x_mean, {1, -1, 1, 1, 1}));
-    module.register_buffer("x_std", tensor_of(normalisation.x_std, {1, -1, 1, 1, 1}));
     const std::vector<std::int64_t> targets =
         units.field_target ? std::vector<std::int64_t>{1, -1, 1, 1, 1} : std::vector<std::int64_t>{1, -1};
-    module.register_buffer("y_mean", tensor_of(normalisation.y_mean, targets));
-    module.register_buffer("y_std", tensor_of(normalisation.y_std, targets));
+    module.register_buffer("y_mean", tensor_of(normalisation.y_mean, targets, units.output_needs_double()));
+    module.register_buffer("y_std", tensor_of(normalisation.y_std, targets, units.output_needs_double()));
     c10::List<std::string> inputs;
     std::size_t number = 0;
     for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
       inputs.push_back(graph.inputs[i].name);
-      if (graph.inputs[i].name == kField) continue;
-      const std::string name = "in" + std::to_string(i);
+      const std::string name = graph.inputs[i].name == kField ? "x" : "in" + std::to_string(i);
       if (const auto scale = normalisation.of_field(graph.inputs[i].name)) {
-        module.register_buffer(name + "_mean", tensor_of(scale->mean, {1, -1, 1, 1, 1}));
-        module.register_buffer(name + "_std", tensor_of(scale->std, {1, -1, 1, 1, 1}));
+        add_scale(module, name, *scale, graph.inputs[i].shape, true);
         continue;
       }
-      module.register_buffer(name + "_mean",
-                             tensor_of(std::vector<double>{normalisation.numbers_mean[number]}, {1, 1}));
-      module.register_buffer(name + "_std",
-                             tensor_of(std::vector<double>{normalisation.numbers_std[number]}, {1, 1}));
+      add_scale(module, name, {{normalisation.numbers_mean[number]}, {normalisation.numbers_std[number]}},
+                graph.inputs[i].shape, false);
       ++number;
     }
     c10::List<std::string> names;
@@ -91,6 +93,23 @@ void export_model(const ModelGraph& graph, const FlatState& state, const Exporte
                              units.loss == LossName::gaussian && units.transform.name != TransformName::none;
     module.register_attribute("units", c10::StringType::get(),
                               std::string(transformed ? "transformed" : "physical"));
+    c10::List<c10::List<std::int64_t>> shapes;
+    c10::List<c10::List<double>> ranges;
+    for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
+      const TensorShape& shape = graph.inputs[i].shape;
+      shapes.push_back(
+          c10::List<std::int64_t>({shape.channels, shape.extent[0], shape.extent[1], shape.extent[2]}));
+      c10::List<double> of_input;
+      for (std::size_t c = 0; i < units.ranges.size() && c < units.ranges[i].size(); ++c) {
+        of_input.push_back(units.ranges[i][c].first);
+        of_input.push_back(units.ranges[i][c].second);
+      }
+      ranges.push_back(of_input);
+    }
+    module.register_attribute("shapes", c10::ListType::create(c10::ListType::ofInts()), shapes);
+    module.register_attribute("ranges", c10::ListType::create(c10::ListType::ofFloats()), ranges);
+    module.register_attribute("target_grid", c10::ListType::ofInts(), c10::IValue(units.target_grid));
+    module.register_attribute("target_has_channels", c10::BoolType::get(), units.target_has_channels);
     module.register_attribute("wflow", c10::StringType::get(), std::string(kVersion));
     module.define(torchscript_source(graph, units));
     module.eval();

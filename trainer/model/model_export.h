@@ -31,17 +31,28 @@ struct ExportedUnits {
   std::vector<std::string> without_channels = {};  // inputs whose stored values have no axis of channels
   // Of each input the names of its numbers, which a table has in columns; of a field, or of one number, none.
   std::vector<std::vector<std::string>> columns = {};
+  // Of each input the least and the greatest of the training samples, a channel; empty where they are not known.
+  std::vector<std::vector<std::pair<double, double>>> ranges = {};
+  std::vector<std::int64_t> target_grid = {};  // of a field target: its stored axes but that of channels
+  bool target_has_channels = true;             // and whether it has one
+  // Whether an input is normalised in float64: where float32 would lose what varies.
+  bool input_needs_double(const std::string& name, std::size_t number) const;
+  // Whether the outputs are float64, for the same reason. Not of classes.
+  bool output_needs_double() const;
 };
 
 // The module's forward as TorchScript source: raw inputs in order of the graph's (fields [N, C, D, H, W]
 // or as they are stored, numbers [N, C]) -> physical targets [N, L] or [N, C, D, H, W], with transform,
 // normalisation and de-normalisation inside. gaussian: means, then standard deviations; classes:
-// probabilities.
+// probabilities. Inputs may be of any number type; the outputs are float32, or float64 where float32 can't
+// hold them (ExportedUnits::output_needs_double).
 std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& units);
 
 // Writes the module; `path` is published whole. Its attributes `inputs`, `columns`, `targets`, `loss`,
 // `units` and `wflow` name the inputs, their numbers, the outputs, what they were trained with, their units
-// (physical or transformed) and the maker.
+// (physical or transformed) and the maker; `target_grid` and `target_has_channels` say what shape the data
+// have of a field that is predicted; `shapes` ([C, D, H, W]) and `ranges` (least and greatest of each channel in the
+// training samples) are of the inputs.
 void export_model(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,
                   const std::string& path);
 

@@ -14,7 +14,7 @@ namespace wflow::trainer {
 namespace {
 
 // Numbers of onnx.proto: fields of messages, types of elements and attributes.
-enum Element { kFloat = 1, kInt64 = 7 };
+enum Element { kFloat = 1, kInt64 = 7, kDouble = 11 };
 enum AttributeType { kReal = 1, kInteger = 2, kText = 3, kIntegers = 7 };
 constexpr std::int64_t kMostBytes = (std::int64_t{1} << 31) - 1;
 constexpr std::int64_t kNodeBytes = std::int64_t{1} << 20;  // more than what is no parameter ever takes
@@ -95,6 +95,17 @@ class OnnxGraph {
     return reals(fmt::format("c{}", ++constants_), shape, list);
   }
   std::string real(double value) { return reals(std::span<const std::int64_t>(), {&value, 1}); }
+  std::string reals(std::span<const std::int64_t> shape, std::span<const double> values, Element type) {
+    if (type != kDouble) return reals(shape, values);
+    return tensor(fmt::format("c{}", ++constants_), kDouble, shape,
+                  {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double)});
+  }
+  std::string real(double value, Element type) {
+    return reals(std::span<const std::int64_t>(), {&value, 1}, type);
+  }
+  std::string cast(const std::string& value, Element from, Element to) {
+    return from == to ? value : node("Cast", {value}, Attributes().integer("to", to));
+  }
   std::string integers(const std::vector<std::int64_t>& values) {
     const std::int64_t count[] = {static_cast<std::int64_t>(values.size())};
     return tensor(fmt::format("c{}", ++constants_), kInt64, count,
@@ -302,8 +313,8 @@ std::string Writer::plain(const Layer& layer) {
   }
 }
 
-// A float32 input or output; the first axis is the batch.
-ProtobufMessage value_info(const std::string& name, std::span<const std::int64_t> shape) {
+// An input or output; the first axis is the batch.
+ProtobufMessage value_info(const std::string& name, std::span<const std::int64_t> shape, Element element) {
   ProtobufMessage dimensions;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     ProtobufMessage dimension;
@@ -315,7 +326,7 @@ ProtobufMessage value_info(const std::string& name, std::span<const std::int64_t
     dimensions.message(1, dimension);
   }
   ProtobufMessage tensor;
-  tensor.integer(1, kFloat);
+  tensor.integer(1, element);
   tensor.message(2, dimensions);
   ProtobufMessage type;
   type.message(1, tensor);
@@ -325,16 +336,18 @@ ProtobufMessage value_info(const std::string& name, std::span<const std::int64_t
   return info;
 }
 
-std::string transformed(OnnxGraph& onnx, const TransformConfig& transform, const std::string& x) {
+std::string transformed_node(OnnxGraph& onnx, const TransformConfig& transform, const std::string& x,
+                             Element element) {
   if (transform.name == TransformName::none) return x;
   const double offset = transform.name == TransformName::log ? transform.offset : 1;
-  return onnx.node("Log", {onnx.node("Add", {x, onnx.real(offset)})});
+  return onnx.node("Log", {onnx.node("Add", {x, onnx.real(offset, element)})});
 }
 
-std::string undone_transform(OnnxGraph& onnx, const TransformConfig& transform, const std::string& y) {
+std::string undone_transform(OnnxGraph& onnx, const TransformConfig& transform, const std::string& y,
+                             Element element) {
   if (transform.name == TransformName::none) return y;
   const double offset = transform.name == TransformName::log ? transform.offset : 1;
-  return onnx.node("Sub", {onnx.node("Exp", {y}), onnx.real(offset)});
+  return onnx.node("Sub", {onnx.node("Exp", {y}), onnx.real(offset, element)});
 }
 
 std::string normalised(OnnxGraph& onnx, const std::string& x, const std::string& mean,
@@ -347,38 +360,45 @@ void add_inputs(const ModelGraph& graph, const ExportedUnits& units, OnnxGraph& 
   std::size_t number = 0;
   for (const NamedShape& input : graph.inputs) {
     const auto scale = n.of_field(input.name);
-    onnx.message().message(11, value_info(input.name, onnx_sizes(input.shape, scale.has_value())));
+    const Element element = units.input_needs_double(input.name, number) ? kDouble : kFloat;
+    onnx.message().message(11, value_info(input.name, onnx_sizes(input.shape, scale.has_value()), element));
     if (!scale) {
-      const std::string mean = onnx.real(n.numbers_mean[number]);
-      writer.names().push_back(normalised(onnx, input.name, mean, onnx.real(n.numbers_std[number])));
+      const std::string mean = onnx.real(n.numbers_mean[number], element);
+      const std::string seen =
+          normalised(onnx, input.name, mean, onnx.real(n.numbers_std[number], element));
+      writer.names().push_back(onnx.cast(seen, element, kFloat));
       ++number;
       continue;
     }
     const std::int64_t shape[] = {1, input.shape.channels, 1, 1, 1};
-    const std::string x = scale->transformed ? transformed(onnx, units.transform, input.name) : input.name;
-    const std::string mean = onnx.reals(shape, scale->mean);
-    const std::string seen = normalised(onnx, x, mean, onnx.reals(shape, scale->std));
+    const std::string x =
+        scale->transformed ? transformed_node(onnx, units.transform, input.name, element) : input.name;
+    const std::string mean = onnx.reals(shape, scale->mean, element);
+    const std::string seen =
+        onnx.cast(normalised(onnx, x, mean, onnx.reals(shape, scale->std, element)), element, kFloat);
     // A field of one cell is a vector to the layers.
     writer.names().push_back(input.shape.voxels() == 1 ? writer.reshaped(seen, input.shape, false) : seen);
   }
 }
 
-std::string physical_output(const ExportedUnits& units, OnnxGraph& onnx, const std::string& y) {
-  if (is_classification(units.loss)) return onnx.node("Softmax", {y}, Attributes().integer("axis", 1));
+std::string physical_output(const ExportedUnits& units, OnnxGraph& onnx, const std::string& output,
+                            Element element) {
+  if (is_classification(units.loss)) return onnx.node("Softmax", {output}, Attributes().integer("axis", 1));
+  const std::string y = onnx.cast(output, kFloat, element);
   const auto channels = static_cast<std::int64_t>(units.normalisation.y_mean.size());
   std::vector<std::int64_t> shape = {1, channels};
   if (units.field_target) shape.insert(shape.end(), {1, 1, 1});
-  const std::string mean = onnx.reals(shape, units.normalisation.y_mean);
-  const std::string deviation = onnx.reals(shape, units.normalisation.y_std);
+  const std::string mean = onnx.reals(shape, units.normalisation.y_mean, element);
+  const std::string deviation = onnx.reals(shape, units.normalisation.y_std, element);
   const auto scaled = [&](const std::string& value) {
     return onnx.node("Add", {onnx.node("Mul", {value, deviation}), mean});
   };
   if (units.loss != LossName::gaussian) {
     const bool transformed = units.field_target && units.target_transformed;
-    return transformed ? undone_transform(onnx, units.transform, scaled(y)) : scaled(y);
+    return transformed ? undone_transform(onnx, units.transform, scaled(y), element) : scaled(y);
   }
   const Names parts = onnx.split(y, channels);
-  const std::string root = onnx.node("Exp", {onnx.node("Mul", {parts[1], onnx.real(0.5)})});
+  const std::string root = onnx.node("Exp", {onnx.node("Mul", {parts[1], onnx.real(0.5, element)})});
   return onnx.node("Concat", {scaled(parts[0]), onnx.node("Mul", {root, deviation})},
                    Attributes().integer("axis", 1));
 }
@@ -414,9 +434,10 @@ std::string onnx_file(const ModelGraph& graph, const FlatState& state, const Exp
   const TensorShape& shape = graph.shape_of(output);
   std::string y = writer.names()[output];
   if (shape.voxels() == 1 && units.field_target) y = writer.reshaped(y, shape, true);
-  const std::string last = physical_output(units, onnx, y);
+  const Element element = units.output_needs_double() ? kDouble : kFloat;
+  const std::string last = physical_output(units, onnx, y, element);
   onnx.node_with_outputs("Identity", {last}, {"prediction"}, {});
-  onnx.message().message(12, value_info("prediction", onnx_sizes(shape, units.field_target)));
+  onnx.message().message(12, value_info("prediction", onnx_sizes(shape, units.field_target), element));
   add_constants(state.parameters(), state.values(), onnx);
   add_constants(state.buffers(), state.buffer_values(), onnx);
   nlohmann::json inputs = nlohmann::json::array();

@@ -193,14 +193,25 @@ double ExportedUnits::physical(double value, std::size_t target) const {
   return y;
 }
 
+bool ExportedUnits::input_needs_double(const std::string& name, std::size_t number) const {
+  if (const auto scale = normalisation.of_field(name)) return scale->needs_double();
+  return centre_of(normalisation.numbers_mean.at(number), normalisation.numbers_std.at(number)) != 0;
+}
+
+bool ExportedUnits::output_needs_double() const {
+  return !is_classification(loss) && FieldScale{normalisation.y_mean, normalisation.y_std}.needs_double();
+}
+
 std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& units) {
   std::string arguments;
   for (std::size_t i = 0; i < graph.inputs.size(); ++i) arguments += fmt::format(", v{}", i);
   std::string source = fmt::format("def forward(self{}):\n", arguments);
   const auto add = [&](const std::string& line) { source += "    " + line + "\n"; };
   for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
-    add(fmt::format("v{0} = torch.to(v{0}, 6)", i));  // float32, whatever number type the shard holds
     const auto scale = units.normalisation.of_field(graph.inputs[i].name);
+    // 7 is float64, 6 float32, whatever number type the shard holds. Numbers cost nothing in float64.
+    const bool wide = graph.inputs[i].shape.voxels() == 1 || scale->needs_double();
+    add(fmt::format("v{0} = torch.to(v{0}, {1})", i, wide ? 7 : 6));
     const bool transformed = scale && scale->transformed;
     if (scale && graph.inputs[i].shape.voxels() == 1) {
       add(fmt::format("v{0} = v{0}.reshape({1})", i, sizes(graph.inputs[i].shape, true)));
@@ -224,13 +235,15 @@ std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& uni
       add(fmt::format("v{0} = torch.div(torch.sub(v{0}.reshape([-1, 1]), self.in{0}_mean), self.in{0}_std)",
                       i));
     }
+    if (wide) add(fmt::format("v{0} = torch.to(v{0}, 6)", i));
   }
   const Source expressions(graph);
   for (std::size_t i = 0; i < graph.layers.size(); ++i) {
     add(fmt::format("v{} = {}", graph.inputs.size() + i, expressions.expression(graph.layers[i])));
   }
   const TensorShape& shape = graph.shape_of(graph.outputs.front().value);
-  const std::string y = fmt::format("v{}", graph.outputs.front().value);
+  std::string y = fmt::format("v{}", graph.outputs.front().value);
+  if (units.output_needs_double()) y = fmt::format("torch.to({}, 7)", y);
   add("return " + undone_units(units, shape.voxels() == 1 && units.field_target
                                           ? y + ".reshape(" + sizes(shape, true) + ")"
                                           : y));

@@ -36,6 +36,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kTransformed = "transformed";
+constexpr double kMeanRounding = 1e-12;  // of a mean
 
 // A model's output, by what it was trained for. [rows, channels, cells]
 struct Predicted {
@@ -43,16 +44,18 @@ struct Predicted {
   std::size_t channels = 0;          // of `prediction`
   std::vector<std::int64_t> extent;  // of a channel; empty for numbers
   std::size_t cells = 1;
-  std::vector<float> prediction;   // of classes their numbers, one channel
-  std::vector<float> deviation;    // of a gaussian loss
-  std::vector<float> probability;  // of classes
+  std::vector<double> prediction;   // of classes their numbers, one channel
+  std::vector<double> deviation;    // of a gaussian loss
+  std::vector<double> probability;  // of classes
   std::size_t classes = 0;
+  bool wide = false;         // float64
+  bool has_channels = true;  // a field has an axis of them
 };
 
 // Channels [from, from + count) of every row.
-std::vector<float> channels_of(const ModelArray& output, std::size_t from, std::size_t count, std::size_t all,
-                               std::size_t cells) {
-  std::vector<float> part;
+std::vector<double> channels_of(const ModelArray& output, std::size_t from, std::size_t count,
+                                std::size_t all, std::size_t cells) {
+  std::vector<double> part;
   const std::size_t rows = output.values.size() / (all * cells);
   for (std::size_t n = 0; n < rows; ++n) {
     const auto begin = output.values.begin() + static_cast<std::ptrdiff_t>((n * all + from) * cells);
@@ -71,13 +74,14 @@ void choose_classes(Predicted& predicted) {
       std::size_t best = 0;
       for (std::size_t k = 1; k < predicted.classes; ++k)
         if (share(k) > share(best)) best = k;
-      predicted.prediction.push_back(static_cast<float>(best));
+      predicted.prediction.push_back(static_cast<double>(best));
     }
   }
 }
 
 Predicted predicted_of(ModelArray output, const std::string& loss) {
   Predicted predicted;
+  predicted.wide = output.wide;
   predicted.rows = static_cast<std::size_t>(output.shape.front());
   if (output.shape.size() == 1) output.shape.push_back(1);
   predicted.extent.assign(output.shape.begin() + 2, output.shape.end());
@@ -100,21 +104,40 @@ Predicted predicted_of(ModelArray output, const std::string& loss) {
   return predicted;
 }
 
+// The axes that the data have of a predicted field; a network may predict it on another grid than in training.
+void use_own_axes(Predicted& predicted, const ExportedModel& model) {
+  if (predicted.extent.empty()) return;
+  const std::size_t axes = model.target_grid().size();
+  if (axes == 0 || axes > predicted.extent.size()) return;
+  const auto own = predicted.extent.end() - static_cast<std::ptrdiff_t>(axes);
+  if (std::any_of(predicted.extent.begin(), own, [](std::int64_t n) { return n != 1; })) return;
+  predicted.extent.erase(predicted.extent.begin(), own);
+  predicted.has_channels = model.target_has_channels();
+}
+
 // Sums over all rows for a table of errors.
 class Errors {
  public:
-  Errors(std::vector<std::string> names, std::vector<double> training_means)
-      : names_(std::move(names)), means_(std::move(training_means)), sums_(names_.size()) {}
+  // `guesses`: one a target (PredictionRows::guesses).
+  Errors(std::vector<std::string> names, std::vector<double> guesses)
+      : names_(std::move(names)), means_(std::move(guesses)), sums_(names_.size()) {}
 
-  void add(const Predicted& predicted, std::span<const float> truths) {
+  void add(const Predicted& predicted, std::span<const double> truths) {
     classes_ = predicted.classes;
     for (std::size_t i = 0; i < truths.size(); ++i) {
       Sums& sums = sums_[i / predicted.cells % names_.size()];
       const double truth = truths[i];
+      if (std::isnan(truth)) continue;  // padding
       const double error = std::abs(predicted.prediction[i] - truth);
       sums.absolute += classes_ > 0 ? (error > 0.5 ? 1.0 : 0.0) : error;
       sums.squared += error * error;
-      sums.guess += std::abs(means_[i / predicted.cells % names_.size()] - truth);
+      const double guess = means_[i / predicted.cells % names_.size()];
+      const double off = std::abs(guess - truth);
+      if (classes_ > 0) {
+        sums.guess += off > 0.5 ? 1 : 0;
+      } else if (off > kMeanRounding * std::abs(guess)) {  // a constant target's mean is it but for rounding
+        sums.guess += off;
+      }
       // Welford (1962): a variance without the difference of large sums.
       ++sums.count;
       const double step = truth - sums.mean;
@@ -125,14 +148,16 @@ class Errors {
 
   Evaluation evaluation() const {
     Evaluation evaluation;
+    evaluation.classes = classes_ > 0;
     for (std::size_t t = 0; t < names_.size(); ++t) {
       const Sums& sums = sums_[t];
+      const double count = std::max(1.0, sums.count);
       TargetErrors& errors = evaluation.targets.emplace_back();
       errors.label = names_[t];
-      errors.mae = sums.absolute / sums.count;
-      errors.mse = classes_ > 0 ? errors.mae : sums.squared / sums.count;
-      errors.mean_guess_mae = classes_ > 0 ? 1 - 1 / static_cast<double>(classes_) : sums.guess / sums.count;
-      errors.variance = classes_ > 0 ? 0 : sums.spread / sums.count;
+      errors.mae = sums.absolute / count;
+      errors.mse = classes_ > 0 ? errors.mae : sums.squared / count;
+      errors.mean_guess_mae = sums.guess / count;
+      errors.variance = classes_ > 0 ? 0 : sums.spread / count;
     }
     return evaluation;
   }
@@ -155,7 +180,7 @@ class Errors {
 class Output {
  public:
   virtual ~Output() = default;
-  virtual void write(std::size_t first, const Predicted& predicted, std::span<const float> truths) = 0;
+  virtual void write(std::size_t first, const Predicted& predicted, std::span<const double> truths) = 0;
   virtual void publish() = 0;
 };
 
@@ -182,14 +207,14 @@ class CsvOutput final : public Output {
     put(line + "\n");
   }
 
-  void write(std::size_t first, const Predicted& predicted, std::span<const float> truths) override {
+  void write(std::size_t first, const Predicted& predicted, std::span<const double> truths) override {
     std::string lines;
     for (std::size_t n = 0; n < predicted.rows; ++n) {
       lines += std::to_string(rows_.id(first + n));
       for (const std::string& cell : rows_.columns(first + n)) lines += "," + csv::cell(cell);
       for (std::size_t i = n * predicted.channels; i < (n + 1) * predicted.channels; ++i) {
-        if (!truths.empty()) lines += fmt::format(",{:.9g}", truths[i]);
-        lines += fmt::format(",{:.9g}", predicted.prediction[i]);
+        if (!truths.empty()) lines += "," + text::from_real(truths[i]);
+        lines += "," + number_text(predicted.prediction[i], predicted.wide);
         if (!predicted.deviation.empty()) lines += fmt::format(",{:.9g}", predicted.deviation[i]);
       }
       lines += '\n';
@@ -224,18 +249,19 @@ class Hdf5Output final : public Output {
     file_.text("data_hash", {rows.data_hash()});
     file_.text("targets", names);
     file_.text("units", {units});
-    const auto add = [&](const char* name, std::size_t channels) {
-      std::vector<std::int64_t> shape = {static_cast<std::int64_t>(channels)};
+    const auto add = [&](const char* name, std::size_t channels, bool wide = false) {
+      std::vector<std::int64_t> shape;
+      if (channels > 1 || first.has_channels) shape.push_back(static_cast<std::int64_t>(channels));
       shape.insert(shape.end(), first.extent.begin(), first.extent.end());
-      return file_.add(name, shape);
+      return file_.add(name, shape, wide);
     };
-    if (rows.has_truths()) truth_ = add("truth", first.channels);
-    prediction_ = add("prediction", first.channels);
+    if (rows.has_truths()) truth_ = add("truth", first.channels, first.wide || first.cells == 1);
+    prediction_ = add("prediction", first.channels, first.wide);
     if (!first.deviation.empty()) deviation_ = add("deviation", first.channels);
     if (first.classes > 0) probability_ = add("probability", first.classes);
   }
 
-  void write(std::size_t first, const Predicted& predicted, std::span<const float> truths) override {
+  void write(std::size_t first, const Predicted& predicted, std::span<const double> truths) override {
     file_.write(truth_, first, truths);
     file_.write(prediction_, first, predicted.prediction);
     file_.write(deviation_, first, predicted.deviation);
@@ -264,6 +290,89 @@ std::vector<std::string> target_names(const ExportedModel& model, std::size_t ch
   for (std::size_t c = 0; c < channels; ++c) names.push_back(fmt::format("output{}", c));
   return names;
 }
+
+std::string extents_text(const std::vector<std::int64_t>& shape) {
+  return fmt::format("{}", fmt::join(shape, " x "));
+}
+
+// Axes of one cell may be left out, and a network without dense layers takes other grids: channels alone must be
+// the same.
+void check_shapes(const ExportedModel& model, std::span<const ModelArray> inputs, const std::string& data) {
+  for (std::size_t i = 0; i < std::min(model.shapes().size(), inputs.size()); ++i) {
+    const std::vector<std::int64_t>& trained = model.shapes()[i];
+    if (trained.empty() || inputs[i].shape.size() < 2 || inputs[i].shape[1] == trained[0]) continue;
+    throw Error(ExitCode::data,
+                fmt::format("the model was trained with {} of {} channels or numbers, and {} has {}: predict from "
+                            "data that were converted as those of the training",
+                            model.inputs().at(i), trained[0], data, inputs[i].shape[1]));
+  }
+}
+
+// Why a model failed: by the shapes, where they are others than in training.
+[[noreturn]] void explain(const ExportedModel& model, std::span<const ModelArray> inputs,
+                          const std::string& data, const Error& error) {
+  for (std::size_t i = 0; i < std::min(model.shapes().size(), inputs.size()); ++i) {
+    std::vector<std::int64_t> trained = model.shapes()[i];
+    std::vector<std::int64_t> found(inputs[i].shape.begin() + 1, inputs[i].shape.end());
+    const auto drop_flat = [](std::vector<std::int64_t>& shape) {
+      while (shape.size() > 1 && shape[1] == 1) shape.erase(shape.begin() + 1);
+    };
+    drop_flat(trained);
+    drop_flat(found);
+    if (trained.empty() || trained == found) continue;
+    throw Error(ExitCode::data,
+                fmt::format("the model was trained with {} of {} (channels x cells), and in {} it is {}: predict from "
+                            "data of the same shape",
+                            model.inputs().at(i), extents_text(trained), data, extents_text(found)));
+  }
+  throw error;
+}
+
+// Counts the rows that have a number outside of what the training samples had.
+class RangeCheck {
+ public:
+  explicit RangeCheck(const ExportedModel& model) : model_(model), counts_(model.ranges().size()) {}
+
+  void add(std::span<const ModelArray> inputs) {
+    for (std::size_t i = 0; i < std::min(counts_.size(), inputs.size()); ++i) {
+      const std::vector<double>& range = model_.ranges()[i];
+      const ModelArray& array = inputs[i];
+      // Fields have extremes of their own.
+      if (array.shape.size() != 2 || range.size() != 2 * static_cast<std::size_t>(array.shape[1])) continue;
+      for (std::size_t row = 0; row < static_cast<std::size_t>(array.shape[0]); ++row) {
+        bool outside = false;
+        for (std::size_t c = 0; c < range.size() / 2; ++c) {
+          const double margin = kMargin * (range[2 * c + 1] - range[2 * c]);
+          const double value = array.values[row * range.size() / 2 + c];
+          outside = outside || value < range[2 * c] - margin || value > range[2 * c + 1] + margin;
+        }
+        counts_[i] += outside ? 1 : 0;
+      }
+    }
+  }
+
+  void report(std::size_t rows) const {
+    for (std::size_t i = 0; i < counts_.size(); ++i) {
+      if (counts_[i] == 0) continue;
+      const std::vector<double>& range = model_.ranges()[i];
+      const std::vector<std::string>& columns = model_.columns().at(i);
+      std::vector<std::string> known;
+      for (std::size_t c = 0; c < range.size() / 2; ++c)
+        known.push_back(fmt::format("{} {:.9g} to {:.9g}", c < columns.size() ? columns[c] : model_.inputs().at(i),
+                                    range[2 * c], range[2 * c + 1]));
+      std::fprintf(stderr,
+                   "wflow-train: warning: %zu of %zu rows lie outside the training samples (%s), where a network "
+                   "only guesses: add samples there\n",
+                   counts_[i], rows, text::join(known, ", ").c_str());
+    }
+  }
+
+ private:
+  // The extremes of a few training samples are not the edges of the range that they were drawn from.
+  static constexpr double kMargin = 0.05;
+  const ExportedModel& model_;
+  std::vector<std::size_t> counts_;  // an input each
+};
 
 std::unique_ptr<PredictionRows> rows_of(const PredictOptions& options, const ExportedModel& model) {
   const fs::path data = options.data;
@@ -308,11 +417,22 @@ void predict(const PredictOptions& options) {
   std::unique_ptr<Output> output;
   std::optional<Errors> errors;
   std::size_t channels = 0, cells = 0, classes = 0;  // of the first outputs
+  RangeCheck ranges(model);
+  const auto result_of = [&](const std::vector<ModelArray>& inputs) {
+    try {
+      return model.run(inputs);
+    } catch (const Error& error) {
+      explain(model, inputs, options.data, error);
+    }
+  };
   for (std::size_t first = 0; first < rows->size(); first += options.batch) {
     const std::size_t count = std::min(options.batch, rows->size() - first);
     const std::vector<ModelArray> inputs = rows->inputs(first, count);
-    const Predicted predicted = predicted_of(model.run(inputs), model.loss());
-    std::vector<float> truths = rows->truths(first, count);
+    check_shapes(model, inputs, options.data);
+    ranges.add(inputs);
+    Predicted predicted = predicted_of(result_of(inputs), model.loss());
+    use_own_axes(predicted, model);
+    const std::vector<double> truths = rows->truths(first, count);
     if (!output) {
       const std::vector<std::string> names = target_names(model, predicted.channels);
       output = output_of(options, *rows, names, model.units() == kTransformed ? "transformed" : "physical",
@@ -320,7 +440,7 @@ void predict(const PredictOptions& options) {
       channels = predicted.channels;
       cells = predicted.cells;
       classes = predicted.classes;
-      if (rows->has_truths()) errors.emplace(names, rows->training_means());
+      if (rows->has_truths()) errors.emplace(names, rows->guesses(predicted.classes > 0));
     }
     if (rows->has_truths() && truths.size() != predicted.prediction.size())
       throw Error(ExitCode::data,
@@ -333,6 +453,7 @@ void predict(const PredictOptions& options) {
     if (errors) errors->add(predicted, truths);
   }
   output->publish();
+  ranges.report(rows->size());
   if (errors) std::fputs(test_lines(errors->evaluation(), options.split).c_str(), stderr);
 }
 

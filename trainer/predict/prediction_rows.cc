@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/csv.h"
@@ -59,15 +60,19 @@ class DatasetRows final : public PredictionRows {
   }
 
   bool has_truths() const override { return has_truths_; }
-  std::vector<float> truths(std::size_t first, std::size_t count) const override {
-    std::vector<float> truths;
+  std::vector<double> truths(std::size_t first, std::size_t count) const override {
+    std::vector<double> truths;
     if (target_fields_.empty()) {
       for (std::size_t n = 0; n < count; ++n)
         for (const std::size_t target : target_labels_) truths.push_back(label(first + n, target));
       return truths;
     }
     std::vector<ModelArray> parts;
-    for (const std::size_t target : target_fields_) parts.push_back(field(target, first, count));
+    for (const std::size_t target : target_fields_) {
+      parts.push_back(field(target, first, count));
+      const auto mask = mask_of(target, dataset_.info);
+      if (mask) hide_padding(parts.back(), field(*mask, first, count), count);
+    }
     for (std::size_t n = 0; n < count; ++n) {
       for (const ModelArray& part : parts) {
         const std::size_t values = part.values.size() / count;
@@ -77,8 +82,14 @@ class DatasetRows final : public PredictionRows {
     }
     return truths;
   }
-  std::vector<double> training_means() const override {
+  std::vector<double> guesses(bool classes) const override {
     std::vector<double> means;
+    if (classes && !target_labels_.empty())
+      return {usual_class_of_label(*dataset_.train, target_labels_.front())};
+    if (classes) {
+      const std::size_t field = target_fields_.front();
+      return {usual_class_of_field(*dataset_.train, field, dataset_.info.fields[field].shape)};
+    }
     for (const std::size_t label : target_labels_) means.push_back(dataset_.info.label_range[label].mean);
     for (const std::size_t target : target_fields_) {
       const DataField& field = dataset_.info.fields[target];
@@ -90,20 +101,23 @@ class DatasetRows final : public PredictionRows {
   std::string data_hash() const override { return dataset_.info.hash; }
 
  private:
-  float label(std::size_t row, std::size_t label) const {
+  double label(std::size_t row, std::size_t label) const {
     const auto& [source, i] = rows_[row];
-    return static_cast<float>(source->targets(i)[label]);
+    return source->targets(i)[label];
   }
 
   // Without axes of one cell in front: as a module of Python's torch takes images and series.
   ModelArray field(std::size_t number, std::size_t first, std::size_t count) const {
     const TensorShape& shape = dataset_.info.fields[number].shape;
+    // Read less their centres, as in training: float32 does not hold what varies otherwise.
+    std::vector<ChannelScale> centres;
+    for (const double centre : dataset_.info.fields[number].centres()) centres.push_back({1, 0, centre});
     ModelArray array;
     array.shape = {static_cast<std::int64_t>(count), shape.channels};
     for (const std::int64_t n : shape.extent)
       if (n > 1 || array.shape.size() > 2) array.shape.push_back(n);
     const auto values = static_cast<std::size_t>(shape.count());
-    array.values.resize(count * values);
+    std::vector<float> read(count * values);
     // Rows of one split after the other.
     for (std::size_t begin = 0; begin < count;) {
       const SampleSource* source = rows_[first + begin].first;
@@ -111,11 +125,23 @@ class DatasetRows final : public PredictionRows {
       std::vector<std::span<float>> to;
       for (; begin < count && rows_[first + begin].first == source; ++begin) {
         indices.push_back(rows_[first + begin].second);
-        to.push_back(std::span(array.values).subspan(begin * values, values));
+        to.push_back(std::span(read).subspan(begin * values, values));
       }
-      source->read_scaled(number, indices, to, {}, nullptr);
+      source->read_scaled(number, indices, to, centres, nullptr);
     }
+    array.values.assign(read.begin(), read.end());
+    const auto cells = static_cast<std::size_t>(shape.voxels());
+    for (std::size_t i = 0; i < read.size(); ++i) array.values[i] += centres[i / cells % centres.size()].centre;
     return array;
+  }
+
+  // Values are NaN where the mask is 0.
+  static void hide_padding(ModelArray& array, const ModelArray& mask, std::size_t count) {
+    const std::size_t values = array.values.size() / count;
+    const std::size_t cells = mask.values.size() / count;
+    for (std::size_t i = 0; i < array.values.size(); ++i)
+      if (mask.values[i / values * cells + i % cells] < 0.5)
+        array.values[i] = std::numeric_limits<double>::quiet_NaN();
   }
 
   struct Input {
@@ -213,7 +239,7 @@ class TableRows final : public PredictionRows {
       for (std::size_t i = 0; i < columns.size(); ++i) {
         const auto value = text::to_real(row[columns[i]]);
         if (!value) reader.fail(fmt::format("'{}' of column '{}' is no number", row[columns[i]], wanted[i]));
-        values_[i].push_back(static_cast<float>(*value));
+        values_[i].push_back(*value);
       }
       const auto number = id ? text::to_integer(row[*id]) : static_cast<std::int64_t>(ids_.size());
       if (!number) reader.fail(fmt::format("the id '{}' is no whole number", row[*id]));
@@ -244,14 +270,14 @@ class TableRows final : public PredictionRows {
  private:
   std::vector<std::string> names_;
   std::vector<std::int64_t> ids_;
-  std::vector<std::vector<float>> values_;  // a column each
+  std::vector<std::vector<double>> values_;  // a column each
   std::vector<std::size_t> widths_;         // of each input, in columns
   std::vector<std::vector<std::string>> rows_;
 };
 
 }  // namespace
 
-std::vector<float> PredictionRows::truths(std::size_t, std::size_t) const {
+std::vector<double> PredictionRows::truths(std::size_t, std::size_t) const {
   return {};
 }
 

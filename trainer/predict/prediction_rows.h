@@ -25,9 +25,10 @@ class PredictionRows {
 
   // Physical truths [count, targets] or [count, C, D, H, W]; nothing where the data do not have them.
   virtual bool has_truths() const { return false; }
-  virtual std::vector<float> truths(std::size_t first, std::size_t count) const;
-  // Of the training split of the data: what the error is compared with. One a target.
-  virtual std::vector<double> training_means() const { return {}; }
+  virtual std::vector<double> truths(std::size_t first, std::size_t count) const;
+  // Of the training split of the data: what the error is compared with, the mean of each target, or the most
+  // frequent class.
+  virtual std::vector<double> guesses(bool /*classes*/) const { return {}; }
   virtual std::string data_hash() const { return {}; }
 
   // Cells of a table, to repeat in what is written: names, and those of a row.

@@ -99,11 +99,11 @@ class Combination {
   };
   struct Rows {
     std::size_t count = 0;
-    std::vector<float> truth{};
-    std::vector<float> prediction{};
-    std::vector<float> deviation{};    // not of classes
-    std::vector<float> probability{};  // of classes
-    std::vector<float> each{};         // [samples, members, targets], of numbers in a table
+    std::vector<double> truth{};
+    std::vector<double> prediction{};
+    std::vector<double> deviation{};    // not of classes
+    std::vector<double> probability{};  // of classes
+    std::vector<double> each{};         // [samples, members, targets], of numbers in a table
   };
 
   bool classes() const { return is_classification(config_.loss.name); }
@@ -131,6 +131,8 @@ class Combination {
   std::vector<std::int64_t> shape_;  // of a prediction
   std::vector<Sums> sums_;
   bool table_;
+  bool wide_truth_ = false;  // they are float64
+  bool wide_ = false;        // and predictions
   std::string lines_;  // of predictions.csv
 };
 
@@ -147,14 +149,16 @@ Combination::Combination(const TrainConfig& config, std::uint64_t last_step)
   units_ = model.units().empty() ? "physical" : model.units();
   shape_ = files_.front().shape("prediction").value();
   sums_.resize(targets_.size());
-  table_ = fs::exists(first / "predictions.csv");
+  wide_truth_ = files_.front().is_wide("truth");
+  wide_ = files_.front().is_wide("prediction");
+  table_ = cells() == 1;  // of fields, predictions.csv has errors of each sample
   check_same_samples();
 }
 
 std::size_t Combination::cells() const {
-  std::size_t cells = 1;
-  for (std::size_t axis = 1; axis < shape_.size(); ++axis) cells *= static_cast<std::size_t>(shape_[axis]);
-  return cells;
+  std::size_t values = 1;  // a sample; one channel has no axis where the data have none
+  for (const std::int64_t length : shape_) values *= static_cast<std::size_t>(length);
+  return values / std::max<std::size_t>(1, targets_.size());
 }
 
 void Combination::check_same_samples() const {
@@ -176,26 +180,26 @@ void Combination::combine_numbers(Rows& rows, std::size_t first) const {
   const auto members = static_cast<double>(files_.size());
   std::vector<double> sum(rows.truth.size());
   std::vector<double> expected(gaussian ? sum.size() : 0);
-  std::vector<std::vector<float>> each;
+  std::vector<std::vector<double>> each;
   for (const RowFileReader& file : files_) {
     each.push_back(file.read("prediction", first, rows.count));
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += each.back()[i];
     if (!gaussian) continue;
-    const std::vector<float> deviations = file.read("deviation", first, rows.count);
+    const std::vector<double> deviations = file.read("deviation", first, rows.count);
     for (std::size_t i = 0; i < sum.size(); ++i)
-      expected[i] += static_cast<double>(deviations[i]) * deviations[i];
+      expected[i] += deviations[i] * deviations[i];
   }
   for (std::size_t i = 0; i < sum.size(); ++i) {
     const double mean = sum[i] / members;
     double spread = 0;
-    for (const std::vector<float>& values : each) spread += (values[i] - mean) * (values[i] - mean);
+    for (const std::vector<double>& values : each) spread += (values[i] - mean) * (values[i] - mean);
     const double variance = (spread + (gaussian ? expected[i] : 0)) / members;
-    rows.prediction.push_back(static_cast<float>(mean));
-    rows.deviation.push_back(static_cast<float>(std::sqrt(variance)));
+    rows.prediction.push_back(mean);
+    rows.deviation.push_back(std::sqrt(variance));
   }
   if (!table_) return;
   for (std::size_t n = 0; n < rows.count; ++n)
-    for (const std::vector<float>& values : each) {
+    for (const std::vector<double>& values : each) {
       const auto row = values.begin() + static_cast<std::ptrdiff_t>(n * targets_.size());
       rows.each.insert(rows.each.end(), row, row + static_cast<std::ptrdiff_t>(targets_.size()));
     }
@@ -204,12 +208,12 @@ void Combination::combine_numbers(Rows& rows, std::size_t first) const {
 void Combination::combine_classes(Rows& rows, std::size_t first) const {
   std::vector<double> sum;
   for (const RowFileReader& file : files_) {
-    const std::vector<float> shares = file.read("probability", first, rows.count);
+    const std::vector<double> shares = file.read("probability", first, rows.count);
     sum.resize(shares.size());
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += shares[i];
   }
   for (const double share : sum)
-    rows.probability.push_back(static_cast<float>(share / static_cast<double>(files_.size())));
+    rows.probability.push_back(share / static_cast<double>(files_.size()));
   const std::size_t cells = this->cells();
   const std::size_t classes = sum.size() / std::max<std::size_t>(1, rows.count * cells);
   for (std::size_t i = 0; i < rows.count * cells; ++i) {
@@ -217,7 +221,7 @@ void Combination::combine_classes(Rows& rows, std::size_t first) const {
     std::size_t likeliest = 0;
     for (std::size_t k = 1; k < classes; ++k)
       if (sum[begin + k * cells] > sum[begin + likeliest * cells]) likeliest = k;
-    rows.prediction.push_back(static_cast<float>(likeliest));
+    rows.prediction.push_back(static_cast<double>(likeliest));
   }
 }
 
@@ -235,6 +239,7 @@ void Combination::add(const Rows& rows) {
   for (std::size_t i = 0; i < rows.truth.size(); ++i) {
     Sums& sums = sums_[i / cells() % sums_.size()];
     const double truth = rows.truth[i];
+    if (std::isnan(truth)) continue;  // padding
     const double error = std::abs(rows.prediction[i] - truth);
     ++sums.count;
     if (classes()) {
@@ -248,8 +253,8 @@ void Combination::add(const Rows& rows) {
     sums.mean += step / sums.count;
     sums.spread += step * (truth - sums.mean);
     sums.within_one += error <= rows.deviation[i] ? 1 : 0;
-    sums.within_two += error <= 2 * static_cast<double>(rows.deviation[i]) ? 1 : 0;
-    sums.variance += static_cast<double>(rows.deviation[i]) * rows.deviation[i];
+    sums.within_two += error <= 2 * rows.deviation[i] ? 1 : 0;
+    sums.variance += rows.deviation[i] * rows.deviation[i];
   }
 }
 
@@ -258,7 +263,7 @@ void Combination::add_lines(const Rows& rows, std::size_t first) {
     lines_ += std::to_string(files_.front().ids()[first + n]);
     for (std::size_t t = 0; t < targets_.size(); ++t) {
       const std::size_t i = n * targets_.size() + t;
-      lines_ += fmt::format(",{:.9g},{:.9g}", rows.truth[i], rows.prediction[i]);
+      lines_ += "," + number_text(rows.truth[i], wide_truth_) + "," + number_text(rows.prediction[i], wide_);
       if (!classes()) lines_ += fmt::format(",{:.9g}", rows.deviation[i]);
     }
     lines_ += '\n';
@@ -282,13 +287,13 @@ void Combination::write_predictions() {
   file.text("data_hash", {results_.front().at("data").at("hash").get<std::string>()});
   file.text("targets", targets_);
   file.text("units", {units_});
-  const std::size_t truth = file.add("truth", shape_);
-  const std::size_t prediction = file.add("prediction", shape_);
+  const std::size_t truth = file.add("truth", shape_, wide_truth_);
+  const std::size_t prediction = file.add("prediction", shape_, wide_);
   const std::vector<std::int64_t> second = classes() ? files_.front().shape("probability").value() : shape_;
   const std::size_t certainty = file.add(classes() ? "probability" : "deviation", second);
   const bool with_each = table_ && !classes();
   const std::vector<std::int64_t> of_members = {config_.members, shape_.at(0)};
-  const std::size_t each = with_each ? file.add("member_prediction", of_members) : 0;
+  const std::size_t each = with_each ? file.add("member_prediction", of_members, wide_) : 0;
   std::size_t values = 1;
   for (const std::int64_t n : second) values *= static_cast<std::size_t>(n);
   const std::size_t most = std::max<std::size_t>(1, kValuesAtOnce / std::max<std::size_t>(1, values));
@@ -308,6 +313,8 @@ void Combination::write_predictions() {
 
 Evaluation Combination::evaluation() const {
   Evaluation evaluation;
+  evaluation.classes = classes();
+  if (files_.front().ids().empty()) return evaluation;
   const nlohmann::json& one = results_.front().at("test").at("targets");
   for (std::size_t t = 0; t < targets_.size(); ++t) {
     const Sums& sums = sums_[t];
@@ -369,10 +376,12 @@ void Combination::tell(const Evaluation& test) const {
   for (std::size_t t = 0; t < targets_.size(); ++t) {
     std::vector<double> single;
     for (const nlohmann::json& one : results_)
-      single.push_back(one.at("test").at("targets").at(targets_[t]).at("mae_ratio").get<double>());
+      if (const auto& ratio = one.at("test").at("targets").at(targets_[t]).at("mae_ratio"); ratio.is_number())
+        single.push_back(ratio.get<double>());
+    if (single.empty()) continue;  // the guess is always right
     const auto [least, most] = std::minmax_element(single.begin(), single.end());
-    out += fmt::format("{}: ratio {:.3f} of the mean, {:.3f} to {:.3f} of single members\n", targets_[t],
-                       test.targets[t].ratio(), *least, *most);
+    out += fmt::format("{}: ratio {} of the mean, {:.3f} to {:.3f} of single members\n", targets_[t],
+                       ratio_text(test.targets[t]), *least, *most);
     if (classes()) continue;
     out += fmt::format(
         "  within 1 deviation {:.1f} % of the truths (68.3 % of a normal distribution), within 2 "
@@ -404,8 +413,8 @@ void Combination::write() {
   std::fflush(stdout);
   EventWriter events = EventWriter::from_environment();
   for (const TargetErrors& errors : test.targets)
-    if (tested)
-      events.metric("test_mae_ratio/" + errors.label, errors.ratio(),
+    if (tested && errors.ratio())
+      events.metric("test_mae_ratio/" + errors.label, *errors.ratio(),
                     static_cast<std::uint64_t>(config_.members * config_.epochs), last_step_);
   events.artifact("model", (output_ / "model.pt").string());
   events.artifact("predictions", (output_ / (table_ ? "predictions.csv" : "predictions.h5")).string());

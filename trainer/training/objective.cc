@@ -16,6 +16,8 @@ namespace {
 // Logarithms of variances beyond this are a training that diverges; the exponential must stay finite.
 constexpr double kMostLogVariance = 40;
 
+constexpr double kRounding = 1e-9;  // deviations
+
 struct Term {
   double value;
   double slope;
@@ -99,6 +101,10 @@ double Objective::regression(std::span<const float> outputs, std::span<const flo
                              std::span<float> gradient) const {
   double sum = 0;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (std::isnan(truths[i])) {
+      gradient[i] = 0;
+      continue;
+    }
     const Term t = term(config_, static_cast<double>(outputs[i]) - truths[i]);
     sum += t.value;
     gradient[i] = static_cast<float>(scale * t.slope);
@@ -112,6 +118,10 @@ double Objective::gaussian(std::span<const float> outputs, std::span<const float
   const std::size_t count = truths.size();
   double sum = 0;
   for (std::size_t i = 0; i < count; ++i) {
+    if (std::isnan(truths[i])) {
+      gradient[i] = gradient[count + i] = 0;
+      continue;
+    }
     const double given = outputs[count + i];
     const double log_variance = std::clamp(given, -kMostLogVariance, kMostLogVariance);
     const double difference = static_cast<double>(outputs[i]) - truths[i];
@@ -150,6 +160,10 @@ double Objective::cross_entropy(std::span<const float> outputs, std::span<const 
   std::vector<double> p(static_cast<std::size_t>(shape_.classes));
   double sum = 0;
   for (std::size_t cell = 0; cell < cells; ++cell) {
+    if (std::isnan(truths[cell])) {
+      for (std::size_t k = 0; k < p.size(); ++k) gradient[k * cells + cell] = 0;
+      continue;
+    }
     const std::size_t truth = class_of(truths[cell]);
     probabilities(outputs, cell, p);
     const double w = weight(truth);
@@ -173,6 +187,7 @@ double Objective::dice(std::span<const float> outputs, std::span<const float> tr
   double weights = 0;
   for (std::size_t k = 0; k < classes; ++k) weights += weight(k);
   for (std::size_t cell = 0; cell < cells; ++cell) {
+    if (std::isnan(truths[cell])) continue;
     const std::size_t truth = class_of(truths[cell]);
     probabilities(outputs, cell, one);
     for (std::size_t k = 0; k < classes; ++k) {
@@ -186,6 +201,10 @@ double Objective::dice(std::span<const float> outputs, std::span<const float> tr
   for (std::size_t k = 0; k < classes; ++k)
     loss -= weight(k) / weights * (2 * shared[k] + config_.smooth) / (sizes[k] + config_.smooth);
   for (std::size_t cell = 0; cell < cells; ++cell) {
+    if (std::isnan(truths[cell])) {
+      for (std::size_t k = 0; k < classes; ++k) gradient[k * cells + cell] = 0;
+      continue;
+    }
     const std::size_t truth = class_of(truths[cell]);
     // Slopes with respect to the probabilities, then through the softmax.
     double mean = 0;
@@ -232,24 +251,27 @@ void Objective::record(std::span<const float> outputs, std::span<const float> tr
         return physical ? physical(normalised, target) - guess : normalised;
       };
       for (std::size_t cell = target * cells; cell < (target + 1) * cells; ++cell) {
+        if (std::isnan(t[cell])) continue;
+        ++sums.cells;
         if (is_classification(config_.name)) {
           probabilities(y, cell, p);
           const auto best = static_cast<std::size_t>(std::max_element(p.begin(), p.end()) - p.begin());
           sums.absolute += best == class_of(t[cell]) ? 0 : 1;
-          sums.mean_guess += 1 - 1 / static_cast<double>(shape_.classes);
+          sums.mean_guess += class_of(t[cell]) == static_cast<std::size_t>(shape_.usual_class) ? 0 : 1;
           continue;
         }
         const double truth = value(t[cell]);
         const double difference = value(y[cell]) - truth;
         sums.absolute += std::abs(difference);
         sums.squared += difference * difference;
-        sums.mean_guess += std::abs(truth);
+        // A constant target's mean is it but for rounding.
+        if (physical || std::abs(truth) > kRounding) sums.mean_guess += std::abs(truth);
         sums.truth += truth;
         sums.truth_squared += truth * truth;
       }
       if (is_classification(config_.name)) sums.squared = sums.absolute;
       records.insert(records.end(),
-                     {sums.absolute, sums.squared, sums.mean_guess, sums.truth, sums.truth_squared});
+                     {sums.absolute, sums.squared, sums.mean_guess, sums.truth, sums.truth_squared, sums.cells});
     }
   }
 }
@@ -263,21 +285,34 @@ std::optional<double> TargetErrors::r2() const {
   return 1 - mse / variance;
 }
 
-double Evaluation::mean_ratio() const {
+std::optional<double> TargetErrors::ratio() const {
+  if (mean_guess_mae == 0) return std::nullopt;
+  return mae / mean_guess_mae;
+}
+
+std::optional<double> Evaluation::mean_ratio() const {
   double sum = 0;
-  for (const TargetErrors& target : targets) sum += target.ratio();
-  return targets.empty() ? 0 : sum / static_cast<double>(targets.size());
+  double count = 0;
+  for (const TargetErrors& target : targets) {
+    if (!target.ratio()) continue;
+    sum += *target.ratio();
+    ++count;
+  }
+  if (count == 0) return std::nullopt;
+  return sum / count;
 }
 
 Evaluation evaluate(const Objective& objective, std::span<const double> deviations,
                     std::span<const double> records) {
   const TargetShape& shape = objective.shape();
   Evaluation result;
-  for (const std::string& label : shape.labels) result.targets.emplace_back().label = label;
+  result.classes = is_classification(objective.name());
   const std::size_t size = objective.record_size();
   const std::size_t samples = records.size() / size;
   if (samples == 0) return result;
+  for (const std::string& label : shape.labels) result.targets.emplace_back().label = label;
   std::vector<double> means(result.targets.size(), 0.0);
+  std::vector<double> cells(result.targets.size(), 0.0);
   for (std::size_t n = 0; n < samples; ++n) {
     const std::span<const double> record = records.subspan(n * size, size);
     result.loss += record[0];
@@ -289,11 +324,12 @@ Evaluation evaluate(const Objective& objective, std::span<const double> deviatio
       result.targets[t].mean_guess_mae += sums[2];
       means[t] += sums[3];
       result.targets[t].variance += sums[4];
+      cells[t] += sums[5];
     }
   }
   result.loss /= static_cast<double>(samples * objective.terms());
-  const double share = 1 / static_cast<double>(samples * static_cast<std::size_t>(shape.cells));
   for (std::size_t t = 0; t < result.targets.size(); ++t) {
+    const double share = 1 / std::max(1.0, cells[t]);
     const double unit = is_classification(objective.name()) ? 1.0 : deviations[t];
     result.targets[t].mae *= share * unit;
     result.targets[t].mse *= share * unit * unit;
@@ -306,17 +342,21 @@ Evaluation evaluate(const Objective& objective, std::span<const double> deviatio
 }
 
 nlohmann::json to_json(const Evaluation& evaluation) {
+  const auto or_null = [](const std::optional<double>& value) {
+    return value ? nlohmann::json(*value) : nlohmann::json();
+  };
   nlohmann::json targets = nlohmann::json::object();
   for (const TargetErrors& errors : evaluation.targets) {
-    const std::optional<double> r2 = errors.r2();
     targets[errors.label] = {{"mae", errors.mae},
                              {"mse", errors.mse},
                              {"rmse", errors.rmse()},
-                             {"r2", r2 ? nlohmann::json(*r2) : nlohmann::json()},
+                             {"r2", or_null(errors.r2())},
                              {"mean_guess_mae", errors.mean_guess_mae},
-                             {"mae_ratio", errors.ratio()}};
+                             {"mae_ratio", or_null(errors.ratio())}};
   }
-  return {{"loss", evaluation.loss}, {"mean_mae_ratio", evaluation.mean_ratio()}, {"targets", targets}};
+  return {{"loss", evaluation.targets.empty() ? nlohmann::json() : nlohmann::json(evaluation.loss)},
+          {"mean_mae_ratio", or_null(evaluation.mean_ratio())},
+          {"targets", targets}};
 }
 
 }  // namespace wflow::trainer

@@ -22,6 +22,7 @@ struct TargetShape {
   std::int64_t cells = 1;
   std::int64_t classes = 0;  // of a classification: the one target is a class number in each cell
   std::int64_t latent = 0;   // vae: values of the second and third output
+  std::int64_t usual_class = 0;  // the most frequent one of the training split: what a guess would be
 };
 
 class Objective {
@@ -38,7 +39,8 @@ class Objective {
   std::size_t terms() const;
 
   // Sum of the losses of all samples; fills `gradient` with scale * dloss/doutput, laid out as the outputs:
-  // the first output of all samples, then the second. truths: [samples, targets, cells], normalised.
+  // the first output of all samples, then the second. truths: [samples, targets, cells], normalised. Those that
+  // are NaN (padding) count nowhere: no loss, no gradient, no error.
   double loss_and_gradient(std::span<const float> outputs, std::span<const float> truths, std::size_t samples,
                            double scale, std::span<float> gradient) const;
 
@@ -49,8 +51,9 @@ class Objective {
     double mean_guess = 0;
     double truth = 0;
     double truth_squared = 0;
+    double cells = 0;  // that count
   };
-  static constexpr std::size_t kSumsPerTarget = 5;
+  static constexpr std::size_t kSumsPerTarget = 6;
   std::size_t record_size() const { return 1 + kSumsPerTarget * shape_.labels.size(); }
   // What a normalised value of a target is in physical units, where that is more than a factor and an offset.
   using Physical = std::function<double(double value, std::size_t target)>;
@@ -87,15 +90,16 @@ class Objective {
 double kl_divergence(std::span<const float> mean, std::span<const float> log_variance, double scale,
                      std::span<float> mean_gradient, std::span<float> log_variance_gradient);
 
-// Physical units and the ratio to always guessing the mean. Of classifications the errors are error rates,
-// and the guess is a class at random.
+// Physical units and the ratio to always guessing the training split's mean. Of classifications the errors are
+// error rates, and the guess is the training split's most frequent class.
 struct TargetErrors {
   std::string label;
   double mae = 0;  // in the label's own unit
   double mse = 0;
-  double mean_guess_mae = 0;  // of guessing the training split's mean
+  double mean_guess_mae = 0;  // of the guess
   double variance = 0;        // of the truths that were evaluated; 0 for classes
-  double ratio() const { return mean_guess_mae > 0 ? mae / mean_guess_mae : 0; }
+  // Nothing where the guess is always right.
+  std::optional<double> ratio() const;
   double rmse() const;
   // 1 - mse / variance: the share of the variance that is explained. Nothing where the truths do not vary.
   std::optional<double> r2() const;
@@ -104,8 +108,9 @@ struct TargetErrors {
 
 struct Evaluation {
   double loss = 0;
-  std::vector<TargetErrors> targets;
-  double mean_ratio() const;
+  std::vector<TargetErrors> targets;  // none: no sample was evaluated, and there is no loss
+  bool classes = false;
+  std::optional<double> mean_ratio() const;
 };
 
 // `records` of all samples, `deviations` of the targets for the physical units: 1 where the records have

@@ -7,19 +7,13 @@
 #include <cmath>
 #include <vector>
 
+#include "base/csv.h"
 #include "base/error.h"
 #include "base/version.h"
+#include "trainer/training/report.h"
 #include "trainer/training/row_file.h"
 
 namespace wflow::trainer {
-namespace {
-
-bool is_field(const PredictionFileDescription& description) {
-  return description.extent != std::array<std::int64_t, 3>{1, 1, 1};
-}
-
-}  // namespace
-
 struct PredictionFile::State {
   RowFile file;
   Objective objective;
@@ -34,16 +28,25 @@ struct PredictionFile::State {
   std::size_t targets() const { return objective.shape().labels.size(); }
   bool classes() const { return is_classification(objective.name()); }
 
+  std::vector<std::int64_t> ids = {};
+  std::vector<std::string> lines = {};  // of table(), a row each
+
+  void add_lines(std::size_t first, std::span<const double> truths, std::span<const double> predictions,
+                 std::span<const double> deviations);
   void create();
-  std::size_t dataset(const char* name, std::int64_t channels);
-  void write_classes(std::size_t first, std::size_t count, std::span<const float> outputs);
-  void write_numbers(std::size_t first, std::size_t count, std::span<const float> outputs);
+  bool wide() const { return units.output_needs_double(); }
+  std::size_t dataset(const char* name, std::int64_t channels, bool wide = false);
+  // Give the predictions.
+  std::vector<double> write_classes(std::size_t first, std::size_t count, std::span<const float> outputs);
+  std::vector<double> write_numbers(std::size_t first, std::size_t count, std::span<const float> outputs,
+                                    std::vector<double>& deviations);
 };
 
-std::size_t PredictionFile::State::dataset(const char* name, std::int64_t channels) {
-  std::vector<std::int64_t> shape = {channels};
-  if (is_field(description)) shape.insert(shape.end(), description.extent.begin(), description.extent.end());
-  return file.add(name, shape);
+std::size_t PredictionFile::State::dataset(const char* name, std::int64_t channels, bool wide) {
+  std::vector<std::int64_t> shape;
+  if (channels > 1 || !description.without_channels) shape.push_back(channels);
+  shape.insert(shape.end(), description.grid.begin(), description.grid.end());
+  return file.add(name, shape, wide);
 }
 
 void PredictionFile::State::create() {
@@ -57,16 +60,52 @@ void PredictionFile::State::create() {
                            units.transform.name != TransformName::none;
   file.text("units", {transformed ? "transformed" : "physical"});
   const auto channels = static_cast<std::int64_t>(targets());
-  truth = dataset("truth", channels);
-  prediction = dataset("prediction", channels);
+  truth = dataset("truth", channels, wide() || !description.truths.empty());
+  prediction = dataset("prediction", channels, wide());
   if (objective.name() == LossName::gaussian) deviation = dataset("deviation", channels);
   if (classes()) probability = dataset("probability", objective.shape().classes);
 }
 
-void PredictionFile::State::write_classes(std::size_t first, std::size_t count,
-                                          std::span<const float> outputs) {
+// Padding has no truth and no error.
+void PredictionFile::State::add_lines(std::size_t first, std::span<const double> truths,
+                                      std::span<const double> predictions,
+                                      std::span<const double> deviations) {
+  const std::size_t values = targets() * cells();
+  for (std::size_t n = 0; n < truths.size() / values; ++n) {
+    std::string line;
+    for (std::size_t t = 0; t < targets(); ++t) {
+      const std::size_t begin = n * values + t * cells();
+      if (cells() == 1) {
+        line += "," + number_text(truths[begin], wide()) + "," + number_text(predictions[begin], wide());
+        if (!deviations.empty()) line += "," + number_text(deviations[begin], false);
+        continue;
+      }
+      double truth = 0, prediction = 0, absolute = 0, squared = 0, count = 0;
+      for (std::size_t i = begin; i < begin + cells(); ++i) {
+        if (std::isnan(truths[i])) continue;
+        const double error = predictions[i] - truths[i];
+        truth += truths[i];
+        prediction += predictions[i];
+        absolute += classes() ? (error != 0 ? 1 : 0) : std::abs(error);
+        squared += error * error;
+        ++count;
+      }
+      count = std::max(1.0, count);
+      if (classes()) {
+        line += "," + number_text(absolute / count, false);
+        continue;
+      }
+      line += "," + number_text(truth / count, wide()) + "," + number_text(prediction / count, wide()) + "," +
+              number_text(absolute / count, false) + "," + number_text(std::sqrt(squared / count), false);
+    }
+    lines[first + n] = std::move(line);
+  }
+}
+
+std::vector<double> PredictionFile::State::write_classes(std::size_t first, std::size_t count,
+                                                         std::span<const float> outputs) {
   const auto most = static_cast<std::size_t>(objective.shape().classes);
-  std::vector<float> likeliest(count * cells());
+  std::vector<double> likeliest(count * cells());
   std::vector<float> shares(outputs.begin(), outputs.end());
   for (std::size_t n = 0; n < count; ++n) {
     for (std::size_t cell = 0; cell < cells(); ++cell) {
@@ -79,37 +118,41 @@ void PredictionFile::State::write_classes(std::size_t first, std::size_t count,
       for (std::size_t k = 0; k < most; ++k) sum += std::exp(static_cast<double>(at(k)) - top);
       for (std::size_t k = 0; k < most; ++k)
         at(k) = static_cast<float>(std::exp(static_cast<double>(at(k)) - top) / sum);
-      likeliest[n * cells() + cell] = static_cast<float>(best);
+      likeliest[n * cells() + cell] = static_cast<double>(best);
     }
   }
   file.write(prediction, first, likeliest);
   file.write(probability, first, shares);
+  return likeliest;
 }
 
-void PredictionFile::State::write_numbers(std::size_t first, std::size_t count,
-                                          std::span<const float> outputs) {
+std::vector<double> PredictionFile::State::write_numbers(std::size_t first, std::size_t count,
+                                                         std::span<const float> outputs,
+                                                         std::vector<double>& deviations) {
   const bool gaussian = objective.name() == LossName::gaussian;
   const std::size_t values = targets() * cells();
   const std::size_t channels = gaussian ? 2 * values : values;
-  std::vector<float> means(count * values);
-  std::vector<float> deviations(gaussian ? means.size() : 0);
+  std::vector<double> means(count * values);
+  deviations.resize(gaussian ? means.size() : 0);
   for (std::size_t n = 0; n < count; ++n) {
     for (std::size_t i = 0; i < values; ++i) {
-      means[n * values + i] = static_cast<float>(units.physical(outputs[n * channels + i], i / cells()));
+      means[n * values + i] = units.physical(outputs[n * channels + i], i / cells());
       if (!gaussian) continue;
       const double half_logarithm = 0.5 * outputs[n * channels + values + i];
-      deviations[n * values + i] =
-          static_cast<float>(std::exp(half_logarithm) * units.normalisation.y_std[i / cells()]);
+      deviations[n * values + i] = std::exp(half_logarithm) * units.normalisation.y_std[i / cells()];
     }
   }
   file.write(prediction, first, means);
   if (gaussian) file.write(deviation, first, deviations);
+  return means;
 }
 
 PredictionFile::PredictionFile(const std::filesystem::path& target, const Objective& objective,
                                const ExportedUnits& units, const PredictionFileDescription& description,
                                std::span<const std::int64_t> ids)
     : state_(new State{RowFile(target, ids), objective, units, description}) {
+  state_->lines.resize(ids.size());
+  for (std::size_t n = 0; n < ids.size(); ++n) state_->ids.push_back(ids[n]);
   state_->create();
 }
 
@@ -119,18 +162,35 @@ void PredictionFile::write(std::size_t first, std::span<const float> truths, std
   const std::size_t count = truths.size() / state_->objective.truth_count();
   WFLOW_CHECK(outputs.size() == count * state_->objective.output_count() &&
               first + count <= state_->file.rows());
-  std::vector<float> physical(truths.begin(), truths.end());
-  if (!state_->classes()) {
+  std::vector<double> physical(truths.begin(), truths.end());
+  if (const std::vector<double>& known = state_->description.truths; !known.empty()) {
+    const auto begin = known.begin() + static_cast<std::ptrdiff_t>(first * state_->targets());
+    std::copy_n(begin, physical.size(), physical.begin());
+  } else if (!state_->classes()) {
     for (std::size_t i = 0; i < physical.size(); ++i)
-      physical[i] =
-          static_cast<float>(state_->units.physical(physical[i], i / state_->cells() % state_->targets()));
+      physical[i] = state_->units.physical(physical[i], i / state_->cells() % state_->targets());
   }
   state_->file.write(state_->truth, first, physical);
-  if (state_->classes()) {
-    state_->write_classes(first, count, outputs);
-  } else {
-    state_->write_numbers(first, count, outputs);
+  std::vector<double> deviations;
+  const std::vector<double> predictions = state_->classes()
+                                              ? state_->write_classes(first, count, outputs)
+                                              : state_->write_numbers(first, count, outputs, deviations);
+  if (state_->units.field_target) state_->add_lines(first, physical, predictions, deviations);
+}
+
+std::string PredictionFile::table() const {
+  std::string out = "id";
+  for (const std::string& name : state_->objective.shape().labels) {
+    std::vector<const char*> columns = {"", "_predicted"};
+    if (state_->objective.name() == LossName::gaussian) columns.push_back("_deviation");
+    if (state_->cells() > 1) columns = {"_mean", "_mean_predicted", "_mae", "_rmse"};
+    if (state_->cells() > 1 && state_->classes()) columns = {"_error_rate"};
+    for (const char* column : columns) out += "," + csv::cell(name + column);
   }
+  out += '\n';
+  for (std::size_t n = 0; n < state_->lines.size(); ++n)
+    out += std::to_string(state_->ids[n]) + state_->lines[n] + '\n';
+  return out;
 }
 
 void PredictionFile::publish() {

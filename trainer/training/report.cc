@@ -30,11 +30,14 @@ std::string metrics_csv(const std::vector<std::string>& labels, const std::vecto
   }
   out += ",samples_per_second,seconds\n";
   for (const EpochRow& row : history) {
+    const bool validated = !row.validation.targets.empty();
     out += fmt::format("{},{},{},{},{}", row.epoch, row.step, text::from_real(row.learning_rate),
-                       text::from_real(row.train_loss), text::from_real(row.validation.loss));
+                       text::from_real(row.train_loss),
+                       validated ? text::from_real(row.validation.loss) : std::string());
+    if (!validated) out += std::string(3 * labels.size(), ',');
     for (const TargetErrors& t : row.validation.targets) {
       out += fmt::format(",{},{},{}", text::from_real(t.mae), text::from_real(t.mse),
-                         text::from_real(t.ratio()));
+                         t.ratio() ? text::from_real(*t.ratio()) : std::string());
     }
     out += fmt::format(",{:.1f},{:.3f}\n", row.samples_per_second, row.seconds);
   }
@@ -55,9 +58,10 @@ std::string metrics_jsonl(const std::vector<EpochRow>& history) {
     if (!row.validation.targets.empty()) line["validation_loss"] = row.validation.loss;
     for (const TargetErrors& t : row.validation.targets) {
       const std::optional<double> r2 = t.r2();
+      const std::optional<double> ratio = t.ratio();
       line["validation"][t.label] = {{"mae", t.mae},
                                      {"rmse", t.rmse()},
-                                     {"mae_ratio", t.ratio()},
+                                     {"mae_ratio", ratio ? nlohmann::json(*ratio) : nlohmann::json()},
                                      {"r2", r2 ? nlohmann::json(*r2) : nlohmann::json()}};
     }
     out += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
@@ -65,11 +69,16 @@ std::string metrics_jsonl(const std::vector<EpochRow>& history) {
   return out;
 }
 
+std::string number_text(double value, bool wide) {
+  return wide ? text::from_real(value) : fmt::format("{:.9g}", value);
+}
+
 std::string predictions_csv(const Objective& objective, const Normalisation& normalisation,
                             std::span<const std::int64_t> ids, std::span<const double> truths,
                             std::span<const float> outputs) {
   const std::vector<std::string>& labels = objective.shape().labels;
   const bool gaussian = objective.name() == LossName::gaussian;
+  const bool wide = FieldScale{normalisation.y_mean, normalisation.y_std}.needs_double();
   std::string out = "id";
   for (const std::string& label : labels) {
     out += fmt::format(",{},{}", csv_field(label), csv_field(label + "_predicted"));
@@ -87,7 +96,7 @@ std::string predictions_csv(const Objective& objective, const Normalisation& nor
         out += fmt::format(",{}", std::max_element(y.begin(), y.end()) - y.begin());
         continue;
       }
-      out += fmt::format(",{:.9g}", y[t] * normalisation.y_std[t] + normalisation.y_mean[t]);
+      out += "," + number_text(y[t] * normalisation.y_std[t] + normalisation.y_mean[t], wide);
       if (gaussian) out += fmt::format(",{:.9g}", std::exp(0.5 * y[count + t]) * normalisation.y_std[t]);
     }
     out += '\n';
@@ -95,12 +104,17 @@ std::string predictions_csv(const Objective& objective, const Normalisation& nor
   return out;
 }
 
+std::string ratio_text(const TargetErrors& errors) {
+  const std::optional<double> ratio = errors.ratio();
+  return ratio ? fmt::format("{:.3f}", *ratio) : "-";
+}
+
 std::string epoch_line(const EpochRow& row, std::int64_t epochs) {
   std::string line = fmt::format("epoch {}/{}  loss {:.4g}", row.epoch, epochs, row.train_loss);
   if (!row.validation.targets.empty()) {
     line += fmt::format("  validation {:.4g}  error/mean-guess", row.validation.loss);
     for (const TargetErrors& t : row.validation.targets)
-      line += fmt::format(" {} {:.3f}", t.label, t.ratio());
+      line += fmt::format(" {} {}", t.label, ratio_text(t));
   }
   return line + fmt::format("  {:.1f} samples/s  lr {:.3g}", row.samples_per_second, row.learning_rate);
 }
@@ -143,12 +157,15 @@ std::string performance_line(const Performance& performance) {
 }
 
 std::string test_lines(const Evaluation& evaluation, std::string_view title) {
-  std::string out = fmt::format("{:<24} {:>14} {:>14} {:>18} {:>8} {:>8}\n", title, "mean abs error",
-                                "rms error", "always the mean", "ratio", "R2");
+  const bool classes = evaluation.classes;
+  std::string out = fmt::format("{:<24} {:>14} {:>14} {:>18} {:>8} {:>8}\n", title,
+                                classes ? "error rate" : "mean abs error", classes ? "" : "rms error",
+                                classes ? "most common class" : "always the mean", "ratio", classes ? "" : "R2");
   for (const TargetErrors& t : evaluation.targets) {
     const std::optional<double> r2 = t.r2();
-    out += fmt::format("{:<24} {:>14.6g} {:>14.6g} {:>18.6g} {:>8.3f} {:>8}\n", t.label, t.mae, t.rmse(),
-                       t.mean_guess_mae, t.ratio(), r2 ? fmt::format("{:.4f}", *r2) : std::string("-"));
+    out += fmt::format("{:<24} {:>14.6g} {:>14} {:>18.6g} {:>8} {:>8}\n", t.label, t.mae,
+                       classes ? std::string() : fmt::format("{:.6g}", t.rmse()), t.mean_guess_mae,
+                       ratio_text(t), classes ? std::string() : r2 ? fmt::format("{:.4f}", *r2) : "-");
   }
   return out;
 }

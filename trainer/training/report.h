@@ -20,6 +20,9 @@ std::string metrics_csv(const std::vector<std::string>& labels, const std::vecto
 // number for are null.
 std::string metrics_jsonl(const std::vector<EpochRow>& history);
 
+// A value of a table: with all digits of a float64, or those of a float32.
+std::string number_text(double value, bool wide);
+
 // ids: [samples]; truths: [samples, targets], physical; outputs: [samples, channels], the network's. Beside
 // each truth stands the prediction; of a gaussian loss its standard deviation too, of classes the likeliest.
 std::string predictions_csv(const Objective& objective, const Normalisation& normalisation,
@@ -38,6 +41,8 @@ Performance performance_of(const std::vector<EpochRow>& history, std::int64_t fl
 nlohmann::json to_json(const Performance& performance);
 std::string performance_line(const Performance& performance);
 
+// "-" where there is none.
+std::string ratio_text(const TargetErrors& errors);
 std::string epoch_line(const EpochRow& row, std::int64_t epochs);
 // A table of errors; `title` says of what.
 std::string test_lines(const Evaluation& evaluation, std::string_view title = "test");

@@ -81,25 +81,34 @@ void RowFile::number(const char* name, std::int64_t value) {
   state_->check(H5Awrite(attribute.get(), H5T_NATIVE_INT64, &value));
 }
 
-std::size_t RowFile::add(const char* name, std::span<const std::int64_t> shape) {
+std::size_t RowFile::add(const char* name, std::span<const std::int64_t> shape, bool wide) {
   const Hdf5Section section;
   std::vector<hsize_t> dims = {state_->rows};
   for (const std::int64_t n : shape) dims.push_back(static_cast<hsize_t>(n));
   const SpaceId space(state_->check(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr)));
-  DatasetId id(state_->check(H5Dcreate2(state_->file.get(), name, H5T_IEEE_F32LE, space.get(), H5P_DEFAULT,
-                                        H5P_DEFAULT, H5P_DEFAULT)));
+  DatasetId id(state_->check(H5Dcreate2(state_->file.get(), name, wide ? H5T_IEEE_F64LE : H5T_IEEE_F32LE,
+                                        space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT)));
   const auto values = std::accumulate(dims.begin() + 1, dims.end(), hsize_t{1}, std::multiplies<>());
   state_->datasets.push_back({std::move(id), std::move(dims), values});
   return state_->datasets.size() - 1;
 }
 
 void RowFile::write(std::size_t dataset, std::size_t first, std::span<const float> values) {
-  if (values.empty()) return;
+  write_rows(dataset, first, values.data(), values.size(), false);
+}
+
+void RowFile::write(std::size_t dataset, std::size_t first, std::span<const double> values) {
+  write_rows(dataset, first, values.data(), values.size(), true);
+}
+
+void RowFile::write_rows(std::size_t dataset, std::size_t first, const void* values, std::size_t count,
+                         bool wide) {
+  if (count == 0) return;
   const Hdf5Section section;
   const State::Rows& rows = state_->datasets.at(dataset);
   std::vector<hsize_t> extent = rows.shape;
-  extent[0] = values.size() / rows.values;
-  WFLOW_CHECK(values.size() % rows.values == 0 && first + extent[0] <= state_->rows);
+  extent[0] = count / rows.values;
+  WFLOW_CHECK(count % rows.values == 0 && first + extent[0] <= state_->rows);
   std::vector<hsize_t> begin(extent.size(), 0);
   begin[0] = first;
   const SpaceId whole(state_->check(H5Dget_space(rows.id.get())));
@@ -107,8 +116,8 @@ void RowFile::write(std::size_t dataset, std::size_t first, std::span<const floa
       H5Sselect_hyperslab(whole.get(), H5S_SELECT_SET, begin.data(), nullptr, extent.data(), nullptr));
   const SpaceId memory(
       state_->check(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr)));
-  state_->check(
-      H5Dwrite(rows.id.get(), H5T_NATIVE_FLOAT, memory.get(), whole.get(), H5P_DEFAULT, values.data()));
+  state_->check(H5Dwrite(rows.id.get(), wide ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT, memory.get(), whole.get(),
+                         H5P_DEFAULT, values));
 }
 
 void RowFile::publish() {
@@ -173,12 +182,19 @@ std::optional<std::vector<std::int64_t>> RowFileReader::shape(const char* name) 
   return std::vector<std::int64_t>(extent.begin() + 1, extent.end());
 }
 
-std::vector<float> RowFileReader::read(const char* name, std::size_t first, std::size_t count) const {
+bool RowFileReader::is_wide(const char* name) const {
+  const Hdf5Section section;
+  const DatasetId dataset(state_->check(H5Dopen2(state_->file.get(), name, H5P_DEFAULT)));
+  const TypeId type(state_->check(H5Dget_type(dataset.get())));
+  return H5Tget_size(type.get()) == sizeof(double);
+}
+
+std::vector<double> RowFileReader::read(const char* name, std::size_t first, std::size_t count) const {
   const Hdf5Section section;
   const DatasetId dataset(state_->check(H5Dopen2(state_->file.get(), name, H5P_DEFAULT)));
   std::vector<hsize_t> extent = state_->extent(dataset);
   extent[0] = count;
-  std::vector<float> values(std::accumulate(extent.begin(), extent.end(), hsize_t{1}, std::multiplies<>()));
+  std::vector<double> values(std::accumulate(extent.begin(), extent.end(), hsize_t{1}, std::multiplies<>()));
   if (values.empty()) return values;
   std::vector<hsize_t> begin(extent.size(), 0);
   begin[0] = first;
@@ -188,7 +204,7 @@ std::vector<float> RowFileReader::read(const char* name, std::size_t first, std:
   const SpaceId memory(
       state_->check(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr)));
   state_->check(
-      H5Dread(dataset.get(), H5T_NATIVE_FLOAT, memory.get(), whole.get(), H5P_DEFAULT, values.data()));
+      H5Dread(dataset.get(), H5T_NATIVE_DOUBLE, memory.get(), whole.get(), H5P_DEFAULT, values.data()));
   return values;
 }
 

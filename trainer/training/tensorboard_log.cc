@@ -48,7 +48,7 @@ std::string record_of(const EpochRow& row, double time) {
   for (const TargetErrors& target : row.validation.targets) {
     put_scalar(summary, "mae/" + target.label, target.mae);
     put_scalar(summary, "rmse/" + target.label, target.rmse());
-    put_scalar(summary, "mae_ratio/" + target.label, target.ratio());
+    if (const auto ratio = target.ratio()) put_scalar(summary, "mae_ratio/" + target.label, *ratio);
     if (const auto r2 = target.r2()) put_scalar(summary, "r2/" + target.label, *r2);
   }
   ProtobufMessage event;

@@ -17,6 +17,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "trainer/data/check_data.h"
 #include "trainer/data/run_data.h"
 #include "trainer/model/model_export.h"
 #include "trainer/model/module_graph.h"
@@ -133,6 +134,7 @@ class Run {
   void measure_norms();
   void load_best();
   void check_search_metric();
+  void check_the_data();
   void report_staging();
   nlohmann::json staging_result();
   void say(const std::string& line) const;
@@ -213,6 +215,7 @@ Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions
       writer_(checkpoints_),
       guard_(config.guard),
       flips_(options.bit_flips) {
+  check_the_data();
   state_.fill_initial_values(hash64(config.seed, 0));
   if (graph_.is_module()) {
     fill_from_module(graph_, state_);
@@ -224,6 +227,17 @@ Run::Run(const TrainConfig& config, Communicator& communicator, const RunOptions
           fmt::format("the field {} has a quantile normalisation, which a model can't hold: it is "
                       "normalised by mean and deviation",
                       field));
+  }
+}
+
+// An error is the same on all ranks.
+void Run::check_the_data() {
+  const SplitSizes sizes = {data_.train().size(), data_.validation().size(), data_.test().size()};
+  try {
+    for (const std::string& doubt : check_data(config_, data_.info(), data_.roles(), sizes))
+      if (leader()) say_warning(doubt);
+  } catch (const Error& error) {
+    throw CommonError(error.code(), error.what());
   }
 }
 
@@ -822,7 +836,7 @@ void Run::report_epoch(const EpochRow& row) {
   metric("train_loss", row.train_loss, epoch, at);
   if (!row.validation.targets.empty()) metric("validation_loss", row.validation.loss, epoch, at);
   for (const TargetErrors& t : row.validation.targets) {
-    metric("validation_mae_ratio/" + t.label, t.ratio(), epoch, at);
+    if (t.ratio()) metric("validation_mae_ratio/" + t.label, *t.ratio(), epoch, at);
   }
   metric("learning_rate", row.learning_rate, epoch, at);
   metric("samples_per_second", row.samples_per_second, epoch, at);
@@ -983,10 +997,18 @@ ExportedUnits Run::units() const {
                          data_.labels(),    data_.target_is_transformed()};
   for (const DataRoles::Part& part : data_.roles().parts)
     if (!data_.info().fields[part.field].has_channels) units.without_channels.push_back(part.name);
+  units.target_grid = data_.target_grid();
+  units.target_has_channels = !data_.target_is_without_channels();
   for (const DataRoles::Input& input : data_.roles().inputs) {
     std::vector<std::string>& columns = units.columns.emplace_back();
-    if (input.label) continue;
+    std::vector<std::pair<double, double>>& ranges = units.ranges.emplace_back();
+    if (input.label) {
+      const LabelRange& range = data_.info().label_range[*input.label];
+      ranges.emplace_back(range.least, range.most);
+      continue;
+    }
     const DataField& field = data_.info().fields[data_.roles().parts[input.part].field];
+    for (const LabelRange& range : field.range) ranges.emplace_back(range.least, range.most);
     if (field.shape.voxels() == 1) columns = field.channels;
   }
   return units;
@@ -1047,7 +1069,9 @@ void Run::write_results() {
   std::unique_ptr<PredictionFile> file;
   if (leader()) {
     PredictionFileDescription description;
-    description.extent = data_.target_extent();
+    description.grid = data_.target_grid();
+    description.without_channels = data_.target_is_without_channels();
+    if (!data_.roles().field_target()) description.truths = data_.truths(split.source());
     description.data_hash = data_.info().hash;
     description.epoch = selected_epoch_;
     file = std::make_unique<PredictionFile>(output / "predictions.h5", objective_, units(), description, ids);
@@ -1060,11 +1084,10 @@ void Run::write_results() {
   file->publish();
   const Evaluation test = evaluation_of(predictions);
   const bool table = !data_.roles().field_target();
-  if (table) {
-    write_file_durably(output / "predictions.csv",
-                       predictions_csv(objective_, data_.normalisation(), ids, data_.truths(split.source()),
-                                       predictions.outputs));
-  }
+  write_file_durably(output / "predictions.csv",
+                     table ? predictions_csv(objective_, data_.normalisation(), ids,
+                                             data_.truths(split.source()), predictions.outputs)
+                           : file->table());
   write_metrics();
   write_file_durably(output / "train.yaml", yaml::emit(to_yaml(config_)));
   export_model(graph_, state_, units(), (output / "model.pt").string());
@@ -1119,12 +1142,11 @@ void Run::write_results() {
   write_file_durably(output / "result.json", result.dump(2) + "\n");
   if (split.size() > 0) say("\n" + test_lines(test));
   say(performance_line(performance));
-  say(fmt::format("results in {}: model.pt, model.onnx, predictions.h5, {}metrics.csv, result.json",
-                  output.string(), table ? "predictions.csv, " : ""));
+  say(fmt::format("results in {}: model.pt, model.onnx, predictions.h5, predictions.csv, metrics.csv, result.json",
+                  output.string()));
   if (options_.members > 1) return;  // the ensemble's errors and files are the task's
   for (const TargetErrors& t : test.targets) {
-    if (split.size() == 0) break;
-    metric("test_mae_ratio/" + t.label, t.ratio(), counters_.epoch, counters_.step);
+    if (t.ratio()) metric("test_mae_ratio/" + t.label, *t.ratio(), counters_.epoch, counters_.step);
   }
   events_.artifact("model", (output / "model.pt").string());
   events_.artifact("predictions", (output / (table ? "predictions.csv" : "predictions.h5")).string());
@@ -1234,6 +1256,9 @@ std::string describe_run(const TrainConfig& asked) {
         members * order.steps_per_epoch() * static_cast<std::uint64_t>(config.epochs),
         text::format_count(members * parameters));
   }
+  const SplitSizes sizes = {dataset.train->size(), dataset.validation->size(), dataset.test->size()};
+  for (const std::string& doubt : check_data(config, dataset.info, roles, sizes))
+    out += "warning         " + doubt + "\n";
   return out;
 }
 

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include <cmath>
 
 #include "base/error.h"
@@ -162,10 +164,10 @@ TEST(Evaluation, IsInPhysicalUnits) {
   const Evaluation result = evaluate(objective, std::vector<double>{2, 1}, records);
   EXPECT_DOUBLE_EQ(result.targets[0].mae, 1);
   EXPECT_DOUBLE_EQ(result.targets[0].mse, 2);
-  EXPECT_DOUBLE_EQ(result.targets[0].ratio(), 0.5);
+  EXPECT_DOUBLE_EQ(result.targets[0].ratio().value(), 0.5);
   EXPECT_DOUBLE_EQ(result.targets[1].mae, 0.5);
   EXPECT_DOUBLE_EQ(result.loss, 0.5);
-  EXPECT_DOUBLE_EQ(result.mean_ratio(), 0.5);
+  EXPECT_DOUBLE_EQ(result.mean_ratio().value(), 0.5);
   EXPECT_DOUBLE_EQ(result.targets[0].rmse(), std::sqrt(2.0));
   EXPECT_FALSE(result.targets[0].r2().has_value());  // both truths are the same
 }
@@ -206,12 +208,69 @@ TEST(Evaluation, OfClassesIsAnErrorRate) {
   shape.classes = 4;
   LossConfig config;
   config.name = LossName::cross_entropy;
+  shape.usual_class = 1;
   const Objective objective(config, shape);
   std::vector<double> records;
   objective.record(std::vector<float>{0, 9, 0, 0, 9, 0, 0, 0}, std::vector<float>{1, 2}, 2, records);
   const Evaluation result = evaluate(objective, std::vector<double>{1}, records);
   EXPECT_DOUBLE_EQ(result.targets[0].mae, 0.5);
-  EXPECT_DOUBLE_EQ(result.targets[0].mean_guess_mae, 0.75);
+  EXPECT_DOUBLE_EQ(result.targets[0].mean_guess_mae, 0.5) << "always 1, the most frequent one in training";
+  EXPECT_NE(test_lines(result).find("most common class"), std::string::npos);
+}
+
+TEST(Evaluation, HasNoRatioWhereTheGuessIsRight) {
+  TargetShape shape;
+  shape.labels = {"constant"};
+  const Objective objective({}, shape);
+  std::vector<double> records;
+  objective.record(std::vector<float>{0.5, 0.5}, std::vector<float>{0, 1e-12F}, 2, records);
+  const Evaluation result = evaluate(objective, std::vector<double>{1}, records);
+  EXPECT_EQ(result.targets[0].ratio(), std::nullopt);
+  EXPECT_EQ(result.mean_ratio(), std::nullopt);
+  EXPECT_EQ(ratio_text(result.targets[0]), "-");
+  EXPECT_TRUE(to_json(result)["targets"]["constant"]["mae_ratio"].is_null());
+}
+
+TEST(Evaluation, OfNoSampleHasNoLoss) {
+  TargetShape shape;
+  shape.labels = {"a"};
+  const Evaluation nothing = evaluate(Objective({}, shape), std::vector<double>{1}, {});
+  EXPECT_TRUE(nothing.targets.empty());
+  EXPECT_TRUE(to_json(nothing)["loss"].is_null());
+  EXPECT_TRUE(to_json(nothing)["mean_mae_ratio"].is_null());
+  EpochRow row;
+  row.epoch = row.step = 1;
+  EXPECT_EQ(metrics_csv({"a"}, {row}).substr(metrics_csv({"a"}, {}).size()), "1,1,0,0,,,,,0.0,0.000\n");
+}
+
+// Padding: no loss, no gradient, no error, whatever the network says of it.
+TEST(Loss, CountsNoPadding) {
+  const float none = std::numeric_limits<float>::quiet_NaN();
+  for (const LossName name : {LossName::mse, LossName::mae, LossName::huber, LossName::gaussian,
+                              LossName::cross_entropy, LossName::dice}) {
+    LossConfig config;
+    config.name = name;
+    TargetShape shape;
+    shape.labels = {"f"};
+    shape.cells = 3;
+    shape.classes = 2;
+    const Objective objective(config, shape);
+    const std::size_t channels = objective.output_count() / 3;
+    std::vector<float> outputs(objective.output_count(), 0.25F);
+    const std::vector<float> truths = {1, none, 0};
+    const auto losses = [&](float padding) {
+      for (std::size_t c = 0; c < channels; ++c) outputs[c * 3 + 1] = padding * static_cast<float>(c + 1);
+      std::vector<float> gradient(outputs.size());
+      std::vector<double> all = {objective.loss_and_gradient(outputs, truths, 1, 1, gradient)};
+      for (std::size_t c = 0; c < channels; ++c) EXPECT_EQ(gradient[c * 3 + 1], 0) << name_of(name);
+      objective.record(outputs, truths, 1, all);
+      const Evaluation errors = evaluate(objective, std::vector<double>{1}, std::span(all).subspan(1));
+      all.push_back(errors.targets[0].mae);
+      return all;
+    };
+    EXPECT_EQ(losses(0), losses(50)) << name_of(name);
+    EXPECT_TRUE(std::isfinite(losses(0)[0])) << name_of(name);
+  }
 }
 
 TEST(BestSteps, AreOfTheBestValidation) {
