@@ -306,6 +306,9 @@ class EndToEnd(TrainRun):
             self.assertAlmostEqual(result["test"]["targets"]["f"]["mae"], numpy.nanmean(numpy.abs(prediction - truth)), places=2)
         rows = list(csv.DictReader((self.root / "padded/predictions.csv").read_text().splitlines()))
         self.assertEqual(list(rows[0]), ["id", "f_mean", "f_mean_predicted", "f_mae", "f_rmse"])
+        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+        import wflow
+        self.assertEqual(wflow.load_model(self.root / "padded/model.pt")(numpy.zeros((3, 1))).shape, (3, 8, 8))
 
     def check_onnx(self, name):
         """model.onnx gives what model.pt gives."""

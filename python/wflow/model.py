@@ -17,6 +17,16 @@ class Model:
         self.targets: list[str] = list(getattr(module, "targets", []))
         self.wflow: str = getattr(module, "wflow", "")
 
+    def _own_shape(self, result):
+        """A field as the data have it, (N, H, W) say, where the module gives (N, 1, 1, H, W)."""
+        import torch
+
+        axes = len(getattr(self.module, "target_grid", []))
+        if not axes or not isinstance(result, torch.Tensor) or result.dim() != 5 or any(n != 1 for n in result.shape[2:5 - axes]):
+            return result
+        result = result.reshape(*result.shape[:2], *result.shape[5 - axes:])
+        return result if result.shape[1] > 1 or self.module.target_has_channels else result[:, 0]
+
     def __call__(self, *inputs):
         import numpy as np
         import torch
@@ -24,7 +34,7 @@ class Model:
         arrays = [value for value in inputs if not isinstance(value, torch.Tensor)]
         tensors = [torch.as_tensor(np.asarray(value)) if not isinstance(value, torch.Tensor) else value for value in inputs]
         with torch.no_grad():
-            result = self.module(*tensors)
+            result = self._own_shape(self.module(*tensors))
         return result.numpy() if arrays and isinstance(result, torch.Tensor) else result
 
 
