@@ -26,7 +26,8 @@ const std::array<std::string, 3> kBackends = {"auto", "torch", "onednn"};
 const std::array<std::string, 3> kStages = {"none", "local", "memory"};
 const std::array<std::string, 3> kPrecisions = {"full", "bf16", "fp16"};
 const std::array<std::string, 2> kWireFormats = {"full", "half"};
-const std::array<std::string, 2> kInitialWeights = {"random", "data"};
+const std::array<std::string, 4> kInitialWeights = {"auto", "data", "he", "torch"};
+const std::array<std::string, 2> kEarlierInitialWeights = {"random", "data"};
 const std::array<std::string, 3> kNorms = {"none", "batch", "group"};
 const std::array<std::string, 7> kActivations = {"leaky_relu", "relu",    "elu", "gelu",
                                                  "silu",       "sigmoid", "tanh"};
@@ -58,6 +59,21 @@ Norm read_norm(yaml::MapReader& reader, Norm fallback) {
     fallback = reader.boolean("batch_norm", false) ? Norm::batch : Norm::none;
   }
   return static_cast<Norm>(reader.choice("norm", static_cast<std::size_t>(fallback), kNorms));
+}
+
+// `initial: random | data` is what earlier revisions had for `init: auto | data`.
+InitialWeights read_initial(yaml::MapReader& reader, InitialWeights fallback) {
+  if (reader.has("initial")) {
+    if (reader.has("init")) {
+      reader.diagnostics().error(reader.mark_of("initial"),
+                                 "'initial' and 'init' say the same thing; keep 'init'");
+    }
+    const std::size_t data = fallback == InitialWeights::data ? 1 : 0;
+    fallback = reader.choice("initial", data, kEarlierInitialWeights) == 1 ? InitialWeights::data
+                                                                           : InitialWeights::automatic;
+  }
+  return static_cast<InitialWeights>(
+      reader.choice("init", static_cast<std::size_t>(fallback), kInitialWeights));
 }
 
 LayerKind read_activation(yaml::MapReader& reader, LayerKind fallback) {
@@ -123,9 +139,7 @@ ModelConfig read_model(const yaml::Node* node, std::span<const std::string> inpu
     model.latent = reader.integer("latent", model.latent, 1, 1 << 20);
     model.level_means = reader.boolean("level_means", model.level_means);
   }
-  const std::size_t initial =
-      reader.choice("initial", static_cast<std::size_t>(model.initial), kInitialWeights);
-  model.initial = static_cast<InitialWeights>(initial);
+  model.initial = read_initial(reader, model.initial);
   reader.finish();
   return model;
 }
@@ -565,7 +579,7 @@ yaml::Node to_yaml(const ModelConfig& model) {
     for (const LayerConfig& layer : model.layers) layers.push_back(to_yaml(layer));
     return yaml::map({{"layers", yaml::sequence(std::move(layers))},
                       {"outputs", names(model.outputs)},
-                      {"initial", yaml::scalar(name_of(model.initial))}});
+                      {"init", yaml::scalar(name_of(model.initial))}});
   }
   return yaml::map({{"name", yaml::scalar(name_of(model.name))},
                     {"width", integer(model.width)},
@@ -578,7 +592,7 @@ yaml::Node to_yaml(const ModelConfig& model) {
                     {"depth", integer(model.depth)},
                     {"latent", integer(model.latent)},
                     {"level_means", boolean(model.level_means)},
-                    {"initial", yaml::scalar(name_of(model.initial))}});
+                    {"init", yaml::scalar(name_of(model.initial))}});
 }
 
 yaml::Node to_yaml(const LossConfig& loss) {

@@ -48,8 +48,9 @@ enum class WireFormat { full, half };
 // What stands behind a convolution. Batch norm and group norm remove the mean amplitude of what they see (of
 // the batch, or of a sample), which is what a field's strength is read from.
 enum class Norm { none, batch, group };
-// data: scaled so that every channel has variance 1 over some training samples.
-enum class InitialWeights { random, data };
+// Rules of trainer/model/initial_weights.h. data: he, then scaled so that every channel has variance 1 over
+// some training samples.
+enum class InitialWeights { automatic, data, he, torch };
 
 struct ModelConfig {
   ModelName name = ModelName::cosmoflow;
@@ -62,7 +63,7 @@ struct ModelConfig {
   LayerKind activation = LayerKind::leaky_relu;
   std::int64_t depth = 3;    // unet: how often the grid is halved
   std::int64_t latent = 16;  // autoencoder, vae: values between encoder and decoder
-  InitialWeights initial = InitialWeights::random;
+  InitialWeights initial = InitialWeights::automatic;
   bool level_means = false;  // cosmoflow: the dense layers read the means of every level, not of the last one
   std::vector<LayerConfig> layers;
   std::vector<std::string> outputs;  // layers: names; empty: the last layer

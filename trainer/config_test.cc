@@ -235,6 +235,28 @@ TEST(TrainConfig, EarlierRevisionsWordForTheNorm) {
   EXPECT_THAT(read("{data: d, model: {batch_norm: true, norm: none}}").messages, HasSubstr("keep 'norm'"));
 }
 
+TEST(TrainConfig, InitialWeights) {
+  const auto initial = [](const std::string& model) {
+    const ReadResult result = read("{data: d, model: " + model + "}");
+    EXPECT_EQ(result.messages, "") << model;
+    EXPECT_EQ(read(yaml::emit(to_yaml(result.config))).config, result.config) << model;
+    return result.config.model;
+  };
+  EXPECT_EQ(initial("mlp").initial, InitialWeights::automatic);
+  EXPECT_EQ(initial("cosmoflow").initial, InitialWeights::data);
+  EXPECT_EQ(initial("{name: cnn, init: torch}").initial, InitialWeights::torch);
+  EXPECT_EQ(initial("{name: cosmoflow, initial: random}").initial, InitialWeights::automatic);
+  EXPECT_EQ(initial("{name: cnn, initial: data}").initial, InitialWeights::data);
+  const ModelConfig layers = initial("{layers: [{dense: 3, init: zero}, {dense: 2}], init: he}");
+  EXPECT_EQ(layers.initial, InitialWeights::he);
+  EXPECT_EQ(layers.layers[0].init, LayerInit::zero);
+  EXPECT_EQ(layers.layers[1].init, LayerInit::automatic);
+  EXPECT_THAT(read("{data: d, model: {name: mlp, initial: data, init: he}}").messages,
+              HasSubstr("keep 'init'"));
+  EXPECT_THAT(read("{data: d, model: {layers: [{relu: , init: he}, {dense: 2}]}}").messages,
+              HasSubstr("unknown key 'init'"));
+}
+
 TEST(TrainConfig, LossesAndOptimizersHaveTheirDefaults) {
   const ReadResult result = read(
       "{data: d, loss: {name: cross_entropy, class_weights: [1, 2, 3]}, optimizer: larc, schedule: "

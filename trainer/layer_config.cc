@@ -30,6 +30,7 @@ const std::array<std::string, kKinds> kNames = {"convolution",  "transposed_conv
                                                 "sample"};
 
 const std::array<std::string, 2> kPaddings = {"same", "valid"};
+const std::array<std::string, 4> kInits = {"auto", "he", "torch", "zero"};
 
 // What the number behind a kind's name is.
 enum class Argument { none, size, value, shape };
@@ -77,6 +78,10 @@ bool is_convolution(LayerKind kind) {
   return kind == LayerKind::convolution || kind == LayerKind::transposed_convolution;
 }
 
+bool has_weights(LayerKind kind) {
+  return is_convolution(kind) || kind == LayerKind::linear;
+}
+
 // Reads one entry after the other; knows the names so far.
 class LayerReader {
  public:
@@ -110,6 +115,7 @@ class LayerReader {
                            diagnostics_);
     read_argument(reader, block, layer);
     if (is_convolution(layer.kind)) read_window(reader, layer);
+    if (has_weights(layer.kind)) layer.init = static_cast<LayerInit>(reader.choice("init", 0, kInits));
     layer.name = reader.string("name", fmt::format("{}{}", kNames[kind], ++counts_[kind]));
     const bool input = std::find(inputs_.begin(), inputs_.end(), layer.name) != inputs_.end();
     if (input || known_.contains(layer.name) || layer.name.find('.') != std::string::npos ||
@@ -271,6 +277,8 @@ yaml::Node to_yaml(const LayerConfig& layer) {
       entries.emplace_back("padding", yaml::scalar(layer.same ? "same" : "valid"));
     entries.emplace_back("bias", yaml::scalar(layer.bias ? "true" : "false"));
   }
+  if (has_weights(layer.kind))
+    entries.emplace_back("init", yaml::scalar(kInits[static_cast<std::size_t>(layer.init)]));
   return yaml::map(std::move(entries));
 }
 

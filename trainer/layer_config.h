@@ -46,6 +46,9 @@ enum class LayerKind {
 // The word for a kind in YAML files and messages: "dense" for linear.
 const char* name_of(LayerKind kind);
 
+// The values that a layer's weights begin with. automatic: by the rule of the whole network.
+enum class LayerInit { automatic, he, torch, zero };
+
 struct LayerConfig {
   LayerKind kind = LayerKind::linear;
   std::string name;
@@ -57,6 +60,7 @@ struct LayerConfig {
   bool bias = true;
   double value = 0;                 // slope, probability or factor
   std::vector<std::int64_t> shape;  // reshape: channels, then cells along up to three axes
+  LayerInit init = LayerInit::automatic;
   bool operator==(const LayerConfig&) const = default;
 };
 

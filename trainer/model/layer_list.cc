@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "base/error.h"
 #include "trainer/model/graph_builder.h"
 #include "trainer/model/model_families.h"
 
@@ -93,6 +94,8 @@ ModelGraph build_layers(const ModelConfig& config, const ModelTask& task) {
                        text_of(given), text_of(task.output)));
   }
   ModelGraph finished = graph.finish();
+  WFLOW_CHECK(finished.layers.size() == config.layers.size());
+  for (std::size_t i = 0; i < finished.layers.size(); ++i) finished.layers[i].init = config.layers[i].init;
   check_all_lead_to_an_output(finished);
   return finished;
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "trainer/model/graph_builder.h"
+#include "trainer/model/initial_weights.h"
 
 namespace wflow::trainer {
 namespace {
@@ -371,7 +372,10 @@ ModelGraph build_named(const ModelConfig& config, const ModelTask& task) {
 }
 
 ModelGraph build_model(const ModelConfig& config, const ModelTask& task) {
-  return config.name == ModelName::layers ? build_layers(config, task) : build_named(config, task);
+  ModelGraph graph =
+      config.name == ModelName::layers ? build_layers(config, task) : build_named(config, task);
+  choose_initial_weights(graph, config.initial);
+  return graph;
 }
 
 ModelGraph build_model(const ModelConfig& config, const TensorShape& input, std::int64_t outputs) {

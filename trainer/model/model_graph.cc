@@ -125,12 +125,18 @@ std::string ModelGraph::describe() const {
 
 void fill_initial(const ParameterSpec& spec, std::uint64_t seed, std::span<float> values) {
   WFLOW_CHECK(static_cast<std::int64_t>(values.size()) == spec.count());
-  if (spec.initial != Initial::he_normal) {
+  if (spec.initial == Initial::zero || spec.initial == Initial::one) {
     std::fill(values.begin(), values.end(), spec.initial == Initial::one ? 1.0F : 0.0F);
     return;
   }
   std::uint64_t key = seed;
   for (const char c : spec.name) key = hash64(key, static_cast<unsigned char>(c));
+  if (spec.initial == Initial::uniform) {
+    const double bound = std::sqrt(1.0 / static_cast<double>(spec.fan_in));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>(bound * (2 * unit_real(hash64(key, i)) - 1));
+    return;
+  }
   const double deviation = std::sqrt(2.0 / static_cast<double>(spec.fan_in));
   for (std::size_t i = 0; i < values.size(); ++i) {
     // Box and Muller; 1 - u is never 0.

@@ -31,7 +31,8 @@ struct NamedShape {
   bool operator==(const NamedShape&) const = default;
 };
 
-enum class Initial { zero, one, he_normal };
+// he_normal: of variance 2 / fan_in; uniform: within 1 / sqrt(fan_in) of 0, as PyTorch's layers.
+enum class Initial { zero, one, he_normal, uniform };
 
 struct ParameterSpec {
   std::string name;  // "conv1.weight"
@@ -56,6 +57,7 @@ struct Layer {
   double value = 0;                           // slope, probability, scale: what the kind says
   std::shared_ptr<const std::string> module;  // module: the TorchScript file's bytes
   std::int64_t groups = 1;                    // group norm
+  LayerInit init = LayerInit::automatic;
   std::vector<ParameterSpec> parameters;
   std::vector<ParameterSpec> buffers;  // of norms: mean, then variance
 

@@ -198,6 +198,68 @@ TEST(ModelGraph, InitialValuesDependOnNameAndSeedAlone) {
   EXPECT_NE(a, b);
 }
 
+std::string initials(const ModelGraph& graph) {
+  std::string text;
+  for (const Layer& layer : graph.layers) {
+    if (layer.parameters.empty() || layer.kind == LayerKind::batch_norm) continue;
+    text += layer.name + ":";
+    for (const ParameterSpec& spec : layer.parameters) {
+      text += spec.initial == Initial::he_normal ? " he"
+              : spec.initial == Initial::uniform ? " uniform"
+                                                 : " zero";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string initials_of(ModelName name, InitialWeights rule) {
+  ModelConfig model = default_model(name);
+  model.initial = rule;
+  return initials(build_model(model, {4, {1, 8, 8}}, 3));
+}
+
+TEST(InitialWeights, FollowPlaceAndActivation) {
+  EXPECT_EQ(initials_of(ModelName::mlp, InitialWeights::automatic),
+            "dense1: uniform uniform\ndense2: uniform uniform\ndense3: uniform uniform\nout: uniform uniform\n");
+  EXPECT_EQ(initials_of(ModelName::cnn, InitialWeights::automatic),
+            "conv1: he uniform\nconv2: he uniform\nconv3: he uniform\ndense1: uniform uniform\n"
+            "out: uniform uniform\n");
+  EXPECT_EQ(initials_of(ModelName::cnn, InitialWeights::he),
+            "conv1: he zero\nconv2: he zero\nconv3: he zero\ndense1: he zero\nout: he zero\n");
+  EXPECT_EQ(initials_of(ModelName::cnn, InitialWeights::torch),
+            "conv1: uniform uniform\nconv2: uniform uniform\nconv3: uniform uniform\n"
+            "dense1: uniform uniform\nout: uniform uniform\n");
+  EXPECT_EQ(initials_of(ModelName::cnn, InitialWeights::data),
+            initials_of(ModelName::cnn, InitialWeights::he));
+  // A convolution that gives the output, or stands before a tanh, is no rectifier's.
+  yaml::Diagnostics diagnostics("m");
+  ModelConfig model = default_model(ModelName::layers);
+  const std::vector<std::string> inputs = {"x"};
+  model.layers = read_layers(
+      yaml::parse("[{convolution: 4}, batch_norm, {max_pool: 2}, relu, {convolution: 4, bias: false}, tanh, "
+                  "{convolution: 4, init: zero}, silu, {convolution: 4, init: torch}, elu, {convolution: 2}]",
+                  diagnostics),
+      inputs, diagnostics);
+  ASSERT_EQ(diagnostics.to_string(), "");
+  EXPECT_EQ(initials(build_model(model, {{{"x", {1, {1, 8, 8}}}}, {2, {1, 4, 4}}})),
+            "convolution1: he uniform\nconvolution2: uniform\nconvolution3: zero zero\n"
+            "convolution4: uniform uniform\nconvolution5: uniform uniform\n");
+}
+
+TEST(InitialWeights, UniformOnesAreThoseOfPyTorch) {
+  const ModelGraph graph = build_model(default_model(ModelName::mlp), {100, {1, 1, 1}}, 1);
+  for (const ParameterSpec& spec : graph.layers.front().parameters) {
+    std::vector<float> values(static_cast<std::size_t>(spec.count()));
+    fill_initial(spec, 1, values);
+    const auto [least, most] = std::ranges::minmax(values);
+    EXPECT_GE(least, -0.1F) << spec.name;
+    EXPECT_LT(least, -0.095F) << spec.name;
+    EXPECT_LE(most, 0.1F) << spec.name;
+    EXPECT_GT(most, 0.095F) << spec.name;
+  }
+}
+
 TEST(FlatState, PartsDoNotOverlapAndLieOnCacheLines) {
   FlatState state(cube(ModelName::cosmoflow, 2, 32, 2));
   std::int64_t end = 0;

@@ -98,7 +98,8 @@ bool is_scaled(const ModelGraph& graph, std::size_t layer) {
                   [&](const ModelGraph::Output& out) { return out.value == graph.inputs.size() + layer; });
   const bool before_tanh =
       layer + 1 < graph.layers.size() && graph.layers[layer + 1].kind == LayerKind::tanh_scale;
-  return !is_output && !before_tanh && candidate.parameters.size() == 2;
+  const bool chosen = candidate.init != LayerInit::automatic;
+  return !is_output && !before_tanh && !chosen && candidate.parameters.size() == 2;
 }
 
 }  // namespace

@@ -511,6 +511,24 @@ TEST(TrainingState, FingerprintsOfEarlierRevisionsAreUnderstood) {
             "'model.norm' was batch and is none");
 }
 
+// What a revision with `initial` wrote (2026-11-23): its checkpoints go on, though new trainings begin otherwise.
+TEST(TrainingState, FingerprintsFromBeforeInitAreUnderstood) {
+  for (const ModelName name : {ModelName::cosmoflow, ModelName::mlp, ModelName::cnn}) {
+    TrainConfig config;
+    config.model = default_model(name);
+    config.inputs = {kField};
+    DatasetInfo data;
+    data.hash = "h";
+    nlohmann::json before = fingerprint(config, data);
+    before["model"].erase("init");
+    before["model"]["initial"] = name == ModelName::cosmoflow ? "data" : "random";
+    EXPECT_EQ(fingerprint_differences(upgraded_fingerprint(before), fingerprint(config, data)), "");
+    config.model.initial = InitialWeights::torch;
+    EXPECT_THAT(fingerprint_differences(upgraded_fingerprint(before), fingerprint(config, data)),
+                testing::HasSubstr("and is torch"));
+  }
+}
+
 }  // namespace
 TEST(LossScale, HalvesAtAnOverflowAndGrowsAfterManyGoodSteps) {
   LossScale scale = LossScale::begun();
