@@ -955,7 +955,7 @@ class Restarts(TrainRun):
         listed = [{"convolution": 4}, "group_norm", "silu", {"max_pool": 2}, {"dropout": 0.2}, "global_mean", {"dense": 2}]
         field = {"inputs": ["x"], "targets": ["x"]}
         for name, keys in {
-            "data": {"model": {"name": "cosmoflow", "width": 3, "initial": "data"}, "ema": 0.9},
+            "data": {"model": {"name": "cosmoflow", "width": 3, "init": "data"}, "ema": 0.9},
             "mlperf": {"model": {"name": "mlperf", "width": 4}, "optimizer": {"name": "sgd", "clip_norm": 0.1}},
             "sc18": {"model": {"name": "sc18", "width": 2, "dense": [8]}, "optimizer": "larc"},
             "mlp": {"model": {"name": "mlp", "dense": [8], "dropout": 0.1}, "inputs": ["slope"], "targets": ["amplitude"],
@@ -1073,7 +1073,7 @@ class Guard(TrainRun):
         options = [word for flip in flips for word in ("--inject-bit-flips", flip)]
         done = self.train(self.config(name, epochs=8, **keys), ranks, *options)
         self.assertEqual(done.stderr.count("injected"), len(flips), done.stderr)
-        return self.weights(name)[0], self.result(name)["rollbacks"], done.stderr
+        return self.weights(name)[0], self.result(name)["rollbacks"], done.stdout + done.stderr
 
     def test_a_flipped_bit_leaves_no_trace(self):
         """Bits of the exponent: of a weight, of an output, of a gradient, of Adam's second moment."""
@@ -1087,6 +1087,7 @@ class Guard(TrainRun):
                 self.assertEqual(mended, clean, said)
                 self.assertEqual(rollbacks, 1)
                 self.assertIn("going back to step", said)
+                self.assertRegex(said, "warning: the (loss|gradient) of step .* when computed again: memory or a processor has failed")
                 self.check_tensorboard(f"flip{number}")
         # Without the guard the flip is in the result.
         harmed, rollbacks, _ = self.arrays("unguarded", 1, "weights,step=33,bit=29,seed=5", guard=False)

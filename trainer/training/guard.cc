@@ -19,6 +19,10 @@ namespace {
 constexpr std::int64_t kSettleSteps = 20;  // before that the mean says nothing
 constexpr double kMemory = 0.05;           // weight of the newest loss
 constexpr double kLeastRise = 0.5;         // of the mean
+// Losses of small batches have heavy tails: a batch with the one sample that is not learned yet lies a hundred
+// deviations above the mean of 20 others. It came in the epochs before, too, and is no news then.
+constexpr std::size_t kRecent = 200;
+constexpr double kRecentRise = 8;  // of the rise of the largest of the recent losses
 constexpr double kGradientRise = 1e4;      // gradients may grow a hundred times from one batch to the next
 constexpr double kAbsurdGradient = 1e20;   // its square is no float any more: Adam would stand still for good
 constexpr double kSame = 1e-3;             // relative: a GPU's sums are not the same bits each time
@@ -42,15 +46,14 @@ constexpr std::pair<const char*, BitFlip::Where> kPlaces[] = {{"weights", BitFli
 
 }  // namespace
 
-bool Guard::came_again(Suspects& suspects, std::int64_t step, double value) {
+bool Guard::came_again(Suspects& suspects, std::int64_t step, double value, const char* what) {
   const auto before = suspects.find(step);
   if (before != suspects.end() && alike(before->second, value)) {
     raised_ *= 2;
-    if (std::isfinite(value)) {
+    if (std::isfinite(value) && !std::exchange(noted_, true)) {
       note_ = fmt::format(
-          "step {} gives the same again: it is the training's own (a hard batch, or a learning rate that is "
-          "high), not the memory's; going on",
-          step + 1);
+          "step {} gives the same {} again: a hard batch, or a learning rate that is high; the training goes on",
+          step + 1, what);
     }
     return true;
   }
@@ -58,22 +61,38 @@ bool Guard::came_again(Suspects& suspects, std::int64_t step, double value) {
   return false;
 }
 
+// After a rollback, of a step that is sound now.
+void Guard::look_back(Suspects& suspects, std::int64_t step, double value, const char* what) {
+  const auto before = suspects.find(step);
+  if (before == suspects.end()) return;
+  warning_ = fmt::format(
+      "the {} of step {} was {:.3g}, and is {:.3g} when computed again: memory or a processor has failed", what,
+      step + 1, before->second, value);
+  suspects.erase(before);
+}
+
 bool Guard::is_spike(double loss) const {
   if (losses_seen_ < kSettleSteps) return false;
-  return loss - mean_ > raised_ * config_.deviations * deviation_ + kLeastRise * std::abs(mean_);
+  const double rise = loss - mean_;
+  const double before = *std::ranges::max_element(recent_) - mean_;
+  return rise > raised_ * config_.deviations * deviation_ + kLeastRise * std::abs(mean_) &&
+         rise > raised_ * kRecentRise * before;
 }
 
 std::string Guard::look_at_loss(std::int64_t step, double loss) {
   const bool finite = std::isfinite(loss);
-  if ((!finite || is_spike(loss)) && !came_again(losses_, step, loss)) {
+  if ((!finite || is_spike(loss)) && !came_again(losses_, step, loss, "loss")) {
     return finite ? fmt::format("the loss rose to {:.3g} from about {:.3g}", loss, mean_)
                   : std::string("the loss is not finite");
   }
   if (!finite) return {};
+  if (!is_spike(loss)) look_back(losses_, step, loss, "loss");
   const double weight = std::max(kMemory, 1.0 / static_cast<double>(losses_seen_ + 1));
   if (losses_seen_ > 0) deviation_ += weight * (std::abs(loss - mean_) - deviation_);
   mean_ += weight * (loss - mean_);
   ++losses_seen_;
+  recent_.push_back(loss);
+  if (recent_.size() > kRecent) recent_.pop_front();
   return {};
 }
 
@@ -81,11 +100,12 @@ std::string Guard::look_at_gradient(std::int64_t step, double largest) {
   const bool finite = std::isfinite(largest);
   const bool settled = gradients_seen_ >= kSettleSteps;
   const bool rose = largest > kAbsurdGradient || (settled && largest > raised_ * kGradientRise * gradient_);
-  if ((!finite || rose) && !came_again(gradients_, step, largest)) {
+  if ((!finite || rose) && !came_again(gradients_, step, largest, "gradient")) {
     return finite ? fmt::format("the gradient rose to {:.3g} from about {:.3g}", largest, gradient_)
                   : std::string("the gradient is not finite");
   }
   if (!finite) return {};
+  if (!rose) look_back(gradients_, step, largest, "gradient");
   gradient_ += std::max(kMemory, 1.0 / static_cast<double>(gradients_seen_ + 1)) * (largest - gradient_);
   ++gradients_seen_;
   return {};

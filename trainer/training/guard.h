@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <span>
 #include <string>
@@ -30,23 +31,29 @@ class Guard {
   // after a rollback.
   std::string look_at_loss(std::int64_t step, double loss);
   std::string look_at_gradient(std::int64_t step, double largest);
-  // A sentence for people where what a rollback was asked for has come again; once.
+  // A sentence for people where what a rollback was asked for has come again: once in a training.
   std::string take_note() { return std::exchange(note_, {}); }
+  // The same where it has not: the steps gave something else when they were computed again.
+  std::string take_warning() { return std::exchange(warning_, {}); }
 
  private:
   // Step and value of what a rollback was asked for.
   using Suspects = std::map<std::int64_t, double>;
-  bool came_again(Suspects& suspects, std::int64_t step, double value);
+  bool came_again(Suspects& suspects, std::int64_t step, double value, const char* what);
+  void look_back(Suspects& suspects, std::int64_t step, double value, const char* what);
   bool is_spike(double loss) const;
 
   GuardConfig config_;
   double mean_ = 0;       // of the last losses, decaying
   double deviation_ = 0;  // mean absolute one
   std::int64_t losses_seen_ = 0;
+  std::deque<double> recent_;  // the last losses
   double gradient_ = 0;  // of the largest values
   std::int64_t gradients_seen_ = 0;
   double raised_ = 1;  // grows with each false alarm, so that a noisy training loses a bounded time to them
+  bool noted_ = false;
   std::string note_;
+  std::string warning_;
   Suspects losses_;
   Suspects gradients_;
 };

@@ -33,7 +33,32 @@ TEST(Guard, SeesSpikesAndWhatIsNotFinite) {
   EXPECT_NE(guard.look_at_gradient(1, 1e25), "");
   for (std::int64_t step = 2; step < 300; ++step) ASSERT_EQ(guard.look_at_loss(step, noisy(step)), "");
   EXPECT_NE(guard.look_at_loss(300, 30 * noisy(300)), "");
+  EXPECT_EQ(guard.take_warning(), "");
   EXPECT_EQ(guard.look_at_loss(300, noisy(300)), "");  // after the rollback it is gone
+  EXPECT_NE(guard.take_warning(), "");
+  EXPECT_EQ(guard.take_note(), "");
+}
+
+// Noise-free regressions with small batches: the loss of a batch is that of its worst sample, and falls by
+// orders of magnitude.
+TEST(Guard, QuietOnHeavyTails) {
+  std::int64_t alarms = 0;
+  for (std::uint64_t training = 0; training < 100; ++training) {
+    Guard guard(GuardConfig{});
+    for (std::int64_t step = 0; step < 2000; ++step) {
+      const double u = unit_real(hash64(training, static_cast<std::uint64_t>(step)));
+      const double tail = std::pow(1 - u, -0.2);
+      alarms += guard.look_at_loss(step, (1e-3 + std::exp(-static_cast<double>(step) / 100)) * tail) != "";
+    }
+  }
+  EXPECT_LE(alarms, 1);
+}
+
+// The likelihood of a normal distribution goes below 0.
+TEST(Guard, SeesSpikesOfNegativeLosses) {
+  Guard guard(GuardConfig{});
+  for (std::int64_t step = 0; step < 300; ++step) ASSERT_EQ(guard.look_at_loss(step, noisy(step) - 3), "");
+  EXPECT_NE(guard.look_at_loss(300, 10), "");
 }
 
 TEST(Guard, WhatComesAgainIsTheTrainingsOwn) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "trainer/training/training_state.h"
 
 namespace wflow::trainer {
 namespace {
@@ -42,7 +43,7 @@ class BestEpoch {
     ++epochs_;
     const double validation = metric_of(row, "validation_loss");
     const double value = row.contains("validation_loss") ? validation : metric_of(row, "train_loss");
-    if (best_ > 0 && value >= value_) return;
+    if (best_ > 0 && !is_better(value, value_)) return;
     value_ = value;
     best_ = epochs_;
   }

@@ -58,6 +58,14 @@ TEST(Search, SeesWhoStoppedEarly) {
   EXPECT_TRUE(search_curve("{\"train_loss\": 1}\n{\"train_loss\": 2}\n", "train_loss", 1).ended_early)
       << "no validation split";
   EXPECT_FALSE(search_curve("", "train_loss", 1).ended_early);
+  // An epoch whose loss is no number is never the best one.
+  const auto with_null = [](int epochs_after) {
+    std::string text = "{\"validation_loss\": 2}\n{\"validation_loss\": null}\n";
+    for (int i = 0; i < epochs_after; ++i) text += "{\"validation_loss\": 3}\n";
+    return search_curve(text, "validation_loss", 3).ended_early;
+  };
+  EXPECT_FALSE(with_null(1));
+  EXPECT_TRUE(with_null(2));
 }
 
 TEST(Search, KeepsTheBestOfEveryRung) {

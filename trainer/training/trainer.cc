@@ -173,6 +173,7 @@ class Run {
   Guard guard_;
   std::string own_doubt_;  // of the gradient of the step before, on this rank
   std::string doubt_;      // why the training must go back
+  bool suspected_ = false;  // the doubt is of values that may be the training's own
   std::string beginning_;  // rank 0's: the state at the start, until there are two checkpoints
   std::int64_t checkpoints_written_ = 0;
   std::int64_t sound_step_ = 0;  // up to which steps the ranks have agreed, and checkpoints can be trusted
@@ -610,11 +611,18 @@ bool Run::apply(const LaggedSums::Step& step) {
 // rollback undoes.
 bool Run::looks_sound(double loss, double largest_gradient) {
   doubt_ = guard_.look_at_loss(counters_.step, loss);
-  if (doubt_.empty() && state_.scalar(Scalar::doubt) > 0)
-    doubt_ = own_doubt_.empty() ? "the gradient of another rank is wrong" : own_doubt_;
+  suspected_ = true;
+  if (doubt_.empty() && state_.scalar(Scalar::doubt) > 0) {
+    suspected_ = !own_doubt_.empty();
+    doubt_ = suspected_ ? own_doubt_ : "the gradient of another rank is wrong";
+  }
   own_doubt_ = guard_.look_at_gradient(counters_.step, largest_gradient);
   if (doubt_.empty() && communicator_.size() == 1) doubt_ = own_doubt_;
-  if (const std::string note = guard_.take_note(); leader() && !note.empty()) say_warning(note);
+  if (const std::string note = guard_.take_note(); !note.empty()) {
+    say(note);
+    if (leader()) send_note(note);
+  }
+  if (const std::string warning = guard_.take_warning(); leader() && !warning.empty()) say_warning(warning);
   return doubt_.empty();
 }
 
@@ -652,6 +660,7 @@ bool Run::ranks_agree() {
     sound_step_ = counters_.step;
     return true;
   }
+  suspected_ = others.empty() && !own_doubt_.empty();
   if (others.empty()) {
     doubt_ = own_doubt_.empty() ? "the gradient of another rank is wrong" : own_doubt_;
     return false;
@@ -701,7 +710,14 @@ void Run::go_back() {
   if (!leader()) return;
   checkpoints_.remove_from(counters_.step + 1);
   tensorboard_.begin(counters_.history);
-  say_warning(fmt::format("{} at step {}: going back to step {}", doubt_, from + 1, counters_.step));
+  // What comes again is no fault of the machine: only what does not is worth a warning.
+  const std::string sentence =
+      fmt::format("{} at step {}: going back to step {}", doubt_, from + 1, counters_.step);
+  if (suspected_) {
+    say(sentence + ", to see whether it comes again");
+  } else {
+    say_warning(sentence);
+  }
 }
 
 // A checkpoint that what came to light at step `from` has not touched. The one of this very step holds what
