@@ -33,6 +33,30 @@ bool says_so(std::string_view line) {
 
 }  // namespace
 
+std::string without_warnings(std::string_view output) {
+  constexpr std::string_view kWarning = "warning: ";
+  constexpr std::string_view kMpirun = "-------";
+  std::string kept;
+  std::string after;  // the last error
+  bool has_error = false;
+  for (std::string_view rest = output; !rest.empty();) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size() - 1) + 1;
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(end);
+    std::string_view words;
+    for (const std::string_view program : {"wflow-train: ", "wflow-convert: "})
+      if (line.starts_with(program)) words = line.substr(program.size());
+    if (words.starts_with(kWarning)) continue;
+    after += line;
+    if (words.empty()) continue;
+    has_error = true;
+    kept += after;
+    after.clear();
+  }
+  if (!has_error) return std::string(output);
+  return kept + after.substr(0, after.starts_with(kMpirun) ? 0 : after.find("\n-------"));
+}
+
 bool is_launch_failure(std::string_view output) {
   while (!output.empty()) {
     const std::size_t end = std::min(output.find('\n'), output.size());

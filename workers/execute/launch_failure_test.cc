@@ -35,5 +35,21 @@ TEST(LaunchFailure, IsNothingElse) {
   EXPECT_FALSE(is_launch_failure("srun: error: Task launch for StepId=4.0\nfailed on node n2"));
 }
 
+TEST(FailureReason, IsTheLastErrorAndNoWarning) {
+  EXPECT_EQ(without_warnings("wflow-train: warning: 2 threads a rank on 1 core\n"
+                             "wflow-train: warning: the loss rose to 41.2 from about 0.38\n"
+                             "wflow-train: the loss is not finite at epoch 1, step 9\n"),
+            "wflow-train: the loss is not finite at epoch 1, step 9\n");
+  EXPECT_EQ(without_warnings("[n1] a library says this\nwflow-train: rank 1: no shard 3\n"
+                             "--------------------------------\nMPI_ABORT was invoked on rank 1\n"),
+            "[n1] a library says this\nwflow-train: rank 1: no shard 3\n");
+  EXPECT_EQ(without_warnings("wflow-convert: two of them:\n  a\nwflow-convert: warning: b\n  c\n----------\nmpirun"),
+            "wflow-convert: two of them:\n  a\n  c");
+  // Killed before it named an error, and programs that are not wflow's.
+  for (const char* other : {"", "\n", "wflow-train: warning: 2 threads a rank on 1 core\n",
+                            "warning: a\nerror: b\n-------\n", "wflow-train: warning: a\n-----------\nmpirun: killed"})
+    EXPECT_EQ(without_warnings(other), other);
+}
+
 }  // namespace
 }  // namespace wflow::workers

@@ -49,8 +49,8 @@ namespace {
 std::string detail_of(const SlotRecord& slot, const Ending& ending) {
   if (!ending.detail.empty()) return printable(ending.detail);
   // Tasks may print any bytes; what becomes JSON later must be text.
-  return printable(
-      steps::output_tail(slot.out.data(), slot.err.data(), {slot.out_before, slot.err_before}, kDetailBytes));
+  return printable(without_warnings(steps::output_tail(slot.out.data(), slot.err.data(),
+                                                       {slot.out_before, slot.err_before}, kDetailBytes)));
 }
 
 // The ending of a process of a bundled step, sample by sample: what it has reported, and for all others how
