@@ -50,8 +50,8 @@ class InAllocation(SlurmTest):
 
     def job_of(self, directory, pid):
         token = dict(self.coordinators())[pid]
-        names = self.slurm("squeue", "--noheader", "--format=%i %j").stdout.split("\n")
-        return next(line.split()[0] for line in names if line.endswith(token))
+        names = self.slurm("squeue", "--noheader", "--format=%i %k").stdout.split("\n")
+        return next(line.split()[0] for line in names if token in line)  # the comment of the job
 
     def assert_exactly_once(self, directory, tasks):
         self.assertEqual(self.ran(), list(range(tasks)), "each once")
