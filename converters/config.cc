@@ -302,6 +302,10 @@ void read_output(yaml::MapReader& reader, ConvertConfig& config) {
   config.on_missing = choose(reader, "on_missing", OnMissing::skip, kOnMissing);
   config.max_missing = reader.real("max_missing", 0.5, 0, 1);
   config.delete_inputs = reader.boolean("delete_inputs", false);
+  config.use_failed = reader.boolean("use_failed", false);
+  if (config.use_failed && config.from.empty())
+    reader.diagnostics().error(reader.mark_of("use_failed"),
+                               "'use_failed' belongs to 'from': the rows of a table of 'samples' have no tasks");
   if (config.delete_inputs && config.stacked) {
     reader.diagnostics().error(
         reader.mark_of("delete_inputs"),
@@ -438,6 +442,7 @@ yaml::Node to_yaml(const ConvertConfig& config) {
   out.plain("on_missing", word(config.on_missing, kOnMissing));
   out.plain("max_missing", text::from_real(config.max_missing));
   out.flag("delete_inputs", config.delete_inputs);
+  if (config.use_failed) out.flag("use_failed", true);
   out.text("output", config.output);
   out.text("name", config.name);
   out.positive("count", config.count);

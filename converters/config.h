@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/blocks.h"
@@ -16,6 +17,9 @@
 #include "converters/split.h"
 
 namespace wflow::converters {
+
+// Of the table of a block of a campaign: why a sample's task left nothing to convert; else empty.
+inline constexpr std::string_view kLeftOutColumn = "wflow:left_out";
 
 enum class Compression { gzip, none, automatic };
 enum class OnMissing { skip, fail };
@@ -44,6 +48,7 @@ struct ConvertConfig {
   OnMissing on_missing = OnMissing::skip;
   double max_missing = 0.5;  // finish fails when a larger fraction is missing
   bool delete_inputs = false;
+  bool use_failed = false;  // campaign: files of samples of which a task failed are taken, too
 
   std::string output;
   std::string name;

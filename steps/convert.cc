@@ -36,7 +36,7 @@ class Convert final : public Step {
     if (template_.block_samples > 0) {
       const std::string number = fmt::format("{:05}", execution.element);
       const std::string rows = own_directory() + "/rows-" + number + ".csv";
-      task.files.push_back({rows, rows_of(execution.element)});
+      task.files.push_back({rows, rows_of(execution)});
       for (std::string word :
            {std::string("--block"), std::to_string(execution.element), std::string("--samples"), rows}) {
         task.argv.push_back(std::move(word));
@@ -81,15 +81,22 @@ class Convert final : public Step {
     }
   }
 
-  std::string rows_of(specs::Element block) const {
+  std::string rows_of(const Execution& execution) const {
+    const auto [first, end] = Blocks(template_.block_samples, template_.sample_starts)
+                                  .items(execution.element, template_.sample_count);
+    std::vector<const std::string*> reasons(end - first, nullptr);  // of the samples that are left out
+    for (const specs::LeftOut& out : execution.left_out) {
+      for (std::uint64_t row = std::max(first, out.first); row < std::min(end, out.first + out.count); ++row)
+        reasons[row - first] = &out.reason;
+    }
+    const bool some_out = std::any_of(reasons.begin(), reasons.end(), [](auto* reason) { return reason != nullptr; });
     std::string text = "id";
     if (block_.directories) text += ",directory";
     if (!block_.file.empty()) text += ",file";
     if (block_.stacked) text += ",row";
+    if (some_out) text.append(",").append(specs::left_out_column());
     for (const std::size_t column : columns_) text += "," + csv::cell(samples_->columns()[column]);
     text += '\n';
-    const auto [first, end] =
-        Blocks(template_.block_samples, template_.sample_starts).items(block, template_.sample_count);
     const Blocks bundles(std::max<std::uint64_t>(block_.bundle, 1), template_.sample_starts);
     for (std::uint64_t row = first; row < end; ++row) {
       const std::string directory = directory_of(row);
@@ -98,6 +105,7 @@ class Convert final : public Step {
       if (!block_.file.empty()) text += "," + csv::cell(directory + "/" + file_of(row));
       if (block_.stacked)
         text += "," + std::to_string(row - bundles.around(row, template_.sample_count).first);
+      if (some_out) text += "," + csv::cell(reasons[row - first] == nullptr ? "" : *reasons[row - first]);
       for (const std::size_t column : columns_) text += "," + csv::cell(samples_->text(row, column));
       text += '\n';
     }

@@ -58,6 +58,22 @@ TEST_F(ConvertTest, FindsSamplesInTheDirectoriesOfBundles) {
                   "id,file,x\n8,/campaign/simulate/02/u_8.h5,80\n9,/campaign/simulate/03/u_9.h5,90\n"));
 }
 
+// The campaign's states decide, not the files: what it says of a sample goes with its row.
+TEST_F(ConvertTest, RowsSayWhichSamplesAreLeftOut) {
+  const auto t = blocks();
+  Execution execution{1, 0, false};
+  execution.left_out = {{2, 8, "its task of simulate failed"}, {12, 1, "its task of measure failed"}};
+  const std::string text = make_step(t, &samples_)->prepare(execution).files.at(0).text;
+  EXPECT_THAT(text, ::testing::StartsWith(
+                        "id,file,wflow:left_out,x\n"
+                        "8,/campaign/simulate/00/08/out/cube.h5,its task of simulate failed,80\n"
+                        "9,/campaign/simulate/00/09/out/cube.h5,its task of simulate failed,90\n"
+                        "10,/campaign/simulate/00/10/out/cube.h5,,100\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("\n12,/campaign/simulate/00/12/out/cube.h5,its task of measure failed,120\n"));
+  execution.left_out = {{0, 8, "its task of simulate failed"}};
+  EXPECT_THAT(make_step(t, &samples_)->prepare(execution).files.at(0).text, ::testing::StartsWith("id,file,x\n8,"));
+}
+
 // Fields name files in the samples' directories, and the rows have the columns that they and the split need.
 TEST_F(ConvertTest, HandsOverDirectoriesToFields) {
   auto t = blocks();

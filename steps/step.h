@@ -33,6 +33,7 @@ struct Execution {
   bool through_shell = false;  // also where the command needs no shell: its program could not be started
   std::vector<std::string> nodes = {};  // of a task on several: their names, this one first
   std::uint64_t lease = 0;              // of such a task
+  std::vector<specs::LeftOut> left_out = {};  // samples that a conversion leaves out
 };
 
 struct PreparedTask {

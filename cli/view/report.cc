@@ -15,6 +15,7 @@
 #include "cli/view/allocation_lines.h"
 #include "cli/view/failure_groups.h"
 #include "cli/view/step_lines.h"
+#include "engine/monitor/describe_end.h"
 
 namespace wflow::cli {
 
@@ -181,6 +182,26 @@ std::uint64_t failed_simulations(const CampaignStatus& status) {
   return failed;
 }
 
+// "36 of 40 samples are usable in the data set of data: 4 failed"
+std::string missing_line(const StepStatus& step) {
+  const std::uint64_t missing = step.missing_samples();
+  if (step.samples < missing) {  // of an outvoted block, or of an earlier version
+    return fmt::format("{} sample{} {} missing from the data set of {}:", text::format_count(missing),
+                       missing == 1 ? "" : "s", missing == 1 ? "is" : "are", step.name);
+  }
+  std::uint64_t failed = 0;
+  for (const auto& reason : step.missing) {
+    if (engine::is_left_out(reason.reason)) failed += reason.samples;
+  }
+  std::string line = fmt::format("{} of {} samples are usable in the data set of {}: ",
+                                 text::format_count(step.samples - missing), text::format_count(step.samples), step.name);
+  if (failed > 0) line += fmt::format("{} failed", text::format_count(failed));
+  if (failed > 0 && missing > failed) line += ", ";
+  if (missing > failed)
+    line += fmt::format("of {} the output is not usable", text::format_count(missing - failed));
+  return line;
+}
+
 // Samples that are not in a data set, and what to do.
 std::vector<std::string> missing_lines(const CampaignStatus& status, const Terminal& terminal) {
   std::vector<std::string> lines;
@@ -191,16 +212,14 @@ std::vector<std::string> missing_lines(const CampaignStatus& status, const Termi
     lines.push_back("");
     const std::uint64_t samples = step.missing_samples();
     most = std::max(most, samples);
-    lines.push_back(
-        fmt::format("{} sample{} {} missing from the data set of {}:", text::format_count(samples),
-                    samples == 1 ? "" : "s", samples == 1 ? "is" : "are", step.name));
+    lines.push_back(missing_line(step));
     for (const auto& reason : step.missing) {
       lines.push_back(fmt::format("  {}: {}",
                                   styled(terminal, Style::yellow, text::format_count(reason.samples)),
                                   reason.reason) +
                       (reason.samples > 1 ? fmt::format(" (the first: sample {})", reason.first)
                                           : fmt::format(" (sample {})", reason.first)));
-      if (check.empty()) check = check_for(reason.reason);
+      if (check.empty() && !engine::is_left_out(reason.reason)) check = check_for(reason.reason);
     }
   }
   if (lines.empty()) return lines;

@@ -38,6 +38,10 @@ TEST(Report, MissingSamplesAreNamedWithTheirReasonAndTheWayBack) {
   EXPECT_THAT(lines, Contains("2 samples are missing from the data set of data:"));
   EXPECT_THAT(lines, Contains("  run their simulations again: wflow redo /data/study_1 --missing"));
   EXPECT_THAT(lines, Contains(StartsWith("  to let such simulations fail as they end: outputs:")));
+  status.steps.back().samples = 40;
+  status.steps.back().missing.push_back({"its task of simulate failed", 4, 3});
+  EXPECT_THAT(details(status, {}, false),
+              Contains("34 of 40 samples are usable in the data set of data: 4 failed, of 2 the output is not usable"));
 }
 
 // They were cut off: "train validati", "pytorch validati".

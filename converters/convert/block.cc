@@ -41,6 +41,7 @@ std::string hash_of_rows(const std::vector<std::string>& columns, std::span<cons
     if (row.row) fmt::format_to(out, ",row {}", *row.row);
     if (row.stratum) fmt::format_to(out, ",stratum {}", *row.stratum);
     if (row.split) fmt::format_to(out, ",split {}", *row.split);
+    if (!row.left_out.empty()) fmt::format_to(out, ",left out {}", row.left_out);
     for (const double target : row.parameters) text.append(",").append(text::from_real(target));
     text += '\n';
   }
@@ -474,6 +475,7 @@ std::string conversion_hash(const ConvertConfig& config) {
   relevant.on_missing = defaults.on_missing;
   relevant.max_missing = defaults.max_missing;
   relevant.delete_inputs = defaults.delete_inputs;
+  relevant.use_failed = defaults.use_failed;
   relevant.output = defaults.output;
   relevant.name = defaults.name;
   // By hash, a growing campaign moves no sample: finished blocks stay.

@@ -142,6 +142,7 @@ SampleReader::~SampleReader() = default;
 SampleReader::SampleReader(SampleReader&&) noexcept = default;
 
 std::vector<FieldValue> SampleReader::read(const SampleRow& row) {
+  if (!row.left_out.empty()) throw Error(ExitCode::data, row.left_out);
   const ConvertConfig& config = state_->config;
   const Parameters parameters{state_->columns, row.parameters};
   std::vector<FieldValue> values;
@@ -164,6 +165,7 @@ std::vector<FieldValue> SampleReader::read(const SampleRow& row) {
 
 std::vector<fs::path> sample_files(const ConvertConfig& config, const SampleRow& row) {
   std::vector<fs::path> all;
+  if (!row.left_out.empty()) return all;
   for (const FieldConfig& field : config.fields) {
     for (const fs::path& file : files_of(field, row)) {
       if (!file.empty() && std::find(all.begin(), all.end(), file) == all.end()) all.push_back(file);

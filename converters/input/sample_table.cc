@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Columns {
-  std::optional<std::size_t> file, directory, id, row, group, stratum;
+  std::optional<std::size_t> file, directory, id, row, left_out, group, stratum;
   std::vector<std::size_t> parameters;
   bool shared_folder = false;  // samples' files differ by their number, not by their folder
 };
@@ -24,7 +24,7 @@ struct Columns {
 std::vector<std::string> other_columns(const csv::Reader& reader, const ConvertConfig& config) {
   std::vector<std::string> names;
   for (const auto& name : reader.header()) {
-    const bool ours = name == "file" || name == "id" || (config.stacked && name == "row") ||
+    const bool ours = name == "file" || name == "id" || name == kLeftOutColumn || (config.stacked && name == "row") ||
                       (!config.short_form && name == "directory") || name == config.split.group_by ||
                       (name == config.split.stratify_by && config.split.stratify_edges.empty());
     if (!ours) names.push_back(name);
@@ -43,6 +43,7 @@ Columns find_columns(const csv::Reader& reader, const std::vector<std::string>& 
   columns.file = reader.column("file");
   if (!config.short_form) columns.directory = reader.column("directory");
   columns.id = reader.column("id");
+  columns.left_out = reader.column(std::string(kLeftOutColumn));
   const auto is_own = [](const FieldConfig& f) { return !f.from_parameters && f.files.empty(); };
   const auto is_named = [](const FieldConfig& f) { return !f.files.empty(); };
   if (std::any_of(config.fields.begin(), config.fields.end(), is_own))
@@ -135,6 +136,7 @@ SampleRow make_row(const csv::Reader& reader, const Columns& columns, const std:
     row.row = static_cast<std::uint64_t>(*number);
   }
   row.identity = identity_of(identity_text(columns, fields, row));
+  if (columns.left_out) row.left_out = fields[*columns.left_out];
   if (columns.stratum) row.stratum = stratum_of(reader, split, fields[*columns.stratum]);
   row.parameters.reserve(columns.parameters.size());
   for (const std::size_t column : columns.parameters) {

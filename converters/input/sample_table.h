@@ -42,6 +42,7 @@ struct SampleRow {
   std::uint64_t identity = 0;                           // decides the split by hash
   std::optional<std::uint64_t> stratum = std::nullopt;  // where the split is stratified
   std::optional<std::size_t> split = std::nullopt;      // where it is given: an index into kSplitNames
+  std::string left_out = {};  // why the campaign has nothing to convert of it; empty: it has
 };
 
 struct SampleTable {

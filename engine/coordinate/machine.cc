@@ -291,7 +291,12 @@ void CoordinatorMachine::Impl::take_decisions() {
 
 void CoordinatorMachine::Impl::send_grants(const std::vector<GrantLease>& grants) {
   std::map<WorkerId, wire::Leases> leases;
-  for (const GrantLease& grant : grants) leases[grant.worker].leases.push_back(grant.lease);
+  for (const GrantLease& grant : grants) {
+    wire::Lease& lease = leases[grant.worker].leases.emplace_back(grant.lease);
+    for (const auto& [range, array, state] :
+         scheduler_.left_out(lease.array, {lease.first, lease.first + lease.count - 1}))
+      lease.left_out.push_back({range.first, range.size(), reason_left_out(plan_.steps()[plan_.step_of(array)].name, state)});
+  }
   for (auto& [id, message] : leases) {
     Worker& worker = workers_.at(id);
     for (const wire::Lease& lease : message.leases) send_templates(worker, lease.array);

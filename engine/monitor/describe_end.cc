@@ -43,4 +43,19 @@ std::string describe_end(int reason, int exit_code) {
   return "unknown";
 }
 
+namespace {
+constexpr std::string_view kItsTask = "its task of ";
+}
+
+std::string reason_left_out(const std::string& step, ElementState state) {
+  std::string how = " failed";
+  if (state == ElementState::skipped) how = " was skipped";
+  if (state == ElementState::cancelled) how = " was cancelled";
+  return std::string(kItsTask) + step + how;
+}
+
+bool is_left_out(std::string_view reason) {
+  return reason.starts_with(kItsTask);
+}
+
 }  // namespace wflow::engine

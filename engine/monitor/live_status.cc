@@ -180,6 +180,8 @@ void LiveStatus::count(const Scheduler& scheduler) {
     step.kind = specs::name_of(planned.kind);
     step.arrays = planned.arrays;
     step.elements = planned.arrays * planned.elements;
+    if (planned.kind == specs::StepKind::convert && planned.block_samples > 0 && plan_.study().samples)
+      step.samples = planned.arrays * plan_.study().samples->design.count;
     step.counts.fill(0);
     double timed = 0;
     double sum = 0;

@@ -50,6 +50,7 @@ Json json_of(const StepStatus& step) {
       {"executions", step.usage.executions},          {"duration_s", json_of(step.usage.duration_s)},
       {"cpu_s", json_of(step.usage.cpu_s)},           {"peak_bytes", json_of(step.usage.peak_bytes)},
       {"read_bytes", json_of(step.usage.read_bytes)}, {"written_bytes", json_of(step.usage.written_bytes)}};
+  if (step.samples > 0) json["samples"] = step.samples;
   json["missing"] = {{"samples", step.missing_samples()}, {"reasons", Json::array()}};
   for (const wire::MissingReason& reason : step.missing) {
     json["missing"]["reasons"].push_back(

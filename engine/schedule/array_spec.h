@@ -47,8 +47,12 @@ struct ArraySpec {
   // may be on the disk at the same time, over all arrays (disk_limit.h); 0: no limit.
   bool deletes_input = false;
   std::uint64_t max_disk_bytes = 0;
+  // Conversions: a lease names the samples that its blocks leave out (Lease::left_out).
+  bool leaves_out_failed = false;
   specs::ContinueOn continue_on = specs::ContinueOn::soft_fail;
   std::vector<specs::Edge> edges;
+
+  specs::ContinueOn policy_of(const specs::Edge& edge) const { return edge.continue_on.value_or(continue_on); }
 
   Blocks bundles() const { return specs::blocks_of(std::max<std::uint64_t>(bundle, 1), block_starts); }
 };

@@ -103,8 +103,25 @@ std::vector<Judged> DependencyGraph::judge_each(ArrayId child, Range range) cons
     if (state == ElementState::blocked) judged.emplace_back(part, Verdict::run);
     ++work_;
   });
-  for (const specs::Edge& edge : array.spec.edges) judged = judge_edge(judged, edge, array.spec.continue_on);
+  for (const specs::Edge& edge : array.spec.edges) judged = judge_edge(judged, edge, array.spec.policy_of(edge));
+  if (gathers_nothing(array.spec)) {
+    for (auto& [part, verdict] : judged) {
+      if (verdict == Verdict::run) verdict = Verdict::skip;
+    }
+  }
   return judged;
+}
+
+// Whether all of what it gathers was skipped. Only where all of it has ended.
+bool DependencyGraph::gathers_nothing(const ArraySpec& spec) const {
+  bool gathers = false;
+  for (const specs::Edge& edge : spec.edges) {
+    if (spec.policy_of(edge) != specs::ContinueOn::gathered) continue;
+    const auto& states = arrays_[edge.parent].states;
+    if (states.total(ElementState::done) > 0 || states.total(ElementState::failed) > 0) return false;
+    gathers = true;
+  }
+  return gathers;
 }
 
 // Elements of one process start together: those that could run wait for the others of their bundle.
@@ -172,6 +189,51 @@ void DependencyGraph::for_each_verdict(const specs::Edge& edge, Range range, spe
       break;
     }
   }
+}
+
+// The array, and those whose elements its elements wait for one by one; parents first.
+std::vector<ArrayId> DependencyGraph::chain_of(ArrayId array) const {
+  std::vector<ArrayId> chain = {array};
+  for (std::size_t next = 0; next < chain.size(); ++next) {
+    for (const specs::Edge& edge : arrays_[chain[next]].spec.edges) {
+      if (edge.kind == specs::EdgeKind::element && std::find(chain.begin(), chain.end(), edge.parent) == chain.end())
+        chain.push_back(edge.parent);
+    }
+  }
+  std::sort(chain.begin(), chain.end(), [&](ArrayId a, ArrayId b) {
+    return std::pair(ranks_[a], a) < std::pair(ranks_[b], b);
+  });
+  return chain;
+}
+
+std::vector<DependencyGraph::Failed> DependencyGraph::failed_samples(ArrayId conversion, Range blocks) const {
+  std::vector<Failed> failed;
+  for (const specs::Edge& edge : arrays_[conversion].spec.edges) {
+    if (edge.kind != specs::EdgeKind::block) continue;
+    const std::uint64_t count = arrays_[edge.parent].spec.count;
+    const Range samples{edge.blocks().items(blocks.first, count).first,
+                        edge.blocks().items(blocks.last, count).end - 1};
+    IntervalMap<std::pair<ArrayId, ElementState>> found;
+    for (const ArrayId array : chain_of(edge.parent)) {
+      std::vector<std::pair<Range, ElementState>> ends;
+      arrays_[array].states.for_each_in(samples, [&](Range part, ElementState state) {
+        ++work_;
+        if (state != ElementState::done) ends.emplace_back(part, state);
+      });
+      for (const auto& [part, state] : ends) {
+        std::vector<Range> known;
+        found.for_each_in(part, [&](Range r, const auto&) { known.push_back(r); });
+        Element next = part.first;
+        for (const Range& r : known) {
+          if (r.first > next) found.set({next, r.first - 1}, {array, state});
+          next = r.last + 1;
+        }
+        if (next <= part.last) found.set({next, part.last}, {array, state});
+      }
+    }
+    found.for_each([&](Range range, const auto& why) { failed.push_back({range, why.first, why.second}); });
+  }
+  return failed;
 }
 
 }  // namespace wflow::engine

@@ -53,6 +53,15 @@ class DependencyGraph {
   // The blocked elements of `range` whose own input is there, whatever the others of their bundle wait for.
   std::vector<Range> with_input(ArrayId array, Range range) const;
 
+  // Samples of these blocks of a conversion, some task of which ended without success: in order and disjoint,
+  // each with the first array of its chain that did so. A chain is what elements wait for one by one.
+  struct Failed {
+    Range range;
+    ArrayId array = 0;
+    ElementState state = ElementState::failed;
+  };
+  std::vector<Failed> failed_samples(ArrayId conversion, Range blocks) const;
+
   // Runs of states looked at so far.
   std::uint64_t work() const { return work_; }
 
@@ -67,6 +76,8 @@ class DependencyGraph {
   void rank_arrays();
   std::optional<Range> children_of(const Child& child, Range range) const;
   std::vector<Judged> judge_each(ArrayId array, Range range) const;
+  std::vector<ArrayId> chain_of(ArrayId array) const;
+  bool gathers_nothing(const ArraySpec& spec) const;
   void hold_incomplete_bundles(const TaskArray& array, std::vector<Judged>& parts) const;
   std::vector<Judged> judge_edge(const std::vector<Judged>& parts, const specs::Edge& edge,
                                  specs::ContinueOn policy) const;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "engine/schedule/groups.h"
 #include "specs/study/blocks.h"
@@ -23,13 +24,31 @@ int failure_retries(const specs::PlannedStep& step) {
   return step.kind == specs::StepKind::train ? kTrainingRetries : 0;
 }
 
-// A data set's closing step and a training can't work without what they wait for; everything else follows
-// Merlin.
-specs::ContinueOn continue_on(const specs::PlannedStep& step) {
+// A data set's closing step and a training can't work without what they wait for. Merlin's files follow Merlin.
+specs::ContinueOn continue_on(const specs::Plan& plan, const specs::PlannedStep& step) {
   if (step.continue_on) return *step.continue_on;
   const bool closes = step.kind == specs::StepKind::convert && step.block_samples == 0;
-  return closes || step.kind == specs::StepKind::train ? specs::ContinueOn::never
-                                                       : specs::ContinueOn::soft_fail;
+  if (closes || step.kind == specs::StepKind::train) return specs::ContinueOn::never;
+  return plan.study().merlin ? specs::ContinueOn::soft_fail : specs::ContinueOn::never;
+}
+
+// A conversion goes on without the samples that failed. In our own format a step that gathers what many
+// elements left (`depends: [simulate_*]`, or all samples) does so without those that failed, too.
+std::vector<specs::Edge> edges_of(const specs::Plan& plan, const specs::PlannedStep& step, ArrayId array) {
+  std::vector<specs::Edge> edges = plan.edges(array);
+  if (step.continue_on) return edges;
+  std::map<std::size_t, std::size_t> from;  // planned step -> edges
+  for (const specs::Edge& edge : edges) ++from[plan.step_of(edge.parent)];
+  const bool gathers = !plan.study().merlin && step.kind != specs::StepKind::train &&
+                       !(step.kind == specs::StepKind::convert && step.block_samples == 0);
+  for (specs::Edge& edge : edges) {
+    const std::size_t parent = plan.step_of(edge.parent);
+    if (edge.kind == specs::EdgeKind::block) edge.continue_on = specs::ContinueOn::ended;
+    if (edge.kind == specs::EdgeKind::all && gathers &&
+        (from.at(parent) > 1 || plan.steps()[parent].elements > 1))
+      edge.continue_on = specs::ContinueOn::gathered;
+  }
+  return edges;
 }
 
 // `walltime` of the step: nothing where it is no time (a token of the launcher, say).
@@ -79,9 +98,11 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here, bool
   const Groups groups(plan.study());
   std::vector<ArraySpec> arrays;
   arrays.reserve(plan.array_count());
-  std::vector<bool> deletes;
-  for (const specs::PlannedStep& step : plan.steps())
+  std::vector<bool> deletes, uses_failed;
+  for (const specs::PlannedStep& step : plan.steps()) {
     deletes.push_back(step.block_samples > 0 && specs::deletes_inputs(plan.study().steps[step.study_step]));
+    uses_failed.push_back(step.block_samples > 0 && specs::uses_failed(plan.study().steps[step.study_step]));
+  }
   const std::uint64_t max_disk = specs::max_disk_bytes(plan.study());
   for (ArrayId id = 0; id < plan.array_count(); ++id) {
     const specs::PlannedStep& step = plan.steps()[plan.step_of(id)];
@@ -105,8 +126,9 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here, bool
     array.own_program = step.kind != specs::StepKind::shell;
     array.deletes_input = deletes[plan.step_of(id)];
     if (array.deletes_input) array.max_disk_bytes = max_disk;
-    array.continue_on = continue_on(step);
-    array.edges = plan.edges(id);
+    array.continue_on = continue_on(plan, step);
+    array.edges = edges_of(plan, step, id);
+    array.leaves_out_failed = step.block_samples > 0 && !uses_failed[plan.step_of(id)];
     arrays.push_back(std::move(array));
   }
   return arrays;

@@ -177,6 +177,11 @@ class Scheduler {
   std::vector<ScheduledWait> waits() const;
   // Of each step that has had something to lease for `patience_s`, and no worker that serves it: one array.
   std::vector<ArrayId> without_worker(double patience_s) const { return ready_.without_worker(patience_s); }
+  // The samples that a lease of these blocks leaves out: none where the conversion takes failed ones, too.
+  std::vector<DependencyGraph::Failed> left_out(ArrayId array, Range blocks) const {
+    if (!arrays_[array].spec.leaves_out_failed) return {};
+    return graph_.failed_samples(array, blocks);
+  }
   // What waits for conversions, and how full the disk is.
   const DiskLimit& disk() const { return disk_; }
   std::optional<double> take_disk_overrun() { return disk_.take_overrun(); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/schedule/scheduler.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -352,6 +353,76 @@ TEST(Scheduler, ContinueOnNeverSkipsAfterASoftFailure) {
   campaign.run([](const auto& lease) { return lease.first == 2 ? 1 : 0; });
   EXPECT_EQ(campaign.state(1, 0), ElementState::skipped);
   EXPECT_TRUE(campaign.scheduler.ended());
+}
+
+// simulate -> measure -> blocks of a conversion, and a summary of all. A sample that crashed is left out of its block,
+// named by the step that crashed; the data set and the summary go on without it.
+TEST(Scheduler, AConversionLeavesOutTheSamplesWhoseChainFailed) {
+  ArraySpec simulate = array_of(12);
+  simulate.continue_on = specs::ContinueOn::never;
+  ArraySpec measure = array_of(12, {{0, EdgeKind::element, 0}}, 1);
+  measure.continue_on = specs::ContinueOn::never;
+  ArraySpec blocks = array_of(3, {{1, EdgeKind::block, 4, nullptr, specs::ContinueOn::ended}}, 2);
+  blocks.continue_on = specs::ContinueOn::never;
+  blocks.leaves_out_failed = true;
+  ArraySpec summary = array_of(1, {{1, EdgeKind::all, 0, nullptr, specs::ContinueOn::gathered}}, 1);
+  Campaign campaign({simulate, measure, blocks, summary});
+  campaign.scheduler.start();
+  campaign.scheduler.worker_joined("a", {1, 0}, {});
+  std::map<Element, std::vector<std::string>> out;
+  campaign.run([&](const Lease& lease) {
+    if (lease.array == 2) {
+      for (const auto& [range, array, state] : campaign.scheduler.left_out(2, {lease.first, lease.first}))
+        out[lease.first].push_back(fmt::format("{}-{} array {} {}", range.first, range.last, array, name_of(state)));
+    }
+    if (lease.array == 0) return lease.first == 5 ? 1 : lease.first == 6 ? 101 : 0;
+    return lease.array == 1 && lease.first == 8 ? 1 : 0;
+  });
+  EXPECT_TRUE(campaign.scheduler.ended());
+  EXPECT_EQ(campaign.state(1, 5), ElementState::skipped);
+  EXPECT_EQ(campaign.total(2, ElementState::done), 3U);
+  EXPECT_EQ(campaign.state(3, 0), ElementState::done);
+  EXPECT_EQ(out[0], std::vector<std::string>{});
+  EXPECT_EQ(out[1], std::vector<std::string>{"5-6 array 0 failed"});
+  EXPECT_EQ(out[2], std::vector<std::string>{"8-8 array 1 failed"});
+}
+
+// Where the step before fails softly and the next one runs all the same (Merlin's files), the sample is left out, too.
+TEST(Scheduler, ASampleIsLeftOutThoughALaterStepSucceeded) {
+  ArraySpec blocks = array_of(1, {{1, EdgeKind::block, 4, nullptr, specs::ContinueOn::ended}}, 2);
+  blocks.leaves_out_failed = true;
+  ArraySpec all = blocks;
+  all.leaves_out_failed = false;
+  Campaign campaign({array_of(4), array_of(4, {{0, EdgeKind::element, 0}}, 1), blocks, all});
+  campaign.scheduler.start();
+  campaign.scheduler.worker_joined("a", {1, 0}, {});
+  campaign.run([&](const Lease& lease) {
+    if (lease.array == 2) {
+      const auto out = campaign.scheduler.left_out(2, {0, 0});
+      EXPECT_EQ(out.size(), 1U);
+      EXPECT_EQ(out.at(0).range.first, 2U);
+      EXPECT_EQ(out.at(0).array, 0U);
+    }
+    if (lease.array == 3) {
+      EXPECT_TRUE(campaign.scheduler.left_out(3, {0, 0}).empty()) << "use_failed";
+    }
+    return lease.array == 0 && lease.first == 2 ? 1 : 0;
+  });
+  EXPECT_EQ(campaign.total(1, ElementState::done), 4U);
+  EXPECT_EQ(campaign.total(2, ElementState::done), 1U);
+}
+
+// What gathers the elements of a step does not run where all of these were skipped.
+TEST(Scheduler, AStepThatGathersNothingIsSkipped) {
+  ArraySpec simulate = array_of(5, {{0, EdgeKind::all, 0}}, 1);
+  simulate.continue_on = specs::ContinueOn::never;
+  ArraySpec summary = array_of(1, {{1, EdgeKind::all, 0, nullptr, specs::ContinueOn::gathered}}, 2);
+  Campaign campaign({array_of(1), simulate, summary});
+  campaign.scheduler.start();
+  campaign.scheduler.worker_joined("a", {1, 0}, {});
+  campaign.run([](const Lease&) { return 1; });
+  EXPECT_EQ(campaign.total(1, ElementState::skipped), 5U);
+  EXPECT_EQ(campaign.state(2, 0), ElementState::skipped);
 }
 
 TEST(Scheduler, ALostWorkersElementsRunElsewhere) {

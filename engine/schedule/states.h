@@ -22,7 +22,7 @@ enum class ElementState : std::uint8_t {
   leased,
   delayed,
   done,
-  failed,       // soft failure: dependents run unless their step says continue_on: never
+  failed,       // soft failure: dependents of continue_on: soft_fail run, those of never do not
   hard_failed,  // exit code 102: dependents are skipped unless continue_on: any
   skipped,
   cancelled,
@@ -47,8 +47,12 @@ constexpr bool satisfies(ElementState state, specs::ContinueOn policy) {
     case ElementState::failed:
       return policy != specs::ContinueOn::never;
     case ElementState::hard_failed:
+      return policy == specs::ContinueOn::any || policy == specs::ContinueOn::ended;
     case ElementState::skipped:
-      return policy == specs::ContinueOn::any;
+      return policy == specs::ContinueOn::any || policy == specs::ContinueOn::ended ||
+             policy == specs::ContinueOn::gathered;
+    case ElementState::cancelled:
+      return policy == specs::ContinueOn::ended;
     default:
       return false;
   }

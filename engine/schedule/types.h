@@ -13,6 +13,7 @@ namespace wflow::engine {
 
 using specs::ArrayId;
 using Element = specs::Element;
+using specs::LeftOut;
 using LeaseId = std::uint64_t;
 using WorkerId = std::string;
 
@@ -39,6 +40,8 @@ struct Lease {
   // Of a step with trust_markers: a MERLIN_FINISHED that an execution under this lease or a later one has
   // made says that the element is done. 0: none has run since the element was first leased or opened again.
   LeaseId trust_from = 0;
+  // Of blocks of a conversion: in order and disjoint.
+  std::vector<LeftOut> left_out = {};
 };
 
 // How one execution of one element ended, by evidence: docs/reliability.md has what counts as such.

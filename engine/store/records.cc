@@ -13,6 +13,7 @@
 #include "engine/store/impl.h"
 #include "engine/store/store.h"
 #include "specs/plan/task_name.h"
+#include "specs/study/blocks.h"
 
 namespace wflow::engine::store {
 
@@ -192,7 +193,7 @@ std::vector<StepStatus> Store::Impl::read_steps() {
   auto& select = statement(
       "SELECT step, kind, elements, timed, duration_sum, duration_square_sum, done, failed, hard_failed, "
       "skipped, "
-      "cancelled FROM arrays ORDER BY id");
+      "cancelled, (SELECT s.elements FROM arrays s WHERE s.id = arrays.source) FROM arrays ORDER BY id");
   struct Durations {
     double timed = 0, sum_s = 0, square_sum = 0;
   };
@@ -218,6 +219,9 @@ std::vector<StepStatus> Store::Impl::read_steps() {
       step.counts[static_cast<std::size_t>(state)] +=
           static_cast<std::uint64_t>(select.getColumn(column++).getInt64());
     }
+    // Both the blocks and the closing task read the source; the blocks are what has samples.
+    if (step.kind == "convert" && !std::string_view(name).ends_with(specs::kManifestSuffix))
+      step.samples += static_cast<std::uint64_t>(select.getColumn(column).getInt64());
   }
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const auto& [timed, sum_s, square_sum] = durations[i];

@@ -92,6 +92,7 @@ struct StepStatus {
   UsageView usage;
   // Of a conversion: samples that are not in its data set, by reason; the most frequent first.
   std::vector<MissingReason> missing;
+  std::uint64_t samples = 0;  // of the blocks of a conversion: those of its source
   std::string held;  // nothing of it starts, and why: max_failures; empty: it is not held
 
   std::uint64_t missing_samples() const;

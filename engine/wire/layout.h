@@ -19,8 +19,9 @@ struct Layout;
     static constexpr auto fields = std::tuple{__VA_ARGS__}; \
   }
 
+WFLOW_LAYOUT(LeftOut, &T::first, &T::count, &T::reason);
 WFLOW_LAYOUT(Lease, &T::id, &T::array, &T::first, &T::count, &T::attempt, &T::restart, &T::priority,
-             &T::memory_bytes, &T::uncharged, &T::nodes, &T::trust_from);
+             &T::memory_bytes, &T::uncharged, &T::nodes, &T::trust_from, &T::left_out);
 WFLOW_LAYOUT(Outcome, &T::lease, &T::array, &T::element, &T::attempt, &T::reason, &T::exit_code,
              &T::started_s, &T::duration_s, &T::detail);
 WFLOW_LAYOUT(ProcessIdentity, &T::host, &T::boot, &T::namespace_id, &T::pid, &T::start_ticks);
@@ -93,7 +94,7 @@ WFLOW_LAYOUT(UsageView, &T::executions, &T::duration_s, &T::cpu_s, &T::peak_byte
              &T::written_bytes);
 WFLOW_LAYOUT(StepStatus, &T::name, &T::kind, &T::arrays, &T::elements, &T::counts, &T::mean_s,
              &T::deviation_s, &T::rate_per_s, &T::left_s, &T::progress_done, &T::progress_total,
-             &T::progress_unit, &T::usage, &T::missing, &T::held);
+             &T::progress_unit, &T::usage, &T::missing, &T::samples, &T::held);
 WFLOW_LAYOUT(SlowView, &T::task, &T::worker, &T::running_s, &T::usual_s);
 WFLOW_LAYOUT(WorkerStatus, &T::id, &T::host, &T::cores, &T::running, &T::leased, &T::silent_s, &T::draining,
              &T::ended);

@@ -28,7 +28,7 @@ using engine::RunningElement;
 using engine::TaskUsage;
 
 // Raised by one with every change that an older peer would misread.
-inline constexpr std::uint32_t kProtocol = 7;
+inline constexpr std::uint32_t kProtocol = 8;
 
 // ---- worker to coordinator
 

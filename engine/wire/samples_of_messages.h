@@ -132,6 +132,7 @@ inline StatusAnswer sample_status() {
   step.progress_done = 12;
   step.progress_total = 100;
   step.progress_unit = "steps";
+  step.samples = 40;
   step.missing = {{"u.h5 holds NaN or infinite values", 3, 17}};
   step.held = "its first 20 tasks all failed";
   status.workers = {{"host-1-abc", "host", 64, 60, 4096, 0.25, true, 1ULL << 40}};
@@ -201,7 +202,8 @@ inline std::vector<Answer> sample_answers() {
 }
 
 inline std::vector<Message> sample_messages() {
-  const Lease lease{1ULL << 63, 7, 100, 1ULL << 40, 2, true, -5, 1LL << 40, 3, {"n1", "n2"}};
+  const Lease lease{1ULL << 63, 7, 100, 1ULL << 40, 2, true, -5, 1LL << 40, 3, {"n1", "n2"}, 0,
+                    {{640, 2, "its task of simulate failed"}}};
   const Outcome outcome{9, 7, 12, 1, EndReason::timed_out, -15, 1.7e9, 0.25, "no space left\n"};
   const ProcessIdentity guardian{"host", "boot", "pid:[1]", 4711, 12345};
   const ProcessIdentity agent{"host", "boot", "pid:[1]", 4712, 12346};

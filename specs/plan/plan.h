@@ -34,6 +34,7 @@ struct Edge {
   EdgeKind kind = EdgeKind::all;
   std::uint64_t block = 0;
   BlockStarts starts = nullptr;  // of the parent's elements, kind block
+  std::optional<ContinueOn> continue_on = std::nullopt;  // of this edge; nothing: as its step has it
 
   Blocks blocks() const;  // kind block: the parent's elements that a child waits for
 };

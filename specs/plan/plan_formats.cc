@@ -99,6 +99,10 @@ const char* name_of(ContinueOn continue_on) {
       return "never";
     case ContinueOn::any:
       return "any";
+    case ContinueOn::gathered:
+      return "gathered";
+    case ContinueOn::ended:
+      return "ended";
     case ContinueOn::soft_fail:
       break;
   }

@@ -14,10 +14,26 @@ namespace wflow::specs {
 using ArrayId = std::uint32_t;
 using Element = std::uint64_t;
 
-// Which ends of a parent's element let a step's elements run. Default: soft_fail (Merlin's rule: dependents
-// run after a soft failure); `never` for train steps and for the closing element of a conversion, which can't
-// work without what they wait for. An element whose parent ended worse is skipped.
-enum class ContinueOn : std::uint8_t { never, soft_fail, any };
+// Which ends of a parent's element let a step's elements run; an element whose parent ended worse is skipped.
+// The first three are values of `continue_on`. The defaults (engine/schedule/graph.cc): in Merlin's files
+// soft_fail; else `never` between elements, and `gathered` where a step waits for many. Train steps and the
+// closing element of a conversion can't work without what they wait for: never. A conversion leaves out the
+// samples that failed: `ended`.
+enum class ContinueOn : std::uint8_t {
+  never,
+  soft_fail,
+  any,
+  gathered,  // done, failed or skipped, but at least one has run
+  ended,     // cancelled, too
+};
+
+// Samples that a conversion leaves out: a task of theirs did not succeed.
+struct LeftOut {
+  Element first = 0;
+  std::uint64_t count = 0;
+  std::string reason;  // "its task of simulate failed"
+  friend bool operator==(const LeftOut&, const LeftOut&) = default;
+};
 
 // plugin: a function of a shared library (plugin/wflow_plugin.h), run by wflow-plugin-host.
 enum class StepKind : std::uint8_t { shell, convert, train, plugin };

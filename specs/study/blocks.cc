@@ -55,6 +55,10 @@ ConvertBlock read_convert(const yaml::Node& block, yaml::Diagnostics& diagnostic
   return result;
 }
 
+std::string_view left_out_column() {
+  return converters::kLeftOutColumn;
+}
+
 void check_block(StepKind kind, const yaml::Node& block, yaml::Diagnostics& diagnostics) {
   if (kind == StepKind::convert) converters::read_convert_config(block, diagnostics);
   if (kind == StepKind::train) trainer::read_train_config(block, diagnostics);
@@ -99,6 +103,10 @@ std::uint64_t convert_block_samples(const yaml::Node& block) {
 
 bool deletes_inputs(const Step& step) {
   return step.kind == StepKind::convert && quiet_config(step.settings).delete_inputs;
+}
+
+bool uses_failed(const Step& step) {
+  return step.kind == StepKind::convert && quiet_config(step.settings).use_failed;
 }
 
 std::uint64_t known_block_bytes(const yaml::Node& block) {

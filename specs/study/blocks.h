@@ -48,6 +48,9 @@ struct ConvertBlock {
 };
 ConvertBlock read_convert(const yaml::Node& block, yaml::Diagnostics& diagnostics);
 
+// The rows' column that says why a sample has nothing to convert.
+std::string_view left_out_column();
+
 // Reads the block with the reader of its own module, which reports what is wrong.
 void check_block(StepKind kind, const yaml::Node& block, yaml::Diagnostics& diagnostics);
 
@@ -79,6 +82,9 @@ std::uint64_t convert_block_samples(const yaml::Node& block);
 
 // Whether the step is a convert: that deletes the files which it has converted (delete_inputs).
 bool deletes_inputs(const Step& step);
+
+// Whether the step is a convert: that takes the files of samples whose tasks failed, too (use_failed).
+bool uses_failed(const Step& step);
 
 // The bytes of the files of a block of samples, as far as the convert: block says (raw values of a shape); 0
 // where it does not.

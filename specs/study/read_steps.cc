@@ -189,7 +189,8 @@ class StepReader {
     if (has("continue_on"))
       step.continue_on = static_cast<ContinueOn>(home("continue_on").choice("continue_on", 0, kContinueOn));
     // With Maestro, a step does not run after one that failed.
-    if (reading_.maestro() && !step.continue_on) step.continue_on = ContinueOn::never;
+    if (reading_.maestro() && !step.continue_on && step.kind != StepKind::convert)
+      step.continue_on = ContinueOn::never;
     read_priority(step);
     read_when(step);
     read_processes(step);

@@ -171,14 +171,49 @@ class Missing(Fields):
         # Where a failed simulation is, the task says so; where one ended well without its file, it is missing.
         self.run_fields(study(40), "if sample % 4 == 1: values = None\n")
         self.assertEqual(self.missing()["samples"], 10)
-        self.assertIn("10 samples are missing from the data set of data", self.wflow("status", code=OK).out)
+        self.assertIn("30 of 40 samples are usable in the data set of data: of 10 the output is not usable", self.wflow("status", code=OK).out)
         groups = json.loads(self.wflow("tasks", "--group", "--json", code=OK).out)
         self.assertEqual([(g["tasks"], g["step"], g["ended"], g["first"]) for g in groups], [(10, "simulate", "missing", "simulate/1")])
+
+    CRASH = "numpy.save('u.npy', values)\nif sample % 10 == 4: sys.exit(1)\n"
+
+    def test_a_crash_after_its_output_is_no_training_data(self):
+        """The state of its task decides, not the file that is there."""
+        run = self.run_fields(study(40), self.CRASH, TASKS_FAILED)
+        self.assertIn("36 of 40 samples are usable in the data set of data: 4 failed", run.out)
+        found = sorted(sum(self.ids().values(), []))
+        self.assertEqual(found, [i for i in range(40) if i % 10 != 4])
+        self.assertEqual(self.missing()["reasons"], [{"reason": "its task of simulate failed", "samples": 4, "first": 4}])
+        self.assertIn("36 of 40 samples", self.wflow("status", code=OK).out)
+        # After a retry the samples are there.
+        (self.folder / "fault.py").write_text("")
+        self.wflow("retry", "--step", "simulate", "-j", "2", "-q", code=OK)
+        self.assertEqual(sorted(sum(self.ids().values(), [])), list(range(40)))
+        self.run_fields(study(40, convert=", use_failed: true".replace(", ", "\n      ")), self.CRASH, TASKS_FAILED)
+        self.assertEqual(sorted(sum(self.ids().values(), [])), list(range(40)))
+
+    CHAIN = """
+  - name: measure
+    run: {{cmd: "cp {up}/u.npy . || cp $(SPECROOT)/other.npy u.npy", depends: [simulate]}}
+"""
+
+    def test_a_chain_that_failed_is_left_out_in_all_dialects(self):
+        for merlin in (False, True):
+            text = study(20).replace("from: simulate", "from: measure")
+            text = text.replace("  - name: data", self.CHAIN.format(up="$(simulate.workspace)/$(MERLIN_SAMPLE_PATH)").lstrip("\n") + "  - name: data")
+            if merlin:
+                text = "# wflow: merlin\n" + text
+            (self.folder / "other.npy").write_bytes(b"")
+            self.run_fields(text, self.CRASH, TASKS_FAILED)
+            self.assertEqual(self.counts("measure")["done"], 20 if merlin else 18)
+            self.assertEqual(self.counts("measure")["skipped"], 0 if merlin else 2)
+            self.assertEqual(sorted(sum(self.ids().values(), [])), [i for i in range(20) if i % 10 != 4])
+            self.assertEqual(self.missing()["reasons"], [{"reason": "its task of simulate failed", "samples": 2, "first": 4}])
 
     def test_only_failed_ones(self):
         """What failed is not done: redo would find nothing."""
         text = self.run_fields(study(20), "if sample < 3: sys.exit(9)\n", TASKS_FAILED).out
-        self.assertIn("3 samples are missing", text)
+        self.assertIn("17 of 20 samples are usable in the data set of data: 3 failed", text)
         self.assertIn("run the simulations that failed again: wflow retry", text)
         self.assertNotIn("redo", text)
 

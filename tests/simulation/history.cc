@@ -528,7 +528,10 @@ void History::check_restored(const engine::store::Restored& restored) {
 
 bool History::may_run(const std::vector<engine::ElementState>& states, ArrayId array, Element element) const {
   const engine::ArraySpec& spec = study_.arrays[array];
+  bool gathers = false;
+  bool something = false;  // of what it gathers has run
   for (const specs::Edge& edge : spec.edges) {
+    const specs::ContinueOn policy = spec.policy_of(edge);
     const std::uint64_t parents = study_.arrays[edge.parent].count;
     Element first = 0;
     Element last = parents - 1;
@@ -539,10 +542,14 @@ bool History::may_run(const std::vector<engine::ElementState>& states, ArrayId a
       last = items.end - 1;
     }
     for (Element parent = first; parent <= last; ++parent) {
-      if (!engine::satisfies(states[index(edge.parent, parent)], spec.continue_on)) return false;
+      const engine::ElementState state = states[index(edge.parent, parent)];
+      if (!engine::satisfies(state, policy)) return false;
+      gathers |= policy == specs::ContinueOn::gathered;
+      something |= policy == specs::ContinueOn::gathered &&
+                   (state == engine::ElementState::done || state == engine::ElementState::failed);
     }
   }
-  return true;
+  return !gathers || something;
 }
 
 // Whether some of the true ends, or losses, let the element count as failed.
@@ -613,7 +620,63 @@ void History::check_final(const engine::store::Restored& restored) {
   for (ArrayId array = 0; array < study_.arrays.size(); ++array) {
     for (Element element = 0; element < study_.arrays[array].count; ++element)
       check_end(states[index(array, element)], may_run(states, array, element), array, element);
+    check_left_out(states, array);
   }
+}
+
+// Samples of the block, some task of which did not succeed.
+std::set<Element> History::failed_in(const std::vector<engine::ElementState>& states, const specs::Edge& edge,
+                                     Element block) const {
+  std::set<Element> failed;
+  const BlockRange items = edge.blocks().items(block, study_.arrays[edge.parent].count);
+  std::vector<ArrayId> chain = {edge.parent};
+  for (std::size_t next = 0; next < chain.size(); ++next) {
+    for (Element sample = items.first; sample < items.end; ++sample) {
+      if (states[index(chain[next], sample)] != engine::ElementState::done) failed.insert(sample);
+    }
+    for (const specs::Edge& above : study_.arrays[chain[next]].edges) {
+      if (above.kind == specs::EdgeKind::element) chain.push_back(above.parent);
+    }
+  }
+  return failed;
+}
+
+void History::check_left_out(const std::vector<engine::ElementState>& states, ArrayId array) const {
+  if (!study_.arrays[array].leaves_out_failed) return;
+  for (Element block = 0; block < study_.arrays[array].count; ++block) {
+    if (states[index(array, block)] != engine::ElementState::done) continue;
+    std::set<Element> failed;
+    for (const specs::Edge& edge : study_.arrays[array].edges) {
+      if (edge.kind == specs::EdgeKind::block) failed = failed_in(states, edge, block);
+    }
+    const ElementTruth& truth = at(array, block);
+    const bool right = std::any_of(truth.ends.begin(), truth.ends.end(), [&](const auto& end) {
+      return end.success && end.lease >= truth.floor && left_out_by(end.lease, array, block) == failed;
+    });
+    if (!right)
+      throw Violation("left out", fmt::format("no execution of {} left out the {} of its samples that failed",
+                                              name(array, block), failed.size()));
+  }
+}
+
+std::optional<std::set<Element>> History::left_out_by(LeaseId lease, ArrayId array, Element block) const {
+  for (const Execution& one : executions_) {
+    const wire::Lease& held = one.lease;
+    if (held.id != lease || held.array != array || block < held.first || block - held.first >= held.count)
+      continue;
+    std::set<Element> samples;
+    for (const specs::Edge& edge : study_.arrays[array].edges) {
+      if (edge.kind != specs::EdgeKind::block) continue;
+      const BlockRange items = edge.blocks().items(block, study_.arrays[edge.parent].count);
+      for (const specs::LeftOut& out : held.left_out) {
+        for (Element sample = out.first; sample < out.first + out.count; ++sample) {
+          if (sample >= items.first && sample < items.end) samples.insert(sample);
+        }
+      }
+    }
+    return samples;
+  }
+  return std::nullopt;
 }
 
 }  // namespace wflow::simulation

@@ -153,6 +153,10 @@ class History {
   std::vector<engine::ElementState> states_of(const engine::store::Restored& restored) const;
   bool may_run(const std::vector<engine::ElementState>& states, ArrayId array, Element element) const;
   void check_end(engine::ElementState state, bool may_run, ArrayId array, Element element) const;
+  std::set<Element> failed_in(const std::vector<engine::ElementState>& states, const specs::Edge& edge,
+                              Element block) const;
+  void check_left_out(const std::vector<engine::ElementState>& states, ArrayId array) const;
+  std::optional<std::set<Element>> left_out_by(LeaseId lease, ArrayId array, Element block) const;
   bool used_up(const ElementTruth& truth, const engine::ArraySpec& spec) const;
 
   const SimulatedStudy& study_;

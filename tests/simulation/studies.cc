@@ -149,6 +149,20 @@ study:
   - {name: end, run: {cmd: end, depends: [look_*]}}
 )",
        {12, 60}},
+      {"crashes",
+       R"(
+samples: {design: uniform, count: N, parameters: {x: [0, 1]}}
+study:
+  - {name: simulate, run: {cmd: sim $(x)}}
+  - {name: measure, run: {cmd: measure $(x), depends: [simulate]}}
+  - {name: patch, run: {cmd: patch $(x), depends: [simulate], continue_on: soft_fail}}
+  - name: data
+    convert: {from: measure, file: u.h5, dataset: density, targets: [x], shard_samples: 6}
+  - name: patched
+    convert: {from: patch, file: u.h5, dataset: density, targets: [x], shard_samples: 8, use_failed: true}
+  - {name: summary, run: {cmd: sum, depends: [measure_*, patch_*]}}
+)",
+       {20, 48}},
   };
   return kTexts;
 }

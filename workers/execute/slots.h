@@ -37,7 +37,7 @@ struct SlotTask {
   std::vector<pid_t> below;  // its descendants when it was told to end
 
   steps::Execution execution() const {
-    return {lease.first, lease.attempt, lease.restart, lease.count, false, lease.nodes, lease.id};
+    return {lease.first, lease.attempt, lease.restart, lease.count, false, lease.nodes, lease.id, lease.left_out};
   }
 };
 
