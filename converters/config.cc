@@ -19,7 +19,7 @@ namespace {
 const std::vector<std::string> kCompressions = {"gzip", "none", "auto"};
 const std::vector<std::string> kOnMissing = {"skip", "fail"};
 const std::vector<std::string> kOutputTypes = {"keep", "float32"};
-const std::vector<std::string> kSplitOrders = {"hash", "count"};
+const std::vector<std::string> kSplitOrders = {"hash", "count", "even"};
 
 constexpr std::int64_t kMostSamples = std::int64_t{1} << 52;  // counts stay exact as doubles
 constexpr int kMostDeflate = 12;                              // libdeflate's best level
@@ -83,6 +83,13 @@ void read_short_form(yaml::MapReader& reader, ConvertConfig& config) {
   if (!x.shape.empty() && !normal_shape(x.shape))
     diagnostics.error(reader.mark_of("shape"),
                       "'shape' has at most four axes: channels, depth, height, width");
+  const auto ones = static_cast<std::size_t>(
+      std::find_if(x.shape.begin(), x.shape.end(), [](std::size_t length) { return length != 1; }) - x.shape.begin());
+  if (!x.layout.empty() && !x.shape.empty() &&
+      (x.layout.size() > x.shape.size() || x.layout.size() + ones < x.shape.size())) {
+    diagnostics.error(reader.mark_of("layout"), fmt::format("'layout' names {} axes, and 'shape' has {}",
+                                                            x.layout.size(), x.shape.size()));
+  }
   if (x.selector.format == Format::raw && x.selector.raw.shape.empty()) {
     if (x.shape.empty())
       diagnostics.error(reader.node().mark, "raw files need the key 'shape': [C, D, H, W]");
@@ -247,8 +254,16 @@ void read_split(yaml::MapReader& reader, ConvertConfig& config) {
     yaml::MapReader split(*node, "the split: block", reader.diagnostics());
     config.split.seed = static_cast<std::uint64_t>(split.integer("seed", 1, 0, INT64_MAX));
     read_parts(split, config.split);
-    const auto usual = config.split.order;
+    const bool by_column = split.has("group_by") || split.has("stratify_by");
+    const auto usual = by_column && config.split.fractions ? SplitOrder::hash : config.split.order;
     config.split.order = choose(split, "order", usual, kSplitOrders);
+    if (config.split.order == SplitOrder::even && (by_column || !config.split.fractions)) {
+      split.diagnostics().error(split.mark_of("order"),
+                                by_column ? "order: even goes by the samples' numbers; 'group_by' and 'stratify_by' "
+                                            "go with order: hash"
+                                          : "order: even goes with fractions (train: 0.8); counts are exact, which is "
+                                            "order: count");
+    }
     if (!config.split.fractions && config.split.order == SplitOrder::hash) {
       split.diagnostics().error(
           split.mark_of("order"),
@@ -303,6 +318,8 @@ void read_output(yaml::MapReader& reader, ConvertConfig& config) {
   config.max_missing = reader.real("max_missing", 0.5, 0, 1);
   config.delete_inputs = reader.boolean("delete_inputs", false);
   config.use_failed = reader.boolean("use_failed", false);
+  config.external_files = reader.boolean("external_files", false);
+  for (FieldConfig& field : config.fields) field.selector.external = config.external_files;
   if (config.use_failed && config.from.empty())
     reader.diagnostics().error(reader.mark_of("use_failed"),
                                "'use_failed' belongs to 'from': the rows of a table of 'samples' have no tasks");
@@ -443,6 +460,7 @@ yaml::Node to_yaml(const ConvertConfig& config) {
   out.plain("max_missing", text::from_real(config.max_missing));
   out.flag("delete_inputs", config.delete_inputs);
   if (config.use_failed) out.flag("use_failed", true);
+  if (config.external_files) out.flag("external_files", true);
   out.text("output", config.output);
   out.text("name", config.name);
   out.positive("count", config.count);

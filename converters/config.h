@@ -48,6 +48,7 @@ struct ConvertConfig {
   OnMissing on_missing = OnMissing::skip;
   double max_missing = 0.5;  // finish fails when a larger fraction is missing
   bool delete_inputs = false;
+  bool external_files = false;  // HDF5 outputs may have their values in other files (links, external storage)
   bool use_failed = false;  // campaign: files of samples of which a task failed are taken, too
 
   std::string output;

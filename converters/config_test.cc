@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
+#include <set>
+
 #include "base/error.h"
 
 namespace wflow::converters {
@@ -100,6 +104,62 @@ TEST(ConvertConfig, RawNeedsItsForm) {
   EXPECT_NE(read("samples: t\noutput: o\nshape: [2, 4, 4, 4]\nchannels: [a]\n")
                 .errors.find("names 1 channels, but 'shape' has 2"),
             std::string::npos);
+}
+
+// 24 samples became 22/2/0, and 60 became 50/8/2.
+TEST(Split, EvenPartsAreWithinOneSampleOfTheirShareInEveryPrefix) {
+  const SplitMap few({}, 24);
+  EXPECT_GE(few.size(1), 2U);
+  EXPECT_GE(few.size(2), 2U);
+  EXPECT_EQ(SplitMap({}, 60).size(0), 48U);
+  EXPECT_EQ(SplitMap({}, 60).size(1), 6U);
+  const std::vector<std::array<double, 3>> requests = {{0.8, 0.1, 0.1}, {0.7, 0.15, 0.15}, {0.5, 0.25, 0},   {0.9, 0.05, 0.05},
+                                                       {1, 0, 0},       {0.34, 0.33, 0.33}, {0.625, 0.25, 0.125}, {0.01, 0.005, 0}};
+  for (const auto& parts : requests) {
+    for (const std::uint64_t seed : {1, 2, 3}) {
+      const SplitMap split({.parts = parts, .seed = seed}, 1000);
+      std::array<double, 3> seen{};
+      for (std::uint64_t sample = 0; sample < 1000; ++sample) {
+        if (const auto part = split.of(sample, 0)) ++seen[*part];
+        for (std::size_t k = 0; k < 3; ++k)
+          ASSERT_LT(std::abs(seen[k] - parts[k] * static_cast<double>(sample + 1)), 1) << parts[0] << " at " << sample;
+      }
+      for (std::size_t k = 0; k < 3; ++k) EXPECT_EQ(static_cast<double>(split.size(k)), seen[k]);
+    }
+  }
+}
+
+TEST(Split, AnEvenSplitDependsOnTheSeedAndNotOnTheNumberOfSamples) {
+  const SplitMap before({}, 100), grown({}, 250, {100}), other({.seed = 2}, 100);
+  int differ = 0;
+  for (std::uint64_t sample = 0; sample < 100; ++sample) {
+    EXPECT_EQ(before.of(sample, 1), grown.of(sample, 2));
+    differ += before.of(sample, 0) != other.of(sample, 0) ? 1 : 0;
+  }
+  EXPECT_GT(differ, 10);
+  // Not the same place in each ten: the test samples of a grid would have one value of its fast axis.
+  std::set<std::uint64_t> places;
+  for (std::uint64_t sample = 0; sample < 100; ++sample) {
+    if (before.of(sample, 0) == 2U) places.insert(sample % 10);
+  }
+  EXPECT_GT(places.size(), 4U);
+}
+
+TEST(ConvertConfig, TheOrderOfASplit) {
+  const std::string head = "samples: t\noutput: o\n";
+  EXPECT_EQ(read(head).config.split.order, SplitOrder::even);
+  EXPECT_EQ(read(head + "split: {train: 0.5}\n").config.split.order, SplitOrder::even);
+  EXPECT_EQ(read(head + "split: {group_by: g}\n").config.split.order, SplitOrder::hash);
+  EXPECT_EQ(read(head + "split: {stratify_by: g}\n").config.split.order, SplitOrder::hash);
+  EXPECT_EQ(read(head + "count: 4\nsplit: {train: 2, validation: 1, test: 1}\n").config.split.order, SplitOrder::count);
+  EXPECT_EQ(read(head + "split: {order: hash}\n").config.split.order, SplitOrder::hash);
+  EXPECT_NE(read(head + "split: {order: even, group_by: g}\n").errors.find("go with order: hash"), std::string::npos);
+}
+
+TEST(ConvertConfig, ALayoutThatContradictsTheShapeIsAnError) {
+  EXPECT_NE(read("samples: t\noutput: o\nlayout: CDHW\nshape: [4, 4]\n").errors.find("'layout' names 4 axes, and 'shape' has 2"),
+            std::string::npos);
+  EXPECT_EQ(read("samples: t\noutput: o\nlayout: HW\nshape: [1, 1, 4, 4]\n").errors, "");
 }
 
 // By count, too: what was test stays test, and each growth is split in the same proportions.

@@ -454,6 +454,65 @@ class Fields(unittest.TestCase):
         self.assertEqual(int(status), 0)
         self.assertLess(int(most), 140)
 
+    def test_values_of_other_files_are_refused(self):
+        """A simulation's output could bring any file that the user can read into the shards."""
+        secret = self.folder / "secret.h5"
+        with h5py.File(secret, "w") as file:
+            file["u"] = np.arange(4.0)
+        (self.folder / "secret.bin").write_bytes(np.arange(4.0).tobytes())
+
+        def write(folder, i):
+            with h5py.File(folder / "u.h5", "w") as file:
+                file["own"] = np.arange(4.0)
+                file["soft"] = h5py.SoftLink("/own")
+                file["linked"] = h5py.ExternalLink(str(secret), "/u")
+                file["through"] = h5py.SoftLink("/linked")
+                file.create_dataset("stored", (4,), "f8", external=[(str(self.folder / "secret.bin"), 0, 32)])
+                layout = h5py.VirtualLayout((4,), "f8")
+                layout[:] = h5py.VirtualSource(str(secret), "u", shape=(4,))
+                file.create_virtual_dataset("virtual", layout)
+            shutil.copy(folder / "u.h5", folder / "u.nc")
+
+        self.samples(write)
+        for name, file in (("linked", secret), ("through", secret), ("stored", self.folder / "secret.bin"), ("virtual", secret)):
+            with self.subTest(name):
+                keys = {"inputs": {"u": {"file": "u.h5", "dataset": f"/{name}"}}, "targets": ["a"]}
+                error = self.convert(4, **keys)
+                self.assertIn(f"/{name} of ", error)
+                self.assertIn(f"lies in another file, {file}; 'external_files: true' in convert: reads such files", error)
+                self.convert(**keys, external_files=True)
+                np.testing.assert_array_equal(self.data()["u"][0], np.arange(4.0))
+                shutil.rmtree(self.folder / "data")
+        self.assertIn("lies in another file", self.convert(4, inputs={"u": {"file": "u.nc", "variable": "own"}}, targets=["a"]))
+        for name in ("own", "soft"):
+            self.convert(inputs={"u": {"file": "u.h5", "dataset": name}}, targets=["a"])
+            shutil.rmtree(self.folder / "data")
+
+    def test_what_is_nearly_right_is_suggested(self):
+        def write(folder, i):
+            with h5py.File(folder / "u.h5", "w") as file:
+                file["fields/density"] = np.arange(4.0)
+            (folder / "r.json").write_text('{"result": {"energy": 1.5}}')
+            np.save(folder / "u.npy", np.ones((3, 4)))
+
+        self.samples(write)
+        for part, field in (("did you mean '/fields/density'?", {"file": "u.h5", "dataset": "/fields/densty"}),
+                            ("did you mean '/result/energy'?", {"file": "r.json", "json": "$.result.enrgy"}),
+                            ("slice '0:9' does not fit: 9 is beyond the 3 entries of axis 0", {"file": "u.npy", "slice": "0:9"}),
+                            ("the transform 'downsample' fails: its shape (3, 4) is not divisible by", {"file": "u.npy", "transform": {"downsample": 2}})):
+            with self.subTest(part):
+                error = self.convert(4, inputs={"u": field}, targets=["a"])
+                self.assertIn(part, error)
+                self.assertEqual(len([line for line in error.splitlines() if "is left out" in line]), 1, error)
+                self.assertIn(f"{self.COUNT} samples are left out: ", error)
+
+    def test_quantiles_of_zero_and_one(self):
+        self.samples(lambda folder, i: np.save(folder / "u.npy", np.array([0.0, 1.0, 1.0, 1.0]) * (i % 2)))
+        self.convert(inputs={"u": {"file": "u.npy", "transform": "quantile"}}, targets=["a"])
+        self.data()
+        [u] = self.statistics["u"]
+        self.assertEqual({value for _, value in u["quantiles"]}, {0, 1})
+
     def test_a_damaged_index_is_named(self):
         self.samples(lambda folder, i: np.save(folder / "u.npy", np.random.default_rng(i).random((40, 40))))
         self.convert(inputs={"u": {"file": "u.npy"}}, targets=["a"])

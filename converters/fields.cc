@@ -192,6 +192,12 @@ std::optional<std::string> layout_problem(std::string_view layout) {
   return std::nullopt;
 }
 
+std::string_view name_of(const Transform& transform) {
+  const auto known = std::find_if(kTransforms.begin(), kTransforms.end(),
+                                  [&](const TransformForm& form) { return form.kind == transform.kind; });
+  return known == kTransforms.end() ? "transform" : known->name;
+}
+
 std::optional<std::vector<SliceAxis>> parse_slice(std::string_view text) {
   std::vector<SliceAxis> axes;
   for (const std::string& part : text::split(std::string(text), ',')) {

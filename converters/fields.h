@@ -55,9 +55,14 @@ struct Selector {
   std::string slice;                  // as in NumPy: "0, :, 10:20, -1"
   RawForm raw;
   GadgetForm gadget;
+  bool external = false;  // HDF5: values may lie in other files (no key: `external_files` of all)
   bool stacked = false;  // raw, tfrecord: the file holds any number of such arrays (no key: `stacked` of all)
   bool operator==(const Selector&) const = default;
 };
+
+struct Transform;
+// "log1p", "downsample": as it is written.
+std::string_view name_of(const Transform& transform);
 
 // A step of a field's transform (docs/convert.md has the formulas).
 struct Transform {

@@ -28,7 +28,95 @@ std::array<std::uint64_t, 3> ends_of(const SplitRequest& request, std::uint64_t 
   return ends;
 }
 
+constexpr std::uint64_t kLongestWindow = 1000;
+constexpr double kWhole = 1e-6;
+
+// The places, from 1, at which unit j (from 1) of `count` in a window may stand, so that no prefix has more than its
+// share rounded up, or less than its share rounded down.
+std::uint64_t first_place(std::uint64_t j, std::uint64_t count, std::uint64_t length) {
+  return (j - 1) * length / count + 1;
+}
+std::uint64_t last_place(std::uint64_t j, std::uint64_t count, std::uint64_t length) {
+  return (j * length + count - 1) / count;
+}
+
 }  // namespace
+
+EvenSplit::EvenSplit(const std::array<double, 3>& parts, std::uint64_t seed) : seed_(seed) {
+  const auto is_whole = [&](std::uint64_t length) {
+    return std::all_of(parts.begin(), parts.end(), [&](double part) {
+      const double units = part * static_cast<double>(length);
+      return std::abs(units - std::round(units)) < kWhole;
+    });
+  };
+  while (length_ < kLongestWindow && !is_whole(length_)) ++length_;
+  double sum = 0;
+  std::uint64_t before = 0;
+  for (std::size_t k = 0; k < kParts; ++k) {
+    sum = k < parts.size() ? sum + parts[k] : 1;
+    const std::uint64_t end =
+        std::min(length_, static_cast<std::uint64_t>(std::llround(sum * static_cast<double>(length_))));
+    counts_[k] = end - before;
+    before = end;
+  }
+}
+
+// Whether the window can be completed from place `next` on: at each place the unit that must stand soonest.
+bool EvenSplit::can_follow(Counts placed, std::uint64_t next) const {
+  for (; next <= length_; ++next) {
+    std::size_t chosen = kParts;
+    std::uint64_t soonest = 0;
+    for (std::size_t k = 0; k < kParts; ++k) {
+      if (placed[k] == counts_[k] || first_place(placed[k] + 1, counts_[k], length_) > next) continue;
+      const std::uint64_t last = last_place(placed[k] + 1, counts_[k], length_);
+      if (last < next) return false;
+      if (chosen == kParts || last < soonest) {
+        chosen = k;
+        soonest = last;
+      }
+    }
+    if (chosen == kParts) return false;
+    ++placed[chosen];
+  }
+  return true;
+}
+
+// At each place one of the units that may stand there, drawn by their number, after which the window can be completed.
+const std::vector<std::uint8_t>& EvenSplit::window(std::uint64_t number) const {
+  if (number == last_number_) return last_;
+  const std::uint64_t key = hash64(seed_, number);
+  Counts placed{};
+  last_.clear();
+  for (std::uint64_t place = 1; place <= length_; ++place) {
+    Counts weights{};
+    std::uint64_t all = 0;
+    for (std::size_t k = 0; k < kParts; ++k) {
+      if (placed[k] == counts_[k] || first_place(placed[k] + 1, counts_[k], length_) > place) continue;
+      Counts with = placed;
+      ++with[k];
+      if (can_follow(with, place + 1)) weights[k] = counts_[k] - placed[k];
+      all += weights[k];
+    }
+    WFLOW_CHECK(all > 0);
+    std::uint64_t drawn = hash64(key, place) % all;
+    std::size_t part = 0;
+    while (drawn >= weights[part]) drawn -= weights[part++];
+    ++placed[part];
+    last_.push_back(static_cast<std::uint8_t>(part));
+  }
+  last_number_ = number;
+  return last_;
+}
+
+std::size_t EvenSplit::of(std::uint64_t sample) const {
+  return window(sample / length_)[sample % length_];
+}
+
+std::uint64_t EvenSplit::size(std::size_t part, std::uint64_t samples) const {
+  std::uint64_t size = samples / length_ * counts_.at(part);
+  for (std::uint64_t sample = samples / length_ * length_; sample < samples; ++sample) size += of(sample) == part ? 1 : 0;
+  return size;
+}
 
 std::optional<std::string> split_problem(const SplitRequest& request, std::uint64_t all,
                                          const std::vector<std::uint64_t>& grown) {
@@ -52,7 +140,10 @@ std::uint64_t identity_of(std::string_view text) {
 }
 
 SplitMap::SplitMap(const SplitRequest& request, std::uint64_t count, const std::vector<std::uint64_t>& grown)
-    : count_(count), seed_(request.seed), order_kind_(request.order) {
+    : count_(count),
+      seed_(request.seed),
+      order_kind_(request.order),
+      even_(request.fractions ? request.parts : SplitRequest().parts, request.seed) {
   if (const auto problem = split_problem(request, count, grown)) {
     throw Error(ExitCode::spec, "the split does not fit: " + *problem);
   }
@@ -76,6 +167,7 @@ SplitMap::SplitMap(const SplitRequest& request, std::uint64_t count, const std::
 }
 
 std::uint64_t SplitMap::size(std::size_t split) const {
+  if (order_kind_ == SplitOrder::even) return even_.size(split, count_);
   std::uint64_t size = 0;
   for (const Batch& batch : batches_) size += batch.ends[split] - (split == 0 ? 0 : batch.ends[split - 1]);
   return size;
@@ -110,6 +202,10 @@ std::optional<std::size_t> SplitMap::of(std::uint64_t sample, std::uint64_t iden
       if (place < bounds_[k]) return k;
     }
     return std::nullopt;
+  }
+  if (order_kind_ == SplitOrder::even) {
+    const std::size_t part = even_.of(sample);
+    return part < kSplitNames.size() ? std::optional(part) : std::nullopt;
   }
   WFLOW_CHECK(sample < count_);
   std::size_t at = batches_.size() - 1;

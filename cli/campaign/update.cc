@@ -37,7 +37,7 @@ constexpr double kPatience_s = 10;
 
 bool declares_sources(const specs::Study& study) {
   return std::any_of(study.steps.begin(), study.steps.end(),
-                     [](const auto& step) { return !step.sources.empty(); });
+                     [&](const auto& step) { return engine::has_sources(study, step); });
 }
 
 // A conversion deletes files once the record of their block is on disk (converters/convert/block.cc).

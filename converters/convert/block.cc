@@ -92,7 +92,9 @@ std::vector<PlacedRow> place_rows(const SplitMap& split, std::span<const SampleR
   for (const SampleRow& row : rows) {
     const auto part = row.split     ? row.split
                       : row.stratum ? split.next_of(strata[*row.stratum], row.identity)
-                                    : split.of(row.number, row.identity);
+                                    : split.of(split.order() == SplitOrder::even ? static_cast<std::uint64_t>(row.id)
+                                                                                 : row.number,
+                                               row.identity);
     if (part) placed.push_back({&row, *part});
   }
   return placed;
@@ -478,8 +480,8 @@ std::string conversion_hash(const ConvertConfig& config) {
   relevant.use_failed = defaults.use_failed;
   relevant.output = defaults.output;
   relevant.name = defaults.name;
-  // By hash, a growing campaign moves no sample: finished blocks stay.
-  if (relevant.split.order == SplitOrder::hash) relevant.count = 0;
+  // Evenly and by hash, a growing campaign moves no sample: finished blocks stay.
+  if (relevant.split.order != SplitOrder::count) relevant.count = 0;
   // By count, the samples that were there at first are split by themselves.
   if (!relevant.grown.empty() && relevant.count > 0) relevant.count = relevant.grown.front();
   relevant.grown.clear();

@@ -173,6 +173,7 @@ Manifest finish_conversion(const Conversion& conversion, std::vector<MissingSamp
   manifest.created_by = fmt::format("wflow {}", kVersion);
   manifest.split_order = conversion.given_splits                  ? "given"
                          : config.split.order == SplitOrder::hash ? "hash"
+                         : config.split.order == SplitOrder::even ? "even"
                                                                   : "count";
   manifest.split_seed = config.split.seed;
   for (const std::string_view name : kSplitNames) manifest.splits[std::string(name)] = {};

@@ -43,6 +43,10 @@ class Progress {
     nlohmann::json missing = nlohmann::json::array();
     for (const Reason& reason : reasons_)
       missing.push_back({{"reason", reason.text}, {"samples", reason.samples}, {"first", reason.first}});
+    for (const Reason& reason : reasons_) {
+      if (reason.samples > 1)
+        fmt::print(stderr, "{} samples are left out: {} (the first: sample {})\n", reason.samples, reason.text, reason.first);
+    }
     events_.emit(
         {{"type", "converted"}, {"samples", done_ - std::min(done_, missing_)}, {"missing", missing}});
   }
@@ -50,7 +54,6 @@ class Progress {
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kInterval{500};
-  static constexpr std::uint64_t kMostLines = 10;
   static constexpr std::size_t kMostReasons = 8;
 
   void converted(std::uint64_t samples) {
@@ -62,11 +65,10 @@ class Progress {
   void missing(const MissingSample& sample) {
     const std::string reason = without_folder(sample);
     events_.emit({{"type", "missing"}, {"sample", sample.id}, {"reason", reason}});
-    count(reason, static_cast<std::uint64_t>(sample.id));
-    if (++missing_ > kMostLines) return;
-    fmt::print(stderr, "sample {} is left out: {}\n", sample.id, sample.reason);
-    if (missing_ == kMostLines)
-      fmt::print(stderr, "(further ones are not listed; `wflow-convert inspect` tells)\n");
+    ++missing_;
+    // A mistake of all samples is one line now, and one with their number at the end.
+    if (count(reason, static_cast<std::uint64_t>(sample.id)))
+      fmt::print(stderr, "sample {} is left out: {}\n", sample.id, sample.reason);
   }
 
   // With the names of files alone: what is alike is the same text then.
@@ -83,7 +85,8 @@ class Progress {
     std::uint64_t samples = 0;
     std::uint64_t first = 0;
   };
-  void count(const std::string& text, std::uint64_t sample) {
+  // Whether it is the first one of this reason.
+  bool count(const std::string& text, std::uint64_t sample) {
     auto same = std::ranges::find(reasons_, text, &Reason::text);
     if (same == reasons_.end() && reasons_.size() < kMostReasons)
       same = reasons_.insert(same, {text, 0, sample});
@@ -93,6 +96,7 @@ class Progress {
     }
     ++same->samples;
     same->first = std::min(same->first, sample);
+    return same->samples == 1;
   }
 
   EventWriter& events_;
@@ -137,6 +141,30 @@ std::uint64_t choose_shard_samples(const ConvertConfig& config, const fs::path& 
   return shard_samples_of(config, config.count, bytes);
 }
 
+bool gives_order(const fs::path& path) {
+  yaml::Diagnostics ignored("");
+  const yaml::Node root = yaml::parse(read_file(path), ignored);
+  const yaml::Node* block = root.find("convert");
+  const yaml::Node* split = (block != nullptr ? *block : root).find("split");
+  return split != nullptr && split->is_map() && split->find("order") != nullptr;
+}
+
+// Whether the data set that is there was split by hash.
+bool was_split_by_hash(const ConvertConfig& by_hash, const fs::path& output) {
+  if (fs::exists(output / kManifestName)) return read_manifest(output).split_order == "hash";
+  const auto record = read_block_record(output, 0);
+  return record && record->config_hash == conversion_hash(by_hash);
+}
+
+// Where the configuration says nothing: by hash without ids (rows that come between others would move these), and where
+// the data set has begun so. `config.shard_samples` is known.
+void choose_order(ConvertConfig& config, const fs::path& path, const SampleTable& table) {
+  if (config.split.order != SplitOrder::even || gives_order(path)) return;
+  ConvertConfig by_hash = config;
+  by_hash.split.order = SplitOrder::hash;
+  if (!table.has_ids || was_split_by_hash(by_hash, config.output)) config = std::move(by_hash);
+}
+
 // Before rows are looked at: the error of a wrong number says so. `config.count` and `shard_samples` are
 // known.
 void check_block(const ConvertConfig& config, const RunOptions& options) {
@@ -158,6 +186,7 @@ Job table_job(ConvertConfig config, const RunOptions& options) {
   }
   config.count = table.rows.size();
   config.shard_samples = choose_shard_samples(config, config.output, table);
+  choose_order(config, options.config, table);
   check_block(config, options);
   const fs::path output = config.output;
   const auto columns = table.columns;

@@ -209,6 +209,11 @@ double Sketch::quantile(double level, double least, double most) const {
       below += count;
       continue;
     }
+    // The ends of the range are known exactly; between them a bucket is. So the quantiles of a column of 0 and 1 are
+    // 0 or 1.
+    const bool is_first = below == 0;
+    const bool is_last = below + count >= static_cast<double>(total_);
+    if (is_first != is_last) return is_first ? least : most;
     const auto [from, to] = bucket_edges(first_ + static_cast<std::int32_t>(k));
     const double low = std::max(from, least);
     const double high = std::min(to, most);

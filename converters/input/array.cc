@@ -105,7 +105,17 @@ namespace {
                                           fmt::join(shape, ", "), slice, why));
 }
 
-// NumPy's rules: negative indices count from the end, bounds beyond it are cut to it.
+// The index of the slice that lies beyond the axis.
+std::optional<std::int64_t> beyond(const SliceAxis& axis, std::size_t length) {
+  const auto n = static_cast<std::int64_t>(length);
+  const std::int64_t most = axis.single ? n - 1 : n;
+  for (const auto& index : {axis.start, axis.stop}) {
+    if (index && (*index > most || *index < -n)) return index;
+  }
+  return std::nullopt;
+}
+
+// NumPy's rules: negative indices count from the end. Bounds beyond it, which NumPy cuts, are refused before.
 AxisRange resolve_axis(const SliceAxis& axis, std::size_t length) {
   const auto n = static_cast<std::int64_t>(length);
   const auto bound = [n](std::optional<std::int64_t> value, std::int64_t fallback) {
@@ -141,6 +151,11 @@ Selection resolve_selection(const std::filesystem::path& path, std::string_view 
     if (!axes) refuse_slice(path, slice, shape, "it is no slice");
     if (axes->size() + selection.size() > shape.size()) refuse_slice(path, slice, shape, "it has more axes");
     for (const SliceAxis& axis : *axes) {
+      const std::size_t length = shape[selection.size()];
+      if (const auto index = beyond(axis, length)) {
+        refuse_slice(path, slice, shape,
+                     fmt::format("{} is beyond the {} entries of axis {}", *index, length, selection.size() - (row ? 1 : 0)));
+      }
       selection.push_back(resolve_axis(axis, shape[selection.size()]));
       if (selection.back().count == 0) refuse_slice(path, slice, shape, "it leaves nothing");
     }

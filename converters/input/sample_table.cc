@@ -153,8 +153,9 @@ SampleRow make_row(const csv::Reader& reader, const Columns& columns, const std:
 
 SampleTable read_sample_table(const fs::path& path, const ConvertConfig& config, Numbering numbering) {
   csv::Reader reader(path);
-  SampleTable table{parameter_columns(config).value_or(other_columns(reader, config)), {}};
+  SampleTable table{parameter_columns(config).value_or(other_columns(reader, config)), {}, false};
   const Columns columns = find_columns(reader, table.columns, config, numbering);
+  table.has_ids = columns.id.has_value();
   std::vector<std::string> fields;
   RowPaths paths(path.parent_path());
   while (reader.next(fields))

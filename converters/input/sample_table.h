@@ -48,6 +48,7 @@ struct SampleRow {
 struct SampleTable {
   std::vector<std::string> columns;  // names of the parameters
   std::vector<SampleRow> rows;       // ascending by id and by number
+  bool has_ids = false;              // the table has a column `id`
 };
 
 // by_row: a table of all samples; they are numbered 0, 1, ... in order of their ids (which are the row

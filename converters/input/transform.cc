@@ -347,6 +347,15 @@ std::optional<double> Parameters::find(std::string_view name) const {
   return values[static_cast<std::size_t>(at - names.begin())];
 }
 
+// Which of the steps it was: their sentences say what does not fit.
+static void apply_named(const Transform& step, const Parameters& parameters, TransformState& state) {
+  try {
+    apply_step(step, parameters, state);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("the transform '{}' fails: {}", name_of(step), error.what()));
+  }
+}
+
 void apply_transforms(std::span<const Transform> steps, const Parameters& parameters, TransformState& state) {
   while (!steps.empty()) {
     const auto end = std::find_if_not(steps.begin(), steps.end(), is_by_kernels);
@@ -354,7 +363,7 @@ void apply_transforms(std::span<const Transform> steps, const Parameters& parame
     if (mapped > 0) {
       steps_by_kernels(steps.first(mapped), state.array);
     } else {
-      apply_step(steps.front(), parameters, state);
+      apply_named(steps.front(), parameters, state);
     }
     steps = steps.subspan(std::max<std::size_t>(1, mapped));
   }

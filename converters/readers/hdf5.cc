@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -16,10 +18,79 @@ namespace fs = std::filesystem;
 
 namespace {
 
-herr_t collect_dataset(hid_t group, const char* name, const H5L_info_t*, void* names) {
+herr_t refuse_link(const char*, const char*, const char* file, const char*, unsigned*, hid_t, void* refused) {
+  static_cast<std::string*>(refused)->assign(file);
+  return -1;
+}
+
+herr_t collect_dataset(hid_t group, const char* name, const H5L_info_t* link, void* names) {
+  if (link->type == H5L_TYPE_EXTERNAL) return 0;
   const DatasetId dataset(H5Dopen2(group, name, H5P_DEFAULT));
   if (dataset) static_cast<std::vector<std::string>*>(names)->emplace_back(std::string("/") + name);
   return 0;
+}
+
+// A file that a simulation wrote could name any other one that the user can read.
+[[noreturn]] void throw_external(const fs::path& path, const std::string& name, const std::string& file) {
+  throw Error(ExitCode::data,
+              fmt::format("{} of {} lies in another file, {}; 'external_files: true' in convert: reads such files",
+                          name, path.string(), file));
+}
+
+// Of external storage, or a source of a virtual dataset that is not this file.
+std::optional<std::string> other_file_of(hid_t dataset) {
+  constexpr std::size_t kMostName = 4096;
+  const PropertyId creation(H5Dget_create_plist(dataset));
+  std::string file(kMostName, '\0');
+  if (H5Pget_external_count(creation.get()) > 0) {
+    H5Pget_external(creation.get(), 0, file.size() - 1, file.data(), nullptr, nullptr);
+    return file.c_str();
+  }
+  std::size_t sources = 0;
+  if (H5Pget_layout(creation.get()) != H5D_VIRTUAL || H5Pget_virtual_count(creation.get(), &sources) < 0)
+    return std::nullopt;
+  for (std::size_t k = 0; k < sources; ++k) {
+    file.assign(kMostName, '\0');
+    H5Pget_virtual_filename(creation.get(), k, file.data(), file.size());
+    if (std::string_view(file.c_str()) != ".") return file.c_str();
+  }
+  return std::nullopt;
+}
+
+herr_t collect_path(hid_t, const char* name, const H5L_info_t* link, void* paths) {
+  constexpr std::size_t kMostPaths = 1000;
+  auto& all = *static_cast<std::vector<std::string>*>(paths);
+  if (link->type == H5L_TYPE_HARD) all.push_back(std::string("/") + name);
+  return all.size() < kMostPaths ? 0 : 1;
+}
+
+// Of everything in the file, for a suggestion.
+std::vector<std::string> all_paths(const FileId& file) {
+  std::vector<std::string> paths;
+  H5Lvisit(file.get(), H5_INDEX_NAME, H5_ITER_INC, collect_path, &paths);
+  return paths;
+}
+
+struct OtherFile {
+  std::string name, file;
+};
+
+herr_t find_other_file(hid_t group, const char* name, const H5L_info_t* link, void* found) {
+  auto& other = *static_cast<OtherFile*>(found);
+  other.name = std::string("/") + name;
+  if (link->type == H5L_TYPE_EXTERNAL) {
+    std::string value(link->u.val_size, '\0');
+    const char* file = nullptr;
+    H5Lget_val(group, name, value.data(), value.size(), H5P_DEFAULT);
+    if (H5Lunpack_elink_val(value.data(), value.size(), nullptr, &file, nullptr) >= 0 && file != nullptr)
+      other.file = file;
+    return 1;
+  }
+  if (link->type != H5L_TYPE_HARD) return 0;
+  const DatasetId dataset(H5Dopen2(group, name, H5P_DEFAULT));
+  const auto file = dataset ? other_file_of(dataset.get()) : std::nullopt;
+  if (file) other.file = *file;
+  return file ? 1 : 0;
 }
 
 std::vector<std::string> root_datasets(const FileId& file) {
@@ -37,13 +108,16 @@ std::vector<std::size_t> extent(const SpaceId& space) {
 
 class Hdf5Input final : public InputReader {
  public:
-  explicit Hdf5Input(const fs::path& path) : path_(path) {
+  Hdf5Input(const fs::path& path, bool external) : path_(path), external_(external) {
     file_bytes_ = InputFile(path).size();  // our own messages for what is no regular file
     const Hdf5Section section;
     file_ = open_hdf5(path, H5F_ACC_RDONLY);
+    access_ = PropertyId(H5Pcreate(H5P_DATASET_ACCESS));
+    if (!external_) H5Pset_elink_cb(access_.get(), refuse_link, &refused_);
   }
   ~Hdf5Input() override {
     const Hdf5Section section;
+    access_.close();
     file_.close();
   }
 
@@ -108,21 +182,32 @@ class Hdf5Input final : public InputReader {
       }
       name = all.front();
     }
-    DatasetId dataset(H5Dopen2(file_.get(), name.c_str(), H5P_DEFAULT));
+    refused_.clear();
+    DatasetId dataset(H5Dopen2(file_.get(), name.c_str(), access_.get()));
+    if (!dataset && !refused_.empty()) refuse_external(name, refused_);
+    if (dataset && !external_) {
+      if (const auto file = other_file_of(dataset.get())) refuse_external(name, *file);
+    }
     if (!dataset) {
       const auto all = names();
       throw Error(ExitCode::data,
                   fmt::format("{} has no dataset {}; {}{}", path_.string(), name,
                               all.empty() ? "its root group has none" : "it has " + text::join(all, ", "),
-                              text::suggestion(name, all)));
+                              text::suggestion(name.starts_with('/') ? name : "/" + name, all_paths(file_))));
     }
     return dataset;
   }
 
+  [[noreturn]] void refuse_external(const std::string& name, const std::string& file) const {
+    throw_external(path_, name, file);
+  }
+
   AttributeId open_attribute(const Selector& selector) const {
     const std::string object = selector.dataset.empty() ? "/" : selector.dataset;
+    refused_.clear();
     AttributeId attribute(
-        H5Aopen_by_name(file_.get(), object.c_str(), selector.attribute.c_str(), H5P_DEFAULT, H5P_DEFAULT));
+        H5Aopen_by_name(file_.get(), object.c_str(), selector.attribute.c_str(), H5P_DEFAULT, access_.get()));
+    if (!attribute && !refused_.empty()) refuse_external(object, refused_);
     if (!attribute)
       throw Error(ExitCode::data,
                   fmt::format("{} has no attribute {} of {}", path_.string(), selector.attribute, object));
@@ -249,15 +334,26 @@ class Hdf5Input final : public InputReader {
   }
 
   fs::path path_;
+  bool external_ = false;
   std::uint64_t file_bytes_ = 0;
   FileId file_;
+  PropertyId access_;
+  mutable std::string refused_;  // the file of the external link that HDF5 was about to follow
   std::vector<Selector> found_;
 };
 
 }  // namespace
 
-std::unique_ptr<InputReader> open_hdf5_input(const fs::path& path, const Selector&) {
-  return std::make_unique<Hdf5Input>(path);
+void refuse_other_files(const fs::path& path) {
+  const Hdf5Section section;
+  const FileId file = open_hdf5(path, H5F_ACC_RDONLY);
+  OtherFile other;
+  if (H5Lvisit(file.get(), H5_INDEX_NAME, H5_ITER_NATIVE, find_other_file, &other) > 0)
+    throw_external(path, other.name, other.file);
+}
+
+std::unique_ptr<InputReader> open_hdf5_input(const fs::path& path, const Selector& selector) {
+  return std::make_unique<Hdf5Input>(path, selector.external);
 }
 
 }  // namespace wflow::converters

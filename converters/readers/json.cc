@@ -81,10 +81,10 @@ class JsonInput final : public MemoryReader {
     const nlohmann::json* value = nullptr;
     try {
       const nlohmann::json::json_pointer place(*pointer);
-      if (!json_.contains(place)) throw none(known_keys());
+      if (!json_.contains(place)) throw none(known_keys(*pointer));
       value = &json_.at(place);
     } catch (const nlohmann::json::exception&) {
-      throw none(known_keys());
+      throw none(known_keys(*pointer));
     }
     field_ = {};
     field_.dtype = DType::float64;
@@ -100,8 +100,25 @@ class JsonInput final : public MemoryReader {
  private:
   static constexpr int kMostDepth = 100;
 
-  std::string known_keys() const {
+  // The paths of all values, as far as they are worth a suggestion.
+  static void gather_paths(const nlohmann::json& value, const std::string& path, std::vector<std::string>& paths) {
+    constexpr std::size_t kMostPaths = 1000;
+    if (!value.is_object() || paths.size() >= kMostPaths) return;
+    for (const auto& [key, inner] : value.items()) {
+      if (paths.size() >= kMostPaths) return;
+      paths.push_back(path + "/" + key);
+      gather_paths(inner, paths.back(), paths);
+    }
+  }
+
+  std::string known_keys(const std::string& pointer) const {
     if (!json_.is_object()) return "";
+    std::vector<std::string> paths;
+    gather_paths(json_, "", paths);
+    return top_keys() + text::suggestion(pointer, paths);
+  }
+
+  std::string top_keys() const {
     std::string list;
     for (const auto& [key, value] : json_.items()) {
       if (list.size() > 200) return "; its top has the keys " + list + ", ...";

@@ -73,12 +73,18 @@ struct Variable {
   bool unpacks() const { return scale.has_value() || offset.has_value(); }
 };
 
+bool is_hdf5(const fs::path& path) {
+  const Hdf5Section section;
+  return H5Fis_hdf5(path.c_str()) > 0;
+}
+
 class NetcdfInput final : public InputReader {
  public:
-  explicit NetcdfInput(const fs::path& path) : path_(path) {
+  NetcdfInput(const fs::path& path, bool external) : path_(path) {
     const InputFile file(path);
     file_bytes_ = file.size();
     check_classic_header(file);
+    if (!external && is_hdf5(path)) refuse_other_files(path);
     const Hdf5Section section;  // libnetcdf is not thread-safe either, and calls HDF5
     const int status = nc_open(path.c_str(), NC_NOWRITE, &file_);
     if (status != NC_NOERR) {
@@ -290,8 +296,8 @@ class NetcdfInput final : public InputReader {
 
 }  // namespace
 
-std::unique_ptr<InputReader> open_netcdf(const fs::path& path, const Selector&) {
-  return std::make_unique<NetcdfInput>(path);
+std::unique_ptr<InputReader> open_netcdf(const fs::path& path, const Selector& selector) {
+  return std::make_unique<NetcdfInput>(path, selector.external);
 }
 
 }  // namespace wflow::converters

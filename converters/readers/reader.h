@@ -75,6 +75,8 @@ bool plausible_size(std::uint64_t claimed, std::uint64_t file_bytes);
                                 const std::string& wanted, const std::vector<std::string>& names);
 
 std::unique_ptr<InputReader> open_hdf5_input(const std::filesystem::path& path, const Selector& selector);
+// Error{data} where an HDF5 file has values in other files (external links, external storage, virtual datasets).
+void refuse_other_files(const std::filesystem::path& path);
 std::unique_ptr<InputReader> open_netcdf(const std::filesystem::path& path, const Selector& selector);
 std::unique_ptr<InputReader> open_npy(const std::filesystem::path& path, const Selector& selector);
 std::unique_ptr<InputReader> open_npz(const std::filesystem::path& path, const Selector& selector);

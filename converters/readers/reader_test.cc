@@ -94,7 +94,7 @@ TEST_F(ReaderTest, SlicesAreNumPys) {
     selector.slice = "-1, 0";
     EXPECT_EQ(read_array(folder_ / name, selector).shape, std::vector<std::size_t>{}) << name;
     selector.slice = "7";
-    EXPECT_NE(problem(name, selector).find("slice '7' does not fit: it leaves nothing"), std::string::npos)
+    EXPECT_NE(problem(name, selector).find("slice '7' does not fit: 7 is beyond the"), std::string::npos)
         << name;
     selector.slice = "";
     EXPECT_EQ(values(name, selector, 2).size(), 6U) << name;

@@ -96,7 +96,7 @@ struct Manifest {
   std::vector<std::string> labels;    // names of the numbers of the targets; empty where a target is a field
   std::vector<std::string> channels;  // names of the channels; empty where none were given
 
-  std::string split_order;  // "hash" or "count"
+  std::string split_order;  // "even", "hash", "count" or "given"
   std::uint64_t split_seed = 0;
   std::map<std::string, SplitEntry, std::less<>> splits;  // always "train", "validation" and "test"
   std::vector<std::int64_t> missing;                      // ids of the samples without usable output

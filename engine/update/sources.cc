@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "specs/study/named_files.h"
 #include "specs/study/reading.h"
 
 namespace wflow::engine {
@@ -19,6 +20,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kAbsent = "absent";
+
+// A larger file that a command names is read by its tasks, and not by every command of wflow as well: it is a source
+// where the step declares it.
+constexpr std::uint64_t kMostNamedBytes = std::uint64_t{256} << 20;
 
 std::string hash_directory(const fs::path& directory) {
   std::vector<fs::path> files;
@@ -56,10 +61,15 @@ Recorded recorded(store::Store& store) {
   return all;
 }
 
-const SourceFiles& newest(const Recorded& all, const std::string& step) {
-  static const SourceFiles kNone;
+const SourceFiles* newest(const Recorded& all, const std::string& step) {
   const auto at = all.find(step);
-  return at == all.end() ? kNone : at->second.back().second;
+  return at == all.end() || at->second.empty() ? nullptr : &at->second.back().second;
+}
+
+const SourceFile* find(const SourceFiles* files, const std::string& path) {
+  if (files == nullptr) return nullptr;
+  const auto at = files->find(path);
+  return at == files->end() ? nullptr : &at->second;
 }
 
 const specs::Step* step_named(const specs::Study& study, const std::string& name) {
@@ -106,13 +116,24 @@ SourceFiles sources_from_json(const std::string& text) {
   return files;
 }
 
-SourceFiles read_sources(const specs::Study& study, const specs::Step& step, const SourceFiles& known) {
+SourceFiles read_sources(const specs::Study& study, const specs::Step& step, const SourceFiles* known) {
   SourceFiles files;
-  for (const std::string& path : step.sources) {
-    const auto at = known.find(path);
-    files[path] = look_at(specs::locate(study, path), at == known.end() ? nullptr : &at->second);
+  for (const std::string& path : step.sources)
+    files[path] = look_at(specs::locate(study, path), find(known, path));
+  // Those that were there when the step's files were recorded first: what its tasks make later is no source.
+  for (const std::string& path : specs::named_files(study, step)) {
+    const fs::path file = study.file.parent_path() / path;
+    const SourceFile* before = find(known, path);
+    std::error_code none;
+    const bool taken = before != nullptr || (known == nullptr && fs::is_regular_file(file, none) &&
+                                             fs::file_size(file, none) <= kMostNamedBytes);
+    if (taken && !files.contains(path)) files[path] = look_at(file, before);
   }
   return files;
+}
+
+bool has_sources(const specs::Study& study, const specs::Step& step) {
+  return !step.sources.empty() || !specs::named_files(study, step).empty();
 }
 
 std::vector<store::SourcesRow> rows_of_sources(const specs::Study& study, store::Store& store,
@@ -120,9 +141,9 @@ std::vector<store::SourcesRow> rows_of_sources(const specs::Study& study, store:
   const Recorded known = recorded(store);
   std::vector<store::SourcesRow> rows;
   for (const specs::Step& step : study.steps) {
-    if (step.sources.empty()) continue;
+    if (!has_sources(study, step)) continue;
     rows.push_back({0, step.name, unix_now_s(), version,
-                    to_json_text(read_sources(study, step, newest(known, step.name)))});
+                    to_json_text(read_sources(study, step))});
   }
   return rows;
 }
@@ -146,8 +167,8 @@ ArrayParts made_with_others(const specs::Plan& from, const specs::Study& to, sto
     const std::string& name = from.study().steps[i].name;
     const auto rows = known.find(name);
     const specs::Step* step = step_named(to, name);
-    if (rows == known.end() || step == nullptr || step->sources.empty()) continue;
-    const SourceFiles now = read_sources(to, *step, rows->second.back().second);
+    if (rows == known.end() || step == nullptr || !has_sources(to, *step)) continue;
+    const SourceFiles now = read_sources(to, *step, &rows->second.back().second);
     std::map<std::int64_t, bool> stale;
     for (const auto& [id, files] : rows->second) stale[id] = !differing_files(files, now).empty();
     const bool first_stale = stale.at(rows->second.front().first);
@@ -168,9 +189,9 @@ std::vector<std::string> changed_sources(const specs::Study& study, store::Store
   std::vector<std::string> changed;
   const Recorded known = recorded(store);
   for (const specs::Step& step : study.steps) {
-    const SourceFiles& before = newest(known, step.name);
-    if (step.sources.empty() || before.empty()) continue;
-    for (const std::string& path : differing_files(before, read_sources(study, step, before)))
+    const SourceFiles* before = newest(known, step.name);
+    if (before == nullptr || !has_sources(study, step)) continue;
+    for (const std::string& path : differing_files(*before, read_sources(study, step, before)))
       changed.push_back(fmt::format("{} of {}", path, step.name));
   }
   return changed;
@@ -180,7 +201,7 @@ void record_sources(const specs::Plan& plan, store::Store& store) {
   std::optional<Recorded> known;
   for (std::size_t i = 0; i < plan.study().steps.size(); ++i) {
     const specs::Step& step = plan.study().steps[i];
-    if (step.sources.empty()) continue;
+    if (!has_sources(plan.study(), step)) continue;
     if (!known) known = recorded(store);
     const SourceFiles now = read_sources(plan.study(), step, newest(*known, step.name));
     auto& rows = (*known)[step.name];

@@ -26,9 +26,11 @@ using SourceFiles = std::map<std::string, SourceFile>;  // by the path as writte
 std::string to_json_text(const SourceFiles& files);
 SourceFiles sources_from_json(const std::string& text);
 
-// As they are now. `known`: as they were at an earlier time.
-SourceFiles read_sources(const specs::Study& study, const specs::Step& step, const SourceFiles& known = {});
-// Of the steps that declare some: with what take() records for a new version.
+// As they are now. `known`: as they were at an earlier time; of the files that a command names, these alone.
+SourceFiles read_sources(const specs::Study& study, const specs::Step& step, const SourceFiles* known = nullptr);
+// Whether it declares some, or its command names files beside the study.
+bool has_sources(const specs::Study& study, const specs::Step& step);
+// Of the steps that have some: with what take() records for a new version.
 std::vector<store::SourcesRow> rows_of_sources(const specs::Study& study, store::Store& store,
                                                std::uint64_t version);
 // The files that both have and that differ.

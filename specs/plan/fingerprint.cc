@@ -60,7 +60,7 @@ std::string convert_settings(const yaml::Node& block, bool closing) {
   converters::ConvertConfig config = converters::read_convert_config(block, diagnostics);
   if (diagnostics.has_errors()) return yaml::emit(block);
   // The blocks of a campaign that grows stay as they are, where no sample moves.
-  if (!closing && config.split.order == converters::SplitOrder::hash) config.count = 0;
+  if (!closing && config.split.order != converters::SplitOrder::count) config.count = 0;
   if (!closing && config.count > 0 && !config.grown.empty()) config.count = config.grown.front();
   config.grown.clear();
   config.block_starts.clear();

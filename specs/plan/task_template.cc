@@ -138,6 +138,7 @@ void Plan::fill_convert(TaskTemplate& task, const PlannedStep& planned, std::uin
   set_counts(settings, "block_starts", task.sample_starts);
   set_counts(settings, "grown", study_->samples->design.grown);
   set_key(settings, "shard_samples", yaml::scalar(std::to_string(block)));
+  if (study_->options.split_version < 2) keep_hash_split(settings);
   const Step& simulation = study_->steps[source];
   if (simulation.bundle > 0) set_key(settings, "bundle", yaml::scalar(std::to_string(simulation.bundle)));
   if (simulation.kind == StepKind::plugin) set_key(settings, "stacked", yaml::scalar("true"));

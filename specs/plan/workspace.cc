@@ -365,6 +365,7 @@ nlohmann::json options_to_json(const ReadOptions& options) {
                          {"samples_file", options.samples_file},
                          {"strict", options.strict},
                          {"timestamp", options.timestamp}};
+  json["split_version"] = options.split_version;
   if (options.layout_samples > 0) json["layout_samples"] = options.layout_samples;
   if (options.local) json["local"] = true;
   if (!options.grown.empty()) json["grown"] = options.grown;
@@ -393,6 +394,7 @@ ReadOptions options_from_json(const nlohmann::json& json, const fs::path& where)
     options.strict = json.at("strict").get<bool>();
     options.timestamp = json.at("timestamp").get<std::string>();
     options.layout_samples = json.value("layout_samples", std::uint64_t{0});
+    options.split_version = json.value("split_version", 1);
     options.local = json.value("local", false);
     options.grown = json.value("grown", std::vector<std::uint64_t>{});
     options.leaf_status = json.value("leaf_status", false);

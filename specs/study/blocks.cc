@@ -136,6 +136,16 @@ std::uint64_t max_disk_bytes(const Study& study) {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(root.bytes("max_disk", 0), 0));
 }
 
+void keep_hash_split(yaml::Node& convert) {
+  if (quiet_config(convert).split.order != converters::SplitOrder::even) return;
+  yaml::Node* split = convert.find("split");
+  if (split == nullptr || split->is_null()) {
+    set_key(convert, "split", yaml::map({{"order", yaml::scalar("hash")}}));
+  } else if (split->is_map() && split->find("order") == nullptr) {
+    set_key(*split, "order", yaml::scalar("hash"));
+  }
+}
+
 void set_key(yaml::Node& map, std::string_view key, yaml::Node value) {
   if (yaml::Node* old = map.find(key)) {
     *old = std::move(value);

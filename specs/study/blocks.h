@@ -97,6 +97,9 @@ bool leaves_samples_unused(const yaml::Node& block);
 // delete them. 0: the study sets no limit.
 std::uint64_t max_disk_bytes(const Study& study);
 
+// The split of a campaign that began before fractions were split evenly: by hash where the block gives no order.
+void keep_hash_split(yaml::Node& convert);
+
 // Sets a key of a mapping, or removes it.
 void set_key(yaml::Node& map, std::string_view key, yaml::Node value);
 void remove_key(yaml::Node& map, std::string_view key);

@@ -306,11 +306,36 @@ class StepReader {
           "MERLIN_FINISHED each: not with 'bundle' or 'output: packed'");
     }
     step.sources = home("sources").strings("sources");
+    step.sources_off = step.sources == std::vector<std::string>{"none"};
+    if (step.sources_off) step.sources.clear();
+    check_sources(step);
     if (step.kind == StepKind::train) add_module(step);
     const yaml::Node* outputs = home("outputs").find("outputs");
     if (outputs == nullptr) return;
     for (const yaml::Node& item : outputs->is_sequence() ? outputs->items : std::vector<yaml::Node>{*outputs})
       step.outputs.push_back(read_output(item, step_.where(), reading_.diagnostics));
+  }
+
+  // Of a study that is to run: a campaign whose script has gone since can still be looked at.
+  void check_sources(const Step& step) {
+    const ReadOptions& options = reading_.study.options;
+    if (!options.campaign.empty() && !options.fresh_samples) return;
+    for (const std::string& source : step.sources) {
+      std::error_code error;
+      const std::filesystem::path path = locate(reading_.study, source);
+      if (find_token(source) || std::filesystem::exists(path, error) || is_cloned(path)) continue;
+      reading_.diagnostics.error(home("sources").mark_of("sources"),
+                                 fmt::format("{} has the source {}, which does not exist ({})", step_.where(), source,
+                                             path.string()));
+    }
+  }
+
+  // It comes with a repository that is cloned when the campaign starts.
+  bool is_cloned(const std::filesystem::path& path) const {
+    return std::ranges::any_of(reading_.study.git, [&](const GitDependency& git) {
+      const std::string folder = (std::filesystem::path(git.path) / git.name).lexically_normal().string() + "/";
+      return path.string().starts_with(folder);
+    });
   }
 
   // A network that the user has exported is a part of the training as a script is of a simulation.

@@ -45,6 +45,9 @@ struct ReadOptions {
   // Directories of samples are laid out as for so many (sample_path()): a campaign that grew keeps those that it has.
   // 0: as for the study's count.
   std::uint64_t layout_samples = 0;
+  // How convert: steps that give no `order` split fractions: 2, evenly; 1, by hash, as campaigns did that have no record
+  // of it. A campaign keeps its own.
+  int split_version = 2;
   // Set by reading: the folder of this version of the campaign's study (specs/plan/versions.h), and the XXH3-128 of its
   // tables of samples by the names of their copies; of older campaigns none.
   std::filesystem::path version_folder;
@@ -174,6 +177,7 @@ struct Step {
   std::vector<StepOutput> outputs;
   bool shell_given = false;
   std::vector<std::string> sources;  // files whose content decides the result, as written
+  bool sources_off = false;          // `sources: none`: nor are files that the command names (named_files.h)
   std::string task_queue = "merlin";
   std::map<std::string, std::string> launcher_keys;  // slurm, flux, lsf, walltime, ...: for $(LAUNCHER)
   yaml::Mark mark;

@@ -14,7 +14,7 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
-from wflow_test import BIN, DATA, INTERRUPTED, OK, SMALL, TASKS_FAILED, USAGE, CampaignTest, Terminal, lines_of, read_text
+from wflow_test import BIN, DATA, INTERRUPTED, OK, SMALL, SPEC, TASKS_FAILED, USAGE, CampaignTest, Terminal, lines_of, read_text
 
 # Random studies, from the first seed up to before the second, and edits of each.
 SEEDS = [int(n) for n in os.environ.get("WFLOW_CORRECT_SEEDS", "1 3" if SMALL else "1 7").split()]
@@ -148,6 +148,35 @@ class CorrectStories(CorrectTest):
         self.assertTrue(all(self.shards()[name] != node for name, node in shards.items()))
         self.assertNotEqual(self.model(), model)
         self.assertIn("nothing differs", self.wflow("diff").out)
+
+    def test_a_script_that_the_command_names(self):
+        """Nothing is declared: a changed script was 'nothing differs'."""
+        other = self.folder / "other.txt"
+        other.write_text("a")
+        cmd = f"echo x > {other}; [ -e {self.folder}/later ] || true; /usr/bin/python3 -S $(SPECROOT)/simulator.py $(x) $(y) field.npy"
+        self.write(cmd=cmd, train=False)
+        self.wflow("run", self.folder / "study.yaml", "-j", "2", "-q")
+        self.executed()
+        (self.folder / "later").write_text("made since")
+        self.assertIn("nothing differs", self.wflow("diff").out)
+        self.simulator.write_text(SIMULATOR.replace("FACTOR", "2"))
+        self.assertRegex(self.wflow("diff").out, rf"(?m)^simulate: sources changed, {SAMPLES} of {SAMPLES} stale$")
+        self.assertRegex(self.wflow("resume", "-j", "2").out, r"simulator.py of simulate has changed")
+        self.update()
+        self.assertEqual(self.executed(), {"simulate": SAMPLES})
+        self.assertIn("nothing differs", self.wflow("diff").out)
+        # Switched off.
+        self.study(self.text(cmd=cmd, train=False).replace("  - name: simulate", "  - name: simulate\n    sources: none"))
+        self.update()
+        self.simulator.write_text(SIMULATOR.replace("FACTOR", "3"))
+        self.assertIn("nothing differs", self.wflow("diff").out)
+        self.assertEqual(self.executed(), {})
+
+    def test_a_source_that_does_not_exist(self):
+        study = self.write(sources=True)
+        text = study.read_text().replace("sources: [simulator.py]", "sources: [simm.py]")
+        found = self.wflow("validate", self.study(text), code=SPEC)
+        self.assertRegex(found.err, r"study.yaml:\d+:\d+: error: the step 'simulate' has the source simm.py, which does not exist \(/.*/simm.py\)")
 
     def test_a_source_that_changes_between_two_runs(self):
         # Half of the tasks ran with the old script, the rest without --update with the new one: the record knows which.
