@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections import defaultdict
+from contextlib import closing
 from pathlib import Path
 
 from truth import Truth
@@ -175,7 +176,8 @@ class Campaign:
 
     def done(self):
         """(step, element) that the database says are done."""
-        with sqlite3.connect(f"file:{self.directory()}/.wflow/campaign.db?mode=ro", uri=True) as database:
+        # A connection that is left open keeps every command from reading the record.
+        with closing(sqlite3.connect(f"file:{self.directory()}/.wflow/campaign.db?mode=ro", uri=True)) as database:
             runs = database.execute("SELECT step, first, last FROM v_runs WHERE state = 'done'").fetchall()
         return {(step, element) for step, first, last in runs for element in range(first, last + 1)}
 
