@@ -253,13 +253,14 @@ class Keys(unittest.TestCase):
         definitions = SCHEMA["$defs"]
         study = {key: value for key, value in SCHEMA.items() if key != "$defs"}
         study["defs"] = {key: value for key, value in definitions.items() if key not in ("convert", "train")}
-        for schema, sources in (
-                (study, glob.glob(f"{ROOT}/specs/study/read_*.cc") + [f"{ROOT}/specs/study/study.cc", f"{ROOT}/specs/study/blocks.cc"]),
-                (definitions["convert"], [f"{ROOT}/converters/{name}" for name in ("config.cc", "fields.cc", "split.h")]),
+        for schema, sources, of_others in (
+                (study, glob.glob(f"{ROOT}/specs/study/read_*.cc") + [f"{ROOT}/specs/study/study.cc", f"{ROOT}/specs/study/blocks.cc"],
+                 {"split", "order"}),  # blocks.cc completes the convert block of an older campaign
+                (definitions["convert"], [f"{ROOT}/converters/{name}" for name in ("config.cc", "fields.cc", "split.h")], set()),
                 (definitions["train"], [f"{ROOT}/trainer/config.cc", f"{ROOT}/trainer/layer_config.cc",
-                                         f"{ROOT}/trainer/search_config.cc"])):
+                                         f"{ROOT}/trainer/search_config.cc"], set())):
             known = properties(schema)
-            asked = self.asked(sources)
+            asked = self.asked(sources) - of_others
             self.assertGreater(len(asked), 15, sources)
             self.assertEqual(asked - known, set(), f"{sources}: read, but not in the schema (*.schema.json)")
             self.assertEqual(known - asked - self.NOT_KEYS, set(), f"{sources}: in the schema, but not read")

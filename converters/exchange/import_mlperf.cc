@@ -220,6 +220,7 @@ ConvertConfig import_config(const ImportOptions& options, const std::vector<Impo
   config.compression = Compression::automatic;
   config.split.parts = options.split;
   config.split.seed = options.seed;
+  config.split.order = SplitOrder::hash;  // of the universe, which stays in one split
   config.name = "cosmoflow";
   return config;
 }

@@ -114,13 +114,13 @@ void store(Array& array, const std::vector<double>& values) {
 }
 
 // The shape of blocks of `edge` cells along each axis but C.
-Shape coarse_shape(const TransformState& state, std::size_t edge, const char* what) {
+Shape coarse_shape(const TransformState& state, std::size_t edge) {
   Shape coarse = state.array.shape;
   for (std::size_t k = 0; k < coarse.size(); ++k) {
     if (state.layout[k] == 'C') continue;
     if (coarse[k] % edge != 0)
-      throw Error(ExitCode::data, fmt::format("its shape ({}) is not divisible by {}: {}",
-                                              fmt::join(state.array.shape, ", "), what, edge));
+      throw Error(ExitCode::data, fmt::format("its shape ({}) is not divisible by {}",
+                                              fmt::join(state.array.shape, ", "), edge));
     coarse[k] /= edge;
   }
   return coarse;
@@ -135,7 +135,7 @@ std::size_t block_of(const Shape& index, const Shape& coarse, std::string_view l
 }
 
 void downsample(TransformState& state, std::size_t edge) {
-  const Shape coarse = coarse_shape(state, edge, "downsample");
+  const Shape coarse = coarse_shape(state, edge);
   const Shape fine = state.array.shape;
   with_computed(state.array, [&](auto zero) {
     using Value = decltype(zero);
@@ -165,7 +165,7 @@ void require_no_channels(const TransformState& state, const char* what) {
 // Each block's cells, counted between the edges: fractions of the block, an edge interval a channel.
 void histogram(TransformState& state, std::size_t edge, const std::vector<double>& edges) {
   require_no_channels(state, "histogram");
-  const Shape coarse = coarse_shape(state, edge, "histogram");
+  const Shape coarse = coarse_shape(state, edge);
   const Shape fine = state.array.shape;
   const std::size_t blocks = cells_of(coarse);
   const std::size_t bins = edges.size() - 1;
@@ -222,7 +222,7 @@ void cut(Array& array, const Selection& selection) {
 
 void subcubes(TransformState& state, std::size_t edge) {
   if (state.pieces > 1) throw Error(ExitCode::spec, "subcubes stands twice in a transform");
-  const Shape coarse = coarse_shape(state, edge, "subcubes");
+  const Shape coarse = coarse_shape(state, edge);
   const std::size_t width = dtype_size(state.array.dtype);
   Shape grid;
   for (std::size_t k = 0; k < coarse.size(); ++k) grid.push_back(state.layout[k] == 'C' ? 1 : coarse[k]);
@@ -347,11 +347,12 @@ std::optional<double> Parameters::find(std::string_view name) const {
   return values[static_cast<std::size_t>(at - names.begin())];
 }
 
-// Which of the steps it was: their sentences say what does not fit.
+// Which of the steps it was, where the sentence does not say so itself.
 static void apply_named(const Transform& step, const Parameters& parameters, TransformState& state) {
   try {
     apply_step(step, parameters, state);
   } catch (const Error& error) {
+    if (std::string_view(error.what()).find(name_of(step)) != std::string_view::npos) throw;
     throw Error(error.code(), fmt::format("the transform '{}' fails: {}", name_of(step), error.what()));
   }
 }

@@ -58,12 +58,12 @@ TEST(Transform, SubcubesLieOneBehindTheOther) {
   EXPECT_EQ(Numbers(values.end() - 8, values.end()), (Numbers{10, 11, 14, 15, 26, 27, 30, 31}));
   EXPECT_TRUE(error_of([&] {
                 applied(state_of({3, 4}, "HW"), {.kind = Kind::subcubes, .a = 2});
-              }).starts_with("4: its shape (3, 4) is not divisible by subcubes: 2"));
+              }).starts_with("4: the transform 'subcubes' fails: its shape (3, 4) is not divisible by 2"));
   // What does not change the shape may follow.
   EXPECT_EQ(values_of_state(applied(cut, {.kind = Kind::scale, .a = 2, .b = 1}))[3], 11);
   EXPECT_TRUE(error_of([&] {
                 applied(cut, {.kind = Kind::downsample, .a = 2});
-              }).starts_with("3: steps that change the shape"));
+              }).starts_with("3: the transform 'downsample' fails: steps that change the shape"));
 }
 
 TEST(Transform, HistogramsOfBlocks) {

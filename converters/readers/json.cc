@@ -106,8 +106,9 @@ class JsonInput final : public MemoryReader {
     if (!value.is_object() || paths.size() >= kMostPaths) return;
     for (const auto& [key, inner] : value.items()) {
       if (paths.size() >= kMostPaths) return;
-      paths.push_back(path + "/" + key);
-      gather_paths(inner, paths.back(), paths);
+      const std::string inner_path = path + "/" + key;
+      paths.push_back(inner_path);
+      gather_paths(inner, inner_path, paths);
     }
   }
 

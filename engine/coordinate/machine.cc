@@ -358,6 +358,7 @@ void CoordinatorMachine::Impl::commit() {
   committing_ = true;
   batch_.time_s = now_.unix_s;
   gathered_.during_recovery = recovering_ && !scheduler_.ended();
+  scheduler_.saving();
   written_ = std::exchange(gathered_, {});
   act(action::Commit{std::exchange(batch_, {})});
 }

@@ -189,6 +189,7 @@ void CoordinatorMachine::Impl::on(event::CommitWaits& event) {
 
 void CoordinatorMachine::Impl::on(const event::CommitFinished&) {
   committing_ = false;
+  scheduler_.saved();
   if (!disk_trouble_.empty()) {
     const std::string why = std::exchange(disk_trouble_, {});
     record("note", fmt::format("the campaign paused for {:.0f} s: {}", running_s_ - disk_trouble_s_, why));

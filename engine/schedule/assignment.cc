@@ -59,7 +59,7 @@ void Scheduler::move_due_retries() {
     const auto attempt = array.attempts.find(due->element);
     const bool waits = attempt != array.attempts.end() && attempt->second.due_s == due->due_s &&
                        array.states.at(due->element) == ElementState::delayed;
-    if (waits) ready_.add_again(due->array, due->element);
+    if (waits) queue_again(due->array, due->element);
   }
 }
 

@@ -44,6 +44,7 @@ void Scheduler::end(ArrayId id, Range range, ElementState state) {
   array.states.set(range, state);
   array.ended.add(range);
   open_ -= range.size();
+  ++ends_;
   if (state != ElementState::skipped && state != ElementState::cancelled) has_begun(id, range);
   disk_.ended(id, range, state);
   // Neighbours that end one by one are one record.
@@ -59,6 +60,7 @@ void Scheduler::drop_waiting(ArrayId id, Range range) {
   TaskArray& array = arrays_[id];
   ready_.remove(id, range);
   disk_.forget(id, range);
+  forget_unsaved(id, range);
   if (!array.cancel_requested.empty()) array.cancel_requested.remove(range);
   if (!array.ahead.empty()) array.ahead.remove(range);
   if (!array.attempts.empty())
@@ -132,8 +134,58 @@ void Scheduler::has_begun(ArrayId id, Range range) {
 
 // Simulations may have to wait until there is room for what they leave.
 void Scheduler::queue(ArrayId id, std::span<const Range> parts) {
+  std::vector<Range> saved;
+  if (may_wait_for_disk(id)) {
+    for (const Range& part : parts) {
+      for (Element element = part.first; element <= part.last; ++element)
+        if (!waits_for_disk(id, element)) saved.push_back({element, element});
+    }
+    parts = saved;
+    if (parts.empty()) return;
+  }
   if (!disk_.limits(id)) return ready_.add(id, parts);
   if (const auto free = disk_.hold_back(id, parts); !free.empty()) ready_.add(id, free);
+}
+
+void Scheduler::queue_again(ArrayId id, Element element) {
+  if (!may_wait_for_disk(id) || !waits_for_disk(id, element)) ready_.add_again(id, element);
+}
+
+// ---- blocks that leave samples out
+
+bool Scheduler::may_wait_for_disk(ArrayId id) const {
+  if (ends_ == ends_saved_) return false;
+  const ArraySpec& spec = arrays_[id].spec;
+  return std::any_of(spec.edges.begin(), spec.edges.end(), [&](const specs::Edge& edge) {
+    return spec.policy_of(edge) == specs::ContinueOn::ended;
+  });
+}
+
+bool Scheduler::waits_for_disk(ArrayId id, Element block) {
+  if (graph_.failed_samples(id, {block, block}).empty()) return false;
+  unsaved_[{id, block}] = ends_;
+  return true;
+}
+
+void Scheduler::forget_unsaved(ArrayId id, Range range) {
+  if (unsaved_.empty()) return;
+  unsaved_.erase(unsaved_.lower_bound({id, range.first}), unsaved_.upper_bound({id, range.last}));
+}
+
+void Scheduler::saved() {
+  ends_saved_ = ends_in_commit_;
+  for (auto at = unsaved_.begin(); at != unsaved_.end();) {
+    const auto [block, ends] = *at;
+    if (ends > ends_saved_) {
+      ++at;
+      continue;
+    }
+    at = unsaved_.erase(at);
+    const auto [id, element] = block;
+    const Range one{element, element};
+    arrays_[id].states.at(element) == ElementState::delayed ? ready_.add_again(id, element)
+                                                            : ready_.add(id, {&one, 1});
+  }
 }
 
 // Makes those wait that ran before; gives the others.
@@ -149,7 +201,7 @@ std::vector<Range> Scheduler::delay_known(ArrayId id, std::span<const Range> par
       if (at->second.due_s > now_s_) {
         retries_.add({id, at->first, at->second.due_s});
       } else {
-        ready_.add_again(id, at->first);
+        queue_again(id, at->first);
       }
       next = at->first + 1;
     }

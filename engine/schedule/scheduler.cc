@@ -131,6 +131,7 @@ void Scheduler::adopt(Worker& worker, const Lease& lease) {
 void Scheduler::hold(Worker& worker, const Lease& lease, Range part) {
   ready_.remove(lease.array, part);
   disk_.forget(lease.array, part);
+  forget_unsaved(lease.array, part);
   has_begun(lease.array, part);
   arrays_[lease.array].states.set(part, ElementState::leased);
   leases_.hold(lease.id, worker, lease.array, part, lease.memory_bytes);

@@ -118,6 +118,11 @@ class Scheduler {
   void hold_step(std::uint32_t step, bool held);
   // Something is left, but all that could run is held.
   bool only_held_left() const;
+  // All ends so far are in the commit that begins; that commit is on disk. A block that leaves samples out is
+  // leased when their ends are: a coordinator that is killed before would leave nothing that says so, its successor
+  // would run the samples and the block again, and what the block has deleted is gone.
+  void saving() { ends_in_commit_ = ends_; }
+  void saved();
   // A hard failure then ends only what depends on it.
   void set_keep_going(bool keep_going) { keep_going_ = keep_going; }
   // Everything that has not ended and does not run becomes cancelled.
@@ -311,6 +316,10 @@ class Scheduler {
   void resolve(ArrayId array, Range range);
   void make_ready(ArrayId array, std::span<const Range> parts);
   void queue(ArrayId array, std::span<const Range> parts);
+  void queue_again(ArrayId array, Element element);
+  bool may_wait_for_disk(ArrayId array) const;
+  bool waits_for_disk(ArrayId array, Element block);  // then it is in unsaved_
+  void forget_unsaved(ArrayId array, Range range);
   void has_begun(ArrayId array, Range range);
   std::vector<Range> delay_known(ArrayId array, std::span<const Range> parts);
   void give_back(LeaseId lease, ArrayId array, Range range);
@@ -335,6 +344,8 @@ class Scheduler {
   Actions actions_;
   LeaseId next_lease_;
   std::uint64_t open_ = 0;  // elements that have not ended
+  std::uint64_t ends_ = 0, ends_in_commit_ = 0, ends_saved_ = 0;  // calls of end()
+  std::map<std::pair<ArrayId, Element>, std::uint64_t> unsaved_;  // ready or due once so many of these are saved
   std::uint64_t max_range_ = 1 << 16;
   std::uint64_t work_ = 0;
   std::uint64_t made_again_ = 0;

@@ -29,6 +29,8 @@ class Campaign {
   explicit Campaign(std::vector<ArraySpec> arrays) : scheduler(std::move(arrays), 1) {}
 
   void take() {
+    scheduler.saving();
+    scheduler.saved();
     scheduler.assign(now);
     Actions actions = scheduler.take_actions();
     for (const GrantLease& grant : actions.grants) {
@@ -410,6 +412,42 @@ TEST(Scheduler, ASampleIsLeftOutThoughALaterStepSucceeded) {
   });
   EXPECT_EQ(campaign.total(1, ElementState::done), 4U);
   EXPECT_EQ(campaign.total(2, ElementState::done), 1U);
+}
+
+// A coordinator that is killed before the commit forgets a cancellation: the samples run, and the block is not to have
+// run without them.
+TEST(Scheduler, ABlockThatLeavesOutSamplesWaitsUntilTheirEndsAreOnDisk) {
+  ArraySpec blocks = array_of(2, {{0, EdgeKind::block, 4, nullptr, specs::ContinueOn::ended}}, 1);
+  blocks.leaves_out_failed = true;
+  blocks.failure_retries = 1;
+  Scheduler scheduler({array_of(8), blocks}, 1);
+  scheduler.start();
+  scheduler.worker_joined("a", {8, 0}, {});
+  scheduler.set_paused(true);
+  scheduler.assign(0);
+  EXPECT_EQ(scheduler.cancel(0, {4, 7}).waiting, 4U);
+  scheduler.set_paused(false);
+  const auto leased = [&] {
+    std::vector<Lease> found;
+    scheduler.assign(1);
+    for (const GrantLease& grant : scheduler.take_actions().grants) found.push_back(grant.lease);
+    return found;
+  };
+  const auto is_block = [](const Lease& lease) { return lease.array == 1; };
+  std::vector<Lease> simulations = leased();
+  EXPECT_TRUE(std::none_of(simulations.begin(), simulations.end(), is_block)) << "the cancellation is not on disk";
+  scheduler.saving();
+  for (const Lease& lease : simulations)
+    scheduler.done({lease.id, lease.array, lease.first, lease.count, 0, 0.1, 0.01, 0});
+  const std::vector<Lease> whole = leased();
+  ASSERT_EQ(whole.size(), 1U) << "nothing is left out: no commit is waited for";
+  EXPECT_EQ(whole[0].first, 0U);
+  EXPECT_EQ(whole[0].array, 1U);
+  scheduler.saved();
+  const std::vector<Lease> second = leased();
+  ASSERT_EQ(second.size(), 1U) << "the ends after it are not on disk, and do not matter";
+  EXPECT_EQ(second[0].first, 1U);
+  EXPECT_EQ(second[0].array, 1U);
 }
 
 // What gathers the elements of a step does not run where all of these were skipped.

@@ -118,7 +118,7 @@ class Printing(OutputTest):
 
 class Archives(OutputTest):
     def assert_can_be_looked_at(self, *before):
-        environment = {**self.environment, "XDG_STATE_HOME": "/nonexistent"}
+        environment = {**self.environment, "XDG_STATE_HOME": "/proc/nowhere"}
         script = "\n".join(" ".join([str(BIN / "wflow"), *map(str, self.command(words))]) + f" > {self.folder}/out 2>&1 || {{ echo {words[0]}; cat {self.folder}/out; }}"
                            for words in LOOKING + [["snapshot", self.folder / "copy.db"], ["report", "-o", self.folder / "r.html"], ["export", "--csv", self.folder / "csv"]])
         refused = f"{BIN}/wflow resume {self.campaign()} > {self.folder}/out 2>&1; echo $?; {BIN}/wflow retry {self.campaign()} > {self.folder}/out 2>&1; cat {self.folder}/out"
