@@ -41,7 +41,11 @@ fs::path make_campaign_directory(const specs::Study& study, std::string* timesta
     const fs::path directory = specs::campaign_directory(study, *timestamp);
     make_directories(directory.parent_path());
     std::error_code error;
-    if (fs::create_directory(directory, error)) return directory;
+    if (fs::create_directory(directory, error)) {
+      // Whatever the umask: wflow itself refuses a campaign that others can change.
+      fs::permissions(directory, fs::perms::others_write, fs::perm_options::remove, error);
+      return directory;
+    }
     if (error) throw system_error(error.value(), "cannot make " + directory.string());
   }
 }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <sqlite3.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -136,6 +137,11 @@ SQLite::Database open_read_only(const std::filesystem::path& path) {
   return database;
 }
 
+bool files_are_limited() {
+  struct rlimit limit {};
+  return ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
 }  // namespace
 
 std::filesystem::path database_path(const std::filesystem::path& campaign) {
@@ -172,10 +178,12 @@ void throw_database_error(const SQLite::Exception& error, const char* doing,
     case SQLITE_IOERR: {
       const bool known = system_error == ENOSPC || system_error == EDQUOT || system_error == EROFS ||
                          system_error == EFBIG;
-      const int number = known ? system_error : EIO;
+      // A write that `ulimit -f` cuts short leaves no number.
+      const int number = known ? system_error : files_are_limited() ? EFBIG : EIO;
       throw Error(ExitCode::system,
-                  fmt::format("{}: {}; mend that, or continue later with `{}`", where,
-                              std::error_code(number, std::generic_category()).message(), resume),
+                  fmt::format("{}: {}; {}, or continue later with `{}`", where,
+                              std::error_code(number, std::generic_category()).message(),
+                              number == EFBIG ? "raise the limit on the size of files (ulimit -f)" : "mend that", resume),
                   number);
     }
     case SQLITE_BUSY:
