@@ -4,6 +4,8 @@
 import csv
 import io
 import json
+import re
+import shutil
 import sqlite3
 import unittest
 from contextlib import closing
@@ -189,6 +191,7 @@ class Missing(Fields):
         (self.folder / "fault.py").write_text("")
         self.wflow("retry", "--step", "simulate", "-j", "2", "-q", code=OK)
         self.assertEqual(sorted(sum(self.ids().values(), [])), list(range(40)))
+        shutil.rmtree(self.campaign())
         self.run_fields(study(40, convert=", use_failed: true".replace(", ", "\n      ")), self.CRASH, TASKS_FAILED)
         self.assertEqual(sorted(sum(self.ids().values(), [])), list(range(40)))
 
@@ -202,7 +205,8 @@ class Missing(Fields):
             text = study(20).replace("from: simulate", "from: measure")
             text = text.replace("  - name: data", self.CHAIN.format(up="$(simulate.workspace)/$(MERLIN_SAMPLE_PATH)").lstrip("\n") + "  - name: data")
             if merlin:
-                text = "# wflow: merlin\n" + text
+                text = "# wflow: merlin\n" + re.sub(r"(  - name: \w+\n)", r"\1    description: of the test\n", text)
+                shutil.rmtree(self.campaign())
             (self.folder / "other.npy").write_bytes(b"")
             self.run_fields(text, self.CRASH, TASKS_FAILED)
             self.assertEqual(self.counts("measure")["done"], 20 if merlin else 18)
