@@ -20,6 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kAbsent = "absent";
+// A file that a command names and that was not there when it was recorded first: a task writes it, it is no source.
+constexpr const char* kNoSource = "no source";
 
 // A larger file that a command names is read by its tasks, and not by every command of wflow as well: it is a source
 // where the step declares it.
@@ -120,14 +122,16 @@ SourceFiles read_sources(const specs::Study& study, const specs::Step& step, con
   SourceFiles files;
   for (const std::string& path : step.sources)
     files[path] = look_at(specs::locate(study, path), find(known, path));
-  // Those that were there when the step's files were recorded first: what its tasks make later is no source.
+  // Those that are there when they are named first: what tasks make later is no source, in no version of the study.
   for (const std::string& path : specs::named_files(study, step)) {
+    if (files.contains(path)) continue;
     const fs::path file = study.file.parent_path() / path;
     const SourceFile* before = find(known, path);
     std::error_code none;
-    const bool taken = before != nullptr || (known == nullptr && fs::is_regular_file(file, none) &&
-                                             fs::file_size(file, none) <= kMostNamedBytes);
-    if (taken && !files.contains(path)) files[path] = look_at(file, before);
+    const bool source = before != nullptr
+                            ? before->checksum != kNoSource
+                            : fs::is_regular_file(file, none) && fs::file_size(file, none) <= kMostNamedBytes;
+    files[path] = source ? look_at(file, before) : SourceFile{kNoSource, 0, 0};
   }
   return files;
 }
@@ -138,12 +142,14 @@ bool has_sources(const specs::Study& study, const specs::Step& step) {
 
 std::vector<store::SourcesRow> rows_of_sources(const specs::Study& study, store::Store& store,
                                                std::uint64_t version) {
-  const Recorded known = recorded(store);
+  Recorded known;  // in all versions
+  for (const store::SourcesRow& row : store.sources())
+    known[row.step].emplace_back(row.id, sources_from_json(row.files));
   std::vector<store::SourcesRow> rows;
   for (const specs::Step& step : study.steps) {
     if (!has_sources(study, step)) continue;
     rows.push_back({0, step.name, unix_now_s(), version,
-                    to_json_text(read_sources(study, step))});
+                    to_json_text(read_sources(study, step, newest(known, step.name)))});
   }
   return rows;
 }

@@ -103,7 +103,8 @@ class Study:
         for step, depends in (("a", ""), (self.second, ", depends: [a]")):
             metric = '{"type": "metric", "name": "loss", "epoch": 1, "step": 1, "value": 1}'
             command = f"{self.campaign.task} {folder}/truth {folder}/locks {step} $(MERLIN_SAMPLE_ID) 20 70"
-            lines += [f"  - name: {step}", "    run:", "      cmd: |", f"        echo '{metric}' >> $WFLOW_EVENTS", f"        exec {command}",
+            # The record of what ran stands beside the study, and changes: it is no source of a step that an update adds.
+            lines += [f"  - name: {step}", "    sources: none", "    run:", "      cmd: |", f"        echo '{metric}' >> $WFLOW_EVENTS", f"        exec {command}",
                       f"      max_retries: {self.retries}", "      retry_delay: 0", f"      output: {self.schedule.output}"]
             if depends:
                 lines.append("      depends: [a]")

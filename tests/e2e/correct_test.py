@@ -165,6 +165,9 @@ class CorrectStories(CorrectTest):
         self.update()
         self.assertEqual(self.executed(), {"simulate": SAMPLES})
         self.assertIn("nothing differs", self.wflow("diff").out)
+        # What was made since the first version is a source in no later one.
+        (self.folder / "later").write_text("made again")
+        self.assertIn("nothing differs", self.wflow("diff").out)
         # Switched off.
         self.study(self.text(cmd=cmd, train=False).replace("  - name: simulate", "  - name: simulate\n    sources: none"))
         self.update()
