@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from campaign import POLL_S, Campaign, compile_c, wait_for
+from campaign import POLL_S, Campaign, compile_c
 from kill_schedules import arguments, is_exception
 from truth import KilledProcesses
 
@@ -240,7 +240,8 @@ class Player:
             ours = any(number == signal.SIGKILL for _, number in self.campaign.faults.get(process.pid, ()))
             # A signal that came before the program had a handler ends it.
             early = code in (-signal.SIGTERM, -signal.SIGINT)
-            if code not in DOCUMENTED_CODES and not ours and not early:
+            nothing_to_stop = name == "stop" and code == 2
+            if code not in DOCUMENTED_CODES and not ours and not early and not nothing_to_stop:
                 self.result.problems.append(f"{name} ended with {code}: {self.campaign.printed()[-800:]}")
 
 
@@ -251,16 +252,20 @@ def check(player, killed):
     truth.read()
     truth.without_killed(killed, campaign.faults)
     result.executions = len(truth.executions)
-    again = Counter()
-    for first, later in truth.reruns():
-        again[first.step, first.element] += 1
-        if again[first.step, first.element] <= player.asked[first.step, first.element]:
-            result.asked += 1
-        elif is_exception(campaign, first):
-            result.exceptions += 1
-        else:
-            result.reruns += 1
-            result.problems.append(f"{first.step}/{first.element} ran again {(later.begin - first.end) / 1e6:.1f} ms after its success")
+    for key, executions in truth.by_element().items():
+        successes = []
+        for execution in executions:
+            # A redo may be stopped and begin again: it has ended with a success.
+            if len(successes) > player.asked[key]:
+                if is_exception(campaign, successes[-1]):
+                    result.exceptions += 1
+                else:
+                    result.reruns += 1
+                    result.problems.append(f"{key[0]}/{key[1]} ran again {(execution.begin - successes[-1].end) / 1e6:.1f} ms after its success")
+            elif successes:
+                result.asked += 1
+            if execution.success:
+                successes.append(execution)
     result.overlaps = len(truth.overlaps())
     if left := campaign.left():
         result.problems.append(f"processes are left: {left}")
