@@ -26,9 +26,15 @@ namespace {
 constexpr int kScriptMode = 0755;
 constexpr std::string_view kSeal = "wflow lease ";
 
+void require_campaign(const std::string& campaign) {
+  if (::access(campaign.c_str(), F_OK) == 0 || errno != ENOENT) return;
+  throw Error(ExitCode::system, campaign + " is not there any more: the campaign was moved or removed");
+}
+
 // One system call where the parent is there, which is nearly always.
-void make_directory(const std::string& path) {
+void make_directory(const std::string& path, const std::string& campaign) {
   if (::mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return;
+  require_campaign(campaign);
   make_directories(path);
 }
 
@@ -97,13 +103,14 @@ std::string tail_of(const std::string& path, std::uint64_t from, std::size_t lim
 
 }  // namespace
 
-void write_setup(const ArraySetup& setup) {
+void write_setup(const ArraySetup& setup, const std::string& campaign) {
+  require_campaign(campaign);
   for (const std::string& directory : setup.directories) make_directories(directory);
   for (const NewFile& file : setup.files) publish(file);
 }
 
-void write_files(const PreparedTask& task) {
-  make_directory(task.directory);
+void write_files(const PreparedTask& task, const std::string& campaign) {
+  make_directory(task.directory, campaign);
   for (const NewFile& file : task.files) publish(file);
 }
 

@@ -11,11 +11,12 @@ namespace wflow::steps {
 
 // Both may run in several workers at the same time, while tasks read the files: a file that is there with
 // this text is left alone, any other is replaced as a whole by a rename. No file is ever written in place.
-// They throw Error{system} with path and reason.
-void write_setup(const ArraySetup& setup);
+// They throw Error{system} with path and reason, also where the campaign's directory is not there any more: one that
+// was moved is not made again.
+void write_setup(const ArraySetup& setup, const std::string& campaign);
 
 // The directory and the files of one task.
-void write_files(const PreparedTask& task);
+void write_files(const PreparedTask& task, const std::string& campaign);
 
 // Makes the task's marker of success, if it has one. False: the disk refuses it.
 bool mark_finished(const std::string& marker);

@@ -188,6 +188,7 @@ void Coordinator::wait() {
 
 void Coordinator::take_events() {
   lock_.check_if_late();  // first of all: it may have been frozen, and another one may work
+  lock_.check_place();
   if (commits_->committed()) {
     handle(event::CommitFinished{});
     carry_out();  // questions are answered while scheduler and store say the same

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -213,6 +214,24 @@ void CampaignLock::check_if_late() {
   if (now_s - last_beat_s_ <= timing_.valid_s || now_s - late_check_s_ < kOften_s) return;
   late_check_s_ = now_s;
   check_record();
+}
+
+void CampaignLock::check_place() {
+  constexpr double kOften_s = 1;
+  const double now_s = steady_now_s();
+  if (now_s - place_check_s_ < kOften_s) return;
+  place_check_s_ = now_s;
+  struct stat status {};
+  if (::stat(lock_file(campaign_).c_str(), &status) == 0 || errno != ENOENT) return;
+  // The kernel knows where the open file is now.
+  std::error_code none;
+  const auto now = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", file_.get()), none);
+  const std::filesystem::path place = now.parent_path().parent_path();
+  if (none || !std::filesystem::exists(now, none))
+    throw Error(ExitCode::system, fmt::format("{} was removed while its coordinator ran", campaign_.string()));
+  throw Error(ExitCode::system,
+              fmt::format("{} was moved to {} while its coordinator ran; go on there with: wflow resume {}",
+                          campaign_.string(), place.string(), place.string()));
 }
 
 void CampaignLock::check_record() {

@@ -66,6 +66,9 @@ class CampaignLock {
   // The same where the own heartbeat is older than valid_s, which is what a process sees that was frozen: before it
   // does anything else. About once a second; costs nothing otherwise.
   void check_if_late();
+  // Error{system} where the campaign's directory is not in its place any more: it was moved or removed. About once a
+  // second; costs nothing otherwise.
+  void check_place();
   // How the holder ends; the fcntl lock stays until the destructor.
   void end(HolderState state);
 
@@ -86,6 +89,7 @@ class CampaignLock {
   LockRecord record_;
   double last_beat_s_ = 0;  // steady
   double late_check_s_ = 0;
+  double place_check_s_ = 0;
   bool ended_ = false;
   std::thread beats_;
 };

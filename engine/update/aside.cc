@@ -93,6 +93,15 @@ class Gathering {
     return init != nullptr && init->text == "last";
   }
 
+  // Such a training goes on from its own checkpoints, which are complete, where its data come out as they were, and begins
+  // anew where not (trainer/training/trainer.cc). A search compares trainings, and each must run.
+  bool checks_its_data(const PlannedStep& step) const {
+    // Of another version of the study the checkpoints may be of another network.
+    if (step.kind != StepKind::train || &from_ != &to_) return false;
+    const yaml::Node& settings = to_.study().steps[step.study_step].settings;
+    return settings.find("output") == nullptr && settings.find("search") == nullptr;
+  }
+
   // The manifest of a data set stays true of its blocks while others are added.
   bool blocks_only_grew(ArrayId array, const PlannedStep& step) const {
     if (step.kind != StepKind::convert || step.block_samples > 0) return false;
@@ -114,6 +123,7 @@ class Gathering {
       if (!change.own && (begins_with_last_model(is) || blocks_only_grew(array, is))) return;
       const TaskTemplate task = from_.task_template(*change.from);
       const Successor successor = successor_of(*change.from, array);
+      if (!change.own && checks_its_data(is)) return add_whole(task.workspace, successor, true);
       if (change.stale + gone == was.elements && !(task.kind == StepKind::convert && task.block_samples == 0))
         return add_all(task, successor);
       add_some(task, change, is.elements, was.elements, successor);

@@ -447,6 +447,12 @@ study:
         self.assertNotEqual(self.model(), model)
         kept = [making(p) for p in (self.campaign() / ".wflow" / "old").rglob("model.pt")]
         self.assertEqual(kept, [model])
+        # Blocks that come out as they were change nothing that is learnt.
+        weights = (self.campaign() / "train" / "model.pt").read_bytes()
+        self.wflow("redo", "data", "-j", "2", "-q")
+        self.assertEqual((self.campaign() / "train" / "model.pt").read_bytes(), weights)
+        self.assertIn("nothing is left to train", read_text(self.campaign() / "train" / "train.out"))
+        self.assertEqual([p for p in (self.campaign() / ".wflow" / "old").rglob("model.pt") if making(p) != model], [])
         self.assertIn("none of these tasks is done", self.wflow("redo", "simulate/100").out)
         self.assertIn("simulat", self.wflow("redo", "simulat", code=USAGE).err)
         self.assert_done()

@@ -133,6 +133,19 @@ class Directories(RobustTest):
         self.assertIn(str(directory), run.err)
         self.assertNotIn("internal error", run.err)
 
+    def test_campaign_moved_in_the_middle(self):
+        gate = Gate(self.folder, FREE)
+        run = self.start("run", self.study(gated_study(gate, TASKS)), "-j", "2")
+        directory = self.wait_at_gate(gate, run)
+        moved = self.folder / "elsewhere"
+        directory.rename(moved)
+        self.assertEqual(run.wait(), SYSTEM, run.out + run.err)
+        self.assertIn(f"{directory} was moved to {moved} while its coordinator ran", run.err)
+        self.assertFalse(directory.exists(), "nothing is made in the old place")
+        gate.open()
+        self.wflow("resume", moved, "-j", "2", "-q")
+        self.assertEqual(self.status()["state"], "finished")
+
     def test_path_that_is_no_utf8(self):
         place = Path(os.fsdecode(os.fsencode(self.folder) + b"/caf\xe9"))
         place.mkdir()

@@ -330,7 +330,9 @@ void Run::resume_or_begin() {
     Normalisation normalisation;
     restore_checkpoint(checkpoint, state_, optimizer_, average_, lagged_, counters_, normalisation);
     data_.set_normalisation(normalisation);
-    const std::string note = fmt::format("continued from epoch {}, step {}", counters_.epoch, counters_.step);
+    const bool complete = counters_.epoch >= end_epoch() || counters_.stopped_early;
+    const std::string note = fmt::format("continued from epoch {}, step {}{}", counters_.epoch, counters_.step,
+                                         complete ? ": nothing is left to train, as the data are the same" : "");
     say(note);
     send_note(note);
     // Who was killed may have taken the last epochs' events along; told twice, they count once.

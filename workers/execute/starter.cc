@@ -70,7 +70,7 @@ void Starter::start(std::size_t slot, const TaskArray& array, steps::PreparedTas
   if (task.directory_on_demand) {
     task.directory = files.enter(task.directory);
   } else {
-    steps::write_files(task);
+    steps::write_files(task, array.task_template.campaign);
   }
   if (task.packed) files.open_output();
   task.environment.push_back("WFLOW_EVENTS=" + files.events());

@@ -32,7 +32,7 @@ const steps::Step& TaskArrays::step_of(specs::ArrayId id) {
   TaskArray& array = *arrays_.at(id);
   if (!array.step) {
     auto step = steps::make_step(array.task_template, samples_.get(), array.environment);
-    steps::write_setup(step->setup());
+    steps::write_setup(step->setup(), array.task_template.campaign);
     array.step = std::move(step);
   }
   return *array.step;
