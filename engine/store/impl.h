@@ -154,6 +154,9 @@ struct Store::Impl {
   // records.cc
   void add_metrics(CampaignStatus& status);
   void add_artifacts(CampaignStatus& status);
+  // Where coordinators of this campaign have run.
+  std::vector<std::string> places();
+  std::string place_now(const std::string& path, const std::vector<std::string>& places) const;
   void add_records(CampaignStatus& status);
   std::vector<StepStatus> read_steps();
   double coordinated_s();

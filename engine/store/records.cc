@@ -142,7 +142,24 @@ void Store::Impl::add_metrics(CampaignStatus& status) {
   status.metrics = curves.curves(name, kListedPoints);
 }
 
+// Tasks name files where the campaign was when they ran; it may have been moved or copied since.
+std::string Store::Impl::place_now(const std::string& path, const std::vector<std::string>& places) const {
+  for (const std::string& place : places) {
+    if (path.starts_with(place) && path.substr(place.size()).starts_with("/"))
+      return (campaign / path.substr(place.size() + 1)).string();
+  }
+  return path;
+}
+
+std::vector<std::string> Store::Impl::places() {
+  std::vector<std::string> places;
+  auto& select = statement("SELECT substr(key, 7) FROM meta WHERE key >= 'place:' AND key < 'place;'");
+  while (select.executeStep()) places.push_back(select.getColumn(0).getString());
+  return places;
+}
+
 void Store::Impl::add_artifacts(CampaignStatus& status) {
+  const std::vector<std::string> all_places = places();
   auto& select = statement(
       "SELECT a.step, e.body FROM events e JOIN arrays a ON a.id = e.array WHERE e.type = 'artifact' ORDER "
       "BY e.id");
@@ -151,9 +168,10 @@ void Store::Impl::add_artifacts(CampaignStatus& status) {
     const auto* body = line ? std::get_if<wire::EventBody>(&*line) : nullptr;
     const auto* artifact = body != nullptr ? std::get_if<wire::Artifact>(body) : nullptr;
     if (artifact == nullptr || artifact->kind == "shard") continue;  // thousands; the manifest lists them
-    const auto same = [&](const ArtifactView& known) { return known.path == artifact->path; };
+    const std::string path = place_now(artifact->path, all_places);
+    const auto same = [&](const ArtifactView& known) { return known.path == path; };
     if (std::erase_if(status.artifacts, same) == 0) ++status.artifacts_total;
-    status.artifacts.push_back({select.getColumn(0).getString(), artifact->kind, artifact->path});
+    status.artifacts.push_back({select.getColumn(0).getString(), artifact->kind, path});
     if (status.artifacts.size() > kListedArtifacts) status.artifacts.erase(status.artifacts.begin());
   }
 }

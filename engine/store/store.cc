@@ -185,6 +185,7 @@ std::uint64_t Store::next_epoch() {
         "UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING CAST(value AS INTEGER)");
     if (!update.executeStep()) throw Error(ExitCode::data, "the database knows no epoch: it is damaged");
     epoch = static_cast<std::uint64_t>(update.getColumn(0).getInt64());
+    execute(impl_->statement("INSERT OR IGNORE INTO meta VALUES ('place:' || ?, '')"), impl_->campaign.string());
   });
   return epoch;
 }

@@ -423,6 +423,27 @@ TEST_F(StoreTest, ASnapshotThatCannotBeWrittenHarmsNothing) {
   EXPECT_THROW(Store(campaign_ / "copy.db"), Error);
 }
 
+TEST_F(StoreTest, ArtifactsAreWhereTheCampaignIsNow) {
+  {
+    Store store(campaign_);
+    store.next_epoch();
+    Batch batch;
+    batch.events.push_back({1, 0, 0, 1.0, wire::Artifact{"model", (campaign_ / "train/m.pt").string()}});
+    batch.events.push_back({1, 0, 0, 1.0, wire::Artifact{"model", campaign_.string() + "2/m.pt"}});
+    store.commit(batch);
+  }
+  const std::filesystem::path moved = campaign_.string() + "-moved";
+  std::filesystem::rename(campaign_, moved);
+  {
+    Store store(moved);
+    const CampaignStatus status = store.status_at_rest();
+    ASSERT_EQ(status.artifacts.size(), 2u);
+    EXPECT_EQ(status.artifacts[0].path, (moved / "train/m.pt").string());
+    EXPECT_EQ(status.artifacts[1].path, campaign_.string() + "2/m.pt");
+  }
+  std::filesystem::rename(moved, campaign_);
+}
+
 TEST_F(StoreTest, EventsBecomeMetricsProgressAndArtifacts) {
   Store store(campaign_);
   Batch batch;

@@ -146,6 +146,18 @@ class Directories(RobustTest):
         self.wflow("resume", moved, "-j", "2", "-q")
         self.assertEqual(self.status()["state"], "finished")
 
+    def test_copies_name_their_own_files(self):
+        self.wflow("run", self.study(gated_study(Gate(self.folder, TASKS), TASKS, extra="""
+  - name: model
+    run:
+      cmd: printf '{"type":"artifact","kind":"model","path":"%s/m.pt"}\\n' $PWD >> $WFLOW_EVENTS
+""")), "-j", "2", "-q")
+        directory = self.campaign()
+        copy = self.folder / "place" / "copy"
+        shutil.copytree(directory, copy)
+        paths = [artifact["path"] for artifact in json.loads(self.wflow("status", copy, "--json").out)["artifacts"]]
+        self.assertEqual(paths, [str(copy / "model" / "m.pt")])
+
     def test_path_that_is_no_utf8(self):
         place = Path(os.fsdecode(os.fsencode(self.folder) + b"/caf\xe9"))
         place.mkdir()
