@@ -11,6 +11,7 @@
 #include "cli/commands/read_options.h"
 #include "specs/plan/plan_formats.h"
 #include "specs/plan/workspace.h"
+#include "specs/study/check_training.h"
 #include "specs/study/describe.h"
 #include "specs/study/schema.h"
 
@@ -29,6 +30,8 @@ struct ValidateOptions {
 specs::Plan plan_of(const ValidateOptions& options) {
   specs::StudyAndWarnings read = specs::read_study(options.study, options.read);
   for (const auto& warning : read.warnings) fmt::print(stderr, "{}\n", warning.to_string());
+  for (const std::string& doubt : specs::training_doubts(read.study))
+    fmt::print(stderr, "{}: warning: {}\n", options.study, doubt);
   const auto directory = specs::campaign_directory(read.study, specs::kNoTimestamp);
   return specs::Plan(std::move(read.study), directory);
 }
@@ -95,7 +98,8 @@ std::shared_ptr<ValidateOptions> add(CLI::App& app, Command& chosen, const char*
 
 void add_validate(CLI::App& app, Command& chosen) {
   add(app, chosen, "validate", "check a study without making anything",
-      "Every error with file, line and column. Exit code 0 or 3; 5 where the batch system would refuse an allocation.\nExamples:\n  wflow validate cosmoflow.yaml",
+      "Every error with file, line and column. Exit code 0 or 3; 5 where the batch system would refuse an "
+      "allocation.\nExamples:\n  wflow validate cosmoflow.yaml",
       validate);
 }
 

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "specs/plan/expansion.h"
 #include "specs/study/blocks.h"
+#include "specs/study/check_training.h"
 #include "specs/study/reading.h"
 #include "specs/study/tokens.h"
 #include "trainer/config.h"
@@ -344,6 +345,7 @@ void check_blocks(Reading& reading, const Expansion& expansion) {
     if (reading.study.steps[i].kind == StepKind::plugin) check_plugin(reading, expansion, i);
   }
   check_max_disk_is_of_use(reading);
+  if (!reading.diagnostics.has_errors()) check_trainings(reading.study, reading.diagnostics);
 }
 
 }  // namespace wflow::specs
