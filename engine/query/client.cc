@@ -14,6 +14,7 @@
 #include "engine/monitor/allocations.h"
 #include "engine/query/queries.h"
 #include "engine/schedule/graph.h"
+#include "engine/store/campaign_lock.h"
 #include "engine/store/store.h"
 #include "engine/wire/keys.h"
 #include "engine/wire/transport.h"
@@ -103,12 +104,15 @@ std::optional<wire::Answer> Client::ask_coordinator(const wire::Request& request
 template <class AtRest>
 auto Client::ask_or(const wire::Request& request, AtRest at_rest) -> decltype(at_rest()) {
   store::require_record(campaign_);
+  int tries_without_coordinator = 0;
   for (const double until_s = steady_now_s() + waiting_.change_s;;) {
     if (auto answer = ask_coordinator(request)) return std::move(*answer);
     try {
       return at_rest();
     } catch (const Error& error) {
       if (error.code() != ExitCode::busy) throw;
+      // No coordinator, also some seconds later: somebody else has the record open, and the error says who.
+      if (!store::is_held(campaign_) && ++tries_without_coordinator > 1) throw;
     }
     if (const auto endpoint = wire::read_endpoint(campaign_); endpoint && wire::is_out_of_reach(*endpoint)) {
       throw Error(ExitCode::busy,

@@ -4,16 +4,23 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "base/staging_folder.h"
+#include "base/text.h"
 #include "engine/store/schema.h"
 #include "engine/store/store.h"
 
@@ -137,6 +144,31 @@ SQLite::Database open_read_only(const std::filesystem::path& path) {
   return database;
 }
 
+// The programs of this machine that have locks on the database: somebody looks into it with sqlite3 or Python, and a
+// campaign's database has one user at a time. "python3 (PID 4711)"; empty where none is known.
+std::string lock_holders(const std::filesystem::path& path) {
+  std::set<std::string> inodes;
+  for (const char* suffix : {"", "-shm"}) {
+    struct stat status {};
+    if (::stat((path.string() + suffix).c_str(), &status) == 0)
+      inodes.insert(fmt::format("{:02x}:{:02x}:{}", major(status.st_dev), minor(status.st_dev), status.st_ino));
+  }
+  std::vector<std::string> names;
+  std::set<std::string> seen;
+  std::ifstream locks("/proc/locks");  // "1: POSIX  ADVISORY  READ 4711 fe:00:1234 0 EOF"
+  for (std::string line; std::getline(locks, line);) {
+    std::istringstream words(line);
+    std::string number, kind, mode, access, pid, inode;
+    if (!(words >> number >> kind >> mode >> access >> pid >> inode)) continue;
+    if (!inodes.contains(inode) || pid == std::to_string(::getpid()) || !seen.insert(pid).second) continue;
+    std::string name;
+    std::ifstream comm("/proc/" + pid + "/comm");
+    std::getline(comm, name);
+    names.push_back(fmt::format("{} (PID {})", name.empty() ? "a program" : name, pid));
+  }
+  return text::join(names, ", ");
+}
+
 bool files_are_limited() {
   struct rlimit limit {};
   return ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
@@ -188,6 +220,8 @@ void throw_database_error(const SQLite::Exception& error, const char* doing,
     }
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
+      if (const std::string others = lock_holders(path); !others.empty())
+        throw Error(ExitCode::busy, fmt::format("{}: {} has it open; close it there, and try again", where, others));
       throw Error(ExitCode::busy, fmt::format("{}: another coordinator runs this campaign", where));
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:

@@ -13,7 +13,7 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
-from wflow_test import BIN, DATA, INTERRUPTED, OK, SMALL, SYSTEM, TASKS_FAILED, USAGE, CampaignTest, Gate, Process, gated_study
+from wflow_test import BIN, BUSY, DATA, INTERRUPTED, OK, SMALL, SYSTEM, TASKS_FAILED, USAGE, CampaignTest, Gate, Process, gated_study
 
 TASKS = 12
 FREE = 6
@@ -237,6 +237,18 @@ class Peers(RobustTest):
         self.gate.open()
         self.assertEqual(self.run_.wait(), OK, self.run_.err)
         self.assertEqual(Counter(self.gate.began()), Counter(range(TASKS)))
+
+
+class Database(RobustTest):
+    def test_somebody_looks_into_it(self):
+        self.wflow("run", self.study(gated_study(Gate(self.folder, TASKS), TASKS)), "-j", "2", "-q")
+        directory = self.campaign()
+        with closing(sqlite3.connect(directory / ".wflow" / "campaign.db")) as database:
+            database.execute("SELECT count(*) FROM arrays").fetchall()
+            for command in (("status",), ("resume", "-q")):
+                said = self.wflow(*command, directory, code=BUSY).err
+                self.assertRegex(said, rf"python3\S* \(PID {os.getpid()}\) has it open; close it there")
+        self.assertEqual(self.status()["state"], "finished")
 
 
 class Tasks(RobustTest):
