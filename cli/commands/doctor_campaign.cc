@@ -17,10 +17,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked_json.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
+#include "cli/campaign/done_tasks.h"
 #include "cli/campaign/markers.h"
 #include "cli/view/terminal.h"
 #include "engine/followups/followups.h"
@@ -72,9 +75,21 @@ class Examination {
     look_at_database();
     look_at_journals();
     look_at_leftovers();
-    if (database_is_sound_) look_at_markers();
+    if (!database_is_sound_) return std::move(findings_);
+    look_at_markers();
+    const specs::Plan plan = read_plan(campaign_);
+    for (engine::ArrayId array = 0; array < plan.array_count(); ++array) {
+      const specs::PlannedStep& step = plan.steps()[plan.step_of(array)];
+      const std::string& name = plan.study().steps[step.study_step].name;
+      if (step.kind == specs::StepKind::convert && step.block_samples == 0 && is_done(plan, array))
+        look_at_data_set(plan.task_template(array).workspace, name);
+      if (step.kind == specs::StepKind::train) look_at_training(plan.task_template(array).workspace, name);
+    }
     return std::move(findings_);
   }
+
+  // Files whose bytes are those that were written.
+  std::uint64_t whole_files() const { return whole_files_; }
 
  private:
   void add(std::string what, std::string remedy, std::function<void()> mend = {}) {
@@ -207,6 +222,54 @@ class Examination {
            name.find(".tmp.") != std::string::npos;
   }
 
+  static bool is_done(const specs::Plan& plan, engine::ArrayId array) {
+    engine::Client client(plan);
+    return !done_parts(client, {array}, {0, 0}).empty();
+  }
+
+  // Every byte is read.
+  void look_at_data_set(const fs::path& data, const std::string& step) {
+    const std::string folder = data.lexically_relative(campaign_).string();
+    const std::string remedy = fmt::format("make it again: wflow redo {} {}", campaign_.string(), step);
+    SpawnRequest request;
+    request.argv = {sibling_program("wflow-convert"), "verify", data.string()};
+    const CommandResult result = run_command(request);
+    std::vector<std::string> lines = text::split(text::trim(result.out), '\n');
+    if (result.status == 0) {
+      whole_files_ +=
+          static_cast<std::uint64_t>(text::to_integer(text::split(lines.front(), ' ').front()).value_or(0));
+      return;
+    }
+    if (text::trim(result.out).empty()) lines = {std::string(text::trim(result.err))};
+    for (const std::string& line : lines) add(fmt::format("{}: {}", folder, line), remedy);
+  }
+
+  // Whatever a training has left for people and programs: trainer/training/report.h.
+  void look_at_training(const fs::path& training, const std::string& step) {
+    const fs::path file = training / "result.json";
+    const std::string name = file.lexically_relative(campaign_).string();
+    const std::string remedy = fmt::format("train again: wflow redo {} {}", campaign_.string(), step);
+    std::error_code none;
+    if (!fs::exists(file, none)) return;
+    const CheckedJson read = take_checksum(read_file(file));
+    const nlohmann::json result = nlohmann::json::parse(read.text, nullptr, false);
+    if (!read.whole || !result.is_object()) return add(name + " is damaged", remedy);
+    ++whole_files_;
+    const nlohmann::json checksums = result.value("checksums", nlohmann::json::object());
+    for (const auto& [other, checksum] : checksums.items()) {
+      const fs::path path = training / other;
+      if (!fs::exists(path, none)) {
+        // A person may have removed the others.
+        if (other == "model.pt")
+          add(fmt::format("{} is missing", path.lexically_relative(campaign_).string()), remedy);
+      } else if (hash_file(path) != checksum) {
+        add(fmt::format("{} is not as it was written", path.lexically_relative(campaign_).string()), remedy);
+      } else {
+        ++whole_files_;
+      }
+    }
+  }
+
   // The record counts, unless a step trusts its markers.
   void look_at_markers() {
     const specs::Plan plan = read_plan(campaign_);
@@ -264,6 +327,7 @@ class Examination {
   fs::path campaign_;
   bool database_is_sound_ = false;
   bool results_wait_ = false;  // in journals: the next resume takes them
+  std::uint64_t whole_files_ = 0;
   std::vector<Finding> findings_;
 };
 
@@ -291,12 +355,15 @@ nlohmann::json json_of(const std::vector<Finding>& findings, const std::vector<b
 int examine_campaign(const DoctorOptions& options) {
   const fs::path campaign = find_campaign(options.campaign);
   engine::store::refuse_if_held(campaign);
-  const std::vector<Finding> findings = Examination(campaign).run();
+  Examination examination(campaign);
+  const std::vector<Finding> findings = examination.run();
   std::vector<bool> mended(findings.size(), false);
   const auto can =
       std::count_if(findings.begin(), findings.end(), [](const Finding& f) { return f.mend != nullptr; });
   if (!options.json) {
-    if (findings.empty()) fmt::print("{}: nothing is wrong\n", campaign.string());
+    if (findings.empty())
+      fmt::print("{}: nothing is wrong; {} files of data sets and trainings are as they were written\n",
+                 campaign.string(), text::format_count(examination.whole_files()));
     for (const Finding& finding : findings)
       fmt::print("{}\n  {}: {}\n", finding.what, finding.mend ? "would" : "you can", finding.remedy);
   }

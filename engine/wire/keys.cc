@@ -88,7 +88,14 @@ CampaignKeys create_keys(const std::filesystem::path& campaign) {
 }
 
 CampaignKeys renew_keys(const std::filesystem::path& campaign) {
-  CampaignKeys keys = read_keys(campaign);
+  // Lost or damaged ones are made anew: nothing but workers that live has them.
+  CampaignKeys keys;
+  try {
+    keys.token = read_keys(campaign).token;
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::data) throw;
+    keys.token = random_token();
+  }
   keys.server = new_pair();
   keys.client = new_pair();
   // Which campaign is the newest is known by this file's time.
@@ -102,6 +109,10 @@ CampaignKeys renew_keys(const std::filesystem::path& campaign) {
 CampaignKeys read_keys(const std::filesystem::path& campaign) {
   const auto file = keys_file(campaign);
   check_private(campaign);
+  std::error_code none;
+  if (!std::filesystem::exists(file, none) && std::filesystem::exists(file.parent_path(), none))
+    throw Error(ExitCode::data, fmt::format("{} is missing; wflow keys --renew {} makes new keys",
+                                            file.string(), campaign.string()));
   const std::string text = read_file(file);
   try {
     const json value = json::parse(text);
@@ -111,7 +122,8 @@ CampaignKeys read_keys(const std::filesystem::path& campaign) {
     return {pair_from_json(value.at("server")), pair_from_json(value.at("client")),
             value.at("token").get<std::string>()};
   } catch (const json::exception& error) {
-    throw Error(ExitCode::data, fmt::format("{} is damaged: {}", file.string(), error.what()));
+    throw Error(ExitCode::data, fmt::format("{} is damaged: {}; wflow keys --renew {} makes new ones",
+                                            file.string(), error.what(), campaign.string()));
   }
 }
 

@@ -6,6 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import damage
 import stops
 import targeted
 from campaign import compile_c
@@ -75,6 +76,15 @@ class Stops(ChaosTest):
         result = stops.play(BIN, self.task, self.killed, 5, 1)
         self.assertEqual(sum(result.stops.values()), 5)
         self.assertEqual((dict(result.again), result.overlaps, result.problems), ({}, 0, []))
+
+
+class DamagedCampaigns(unittest.TestCase):
+    # A shard, a manifest, a journal, the database, a model, the keys.
+    SEEDS = (8, 34, 46, 49, 50) if SMALL else (8, 29, 33, 34, 46, 48, 49, 50, 93)
+
+    def test_no_silent_difference(self):
+        for trial in damage.play(BIN, self.SEEDS):
+            self.assertEqual(trial.problems, [], trial.text())
 
 
 if __name__ == "__main__":

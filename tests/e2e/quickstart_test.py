@@ -10,7 +10,7 @@ import h5py
 import numpy
 import torch
 
-from wflow_test import OK, SMALL, CampaignTest, quickstart, xxh3_128
+from wflow_test import DATA, OK, SMALL, CampaignTest, quickstart, xxh3_128
 
 UNIVERSES = 12 if SMALL else 30
 
@@ -30,6 +30,7 @@ class Quickstart(CampaignTest):
         self.check_shards(manifest, universes)
         self.check_model(universes)
         self.check_nothing_runs_again()
+        self.check_doctor()
         self.assert_nothing_half_written()
 
     def check_output(self):
@@ -56,6 +57,19 @@ class Quickstart(CampaignTest):
         # So few universes under sanitizers that the trainer says how little its errors mean.
         notes = ["note"] if SMALL else []
         self.assertEqual([row["kind"] for row in status["history"]], ["started", "worker", *notes, "end"])
+
+    def check_doctor(self):
+        said = self.wflow("doctor", self.directory).out
+        self.assertRegex(said, r"nothing is wrong; \d+ files of data sets and trainings are as they were written")
+        for name in ("data/train/shard-00000.h5", "train/model.pt", "train/result.json"):
+            path = self.directory / name
+            whole = path.read_bytes()
+            path.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+            said = self.wflow("doctor", self.directory, code=DATA).out
+            self.assertIn(name, said)
+            self.assertIn("wflow redo", said)
+            path.write_bytes(whole)
+        self.assertIn("nothing is wrong", self.wflow("doctor", self.directory).out)
 
     def read_universes(self):
         universes = {}

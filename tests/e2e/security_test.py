@@ -12,7 +12,7 @@ import unittest
 from collections import Counter
 from pathlib import Path
 
-from wflow_test import BIN, OK, SMALL, SYSTEM, CampaignTest, Gate, gated_study, read_text
+from wflow_test import BIN, DATA, OK, SMALL, SYSTEM, CampaignTest, Gate, gated_study, read_text
 
 TASKS = 12
 FREE = 6
@@ -236,6 +236,12 @@ class Keys(SecurityTest):
         self.assert_one_sentence(refused, "coordinat")
         self.kill_everything()
         self.run_.wait()
+        self.assertIn("These are new", self.wflow("keys", directory, "--renew").out)
+        keys = directory / ".wflow" / "keys.json"
+        keys.write_text("{")
+        self.assertIn("--renew", self.wflow("status", directory, code=DATA).err)
+        keys.unlink()
+        self.assert_one_sentence(self.wflow("status", directory, code=DATA), "keys.json is missing; wflow keys --renew")
         self.assertIn("These are new", self.wflow("keys", directory, "--renew").out)
         self.assertNotEqual((directory / ".wflow" / "keys.json").read_bytes(), old)
         self.run_ = self.start("resume", directory, "-j", "2", "--listen")

@@ -402,7 +402,7 @@ void Combination::write() {
   for (const char* name : {"model.onnx", "metrics.csv"})  // of an earlier training without members
     fs::remove(output_ / name);
   write_file_durably(output_ / "train.yaml", yaml::emit(to_yaml(config_)));
-  write_file_durably(output_ / "result.json", result(test).dump(2) + "\n");
+  write_result(output_, result(test));
   const bool tested = !files_.front().ids().empty();
   if (tested) tell(test);
   std::fputs(fmt::format("results in {}: model.pt (of all members; each has a model.onnx of its own), "

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/checked_json.h"
+#include "base/file.h"
 #include "base/text.h"
 
 namespace wflow::trainer {
@@ -104,6 +106,15 @@ std::string predictions_csv(const Objective& objective, const Normalisation& nor
   return out;
 }
 
+void write_result(const std::filesystem::path& output, nlohmann::json result) {
+  for (const char* name :
+       {"model.pt", "model.onnx", "predictions.h5", "predictions.csv", "metrics.csv", "metrics.jsonl"}) {
+    std::error_code none;
+    if (std::filesystem::exists(output / name, none)) result["checksums"][name] = hash_file(output / name);
+  }
+  write_file_durably(output / "result.json", with_checksum(result.dump(2) + "\n"));
+}
+
 std::string ratio_text(const TargetErrors& errors) {
   const std::optional<double> ratio = errors.ratio();
   return ratio ? fmt::format("{:.3f}", *ratio) : "-";
@@ -158,14 +169,18 @@ std::string performance_line(const Performance& performance) {
 
 std::string test_lines(const Evaluation& evaluation, std::string_view title) {
   const bool classes = evaluation.classes;
-  std::string out = fmt::format("{:<24} {:>14} {:>14} {:>18} {:>8} {:>8}\n", title,
-                                classes ? "error rate" : "mean abs error", classes ? "" : "rms error",
-                                classes ? "most common class" : "always the mean", "ratio", classes ? "" : "R2");
+  std::string out =
+      fmt::format("{:<24} {:>14} {:>14} {:>18} {:>8} {:>8}\n", title,
+                  classes ? "error rate" : "mean abs error", classes ? "" : "rms error",
+                  classes ? "most common class" : "always the mean", "ratio", classes ? "" : "R2");
   for (const TargetErrors& t : evaluation.targets) {
     const std::optional<double> r2 = t.r2();
     out += fmt::format("{:<24} {:>14.6g} {:>14} {:>18.6g} {:>8} {:>8}\n", t.label, t.mae,
                        classes ? std::string() : fmt::format("{:.6g}", t.rmse()), t.mean_guess_mae,
-                       ratio_text(t), classes ? std::string() : r2 ? fmt::format("{:.4f}", *r2) : "-");
+                       ratio_text(t),
+                       classes ? std::string()
+                       : r2    ? fmt::format("{:.4f}", *r2)
+                               : "-");
   }
   return out;
 }

@@ -41,6 +41,9 @@ Performance performance_of(const std::vector<EpochRow>& history, std::int64_t fl
 nlohmann::json to_json(const Performance& performance);
 std::string performance_line(const Performance& performance);
 
+// result.json of the folder, with the checksums of the files that lie there, and its own (base/checked_json.h).
+void write_result(const std::filesystem::path& output, nlohmann::json result);
+
 // "-" where there is none.
 std::string ratio_text(const TargetErrors& errors);
 std::string epoch_line(const EpochRow& row, std::int64_t epochs);

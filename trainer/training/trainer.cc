@@ -1157,7 +1157,7 @@ void Run::write_results() {
                              {"waited_for_ranks_this_segment", communicator_.exposed_seconds()},
                              {"reductions_this_segment", communicator_.reduction_seconds()}}}};
   if (!staging.is_null()) result["staging"] = staging;
-  write_file_durably(output / "result.json", result.dump(2) + "\n");
+  write_result(output, std::move(result));
   if (split.size() > 0) say("\n" + test_lines(test));
   say(performance_line(performance));
   say(fmt::format("results in {}: model.pt, model.onnx, predictions.h5, predictions.csv, metrics.csv, result.json",
