@@ -190,6 +190,11 @@ class CampaignRun {
     coordinator.top = top_.campaign();
     if (plan.campaign() == top_.campaign()) coordinator.first = options_.first;
     if (limit_s_ > 0) coordinator.time_limit_s = std::max(limit_s_ - elapsed_s(), 1e-3);
+    // Nothing runs before each array has its row and its place in the graph.
+    constexpr std::uint32_t kManyArrays = 2'000'000;
+    if (plan.array_count() > kManyArrays && !options_.silent())
+      fmt::print(stderr, "preparing {} task arrays: about a minute for 5 million of them\n",
+                 text::format_count(plan.array_count()));
     const bool moves = options_.home.moves;  // then another process shows it
     Display display(options_.silent() || moves, Display::Interrupt::ends_campaign);
     EarlyFollowup early(plan, options_.slots);
