@@ -64,14 +64,30 @@ void Coordinator::on(action::ReadJournal& read) {
 }
 
 void Coordinator::on(action::LookAtJournal& look) {
-  if (has_ended(plan_.campaign(), look.worker)) answers_.emplace_back(event::JournalEnded{look.worker});
+  made(files_).call([this, campaign = plan_.campaign(), worker = look.worker]() -> SideThread::OnLoop {
+    if (!has_ended(campaign, worker)) return {};
+    return [this, worker] { handle(event::JournalEnded{worker}); };
+  });
 }
 
 void Coordinator::on(action::RemoveJournal& remove) {
-  remove_journal(plan_.campaign(), remove.worker);
+  made(files_).call([campaign = plan_.campaign(), worker = remove.worker]() -> SideThread::OnLoop {
+    remove_journal(campaign, worker);
+    return {};
+  });
+}
+
+// The machine goes on: the store is shared with it (Store::snapshot()).
+void Coordinator::make_snapshot(const PeerId& peer, const std::string& path) {
+  made(copies_).call([this, peer, path]() -> SideThread::OnLoop {
+    wire::Answer answer = answer_snapshot(store_, path);
+    return [this, send = action::Send{peer, std::move(answer)}]() mutable { on(send); };
+  });
 }
 
 void Coordinator::on(action::AnswerQuery& question) {
+  if (const auto* snapshot = std::get_if<wire::SnapshotRequest>(&question.query.request))
+    return make_snapshot(question.peer, snapshot->path);
   RunningElements running;
   for (const auto& peer : machine_->peers(steady_now_s())) {
     for (const wire::RunningElement& element : peer.running) running.emplace_back(peer.worker, element);
@@ -106,8 +122,11 @@ void Coordinator::on(action::ResolveRetry& resolve) {
 }
 
 void Coordinator::on(action::MeasureOutputs& measure) {
-  answers_.emplace_back(
-      event::OutputsMeasured{measure.array, raw_outputs_.bytes(measure.array, measure.element)});
+  made(files_).call([this, array = measure.array, element = measure.element]() -> SideThread::OnLoop {
+    return [this, array, bytes = raw_outputs_.bytes(array, element)] {
+      handle(event::OutputsMeasured{array, bytes});
+    };
+  });
 }
 
 void Coordinator::on(action::SubmitJob& submit) {
@@ -120,7 +139,7 @@ void Coordinator::on(action::CancelJobs& cancel) {
 
 void Coordinator::on(action::QueryJobs& query) {
   batch_->call(batch::QueryCall{std::move(query.scheduler), std::move(query.prefix),
-                                     (plan_.campaign() / ".wflow" / "allocations").string()});
+                                (plan_.campaign() / ".wflow" / "allocations").string()});
 }
 
 void Coordinator::on(action::Log& line) {

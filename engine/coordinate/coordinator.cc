@@ -182,6 +182,8 @@ void Coordinator::wait() {
   descriptors.push_back(signals_.descriptor());
   descriptors.push_back(commits_->descriptor());
   if (batch_) descriptors.push_back(batch_->descriptor());
+  if (copies_) descriptors.push_back(copies_->descriptor());
+  if (files_) descriptors.push_back(files_->descriptor());
   const int wait_ms = pool_.has_ended() ? 0 : static_cast<int>(timeout_ms) + 1;
   socket_->wait(std::chrono::milliseconds(wait_ms), descriptors);
 }
@@ -204,6 +206,7 @@ void Coordinator::take_events() {
   for (event::JournalRead& journal : take_journals()) handle(std::move(journal));
   for (ProcessIdentity& process : pool_.take_ended()) handle(event::ProcessEnded{std::move(process)});
   take_batch_replies();
+  take_side_work();
   take_signals();
   handle(event::Time{});
 }
@@ -243,6 +246,13 @@ void Coordinator::take_batch_replies() {
       handle(event::JobsCancelled{std::move(cancelled->scheduler), std::move(cancelled->ids),
                                   std::move(cancelled->error)});
     }
+  }
+}
+
+void Coordinator::take_side_work() {
+  for (std::optional<SideThread>* thread : {&copies_, &files_}) {
+    if (!*thread) continue;
+    for (const SideThread::OnLoop& then : (*thread)->take()) then();
   }
 }
 
@@ -340,6 +350,9 @@ CoordinatorEnd Coordinator::finish() {
   show(steady_now_s(), true);
   std::error_code ignored;
   std::filesystem::remove(plan_.campaign() / ".wflow" / "endpoint.json", ignored);
+  // Another coordinator may come now: nothing of this one may use the database or remove journals any more.
+  copies_.reset();
+  files_.reset();
   lock_.end(machine_->handed_over() ? store::HolderState::handed_over : store::HolderState::released);
   bool asked = machine_->asked_to_end();
   while (const auto signal = signals_.take()) asked = asked || (*signal != SIGHUP && *signal != SIGUSR1);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "engine/coordinate/journals.h"
 #include "engine/coordinate/machine.h"
 #include "engine/coordinate/raw_outputs.h"
+#include "engine/coordinate/side_thread.h"
 #include "engine/coordinate/signals.h"
 #include "engine/monitor/live_status.h"
 #include "engine/monitor/merlin_status.h"
@@ -43,6 +45,7 @@ class Coordinator {
   std::vector<event::JournalRead> take_journals();
   void take_signals();
   void take_batch_replies();
+  void take_side_work();
   void handle(CoordinatorEvent event);
   void abandon_workers();
   void show(double now_s, bool last);
@@ -69,6 +72,7 @@ class Coordinator {
   void on(action::QueryJobs& query);
   void on(action::Log& log);
   void on(action::Fail& fail);
+  void make_snapshot(const PeerId& peer, const std::string& path);
   void add_wait(const wire::ExplainRequest& request, wire::Answer& answer) const;
 
   const specs::Plan& plan_;
@@ -95,7 +99,10 @@ class Coordinator {
   double next_status_s_ = 0;
   std::uint64_t next_refused_ = 1;                // so many are in the log next
   std::unique_ptr<batch::BatchThread> batch_;     // of a study with a scheduler
-  std::unique_ptr<store::CommitThread> commits_;  // last: its thread uses store_
+  std::unique_ptr<store::CommitThread> commits_;  // its thread uses store_
+  // Last: their work uses store_, raw_outputs_ and plan_. A copy of the database may take minutes.
+  std::optional<SideThread> copies_;
+  std::optional<SideThread> files_;
 };
 
 }  // namespace wflow::engine

@@ -66,19 +66,38 @@ Queries::Queries(const specs::Plan& plan, const Scheduler& scheduler, store::Sto
                  const RunningElements& running, StatusSource status)
     : plan_(plan), scheduler_(scheduler), store_(store), running_(running), status_(std::move(status)) {}
 
-wire::Answer Queries::answer(const wire::Request& request) {
+namespace {
+
+// Whatever goes wrong is this request's refusal alone.
+template <class Make>
+wire::Answer answer_or_refusal(Make make) {
   try {
+    return make();
+  } catch (const Error& error) {
+    return wire::refusal(error.what(), error.code());
+  } catch (const std::exception& error) {
+    return wire::refusal(fmt::format("the question can't be answered: {}", error.what()), ExitCode::internal);
+  }
+}
+
+}  // namespace
+
+wire::Answer answer_snapshot(store::Store& store, const std::string& path) {
+  return answer_or_refusal([&] {
+    store.snapshot(path);
+    return wire::done_answer();
+  });
+}
+
+wire::Answer Queries::answer(const wire::Request& request) {
+  return answer_or_refusal([&] {
     return bounded(std::visit(
         [&](const auto& asked) -> wire::Answer {
           if constexpr (requires { on(asked); }) return on(asked);
           return wire::refusal("only the coordinator of a running campaign can do that");
         },
         request));
-  } catch (const Error& error) {
-    return wire::refusal(error.what(), error.code());
-  } catch (const std::exception& error) {
-    return wire::refusal(fmt::format("the question can't be answered: {}", error.what()), ExitCode::internal);
-  }
+  });
 }
 
 wire::Answer Queries::on(const wire::StatusRequest&) {
@@ -281,8 +300,7 @@ wire::Answer Queries::on(const wire::RetryableRequest& request) {
 }
 
 wire::Answer Queries::on(const wire::SnapshotRequest& request) {
-  store_.snapshot(request.path);
-  return wire::done_answer();
+  return answer_snapshot(store_, request.path);
 }
 
 }  // namespace wflow::engine

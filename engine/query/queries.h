@@ -31,6 +31,9 @@ wire::UsageSummary usage_summary(store::Store& store);
 // Leaves what the request does not ask for out of its answer.
 void cut_to(wire::WatchAnswer& answer, const wire::WatchRequest& request);
 
+// May run beside other uses of the store (Store::snapshot()). Never throws.
+wire::Answer answer_snapshot(store::Store& store, const std::string& path);
+
 class Queries {
  public:
   // Gives what `wflow status` shows; called for a StatusRequest or WatchRequest only.

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the store knows of single elements and workers, and copies of it.
+#include <SQLiteCpp/Backup.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sqlite3.h>
 
+#include <chrono>
 #include <filesystem>
+#include <functional>
+#include <thread>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -110,17 +115,40 @@ void refuse_existing(const std::filesystem::path& path) {
   throw Error(ExitCode::usage, fmt::format("{} exists already; a snapshot replaces nothing", path.string()));
 }
 
-void Store::snapshot(const std::filesystem::path& path) {
+namespace {
+
+// A slice holds the connection: commits and questions of other threads wait for one slice at most. What they
+// write in between goes into the copy as well, as it is the same connection.
+void copy_in_slices(SQLite::Database& from, SQLite::Database& to, const std::function<void()>& between) {
+  constexpr int kPages = 256;
+  constexpr std::chrono::milliseconds kPause{1};  // for those that wait for the connection
+  SQLite::Backup copy(to, from);
+  while (true) {
+    const int result = copy.executeStep(kPages);
+    if (result == SQLite::OK || result == SQLITE_BUSY || result == SQLITE_LOCKED) {
+      if (between) between();
+      std::this_thread::sleep_for(kPause);
+    } else {
+      return;  // all of it; a failure is thrown
+    }
+  }
+}
+
+}  // namespace
+
+void Store::snapshot(const std::filesystem::path& path, const std::function<void()>& between) {
   refuse_existing(path);
   remove_left_files(path.parent_path(), path.filename().string());  // as large as the database
   DurableFile file(path);
-  // VACUUM INTO takes an empty file, and this opening says why a path can't be written.
+  // This opening says why a path can't be written.
   open_file(file.temporary(), O_WRONLY | O_CREAT | O_EXCL);
-  impl_->reset_statements();
   try {
-    SQLite::Statement vacuum(impl_->database, "VACUUM INTO ?");
-    vacuum.bind(1, file.temporary().string());
-    vacuum.exec();
+    SQLite::Database copy(file.temporary().string(), SQLite::OPEN_READWRITE);
+    // The last slice must not wait for the disk while it holds the connection: publish() syncs the file.
+    copy.exec("PRAGMA synchronous=OFF; PRAGMA journal_mode=OFF");
+    copy_in_slices(impl_->database, copy, between);
+    // It is read where no write-ahead log can be made.
+    copy.exec("PRAGMA journal_mode=DELETE");
   } catch (const SQLite::Exception& error) {
     throw Error(ExitCode::system, fmt::format("cannot write {}: {}", path.string(), error.what()));
   }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -134,8 +135,8 @@ class Store {
   std::uint64_t study();
   // Takeover::aside of the last one; empty before any.
   std::string aside();
-  // The record follows a new plan from now on, or parts of the same one are open again: all or nothing, durable.
-  // No coordinator may live: results of leases that were given before do not count for what is open.
+  // The record follows a new plan from now on, or parts of the same one are open again: all or nothing,
+  // durable. No coordinator may live: results of leases that were given before do not count for what is open.
   void take(const specs::Plan& plan, const Takeover& takeover);
   // sources.cc: of each step, the oldest first.
   std::vector<SourcesRow> sources();
@@ -147,8 +148,9 @@ class Store {
   void set_sources(ArrayId array, std::int64_t sources);
 
   // A consistent copy of the database as a new file. Error{usage} when the file exists, Error{system} when it
-  // can't be written: of this call alone.
-  void snapshot(const std::filesystem::path& path);
+  // can't be written: of this call alone. May run beside other calls, of other threads: these wait for a
+  // slice of the copy, and not for all of it. `between` is called after each slice.
+  void snapshot(const std::filesystem::path& path, const std::function<void()>& between = {});
 
  private:
   struct Impl;

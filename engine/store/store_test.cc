@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -409,6 +410,31 @@ TEST_F(StoreTest, ParallelTrainingsHaveCurvesOfTheirOwn) {
     EXPECT_EQ(curve.points.back().step, 9999u);
     for (const auto& point : curve.points) EXPECT_EQ(point.value, double(curve.element));
   }
+}
+
+// One transaction over all of it (VACUUM INTO) stopped the coordinator as long as it took.
+TEST_F(StoreTest, CommitsGoOnBesideASnapshotAndAreInIt) {
+  constexpr int kCommits = 20;
+  int commits = 0;
+  {
+    Store store(campaign_);
+    Batch large;  // more than one slice
+    for (int i = 0; i < 40; ++i) large.history.push_back({1.0, "note", std::string(100'000, 'x')});
+    store.commit(large);
+    store.snapshot(campaign_ / "copy.db", [&] {
+      if (commits >= kCommits) return;
+      std::thread([&] {
+        store.commit(
+            ends({{0, {static_cast<std::uint64_t>(commits), static_cast<std::uint64_t>(commits)}, kDone}}));
+      }).join();
+      ++commits;
+    });
+    EXPECT_GE(commits, 3);
+    store.commit(ends({{0, {99, 99}, kDone}}));
+  }
+  fs::rename(campaign_ / "copy.db", database_path(campaign_));
+  Store copy(campaign_, {.vfs = {}, .accept_loss = true, .lock = nullptr});
+  EXPECT_EQ(text_of(copy.restore()), "0:0-" + std::to_string(commits - 1) + "done ");
 }
 
 TEST_F(StoreTest, ASnapshotThatCannotBeWrittenHarmsNothing) {

@@ -62,8 +62,7 @@ class WorkerKillTest : public ::testing::Test {
       for (const pid_t pid : descendants(agent)) {
         try {
           const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
-          // The agent's own children: a shell has zombies of its own for a moment.
-          found += stat.substr(stat.rfind(')') + 2).starts_with("Z " + std::to_string(agent) + " ") ? 1 : 0;
+          found += stat.at(stat.rfind(')') + 2) == 'Z' ? 1 : 0;
         } catch (const std::exception&) {
         }
       }
@@ -157,14 +156,20 @@ class OwnEndTest : public WorkerKillTest {
   // Three tasks run, of which none ends before `hold` is gone.
   void begin_with(const std::string& trap) {
     std::ofstream(path("hold")) << "";
-    worker_ =
-        std::make_unique<WorkerProcess>(campaign_.path(), std::vector<std::string>{"slots=3", "linger=60", "grace=30"});
+    worker_ = std::make_unique<WorkerProcess>(campaign_.path(),
+                                              std::vector<std::string>{"slots=3", "linger=60", "grace=30"});
     ASSERT_TRUE(coordinator_->welcome_worker());
     const std::string body = trap + "; echo $WFLOW_SAMPLE_ID >> " + path("begun") + "; while [ -e " +
-                             path("hold") + " ]; do sleep 0.01; done; echo $WFLOW_SAMPLE_ID >> " + path("ended");
+                             path("hold") + " ]; do sleep 0.01; done; echo $WFLOW_SAMPLE_ID >> " +
+                             path("ended");
     coordinator_->send(wire::Templates{{shell_task(campaign_.path(), body, 40)}});
     coordinator_->send(wire::Leases{{{1, 1, 0, 40}}});
     ASSERT_TRUE(coordinator_->until([&] { return lines("begun").size() == 3; }));
+  }
+  // What has not begun comes back once the tasks were signalled.
+  void let_end_when_signalled() {
+    ASSERT_TRUE(coordinator_->until([&] { return returned() >= 37; }));
+    std::filesystem::remove(path("hold"));
   }
   std::uint64_t returned() const {
     std::uint64_t count = 0;
@@ -172,6 +177,48 @@ class OwnEndTest : public WorkerKillTest {
     return count;
   }
 };
+
+TEST_F(OwnEndTest, ATaskThatIgnoresTheSignalAndSucceedsIsDone) {
+  begin_with("trap '' TERM");
+  ::kill(worker_->guardian(), SIGTERM);
+  let_end_when_signalled();
+  ASSERT_TRUE(coordinator_->until([&] { return coordinator_->goodbye.has_value(); }));
+  EXPECT_EQ(worker_->wait(), 0);
+  EXPECT_EQ(coordinator_->ends.size(), 3U);
+  EXPECT_TRUE(coordinator_->outcomes.empty());
+  EXPECT_EQ(returned(), 37U);
+}
+
+TEST_F(OwnEndTest, TheSameWhereItsCoordinatorCancelsIt) {
+  begin_with("trap '' TERM");
+  coordinator_->send(wire::Revoke{{}, true, true});
+  let_end_when_signalled();
+  ASSERT_TRUE(coordinator_->until([&] { return coordinator_->ends.size() == 3; }));
+  EXPECT_TRUE(coordinator_->outcomes.empty());
+}
+
+// The agent is killed before it could see their ends; its guardian judges by the same rule.
+TEST_F(OwnEndTest, TheSameWithAGuardian) {
+  begin_with("trap '' TERM");
+  const pid_t agent = worker_->agent();
+  ::kill(worker_->guardian(), SIGTERM);
+  ASSERT_TRUE(coordinator_->until([&] { return returned() >= 37; }));
+  ::kill(agent, SIGSTOP);
+  std::filesystem::remove(path("hold"));
+  ASSERT_TRUE(
+      coordinator_->until([&] { return lines("ended").size() == 3; }));  // no child of a shell is left
+  ASSERT_TRUE(zombies(agent, 3));
+  ::kill(agent, SIGKILL);
+  worker_->wait();
+  std::uint64_t done = 0;
+  for (const auto& left : wire::find_worker_journals(campaign_.path())) {
+    for (const auto& results : left.results) {
+      EXPECT_TRUE(results.outcomes.empty());
+      for (const auto& run : results.done) done += run.count;
+    }
+  }
+  EXPECT_EQ(done, 3U);
+}
 
 // A process with a handler may be in the middle of its work when it exits with 0.
 TEST_F(OwnEndTest, ATaskThatAnswersTheSignalWithExitCode0RunsAgain) {

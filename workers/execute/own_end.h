@@ -8,8 +8,8 @@ namespace wflow::workers {
 struct EndSignals {
   bool terminated = false;  // SIGTERM was sent to its group
   bool killed = false;      // SIGKILL was sent to it, without or after SIGTERM
-  bool handles = false;     // it catches or blocks SIGTERM
-  bool ignores = false;     // it ignores SIGTERM
+  bool handles = false;     // it catches SIGTERM, or blocked it and took it (sigwait, signalfd)
+  bool ignores = false;     // it ignores SIGTERM, or blocked it until its end
 };
 
 struct ProcessEnd {

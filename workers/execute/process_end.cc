@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -45,8 +47,8 @@ bool has_ended(pid_t pid) {
          info.si_pid == pid;
 }
 
-// Fields of /proc/PID/stat: 9 the flags, 20 the threads; the second, the name in brackets, may hold anything. A
-// process whose first thread alone has ended goes on.
+// Fields of /proc/PID/stat: 9 the flags, 20 the threads; the second, the name in brackets, may hold anything.
+// A process whose first thread alone has ended goes on.
 bool is_exiting(pid_t pid) {
   constexpr unsigned long kExiting = 0x4;  // PF_EXITING
   constexpr int kFlags = 9;
@@ -69,9 +71,20 @@ bool is_exiting(pid_t pid) {
 // A process whose state can't be read may have a handler: its exit code proves nothing then.
 TermDisposition term_disposition(pid_t pid) {
   const std::string status = read_of_process(pid, "status");
-  if (status.find("\nSigCgt:") == std::string::npos) return {true, false};
-  return {set_has_term(status, "\nSigCgt:") || set_has_term(status, "\nSigBlk:"),
-          set_has_term(status, "\nSigIgn:")};
+  if (status.find("\nSigCgt:") == std::string::npos) return {true, false, false, false};
+  return {set_has_term(status, "\nSigCgt:"), set_has_term(status, "\nSigBlk:"),
+          set_has_term(status, "\nSigIgn:"), set_has_term(status, "\nShdPnd:")};
+}
+
+TermDisposition settled_term_disposition(pid_t pid) {
+  constexpr int kLooks = 5;
+  constexpr std::chrono::milliseconds kPause{1};
+  TermDisposition seen = term_disposition(pid);
+  for (int look = 1; look < kLooks && seen.blocks && !seen.catches; ++look) {
+    std::this_thread::sleep_for(kPause);
+    seen = term_disposition(pid);
+  }
+  return seen;
 }
 
 bool ended_by_itself(const SlotRecord& slot, bool dropped, pid_t pid, int code, int status) {
@@ -82,8 +95,12 @@ bool ended_by_itself(const SlotRecord& slot, bool dropped, pid_t pid, int code, 
   if (signals.terminated && exited) {
     if (slot.own_program && status == 0) return true;
     const TermDisposition now = term_disposition(pid);
-    signals.handles = slot.handles_term || now.handles;
-    signals.ignores = now.ignores;
+    // A block that was seen before the signal says nothing of a process that ignores it. What is still
+    // pending was not taken by anything.
+    const bool held = now.blocks && now.pending;
+    const bool blocked = now.blocks || (slot.blocks_term && !now.ignores);
+    signals.handles = slot.catches_term || now.catches || (blocked && !held);
+    signals.ignores = now.ignores || held;
   }
   return is_own_end(signals, {exited, status});
 }

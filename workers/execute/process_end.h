@@ -16,10 +16,15 @@ bool is_exiting(pid_t pid);
 
 // What a process does on SIGTERM, also of one that has ended and is not reaped yet.
 struct TermDisposition {
-  bool handles = false;
+  bool catches = false;
+  bool blocks = false;
   bool ignores = false;
+  bool pending = false;  // it was sent, and neither taken nor ignored
 };
 TermDisposition term_disposition(pid_t pid);
+// Shells block all signals for a moment whenever they start a program: looks again until the process does not
+// block SIGTERM, for a few milliseconds.
+TermDisposition settled_term_disposition(pid_t pid);
 
 // Whether the child of the slot, which is not reaped yet, has ended by itself. `dropped`: the agent has sent
 // SIGKILL without a note in the record.

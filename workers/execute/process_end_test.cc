@@ -60,9 +60,15 @@ void nothing() {}
 void wait_for_ever() {
   while (true) ::pause();
 }
-void exit_well(int) { ::_exit(0); }
-void handle() { ::signal(SIGTERM, exit_well); }
-void ignore() { ::signal(SIGTERM, SIG_IGN); }
+void exit_well(int) {
+  ::_exit(0);
+}
+void handle() {
+  ::signal(SIGTERM, exit_well);
+}
+void ignore() {
+  ::signal(SIGTERM, SIG_IGN);
+}
 void block() {
   sigset_t set;
   ::sigemptyset(&set);
@@ -116,6 +122,51 @@ TEST(ProcessEnd, OneThatIgnoresTheSignalHasItsOwnSuccess) {
   }
 }
 
+// A shell blocks all signals while it starts a program (dash: vfork). The look before the signal may see
+// that.
+TEST(ProcessEnd, ABlockOfAMomentIsNoHandler) {
+  const Child child(ignore, nothing);
+  child.end();
+  Terminated seen;
+  seen.blocks_term = true;
+  EXPECT_TRUE(child.ended_by_itself(seen));
+}
+
+// A signal that is still pending at the end has had no effect; one that was taken may have been its cause.
+TEST(ProcessEnd, OneThatBlocksTheSignalHasItsOwnSuccessUnlessItTookTheSignal) {
+  for (const auto& [code, own] : {std::pair{0, true}, {104, true}, {3, false}}) {
+    const Child child(block, [code = code] {
+      ::usleep(20000);
+      ::_exit(code);
+    });
+    Terminated seen;
+    seen.blocks_term = true;
+    child.signal(SIGTERM);
+    EXPECT_EQ(child.ended_by_itself(seen), own) << code;
+  }
+  for (const bool unblocks : {false, true}) {
+    const Child child(block, [unblocks] {
+      sigset_t set;
+      ::sigemptyset(&set);
+      ::sigaddset(&set, SIGTERM);
+      sigset_t pending;
+      // As a program with a loop of its own does (signalfd); sigwait() would unblock the signal while it
+      // waits.
+      do {
+        ::usleep(1000);
+        ::sigpending(&pending);
+      } while (::sigismember(&pending, SIGTERM) == 0);
+      ::sigwaitinfo(&set, nullptr);
+      if (unblocks) plain();
+      ::_exit(0);
+    });
+    Terminated seen;
+    seen.blocks_term = settled_term_disposition(child.pid()).blocks;
+    child.signal(SIGTERM);
+    EXPECT_FALSE(child.ended_by_itself(seen)) << unblocks;
+  }
+}
+
 TEST(ProcessEnd, NoExitCodeComesFromSigkill) {
   const Child before(plain, [] { ::_exit(3); });
   before.end();
@@ -128,11 +179,12 @@ TEST(ProcessEnd, NoExitCodeComesFromSigkill) {
 }
 
 TEST(ProcessEnd, ReadsWhatAProcessDoesOnSigterm) {
-  EXPECT_TRUE(term_disposition(Child(handle, wait_for_ever).pid()).handles);
-  EXPECT_TRUE(term_disposition(Child(block, wait_for_ever).pid()).handles);
+  EXPECT_TRUE(term_disposition(Child(handle, wait_for_ever).pid()).catches);
+  EXPECT_TRUE(term_disposition(Child(block, wait_for_ever).pid()).blocks);
   EXPECT_TRUE(term_disposition(Child(ignore, wait_for_ever).pid()).ignores);
   const Child other(plain, wait_for_ever);
-  EXPECT_FALSE(term_disposition(other.pid()).handles);
+  EXPECT_FALSE(term_disposition(other.pid()).catches);
+  EXPECT_FALSE(term_disposition(other.pid()).blocks);
   EXPECT_FALSE(term_disposition(other.pid()).ignores);
   EXPECT_FALSE(is_exiting(other.pid()));
   EXPECT_FALSE(has_ended(other.pid()));

@@ -46,7 +46,9 @@ struct SlotRecord {
   std::atomic<bool> returned;  // its element goes back to the coordinator: no result
   // SIGTERM was sent to its group, for one of the two. What its end then says: own_end.h.
   std::atomic<bool> terminated;
-  std::atomic<bool> handles_term;  // its process caught or blocked SIGTERM just before
+  // Of its process, just before.
+  std::atomic<bool> catches_term;
+  std::atomic<bool> blocks_term;
   bool own_program;  // a program of wflow: it exits with 0 only where its work is done
   engine::wire::EndReason kill_reason;
   std::uint64_t events_read;  // bytes of the events file that were forwarded

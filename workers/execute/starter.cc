@@ -120,7 +120,8 @@ void Starter::fill(std::size_t number, const TaskArray& array, const steps::Prep
   slot.killed = false;
   slot.returned = false;
   slot.terminated = false;
-  slot.handles_term = false;
+  slot.catches_term = false;
+  slot.blocks_term = false;
   slot.own_program = task_template.kind != specs::StepKind::shell;
   slot.events_read = 0;
   steps::OutputSizes sizes;

@@ -61,7 +61,9 @@ void Supervisor::end_gently(std::size_t slot, EndCause cause) {
   // The task has ended well; the look at its outputs is short.
   if (record.killed || record.returned || record.checking) return;
   slots_.tasks[slot].below = descendants(record.pid);
-  record.handles_term = term_disposition(record.pid).handles;
+  const TermDisposition before = settled_term_disposition(record.pid);
+  record.catches_term = before.catches;
+  record.blocks_term = before.blocks;
   if (has_ended(record.pid) || is_exiting(record.pid)) return;
   record.terminated = true;
   if (cause == EndCause::returned) {

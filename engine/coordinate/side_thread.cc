@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/coordinate/side_thread.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+
+namespace wflow::engine {
+
+SideThread::SideThread() : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!wake_) throw system_error(errno, "cannot make an event descriptor");
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    throw system_error(error.code().value(),
+                       "cannot start the thread that works with files; allow more processes (ulimit -u)");
+  }
+}
+
+SideThread::~SideThread() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void SideThread::call(Work work) {
+  {
+    const std::lock_guard lock(mutex_);
+    work_.push_back(std::move(work));
+  }
+  changed_.notify_all();
+}
+
+std::vector<SideThread::OnLoop> SideThread::take() {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &count, sizeof(count));
+  const std::lock_guard lock(mutex_);
+  return std::exchange(done_, {});
+}
+
+void SideThread::run() {
+  for (;;) {
+    Work work;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stop_ || !work_.empty(); });
+      if (work_.empty()) return;
+      work = std::move(work_.front());
+      work_.pop_front();
+    }
+    OnLoop then = work();
+    if (!then) continue;
+    {
+      const std::lock_guard lock(mutex_);
+      done_.push_back(std::move(then));
+    }
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t put = ::write(wake_.get(), &one, sizeof(one));
+  }
+}
+
+SideThread& made(std::optional<SideThread>& thread) {
+  return thread ? *thread : thread.emplace();
+}
+
+}  // namespace wflow::engine

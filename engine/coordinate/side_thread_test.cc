@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/coordinate/side_thread.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <future>
+
+namespace wflow::engine {
+namespace {
+
+bool readable(const SideThread& thread, int timeout_ms) {
+  pollfd item{thread.descriptor(), POLLIN, 0};
+  return ::poll(&item, 1, timeout_ms) == 1;
+}
+
+// The caller goes on while the work is blocked, and runs what follows from it on its own thread.
+TEST(SideThread, TheCallerIsNotHeldUpByWorkThatBlocks) {
+  std::promise<void> disk;
+  const auto caller = std::this_thread::get_id();
+  std::thread::id ran_on, followed_on;
+  SideThread side;
+  side.call([&]() -> SideThread::OnLoop {
+    disk.get_future().wait();
+    ran_on = std::this_thread::get_id();
+    return [&] { followed_on = std::this_thread::get_id(); };
+  });
+  EXPECT_FALSE(readable(side, 20));
+  EXPECT_TRUE(side.take().empty());
+  disk.set_value();
+  ASSERT_TRUE(readable(side, 60'000));
+  for (const SideThread::OnLoop& then : side.take()) then();
+  EXPECT_NE(ran_on, caller);
+  EXPECT_EQ(followed_on, caller);
+}
+
+TEST(SideThread, ItsEndWaitsForAllWork) {
+  int done = 0;
+  {
+    SideThread side;
+    for (int i = 0; i < 100; ++i) {
+      side.call([&]() -> SideThread::OnLoop {
+        ++done;
+        return {};
+      });
+    }
+  }
+  EXPECT_EQ(done, 100);
+}
+
+}  // namespace
+}  // namespace wflow::engine
