@@ -104,6 +104,9 @@ TEST_F(WorkerKillTest, AKilledAgentLeavesItsResultsAndNoProcess) {
     }
   }
   EXPECT_EQ(done.size(), 20U);
+  std::set<wire::Element> ran;
+  for (const auto& task : header_of_ended().running) ran.insert(task.element);
+  EXPECT_EQ(ran, (std::set<wire::Element>{20, 21, 22})) << "what it ended goes to the coordinator";
   for (wire::Element element = 0; element < 20; ++element) EXPECT_EQ(done.count(element), 1U) << element;
 }
 
@@ -157,11 +160,12 @@ class OwnEndTest : public WorkerKillTest {
   // Three tasks run, of which none ends before `hold` is gone.
   void begin_with(const std::string& trap) {
     std::ofstream(path("hold")) << "";
-    worker_ =
-        std::make_unique<WorkerProcess>(campaign_.path(), std::vector<std::string>{"slots=3", "linger=60", "grace=30"});
+    worker_ = std::make_unique<WorkerProcess>(campaign_.path(),
+                                              std::vector<std::string>{"slots=3", "linger=60", "grace=30"});
     ASSERT_TRUE(coordinator_->welcome_worker());
     const std::string body = trap + "; echo $WFLOW_SAMPLE_ID >> " + path("begun") + "; while [ -e " +
-                             path("hold") + " ]; do sleep 0.01; done; echo $WFLOW_SAMPLE_ID >> " + path("ended");
+                             path("hold") + " ]; do sleep 0.01; done; echo $WFLOW_SAMPLE_ID >> " +
+                             path("ended");
     coordinator_->send(wire::Templates{{shell_task(campaign_.path(), body, 40)}});
     coordinator_->send(wire::Leases{{{1, 1, 0, 40}}});
     ASSERT_TRUE(coordinator_->until([&] { return lines("begun").size() == 3; }));
