@@ -56,7 +56,7 @@ struct JournalRead {
   std::string worker;
   std::vector<wire::Results> results;
   std::optional<std::string> damaged;
-  std::size_t orphans = 0;              // processes of its tasks that were ended
+  std::size_t orphans = 0;                   // processes of its tasks that were ended
   std::vector<RunningElement> running = {};  // when its agent was killed, as its guardian has written
 };
 // Answers action::LookAtJournal where its guardian has written that no process of the worker is left.

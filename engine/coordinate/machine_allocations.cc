@@ -229,7 +229,7 @@ std::optional<std::string> CoordinatorMachine::Impl::objection_to_allocation(con
 Loss CoordinatorMachine::Impl::loss_of(const Worker& worker) const {
   if (worker.ends_s && now_.steady_s >= *worker.ends_s)
     return {EndReason::walltime, "the walltime of its allocation was over", true, true};
-  if (worker.gone == kNodeFailed) return {EndReason::node, kNodeFailed, true, true};
+  if (worker.gone == kNodeFailed) return {EndReason::node, "its node failed", true, true};
   const batch::Allocation* allocation =
       pools_ && !worker.allocation.empty() ? pools_->find(worker.allocation) : nullptr;
   if (allocation == nullptr) return {};
