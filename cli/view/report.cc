@@ -15,6 +15,7 @@
 #include "cli/view/allocation_lines.h"
 #include "cli/view/failure_groups.h"
 #include "cli/view/step_lines.h"
+#include "engine/coordinate/timing.h"
 #include "engine/monitor/describe_end.h"
 
 namespace wflow::cli {
@@ -148,15 +149,17 @@ std::vector<std::string> slow_lines(const CampaignStatus& status) {
 // Whether it lives nobody knows yet: what runs there waits for that.
 std::vector<std::string> silent_lines(const CampaignStatus& status) {
   constexpr double kSilent_s = 5;  // heartbeats come every second
+  constexpr double kGivenUp_s = engine::Timing().lost_s + engine::Timing().margin_s;
   constexpr std::size_t kShown = 3;
   std::vector<std::string> lines;
   std::size_t silent = 0;
   for (const auto& worker : status.workers) {
     if (worker.silent_s <= kSilent_s || ++silent > kShown) continue;
-    lines.push_back(fmt::format("  node {} has been silent for {}, with {} running task{}: they run again elsewhere as "
-                                "soon as its scheduler says that it is gone, or after 75 s",
-                                worker.host, text::format_duration(worker.silent_s), worker.running,
-                                worker.running == 1 ? "" : "s"));
+    lines.push_back(fmt::format(
+        "  node {} has been silent for {}, with {} running task{}: they run again elsewhere as "
+        "soon as its scheduler says that it is gone, or in {}",
+        worker.host, text::format_duration(worker.silent_s), worker.running, worker.running == 1 ? "" : "s",
+        text::format_duration(std::max(0.0, kGivenUp_s - worker.silent_s))));
   }
   if (silent > kShown) lines.push_back(fmt::format("  and {} other nodes are silent", silent - kShown));
   return lines;
@@ -193,8 +196,9 @@ std::string missing_line(const StepStatus& step) {
   for (const auto& reason : step.missing) {
     if (engine::is_left_out(reason.reason)) failed += reason.samples;
   }
-  std::string line = fmt::format("{} of {} samples are usable in the data set of {}: ",
-                                 text::format_count(step.samples - missing), text::format_count(step.samples), step.name);
+  std::string line = fmt::format(
+      "{} of {} samples are usable in the data set of {}: ", text::format_count(step.samples - missing),
+      text::format_count(step.samples), step.name);
   if (failed > 0) line += fmt::format("{} failed", text::format_count(failed));
   if (failed > 0 && missing > failed) line += ", ";
   if (missing > failed)

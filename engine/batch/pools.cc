@@ -40,7 +40,8 @@ double end_of(const Allocation& allocation) {
 
 }  // namespace
 
-JobRequest job_of(const PoolSpec& pool, const std::string& token, const std::string& prefix, std::size_t number) {
+JobRequest job_of(const PoolSpec& pool, const std::string& token, const std::string& prefix,
+                  std::size_t number) {
   JobRequest job = pool.job;
   job.token = token;
   job.chain = pool.chain > 0 ? (job.name.empty() ? prefix + "-" + job.chain : job.name + "-" + prefix) : "";
@@ -272,6 +273,7 @@ void Pools::follow(const std::string& token, Live& live, Now now) {
   Pool& pool = pool_of(allocation);
   if (workers.count > 0) {
     for (const std::string& host : workers.hosts) live.hosts.insert(short_name(host));
+    live.manned.insert(workers.nodes.begin(), workers.nodes.end());
     live.joined = live.had_workers = true;
     live.left_since_s.reset();
     pool.failures = 0;
@@ -363,12 +365,16 @@ bool Pools::may_submit(const Pool& pool, Now now) const {
 
 void Pools::decide(Pool& pool, Now now) {
   int lasting = 0, running = 0;
-  bool under_way = false;
+  bool under_way = false, runs_nothing = false;
   double ending_core_s = 0;   // what allocations whose end is near still do
   double running_core_s = 0;  // and the others that run
   for (const auto& [token, live] : live_) {
     const Allocation& allocation = allocations_.at(token);
-    if (&pool_of(allocation) != &pool || live.leaving) continue;
+    if (&pool_of(allocation) != &pool) continue;
+    // It may be the last one that the pool is allowed: its end is awaited.
+    runs_nothing = runs_nothing || (live.leaving && live.joined && !live.worked && !live.recovered &&
+                                    !live.by_person && pool.demand.waiting > 0);
+    if (live.leaving) continue;
     under_way = under_way || live.under_way;
     const double left_s = std::max(0.0, end_of(allocation) - now.unix_s - pool.demand.longest_s);
     const bool lasting_one = lasts(allocation, pool, now);
@@ -381,7 +387,7 @@ void Pools::decide(Pool& pool, Now now) {
   const int want = finishing_             ? 0
                    : pool.spec->chain > 0 ? wanted_in_chain(pool, running, core_s - running_core_s)
                                           : wanted(pool, core_s);
-  if (want > lasting && may_submit(pool, now)) {
+  if (want > lasting && !runs_nothing && may_submit(pool, now)) {
     for (int i = most_now(pool, want - lasting, lasting, under_way); i > 0; --i) submit(pool, false, now);
   }
   if (want < lasting) cancel_surplus(pool, lasting - want, now);

@@ -39,24 +39,27 @@ std::string joined(const std::vector<std::string>& names);  // "n1, n2"
 std::string short_name(const std::string& host);     // without domain: schedulers and nodes may disagree
 std::string nodes_of(const Allocation& allocation);  // for people
 
-// What is submitted under this token, which begins with `prefix` as all of the campaign do; `number`: in its pool.
-JobRequest job_of(const PoolSpec& pool, const std::string& token, const std::string& prefix, std::size_t number = 1);
+// What is submitted under this token, which begins with `prefix` as all of the campaign do; `number`: in its
+// pool.
+JobRequest job_of(const PoolSpec& pool, const std::string& token, const std::string& prefix,
+                  std::size_t number = 1);
 
 // What there is to do for a pool.
 struct Demand {
-  std::uint64_t open = 0;  // tasks that have not ended, also those that wait for others
-  double cores = 0;        // that the tasks which can run now could use at once
-  double core_s = 0;       // of all open tasks, as far as durations are known
-  bool measured = false;   // they are, for what can run now
-  double longest_s = 0;    // a task may last so long
+  std::uint64_t open = 0;     // tasks that have not ended, also those that wait for others
+  double cores = 0;           // that the tasks which can run now could use at once
+  double core_s = 0;          // of all open tasks, as far as durations are known
+  bool measured = false;      // they are, for what can run now
+  double longest_s = 0;       // a task may last so long
   std::uint64_t waiting = 0;  // tasks that could start now, and have not
   std::string obstacle;       // why no worker that is there takes them; empty: not known
 };
 
 struct PoolTiming {
-  double query_s = 30;          // between two queries of one scheduler, ...
-  double quiet_query_s = 300;   // ... while the workers of all its allocations report, ...
-  double silent_query_s = 5;    // ... and while one of them is silent or has left, whose tasks wait for the answer
+  double query_s = 30;         // between two queries of one scheduler, ...
+  double quiet_query_s = 300;  // ... while the workers of all its allocations report, ...
+  double silent_query_s =
+      5;  // ... and while one of them is silent or has left, whose tasks wait for the answer
   double first_failure_s = 10;  // after a start that failed; the second waits six times as long
   int failures = 3;             // in a row; then the pool submits no more
   double first_refusal_s = 15;  // doubled with every refusal, ...
@@ -109,7 +112,8 @@ struct AllocationWorkers {
   bool silent = false;  // one of them has said nothing for a while
   int slots = 0;        // of the largest
   std::vector<std::string> hosts;
-  bool worked = false;  // one of them has ended a task
+  bool worked = false;             // one of them has ended a task
+  std::vector<std::string> nodes;  // theirs, as the scheduler calls them
 };
 
 struct Forecast {
@@ -144,7 +148,8 @@ class Pools {
   // Its scheduler was asked to cancel it, or says that it was cancelled or preempted: what fails there, as
   // far as it is heard of from then on, has failed for that.
   bool is_cancelled(const std::string& token) const;
-  // It ended because it was given back, or nobody can say why any more: what was lost with it is nobody's fault.
+  // It ended because it was given back, or nobody can say why any more: what was lost with it is nobody's
+  // fault.
   bool was_given_back(const std::string& token) const { return given_back_.contains(token); }
   // Nothing more is submitted; what waits is cancelled, what runs is given back once its workers have left.
   void stop_submitting();
@@ -194,9 +199,9 @@ class Pools {
     const PoolSpec* spec = nullptr;
     Demand demand;
     int slots = 0;
-    int failures = 0;  // starts in a row
-    int refusals = 0;  // in a row
-    int fruitless = 0;  // in a row: they had workers, and ran no task
+    int failures = 0;      // starts in a row
+    int refusals = 0;      // in a row
+    int fruitless = 0;     // in a row: they had workers, and ran no task
     std::string obstacle;  // the last one that was known
     double not_before_s = 0;
     std::string gave_up;  // why it submits no more
@@ -212,14 +217,15 @@ class Pools {
     int missing = 0;
     bool joined = false;  // a worker of this incarnation did
     bool had_workers = false;
-    bool worked = false;  // ... and ran a task
-    bool by_person = false;  // somebody cancels it
+    bool worked = false;             // ... and ran a task
+    bool by_person = false;          // somebody cancels it
     std::vector<std::string> nodes;  // as the scheduler named them last
-    std::set<std::string> hosts;  // of workers that joined, without domain
-    std::string failure;          // why it is given back, if not for want of work
-    bool leaving = false;         // it is given back, ...
-    bool left = false;            // ... because its workers left unasked, ...
-    bool goes_on = false;         // ... and its job runs on without them
+    std::set<std::string> hosts;     // of workers that joined, without domain
+    std::set<std::string> manned;    // nodes of workers that joined, as the scheduler calls them
+    std::string failure;             // why it is given back, if not for want of work
+    bool leaving = false;            // it is given back, ...
+    bool left = false;               // ... because its workers left unasked, ...
+    bool goes_on = false;            // ... and its job runs on without them
     double leaving_since_s = 0;
     bool cancel_asked = false;  // and has not been answered
     double cancel_after_s = 0;  // steady
@@ -265,6 +271,8 @@ class Pools {
   void began(Allocation& allocation, double started_s, Now now);
   void ended(Allocation& allocation, JobEnd end, const std::string& reason, Now now);
   void start_failed(const Allocation& allocation, const Live& live, Now now);
+  static std::vector<std::string> taken_out(const Live& live, const std::vector<std::string>& listed,
+                                            int nodes);
   void ran_nothing(const Allocation& allocation, Now now);
   static std::vector<std::string> silent_nodes(const Allocation& allocation,
                                                const std::set<std::string>& hosts);

@@ -145,6 +145,21 @@ void Pools::listed(const std::string& scheduler, const JobList& list, Now now) {
   }
 }
 
+// Nodes of a job that goes on without them. Its first list may come after the failure: then its workers'
+// nodes are compared, if the list lacks just as many.
+std::vector<std::string> Pools::taken_out(const Live& live, const std::vector<std::string>& listed,
+                                          int nodes) {
+  std::vector<std::string> gone;
+  const auto left = [&](const std::string& node) { return std::ranges::find(listed, node) == listed.end(); };
+  if (!live.nodes.empty()) {
+    std::ranges::copy_if(live.nodes, std::back_inserter(gone), left);
+    return gone;
+  }
+  std::ranges::copy_if(live.manned, std::back_inserter(gone), left);
+  if (gone.size() + listed.size() != static_cast<std::size_t>(nodes)) gone.clear();
+  return gone;
+}
+
 void Pools::learn(const JobStatus& job, Now now) {
   const auto at = live_.find(job.token);
   if (at == live_.end()) return;  // it has ended for us, or is of nobody we know
@@ -159,6 +174,7 @@ void Pools::learn(const JobStatus& job, Now now) {
     live.joined = live.had_workers = live.worked = false;
     live.hosts.clear();
     live.nodes.clear();
+    live.manned.clear();
     actions_.gone.push_back({job.token, {}});
     live.left_since_s.reset();
     if (live.left) live.left = live.goes_on = live.leaving = live.cancel_asked = false;
@@ -170,14 +186,10 @@ void Pools::learn(const JobStatus& job, Now now) {
   }
   if (!job.nodes.empty()) {
     allocation.node_names = job.nodes;
-    // A job that goes on without a node that has failed.
-    std::vector<std::string> gone;
-    std::ranges::copy_if(live.nodes, std::back_inserter(gone), [&](const std::string& node) {
-      return std::ranges::find(job.nodes, node) == job.nodes.end();
-    });
+    std::vector<std::string> gone = taken_out(live, job.nodes, allocation.nodes);
     if (!gone.empty()) {
-      note(fmt::format("{} has taken {} out of allocation {}: its tasks run again elsewhere", allocation.scheduler,
-                       joined(gone), allocation.id));
+      note(fmt::format("{} has taken {} out of allocation {}: its tasks run again elsewhere",
+                       allocation.scheduler, joined(gone), allocation.id));
       actions_.gone.push_back({job.token, std::move(gone)});
     }
     live.nodes = job.nodes;
@@ -244,7 +256,8 @@ void Pools::ended(Allocation& allocation, JobEnd end, const std::string& reason,
   changed(allocation);
   if (allocation.id.empty()) return;  // it never was
   if (given_back) given_back_.insert(allocation.token);
-  if (!given_back || live.by_person) note(fmt::format("allocation {} has ended: {}", allocation.id, allocation.reason));
+  if (!given_back || live.by_person)
+    note(fmt::format("allocation {} has ended: {}", allocation.id, allocation.reason));
   // Workers of a recovered one may well have come, to the coordinator before.
   if (!given_back && !live.joined && !live.recovered && end != JobEnd::preempted)
     start_failed(allocation, live, now);
@@ -253,8 +266,8 @@ void Pools::ended(Allocation& allocation, JobEnd end, const std::string& reason,
   if (live.joined && !live.worked && !nobodys) ran_nothing(allocation, now);
 }
 
-// Its workers came and took none of the tasks that wait, or ended before they had run one. The next one would,
-// too: nobody is to find a night's allocations burnt.
+// Its workers came and took none of the tasks that wait, or ended before they had run one. The next one
+// would, too: nobody is to find a night's allocations burnt.
 void Pools::ran_nothing(const Allocation& allocation, Now now) {
   Pool& pool = pool_of(allocation);
   if (finishing_ || pool.demand.waiting == 0 || !pool.gave_up.empty()) return;
@@ -262,7 +275,8 @@ void Pools::ran_nothing(const Allocation& allocation, Now now) {
   pool.not_before_s = now.steady_s + timing_.first_failure_s * std::pow(6, pool.fruitless - 1);
   if (pool.fruitless < timing_.failures) return;
   pool.gave_up = fmt::format(
-      "{} allocations of the pool '{}' in a row ended without having run a task, and {} task{} wait{}: {}; the last "
+      "{} allocations of the pool '{}' in a row ended without having run a task, and {} task{} wait{}: {}; "
+      "the last "
       "one was {} on {} ({}), see the output of their jobs in {}",
       pool.fruitless, allocation.pool, pool.demand.waiting, pool.demand.waiting == 1 ? "" : "s",
       pool.demand.waiting == 1 ? "s" : "",

@@ -94,7 +94,7 @@ class Cluster {
     job.nodes = {"n" + job.id};
     job.starts_unix_s = now.unix_s;
     job.ends_unix_s = now.unix_s + 600;
-    if (slots > 0) workers[token] = {1, true, false, slots, {"n" + job.id}};
+    if (slots > 0) workers[token] = {1, true, false, slots, {"n" + job.id}, false, {}};
   }
   void end(const std::string& token, JobEnd end) {
     jobs.at(token).state = end == JobEnd::none ? JobState::done : JobState::failed;
@@ -645,10 +645,35 @@ TEST(Pools, AllocationsThatRunNoTaskStopThePoolWithTheReason) {
   cluster.pass(3600);
   EXPECT_EQ(cluster.submitted.size(), 3U);
   ASSERT_TRUE(cluster.pools->stuck());
-  EXPECT_NE(cluster.pools->stuck()->find("without having run a task, and 8 tasks wait: a task of the step 'fit' asks for "
-                                         "1 GPUs"),
+  EXPECT_NE(cluster.pools->stuck()->find(
+                "without having run a task, and 8 tasks wait: a task of the step 'fit' asks for "
+                "1 GPUs"),
             std::string::npos)
       << *cluster.pools->stuck();
+}
+
+// tests/cluster: a fourth was submitted between the word that ended the third one and its end.
+TEST(Pools, NoAllocationIsSubmittedWhileOneThatRanNothingEnds) {
+  PoolSpec spec = pool(1);
+  spec.idle_timeout_s = 400;
+  Cluster cluster(spec);
+  Demand demand = work(8, 0);
+  demand.waiting = 8;
+  for (std::size_t i = 0; i < 3; ++i) {
+    cluster.pools->set_demand("all", demand);
+    for (int s = 0; s < 600 && cluster.submitted.size() <= i; ++s) cluster.pass(1);
+    ASSERT_EQ(cluster.submitted.size(), i + 1);
+    cluster.run(cluster.token(i));
+    cluster.workers.at(cluster.token(i)).busy = false;
+    cluster.jobs.at(cluster.token(i)).ends_unix_s = cluster.now.unix_s + 1e6;
+    cluster.pass(420);
+    EXPECT_EQ(cluster.submitted.size(), i + 1);
+    cluster.workers.erase(cluster.token(i));
+    cluster.pass(5);
+  }
+  cluster.pass(3600);
+  EXPECT_EQ(cluster.submitted.size(), 3U);
+  EXPECT_TRUE(cluster.pools->stuck());
 }
 
 TEST(Pools, AnAllocationThatCameTooLateForItsTasksIsNoFault) {
@@ -704,6 +729,27 @@ TEST(Pools, NodesAndJobsThatTheSchedulerSaysAreGoneAreReported) {
   cluster.pass(40);
   ASSERT_EQ(cluster.gone.size(), 2U);
   EXPECT_TRUE(cluster.gone[1].nodes.empty()) << "all of them";
+}
+
+// tests/cluster: a node lost its power before the scheduler had been asked once; its tasks ran again 72 s
+// later.
+TEST(Pools, ANodeThatIsMissingInTheFirstListIsReported) {
+  for (const std::vector<std::string>& workers : {std::vector<std::string>{"n1", "n2"}, {"a", "b"}}) {
+    PoolSpec spec = pool(1);
+    spec.job.nodes = 2;
+    Cluster cluster(spec);
+    cluster.pools->set_demand("all", work(1000, 0));
+    cluster.pass(1);
+    cluster.run(cluster.token(0));
+    cluster.workers.at(cluster.token(0)).nodes = workers;
+    cluster.jobs.at(cluster.token(0)).nodes = {"n1"};
+    cluster.pass(310);
+    const bool known = workers[0] == "n1";
+    ASSERT_EQ(cluster.gone.size(), known ? 1U : 0U) << "names of another kind say nothing";
+    if (known) {
+      EXPECT_EQ(cluster.gone[0].nodes, std::vector<std::string>{"n2"});
+    }
+  }
 }
 
 TEST(Pools, WhatAPersonCancelsIsNotGivenBack) {

@@ -141,6 +141,7 @@ std::optional<event::JournalRead> JournalReading::take(double now_s) {
   try {
     wire::Records records = wire::read_records(file);
     read.results = std::move(records.results);
+    if (records.header) read.running = std::move(records.header->running);
     if (records.damaged) read.damaged = records.damaged.sentence();
   } catch (const Error& unreadable) {
     // What it holds may be finished work: it is not given up for a disk that is broken for the moment.

@@ -56,7 +56,8 @@ struct JournalRead {
   std::string worker;
   std::vector<wire::Results> results;
   std::optional<std::string> damaged;
-  std::size_t orphans = 0;  // processes of its tasks that were ended
+  std::size_t orphans = 0;                   // processes of its tasks that were ended
+  std::vector<RunningElement> running = {};  // when its agent was killed, as its guardian has written
 };
 // Answers action::LookAtJournal where its guardian has written that no process of the worker is left.
 struct JournalEnded {
@@ -102,9 +103,9 @@ struct Time {};  // nothing but the time
 
 using CoordinatorEvent =
     std::variant<event::Message, event::Undelivered, event::WorkerStarted, event::ProcessEnded,
-                 event::JournalRead, event::JournalEnded, event::CommitFinished, event::CommitWaits, event::Retry,
-                 event::JobSubmitted, event::JobsListed, event::JobsCancelled, event::OutputsMeasured,
-                 event::Signal, event::Time>;
+                 event::JournalRead, event::JournalEnded, event::CommitFinished, event::CommitWaits,
+                 event::Retry, event::JobSubmitted, event::JobsListed, event::JobsCancelled,
+                 event::OutputsMeasured, event::Signal, event::Time>;
 
 namespace action {
 
@@ -133,7 +134,8 @@ struct ReadJournal {
   std::string worker;
   bool here = false;
 };
-// Of a worker of another process table that is silent: a guardian whose agent was killed says so in the journal.
+// Of a worker of another process table that is silent: a guardian whose agent was killed says so in the
+// journal.
 struct LookAtJournal {
   std::string worker;
 };
@@ -183,9 +185,9 @@ struct Fail {
 
 using CoordinatorAction =
     std::variant<action::Send, action::Commit, action::StartWorker, action::Watch, action::Kill,
-                 action::ReadJournal, action::LookAtJournal, action::RemoveJournal, action::AnswerQuery, action::ResolveRetry,
-                 action::MeasureOutputs, action::SubmitJob, action::CancelJobs, action::QueryJobs,
-                 action::Log, action::Fail>;
+                 action::ReadJournal, action::LookAtJournal, action::RemoveJournal, action::AnswerQuery,
+                 action::ResolveRetry, action::MeasureOutputs, action::SubmitJob, action::CancelJobs,
+                 action::QueryJobs, action::Log, action::Fail>;
 
 // running ─▶ draining ─▶ stopping ─▶ dismissing ─▶ ended      (one table of legal moves: machine.cc)
 //    ├───────────┴───────────────────────▲           ▲
@@ -287,7 +289,8 @@ class CoordinatorMachine {
   const std::string& disk_trouble() const;
   // It has ended for the campaign's next coordinator to go on.
   bool handed_over() const;
-  // Steps in which too many tasks have failed, by their place in the plan, and why: nothing of them is leased.
+  // Steps in which too many tasks have failed, by their place in the plan, and why: nothing of them is
+  // leased.
   const std::map<std::size_t, std::string>& held() const;
   // Steps of which some tasks wait until conversions have deleted files (max_disk), and how full the disk is.
   std::map<std::size_t, std::string> held_back() const;

@@ -18,6 +18,7 @@ constexpr double kEndChange_s = 1;  // smaller changes of a worker's end are its
 constexpr double kLongestLeft_s = 1e9;
 constexpr double kLateCause_s = 600;           // Slurm's SlurmdTimeout is 300 s
 constexpr std::size_t kUnexplained = 100'000;  // losses that may still be explained
+constexpr const char* kNodeFailed = "its node has failed, as its scheduler says";
 // Exit codes by which a task asks for something: retries, soft and hard failures, stops.
 constexpr int kFirstMerlinCode = 100, kLastMerlinCode = 105;
 
@@ -78,6 +79,7 @@ void CoordinatorMachine::Impl::feed_pools() {
     workers.silent = workers.silent || running_s_ - worker.heard_s > silent_s;
     workers.slots = std::max(workers.slots, worker.capacity.cores);
     workers.hosts.push_back(worker.guardian.host);
+    workers.nodes.push_back(worker.capacity.node);
   }
   pools_->set_workers(std::move(by_token));
   const std::vector<Backlog> backlog = scheduler_.backlog();
@@ -151,7 +153,7 @@ void CoordinatorMachine::Impl::note_gone(const batch::PoolActions::Gone& gone) {
     if (worker.allocation != gone.token || worker.here) continue;
     if (gone.nodes.empty()) worker.gone = "its job has ended, as its scheduler says";
     if (named(worker.capacity.node) || named(worker.guardian.host))
-      worker.gone = "its node has failed, as its scheduler says";
+      worker.gone = kNodeFailed;
   }
 }
 
@@ -227,6 +229,7 @@ std::optional<std::string> CoordinatorMachine::Impl::objection_to_allocation(con
 Loss CoordinatorMachine::Impl::loss_of(const Worker& worker) const {
   if (worker.ends_s && now_.steady_s >= *worker.ends_s)
     return {EndReason::walltime, "the walltime of its allocation was over", true, true};
+  if (worker.gone == kNodeFailed) return {EndReason::node, "its node failed", true, true};
   const batch::Allocation* allocation =
       pools_ && !worker.allocation.empty() ? pools_->find(worker.allocation) : nullptr;
   if (allocation == nullptr) return {};

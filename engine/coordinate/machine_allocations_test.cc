@@ -55,12 +55,14 @@ class Campaign : public TestEdge {
   }
   std::vector<RecordFailure> failure_rows() const {
     std::vector<RecordFailure> rows;
-    for (const store::Batch& batch : batches) rows.insert(rows.end(), batch.failures.begin(), batch.failures.end());
+    for (const store::Batch& batch : batches)
+      rows.insert(rows.end(), batch.failures.begin(), batch.failures.end());
     return rows;
   }
   std::vector<RecordCause> causes() const {
     std::vector<RecordCause> rows;
-    for (const store::Batch& batch : batches) rows.insert(rows.end(), batch.causes.begin(), batch.causes.end());
+    for (const store::Batch& batch : batches)
+      rows.insert(rows.end(), batch.causes.begin(), batch.causes.end());
     return rows;
   }
   std::uint64_t failures() const {
@@ -309,7 +311,8 @@ TEST(Allocations, ANodeOnWhichEveryTaskFailsGetsNoMoreAndItsTasksRunElsewhere) {
   }
   EXPECT_EQ(failed, 5U) << "on the other node 0 of 20 failed";
   EXPECT_EQ(campaign.sent<wire::Drain>(bad.id).size(), 1U);
-  EXPECT_TRUE(campaign.has_history("node bad: the last 5 tasks there failed, and on other nodes 0 of 20 did"));
+  EXPECT_TRUE(
+      campaign.has_history("node bad: the last 5 tasks there failed, and on other nodes 0 of 20 did"));
   EXPECT_EQ(campaign.count(ElementState::failed), 0U) << "they run again";
   campaign.say("client", wire::Query{wire::AllocationsCommand{wire::AllocationsVerb::add, "default", 1}});
   campaign.handle(event::Time{});
@@ -425,6 +428,25 @@ TEST(Allocations, AKilledAgentIsKnownByItsJournal) {
   campaign.handle(event::JournalRead{kThere.id, {}, {}, 0});
   ASSERT_EQ(campaign.failures(), 1U);
   EXPECT_TRUE(campaign.has_history("its agent was killed"));
+}
+
+// tests/cluster: `kill -9 $PPID` in a task's first milliseconds ended five allocations for which nothing was
+// charged.
+TEST(Allocations, ATaskThatEndsItsWorkerBeforeAnyHeartbeatIsCharged) {
+  Campaign campaign(1);
+  campaign.start();
+  campaign.accept();
+  campaign.list({campaign.job(batch::JobState::running)});
+  campaign.join_from(kThere);
+  const auto leases = campaign.leases(kThere.id);
+  campaign.pass(1);
+  campaign.handle(event::JournalEnded{kThere.id});
+  campaign.pass(5);
+  ASSERT_EQ(campaign.reads.size(), 1U);
+  campaign.handle(event::JournalRead{kThere.id, {}, {}, 0, {{leases[0].array, leases[0].first, 1}}});
+  ASSERT_EQ(campaign.failures(), 1U);
+  EXPECT_EQ(campaign.failure_rows().at(0).outcome.reason, EndReason::worker_lost);
+  EXPECT_EQ(campaign.failure_rows().at(0).counts.crashes, 1U);
 }
 
 TEST(Allocations, TasksOfAJobThatTheSchedulerSaysIsGoneRunAgainAtOnce) {

@@ -12,8 +12,8 @@ namespace wflow::engine {
 
 namespace {
 
-// One that is known to be gone is lost when so many heartbeats are missing; the journal of one that is not is looked
-// at after more.
+// One that is known to be gone is lost when so many heartbeats are missing; the journal of one that is not is
+// looked at after more.
 constexpr double kGoneHeartbeats = 3, kLookHeartbeats = 5;
 
 }  // namespace
@@ -121,6 +121,12 @@ void CoordinatorMachine::Impl::on(event::JournalRead& event) {
   // Without a row or a result it may be the journal of a worker that is just being started.
   Worker& worker = at->second;
   if (!worker.guardian.known() && event.results.empty()) worker.certainly_dead = false;
+  for (const RunningElement& task : event.running) {
+    const bool known = std::ranges::any_of(worker.running, [&](const auto& said) {
+      return said.array == task.array && said.element == task.element;
+    });
+    if (!known) worker.running.push_back(task);
+  }
   if (worker.state == WorkerState::ending) finish(worker);
 }
 
@@ -210,7 +216,8 @@ void CoordinatorMachine::Impl::check_silence() {
                        worker.state == WorkerState::draining;
     const double silent_s = running_s_ - worker.heard_s;
     if (!talks || worker.here) continue;
-    if (silent_s > (worker.gone.empty() ? limit_s : kGoneHeartbeats * timing.heartbeat_s)) silent.push_back(id);
+    if (silent_s > (worker.gone.empty() ? limit_s : kGoneHeartbeats * timing.heartbeat_s))
+      silent.push_back(id);
     const bool looks = silent_s > kLookHeartbeats * timing.heartbeat_s && worker.gone.empty() &&
                        running_s_ - worker.looked_s > kLookHeartbeats * timing.heartbeat_s;
     if (!looks) continue;

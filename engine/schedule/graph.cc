@@ -24,7 +24,8 @@ int failure_retries(const specs::PlannedStep& step) {
   return step.kind == specs::StepKind::train ? kTrainingRetries : 0;
 }
 
-// A data set's closing step and a training can't work without what they wait for. Merlin's files follow Merlin.
+// A data set's closing step and a training can't work without what they wait for. Merlin's files follow
+// Merlin.
 specs::ContinueOn continue_on(const specs::Plan& plan, const specs::PlannedStep& step) {
   if (step.continue_on) return *step.continue_on;
   const bool closes = step.kind == specs::StepKind::convert && step.block_samples == 0;
@@ -58,7 +59,8 @@ double walltime_s(const specs::Step& step) {
 }
 
 // A step of a study that runs on this machine alone has one worker, however many nodes it asks for.
-Gang gang_of(const Groups& groups, const specs::PlannedStep& step, const specs::Resources& asked, bool in_one) {
+Gang gang_of(const Groups& groups, const specs::PlannedStep& step, const specs::Resources& asked,
+             bool in_one) {
   if (asked.nodes <= 1) return {};
   const auto serving = groups.serving(step.study_step);
   const bool in_allocations =
@@ -121,7 +123,8 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here, bool
     array.memory_factor = step.retry_memory;
     array.walltime_s = walltime_s(plan.study().steps[step.study_step]);
     if (!runs_here) array.longest_allocation_s = longest_allocation_s(plan.study(), groups, step);
-    array.goes_on = step.kind == specs::StepKind::train || !plan.study().steps[step.study_step].restart.empty();
+    array.goes_on =
+        step.kind == specs::StepKind::train || !plan.study().steps[step.study_step].restart.empty();
     array.trust_markers = step.trust_markers;
     array.own_program = step.kind != specs::StepKind::shell;
     array.deletes_input = deletes[plan.step_of(id)];
@@ -136,8 +139,10 @@ std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here, bool
 
 void restore_states(Scheduler& scheduler, const store::Restored& restored) {
   for (const auto& end : restored.ends) scheduler.restore_end(end.array, end.range, end.state);
-  for (const auto& [array, element, counts] : restored.attempts)
-    scheduler.restore_attempt(array, element, counts);
+  for (const store::RestoredAttempt& attempt : restored.attempts) {
+    scheduler.restore_attempt(attempt.array, attempt.element, attempt.counts);
+    if (attempt.cut_s > 0) scheduler.restore_cut(attempt.array, attempt.element, attempt.cut_s);
+  }
   for (const RecordFloor& floor : restored.floors)
     scheduler.restore_floor(floor.array, floor.range, floor.lease);
   for (const auto& [array, progress] : restored.totals) {

@@ -913,6 +913,25 @@ TEST(LeaseRules, ATaskThatWasCutStartsWhereItMayEnd) {
   EXPECT_EQ(actions.grants[0].worker, "c");
 }
 
+// The next coordinator forgot it, and cut the task once more.
+TEST(LeaseRules, WhatATaskLastsAtLeastIsRestored) {
+  ArraySpec spec = array_of(1);
+  spec.longest_allocation_s = 60;
+  Scheduler scheduler({spec}, 2);
+  scheduler.restore_attempt(0, 0, {1, 0, 0, false, 1});
+  scheduler.restore_cut(0, 0, 39);
+  scheduler.start();
+  scheduler.assign(52);
+  scheduler.worker_joined("b", {1}, {});
+  scheduler.worker_ends("b", 104);
+  scheduler.assign(65);
+  EXPECT_TRUE(scheduler.take_actions().grants.empty()) << "39 s are left";
+  scheduler.worker_joined("c", {1}, {});
+  scheduler.worker_ends("c", 65 + 52);
+  scheduler.assign(66);
+  ASSERT_EQ(scheduler.take_actions().grants.size(), 1U);
+}
+
 TEST(LeaseRules, ATaskThatAWholeAllocationCutsFails) {
   ArraySpec spec = array_of(2);
   spec.longest_allocation_s = 60;

@@ -33,11 +33,10 @@ constexpr double kDiskDelay_s = 2;
 // So long a task that may go into quarantine waits for what the scheduler knows of its last loss.
 constexpr double kExplained_s = 90;
 
-std::string quarantine_text(std::uint32_t crashes) {
+std::string quarantine_text(std::uint32_t crashes, EndReason reason) {
   return fmt::format(
-      "in quarantine: {} workers were lost while this task ran, and nothing else explains it; wflow retry runs it "
-      "again\n",
-      crashes);
+      "in quarantine: {} workers were lost while this task ran, and {}; wflow retry runs it again\n", crashes,
+      reason == EndReason::out_of_memory ? "the last one for its memory" : "nothing else explains it");
 }
 
 double backed_off(double first_s, std::uint32_t number) {
@@ -359,7 +358,8 @@ bool Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt a
   if (too_long) {
     Outcome& said = actions_.failures.back().outcome;
     said.detail = fmt::format(
-        "it ran for {:.0f} s, as long as a whole allocation lets it, and had not ended: raise 'walltime' of batch: or "
+        "it ran for {:.0f} s, as long as a whole allocation lets it, and had not ended: raise 'walltime' of "
+        "batch: or "
         "of its pool above {:.0f} s, or shorten the task\n{}",
         outcome.duration_s, spec.longest_allocation_s, said.detail);
   }
@@ -372,8 +372,8 @@ bool Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt a
   return true;
 }
 
-// How long it ran says how long it lasts at least. What had all of the longest allocation that there is would be cut
-// again, for ever. Trainings go on from their checkpoints.
+// How long it ran says how long it lasts at least. What had all of the longest allocation that there is would
+// be cut again, for ever. Trainings go on from their checkpoints.
 bool Scheduler::is_cut_for_good(const Outcome& outcome, const WorkerId& worker, Attempt& attempt) {
   constexpr double kLongest = 0.7;  // of the walltime: less than that is a pool of shorter allocations
   const ArraySpec& spec = arrays_[outcome.array].spec;
@@ -382,7 +382,8 @@ bool Scheduler::is_cut_for_good(const Outcome& outcome, const WorkerId& worker, 
   ready_.count_cut(outcome.array, outcome.duration_s);
   const Worker* there = leases_.find_worker(worker);
   return there != nullptr && spec.longest_allocation_s > 0 &&
-         there->whole_s >= kLongest * spec.longest_allocation_s && had_whole_allocation(outcome.duration_s, *there);
+         there->whole_s >= kLongest * spec.longest_allocation_s &&
+         had_whole_allocation(outcome.duration_s, *there);
 }
 
 // For the next execution of what was killed for memory; 0: there is no more to be had.
@@ -457,7 +458,7 @@ std::optional<Outcome> Scheduler::count_loss(LeaseId holder, const RunningElemen
   const bool final = charged && attempt.crashes >= limit + (loss.settled ? 0 : 1);
   // It may be the last one, once the scheduler has said that it knows no other cause.
   if (charged && !loss.settled && attempt.crashes >= limit) attempt.due_s = now_s_ + kExplained_s;
-  if (final) outcome.detail = quarantine_text(attempt.crashes) + outcome.detail;
+  if (final) outcome.detail = quarantine_text(attempt.crashes, outcome.reason) + outcome.detail;
   actions_.failures.push_back({outcome, worker, final, attempt});
   if (final) {
     const Range range{execution.element, execution.element};
@@ -476,7 +477,8 @@ std::uint32_t Scheduler::crash_limit(ArrayId array) const {
 // It waited for the cause of its last loss.
 void Scheduler::end_in_quarantine(const Outcome& lost, const WorkerId& worker, const Attempt& attempt) {
   actions_.causes.push_back({lost.array, lost.element, lost.attempt, worker, lost.reason,
-                             quarantine_text(attempt.crashes) + lost.detail, std::nullopt, true, lost.started_s});
+                             quarantine_text(attempt.crashes, lost.reason) + lost.detail, std::nullopt, true,
+                             lost.started_s});
   end(lost.array, {lost.element, lost.element}, ElementState::failed);
   propagate();
 }
@@ -487,7 +489,8 @@ void Scheduler::loss_explained(const Outcome& lost, const WorkerId& worker, cons
   TaskArray& array = arrays_[lost.array];
   const EndReason reason = loss.reason;
   const bool innocent = is_neutral(reason) || !loss.charged;
-  RecordCause cause{lost.array, lost.element, lost.attempt, worker, reason, loss.detail, std::nullopt, false, 0};
+  RecordCause cause{lost.array,  lost.element, lost.attempt, worker, reason,
+                    loss.detail, std::nullopt, false,        0};
   const auto known = array.attempts.find(lost.element);
   if (known != array.attempts.end() && lost.lease >= array.floor_of(lost.element) &&
       known->second.crashes > 0 && known->second.number > lost.attempt) {

@@ -52,6 +52,14 @@ void Scheduler::restore_attempt(ArrayId array, Element element, const AttemptCou
   if (!has_ended(arrays_[array].states.at(element))) arrays_[array].attempts[element] = {counts, 0};
 }
 
+void Scheduler::restore_cut(ArrayId array, Element element, double duration_s) {
+  WFLOW_CHECK(!started_);
+  const auto attempt = arrays_[array].attempts.find(element);
+  if (attempt == arrays_[array].attempts.end() || arrays_[array].spec.goes_on) return;
+  attempt->second.at_least_s = duration_s;
+  ready_.count_cut(array, duration_s);
+}
+
 void Scheduler::restore_durations(ArrayId array, std::uint64_t timed, double sum_s, double square_sum) {
   count_durations(array, timed, sum_s, square_sum);
 }

@@ -65,6 +65,8 @@ class Scheduler {
   void restore_end(ArrayId array, Range range, ElementState state);
   // After the ends.
   void restore_attempt(ArrayId array, Element element, const AttemptCounts& counts);
+  // After its attempt: an execution was cut by the end of its allocation after so long.
+  void restore_cut(ArrayId array, Element element, double duration_s);
   void restore_durations(ArrayId array, std::uint64_t timed, double sum_s, double square_sum);
   // In the order of their records: a later floor replaces an earlier one.
   void restore_floor(ArrayId array, Range range, LeaseId lease);

@@ -103,6 +103,7 @@ struct RestoredAttempt {
   ArrayId array;
   Element element;
   AttemptCounts counts;
+  double cut_s = 0;  // the longest execution that the end of its allocation has cut
 };
 
 struct Restored {

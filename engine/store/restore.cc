@@ -128,16 +128,18 @@ Restored Store::restore() {
     checker.begin_table();
     auto& attempts = impl_->statement(
         "SELECT array, element, next_attempt, failures, crashes, restart, neutral, launches, memory, "
-        "memory_bytes FROM attempts ORDER BY array, element");
+        "memory_bytes, (SELECT max(duration) FROM failures f WHERE f.array = attempts.array AND "
+        "f.element = attempts.element AND f.reason = 'walltime') FROM attempts ORDER BY array, element");
     while (attempts.executeStep()) {
       const auto array = static_cast<ArrayId>(attempts.getColumn(0).getUInt());
       const Element element = unsigned_at(attempts, 1);
       checker.check_range("attempts", array, {element, element});
       const auto number = [&](int column) { return attempts.getColumn(column).getUInt(); };
-      const AttemptCounts counts{number(2), number(3), number(4), number(5) != 0, number(6),
-                                 number(7), number(8), attempts.getColumn(9).getInt64()};
+      const AttemptCounts counts{number(2), number(3), number(4), number(5) != 0,
+                                 number(6), number(7), number(8), attempts.getColumn(9).getInt64()};
       checker.check_counts(array, element, counts);
-      restored.attempts.push_back({array, element, counts});
+      const auto cut = attempts.getColumn(10);
+      restored.attempts.push_back({array, element, counts, cut.isNull() ? 0 : cut.getDouble()});
     }
     restored.workers = impl_->read_living_workers();
     restored.allocations = impl_->read_allocations();

@@ -132,6 +132,29 @@ TEST_F(StoreTest, TheCauseOfALossComesLater) {
   EXPECT_TRUE(store.restore().attempts.empty());
 }
 
+TEST_F(StoreTest, TheLongestExecutionThatAWalltimeCutIsRestored) {
+  Store store(campaign_);
+  RecordFailure failure;
+  failure.outcome.element = 7;
+  failure.outcome.reason = EndReason::walltime;
+  failure.counts = {1, 0, 0, false, 1};
+  Batch batch;
+  for (const double duration_s : {39.0, 12.0}) {
+    failure.outcome.duration_s = duration_s;
+    batch.failures.push_back(failure);
+  }
+  failure.outcome.element = 8;
+  failure.outcome.reason = EndReason::exited;
+  failure.outcome.duration_s = 100;
+  failure.counts = {1, 1};
+  batch.failures.push_back(failure);
+  store.commit(batch);
+  const Restored restored = store.restore();
+  ASSERT_EQ(restored.attempts.size(), 2U);
+  EXPECT_EQ(restored.attempts[0].cut_s, 39);
+  EXPECT_EQ(restored.attempts[1].cut_s, 0);
+}
+
 TEST_F(StoreTest, AnElementThatEndedOrWasOpenedAgainInItsBatchHasNoCounts) {
   Store store(campaign_);
   const auto failed = [](Element element, LeaseId lease) {

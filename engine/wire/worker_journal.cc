@@ -96,6 +96,8 @@ std::optional<JournalHeader> header_from(std::string_view text) {
     header.started_by = json.at("started_by");
     header.lost_s = json.at("lost_s");
     header.ended = json.value("ended", false);
+    for (const auto& task : json.value("running", nlohmann::json::array()))
+      header.running.push_back({task.at(0), task.at(1), task.at(2)});
     return header;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
@@ -145,21 +147,23 @@ std::string frame_record(const Results& results) {
 }
 
 std::string frame_record(const JournalHeader& header) {
-  const nlohmann::json json = {{"worker", header.worker},
-                               {"group", header.group},
-                               {"guardian", to_json(header.guardian)},
-                               {"agent", to_json(header.agent)},
-                               {"started_by", header.started_by},
-                               {"lost_s", header.lost_s},
-                               {"ended", header.ended}};
+  nlohmann::json json = {{"worker", header.worker},
+                         {"group", header.group},
+                         {"guardian", to_json(header.guardian)},
+                         {"agent", to_json(header.agent)},
+                         {"started_by", header.started_by},
+                         {"lost_s", header.lost_s},
+                         {"ended", header.ended}};
+  for (const RunningElement& task : header.running)
+    json["running"].push_back({task.array, task.element, task.started_s});
   return frame(kHeader, json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 std::string JournalDamage::sentence() const {
-  const std::string lost = missing > 0 ? fmt::format("{} of its results {} lost, so that up to {} finished {} run again",
-                                                     missing, missing == 1 ? "is" : "are", missing,
-                                                     missing == 1 ? "task" : "tasks")
-                                       : "tasks whose results stood there run again";
+  const std::string lost =
+      missing > 0 ? fmt::format("{} of its results {} lost, so that up to {} finished {} run again", missing,
+                                missing == 1 ? "is" : "are", missing, missing == 1 ? "task" : "tasks")
+                  : "tasks whose results stood there run again";
   if (places == 0) return "the journal was cut or replaced: " + lost;
   return fmt::format("{} of the journal {} damaged ({} bytes): {}",
                      places == 1 ? "one place" : fmt::format("{} places", places), places == 1 ? "is" : "are",
@@ -167,8 +171,9 @@ std::string JournalDamage::sentence() const {
 }
 
 std::string missing_journal(std::uint64_t results) {
-  return fmt::format("the journal is missing: {} of its results {} lost, so that up to {} finished {} run again", results,
-                     results == 1 ? "is" : "are", results, results == 1 ? "task" : "tasks");
+  return fmt::format(
+      "the journal is missing: {} of its results {} lost, so that up to {} finished {} run again", results,
+      results == 1 ? "is" : "are", results, results == 1 ? "task" : "tasks");
 }
 
 std::filesystem::path count_file(std::filesystem::path journal) {

@@ -28,9 +28,12 @@ struct JournalHeader {
   ProcessIdentity agent;
   std::uint64_t started_by = 0;  // epoch of the coordinator that started it; 0: somebody else did
   double lost_s = 0;             // its fence (Welcome::lost_s); 0: it never had a coordinator
-  // Said by its guardian, last of all: the agent and whatever its tasks had started have ended. A coordinator on another
-  // host, which can't look, need not wait for the fence.
+  // Said by its guardian, last of all: the agent and whatever its tasks had started have ended. A coordinator
+  // on another host, which can't look, need not wait for the fence.
   bool ended = false;
+  // Written with `ended`: what ran when the agent was killed. A task that ends its worker at once is in no
+  // heartbeat.
+  std::vector<RunningElement> running = {};
 };
 
 std::string frame_record(const JournalHeader& header);

@@ -78,6 +78,18 @@ TEST(WorkerJournal, BeginsWithWhoseItIs) {
   EXPECT_EQ(parse_records(first + second).header->lost_s, 600);
 }
 
+TEST(WorkerJournal, SaysWhatRanWhenItsAgentWasKilled) {
+  JournalHeader header{"w", "gpu", {"h", "b", "n", 12, 34},    {"h", "b", "n", 13, 35}, 7,
+                       60,  true,  {{3, 41, 1.5}, {0, 2, 2.5}}};
+  const Records records = parse_records(frame_record(header));
+  ASSERT_TRUE(records.header.has_value());
+  EXPECT_TRUE(records.header->ended);
+  ASSERT_EQ(records.header->running.size(), 2U);
+  EXPECT_EQ(records.header->running[0].array, 3U);
+  EXPECT_EQ(records.header->running[0].element, 41U);
+  EXPECT_EQ(records.header->running[0].started_s, 1.5);
+}
+
 TEST(WorkerJournal, TellTheLivingFromTheDead) {
   const TemporaryCampaign campaign;
   write_file_durably(journal(campaign, "dead"), frame_record(one(3)));

@@ -25,11 +25,11 @@ SLOW = os.environ.get("WFLOW_SLOW_TESTS", "") not in ("", "0")
 class Cluster:
     """Four nodes with addresses of their own, as root; else four of this machine's. Started once for a class of tests."""
 
-    def __init__(self, lines=()):
+    def __init__(self, lines=(), shape=("--nodes", "4", "--cpus", "2")):
         self.folder = tempfile.mkdtemp(prefix="wflow-slurm-")
         namespaces = ["--netns"] if AS_ROOT else []
         lines = [part for line in ("WaitTime=5", *lines) for part in ("--conf-line", line)]
-        started = self.call("start", "--nodes", "4", "--cpus", "2", *lines, *namespaces)
+        started = self.call("start", *shape, *lines, *namespaces)
         self.ready = started.returncode == 0
         self.why = started.stderr.strip()
         if not self.ready and started.returncode != MISSING_PACKAGE:
@@ -52,10 +52,11 @@ class Cluster:
 
 class SlurmTest(CampaignTest):
     LINES = ()  # of slurm.conf, beside those of every test
+    SHAPE = ("--nodes", "4", "--cpus", "2")
 
     @classmethod
     def setUpClass(cls):
-        cls.cluster = Cluster(cls.LINES)
+        cls.cluster = Cluster(cls.LINES, cls.SHAPE)
         cls.addClassCleanup(cls.cluster.stop)
         if not cls.cluster.ready:
             raise unittest.SkipTest("no Slurm here, so nothing was tested: " + cls.cluster.why)

@@ -11,6 +11,7 @@
 #include <ctime>
 #include <limits>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -141,42 +142,48 @@ bool is_known(const SlotRecord& slot, const std::vector<wire::Results>& records)
   return false;
 }
 
-void settle(SlotRecord& slot, SlotFiles files, const std::string& worker,
+// False: its task ran when the agent was killed, and it has no result.
+bool settle(SlotRecord& slot, SlotFiles files, const std::string& worker,
             const std::vector<wire::Results>& known, wire::Results& results) {
   const pid_t pid = slot.pid;
-  if (pid <= 0) return;
+  if (pid <= 0) return true;
   ::kill(-pid, SIGKILL);
   siginfo_t info{};
   ProcessUsage used;
-  if (!wait_for_leader(pid, info, used)) return;
-  // SIGKILL came from its agent, from its agent's death or from here: whoever has an exit code had ended before.
+  if (!wait_for_leader(pid, info, used)) return false;
+  // SIGKILL came from its agent, from its agent's death or from here: whoever has an exit code had ended
+  // before.
   if (ended_by_itself(slot, true, pid, info.si_code, info.si_status)) {
     slot.killed = slot.returned = false;
   } else if (!slot.killed) {
-    return;  // the task runs again, and its place may be another worker's by now
+    return false;  // the task runs again, and its place may be another worker's by now
   }
   Ending ending = judge(slot, info.si_code, info.si_status);
   settle_place(slot, files, ending);
   // Its outputs have not been looked at: it runs again.
-  if (slot.checking || (slot.unchecked && ending.success)) return;
+  if (slot.checking || (slot.unchecked && ending.success)) return true;
   // An agent that was killed between writing a result and clearing its slot has left both.
-  if (is_known(slot, known)) return;
+  if (is_known(slot, known)) return true;
   if (ending.success) mark_finished(slot);
   add_last_events(results, slot, files);
   pack(slot, files, ending, worker);
   add_usage(results, slot, used, ending, steady_now_s());
   // What is to run in smaller parts is simply still leased.
   add_ending(results, slot, files.events(), ending, {steady_now_s(), unix_now_s()});
+  return true;
 }
 
-// `directory`: the worker's own, whose name is the worker's.
-void settle_all(SlotTable& table, Journal& journal, const std::filesystem::path& directory) {
+// `directory`: the worker's own, whose name is the worker's. Adds what ran to `running`.
+void settle_all(SlotTable& table, Journal& journal, const std::filesystem::path& directory,
+                std::vector<wire::RunningElement>& running) {
   const wire::Records known = journal.recover();
   if (known.damaged) log::write(LogLevel::warning, known.damaged.sentence());
   wire::Results results;
   results.sequence = table.open_sequence() + 1;
   for (std::size_t i = 0; i < table.slots().size(); ++i) {
-    settle(table.slots()[i], SlotFiles(directory, i), directory.filename().string(), known.results, results);
+    SlotRecord& slot = table.slots()[i];
+    if (!settle(slot, SlotFiles(directory, i), directory.filename().string(), known.results, results))
+      running.push_back({slot.array, slot.element, slot.started_unix_s});
   }
   if (!results.done.empty() || !results.outcomes.empty() || !results.events.empty()) {
     journal.append(results);
@@ -185,10 +192,10 @@ void settle_all(SlotTable& table, Journal& journal, const std::filesystem::path&
 
 // Of a worker that its coordinator has let go nobody needs anything; otherwise a coordinator on another host,
 // which can't look for its processes, reads here that none is left.
-void close_journal(Journal& journal, bool none_left, bool let_go) {
+void close_journal(Journal& journal, bool none_left, bool let_go, std::vector<wire::RunningElement> running) {
   try {
     if (let_go && journal.empty()) return journal.remove();
-    if (none_left) journal.mark_ended();
+    if (none_left) journal.mark_ended(std::move(running));
   } catch (const std::exception& error) {
     log::write(LogLevel::warning, error.what());
   }
@@ -214,8 +221,9 @@ int run_guardian(pid_t agent, const WorkerOptions& options, SlotTable& table, Jo
                fmt::format("the agent (pid {}) was killed by signal {}; its tasks are ended", agent,
                            WTERMSIG(status)));
   }
+  std::vector<wire::RunningElement> running;
   try {
-    settle_all(table, journal, directory);
+    settle_all(table, journal, directory, running);
   } catch (const std::exception& error) {
     log::write(LogLevel::warning, error.what());
   }
@@ -225,7 +233,9 @@ int run_guardian(pid_t agent, const WorkerOptions& options, SlotTable& table, Jo
   remove_mpi_sessions(killed);
   if (!none_left) log::write(LogLevel::warning, "a process could not be killed");
   ControlGroups(options.campaign).end_abandoned();
-  close_journal(journal, none_left, ended_itself && WEXITSTATUS(status) == 0 && !watch.was_signalled());
+  if (ended_itself) running.clear();  // it has ended its tasks itself
+  close_journal(journal, none_left, ended_itself && WEXITSTATUS(status) == 0 && !watch.was_signalled(),
+                std::move(running));
   std::error_code ignored;
   std::filesystem::remove_all(directory, ignored);
   return ended_itself ? WEXITSTATUS(status) : static_cast<int>(ExitCode::internal);

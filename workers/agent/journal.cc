@@ -23,9 +23,10 @@ void Journal::set_header(const wire::JournalHeader& header) {
   header_ = header;
 }
 
-void Journal::mark_ended() {
+void Journal::mark_ended(std::vector<wire::RunningElement> running) {
   wire::JournalHeader last = header_;
   last.ended = true;
+  last.running = std::move(running);
   set_header(last);
 }
 

@@ -22,8 +22,9 @@ class Journal {
   void set_header(const engine::wire::JournalHeader& header);
   const engine::wire::JournalHeader& header() const { return header_; }
   void append(const engine::wire::Results& results);
-  // That of this worker nothing runs any more. Nothing is appended after it.
-  void mark_ended();
+  // That of this worker nothing runs any more, and what ran when its agent was killed. Nothing is appended
+  // after it.
+  void mark_ended(std::vector<engine::wire::RunningElement> running = {});
   void clear();  // everything but the header has been acknowledged
 
   // What is in it, for the guardian, whose agent has died. A record that was cut by the death of its writer

@@ -103,6 +103,9 @@ TEST_F(WorkerKillTest, AKilledAgentLeavesItsResultsAndNoProcess) {
     }
   }
   EXPECT_EQ(done.size(), 20U);
+  std::set<wire::Element> ran;
+  for (const auto& task : header_of_ended().running) ran.insert(task.element);
+  EXPECT_EQ(ran, (std::set<wire::Element>{20, 21, 22})) << "what it ended goes to the coordinator";
   for (wire::Element element = 0; element < 20; ++element) EXPECT_EQ(done.count(element), 1U) << element;
 }
 
