@@ -3,10 +3,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <libdeflate.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 
 #include "base/file.h"
 
@@ -38,7 +40,10 @@ constexpr std::size_t kEnd64Bytes = 56;
 constexpr std::size_t kMemberBytes = 46;
 constexpr std::size_t kLocalBytes = 30;
 constexpr std::size_t kMostComment = 65535;
-constexpr std::uint32_t kIn64 = 0xFFFFFFFF;  // the number stands in the extra field
+constexpr std::uint64_t kStored = 0;
+constexpr std::uint64_t kDeflated = 8;
+constexpr std::uint64_t kMostInflation = 1032;  // of deflate: a damaged size must not ask for all memory
+constexpr std::uint32_t kIn64 = 0xFFFFFFFF;     // the number stands in the extra field
 
 // Little endian on every machine that this is built for.
 template <typename Value>
@@ -52,7 +57,8 @@ struct Member {
   std::string name;
   std::uint64_t method = 0;
   std::uint64_t crc = 0;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;  // in the file
+  std::uint64_t whole = 0;  // inflated
   std::uint64_t offset = 0;
 };
 
@@ -104,14 +110,19 @@ class ZipReader {
     const std::size_t extra = number<std::uint16_t>(rest, 30);
     const std::size_t comment = number<std::uint16_t>(rest, 32);
     if (rest.size() - kMemberBytes < name + extra + comment) return std::nullopt;
-    Member member{std::string(rest.substr(kMemberBytes, name)), number<std::uint16_t>(rest, 10),
-                  number<std::uint32_t>(rest, 16), number<std::uint32_t>(rest, 20), number<std::uint32_t>(rest, 42)};
-    const bool long_whole = number<std::uint32_t>(rest, 24) == kIn64;
+    Member member{std::string(rest.substr(kMemberBytes, name)),
+                  number<std::uint16_t>(rest, 10),
+                  number<std::uint32_t>(rest, 16),
+                  number<std::uint32_t>(rest, 20),
+                  number<std::uint32_t>(rest, 24),
+                  number<std::uint32_t>(rest, 42)};
+    const bool long_whole = member.whole == kIn64;
     std::string_view fields = rest.substr(kMemberBytes + name, extra);
     while (fields.size() >= 4) {
       const std::size_t length = number<std::uint16_t>(fields, 2);
       if (number<std::uint16_t>(fields, 0) == 1) {
         std::size_t at = long_whole ? 12 : 4;
+        if (long_whole) member.whole = number<std::uint64_t>(fields, 4);
         if (member.bytes == kIn64) {
           member.bytes = number<std::uint64_t>(fields, at);
           at += 8;
@@ -127,9 +138,27 @@ class ZipReader {
   bool is_whole(const Member& member) const {
     const std::string local = bytes_at(member.offset, kLocalBytes);
     if (local.size() < kLocalBytes || !local.starts_with("PK\x03\x04")) return false;
-    if (member.method != 0) return true;
-    std::uint64_t at =
+    const std::uint64_t at =
         member.offset + kLocalBytes + number<std::uint16_t>(local, 26) + number<std::uint16_t>(local, 28);
+    if (number<std::uint16_t>(local, 8) != member.method) return false;
+    if (member.method == kStored) return stored_is_whole(member, at);
+    return member.method == kDeflated && deflated_is_whole(member, at);
+  }
+
+  bool deflated_is_whole(const Member& member, std::uint64_t at) const {
+    const std::string deflated = bytes_at(at, member.bytes);
+    if (deflated.size() != member.bytes || member.whole / kMostInflation > member.bytes) return false;
+    std::string inflated(member.whole, '\0');
+    const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> inflater(
+        libdeflate_alloc_decompressor(), &libdeflate_free_decompressor);
+    // Without a place for the size, it is an error if that is another one.
+    return inflater != nullptr &&
+           libdeflate_deflate_decompress(inflater.get(), deflated.data(), deflated.size(), inflated.data(),
+                                         inflated.size(), nullptr) == LIBDEFLATE_SUCCESS &&
+           crc32(inflated) == member.crc;
+  }
+
+  bool stored_is_whole(const Member& member, std::uint64_t at) const {
     std::uint32_t crc = 0;
     for (std::uint64_t left = member.bytes; left > 0;) {
       constexpr std::uint64_t kPart = 1 << 20;
@@ -157,11 +186,13 @@ std::uint32_t crc32(std::string_view bytes, std::uint32_t crc) {
     std::memcpy(&low, bytes.data(), 4);
     std::memcpy(&high, bytes.data() + 4, 4);
     low ^= crc;
-    crc = kZipTables[7][low & 255] ^ kZipTables[6][low >> 8 & 255] ^ kZipTables[5][low >> 16 & 255] ^ kZipTables[4][low >> 24] ^
-          kZipTables[3][high & 255] ^ kZipTables[2][high >> 8 & 255] ^ kZipTables[1][high >> 16 & 255] ^ kZipTables[0][high >> 24];
+    crc = kZipTables[7][low & 255] ^ kZipTables[6][low >> 8 & 255] ^ kZipTables[5][low >> 16 & 255] ^
+          kZipTables[4][low >> 24] ^ kZipTables[3][high & 255] ^ kZipTables[2][high >> 8 & 255] ^
+          kZipTables[1][high >> 16 & 255] ^ kZipTables[0][high >> 24];
     bytes.remove_prefix(8);
   }
-  for (const char byte : bytes) crc = crc >> 8 ^ kZipTables[0][(crc ^ static_cast<unsigned char>(byte)) & 255];
+  for (const char byte : bytes)
+    crc = crc >> 8 ^ kZipTables[0][(crc ^ static_cast<unsigned char>(byte)) & 255];
   return ~crc;
 }
 

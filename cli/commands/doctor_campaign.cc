@@ -14,6 +14,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,8 +33,11 @@
 #include "engine/store/campaign_lock.h"
 #include "engine/store/examine.h"
 #include "engine/wire/worker_journal.h"
+#include "specs/plan/versions.h"
+#include "specs/plan/workspace.h"
 #include "steps/files.h"
 #include "steps/markers.h"
+#include "steps/packed_output.h"
 
 namespace wflow::cli {
 
@@ -75,15 +80,11 @@ class Examination {
     look_at_database();
     look_at_journals();
     look_at_leftovers();
-    if (!database_is_sound_) return std::move(findings_);
-    look_at_markers();
-    const specs::Plan plan = read_plan(campaign_);
-    for (engine::ArrayId array = 0; array < plan.array_count(); ++array) {
-      const specs::PlannedStep& step = plan.steps()[plan.step_of(array)];
-      const std::string& name = plan.study().steps[step.study_step].name;
-      if (step.kind == specs::StepKind::convert && step.block_samples == 0 && is_done(plan, array))
-        look_at_data_set(plan.task_template(array).workspace, name);
-      if (step.kind == specs::StepKind::train) look_at_training(plan.task_template(array).workspace, name);
+    look_at_studies();
+    try {
+      look_at_steps(read_plan(campaign_));
+    } catch (const Error& error) {
+      add(error.what(), "what its steps have written was not looked at: begin with this file");
     }
     return std::move(findings_);
   }
@@ -222,7 +223,103 @@ class Examination {
            name.find(".tmp.") != std::string::npos;
   }
 
-  static bool is_done(const specs::Plan& plan, engine::ArrayId array) {
+  // What every version of the study was read from.
+  void look_at_studies() {
+    for (std::uint64_t number = 1; specs::has_version(campaign_, number); ++number) {
+      const std::vector<std::string> damage = specs::version_damage(campaign_, number);
+      whole_files_ += damage.empty() ? 2 : 0;  // the study and its options
+      for (const std::string& line : damage)
+        add(line, fmt::format("put a copy of it back: version {} of the study is read from it", number));
+    }
+  }
+
+  void look_at_steps(const specs::Plan& plan) {
+    if (database_is_sound_) look_at_markers(plan);
+    std::set<fs::path> packed;
+    for (engine::ArrayId array = 0; array < plan.array_count(); ++array) {
+      const specs::PlannedStep& step = plan.steps()[plan.step_of(array)];
+      const std::string& name = plan.study().steps[step.study_step].name;
+      const specs::TaskTemplate task = plan.task_template(array);
+      if (step.kind == specs::StepKind::convert && step.block_samples == 0) {
+        const bool done = is_done(plan, array);
+        look_at_blocks(task.workspace, name, !done);
+        if (done) look_at_data_set(task.workspace, name);
+      }
+      if (step.kind == specs::StepKind::train) {
+        look_at_training(task.workspace, name, is_done(plan, array));
+        look_at_checkpoints(task.workspace);
+      }
+      if (step.kind == specs::StepKind::shell && task.output == specs::OutputMode::packed &&
+          packed.insert(steps::packed_directory(task.workspace)).second)
+        look_at_packed(steps::packed_directory(task.workspace), name);
+    }
+  }
+
+  // Every text is compared.
+  void look_at_packed(const fs::path& directory, const std::string& step) {
+    const std::vector<std::string> damage = steps::packed_damage(directory, true);
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(directory, none))
+      whole_files_ += damage.empty() && entry.is_regular_file(none) ? 1 : 0;
+    for (const std::string& line : damage)
+      add(line, fmt::format("nothing depends on it; to have it printed again: wflow redo {} {}",
+                            campaign_.string(), step));
+  }
+
+  // Of a data set that is done, its manifest knows the shards.
+  void look_at_blocks(const fs::path& data, const std::string& step, bool with_shards) {
+    const std::string remedy =
+        fmt::format("the next conversion makes it again: wflow resume {0}, or wflow redo {0} {1}",
+                    campaign_.string(), step);
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(data / "blocks", none)) {
+      if (entry.path().extension() != ".json") continue;
+      const CheckedJson read = take_checksum(read_file(entry.path()));
+      const nlohmann::json record = nlohmann::json::parse(read.text, nullptr, false);
+      if (!read.whole || !record.is_object()) {
+        add(entry.path().lexically_relative(campaign_).string() + " is damaged", remedy);
+        continue;
+      }
+      ++whole_files_;
+      if (!with_shards) continue;
+      for (const nlohmann::json& shard : record.value("shards", nlohmann::json::array()))
+        look_at_file(data / shard.value("file", ""), shard.value("xxh3_128", ""), remedy);
+    }
+  }
+
+  void look_at_file(const fs::path& path, const std::string& checksum, const std::string& remedy) {
+    const std::string name = path.lexically_relative(campaign_).string();
+    std::error_code none;
+    if (!fs::is_regular_file(path, none)) {
+      add(name + " is missing", remedy);
+    } else if (hash_file(path) != checksum) {
+      add(name + " is not as it was written", remedy);
+    } else {
+      ++whole_files_;
+    }
+  }
+
+  // Their checksum stands at their end: docs/formats/checkpoints.md.
+  void look_at_checkpoints(const fs::path& training) {
+    constexpr std::size_t kHash = 32;
+    std::error_code none;
+    for (fs::recursive_directory_iterator at(training, none);
+         !none && at != fs::recursive_directory_iterator(); at.increment(none)) {
+      if (at->path().extension() != ".wfck") continue;
+      const std::string bytes = read_file(at->path());
+      const std::string_view content =
+          std::string_view(bytes).substr(0, bytes.size() - std::min(bytes.size(), kHash));
+      if (hash_bytes(content) == std::string_view(bytes).substr(content.size())) {
+        ++whole_files_;
+      } else {
+        add(at->path().lexically_relative(campaign_).string() + " is damaged",
+            "remove it: a training that goes on takes the one before it");
+      }
+    }
+  }
+
+  bool is_done(const specs::Plan& plan, engine::ArrayId array) const {
+    if (!database_is_sound_) return false;
     engine::Client client(plan);
     return !done_parts(client, {array}, {0, 0}).empty();
   }
@@ -245,12 +342,16 @@ class Examination {
   }
 
   // Whatever a training has left for people and programs: trainer/training/report.h.
-  void look_at_training(const fs::path& training, const std::string& step) {
+  void look_at_training(const fs::path& training, const std::string& step, bool done) {
     const fs::path file = training / "result.json";
     const std::string name = file.lexically_relative(campaign_).string();
     const std::string remedy = fmt::format("train again: wflow redo {} {}", campaign_.string(), step);
     std::error_code none;
-    if (!fs::exists(file, none)) return;
+    if (!fs::exists(file, none)) {
+      if (done && fs::exists(training / "model.pt", none))
+        add(name + " is missing, with the checksums of what stands beside it", remedy);
+      return;
+    }
     const CheckedJson read = take_checksum(read_file(file));
     const nlohmann::json result = nlohmann::json::parse(read.text, nullptr, false);
     if (!read.whole || !result.is_object()) return add(name + " is damaged", remedy);
@@ -271,8 +372,7 @@ class Examination {
   }
 
   // The record counts, unless a step trusts its markers.
-  void look_at_markers() {
-    const specs::Plan plan = read_plan(campaign_);
+  void look_at_markers(const specs::Plan& plan) {
     engine::Client client(plan);
     const auto lost = lost_markers(plan, client);
     std::uint64_t count = 0;
@@ -362,7 +462,7 @@ int examine_campaign(const DoctorOptions& options) {
       std::count_if(findings.begin(), findings.end(), [](const Finding& f) { return f.mend != nullptr; });
   if (!options.json) {
     if (findings.empty())
-      fmt::print("{}: nothing is wrong; {} files of data sets and trainings are as they were written\n",
+      fmt::print("{}: nothing is wrong; {} files that have checksums are as they were written\n",
                  campaign.string(), text::format_count(examination.whole_files()));
     for (const Finding& finding : findings)
       fmt::print("{}\n  {}: {}\n", finding.what, finding.mend ? "would" : "you can", finding.remedy);

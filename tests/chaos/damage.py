@@ -5,8 +5,9 @@
   tests/chaos/damage.py [--trials N] [--bin DIR] [--jobs N] [--seed N] [--json FILE] [--keep] [-v]
 
 Each trial takes one file of a campaign, changes one byte of it, cuts it or removes it, and does what a user would do next: status, doctor,
-resume, predict, and the training again. Half of the campaigns are finished, the others were killed in the middle. Kinds of files are drawn
-first, then a file of the kind, so that thousands of outputs of tasks do not hide the others.
+resume, doctor, predict, and the training again. Half of the campaigns are finished, the others were killed in the middle. Kinds of files are drawn
+first, then a file of the kind, so that thousands of outputs of tasks do not hide the others. Where data or a model are hit, the Python package
+reads them, too, and the conversion is made again.
 
 Outputs of tasks that are not converted yet have no checksum: a changed byte in one of them is the simulation's result to wflow. Such trials
 are not drawn.
@@ -56,6 +57,25 @@ study:
       shard_samples: 16
   - name: train
     train: {{data: data, epochs: 3, batch: 8}}
+"""
+
+
+# Prints a checksum of all values that the package gives, or the sentence of its error.
+PYTHON = """
+import hashlib, sys, warnings
+import wflow
+said = hashlib.sha256()
+try:
+    if sys.argv[1] == "data":
+        data = wflow.open(sys.argv[2])
+        for split in ("train", "validation", "test"):
+            for name in data.inputs + data.targets:
+                said.update(data[split].all(name).tobytes())
+    else:
+        said.update(wflow.load_model(sys.argv[2])([[0.25, 0.5], [0.75, 0.125]]).tobytes())
+except wflow.Error as error:
+    sys.exit(f"{error}")
+print(said.hexdigest())
 """
 
 
@@ -167,6 +187,24 @@ class Place:
         code, out, err = self.run("predict", self.campaign / "train", self.campaign / "data", "--split", "test", "-o", path)
         return code, out, err, path.read_bytes() if path.is_file() else None
 
+    def python(self, what):
+        """What the package says, its error, and its exit code."""
+        path = self.campaign / ("data" if what == "data" else "train/model.pt")
+        environment = {**self.environment, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "python")}
+        done = subprocess.run(["/usr/bin/python3", "-c", PYTHON, what, path], cwd=self.folder, env=environment, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, errors="replace", timeout=DEADLINE_S)
+        return done.returncode, done.stdout, done.stderr
+
+    def read_by_python(self, trial):
+        """As the campaign lies there; only where what it reads was hit."""
+        for what in ("data", "model"):
+            if not trial.file.startswith("data/" if what == "data" else "train/model.pt"):
+                continue
+            code, out, err = self.python(what)
+            self.judge(trial, f"python {what}", code, out, err)
+            if code == 0 and out != self.read[what]:
+                trial.problems.append(f"python reads another {what}")
+
     def damage(self, trial, rng):
         files = defaultdict(list)
         for path in sorted(self.campaign.rglob("*")):
@@ -230,19 +268,28 @@ class Place:
 
     def follow(self, trial):
         try:
-            for words in (("status", self.campaign), ("doctor", self.campaign), ("resume", self.campaign, "-j", 2)):
+            if trial.state == "finished":
+                self.read_by_python(trial)
+                self.predict(trial)
+            for words in (("status", self.campaign), ("doctor", self.campaign), ("resume", self.campaign, "-j", 2), ("doctor", self.campaign)):
                 self.judge(trial, words[0], *self.run(*words))
-            code, out, err, rows = self.predictions()
-            self.judge(trial, "predict", code, out, err)
-            # A data set without a sample whose output is gone says so, and gives other weights.
-            if code == 0 and rows != self.rows and not (trial.kind == RAW and trial.said):
-                trial.problems.append("other predictions")
-            code, out, err = self.run("redo", self.campaign, "train", "-y", "-j", 2)
-            self.judge(trial, "redo train", code, out, err)
-            self.judge(trial, "doctor", *self.run("doctor", self.campaign))
-            self.compare(trial, "after redo train", trained=code == 0)
+            self.compare(trial, "after resume")
+            self.predict(trial)
+            step = "data" if trial.file.startswith("data/") and trial.seed % 2 else "train"
+            code, out, err = self.run("redo", self.campaign, step, "-y", "-j", 2)
+            self.judge(trial, f"redo {step}", code, out, err)
+            self.compare(trial, f"after redo {step}", trained=code == 0)
+            if code == 0:
+                self.predict(trial)
         except subprocess.TimeoutExpired as error:
             trial.problems.append(f"hangs: {error.cmd[1:]}")
+
+    def predict(self, trial):
+        code, out, err, rows = self.predictions()
+        self.judge(trial, "predict", code, out, err)
+        # A data set without a sample whose output is gone says so, and gives other weights.
+        if code == 0 and rows != self.rows and not (trial.kind == RAW and trial.said):
+            trial.problems.append("other predictions")
 
     def compare(self, trial, when, trained=False):
         now = self.results()
@@ -272,6 +319,12 @@ def play(binary, seeds, keep=False, report=None):
         code, _, err, place.rows = place.predictions()
         if code != 0:
             raise RuntimeError(f"predict ends with {code}: {err}")
+        place.restore("finished")
+        place.read = {}
+        for what in ("data", "model"):
+            code, place.read[what], err = place.python(what)
+            if code != 0:
+                raise RuntimeError(f"python reads no {what}: {err}")
         place.listen()
         for seed in seeds:
             trials.append(place.play(seed))

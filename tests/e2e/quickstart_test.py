@@ -60,7 +60,7 @@ class Quickstart(CampaignTest):
 
     def check_doctor(self):
         said = self.wflow("doctor", self.directory).out
-        self.assertRegex(said, r"nothing is wrong; \d+ files of data sets and trainings are as they were written")
+        self.assertRegex(said, r"nothing is wrong; \d+ files that have checksums are as they were written")
         for name in ("data/train/shard-00000.h5", "train/model.pt", "train/result.json"):
             path = self.directory / name
             whole = path.read_bytes()

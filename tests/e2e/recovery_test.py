@@ -264,6 +264,28 @@ class DoctorOfCampaigns(RecoveryTest):
         self.assertIn("is damaged", told)
         self.assertIn("wflow snapshot", told)
 
+    def test_damaged_copies_and_packed_output(self):
+        (self.folder / "points.csv").write_text("x\n1\n2\n3\n")
+        self.wflow("run", self.study("""
+description: {name: copies}
+env: {variables: {OUTPUT_PATH: .}}
+samples: {file: points.csv}
+study:
+  - name: work
+    run: {cmd: echo $(x), output: packed}
+"""), "-j", "2")
+        directory = self.campaign()
+        self.assertRegex(self.doctor(code=OK), r"nothing is wrong; [1-9]\d* files that have checksums")
+        for pattern in (".wflow/studies/1/study.yaml", ".wflow/studies/1/options.json", "merlin_info/points.csv", "work/packed/*.log"):
+            path = next(directory.glob(pattern))
+            whole = path.read_bytes()
+            path.write_bytes(whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
+            told = self.doctor(code=DATA)
+            self.assertIn(path.name, told)
+            self.assertIn("you can: ", told)
+            path.write_bytes(whole)
+        self.assertIn("nothing is wrong", self.doctor(code=OK))
+
     def test_what_a_kill_leaves(self):
         directory, gate = self.killed_in_the_middle()
         journal = next(directory.glob(".wflow/workers/*.journal"))

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/zip_check.h"
 
 namespace wflow::trainer {
 
@@ -80,6 +81,8 @@ torch::jit::Module load(const std::filesystem::path& file) {
     return Error(ExitCode::data,
                  fmt::format("{} is no TorchScript file that libtorch can read: {}", file.string(), why));
   };
+  // libtorch compares no checksum: a changed weight would give other predictions without a word.
+  if (const auto damage = zip_damage(file)) throw fail(*damage + "; train again, or put a copy of it back");
   try {
     torch::jit::Module module = torch::jit::load(file.string(), c10::kCPU);
     module.eval();
