@@ -90,11 +90,19 @@ std::string_view view(const zmq::message_t& frame) {
 }
 #endif
 
+// An internal error would not say what is too large. Studies of this size are refused by nobody else.
+[[noreturn]] void refuse_size(const char* who, std::size_t bytes) {
+  throw Error(ExitCode::system,
+              fmt::format("a message to {} has {}, and at most {} can be sent: a step's command, its table of samples or "
+                          "what a task has reported is too long",
+                          who, text::format_bytes(bytes), text::format_bytes(kMaxMessageBytes)));
+}
+
 // What a question leads to may be of any size; it must not end the coordinator.
 std::string encode_for_peer(const Message& message) {
   std::string body = encode(message);
   if (!std::holds_alternative<Answer>(message)) {
-    WFLOW_CHECK(body.size() <= kMaxMessageBytes);
+    if (body.size() > kMaxMessageBytes) refuse_size("a worker", body.size());
     return body;
   }
   if (body.size() <= kMaxAnswerBytes) return body;
@@ -434,7 +442,7 @@ bool ClientSocket::send(const Message& message) {
                 fmt::format("the request has {}, and at most {} can be sent; ask for less",
                             text::format_bytes(body.size()), text::format_bytes(kMaxMessageBytes)));
   }
-  WFLOW_CHECK(body.size() <= kMaxMessageBytes);
+  if (body.size() > kMaxMessageBytes) refuse_size("the coordinator", body.size());
   try {
     return impl_->dealer.send(zmq::buffer(body), zmq::send_flags::dontwait).has_value();
   } catch (const zmq::error_t& error) {

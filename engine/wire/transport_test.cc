@@ -280,6 +280,17 @@ TEST_F(TransportTest, AQueryThatIsTooLargeIsAnError) {
   EXPECT_THROW(static_cast<void>(client.send(Query{large})), Error);
 }
 
+TEST_F(TransportTest, AMessageOfAnyKindThatIsTooLargeIsAnError) {
+  ClientSocket client(keys_, server_.endpoint());
+  ASSERT_TRUE(client.send(Pulse{}));
+  const auto received = receive();
+  ASSERT_TRUE(received);
+  Results results;
+  results.events.push_back({1, 0, 0, 1.0, OtherEvent{"", std::string(kMaxMessageBytes + 1, 'x')}});
+  EXPECT_THROW(static_cast<void>(client.send(results)), Error);
+  EXPECT_THROW(static_cast<void>(server_.send(received->peer, results)), Error);
+}
+
 TEST_F(TransportTest, ClientSeesThatTheServerHasGone) {
   auto server = std::make_unique<ServerSocket>(keys_, Listen::host);
   ClientSocket client(keys_, server->endpoint());

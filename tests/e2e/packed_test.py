@@ -2,7 +2,10 @@
 """`output: packed`, and commands that need no shell, through the whole engine."""
 
 import re
+import shutil
+import tempfile
 import unittest
+from pathlib import Path
 
 from wflow_test import DATA, OK, TASKS_FAILED, CampaignTest, Gate
 
@@ -49,6 +52,20 @@ study:
         self.assertEqual(self.files(), [])
         self.assertEqual(list((self.campaign() / "work").iterdir()), [])
         self.assert_one_sentence(self.wflow("logs", "work/3", code=DATA), "work/3 has printed nothing, or has not ended yet")
+
+    def test_files_behind_a_link_to_another_file_system(self):
+        other = Path(tempfile.mkdtemp(dir="/dev/shm"))
+        self.addCleanup(shutil.rmtree, other)
+        if other.stat().st_dev == self.folder.stat().st_dev:
+            self.skipTest("/dev/shm is the file system of the temporary folder")
+        self.wflow("run", self.study(self.text("echo $(MERLIN_SAMPLE_ID) > u; mkdir d; ln -s ../u d/v")), "--dry")
+        work = self.campaign() / "work"
+        shutil.rmtree(work, ignore_errors=True)
+        work.symlink_to(other)
+        self.wflow("resume", self.campaign(), "-j", "2", code=OK)
+        self.assertEqual(sorted(int(path.read_text()) for path in other.rglob("u")), list(range(TASKS)))
+        self.assertEqual(len([path for path in other.rglob("v") if path.is_symlink()]), TASKS)
+        self.assertEqual([path for path in other.rglob("*.tmp.*")], [])
 
     def test_files_that_a_task_leaves_are_found_by_what_depends_on_it(self):
         extra = """

@@ -114,15 +114,42 @@ void SlotFiles::leave(const std::string& target) {
 void SlotFiles::move_to(const std::string& target) {
   make_directories(std::filesystem::path(target).parent_path());
   if (::rename(directory_.c_str(), target.c_str()) == 0) return;
+  if (errno == EXDEV) return copy_to(target);
   // A directory that is there and not empty: what an earlier execution left.
   if (errno != EEXIST && errno != ENOTEMPTY) {
     throw system_error(errno, fmt::format("cannot move {} to {}", directory_, target));
   }
+  move_into(directory_, target);
+}
+
+// The step's directory is a link to another file system. Whole beside its place first, as readers of the place must not see a
+// part of it.
+void SlotFiles::copy_to(const std::string& target) {
+  const std::string beside =
+      fmt::format("{}.tmp.{}.{}", target, ::getpid(), std::filesystem::path(directory_).stem().string());
+  std::error_code error;
+  std::filesystem::remove_all(beside, error);
+  std::filesystem::copy(directory_, beside,
+                        std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks, error);
+  const auto refuse = [&](std::error_code why) {
+    std::error_code ignored;
+    std::filesystem::remove_all(beside, ignored);
+    throw system_error(why.value(), fmt::format("cannot copy {} to {}", directory_, target));
+  };
+  if (error) refuse(error);
+  if (::rename(beside.c_str(), target.c_str()) != 0) {
+    if (errno != EEXIST && errno != ENOTEMPTY) refuse({errno, std::generic_category()});
+    move_into(beside, target);
+  }
+  std::filesystem::remove_all(directory_, error);
+}
+
+void SlotFiles::move_into(const std::string& from, const std::string& target) {
   try {
-    merge(directory_, target);
-    std::filesystem::remove_all(directory_);
+    merge(from, target);
+    std::filesystem::remove_all(from);
   } catch (const std::filesystem::filesystem_error& failed) {
-    throw Error(ExitCode::system, fmt::format("cannot move {} to {}: {}", directory_, target, failed.what()));
+    throw Error(ExitCode::system, fmt::format("cannot move {} to {}: {}", from, target, failed.what()));
   }
 }
 

@@ -38,6 +38,8 @@ class SlotFiles {
  private:
   void make_directory();
   void move_to(const std::string& target);
+  void copy_to(const std::string& target);
+  void move_into(const std::string& from, const std::string& target);
 
   std::string events_;
   std::string out_;
