@@ -125,6 +125,21 @@ TEST(Client, ASnapshotThatNobodyConfirmedIsMadeOnce) {
   EXPECT_NE(sentence_of(again, ExitCode::usage).find("exists already"), std::string::npos);
 }
 
+// Longer than other questions may take.
+TEST(Client, ASnapshotThatTakesLongIsAskedForOnce) {
+  const TestCampaign campaign(10);
+  campaign.create_record();
+  const store::Store held(campaign.path());
+  std::atomic<int> asked = 0;
+  const Coordinator coordinator(campaign, [&](const wire::Request&) -> wire::Answer {
+    ++asked;
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    return wire::done_answer();
+  });
+  EXPECT_NO_THROW(Client(campaign.path(), {1, 0.05}).snapshot(campaign.path() / "copy.db"));
+  EXPECT_EQ(asked, 1);
+}
+
 TEST(Client, AsksTheCoordinatorWhereOneLives) {
   const TestCampaign campaign(10);
   campaign.create_record();
