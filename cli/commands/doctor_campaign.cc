@@ -223,7 +223,7 @@ class Examination {
            name.find(".tmp.") != std::string::npos;
   }
 
-  // What every version of the study was read from.
+  // The copies, options and sample tables of all versions of the study.
   void look_at_studies() {
     for (std::uint64_t number = 1; specs::has_version(campaign_, number); ++number) {
       const std::vector<std::string> damage = specs::version_damage(campaign_, number);
@@ -234,19 +234,24 @@ class Examination {
   }
 
   void look_at_steps(const specs::Plan& plan) {
-    if (database_is_sound_) look_at_markers(plan);
+    // One for all questions: it reads the state of every task at the first one.
+    std::optional<engine::Client> record;
+    if (database_is_sound_) look_at_markers(plan, record.emplace(plan));
+    const auto is_done = [&](engine::ArrayId array) {
+      return record && !done_parts(*record, {array}, {0, 0}).empty();
+    };
     std::set<fs::path> packed;
     for (engine::ArrayId array = 0; array < plan.array_count(); ++array) {
       const specs::PlannedStep& step = plan.steps()[plan.step_of(array)];
       const std::string& name = plan.study().steps[step.study_step].name;
       const specs::TaskTemplate task = plan.task_template(array);
       if (step.kind == specs::StepKind::convert && step.block_samples == 0) {
-        const bool done = is_done(plan, array);
+        const bool done = is_done(array);
         look_at_blocks(task.workspace, name, !done);
         if (done) look_at_data_set(task.workspace, name);
       }
       if (step.kind == specs::StepKind::train) {
-        look_at_training(task.workspace, name, is_done(plan, array));
+        look_at_training(task.workspace, name, is_done(array));
         look_at_checkpoints(task.workspace);
       }
       if (step.kind == specs::StepKind::shell && task.output == specs::OutputMode::packed &&
@@ -266,7 +271,7 @@ class Examination {
                             campaign_.string(), step));
   }
 
-  // Of a data set that is done, its manifest knows the shards.
+  // `with_shards`: no manifest lists the shards yet, so the records of the blocks are asked.
   void look_at_blocks(const fs::path& data, const std::string& step, bool with_shards) {
     const std::string remedy =
         fmt::format("the next conversion makes it again: wflow resume {0}, or wflow redo {0} {1}",
@@ -318,12 +323,6 @@ class Examination {
     }
   }
 
-  bool is_done(const specs::Plan& plan, engine::ArrayId array) const {
-    if (!database_is_sound_) return false;
-    engine::Client client(plan);
-    return !done_parts(client, {array}, {0, 0}).empty();
-  }
-
   // Every byte is read.
   void look_at_data_set(const fs::path& data, const std::string& step) {
     const std::string folder = data.lexically_relative(campaign_).string();
@@ -359,21 +358,14 @@ class Examination {
     const nlohmann::json checksums = result.value("checksums", nlohmann::json::object());
     for (const auto& [other, checksum] : checksums.items()) {
       const fs::path path = training / other;
-      if (!fs::exists(path, none)) {
-        // A person may have removed the others.
-        if (other == "model.pt")
-          add(fmt::format("{} is missing", path.lexically_relative(campaign_).string()), remedy);
-      } else if (hash_file(path) != checksum) {
-        add(fmt::format("{} is not as it was written", path.lexically_relative(campaign_).string()), remedy);
-      } else {
-        ++whole_files_;
-      }
+      // A user may remove any file but the model.
+      if (other == "model.pt" || fs::exists(path, none))
+        look_at_file(path, checksum.is_string() ? checksum.get<std::string>() : "", remedy);
     }
   }
 
   // The record counts, unless a step trusts its markers.
-  void look_at_markers(const specs::Plan& plan) {
-    engine::Client client(plan);
+  void look_at_markers(const specs::Plan& plan, engine::Client& client) {
     const auto lost = lost_markers(plan, client);
     std::uint64_t count = 0;
     for (const auto& [array, range] : lost) count += range.size();

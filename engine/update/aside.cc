@@ -96,7 +96,7 @@ class Gathering {
   // Such a training goes on from its own checkpoints, which are complete, where its data come out as they were, and begins
   // anew where not (trainer/training/trainer.cc). A search compares trainings, and each must run.
   bool checks_its_data(const PlannedStep& step) const {
-    // Of another version of the study the checkpoints may be of another network.
+    // After a change of the study, the checkpoints may belong to another network.
     if (step.kind != StepKind::train || &from_ != &to_) return false;
     const yaml::Node& settings = to_.study().steps[step.study_step].settings;
     return settings.find("output") == nullptr && settings.find("search") == nullptr;

@@ -90,7 +90,7 @@ std::string_view view(const zmq::message_t& frame) {
 }
 #endif
 
-// An internal error would not say what is too large. Studies of this size are refused by nobody else.
+// The user learns what is too large: nothing checks the size of a study before.
 [[noreturn]] void refuse_size(const char* who, std::size_t bytes) {
   throw Error(ExitCode::system,
               fmt::format("a message to {} has {}, and at most {} can be sent: a step's command, its table of samples or "

@@ -38,7 +38,7 @@ class TrainingCheck {
   TrainingCheck(const Study& study, const Step& step, const ConvertConfig& data, const TrainConfig& config)
       : study_(study), step_(step), data_(data), config_(config) {}
 
-  // What the trainer will refuse.
+  // The trainer refuses these.
   std::vector<std::string> errors() {
     look_at_copies();
     look_at_grids();
@@ -81,7 +81,7 @@ class TrainingCheck {
     }
   }
 
-  // Of those whose shape the study says.
+  // Only fields with a `shape` in the study can be compared.
   void look_at_grids() {
     const FieldConfig* first = nullptr;
     for (const FieldConfig& field : data_.fields) {
@@ -158,7 +158,7 @@ class TrainingCheck {
   std::vector<std::string> said_;
 };
 
-// Of each training whose data set the study makes.
+// Visits each training whose data set is a step of the same study.
 template <typename Look>
 void each_training(const Study& study, const Look& look) {
   for (const Step& step : study.steps) {
@@ -168,7 +168,7 @@ void each_training(const Study& study, const Look& look) {
       return other.kind == StepKind::convert && other.name == source;
     });
     if (data == study.steps.end()) continue;
-    // What differs between combinations of parameters is not read.
+    // A block whose values depend on parameters does not read as it stands: it is left out.
     yaml::Diagnostics unread("");
     const ConvertConfig convert = converters::read_convert_config(data->settings, unread);
     const TrainConfig train = trainer::read_train_config(step.settings, unread);

@@ -11,7 +11,7 @@
 
 namespace wflow::specs {
 
-// What the trainer will refuse for certain.
+// Reports as errors what the trainer refuses.
 void check_trainings(const Study& study, yaml::Diagnostics& diagnostics);
 
 // A sentence each, with the step and what to do.

@@ -169,7 +169,7 @@ class OwnEndTest : public WorkerKillTest {
     coordinator_->send(wire::Leases{{{1, 1, 0, 40}}});
     ASSERT_TRUE(coordinator_->until([&] { return lines("begun").size() == 3; }));
   }
-  // What has not begun comes back once the tasks were signalled.
+  // The worker returns leases that it has not begun after it has signalled the tasks.
   void let_end_when_signalled() {
     ASSERT_TRUE(coordinator_->until([&] { return returned() >= 37; }));
     std::filesystem::remove(path("hold"));

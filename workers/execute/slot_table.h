@@ -46,7 +46,7 @@ struct SlotRecord {
   std::atomic<bool> returned;  // its element goes back to the coordinator: no result
   // SIGTERM was sent to its group, for one of the two. What its end then says: own_end.h.
   std::atomic<bool> terminated;
-  // Of its process, just before.
+  // What the process did with SIGTERM just before it was sent.
   std::atomic<bool> catches_term;
   std::atomic<bool> blocks_term;
   bool own_program;  // a program of wflow: it exits with 0 only where its work is done
