@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/batch/around.h"
+#include "engine/batch/allocation.h"
 #include "engine/coordinate/machine.h"
 #include "engine/monitor/status.h"
 #include "engine/wire/requests.h"

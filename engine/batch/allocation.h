@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,8 +17,16 @@ namespace wflow::engine::batch {
 // intended ─▶ queued ─▶ running ─▶ ended. A job that is requeued goes back to `queued`, as a new incarnation.
 enum class AllocationState : std::uint8_t { intended, queued, running, ended };
 inline constexpr std::size_t kAllocationStates = 4;
-std::string_view name_of(AllocationState state);
-std::string_view name_of(JobEnd end);
+
+inline std::string_view name_of(AllocationState state) {
+  constexpr std::string_view kStates[] = {"intended", "queued", "running", "ended"};
+  return kStates[static_cast<std::size_t>(state)];
+}
+
+inline std::string_view name_of(JobEnd end) {
+  constexpr std::string_view kEnds[] = {"", "exit", "walltime", "node", "memory", "preempted", "cancelled"};
+  return kEnds[static_cast<std::size_t>(end)];
+}
 
 // From the intention to submit it to its end; what of it is durable is a row of the table `allocations`.
 struct Allocation {
@@ -34,5 +44,24 @@ struct Allocation {
   std::string never_clears;  // in plain words, where that reason never clears
   std::vector<std::string> node_names;
 };
+
+struct AllocationAround {
+  std::string scheduler;  // "slurm"
+  std::string id;
+  std::vector<std::string> nodes;
+  bool starts_workers = false;        // it can: else tasks run on this machine alone
+  std::vector<std::string> launcher;  // words before the worker's command: one worker on each node
+  int cores = 0;                      // of a node; 0: not known
+};
+
+// A variable of the environment; null: it is not set.
+using Variable = std::function<const char*(const char*)>;
+
+// Nothing outside one. Nor where this is its only node: a worker of this machine is one in the allocation.
+std::optional<AllocationAround> allocation_around(const Variable& variable, bool has_srun);
+std::optional<AllocationAround> allocation_around();
+
+// Without what would change the step of the workers.
+std::vector<std::string> environment_for_launcher(std::vector<std::string> variables);
 
 }  // namespace wflow::engine::batch

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/batch/around.h"
+#include "engine/batch/allocation.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 
 #include "base/process.h"
 #include "base/text.h"
-#include "engine/batch/slurm.h"
+#include "engine/batch/adapters.h"
 
 namespace wflow::engine::batch {
 

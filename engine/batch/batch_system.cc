@@ -4,7 +4,6 @@
 #include <cstdlib>
 
 #include "engine/batch/adapters.h"
-#include "engine/batch/slurm.h"
 
 namespace wflow::engine::batch {
 

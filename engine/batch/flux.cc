@@ -10,7 +10,6 @@
 #include "engine/batch/adapters.h"
 #include "engine/batch/command.h"
 #include "engine/batch/script.h"
-#include "engine/batch/slurm.h"
 
 namespace wflow::engine::batch {
 

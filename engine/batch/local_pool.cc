@@ -14,7 +14,7 @@
 #include "base/batch_environment.h"
 #include "base/error.h"
 #include "base/process.h"
-#include "engine/batch/around.h"
+#include "engine/batch/allocation.h"
 
 namespace wflow::engine::batch {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/batch/slurm.h"
+#include "engine/batch/adapters.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

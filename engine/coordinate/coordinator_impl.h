@@ -3,6 +3,8 @@
 // events, and carries out actions. It decides nothing. For coordinator.cc and carry_out.cc.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -14,18 +16,39 @@
 #include "engine/batch/orphans.h"
 #include "engine/coordinate/coordinator.h"
 #include "engine/coordinate/journals.h"
+#include "engine/coordinate/loop_inputs.h"
 #include "engine/coordinate/machine.h"
-#include "engine/coordinate/raw_outputs.h"
-#include "engine/coordinate/side_thread.h"
-#include "engine/coordinate/signals.h"
 #include "engine/monitor/live_status.h"
 #include "engine/monitor/merlin_status.h"
-#include "engine/schedule/groups.h"
+#include "engine/schedule/graph.h"
 #include "engine/store/commit_thread.h"
 #include "engine/store/store.h"
 #include "engine/wire/transport.h"
+#include "specs/plan/plan.h"
 
 namespace wflow::engine {
+
+class RawOutputs {
+ public:
+  // `plan` outlives it.
+  explicit RawOutputs(const specs::Plan& plan);
+
+  // Bytes of what this element of a simulation's array has left for its conversion; nothing where not all of
+  // it is there. Looks at one file or a few.
+  std::optional<std::uint64_t> bytes(specs::ArrayId array, specs::Element element);
+
+ private:
+  struct Place {
+    specs::TaskTemplate source;
+    std::vector<std::string>
+        files;  // in the directory of a sample; $(MERLIN_SAMPLE_ID) stands for its number
+  };
+  const Place& place_of(specs::ArrayId array);
+
+  const specs::Plan& plan_;
+  std::map<specs::ArrayId, specs::ArrayId> conversions_;  // that delete, by the array whose files these are
+  std::map<specs::ArrayId, Place> places_;                // of those that were looked at
+};
 
 class Coordinator {
  public:

@@ -8,10 +8,9 @@
 #include <map>
 
 #include "base/text.h"
-#include "engine/coordinate/describe.h"
 #include "engine/coordinate/machine_impl.h"
-#include "engine/monitor/describe_end.h"
 #include "engine/monitor/status.h"
+#include "engine/monitor/views.h"
 #include "engine/schedule/graph.h"
 
 namespace wflow::engine {

@@ -316,4 +316,7 @@ class CoordinatorMachine {
   std::unique_ptr<Impl> impl_;
 };
 
+std::string describe(const CoordinatorEvent& event);
+std::string describe(const CoordinatorAction& action);
+
 }  // namespace wflow::engine

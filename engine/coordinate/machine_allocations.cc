@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch allocations in the coordinator machine: engine/batch/pools.h decides, this feeds it with the backlog
 // and the workers, and turns its decisions into actions.
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +9,8 @@
 
 #include "base/text.h"
 #include "engine/coordinate/machine_impl.h"
-#include "engine/monitor/allocations.h"
+#include "engine/monitor/views.h"
+#include "engine/schedule/attempt.h"
 
 namespace wflow::engine {
 
@@ -432,6 +434,125 @@ std::optional<wire::Answer> CoordinatorMachine::Impl::command(const wire::Alloca
   if (error) return wire::refusal(*error);
   pools_due_ = true;
   return wire::done_answer();
+}
+
+void CoordinatorMachine::Impl::check_gangs() {
+  const double limit_s = options_.timing.gang_silent_s;
+  for (auto& [id, worker] : workers_) {
+    if (!worker.scheduled || running_s_ - worker.heard_s <= limit_s || scheduler_.gangs_on(id) == 0) continue;
+    scheduler_.node_lost(id, {.detail = fmt::format("its node {} has not answered for {:.0f} s",
+                                                    worker.capacity.node, limit_s)});
+    // It gets nothing more before its next Hello, and then hears what it is to end.
+    // Asked once: with two Hellos under way, a lease sent between them would look lost.
+    scheduler_.worker_draining(id);
+    worker.identify = worker.identify || (!worker.mute && !worker.peer.empty());
+    worker.mute = true;
+  }
+  if (!recovering_) scheduler_.break_incomplete_gangs();
+  judge_failures();
+  // A worker that takes part in another's task stays until that has ended.
+  for (auto& [id, worker] : workers_) {
+    if (worker.drain && !worker.drain_sent && worker.state == WorkerState::draining) drain(worker);
+  }
+}
+
+// Merlin's codes are the task's own word, and some of them are successes (docs/exit-codes.md).
+namespace {
+constexpr int kFirstWord = 100, kLastWord = 105;
+}  // namespace
+
+// The end of a node may show first as the failure of what runs there: it is judged when all nodes of the task
+// have answered since, or one is lost.
+bool CoordinatorMachine::Impl::waits_for_nodes(const wire::Outcome& outcome, const Worker& worker) {
+  const bool by_itself = !is_success(outcome) && outcome.reason != wire::EndReason::cancelled &&
+                         outcome.reason != wire::EndReason::timed_out &&
+                         outcome.reason != wire::EndReason::not_started;
+  const bool said = outcome.reason == wire::EndReason::exited && outcome.exit_code >= kFirstWord &&
+                    outcome.exit_code <= kLastWord;
+  if (!by_itself || said || worker.reading || scheduler_.gang_of(outcome.lease).size() < 2) return false;
+  failures_.push_back({outcome, worker.id, running_s_});
+  return true;
+}
+
+void CoordinatorMachine::Impl::judge_failures() {
+  std::vector<FailureOnNodes> open;
+  for (FailureOnNodes& failure : std::exchange(failures_, {})) {
+    // Two heartbeats: the first one may have been under way.
+    const double answered_s = failure.since_s + 2 * options_.timing.heartbeat_s;
+    const std::vector<WorkerId> workers = scheduler_.gang_of(failure.outcome.lease);
+    if (workers.empty()) continue;  // given back meanwhile
+    const bool all_answered = std::all_of(workers.begin(), workers.end(), [&](const WorkerId& id) {
+      const auto at = workers_.find(id);
+      return at != workers_.end() && at->second.heard_s >= answered_s;
+    });
+    if (all_answered || scheduler_.gang_is_broken(failure.outcome.lease)) {
+      scheduler_.ended_badly(failure.outcome, failure.worker, now_.steady_s);
+    } else {
+      open.push_back(std::move(failure));
+    }
+  }
+  failures_ = std::move(open);
+}
+
+bool CoordinatorMachine::Impl::is_at_home() const {
+  return pools_ && pools_->home() != nullptr;
+}
+
+std::optional<double> CoordinatorMachine::Impl::home_left_s() const {
+  if (!leaves_home()) return std::nullopt;
+  const batch::Allocation* home = pools_ ? pools_->find(options_.home.allocation) : nullptr;
+  const double ends_s = home != nullptr && home->ends_s > 0 ? home->ends_s : options_.home.ends_unix_s;
+  return ends_s > 0 ? std::optional(ends_s - now_.unix_s) : std::nullopt;
+}
+
+// Steady time at which look_at_home() or may_end_here() has something to see, if nothing happens meanwhile.
+double CoordinatorMachine::Impl::home_wake_s() const {
+  const auto left_s = home_left_s();
+  const bool hands_over = phase_ == Phase::handing_over;
+  if (!left_s || (phase_ != Phase::running && phase_ != Phase::draining && !hands_over)) return kNever_s;
+  const double in_s = *left_s - options_.timing.leave_home_s / (hands_over ? 2 : 1);
+  return in_s > 0 ? now_.steady_s + in_s : kNever_s;
+}
+
+void CoordinatorMachine::Impl::look_at_home() {
+  if (!options_.home.moves) return;
+  const auto left_s = home_left_s();
+  if (left_s && *left_s <= options_.timing.leave_home_s) {
+    if (phase_ == Phase::running) begin_hand_over("the walltime of its allocation ends");
+    if (phase_ == Phase::draining) request_stop("the allocation of the coordinator ends");
+  }
+  // Elsewhere it is there only for the first allocation to be had.
+  const bool submitted = pools_ && !is_at_home() && !retry_due_ && pools_->has_successor(now_);
+  if (phase_ == Phase::running && submitted) begin_hand_over("an allocation is on its way");
+  if (phase_ != Phase::handing_over || said_alone_ || running_s_ < phase_due_s_) return;
+  if (pools_ && pools_->needs_successor(now_)) {
+    said_alone_ = true;
+    record("note", fmt::format("no further allocation is queued or runs; continue with: wflow resume {}",
+                               plan_.campaign().string()));
+  }
+}
+
+void CoordinatorMachine::Impl::begin_hand_over(const std::string& why) {
+  if (phase_ != Phase::running) return;
+  move_to(Phase::handing_over);
+  phase_due_s_ = running_s_ + options_.timing.succeed_s;
+  record("batch", fmt::format("coordinator {} hands over: {}", options_.epoch, why));
+  if (!pools_) return;
+  pools_->leave_home();
+  pools_due_ = true;
+  run_pools();
+}
+
+// There is somebody to go on, and all that the workers of its own allocation have to say has come.
+bool CoordinatorMachine::Impl::may_end_here() const {
+  const auto left_s = home_left_s();
+  if (running_s_ >= phase_due_s_ || (left_s && *left_s <= options_.timing.leave_home_s / 2)) return true;
+  if (pools_ && pools_->needs_successor(now_)) return false;
+  return std::none_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
+    const Worker& worker = entry.second;
+    const bool of_home = leaves_home() && worker.allocation == options_.home.allocation;
+    return of_home || worker.reading || worker.state == WorkerState::ending;
+  });
 }
 
 }  // namespace wflow::engine

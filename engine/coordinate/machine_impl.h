@@ -2,6 +2,8 @@
 // The state of the coordinator machine; for machine*.cc alone.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -14,10 +16,45 @@
 
 #include "engine/coordinate/machine.h"
 #include "engine/coordinate/node_health.h"
-#include "engine/coordinate/worker_state.h"
-#include "engine/schedule/groups.h"
+#include "engine/schedule/graph.h"
+#include "engine/schedule/scheduler.h"
+#include "engine/wire/messages.h"
 
 namespace wflow::engine {
+
+//   awaited ──▶ joining ──▶ working ──▶ draining ──▶ gone
+//      │           │           │           │          ▲
+//      └───────────┴───────────┴───────────┴─▶ ending ┘
+enum class WorkerState : std::uint8_t {
+  awaited,  // of an earlier coordinator: it lives, or may live
+  joining,  // it has said Hello; its row is not durable yet, so that it gets no lease
+  working,
+  draining,  // finishes what runs
+  ending,    // its process has ended or its fence has passed; its journal is not read yet
+  gone,
+};
+inline constexpr std::size_t kWorkerStates = 6;
+
+constexpr std::string_view name_of(WorkerState state) {
+  constexpr std::string_view kNames[kWorkerStates] = {"awaited",  "joining", "working",
+                                                      "draining", "ending",  "gone"};
+  return kNames[static_cast<std::size_t>(state)];
+}
+
+// The table of legal moves. A worker that is `ending` because it was silent may say Hello again.
+constexpr bool may_move(WorkerState from, WorkerState to) {
+  using enum WorkerState;
+  constexpr std::array<std::array<bool, kWorkerStates>, kWorkerStates> kMoves = {{
+      // awaited, joining, working, draining, ending, gone
+      {false, true, false, false, true, true},    // awaited
+      {false, true, true, true, true, true},      // joining
+      {false, false, true, true, true, true},     // working
+      {false, false, true, true, true, true},     // draining
+      {false, true, true, true, true, true},      // ending
+      {false, false, false, false, false, false}  // gone
+  }};
+  return kMoves[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)];
+}
 
 // As <signal.h> has them on Linux; coordinator.cc checks it.
 inline constexpr int kSigKill = 9, kSigTerm = 15, kSigCont = 18;
@@ -338,5 +375,17 @@ struct CoordinatorMachine::Impl {
   std::map<std::size_t, std::string> held_;  // steps, and why
   std::set<std::string> submitted_;          // sources of followups
 };
+
+// A date or a duration; 0 for what is none (NaN, negative, more than a few hundred years).
+double checked_seconds(double seconds);
+// Valid UTF-8 without control characters, of at most `limit` bytes.
+std::string checked_text(const std::string& text, std::size_t limit);
+
+// Drops what names no element of the campaign, and mends what can be mended. Gives how many were dropped.
+std::size_t check(wire::Results& results, const Scheduler& scheduler);
+std::size_t check(std::vector<wire::RunningElement>& running, const Scheduler& scheduler);
+
+// Why this is no Hello of a worker, whatever the campaign is.
+std::optional<std::string> reason_to_refuse(const wire::Hello& hello);
 
 }  // namespace wflow::engine

@@ -8,7 +8,7 @@
 
 #include "base/process.h"
 #include "base/random.h"
-#include "engine/schedule/groups.h"
+#include "engine/schedule/graph.h"
 
 namespace wflow::engine {
 

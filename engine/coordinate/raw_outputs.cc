@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/coordinate/raw_outputs.h"
+#include "engine/coordinate/coordinator_impl.h"
 
 #include <filesystem>
 #include <set>

@@ -2,6 +2,8 @@
 // What a task's event asks for: a campaign that is to come after its own. No I/O.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <optional>
 
 #include "engine/store/batch.h"
@@ -15,6 +17,21 @@ inline constexpr const char* kRestarted = "restart";
 inline constexpr const char* kIteration = "iteration";
 
 // What the event asks for, if it is such a one.
-std::optional<store::Followup> followup_of(const wire::TaskEvent& event);
+inline std::optional<store::Followup> followup_of(const wire::TaskEvent& event) {
+  const auto* asked = std::get_if<wire::Submission>(&event.body);
+  if (asked == nullptr || asked->id.empty()) return std::nullopt;
+  const bool restart = asked->kind == kRestarted && !asked->directory.empty();
+  const bool study = asked->kind == kSubmitted && !asked->spec.empty();
+  if (!restart && !study) return std::nullopt;
+  store::Followup followup;
+  followup.kind = asked->kind;
+  followup.spec = asked->spec;
+  followup.options = asked->options.empty() ? "{}" : asked->options;
+  followup.directory = asked->directory;
+  // Equal ones are one that was received twice.
+  followup.source = fmt::format("{}/{}/{}/{}", event.array, event.element, event.attempt, asked->id);
+  followup.created_s = event.time_s;
+  return followup;
+}
 
 }  // namespace wflow::engine

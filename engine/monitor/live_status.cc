@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/monitor/live_status.h"
-#include "engine/monitor/describe_end.h"
+#include "engine/monitor/views.h"
 
 #include <fmt/format.h>
 

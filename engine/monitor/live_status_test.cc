@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/query/test_campaign.h"
-#include "engine/wire/codec.h"
+#include "engine/wire/messages.h"
 
 namespace wflow::engine {
 namespace {

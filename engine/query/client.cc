@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "engine/monitor/allocations.h"
+#include "engine/monitor/views.h"
 #include "engine/query/queries.h"
 #include "engine/schedule/graph.h"
 #include "engine/store/campaign_lock.h"

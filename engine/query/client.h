@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "engine/monitor/overview.h"
 #include "engine/monitor/status.h"
-#include "engine/monitor/timeline.h"
 #include "engine/wire/answers.h"
 #include "engine/wire/requests.h"
 #include "specs/plan/plan.h"

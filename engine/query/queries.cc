@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "engine/monitor/metric_curves.h"
 #include "engine/monitor/missing_samples.h"
-#include "engine/wire/codec.h"
+#include "engine/wire/messages.h"
 #include "specs/plan/task_name.h"
 
 namespace wflow::engine {

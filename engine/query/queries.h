@@ -3,19 +3,29 @@
 // a campaign at rest: from a scheduler's states and the store.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <utility>
 #include <vector>
 
 #include "engine/monitor/status.h"
 #include "engine/query/selection.h"
-#include "engine/query/task_page.h"
 #include "engine/schedule/scheduler.h"
 #include "engine/store/store.h"
 #include "engine/wire/answers.h"
+#include "engine/wire/messages.h"
 #include "specs/plan/plan.h"
 
 namespace wflow::engine {
+
+// What workers said last: with the names of the workers.
+using RunningElements = std::vector<std::pair<WorkerId, wire::RunningElement>>;
+
+inline constexpr std::size_t kPageItems = 5000;      // of each list at most
+inline constexpr std::size_t kPageVisits = 200'000;  // runs and leases looked at
+
+wire::TasksAnswer task_page(const specs::Plan& plan, const Scheduler& scheduler, store::Store& store,
+                            const RunningElements& running, const wire::TasksRequest& request);
 
 // The parts of arrays that the request means: failures that can run again, by exit code where that is asked
 // for. Error{usage} for a step that the study does not have.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/query/task_page.h"
+#include "engine/query/queries.h"
 
 #include <algorithm>
 #include <iterator>

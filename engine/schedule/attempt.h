@@ -4,8 +4,20 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
+
+#include "engine/schedule/types.h"
 
 namespace wflow::engine {
+
+enum : int { kRestart = 100, kSoftFail = 101, kHardFail = 102, kDry = 103, kRetry = 104, kStopWorkers = 105 };
+
+// A success that leaves no marker.
+inline bool is_success(const Outcome& outcome) {
+  return outcome.reason == EndReason::exited &&
+         (outcome.exit_code == kDry || outcome.exit_code == kStopWorkers);
+}
 
 // An element that was running on so many workers when they were lost for causes that nobody knows is taken to
 // be what kills them: it is put into quarantine, which is to fail for good.
@@ -25,6 +37,35 @@ struct AttemptCounts {
   std::uint64_t not_asked() const { return std::uint64_t{failures} + crashes + neutral + launches + memory; }
   std::uint32_t asked_again() const { return number - static_cast<std::uint32_t>(not_asked()); }
   friend bool operator==(const AttemptCounts&, const AttemptCounts&) = default;
+};
+
+// Entries of elements that have moved on meanwhile stay until they are due: Scheduler compares with
+// Attempt::due_s.
+class RetryClock {
+ public:
+  struct Due {
+    ArrayId array = 0;
+    Element element = 0;
+    double due_s = 0;
+  };
+
+  void add(const Due& due) { delayed_.emplace(due.due_s, due); }
+
+  // One that is due by now.
+  std::optional<Due> take_due(double now_s) {
+    if (delayed_.empty() || delayed_.begin()->first > now_s) return std::nullopt;
+    const Due due = delayed_.begin()->second;
+    delayed_.erase(delayed_.begin());
+    return due;
+  }
+
+  std::optional<double> next_due_s() const {
+    if (delayed_.empty()) return std::nullopt;
+    return delayed_.begin()->first;
+  }
+
+ private:
+  std::multimap<double, Due> delayed_;
 };
 
 }  // namespace wflow::engine

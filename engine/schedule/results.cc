@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/schedule/exit_codes.h"
+#include "engine/schedule/attempt.h"
 #include "engine/schedule/scheduler.h"
 #include "engine/schedule/sizing.h"
 

@@ -19,12 +19,12 @@
 
 #include "engine/schedule/actions.h"
 #include "engine/schedule/array_spec.h"
+#include "engine/schedule/attempt.h"
 #include "engine/schedule/dependency_graph.h"
 #include "engine/schedule/disk_limit.h"
 #include "engine/schedule/intervals.h"
 #include "engine/schedule/lease_table.h"
 #include "engine/schedule/ready_queues.h"
-#include "engine/schedule/retry_clock.h"
 #include "engine/schedule/states.h"
 #include "engine/schedule/task_array.h"
 #include "engine/schedule/types.h"

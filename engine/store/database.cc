@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/store/database.h"
+#include "engine/store/impl.h"
 
 #include <fmt/format.h>
 #include <sqlite3.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/store/examine.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
@@ -10,8 +9,7 @@
 
 #include "base/error.h"
 #include "engine/schedule/states.h"
-#include "engine/store/commit_mark.h"
-#include "engine/store/database.h"
+#include "engine/store/impl.h"
 #include "engine/store/store.h"
 
 namespace wflow::engine::store {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "engine/store/database.h"
 #include "engine/store/impl.h"
 #include "engine/store/store.h"
 

@@ -16,13 +16,22 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/store/commit_mark.h"
-#include "engine/store/database.h"
+#include "base/file.h"
 #include "engine/store/run_table.h"
 #include "engine/store/store.h"
 #include "engine/usage/step_usage.h"
 
 namespace wflow::engine::store {
+
+// Exclusive, write-ahead log, full durability. Errors as Store's constructor.
+SQLite::Database open_database(const std::filesystem::path& campaign, const DatabaseOptions& options);
+
+// Turns a library error into ours: full disk, damage, locked. `doing` completes "cannot ... <path>". With
+// `system_error`, the errno of the call that failed where it is known, is_disk_trouble() tells.
+[[noreturn]] void throw_database_error(const SQLite::Exception& error, const char* doing,
+                                       const std::filesystem::path& path, int system_error = 0);
+// Of the connection's last failure.
+int system_error_of(const SQLite::Database& database);
 
 std::string reason_name(wire::EndReason reason);
 int reason_from_name(std::string_view name);
@@ -40,6 +49,19 @@ void execute(SQLite::Statement& statement, const Values&... values) {
   SQLite::bind(statement, values...);
   statement.exec();
 }
+
+class CommitMark {
+ public:
+  // Opens the file, or makes an empty one.
+  explicit CommitMark(const std::filesystem::path& campaign);
+  // Nothing when the file is new or damaged: then nothing is known.
+  std::optional<std::uint64_t> read() const;
+  // Failures are ignored: an older number only makes the comparison weaker.
+  void write(std::uint64_t commits) noexcept;
+
+ private:
+  FileDescriptor file_;
+};
 
 struct Store::Impl {
   Impl(const std::filesystem::path& campaign, const DatabaseOptions& options);

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/random.h"
-#include "engine/monitor/describe_end.h"
+#include "engine/monitor/views.h"
 #include "engine/store/impl.h"
 
 namespace wflow::engine::store {

@@ -15,7 +15,6 @@
 #include "base/leftovers.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "engine/store/database.h"
 #include "engine/store/impl.h"
 #include "engine/store/store.h"
 

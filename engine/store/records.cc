@@ -6,10 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/monitor/allocations.h"
-#include "engine/monitor/describe_end.h"
 #include "engine/monitor/metric_curves.h"
-#include "engine/store/database.h"
+#include "engine/monitor/views.h"
 #include "engine/store/impl.h"
 #include "engine/store/store.h"
 #include "specs/plan/task_name.h"

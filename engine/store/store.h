@@ -17,10 +17,10 @@
 #include "engine/monitor/missing_samples.h"
 #include "engine/monitor/overview.h"
 #include "engine/monitor/status.h"
-#include "engine/monitor/timeline.h"
+#include "engine/schedule/intervals.h"
+#include "engine/schedule/types.h"
 #include "engine/store/batch.h"
 #include "engine/store/campaign_lock.h"
-#include "engine/store/takeover.h"
 #include "engine/usage/step_usage.h"
 #include "engine/wire/messages.h"
 #include "specs/plan/plan.h"
@@ -50,6 +50,38 @@ struct WorkerRecord : WorkerRow {
   double ended_s = 0;  // 0: not that one knows
   std::string reason;
   std::uint64_t failures = 0;  // executions that did not succeed on it
+};
+
+// An array of the plan from now on.
+struct TakenArray {
+  std::optional<ArrayId> from;  // its number until now
+  std::vector<Range> open;      // in order and disjoint: what does not keep how it ended, its attempts and reports
+  // Elements that were skipped, or cancelled with what they waited for, are judged anew.
+  bool judge_skipped = false;
+};
+
+struct SourcesRow {
+  std::int64_t id = 0;
+  std::string step;
+  double time_s = 0;
+  std::uint64_t study = 0;
+  std::string files;  // JSON, see engine/update/sources.h
+};
+
+struct Takeover {
+  std::vector<TakenArray> arrays;  // all of the plan
+  std::uint64_t study = 0;         // its version
+  std::vector<HistoryRow> history;
+  // All that is done is made with the newest sources of its step now (Changes made the rest open).
+  bool forget_made = false;
+  std::vector<SourcesRow> sources;
+  std::string aside;  // names the work that follows on it (engine/update/aside.h)
+};
+
+struct MadeRow {
+  ArrayId array = 0;
+  Range range;
+  std::int64_t sources = 0;
 };
 
 struct DatabaseOptions {
@@ -165,5 +197,22 @@ void refuse_existing(const std::filesystem::path& path);
 // Error{usage} with a sentence where the directory has no record: no campaign was started there, or it is no
 // campaign's directory. Every command says so in the same way.
 void require_record(const std::filesystem::path& campaign);
+
+struct DatabaseReport {
+  // Pages or tables that can't be read, as SQLite says; and what contradicts itself in a way that no other
+  // table explains. Only an older copy helps.
+  std::vector<std::string> damage;
+  std::vector<std::string>
+      indexes;                      // entries that indexes lack or have too many: made anew from their tables
+  std::vector<std::string> counts;  // of ended tasks, that do not match the ends themselves: counted anew
+  std::uint64_t lost_commits = 0;   // acknowledged, and not in it (commit_mark.h)
+  bool sound() const { return damage.empty() && indexes.empty() && counts.empty() && lost_commits == 0; }
+};
+
+// Error{busy} where a coordinator runs the campaign, Error{usage} where there is no database. Reads all of
+// it.
+DatabaseReport examine_database(const std::filesystem::path& campaign);
+// Indexes and counts. The write-ahead log is taken into the database on the way.
+void mend_database(const std::filesystem::path& campaign);
 
 }  // namespace wflow::engine::store

@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "engine/usage/varint.h"
+#include "engine/usage/quantile_sketch.h"
 
 namespace wflow::engine {
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,5 +34,15 @@ bool is_virtual(std::string_view interface);
 // interfaces. Else as they stand.
 std::vector<std::string> nearest_first(std::vector<std::string> addresses,
                                        const std::vector<Network>& networks);
+
+// $XDG_RUNTIME_DIR/wflow or /tmp/wflow-<uid>, made with mode 0700. Where another user has taken that name, or
+// its mode is another one, a new folder /tmp/wflow-<uid>-XXXXXX. Nothing where none can be made.
+std::optional<std::filesystem::path> socket_folder();
+
+// A name that no other socket has, within the 107 bytes that a socket's name may have.
+std::filesystem::path new_socket(const std::filesystem::path& folder, const std::string& token);
+
+// Removes sockets to which nobody listens any more: of coordinators that were killed.
+void remove_old_sockets(const std::filesystem::path& folder);
 
 }  // namespace wflow::engine::wire

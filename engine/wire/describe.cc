@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/wire/describe.h"
+#include "engine/wire/messages.h"
 
 #include <fmt/format.h>
 

@@ -22,8 +22,8 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "engine/wire/codec.h"
 #include "engine/wire/keys.h"
+#include "engine/wire/messages.h"
 #include "engine/wire/samples_of_messages.h"
 
 namespace wflow::engine::wire {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -132,5 +133,19 @@ struct Returned {
 
 using Message = std::variant<Hello, Results, Heartbeat, Goodbye, Welcome, Refuse, Templates, Leases,
                              Acknowledge, Revoke, Drain, Pulse, Returned, Query, Answer, Identify>;
+
+// Larger messages are refused by both ends (and by the socket: ZMQ_MAXMSGSIZE).
+inline constexpr std::size_t kMaxMessageBytes = 64 << 20;
+
+std::string encode(const Message& message);
+
+// Nothing for bytes that are not a message of this protocol; never throws, allocates no more than a small
+// multiple of bytes.size() (hostile lengths are checked against what is left).
+std::optional<Message> decode(std::string_view bytes);
+
+// Of long lists only the beginning. What a peer wrote is cut and has no control characters.
+std::string describe(const Message& message);
+std::string describe(const Lease& lease);
+std::string describe(const Results& results);
 
 }  // namespace wflow::engine::wire

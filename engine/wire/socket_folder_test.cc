@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/wire/socket_folder.h"
+#include "engine/wire/addresses.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

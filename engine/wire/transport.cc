@@ -3,14 +3,20 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zmq.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <list>
+#include <unordered_map>
 #include <zmq.hpp>
 
 #include "base/clock.h"
@@ -20,13 +26,99 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "engine/wire/addresses.h"
-#include "engine/wire/admission.h"
-#include "engine/wire/codec.h"
-#include "engine/wire/socket_folder.h"
+#include "engine/wire/messages.h"
 
 namespace wflow::engine::wire {
 
 namespace {
+
+// Counts who connects to a coordinator's socket and shows no key, and keeps their number bounded: a
+// connection costs libzmq some 40 KB before its peer has said anything. For transport.cc.
+// Connections from which nothing has come wait in the order in which they came. When there are more than
+// `most`, the oldest are shut down: a peer with a key needs milliseconds to say its first message.
+class Admission {
+ public:
+  Admission(zmq::context_t& context, zmq::socket_t& socket, std::size_t most);
+  ~Admission();
+  Admission(const Admission&) = delete;
+  Admission& operator=(const Admission&) = delete;
+
+  zmq::socket_t& monitor() { return monitor_; }
+  // Takes what has happened to connections. Cheap where nothing has.
+  void look();
+  // A message with the campaign's key has come from the connection. Its body: the frame that names the peer
+  // does not tell of its connection.
+  void heard(zmq::message_t& message);
+  // Connections that ended before anything came.
+  std::uint64_t ended_unheard() const { return ended_unheard_; }
+
+ private:
+  void accepted(int fd);
+  bool forget(int fd);
+
+  zmq::socket_t& socket_;
+  zmq::socket_t monitor_;
+  std::size_t most_;
+  std::list<int> waiting_;  // descriptors, the oldest first
+  std::unordered_map<int, std::list<int>::iterator> places_;
+  std::uint64_t ended_unheard_ = 0;
+};
+
+constexpr const char* kEvents = "inproc://wflow.admission";
+
+Admission::Admission(zmq::context_t& context, zmq::socket_t& socket, std::size_t most)
+    : socket_(socket), monitor_(context, ZMQ_PAIR), most_(most) {
+  monitor_.set(zmq::sockopt::linger, 0);
+  // No bound: libzmq's own thread would wait for this one, with everybody's messages.
+  monitor_.set(zmq::sockopt::rcvhwm, 0);
+  if (::zmq_socket_monitor(socket.handle(), kEvents, ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED) != 0)
+    throw zmq::error_t();
+  monitor_.connect(kEvents);
+}
+
+Admission::~Admission() {
+  ::zmq_socket_monitor(socket_.handle(), nullptr, 0);
+}
+
+void Admission::look() {
+  zmq::message_t frame;
+  while (monitor_.recv(frame, zmq::recv_flags::dontwait)) {
+    std::uint16_t event = 0;
+    std::int32_t fd = -1;
+    if (!frame.more() || frame.size() < sizeof event + sizeof fd) continue;  // the address comes behind it
+    std::memcpy(&event, frame.data(), sizeof event);
+    std::memcpy(&fd, frame.data<char>() + sizeof event, sizeof fd);
+    if (event == ZMQ_EVENT_ACCEPTED) {
+      accepted(fd);
+    } else if (event == ZMQ_EVENT_DISCONNECTED && forget(fd)) {
+      ++ended_unheard_;
+    }
+  }
+}
+
+void Admission::accepted(int fd) {
+  forget(fd);
+  places_[fd] = waiting_.insert(waiting_.end(), fd);
+  // libzmq sees its end and closes it. If the number has come to mean another connection in this moment, that
+  // one is made again by its peer.
+  if (waiting_.size() > most_) {
+    ::shutdown(waiting_.front(), SHUT_RDWR);
+    forget(waiting_.front());
+    ++ended_unheard_;
+  }
+}
+
+bool Admission::forget(int fd) {
+  const auto at = places_.find(fd);
+  if (at == places_.end()) return false;
+  waiting_.erase(at->second);
+  places_.erase(at);
+  return true;
+}
+
+void Admission::heard(zmq::message_t& message) {
+  if (!waiting_.empty()) forget(::zmq_msg_get(message.handle(), ZMQ_SRCFD));
+}
 
 constexpr int kQueuedMessages = 100'000;  // a peer; beyond it send() says false
 constexpr std::size_t kUnheard = 1024;    // connections that have said nothing yet

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "engine/wire/codec.h"
+#include "engine/wire/messages.h"
 
 namespace wflow::engine::wire {
 

@@ -3,9 +3,12 @@
 // long. One piece at a time, in order.
 #pragma once
 
+#include <signal.h>
+
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <initializer_list>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -14,6 +17,21 @@
 #include "base/file.h"
 
 namespace wflow::engine {
+
+// Blocks the signals for this thread (and those made after it) while it lives, and queues them.
+class SignalQueue {
+ public:
+  explicit SignalQueue(std::initializer_list<int> signals);
+  ~SignalQueue();
+  SignalQueue(const SignalQueue&) = delete;
+  SignalQueue& operator=(const SignalQueue&) = delete;
+  int descriptor() const { return fd_.get(); }
+  std::optional<int> take();
+
+ private:
+  sigset_t before_;
+  FileDescriptor fd_;
+};
 
 class SideThread {
  public:
