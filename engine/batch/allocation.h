@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch allocation as the coordinator knows and records it: plain values.
+// A batch allocation as the coordinator records it, and the allocation around this process: plain values.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ inline std::string_view name_of(JobEnd end) {
   return kEnds[static_cast<std::size_t>(end)];
 }
 
-// From the intention to submit it to its end; what of it is durable is a row of the table `allocations`.
+// Exists from the intention to submit it to its end; its durable part is a row of the table `allocations`.
 struct Allocation {
   std::string token, pool, scheduler;
   std::string id;  // empty until the scheduler has given one
@@ -45,23 +45,25 @@ struct Allocation {
   std::vector<std::string> node_names;
 };
 
+// The batch allocation that this process was started in (`salloc -N2 wflow run`, `wflow run` in a batch script): a
+// campaign that names no scheduler runs on all of its nodes.
 struct AllocationAround {
   std::string scheduler;  // "slurm"
   std::string id;
   std::vector<std::string> nodes;
   bool starts_workers = false;        // it can: else tasks run on this machine alone
   std::vector<std::string> launcher;  // words before the worker's command: one worker on each node
-  int cores = 0;                      // of a node; 0: not known
+  int cores = 0;                      // per node; 0: not known
 };
 
-// A variable of the environment; null: it is not set.
+// Returns a variable of the environment; null: it is not set.
 using Variable = std::function<const char*(const char*)>;
 
-// Nothing outside one. Nor where this is its only node: a worker of this machine is one in the allocation.
+// Empty outside an allocation, and if this is its only node: then a worker of this machine runs in the allocation.
 std::optional<AllocationAround> allocation_around(const Variable& variable, bool has_srun);
 std::optional<AllocationAround> allocation_around();
 
-// Without what would change the step of the workers.
+// Removes the variables that would change the workers' step.
 std::vector<std::string> environment_for_launcher(std::vector<std::string> variables);
 
 }  // namespace wflow::engine::batch

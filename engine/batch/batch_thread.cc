@@ -77,7 +77,7 @@ BatchSystem& BatchThread::system(const std::string& scheduler) {
   return *known;
 }
 
-// What a call throws is its answer: no directory for the script, no process left, ...
+// An exception of a call becomes its answer: no directory for the script, no process left, ...
 BatchReply BatchThread::answer(const SubmitCall& call) {
   SubmitReply reply{call.job.token, {}};
   try {
@@ -139,7 +139,7 @@ void BatchThread::look_at_output(JobList& list, const std::string& directory) {
       job.end = JobEnd::memory;
       job.reason = line;
     } catch (const Error&) {
-      continue;  // it has printed nothing, or nobody sees it from here
+      continue;  // it has printed nothing, or its file is not visible here
     }
   }
 }

@@ -53,7 +53,7 @@ std::optional<std::string> check_answer(std::string_view scheduler, const Comman
 
 double unix_now_s();
 
-// Of this process, as schedulers know it: $USER need not be set, or right.
+// The user of this process as schedulers know it: $USER may be unset or wrong.
 std::string user_name();
 
 }  // namespace wflow::engine::batch

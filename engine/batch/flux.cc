@@ -146,7 +146,7 @@ class Flux : public BatchSystem {
 
   std::optional<std::string> cancel(const std::vector<std::string>& ids) override {
     std::optional<std::string> problem;
-    for (const std::string& id : ids) {  // of several, one that has ended makes it leave out the rest
+    for (const std::string& id : ids) {  // one by one: an ended job would make it skip the rest
       const CommandAnswer answer = call(flux_call({"cancel", id}));
       if (!answer.ok() && !mentions_any(answer.err, {"inactive", "unknown job", "unknown id", "No such"}))
         problem = answer.problem();

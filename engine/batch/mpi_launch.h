@@ -25,8 +25,8 @@ struct MpiLaunch {
   bool root = false;
 };
 
-// What stands before the program's own words. Throws Error{usage} where the user's options start the program
-// as many worlds of one process each.
+// The words before the program and its arguments. Throws Error{usage} if the user's options would start the
+// program as many worlds of one process each.
 std::vector<std::string> launch_words(const MpiLaunch& launch);
 
 // The names in the answer of `srun --mpi=list`.

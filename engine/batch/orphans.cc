@@ -95,7 +95,7 @@ AdoptedProcesses::AdoptedProcesses() {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-// What this process starts itself stays in its session; a worker's processes never are of it.
+// Processes that this process starts itself stay in its session; a worker's processes never belong to it.
 std::size_t AdoptedProcesses::end_all() const {
   std::size_t count = 0;
   for (const Child& child : own_children()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks that outlived their worker: when agent and guardian are killed together, nobody is left to end what
-// their tasks had started. It must end before the tasks run again: two would write the same files.
+// Tasks that outlived their worker: when agent and guardian are killed together, no process is left to end the
+// processes of their tasks. These must end before the tasks run again: both would write the same files.
 #pragma once
 
 #include <sys/types.h>
@@ -17,9 +17,9 @@
 
 namespace wflow::engine::batch {
 
-// What came to this process since all of its parents have died: what tasks of a worker of this machine had
-// started when its guardian and its agent were killed at once, whatever they did to their session and their
-// environment. (Guardian and agent end what is below them while one of them lives.)
+// Processes that this process adopted since all of their parents have died: those of a worker's tasks on this
+// machine whose guardian and agent were killed at once, even if they changed their session and environment.
+// (While guardian or agent lives, it ends the processes below it.)
 class AdoptedProcesses {
  public:
   AdoptedProcesses();  // this process becomes the one to which orphans below it go (a subreaper)

@@ -28,7 +28,7 @@ namespace wflow::engine::batch {
 struct PoolSpec {
   std::string name;
   std::string scheduler;
-  int slots = 0;         // of a node; 0: as many as its workers say
+  int slots = 0;         // per node; 0: as many as its workers report
   int min = 0, max = 1;  // allocations at the same time
   int chain = 0;         // more than 0: so many are in the queue, and one runs after another
   double idle_timeout_s = 60;
@@ -37,18 +37,18 @@ struct PoolSpec {
 
 std::string joined(const std::vector<std::string>& names);  // "n1, n2"
 std::string short_name(const std::string& host);     // without domain: schedulers and nodes may disagree
-std::string nodes_of(const Allocation& allocation);  // for people
+std::string nodes_of(const Allocation& allocation);  // "n1, n2", or "its nodes" while they are not known
 
-// What is submitted under this token, which begins with `prefix` as all of the campaign do; `number`: in its
-// pool.
+// The job to submit under this token, which begins with `prefix` as all of the campaign do; `number`: its
+// number in the pool.
 JobRequest job_of(const PoolSpec& pool, const std::string& token, const std::string& prefix,
                   std::size_t number = 1);
 
-// What there is to do for a pool.
+// The open work of a pool.
 struct Demand {
   std::uint64_t open = 0;     // tasks that have not ended, also those that wait for others
   double cores = 0;           // that the tasks which can run now could use at once
-  double core_s = 0;          // of all open tasks, as far as durations are known
+  double core_s = 0;          // sum over the open tasks with known durations
   bool measured = false;      // they are, for what can run now
   double longest_s = 0;       // a task may last so long
   std::uint64_t waiting = 0;  // tasks that could start now, and have not
@@ -110,7 +110,7 @@ struct AllocationWorkers {
   int count = 0;
   bool busy = false;    // one of them holds a lease
   bool silent = false;  // one of them has said nothing for a while
-  int slots = 0;        // of the largest
+  int slots = 0;        // the largest
   std::vector<std::string> hosts;
   bool worked = false;             // one of them has ended a task
   std::vector<std::string> nodes;  // theirs, as the scheduler calls them
@@ -140,7 +140,7 @@ class Pools {
   // The walltime of a worker's allocation, from its own node.
   void worker_told_end(const std::string& token, double ends_s);
 
-  // ---- what people ask; the sentence is why not
+  // ---- requests of users; each returns a sentence if it refuses
   std::optional<std::string> add(const std::string& pool, int count, Now now);
   // By token or id; an empty name: all.
   std::optional<std::string> cancel(const std::string& name, Now now);
@@ -148,8 +148,8 @@ class Pools {
   // Its scheduler was asked to cancel it, or says that it was cancelled or preempted: what fails there, as
   // far as it is heard of from then on, has failed for that.
   bool is_cancelled(const std::string& token) const;
-  // It ended because it was given back, or nobody can say why any more: what was lost with it is nobody's
-  // fault.
+  // True if it ended because it was given back, or for a cause that can no longer be known: its losses charge
+  // no attempt.
   bool was_given_back(const std::string& token) const { return given_back_.contains(token); }
   // Nothing more is submitted; what waits is cancelled, what runs is given back once its workers have left.
   void stop_submitting();
@@ -157,19 +157,19 @@ class Pools {
   void finish(Now now);
   void abandon() { abandoned_ = true; }
 
-  // ---- the allocation that the coordinator itself lives in (engine/coordinate/machine.h: Home)
+  // ---- the allocation in which the coordinator itself runs (engine/coordinate/machine.h: OwnAllocation)
   // Where it is one of these it is given back only once another one can have the coordinator, and at the
   // campaign's end it is not cancelled: it ends with the coordinator.
   // It runs, whatever the record says.
-  void set_home(std::string token, Now now);
+  void set_own(std::string token, Now now);
   // Null: none, or it is being given back.
-  const Allocation* home() const;
+  const Allocation* own() const;
   // The coordinator leaves it: another one is to be had for the work that is left.
-  void leave_home();
+  void leave_own();
   bool has_successor(Now now) const;
   bool needs_successor(Now now) const;
   // At the campaign's end: as if it had ended.
-  void close_home(Now now);
+  void close_own(Now now);
 
   // ---- decisions: to be called about once a second
   void decide(Now now);
@@ -178,7 +178,7 @@ class Pools {
   // ---- questions
   const std::map<std::string, Allocation>& allocations() const { return allocations_; }
   const Allocation* find(const std::string& token) const;
-  // Whether a job of ours is queued or runs, or may be.
+  // True if a job of this campaign is queued or runs, or may be.
   bool any_left() const;
   // Where it should be seen as such: an allocation of this pool is on its way.
   const Allocation* waited_for(const std::string& pool) const;
@@ -208,7 +208,7 @@ class Pools {
     double wait_s = 0;    // mean time in the queue
     int waits = 0;
   };
-  // Of an allocation, beyond what is recorded.
+  // The state of an allocation beyond its record.
   struct Live {
     bool under_way = false;  // its submission has not been answered
     bool recovered = false;  // an earlier coordinator's
@@ -220,7 +220,7 @@ class Pools {
     bool worked = false;             // ... and ran a task
     bool by_person = false;          // somebody cancels it
     std::vector<std::string> nodes;  // as the scheduler named them last
-    std::set<std::string> hosts;     // of workers that joined, without domain
+    std::set<std::string> hosts;     // of workers that joined, without the domain
     std::set<std::string> manned;    // nodes of workers that joined, as the scheduler calls them
     std::string failure;             // why it is given back, if not for want of work
     bool leaving = false;            // it is given back, ...
@@ -296,8 +296,8 @@ class Pools {
   std::map<std::string, AllocationWorkers> workers_;
   std::map<std::string, int> quick_failures_;  // by node
   std::set<std::string> excluded_;
-  std::string home_;  // token
-  bool cancel_home_ = false;
+  std::string own_;  // token
+  bool cancel_own_ = false;
   bool finishing_ = false;
   bool patient_ = false;  // workers have as long as their tasks take
   bool abandoned_ = false;

@@ -28,26 +28,27 @@
 
 namespace wflow::engine {
 
+// Measures the files of a simulation that a conversion reads and then deletes.
 class RawOutputs {
  public:
   // `plan` outlives it.
   explicit RawOutputs(const specs::Plan& plan);
 
-  // Bytes of what this element of a simulation's array has left for its conversion; nothing where not all of
-  // it is there. Looks at one file or a few.
+  // The bytes of the files that this element of a simulation's array has left for its conversion; empty unless
+  // all of them exist. Checks one file or a few.
   std::optional<std::uint64_t> bytes(specs::ArrayId array, specs::Element element);
 
  private:
   struct Place {
     specs::TaskTemplate source;
     std::vector<std::string>
-        files;  // in the directory of a sample; $(MERLIN_SAMPLE_ID) stands for its number
+        files;  // in the directory of a sample; $(MERLIN_SAMPLE_ID) is its number
   };
   const Place& place_of(specs::ArrayId array);
 
   const specs::Plan& plan_;
-  std::map<specs::ArrayId, specs::ArrayId> conversions_;  // that delete, by the array whose files these are
-  std::map<specs::ArrayId, Place> places_;                // of those that were looked at
+  std::map<specs::ArrayId, specs::ArrayId> conversions_;  // conversions that delete, by the array that makes the files
+  std::map<specs::ArrayId, Place> places_;                // cached
 };
 
 class Coordinator {
@@ -121,7 +122,7 @@ class Coordinator {
   CampaignState state_ = CampaignState::running;
   double next_status_s_ = 0;
   std::uint64_t next_refused_ = 1;                // so many are in the log next
-  std::unique_ptr<batch::BatchThread> batch_;     // of a study with a scheduler
+  std::unique_ptr<batch::BatchThread> batch_;     // for a study with a scheduler
   std::unique_ptr<store::CommitThread> commits_;  // its thread uses store_
   // Last: their work uses store_, raw_outputs_ and plan_. A copy of the database may take minutes.
   std::optional<SideThread> copies_;

@@ -33,7 +33,7 @@ fs::path journal_of(const fs::path& campaign, const std::string& worker) {
   return folder_of(campaign) / (worker + ".journal");
 }
 
-// Whether somebody holds the lock. On file systems without locks nobody seems to.
+// True if a process holds the lock. Always false on file systems without locks.
 bool is_locked(const fs::path& journal) {
   try {
     const FileDescriptor file = open_file(journal, O_RDONLY);
@@ -54,9 +54,9 @@ bool has_ended_here(const wire::JournalHeader& header) {
   }
 }
 
-// A remote worker that was lost leaves its journal, and so does one that was killed before it joined. Nobody
-// writes it any more when it is so old (a worker without a coordinator ends long before), or when its
-// processes are seen to have ended.
+// A remote worker that was lost leaves its journal, and so does one that was killed before it joined. No process
+// writes to it any more once it is so old (a worker without a coordinator ends long before), or once its
+// processes have ended.
 bool is_forgotten(const fs::path& journal) {
   std::error_code error;
   const auto changed = fs::last_write_time(journal, error);
@@ -144,7 +144,7 @@ std::optional<event::JournalRead> JournalReading::take(double now_s) {
     if (records.header) read.running = std::move(records.header->running);
     if (records.damaged) read.damaged = records.damaged.sentence();
   } catch (const Error& unreadable) {
-    // What it holds may be finished work: it is not given up for a disk that is broken for the moment.
+    // It may hold finished work: keep it if the disk fails only temporarily.
     if (is_disk_trouble(unreadable)) {
       if (!std::exchange(said_, true))
         log::write(LogLevel::warning,

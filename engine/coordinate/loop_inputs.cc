@@ -84,7 +84,7 @@ SignalQueue::SignalQueue(std::initializer_list<int> signals) {
 }
 
 SignalQueue::~SignalQueue() {
-  // Left for the queue around this one, where there is one; else they would end the process.
+  // Leaves pending signals to the queue around this one, if there is one; else they would end the process.
   const bool outermost = ::sigismember(&before_, SIGINT) == 0;
   while (outermost && take()) {
   }

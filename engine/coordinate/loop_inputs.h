@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that may wait for a disk, beside the coordinator's loop: workers fence when the loop is silent for too
-// long. One piece at a time, in order.
+// Inputs of the coordinator's loop, each with a descriptor to wait for: signals without handlers, and work that a
+// thread does beside the loop.
 #pragma once
 
 #include <signal.h>
@@ -33,17 +33,19 @@ class SignalQueue {
   FileDescriptor fd_;
 };
 
+// Runs work that may wait for a disk beside the coordinator's loop: workers fence if the loop is silent for too
+// long. One piece at a time, in order.
 class SideThread {
  public:
   using OnLoop = std::function<void()>;
   using Work = std::function<OnLoop()>;
 
   SideThread();
-  ~SideThread();  // when all work is done; what it would give to the loop is dropped
+  ~SideThread();  // waits for all work; drops its results
   SideThread(const SideThread&) = delete;
   SideThread& operator=(const SideThread&) = delete;
 
-  // `work` runs on the thread and must not throw. What it gives, if anything, is for the loop to run.
+  // `work` runs on the thread and must not throw. The loop runs the function that it returns, if any.
   void call(Work work);
   // Readable when take() has something.
   int descriptor() const { return wake_.get(); }
@@ -61,7 +63,7 @@ class SideThread {
   std::thread thread_;
 };
 
-// Makes the thread when there is work for the first time.
+// Makes the thread at the first use.
 SideThread& made(std::optional<SideThread>& thread);
 
 }  // namespace wflow::engine

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people ask of the coordinator machine, by requests and by signals.
+// Requests and signals of users, and the two limits of a study.
+// max_failures: a wrong study stops before it has used the whole ensemble. A step in which too many tasks have
+// failed is paused; if nothing else is left, the campaign ends and can be resumed.
+// max_disk: reports the simulations that the scheduler's DiskLimit blocks.
 
 #include <fmt/format.h>
 
@@ -15,8 +18,8 @@ namespace wflow::engine {
 
 namespace {
 
-constexpr std::size_t kQuestions = 1000;  // that wait for a commit
-constexpr double kWatched_s = 10;         // after the last look of a dashboard
+constexpr std::size_t kQuestions = 1000;  // at most so many wait for a commit
+constexpr double kWatched_s = 10;         // after the last request of a dashboard
 constexpr const char* kEnding = "the campaign is ending; it can be continued with wflow resume";
 constexpr const char* kRetryLater =
     "the campaign is ending; ask again when it has ended: wflow retry then continues it";
@@ -47,7 +50,7 @@ void CoordinatorMachine::Impl::on_query(const PeerId& peer, wire::Query& query) 
   }
 }
 
-// A status needs no store. What does would wait for the disk as long as the campaign does.
+// A status needs no store. Other queries would wait for the disk as long as the campaign does.
 void CoordinatorMachine::Impl::answer_in_trouble(const PeerId& peer, wire::Query& query) {
   const auto* watch = std::get_if<wire::WatchRequest>(&query.request);
   const bool is_status = std::holds_alternative<wire::StatusRequest>(query.request) ||
@@ -60,8 +63,8 @@ void CoordinatorMachine::Impl::answer_in_trouble(const PeerId& peer, wire::Query
   }
 }
 
-// Whoever asked before the trouble was known waits for a commit that may take hours. What nobody asked for
-// (jobs to submit, the retry of a start) goes on waiting.
+// Queries from before the trouble would wait for a commit that may take hours. Actions without a client (jobs to
+// submit, the retry of a start) keep waiting.
 void CoordinatorMachine::Impl::answer_in_trouble(std::vector<CoordinatorAction>& questions) {
   for (CoordinatorAction& waiting : std::exchange(questions, {})) {
     if (auto* question = std::get_if<action::AnswerQuery>(&waiting)) {
@@ -75,7 +78,7 @@ void CoordinatorMachine::Impl::answer_in_trouble(std::vector<CoordinatorAction>&
   }
 }
 
-// Nothing for a question, and for a retry that must look into the store first.
+// Empty for a query, and for a retry that needs the store first.
 std::optional<wire::Answer> CoordinatorMachine::Impl::command(const wire::Request& request) {
   if (std::holds_alternative<wire::DrainRequest>(request)) {
     request_drain("asked to drain");
@@ -99,7 +102,7 @@ wire::Answer CoordinatorMachine::Impl::pause(bool pause) {
   if (phase_ != Phase::running) return wire::refusal(kEnding);
   if (pause != scheduler_.paused()) record("stop", pause ? "paused: no new tasks are started" : "goes on");
   scheduler_.set_paused(pause);
-  // Steps that failures paused, too.
+  // Also releases steps that failures paused.
   while (!pause && !held_.empty()) let_go(held_.begin()->first);
   return wire::done_answer();
 }
@@ -125,7 +128,7 @@ wire::Answer CoordinatorMachine::Impl::cancel(const wire::CancelRequest& request
   return wire::done_answer(all.waiting + killed, all.running);
 }
 
-// Failures that it may be about must be in the store before it is resolved.
+// The failures that it may name must be in the store before it is resolved.
 void CoordinatorMachine::Impl::ask_for_retry(const PeerId& peer, const wire::RetryRequest& request) {
   gathered_.questions.emplace_back(action::ResolveRetry{peer, request});
 }
@@ -169,7 +172,7 @@ void CoordinatorMachine::Impl::on(const event::Signal& event) {
     request_drain("interrupted");
   } else if (event.kind == event::SignalKind::workers_left) {
     begin_hand_over("the workers of its allocation have left");
-  } else if (event.kind == event::SignalKind::terminate && leaves_home() && phase_ != Phase::draining) {
+  } else if (event.kind == event::SignalKind::terminate && runs_in_allocation() && phase_ != Phase::draining) {
     begin_hand_over("its allocation ends");
   } else {
     asked_to_end_ = true;
@@ -177,7 +180,7 @@ void CoordinatorMachine::Impl::on(const event::Signal& event) {
   }
 }
 
-// What runs may end; what has ended is kept by its worker. Nothing is leased whose end could not be recorded.
+// Running tasks may end; their workers keep the results. The machine leases nothing whose end it could not record.
 void CoordinatorMachine::Impl::on(event::CommitWaits& event) {
   if (!committing_) return;
   if (disk_trouble_.empty()) {
@@ -281,7 +284,7 @@ void CoordinatorMachine::Impl::hold_step(std::size_t index) {
   send_revokes(scheduler_.take_actions().revokes);
 }
 
-// Its failures are counted anew.
+// Counts its failures from zero.
 void CoordinatorMachine::Impl::let_go(std::size_t step) {
   step_ends_.erase(step);
   if (held_.erase(step) > 0) scheduler_.hold_step(static_cast<std::uint32_t>(step), false);

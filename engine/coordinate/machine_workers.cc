@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How workers come to the coordinator machine: those that earlier coordinators left, and every Hello.
+// Workers in the coordinator machine: those of earlier coordinators and every Hello; their messages; their ends, by
+// processes, silence and journals.
 
 #include <fmt/format.h>
 
@@ -17,17 +18,17 @@ namespace wflow::engine {
 
 namespace {
 
-// Workers that end as soon as they start would be started for ever.
-// More than a task can cost before it is put into quarantine.
+// Limits restarts of workers that end as soon as they start.
+// It is larger than the number of workers that a task can end before it goes into quarantine.
 constexpr int kMaxIdleStarts = static_cast<int>(kCrashLimit) + 2;
 
 }  // namespace
 
-// A worker of an earlier coordinator. Its leases are not in the database: it says them, or its journal and
-// its end (or its fence) make them void.
+// Takes a worker of an earlier coordinator. Its leases are not in the database: the worker reports them, or its
+// journal and its end (or its fence) make them void.
 void CoordinatorMachine::Impl::meet(const KnownWorker& known) {
   const bool rowless = !known.row || !known.guardian.known();
-  if (rowless && known.locked) return;  // it never held a lease; it lives, and will say Hello
+  if (rowless && known.locked) return;  // it never held a lease; it lives and will send Hello
   Worker& worker = workers_[known.id];
   worker.id = known.id;
   worker.group = known.group;
@@ -69,7 +70,7 @@ std::optional<std::string> CoordinatorMachine::Impl::objection(const wire::Hello
   return std::nullopt;
 }
 
-// Whether this machine's worker of the group is there already, or under way.
+// True if this machine's worker of the group exists already or is being started.
 bool CoordinatorMachine::Impl::group_has_another(const wire::Hello& hello) const {
   if (!hello.guardian.same_table(options_.self)) return false;
   const auto is_local = [&](const LocalGroup& group) { return group.name == hello.group; };
@@ -98,7 +99,7 @@ void CoordinatorMachine::Impl::on_hello(const PeerId& peer, wire::Hello& hello) 
   if (worker.state == WorkerState::joining && !worker.row_ended && worker.row > 0) return;  // under way
   const bool returned = worker.state == WorkerState::awaited;
   if (worker.state != WorkerState::joining) move(worker, WorkerState::joining);
-  reported_unserved_.clear();  // of those that wait on, it is said again
+  reported_unserved_.clear();  // a note for those still waiting comes again
   record("worker",
          fmt::format("worker {} {} with {} cores", worker.id,
                      returned && worker.unsettled ? "came back from an earlier coordinator" : "joined",
@@ -148,14 +149,14 @@ void CoordinatorMachine::Impl::welcome(Worker& worker) {
   welcome.heartbeat_s = timing.heartbeat_s;
   welcome.lost_s = worker.here ? timing.lost_here_s : timing.lost_s;
   send(worker, std::move(welcome));
-  // Its templates went with its connection: leases that it still holds need theirs again.
+  // Its templates were lost with its connection: leases that it still holds need theirs again.
   for (const wire::Lease& lease : worker.held) {
     if (lease.array < plan_.array_count()) send_templates(worker, lease.array);
   }
 }
 
 void CoordinatorMachine::Impl::record_row(Worker& worker) {
-  // It has come back before its end was written down: its row must not end.
+  // It has come back before its end was recorded: its row must not end.
   std::erase_if(batch_.workers_ended, [&](const auto& end) { return end.id == worker.id; });
   store::WorkerRow row;
   row.id = worker.id;
@@ -172,7 +173,7 @@ void CoordinatorMachine::Impl::record_row(Worker& worker) {
   gathered_.joined.emplace_back(worker.id, worker.row);
 }
 
-// Its row is on disk: a coordinator that comes after this one will know of it. So it may hold leases.
+// Its row is on disk, so the next coordinator will know it, and it may hold leases.
 void CoordinatorMachine::Impl::join(Worker& worker) {
   if (options_.planted.forget_leases_at_hand_over) worker.held.clear();
   scheduler_.worker_joined(worker.id, worker.capacity, worker.held);
@@ -187,12 +188,12 @@ void CoordinatorMachine::Impl::join(Worker& worker) {
   const WorkerId id = worker.id;
   for (wire::Message& message : std::exchange(worker.deferred, {})) {
     const auto at = workers_.find(id);
-    if (at == workers_.end()) return;  // it said Goodbye
+    if (at == workers_.end()) return;  // it has sent Goodbye
     on_message(at->second, message);
   }
 }
 
-// What the worker holds of an earlier coordinator's leases is known now.
+// Called when the worker's leases from an earlier coordinator are known.
 void CoordinatorMachine::Impl::settle_worker(Worker& worker) {
   if (!std::exchange(worker.unsettled, false)) return;
   if (--unsettled_ == 0 && recovering_) end_recovery();
@@ -206,7 +207,7 @@ void CoordinatorMachine::Impl::end_recovery() {
   if (options_.retry) ask_for_retry({}, *options_.retry);
 }
 
-// A worker for each group that has none on this machine.
+// Starts a worker for each local group that has none.
 void CoordinatorMachine::Impl::start_local_workers() {
   const bool nothing_to_do = scheduler_.ended() && !retry_due_;
   if (phase_ != Phase::running || !may_lease() || nothing_to_do) return;
@@ -234,14 +235,14 @@ void CoordinatorMachine::Impl::start_local_workers() {
 namespace {
 
 constexpr std::size_t kNoteText = 1024;
-constexpr std::uint64_t kNotes = 10'000;  // in the history; all of them are among the events
+constexpr std::uint64_t kNotes = 10'000;  // in the history; the events have all of them
 constexpr std::size_t kReasonText = 1024;
 constexpr std::size_t kKills = 4096;
-// Less than what a worker has ahead of it: no core is without work because results are gathered.
+// Less than a worker's queued work: no core idles because results are gathered.
 constexpr double kLongestGather_s = 0.4 * kAhead_s;
-// Below it a message goes out at once.
+// Below this a message is sent at once.
 constexpr double kLeastGather_s = 0.02;
-// A worker with so many unacknowledged results hears of them at once: they fill its journal.
+// A worker with so many unacknowledged results gets the acknowledgement at once: they fill its journal.
 constexpr std::size_t kUnacknowledged = 1000;
 
 }  // namespace
@@ -254,7 +255,7 @@ void CoordinatorMachine::Impl::on(event::Message& event) {
   Worker& worker = workers_.at(known->second);
   worker.heard_s = running_s_;
   if (worker.state != WorkerState::joining) return on_message(worker, event.message);
-  // It is no worker yet: what it says keeps its order behind what it holds.
+  // It has not joined yet: keep its messages in order, after its leases.
   if (const auto* heartbeat = std::get_if<wire::Heartbeat>(&event.message)) {
     worker.heartbeat = heartbeat->number;
     send(worker, pulse_for(worker));
@@ -262,7 +263,7 @@ void CoordinatorMachine::Impl::on(event::Message& event) {
   worker.deferred.push_back(std::move(event.message));
 }
 
-// Once until it answers: with two Hellos under way, a lease sent between them would look lost.
+// One request until it answers: with two Hellos under way, a lease sent between them would look lost.
 void CoordinatorMachine::Impl::identify(const PeerId& peer) {
   if (identified_.try_emplace(peer, running_s_).second) act(action::Send{peer, wire::Identify{}});
 }
@@ -283,10 +284,10 @@ void CoordinatorMachine::Impl::on_message(Worker& worker, wire::Message& message
   if (const auto* goodbye = std::get_if<wire::Goodbye>(&message)) return on_goodbye(worker, *goodbye);
   if (const auto* returned = std::get_if<wire::Returned>(&message))
     return scheduler_.returned(returned->leases);
-  ++refused_;  // only a coordinator says such a thing
+  ++refused_;  // only a coordinator sends such a message
 }
 
-// What has ended may be leased to it anew before its next heartbeat: a loss must not count that as running.
+// An ended element may be leased to it again before its next heartbeat: a loss must not count it as running.
 void CoordinatorMachine::Impl::forget_running(Worker& worker, const wire::Results& results) {
   std::erase_if(worker.running, [&](const wire::RunningElement& running) {
     const auto in_run = [&](const wire::DoneRun& run) {
@@ -313,8 +314,8 @@ void CoordinatorMachine::Impl::on_results(Worker& worker, wire::Results& results
   acknowledge = std::max(acknowledge, sequence);
 }
 
-// The scheduler's signal reaches the task, its worker and this coordinator in any order: what fails in an
-// allocation that was cancelled has failed for that.
+// The scheduler's signal reaches the task, its worker and this coordinator in any order: a failure in a cancelled
+// allocation counts as caused by it.
 void CoordinatorMachine::Impl::note_preempted(wire::Results& results, const WorkerId& id) const {
   const auto worker = workers_.find(id);
   if (!pools_ || worker == workers_.end() || worker->second.allocation.empty()) return;
@@ -330,7 +331,7 @@ void CoordinatorMachine::Impl::note_preempted(wire::Results& results, const Work
 void CoordinatorMachine::Impl::apply(wire::Results& results, const WorkerId& worker) {
   refused_ += check(results, scheduler_);
   note_preempted(results, worker);
-  // Before the ends below: afterwards nobody knows whether they counted.
+  // Before the ends below: afterwards it cannot be known if they counted.
   std::erase_if(results.usage, [&](const wire::TaskUsage& usage) {
     return !scheduler_.awaits(usage.lease, usage.array, usage.first, usage.attempt);
   });
@@ -365,18 +366,18 @@ void CoordinatorMachine::Impl::on_heartbeat(Worker& worker, wire::Heartbeat& hea
   worker.heartbeat = heartbeat.number;
   send(worker, pulse_for(worker));
   if (!worker.scheduled) return;
-  // All that it finished before its Hello has come: what it neither holds nor told of was lost on the way.
+  // All results from before its Hello have come: an element that it neither holds nor reported was lost.
   scheduler_.handed_over(worker.id);
   if (worker.due == Worker::Due::hand_over) set_due(worker, Worker::Due::nothing, 0);
   settle_worker(worker);
 }
 
-// It holds nothing any more. But results of which it never heard an acknowledgement may stand in its journal:
-// what it was leased is free only when that has been read.
+// It holds no lease any more. But its journal may have results whose acknowledgement it never got: its leases are
+// free only when the journal has been read.
 void CoordinatorMachine::Impl::on_goodbye(Worker& worker, const wire::Goodbye& goodbye) {
   worker.said_goodbye = true;
   worker.reason = checked_text(goodbye.reason, kReasonText);
-  worker.running.clear();  // nothing of it was lost
+  worker.running.clear();  // none of it was lost
   disconnect(worker);
   if (worker.state != WorkerState::ending) move(worker, WorkerState::ending);
   if (!worker.here) {
@@ -394,7 +395,7 @@ void CoordinatorMachine::Impl::send(Worker& worker, wire::Message message) {
   act(action::Send{worker.peer, std::move(message)});
 }
 
-// How long results, their commits and their acknowledgements may wait for others: 0 where few workers are.
+// How long results, their commits and their acknowledgements may wait for others: 0 with few workers.
 double CoordinatorMachine::Impl::gather_s() const {
   const double gather_s = static_cast<double>(workers_.size()) / options_.timing.results_per_s;
   return gather_s < kLeastGather_s ? 0 : std::min(gather_s, kLongestGather_s);
@@ -405,8 +406,8 @@ wire::Pulse CoordinatorMachine::Impl::pulse_for(const Worker& worker) const {
           running_s_ < watched_until_s_};
 }
 
-// With many workers an acknowledgement goes out with the next message to its worker, which a pulse is at the
-// latest: two messages at once cost little more than one.
+// With many workers an acknowledgement goes out with the next message to its worker, at the latest with a pulse:
+// two messages at once cost little more than one.
 void CoordinatorMachine::Impl::acknowledge(Worker& worker, std::uint64_t sequence) {
   worker.acknowledge = std::max(worker.acknowledge, sequence);
   const bool waits = gather_s() > 0 && phase_ == Phase::running && !worker.drain && !scheduler_.ended() &&
@@ -442,8 +443,8 @@ void CoordinatorMachine::Impl::remember_kills(Worker& worker, const std::vector<
 
 namespace {
 
-// One that is known to be gone is lost when so many heartbeats are missing; the journal of one that is not is
-// looked at after more.
+// A worker known to be gone is lost after so many missing heartbeats; the machine checks the journal of another
+// silent worker after more.
 constexpr double kGoneHeartbeats = 3, kLookHeartbeats = 5;
 
 }  // namespace
@@ -504,11 +505,11 @@ void CoordinatorMachine::Impl::disconnect(Worker& worker) {
   if (worker.scheduled) scheduler_.worker_draining(worker.id);
 }
 
-// Its fence has passed, or it is known to be dead: what it holds is void once its journal is read.
+// Its fence has passed, or it is known to be dead: its leases are void once its journal is read.
 void CoordinatorMachine::Impl::lose(Worker& worker, const std::string& reason) {
   worker.reason = reason;
   move(worker, WorkerState::ending);
-  disconnect(worker);  // one that lives all the same is asked for a Hello
+  disconnect(worker);  // if it still lives, it gets a request for a Hello
   set_due(worker, Worker::Due::nothing, 0);
   read_journal(worker);
 }
@@ -518,7 +519,7 @@ void CoordinatorMachine::Impl::read_journal(Worker& worker) {
   act(action::ReadJournal{worker.id, worker.here});
 }
 
-// What it did not journal it will never say: there is nothing to wait for.
+// A result that is not in its journal will never come: do not wait.
 void CoordinatorMachine::Impl::on(const event::JournalEnded& event) {
   const auto at = workers_.find(event.worker);
   if (at == workers_.end() || at->second.here) return;
@@ -548,7 +549,7 @@ void CoordinatorMachine::Impl::on(event::JournalRead& event) {
   }
   const auto at = workers_.find(event.worker);
   if (at == workers_.end() || !std::exchange(at->second.reading, false)) return;
-  // Without a row or a result it may be the journal of a worker that is just being started.
+  // Without a row or a result it may be the journal of a worker that is still starting.
   Worker& worker = at->second;
   if (!worker.guardian.known() && event.results.empty()) worker.certainly_dead = false;
   for (const RunningElement& task : event.running) {
@@ -560,7 +561,7 @@ void CoordinatorMachine::Impl::on(event::JournalRead& event) {
   if (worker.state == WorkerState::ending) finish(worker);
 }
 
-// Nothing more will come from it.
+// Called when no further message or journal record can come from it.
 void CoordinatorMachine::Impl::finish(Worker& worker) {
   if (worker.scheduled) {
     Loss loss = loss_of(worker);
@@ -617,7 +618,7 @@ void CoordinatorMachine::Impl::is_due(Worker& worker) {
   switch (worker.due) {
     case Worker::Due::return_to_us:
     case Worker::Due::hand_over:
-      // It lives but does not come back: ended, so that its tasks can't run beside their next execution.
+      // It lives but does not come back: kill it, so that its tasks cannot run beside their next execution.
       record("worker", fmt::format("worker {} did not come back and was ended", worker.id));
       kill(worker.guardian, kSigKill);
       return set_due(worker, Worker::Due::end_guardian, again_s);
@@ -634,8 +635,8 @@ void CoordinatorMachine::Impl::is_due(Worker& worker) {
   }
 }
 
-// Workers of other process tables, in the coordinator's own running time: while it is frozen their heartbeats
-// wait unread.
+// Checks workers of other process tables in the coordinator's own running time: while it is frozen, their
+// heartbeats wait unread.
 void CoordinatorMachine::Impl::check_silence() {
   const Timing& timing = options_.timing;
   const double limit_s =
@@ -660,7 +661,7 @@ void CoordinatorMachine::Impl::check_silence() {
   }
 }
 
-// The campaign ends, and workers of this machine do not.
+// Called when the campaign ends and workers of this machine do not.
 void CoordinatorMachine::Impl::kill_all() {
   killed_all_ = true;
   if (pools_) pools_->abandon();

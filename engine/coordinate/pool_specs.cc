@@ -14,7 +14,7 @@ namespace wflow::engine {
 
 namespace {
 
-// As the study has it; a group that it does not name asks for what batch: does.
+// The group in the study; for a name that the study lacks, a group with the settings of batch:.
 specs::WorkerGroup group_of(const specs::Study& study, const std::string& name) {
   const auto at = std::ranges::find(study.workers, name, &specs::WorkerGroup::name);
   if (at != study.workers.end()) return *at;

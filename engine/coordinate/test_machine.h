@@ -21,7 +21,7 @@ inline ProcessIdentity process_of(const std::string& host, std::int64_t pid) {
   return {host, "boot-" + host, "pid-" + host, pid, static_cast<std::uint64_t>(pid)};
 }
 
-// What a test says of a worker: its processes have the pids `number` and `number` + 1.
+// A worker in a test: its processes have the pids `number` and `number` + 1.
 struct TestWorker {
   std::string id;
   std::string host = "here";

@@ -90,7 +90,7 @@ class ReadyQueues {
   void count_cut(ArrayId array, double duration_s);
   void count_worker(const std::vector<bool>& serves, int cores, int sign);
 
-  std::vector<ArrayId> without_worker(double patience_s) const;
+  std::vector<ArrayId> without_worker(double waiting_s) const;
 
  private:
   struct Waiting {

@@ -182,8 +182,8 @@ class Scheduler {
   std::vector<Backlog> backlog() const;
   // The first array of each queue with something to lease.
   std::vector<ScheduledWait> waits() const;
-  // Of each step that has had something to lease for `patience_s`, and no worker that serves it: one array.
-  std::vector<ArrayId> without_worker(double patience_s) const { return ready_.without_worker(patience_s); }
+  // Of each step that has had something to lease for `waiting_s`, and no worker that serves it: one array.
+  std::vector<ArrayId> without_worker(double waiting_s) const { return ready_.without_worker(waiting_s); }
   // The samples that a lease of these blocks leaves out: none where the conversion takes failed ones, too.
   std::vector<DependencyGraph::Failed> left_out(ArrayId array, Range blocks) const {
     if (!arrays_[array].spec.leaves_out_failed) return {};
