@@ -220,7 +220,7 @@ class Pools {
     bool worked = false;             // ... and ran a task
     bool by_person = false;          // somebody cancels it
     std::vector<std::string> nodes;  // as the scheduler named them last
-    std::set<std::string> hosts;     // of workers that joined, without the domain
+    std::set<std::string> hosts;     // hosts of workers that joined, without the domain
     std::set<std::string> manned;    // nodes of workers that joined, as the scheduler calls them
     std::string failure;             // why it is given back, if not for want of work
     bool leaving = false;            // it is given back, ...

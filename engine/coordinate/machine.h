@@ -257,7 +257,7 @@ struct MachineOptions {
   bool resumed = false;
   bool trace = false;           // each event and action is a Log at LogLevel::trace, too
   double time_limit_s = 0;      // then drain; 0: none
-  std::uint64_t max_range = 0;  // elements a lease at most; 0: as the scheduler likes
+  std::uint64_t max_range = 0;  // elements a lease at most; 0: the scheduler decides
   Timing timing;
   PlantedBugs planted;
   // Both apply before anything else runs, once recovery is over.

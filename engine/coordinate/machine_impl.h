@@ -61,7 +61,7 @@ inline constexpr int kSigKill = 9, kSigTerm = 15, kSigCont = 18;
 
 inline constexpr double kNever_s = std::numeric_limits<double>::infinity();
 
-// The machine's state of a worker, from its Hello (or the database) until nothing of it is left.
+// The machine's record of a worker, from its Hello (or the database) until the machine forgets it.
 struct CoordinatedWorker {
   WorkerId id;
   std::string group;
@@ -344,7 +344,7 @@ struct CoordinatorMachine::Impl {
     WorkerId worker;
     double since_s = 0;  // running time
   };
-  std::vector<FailureOnNodes> failures_;  // of tasks on several nodes, not decided yet
+  std::vector<FailureOnNodes> failures_;  // failures of tasks on several nodes, not decided yet
 
   std::optional<batch::Pools> pools_;
   bool pools_due_ = false;  // an event may change their decisions

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a task's event asks for: a campaign that is to come after its own. No I/O.
+// The follow-up that a task's event requests: a campaign to run after its own. No I/O.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ inline constexpr const char* kSubmitted = "submitted";
 inline constexpr const char* kRestarted = "restart";
 inline constexpr const char* kIteration = "iteration";
 
-// What the event asks for, if it is such a one.
+// The follow-up that the event requests; empty for other events.
 inline std::optional<store::Followup> followup_of(const wire::TaskEvent& event) {
   const auto* asked = std::get_if<wire::Submission>(&event.body);
   if (asked == nullptr || asked->id.empty()) return std::nullopt;
@@ -28,7 +28,7 @@ inline std::optional<store::Followup> followup_of(const wire::TaskEvent& event) 
   followup.spec = asked->spec;
   followup.options = asked->options.empty() ? "{}" : asked->options;
   followup.directory = asked->directory;
-  // Equal ones are one that was received twice.
+  // Equal sources are one event that was received twice.
   followup.source = fmt::format("{}/{}/{}/{}", event.array, event.element, event.attempt, asked->id);
   followup.created_s = event.time_s;
   return followup;

@@ -16,7 +16,7 @@ Verdict verdict_of(ElementState parent, specs::ContinueOn policy) {
   return satisfies(parent, policy) ? Verdict::run : Verdict::skip;
 }
 
-// Of a child that waits for `needed`, all of which has ended.
+// The verdict for a child that waits for `needed`, all of which has ended.
 Verdict verdict_of(const TaskArray& parent, Range needed, specs::ContinueOn policy, std::uint64_t& work) {
   Verdict verdict = Verdict::run;
   parent.states.for_each_in(needed, [&](Range, ElementState state) {
@@ -112,7 +112,7 @@ std::vector<Judged> DependencyGraph::judge_each(ArrayId child, Range range) cons
   return judged;
 }
 
-// Whether all of what it gathers was skipped. Only where all of it has ended.
+// True if all elements that it gathers were skipped. Requires that all of them have ended.
 bool DependencyGraph::gathers_nothing(const ArraySpec& spec) const {
   bool gathers = false;
   for (const specs::Edge& edge : spec.edges) {

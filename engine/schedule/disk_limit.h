@@ -23,7 +23,7 @@
 
 namespace wflow::engine {
 
-// What a step's status says begins so where some of it is held back (StepStatus::held).
+// A step's status text begins with this while some of its elements are blocked (StepStatus::held).
 inline constexpr std::string_view kHeldByDisk = "disk ";
 
 class DiskLimit {
@@ -41,7 +41,7 @@ class DiskLimit {
   // ---- from the scheduler; other arrays than those concerned have no effect
   // Ends and attempts of earlier coordinators are known: blocks that have begun are released.
   void start();
-  // Of elements that became ready: those that may be leased. The others are held back.
+  // Returns the newly ready elements that may be leased. Blocks the others.
   std::vector<Range> hold_back(ArrayId array, std::span<const Range> parts);
   // These elements are ready no more.
   void forget(ArrayId array, Range range);
@@ -50,7 +50,7 @@ class DiskLimit {
   std::vector<Range> begun(ArrayId array, Range range);
   // After begun(), where it has run.
   void ended(ArrayId array, Range range, ElementState state);
-  // What may be leased from now on, of what was held back.
+  // The blocked elements that may be leased from now on.
   std::vector<std::pair<ArrayId, Range>> release();
 
   // ---- sizes

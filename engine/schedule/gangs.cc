@@ -240,7 +240,7 @@ std::vector<Outcome> Scheduler::break_gang(LeaseId id, const Loss& loss) {
   return charged;
 }
 
-// What the task has left on any of its nodes.
+// Ends the ranks that the task has left on any of its nodes.
 void Scheduler::end_ranks(LeaseId id, Range range) {
   const LeaseState& lease = *leases_.find(id);
   if (!lease.gang) return;

@@ -13,13 +13,13 @@
 
 namespace wflow::engine {
 
-// What the scheduler needs of a plan. Deeper steps have priority, so that a sample's chain is finished (and
-// its block converted) before new samples begin.
-// `runs_here`: all of it runs on this machine, whatever scheduler the study asks for.
-// `in_one`: its workers run on the nodes of one allocation, whatever the study says.
+// The scheduler's view of a plan. Deeper steps have priority, so that a sample's chain is finished (and its
+// block converted) before new samples begin.
+// `runs_here`: all of it runs on this machine, whatever scheduler the study names.
+// `in_one`: its workers run on the nodes of one allocation, whatever the study names.
 std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here = false, bool in_one = false);
 
-// What earlier coordinators committed; before start().
+// Applies the commits of earlier coordinators; call it before start().
 void restore_states(Scheduler& scheduler, const store::Restored& restored);
 
 struct Group {

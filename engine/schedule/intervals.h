@@ -161,7 +161,7 @@ class IntervalMap {
     return &at->second.value;
   }
 
-  // Whether all of the range has this value.
+  // True if all of the range has this value.
   bool is(Range range, const Value& value) const {
     const auto at = runs_.upper_bound(range.first);
     return at != runs_.begin() && std::prev(at)->second.last >= range.last &&
@@ -303,7 +303,7 @@ class RunMap {
     auto first = std::prev(behind);
     State old = first->second;
     if (first->first < range.first) first = runs_.emplace_hint(behind, range.first, old);
-    Element from = range.first;  // of the part that was `old`
+    Element from = range.first;  // begin of the part that was `old`
     const auto replace_until = [&](Element end) { totals_[index(old)] -= end - from; };
     for (; behind != runs_.end() && behind->first <= range.last; behind = runs_.erase(behind)) {
       replace_until(behind->first);

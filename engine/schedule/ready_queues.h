@@ -38,7 +38,7 @@ struct ReadyQueue {
   double waits_since_s = 0;  // it got something to lease, or was served
   bool overdue = false;
   bool held = false;  // it has no place in the order, whatever it has to lease
-  int cores = 0;  // of the workers that serve it
+  int cores = 0;  // sum of the workers that serve it
   int workers = 0;
 };
 
@@ -62,7 +62,7 @@ class ReadyQueues {
   std::optional<Element> next_again(ArrayId array) const;
   std::uint64_t waiting_in(ArrayId array) const { return waiting_[array].counted; }
   bool has_again(ArrayId array) const { return !waiting_[array].again.empty(); }
-  // Whether others wait, too.
+  // True if new elements wait, too.
   bool has_fresh(ArrayId array) const { return !waiting_[array].ready.empty(); }
   // The first of those that `fits` accepts, among the first `looks`.
   template <typename Fits>

@@ -8,7 +8,7 @@ namespace wflow::engine {
 
 namespace {
 
-// What a task is taken to last before the first of its step has ended.
+// The assumed duration of a task before the first of its step has ended.
 constexpr double kUnknown_s = 0.5;
 // A worker that has this part of its time left has just begun.
 constexpr double kWhole = 0.9;
@@ -97,7 +97,7 @@ double room_beside_gang(const ReadyQueue& queue, const Worker& worker, double no
 
 namespace {
 
-// What the ranks of a gang take, its workers do not know of: they start at once whatever they are given.
+// Workers do not know the load of a gang's ranks: they start leased tasks at once.
 bool gets_ahead(const Worker& worker) {
   return !worker.untried && worker.gangs.empty() && worker.reserved_cores <= 0;
 }
