@@ -57,8 +57,8 @@ class LeaseTable {
   std::int64_t largest_memory(QueueId queue) const;
   // Its durations against those of the same array elsewhere.
   void learn_speed(const DoneRun& run);
-  // Notes the elements leased to the worker that `held` does not name; a later call finds those that it has still
-  // not reported.
+  // note_missing() keeps the elements leased to the worker that `held` does not name; take_missing() returns those
+  // that it has not reported since.
   void note_missing(Worker& worker, const std::vector<Lease>& held);
   std::map<LeaseId, std::vector<Range>> take_missing(Worker& worker);
 

@@ -236,7 +236,7 @@ void CampaignLock::check_place() {
 
 void CampaignLock::check_record() {
   const auto now = read_lock(campaign_);
-  // A record that is gone or does not read was taken by nobody: what is wrong there is for others to say.
+  // A missing or damaged record does not mean that another process took the lock: other code reports the damage.
   if (now && !mine(now)) {
     throw Error(ExitCode::busy,
                 fmt::format("this coordinator has lost the campaign and ends: {}", sentence(campaign_, now)));

@@ -25,7 +25,7 @@ namespace wflow::engine::store {
 enum class HolderState : std::uint8_t {
   held,
   handed_over,  // whoever waits may take it and go on
-  released,     // the campaign has ended, or was asked to: nobody goes on by itself
+  released,     // the campaign has ended, or got a stop request: no process continues it by itself
 };
 
 struct LockRecord {
@@ -45,8 +45,8 @@ struct LockTiming {
 
 // Nothing where there is none, or where it does not read.
 std::optional<LockRecord> read_lock(const std::filesystem::path& campaign);
-// Whether its holder lives, as far as can be seen without a wait: by the process table where that is the own
-// one, else by a heartbeat of the last seconds. A database that is open has SQLite's own lock, too.
+// True if its holder lives, as far as can be seen without a wait: by the process table if the holder is in this one,
+// else by a heartbeat of the last seconds. An open database has SQLite's own lock, too.
 bool is_held(const std::filesystem::path& campaign);
 // Error{busy} with a sentence where another process holds it. For whoever only reads the record.
 void refuse_if_held(const std::filesystem::path& campaign);

@@ -94,7 +94,7 @@ void require_access(const std::filesystem::path& campaign) {
   }
 }
 
-// An archive, a mounted snapshot: this user may read it, and nobody writes to it.
+// True for an archive or a mounted snapshot: this user may read it, and no process writes to it.
 bool is_read_only(const std::filesystem::path& campaign) {
   const std::filesystem::path database = database_path(campaign);
   if (::access(database.c_str(), R_OK) != 0) return false;

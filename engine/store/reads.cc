@@ -36,7 +36,7 @@ constexpr const char* kWorkers =
 constexpr const char* kWorker = "SELECT *, 0 FROM workers WHERE id = ?";
 constexpr const char* kLivingWorkers = "SELECT *, 0 FROM workers WHERE ended IS NULL ORDER BY joined";
 
-// Of a text whose beginning may be missing.
+// The last line of a text whose beginning may be missing.
 std::string last_line(const std::string& text) {
   std::string_view line = text::trim(text);
   if (const std::size_t at = line.rfind('\n'); at != std::string_view::npos) line.remove_prefix(at + 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the store tells people: failures, metrics, artifacts, history.
+// Records for users: failures, metrics, artifacts, history.
 #include <fmt/format.h>
 
 #include <algorithm>

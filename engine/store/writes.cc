@@ -104,7 +104,7 @@ void Store::Impl::write_end(const RecordEnd& end) {
           signed_of(end.range.first), signed_of(end.range.last));
 }
 
-// As many of the first ones as lie in order, at once: a retry may open a million. Gives how many.
+// Writes the leading ends that are in order at once: a retry may open a million. Returns their number.
 std::size_t Store::Impl::write_reopened(std::span<const RecordEnd> ends) {
   const ArrayId array = ends.front().array;
   std::vector<Range> parts;

@@ -23,7 +23,7 @@ namespace wflow::engine {
 
 struct AsidePart {
   std::string path;            // below the campaign, or absolute: a directory or file
-  std::vector<Range> samples;  // of the directory, those of these samples; empty: all of it
+  std::vector<Range> samples;  // only the directories of these samples; empty: all of it
   // How the directories of samples are laid out (specs/plan/template.h).
   std::uint64_t layout = 0;
   std::uint32_t level_max_dirs = 25;
@@ -37,20 +37,20 @@ struct AsidePart {
 };
 
 struct Aside {
-  std::string name;   // of the folder in .wflow/old
+  std::string name;   // name of the folder in .wflow/old
   bool keep = false;  // all of it; else what waits for its successor
   std::vector<AsidePart> parts;
 };
 
-// Of two plans of the campaign and what compare() says of them; of the same plan twice with again(). Of a
-// step that is removed nothing is in the way: what it left stays in its place, or goes with the rest
-// (`with_removed`). `done`: whether all elements of an array of the old plan are done; asked of arrays that do not run
-// once a sample.
+// The parts to move for two plans of the campaign and the result of compare(); for again(), pass the same plan twice.
+// The outputs of a removed step are not in the way: they stay in place, or move with the rest
+// (`with_removed`). `done`: true if all elements of an array of the old plan are done; called for arrays that do not
+// run once a sample.
 using IsDone = std::function<bool(ArrayId)>;
 std::vector<AsidePart> aside_parts(const specs::Plan& from, const specs::Plan& to, const Changes& changes,
                                    bool with_removed, const IsDone& done);
 
-// What a part takes on disk, by its first entries where it has very many.
+// The size of a part on disk, estimated from its first entries if it has very many.
 struct AsideSize {
   std::uint64_t bytes = 0, files = 0;
   bool whole = true;

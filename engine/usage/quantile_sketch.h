@@ -11,12 +11,14 @@
 
 namespace wflow::engine {
 
+// Whole numbers in as few bytes as possible: seven bits a byte, lowest first, the highest bit set on all but the last
+// (LEB128); signed numbers are folded so that small ones of either sign stay short (zigzag).
 inline void put_varint(std::string& bytes, std::uint64_t value) {
   for (; value >= 0x80; value >>= 7U) bytes.push_back(static_cast<char>(value | 0x80U));
   bytes.push_back(static_cast<char>(value));
 }
 
-// Takes it from the front; false where the bytes end before it does.
+// Takes a number from the front; false if the bytes end inside it.
 inline bool get_varint(std::string_view& bytes, std::uint64_t& value) {
   value = 0;
   for (unsigned shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
@@ -43,20 +45,20 @@ class QuantileSketch {
  public:
   static constexpr double kRelativeError = 0.01;
 
-  // What is not positive, or not finite, counts as 0.
+  // A value that is not positive or not finite counts as 0.
   void add(double value);
   void merge(const QuantileSketch& other);
 
   std::uint64_t count() const { return count_; }
   double sum() const { return sum_; }
   double most() const { return most_; }
-  // `fraction` in 0..1: 0.5 is the median. 0 where nothing was added.
+  // `fraction` in 0..1: 0.5 is the median. 0 without any value.
   double quantile(double fraction) const;
   const std::map<std::int32_t, std::uint64_t>& buckets() const { return buckets_; }
   // The upper bound of a bucket, for histograms.
   static double bound(std::int32_t bucket);
 
-  // Appends it to `bytes`; read() takes it from the front of `bytes`, false where it is damaged.
+  // Appends it to `bytes`; read() takes it from the front of `bytes`, false if it is damaged.
   void write(std::string& bytes) const;
   bool read(std::string_view& bytes);
 

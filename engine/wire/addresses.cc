@@ -39,7 +39,7 @@ const sockaddr_in& as_ipv4(const sockaddr* address) {
 
 enum class Meaning { nothing, loopback, network };
 
-// What the name stands for on this host. Debian gives its own name to 127.0.1.1.
+// How this host resolves the name. Debian gives the host's own name to 127.0.1.1.
 Meaning meaning_of(const std::string& host) {
   addrinfo hints{};
   hints.ai_family = AF_INET;
@@ -137,23 +137,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kLongestFolder = 60;  // of the 107 bytes of a socket's name
+constexpr std::size_t kLongestFolder = 60;  // part of the 107 bytes of a socket's name
 constexpr std::size_t kTokenPart = 16;
 
-// Made, or there already and the user's alone. Nobody can change either afterwards: /tmp is sticky.
+// Makes the folder, or accepts an existing one of this user alone. No other user can change it: /tmp is sticky.
 bool make_own(const fs::path& folder) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return false;
   return is_private_folder(folder) && ::access(folder.c_str(), W_OK | X_OK) == 0;
 }
 
-// The process that its name tells of.
+// The process in its name.
 std::optional<pid_t> owner_of(const fs::path& socket) {
   const auto parts = text::split(socket.filename().string(), '.');
   const auto pid = parts.size() == 3 ? text::to_integer(parts[1]) : std::nullopt;
   return pid ? std::optional(static_cast<pid_t>(*pid)) : std::nullopt;
 }
 
-// A process of another PID namespace may listen though no process of this number is seen here.
+// A process of another PID namespace may listen although no process here has this number.
 bool is_refused(const fs::path& socket) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

@@ -21,14 +21,14 @@ namespace wflow::engine::wire {
 
 namespace {
 
-// A pull reader of MessagePack that allocates nothing by itself and trusts no length: what is read stays
-// within the bytes, and an array's count is checked against the bytes that are left. Needed because a
-// library's unpack() allocates by the lengths that the sender claims.
+// A pull reader of MessagePack that allocates nothing by itself and trusts no length: it never reads past the bytes,
+// and checks an array's count against the bytes that are left. Needed because msgpack's unpack() allocates by the
+// lengths that the sender claims.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : rest_(bytes) {}
 
-  // Each reads one value of its kind, or gives false and leaves the reader failed.
+  // Each reads one value of its kind, or returns false and leaves the reader failed.
   bool unsigned_integer(std::uint64_t& value);
   bool signed_integer(std::int64_t& value);
   bool boolean(bool& value);
@@ -43,7 +43,7 @@ class Reader {
   bool fail();
   bool byte(std::uint8_t& value);
   bool big_endian(std::size_t bytes, std::uint64_t& value);
-  // The value of an integer of any width: `negative` tells how to read `value`.
+  // The value of an integer of any width: `negative`: `value` is in two's complement.
   bool integer(std::uint64_t& value, bool& negative);
 
   std::string_view rest_;
@@ -174,7 +174,7 @@ bool Reader::array(std::uint64_t& count, std::size_t element_bytes) {
   return count > rest_.size() / element_bytes ? fail() : true;
 }
 
-// What msgpack::packer writes to.
+// The output of msgpack::packer.
 struct StringSink {
   std::string bytes;
   void write(const char* data, std::size_t size) { bytes.append(data, size); }

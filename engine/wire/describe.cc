@@ -12,7 +12,7 @@ namespace wflow::engine::wire {
 
 namespace {
 
-constexpr std::size_t kItems = 8;  // of a list
+constexpr std::size_t kItems = 8;  // at most, of each list
 constexpr std::size_t kText = 200;
 
 std::string clean(std::string_view text) {

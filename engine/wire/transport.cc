@@ -32,10 +32,11 @@ namespace wflow::engine::wire {
 
 namespace {
 
-// Counts who connects to a coordinator's socket and shows no key, and keeps their number bounded: a
-// connection costs libzmq some 40 KB before its peer has said anything. For transport.cc.
-// Connections from which nothing has come wait in the order in which they came. When there are more than
-// `most`, the oldest are shut down: a peer with a key needs milliseconds to say its first message.
+// Counts connections to a coordinator's socket that have shown no key, and bounds their number: a connection costs
+// libzmq some 40 KB before the first message of its peer.
+//
+// Connections without a message wait in order of arrival. If there are more than `most`, the oldest are shut down: a
+// peer with a key needs milliseconds to send its first message.
 class Admission {
  public:
   Admission(zmq::context_t& context, zmq::socket_t& socket, std::size_t most);
@@ -44,10 +45,10 @@ class Admission {
   Admission& operator=(const Admission&) = delete;
 
   zmq::socket_t& monitor() { return monitor_; }
-  // Takes what has happened to connections. Cheap where nothing has.
+  // Reads the events of connections. Cheap if there are none.
   void look();
-  // A message with the campaign's key has come from the connection. Its body: the frame that names the peer
-  // does not tell of its connection.
+  // A message with the campaign's key has come from the connection. Pass its body: the frame with the peer's name
+  // does not identify the connection.
   void heard(zmq::message_t& message);
   // Connections that ended before anything came.
   std::uint64_t ended_unheard() const { return ended_unheard_; }
@@ -69,7 +70,7 @@ constexpr const char* kEvents = "inproc://wflow.admission";
 Admission::Admission(zmq::context_t& context, zmq::socket_t& socket, std::size_t most)
     : socket_(socket), monitor_(context, ZMQ_PAIR), most_(most) {
   monitor_.set(zmq::sockopt::linger, 0);
-  // No bound: libzmq's own thread would wait for this one, with everybody's messages.
+  // No bound: libzmq's own thread would wait for this one, and block all messages.
   monitor_.set(zmq::sockopt::rcvhwm, 0);
   if (::zmq_socket_monitor(socket.handle(), kEvents, ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED) != 0)
     throw zmq::error_t();
@@ -128,13 +129,13 @@ constexpr int kHeartbeatTimeoutMs = 20'000;
 constexpr int kHandshakeMs = 20'000;
 constexpr int kConnectMs = 5'000;  // an address that does not answer must not keep from trying the next one
 constexpr int kLingerMs = 1'000;
-constexpr double kGiveUp_s = 7;  // a name that nobody resolves makes no event
+constexpr double kGiveUp_s = 7;  // a name that cannot be resolved makes no event
 constexpr int kMonitorEvents = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
                                ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                                ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr const char* kZapAddress = "inproc://zeromq.zap.01";
-constexpr int kClients = 20'000;  // of one context, three sockets each
+constexpr int kClients = 20'000;  // per context, three sockets each
 constexpr int kIoThreads = 1;
 constexpr int kThreads = kIoThreads + 1;  // and the one that ends sockets
 
@@ -190,7 +191,7 @@ std::string_view view(const zmq::message_t& frame) {
                           who, text::format_bytes(bytes), text::format_bytes(kMaxMessageBytes)));
 }
 
-// What a question leads to may be of any size; it must not end the coordinator.
+// The answer to a query may have any size; it must not end the coordinator.
 std::string encode_for_peer(const Message& message) {
   std::string body = encode(message);
   if (!std::holds_alternative<Answer>(message)) {

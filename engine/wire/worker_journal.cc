@@ -71,7 +71,7 @@ std::size_t next_record(std::string_view bytes, std::size_t from) {
   return bytes.size();
 }
 
-// Whether `bytes`, up to the end of the file, may be the beginning of one record.
+// True if `bytes`, up to the end of the file, may be the beginning of one record.
 bool is_cut(std::string_view bytes) {
   if (bytes.size() < kFrameBytes) return bytes.substr(0, kMark.size()) == kMark.substr(0, bytes.size());
   return bytes.starts_with(kMark) && number_at<std::uint32_t>(bytes, 4) > bytes.size() - kFrameBytes;
@@ -118,7 +118,7 @@ bool take(std::string_view payload, Records& records) {
   return true;
 }
 
-// Whether somebody else holds the lock of a journal. On file systems without locks nobody seems to.
+// True if another process holds the lock of a journal. Always false on file systems without locks.
 bool is_locked(int fd) {
   if (::flock(fd, LOCK_SH | LOCK_NB) == 0) {
     ::flock(fd, LOCK_UN);

@@ -60,17 +60,17 @@ std::uint64_t count_results(const Results& results);
 struct Records {
   std::optional<JournalHeader> header;
   std::vector<Results> results;
-  std::size_t header_bytes = 0;  // of the headers at the beginning
+  std::size_t header_bytes = 0;  // size of the headers at the beginning
   std::size_t valid_bytes = 0;   // up to the end of the last whole record: more may be appended there
-  // A record that was cut by the death of its writer at the very end is not damage: nobody was told of it.
+  // A last record that the death of its writer has cut is no damage: its worker had not acknowledged it.
   JournalDamage damaged;
 };
 Records parse_records(std::string_view bytes);
 // Sets damaged.missing by the number that was noted.
 void compare(Records& records, std::optional<std::uint64_t> noted);
-// Of a file, with both. Its worker may live, and note or clear meanwhile.
+// Reads a file, with both. Its worker may live, and add or clear records meanwhile.
 Records read_records(const std::filesystem::path& journal);
-// Of a journal that is not there, with so many results. "the journal is missing ..."
+// A sentence about a missing journal with so many results: "the journal is missing ..."
 std::string missing_journal(std::uint64_t results);
 
 struct WorkerJournal {
@@ -78,7 +78,7 @@ struct WorkerJournal {
   std::filesystem::path journal;
   bool alive = false;  // somebody holds its lock: it will say Hello by itself (its results too)
   std::optional<JournalHeader> header;
-  std::vector<Results> results;  // of a dead one
+  std::vector<Results> results;  // results of a dead one
   JournalDamage damaged;
 };
 std::vector<WorkerJournal> find_worker_journals(const std::filesystem::path& campaign);
