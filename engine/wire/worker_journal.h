@@ -53,7 +53,7 @@ struct JournalDamage {
 // removed is found. The number is written after a result, and before the results go: it may be too small.
 std::filesystem::path count_file(std::filesystem::path journal);
 std::string frame_count(std::uint64_t count);
-// Nothing where it is not there, or damaged.
+// Empty if it is missing or damaged.
 std::optional<std::uint64_t> noted_results(const std::filesystem::path& journal);
 std::uint64_t count_results(const Results& results);
 
@@ -62,7 +62,7 @@ struct Records {
   std::vector<Results> results;
   std::size_t header_bytes = 0;  // size of the headers at the beginning
   std::size_t valid_bytes = 0;   // up to the end of the last whole record: more may be appended there
-  // A last record that the death of its writer has cut is no damage: its worker had not acknowledged it.
+  // A last record that the death of its writer has cut is no damage: it had not been reported yet.
   JournalDamage damaged;
 };
 Records parse_records(std::string_view bytes);
@@ -76,7 +76,7 @@ std::string missing_journal(std::uint64_t results);
 struct WorkerJournal {
   std::string worker;
   std::filesystem::path journal;
-  bool alive = false;  // somebody holds its lock: it will say Hello by itself (its results too)
+  bool alive = false;  // a process holds its lock: it will send Hello and its results by itself
   std::optional<JournalHeader> header;
   std::vector<Results> results;  // results of a dead one
   JournalDamage damaged;
