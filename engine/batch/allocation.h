@@ -41,7 +41,7 @@ struct Allocation {
   double ends_s = 0;                                 // Unix time of its walltime; 0: not known
   int restarts = 0;
   std::string reason;        // why it waits or has ended, in the scheduler's words
-  std::string never_clears;  // in plain words, where that reason never clears
+  std::string never_clears;  // a plain sentence if that reason never clears
   std::vector<std::string> node_names;
 };
 

@@ -30,7 +30,7 @@ struct JobRequest {
   std::string memory;                // a node's, "per_cpu 4G", or empty: all of it
   int gpus = 0;                      // a node
   bool exclusive = true;             // whole nodes
-  int cores = 0;                     // a node: the workers' slots; 0: not said
+  int cores = 0;                     // per node: the workers' slots; 0: not given
   std::vector<std::string> args;     // verbatim options, after ours
   std::vector<std::string> setup;    // lines of shell before the command
   std::vector<std::string> exclude;  // names of nodes
@@ -91,17 +91,17 @@ class BatchSystem {
   virtual std::optional<std::string> cancel(const std::vector<std::string>& ids) = 0;
   // How a program of `procs` processes on `nodes` nodes starts inside one of its allocations.
   virtual std::vector<std::string> launcher(int nodes, int procs) const = 0;
-  // Unix time at which the allocation that this process runs in ends; nothing outside one, or where it is not
+  // Unix time at which this process's allocation ends; empty outside an allocation, or if it is not
   // known.
   virtual std::optional<double> ends_unix_s() = 0;
   // The scheduler's answer to a trial submission (sbatch --test-only), if it supports one: when the job might
   // start, or why the scheduler refuses it.
   struct Trial {
     std::optional<double> starts_unix_s;
-    Submission answer;  // `refusal` none: it would take it, or can't say
+    Submission answer;  // `refusal` none: it would accept it, or cannot tell
   };
   virtual Trial try_out(const JobRequest&) { return {}; }
-  // Why it can't be used here (no command, no answer); nothing where it answers.
+  // Why it cannot be used here (no command, no answer); empty if it answers.
   virtual std::optional<std::string> check() = 0;
 };
 

@@ -126,7 +126,7 @@ std::string memory_kill_of(std::string_view output) {
   return {};
 }
 
-// Where memory is watched by polling, the job has failed or was cancelled as far as its state says.
+// If the scheduler polls memory, the job's state is only failed or cancelled.
 void BatchThread::look_at_output(JobList& list, const std::string& directory) {
   constexpr std::size_t kTail = 1 << 14;
   for (JobStatus& job : list.jobs) {

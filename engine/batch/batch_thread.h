@@ -51,7 +51,7 @@ struct QueryReply {
 };
 using BatchReply = std::variant<SubmitReply, CancelReply, QueryReply>;
 
-// A line by which a job's output says that the scheduler killed it for its memory; empty where none does.
+// The line in a job's output that reports a kill for memory by the scheduler; empty if there is none.
 std::string memory_kill_of(std::string_view output);
 
 class BatchThread {

@@ -19,7 +19,7 @@ struct CommandAnswer {
   std::string out, err;
 
   bool ok() const { return started && !timed_out && status == 0; }
-  // Why it is not ok, in one line: the scheduler's words where it has any.
+  // Why it is not ok, in one line: the scheduler's message if there is one.
   std::string problem() const;
 
   std::string program;

@@ -178,7 +178,7 @@ std::unique_ptr<BatchSystem> make_flux() {
   return std::make_unique<Flux>();
 }
 
-// {"jobs": [{...}]}, or the job's own object where there is one alone.
+// {"jobs": [{...}]}, or the job's own object if there is only one.
 JobList parse_flux_jobs(const std::string& json, const std::string& prefix) {
   const Json document = Json::parse(json, nullptr, false);
   if (!document.is_object()) return {false, "flux jobs: the answer does not read: " + one_line(json), {}};

@@ -20,7 +20,7 @@ namespace wflow::engine::batch {
 
 namespace {
 
-// A process that may not be signalled (it has become another user's) is no process of ours.
+// A process that may not be signalled belongs to another user: the number has been reused.
 void signal_process(const ProcessHandle& handle, int signal) {
   try {
     handle.send_signal(signal);

@@ -12,7 +12,7 @@ namespace wflow::engine::batch {
 
 enum class MpiLibrary { unknown, open_mpi, mpich };
 
-// That a program is linked with, by the names of the libraries it asks for. `unknown` for scripts.
+// The MPI library of a program, by the names of the libraries that it needs. `unknown` for scripts.
 MpiLibrary mpi_library_of(const std::filesystem::path& program);
 
 struct MpiLaunch {

@@ -32,14 +32,14 @@ class AdoptedProcesses {
 };
 
 // Ends every process of this host and user that a task of the worker has started: known by the event file in
-// its environment, or by its control group (base/control_group.h). No call waits: the coordinator goes on
+// its environment, or by its control group (base/control_group.h). No call waits: the coordinator continues
 // meanwhile.
 class OrphanEnd {
  public:
   OrphanEnd(const std::filesystem::path& campaign, std::string worker)
       : worker_(std::move(worker)), groups_(campaign) {}
 
-  // Kills what is left. True when nothing is, or when it has not ended after 10 s: waiting is of no use then.
+  // Kills the remaining processes. True if none is left, or if some have not ended after 10 s: waiting does not help then.
   // To be called again when a descriptor is readable, and after kAgain_s at the latest.
   bool step(double now_s);
   static constexpr double kAgain_s = 0.1;

@@ -12,12 +12,12 @@ namespace wflow::engine::batch {
 
 namespace {
 
-// One more allocation is worth its start where it has so much to do, or a tenth of its walltime.
+// One more allocation is worth its start if it has so much work, or a tenth of its walltime.
 constexpr double kWorthwhile_s = 60;
-// A successor is asked for so long before the last one ends, beyond twice the usual wait in the queue.
+// A successor is submitted so long before the last one ends, beyond twice the usual wait in the queue.
 constexpr double kLead_s = 20;
 constexpr double kLeft_s = 2;  // without any worker, after it had some
-// Then the scheduler is asked why before the job is cancelled, which would hide the reason.
+// Then the scheduler is queried for the reason before the job is cancelled, which would hide it.
 constexpr double kAskFirst_s = 40;
 constexpr double kCancelAgain_s = 10;
 constexpr double kHour_s = 3600;
@@ -279,11 +279,11 @@ void Pools::follow(const std::string& token, Live& live, Now now) {
     pool.failures = 0;
     if (pool.spec->slots == 0) pool.slots = std::max(pool.slots, workers.slots);
     if (allocation.node_names.empty() && static_cast<int>(live.hosts.size()) == allocation.nodes) {
-      allocation.node_names.assign(live.hosts.begin(), live.hosts.end());  // until the scheduler says
+      allocation.node_names.assign(live.hosts.begin(), live.hosts.end());  // until the scheduler reports it
       changed(allocation);
     }
     if (allocation.state == AllocationState::intended || allocation.state == AllocationState::queued) {
-      began(allocation, now.unix_s, now);  // its workers say so before the scheduler is asked
+      began(allocation, now.unix_s, now);  // its workers report it before the next query
       changed(allocation);
       ask_soon(allocation.scheduler, now.steady_s);
     }

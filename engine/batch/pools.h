@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which allocations a campaign has, wants and gives back: decisions alone, without a clock, process or
+// Decides which allocations a campaign has, wants and gives back, without a clock, process or
 // socket. The coordinator machine feeds it with the backlog, with what the schedulers answer and with what
 // its workers do, and carries out what it decides.
 //
@@ -32,7 +32,7 @@ struct PoolSpec {
   int min = 0, max = 1;  // allocations at the same time
   int chain = 0;         // more than 0: so many are in the queue, and one runs after another
   double idle_timeout_s = 60;
-  JobRequest job;  // as job_of() completes it; `chain`: what tells the pool's chain from those of others
+  JobRequest job;  // job_of() completes it; `chain`: distinguishes the pool's chain from others
 };
 
 std::string joined(const std::vector<std::string>& names);  // "n1, n2"
@@ -91,8 +91,8 @@ struct PoolActions {
   std::vector<Submit> submits;
   std::vector<Cancel> cancels;
   std::vector<std::string> queries;  // schedulers to ask for all jobs of the campaign
-  std::vector<std::string> drains;   // tokens: their workers get nothing new
-  // By the scheduler's word none of its processes is left: on these nodes, or on all where none is named.
+  std::vector<std::string> drains;   // tokens: their workers get no new tasks
+  // According to the scheduler none of its processes is left: on these nodes, or on all if none is named.
   struct Gone {
     std::string token;
     std::vector<std::string> nodes;
@@ -109,7 +109,7 @@ struct PoolActions {
 struct AllocationWorkers {
   int count = 0;
   bool busy = false;    // one of them holds a lease
-  bool silent = false;  // one of them has said nothing for a while
+  bool silent = false;  // one of them has been silent for a while
   int slots = 0;        // the largest
   std::vector<std::string> hosts;
   bool worked = false;             // one of them has ended a task
@@ -145,8 +145,8 @@ class Pools {
   // By token or id; an empty name: all.
   std::optional<std::string> cancel(const std::string& name, Now now);
   std::optional<std::string> drain(const std::string& name, Now now);
-  // Its scheduler was asked to cancel it, or says that it was cancelled or preempted: what fails there, as
-  // far as it is heard of from then on, has failed for that.
+  // True after a request to cancel it, or if its scheduler reports it as cancelled or preempted: later reports of
+  // failures in it count as caused by that.
   bool is_cancelled(const std::string& token) const;
   // True if it ended because it was given back, or for a cause that can no longer be known: its losses charge
   // no attempt.
@@ -160,11 +160,11 @@ class Pools {
   // ---- the allocation in which the coordinator itself runs (engine/coordinate/machine.h: OwnAllocation)
   // Where it is one of these it is given back only once another one can have the coordinator, and at the
   // campaign's end it is not cancelled: it ends with the coordinator.
-  // It runs, whatever the record says.
+  // It runs, independent of the record.
   void set_own(std::string token, Now now);
   // Null: none, or it is being given back.
   const Allocation* own() const;
-  // The coordinator leaves it: another one is to be had for the work that is left.
+  // The coordinator leaves it: the remaining work needs another one.
   void leave_own();
   bool has_successor(Now now) const;
   bool needs_successor(Now now) const;
@@ -213,12 +213,12 @@ class Pools {
     bool under_way = false;  // its submission has not been answered
     bool recovered = false;  // an earlier coordinator's
     bool named = false;      // by an answer of the scheduler
-    double since_s = 0;      // steady: this coordinator knows of this incarnation
+    double since_s = 0;      // steady: since when this coordinator knows this incarnation
     int missing = 0;
     bool joined = false;  // a worker of this incarnation did
     bool had_workers = false;
     bool worked = false;             // ... and ran a task
-    bool by_person = false;          // somebody cancels it
+    bool by_person = false;          // a request cancels it
     std::vector<std::string> nodes;  // as the scheduler named them last
     std::set<std::string> hosts;     // hosts of workers that joined, without the domain
     std::set<std::string> manned;    // nodes of workers that joined, as the scheduler calls them
@@ -232,7 +232,7 @@ class Pools {
     int cancels_failed = 0;
     std::optional<double> idle_since_s, left_since_s;  // steady
     bool said_late = false;
-    bool silent = false;  // a worker says nothing, or all have left: the scheduler may know why
+    bool silent = false;  // a worker is silent, or all have left: the scheduler may know why
   };
   struct Asked {
     double last_s = -std::numeric_limits<double>::infinity();  // steady
@@ -290,7 +290,7 @@ class Pools {
   std::uint64_t numbered_ = 0;
   std::map<std::string, Allocation> allocations_;  // by token, ended ones too
   std::map<std::string, Live> live_;               // by token, of those that have not ended
-  std::set<std::string> cancelled_;                // tokens: this coordinator has asked for it
+  std::set<std::string> cancelled_;                // tokens: requested by this coordinator
   std::set<std::string> given_back_;               // tokens
   std::map<std::string, Asked> asked_;             // by scheduler
   std::map<std::string, AllocationWorkers> workers_;

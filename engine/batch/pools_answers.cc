@@ -86,7 +86,7 @@ void Pools::refused(Pool& pool, const Allocation& allocation, const Submission& 
     if (pool.refusals++ == 0)
       note(fmt::format("{}; it is tried again in {:.0f} s, later and later", text, wait_s), true);
   }
-  // After a time-out the job may be there all the same: the next answer says so by its name.
+  // After a time-out the job may exist all the same: the next answer then has its name.
   if (!hopeless) return ask_soon(allocation.scheduler, now.steady_s);
   ended(allocations_.at(allocation.token), JobEnd::none, submission.text, now);
 }

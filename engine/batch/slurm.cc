@@ -195,7 +195,7 @@ CommandCall slurm_call(std::vector<std::string> argv) {
   return {"slurm", std::move(argv), {}, {}, {kEpochTimes}};
 }
 
-// squeue, of this user alone: names are looked at here, because squeue takes no patterns.
+// squeue for this user alone: the adapter filters names, because squeue takes no patterns.
 CommandCall squeue_call() {
   return slurm_call({"squeue", "--noheader", "--user=" + std::to_string(::getuid()), "--states=all",
                      "--Format=" + std::string(kSqueueFormat)});
@@ -335,7 +335,7 @@ std::unique_ptr<BatchSystem> make_slurm() {
 
 std::optional<JobStatus> parse_squeue_line(std::string_view line) {
   constexpr std::size_t kFields = 8;
-  constexpr std::size_t kToken = 13;  // its length: a comment of somebody else's begins with any word
+  constexpr std::size_t kToken = 13;  // its length: other comments may begin with any word
   std::vector<std::string> fields = text::split(line, '|');
   if (fields.size() < kFields) return std::nullopt;
   for (std::string& field : fields) field = text::trim(field);

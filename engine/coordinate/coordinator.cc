@@ -102,7 +102,7 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
     options.pools = pool_specs(plan_);
     options.own_allocation = options_.own_allocation;
     if (options.own_allocation.moves) {
-      // The next coordinator may be on another host, where no process table says that a worker has ended.
+      // The next coordinator may be on another host, where no process table shows that a worker has ended.
       options.timing.lost_here_s = options.timing.lost_s;
       const auto command = coordinator_command(plan_.campaign(), options_.top, options_.keep_going);
       for (batch::PoolSpec& pool : options.pools) pool.job.coordinator = command;
@@ -143,7 +143,7 @@ std::vector<LocalGroup> Coordinator::find_local_groups() const {
       here.push_back(group);
   }
   if (options_.around) {
-    // A single group takes what each node gives; several share it.
+    // A single group uses all of each node; several groups share it.
     std::vector<LocalGroup> groups;
     const bool shared = here.size() > 1 && options_.around->cores > 0;
     const std::vector<int> slots =
@@ -193,7 +193,7 @@ void Coordinator::take_events() {
   lock_.check_place();
   if (commits_->committed()) {
     handle(event::CommitFinished{});
-    carry_out();  // questions are answered while scheduler and store say the same
+    carry_out();  // answers queries while scheduler and store agree
   }
   if (auto why = commits_->trouble()) {
     // Shown at once; the machine records it when it can.
@@ -350,7 +350,7 @@ CoordinatorEnd Coordinator::finish() {
   show(steady_now_s(), true);
   std::error_code ignored;
   std::filesystem::remove(plan_.campaign() / ".wflow" / "endpoint.json", ignored);
-  // Another coordinator may come now: nothing of this one may use the database or remove journals any more.
+  // Another coordinator may start now: this one must not use the database or remove journals any more.
   copies_.reset();
   files_.reset();
   lock_.end(machine_->handed_over() ? store::HolderState::handed_over : store::HolderState::released);

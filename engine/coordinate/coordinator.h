@@ -20,9 +20,9 @@ namespace wflow::engine {
 
 struct CoordinatorOptions {
   int slots = 0;                // cores of the local worker; 0: all that this process may use
-  bool local = false;           // run everything on this machine, whatever scheduler the study asks for
+  bool local = false;           // run everything on this machine, whatever scheduler the study names
   double fence_s = 0;           // for tests: how long a worker may be silent; 0: Timing's value
-  bool listen = false;          // for workers and questions of other hosts, whatever the study says
+  bool listen = false;          // for workers and queries of other hosts, whatever the study sets
   bool zero_workers = false;    // complete every task without running it (benchmarks)
   double zero_failures = 0;     // with zero_workers: the fraction that fails, each end reported by itself
   std::uint64_t max_range = 0;  // tasks a lease at most; 0: as the scheduler likes
@@ -49,7 +49,7 @@ struct CoordinatorEnd {
 };
 
 // Runs the campaign in `plan.campaign()`, whose database exists, until it has ended or is interrupted.
-// SIGINT once (or the time limit): nothing new is started, what runs may finish, training writes a
+// SIGINT once (or the time limit): no task starts, running tasks may finish, training writes a
 // checkpoint; SIGINT twice, or SIGTERM: what runs is ended (it will run again). SIGHUP is ignored: a lost
 // terminal does not end a campaign. Throws Error for busy, a damaged or full database.
 CoordinatorEnd run_coordinator(const specs::Plan& plan, const CoordinatorOptions& options,

@@ -109,7 +109,7 @@ class Coordinator {
   std::uint64_t epoch_;
   Groups groups_;
   LiveStatus status_;
-  std::unique_ptr<wire::ServerSocket> socket_;  // once it is known who is to reach it
+  std::unique_ptr<wire::ServerSocket> socket_;  // made once the machine knows which hosts must reach it
   batch::LocalPool pool_;
   batch::AdoptedProcesses adopted_;
   int adopted_looks_ = 0;
@@ -118,7 +118,7 @@ class Coordinator {
   std::unique_ptr<CoordinatorMachine> machine_;
   std::vector<CoordinatorEvent> answers_;  // to actions; handled once all actions are carried out
   std::vector<JournalReading> readings_;   // under way
-  std::set<PeerId> unreachable_;           // a Send of these actions has failed: nothing else goes there
+  std::set<PeerId> unreachable_;           // a Send of these actions has failed: send nothing else to them
   CampaignState state_ = CampaignState::running;
   double next_status_s_ = 0;
   std::uint64_t next_refused_ = 1;                // so many are in the log next

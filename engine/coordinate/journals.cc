@@ -71,7 +71,7 @@ bool is_forgotten(const fs::path& journal) {
   }
 }
 
-// Nothing where it can't be read: what is wrong is said when it is read for its results.
+// Empty if it cannot be read: reading its results reports the error.
 std::optional<wire::JournalHeader> header_of(const fs::path& journal) {
   try {
     return wire::parse_records(read_file(journal)).header;
@@ -80,7 +80,7 @@ std::optional<wire::JournalHeader> header_of(const fs::path& journal) {
   }
 }
 
-// A worker without a row that is still to end, as its journal tells of it.
+// A worker without a row that has not ended, from its journal.
 KnownWorker worker_of(const std::string& id, const std::optional<wire::JournalHeader>& header,
                       store::Store& store) {
   KnownWorker worker;

@@ -14,7 +14,7 @@
 namespace wflow::engine {
 
 // Workers of earlier coordinators: those with a row that has not ended, and journals without one. A worker
-// that had a coordinator and of which the store knows nothing (commits were lost) counts as one with a row.
+// that had a coordinator and is missing in the store (commits were lost) counts as one with a row.
 // Removes journals without a result whose workers have ended long ago.
 std::vector<KnownWorker> known_workers(const std::filesystem::path& campaign,
                                        const std::vector<store::WorkerRow>& rows, store::Store& store);

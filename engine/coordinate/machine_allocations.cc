@@ -3,7 +3,6 @@
 // workers, and turns its decisions into actions. Also tasks on several nodes (gangs), and the hand-over of a
 // coordinator that runs in an allocation to the one that waits in another. Workers continue meanwhile and find the
 // next coordinator by its endpoint file.
-
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -3,7 +3,6 @@
 // max_failures: a wrong study stops before it has used the whole ensemble. A step in which too many tasks have
 // failed is paused; if nothing else is left, the campaign ends and can be resumed.
 // max_disk: reports the simulations that the scheduler's DiskLimit blocks.
-
 #include <fmt/format.h>
 
 #include <algorithm>

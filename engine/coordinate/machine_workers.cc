@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workers in the coordinator machine: those of earlier coordinators and every Hello; their messages; their ends, by
 // processes, silence and journals.
-
 #include <fmt/format.h>
 
 #include <algorithm>

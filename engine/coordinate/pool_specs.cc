@@ -24,7 +24,7 @@ specs::WorkerGroup group_of(const specs::Study& study, const std::string& name) 
   return group;
 }
 
-// Names of jobs: no blanks, nothing that a shell or a scheduler reads as something else.
+// Names of jobs: no blanks, and no character that a shell or a scheduler interprets.
 std::string job_name_of(const std::string& text) {
   constexpr std::size_t kLongest = 80;
   std::string name;

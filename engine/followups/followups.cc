@@ -29,7 +29,7 @@ namespace {
 
 constexpr const char* kEvent = "submit";
 
-// A line of its own for each time that something is asked for: equal ones are one that was heard twice.
+// A line for each request: equal ones are one request that was received twice.
 std::string unique_id() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return fmt::format("{}-{}-{}", host_name(), ::getpid(),
@@ -274,7 +274,7 @@ void FollowupQueue::take_from(const specs::Plan& campaign, const CampaignStatus&
   if (campaign.study().iterate) take_iteration(campaign, status, keep_going);
 }
 
-// First out of its own queue, then into ours: a kill in between loses nothing, because it is done again, and
+// First out of its own queue, then into this one: a kill in between loses nothing, because it is done again, and
 // whoever resumes that campaign alone meanwhile does not run them too.
 void FollowupQueue::take_submitted(const fs::path& campaign) {
   store::Batch batch;

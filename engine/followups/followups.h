@@ -38,7 +38,7 @@ void write_merlin_shim(const std::filesystem::path& campaign);
 
 struct Submitted {
   std::string id;
-  std::string task;            // that asked for it: its WFLOW_TASK
+  std::string task;            // that requested it: its WFLOW_TASK
   std::filesystem::path spec;  // the study's file
 };
 // The studies that tasks of the campaign submitted, the oldest first.

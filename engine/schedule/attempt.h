@@ -32,7 +32,7 @@ struct AttemptCounts {
   std::uint32_t neutral = 0;      // ended with their allocation or node: no limit
   std::uint32_t launches = 0;     // their launcher failed
   std::uint32_t memory = 0;       // killed for memory, and given more
-  std::int64_t memory_bytes = 0;  // that the next execution gets; 0: what the step asks for
+  std::int64_t memory_bytes = 0;  // that the next execution gets; 0: the step's demand
   std::uint32_t uncharged() const { return neutral + launches + memory; }
   // All but those that requested another execution (exit codes 100 and 104).
   std::uint64_t not_asked() const { return std::uint64_t{failures} + crashes + neutral + launches + memory; }

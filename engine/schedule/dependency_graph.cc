@@ -140,7 +140,7 @@ void DependencyGraph::hold_incomplete_bundles(const TaskArray& array, std::vecto
   free.for_each_in({0, array.spec.count - 1}, [&](Range r) { parts.emplace_back(r, Verdict::run); });
 }
 
-// Splits the parts further by what one more edge says of them; the worst verdict of all edges counts.
+// Splits the parts further by the verdict of one more edge; the worst verdict of all edges counts.
 std::vector<Judged> DependencyGraph::judge_edge(const std::vector<Judged>& parts, const specs::Edge& edge,
                                                 specs::ContinueOn policy) const {
   std::vector<Judged> result;

@@ -62,7 +62,7 @@ class DependencyGraph {
   };
   std::vector<Failed> failed_samples(ArrayId conversion, Range blocks) const;
 
-  // Runs of states looked at so far.
+  // Runs of states visited so far.
   std::uint64_t work() const { return work_; }
 
  private:

@@ -48,7 +48,7 @@ class DiskLimit {
   // They run or have run, whether they were released or not: their blocks are. Gives what was held back of
   // these.
   std::vector<Range> begun(ArrayId array, Range range);
-  // After begun(), where it has run.
+  // After begun(), if it has run.
   void ended(ArrayId array, Range range, ElementState state);
   // The blocked elements that may be leased from now on.
   std::vector<std::pair<ArrayId, Range>> release();
@@ -56,7 +56,7 @@ class DiskLimit {
   // ---- sizes
   // Elements to be measured now: the first ones of an array, then one every half a second.
   std::vector<MeasureOutputs> take_measurements(double now_s);
-  // Answers one. `bytes`: of the files that will be deleted; nothing if they are not all there.
+  // Answers one. `bytes`: size of the files that will be deleted; empty unless all exist.
   void measured(ArrayId array, std::optional<std::uint64_t> bytes);
 
   // ---- questions

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leases of several workers at once: who takes part in them, and when a worker has place for one.
+// Leases of several workers at once: which workers take part, and when a worker has capacity for one.
 #include <algorithm>
 #include <cmath>
 

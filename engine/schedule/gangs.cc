@@ -219,7 +219,7 @@ void Scheduler::break_incomplete_gangs() {
     break_gang(id, {.detail = "its node " + leases_.find(id)->missing.front() + " was lost while this task ran"});
 }
 
-// Its worker ends it, and gives it back or says that it has come to an end of its own: then it runs again.
+// Its worker kills it and gives it back, or reports that it has ended by itself: then it runs again.
 // Gives what was charged.
 std::vector<Outcome> Scheduler::break_gang(LeaseId id, const Loss& loss) {
   std::vector<Outcome> charged;

@@ -16,7 +16,7 @@ namespace wflow::engine {
 
 namespace {
 
-// Training goes on from its checkpoint, so that one more try after a crash costs little.
+// Training continues from its checkpoint, so one more try after a crash costs little.
 constexpr int kTrainingRetries = 1;
 
 // A step's own priority comes before its depth.
@@ -36,7 +36,7 @@ specs::ContinueOn continue_on(const specs::Plan& plan, const specs::PlannedStep&
   return plan.study().merlin ? specs::ContinueOn::soft_fail : specs::ContinueOn::never;
 }
 
-// A conversion goes on without the samples that failed. In our own format a step that gathers what many
+// A conversion continues without the samples that failed. In wflow's format a step that gathers what many
 // elements left (`depends: [simulate_*]`, or all samples) does so without those that failed, too.
 std::vector<specs::Edge> edges_of(const specs::Plan& plan, const specs::PlannedStep& step, ArrayId array) {
   std::vector<specs::Edge> edges = plan.edges(array);
@@ -61,7 +61,7 @@ double walltime_s(const specs::Step& step) {
   return key == step.launcher_keys.end() ? 0 : yaml::parse_seconds(key->second).value_or(0);
 }
 
-// A step of a study that runs on this machine alone has one worker, however many nodes it asks for.
+// A step of a study that runs on this machine alone has one worker, however many nodes it needs.
 Gang gang_of(const Groups& groups, const specs::PlannedStep& step, const specs::Resources& asked,
              bool in_one) {
   if (asked.nodes <= 1) return {};

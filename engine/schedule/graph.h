@@ -24,7 +24,7 @@ void restore_states(Scheduler& scheduler, const store::Restored& restored);
 
 struct Group {
   std::string name;
-  int slots = 0;                      // as the study says; 0: it does not
+  int slots = 0;                      // from the study; 0: not given
   std::vector<std::string> machines;  // parts of host names; empty: any
   bool pin = false;                   // its tasks have processors of their own
   std::vector<bool> pools;            // which it serves: WorkerCapacity::pools
@@ -43,8 +43,8 @@ class Groups {
   std::uint32_t pool_of(std::size_t study_step) const { return pool_of_[study_step]; }
   // Those that run a step, at least one.
   std::vector<const Group*> serving(std::size_t study_step) const;
-  // Why a worker that says it is of this group can't be one. Not because of its machine: who starts a worker
-  // by hand has decided where it is to run.
+  // Why a worker of this group must be refused. Never because of its machine: a user who starts a worker decides
+  // where it runs.
   std::optional<std::string> reason_to_refuse(const std::string& group) const;
   // The group of a worker that was started without one: "default", the only one, or the only one that wants
   // this machine. Error{usage} where there is none such.

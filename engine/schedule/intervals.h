@@ -154,7 +154,7 @@ class IntervalMap {
   void erase(Range range) { cut(range); }
   void clear() { runs_.clear(); }
 
-  // The value of one element; null where it has none.
+  // The value of one element; null if it has none.
   const Value* find(Element element) const {
     auto at = runs_.upper_bound(element);
     if (at == runs_.begin() || (--at)->second.last < element) return nullptr;
@@ -199,7 +199,7 @@ class IntervalMap {
   };
   using Runs = std::map<Element, Run>;
 
-  // Takes the range out; gives the first run behind it.
+  // Removes the range; returns the first run after it.
   typename Runs::iterator cut(Range range) {
     auto at = runs_.lower_bound(range.first);
     if (at != runs_.begin()) {

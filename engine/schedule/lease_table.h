@@ -51,7 +51,7 @@ class LeaseTable {
   // One that is known keeps its leases.
   Worker& join(const WorkerId& worker, const WorkerCapacity& capacity);
   void set_draining(Worker& worker);
-  // It holds nothing any more.
+  // It holds no lease any more.
   void leave(const WorkerId& worker);
   // The largest memory of the workers that serve the queue and are not leaving; 0: not known.
   std::int64_t largest_memory(QueueId queue) const;
@@ -74,7 +74,7 @@ class LeaseTable {
   // Requires that no lease holds the range. Makes the lease if it does not exist.
   // `memory_bytes`: per process, if it differs from the step's demand.
   LeaseState& hold(LeaseId lease, Worker& worker, ArrayId array, Range range, std::int64_t memory_bytes = 0);
-  // The lease holds the whole range. One that holds nothing any more is forgotten.
+  // The lease holds the whole range. Removes a lease without elements.
   void release(LeaseId lease, Range range);
   std::uint64_t leased() const { return leased_; }
 
@@ -101,14 +101,14 @@ class LeaseTable {
     if (auto node = demand_.extract(*worker.key)) unserved_.insert(std::move(node));
   }
   void retry_unserved() { demand_.merge(unserved_); }
-  // Leases to take back, for workers that have been idle for too long (split.cc); to be asked for by their
+  // Leases to take back, for workers that have been idle for too long (split.cc); to be revoked by their
   // bounds, and only what has not started.
   std::vector<LeaseId> split_back();
   std::optional<double> next_split_s() const { return next_split_s_; }
   void set_next_split(std::optional<double> next_s) { next_split_s_ = next_s; }
 
  private:
-  using Owner = std::pair<double, Worker*>;  // cores asked for, over the worker's own
+  using Owner = std::pair<double, Worker*>;  // requested cores, relative to the worker's own
 
   LeaseState& open(LeaseId lease, Worker& worker, ArrayId array, Range first, std::int64_t memory_bytes);
   void change_load(const LeaseState& lease, double elements);

@@ -188,7 +188,7 @@ void Scheduler::saved() {
   }
 }
 
-// Makes those wait that ran before; gives the others.
+// Makes those wait that ran before; returns the others.
 std::vector<Range> Scheduler::delay_known(ArrayId id, std::span<const Range> parts) {
   TaskArray& array = arrays_[id];
   std::vector<Range> fresh;

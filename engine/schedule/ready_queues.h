@@ -32,7 +32,7 @@ struct ReadyQueue {
   std::uint64_t timed = 0;
   double duration_sum_s = 0;
   double duration_square_sum = 0;
-  double walltime_s = 0;     // as the study says; 0: it does not
+  double walltime_s = 0;     // from the study; 0: not given
   double cut_s = 0;  // the longest execution that the end of its allocation has cut: others may last as long
   double served_core_s = 0;  // leased so far, as estimated; a queue that comes later begins with the others
   double waits_since_s = 0;  // it got something to lease, or was served
@@ -75,7 +75,7 @@ class ReadyQueues {
   }
   // The first ones of the others; where processes have bundles, the range ends where one does.
   Range next_range(ArrayId array, std::uint64_t size) const;
-  // True once after a queue got something to lease that had nothing.
+  // True once after an empty queue got ready elements.
   bool take_grown() { return std::exchange(grown_, false); }
 
   // Nothing of a step is leased while it is held.

@@ -15,7 +15,7 @@ namespace wflow::engine {
 
 namespace {
 
-// Losses that no record tells of, at most: they charge nothing and have no limit of their own.
+// The most losses without a record: they charge nothing and have no limit of their own.
 constexpr std::uint32_t kUnheardLosses = 1000;
 // Executions after launchers that failed, each later than the one before.
 constexpr std::uint32_t kLaunchRetries = 5;
@@ -30,7 +30,7 @@ constexpr double kLossDelay_s = 1;
 // Before an execution that failed for its disk runs again: so long, then longer each time.
 constexpr double kDiskDelay_s = 2;
 
-// So long a task that may go into quarantine waits for what the scheduler knows of its last loss.
+// Time for which a task that may go into quarantine waits for the batch scheduler's cause of its last loss.
 constexpr double kExplained_s = 90;
 
 std::string quarantine_text(std::uint32_t crashes, EndReason reason) {
@@ -144,7 +144,7 @@ void Scheduler::succeed_blocked(const DoneRun& run, Range part) {
   }
 }
 
-// Ends what of the range has succeeded already; gives the rest.
+// Ends the elements of the range that have succeeded already; returns the rest.
 std::vector<Range> Scheduler::apply_early(ArrayId id, Range range) {
   TaskArray& array = arrays_[id];
   std::vector<std::pair<Range, EarlyResult>> early;
@@ -282,7 +282,7 @@ bool Scheduler::has_input(ArrayId array, Range range) const {
          !graph_.with_input(array, range).empty();
 }
 
-// A success that says more than done(): it counts by the same rules.
+// A success with more detail than done(): it counts by the same rules.
 void Scheduler::done_so(const Outcome& outcome, const WorkerId& worker) {
   const auto ended = [&] { return has_ended(arrays_[outcome.array].states.at(outcome.element)); };
   const bool open = !ended();
@@ -291,7 +291,7 @@ void Scheduler::done_so(const Outcome& outcome, const WorkerId& worker) {
         duration_s * duration_s, outcome.started_s + duration_s});
   if (!open || !ended()) return;
   stop_requested_ = stop_requested_ || outcome.exit_code == kStopWorkers;
-  // It leaves no MERLIN_FINISHED: the record says why.
+  // It leaves no MERLIN_FINISHED: the record has the reason.
   actions_.failures.push_back({outcome, worker, false, {outcome.attempt + 1, 0, 0, false}});
 }
 
@@ -408,7 +408,7 @@ bool Scheduler::give_memory(ArrayId id, Attempt& attempt) const {
 void Scheduler::schedule_retry(ArrayId id, Element element, Attempt attempt, double due_s) {
   TaskArray& array = arrays_[id];
   attempt.due_s = due_s;
-  if (array.states.at(element) == ElementState::blocked) {  // heard of before its parent's success
+  if (array.states.at(element) == ElementState::blocked) {  // reported before its parent's success
     array.attempts[element] = attempt;
     return;
   }

@@ -28,7 +28,7 @@ struct Lease {
   std::uint32_t attempt = 0;  // 0: the first execution
   bool restart = false;       // run the step's restart command
   std::int32_t priority = 0;  // higher goes first in the worker's queue
-  // To reserve for each process; 0: what its step asks for. Of an element that was killed for memory before.
+  // To reserve for each process; 0: the step's demand. Set for an element that was killed for memory before.
   std::int64_t memory_bytes = 0;
   // The number of earlier executions that no budget counts: for a coordinator without a record of
   // them.
@@ -49,17 +49,17 @@ enum class EndReason : std::uint8_t {
   exited,       // by itself; see exit_code
   signalled,    // by a signal that wflow did not send; exit_code is the signal's number
   timed_out,    // killed at its time limit
-  not_started,  // the worker could not start it (detail says why)
+  not_started,  // the worker could not start it (detail has the reason)
   bad_output,   // ended with 0, but a declared output is missing or wrong
   worker_lost,  // its worker died; decided by the coordinator
   cancelled,
   out_of_memory,  // killed by the kernel or the scheduler for its memory
   walltime,       // ended with its allocation, whose walltime was over
-  node,           // its node failed, as the scheduler says
-  preempted,      // its allocation was preempted, requeued, or cancelled by somebody else
+  node,           // its node failed, according to the scheduler
+  preempted,      // its allocation was preempted, requeued, or cancelled by another user or program
   launcher,       // the launcher of its processes (srun, mpirun) failed
   disk,           // it failed while its disk was full, over quota, read-only or broken
-  stalled,        // killed after its stall_timeout: it printed nothing, reported nothing, used no CPU
+  stalled,        // killed after its stall_timeout: no output, no report, no CPU use
 };
 inline constexpr EndReason kLastEndReason = EndReason::stalled;
 
@@ -74,7 +74,7 @@ struct Loss {
   EndReason reason = EndReason::worker_lost;
   std::string detail;   // empty: that it was lost
   bool charged = true;  // the executions that ran on it count against their crash limits
-  // Its scheduler may still say that the allocation was the cause: no task fails for good by this loss.
+  // Its scheduler may still report the allocation as the cause: no task fails for good by this loss.
   bool settled = true;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who coordinates a campaign: at most one process, on any host. Two things say so, both in the file
+// The lock of a campaign's coordinator: at most one process, on any host. It has two parts, both in the file
 // <campaign>/.wflow/coordinator.lock:
 //   - an fcntl lock, which the kernel (or the file server) takes back when its holder dies;
 //   - a record of the holder (host, boot, pid, start time), with a heartbeat that it renews every beat_s.
@@ -24,7 +24,7 @@ namespace wflow::engine::store {
 
 enum class HolderState : std::uint8_t {
   held,
-  handed_over,  // whoever waits may take it and go on
+  handed_over,  // a waiting process may take it and continue
   released,     // the campaign has ended, or got a stop request: no process continues it by itself
 };
 
@@ -43,7 +43,7 @@ struct LockTiming {
   double settle_s = 1;  // after taking over from another host: whoever wrote last has it
 };
 
-// Nothing where there is none, or where it does not read.
+// Empty if there is none, or if it cannot be read.
 std::optional<LockRecord> read_lock(const std::filesystem::path& campaign);
 // True if its holder lives, as far as can be seen without a wait: by the process table if the holder is in this one,
 // else by a heartbeat of the last seconds. An open database has SQLite's own lock, too.

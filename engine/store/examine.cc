@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-
+// Finds and repairs damage in a database: for wflow doctor.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples that conversions could not use. A row each; they stand as long as the task that told of them is
+// Samples that conversions could not use. A row each; they stay as long as the task that reported them is
 // done.
 #include "engine/store/impl.h"
 

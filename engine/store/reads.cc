@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the store knows of single elements and workers, and copies of it.
+// Records of single elements and workers, and copies of the database.
 #include <SQLiteCpp/Backup.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -139,7 +139,7 @@ void Store::snapshot(const std::filesystem::path& path, const std::function<void
   refuse_existing(path);
   remove_left_files(path.parent_path(), path.filename().string());  // as large as the database
   DurableFile file(path);
-  // This opening says why a path can't be written.
+  // This open() gives the reason if a path cannot be written.
   open_file(file.temporary(), O_WRONLY | O_CREAT | O_EXCL);
   try {
     SQLite::Database copy(file.temporary().string(), SQLite::OPEN_READWRITE);

@@ -281,7 +281,7 @@ CampaignStatus Store::status_at_rest() {
     step.counts[static_cast<std::size_t>(ElementState::blocked)] = step.elements - step.ended();
   }
   add_records(status);
-  // Without a coordinator the last line of its history says how it went.
+  // Without a coordinator the last line of the history has the end state.
   const bool all_ended = status.ended() == status.elements();
   status.state = all_ended ? end_state(status) : CampaignState::interrupted;
   if (!status.history.empty()) {

@@ -9,7 +9,7 @@ namespace wflow::engine::store {
 
 namespace {
 
-constexpr double kLongest_s = 1e12;  // 30,000 years: what is longer is a defect of who told it
+constexpr double kLongest_s = 1e12;  // 30,000 years: a longer time is an error of the sender
 
 // Neighbours that ended in one batch become one write. With an element that is opened again the order
 // counts, and only what follows each other is joined.
@@ -137,7 +137,7 @@ void Store::Impl::write_counts() {
   }
 }
 
-// The budgets of what is opened again begin anew.
+// Reopening an element resets its budgets.
 void Store::Impl::write_floor(const RecordFloor& floor) {
   floors.set(floor.array, floor.range, signed_of(floor.lease));
   execute(statement("DELETE FROM attempts WHERE array = ? AND element BETWEEN ? AND ?"), floor.array,

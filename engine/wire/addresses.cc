@@ -59,7 +59,7 @@ std::string text_of(std::uint32_t address) {
   return ::inet_ntop(AF_INET, &raw, text.data(), text.size()) == nullptr ? "" : text.data();
 }
 
-// Of "tcp://10.1.2.3:4000"; nothing for a name.
+// The address in "tcp://10.1.2.3:4000"; empty for a name.
 std::optional<std::uint32_t> number_of(const std::string& address) {
   constexpr std::string_view kScheme = "tcp://";
   if (!address.starts_with(kScheme)) return std::nullopt;

@@ -29,7 +29,7 @@ struct Refusal {
 
 struct Done {
   std::uint64_t count = 0;    // number of tasks affected
-  std::uint64_t running = 0;  // still running when the answer was given; in `count` where they are to end
+  std::uint64_t running = 0;  // still running at the time of the answer; included in `count` if they are being killed
 };
 
 // ---- status
@@ -85,7 +85,7 @@ struct StepStatus {
   double deviation_s = 0;
   double rate_per_s = 0;         // over the last seconds; 0 when nothing runs
   std::optional<double> left_s;  // estimated
-  // A single long task's own progress, where it reports one.
+  // A single long task's own progress, if it reports one.
   std::uint64_t progress_done = 0;
   std::uint64_t progress_total = 0;
   std::string progress_unit;
@@ -144,7 +144,7 @@ struct AllocationView {
   std::int32_t workers = 0;
   bool leaving = false;      // it is being given back
   std::string reason;        // why it waits or has ended
-  std::string never_clears;  // in plain words, where it will wait for ever
+  std::string never_clears;  // a plain sentence if it will never start
   std::vector<std::string> node_names;
 };
 

@@ -16,8 +16,8 @@ namespace wflow::engine {
 // From each of the last row it is running again (wflow resume, wflow retry).
 enum class CampaignState : std::uint8_t {
   running,
-  paused,    // nothing new starts until it is asked to go on
-  draining,  // nothing new starts, what runs may finish
+  paused,    // no task starts until a request to continue
+  draining,  // no task starts, running tasks may finish
   stopping,  // running tasks are killed
   finished,
   finished_with_failures,

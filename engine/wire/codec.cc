@@ -272,7 +272,7 @@ inline constexpr bool kIsVariant = false;
 template <class... T>
 inline constexpr bool kIsVariant<std::variant<T...>> = true;
 
-// The fewest bytes that a value takes, for a look at the counts that a sender claims.
+// The fewest bytes of a value, to check the counts that a sender claims.
 template <class T>
 constexpr std::size_t least_bytes() {
   if constexpr (std::is_same_v<T, double>) {

@@ -104,7 +104,7 @@ struct CancelRequest {
 enum class AllocationsVerb : std::uint8_t { add, cancel, drain };
 struct AllocationsCommand {
   AllocationsVerb verb = AllocationsVerb::add;
-  std::string name;  // add: a pool, empty where there is one; else a token or the scheduler's id, empty: all
+  std::string name;  // add: a pool, empty if there is only one; else a token or the scheduler's id, empty: all
   std::uint32_t count = 1;  // add: allocations
 };
 

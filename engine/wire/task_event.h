@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a task says in its $WFLOW_EVENTS file (docs/formats/events.md). The worker parses every line once;
+// Events in a task's $WFLOW_EVENTS file (docs/formats/events.md). The worker parses every line once;
 // from there on it is a typed value.
 #pragma once
 

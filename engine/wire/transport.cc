@@ -121,10 +121,10 @@ void Admission::heard(zmq::message_t& message) {
   if (!waiting_.empty()) forget(::zmq_msg_get(message.handle(), ZMQ_SRCFD));
 }
 
-constexpr int kQueuedMessages = 100'000;  // a peer; beyond it send() says false
-constexpr std::size_t kUnheard = 1024;    // connections that have said nothing yet
+constexpr int kQueuedMessages = 100'000;  // per peer; beyond it send() returns false
+constexpr std::size_t kUnheard = 1024;    // connections without a message yet
 constexpr int kBacklog = 4096;            // an allocation's workers come all at once
-constexpr int kHeartbeatMs = 2'000;       // TCP's own keep-alive takes hours to see a node that is gone
+constexpr int kHeartbeatMs = 2'000;       // TCP's own keep-alive takes hours to detect a lost node
 constexpr int kHeartbeatTimeoutMs = 20'000;
 constexpr int kHandshakeMs = 20'000;
 constexpr int kConnectMs = 5'000;  // an address that does not answer must not keep from trying the next one
@@ -183,7 +183,7 @@ std::string_view view(const zmq::message_t& frame) {
 }
 #endif
 
-// The user learns what is too large: nothing checks the size of a study before.
+// Names the message that is too large: nothing checks the size of a study before.
 [[noreturn]] void refuse_size(const char* who, std::size_t bytes) {
   throw Error(ExitCode::system,
               fmt::format("a message to {} has {}, and at most {} can be sent: a step's command, its table of samples or "
@@ -279,7 +279,7 @@ struct ServerSocket::Impl {
     }
   }
 
-  // False where there are no Unix sockets: workers of this host come through TCP then.
+  // False without Unix sockets: workers of this host then connect by TCP.
   bool bind_local(const CampaignKeys& keys) {
     const auto folder = socket_folder();
     if (!folder) return false;

@@ -52,7 +52,7 @@ std::string frame(char kind, std::string_view content) {
   return record += payload;
 }
 
-// The payload of the record that `bytes` begin with; empty where there is no whole one.
+// The payload of the record that `bytes` begin with; empty if there is no whole one.
 std::string_view payload_of(std::string_view bytes) {
   if (bytes.size() < kFrameBytes || !bytes.starts_with(kMark)) return {};
   const std::size_t length = number_at<std::uint32_t>(bytes, 4);

@@ -19,14 +19,14 @@ namespace wflow::engine::wire {
 // (docs/formats/worker-journal.md). Every record is found and checked by itself, so that a damaged one costs
 // no other.
 
-// Whose journal it is: by this a coordinator finds living workers that it has never heard of. The last header
+// The owner of the journal: with it a coordinator finds living workers that are unknown to it. The last header
 // of a journal counts.
 struct JournalHeader {
   std::string worker;
   std::string group;
   ProcessIdentity guardian;
   ProcessIdentity agent;
-  std::uint64_t started_by = 0;  // epoch of the coordinator that started it; 0: somebody else did
+  std::uint64_t started_by = 0;  // epoch of the coordinator that started it; 0: another process did
   double lost_s = 0;             // its fence (Welcome::lost_s); 0: it never had a coordinator
   // Said by its guardian, last of all: the agent and whatever its tasks had started have ended. A coordinator
   // on another host, which can't look, need not wait for the fence.
