@@ -32,7 +32,7 @@ struct CancelCall {
 };
 struct QueryCall {
   std::string scheduler, prefix;
-  std::string directory = {};  // where the jobs' output is, which may explain more than their state; empty: do not read it
+  std::string directory = {};  // with the jobs' output, which may explain their end; empty: do not read it
 };
 using BatchCall = std::variant<SubmitCall, CancelCall, QueryCall>;
 

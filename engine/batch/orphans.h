@@ -39,7 +39,7 @@ class OrphanEnd {
   OrphanEnd(const std::filesystem::path& campaign, std::string worker)
       : worker_(std::move(worker)), groups_(campaign) {}
 
-  // Kills the remaining processes. True if none is left, or if some have not ended after 10 s: waiting does not help then.
+  // Kills the remaining processes. True if none is left, or if some have not ended after 10 s.
   // To be called again when a descriptor is readable, and after kAgain_s at the latest.
   bool step(double now_s);
   static constexpr double kAgain_s = 0.1;

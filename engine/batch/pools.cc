@@ -253,8 +253,8 @@ void Pools::decide(Now now) {
   ask(now);
 }
 
-// Jobs that earlier coordinators have submitted are looked for before anything new is: else they would be had
-// twice.
+// Looks for jobs that earlier coordinators have submitted before it submits new ones: else the campaign would get
+// them twice.
 bool Pools::known_to_scheduler() const {
   return std::none_of(live_.begin(), live_.end(), [&](const auto& entry) {
     const auto& [token, live] = entry;

@@ -180,7 +180,7 @@ class Pools {
   const Allocation* find(const std::string& token) const;
   // True if a job of this campaign is queued or runs, or may be.
   bool any_left() const;
-  // Where it should be seen as such: an allocation of this pool is on its way.
+  // The allocation of this pool that is on its way, if the status should show it.
   const Allocation* waited_for(const std::string& pool) const;
   // Nothing can be had any more: no pool with work has an allocation, and each has given up. Why.
   std::optional<std::string> stuck() const;

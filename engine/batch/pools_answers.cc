@@ -145,7 +145,7 @@ void Pools::listed(const std::string& scheduler, const JobList& list, Now now) {
   }
 }
 
-// Nodes of a job that goes on without them. Its first list may come after the failure: then its workers'
+// Nodes of a job that continues without them. Its first list may come after the failure: then its workers'
 // nodes are compared, if the list lacks just as many.
 std::vector<std::string> Pools::taken_out(const Live& live, const std::vector<std::string>& listed,
                                           int nodes) {

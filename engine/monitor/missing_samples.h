@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples that conversions could not use: counted a block, summed up a step. Memory grows with the blocks that have any,
-// not with the samples. No I/O.
+// Samples that conversions could not use: counted per block, summed per step. Memory grows with the blocks that
+// have any, not with the samples. No I/O.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,8 @@ namespace wflow::engine {
 
 namespace {
 constexpr double kLookAgain_s = 1;
-// Elements that need more memory than their step asks for, and arrays with such elements alone, that are
-// looked at for one worker.
+// Limits how many elements that need more memory than their step's demand, and arrays with only such elements, are
+// tried for one worker.
 constexpr int kLooks = 64;
 }  // namespace
 

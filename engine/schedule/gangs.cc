@@ -44,8 +44,8 @@ int Scheduler::gang_size(QueueId queue, int most) {
   return now_s_ >= since->second + kShrink_s ? most : 0;
 }
 
-// Gives the queue's next task to an allocation, at once or as soon as its slots are free: to that in which
-// they are first. True where it got them at once.
+// Assigns the queue's next task to the allocation in which its slots are free first, at once or as soon as they are.
+// True if it got them at once.
 bool Scheduler::serve_gang(QueueId queue) {
   const auto waits = [&](const auto& entry) { return entry.second.queue == queue; };
   if (std::any_of(reservations_.begin(), reservations_.end(), waits)) return false;
@@ -166,7 +166,7 @@ void Scheduler::grant_gang(QueueId queue, const std::vector<Worker*>& workers) {
   }
 }
 
-// When a task that takes fewer nodes than it asks for may do so; in the past where it may already.
+// The time from which a task may use fewer nodes than its demand; in the past if it may already.
 std::optional<double> Scheduler::next_shrink_s() const {
   std::optional<double> next;
   for (const auto& [queue, since_s] : too_few_since_s_) {

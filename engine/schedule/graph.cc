@@ -55,7 +55,7 @@ std::vector<specs::Edge> edges_of(const specs::Plan& plan, const specs::PlannedS
   return edges;
 }
 
-// `walltime` of the step: nothing where it is no time (a token of the launcher, say).
+// `walltime` of the step: empty if it is no time (for example a token of the launcher).
 double walltime_s(const specs::Step& step) {
   const auto key = step.launcher_keys.find("walltime");
   return key == step.launcher_keys.end() ? 0 : yaml::parse_seconds(key->second).value_or(0);

@@ -47,7 +47,7 @@ class Groups {
   // where it runs.
   std::optional<std::string> reason_to_refuse(const std::string& group) const;
   // The group of a worker that was started without one: "default", the only one, or the only one that wants
-  // this machine. Error{usage} where there is none such.
+  // this machine. Error{usage} if there is none.
   const Group& of_worker_on(const std::string& host) const;
 
  private:

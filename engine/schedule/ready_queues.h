@@ -73,7 +73,7 @@ class ReadyQueues {
     }
     return std::nullopt;
   }
-  // The first ones of the others; where processes have bundles, the range ends where one does.
+  // The first ones of the others; with bundles, the range ends at the end of a bundle.
   Range next_range(ArrayId array, std::uint64_t size) const;
   // True once after an empty queue got ready elements.
   bool take_grown() { return std::exchange(grown_, false); }

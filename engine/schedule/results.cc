@@ -372,8 +372,8 @@ bool Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt a
   return true;
 }
 
-// How long it ran says how long it lasts at least. What had all of the longest allocation that there is would
-// be cut again, for ever. Trainings go on from their checkpoints.
+// Its running time is a lower bound of its duration. A task that had all of the longest allocation would be cut
+// again without an end. Trainings continue from their checkpoints.
 bool Scheduler::is_cut_for_good(const Outcome& outcome, const WorkerId& worker, Attempt& attempt) {
   constexpr double kLongest = 0.7;  // share of the walltime: below it, the pool has shorter allocations
   const ArraySpec& spec = arrays_[outcome.array].spec;
@@ -456,7 +456,7 @@ std::optional<Outcome> Scheduler::count_loss(LeaseId holder, const RunningElemen
   }
   const std::uint32_t limit = crash_limit(execution.array);
   const bool final = charged && attempt.crashes >= limit + (loss.settled ? 0 : 1);
-  // It may be the last one, once the scheduler has said that it knows no other cause.
+  // It may be the last one, unless the batch scheduler reports another cause.
   if (charged && !loss.settled && attempt.crashes >= limit) attempt.due_s = now_s_ + kExplained_s;
   if (final) outcome.detail = quarantine_text(attempt.crashes, outcome.reason) + outcome.detail;
   actions_.failures.push_back({outcome, worker, final, attempt});

@@ -74,12 +74,12 @@ class Scheduler {
   void start();
 
   // ---- events; `now_s` is any steady clock
-  // `held`: what the worker says it holds, in any number of parts. What it can't keep is revoked, that part
-  // alone.
+  // `held`: the leases that the worker reports, in any number of parts. Only the parts that it cannot keep are
+  // revoked.
   void worker_joined(const WorkerId& worker, const WorkerCapacity& capacity, const std::vector<Lease>& held);
-  // Executions that the worker last said were running are recorded, and so are those of gangs of which it was
-  // one; they count against the element's crash limit where the loss is charged. Gives those that were
-  // charged though their cause may yet be said.
+  // Records the executions that the worker last reported as running, and those of its gangs; they count against the
+  // element's crash limit if the loss is charged. Returns those that were charged although their cause may still
+  // be reported.
   std::vector<Outcome> worker_lost(const WorkerId& worker, const std::vector<RunningElement>& running,
                                    const Loss& loss = {});
   // Takes the batch scheduler's cause for a loss that worker_lost() returned: its charge is taken back, or stays and
@@ -115,14 +115,14 @@ class Scheduler {
   // No new leases until resumed.
   void set_paused(bool paused);
   bool paused() const { return paused_; }
-  // Nothing of this step (ArraySpec::step) is leased until it is let go, and what its workers have not begun
-  // comes back.
+  // Leases nothing of this step (ArraySpec::step) until it is released, and revokes the elements that its workers
+  // have not begun.
   void hold_step(std::uint32_t step, bool held);
-  // Something is left, but all that could run is held.
+  // True if elements are left, but only of paused steps.
   bool only_held_left() const;
-  // All ends so far are in the commit that begins; that commit is on disk. A block that leaves samples out is
-  // leased when their ends are: a coordinator that is killed before would leave nothing that says so, its successor
-  // would run the samples and the block again, and what the block has deleted is gone.
+  // saving(): all ends so far are in the commit that begins. saved(): that commit is on disk. A block that leaves out
+  // samples is leased once their ends are on disk: after a kill before that, the next coordinator would run the samples
+  // and the block again, and the inputs that the block has deleted would be gone.
   void saving() { ends_in_commit_ = ends_; }
   void saved();
   // A hard failure then ends only what depends on it.

@@ -14,7 +14,8 @@ constexpr double kUnknown_s = 0.5;
 constexpr double kWhole = 0.9;
 // An execution that was cut after this part of it had all of it, but for its start.
 constexpr double kNearlyWhole = 0.95;
-// So many times the time that was not enough is looked for next: few executions are cut before a whole allocation.
+// After a cut, the next execution needs so many times the time that was too short: few executions are cut before
+// one has a whole allocation.
 constexpr double kMoreAfterCut = 1.5;
 
 double scarce_ahead_s(const Worker& worker, QueueId queue) {

@@ -13,13 +13,13 @@ namespace wflow::engine {
 
 // Work that a worker should have ahead of it, behind the tasks that run, in seconds a core: long enough to
 // hide a round trip, a group commit and the gathering of results, short enough to stay balanced. It is topped
-// up when half of it is gone. A worker that has been idle for so long is given what others have not started.
+// up when half of it is gone. A worker that has been idle for so long gets elements that others have not started.
 inline constexpr double kAhead_s = 0.5;
-// Longer tasks do not wait behind each other: a round trip is nothing to them, and the wait may be long.
+// Longer tasks do not wait behind each other: for them a round trip is short, and the wait may be long.
 inline constexpr double kLongestAhead_s = 2;
 inline constexpr double kShortestTask_s = 1e-6;
 
-// On one worker. A task that asks for more cores than its worker has runs there alone.
+// The cores of a task on one worker. A task that needs more cores than its worker has runs there alone.
 double cores_of(const ReadyQueue& queue, const Worker& worker);
 // The share of the worker's GPUs or memory that one process of the queue takes.
 double scarce_share(const ReadyQueue& queue, const Worker& worker);
@@ -31,8 +31,8 @@ bool has_enough(const Worker& worker);
 double mean_s(const ReadyQueue& queue);
 // An element's duration on this worker, as estimated.
 double seconds_of(const TaskArray& array, const ReadyQueue& queue, const Worker& worker);
-// So long one of the queue's tasks may last: as the study says, else the mean of those that ended and two
-// standard deviations (the 95th percentile of the usual distributions, or more). Nothing where neither is
+// An upper bound for one of the queue's tasks: the study's limit, else the mean of ended ones plus two standard
+// deviations (the 95th percentile of the usual distributions, or more). Empty if neither is
 // known.
 std::optional<double> longest_s(const ReadyQueue& queue);
 // True if a task of the queue can end before the worker's allocation. On a worker that has just begun it may

@@ -3,10 +3,10 @@
 // <campaign>/.wflow/coordinator.lock:
 //   - an fcntl lock, which the kernel (or the file server) takes back when its holder dies;
 //   - a record of the holder (host, boot, pid, start time), with a heartbeat that it renews every beat_s.
-// A lock that is held is never broken. One that is free is not enough where file systems keep locks to one
-// host: a record of another host must have stood still for dead_s, on the own clock, before its holder counts
-// as gone. The holder for its part commits nothing once its own heartbeat is older than valid_s and the
-// record is not its own any more. So valid_s plus the time of one commit must stay below dead_s.
+// A held lock is never broken. A free lock is not enough, because some file systems keep locks to one host: a record
+// of another host must be unchanged for dead_s, on the own clock, before its holder counts as gone. The holder
+// commits nothing once its own heartbeat is older than valid_s and the record is no longer its own. So valid_s
+// plus the time of one commit must stay below dead_s.
 #pragma once
 
 #include <condition_variable>
@@ -61,13 +61,13 @@ class CampaignLock {
   CampaignLock(const CampaignLock&) = delete;
   CampaignLock& operator=(const CampaignLock&) = delete;
 
-  // Before each commit, from any thread. Error{busy} where another process has taken the campaign.
+  // Call it before each commit, from any thread. Error{busy} if another process has taken the campaign.
   void check();
-  // The same where the own heartbeat is older than valid_s, which is what a process sees that was frozen: before it
-  // does anything else. About once a second; costs nothing otherwise.
+  // The same if the own heartbeat is older than valid_s, for a process that was frozen: call it before anything else.
+  // Checks about once a second and is free otherwise.
   void check_if_late();
-  // Error{system} where the campaign's directory is not in its place any more: it was moved or removed. About once a
-  // second; costs nothing otherwise.
+  // Error{system} if the campaign's directory has been moved or removed. Checks about once a second and is free
+  // otherwise.
   void check_place();
   // How the holder ends; the fcntl lock stays until the destructor.
   void end(HolderState state);

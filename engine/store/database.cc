@@ -144,7 +144,7 @@ SQLite::Database open_read_only(const std::filesystem::path& path) {
   return database;
 }
 
-// The programs of this machine that have locks on the database: somebody looks into it with sqlite3 or Python, and a
+// The programs of this machine that have locks on the database: for example sqlite3 or Python of a user; a
 // campaign's database has one user at a time. "python3 (PID 4711)"; empty if none is known.
 std::string lock_holders(const std::filesystem::path& path) {
   std::set<std::string> inodes;

@@ -250,7 +250,7 @@ std::vector<StepStatus> Store::Impl::read_steps() {
 
 namespace {
 
-// When a campaign that has ended did: coordinators that came after and had nothing to do take no time of it.
+// The end time of an ended campaign: later coordinators without any work do not count.
 double end_of_work_s(const std::vector<HistoryView>& history) {
   double ended_s = history.back().time_s;
   for (auto row = history.rbegin(); row != history.rend(); ++row) {

@@ -55,7 +55,7 @@ void Store::Impl::write(const Batch& batch) {
             signed_of(progress.timed), stored_duration(progress.duration_sum_s), square_sum, array);
   }
   for (const Batch::WorkerEnd& end : batch.workers_ended) {
-    // Not that of an earlier life: one that was given up may have joined anew since.
+    // Not a later row: a worker that was given up may have joined again since.
     execute(statement("UPDATE workers SET ended = ?, reason = ? WHERE id = ? AND joined <= ?"),
             stored_time(end.time_s), end.reason, end.id, stored_time(end.time_s));
   }
@@ -125,7 +125,7 @@ void Store::Impl::count_replaced(ArrayId array, const std::vector<RunTable::Row>
     change[static_cast<std::size_t>(row.value)] -= signed_of(row.range.size());
 }
 
-// From the runs themselves: whatever a batch tells, the counts are what the runs add up to (restore.cc).
+// From the runs themselves: independent of a batch's totals, the counts are the sums of the runs (restore.cc).
 void Store::Impl::write_counts() {
   for (const auto& [array, change] : changes) {
     const auto of = [&](ElementState state) { return change[static_cast<std::size_t>(state)]; };

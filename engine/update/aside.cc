@@ -93,8 +93,8 @@ class Gathering {
     return init != nullptr && init->text == "last";
   }
 
-  // Such a training goes on from its own checkpoints, which are complete, where its data come out as they were, and begins
-  // anew where not (trainer/training/trainer.cc). A search compares trainings, and each must run.
+  // Such a training continues from its own checkpoints, which are complete, if its data are unchanged, and starts
+  // from the beginning if not (trainer/training/trainer.cc). A search compares trainings, and each must run.
   bool checks_its_data(const PlannedStep& step) const {
     // After a change of the study, the checkpoints may belong to another network.
     if (step.kind != StepKind::train || &from_ != &to_) return false;
@@ -228,7 +228,7 @@ class Mover {
   Mover(const fs::path& campaign, const std::string& name)
       : campaign_(campaign), folder_(aside_directory(campaign, name)), hidden_(hidden_name(name)) {}
 
-  // Nothing where it is not there: it never ran, or has been moved.
+  // Empty if it does not exist: it never ran, or has been moved.
   void move(const fs::path& path) {
     const fs::path from = campaign_ / path;
     std::error_code error;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies in the way of tasks that are to run again: outputs of an earlier version of the study, or of an
-// execution that was not wanted (wflow redo). They are moved to <campaign>/.wflow/old/<name>/, by renames,
-// and deleted there unless they are to be kept. A good version of a data set, a training or a single task stays
-// there until its successor is done. The list is written before the record changes and carried out after it:
-//   <campaign>/.wflow/aside.json   what to move; removed at the end. Without effect if the record does not
+// Moves outputs out of the way of tasks that run again: outputs of an earlier version of the study, or of an
+// unwanted execution (wflow redo). Renames move them to <campaign>/.wflow/old/<name>/, where they are deleted
+// unless the user keeps them. A good version of a data set, a training or a single task stays there until its
+// successor is done. The list is written before the record changes and carried out after it:
+//   <campaign>/.wflow/aside.json   the parts to move; removed at the end. Without effect if the record does not
 //   name it.
-//   <campaign>/.wflow/old/<name>/replaced.json   what waits for its successor
-// A directory of outputs may be a symbolic link to another file system, or a mount point. It stays where it is, and its
+//   <campaign>/.wflow/old/<name>/replaced.json   the versions that wait for their successors
+// A directory of outputs may be a symbolic link to another file system, or a mount point. It stays in place, and its
 // entries move to .wflow-old-<name> in it, to which .wflow/old/<name> then has a link.
 #pragma once
 
@@ -65,10 +65,10 @@ void write_aside(const std::filesystem::path& campaign, const Aside& aside);
 std::optional<Aside> read_aside(const std::filesystem::path& campaign);
 void remove_aside(const std::filesystem::path& campaign);
 
-// Error{system} where a part could not be moved, before anything is changed.
+// Error{system} if a part could not be moved, before any change.
 void require_movable(const std::filesystem::path& campaign, const Aside& aside);
 
-// Nothing may run. To be repeated after a kill.
+// No task may run. Repeat it after a kill.
 void carry_out(const std::filesystem::path& campaign, const Aside& aside);
 
 // A good version that waits for its successor.
@@ -77,7 +77,7 @@ struct KeptVersion {
   std::filesystem::path path;  // where it is
 };
 std::vector<KeptVersion> kept_versions(const std::filesystem::path& campaign);
-// Removes those whose successor is done; gives the others.
+// Removes the versions whose successor is done; returns the others.
 std::vector<KeptVersion> drop_replaced(const std::filesystem::path& campaign,
                                        const std::function<bool(const KeptVersion&)>& has_successor);
 

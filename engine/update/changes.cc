@@ -25,7 +25,7 @@ using specs::EdgeKind;
 using specs::PlannedStep;
 using specs::StepKind;
 
-// A part of StepChange: what its tasks left is gone, although nothing that decides it differs.
+// A part of StepChange: the outputs are gone, although nothing that decides them differs.
 constexpr const char* kDeleted = "raw outputs deleted";
 
 Range all_of(std::uint64_t count) {
@@ -36,7 +36,7 @@ const PlannedStep& step_of(const specs::Plan& plan, ArrayId array) {
   return plan.steps()[plan.step_of(array)];
 }
 
-// Elements of a child that an element of its parent concerns; nothing where it has no such element.
+// Elements of a child that depend on an element of its parent; empty if there are none.
 std::optional<Range> below(const Edge& edge, Range range, std::uint64_t count) {
   if (count == 0) return std::nullopt;
   if (edge.kind == EdgeKind::all) return all_of(count);
@@ -381,7 +381,7 @@ class Comparison {
     const std::uint64_t was = old_count(edge.parent);
     const std::uint64_t is = count(edge.parent);
     if (was <= is) return;
-    // It has lost elements: who read all of them, and the block that lost some.
+    // The parent has lost elements: affects readers of all of them, and the block that lost some.
     if (edge.kind == EdgeKind::all) add({0, 0});
     if (edge.kind == EdgeKind::block && edge.blocks().around(is, is + 1).first != is) add({is, is});
   }

@@ -4,7 +4,8 @@
 //
 //   own      its fingerprint differs (specs/plan/fingerprint.h), or its row of samples, or its sources
 //   follows  one of its inputs runs (again), element by element along the plan's edges
-//   deleted  a conversion that will run (again) would read inputs that it has deleted, or a task files that a user removed
+//   deleted  a conversion that will run (again) would read inputs that it has deleted, or a task files that a
+//            user has removed
 //   deletes  a conversion has delete_inputs from now on: its blocks run again to delete their inputs; their readers
 //            do not follow
 //   added    the new plan has more elements of the array

@@ -34,10 +34,12 @@ bool is_virtual(std::string_view interface);
 std::vector<std::string> nearest_first(std::vector<std::string> addresses,
                                        const std::vector<Network>& networks);
 
-// The folder of coordinators' Unix sockets, which only the user can enter, so that no other user can put a socket
-// there, remove one or connect to one.
-// $XDG_RUNTIME_DIR/wflow or /tmp/wflow-<uid>, made with mode 0700. If another user has taken that name, or its mode
-// differs, a new folder /tmp/wflow-<uid>-XXXXXX. Empty if none can be made.
+// ---- Unix sockets
+
+// The folder of coordinators' Unix sockets, which only the user can enter, so that no other user can put a
+// socket there, remove one or connect to one: $XDG_RUNTIME_DIR/wflow or /tmp/wflow-<uid>, made with mode 0700.
+// If another user has taken that name, or its mode differs, a new folder /tmp/wflow-<uid>-XXXXXX. Empty if none
+// can be made.
 std::optional<std::filesystem::path> socket_folder();
 
 // A name that no other socket has, within the 107 bytes that a socket's name may have.

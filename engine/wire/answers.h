@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is answered to the questions in requests.h, as typed values; codec.h turns them into bytes. Every list
+// Answers to the queries in requests.h, as typed values; codec.cc converts them to bytes. Every list
 // has a bound (engine/query/queries.h): longer ones go out page by page.
 #pragma once
 
