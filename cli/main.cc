@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/other_words.h"
-#include "cli/view/output.h"
+#include "cli/commands/fronts.h"
+#include "cli/view/terminal.h"
 
 namespace {
 

@@ -13,7 +13,6 @@
 #include "base/staging_folder.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/workspace_marks.h"
 #include "engine/store/store.h"
 #include "engine/wire/keys.h"
 #include "specs/plan/plan.h"

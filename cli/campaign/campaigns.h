@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds, remembers and lists campaigns.
 #pragma once
 
 #include <filesystem>
@@ -30,5 +31,27 @@ std::optional<std::filesystem::path> last_campaign_of(const specs::Study& study)
 
 // The plan that the campaign was created with.
 specs::Plan read_plan(const std::filesystem::path& campaign);
+
+// ---- the user's campaigns, wherever they are: a list of directories in $XDG_STATE_HOME/wflow/campaigns
+// (~/.local/state/wflow/campaigns), for `wflow status --all`. The list is a convenience: its errors are not reported,
+// because no run may fail for it.
+
+void remember_campaign(const std::filesystem::path& campaign);
+
+// Those that are still there, in the order in which they began; the others are forgotten.
+std::vector<std::filesystem::path> remembered_campaigns();
+
+// ---- listing.cc: campaigns as rows of a table, for `wflow ls` and `wflow status --all`
+
+enum class Format { people, json, csv };
+
+// In the order given. `sizes`: with the bytes below each directory, which takes as long as reading all of it.
+void print_campaigns(const std::vector<std::filesystem::path>& campaigns, Format format, bool sizes);
+
+// A directory relative to the current one, where that is shorter.
+std::string short_name(const std::filesystem::path& directory);
+
+// Of what is below it; files come and go while a campaign runs.
+std::uint64_t bytes_below(const std::filesystem::path& directory);
 
 }  // namespace wflow::cli

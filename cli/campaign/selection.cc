@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/yaml.h"
-#include "cli/campaign/task_usage.h"
 #include "cli/campaign/where.h"
 #include "engine/query/selection.h"
 #include "specs/samples/samples.h"
@@ -40,6 +39,52 @@ enum Field : std::size_t {
   kReason,
   kFixedFields
 };
+
+// The records of the usage of executions, for rows that are visited in the order of their elements.
+// Fetches some hundred or thousand neighbours at a time, so that a listing of a million tasks takes little
+// memory.
+class TaskUsages {
+ public:
+  // `few`: for a person, who looks at a hundred rows. `client` outlives this.
+  TaskUsages(engine::Client& client, bool few) : client_(client), together_(few ? kFew : kMany) {}
+
+  // Of the last execution that has ended; null where there is no record of one. Valid until the next call.
+  const engine::wire::UsedView* find(specs::ArrayId array, specs::Element element);
+
+ private:
+  static constexpr specs::Element kFew = 200, kMany = 4000;
+
+  void load(specs::ArrayId array, specs::Element first);
+
+  engine::Client& client_;
+  specs::Element together_;
+  specs::ArrayId array_ = 0;
+  specs::Element first_ = 0, end_ = 0;  // of `array_`: what last_ covers
+  std::map<specs::Element, engine::wire::UsedView> last_;
+};
+
+const engine::wire::UsedView* TaskUsages::find(specs::ArrayId array, specs::Element element) {
+  if (array != array_ || element < first_ || element >= end_) load(array, element);
+  const auto at = last_.find(element);
+  return at == last_.end() ? nullptr : &at->second;
+}
+
+void TaskUsages::load(specs::ArrayId array, specs::Element first) {
+  const engine::wire::UsageAnswer answer = client_.usage({array, first, first + together_ - 1, 0});
+  array_ = array;
+  first_ = first;
+  end_ = answer.next.value_or(first + together_);
+  last_.clear();
+  for (const engine::wire::UsedView& used : answer.used) {
+    const specs::Element from = std::max(used.usage.first, first_);
+    const specs::Element to = std::min(used.usage.first + used.usage.count, end_);
+    for (specs::Element element = from; element < to; ++element) {
+      const auto [at, is_new] = last_.try_emplace(element, used);
+      // Attempts begin at 0 again where a task is run anew: the later one counts.
+      if (!is_new && used.usage.started_s >= at->second.usage.started_s) at->second = used;
+    }
+  }
+}
 
 // What people see in place of `done` where a conversion could not use the output.
 constexpr std::string_view kMissing = "missing";
@@ -394,6 +439,15 @@ std::vector<wire::Selection> in_messages(const wire::Selection& selection, std::
     messages.back().parts.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
   }
   return messages;
+}
+
+void add_task_arguments(CLI::App& command, TaskArguments& arguments) {
+  command
+      .add_option("campaign-or-task", arguments.first,
+                  "the campaign (default: the newest here), then the task")
+      ->required();
+  command.add_option("task", arguments.second,
+                     "the task: step/12, step/<labels>/12, or step where it is a single one");
 }
 
 }  // namespace wflow::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tasks of a campaign are meant (wflow tasks): options and --where, evaluated page by page, so that the
+// Which tasks of a campaign a command means. Options and --where (wflow tasks) are evaluated page by page, so that the
 // first hundred of a million are found without looking at the rest.
 #pragma once
 
@@ -8,11 +8,14 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/query/client.h"
 #include "engine/schedule/intervals.h"
 #include "engine/schedule/states.h"
+#include "engine/schedule/types.h"
+#include "engine/update/changes.h"
 #include "specs/plan/plan.h"
 
 namespace wflow::cli {
@@ -78,5 +81,39 @@ void list_tasks(const specs::Plan& plan, engine::Client& client, const Selection
 
 // The selection as several, each with at most so many parts: a message has a largest size.
 std::vector<engine::wire::Selection> in_messages(const engine::wire::Selection& selection, std::size_t parts);
+
+// "[CAMPAIGN] TASK" on the command line: one word is a task of the newest campaign here.
+struct TaskArguments {
+  std::string first, second;
+  std::string campaign() const { return second.empty() ? std::string() : first; }
+  const std::string& task() const { return second.empty() ? first : second; }
+};
+// `arguments` must outlive the parsing.
+void add_task_arguments(CLI::App& command, TaskArguments& arguments);
+
+// ---- done_tasks.cc: which of the done tasks `wflow redo` and `wflow doctor` run again
+
+struct TaskChoice {
+  std::vector<std::string> words;  // [CAMPAIGN] [STEP[/RANGE]]
+  std::string step;                // --step
+  std::string where;               // --where
+  bool missing = false;            // --missing
+};
+
+// `campaign` is set when the words are parsed.
+void add_task_choice(CLI::App& command, TaskChoice& choice, std::string& campaign);
+
+// Those that are done, in parts of neighbours. Error{usage} for a step, range or expression that is none.
+engine::ArrayParts done_tasks(const specs::Plan& plan, engine::Client& client, const TaskChoice& choice);
+
+// Of some arrays, which are neighbours or not, those of a range that are done.
+engine::ArrayParts done_parts(engine::Client& client, const std::vector<specs::ArrayId>& arrays,
+                              engine::Range range);
+
+// Tasks that are recorded as done and whose marker is not in their directory. Tasks that end without a marker
+// by themselves (exit codes 103 and 105) are none of them. One look at the file system for each task that is
+// done.
+std::vector<std::pair<engine::ArrayId, engine::Range>> lost_markers(const specs::Plan& plan,
+                                                                    engine::Client& client);
 
 }  // namespace wflow::cli

@@ -17,7 +17,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/done_tasks.h"
+#include "cli/campaign/selection.h"
 #include "engine/query/client.h"
 #include "engine/store/store.h"
 #include "engine/update/aside.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/campaign/workspace_marks.h"
+#include "cli/campaign/adoption.h"
 
 #include <fmt/format.h>
 

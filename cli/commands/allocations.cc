@@ -10,9 +10,8 @@
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
-#include "cli/view/allocation_lines.h"
-#include "cli/view/report.h"
-#include "cli/view/table.h"
+#include "cli/view/status.h"
+#include "cli/view/terminal.h"
 #include "engine/monitor/allocations.h"
 #include "engine/query/client.h"
 

@@ -7,8 +7,7 @@
 
 #include "base/text.h"
 #include "base/version.h"
-#include "cli/commands/export.h"
-#include "cli/view/output.h"
+#include "cli/view/terminal.h"
 
 namespace wflow::cli {
 

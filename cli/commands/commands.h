@@ -8,6 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace wflow::cli {
 
@@ -85,5 +86,31 @@ void add_launch(CLI::App& app);
 std::optional<int> run_launch(int argc, char** argv);
 // Does not return when argv names one of them.
 void run_delegate(int argc, char** argv);
+
+void add_export(CLI::App& app, Command& chosen);
+
+struct DoctorOptions {
+  std::string campaign;
+  bool yes = false;  // mend without asking
+  bool json = false;
+};
+
+// Gives the exit code: 0 where nothing is wrong (any more), 4 where something is left.
+int examine_campaign(const DoctorOptions& options);
+
+// ---- definitions.cc: the command line's definitions as data. Help, completion, manual pages and docs/commands.md are
+// made from them.
+
+// The commands that --help lists, in its order.
+std::vector<const CLI::App*> commands_of(const CLI::App& app);
+// "-j, --slots", "study"
+std::string title_of(const CLI::Option& option);
+// "N", "FILE", ...: what follows the option; empty for a flag.
+std::string value_of(const CLI::Option& option);
+std::vector<const CLI::Option*> positionals_of(const CLI::App& command);
+std::vector<const CLI::Option*> options_of(const CLI::App& command);
+// A command's footer up to "Examples:", and the lines after it without their indent.
+std::string remarks_of(const CLI::App& command);
+std::vector<std::string> examples_of(const CLI::App& command);
 
 }  // namespace wflow::cli

@@ -13,10 +13,8 @@
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/definitions.h"
-#include "cli/commands/other_words.h"
+#include "cli/commands/fronts.h"
 #include "cli/templates.h"
-#include "cli/view/listing.h"
 #include "engine/schedule/states.h"
 
 namespace wflow::cli {

@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/done_tasks.h"
 #include "cli/campaign/selection.h"
 #include "cli/campaign/update.h"
 #include "cli/commands/commands.h"

@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/doctor_campaign.h"
 #include "cli/view/terminal.h"
 #include "engine/batch/batch_system.h"
 #include "engine/batch/local_pool.h"

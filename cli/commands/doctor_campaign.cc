@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/doctor_campaign.h"
+#include "cli/commands/commands.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -25,8 +25,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/done_tasks.h"
-#include "cli/campaign/markers.h"
+#include "cli/campaign/selection.h"
 #include "cli/view/terminal.h"
 #include "engine/followups/followups.h"
 #include "engine/query/client.h"

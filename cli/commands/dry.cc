@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/dry.h"
+#include "cli/commands/run.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

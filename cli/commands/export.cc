@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/export.h"
+#include "cli/commands/commands.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

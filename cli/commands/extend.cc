@@ -11,7 +11,6 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/handover.h"
 #include "cli/commands/run.h"
-#include "cli/commands/update.h"
 #include "specs/plan/workspace.h"
 #include "specs/study/growth.h"
 

@@ -3,7 +3,9 @@
 // (wflow install-shims): what they share.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "specs/study/study.h"
@@ -35,5 +37,22 @@ int stop_workers(const std::string& target);
 int nothing(const std::string& command);
 
 }  // namespace front
+
+// ---- other_words.cc: commands of Merlin and Maestro that wflow has under another name, or does not need. A user who
+// types one from habit gets wflow's command in one line.
+
+struct OtherWord {
+  std::string_view word;     // as Merlin or Maestro has it
+  std::string_view instead;  // what to type here, or why there is nothing to type
+};
+
+// In the order of their alphabet.
+std::span<const OtherWord> other_words();
+
+// The line for `word`, empty where it is no such word.
+std::string_view instead_of(std::string_view word);
+
+// Throws Error{usage} with the line for `word`; returns where it is no such word.
+void answer_other_word(const std::string& word);
 
 }  // namespace wflow::cli

@@ -12,8 +12,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/definitions.h"
-#include "cli/commands/other_words.h"
+#include "cli/commands/fronts.h"
 
 namespace wflow::cli {
 

@@ -28,7 +28,6 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/commands/commands.h"
-#include "cli/observe/hook_facts.h"
 #include "cli/observe/hooks.h"
 
 extern char** environ;

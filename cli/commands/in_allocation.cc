@@ -19,7 +19,6 @@
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/run.h"
-#include "cli/commands/worker.h"
 #include "cli/view/display.h"
 #include "engine/batch/batch_system.h"
 #include "engine/coordinate/pool_specs.h"

@@ -2,13 +2,16 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -16,10 +19,10 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/task_arguments.h"
-#include "cli/campaign/task_output.h"
+#include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
-#include "cli/view/follow.h"
+#include "cli/view/task.h"
+#include "engine/query/client.h"
 #include "specs/plan/task_name.h"
 
 namespace wflow::cli {
@@ -159,6 +162,27 @@ class Tail {
   fs::path path_;
   std::uint64_t printed_ = 0;
 };
+
+constexpr std::chrono::milliseconds kOutputLook{100};
+constexpr int kLooksAQuestion = 5;  // the coordinator has better things to do
+
+bool can_still_print(const specs::Plan& plan, const specs::TaskId& task) {
+  engine::Client client(plan);  // a new one: it keeps what it has read of a campaign at rest
+  const engine::ElementState state = client.explain({task.array, task.element}).state;
+  return client.live() && !engine::has_ended(state);
+}
+
+// Calls look() several times a second until the task has ended or no process runs the campaign any more, and once
+// after.
+void follow_task(const specs::Plan& plan, const specs::TaskId& task, const std::function<void()>& look) {
+  while (can_still_print(plan, task)) {
+    for (int i = 0; i < kLooksAQuestion; ++i) {
+      look();
+      std::this_thread::sleep_for(kOutputLook);
+    }
+  }
+  look();
+}
 
 int logs(const LogsOptions& options) {
   const specs::Plan plan = read_plan(find_campaign(options.task.campaign()));

@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/definitions.h"
 
 namespace wflow::cli {
 

@@ -20,7 +20,6 @@
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/fronts.h"
-#include "cli/commands/other_words.h"
 #include "engine/followups/followups.h"
 #include "engine/query/client.h"
 #include "specs/study/study.h"

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
-#include "cli/plot/write.h"
+#include "cli/plot/figure.h"
 #include "cli/report/report.h"
 
 namespace wflow::cli {

@@ -19,7 +19,7 @@
 #include "base/text.h"
 #include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/task_arguments.h"
+#include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/run.h"
 #include "specs/plan/task_name.h"

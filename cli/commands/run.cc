@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/commands/run.h"
+
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <ctime>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -12,14 +16,10 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/markers.h"
 #include "cli/campaign/pools.h"
+#include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/dry.h"
 #include "cli/commands/handover.h"
-#include "cli/commands/read_options.h"
-#include "cli/commands/run.h"
-#include "cli/commands/update.h"
 #include "engine/batch/batch_system.h"
 #include "engine/coordinate/pool_specs.h"
 #include "engine/query/client.h"
@@ -28,6 +28,28 @@
 #include "specs/plan/workspace.h"
 
 namespace wflow::cli {
+
+void add_read_options(CLI::App& command, specs::ReadOptions& options) {
+  command.add_option("--vars", options.variables, "NAME=value: overrides a variable of the study")
+      ->take_all();
+  command.add_option("--samplesfile", options.samples_file,
+                     "use this table of samples instead of the study's");
+  command.add_option("--pgen", options.generator,
+                     "a Python file whose get_custom_generator(env, **kwargs) makes the parameters");
+  command.add_option("--pargs", options.generator_arguments, "KEY:VALUE: an argument of it; may be repeated")
+      ->take_all();
+  command.add_flag("--strict", options.strict, "unknown keys are errors in Merlin's files too");
+  const auto add = [&](const char* name, std::optional<specs::Dialect>& dialect, const char* description) {
+    return command
+        .add_option_function<std::string>(
+            name, [&dialect](const std::string& text) { dialect = specs::dialect_named(text); }, description)
+        ->check(CLI::IsMember({"wflow", "merlin", "maestro"}));
+  };
+  add("--dialect", options.dialect,
+      "whose format the study is in (default: the file tells; wflow validate says it)")
+      ->type_name("NAME");
+  add("--as", options.command, "")->group("");  // for the commands merlin and maestro
+}
 
 namespace fs = std::filesystem;
 

@@ -83,4 +83,15 @@ ExitCode whole_code(const engine::CampaignStatus& status);
 // rerun.cc: keeps this process's variables, 0600, for wflow rerun.
 void record_environment(const std::filesystem::path& campaign);
 
+// --vars, --samplesfile, --pgen, --pargs, --strict
+void add_read_options(CLI::App& command, specs::ReadOptions& options);
+
+// Throws Error{usage} for a plan that would make too many scripts.
+void check_dry(const specs::Plan& plan);
+
+int write_scripts(const specs::Plan& plan, bool quiet);
+
+// The scheduler whose allocation this process runs in, the innermost one; empty outside of any.
+std::string scheduler_around();
+
 }  // namespace wflow::cli

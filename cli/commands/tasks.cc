@@ -11,7 +11,6 @@
 #include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
 #include "cli/view/failure_groups.h"
-#include "cli/view/table.h"
 #include "cli/view/terminal.h"
 #include "specs/plan/task_name.h"
 #include "specs/samples/samples.h"

@@ -10,10 +10,9 @@
 
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/usage_facts.h"
+#include "cli/campaign/usage.h"
 #include "cli/commands/commands.h"
-#include "cli/view/histogram.h"
-#include "cli/view/table.h"
+#include "cli/view/terminal.h"
 
 namespace wflow::cli {
 

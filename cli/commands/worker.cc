@@ -14,7 +14,7 @@
 #include "base/yaml.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/worker.h"
+#include "cli/commands/run.h"
 #include "engine/batch/batch_system.h"
 #include "engine/batch/local_pool.h"
 #include "engine/schedule/groups.h"

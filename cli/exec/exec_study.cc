@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/private_files.h"
 #include "base/text.h"
-#include "cli/exec/table.h"
+#include "cli/exec/arguments.h"
 #include "specs/samples/samples.h"
 
 namespace wflow::cli {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/staging_folder.h"
+#include "cli/exec/arguments.h"
 #include "cli/exec/placeholders.h"
-#include "cli/exec/words.h"
 #include "specs/study/study.h"
 
 namespace wflow::cli {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the process that coordinates a campaign tells others of it: hooks and metrics of its study.
+// Hooks and metrics of a study, which the process that coordinates the campaign serves.
 #pragma once
 
+#include <filesystem>
 #include <optional>
+#include <string>
 
 #include "cli/observe/hooks.h"
 #include "engine/monitor/status.h"
@@ -31,5 +33,15 @@ class Observer {
   double next_s_ = 0;
   bool trouble_ = false;  // with the file, and it was told
 };
+
+// ---- a campaign's status in the text exposition format of Prometheus, version 0.0.4:
+// https://prometheus.io/docs/instrumenting/exposition_formats/
+
+// Every series has the labels `campaign` (the directory's name) and, where it is of one, `step`.
+std::string prometheus_text(const engine::CampaignStatus& status);
+
+// In one piece for its readers: by a rename. Throws Error{system}. Not durable: a file that a power cut takes
+// is written again.
+void write_metrics(const std::filesystem::path& file, const std::string& text);
 
 }  // namespace wflow::cli

@@ -9,8 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/plot/pen.h"
-#include "cli/plot/ticks.h"
+#include "cli/plot/figure.h"
 
 namespace wflow::cli::plot {
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -84,5 +85,38 @@ Figure figure_from_json(const nlohmann::json& json);
 
 // "simulate: memory" as "simulate-memory": fit for Figure::id.
 std::string figure_id(const std::string& text);
+
+// ---- ticks.cc: positions and labels of ticks. The page's script has the same rules (cli/report/page/axes.js).
+
+struct Tick {
+  double value = 0;
+  std::string label;
+};
+
+// About `wanted` ticks at round values in low..high.
+std::vector<Tick> ticks(Scale scale, double low, double high, int wanted);
+
+struct Extent {
+  double low = 0, high = 1;
+};
+
+// What the two axes of a figure span: its data, widened to whole ticks of a linear axis, or what it asks for.
+Extent x_extent(const Figure& figure);
+Extent y_extent(const Figure& figure);
+
+// ---- write.cc: figures as files. The program wflow-plot draws them with cairo, so that wflow itself does not load
+// cairo's twenty libraries with every command.
+
+struct PlotFile {
+  Figure figure = {};
+  std::filesystem::path path = {};  // ends in .png or .svg
+  int width = 800, height = 450;    // in points of 1/96 inch; a PNG file has two pixels a point
+};
+
+// Each file is written under a temporary name and renamed. Error{usage} for another ending; Error{system}
+// when wflow-plot is missing or a file can't be written.
+void write_files(const std::vector<PlotFile>& files);
+void write_png(const Figure& figure, const std::filesystem::path& path);
+void write_svg(const Figure& figure, const std::filesystem::path& path);
 
 }  // namespace wflow::cli::plot

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/plot/pen.h"
+#include "cli/plot/draw.h"
 
 #include <algorithm>
 #include <array>

@@ -10,8 +10,6 @@
 #include "base/file.h"
 #include "cli/plot/draw.h"
 #include "cli/plot/figure.h"
-#include "cli/plot/ticks.h"
-#include "cli/plot/write.h"
 
 namespace wflow::cli::plot {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "cli/report/sections.h"
+#include "cli/report/report.h"
 
 namespace wflow::cli::report {
 

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "base/text.h"
-#include "cli/report/sections.h"
+#include "cli/report/report.h"
 #include "cli/view/failure_groups.h"
 
 namespace wflow::cli::report {

@@ -14,7 +14,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/searches.h"
+#include "cli/campaign/trainings.h"
 #include "cli/report/data.h"
 #include "engine/monitor/allocations.h"
 #include "engine/query/client.h"

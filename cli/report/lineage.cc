@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "cli/report/sections.h"
+#include "cli/report/report.h"
 #include "specs/plan/workspace.h"
 
 namespace wflow::cli::report {

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/printable.h"
-#include "cli/report/page_files.h"
 
 namespace wflow::cli::report {
 

@@ -61,4 +61,11 @@ std::string escaped(std::string_view text);
 // JSON that may stand in a script element: no "<" is left in it.
 std::string json_for_script(const nlohmann::json& json);
 
+// ---- the parts that are the same in every report, built into the program by page_files.cmake
+
+std::string_view page_style();            // page/report.css
+std::string_view page_script();           // page/axes.js, page/plots.js, page/report.js
+std::string_view page_library();          // D3
+std::string_view page_library_licence();  // page/d3-licence.txt
+
 }  // namespace wflow::cli::report

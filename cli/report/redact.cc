@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/report/redact.h"
+#include "cli/report/report.h"
 
 #include <fmt/format.h>
 #include <pwd.h>

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "cli/report/sections.h"
+#include "cli/report/report.h"
 #include "specs/samples/samples.h"
 
 namespace wflow::cli::report {

@@ -10,9 +10,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "cli/campaign/registry.h"
+#include "cli/campaign/campaigns.h"
 #include "cli/top/feed.h"
-#include "cli/view/listing.h"
 #include "engine/query/client.h"
 #include "engine/store/store.h"
 #include "engine/wire/transport.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the dashboard's data comes from. One interface for a campaign that runs or rests, a replay, and the
+// The sources of the dashboard's data. One interface for a campaign that runs or rests, a replay, and the
 // list of several campaigns. No call waits for longer than its time-out.
 #pragma once
 
@@ -9,6 +9,8 @@
 
 #include "cli/top/data.h"
 #include "cli/top/state.h"
+#include "engine/query/client.h"
+#include "specs/plan/plan.h"
 
 namespace wflow::cli::top {
 
@@ -32,5 +34,16 @@ std::unique_ptr<Feed> live_feed(const std::filesystem::path& campaign);
 std::unique_ptr<Feed> replay_feed(const std::filesystem::path& campaign, double speed);
 // All campaigns of the user.
 std::unique_ptr<Feed> campaigns_feed();
+
+// ---- pictures.cc: data from a campaign's record, as it is now or was at some time of the run. Pure.
+
+inline constexpr std::size_t kSlices = 240;  // of a campaign's time
+
+std::map<std::string, StepNeeds> needs_of(const specs::Plan& plan);
+
+TopData picture_of(const engine::RecordedCampaign& record);
+// At `at_s` (Unix time). Ended tasks are as many as their records say had ended by then; which tasks ran at
+// that moment the record does not say.
+TopData picture_at(const engine::RecordedCampaign& record, double at_s);
 
 }  // namespace wflow::cli::top

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/top/lists.h"
+#include "cli/top/state.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/top/ranking.h"
+#include "cli/top/data.h"
 
 #include <gtest/gtest.h>
 

@@ -10,8 +10,7 @@
 
 #include "base/text.h"
 #include "cli/top/chart.h"
-#include "cli/top/lists.h"
-#include "cli/top/words.h"
+#include "cli/top/state.h"
 
 namespace wflow::cli::top {
 

@@ -7,10 +7,9 @@
 
 #include "base/printable.h"
 #include "base/text.h"
-#include "cli/top/lists.h"
+#include "cli/top/chart.h"
 #include "cli/top/render.h"
-#include "cli/top/table.h"
-#include "cli/top/words.h"
+#include "cli/top/state.h"
 
 namespace wflow::cli::top {
 

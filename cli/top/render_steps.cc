@@ -6,10 +6,8 @@
 
 #include "base/text.h"
 #include "cli/top/chart.h"
-#include "cli/top/lists.h"
 #include "cli/top/render.h"
-#include "cli/top/table.h"
-#include "cli/top/words.h"
+#include "cli/top/state.h"
 
 namespace wflow::cli::top {
 

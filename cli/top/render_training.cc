@@ -7,11 +7,9 @@
 
 #include "base/text.h"
 #include "cli/top/chart.h"
-#include "cli/top/lists.h"
-#include "cli/top/ranking.h"
+#include "cli/top/data.h"
 #include "cli/top/render.h"
-#include "cli/top/table.h"
-#include "cli/top/words.h"
+#include "cli/top/state.h"
 
 namespace wflow::cli::top {
 

@@ -10,9 +10,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/training_rows.h"
+#include "cli/campaign/trainings.h"
 #include "cli/top/feed.h"
-#include "cli/top/pictures.h"
 
 namespace wflow::cli::top {
 

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "cli/view/output.h"
+#include "cli/view/terminal.h"
 
 // Functions instead of macros called move, clear, timeout and the like.
 #define NCURSES_NOMACROS

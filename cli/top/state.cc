@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "cli/top/lists.h"
 
 namespace wflow::cli::top {
 

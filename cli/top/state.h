@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/top/data.h"
 #include "engine/wire/requests.h"
@@ -59,5 +60,40 @@ struct ViewState {
 std::optional<Wish> on_key(ViewState& state, Key key, const TopData& data, int page);
 // Selections that are behind the end of their list move to its end.
 void keep_in_bounds(ViewState& state, const TopData& data);
+
+// ---- lists.cc: the entries of each view, filtered and sorted as its state says; renderer and keys both use these.
+// Pointers are into the data that they were made of.
+
+// The orders of a view's list, by number.
+const std::vector<std::string>& sort_names(View view);
+
+std::vector<const wire::StepStatus*> listed_steps(const TopData& data, const ViewState& state);
+std::vector<const wire::FailureView*> listed_failures(const TopData& data, const ViewState& state);
+std::vector<const CampaignRow*> listed_campaigns(const TopData& data, const ViewState& state);
+
+// One row of allocations → workers → tasks.
+struct TreeRow {
+  const wire::AllocationView* allocation = nullptr;
+  const wire::WorkerStatus* worker = nullptr;
+  const wire::RunningView* task = nullptr;
+  int depth = 0;
+};
+std::vector<TreeRow> tree_rows(const TopData& data, const ViewState& state);
+
+// The curves of one task, losses first.
+struct Training {
+  specs::ArrayId array = 0;
+  specs::Element element = 0;
+  std::string task;
+  std::vector<const wire::MetricCurve*> curves;
+  const wire::MetricCurve* curve(std::string_view name) const;  // null: it has none
+};
+std::vector<Training> trainings(const TopData& data, const ViewState& state);
+
+// Lines of the pane in which the search's text occurs.
+bool line_matches(const std::string& line, const std::string& text);
+
+// How many entries the view's list has.
+std::size_t list_size(const TopData& data, const ViewState& state, View view);
 
 }  // namespace wflow::cli::top

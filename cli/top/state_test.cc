@@ -5,7 +5,6 @@
 
 #include <string_view>
 
-#include "cli/top/lists.h"
 #include "cli/top/rates.h"
 #include "cli/top/test_data.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/top/table.h"
+#include "cli/top/chart.h"
 
 #include <algorithm>
 

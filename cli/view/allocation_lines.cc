@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/view/allocation_lines.h"
+#include "cli/view/status.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "cli/view/report.h"
 
 namespace wflow::cli {
 

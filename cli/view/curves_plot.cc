@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/top/chart.h"
-#include "cli/top/ranking.h"
+#include "cli/top/data.h"
 
 namespace wflow::cli {
 

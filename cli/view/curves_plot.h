@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/campaign/curve_runs.h"
+#include "cli/campaign/trainings.h"
 #include "cli/plot/figure.h"
 #include "cli/view/terminal.h"
 

@@ -1,19 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `wflow run` and `wflow attach` show while a campaign runs: on a terminal a picture that is drawn again
-// in place, elsewhere plain lines.
+// The output of `wflow run` and `wflow attach` while a campaign runs: on a terminal a picture that is redrawn in place,
+// elsewhere plain lines.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/view/failure_groups.h"
 #include "cli/view/terminal.h"
-#include "cli/view/training_lines.h"
 #include "engine/monitor/status.h"
 
 namespace wflow::cli {
+
+class TrainingLines {
+ public:
+  // "epoch 3: train_loss 0.12, validation_loss 0.10, and 4 more" of the epochs that were not taken before, at most
+  // about `columns` wide. The metrics of an epoch may arrive one by one: the newest epoch is given when nothing was
+  // added to it since the last call, or with `all`. What the first call finds is older than this display, and is
+  // not given.
+  std::vector<std::string> take(const engine::CampaignStatus& status, std::size_t columns, bool all);
+
+ private:
+  struct Training {
+    std::uint64_t given = 0;     // the last epoch
+    std::string newest_as_seen;  // the line of the newest one, in the last call
+  };
+  bool first_call_ = true;
+  std::map<std::pair<specs::ArrayId, specs::Element>, Training> trainings_;
+};
 
 class Display {
  public:

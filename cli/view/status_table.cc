@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/view/status_table.h"
+#include "cli/view/status.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/text.h"
+#include "cli/campaign/trainings.h"
+#include "cli/top/data.h"
 #include "cli/view/failure_groups.h"
-#include "cli/view/report.h"
-#include "cli/view/table.h"
+#include "cli/view/terminal.h"
 
 namespace wflow::cli {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/view/table.h"
+#include "cli/view/terminal.h"
 
 #include <fmt/format.h>
 

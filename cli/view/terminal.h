@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the output is connected to, and text shaped for it.
+// Standard output of `wflow`, for every command. On a terminal, texts of others (names of metrics and workers,
+// cells of samples, output of tasks) must not act on it: only this program's own escape sequences do. They carry a
+// secret mark.
 #pragma once
 
 #include <string>
@@ -7,6 +9,31 @@
 #include <vector>
 
 namespace wflow::cli {
+
+// From here on `stdout` makes control characters visible (base/printable.h) where it is a terminal. Elsewhere
+// nothing changes.
+void open_output();
+
+// `stdout` as it was: for --raw, and for what draws on the terminal with a library of its own.
+void open_raw_output();
+
+// An escape sequence of this program: own_escape("31m"), own_escape("K").
+std::string own_escape(std::string_view code);
+
+// What `stdout` does to a text that comes in pieces. `mark`: of escape sequences that pass.
+class VisibleText {
+ public:
+  explicit VisibleText(std::string mark) : mark_(std::move(mark)) {}
+  const std::string& mark() const { return mark_; }
+  // What can be shown of all that was given so far; the last bytes may be kept until more comes.
+  std::string take(std::string_view bytes);
+
+ private:
+  std::string mark_;  // behind "\x1b[" of own sequences
+  std::string kept_;
+};
+
+// ---- the terminal, and text shaped for it
 
 struct Terminal {
   bool interactive = false;  // a terminal that can move its cursor
@@ -33,5 +60,34 @@ std::vector<std::string> wrapped(std::string_view text, int columns, int indent)
 std::string bar(const Terminal& terminal, double fraction, int columns);
 // A small curve, one column a value, scaled from the least to the greatest; the last `columns` values.
 std::string sparkline(const Terminal& terminal, const std::vector<double>& values, int columns);
+
+// ---- table.cc: rows with a heading, aligned for reading or RFC 4180 for programs
+
+struct Cell {
+  std::string text;
+  Style style = Style::plain;
+};
+
+class Table {
+ public:
+  explicit Table(std::vector<std::string> headings) : headings_(std::move(headings)) {}
+  void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
+  // On a terminal lines are cut to its width.
+  void print(const Terminal& terminal) const;
+  std::vector<std::string> lines(const Terminal& terminal) const;
+  // On a terminal that is too narrow for it each row becomes a few lines: its first cell, then the others
+  // behind their headings. Nothing is cut.
+  void print_whole(const Terminal& terminal) const;
+  void print_csv() const;
+  static void print_csv_row(const std::vector<Cell>& row);
+  void clear() { rows_.clear(); }
+
+ private:
+  std::vector<int> widths() const;
+  void print_lines_of(const std::vector<Cell>& row, const Terminal& terminal) const;
+
+  std::vector<std::string> headings_;
+  std::vector<std::vector<Cell>> rows_;
+};
 
 }  // namespace wflow::cli
