@@ -36,7 +36,7 @@ double now_s() {
   return unix_now_s();
 }
 
-// One that is silent must not keep the list waiting.
+// A silent coordinator must not delay the list.
 constexpr engine::Waiting kShortly = {.change_s = 1, .answer_s = 2};
 
 Row row_of(const fs::path& campaign, bool sizes) {
@@ -57,7 +57,7 @@ Row row_of(const fs::path& campaign, bool sizes) {
   return row;
 }
 
-// Asks them side by side.
+// Asks the coordinators in parallel.
 std::vector<Row> rows_of(const std::vector<fs::path>& campaigns, bool sizes) {
   constexpr std::size_t kMostAtOnce = 32;
   std::vector<Row> rows(campaigns.size());
@@ -69,7 +69,7 @@ std::vector<Row> rows_of(const std::vector<fs::path>& campaigns, bool sizes) {
   try {
     while (others.size() + 1 < std::min(campaigns.size(), kMostAtOnce)) others.emplace_back(work);
   } catch (const std::system_error&) {
-    // No more threads are allowed: those that there are do it.
+    // The system allows no more threads: the existing ones do the work.
   }
   work();
   others.clear();  // joins them

@@ -13,7 +13,8 @@ namespace {
 
 namespace wire = engine::wire;
 
-// Failures that --where chooses here and there are a part each: five million of them are no message.
+// Scattered failures that --where selects are one part each: five million of them do not fit into one
+// message.
 TEST(Selection, GoesOutInMessagesThatAreNotTooLarge) {
   wire::Selection selection;
   selection.chosen = true;

@@ -24,14 +24,14 @@ namespace {
 using engine::wire::MetricCurve;
 using specs::ArrayId;
 
-// Its name in the study, and its number among the step's trainings.
+// The step's name in the study, and the number of the training within the step.
 using TrainingOfSearch = std::pair<std::string, ArrayId>;
 
 struct Reported {
   std::map<int, TaskPlace> trained;   // by rung
   std::map<int, double> stop_places;  // by the rung that it did not enter
 
-  // What lies behind a stop is of an earlier ranking.
+  // Rungs after a stop belong to an earlier ranking.
   int last_rung() const {
     const auto stop = stop_places.begin();
     const auto end = stop == stop_places.end() ? trained.end() : trained.lower_bound(stop->first);
@@ -133,7 +133,7 @@ std::vector<std::string> search_results(const std::filesystem::path& campaign) {
     const std::filesystem::path file = entry.path() / "search.json";
     if (!std::filesystem::is_regular_file(file, ignored)) continue;
     const nlohmann::json search = nlohmann::json::parse(read_file(file), nullptr, false);
-    // A step may have a file of that name for itself.
+    // A step may write a file of that name for its own use.
     if (!search.is_object() || !search.contains("trainings")) continue;
     const std::string best = search.value("best", "");
     const std::filesystem::path model = (entry.path() / search.value("model", "")).lexically_normal();
@@ -146,7 +146,7 @@ std::vector<std::string> search_results(const std::filesystem::path& campaign) {
 
 namespace {
 
-// Executions of so many trainings are asked for, the best ones: one question each.
+// The number of trainings, the best ones, whose executions are requested: one request each.
 constexpr std::size_t kTimedTrainings = 100;
 
 NamedValues all_parameters(const specs::Plan& plan, const specs::SampleTable* samples,
@@ -312,7 +312,7 @@ void add_numbers(const nlohmann::json& row, const std::string& prefix, std::uint
   }
 }
 
-// Without a step, epochs count, and without those lines.
+// Without a step the epoch is the position, without an epoch the line number.
 void add_line(std::string_view line, std::uint64_t number, PointsByName& points) {
   if (const auto event = engine::wire::parse_event_line(line)) {
     const auto* body = std::get_if<engine::wire::EventBody>(&*event);

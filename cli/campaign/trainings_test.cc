@@ -9,7 +9,7 @@
 namespace wflow::cli {
 namespace {
 
-// Of three trainings one goes on, twice.
+// One of three trainings goes on, twice.
 specs::Plan searching() {
   return specs::StudyText(R"yaml(
 description: {name: n}

@@ -22,7 +22,7 @@ namespace {
 using engine::StepUsage;
 
 constexpr double kHigh = 0.95;
-constexpr double kMargin = 1.5;  // above what 95 % needed
+constexpr double kMargin = 1.5;  // factor above the need of 95 % of the executions
 constexpr std::uint64_t kFewExecutions = 20;
 
 std::string bytes_text(double bytes) {
@@ -41,7 +41,7 @@ std::string executions_text(std::uint64_t count) {
   return fmt::format("{} execution{}", text::format_count(count), count == 1 ? "" : "s");
 }
 
-// Half as much again as what 95 % needed, but at least the largest, in steps of 64 MiB.
+// 1.5 times the need of 95 % of the executions, but at least the largest, in steps of 64 MiB.
 std::uint64_t memory_to_ask(const StepUsage& used) {
   constexpr double kStep = 64 << 20;
   const double needed = std::max(used.peak_bytes.quantile(kHigh) * kMargin, used.peak_bytes.most());
@@ -69,7 +69,7 @@ std::vector<Advice> memory_advice(const StepUsage& used, const StepAsked& asked,
   }
   const auto have = static_cast<std::uint64_t>(asked.memory_bytes);
   if (killed > 0) {
-    // What they would have needed nobody knows: twice what they had.
+    // The real need of killed tasks is unknown: advise twice their limit.
     return {{"memory",
              fmt::format("asked {}, {} killed for memory; {}", text::format_bytes(have),
                          executions_text(killed), needs),
@@ -79,7 +79,7 @@ std::vector<Advice> memory_advice(const StepUsage& used, const StepAsked& asked,
   return {{"memory", fmt::format("asked {}, {}", text::format_bytes(have), needs), memory_line(next)}};
 }
 
-// CPU time of very short tasks is mostly of starting them.
+// Most of the CPU time of very short tasks is their start.
 std::vector<Advice> cores_advice(const StepUsage& used, const StepAsked& asked) {
   constexpr double kTimed_s = 1;
   constexpr double kIdle = 0.5, kCrowded = 1.3, kMarginCores = 1.1;
@@ -105,7 +105,7 @@ std::string duration_key(double seconds) {
   return fmt::format("{:.0f} h", std::ceil(seconds / 3600));
 }
 
-// A limit far above what tasks take finds those that hang late; one that tasks reach ends good ones.
+// A limit far above the usual duration finds hanging tasks late; a limit that tasks reach kills good ones.
 std::vector<Advice> timeout_advice(const StepUsage& used, const StepAsked& asked,
                                    const std::vector<engine::wire::LostTime>& lost) {
   constexpr double kFarAbove = 10, kNext = 3;
@@ -228,7 +228,7 @@ UsageFacts usage_facts(const std::filesystem::path& campaign) {
   data.running = std::move(watch.running);
   data.needs = top::needs_of(plan);
   data.now_s = data.status.time_s;
-  // Of a worker that was killed with its coordinator no end is known.
+  // The end of a worker that was killed together with its coordinator is unknown.
   const bool live = client.live();
   for (engine::wire::WorkerView& worker : data.workers) {
     const bool over = !live || worker.state == engine::wire::WorkerViewState::unknown;
@@ -262,7 +262,7 @@ UsageFacts usage_facts(const std::filesystem::path& campaign) {
 
 namespace {
 
-// Buckets of the sketch that span a factor of two.
+// The number of buckets of the sketch that span a factor of two.
 std::int32_t buckets_of_two() {
   return static_cast<std::int32_t>(std::ceil(std::log(2.0) / std::log(engine::QuantileSketch::bound(1))));
 }

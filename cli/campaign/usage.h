@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a campaign used: compared with what the study asked for (the lines to write for the next run; pure), in sums, and
-// as a distribution.
+// The usage of a campaign: compared with the requests of the study (the lines to write for the next run;
+// pure), in sums, and as a distribution.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@
 
 namespace wflow::cli {
 
-// What the study asks for, a task.
+// The request of the study for one task.
 struct StepAsked {
-  int cores = 1;                  // of each process
+  int cores = 1;                  // per process
   int procs = 1;                  // MPI processes
-  std::int64_t memory_bytes = 0;  // 0: nothing was asked
+  std::int64_t memory_bytes = 0;  // 0: no request
   double timeout_s = 0;           // 0: none
   int all_cores() const { return cores * procs; }
 };
@@ -32,14 +32,15 @@ struct Advice {
   std::string line;   // to write in the study: "memory: 1664 MiB"; empty: there is no single one
 };
 
-// CPU seconds a second of the executions, all together; 0 without executions.
+// CPU seconds per second of all executions together; 0 without executions.
 double cores_used(const engine::StepUsage& used);
 
-// `lost`: executions of this step that did not succeed. Nothing where what was asked fits what was used.
+// `lost`: executions of this step that did not succeed. Empty if the request fits the usage.
 std::vector<Advice> step_advice(const engine::StepUsage& used, const StepAsked& asked,
                                 const std::vector<engine::wire::LostTime>& lost);
 
-// Of the allocations of a campaign that has ended, pool by pool: a walltime of which none used half.
+// Advice for each pool of a campaign that has ended whose allocations all used less than half of their
+// walltime.
 std::vector<Advice> walltime_advice(const std::vector<engine::wire::AllocationView>& allocations);
 
 // "memory: asked ...; write `memory: 1664 MiB`".
@@ -50,13 +51,14 @@ std::string sentence_of(const Advice& advice);
 struct StepFacts {
   std::string name, kind;
   StepAsked asked;
-  engine::StepUsage used;  // of executions of a millisecond or more, and of those that failed
+  engine::StepUsage used;  // executions of a millisecond or more, and failed ones
   std::vector<engine::wire::LostTime> lost;
   std::vector<Advice> advice;
 };
 
-// Time of the workers, each from when it joined to its end, or to now. A part of it is used where tasks held
-// its cores: durations times the cores that the step asks for. What failed executions held is a part of that.
+// Time of the workers, each from its beginning to its end or to now. The used part is the time in which tasks
+// held cores: durations times the cores that the step asks for. The lost part of that belongs to failed
+// executions.
 struct HourFacts {
   std::size_t workers = 0;
   double core_h = 0;
@@ -68,8 +70,8 @@ struct UsageFacts {
   engine::CampaignState state = engine::CampaignState::running;
   double time_s = 0;  // Unix time of these facts
   std::vector<StepFacts> steps;
-  std::optional<HourFacts> hours;  // nothing before a worker has joined
-  std::vector<Advice> advice;      // of the whole campaign
+  std::optional<HourFacts> hours;  // empty before a worker has joined
+  std::vector<Advice> advice;      // for the whole campaign
 };
 
 // Throws Error as engine::Client.
@@ -82,11 +84,11 @@ struct HistogramBin {
   std::uint64_t count = 0;
 };
 
-// At most `bins` bins of equal ratio that cover all positive values, at least a factor of two in all; values
-// of 0 are in none. Empty without positive values.
+// At most `bins` bins of equal ratio that cover all positive values, at least a factor of two in all. No bin
+// contains values of 0. Empty without positive values.
 std::vector<HistogramBin> histogram(const engine::QuantileSketch& sketch, std::size_t bins);
 
-// One column a bin, as high as its share of the fullest one; ASCII where the terminal is not UTF-8.
+// One column per bin, as high as its share of the fullest one; ASCII if the terminal is not UTF-8.
 std::string bars_of(const std::vector<HistogramBin>& bins, const Terminal& terminal);
 
 }  // namespace wflow::cli

@@ -6,7 +6,6 @@
 
 #include <numeric>
 
-
 namespace wflow::cli {
 
 namespace {
@@ -54,7 +53,7 @@ TEST(Advice, WhatFitsIsLeftAlone) {
   asked.cores = 2;
   EXPECT_THAT(step_advice(executions(100, 10, 1.8, 1100 * kMiB), asked, {}), IsEmpty());
   EXPECT_THAT(step_advice(StepUsage(), asked, {}), IsEmpty());
-  // Nothing was asked, and little is needed.
+  // The study asks for nothing, and the tasks need little.
   EXPECT_THAT(step_advice(executions(100, 0.1, 1, 20 * kMiB), StepAsked(), {}), IsEmpty());
 }
 
@@ -76,10 +75,10 @@ TEST(Advice, CoresThatStandIdleAndCoresThatAreShort) {
   EXPECT_THAT(lines_of(step_advice(executions(10, 60, 1.5, kMiB), asked, {})), ElementsAre("cores: 2"));
   asked.cores = 1;
   EXPECT_THAT(lines_of(step_advice(executions(10, 60, 3.5, kMiB), asked, {})), ElementsAre("cores: 4"));
-  // The number of processes is the user's: no line.
+  // The user chooses the number of processes: no line.
   asked.procs = 16;
   EXPECT_THAT(lines_of(step_advice(executions(10, 60, 2, kMiB), asked, {})), ElementsAre(""));
-  // CPU time of short tasks is that of starting them.
+  // The CPU time of short tasks is the time to start them.
   asked = {};
   asked.cores = 8;
   EXPECT_THAT(step_advice(executions(10, 0.2, 0.5, kMiB), asked, {}), IsEmpty());
@@ -89,7 +88,7 @@ TEST(Advice, ATimeLimitFarAboveAndOneThatWasReached) {
   StepAsked asked;
   asked.timeout_s = 7200;
   EXPECT_THAT(lines_of(step_advice(executions(100, 60, 1, kMiB), asked, {})), ElementsAre("timeout: 3 min"));
-  // Too few to know.
+  // Too few executions for an advice.
   EXPECT_THAT(step_advice(executions(3, 60, 1, kMiB), asked, {}), IsEmpty());
   asked.timeout_s = 90;
   EXPECT_THAT(lines_of(step_advice(executions(100, 60, 1, kMiB), asked, {{"simulate", "timed_out", 5, 450}})),
