@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow allocations: what a campaign has of a batch scheduler, and what people ask about it.
+// wflow allocations: the jobs of a campaign at a batch scheduler, and their state.
 #include <fmt/format.h>
 
 #include <memory>

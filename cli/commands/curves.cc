@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow curves: what trainings reported, several in one plot.
+// wflow curves: the metrics of several trainings in one plot.
 #include <fmt/format.h>
 
 #include <cmath>

@@ -17,7 +17,7 @@ namespace wflow::cli {
 
 namespace {
 
-// Text for roff: no line may look like a request, no character like an escape.
+// Escapes text for roff: no line may look like a request, no character like an escape.
 std::string roff(const std::string& written) {
   std::string result;
   for (const char c : written) {

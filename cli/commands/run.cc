@@ -48,15 +48,15 @@ void add_read_options(CLI::App& command, specs::ReadOptions& options) {
   add("--dialect", options.dialect,
       "whose format the study is in (default: the file tells; wflow validate says it)")
       ->type_name("NAME");
-  add("--as", options.command, "")->group("");  // for the commands merlin and maestro
+  add("--as", options.command, "")->group("");  // the commands merlin and maestro use it
 }
 
 namespace fs = std::filesystem;
 
 namespace {
 
-// The directory's name has the time to the second: a second campaign in the same one takes the next free
-// name. Made here and not by whoever fills it, so that two runs at once can't both take it.
+// The directory's name contains the time in seconds: a second campaign in the same second takes the next free
+// name. The directory is created here, before it is filled, so that two runs at once can't both take it.
 fs::path make_campaign_directory(const specs::Study& study, std::string* timestamp) {
   for (std::time_t now = std::time(nullptr);; ++now) {
     *timestamp = fmt::format("{:%Y%m%d-%H%M%S}", fmt::localtime(now));
@@ -64,7 +64,7 @@ fs::path make_campaign_directory(const specs::Study& study, std::string* timesta
     make_directories(directory.parent_path());
     std::error_code error;
     if (fs::create_directory(directory, error)) {
-      // Whatever the umask: wflow itself refuses a campaign that others can change.
+      // Ignores the umask: wflow itself refuses a campaign that others can change.
       fs::permissions(directory, fs::perms::others_write, fs::perm_options::remove, error);
       return directory;
     }
@@ -84,7 +84,7 @@ specs::Plan create(const specs::StudyAndWarnings& read) {
     engine::store::Store::create(plan.campaign(), plan);
     return plan;
   } catch (const Error& error) {
-    // What a command that generates samples said stays: its error points there.
+    // Keep the log of a command that generates samples: its error refers to it.
     std::error_code ignored;
     if (error.code() != ExitCode::data) fs::remove_all(directory, ignored);
     throw;
@@ -93,7 +93,7 @@ specs::Plan create(const specs::StudyAndWarnings& read) {
 
 namespace {
 
-// The programs beside wflow that the study's tasks are: better missed now than by the first task.
+// Throws if a program beside wflow that the study's tasks need is missing: before the first task needs it.
 void require_programs(const specs::Study& study) {
   for (const specs::Step& step : study.steps) {
     const bool looks = std::any_of(step.outputs.begin(), step.outputs.end(), [](const auto& output) {
@@ -105,7 +105,7 @@ void require_programs(const specs::Study& study) {
   }
 }
 
-// Better said before there is a campaign.
+// Throws if a scheduler can't be used: before the campaign is created.
 void require_schedulers(const specs::Study& study, const RunOptions& options) {
   if (options.local || options.zero || options.zero_failures > 0) return;
   for (const std::string& name : engine::wanted_schedulers(study)) {
@@ -120,7 +120,7 @@ void require_schedulers(const specs::Study& study, const RunOptions& options) {
   }
 }
 
-// A new campaign is made in any case: that is what run is for.
+// Prints a note about an earlier campaign whose study differed. `run` creates a new campaign in any case.
 void note_earlier(const specs::Study& study) {
   const auto last = last_campaign_of(study);
   if (!last) return;
@@ -166,11 +166,11 @@ struct ResumeOptions {
   bool with_dependents = false;
 };
 
-// What is done and has lost its marker, and a word on what has failed.
+// Finds done tasks without their marker, and prints a note about failed tasks.
 void look_at_record(const specs::Plan& plan, ResumeOptions& options) {
   const bool merlin = plan.study().format.dialect == specs::Dialect::merlin;
   const bool trust = !options.ignore_markers && (options.trust_markers || merlin);
-  engine::Client client(plan);  // ends here: its hold on the record would keep the coordinator out
+  engine::Client client(plan);  // must end here: its lock on the record would keep the coordinator out
   const std::uint64_t failed = client.status().failed();
   if (trust && !client.live()) options.run.run_again = {lost_markers(plan, client), options.with_dependents};
   if (options.run.silent()) return;
@@ -206,7 +206,7 @@ class ChangedStudy {
     }
     require_programs(read.study);
     require_schedulers(read.study, options_.run);
-    // Not while tasks run that read the table.
+    // Not possible while tasks run that read the table.
     if (!generated_ && specs::generates_samples(plan_.study(), read.study) && !is_coordinated(plan_)) {
       before_ = specs::generate_samples_anew(read.study, plan_.campaign());
       generated_.emplace(std::move(read.study));
@@ -231,7 +231,7 @@ class ChangedStudy {
   fs::path before_;
 };
 
-// The plan to go on with; nothing where the answer was no.
+// The plan to go on with; empty if the user declined.
 std::optional<specs::Plan> take_in(const specs::Plan& plan, ResumeOptions& options) {
   UpdateOptions update;
   update.command = "resume --update";
@@ -274,13 +274,13 @@ void add_common(CLI::App& command, RunOptions& options) {
       "--listen", options.listen,
       "take workers and questions from other hosts, too; a campaign of one machine opens no port");
   command.add_flag("--detach", options.detach, "go on in the background; wflow attach shows it");
-  // The tests cut cables, and do not wait for a minute each time.
+  // For tests that interrupt connections and can't wait for a minute each time.
   command
       .add_option("--fence", options.fence_s,
                   "seconds of silence after which a worker of another host ends its tasks")
       ->check(CLI::Range(1.0, 3600.0))
       ->group("");
-  // They measure the coordinator (bench/README.md); no user has a use for them.
+  // Measure the coordinator (bench/README.md); not for users.
   command
       .add_flag("--zero-workers", options.zero,
                 "complete every task without running it (measures the coordinator)")
@@ -315,7 +315,7 @@ void add_run(CLI::App& app, Command& chosen) {
           "--local)")
       ->check(CLI::IsMember({"step", "leaf"}))
       ->type_name("NAME");
-  command->add_flag("--no-errors")->group("");  // Merlin's: errors are never left out of the report
+  command->add_flag("--no-errors")->group("");  // Merlin's option: the report never leaves errors out
   command->add_flag("--json", options->json, "only the status at the end, as JSON");
   add_common(*command, *options);
   command->callback([options, &chosen] {

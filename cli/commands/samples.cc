@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow samples: what each sample of a campaign is, how far it is, where its files lie.
+// wflow samples: the values, state and files of each sample of a campaign.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ struct SamplesOptions {
   bool csv = false;
 };
 
-// The step whose samples are listed, and the conversion of its output where there is one.
+// The step whose samples are listed, and the conversion of its output if there is one.
 struct Listed {
   const specs::PlannedStep* step = nullptr;
   const specs::PlannedStep* convert = nullptr;
@@ -71,16 +71,16 @@ Listed listed_step(const specs::Plan& plan, const std::string& name) {
                                    : fmt::format("no step '{}' of this campaign runs once a sample", name));
 }
 
-// Which part of a data set each sample of a campaign belongs to, from the study alone: as the conversion
-// places it (converters/split.h), before there is a shard.
+// The part of a data set that each sample of a campaign belongs to, from the study alone: as the conversion
+// will place it (converters/split.h), before there is a shard.
 class SampleSplit {
  public:
-  // Of the data set that the planned step `convert` makes: the one with block_samples. `samples` outlives
-  // this.
+  // Split of the data set that the planned step `convert` makes, which is the one with block_samples.
+  // `samples` must outlive this.
   SampleSplit(const specs::Plan& plan, const specs::PlannedStep& convert, const specs::SampleTable& samples);
 
-  // "train", "validation", "test"; nothing for a sample that no part takes. Where the split is stratified,
-  // the samples of a block depend on each other: any order of calls is right, ascending ones are fast.
+  // "train", "validation", "test"; empty for a sample that no part takes. In a stratified split, the samples
+  // of a block depend on each other: any order of calls is right, ascending order is fast.
   std::optional<std::string_view> of(specs::Element sample);
 
  private:
@@ -93,7 +93,7 @@ class SampleSplit {
   converters::SplitMap map_;
   std::optional<std::size_t> group_column_, stratum_column_;
   std::uint64_t block_samples_;
-  // Of a stratified split: the block that is being placed, up to but without next_.
+  // State of a stratified split: the samples of the current block before next_ are placed.
   specs::Element next_ = 0;
   std::map<std::uint64_t, converters::SplitMap::Stratum> strata_;
 };
@@ -119,7 +119,7 @@ SampleSplit::SampleSplit(const specs::Plan& plan, const specs::PlannedStep& conv
       stratum_column_(column_of(samples, request_.stratify_by)),
       block_samples_(std::max<std::uint64_t>(convert.block_samples, 1)) {}
 
-// As in converters/input/sample_table.cc, of the rows that steps/convert.cc hands over.
+// The same identity as in converters/input/sample_table.cc for the rows that steps/convert.cc passes on.
 std::uint64_t SampleSplit::identity(specs::Element sample) const {
   return converters::identity_of(group_column_ ? samples_.text(sample, *group_column_)
                                                : std::to_string(sample));
@@ -188,7 +188,7 @@ class SampleListing {
   std::uint64_t found() const { return found_; }
 
  private:
-  static constexpr std::uint64_t kTogether = 10'000;  // rows with the same widths
+  static constexpr std::uint64_t kTogether = 10'000;  // rows that share column widths
 
   void print_table() {
     table_.print(standard_output());
@@ -207,7 +207,7 @@ class SampleListing {
     return std::string(split_ ? split_->of(sample).value_or("none") : "");
   }
 
-  // Absolute for programs; for people from the campaign's directory on.
+  // An absolute path for programs (`whole`); relative to the campaign's directory in the table.
   std::string directory_of(const TaskRow& row, bool whole) {
     if (!template_ || template_->array != row.array) template_ = plan_.task_template(row.array);
     const std::string directory = steps::working_directory(*template_, row.element);
@@ -244,7 +244,7 @@ class SampleListing {
   bool several_arrays_;
   std::unique_ptr<const specs::SampleTable> samples_;
   std::optional<SampleSplit> split_;
-  std::optional<specs::TaskTemplate> template_;  // of the array that is listed
+  std::optional<specs::TaskTemplate> template_;  // template of the array that is listed
   Table table_;
   std::uint64_t found_ = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow diff, history, redo: what a changed study means for a campaign, its versions, and tasks that run
+// wflow diff, history, redo: the effects of a changed study on a campaign, its versions, and tasks that run
 // again.
 #include "cli/commands/handover.h"
 
@@ -64,7 +64,7 @@ nlohmann::ordered_json to_json(const engine::Changes& changes) {
   return steps;
 }
 
-// wflow extend leaves the user's file as it is.
+// Warns that the user's file lacks samples of the campaign: wflow extend does not change that file.
 void warn_of_lost_growth(const Update& update) {
   const auto& was = update.from.study();
   const auto& is = update.to.study();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow usage: what the tasks of each step used, beside what the study asked for, and what to ask for next
-// time.
+// wflow usage: the usage of each step's tasks, compared with the request of the study, and what to ask for
+// next time.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 using engine::QuantileSketch;
 
-constexpr int kUsageVersion = 1;  // of --json
+constexpr int kUsageVersion = 1;  // version of --json
 constexpr double kUsageHigh = 0.95;
 constexpr std::size_t kBins = 16;
 
@@ -34,7 +34,7 @@ std::string usage_bytes(double bytes) {
   return text::format_bytes(static_cast<std::uint64_t>(std::max(bytes, 0.0)));
 }
 
-// Why executions did not succeed, in words.
+// The reasons why executions did not succeed, in words.
 std::string lost_word(const std::string& reason) {
   if (reason == "exited") return "by their exit code";
   std::string words = reason;
