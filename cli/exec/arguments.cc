@@ -44,10 +44,11 @@ ExecWords read_exec_words(const std::vector<std::string>& words) {
   ExecWords read;
   Separator last = Separator::none;
   bool linked = false;
-  std::size_t files = 0;  // behind the last ::::
+  std::size_t files = 0;  // number of files after the last ::::
   const auto check_files = [&] {
     if (last == Separator::files && files == 0)
-      throw Error(ExitCode::usage, ":::: needs files, whose lines are the arguments: wflow exec -- COMMAND {} :::: FILE");
+      throw Error(ExitCode::usage,
+                  ":::: needs files, whose lines are the arguments: wflow exec -- COMMAND {} :::: FILE");
   };
   for (const std::string& word : words) {
     if (const Separator separator = separator_of(word); separator != Separator::none) {
@@ -94,7 +95,7 @@ namespace {
 
 constexpr std::size_t kWriteBytes = 1 << 20;
 
-// The lists that are linked to each other, taken row by row.
+// The lists that are linked to each other and advance row by row.
 using Group = std::vector<const ArgumentList*>;
 
 std::vector<Group> groups_of(const std::vector<ArgumentList>& lists) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of `wflow exec [OPTIONS] [--] COMMAND... [::: ARGUMENT... | :::: FILE...]...`, and the table of arguments that
-// wflow makes of them: a file of rows, one a command.
+// The words of `wflow exec [OPTIONS] [--] COMMAND... [::: ARGUMENT... | :::: FILE...]...`, and the table of
+// arguments that wflow makes of them: a file of rows, one a command.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace wflow::cli {
 struct ArgumentList {
   std::vector<std::string> values;
   bool linked = false;  // row by row with the list before it (:::+), else combined with every row before it
-  std::string file;     // whose lines are the values; "-": standard input; empty: the values are given
+  std::string file;     // a file whose lines are the values; "-": standard input; empty: the values are given
 };
 
 struct ExecWords {
@@ -25,21 +25,21 @@ struct ExecWords {
   std::vector<ArgumentList> lists;
 };
 
-// Takes the command and its lists apart; reads no file. Error{usage} for `:::+` and `::::+` without a list before
-// them, and for `::::` without a file.
+// Splits the words into the command and its lists, without reading a file. Error{usage} for `:::+` and
+// `::::+` without a list before them, and for `::::` without a file.
 ExecWords read_exec_words(const std::vector<std::string>& words);
 
-// Reads the files of the lists. Error{data} where there is no such file, Error{usage} for linked lists of unequal
-// length and for standard input that is named twice.
+// Reads the files of the lists. Error{data} if a file does not exist, Error{usage} for linked lists of
+// unequal length and for standard input that is named twice.
 void read_list_files(std::vector<ArgumentList>& lists);
 
-// Writes rows as they come, whatever their number. Of one column the file is `.lines`, else `.tsv`.
+// Writes rows one by one, so that their number has no limit. A file of one column is `.lines`, else `.tsv`.
 class ArgumentTable {
  public:
-  // `folder` is there. Without columns there is one that counts the rows.
+  // `folder` must exist. Without columns, a column that counts the rows is added.
   ArgumentTable(const std::filesystem::path& folder, std::vector<ArgumentColumn> columns);
 
-  // Error{usage} for what no row can hold: a line end, and beside other columns a tab.
+  // Error{usage} for an argument with a line end, or with a tab if there are several columns.
   void add(const std::vector<std::string>& arguments);
   void close();
 
@@ -57,10 +57,10 @@ class ArgumentTable {
   std::uint64_t rows_ = 0;
 };
 
-// Every row of the lists, the last list changing fastest.
+// Adds every row of the lists, the last list changing fastest.
 void add_lists(const std::vector<ArgumentList>& lists, ArgumentTable& table);
 
-// Every line of an open file that is not empty, as one argument.
+// Adds every line of an open file that is not empty, as one argument.
 void add_lines(int fd, const std::filesystem::path& name, ArgumentTable& table);
 
 }  // namespace wflow::cli
