@@ -53,7 +53,8 @@ void HookWatch::look_at_failures(const engine::CampaignStatus& status, std::vect
   add("first_failure", std::move(text), due);
 }
 
-// A step that is held back, a campaign that waits for its disk, or no end of a task for a long time.
+// Detects a step that is held back, a campaign that waits for its disk, or a long time without the end of a
+// task.
 void HookWatch::look_for_a_stall(const engine::CampaignStatus& status, std::vector<DueHook>& due) {
   if (!began_ || status.ended() != ended_) {
     ended_ = status.ended();
@@ -74,7 +75,7 @@ void HookWatch::look_for_a_stall(const engine::CampaignStatus& status, std::vect
   add("stalled", std::move(text), due);
 }
 
-// The coordinator notes those that nobody gave back (engine/batch/pools_answers.cc).
+// Finds notes of the coordinator about allocations that ended unexpectedly (engine/batch/pools_answers.cc).
 void HookWatch::look_at_allocations(const engine::CampaignStatus& status, std::vector<DueHook>& due) {
   for (const auto& row : status.history) {
     if (row.number <= history_ || !row.text.starts_with("allocation ")) continue;
@@ -144,7 +145,7 @@ std::vector<std::string> hook_variables(const nlohmann::json& facts) {
 
 namespace {
 
-// A file in memory: whoever reads it needs no writer that waits.
+// A file in memory: unlike a pipe, it needs no writer that waits for the reader.
 FileDescriptor memory_file(const std::string& text) {
   FileDescriptor file(::memfd_create("wflow-hook", MFD_CLOEXEC));
   if (!file) throw system_error(errno, "cannot hand over what a hook is given");

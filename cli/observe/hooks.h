@@ -19,7 +19,7 @@ namespace wflow::cli {
 
 struct DueHook {
   specs::Hook hook;
-  std::string text;  // why, in a sentence
+  std::string text;  // the reason, in a sentence
 };
 
 class HookWatch {
@@ -27,8 +27,8 @@ class HookWatch {
   explicit HookWatch(std::vector<specs::Hook> hooks) : hooks_(std::move(hooks)) {}
 
   bool any() const { return !hooks_.empty(); }
-  // Before the first look: the campaign begins now, so that all of it is news. Of one that goes on, what the
-  // first status has already is none.
+  // Call before the first look() if the campaign begins now: then everything is news. For a campaign that
+  // goes on, the contents of the first status are not.
   void begins_anew() { anew_ = true; }
   // A status of the running campaign, in order of time, the last one included.
   std::vector<DueHook> look(const engine::CampaignStatus& status);
@@ -45,9 +45,9 @@ class HookWatch {
   bool anew_ = false;
   bool began_ = false;
   std::uint64_t failed_ = 0, ended_ = 0;
-  double progress_s_ = 0;      // Unix time: the number of ended tasks has changed last
-  bool stalled_ = false;       // since progress_s_, and it was told
-  std::uint64_t history_ = 0;  // numbers of rows that were looked at
+  double progress_s_ = 0;      // Unix time of the last change in the number of ended tasks
+  bool stalled_ = false;       // no progress since progress_s_, and it was reported
+  std::uint64_t history_ = 0;  // number of the last history row that was read
 };
 
 // ---- the input of a hook (docs/hooks.md)
@@ -62,10 +62,10 @@ class Hooks {
   Hooks(std::filesystem::path campaign, std::vector<specs::Hook> hooks);
 
   void begins_anew() { watch_.begins_anew(); }
-  // Take milliseconds where a hook is due; never throw.
+  // look() and ended() take milliseconds if a hook is due, and never throw.
   void look(const engine::CampaignStatus& status);
   void ended(const engine::CampaignStatus& status);
-  // Nobody coordinates the campaign: what was started goes into its history.
+  // Writes the started hooks into the campaign's history. No process may coordinate the campaign.
   void record();
 
  private:
@@ -78,7 +78,7 @@ class Hooks {
   std::vector<engine::store::HistoryRow> rows_;  // not recorded yet
 };
 
-// Where the output of hooks is.
+// The log with the output of hooks.
 std::filesystem::path hook_log(const std::filesystem::path& campaign);
 
 }  // namespace wflow::cli

@@ -31,7 +31,7 @@ TEST(HookWatch, AFailureBeforeTheFirstLookIsNewsOfANewCampaign) {
   HookWatch watch = watch_of("first_failure");
   watch.begins_anew();
   EXPECT_EQ(watch.look(status_with(2, 1)).size(), 1U);
-  EXPECT_TRUE(watch.look(status_with(3, 2)).empty());  // the first one alone
+  EXPECT_TRUE(watch.look(status_with(3, 2)).empty());  // the first failure only
 }
 
 TEST(HookWatch, AFailureOfAnEarlierSessionIsNoNews) {
@@ -40,7 +40,7 @@ TEST(HookWatch, AFailureOfAnEarlierSessionIsNoNews) {
   EXPECT_TRUE(watch.look(status_with(3, 2)).empty());
 }
 
-// As engine/batch/pools_answers.cc writes it into the history.
+// The texts are those that engine/batch/pools_answers.cc writes into the history.
 TEST(HookWatch, AnAllocationThatNobodyGaveBackIsLost) {
   HookWatch watch = watch_of("allocation_lost");
   engine::CampaignStatus status = status_with(1, 0);

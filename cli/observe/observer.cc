@@ -44,7 +44,7 @@ std::string sample_value(double value) {
 
 using Labels = std::initializer_list<std::pair<const char*, std::string_view>>;
 
-// One family after the other, as the format wants it.
+// Writes one family after the other, as the format requires.
 class Exposition {
  public:
   explicit Exposition(std::string campaign) : campaign_(label_value(campaign)) {}
@@ -172,7 +172,7 @@ std::string prometheus_text(const engine::CampaignStatus& status) {
 
 void write_metrics(const std::filesystem::path& file, const std::string& text) {
   if (is_special_file(file)) return write_special_file(file, text);
-  // The collector reads *.prom alone.
+  // The collector reads only *.prom.
   const std::string temporary = fmt::format("{}.{}.tmp", file.string(), ::getpid());
   try {
     write_all(open_file(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644).get(), text, temporary);
