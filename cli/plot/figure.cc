@@ -30,7 +30,7 @@ Enum value_named(const std::array<std::string_view, count>& names, const std::st
   throw Error(ExitCode::data, fmt::format("a figure has the unknown kind or scale '{}'", name));
 }
 
-// Writes numbers with so many significant digits: most of a page is numbers.
+// Writes numbers with few significant digits, because most of a page is numbers.
 class Rounding {
  public:
   explicit Rounding(int digits) : digits_(digits) {}
@@ -42,7 +42,7 @@ class Rounding {
         std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, digits_);
     double rounded = value;
     std::from_chars(text.data(), written.ptr, rounded);
-    // Whole numbers without ".0".
+    // Write whole numbers without ".0".
     constexpr double kExact = 9e15;
     if (std::abs(rounded) < kExact && rounded == std::floor(rounded))
       return static_cast<std::int64_t>(rounded);

@@ -40,17 +40,17 @@ struct Series {
   std::string name = {};
   std::vector<double> x = {}, y = {};  // not finite: nothing is drawn there, and a line is interrupted
   std::vector<double> values = {};
-  bool marks = false;  // of lines: a mark at each point
+  bool marks = false;  // for lines: a mark at each point
 };
 
 struct Span {
-  std::uint32_t row = 0;  // of categories
+  std::uint32_t row = 0;  // index into categories
   double begin = 0, end = 0;
   std::uint32_t series = 0;
   std::string text = {};  // shown under the pointer
 };
 
-// A line across the plot, such as what a task may use at most.
+// A line across the plot, such as a limit of tasks.
 struct Reference {
   double value = 0;
   bool horizontal = false;  // at this y; else at this x
@@ -64,10 +64,10 @@ struct Image {
 };
 
 struct Figure {
-  std::string id = {};  // of the file and the anchor: letters, digits and hyphens
+  std::string id = {};  // names the file and the anchor: letters, digits and hyphens
   Kind kind = Kind::lines;
   std::string title = {};
-  std::string caption = {};  // a sentence or two under the plot: what was counted, and of what
+  std::string caption = {};  // a sentence or two under the plot: what the numbers count
   Axis x = {}, y = {};
   std::vector<Series> series = {};
   std::vector<double> edges = {};
@@ -80,13 +80,14 @@ struct Figure {
 
 // Numbers are rounded to `digits` significant digits; one that is not finite is null.
 nlohmann::json to_json(const Figure& figure, int digits = 5);
-// Error{data} with a sentence for what is no figure.
+// Error{data} with a sentence if the JSON is not a figure.
 Figure figure_from_json(const nlohmann::json& json);
 
-// "simulate: memory" as "simulate-memory": fit for Figure::id.
+// "simulate: memory" as "simulate-memory": valid as Figure::id.
 std::string figure_id(const std::string& text);
 
-// ---- ticks.cc: positions and labels of ticks. The page's script has the same rules (cli/report/page/axes.js).
+// ---- ticks.cc: positions and labels of ticks. The page's script has the same rules
+// (cli/report/page/axes.js).
 
 struct Tick {
   double value = 0;
@@ -100,12 +101,13 @@ struct Extent {
   double low = 0, high = 1;
 };
 
-// What the two axes of a figure span: its data, widened to whole ticks of a linear axis, or what it asks for.
+// The extents of a figure's axes: the data, widened to whole ticks on a linear axis, or the axis's own
+// bounds.
 Extent x_extent(const Figure& figure);
 Extent y_extent(const Figure& figure);
 
-// ---- write.cc: figures as files. The program wflow-plot draws them with cairo, so that wflow itself does not load
-// cairo's twenty libraries with every command.
+// ---- write.cc: figures as files. The program wflow-plot draws them with cairo, so that wflow itself does
+// not load cairo's twenty libraries with every command.
 
 struct PlotFile {
   Figure figure = {};
@@ -113,8 +115,8 @@ struct PlotFile {
   int width = 800, height = 450;    // in points of 1/96 inch; a PNG file has two pixels a point
 };
 
-// Each file is written under a temporary name and renamed. Error{usage} for another ending; Error{system}
-// when wflow-plot is missing or a file can't be written.
+// Writes each file under a temporary name and renames it. Error{usage} for another ending; Error{system}
+// if wflow-plot is missing or a file can't be written.
 void write_files(const std::vector<PlotFile>& files);
 void write_png(const Figure& figure, const std::filesystem::path& path);
 void write_svg(const Figure& figure, const std::filesystem::path& path);

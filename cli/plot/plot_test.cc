@@ -70,7 +70,7 @@ class Folder {
   std::filesystem::path path;
 };
 
-// How many pixels in the middle of an image have a colour: axes and text are grey.
+// The number of coloured pixels in the middle of an image: axes and text are grey.
 std::size_t coloured_pixels(const Figure& figure) {
   constexpr int kWidth = 400;
   constexpr int kHeight = 300;

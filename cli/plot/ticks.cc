@@ -18,7 +18,7 @@ constexpr std::array<double, 22> kElapsedSteps = {0.001, 0.005, 0.01,   0.05,   
                                                   5,     10,    30,     60,     120,    300,   600, 1800,
                                                   3600,  7200,  14'400, 28'800, 43'200, 86'400};
 
-// 1, 2 or 5 times a power of ten, for about so many steps.
+// 1, 2 or 5 times a power of ten, for about `wanted` steps.
 double round_step(double span, int wanted) {
   const double rough = span / std::max(wanted, 1);
   const double power = std::pow(10, std::floor(std::log10(rough)));
@@ -43,7 +43,7 @@ double step_of(Scale scale, double span, int wanted) {
   return round_step(span, wanted);
 }
 
-// "0", "30 s", "1 min 30 s", "2 h", "1 d 12 h": two units at most, and the second one where it is not 0.
+// "0", "30 s", "1 min 30 s", "2 h", "1 d 12 h": at most two units, the second one only if it is not 0.
 std::string elapsed_label(double seconds) {
   struct Unit {
     const char* name;
@@ -73,7 +73,7 @@ std::string label_of(Scale scale, double value, double step) {
   return fmt::format("{:.{}f}", value, digits);
 }
 
-// Powers of ten; of few decades also 2 and 5 times these; of many each second or third one.
+// Powers of ten; for few decades also 2 and 5 times these; for many only each second or third one.
 std::vector<Tick> logarithmic_ticks(double low, double high, int wanted) {
   std::vector<Tick> found;
   const int first = static_cast<int>(std::floor(std::log10(low)));
@@ -100,7 +100,7 @@ struct Bounds {
 };
 
 Extent extent_of(Axis axis, Bounds bounds, bool from_zero) {
-  // A logarithmic axis has no place for 0.
+  // A logarithmic axis can't show 0.
   if (axis.scale == Scale::logarithmic) {
     if (axis.low && !(*axis.low > 0)) axis.low.reset();
     if (axis.high && !(*axis.high > 0)) axis.high.reset();
@@ -110,7 +110,7 @@ Extent extent_of(Axis axis, Bounds bounds, bool from_zero) {
   if (!(bounds.low <= bounds.high)) return axis.scale == Scale::logarithmic ? Extent{1, 10} : Extent{0, 1};
   if (axis.scale == Scale::logarithmic) {
     if (bounds.low == bounds.high) return {bounds.low / 2, bounds.high * 2};
-    // Room so that no mark lies on the frame.
+    // A margin, so that no mark lies on the frame.
     const double room = std::pow(bounds.high / bounds.low, 0.04);
     return {axis.low ? bounds.low : bounds.low / room, axis.high ? bounds.high : bounds.high * room};
   }
@@ -119,7 +119,7 @@ Extent extent_of(Axis axis, Bounds bounds, bool from_zero) {
     const double around = bounds.high == 0 ? 1 : std::abs(bounds.high) / 2;
     return {from_zero ? bounds.low : bounds.low - around, bounds.high + around};
   }
-  // Room so that no mark lies on the frame.
+  // A margin, so that no mark lies on the frame.
   constexpr double kRoom = 0.04;
   const double room = (bounds.high - bounds.low) * kRoom;
   return {axis.low || (from_zero && bounds.low == 0) ? bounds.low : bounds.low - room,
@@ -143,7 +143,7 @@ std::vector<Tick> ticks(Scale scale, double low, double high, int wanted) {
   const double step = step_of(scale, high - low, wanted);
   const double first = std::ceil(low / step - 1e-9) * step;
   std::vector<Tick> found;
-  // Bounded: of values that differ in their last bits only, a step may be too small to change them.
+  // The loop is bounded: if values differ only in their last bits, a step may be too small to change them.
   const int most = 4 * std::max(wanted, 1) + 4;
   for (int i = 0; i < most; ++i) {
     const double value = first + i * step;
