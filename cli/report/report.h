@@ -19,7 +19,7 @@ struct ReportOptions {
 
 struct Report {
   std::string html;
-  std::vector<plot::Figure> figures;  // in the order of the page; each id is another one
+  std::vector<plot::Figure> figures;  // in the order of the page; ids are unique
 };
 
 Report make_report(const ReportData& data, const ReportOptions& options);
@@ -36,12 +36,12 @@ void write_data_sets(const ReportData& data, Page& page);
 void write_training(const ReportData& data, Page& page);
 void write_lineage(const ReportData& data, const ReportOptions& options, Page& page);
 
-// The graph of the steps as SVG markup; empty for a study of one step or of too many to draw.
+// The graph of the steps as SVG markup; empty for a study with one step or with too many to draw.
 std::string graph_markup(const ReportData& data, const Page& page);
 
 // "1 task", "1,234 tasks".
 std::string counted(std::uint64_t count, const std::string& one);
-// Of processors: "12.3 s", "1,234 core-hours".
+// A processor time: "12.3 s", "1,234 core-hours".
 std::string core_time_text(double seconds);
 // "2026-11-22 23:51:58".
 std::string date_text(double unix_s);
@@ -50,9 +50,9 @@ std::string date_text(double unix_s);
 
 class Redactor {
  public:
-  // Each word is replaced where it stands by itself: names of workers, hosts and users.
+  // Replaces `word`, a name of a worker, host or user, wherever it is a separate word.
   void replace(const std::string& word, const std::string& with);
-  // And absolute paths and IP addresses, which need no list.
+  // Replaces these words, and also absolute paths and IP addresses, which need no list.
   std::string operator()(std::string_view text) const;
 
  private:
@@ -60,7 +60,7 @@ class Redactor {
   std::map<std::size_t, std::map<std::string, std::string, std::less<>>, std::greater<>> words_;  // by length
 };
 
-// All that the campaign and this machine know of.
+// A redactor for all names that the campaign and this machine know.
 Redactor redactor_for(const ReportData& data);
 
 }  // namespace wflow::cli::report

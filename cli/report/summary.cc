@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happened, in sentences.
+// A summary of the campaign, in sentences.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -61,7 +61,7 @@ std::string tasks_sentence(const engine::CampaignStatus& status) {
   return text;
 }
 
-// Of processes: what the tasks used, beside what the workers had.
+// The processor time that tasks used, compared with that of the workers.
 std::string resources_sentence(const ReportData& data) {
   double cpu_s = 0;
   std::uint64_t executions = 0;
