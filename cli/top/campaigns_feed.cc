@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A campaign that runs is asked every other second; of one at rest the record is read when its file has
+// Asks a running campaign every other second; reads the record of one at rest when its file has
 // changed.
 #include <poll.h>
 

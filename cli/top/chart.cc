@@ -20,7 +20,7 @@ struct Part {
 constexpr int kLabelColumns = 9;
 constexpr double kLogarithmicFrom = 30;
 
-// Cells of each share. What is there at all has one, however few they are; the largest gives way.
+// The number of cells of each share. A share that is not 0 has at least one cell, at the cost of the largest.
 std::array<int, 5> cells_of(const Shares& shares, int columns) {
   const std::array<double, 5> counts = {shares.done, shares.assigned, shares.failed, shares.retrying,
                                         shares.waiting};
@@ -37,7 +37,7 @@ std::array<int, 5> cells_of(const Shares& shares, int columns) {
     used += cells[i];
     if (counts[i] > counts[largest]) largest = i;
   }
-  // Roundings: what is left over waits, or is of the largest.
+  // Cells that rounding left over go to the waiting share, or to the largest.
   cells[used < columns && counts[4] > 0 ? 4 : largest] += columns - used;
   cells[largest] = std::max(cells[largest], 0);
   return cells;
@@ -49,7 +49,7 @@ std::string utf8_of(unsigned code) {
           static_cast<char>(0x80 | (code & 0x3f))};
 }
 
-// Which values the axes run over.
+// The ranges of the axes.
 struct Axes {
   double x0 = std::numeric_limits<double>::infinity(), x1 = -x0;
   double y0 = x0, y1 = -x0;
@@ -92,7 +92,7 @@ class Dots {
     const int steps = std::max({std::abs(x1 - x0), std::abs(y1 - y0), 1});
     for (int i = 0; i <= steps; ++i) set(x0 + (x1 - x0) * i / steps, y0 + (y1 - y0) * i / steps, curve);
   }
-  // The curve that has the dot; -1: none.
+  // The curve of each dot; -1: none.
   int at(int x, int y) const { return set_[index(x, y)]; }
 
  private:
@@ -192,7 +192,7 @@ std::string sparkline_of(const std::vector<double>& values, int columns, Charset
   std::string result;
   for (auto at = begin; at != values.end(); ++at) {
     const double height = most > 0 && std::isfinite(*at) ? std::clamp(*at / most, 0.0, 1.0) : 0;
-    // Little is not nothing.
+    // A small value is still visible.
     const auto level = height > 0 ? std::max(1L, std::lround(height * 8)) : 0L;
     result += (charset == Charset::utf8 ? kBlocks : kAscii)[static_cast<std::size_t>(level)];
   }

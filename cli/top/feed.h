@@ -17,19 +17,19 @@ namespace wflow::cli::top {
 class Feed {
  public:
   virtual ~Feed() = default;
-  // Looks for news; whether the data have changed. `view`: what is looked at, so that nothing else is fetched
-  // often.
+  // Fetches news; returns true if the data have changed. `view`: the current view, so that data of other
+  // views are fetched less often.
   virtual bool poll(View view) = 0;
-  // Until there may be news, `fd` is readable, or the time is over.
+  // Waits until there may be news, `fd` is readable, or the time is over.
   virtual void wait(std::chrono::milliseconds timeout, int fd) = 0;
-  // What a key asked for, but quit, open and close.
+  // Executes the wish of a key, except quit, open and close.
   virtual void wish(const Wish& wish) = 0;
   virtual const TopData& data() const = 0;
 };
 
-// A campaign over its coordinator's socket; while none lives, its record, once.
+// A campaign through its coordinator's socket; while no coordinator lives, its record, read once.
 std::unique_ptr<Feed> live_feed(const std::filesystem::path& campaign);
-// A campaign at rest, played back. Error{usage} while a coordinator lives. `speed` 0: the whole takes a
+// A replay of a campaign at rest. Error{usage} while a coordinator lives. `speed` 0: the whole replay takes a
 // minute.
 std::unique_ptr<Feed> replay_feed(const std::filesystem::path& campaign, double speed);
 // All campaigns of the user.
@@ -37,13 +37,13 @@ std::unique_ptr<Feed> campaigns_feed();
 
 // ---- pictures.cc: data from a campaign's record, as it is now or was at some time of the run. Pure.
 
-inline constexpr std::size_t kSlices = 240;  // of a campaign's time
+inline constexpr std::size_t kSlices = 240;  // parts of a campaign's time
 
 std::map<std::string, StepNeeds> needs_of(const specs::Plan& plan);
 
 TopData picture_of(const engine::RecordedCampaign& record);
-// At `at_s` (Unix time). Ended tasks are as many as their records say had ended by then; which tasks ran at
-// that moment the record does not say.
+// The picture at `at_s` (Unix time). The number of ended tasks is that of the records up to then. The record
+// does not say which tasks ran at that moment.
 TopData picture_at(const engine::RecordedCampaign& record, double at_s);
 
 }  // namespace wflow::cli::top

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dashboard's picture: a pure function of what is known of the campaign, of what the user looks at, and
-// of the terminal's size.
+// The dashboard's picture: a pure function of the campaign's data, the state of the view, and
+// the terminal's size.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline constexpr int kLeastWidth = 60, kLeastHeight = 20;
 
 Grid render(const TopData& data, const ViewState& state, int width, int height, Charset charset);
 
-// Rows that a view has for its list: what PageUp and PageDown move by.
+// The number of rows for a view's list: PageUp and PageDown move by this.
 int page_rows(int height);
 
 // ---- the views, each in the rows [row, row + rows)
@@ -30,7 +30,7 @@ void put_trainings(Grid& grid, int row, int rows, const TopData& data, const Vie
 void put_campaigns(Grid& grid, int row, int rows, const TopData& data, const ViewState& state);
 void put_pane(Grid& grid, int row, int rows, const TopData& data, const ViewState& state);
 void put_help(Grid& grid, int row, int rows, const TopData& data, const ViewState& state);
-// What happened last, the newest first: failures and the campaign's history. `filter` as in the state.
+// The latest events, the newest first: failures and the campaign's history.
 void put_latest(Grid& grid, int row, int rows, const TopData& data);
 
 // ---- words.cc: numbers, times and events as short texts
