@@ -49,7 +49,7 @@ std::vector<std::string> allocation_lines(const engine::wire::AllocationsAnswer&
 
 namespace {
 
-// Its workers may have left by themselves, or with a job that somebody has cancelled: the scheduler is asked.
+// The workers may have left by themselves, or because the user cancelled the job: the scheduler will say which.
 std::string leaving_or(const engine::wire::AllocationView& allocation, const std::string& otherwise) {
   if (!allocation.leaving) return otherwise;
   return allocation.workers > 0 ? "is given back" : "ends";

@@ -21,7 +21,7 @@ namespace {
 using engine::wire::MetricCurve;
 using top::Ink;
 
-// Colours that can be told apart; then they begin anew.
+// Distinct colours; after the last one they repeat.
 constexpr std::array<Ink, 5> kInksOfCurves = {Ink::accent, Ink::second, Ink::good, Ink::bad, Ink::bold};
 constexpr std::string_view kSigns = "*o+x#@%&=~";
 
@@ -100,7 +100,7 @@ std::string coloured(const top::Grid& grid, int row, const Terminal& terminal) {
 std::vector<double> smoothed(const std::vector<double>& values, double weight) {
   std::vector<double> result;
   double mean = 0;
-  double left = 1;  // weight^n
+  double left = 1;  // weight to the power of n
   for (const double value : values) {
     if (!std::isfinite(value)) {
       result.push_back(value);
@@ -206,7 +206,7 @@ plot::Figure figure_of(const CurveSet& set, const CurvesOptions& options, const 
       most = most == 0 ? value : std::max(most, value);
     }
   }
-  // As in the terminal.
+  // The same rule as in the terminal.
   constexpr double kLogarithmicFrom = 30;
   if (options.logarithmic || (positive && least > 0 && most > kLogarithmicFrom * least))
     figure.y.scale = plot::Scale::logarithmic;

@@ -51,8 +51,9 @@ TEST_F(Lines, AnEpochWhoseMetricsStillArriveWaits) {
 }
 
 TEST_F(Lines, TheLossesComeFirstAndALongLineIsCounted) {
-  const std::vector<engine::MetricCurve> curves = {curve("a_metric_with_a_long_name", 1), curve("learning_rate", 1),
-                                                   curve("train_loss", 1), curve("validation_loss", 1)};
+  const std::vector<engine::MetricCurve> curves = {curve("a_metric_with_a_long_name", 1),
+                                                   curve("learning_rate", 1), curve("train_loss", 1),
+                                                   curve("validation_loss", 1)};
   EXPECT_THAT(take(curves, true), ElementsAre("epoch 1: train_loss 1, validation_loss 1, and 2 more"));
 }
 
@@ -65,7 +66,8 @@ TEST_F(Lines, SeveralTrainingsSayWhichOne) {
 TEST(TrainingLines, WhatWasThereBeforeIsNotGiven) {
   TrainingLines lines;
   EXPECT_THAT(lines.take(status_of({curve("train_loss", 5)}), 60, false), IsEmpty());
-  EXPECT_THAT(lines.take(status_of({curve("train_loss", 6)}), 60, true), ElementsAre("epoch 6: train_loss 6"));
+  EXPECT_THAT(lines.take(status_of({curve("train_loss", 6)}), 60, true),
+              ElementsAre("epoch 6: train_loss 6"));
 }
 
 }  // namespace

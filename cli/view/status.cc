@@ -35,13 +35,13 @@ void append(std::vector<std::string>& lines, std::vector<std::string> more) {
 
 constexpr std::size_t kShownCurves = 8;
 
-// With the task's name where several tasks have a curve of this name.
+// Contains the task's name if several tasks have a curve of this name.
 std::string label_of(const CampaignStatus& status, const engine::MetricCurve& curve) {
   const auto count = std::ranges::count(status.metrics, curve.name, &engine::MetricCurve::name);
   return count == 1 ? curve.name : fmt::format("{} {}", curve.task, curve.name);
 }
 
-// Wide enough for every label of these metrics, but no more than a third of the line where steps have short
+// A width for every label of these metrics, but no more than a third of the line if steps have short
 // names.
 int curve_label_width(const CampaignStatus& status, std::span<const std::string_view> names,
                       const Terminal& terminal, int name_width) {
@@ -54,7 +54,7 @@ int curve_label_width(const CampaignStatus& status, std::span<const std::string_
   return std::clamp(static_cast<int>(longest), std::max(name_width, 16), most);
 }
 
-// A line for each task's curve of this name, at most so many.
+// A line for each task's curve of this name, up to a limit.
 void add_curves(const CampaignStatus& status, std::string_view name, const Terminal& terminal,
                 int label_width, std::vector<std::string>& lines) {
   const auto is_named = [&](const engine::MetricCurve& curve) { return curve.name == name; };
@@ -70,7 +70,7 @@ void add_curves(const CampaignStatus& status, std::string_view name, const Termi
     std::vector<double> values;
     for (const auto& point : curve.points) values.push_back(point.value);
     const std::string label = label_of(status, curve);
-    // A curve that is too long for the line says where it begins.
+    // A curve that is too long for the line states its beginning.
     int columns = std::clamp(terminal.width - label_width - 15, 8, 60);
     const auto number = static_cast<std::size_t>(columns);
     std::string begin;
@@ -144,7 +144,7 @@ std::vector<std::string> slow_lines(const CampaignStatus& status) {
   return lines;
 }
 
-// Whether it lives nobody knows yet: what runs there waits for that.
+// Lines about silent workers that do not count as lost yet: their tasks wait for that.
 std::vector<std::string> silent_lines(const CampaignStatus& status) {
   constexpr double kSilent_s = 5;  // heartbeats come every second
   constexpr double kGivenUp_s = engine::Timing().lost_s + engine::Timing().margin_s;
@@ -163,7 +163,7 @@ std::vector<std::string> silent_lines(const CampaignStatus& status) {
   return lines;
 }
 
-// The declaration that would have let such a task fail as it ended; empty where none would.
+// The declaration with which such a task would have failed at its end; empty if there is none.
 std::string check_for(const std::string& reason) {
   const std::string file = reason.substr(0, reason.find(' '));
   if (reason.find("NaN or infinite") != std::string::npos)
@@ -186,7 +186,7 @@ std::uint64_t failed_simulations(const CampaignStatus& status) {
 // "36 of 40 samples are usable in the data set of data: 4 failed"
 std::string missing_line(const StepStatus& step) {
   const std::uint64_t missing = step.missing_samples();
-  if (step.samples < missing) {  // of an outvoted block, or of an earlier version
+  if (step.samples < missing) {  // in an outvoted block, or of an earlier version
     return fmt::format("{} sample{} {} missing from the data set of {}:", text::format_count(missing),
                        missing == 1 ? "" : "s", missing == 1 ? "is" : "are", step.name);
   }
@@ -204,7 +204,7 @@ std::string missing_line(const StepStatus& step) {
   return line;
 }
 
-// Samples that are not in a data set, and what to do.
+// Samples that are missing from a data set, and the remedy.
 std::vector<std::string> missing_lines(const CampaignStatus& status, const Terminal& terminal) {
   std::vector<std::string> lines;
   std::string check;
@@ -238,8 +238,8 @@ std::vector<std::string> missing_lines(const CampaignStatus& status, const Termi
   return lines;
 }
 
-// What a running campaign has to say, a step that waits for a worker above all. A worker that has joined
-// since may have been the answer.
+// The newest note of a running campaign, such as a step that waits for a worker. A worker that has joined
+// since may have resolved it.
 std::string newest_note(const CampaignStatus& status) {
   if (status.coordinator.empty()) return {};
   for (auto row = status.history.rbegin(); row != status.history.rend(); ++row) {

@@ -9,7 +9,7 @@ namespace {
 using testing::Contains;
 using testing::StartsWith;
 
-// The command that is named works wherever the user stands.
+// The named command works in every working directory.
 TEST(Report, TasksFarBeyondTheUsualAreNamedWithTheWayToEndThem) {
   engine::CampaignStatus status;
   status.name = "study";
@@ -44,7 +44,7 @@ TEST(Report, MissingSamplesAreNamedWithTheirReasonAndTheWayBack) {
               Contains("34 of 40 samples are usable in the data set of data: 4 failed, of 2 the output is not usable"));
 }
 
-// They were cut off: "train validati", "pytorch validati".
+// The names were once cut off: "train validati", "pytorch validati".
 TEST(Report, CurvesOfSeveralTrainingsHaveTheirWholeNames) {
   engine::CampaignStatus status;
   for (const std::string task : {"train", "pytorch"}) {

@@ -38,8 +38,9 @@ std::vector<TaskOutput> packed_output_of(const std::string& name, const fs::path
   }
   if (!result.empty()) return result;
   if (const auto damage = steps::packed_damage(directory, false); !damage.empty()) {
-    throw Error(ExitCode::data, fmt::format("there is no output of {}, and some is damaged: {}{}", name, damage.front(),
-                                            damage.size() > 1 ? fmt::format(" (and {} more)", damage.size() - 1) : ""));
+    throw Error(ExitCode::data,
+                fmt::format("there is no output of {}, and some is damaged: {}{}", name, damage.front(),
+                            damage.size() > 1 ? fmt::format(" (and {} more)", damage.size() - 1) : ""));
   }
   throw Error(ExitCode::data,
               fmt::format("{} has printed nothing, or has not ended yet: {} has no entry for it", name,
@@ -75,8 +76,8 @@ void require_output(const specs::Plan& plan, const specs::TaskId& task,
   std::error_code ignored;
   if (fs::exists(files.first, ignored) || fs::exists(files.second, ignored)) return;
   throw Error(ExitCode::data,
-              fmt::format("{} has not run yet: there is no {}", specs::task_name(plan, task.array, task.element),
-                          files.first.string()));
+              fmt::format("{} has not run yet: there is no {}",
+                          specs::task_name(plan, task.array, task.element), files.first.string()));
 }
 
 std::vector<TaskOutput> task_output(const specs::Plan& plan, const specs::TaskId& task, std::uint64_t most) {
@@ -166,7 +167,7 @@ std::string used_text(const engine::TaskUsage& used) {
       used.written_bytes > 0 ? fmt::format(", wrote {}", text::format_bytes(used.written_bytes)) : "");
 }
 
-// One that did not fail: the failed ones stand among the executions.
+// Adds an execution that did not fail: the failed ones are in the list of executions.
 void add_success(const wire::UsedView& row, Lines& lines) {
   const engine::TaskUsage& used = row.usage;
   const std::string with = used.count == 1 ? "" : fmt::format(" with {} other samples", used.count - 1);
@@ -189,7 +190,7 @@ void add_execution(const wire::ExecutionView& row, const std::string& used, Line
     lines.push_back(fmt::format("      {}", line));
 }
 
-// With a number of what is left out.
+// Adds a line with the number of entries that were left out.
 void add_rest(std::uint64_t total, std::size_t shown, const char* what, Lines& lines) {
   if (total > shown)
     lines.push_back(fmt::format("  and {} {} more", text::format_count(total - shown), what));
@@ -216,7 +217,7 @@ std::vector<std::string> explain_lines(const specs::Plan& plan, const engine::wi
   for (const auto& row : answer.executions) add_execution(row, used_by(row), lines);
   add_rest(answer.executions_total, answer.executions.size(), "earlier executions", lines);
   if (answer.state != ElementState::done) return lines;
-  // The last one has succeeded.
+  // The last execution has succeeded.
   if (!answer.used.empty()) add_success(answer.used.back(), lines);
   lines.push_back(fmt::format("  as version {} of the study makes it, fingerprint {}",
                               specs::current_version(plan.campaign()),

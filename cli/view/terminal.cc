@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view kEscape = "\x1b[";
 
-// stdio calls back with a pointer to it, also when the process exits.
+// The state of `stdout`. stdio calls back with a pointer to it, also when the process exits.
 struct Output {
   std::FILE* was = nullptr;
   VisibleText text{""};
@@ -49,7 +49,9 @@ bool write_to_terminal(std::string_view bytes) {
 }
 
 ssize_t write_visible(void* cookie, const char* bytes, std::size_t count) {
-  return write_to_terminal(static_cast<Output*>(cookie)->text.take({bytes, count})) ? static_cast<ssize_t>(count) : 0;
+  return write_to_terminal(static_cast<Output*>(cookie)->text.take({bytes, count}))
+             ? static_cast<ssize_t>(count)
+             : 0;
 }
 
 }  // namespace
@@ -62,7 +64,7 @@ void open_output() {
   std::setvbuf(stream, nullptr, _IOLBF, BUFSIZ);
   all.text = VisibleText(fmt::format("{:08};", std::random_device{}() % 100'000'000));
   all.was = std::exchange(stdout, stream);
-  std::atexit(open_raw_output);  // before `all` goes; stdio writes its buffers later
+  std::atexit(open_raw_output);  // before `all` is destroyed; stdio writes its buffers later
 }
 
 void open_raw_output() {
@@ -97,7 +99,7 @@ std::string VisibleText::take(std::string_view bytes) {
     const bool is_own = rest.starts_with(own);
     const std::size_t end = is_own ? rest.find_first_not_of("0123456789;", own.size()) : 0;
     if (end == std::string_view::npos || (!is_own && own.starts_with(rest))) {
-      kept_ = rest;  // its end comes with the next bytes
+      kept_ = rest;  // the end of the sequence comes with the next bytes
       break;
     }
     if (is_own) {
@@ -148,7 +150,7 @@ Terminal standard_output() {
   terminal.interactive = ::isatty(STDOUT_FILENO) != 0 && kind != nullptr && std::string_view(kind) != "dumb";
   terminal.colour = terminal.interactive && !is_set("NO_COLOR");
   terminal.unicode = utf8_locale();
-  // xterm and GNU screen cut lines instead.
+  // xterm and GNU screen cut lines instead of breaking them.
   terminal.reflows = !is_set("XTERM_VERSION") && !is_set("STY");
   winsize size{};
   if (terminal.interactive && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {

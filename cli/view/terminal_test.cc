@@ -12,8 +12,9 @@ namespace {
 
 TEST(VisibleOutput, OnlyOwnSequencesActOnTheTerminal) {
   VisibleText text("00001234;");
-  EXPECT_EQ(text.take("\x1b[00001234;31mred\x1b[00001234;K\x1b[00001234;2J \x1b[31mEVIL\x1b[2J\x1b]0;t\x07\n"),
-            "\x1b[31mred\x1b[K\x1b[2J ^[[31mEVIL^[[2J^[]0;t^G\n");
+  EXPECT_EQ(
+      text.take("\x1b[00001234;31mred\x1b[00001234;K\x1b[00001234;2J \x1b[31mEVIL\x1b[2J\x1b]0;t\x07\n"),
+      "\x1b[31mred\x1b[K\x1b[2J ^[[31mEVIL^[[2J^[]0;t^G\n");
 }
 
 TEST(VisibleOutput, WhereverItIsCut) {
