@@ -28,8 +28,8 @@ namespace wflow::cli {
 
 namespace {
 
-// The SHA-256 of a file, in hexadecimal, for checksums that others check with sha256sum. Throws Error{system} where the
-// file can't be read.
+// The SHA-256 of a file, in hexadecimal, for checksums that others check with sha256sum. Throws Error{system}
+// where the file can't be read.
 std::string sha256_of(const std::filesystem::path& file) {
   if (::sodium_init() < 0) throw Error(ExitCode::system, "libsodium cannot start");
   const FileDescriptor fd = open_file(file, O_RDONLY | O_CLOEXEC);
@@ -70,7 +70,7 @@ std::string encoding_of(const fs::path& file) {
   return suffix == ".tab" || suffix == ".lines" ? "text/plain" : "application/octet-stream";
 }
 
-// An URI's path: what is no letter of a path is written in percent.
+// The path as part of a URI: percent-encodes every other character.
 std::string uri_path(std::string_view path) {
   constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
   std::string uri;
@@ -116,14 +116,14 @@ class Crate {
     graph_.push_back(std::move(entity));
   }
 
-  // Into the crate.
+  // Copies a file into the crate.
   Json copied(const fs::path& file, const std::string& to, const std::string& name) {
     fs::create_directories((folder_ / to).parent_path());
     fs::copy_file(file, folder_ / to);
     return file_entity(uri_path(to), name, folder_ / to);
   }
 
-  // What a run used or left, where it lies.
+  // Adds an input or output of the run by its path.
   std::optional<std::string> add_place(const fs::path& path, const std::string& name,
                                        const std::string& about) {
     std::error_code none;
@@ -214,7 +214,8 @@ class Crate {
       results_.push_back(reference(*id));
   }
 
-  // At rest, what is not all done has failed to complete: by failures, because it was stopped, or cancelled.
+  // At rest, an action that is not all done did not complete: tasks failed, or the campaign was stopped or
+  // cancelled.
   Json action(const std::string& id, const std::string& name, bool all_done) const {
     const double end_s = status_.time_s > 0 ? status_.time_s : status_.started_s;
     Json entity = {{"@id", id},
