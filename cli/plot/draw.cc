@@ -52,8 +52,8 @@ class Frame {
   }
 
   const Box& box() const { return box_; }
-  double x(double value) const { return box_.left + share(figure_.x, x_, value) * box_.width(); }
-  double y(double value) const { return box_.bottom - share(figure_.y, y_, value) * box_.height(); }
+  double x(double value) const { return box_.left + x_.share(figure_.x.scale, value) * box_.width(); }
+  double y(double value) const { return box_.bottom - y_.share(figure_.y.scale, value) * box_.height(); }
   bool drawn(double px, double py) const { return std::isfinite(px) && std::isfinite(py); }
   double row_top(std::size_t row) const {
     return box_.top +
@@ -113,11 +113,6 @@ class Frame {
 
  private:
   bool has_rows() const { return figure_.kind == Kind::bars || figure_.kind == Kind::timeline; }
-
-  static double share(const Axis& axis, const Extent& extent, double value) {
-    if (axis.scale != Scale::logarithmic) return (value - extent.low) / (extent.high - extent.low);
-    return std::log(value / extent.low) / std::log(extent.high / extent.low);
-  }
 
   void draw_row_names() {
     // If rows are narrower than letters, draw only some of the names.

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/plot/ticks.h"
+
 namespace wflow::cli::plot {
 
 // docs/report.md lists the JSON names of these and of all members below.
@@ -20,13 +22,6 @@ enum class Kind : std::uint8_t {
   bars,       // horizontal, stacked: series[s].y[i] belongs to categories[i]
   timeline,   // spans in rows; categories are the rows, series name the states of spans
   images,     // pictures side by side
-};
-
-enum class Scale : std::uint8_t {
-  linear,
-  logarithmic,  // only positive numbers are drawn
-  elapsed,      // seconds, labelled as durations: 0, 30 s, 1 min, 2 h
-  bytes,        // labelled in KiB, MiB, GiB
 };
 
 struct Axis {
@@ -85,21 +80,6 @@ Figure figure_from_json(const nlohmann::json& json);
 
 // "simulate: memory" as "simulate-memory": valid as Figure::id.
 std::string figure_id(const std::string& text);
-
-// ---- ticks.cc: positions and labels of ticks. The page's script has the same rules
-// (cli/report/page/axes.js).
-
-struct Tick {
-  double value = 0;
-  std::string label;
-};
-
-// About `wanted` ticks at round values in low..high.
-std::vector<Tick> ticks(Scale scale, double low, double high, int wanted);
-
-struct Extent {
-  double low = 0, high = 1;
-};
 
 // The extents of a figure's axes: the data, widened to whole ticks on a linear axis, or the axis's own
 // bounds.

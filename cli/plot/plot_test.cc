@@ -149,6 +149,23 @@ TEST(Ticks, ALogarithmicAxisFromZeroBeginsAtItsData) {
   EXPECT_GT(ticks(Scale::logarithmic, extent.low, extent.high, 4).size(), 1U);
 }
 
+TEST(Ticks, ValuesThatSpanDecadesAskForALogarithmicAxis) {
+  Bounds bounds;
+  EXPECT_TRUE(bounds.empty());
+  EXPECT_FALSE(bounds.spans_decades());
+  for (const double value : {1.0, 29.0, std::nan("")}) bounds.add(value);
+  EXPECT_FALSE(bounds.spans_decades());
+  bounds.add(31);
+  EXPECT_TRUE(bounds.spans_decades());
+  bounds.add(0, Scale::logarithmic);
+  EXPECT_TRUE(bounds.spans_decades()) << "such a scale ignores 0";
+  bounds.add(0);
+  EXPECT_FALSE(bounds.spans_decades());
+  const Extent decades = {1, 100};
+  EXPECT_DOUBLE_EQ(decades.share(Scale::logarithmic, 10), 0.5);
+  EXPECT_DOUBLE_EQ(decades.share(Scale::linear, 50.5), 0.5);
+}
+
 TEST(Draw, ShowsEachKind) {
   for (const Kind kind : kKinds) {
     Figure empty = of_kind(kind);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/plot/figure.h"
+#include "cli/plot/ticks.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "base/text.h"
 
@@ -89,52 +88,6 @@ std::vector<Tick> logarithmic_ticks(double low, double high, int wanted) {
   return found;
 }
 
-struct Bounds {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -std::numeric_limits<double>::infinity();
-  void add(double value, Scale scale) {
-    if (!std::isfinite(value) || (scale == Scale::logarithmic && value <= 0)) return;
-    low = std::min(low, value);
-    high = std::max(high, value);
-  }
-};
-
-Extent extent_of(Axis axis, Bounds bounds, bool from_zero) {
-  // A logarithmic axis can't show 0.
-  if (axis.scale == Scale::logarithmic) {
-    if (axis.low && !(*axis.low > 0)) axis.low.reset();
-    if (axis.high && !(*axis.high > 0)) axis.high.reset();
-  }
-  if (axis.low) bounds.low = *axis.low;
-  if (axis.high) bounds.high = *axis.high;
-  if (!(bounds.low <= bounds.high)) return axis.scale == Scale::logarithmic ? Extent{1, 10} : Extent{0, 1};
-  if (axis.scale == Scale::logarithmic) {
-    if (bounds.low == bounds.high) return {bounds.low / 2, bounds.high * 2};
-    // A margin, so that no mark lies on the frame.
-    const double room = std::pow(bounds.high / bounds.low, 0.04);
-    return {axis.low ? bounds.low : bounds.low / room, axis.high ? bounds.high : bounds.high * room};
-  }
-  if (from_zero && !axis.low) bounds.low = std::min(bounds.low, 0.0);
-  if (bounds.low == bounds.high) {
-    const double around = bounds.high == 0 ? 1 : std::abs(bounds.high) / 2;
-    return {from_zero ? bounds.low : bounds.low - around, bounds.high + around};
-  }
-  // A margin, so that no mark lies on the frame.
-  constexpr double kRoom = 0.04;
-  const double room = (bounds.high - bounds.low) * kRoom;
-  return {axis.low || (from_zero && bounds.low == 0) ? bounds.low : bounds.low - room,
-          axis.high ? bounds.high : bounds.high + room};
-}
-
-void add_bars(const Figure& figure, Bounds& bounds) {
-  bounds.add(0, Scale::linear);
-  for (std::size_t i = 0; i < figure.categories.size(); ++i) {
-    double sum = 0;
-    for (const Series& series : figure.series) sum += series.y[i];
-    bounds.add(sum, Scale::linear);
-  }
-}
-
 }  // namespace
 
 std::vector<Tick> ticks(Scale scale, double low, double high, int wanted) {
@@ -154,34 +107,20 @@ std::vector<Tick> ticks(Scale scale, double low, double high, int wanted) {
   return found;
 }
 
-Extent x_extent(const Figure& figure) {
-  Bounds bounds;
-  for (const Series& series : figure.series)
-    for (const double x : series.x) bounds.add(x, figure.x.scale);
-  for (const double edge : figure.edges) bounds.add(edge, figure.x.scale);
-  for (const Span& span : figure.spans) {
-    bounds.add(span.begin, figure.x.scale);
-    bounds.add(span.end, figure.x.scale);
-  }
-  for (const Reference& line : figure.references)
-    if (!line.horizontal) bounds.add(line.value, figure.x.scale);
-  if (figure.kind == Kind::bars) add_bars(figure, bounds);
-  const bool from_edge = figure.kind == Kind::timeline || figure.kind == Kind::bars;
-  Axis axis = figure.x;
-  if (figure.kind == Kind::histogram && bounds.low <= bounds.high) {
-    if (!axis.low) axis.low = bounds.low;
-    if (!axis.high) axis.high = bounds.high;
-  }
-  return extent_of(axis, bounds, from_edge);
+void Bounds::add(double value, Scale scale) {
+  if (!std::isfinite(value) || (scale == Scale::logarithmic && value <= 0)) return;
+  low = std::min(low, value);
+  high = std::max(high, value);
 }
 
-Extent y_extent(const Figure& figure) {
-  Bounds bounds;
-  for (const Series& series : figure.series)
-    for (const double y : series.y) bounds.add(y, figure.y.scale);
-  for (const Reference& line : figure.references)
-    if (line.horizontal) bounds.add(line.value, figure.y.scale);
-  return extent_of(figure.y, bounds, figure.kind == Kind::histogram);
+bool Bounds::spans_decades() const {
+  constexpr double kDecades = 30;
+  return low > 0 && high > kDecades * low;
+}
+
+double Extent::share(Scale scale, double value) const {
+  if (scale != Scale::logarithmic) return (value - low) / (high - low);
+  return std::log(value / low) / std::log(high / low);
 }
 
 }  // namespace wflow::cli::plot
