@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/selection.h"
+#include "converters/data_set_files.h"
 #include "engine/query/client.h"
 #include "engine/store/store.h"
 #include "engine/update/aside.h"
@@ -33,7 +34,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // Time that a command waits for another one that takes a study in.
-constexpr double kPatience_s = 10;
+constexpr double kUpdateWait_s = 10;
 
 bool declares_sources(const specs::Study& study) {
   return std::any_of(study.steps.begin(), study.steps.end(),
@@ -42,12 +43,12 @@ bool declares_sources(const specs::Study& study) {
 
 // A conversion deletes files once the record of their block is on disk (converters/convert/block.cc).
 engine::InputsDeleted inputs_deleted(const specs::Plan& plan) {
-  return [&plan, known = std::optional<engine::ArrayId>(), folder = fs::path()](
+  return [&plan, known = std::optional<engine::ArrayId>(), data_set = fs::path()](
              engine::ArrayId array, engine::Element block) mutable {
-    if (known != array) folder = fs::path(plan.task_template(array).workspace) / "blocks";
+    if (known != array) data_set = plan.task_template(array).workspace;
     known = array;
     std::error_code error;
-    return fs::exists(folder / fmt::format("{:05}.json", block), error) || error;
+    return fs::exists(data_set / converters::block_record_file(block), error) || error;
   };
 }
 
@@ -404,7 +405,7 @@ void finish_update(const fs::path& campaign) {
     return fs::exists(campaign / ".wflow" / "aside.json", none) ||
            specs::has_version(campaign, specs::current_version(campaign) + 1);
   };
-  for (const double until_s = steady_now_s() + kPatience_s; under_way();) {
+  for (const double until_s = steady_now_s() + kUpdateWait_s; under_way();) {
     try {
       engine::store::Store store(campaign);
       const std::uint64_t next = specs::current_version(campaign) + 1;

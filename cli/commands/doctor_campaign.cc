@@ -27,6 +27,7 @@
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/selection.h"
 #include "cli/view/terminal.h"
+#include "converters/data_set_files.h"
 #include "engine/followups/followups.h"
 #include "engine/query/client.h"
 #include "engine/store/campaign_lock.h"
@@ -276,8 +277,8 @@ class Examination {
         fmt::format("the next conversion makes it again: wflow resume {0}, or wflow redo {0} {1}",
                     campaign_.string(), step);
     std::error_code none;
-    for (const auto& entry : fs::directory_iterator(data / "blocks", none)) {
-      if (entry.path().extension() != ".json") continue;
+    for (const auto& entry : fs::directory_iterator(data / converters::kBlocksFolder, none)) {
+      if (entry.path().extension() != converters::kBlockRecordEnding) continue;
       const CheckedJson read = take_checksum(read_file(entry.path()));
       const nlohmann::json record = nlohmann::json::parse(read.text, nullptr, false);
       if (!read.whole || !record.is_object()) {
