@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow diff, history, redo: what a changed study means for a campaign, its versions, and tasks that run
+// wflow diff, history, redo: the effects of a changed study on a campaign, its versions, and tasks that run
 // again.
-#include "cli/commands/update.h"
+#include "cli/commands/handover.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -19,10 +19,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
-#include "cli/campaign/done_tasks.h"
 #include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/handover.h"
 #include "engine/coordinate/journals.h"
 #include "engine/query/client.h"
 #include "engine/query/selection.h"
@@ -66,7 +64,7 @@ nlohmann::ordered_json to_json(const engine::Changes& changes) {
   return steps;
 }
 
-// wflow extend leaves the user's file as it is.
+// Warns that the user's file lacks samples of the campaign: wflow extend does not change that file.
 void warn_of_lost_growth(const Update& update) {
   const auto& was = update.from.study();
   const auto& is = update.to.study();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The third view: tasks that failed, and the end of what the selected one printed. Also the pane for whole
+// The third view: failed tasks, and the end of the output of the selected one. Also the pane for whole
 // texts, and the help.
 #include <fmt/format.h>
 
@@ -7,10 +7,9 @@
 
 #include "base/printable.h"
 #include "base/text.h"
-#include "cli/top/lists.h"
+#include "cli/top/chart.h"
 #include "cli/top/render.h"
-#include "cli/top/table.h"
-#include "cli/top/words.h"
+#include "cli/top/state.h"
 
 namespace wflow::cli::top {
 

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -17,6 +16,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/yaml.h"
+#include "converters/data_set_files.h"
 #include "specs/plan/template.h"
 
 namespace wflow::engine {
@@ -163,12 +163,11 @@ class Gathering {
     if (task.kind == StepKind::convert) {
       if (!successor.step.empty()) add_whole(task.workspace, successor, true);
       // Blocks that are converted again replace their own files; until then there is no manifest.
-      add_whole(task.workspace + "/manifest.json");
+      add_whole(task.workspace + "/" + converters::kManifestFile);
       for (std::uint64_t block = is; task.block_samples > 0 && block < was; ++block) {
-        add_whole(fmt::format("{}/blocks/{:05}.json", task.workspace, block));
-        constexpr std::array kSplits = {"train", "validation", "test"};
-        for (const char* split : kSplits)
-          add_whole(fmt::format("{}/{}/shard-{:05}.h5", task.workspace, split, block));
+        add_whole(task.workspace + "/" + converters::block_record_file(block));
+        for (const std::string_view split : converters::kSplitNames)
+          add_whole(task.workspace + "/" + converters::shard_file(split, block));
       }
       return;
     }
