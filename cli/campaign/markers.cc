@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "steps/markers.h"
+#include "steps/files.h"
 
 namespace wflow::cli {
 

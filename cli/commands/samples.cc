@@ -16,7 +16,7 @@
 #include "cli/view/table.h"
 #include "cli/view/terminal.h"
 #include "specs/study/blocks.h"
-#include "steps/kinds.h"
+#include "steps/step.h"
 
 namespace wflow::cli {
 

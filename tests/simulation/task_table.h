@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/simulation/surroundings.h"
-#include "workers/execute/own_end.h"
+#include "workers/execute/process_end.h"
 
 namespace wflow::simulation {
 

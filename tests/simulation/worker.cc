@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "engine/wire/worker_journal.h"
-#include "workers/agent/journal_file.h"
+#include "workers/agent/journal.h"
 
 namespace wflow::simulation {
 
