@@ -28,7 +28,12 @@ std::vector<std::filesystem::path> find_campaigns(const std::filesystem::path& d
 // The newest campaign of this study's file beside which a new one would be made; by the names of the directories.
 std::optional<std::filesystem::path> last_campaign_of(const specs::Study& study);
 
-// The plan that the campaign was created with.
+// Returns the plan that the campaign runs with. Reads only: if an update was killed, its version counts as soon as the
+// record has it (recorded_version).
 specs::Plan read_plan(const std::filesystem::path& campaign);
+
+// The same for a command that runs or changes the campaign: first completes or undoes an update that was killed
+// (finish_update).
+specs::Plan read_plan_to_run(const std::filesystem::path& campaign);
 
 }  // namespace wflow::cli
