@@ -30,6 +30,7 @@
 #include "specs/samples/samples.h"
 #include "workers/agent/machine.h"
 #include "workers/agent/worker_processes.h"
+#include "workers/agent/zero_mode.h"
 #include "workers/execute/executor.h"
 #include "workers/execute/host.h"
 
@@ -65,8 +66,7 @@ AgentOptions machine_options(const WorkerOptions& options, const Identity& ident
   result.linger_s = options.linger_s;
   result.grace_s = options.grace_s;
   result.trace = log::takes(LogLevel::trace);
-  result.zero = options.zero;
-  result.zero_failures = options.zero_failures;
+  if (options.zero) result.complete = complete_at_once(options.zero_failures);
   return result;
 }
 

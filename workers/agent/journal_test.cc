@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "engine/wire/temporary_campaign.h"
 #include "engine/wire/worker_journal.h"
 

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -184,6 +185,9 @@ using AgentAction =
                  action::EndTask, action::EndRanks, action::InterruptTask, action::FollowEvents,
                  action::SetFence, action::Log, action::Exit>;
 
+// Returns the results of a lease without running its tasks. Given with Unix time.
+using CompleteLease = std::function<engine::wire::Results(const engine::wire::Lease& lease, double unix_s)>;
+
 struct AgentOptions {
   std::string worker, group, campaign_token, version;
   ProcessIdentity guardian, agent;
@@ -199,8 +203,7 @@ struct AgentOptions {
   double retry_s = 1;         // time between two reads of the endpoint file
   double event_period_s = 0.2;
   bool trace = false;        // also emits each event and action as a Log at LogLevel::trace
-  bool zero = false;         // benchmarks: every lease is over at once and nothing is run
-  double zero_failures = 0;  // with zero: the fraction of tasks that fails (by a hash of array, element and attempt)
+  CompleteLease complete;    // set by benchmarks: completes each lease at once, and no task runs
 };
 
 class AgentMachine {

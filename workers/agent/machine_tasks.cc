@@ -7,7 +7,6 @@
 
 #include "base/blocks.h"
 #include "workers/agent/machine_impl.h"
-#include "workers/agent/zero_mode.h"
 
 namespace wflow::workers {
 
@@ -42,9 +41,9 @@ void AgentMachine::Impl::hear(wire::Leases& leases) {
                                      lease.first + lease.count - 1, lease.array));
     if (!takes_leases()) {
       give_back({lease});
-    } else if (options.zero) {
+    } else if (options.complete) {
       // Not in the journal: no process ran that could run twice.
-      outbox.add(complete_at_once(lease, options.zero_failures, now.unix_s), now.steady_s);
+      outbox.add(options.complete(lease, now.unix_s), now.steady_s);
     } else {
       queue.add(lease);
     }

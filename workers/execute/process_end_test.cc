@@ -10,6 +10,8 @@
 #include <functional>
 #include <utility>
 
+#include "workers/execute/slot_table.h"
+
 namespace wflow::workers {
 namespace {
 
