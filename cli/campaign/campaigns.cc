@@ -22,6 +22,7 @@
 #include "cli/campaign/update.h"
 #include "engine/followups/followups.h"
 #include "engine/store/store.h"
+#include "specs/plan/versions.h"
 #include "specs/plan/workspace.h"
 
 namespace wflow::cli {
@@ -181,9 +182,18 @@ std::optional<fs::path> last_campaign_of(const specs::Study& study) {
 }
 
 specs::Plan read_plan(const fs::path& campaign) {
-  specs::require_trusted(campaign);  // the user may have given any path
+  specs::require_trusted(campaign);  // for a campaign given by its path
+  std::error_code none;
+  if (!fs::is_symlink(campaign / ".wflow" / "spec", none)) return specs::Plan(specs::read_campaign(campaign), campaign);
+  const std::uint64_t version = recorded_version(campaign);
+  if (version == specs::current_version(campaign)) return specs::Plan(specs::read_campaign(campaign), campaign);
+  return specs::Plan(specs::read_version(campaign, version), campaign);
+}
+
+specs::Plan read_plan_to_run(const fs::path& campaign) {
+  specs::require_trusted(campaign);
   finish_update(campaign);
-  return specs::Plan(specs::read_campaign(campaign), campaign);
+  return read_plan(campaign);
 }
 
 namespace {

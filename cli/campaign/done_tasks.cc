@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "engine/query/selection.h"
-#include "steps/markers.h"
+#include "steps/files.h"
 
 namespace wflow::cli {
 

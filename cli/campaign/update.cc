@@ -33,8 +33,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Time that a command waits for another one that takes a study in.
-constexpr double kUpdateWait_s = 10;
+// Time that a command waits for another process that holds the record.
+constexpr double kRecordWait_s = 10;
 
 bool declares_sources(const specs::Study& study) {
   return std::any_of(study.steps.begin(), study.steps.end(),
@@ -253,7 +253,7 @@ specs::StudyAndWarnings read_changed_study(const fs::path& campaign, const std::
             "{} is not there{}", path.string(),
             file.empty() ? ", which the campaign was made of; name the changed study: --study FILE" : ""));
   }
-  return specs::read_study(path, specs::update_options(campaign));
+  return specs::read_study(path, specs::update_options(campaign, recorded_version(campaign)));
 }
 
 Update propose(const fs::path& campaign, specs::Study study) {
@@ -398,6 +398,35 @@ std::vector<std::string> drop_replaced(const specs::Plan& plan) {
   return lines;
 }
 
+namespace {
+
+// Calls `action` with the record if `under_way` returns true, and waits while another process holds the record.
+template <class UnderWay, class Action>
+void with_record(const fs::path& campaign, const UnderWay& under_way, const Action& action) {
+  for (const double until_s = steady_now_s() + kRecordWait_s; under_way();) {
+    try {
+      engine::store::Store store(campaign);
+      action(store);
+      return;
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::busy || steady_now_s() > until_s) throw;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+}  // namespace
+
+std::uint64_t recorded_version(const fs::path& campaign) {
+  std::optional<std::uint64_t> found;
+  const auto has_next = [&] { return specs::has_version(campaign, specs::current_version(campaign) + 1); };
+  with_record(campaign, has_next, [&](engine::store::Store& store) {
+    const std::uint64_t next = specs::current_version(campaign) + 1;
+    if (specs::has_version(campaign, next) && store.study() == next) found = next;
+  });
+  return found ? *found : specs::current_version(campaign);
+}
+
 void finish_update(const fs::path& campaign) {
   std::error_code none;
   if (!fs::is_symlink(campaign / ".wflow" / "spec", none)) return;
@@ -405,21 +434,14 @@ void finish_update(const fs::path& campaign) {
     return fs::exists(campaign / ".wflow" / "aside.json", none) ||
            specs::has_version(campaign, specs::current_version(campaign) + 1);
   };
-  for (const double until_s = steady_now_s() + kUpdateWait_s; under_way();) {
-    try {
-      engine::store::Store store(campaign);
-      const std::uint64_t next = specs::current_version(campaign) + 1;
-      if (specs::has_version(campaign, next)) {
-        store.study() == next ? specs::make_current(campaign, next) : specs::remove_version(campaign, next);
-      }
-      if (const auto aside = engine::read_aside(campaign))
-        store.aside() == aside->name ? engine::carry_out(campaign, *aside) : engine::remove_aside(campaign);
-      return;
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::busy || steady_now_s() > until_s) throw;
+  with_record(campaign, under_way, [&](engine::store::Store& store) {
+    const std::uint64_t next = specs::current_version(campaign) + 1;
+    if (specs::has_version(campaign, next)) {
+      store.study() == next ? specs::make_current(campaign, next) : specs::remove_version(campaign, next);
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
+    if (const auto aside = engine::read_aside(campaign))
+      store.aside() == aside->name ? engine::carry_out(campaign, *aside) : engine::remove_aside(campaign);
+  });
 }
 
 std::string notice_of_changes(const specs::Plan& plan) {

@@ -62,8 +62,13 @@ nlohmann::ordered_json json_of_replaced(const Update& update);
 // successor. Does nothing while another process locks the record.
 std::vector<std::string> drop_replaced(const specs::Plan& plan);
 
-// Completes or undoes a take() that was killed. Every reader of the campaign calls this; it takes two looks at the
-// file system.
+// Returns the version of the study that the record has: the current one, or the next if a take() was killed before it made
+// that current. Reads only; two looks at the file system unless a take() was killed.
+std::uint64_t recorded_version(const std::filesystem::path& campaign);
+
+// Completes or undoes a take() that was killed: makes the recorded version current and moves the replaced outputs. The one
+// step that repairs; commands that run or change the campaign call it (read_plan_to_run). No other reader moves
+// anything.
 void finish_update(const std::filesystem::path& campaign);
 
 // One line if the study's file, or a file that a step declares as its source, differs from the one that the campaign

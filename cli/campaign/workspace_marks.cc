@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "steps/kinds.h"
+#include "steps/step.h"
 
 namespace wflow::cli {
 

@@ -110,7 +110,7 @@ std::string why_nothing(const specs::Plan& plan, const wire::Selection& selectio
 }
 
 int retry(ControlOptions& options) {
-  const specs::Plan plan = read_plan(find_campaign(options.run.campaign));
+  const specs::Plan plan = read_plan_to_run(find_campaign(options.run.campaign));
   if (const std::string notice = notice_of_changes(plan);
       !notice.empty() && !options.json && !options.run.quiet)
     fmt::print("{}\n", notice);
@@ -180,7 +180,7 @@ int simple(const ControlOptions& options, const std::string& verb, const wire::R
   if (!engine::Client(campaign).command(request)) {
     const bool ends = std::holds_alternative<wire::DrainRequest>(request) ||
                       std::holds_alternative<wire::StopRequest>(request);
-    if (!ends || !command_between_allocations(read_plan(campaign), request))
+    if (!ends || !command_between_allocations(read_plan_to_run(campaign), request))
       throw no_coordinator(campaign, verb);
   }
   if (options.json) {

@@ -112,7 +112,7 @@ class CampaignRun {
         queue_.reopen(followup);
         continue;
       }
-      const specs::Plan plan = read_plan(followup.directory);
+      const specs::Plan plan = read_plan_to_run(followup.directory);
       const auto status = engine::store::Store(plan.campaign()).status_at_rest();
       note_hard_failures(status);
       if (status.ended() < status.elements()) {

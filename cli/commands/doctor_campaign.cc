@@ -36,7 +36,6 @@
 #include "specs/plan/versions.h"
 #include "specs/plan/workspace.h"
 #include "steps/files.h"
-#include "steps/markers.h"
 #include "steps/packed_output.h"
 
 namespace wflow::cli {

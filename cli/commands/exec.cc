@@ -23,7 +23,7 @@
 #include "cli/exec/printer.h"
 #include "engine/query/client.h"
 #include "specs/samples/samples.h"
-#include "steps/render.h"
+#include "steps/command.h"
 
 namespace wflow::cli {
 

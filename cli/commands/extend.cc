@@ -54,7 +54,8 @@ void show(const Update& update) {
 
 int extend(ExtendOptions options) {
   read_ranges(options);
-  const specs::Plan plan = read_plan(find_campaign(options.run.campaign));
+  const std::filesystem::path campaign = find_campaign(options.run.campaign);
+  const specs::Plan plan = options.plan ? read_plan(campaign) : read_plan_to_run(campaign);
   const bool live = is_coordinated(plan);
   if (!live && !options.plan) settle(plan, options.run);
   Update update = grown(plan, options.growth);

@@ -206,7 +206,7 @@ class Follower {
 
   void ask(const engine::wire::Request& request) {
     try {
-      if (!engine::Client(at_).command(request)) command_between_allocations(read_plan(at_), request);
+      if (!engine::Client(at_).command(request)) command_between_allocations(read_plan_to_run(at_), request);
     } catch (const Error& error) {
       if (error.code() != ExitCode::busy) throw;
       fmt::print(stderr, "wflow: {}\n", error.what());
@@ -280,7 +280,7 @@ void give_back(const StandbyOptions& standby) {
 int stand_by(const StandbyOptions& standby) {
   engine::SignalQueue signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
   std::signal(SIGPIPE, SIG_IGN);
-  const specs::Plan plan = read_plan(standby.top.empty() ? standby.campaign : standby.top);
+  const specs::Plan plan = read_plan_to_run(standby.top.empty() ? standby.campaign : standby.top);
   RunOptions options;
   options.quiet = true;
   options.keep_going = standby.keep_going;

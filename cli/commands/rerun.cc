@@ -24,10 +24,9 @@
 #include "cli/commands/run.h"
 #include "specs/plan/task_name.h"
 #include "specs/samples/samples.h"
-#include "steps/environment.h"
 #include "steps/step.h"
+#include "workers/execute/host.h"
 #include "workers/execute/resources.h"
-#include "workers/execute/usable.h"
 
 namespace wflow::cli {
 

@@ -243,7 +243,7 @@ std::optional<specs::Plan> take_in(const specs::Plan& plan, ResumeOptions& optio
 }
 
 int resume(ResumeOptions& options) {
-  const specs::Plan plan = read_plan(find_campaign(options.run.campaign));
+  const specs::Plan plan = read_plan_to_run(find_campaign(options.run.campaign));
   if (options.accept_loss) engine::store::Store(plan.campaign(), {.vfs = {}, .accept_loss = true});
   require_schedulers(plan.study(), options.run);
   if (!options.run.silent()) fmt::print("{}: continuing {}\n", plan.study().name, plan.campaign().string());

@@ -22,7 +22,7 @@
 #include "specs/plan/plan.h"
 #include "specs/samples/samples.h"
 #include "specs/study/blocks.h"
-#include "steps/kinds.h"
+#include "steps/step.h"
 
 namespace wflow::cli {
 

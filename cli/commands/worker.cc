@@ -19,7 +19,7 @@
 #include "engine/batch/local_pool.h"
 #include "engine/schedule/graph.h"
 #include "engine/wire/keys.h"
-#include "workers/agent/agent.h"
+#include "workers/agent/worker.h"
 
 namespace wflow::cli {
 

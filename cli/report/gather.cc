@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/trainings.h"
+#include "cli/campaign/update.h"
 #include "cli/report/data.h"
 #include "engine/monitor/views.h"
 #include "engine/query/client.h"
@@ -168,7 +169,7 @@ ReportData gather(const fs::path& campaign) {
   data.made_s = unix_now_s();
   read_record(campaign, data);
   if (!data.live) read_store(campaign, data);
-  data.versions = specs::versions(campaign);
+  data.versions = specs::versions(campaign, recorded_version(campaign));
   read_predictions(data);
   read_data_sets(data);
   return data;

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "specs/plan/expansion.h"
 #include "specs/plan/launcher.h"
 #include "specs/plan/task_name.h"
@@ -14,10 +13,11 @@
 
 namespace wflow::specs {
 
-Plan::Plan(Study study, const std::filesystem::path& campaign)
+Plan::Plan(Study study, std::filesystem::path campaign, LocatedFiles located)
     : study_(std::make_unique<const Study>(std::move(study))),
-      campaign_(absolute_path(campaign).lexically_normal()),
-      expansion_(std::make_unique<const Expansion>(*study_)) {
+      campaign_(std::move(campaign)),
+      expansion_(std::make_unique<const Expansion>(*study_)),
+      located_(std::move(located)) {
   if (!campaign_.has_filename()) campaign_ = campaign_.parent_path();
   if (study_->samples) {
     auto starts = specs::block_starts(study_->samples->design);
@@ -29,7 +29,7 @@ Plan::Plan(Study study, const std::filesystem::path& campaign)
   find_depths();
 }
 
-Plan::Plan(const Plan& other) : Plan(*other.study_, other.campaign_) {}
+Plan::Plan(const Plan& other) : Plan(*other.study_, other.campaign_, other.located_) {}
 Plan::Plan(Plan&& other) noexcept = default;
 Plan& Plan::operator=(Plan other) noexcept {
   std::swap(study_, other.study_);
@@ -38,6 +38,7 @@ Plan& Plan::operator=(Plan other) noexcept {
   std::swap(block_starts_, other.block_starts_);
   std::swap(steps_, other.steps_);
   std::swap(links_, other.links_);
+  std::swap(located_, other.located_);
   std::swap(last_of_, other.last_of_);
   return *this;
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -74,11 +75,20 @@ struct PlannedStep {
   std::uint64_t block_samples = 0;  // convert: samples a block; 0 for the closing step
 };
 
+// The paths of files that train: and plugin: blocks name, by the written text (tokens replaced). They are found once,
+// when the plan is made: a template then takes them from here, so that no later step asks the file system, and every
+// worker gets the same template.
+struct LocatedFiles {
+  std::map<std::string, std::string, std::less<>> files;
+  std::map<std::string, std::string, std::less<>> libraries;  // plugins
+};
+
 class Expansion;
 struct Basis;
 
 class Plan {
  public:
+  // Looks for the files that the study names (LocatedFiles). Only this constructor does I/O.
   Plan(Study study, const std::filesystem::path& campaign);
   Plan(const Plan& other);
   Plan(Plan&& other) noexcept;
@@ -110,6 +120,9 @@ class Plan {
     std::uint64_t block = 0;
   };
 
+  // `campaign`: absolute.
+  Plan(Study study, std::filesystem::path campaign, LocatedFiles located);
+  LocatedFiles locate_files() const;
   BlockStarts starts_of(const Link& link) const;
   void make_steps();
   void make_links();
@@ -130,6 +143,7 @@ class Plan {
   BlockStarts block_starts_;
   std::vector<PlannedStep> steps_;
   std::vector<std::vector<Link>> links_;  // of each step
+  LocatedFiles located_;
   // Study step -> the planned step that dependents wait for; nothing where no combination is left.
   std::vector<std::optional<std::size_t>> last_of_;
 };

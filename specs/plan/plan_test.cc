@@ -226,6 +226,31 @@ study:
   EXPECT_EQ(train.resources.cores, 2);
 }
 
+// The template of a task does not depend on the files that exist when it is made: two workers get the same one.
+TEST(Plan, LooksForFilesOnceWhenItIsMade) {
+  StudyText text(R"yaml(
+description: {name: n}
+parameters: {P: [a, b]}
+study:
+  - {name: train, train: {data: ds, init_from: "old-$(P)"}}
+)yaml");
+  const TemporaryFolder caller;
+  std::filesystem::create_directory(text.folder().path() / "ds");
+  text.folder().write("ds/manifest.json", "{}");
+  text.options.directory = caller.path();
+  std::filesystem::create_directory(caller.path() / "old-a");
+  std::filesystem::create_directory(text.folder().path() / "old-b");
+  const Plan plan = text.plan();
+  const auto template_of = [](const Plan& one, const char* name) { return one.task_template(array(one, name)).settings; };
+  const std::string a = template_of(plan, "train/P.a");
+  EXPECT_THAT(a, HasSubstr((caller.path() / "old-a").string()));
+  EXPECT_THAT(template_of(plan, "train/P.b"), HasSubstr((text.folder().path() / "old-b").string()));
+  std::filesystem::create_directory(text.folder().path() / "old-a");
+  EXPECT_EQ(template_of(plan, "train/P.a"), a);
+  EXPECT_EQ(template_of(Plan(plan), "train/P.a"), a) << "nor when the coordinator copies the plan";
+  EXPECT_NE(template_of(text.plan(), "train/P.a"), a) << "a new plan looks again";
+}
+
 TEST(Plan, PassesOnHowAStepsSamplesAreRun) {
   const Plan plan = StudyText(R"yaml(
 description: {name: n}

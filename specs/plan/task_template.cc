@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "specs/plan/expansion.h"
 #include "specs/plan/launcher.h"
@@ -145,6 +146,17 @@ void Plan::fill_convert(TaskTemplate& task, const PlannedStep& planned, std::uin
   task.settings = yaml::emit(settings);
 }
 
+namespace {
+
+// Throws nothing: locate_files() has looked for every text that a template can ask for.
+const std::string& found(const std::map<std::string, std::string, std::less<>>& located, std::string_view text) {
+  const auto at = located.find(text);
+  WFLOW_CHECK(at != located.end());
+  return at->second;
+}
+
+}  // namespace
+
 void Plan::fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint32_t row) const {
   const Step& step = study_->steps[planned.study_step];
   const TrainOutputs outputs{*study_, *expansion_, campaign_, planned.study_step};
@@ -152,12 +164,12 @@ void Plan::fill_train(TaskTemplate& task, const PlannedStep& planned, std::uint3
   const auto source = expansion_->step_index(source_step(step));
   const yaml::Node* data = settings.find("data");
   const std::filesystem::path directory = source ? expansion_->workspace(campaign_, *source, row)
-                                                 : locate(*study_, data == nullptr ? "" : data->text);
+                                                 : std::filesystem::path(found(located_.files, data == nullptr ? "" : data->text));
   const yaml::Node* init = settings.find("init_from");
   if (init != nullptr && init->is_scalar() && init->text != "last" && init->text != "none")
-    set_key(settings, "init_from", yaml::quoted(locate(*study_, init->text).string()));
+    set_key(settings, "init_from", yaml::quoted(found(located_.files, init->text)));
   if (const std::string file = trainer::module_file(settings); !file.empty())
-    settings = trainer::with_module_file(std::move(settings), locate(*study_, file).string());
+    settings = trainer::with_module_file(std::move(settings), found(located_.files, file));
   set_key(settings, "data", yaml::quoted(directory.string()));
   set_key(settings, "output", yaml::quoted(outputs.of(row).string()));
   fill_search(settings, outputs, row);
@@ -168,7 +180,7 @@ void Plan::fill_plugin(TaskTemplate& task, const PlannedStep& planned, std::uint
   yaml::Node settings = resolved_settings(planned, row);
   const yaml::Node* library = settings.find("library");
   if (library != nullptr)
-    set_key(settings, "library", yaml::quoted(locate_library(*study_, library->text).string()));
+    set_key(settings, "library", yaml::quoted(found(located_.libraries, library->text)));
   set_key(settings, "bundle", yaml::scalar(std::to_string(task.bundle)));
   // What a process needs to compute any row itself.
   set_key(settings, "samples", yaml::quoted(to_json(study_->samples->design).dump()));

@@ -87,9 +87,8 @@ std::uint64_t current_version(const fs::path& campaign) {
   return static_cast<std::uint64_t>(*number);
 }
 
-std::vector<VersionInfo> versions(const fs::path& campaign) {
+std::vector<VersionInfo> versions(const fs::path& campaign, std::uint64_t last) {
   std::vector<VersionInfo> all;
-  const std::uint64_t last = current_version(campaign);
   for (std::uint64_t number = 1; number <= last; ++number) {
     if (has_version(campaign, number)) all.push_back(read_info(campaign, number));
   }

@@ -31,8 +31,8 @@ std::filesystem::path version_directory(const std::filesystem::path& campaign, s
 bool has_version(const std::filesystem::path& campaign, std::uint64_t number);
 // That of the link. Error{data} where the directory is no campaign's.
 std::uint64_t current_version(const std::filesystem::path& campaign);
-// Up to the current one, the oldest first.
-std::vector<VersionInfo> versions(const std::filesystem::path& campaign);
+// Up to `last`, the oldest first.
+std::vector<VersionInfo> versions(const std::filesystem::path& campaign, std::uint64_t last);
 
 // Whole or not at all, and durable on return. `info`: number, command, why and changes; the rest is filled
 // in. `with_samples`: the study's table of samples is copied, too. A folder of this number is replaced.

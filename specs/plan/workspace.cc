@@ -334,15 +334,16 @@ Study read_version(const fs::path& campaign, std::uint64_t number) {
   return read_folder(path, version_directory(path, number));
 }
 
-ReadOptions update_options(const fs::path& campaign) {
+ReadOptions update_options(const fs::path& campaign, std::uint64_t version) {
   const fs::path path = without_slash(campaign);
-  ReadOptions options = read_options(path, spec_directory(path)).options;
+  const fs::path folder = version > 0 ? version_directory(path, version) : spec_directory(path);
+  ReadOptions options = read_options(path, folder).options;
   options.campaign = path;
-  options.version_folder = spec_directory(path);
+  options.version_folder = folder;
   options.fresh_samples = true;
   options.parameters.clear();
   // The directories that are there stay.
-  if (const Study study = read_campaign(path); study.samples)
+  if (const Study study = read_folder(path, folder); study.samples)
     options.layout_samples = study.samples->layout_count();
   return options;
 }

@@ -45,7 +45,8 @@ Study read_version(const std::filesystem::path& campaign, std::uint64_t number);
 
 // What a study is read with to be taken into the campaign: as its current one, but with the sample file and
 // the parameters' generator as they are now.
-ReadOptions update_options(const std::filesystem::path& campaign);
+// `version`: of the study; 0: the current one.
+ReadOptions update_options(const std::filesystem::path& campaign, std::uint64_t version = 0);
 
 // Whether the command that generates the samples of `now` is not that of the campaign's study, or has its
 // file still to write.

@@ -635,6 +635,22 @@ class CorrectKilled(CorrectTest):
         self.assert_done()
         self.assertEqual(len(json.loads(self.wflow("history", "--json").out)), 3)
 
+    def test_a_reader_moves_nothing(self):
+        """As after a kill between the record and the link: readers use the recorded version and change no file."""
+        self.wflow("run", self.write(), "-j", "2", "-q")
+        self.write(learning_rate=0.02)
+        self.update()
+        link = self.campaign() / ".wflow" / "spec"
+        link.unlink()
+        link.symlink_to("studies/1")
+        self.assertEqual(len(json.loads(self.wflow("history", "--json").out)), 2)
+        self.assertIn("nothing differs", self.wflow("diff").out)
+        self.wflow("status", "--json")
+        self.assertEqual(os.readlink(link), "studies/1")
+        self.wflow("resume", "-j", "2", "-q")
+        self.assertEqual(os.readlink(link), "studies/2")
+        self.assert_done()
+
     def test_in_each_story(self):
         """One campaign, one change after the other, each killed as soon as it is taken in."""
         more = {"samples": f"design: sobol, count: {2 * SAMPLES}, parameters: {{x: [0, 1], y: [1, 2]}}"}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients of the coordinator: those that ask and command, and strangers that send what they should not.
+// Clients of the coordinator: those that query and command, and unknown peers that send invalid messages.
 #pragma once
 
 #include <map>

@@ -13,7 +13,7 @@ namespace wflow::simulation {
 namespace {
 
 constexpr std::uint64_t kMaxSteps = 6'000'000;
-constexpr double kLook_s = 0.25;       // of the person who looks after the campaign
+constexpr double kLook_s = 0.25;       // period of the simulated user's checks
 constexpr double kAnswered_s = 20;     // a question that lives so long after all faults is not answered
 constexpr double kWorkersGone_s = 40;  // local ones, after the end
 constexpr double kStopCycle_s = 80;    // a task that ends the campaign, until that goes on
@@ -205,7 +205,7 @@ void World::start_remote_worker() {
   workers_.start(host, group.name, 1 + static_cast<int>(draw_.below(4)), 0, settings_.linger_s, allocation_);
 }
 
-// As a pool of allocations does: there is always one with enough workers, or will be soon.
+// Acts like a pool of allocations: there is always one with enough workers, or will be soon.
 void World::keep_allocation() {
   constexpr int kWorkers = 3;
   constexpr double kAgain_s = 20;
@@ -234,7 +234,7 @@ void World::step_until_over() {
   }
 }
 
-// What a person does: continue what has stopped, until all is done.
+// Acts like a user: continues a stopped campaign until all is done.
 void World::look_after() {
   if (!healed_ && now_s_ >= settings_.faults_until_s) end_faults();
   if (study_.gangs) keep_allocation();
@@ -271,7 +271,7 @@ double World::total_work_s() const {
       const auto limit = study_.plan.steps()[study_.plan.step_of(array)].max_failures.kind;
       const bool limited =
           limit == specs::FailureLimit::Kind::count || limit == specs::FailureLimit::Kind::fraction;
-      // What fails may pause its step, and the campaign then ends until somebody resumes it.
+      // Failures may pause their step, and the campaign then ends until the user resumes it.
       if (script.code == 102 || script.code == 105 || (limited && !script.succeeds())) sum_s += kStopCycle_s;
     }
   }

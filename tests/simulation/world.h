@@ -19,7 +19,7 @@ namespace wflow::simulation {
 struct RunOptions {
   Trace::Mode trace = Trace::Mode::off;
   engine::PlantedBugs planted;
-  bool planted_signal_before_end = false;  // of the workers (surroundings.h)
+  bool planted_signal_before_end = false;  // for the workers (surroundings.h)
 };
 
 struct RunResult {
@@ -28,14 +28,14 @@ struct RunResult {
   std::vector<std::string> last_lines;
   FaultCounts faults;
   double simulated_s = 0;
-  double over_bound = 0;  // of the time allowed after the faults, how much it took
+  double over_bound = 0;  // time taken after the faults, as a part of the allowed time
   std::uint64_t steps = 0;
   std::uint64_t executions = 0;
   std::uint64_t lost_results = 0;
   std::uint64_t fingerprint = 0;  // equal for equal schedules
 };
 
-// What a schedule is made of.
+// The parameters of a schedule.
 struct Settings {
   std::size_t hosts = 1;
   std::size_t remote_workers = 0;
@@ -102,7 +102,7 @@ class World {
   std::vector<std::unique_ptr<Coordinator>> coordinators_;
   std::optional<double> resume_at_s_;
   std::size_t coordinator_host_ = 0;
-  std::string allocation_;  // of the workers that are started now; empty: they are in none
+  std::string allocation_;  // allocation of the workers that are started now; empty: none
   int allocations_made_ = 0;
   double next_allocation_s_ = 0;
   bool healed_ = false;

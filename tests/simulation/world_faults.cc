@@ -46,7 +46,7 @@ void World::inject_coordinator(Fault fault) {
   Coordinator* const running = coordinator();
   if (fault == Fault::second_coordinator_refused) {
     if (running == nullptr) return;
-    // It is told where the first one stands only by the lock.
+    // Only the lock shows it where the first one is.
     Coordinator second(around_, hosts_[draw_.below(hosts_.size())], workers_, {});
     if (second.host().up && !second.host().frozen) {
       if (second.begin()) throw Violation("one coordinator", "a second coordinator begins beside the first");

@@ -12,7 +12,7 @@
 #include "base/process_handle.h"
 #include "engine/wire/worker_journal.h"
 #include "workers/agent/fake_coordinator.h"
-#include "workers/execute/process_tree.h"
+#include "workers/execute/processes.h"
 
 namespace wflow::workers {
 namespace {

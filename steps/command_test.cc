@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "steps/words.h"
+#include "steps/command.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,12 +27,12 @@ TEST(PlainWords, LeavesTheRestToTheShell) {
   }
 }
 
-// Whatever is taken apart here, bash and dash take apart alike.
+// bash and dash split every such command into the same words.
 TEST(PlainWords, AgreesWithShells) {
   const Words pieces = {"a",     "b=", ":",  "-", "%", " ",   "  ", "'x  y'", "\"u v\"", "\t", "+",
                         "@",     ",",  ".",  "/", "'", "\"",  "$",  "*",      "~",       "#",  ";",
                         "{a,b}", "!",  "\\", "<", "^", "[a]", "?",  "&",      "|",       "`"};
-  constexpr std::size_t kPlain = 15;  // of these
+  constexpr std::size_t kPlain = 15;  // expected number of commands without a shell
   std::uint64_t state = 1;
   int plain = 0;
   for (int round = 0; round < 200; ++round) {

@@ -1,22 +1,127 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "workers/execute/process_usage.h"
+#include "workers/execute/processes.h"
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
 #include <string_view>
+#include <thread>
 
 #include "base/control_group.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "workers/execute/process_tree.h"
 
 namespace wflow::workers {
+
+namespace {
+
+// Fields of /proc/PID/stat (proc(5)): 4 the parent, 14 to 17 CPU time, 24 the resident pages. The second, the
+// name in brackets, may hold anything.
+Process read_process(int proc, const char* name, pid_t pid) {
+  constexpr int kParent = 4;
+  constexpr int kFirstCpu = 14;
+  constexpr int kLastCpu = 17;
+  constexpr int kResident = 24;
+  Process process{pid, 0, 0, 0};
+  const FileDescriptor fd(::openat(proc, (std::string(name) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 1024> buffer{};
+  const ssize_t got = fd ? ::read(fd.get(), buffer.data(), buffer.size()) : -1;
+  if (got <= 0) return process;
+  const std::string_view text(buffer.data(), static_cast<std::size_t>(got));
+  std::size_t at = text.rfind(')');
+  for (int field = 3; at != std::string_view::npos && field <= kResident; ++field) {
+    at = text.find(' ', at);
+    if (at == std::string_view::npos) break;
+    const char* begin = text.data() + ++at;
+    const char* end = text.data() + text.size();
+    if (field == kParent) std::from_chars(begin, end, process.parent);
+    if (field >= kFirstCpu && field <= kLastCpu) {
+      std::uint64_t ticks = 0;
+      std::from_chars(begin, end, ticks);
+      process.cpu_ticks += ticks;
+    }
+    if (field == kResident) std::from_chars(begin, end, process.resident_pages);
+  }
+  return process;
+}
+
+}  // namespace
+
+std::vector<Process> all_processes() {
+  std::vector<Process> processes;
+  const auto close = [](DIR* directory) { ::closedir(directory); };
+  const std::unique_ptr<DIR, decltype(close)> proc(::opendir("/proc"), close);
+  if (!proc) return processes;
+  while (const dirent* entry = ::readdir(proc.get())) {
+    const std::string_view name = entry->d_name;
+    pid_t pid = 0;
+    const auto parsed = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (parsed.ec != std::errc() || parsed.ptr != name.data() + name.size()) continue;
+    processes.push_back(read_process(::dirfd(proc.get()), entry->d_name, pid));
+  }
+  return processes;
+}
+
+std::vector<pid_t> descendants(pid_t root) {
+  std::multimap<pid_t, pid_t> children;
+  for (const Process& process : all_processes()) children.emplace(process.parent, process.pid);
+  std::vector<pid_t> found;
+  std::vector<pid_t> open = {root};
+  while (!open.empty()) {
+    const auto [begin, end] = children.equal_range(open.back());
+    open.pop_back();
+    for (auto child = begin; child != end; ++child) {
+      found.push_back(child->second);
+      open.push_back(child->second);
+    }
+  }
+  return found;
+}
+
+std::vector<pid_t> started_with(std::span<const pid_t> pids, std::span<const std::string> variables) {
+  std::vector<pid_t> found;
+  for (const pid_t pid : pids) {
+    std::string environment;
+    try {
+      environment = '\0' + read_file("/proc/" + std::to_string(pid) + "/environ") + '\0';
+    } catch (const Error&) {
+      continue;  // it has ended, or belongs to another user
+    }
+    const bool all = std::all_of(variables.begin(), variables.end(), [&](const std::string& variable) {
+      return environment.find('\0' + variable + '\0') != std::string::npos;
+    });
+    if (all) found.push_back(pid);
+  }
+  return found;
+}
+
+bool kill_all_children(std::chrono::milliseconds limit) {
+  constexpr std::chrono::milliseconds kPause{2};
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (true) {
+    pid_t reaped = 0;
+    while ((reaped = ::waitpid(-1, nullptr, WNOHANG)) > 0 || (reaped < 0 && errno == EINTR)) {
+    }
+    if (reaped < 0) return true;  // ECHILD
+    for (const pid_t pid : descendants(::getpid())) ::kill(pid, SIGKILL);
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(kPause);
+  }
+}
 
 namespace {
 
@@ -39,7 +144,7 @@ std::string read_or_empty(const std::string& path) {
   }
 }
 
-// The number behind "oom_kill " at the beginning of a line.
+// Returns the number after "oom_kill " at the beginning of a line.
 std::optional<std::uint64_t> kills_in(std::string_view text) {
   constexpr std::string_view kName = "oom_kill ";
   for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {

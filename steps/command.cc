@@ -1,19 +1,111 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "steps/words.h"
+#include "steps/command.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 
+#include "base/csv.h"
+#include "base/error.h"
 #include "base/text.h"
 
 namespace wflow::steps {
 
 namespace {
 
-// Builtins and reserved words of bash 5.2, dash, ksh and zsh that stand where a command does.
+using Kind = specs::Piece::Kind;
+
+void append_vector(std::string& text, const specs::SampleTable& samples, std::uint64_t row) {
+  for (std::size_t column = 0; column < samples.columns().size(); ++column) {
+    if (column > 0) text += ' ';
+    text += samples.text(row, column);
+  }
+}
+
+// True for pieces that are replaced by the cell of one column.
+bool is_cell(Kind kind) {
+  return kind == Kind::column || kind == Kind::quoted_column;
+}
+
+}  // namespace
+
+bool has_sample_tokens(const specs::Pieces& pieces) {
+  return std::any_of(pieces.begin(), pieces.end(),
+                     [](const auto& piece) { return piece.kind != Kind::literal; });
+}
+
+void check_columns(const specs::Pieces& pieces, const specs::SampleTable* samples) {
+  for (const specs::Piece& piece : pieces) {
+    if (!is_cell(piece.kind) && piece.kind != Kind::sample_vector) continue;
+    if (samples == nullptr || (is_cell(piece.kind) && piece.column >= samples->columns().size())) {
+      throw Error(ExitCode::data,
+                  fmt::format("a command asks for sample column {}, and the table has {} of them",
+                              piece.column, samples ? samples->columns().size() : 0));
+    }
+  }
+}
+
+std::string render(const specs::Pieces& pieces, const specs::SampleTable* samples, std::uint64_t row,
+                   std::string_view sample_path, const BundleRows* bundle) {
+  std::string text;
+  for (const specs::Piece& piece : pieces) {
+    switch (piece.kind) {
+      case Kind::literal:
+        text += piece.text;
+        break;
+      case Kind::column:
+        text += samples->text(row, piece.column);
+        break;
+      case Kind::quoted_column:
+        text += text::shell_quote(samples->text(row, piece.column));
+        break;
+      case Kind::sample_id:
+        text += std::to_string(row);
+        break;
+      case Kind::sample_path:
+        text += sample_path;
+        break;
+      case Kind::sample_vector:
+        append_vector(text, *samples, row);
+        break;
+      case Kind::samples_file:
+      case Kind::first_sample:
+      case Kind::sample_count:
+        if (bundle == nullptr) {
+          throw Error(ExitCode::data,
+                      "a command asks for the samples of a bundle, and its step has no bundle:");
+        }
+        text += piece.kind == Kind::samples_file   ? bundle->file
+                : piece.kind == Kind::first_sample ? std::to_string(bundle->first)
+                                                   : std::to_string(bundle->count);
+        break;
+    }
+  }
+  return text;
+}
+
+std::string samples_csv(const specs::SampleTable& samples, std::uint64_t first, std::uint64_t count) {
+  const std::size_t columns = samples.columns().size();
+  std::string text = "MERLIN_SAMPLE_ID";
+  for (const std::string& name : samples.columns()) text += "," + csv::cell(name);
+  text += '\n';
+  for (std::uint64_t row = first; row < first + count; ++row) {
+    text += std::to_string(row);
+    for (std::size_t column = 0; column < columns; ++column) {
+      text += ',';
+      text += csv::cell(samples.text(row, column));
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+namespace {
+
+// Builtins and reserved words of bash 5.2, dash, ksh and zsh in the position of a command.
 constexpr std::array<std::string_view, 101> kShellWords = {
     "!",        ".",        ":",       "[",        "[[",      "alias",    "autoload",  "bg",        "bind",
     "bindkey",  "break",    "builtin", "bye",      "caller",  "case",     "cd",        "chdir",     "command",
@@ -34,7 +126,8 @@ bool is_plain(char letter) {
          std::string_view("_-+.,:/@%=").find(letter) != std::string_view::npos;
 }
 
-// The end of the quoted text that begins at `begin`, before its closing quote; npos where it is not plain.
+// Returns the position of the closing quote of the text that begins at `begin`; npos if the text is not
+// plain.
 std::size_t end_of_quoted(std::string_view text, std::size_t begin, char quote) {
   for (std::size_t i = begin; i < text.size(); ++i) {
     if (text[i] == quote) return i;
@@ -58,7 +151,7 @@ bool is_program(const std::string& path) {
   return ::access(path.c_str(), X_OK) == 0 && ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
-// Whether bash would run anything before the command, or something else in its place.
+// True if bash would run other commands before this one or instead of it.
 bool changes_bash(std::span<const std::string> environment, const std::string& name) {
   const std::string function = "BASH_FUNC_" + name;
   return std::any_of(environment.begin(), environment.end(), [&](const std::string& variable) {
@@ -108,7 +201,7 @@ bool is_shell_word(std::string_view name) {
 
 std::optional<std::string> program_path(const std::string& name, std::span<const std::string> environment) {
   if (is_shell_word(name) || changes_bash(environment, name)) return std::nullopt;
-  if (name.find('/') != std::string::npos) return name;  // the kernel takes it from the task's directory
+  if (name.find('/') != std::string::npos) return name;  // the kernel resolves it from the task's directory
   for (const std::string& folder : text::split(value_of(environment, "PATH"), ':')) {
     if (!folder.starts_with('/')) return std::nullopt;
     std::string path = folder + "/" + name;

@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "workers/execute/task_arrays.h"
+#include "workers/execute/slots.h"
 
 #include <utility>
 
 #include "base/process.h"
-#include "steps/environment.h"
 #include "steps/files.h"
 #include "steps/packed_output.h"
+#include "steps/step.h"
 
 namespace wflow::workers {
+
+steps::Execution SlotTask::execution() const {
+  return {lease.first, lease.attempt, lease.restart, lease.count,
+          false,       lease.nodes,   lease.id,      lease.left_out};
+}
+
+Slots::Slots(std::span<SlotRecord> given, const std::filesystem::path& worker_directory)
+    : directory(worker_directory.string()), records(given), tasks(given.size()) {
+  for (std::size_t slot = 0; slot < given.size(); ++slot) files.emplace_back(worker_directory, slot);
+}
 
 TaskArrays::TaskArrays(int cores)
     : cores_(cores),

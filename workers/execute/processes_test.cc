@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "workers/execute/process_usage.h"
+#include "workers/execute/processes.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
