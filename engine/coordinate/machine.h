@@ -226,6 +226,7 @@ struct PlantedBugs {
   bool forget_leases_at_hand_over = false;
   bool fill_the_disk = false;           // max_disk holds nothing back
   bool release_only_what_fits = false;  // max_disk, without one open block where none fits
+  bool ignore_the_scheduler = false;    // jobs and nodes that are gone by its word are waited for
 };
 
 // What is recorded as done and is to run again, because its MERLIN_FINISHED is gone.

@@ -144,6 +144,7 @@ void CoordinatorMachine::Impl::carry_out(batch::PoolActions actions) {
 // They are not lost at once: what they have sent may be on its way, and a word of them is worth more than the
 // scheduler's.
 void CoordinatorMachine::Impl::note_gone(const batch::PoolActions::Gone& gone) {
+  if (options_.planted.ignore_the_scheduler) return;
   const auto named = [&](const std::string& host) {
     return std::ranges::any_of(gone.nodes, [&](const std::string& node) {
       return batch::short_name(node) == batch::short_name(host);
