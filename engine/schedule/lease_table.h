@@ -22,11 +22,13 @@ struct LeaseState {
   ArrayId array = 0;
   Range bounds;                // all of its elements lie within
   std::uint64_t elements = 0;  // that it holds
+  std::uint64_t spare = 0;     // its elements beyond the load of its worker (Worker::spares)
   bool is_long = false;        // its tasks last longer than kLongestAhead_s, as estimated when granted
   double seconds_each = 0;     // as estimated when granted, at most what a core should have ahead of it
   double cores_each = 1;
   double processes_each = 1;  // of an element: less than one where a process takes several
   double memory_each = 0;     // bytes, of a process
+  double alone_each = 0;      // seconds of the whole worker that an element takes
   bool revoked = false;       // what has not started of it was asked for
   double granted_s = 0;       // or adopted
   // ---- of a gang
@@ -74,9 +76,21 @@ class LeaseTable {
   // Nobody holds the range. Makes the lease if there is none.
   // `memory_bytes`: of each process, where that is not what its step asks for.
   LeaseState& hold(LeaseId lease, Worker& worker, ArrayId array, Range range, std::int64_t memory_bytes = 0);
-  // The lease holds the whole range. One that holds nothing any more is forgotten.
-  void release(LeaseId lease, Range range);
+  // The lease holds the whole range. One that holds nothing any more is forgotten. `unstarted`: the worker
+  // has given it back.
+  void release(LeaseId lease, Range range, bool unstarted = false);
   std::uint64_t leased() const { return leased_; }
+
+  // ---- spare leases
+  // Takes out of the worker's load what its cores can't run at once.
+  void make_spare(LeaseId lease);
+  // The worker has room: so many of the lease's spare elements count as its load again. Gives their number.
+  std::uint64_t use_spare(LeaseId lease, std::uint64_t most);
+  // The first that it will start.
+  std::optional<LeaseId> next_spare(const Worker& worker) const;
+  bool has_spares() const { return spares_ > 0; }
+  // All of them, to be asked for: they are not used meanwhile.
+  std::vector<LeaseId> take_spares();
 
   // ---- gangs
   // The lease runs on these nodes of its worker's allocation, its worker's own among them. Their workers are
@@ -112,6 +126,8 @@ class LeaseTable {
 
   LeaseState& open(LeaseId lease, Worker& worker, ArrayId array, Range first, std::int64_t memory_bytes);
   void change_load(const LeaseState& lease, double elements);
+  void add_spare(LeaseId id, LeaseState& lease, std::uint64_t elements);
+  void remove_spare(LeaseId id, LeaseState& lease, std::uint64_t elements);
   void charge(Worker& worker, const LeaseState& lease, double elements);
   void attach(LeaseId id, LeaseState& lease, Worker& worker);
   void attach_missing(Worker& worker);
@@ -132,6 +148,7 @@ class LeaseTable {
   std::set<LeaseId> incomplete_;  // gangs with nodes whose workers have not joined
   std::map<DemandKey, Worker*> demand_, unserved_;
   std::uint64_t leased_ = 0;
+  std::size_t spares_ = 0;  // leases with spare elements that were not asked for
   std::uint64_t joined_ = 0;
   double now_s_ = 0;
   std::optional<double> next_split_s_;

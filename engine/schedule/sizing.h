@@ -25,6 +25,16 @@ double cores_of(const ReadyQueue& queue, const Worker& worker);
 double scarce_share(const ReadyQueue& queue, const Worker& worker);
 // How many more of the queue's processes could start on the worker at once.
 double room(const ReadyQueue& queue, const Worker& worker);
+// How many of the queue's processes the worker runs at once when it runs nothing else; at least one.
+double processes_at_once(const ReadyQueue& queue, const Worker& worker);
+// The place of a lease in its worker's queue. Spare leases come behind others of the same priority.
+int lease_priority(const ReadyQueue& queue, bool spare);
+// Elements that the worker should be leased beyond its load, so that it has work while no coordinator answers:
+// for each process that it can run at once as many as it may start in that time, but no more than a quarter of
+// its share of what is ready, and nothing that its allocation's end may cut. Towards the end of a campaign there
+// are none.
+double spare_size(const TaskArray& array, const ReadyQueues& queues, QueueId queue, const Worker& worker,
+                  double now_s);
 // Whether the worker has enough work behind the tasks that run.
 bool has_enough(const Worker& worker);
 // The mean duration of the queue's tasks, as estimated.
