@@ -226,6 +226,7 @@ struct PlantedBugs {
   bool forget_leases_at_hand_over = false;
   bool fill_the_disk = false;           // max_disk blocks nothing
   bool release_only_what_fits = false;  // max_disk, without one open block where none fits
+  bool ignore_the_scheduler = false;    // waits for jobs and nodes that the scheduler reports as gone
 };
 
 // Tasks recorded as done that run again, because their MERLIN_FINISHED is gone.

@@ -146,6 +146,7 @@ void CoordinatorMachine::Impl::carry_out(batch::PoolActions actions) {
 // Does not count them as lost at once: their messages may be on the way, and count more than the scheduler's
 // answer.
 void CoordinatorMachine::Impl::note_gone(const batch::PoolActions::Gone& gone) {
+  if (options_.planted.ignore_the_scheduler) return;
   const auto named = [&](const std::string& host) {
     return std::ranges::any_of(gone.nodes, [&](const std::string& node) {
       return batch::short_name(node) == batch::short_name(host);

@@ -126,7 +126,7 @@ specs::Plan make_campaign(Asked asked, const fs::path& directory, const std::str
   return plan;
 }
 
-// "[<campaign>:]<array>/<element>/<attempt>/<id>", as submission.cc and take_submitted() write it: whose
+// "[<campaign>:]<array>/<element>/<attempt>/<id>", as submission.h and take_submitted() write it: whose
 // submission it is, and its id.
 std::pair<fs::path, std::string> submission_of(const store::Followup& followup, const fs::path& top) {
   const std::string& source = followup.source;

@@ -123,6 +123,11 @@ auto Client::ask_or(const wire::Request& request, AtRest at_rest) -> decltype(at
                               "or start it with --listen",
                               campaign_.string(), endpoint->host));
     }
+    if (steady_now_s() > until_s && !wire::read_endpoint(campaign_) && store::is_held(campaign_)) {
+      throw Error(ExitCode::busy, fmt::format("the coordinator of {} is preparing its tasks (or ending) and does not "
+                                              "answer yet; ask again in a while",
+                                              campaign_.string()));
+    }
     if (steady_now_s() > until_s) {
       throw Error(ExitCode::busy,
                   fmt::format("the coordinator of {} does not answer; try again", campaign_.string()));

@@ -41,6 +41,7 @@ specs::ContinueOn continue_on(const specs::Plan& plan, const specs::PlannedStep&
 std::vector<specs::Edge> edges_of(const specs::Plan& plan, const specs::PlannedStep& step, ArrayId array) {
   std::vector<specs::Edge> edges = plan.edges(array);
   if (step.continue_on) return edges;
+  if (edges.empty()) return edges;
   std::map<std::size_t, std::size_t> from;  // planned step -> edges
   for (const specs::Edge& edge : edges) ++from[plan.step_of(edge.parent)];
   const bool gathers = !plan.study().merlin && step.kind != specs::StepKind::train &&
@@ -74,14 +75,13 @@ Gang gang_of(const Groups& groups, const specs::PlannedStep& step, const specs::
 }
 
 // Where they are values of parameters, every combination has its own.
-specs::Resources resources_of(const specs::Plan& plan, const specs::PlannedStep& step, ArrayId array) {
+bool resources_vary(const specs::Plan& plan, const specs::PlannedStep& step) {
   const auto& keys = plan.study().steps[step.study_step].launcher_keys;
   constexpr std::array<const char*, 5> kNumbers = {"nodes", "procs", "min_nodes", "cores per task", "cores"};
-  const bool varies = std::any_of(kNumbers.begin(), kNumbers.end(), [&](const char* name) {
+  return std::any_of(kNumbers.begin(), kNumbers.end(), [&](const char* name) {
     const auto key = keys.find(name);
     return key != keys.end() && specs::find_token(key->second);
   });
-  return varies ? plan.task_template(array).resources : step.resources;
 }
 
 // The walltime of the longest allocations that serve a step; 0 where some have none that is known.
@@ -97,45 +97,60 @@ double longest_allocation_s(const specs::Study& study, const Groups& groups, con
   return longest_s;
 }
 
+// Computes the common parts of all combinations of a step once: a study may have ten million combinations.
+struct StepSpec {
+  ArraySpec array;
+  bool varies = false;  // its resources
+};
+
+StepSpec spec_of(const specs::Plan& plan, const Groups& groups, std::size_t index, bool runs_here,
+                 bool in_one) {
+  const specs::PlannedStep& step = plan.steps()[index];
+  const specs::Step& asked = plan.study().steps[step.study_step];
+  StepSpec result;
+  result.varies = resources_vary(plan, step);
+  ArraySpec& array = result.array;
+  array.count = step.elements;
+  array.priority = step.priority * kDeepest + std::min(step.depth, kDeepest - 1);
+  array.step = static_cast<std::uint32_t>(index);
+  array.pool = groups.pool_of(step.study_step);
+  array.resources = step.resources;
+  if (!runs_here) array.gang = gang_of(groups, step, array.resources, in_one);
+  array.bundle = step.bundle;
+  if (step.bundle > 0) array.block_starts = plan.block_starts();
+  array.max_retries = step.max_retries;
+  array.failure_retries = failure_retries(step);
+  array.retry_delay_s = step.retry_delay_s;
+  array.memory_factor = step.retry_memory;
+  array.walltime_s = walltime_s(asked);
+  if (!runs_here) array.longest_allocation_s = longest_allocation_s(plan.study(), groups, step);
+  array.goes_on = step.kind == specs::StepKind::train || !asked.restart.empty();
+  array.trust_markers = step.trust_markers;
+  array.own_program = step.kind != specs::StepKind::shell;
+  array.deletes_input = step.block_samples > 0 && specs::deletes_inputs(asked);
+  if (array.deletes_input) array.max_disk_bytes = specs::max_disk_bytes(plan.study());
+  array.continue_on = continue_on(plan, step);
+  array.leaves_out_failed = step.block_samples > 0 && !specs::uses_failed(asked);
+  return result;
+}
+
 }  // namespace
 
 std::vector<ArraySpec> array_specs(const specs::Plan& plan, bool runs_here, bool in_one) {
   const Groups groups(plan.study());
   std::vector<ArraySpec> arrays;
   arrays.reserve(plan.array_count());
-  std::vector<bool> deletes, uses_failed;
-  for (const specs::PlannedStep& step : plan.steps()) {
-    deletes.push_back(step.block_samples > 0 && specs::deletes_inputs(plan.study().steps[step.study_step]));
-    uses_failed.push_back(step.block_samples > 0 && specs::uses_failed(plan.study().steps[step.study_step]));
-  }
-  const std::uint64_t max_disk = specs::max_disk_bytes(plan.study());
-  for (ArrayId id = 0; id < plan.array_count(); ++id) {
-    const specs::PlannedStep& step = plan.steps()[plan.step_of(id)];
-    ArraySpec array;
-    array.count = step.elements;
-    array.priority = step.priority * kDeepest + std::min(step.depth, kDeepest - 1);
-    array.step = static_cast<std::uint32_t>(plan.step_of(id));
-    array.pool = groups.pool_of(step.study_step);
-    array.resources = resources_of(plan, step, id);
-    if (!runs_here) array.gang = gang_of(groups, step, array.resources, in_one);
-    array.bundle = step.bundle;
-    if (step.bundle > 0) array.block_starts = plan.block_starts();
-    array.max_retries = step.max_retries;
-    array.failure_retries = failure_retries(step);
-    array.retry_delay_s = step.retry_delay_s;
-    array.memory_factor = step.retry_memory;
-    array.walltime_s = walltime_s(plan.study().steps[step.study_step]);
-    if (!runs_here) array.longest_allocation_s = longest_allocation_s(plan.study(), groups, step);
-    array.goes_on =
-        step.kind == specs::StepKind::train || !plan.study().steps[step.study_step].restart.empty();
-    array.trust_markers = step.trust_markers;
-    array.own_program = step.kind != specs::StepKind::shell;
-    array.deletes_input = deletes[plan.step_of(id)];
-    if (array.deletes_input) array.max_disk_bytes = max_disk;
-    array.continue_on = continue_on(plan, step);
-    array.edges = edges_of(plan, step, id);
-    array.leaves_out_failed = step.block_samples > 0 && !uses_failed[plan.step_of(id)];
-    arrays.push_back(std::move(array));
+  for (std::size_t index = 0; index < plan.steps().size(); ++index) {
+    const specs::PlannedStep& step = plan.steps()[index];
+    const StepSpec common = spec_of(plan, groups, index, runs_here, in_one);
+    for (ArrayId id = step.first_array; id < step.first_array + step.arrays; ++id) {
+      ArraySpec& array = arrays.emplace_back(common.array);
+      if (common.varies) {
+        array.resources = plan.task_template(id).resources;
+        if (!runs_here) array.gang = gang_of(groups, step, array.resources, in_one);
+      }
+      array.edges = edges_of(plan, step, id);
+    }
   }
   return arrays;
 }

@@ -97,6 +97,11 @@ void Coordinator::make_machine(const engine::store::Restored& restored) {
   options.timing = around_.timing;
   options.trace = around_.trace.on();
   options.planted = options_.planted;
+  if (options_.batch != nullptr) {
+    options.pools = options_.batch->pools();
+    options.pool_timing = Batch::timing();
+    options.job_prefix = "wjobs";
+  }
   if (options_.moves) options.own_allocation = {true, "allocation", 0};
   for (const auto& row : restored.workers) durable_workers_.insert(row.id);
   machine_ = std::make_unique<engine::CoordinatorMachine>(
@@ -142,6 +147,7 @@ std::vector<engine::KnownWorker> Coordinator::known_workers(const engine::store:
 }
 
 void Coordinator::woken() {
+  ++pauses_;
   if (commit_due_) finish_commit(commits_);
   schedule(0);
 }

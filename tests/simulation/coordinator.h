@@ -13,6 +13,7 @@
 
 #include "engine/coordinate/machine.h"
 #include "engine/store/store.h"
+#include "tests/simulation/batch.h"
 #include "tests/simulation/surroundings.h"
 #include "tests/simulation/worker.h"
 
@@ -38,7 +39,9 @@ struct CoordinatorOptions {
   double linger_s = 300;         // linger time of the workers that it starts
   bool journals_unseen = false;  // the last writes to journals of other hosts are not visible here
   engine::PlantedBugs planted;
-  bool moves = false;  // it lives in an allocation: SIGTERM makes it hand over
+  bool moves = false;            // it lives in an allocation: SIGTERM makes it hand over
+  Batch* batch = nullptr;        // null: the campaign has no pools
+  bool forget_what_ran = false;  // a planted bug: a guardian's word on what its agent ran is dropped
 };
 
 class Coordinator final : public Process, public Server {
@@ -92,10 +95,10 @@ class Coordinator final : public Process, public Server {
   void on(engine::action::AnswerQuery& answer);
   void on(engine::action::ResolveRetry& resolve);
   void on(engine::action::MeasureOutputs& measure);
-  // A simulated study asks for no scheduler.
-  void on(engine::action::SubmitJob&) { throw Violation("no scheduler", "a job is submitted"); }
-  void on(engine::action::CancelJobs&) { throw Violation("no scheduler", "jobs are cancelled"); }
-  void on(engine::action::QueryJobs&) { throw Violation("no scheduler", "jobs are asked for"); }
+  void on(engine::action::SubmitJob& submit);
+  void on(engine::action::CancelJobs& cancel);
+  void on(engine::action::QueryJobs& query);
+  void expect_leased_again();
   void on(engine::action::Log& log);
   void on(engine::action::Fail& fail);
   std::string journal_bytes(Worker* worker, const std::string& id, bool here);
@@ -122,6 +125,7 @@ class Coordinator final : public Process, public Server {
   double scheduled_s_ = -1;
   std::uint64_t turn_number_ = 0;
   std::uint64_t idle_turns_ = 0;
+  std::uint64_t pauses_ = 0;  // how often it has stood still
   double idle_since_s_ = 0;
   std::optional<std::uint64_t> die_after_;
   bool failing_ = false;

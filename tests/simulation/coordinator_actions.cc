@@ -20,6 +20,10 @@ constexpr double kSlowCommit_s = 4;
 constexpr double kCommitAgain_s = 1;
 constexpr double kReadAtMost_s = 0.05;
 constexpr double kStartAtMost_s = 0.05;
+constexpr double kCallAtLeast_s = 0.02, kCallAtMost_s = 1;  // a call of the batch scheduler
+constexpr double kNoAnswer = 0.05;
+// Beyond three missing heartbeats: messages under way, and the reading of the journal.
+constexpr double kLeasedAgain_s = 5;
 
 ConnectionId connection_of(const engine::PeerId& peer) {
   return std::stoull(peer.substr(1));
@@ -220,6 +224,7 @@ void Coordinator::on(engine::action::ReadJournal& read) {
     engine::wire::Records records =
         engine::wire::parse_records(journal_bytes(worker, read.worker, read.here));
     engine::event::JournalRead event{read.worker, std::move(records.results), std::nullopt};
+    if (records.header && !options_.forget_what_ran) event.running = std::move(records.header->running);
     if (records.damaged) event.damaged = records.damaged.sentence();
     around_.trace.line("coord", "has read the journal of {}: {} records", read.worker, event.results.size());
     post(std::move(event));
@@ -242,6 +247,60 @@ void Coordinator::on(engine::action::LookAtJournal& look) {
 void Coordinator::on(engine::action::RemoveJournal& remove) {
   around_.trace.line("coord", "removes the journal of {}", remove.worker);
   around_.disk.remove(journal_path(around_.study, remove.worker), host().name, false);
+}
+
+// ---- the batch scheduler
+
+void Coordinator::on(engine::action::SubmitJob& submit) {
+  around_.timeline.after(around_.draw.logarithmic(kCallAtLeast_s, kCallAtMost_s), [this, job = submit.job] {
+    if (!alive() || options_.batch == nullptr) return;
+    const std::string id = options_.batch->submit(job);
+    around_.timeline.after(around_.draw.logarithmic(kCallAtLeast_s, kCallAtMost_s), [this, id, job] {
+      post(engine::event::JobSubmitted{job.token, {id, engine::batch::Submission::Refusal::none, ""}});
+    });
+  });
+}
+
+void Coordinator::on(engine::action::CancelJobs& cancel) {
+  around_.timeline.after(around_.draw.logarithmic(kCallAtLeast_s, kCallAtMost_s), [this, cancel] {
+    if (!alive() || options_.batch == nullptr) return;
+    options_.batch->cancel(cancel.ids);
+    post(engine::event::JobsCancelled{cancel.scheduler, cancel.ids, std::nullopt});
+  });
+}
+
+void Coordinator::on(engine::action::QueryJobs& query) {
+  around_.timeline.after(around_.draw.logarithmic(kCallAtLeast_s, kCallAtMost_s), [this, query] {
+    if (!alive() || options_.batch == nullptr) return;
+    if (around_.draw.chance(kNoAnswer)) {
+      engine::batch::JobList none;
+      none.text = "it is busy";
+      return post(engine::event::JobsListed{query.scheduler, std::move(none)});
+    }
+    expect_leased_again();
+    post(engine::event::JobsListed{query.scheduler, options_.batch->list()});
+  });
+}
+
+// Soon after the scheduler has said that a job or a node is gone, its workers hold nothing any more.
+void Coordinator::expect_leased_again() {
+  if (!runs() || failing_) return;
+  std::vector<std::string> gone;
+  for (const std::string& id : options_.batch->gone()) {
+    const Worker* const worker = workers_.find(id);
+    const bool known = machine_->scheduler().workers().contains(id);
+    if (known && worker->gone() && &worker->host() != &host()) gone.push_back(id);
+  }
+  if (gone.empty()) return;
+  const double limit_s = 3 * around_.timing.heartbeat_s + kLeasedAgain_s;
+  around_.timeline.after(limit_s, [this, gone, pauses = pauses_] {
+    if (!runs() || failing_ || pauses != pauses_) return;
+    for (const std::string& id : gone) {
+      if (!machine_->scheduler().workers().contains(id)) continue;
+      throw Violation("leased again at once",
+                      fmt::format("{} holds its leases though the scheduler has said that it is gone", id));
+    }
+  });
 }
 
 // ---- users

@@ -19,7 +19,8 @@ enum class Concern : std::uint64_t {
   tasks,
   clients,
   hosts,
-  allocations
+  allocations,
+  batch
 };
 
 class Draw {

@@ -65,8 +65,12 @@ enum class Fault : std::uint8_t {
   queried,
   // what follows from a signal to a coordinator that lives in an allocation; not drawn
   coordinator_handed_over,
+  // what tasks and the batch scheduler do; not drawn
+  worker_killed_by_task,
+  job_lost,
+  node_taken_out,
 };
-inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::coordinator_handed_over) + 1;
+inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::node_taken_out) + 1;
 inline constexpr std::size_t kDrawnFaults = static_cast<std::size_t>(Fault::coordinator_handed_over);
 
 constexpr std::string_view name_of(Fault fault) {
@@ -116,7 +120,10 @@ constexpr std::string_view name_of(Fault fault) {
                                                 "cancelled while running",
                                                 "drained",
                                                 "queried",
-                                                "coordinator handed over"};
+                                                "coordinator handed over",
+                                                "worker killed by its task",
+                                                "job lost with a node",
+                                                "node taken out of its job"};
   return kNames[static_cast<std::size_t>(fault)];
 }
 

@@ -463,12 +463,15 @@ void History::committed(const engine::store::Batch& batch) {
       ++(asks_again(outcome.reason, outcome.exit_code) ? truth.asked_again : truth.ordinary);
     }
     if (truth.asked_again > spec.max_retries || truth.ordinary > spec.failure_retries ||
-        truth.crashes > static_cast<int>(crash_limit(spec))) {
+        truth.crashes > static_cast<int>(crash_limit(spec)) + unexplained_) {
       throw Violation("attempts",
                       fmt::format("{} runs again after {} ordinary failures, {} requests and {} lost workers",
                                   name(outcome.array, outcome.element), truth.ordinary, truth.asked_again,
                                   truth.crashes));
     }
+  }
+  for (const engine::RecordCause& cause : batch.causes) {
+    if (cause.counts) at(cause.array, cause.element).crashes = static_cast<int>(cause.counts->crashes);
   }
 }
 

@@ -126,6 +126,9 @@ class History {
   // The state that a new coordinator, or the final check, finds in the database.
   void check_restored(const engine::store::Restored& restored);
 
+  // Losses wait for what a batch scheduler says of them: one more is recorded than the limit allows.
+  void losses_are_explained() { unexplained_ = 1; }
+
   // ---- the end
   void check_final(const engine::store::Restored& restored);
 
@@ -173,6 +176,7 @@ class History {
   bool floors_due_ = false;
   std::vector<Acknowledged> opened_;  // successes whose element was leased again; the next commit says why
   bool results_were_lost_ = false;
+  int unexplained_ = 0;
   // Files of simulations that conversions with a limit delete, by array. Once something was opened again,
   // cancelled or lost, files are there that no coordinator knows of: the limit is not checked then.
   std::map<ArrayId, std::set<Element>> raw_;

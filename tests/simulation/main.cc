@@ -23,7 +23,7 @@ constexpr const char* kUsage =
     "                        [--regressions FILE] [--all-faults] [--planted NAME]\n"
     "planted bugs: acknowledge_before_commit, lease_before_fence, forget_leases_at_hand_over, "
     "fill_the_disk,\n"
-    "release_only_what_fits, signal_before_end\n";
+    "release_only_what_fits, signal_before_end, forget_what_ran, ignore_the_scheduler\n";
 constexpr std::uint64_t kReplayEvery = 100;
 
 struct Arguments {
@@ -77,8 +77,11 @@ Arguments read_arguments(int argc, char** argv) {
   planted.fill_the_disk = arguments.planted == "fill_the_disk";
   planted.release_only_what_fits = arguments.planted == "release_only_what_fits";
   planted.forget_leases_at_hand_over = arguments.planted == "forget_leases_at_hand_over";
+  planted.ignore_the_scheduler = arguments.planted == "ignore_the_scheduler";
   arguments.job.run.planted_signal_before_end = arguments.planted == "signal_before_end";
-  const bool any = arguments.job.run.planted_signal_before_end || planted.acknowledge_before_commit || planted.lease_before_fence ||
+  arguments.job.run.planted_forget_what_ran = arguments.planted == "forget_what_ran";
+  const bool any = arguments.job.run.planted_signal_before_end || arguments.job.run.planted_forget_what_ran ||
+                   planted.ignore_the_scheduler || planted.acknowledge_before_commit || planted.lease_before_fence ||
                    planted.forget_leases_at_hand_over || planted.fill_the_disk ||
                    planted.release_only_what_fits;
   if (!arguments.planted.empty() && !any) throw Error(ExitCode::usage, kUsage);

@@ -12,6 +12,7 @@ constexpr double kSlowKill_s = 1.5;  // one that is in the middle of a slow syst
 constexpr double kTerminate_s = 1;   // a process that ends on SIGTERM
 constexpr double kSearch_s = 0.3;    // for its descendants, before a task is signalled
 constexpr double kTeardown_s = 0.1;  // from its exit until its parent can see it, with much memory
+constexpr double kSuicide_s = 1e-4;  // a task kills its worker: before any heartbeat names it
 constexpr int kSigTerm = 15;
 constexpr double kThawed_s = 0.05;   // a suspended host looks at its timers again
 constexpr int kSigKill = 9;
@@ -19,8 +20,12 @@ constexpr int kSigKill = 9;
 }  // namespace
 
 TaskTable::TaskTable(Surroundings& around, Host& host, WorkerNumber worker,
-                     std::function<void(workers::SlotId)> ended)
-    : around_(around), host_(host), worker_(worker), ended_(std::move(ended)) {}
+                     std::function<void(workers::SlotId)> ended, std::function<void()> kill_agent)
+    : around_(around),
+      host_(host),
+      worker_(worker),
+      ended_(std::move(ended)),
+      kill_agent_(std::move(kill_agent)) {}
 
 RunningTask* TaskTable::find(workers::SlotId slot) {
   const auto at = tasks_.find(slot);
@@ -53,7 +58,15 @@ void TaskTable::start(workers::SlotId slot, const wire::Lease& lease) {
   task.started_steady_s = now.steady_s;
   task.events_left = script(task, lease.first).events;
   task.execution = around_.history.start(lease, worker_, around_.timeline.now_s());
-  exit_at(slot, task.number, duration_s(lease), own_end(task), true);
+  const bool alone = lease.count == 1 && lease.nodes.empty();
+  if (!alone || !script(task, lease.first).kills_worker)
+    return exit_at(slot, task.number, duration_s(lease), own_end(task), true);
+  around_.timeline.after(kSuicide_s, [this, slot, number = task.number] {
+    const RunningTask* const one = find(slot);
+    if (one == nullptr || one->number != number || one->exits) return;
+    around_.faults.count(Fault::worker_killed_by_task);
+    kill_agent_();
+  });
 }
 
 void TaskTable::exit_at(workers::SlotId slot, std::uint64_t number, double delay_s, workers::ProcessEnd end,

@@ -42,7 +42,7 @@ class TaskTable {
  public:
   // `ended`: the process of this slot has become a zombie.
   TaskTable(Surroundings& around, Host& host, WorkerNumber worker,
-            std::function<void(workers::SlotId)> ended);
+            std::function<void(workers::SlotId)> ended, std::function<void()> kill_agent);
 
   void start(workers::SlotId slot, const wire::Lease& lease);
   void signal(workers::SlotId slot, workers::EndCause cause, bool kill);
@@ -80,6 +80,7 @@ class TaskTable {
   Host& host_;
   WorkerNumber worker_;
   std::function<void(workers::SlotId)> ended_;
+  std::function<void()> kill_agent_;
   std::map<workers::SlotId, RunningTask> tasks_;
   std::vector<ExecutionNumber> children_;  // children of leaders that were killed with their agent
   std::uint64_t next_ = 0;

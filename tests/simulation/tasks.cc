@@ -13,6 +13,9 @@ TaskScript TaskScripts::of(ArrayId array, Element element, std::uint32_t attempt
   script.ignores_sigterm = draw.chance(0.1);
   script.handles_sigterm = !script.ignores_sigterm && draw.chance(0.1);
   script.has_children = draw.chance(options_.children);
+  if (options_.poison > 0)
+    script.kills_worker =
+        Draw(hash64(hash64(seed_, array), ~element), Concern::tasks).chance(options_.poison);
   if (draw.chance(options_.events)) script.events = static_cast<int>(1 + draw.below(3));
   if (draw.chance(options_.stops)) {
     script.code = draw.chance(0.5) ? 102 : 105;

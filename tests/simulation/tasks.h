@@ -24,6 +24,7 @@ struct TaskScript {
   bool kills_bundle = false;  // the whole process: its elements run again in halves
   bool ignores_sigterm = false;
   bool handles_sigterm = false;  // and ends then with some exit code
+  bool kills_worker = false;  // at its start, in every attempt
   bool has_children = false;  // the children outlive it unless they are ended
   int events = 0;
 
@@ -37,6 +38,7 @@ struct TaskOptions {
   double stops = 0;  // exit codes 102 and 105
   double children = 0;
   double events = 0;
+  double poison = 0;  // of elements: they kill their worker
 };
 
 class TaskScripts {

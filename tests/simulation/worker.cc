@@ -119,13 +119,17 @@ void Guardian::settle() {
   settle_due_ = false;
   const std::vector<wire::Results> known = worker_.journal().recover().results;
   wire::Results results;
+  std::vector<wire::RunningElement> running;
   results.sequence = worker_.settle_sequence();
   for (auto& [slot, task] : worker_.tasks().all()) {
     if (is_journaled(task, known)) continue;
     const bool unknown = task.checking || worker_.tasks().needs_check(task);
     Judgement judgement = unknown ? Judgement() : worker_.tasks().judge(task);
     if (judgement.results.done.empty() && judgement.results.outcomes.empty()) {
-      if (!unknown) worker_.expect_not_done(task);
+      if (!unknown) {
+        worker_.expect_not_done(task);
+        running.push_back({task.lease.array, task.lease.first, task.started_unix_s});
+      }
       around_.history.lost(task.execution);
     }
     for (auto& run : judgement.results.done) results.done.push_back(run);
@@ -143,7 +147,7 @@ void Guardian::settle() {
   }
   worker_.tasks().all().clear();
   worker_.tasks().end_children();
-  worker_.close_journal();
+  worker_.close_journal(std::move(running));
   end();
 }
 
@@ -167,7 +171,8 @@ Worker::Worker(Surroundings& around, Host& host, WorkerNumber number, std::strin
       group_(std::move(group)),
       id_(fmt::format("w{}", number)),
       allocation_(std::move(allocation)),
-      tasks_(around, host, number, [this](workers::SlotId slot) { agent_->task_ended(slot); }) {
+      tasks_(around, host, number, [this](workers::SlotId slot) { agent_->task_ended(slot); },
+             [this] { agent_->end(); }) {
   guardian_ = std::make_unique<Guardian>(around_, host_, *this);
   workers::AgentOptions options;
   options.worker = id_;
@@ -243,10 +248,10 @@ bool Worker::append(const wire::Results& record) {
   return true;
 }
 
-void Worker::close_journal() {
+void Worker::close_journal(std::vector<wire::RunningElement> running) {
   try {
     if (agent_->let_go() && journal_->empty()) return journal_->remove();
-    journal_->mark_ended();
+    journal_->mark_ended(std::move(running));
   } catch (const Error&) {
     around_.trace.line(id_, "the journal does not say that it has ended: the disk is full");
   }

@@ -156,7 +156,8 @@ class Worker {
   // Notes a write to its journal; returns false if the disk is full.
   bool append(const wire::Results& record);
   bool clear_journal();
-  void close_journal();  // by its guardian, at its end
+  // By its guardian, at its end; with what ran when its agent was killed.
+  void close_journal(std::vector<wire::RunningElement> running);
   bool note_lost(double lost_s);
   // For the guardian.
   workers::Journal& journal() { return *journal_; }

@@ -58,6 +58,7 @@ TaskOptions some_tasks(Draw draw, const SimulatedStudy& study) {
   if (draw.chance(0.2)) options.stops = 2.0 / static_cast<double>(study.elements + 10);
   if (draw.chance(0.3)) options.children = 0.3;
   if (draw.chance(0.3)) options.events = 0.4;
+  if (draw.chance(0.1)) options.poison = 1.0 / static_cast<double>(study.elements);
   return options;
 }
 
@@ -85,6 +86,7 @@ World::World(std::uint64_t seed, const std::vector<std::unique_ptr<SimulatedStud
       options_(options),
       draw_(seed, Concern::faults),
       allocations_(seed, Concern::allocations),
+      draw_lost_(hash64(seed, 3), Concern::batch),
       trace_(options.trace, now_s_),
       disk_(now_s_),
       network_(timeline_, Draw(seed, Concern::network), faults_, some_network(Draw(seed, Concern::network))),
@@ -161,6 +163,10 @@ void World::set_up() {
     if (settings_.drift > 0) faults_.count(Fault::clock_drifted);
     hosts_.add(rate, setup.between(10, 1e6));
   }
+  // The simulated pools take two nodes each.
+  if (settings_.hosts > 2 && !study_.gangs && hash64(seed_, 2000) % 2 == 0)
+    batch_ = std::make_unique<Batch>(around_, workers_, seed_, settings_.linger_s);
+  if (batch_) history_.losses_are_explained();
   trace_.line("world", "seed {}: study {}, {} hosts, {} other workers, faults until {:.1f} s every {:.1f} s",
               seed_, study_.name, settings_.hosts, settings_.remote_workers, settings_.faults_until_s,
               settings_.fault_every_s);
@@ -173,6 +179,7 @@ void World::set_up() {
     });
   }
   if (settings_.faults_until_s > 0 && !settings_.kinds.empty()) schedule_fault();
+  if (settings_.faults_until_s > 0 && batch_) schedule_lost_node();
   look_after();
 }
 
@@ -192,7 +199,9 @@ void World::start_coordinator() {
   options.linger_s = settings_.linger_s;
   options.journals_unseen = settings_.journals_unseen;
   options.planted = options_.planted;
-  options.moves = hash64(seed_, 1000 + coordinators_.size()) % 10 < 4;
+  options.moves = !batch_ && hash64(seed_, 1000 + coordinators_.size()) % 10 < 4;
+  options.batch = batch_.get();
+  options.forget_what_ran = options_.planted_forget_what_ran;
   coordinators_.push_back(std::make_unique<Coordinator>(around_, host, workers_, options));
   coordinators_.back()->begin();
 }
@@ -241,6 +250,7 @@ void World::look_after() {
   Coordinator* const running = coordinator();
   if (!coordinators_.empty() && coordinators_.back()->campaign_over()) {
     over_ = true;
+    if (batch_) batch_->close();
     return;
   }
   if (running == nullptr && !resume_at_s_)
@@ -272,6 +282,8 @@ double World::total_work_s() const {
       const bool limited =
           limit == specs::FailureLimit::Kind::count || limit == specs::FailureLimit::Kind::fraction;
       // Failures may pause their step, and the campaign then ends until the user resumes it.
+      // Workers on other hosts are lost for it, and it waits for the cause of its last loss.
+      if (script.kills_worker) sum_s += 4 * (around_.timing.lost_s + around_.timing.margin_s) + 100;
       if (script.code == 102 || script.code == 105 || (limited && !script.succeeds())) sum_s += kStopCycle_s;
     }
   }

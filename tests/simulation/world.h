@@ -20,6 +20,7 @@ struct RunOptions {
   Trace::Mode trace = Trace::Mode::off;
   engine::PlantedBugs planted;
   bool planted_signal_before_end = false;  // for the workers (surroundings.h)
+  bool planted_forget_what_ran = false;    // for the coordinator's edge
 };
 
 struct RunResult {
@@ -64,6 +65,7 @@ class World {
   void start_coordinator();
   void start_remote_worker();
   void keep_allocation();
+  void schedule_lost_node();
   void schedule_fault();
   void inject(Fault fault);
   void inject_coordinator(Fault fault);
@@ -89,6 +91,7 @@ class World {
   FaultCounts faults_;
   Draw draw_;
   Draw allocations_;
+  Draw draw_lost_;  // nodes of jobs
   Trace trace_;
   Disk disk_;
   Network network_;
@@ -98,6 +101,7 @@ class World {
   Surroundings around_;
   Workers workers_;
   People people_;
+  std::unique_ptr<Batch> batch_;  // null: the campaign has no pools
   Settings settings_;
   std::vector<std::unique_ptr<Coordinator>> coordinators_;
   std::optional<double> resume_at_s_;

@@ -10,6 +10,7 @@ namespace wflow::simulation {
 namespace {
 
 constexpr double kLongestJump_s = 1e5;
+constexpr double kLostNodeEvery_s = 15;
 constexpr std::uint64_t kActions = 30;  // a kill between two of so many
 
 }  // namespace
@@ -228,9 +229,21 @@ void World::inject_surroundings(Fault fault) {
   }
 }
 
+// A node of a job loses its power, beside what else happens.
+void World::schedule_lost_node() {
+  timeline_.after(draw_lost_.exponential(kLostNodeEvery_s), [this] {
+    if (healed_ || over_) return;
+    Host* const host = batch_->used_host();
+    if (host != nullptr && host != &hosts_[coordinator_host_])
+      crash_host(*host, draw_lost_.logarithmic(5, 40));
+    schedule_lost_node();
+  });
+}
+
 void World::crash_host(Host& host, double down_s) {
   faults_.count(Fault::host_crashed);
   trace_.line("world", "host {} crashes", host.name);
+  if (batch_) batch_->host_crashes(host);
   hosts_.crash(host);
   const Journaled before = journaled();
   disk_.crash(host.name, draw_, faults_);
@@ -295,6 +308,7 @@ void World::end_faults() {
                             timing.return_s + timing.hand_over_s + timing.dismiss_s;
   bound_s_ = 60 + 3 * recovery_s + settings_.linger_s + 3 * total_work_s();
   constexpr double kGangs_s = 300;  // allocations that follow each other, and fewer nodes after a while
+  if (batch_) bound_s_ += kGangs_s;
   if (study_.gangs) bound_s_ += kGangs_s + 3 * total_work_s();
   trace_.line("world", "no more faults; {:.0f} s to the end at most", bound_s_);
 }

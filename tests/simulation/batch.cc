@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/simulation/batch.h"
+
+#include <algorithm>
+
+#include "tests/simulation/coordinator.h"
+
+namespace wflow::simulation {
+
+namespace {
+
+using engine::batch::JobEnd;
+using engine::batch::JobState;
+
+constexpr double kQueued_s = 4;                                // at most, before a job starts
+constexpr double kAgain_s = 3;                                 // until it is looked for free hosts again
+constexpr double kNoticeAtLeast_s = 0.3, kNoticeAtMost_s = 3;  // a node that has failed
+constexpr double kKillWait_s = 4;                              // between the two signals of a cancellation
+
+}  // namespace
+
+std::vector<engine::batch::PoolSpec> Batch::pools() const {
+  std::vector<engine::batch::PoolSpec> pools;
+  for (const engine::LocalGroup& group : around_.study.groups) {
+    engine::batch::PoolSpec pool;
+    pool.name = group.name;
+    pool.scheduler = "simulated";
+    pool.slots = group.slots;
+    pool.max = 2;
+    pool.idle_timeout_s = 10;
+    pool.job.nodes = 2;
+    pool.job.cores = group.slots;
+    pool.job.command = {group.name};
+    pools.push_back(std::move(pool));
+  }
+  return pools;
+}
+
+engine::batch::PoolTiming Batch::timing() {
+  engine::batch::PoolTiming timing;
+  timing.query_s = 6;
+  timing.quiet_query_s = 12;
+  timing.silent_query_s = 2;
+  timing.late_s = 20;
+  timing.unmanned_s = 40;
+  timing.drain_s = 6;
+  timing.first_failure_s = 2;
+  timing.first_refusal_s = 2;
+  return timing;
+}
+
+std::string Batch::submit(const engine::batch::JobRequest& request) {
+  const std::string id = std::to_string(jobs_.size() + 1);
+  Job& job = jobs_[id];
+  job.status.id = id;
+  job.status.token = request.token;
+  job.status.state = JobState::queued;
+  job.group = request.command.front();
+  job.slots = request.cores;
+  job.nodes = static_cast<std::size_t>(request.nodes);
+  around_.trace.line("batch", "job {} ({}) of {} nodes is queued", id, request.token, request.nodes);
+  around_.timeline.after(draw_.logarithmic(0.05, kQueued_s), [this, id] { start(id); });
+  return id;
+}
+
+void Batch::start(const std::string& id) {
+  Job& job = jobs_.at(id);
+  if (closed_ || job.status.state != JobState::queued) return;
+  std::vector<Host*> hosts;
+  for (std::size_t i = 0; i < around_.hosts.size(); ++i) {
+    Host& host = around_.hosts[i];
+    if (host.up && !host.frozen) hosts.push_back(&host);
+  }
+  if (hosts.size() < job.nodes) {
+    around_.timeline.after(kAgain_s, [this, id] { start(id); });
+    return;
+  }
+  job.status.state = JobState::running;
+  for (std::size_t i = 0; i < job.nodes; ++i) {
+    const std::size_t at = draw_.below(hosts.size());
+    job.status.nodes.push_back(hosts[at]->name);
+    job.workers.push_back(&workers_.start(*hosts[at], job.group, job.slots, 0, linger_s_, job.status.token));
+    hosts.erase(hosts.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+}
+
+engine::batch::JobList Batch::list() const {
+  engine::batch::JobList list;
+  list.answered = true;
+  for (const auto& [id, job] : jobs_) {
+    list.jobs.push_back(job.status);
+    engine::batch::JobStatus& status = list.jobs.back();
+    if (status.state != JobState::running) continue;
+    const bool ended = std::ranges::all_of(job.workers, [](const Worker* worker) { return worker->gone(); });
+    if (ended) {
+      status.state = JobState::failed;
+      status.end = job.cancelled ? JobEnd::cancelled : JobEnd::exit;
+    } else if (job.cancelled) {
+      status.state = JobState::ending;
+    }
+  }
+  return list;
+}
+
+std::vector<std::string> Batch::gone() const {
+  std::vector<std::string> gone;
+  for (const auto& [id, job] : jobs_) {
+    const bool left = std::ranges::all_of(job.workers, [](const Worker* worker) { return worker->gone(); });
+    const bool whole = job.status.state == JobState::failed || left;
+    for (const Worker* worker : job.workers) {
+      const bool out = std::ranges::find(job.status.nodes, worker->host().name) == job.status.nodes.end();
+      if (whole || out) gone.push_back(worker->id());
+    }
+  }
+  return gone;
+}
+
+void Batch::cancel(const std::vector<std::string>& ids) {
+  for (const std::string& id : ids) {
+    const auto at = jobs_.find(id);
+    if (at == jobs_.end()) continue;
+    Job& job = at->second;
+    if (job.status.state == JobState::queued) end(job, JobEnd::cancelled);
+    if (job.status.state != JobState::running || std::exchange(job.cancelled, true)) continue;
+    around_.trace.line("batch", "job {} is cancelled", id);
+    for (Worker* const worker : job.workers) {
+      if (worker->gone()) continue;
+      worker->guardian().terminate();
+      around_.timeline.after(kKillWait_s, [worker] {
+        if (!worker->gone()) worker->kill();
+      });
+    }
+  }
+}
+
+void Batch::end(Job& job, JobEnd end) {
+  job.status.state = JobState::failed;
+  job.status.end = end;
+  around_.trace.line("batch", "job {} has ended", job.status.id);
+}
+
+void Batch::host_crashes(const Host& host) {
+  for (const auto& [id, job] : jobs_) {
+    if (job.status.state != JobState::running ||
+        std::ranges::find(job.status.nodes, host.name) == job.status.nodes.end())
+      continue;
+    around_.timeline.after(draw_.logarithmic(kNoticeAtLeast_s, kNoticeAtMost_s),
+                           [this, id, name = host.name] { node_failed(id, name); });
+  }
+}
+
+// A job of several nodes goes on with the others, or is ended with all of them.
+void Batch::node_failed(const std::string& id, const std::string& host) {
+  Job& job = jobs_.at(id);
+  const auto at = std::ranges::find(job.status.nodes, host);
+  if (job.status.state != JobState::running || at == job.status.nodes.end()) return;
+  if (job.status.nodes.size() > 1 && !job.cancelled && draw_.chance(0.5)) {
+    around_.faults.count(Fault::node_taken_out);
+    around_.trace.line("batch", "node {} is taken out of job {}", host, id);
+    job.status.nodes.erase(at);
+    return;
+  }
+  around_.faults.count(Fault::job_lost);
+  for (Worker* const worker : job.workers) {
+    if (!worker->gone()) worker->kill();
+  }
+  end(job, JobEnd::node);
+}
+
+Host* Batch::used_host() {
+  std::vector<Host*> hosts;
+  for (const auto& [id, job] : jobs_) {
+    for (Worker* const worker : job.workers) {
+      if (job.status.state == JobState::running && !worker->gone() && worker->host().up)
+        hosts.push_back(&worker->host());
+    }
+  }
+  return hosts.empty() ? nullptr : hosts[draw_.below(hosts.size())];
+}
+
+}  // namespace wflow::simulation
