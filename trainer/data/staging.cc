@@ -23,7 +23,6 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "converters/shards/shard_contents.h"
-#include "trainer/training/trainer.h"
 
 namespace wflow::trainer {
 namespace {

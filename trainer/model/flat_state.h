@@ -51,7 +51,7 @@ struct FlatLayout {
 };
 
 // Numbers a rank adds to the gradient exchange, so that a step has one collective and no more.
-enum class Scalar : std::size_t { loss, absolute_error, stop, doubt, count };
+enum class Scalar : std::size_t { loss, absolute_error, stop, alarm, count };
 inline constexpr std::int64_t kScalarSpace = 16;
 
 // Parameters, their gradients, and the norms' running statistics of one network.

@@ -6,16 +6,24 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "trainer/parallel/rank_grid.h"
 #include "trainer/parallel/wire.h"
 
 namespace wflow::trainer {
+
+// An error that every rank throws at the same place: no rank is left waiting, and only rank 0 prints it.
+class CommonError : public Error {
+ public:
+  using Error::Error;
+};
 
 class Communicator {
  public:
@@ -68,5 +76,19 @@ class Communicator {
   class Worker;
   std::unique_ptr<Worker> worker_;
 };
+
+// Every rank's values, in order of rank, on every rank.
+template <class Number>
+std::vector<Number> gather_values(Communicator& communicator, const std::vector<Number>& own) {
+  std::string bytes(own.size() * sizeof(Number), '\0');
+  if (!own.empty()) std::memcpy(bytes.data(), own.data(), bytes.size());
+  std::vector<Number> all;
+  for (const std::string& part : communicator.all_gather(bytes)) {
+    const std::size_t old = all.size();
+    all.resize(old + part.size() / sizeof(Number));
+    if (!part.empty()) std::memcpy(all.data() + old, part.data(), part.size());
+  }
+  return all;
+}
 
 }  // namespace wflow::trainer

@@ -45,4 +45,12 @@ double learning_rate_factor(const ScheduleConfig& schedule, std::int64_t step, s
   return 1;
 }
 
+double learning_rate(const TrainConfig& config, std::int64_t step, std::int64_t steps_per_epoch) {
+  // Goyal et al. 2017: the rate in proportion to the batch.
+  const auto reference = static_cast<double>(config.optimizer.reference_batch);
+  const double scaled = reference > 0 ? static_cast<double>(config.batch) / reference : 1.0;
+  return config.optimizer.learning_rate * scaled *
+         learning_rate_factor(config.schedule, step, steps_per_epoch, config.epochs);
+}
+
 }  // namespace wflow::trainer

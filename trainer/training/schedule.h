@@ -12,5 +12,7 @@ namespace wflow::trainer {
 // warm-up, then falling to final_factor just beyond the last step.
 double learning_rate_factor(const ScheduleConfig& schedule, std::int64_t step, std::int64_t steps_per_epoch,
                             std::int64_t epochs);
+// The rate of the step, of which `optimizer` and `schedule` of the configuration are the base and the factor.
+double learning_rate(const TrainConfig& config, std::int64_t step, std::int64_t steps_per_epoch);
 
 }  // namespace wflow::trainer

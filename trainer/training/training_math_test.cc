@@ -412,14 +412,12 @@ TEST(NormStatistics, AreThoseOfAllSamples) {
 
 TEST(TrainingState, GoesThroughACheckpointUnchanged) {
   const ModelGraph graph = build_model(default_model(ModelName::cosmoflow), {1, {8, 8, 8}}, 2);
-  FlatState state(graph);
-  state.fill_initial_values(3);
-  Optimizer optimizer({}, state.parameters());
-  for (float& g : state.gradients()) g = 0.25F;
-  optimizer.step(state.values(), state.gradients(), 1e-3);
-  WeightAverage average(0.5, state.parameters());
-  average.update(state.values(), 1);
-  TrainingCounters counters;
+  TrainingState state(graph, {}, 0.5, nullptr);
+  state.flat.fill_initial_values(3);
+  for (float& g : state.flat.gradients()) g = 0.25F;
+  state.optimizer.step(state.flat.values(), state.flat.gradients(), 1e-3);
+  state.average.update(state.flat.values(), 1);
+  TrainingCounters& counters = state.counters;
   counters.epoch = 2;
   counters.step = 11;
   counters.epoch_loss = 1.0 / 3;
@@ -432,27 +430,18 @@ TEST(TrainingState, GoesThroughACheckpointUnchanged) {
   row.train_loss = row.validation.loss = row.validation.targets[0].mse = std::nan("");
   counters.history.push_back(row);
   counters.best_value = std::nan("");
-  LaggedSums lagged(nullptr);
-  lagged.exchange(state.exchange(), {7, 0.5, 0.25});
+  state.lagged.exchange(state.flat.exchange(), {7, 0.5, 0.25});
   const Normalisation normalisation = {{1.0 / 3}, {2}, {3, 4}, {5, 6}, {7}, {8}};
-  const std::string bytes =
-      sealed(snapshot(state, optimizer, average, lagged, counters, normalisation, {{"seed", "1"}}));
+  const std::string bytes = sealed(snapshot(state, normalisation, {{"seed", "1"}}));
 
-  FlatState state2(graph);
-  Optimizer optimizer2({}, state2.parameters());
-  WeightAverage average2(0.5, state.parameters());
-  LaggedSums lagged2(nullptr);
-  TrainingCounters counters2;
-  Normalisation normalisation2;
-  restore_checkpoint(decode_checkpoint(bytes, "x"), state2, optimizer2, average2, lagged2, counters2,
-                     normalisation2);
-  EXPECT_TRUE(std::equal(state.values().begin(), state.values().end(), state2.values().begin()));
+  TrainingState state2(graph, {}, 0.5, nullptr);
+  const Normalisation normalisation2 = restore_checkpoint(decode_checkpoint(bytes, "x"), state2);
+  EXPECT_TRUE(std::ranges::equal(state.flat.values(), state2.flat.values()));
   EXPECT_EQ(normalisation, normalisation2);
-  EXPECT_EQ(lagged2.step().value().samples, 7);
-  EXPECT_TRUE(std::ranges::equal(lagged.sums(), lagged2.sums()));
-  EXPECT_EQ(optimizer2.steps(), 1);
-  EXPECT_EQ(bytes, sealed(snapshot(state2, optimizer2, average2, lagged2, counters2, normalisation2,
-                                   {{"seed", "1"}})));
+  EXPECT_EQ(state2.lagged.step().value().samples, 7);
+  EXPECT_TRUE(std::ranges::equal(state.lagged.sums(), state2.lagged.sums()));
+  EXPECT_EQ(state2.optimizer.steps(), 1);
+  EXPECT_EQ(bytes, sealed(snapshot(state2, normalisation2, {{"seed", "1"}})));
 }
 
 TEST(TrainingState, FingerprintNamesWhatDiffers) {

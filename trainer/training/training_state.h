@@ -50,8 +50,27 @@ struct TrainingCounters {
   std::string begun_from;      // the checkpoint whose weights it began with; empty: random ones
 };
 
-// What makes two runs the same training: the configuration without what does not change the result (ranks,
-// threads, directories, checkpoint policy, guard), and the data.
+// All that a training carries from step to step.
+struct TrainingState {
+  // `communicator` as LaggedSums takes it.
+  TrainingState(const ModelGraph& graph, const OptimizerConfig& method, double average_decay,
+                Communicator* communicator)
+      : flat(graph),
+        optimizer(method, flat.parameters()),
+        average(average_decay, flat.parameters()),
+        lagged(communicator) {}
+  // Hash of everything that all ranks must have in common.
+  std::string hash();
+
+  FlatState flat;
+  Optimizer optimizer;
+  WeightAverage average;
+  LaggedSums lagged;
+  TrainingCounters counters;
+};
+
+// Identifies a training: the data, and the configuration without keys that do not change the result (ranks,
+// threads, directories, checkpoints, guard).
 nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data);
 // A fingerprint as this revision would have written it: its keys are read as a configuration, so that words
 // of earlier revisions are understood and keys that came later have their defaults, which compute what was
@@ -61,22 +80,18 @@ nlohmann::json upgraded_fingerprint(const nlohmann::json& fingerprint);
 std::string fingerprint_differences(const nlohmann::json& before, const nlohmann::json& now);
 
 // An unsealed checkpoint (checkpoint.h): a copy of all state.
-std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& average, LaggedSums& lagged,
-                     const TrainingCounters& counters, const Normalisation& normalisation,
+std::string snapshot(TrainingState& state, const Normalisation& normalisation,
                      const nlohmann::json& fingerprint);
-// A loss that is no number is worse than any.
+// True if `loss` is less. Every number is less than NaN and infinity, which are equal.
 bool is_better(double loss, double than);
 // Steps at the ends of the `count` epochs with the best validation (or training loss, without one).
 std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::int64_t count);
-// Error{data} if an array is missing or has another shape.
-void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimizer& optimizer,
-                        WeightAverage& average, LaggedSums& lagged, TrainingCounters& counters,
-                        Normalisation& normalisation);
-// The weights that the checkpoint's model was evaluated and exported with, to begin another training with,
-// and the normalisation that they were trained with. Error{data} as restore_checkpoint().
-void restore_weights(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average,
-                     Normalisation& normalisation);
-// Parameters, their average and buffers alone.
+// Returns the normalisation of the data. Error{data} if an array is missing or has another shape.
+Normalisation restore_checkpoint(const Checkpoint& checkpoint, TrainingState& state);
+// Restores the weights that the checkpoint's model was evaluated and exported with, to begin another training
+// with, and returns the normalisation that they were trained with. Error{data} as restore_checkpoint().
+Normalisation restore_weights(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average);
+// Restores parameters, their average and buffers.
 void restore_network(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average);
 
 }  // namespace wflow::trainer
