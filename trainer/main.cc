@@ -17,7 +17,6 @@
 #include "trainer/model/network.h"
 #include "trainer/parallel/communicator.h"
 #include "trainer/predict/predict.h"
-#include "trainer/training/members.h"
 #include "trainer/training/trainer.h"
 
 namespace {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/model/direct_block.h"
-
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 
 #include "base/error.h"
 #include "trainer/model/direct_kernels.h"
+#include "trainer/model/torch_layers.h"
 
 namespace wflow::trainer {
 namespace {

@@ -56,4 +56,24 @@ std::string torchscript_source(const ModelGraph& graph, const ExportedUnits& uni
 void export_model(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units,
                   const std::string& path);
 
+// Several exported models as one TorchScript file.
+// Of files that export_model() wrote, trained with `loss` on the same data. The module takes what they take.
+// It gives the members' means and then their standard deviations, as a model with a gaussian loss does
+// (attribute `loss`); of classes it gives the mean probabilities. Its method `members` gives what each member
+// says, one behind the other along a first axis. `path` is published whole.
+void export_ensemble(const std::vector<std::filesystem::path>& members, LossName loss,
+                     const std::filesystem::path& path);
+
+// The trained network as an ONNX file, for runtimes without libtorch.
+inline constexpr int kOnnxVersion = 8;  // IR version and operator set of Debian 12's libonnx (1.12)
+inline constexpr int kOnnxOperators = 17;
+
+// The file's bytes: the same function as model.pt, raw data -> physical units. Inputs are float32, by name:
+// fields [N, C, D, H, W] of the training's size, numbers [N, 1]; the output is `prediction`. Metadata
+// `targets` and `inputs` are JSON lists. Only of networks that fit.
+std::string onnx_file(const ModelGraph& graph, const FlatState& state, const ExportedUnits& units);
+
+// A protocol buffer has 2 GiB at most.
+bool fits_onnx(const ModelGraph& graph);
+
 }  // namespace wflow::trainer

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/model/module_layer.h"
-
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
 
@@ -13,7 +12,8 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "trainer/model/module_graph.h"
+#include "trainer/model/network.h"
+#include "trainer/model/torch_layers.h"
 
 namespace wflow::trainer {
 namespace {

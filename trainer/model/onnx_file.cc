@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/model/onnx_file.h"
+#include "trainer/model/model_export.h"
 
 #include <fmt/format.h>
 

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "trainer/model/module_layer.h"
 
 namespace wflow::trainer {
 namespace {

@@ -8,11 +8,16 @@
 #include <ATen/ATen.h>
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "trainer/config.h"
 #include "trainer/model/flat_state.h"
 #include "trainer/model/network.h"
+
+namespace torch::jit {
+struct Module;
+}
 
 namespace wflow::trainer {
 
@@ -63,5 +68,24 @@ std::unique_ptr<TorchLayer> make_torch_layer(const Layer& layer, const LayerTens
 
 // Kinds that read and give [samples, channels, depth, height, width] even where a field is a single cell.
 bool works_on_fields(LayerKind kind);
+
+// The layers and groups of layers with kernels of their own, each in the source of its name.
+
+std::unique_ptr<TorchLayer> make_dense_block(const LayerTensors& tensors);
+
+// A group of layers (convolution, norm, leaky ReLU, average pool) as one pass of hand-written kernels.
+// How many layers from the first on one block can stand for; 0: none (other kernel, odd size, many channels).
+std::size_t direct_block_length(std::span<const Layer> layers);
+
+// `tensors`: of each of the layers.
+std::unique_ptr<TorchLayer> make_direct_block(std::span<const Layer> layers,
+                                              std::span<const LayerTensors> tensors);
+
+// A module of network.h's module_graph(). Its parameters are the layer's tensors. In training its own norms move its buffers, each by the change that
+// it found on this rank: layer.statistics has the change times the samples.
+std::unique_ptr<TorchLayer> make_module_layer(const Layer& layer, const LayerTensors& tensors);
+
+// The module with the state's values, to be exported.
+torch::jit::Module module_with_values(const Layer& layer, const FlatState& state);
 
 }  // namespace wflow::trainer

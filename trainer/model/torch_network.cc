@@ -14,8 +14,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "trainer/model/dense_block.h"
-#include "trainer/model/direct_block.h"
 #include "trainer/model/network.h"
 #include "trainer/model/onednn_block.h"
 #include "trainer/model/onednn_convolution.h"

@@ -20,7 +20,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "trainer/parallel/mpi_wait.h"
 #include "trainer/parallel/rank_sums.h"
 
 namespace wflow::trainer {

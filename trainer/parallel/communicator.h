@@ -5,6 +5,7 @@
 // the core from the computation.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -14,10 +15,33 @@
 #include <vector>
 
 #include "base/error.h"
-#include "trainer/parallel/rank_grid.h"
-#include "trainer/parallel/wire.h"
 
 namespace wflow::trainer {
+
+// Ranks on a grid: `data` parts of a batch by `space` parts of each sample. The parts of a sample are
+// neighbours, so that they come to lie on one node. Gradients are summed over ranks of one place in space.
+// Today space is 1.
+struct RankGrid {
+  int data = 1;
+  int space = 1;
+
+  static constexpr RankGrid of(int ranks, int space = 1) { return {ranks / space, space}; }
+  constexpr int ranks() const { return data * space; }
+  constexpr int data_of(int rank) const { return rank / space; }
+  constexpr int space_of(int rank) const { return rank % space; }
+  constexpr int rank_of(int in_data, int in_space) const { return in_data * space + in_space; }
+};
+
+// How the values of a sum travel between nodes.
+struct Wire {
+  bool half = false;         // bfloat16, rounded as rank_sums.cc says; within a node values always are whole
+  std::uint64_t seed = 0;    // of the rounding: another one at every step
+  std::size_t position = 0;  // of the first value in the array that `seed` is for
+  std::size_t exact = 0;     // values at lower positions travel whole all the same
+
+  // The same, `by` values further on.
+  Wire at(std::size_t by) const { return {half, seed, position + by, exact}; }
+};
 
 // An error that every rank throws at the same place: no rank is left waiting, and only rank 0 prints it.
 class CommonError : public Error {

@@ -10,9 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "trainer/parallel/mpi_wait.h"
+#include "trainer/parallel/communicator.h"
 #include "trainer/parallel/shared_slots.h"
-#include "trainer/parallel/wire.h"
 
 namespace wflow::trainer {
 

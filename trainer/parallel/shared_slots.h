@@ -2,14 +2,32 @@
 // Memory that the ranks of a node share: a slot for each, and a barrier of atomics that costs no message.
 #pragma once
 
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-
-#include "trainer/parallel/mpi_wait.h"
+#include <functional>
+#include <span>
 
 namespace wflow::trainer {
+
+// Between two tests of whatever is waited for; `tests` counts them. Serves what must not wait, gives the core
+// away.
+using Pause = std::function<void(int tests)>;
+
+// Waits until all requests are complete.
+inline void complete(std::span<MPI_Request> requests, const Pause& pause) {
+  for (int tests = 1;; ++tests) {
+    int done = 0;
+    MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
+    if (done != 0) return;
+    pause(tests);
+  }
+}
 
 class SharedSlots {
  public:

@@ -23,7 +23,6 @@
 #include "base/version.h"
 #include "trainer/config.h"
 #include "trainer/model/exported_model.h"
-#include "trainer/predict/prediction_rows.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/prediction_file.h"
 #include "trainer/training/report.h"

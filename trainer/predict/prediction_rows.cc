@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/predict/prediction_rows.h"
+#include "trainer/predict/predict.h"
 
 #include <fmt/format.h>
 

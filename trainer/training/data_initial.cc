@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/training/data_initial.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "base/random.h"
+#include "trainer/data/run_data.h"
 #include "trainer/model/network.h"
+#include "trainer/training/training_state.h"
 
 namespace wflow::trainer {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "trainer/model/network.h"
 #include "trainer/training/objective.h"
+#include "trainer/training/optimizer.h"
 #include "trainer/training/prediction_file.h"
 #include "trainer/training/session.h"
-#include "trainer/training/weight_average.h"
 
 namespace wflow::trainer {
 

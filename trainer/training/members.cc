@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/training/members.h"
+#include "trainer/training/trainer.h"
 
 #include <fmt/format.h>
 
@@ -16,8 +16,8 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "trainer/model/ensemble_export.h"
 #include "trainer/model/exported_model.h"
+#include "trainer/model/model_export.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/prediction_file.h"
 #include "trainer/training/report.h"

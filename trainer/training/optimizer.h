@@ -39,4 +39,32 @@ class Optimizer {
   std::int64_t steps_ = 0;
 };
 
+// An exponential moving average of the weights over the steps: smoother than the weights of any single step,
+// so that validation and the exported network depend less on when the training stopped.
+class WeightAverage {
+ public:
+  // `decay` 0: no average is kept, and every call does nothing.
+  WeightAverage(double decay, const FlatLayout& layout);
+
+  bool active() const { return decay_ > 0; }
+  // After step number `step` (from 1). The decay rises to its value during the first steps, so that the
+  // initial weights are forgotten.
+  void update(std::span<const float> values, std::int64_t step);
+  // Exchanges average and weights; twice restores both.
+  void swap(std::span<float> values);
+
+  std::span<float> values() { return average_.span(); }
+
+ private:
+  double decay_;
+  FloatBuffer average_;
+};
+
+// The factor on the base rate at step `step` of `epochs * steps_per_epoch`. Linear from nearly 0 during the
+// warm-up, then falling to final_factor just beyond the last step.
+double learning_rate_factor(const ScheduleConfig& schedule, std::int64_t step, std::int64_t steps_per_epoch,
+                            std::int64_t epochs);
+// The rate of the step, of which `optimizer` and `schedule` of the configuration are the base and the factor.
+double learning_rate(const TrainConfig& config, std::int64_t step, std::int64_t steps_per_epoch);
+
 }  // namespace wflow::trainer

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/file.h"
-#include "trainer/training/data_initial.h"
 #include "trainer/training/search.h"
 
 namespace wflow::trainer {

@@ -11,7 +11,7 @@
 #include "base/free_memory.h"
 #include "base/process.h"
 #include "base/version.h"
-#include "trainer/model/onnx_file.h"
+#include "trainer/model/model_export.h"
 #include "trainer/training/report.h"
 
 namespace wflow::trainer {

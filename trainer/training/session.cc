@@ -8,8 +8,8 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "trainer/data/check_data.h"
-#include "trainer/model/module_graph.h"
+#include "trainer/data/roles.h"
+#include "trainer/model/network.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/training_state.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/training/tensorboard_log.h"
+#include "trainer/training/run_report.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -12,8 +12,6 @@
 #include "base/events.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "trainer/data/check_data.h"
-#include "trainer/model/module_graph.h"
 #include "trainer/model/network.h"
 #include "trainer/training/common_guard.h"
 #include "trainer/training/evaluation.h"

@@ -12,4 +12,12 @@ enum class Outcome { finished, interrupted };
 
 Outcome train(const TrainConfig& config, Communicator& communicator, const RunOptions& options);
 
+// An ensemble of networks that differ only in their seed: its mean predicts better than one of them, and its
+// spread says how sure that is (Lakshminarayanan et al. 2017).
+//
+// Trains the members one after the other, each in OUTPUT/member-K, K from 1, with the seed `seed + K - 1` and
+// checkpoints of its own, so that it may be killed and continued at any time; then writes the ensemble's
+// predictions.h5, model.pt and result.json to OUTPUT. Every rank calls it.
+Outcome train_members(const TrainConfig& config, Communicator& communicator, const RunOptions& options);
+
 }  // namespace wflow::trainer

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "trainer/training/schedule.h"
+#include "trainer/training/optimizer.h"
 
 namespace wflow::trainer {
 

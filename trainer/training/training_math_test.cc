@@ -7,10 +7,9 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "trainer/training/accumulated.h"
+#include "trainer/training/gradients.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/report.h"
-#include "trainer/training/schedule.h"
 #include "trainer/training/training_state.h"
 
 namespace wflow::trainer {

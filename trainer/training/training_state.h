@@ -12,13 +12,13 @@
 #include "trainer/data/transform.h"
 #include "trainer/model/flat_state.h"
 #include "trainer/training/checkpoint.h"
-#include "trainer/training/lagged_sums.h"
-#include "trainer/training/loss_scale.h"
+#include "trainer/training/gradients.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/optimizer.h"
-#include "trainer/training/weight_average.h"
 
 namespace wflow::trainer {
+
+class RunData;
 
 struct EpochRow {
   std::int64_t epoch = 0;    // from 1
@@ -93,5 +93,13 @@ Normalisation restore_checkpoint(const Checkpoint& checkpoint, TrainingState& st
 Normalisation restore_weights(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average);
 // Restores parameters, their average and buffers.
 void restore_network(const Checkpoint& checkpoint, FlatState& state, WeightAverage& average);
+
+// Initial weights from the data (Kraehenbuehl et al. 2016; Mishkin and Matas 2016): each convolution and each
+// hidden dense layer in turn is scaled and shifted, so that over some training samples every channel of its
+// output has mean 0 and variance 1. What a norm does for the begin of a training, without a norm behind it.
+//
+// The same values on all ranks and, but for rounding, on any number of ranks.
+void initialise_from_data(const ModelGraph& graph, RunData& data, Communicator& communicator,
+                          FlatState& state);
 
 }  // namespace wflow::trainer

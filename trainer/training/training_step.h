@@ -11,9 +11,9 @@
 
 #include "trainer/model/network.h"
 #include "trainer/parallel/gradient_exchange.h"
-#include "trainer/training/accumulated.h"
 #include "trainer/training/common_guard.h"
 #include "trainer/training/evaluation.h"
+#include "trainer/training/gradients.h"
 #include "trainer/training/objective.h"
 #include "trainer/training/run_report.h"
 #include "trainer/training/session.h"
