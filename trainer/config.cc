@@ -49,7 +49,7 @@ yaml::Node named_block(const yaml::Node* node) {
   return block;
 }
 
-// `batch_norm: true | false` is what earlier revisions had for `norm: batch | none`.
+// Earlier revisions wrote `batch_norm: true | false` for `norm: batch | none`.
 Norm read_norm(yaml::MapReader& reader, Norm fallback) {
   if (reader.has("batch_norm")) {
     if (reader.has("norm")) {
@@ -61,7 +61,7 @@ Norm read_norm(yaml::MapReader& reader, Norm fallback) {
   return static_cast<Norm>(reader.choice("norm", static_cast<std::size_t>(fallback), kNorms));
 }
 
-// `initial: random | data` is what earlier revisions had for `init: auto | data`.
+// Earlier revisions wrote `initial: random | data` for `init: auto | data`.
 InitialWeights read_initial(yaml::MapReader& reader, InitialWeights fallback) {
   if (reader.has("initial")) {
     if (reader.has("init")) {
@@ -251,7 +251,7 @@ double default_rate(OptimizerName name) {
     case OptimizerName::larc:
       return 1e-2;
     case OptimizerName::lars:
-      return 1;  // times lars_trust and the size of the weights
+      return 1;  // multiplies lars_trust and the norm of the weights
     default:
       return 2e-3;
   }
@@ -312,7 +312,7 @@ CheckpointConfig read_checkpoint(const yaml::Node* node, yaml::Diagnostics& diag
   checkpoint.every_epochs = reader.integer("every_epochs", checkpoint.every_epochs, 0, kMany);
   checkpoint.every_steps = reader.integer("every_steps", checkpoint.every_steps, 0, kMany);
   checkpoint.every_seconds = reader.seconds("every_seconds", checkpoint.every_seconds);
-  // `keep` is what earlier revisions had for `keep_last`.
+  // Earlier revisions wrote `keep` for `keep_last`.
   if (reader.has("keep")) {
     if (reader.has("keep_last")) {
       diagnostics.error(reader.mark_of("keep"),
@@ -469,7 +469,7 @@ GuardConfig read_guard(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
 
 namespace {
 
-// The schedule of a search is that of a full training, which ends with the last rung.
+// A search uses the schedule of a full training, which ends with the last rung.
 std::int64_t read_epochs(yaml::MapReader& reader) {
   const yaml::Node* block = reader.find("search");
   const SearchConfig search = block == nullptr ? SearchConfig() : read_search(*block, reader.diagnostics());
@@ -499,7 +499,7 @@ TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagno
   config.batch = reader.integer("batch", config.batch, 1, 1 << 24);
   config.accumulate = reader.integer("accumulate", config.accumulate, 1, 1 << 20);
   config.ranks = reader.integer("ranks", config.ranks, 1, 1 << 20);
-  reader.integer("nodes", 1, 1, 1 << 20);  // of the campaign's: what starts the ranks looks at it
+  reader.integer("nodes", 1, 1, 1 << 20);  // the campaign's launcher reads it
   reader.integer("min_nodes", 1, 1, 1 << 20);
   config.threads = reader.integer("threads", config.threads, 1, 4096);
   config.loader_threads = reader.integer("loader_threads", config.loader_threads, 1, 256);

@@ -32,7 +32,7 @@ const std::array<std::string, kKinds> kNames = {"convolution",  "transposed_conv
 const std::array<std::string, 2> kPaddings = {"same", "valid"};
 const std::array<std::string, 4> kInits = {"auto", "he", "torch", "zero"};
 
-// What the number behind a kind's name is.
+// Meaning of the number after a kind's name.
 enum class Argument { none, size, value, shape };
 
 struct Form {
@@ -82,7 +82,7 @@ bool has_weights(LayerKind kind) {
   return is_convolution(kind) || kind == LayerKind::linear;
 }
 
-// Reads one entry after the other; knows the names so far.
+// Reads the entries in order and knows the names of those before.
 class LayerReader {
  public:
   LayerReader(std::span<const std::string> inputs, yaml::Diagnostics& diagnostics)
@@ -178,7 +178,7 @@ class LayerReader {
         }
         break;
       case Argument::none:
-        // {add: [a, b]} and {relu: a}: the names of what the layer reads.
+        // {add: [a, b]} and {relu: a}: names of the values that the layer reads.
         layer.from = reader.strings(key);
         break;
     }

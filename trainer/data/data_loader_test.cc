@@ -85,7 +85,7 @@ TEST(DataLoader, CachesAsFarAsTheBudgetGoes) {
   EXPECT_EQ(source.reads_.load(), 4 + 2 + 2);
 }
 
-// Cached, read and kept, or read straight into the batch: the values are the same.
+// The values are the same from the cache, read and kept, or read straight into the batch.
 TEST(DataLoader, TheCacheChangesNoValue) {
   const CountingSource source(20);
   const std::vector<ChannelScale> scales = channel_scales({{7, 1.5}, {3, 0.7}});
@@ -107,7 +107,7 @@ TEST(DataLoader, TheCacheChangesNoValue) {
   EXPECT_EQ(seen[0], seen[2]);
 }
 
-// 2460000.5 and the next float32 are 0.25 apart: what varies is kept by reading less the centre.
+// 2460000.5 and the next float32 are 0.25 apart: subtracting the centre first keeps the variation.
 TEST(DataLoader, SubtractsInFloat64) {
   class FarSource final : public SampleSource {
    public:
@@ -146,7 +146,7 @@ TEST(DataLoader, SubtractsInFloat64) {
   }
 }
 
-// A grid and numbers: each in its own place of the batch, the grid alone augmented, cached or not.
+// A grid and numbers have their own places in the batch, and only the grid is augmented, cached or not.
 TEST(DataLoader, ReadsSeveralFields) {
   const CountingSource source(6);
   const std::vector<FieldPart> parts = {{1, {1, {1, 2, 3}}, {}}, {0, {4, {1, 1, 1}}, {}}};
@@ -260,7 +260,8 @@ TEST(Augmentation, IsAFunctionOfSeedEpochAndSample) {
   EXPECT_EQ(draw_augmentation({false, false, true}, {1, {4, 6, 8}}, 1, 2, 3), Augmentation());
 }
 
-// Of the parts that ask for it, in training; read directly or through the cache, by any number of threads.
+// Noise is added in training to the parts with noise, read directly or through the cache, by any number of
+// threads.
 TEST(Noise, IsAddedToWhatATrainingReads) {
   const CountingSource source(6);
   const std::vector<FieldPart> parts = {{0, kShape, {}, 0.5}, {1, kShape, {}}};
@@ -290,7 +291,7 @@ TEST(Noise, IsAddedToWhatATrainingReads) {
   }
 }
 
-// Flips and exchanges of axes: 48 of a cube, 8 of a square, 4 of other pictures.
+// Number of flips and exchanges of axes: 48 for a cube, 8 for a square, 4 for other images.
 TEST(Augmentation, HasEverySymmetryOfTheGrid) {
   const auto symmetries = [](const TensorShape& shape) {
     std::vector<float> from(static_cast<std::size_t>(shape.count()));
@@ -323,7 +324,7 @@ TEST(Augmentation, MovesEveryCellOnceAndKeepsNeighbours) {
   }
   copy_sample(from, to, kShape, channel_scales({{1, 2}, {2, 4}}),
               {{0, 1, 2}, {false, false, true}, {0, 0, 1}});
-  EXPECT_FLOAT_EQ(to[0], (0 - 1) / 2.0F);  // cell 2 mirrored and shifted by one round the end is cell 0
+  EXPECT_FLOAT_EQ(to[0], (0 - 1) / 2.0F);  // cell 2, mirrored and shifted by one around the end, is cell 0
   EXPECT_FLOAT_EQ(to[1], (2 - 1) / 2.0F);
   EXPECT_FLOAT_EQ(to[27 + 2], (28 - 2) / 4.0F);
 }

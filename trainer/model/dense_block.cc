@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A dense layer with oneDNN's matrix products, which are made for the processor at hand: OpenBLAS 0.3.21
-// takes AVX2 kernels on processors with AVX-512 that are newer than it, at 0.4 of the speed, and the
-// reference BLAS a hundredth.
+// A dense layer with oneDNN's matrix products, which are generated for the processor: OpenBLAS 0.3.21 uses
+// AVX2 kernels on AVX-512 processors that are newer than itself, at 0.4 of the speed; the reference BLAS has
+// a hundredth.
 #include <dnnl.h>
 
 #include "base/error.h"
@@ -11,13 +11,13 @@ namespace wflow::trainer {
 namespace {
 
 struct ProductSize {
-  std::int64_t rows = 0;     // of the result
-  std::int64_t columns = 0;  // of the result
+  std::int64_t rows = 0;     // in the result
+  std::int64_t columns = 0;  // in the result
   std::int64_t inner = 0;
 };
 
-// result = a b, all of them row by row without gaps; `a_by_column`, `b_by_column`: the factor lies
-// transposed. `add`: on top of what the result holds.
+// result = a b, all in rows without gaps. `a_by_column`, `b_by_column`: the factor is transposed. `add`: the
+// product is added to the result.
 struct Product {
   bool a_by_column = false;
   bool b_by_column = false;
@@ -39,7 +39,7 @@ class DenseBlock final : public UnaryLayer {
   at::Tensor predict(const at::Tensor& x) override {
     const at::Tensor& weights = tensors_.parameters[0].value;
     const at::Tensor from = x.contiguous();
-    // The product is added to rows of the bias; of one sample too they are a copy of it.
+    // The product is added to rows of the bias, which are a copy also for one sample.
     at::Tensor y = at::empty({from.size(0), weights.size(0)}, from.options());
     y.copy_(tensors_.parameters[1].value);
     multiply({from.size(0), weights.size(0), weights.size(1)}, {.b_by_column = true, .add = true},

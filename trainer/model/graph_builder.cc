@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kPreferredGroups = 8;
 
-// Parameters beyond this are a mistake in a configuration, and would not fit a 32-bit count of an array.
+// More parameters are a mistake in the configuration and would not fit a 32-bit count of an array.
 constexpr std::int64_t kMostParameters = std::int64_t{1} << 31;
 
 bool draws_weights(LayerKind kind) {
@@ -26,8 +26,8 @@ bool is_rectifier(LayerKind kind) {
          kind == LayerKind::gelu || kind == LayerKind::silu;
 }
 
-// Whether a rectifier is the next activation on a way from `value`: norms, pools and layers that only
-// rearrange are passed.
+// True if a rectifier is the next activation on some path from `value`, through norms, pools and layers that
+// only rearrange values.
 bool leads_to_rectifier(const ModelGraph& graph, std::size_t value) {
   std::vector<bool> reached(graph.inputs.size() + graph.layers.size(), false);
   reached[value] = true;
@@ -154,7 +154,7 @@ GraphBuilder::Value GraphBuilder::transposed_convolution(std::string name, Value
     layer.kernel[axis] = k;
     layer.stride[axis] = stride;
     layer.output.extent[axis] = (layer.input.extent[axis] - 1) * stride + k;
-    fan_in *= std::max<std::int64_t>(1, k / stride);  // inputs that an output cell sees
+    fan_in *= std::max<std::int64_t>(1, k / stride);  // inputs that an output cell depends on
   }
   layer.output.channels = channels;
   const auto& k = layer.kernel;

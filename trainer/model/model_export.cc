@@ -19,11 +19,11 @@ namespace {
 
 std::string plain_name(std::string name) {
   std::replace(name.begin(), name.end(), '.', '_');
-  return "p_" + name;  // whatever a layer is called, it hides nothing of the module
+  return "p_" + name;  // a layer's name can't hide a member of the module
 }
 
 at::Tensor tensor_of(const FlatEntry& entry, std::span<const float> all) {
-  // libtorch has no tensors of constants; the clone is what stays.
+  // libtorch has no tensors of constants; only the clone is kept.
   auto* begin = const_cast<float*>(all.data()) + entry.offset;
   return at::from_blob(begin, entry.spec.shape, at::TensorOptions().dtype(at::kFloat)).clone();
 }
@@ -35,7 +35,7 @@ at::Tensor tensor_of(const std::vector<double>& values, const std::vector<std::i
   return tensor.to(wide ? at::kDouble : at::kFloat).view(shape);
 }
 
-// Mean and deviation of an input: of one cell in float64 (torchscript_source).
+// Adds mean and deviation of an input; for one cell in float64 (torchscript_source).
 void add_scale(torch::jit::Module& module, const std::string& name, const FieldScale& scale,
                const TensorShape& input, bool field) {
   const bool wide = input.voxels() == 1 || scale.needs_double();
@@ -55,12 +55,12 @@ void add_network(torch::jit::Module& module, const ModelGraph& graph, const Flat
     module.register_buffer(plain_name(entry.spec.name), tensor_of(entry, state.buffer_values()));
 }
 
-// How the outputs of all members, [members, samples, channels, ...], become the ensemble's: mean and
-// deviation of their mixture.
+// Source that combines the members' outputs, [members, samples, channels, ...], into mean and deviation of
+// their mixture.
 const char* combination(LossName loss) {
   if (is_classification(loss)) return "    return each.mean([0])\n";
   if (loss != LossName::gaussian) return "    return torch.cat([each.mean([0]), each.std([0], False)], 1)\n";
-  // The variance that the members expect, and that of their means.
+  // The mean variance that the members predict, plus the variance of their means.
   return "    half = each.size(2) // 2\n"
          "    means = each.narrow(2, 0, half)\n"
          "    deviations = each.narrow(2, half, half)\n"

@@ -12,11 +12,11 @@ namespace {
 
 using Value = GraphBuilder::Value;
 
-constexpr std::int64_t kSmallestPooled = 8;  // an axis is halved while it has so many cells: down to 4 to 7
+constexpr std::int64_t kSmallestPooled = 8;  // axes with at least so many cells are halved: down to 4 to 7
 constexpr double kTanhScale = 1.2;           // MLPerf: targets lie in [-1, 1], outputs may overshoot a little
 constexpr std::int64_t kMostSeedCells = 4096;
 
-// The builder with what the families have in common: layers that are numbered and a value under way.
+// The builder with the common parts of the families: numbered layers and a current value.
 class Chain {
  public:
   Chain(const ModelConfig& config, const ModelTask& task)
@@ -76,7 +76,7 @@ class Chain {
     at_ = parts.size() == 1 ? parts.front() : graph_.concatenate("inputs", parts);
   }
 
-  // Fields of one grid as the channels of one.
+  // Fields on one grid as the channels of one field.
   void join_channels(std::size_t count) {
     std::vector<Value> parts;
     for (Value input = 0; input < count; ++input) parts.push_back(input);
@@ -102,15 +102,15 @@ class Chain {
   int linears_ = 0;
 };
 
-// research/cosmology.md section 5: (conv, norm, leaky, average pool) down to 4 cells an axis, one more conv,
-// the means over the box (the field is homogeneous), a small head. The mean of a filter's rectified output
-// measures fluctuations at the filter's scale: with those of all levels the head sees every scale.
+// (conv, norm, leaky, average pool) down to 4 cells per axis, one more conv, the means over the box (the
+// field is homogeneous), a small head. The mean of a filter's rectified output measures fluctuations at the
+// filter's scale: with the means of all levels the head has every scale.
 ModelGraph build_cosmoflow(const ModelConfig& config, Chain chain, const ModelTask& task) {
   std::int64_t channels = config.width;
   std::vector<Value> levels;
   for (; chain.can_pool(); channels *= 2) {
     chain.convolution_block(channels);
-    chain.pool(LayerKind::average_pool);  // which leaves the mean as it is
+    chain.pool(LayerKind::average_pool);  // keeps the mean
     levels.push_back(chain.at());
   }
   chain.convolution_block(channels);
@@ -127,8 +127,8 @@ ModelGraph build_cosmoflow(const ModelConfig& config, Chain chain, const ModelTa
   return chain.head(task.output.channels);
 }
 
-// MLPerf HPC's reference. Leaky ReLU grows with its argument, so that it and the maximum may change places:
-// behind the pool it has an eighth of the work.
+// The reference of MLPerf HPC. Leaky ReLU is monotonic, so it commutes with the maximum: after the pool it
+// has an eighth of the work.
 ModelGraph build_mlperf(const ModelConfig& config, Chain chain, const ModelTask& task) {
   std::int64_t channels = config.width;
   for (; chain.can_pool(); channels *= 2) {
@@ -142,8 +142,8 @@ ModelGraph build_mlperf(const ModelConfig& config, Chain chain, const ModelTask&
 }
 
 // The SC18 network (arXiv 1808.04728): seven convolutions with channels in multiples of 16 and kernels of 2
-// to 4, average pooling behind the first ones, three dense layers. The paper's table is not at hand; this
-// one has 7.07 M parameters and 68.1 Gflop a sample at 128^3, the paper 7.04 M and 69.3.
+// to 4, average pooling after the first ones, three dense layers. The exact sizes of the paper are not known;
+// this network has 7.07 M parameters and 68.1 Gflop a sample at 128^3, the paper 7.04 M and 69.3.
 ModelGraph build_sc18(const ModelConfig& config, Chain chain, const ModelTask& task) {
   constexpr std::array<std::int64_t, 7> kFactors = {1, 2, 4, 4, 8, 16, 16};
   constexpr std::array<std::int64_t, 7> kKernels = {3, 4, 3, 2, 2, 3, 3};
@@ -155,7 +155,7 @@ ModelGraph build_sc18(const ModelConfig& config, Chain chain, const ModelTask& t
   return chain.head(task.output.channels);
 }
 
-// Two convolutions a level, for fields of one to three dimensions.
+// Two convolutions per level, for fields of one to three dimensions.
 ModelGraph build_cnn(const ModelConfig& config, Chain chain, const ModelTask& task) {
   std::int64_t channels = config.width;
   for (; chain.can_pool(); channels *= 2) {
@@ -230,7 +230,7 @@ std::int64_t halvings(const TensorShape& field, const std::array<bool, 3>& flat)
   return fewest == 60 ? 0 : fewest;
 }
 
-// Vector to field: dense to the coarsest grid, then (double the grid, convolve) to the finest.
+// From vector to field: dense to the coarsest grid, then (double the grid, convolve) to the finest.
 void decode(const ModelConfig& config, Chain& chain, const TensorShape& target) {
   const std::int64_t levels = halvings(target, chain.graph().flat());
   TensorShape seed = {config.width << levels, target.extent};
@@ -330,7 +330,7 @@ void check_task(const ModelConfig& config, const ModelTask& task) {
 TensorShape shape_of(const std::vector<std::int64_t>& list) {
   TensorShape shape;
   shape.channels = list.front();
-  // Axes that are not written are flat ones in front.
+  // Missing axes are leading flat ones.
   for (std::size_t i = 1; i < list.size(); ++i) shape.extent[3 - list.size() + i] = list[i];
   return shape;
 }
@@ -388,7 +388,7 @@ void check_all_lead_to_an_output(const ModelGraph& graph) {
   }
 }
 
-// model: {layers: [...]} -> a graph.
+// The graph of `model: {layers: [...]}`.
 ModelGraph build_layers(const ModelConfig& config, const ModelTask& task) {
   GraphBuilder graph(task.inputs, {task.output});
   std::map<std::string, Value> values;

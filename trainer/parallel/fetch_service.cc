@@ -40,7 +40,7 @@ std::uint64_t answer_bytes(const std::vector<std::uint64_t>& request) {
 
 }  // namespace
 
-// A part of a fetch: one message each way.
+// A part of a fetch: one request and one answer.
 struct Question {
   int rank = 0;
   std::vector<std::uint64_t> request;
@@ -54,11 +54,11 @@ struct Question {
 struct Answer {
   int rank = 0;
   std::vector<std::uint64_t> request;
-  std::vector<std::uint8_t> bytes;  // none where they could not be read
+  std::vector<std::uint8_t> bytes;  // empty if they could not be read
   MPI_Request sent = MPI_REQUEST_NULL;
 };
 
-// Shared by the object, the communication thread and the thread that reads.
+// Shared by the object, the communication thread and the reading thread.
 class FetchService::State {
  public:
   explicit State(Serve serve) : serve_(std::move(serve)), reader_([this] { read_for_others(); }) {}
@@ -102,7 +102,7 @@ class FetchService::State {
 
   Serve serve_;
   MPI_Comm world_ = MPI_COMM_NULL;
-  // The communication thread's.
+  // Used by the communication thread only.
   std::vector<Question*> open_;
   std::list<Answer> sending_;
   std::size_t in_flight_ = 0;  // bytes of answers that are being read or sent

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard (guard.h) of all ranks together: every rank comes to the same decision at the same step, so that all
-// go back or none.
+// The guard (guard.h) of all ranks together: every rank comes to the same decision at the same step, so that
+// all go back or none.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class CommonGuard {
     own_alarm_.clear();
   }
 
-  // True if the last gradient was wrong on this rank. A gradient is a sum over the ranks, but one rank alone may
-  // have a wrong copy in its memory and must not leave the others: it sends this flag with the next step
+  // True if the last gradient was wrong on this rank. A gradient is a sum over the ranks, but one rank alone
+  // may have a wrong copy in its memory and must not leave the others: it sends this flag with the next step
   // (Scalar::alarm), which the step back undoes.
   bool has_own_alarm() const { return !own_alarm_.empty(); }
 

@@ -12,8 +12,8 @@
 namespace wflow::trainer {
 namespace {
 
-// Training samples that the norms' statistics are measured on before an evaluation. The error of their means is
-// then a small part of the deviation between batches.
+// Training samples that the norms' statistics are measured on before an evaluation. The error of their means
+// is then a small part of the deviation between batches.
 constexpr std::size_t kNormSamples = 2048;
 
 // Samples of one pass on a rank.
@@ -87,8 +87,7 @@ Evaluator::Predictions Evaluator::predict(CachedSplit& split) {
 }
 
 Evaluator::Predictions Evaluator::predict_into(PredictionFile* file, CachedSplit& split) {
-  return predict(split,
-                 [&](std::size_t first, std::size_t samples) { write_rows(file, first, samples); });
+  return predict(split, [&](std::size_t first, std::size_t samples) { write_rows(file, first, samples); });
 }
 
 Evaluator::Predictions Evaluator::predict(CachedSplit& split, const PassDone& done) {

@@ -37,8 +37,8 @@ class Evaluator {
   Evaluation validate();
   double seconds() const { return seconds_; }  // in validate()
 
-  // The weights that are evaluated and exported: the averaged ones where there is an average, and statistics of
-  // the norms that belong to these weights. The running statistics lag behind by tens of batches.
+  // The weights that are evaluated and exported: the averaged ones where there is an average, and statistics
+  // of the norms that belong to these weights. The running statistics lag behind by tens of batches.
   void use_evaluation_weights();
 
   struct Predictions {

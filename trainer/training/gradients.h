@@ -14,8 +14,8 @@
 
 namespace wflow::trainer {
 
-// Gradients and batch statistics of the earlier passes of a step (`accumulate`), until they are added to the
-// last one's while that is exchanged.
+// Gradients and batch statistics of the earlier passes of a step (`accumulate`), which are added to those
+// of the last pass while it is exchanged.
 class Accumulated {
  public:
   void add(std::span<const float> exchange) {
@@ -23,8 +23,8 @@ class Accumulated {
     for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += exchange[i];
     end_ = sums_.size();
   }
-  // Adds what lies from place `from` on and has not been added yet. Does nothing where nothing was
-  // accumulated.
+  // Adds the sums from position `from` on that have not been added yet. Does nothing without accumulated
+  // passes.
   void add_to(std::span<float> exchange, std::int64_t from) {
     for (std::size_t i = static_cast<std::size_t>(from); i < end_; ++i) {
       exchange[i] += sums_[i];
@@ -35,18 +35,19 @@ class Accumulated {
 
  private:
   std::vector<float> sums_;
-  std::size_t end_ = 0;  // places from here on have been added
+  std::size_t end_ = 0;  // positions from here on have been added
 };
 
-// Numbers of 16 bits (`precision: fp16`) end at 6e-8, where gradients are: the loss is multiplied before the
-// backward pass and the gradients are divided after it, by a power of two that grows while nothing overflows
+// The smallest number of 16 bits (`precision: fp16`) is 6e-8, and gradients are often smaller: the loss is
+// multiplied before the backward pass and the gradients are divided after it, by a power of two that grows
+// while nothing overflows
 // (Micikevicius et al. 2018, "Mixed precision training", section 3.2).
 //
-// A part of the training's state. The same calls on every rank give the same answers: they depend on sums
-// over all ranks alone.
+// A part of the training's state. The results are the same on every rank: they depend only on sums over all
+// ranks.
 struct LossScale {
   double value = 1;
-  std::int64_t good_steps = 0;  // since the value has changed
+  std::int64_t good_steps = 0;  // since the last change of the value
   bool on = false;
 
   static constexpr double kFirst = 65536;
@@ -54,8 +55,8 @@ struct LossScale {
 
   static LossScale begun() { return {kFirst, 0, true}; }
 
-  // After a step; `finite`: all of its gradients are. False: the step is left out, and the scale is half of
-  // what it was. At a scale of 1 an overflow is the training's own, and the step is not left out.
+  // To be called after a step; `finite`: all of its gradients are finite. Returns false if the step must be
+  // skipped; the scale is then halved. At a scale of 1 the training itself overflows, and no step is skipped.
   bool takes(bool finite) {
     if (!on || (!finite && value <= 1)) return true;
     good_steps = finite ? good_steps + 1 : 0;
@@ -68,14 +69,14 @@ struct LossScale {
   }
 };
 
-// Gradients that are applied a step later (`optimizer: {lag: 1}`): the sum over the ranks has the whole next
-// step to hide behind, where the first layers' gradients, which are final last, otherwise have nothing (Kurth
-// et al. 2018, "Exascale deep learning for climate analytics", section V-B, gradient lag).
+// Gradients that are applied a step later (`optimizer: {lag: 1}`): the sum over the ranks overlaps with the
+// whole next step. Without a lag, the first layers' gradients, which are final last, overlap with nothing
+// (Kurth et al. 2018, "Exascale deep learning for climate analytics", section V-B, gradient lag).
 class LaggedSums {
  public:
-  // What has to be known of a step when its sums are there.
+  // Values of a step that are needed when its sums are complete.
   struct Step {
-    std::int64_t samples = 0;  // of all ranks
+    std::int64_t samples = 0;  // over all ranks
     double loss_scale = 1;
     double rate = 0;
   };
@@ -84,17 +85,17 @@ class LaggedSums {
   explicit LaggedSums(Communicator* communicator) : communicator_(communicator) {}
   LaggedSums(const LaggedSums&) = delete;
   LaggedSums& operator=(const LaggedSums&) = delete;
-  // No rank needs another's next step to come to the end of this one's sums.
+  // The last sums complete without another step of any rank.
   ~LaggedSums() {
     try {
       wait();
     } catch (const Error&) {
-      // Whoever ends here without its sums does so for a reason of its own.
+      // An exception in flight has the reason; this one would only follow from it.
     }
   }
 
-  // Begins to sum `values`, which this rank has found in this step, and puts the sums of the step before in
-  // their place. Nothing: there was none.
+  // Starts the sum of `values`, this rank's gradients of this step, and replaces them by the sums of the step
+  // before. Returns that step; no value if there was none.
   std::optional<Step> exchange(std::span<float> values, Step now, const Wire& wire = {}) {
     std::optional<Step> before = take(values);
     step_ = now;
@@ -102,7 +103,7 @@ class LaggedSums {
     return before;
   }
 
-  // The sums of the last step, at the end of an epoch: what is evaluated has all of them.
+  // Replaces `values` by the sums of the last step, at the end of an epoch: an evaluation needs all updates.
   std::optional<Step> take(std::span<float> values) {
     wait();
     sums_.resize(values.size());
@@ -115,7 +116,7 @@ class LaggedSums {
     step_.reset();
   }
 
-  // For a checkpoint: what has been summed and not applied.
+  // For a checkpoint: the sums that are not applied yet.
   const std::optional<Step>& step() const { return step_; }
   std::span<float> sums() {
     wait();

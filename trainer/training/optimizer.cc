@@ -45,7 +45,7 @@ void sgd_update(std::span<float> p, std::span<const float> g, std::span<float> m
   }
 }
 
-// The rate is inside the momentum, as it differs from step to step and from array to array.
+// The momentum includes the rate, which differs from step to step and from array to array.
 void lars_update(std::span<float> p, std::span<const float> g, std::span<float> m, float momentum, float rate,
                  float decay) {
   float* __restrict pp = p.data();
@@ -57,7 +57,7 @@ void lars_update(std::span<float> p, std::span<const float> g, std::span<float> 
   }
 }
 
-// What the size of a weight array's update becomes, over the size of the weights; 1 where either is 0.
+// Factor that makes the norm of a weight array's update equal to that of the weights; 1 if either is 0.
 double trust_ratio(std::span<const float> values, double update_norm) {
   const double w = norm_of(values);
   return w > 0 && update_norm > 0 ? w / update_norm : 1.0;
@@ -67,8 +67,8 @@ bool has_momentum(OptimizerName name) {
   return name == OptimizerName::sgd || name == OptimizerName::lars || name == OptimizerName::larc;
 }
 
-// LAMB (You et al. 2020): Adam's direction with decay, as long as the weights times the rate. Biases and
-// norms take Adam's step.
+// LAMB (You et al. 2020): Adam's direction with decay, scaled to the norm of the weights times the rate.
+// Biases and norms use Adam's step.
 void lamb_update(std::span<float> p, std::span<const float> g, std::span<float> m, std::span<float> v,
                  const AdamFactors& f, float learning_rate, float decay, bool adapts) {
   std::vector<float> direction(p.size());
@@ -102,7 +102,7 @@ void Optimizer::clip(std::span<float> gradients) const {
   for (float& g : gradients) g *= factor;
 }
 
-// LARC: each weight array's own rate trust * |w| / (|g| + decay * |w|), never more than the common one.
+// LARC: each weight array has its own rate trust * |w| / (|g| + decay * |w|), at most the common one.
 void Optimizer::adapt_rates(std::span<const float> values, std::span<float> gradients,
                             double learning_rate) const {
   for (const FlatEntry& entry : layout_.entries) {
@@ -205,7 +205,7 @@ double learning_rate_factor(const ScheduleConfig& schedule, std::int64_t step, s
     case Decay::polynomial:
       return last + (1 - last) * std::pow(1 - t, schedule.power);
     case Decay::one_cycle: {
-      // Smith and Topin 2018, as torch.optim has it: half a cosine up from 1/25, another one down.
+      // Smith and Topin 2018, as in torch.optim: half a cosine up from 1/25, another one down.
       constexpr double kBegin = 1.0 / 25;
       const auto half_cosine = [](double from, double to, double part) {
         return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * part));
@@ -225,7 +225,7 @@ double learning_rate_factor(const ScheduleConfig& schedule, std::int64_t step, s
 }
 
 double learning_rate(const TrainConfig& config, std::int64_t step, std::int64_t steps_per_epoch) {
-  // Goyal et al. 2017: the rate in proportion to the batch.
+  // Goyal et al. 2017: the rate is proportional to the batch.
   const auto reference = static_cast<double>(config.optimizer.reference_batch);
   const double scaled = reference > 0 ? static_cast<double>(config.batch) / reference : 1.0;
   return config.optimizer.learning_rate * scaled *

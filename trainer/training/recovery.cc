@@ -79,8 +79,8 @@ void Start::forget(const std::string& newest) const {
   checkpoints.clear();
 }
 
-// Before the checkpoints are removed, so that a run that is killed before its first checkpoint begins with the
-// same weights again.
+// Before the checkpoints are removed, so that a run that is killed before its first checkpoint begins with
+// the same weights again.
 void Start::keep_last_model(const std::string& newest) const {
   std::string best;
   if (session.config.select == Select::best) best = checkpoints.best_bytes(warnings());
@@ -104,7 +104,7 @@ void Start::go_on(const Checkpoint& checkpoint) const {
   report.repeat(counters.history);
 }
 
-// On rank 0. Nothing where the weights are random.
+// On rank 0. Empty if the weights are random.
 Start::Source Start::initial_weights() const {
   const std::string& from = session.config.init_from;
   if (from.empty()) return {};
@@ -206,12 +206,11 @@ void Recovery::write() {
   const Clock::time_point begin = Clock::now();
   const TrainingCounters& counters = state_.counters;
   if (++written_ > 1) beginning_ = {};
-  writer_.write(counters.step, snapshot_now(),
-                best_steps(counters.history, session_.config.checkpoint.keep_best),
-                [this, epoch = counters.epoch, step = counters.step](
-                    const CheckpointDirectory::Written& written) {
-                  report_.checkpoint_written(written, epoch, step);
-                });
+  writer_.write(
+      counters.step, snapshot_now(), best_steps(counters.history, session_.config.checkpoint.keep_best),
+      [this, epoch = counters.epoch, step = counters.step](const CheckpointDirectory::Written& written) {
+        report_.checkpoint_written(written, epoch, step);
+      });
   seconds_ += seconds_since(begin);
 }
 
@@ -260,9 +259,9 @@ void Recovery::go_back(CommonGuard& guard) {
   }
 }
 
-// A checkpoint from before the error that was found at step `from`. The checkpoint of this very step holds the
-// weights that the loss was computed with; where ranks differ, every checkpoint since they last agreed may come
-// from a wrong one.
+// A checkpoint from before the error that was found at step `from`. The checkpoint of this very step holds
+// the weights that the loss was computed with; where ranks differ, every checkpoint since they last agreed
+// may come from a wrong one.
 std::string Recovery::bytes_before(const CommonGuard& guard, std::int64_t from) const {
   const std::int64_t limit = guard.compares_ranks() ? std::min(from, guard.agreed_step() + 1) : from;
   const auto warn = [this](const std::string& sentence) { report_.warn(sentence); };

@@ -14,9 +14,9 @@
 
 namespace wflow::trainer {
 
-// Puts the training where its newest checkpoint stands. Without one it begins: with the weights of `init_from`
-// or random ones, in which case the data's normalisation is computed. Rank 0 reads the files and broadcasts
-// them: the other nodes need not see them. A collective call.
+// Puts the training where its newest checkpoint stands. Without one it begins: with the weights of
+// `init_from` or random ones, in which case the data's normalisation is computed. Rank 0 reads the files and
+// broadcasts them: the other nodes need not see them. A collective call.
 void start_training(Session& session, TrainingState& state, const CheckpointDirectory& checkpoints,
                     RunReport& report);
 

@@ -49,7 +49,7 @@ void write_onnx(const Session& session, const FlatState& state, RunReport& repor
     write_file_durably(path, onnx_file(graph, state, session.units()));
     return;
   }
-  fs::remove(path);  // of an earlier run
+  fs::remove(path);  // left by an earlier run
   if (graph.is_module()) {
     report.say("model.onnx is not written: what is inside a TorchScript module is not known");
     return;
@@ -59,7 +59,7 @@ void write_onnx(const Session& session, const FlatState& state, RunReport& repor
                   graph.parameter_count()));
 }
 
-// A collective call. Null where the shards are not staged.
+// A collective call. Null if the shards are not staged.
 nlohmann::json staging_result(Session& session) {
   const Staging* staging = session.data.staging();
   if (staging == nullptr) return {};
@@ -68,8 +68,12 @@ nlohmann::json staging_result(Session& session) {
   for (const std::uint64_t bytes :
        gather_values(session.communicator, std::vector<std::uint64_t>{staging->fetched_bytes()}))
     fetched += bytes;
-  return {{"where", name_of(session.config.stage)}, {"shards", report.shards}, {"bytes", report.bytes},
-          {"seconds", report.seconds},              {"nodes", report.groups},  {"fetched_bytes", fetched}};
+  return {{"where", name_of(session.config.stage)},
+          {"shards", report.shards},
+          {"bytes", report.bytes},
+          {"seconds", report.seconds},
+          {"nodes", report.groups},
+          {"fetched_bytes", fetched}};
 }
 
 std::vector<std::int64_t> ids_of(const CachedSplit& split) {
@@ -148,9 +152,9 @@ nlohmann::json result_of(Session& session, const TrainingCounters& counters, con
 
 }  // namespace
 
-void write_results(Session& session, const Objective& objective, TrainingState& state,
-                   const Network& network, Evaluator& evaluator, const CheckpointDirectory& checkpoints,
-                   RunReport& report, const SegmentTimes& times) {
+void write_results(Session& session, const Objective& objective, TrainingState& state, const Network& network,
+                   Evaluator& evaluator, const CheckpointDirectory& checkpoints, RunReport& report,
+                   const SegmentTimes& times) {
   const TrainingCounters& counters = state.counters;
   const fs::path output = session.config.output;
   const std::int64_t epoch = select_weights(session, state, checkpoints, report);
@@ -180,8 +184,9 @@ void write_results(Session& session, const Objective& objective, TrainingState& 
   write_result(output, std::move(result));
   if (split.size() > 0) report.say("\n" + test_lines(test));
   report.say(performance_line(performance));
-  report.say(fmt::format("results in {}: model.pt, model.onnx, predictions.h5, predictions.csv, metrics.csv, result.json",
-                         output.string()));
+  report.say(fmt::format(
+      "results in {}: model.pt, model.onnx, predictions.h5, predictions.csv, metrics.csv, result.json",
+      output.string()));
   report.results(test, counters, output / "model.pt",
                  output / (table ? "predictions.csv" : "predictions.h5"));
 }

@@ -21,8 +21,8 @@ struct SegmentTimes {
 };
 
 // A collective call; the evaluation weights stay in `state`.
-void write_results(Session& session, const Objective& objective, TrainingState& state,
-                   const Network& network, Evaluator& evaluator, const CheckpointDirectory& checkpoints,
-                   RunReport& report, const SegmentTimes& times);
+void write_results(Session& session, const Objective& objective, TrainingState& state, const Network& network,
+                   Evaluator& evaluator, const CheckpointDirectory& checkpoints, RunReport& report,
+                   const SegmentTimes& times);
 
 }  // namespace wflow::trainer

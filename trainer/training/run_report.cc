@@ -110,7 +110,7 @@ void RunReport::epoch_events(const EpochRow& row) {
   metric("learning_rate", row.learning_rate, epoch, at);
   metric("samples_per_second", row.samples_per_second, epoch, at);
   if (training_flops_) {
-    const double flops = static_cast<double>(*training_flops_) * row.samples_per_second;  // of all ranks
+    const double flops = static_cast<double>(*training_flops_) * row.samples_per_second;  // over all ranks
     metric("gflops", flops * 1e-9, epoch, at);
   }
   metric("data_wait", row.data_wait, epoch, at);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports of a run while it goes on: lines on standard output, warnings, events for the campaign, metrics files,
-// TensorBoard. Only rank 0 reports, but any rank may warn.
+// Reports of a run while it trains: lines on standard output, warnings, events for the campaign, metrics
+// files, TensorBoard. Only rank 0 reports, but any rank may warn.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@
 
 namespace wflow::trainer {
 
-// The metrics of a training as TensorBoard shows them: one event file, of records (base/tfrecord.h) that hold
-// a message `Event` each (tensorflow/core/util/event.proto, tensorflow/core/framework/summary.proto), a
-// record an epoch. Tags: loss/train, loss/validation, learning_rate, samples_per_second and, of the
-// validation, mae/TARGET, rmse/TARGET, mae_ratio/TARGET, r2/TARGET. The step is that of the epoch's end.
+// The metrics of a training for TensorBoard: one event file with one record (base/tfrecord.h) per epoch, each
+// a message `Event` (tensorflow/core/util/event.proto, tensorflow/core/framework/summary.proto). Tags:
+// loss/train, loss/validation, learning_rate, samples_per_second and, for the validation, mae/TARGET,
+// rmse/TARGET, mae_ratio/TARGET, r2/TARGET. The step is that of the epoch's end.
 class TensorboardLog {
  public:
   explicit TensorboardLog(std::filesystem::path directory) : directory_(std::move(directory)) {}
-  // Begins a new file with these epochs in place of what is there: after a restart or a rollback, epochs that
-  // no longer hold are gone. Their times are those of training without interruptions that would end now.
+  // Replaces the files by a new one with these epochs: after a restart or a rollback, it has no outdated
+  // epochs. Their times are those of a training without interruptions that ends now.
   void begin(const std::vector<EpochRow>& history);
   void add(const EpochRow& row);
 
@@ -51,8 +51,8 @@ class RunReport {
   void warn(const std::string& sentence);
 
   void progress(std::int64_t step);
-  // After a restart. A killed process may have lost the events of the last epochs; a repeated event replaces the
-  // first one.
+  // After a restart. A killed process may have lost the events of the last epochs; a repeated event replaces
+  // the first one.
   void repeat(const std::vector<EpochRow>& history);
   // After a restart or a step back: TensorBoard's file begins anew with these epochs.
   void begin_tensorboard(const std::vector<EpochRow>& history);
@@ -68,7 +68,8 @@ class RunReport {
  private:
   void metric(const std::string& name, double value, std::int64_t epoch, std::int64_t step);
   void epoch_events(const EpochRow& row);
-  // The trainings of an ensemble are one curve: a member's epochs and steps count from the first member's start.
+  // The trainings of an ensemble are one curve: a member's epochs and steps count from the first member's
+  // start.
   std::uint64_t epoch_of_all(std::int64_t epoch) const {
     return static_cast<std::uint64_t>(member_ * epochs_ + epoch);
   }
@@ -83,7 +84,7 @@ class RunReport {
   const std::int64_t members_;
   const std::int64_t epochs_;
   const std::int64_t total_steps_;
-  const std::optional<std::int64_t> training_flops_;  // of a sample; not known for modules
+  const std::optional<std::int64_t> training_flops_;  // per sample; not known for modules
   const std::function<void()> metrics_written_;
   EventWriter events_;
   TensorboardLog tensorboard_;

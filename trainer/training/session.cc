@@ -33,8 +33,7 @@ StepPlan step_plan(const TrainConfig& config, const SearchConfig& search, std::s
   plan.order = {hash64(config.seed, 1), samples, static_cast<std::size_t>(config.batch),
                 static_cast<std::size_t>(communicator.rank()), static_cast<std::size_t>(communicator.size())};
   plan.steps_per_epoch = static_cast<std::int64_t>(plan.order.steps_per_epoch());
-  plan.end_epoch =
-      search.on() ? search.rungs[static_cast<std::size_t>(search.rung - 1)] : config.epochs;
+  plan.end_epoch = search.on() ? search.rungs[static_cast<std::size_t>(search.rung - 1)] : config.epochs;
   return plan;
 }
 

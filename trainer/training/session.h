@@ -28,12 +28,13 @@ inline double seconds_since(Clock::time_point begin) {
 }
 
 struct RunOptions {
-  bool fresh = false;              // ignore and remove earlier checkpoints
-  bool fresh_on_new_data = false;  // the same if only the data have changed since, which is an error otherwise
+  bool fresh = false;  // ignore and remove earlier checkpoints
+  bool fresh_on_new_data =
+      false;  // the same if only the data have changed since, which is an error otherwise
   std::function<bool()> stop_asked;  // returns true after a signal
   std::vector<BitFlip> bit_flips;    // injected errors, each once
   SearchConfig search;               // the search that this training belongs to; off: none
-  // Place of this training in an ensemble (training/members.h).
+  // Index of this training in an ensemble, and its size (train_members).
   std::int64_t member = 0;
   std::int64_t members = 1;
   std::function<void()> metrics_written = {};  // called on rank 0 after each write of the metrics

@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// An error is the same on all ranks.
+// Every rank finds the same error.
 void check_the_data(Session& session, RunReport& report) {
   RunData& data = session.data;
   const SplitSizes sizes = {data.train().size(), data.validation().size(), data.test().size()};
@@ -173,13 +173,14 @@ Outcome run(Session& session) {
 }
 
 // True for a training that the search has stopped: it reports that and has nothing more to do.
-bool is_stopped_by_search(const SearchConfig& search, std::int64_t patience, Communicator& communicator) {
+bool is_stopped_by_search(const SearchConfig& search, std::int64_t early_stop, Communicator& communicator) {
   if (search.rung < 2) return false;
-  std::string stopped;  // from rank 0: the others may not see the files yet
+  std::string stopped;  // set by rank 0: the files may not be visible to the others yet
   if (communicator.rank() == 0) {
     const auto own = static_cast<std::size_t>(search.training);
     const auto rung = static_cast<std::size_t>(search.rung);
-    const auto standings = search_standings(search, rung - 1, read_search_curves(search, rung - 1, patience));
+    const auto standings =
+        search_standings(search, rung - 1, read_search_curves(search, rung - 1, early_stop));
     const std::size_t most = trainings_in_rung(search, standings.size(), rung);
     const SearchStanding& first = standings.front();
     if (!std::isfinite(first.value))

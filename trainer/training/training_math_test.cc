@@ -60,7 +60,7 @@ float wave(std::size_t i) {
   return static_cast<float>(std::sin(1.7 * static_cast<double>(i) + 0.3));
 }
 
-// Slopes by differences of the loss, for every output of two samples.
+// Compares gradients with differences of the loss, for every output of two samples.
 void expect_slopes(const Objective& objective, const std::vector<float>& truths) {
   std::vector<float> outputs(2 * objective.all_output_count());
   for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i] = 2 * wave(i);
@@ -181,7 +181,7 @@ TEST(Evaluation, OfATransformedFieldIsInPhysicalUnits) {
   objective.record(std::vector<float>{0, 1}, std::vector<float>{1, 1}, 1, records, physical);
   const Evaluation result = evaluate(objective, std::vector<double>{1}, records);
   const double e = std::exp(1.0);
-  EXPECT_DOUBLE_EQ(result.loss, 0.5);  // stays that of what the network sees
+  EXPECT_DOUBLE_EQ(result.loss, 0.5);  // the loss stays that of normalised values
   EXPECT_NEAR(result.targets[0].mae, (e * e - e) / 2, 1e-12);
   EXPECT_NEAR(result.targets[0].mean_guess_mae, e * e - e, 1e-12);
 }
@@ -197,7 +197,7 @@ TEST(Evaluation, ExplainedVarianceIsOfTheEvaluatedSamples) {
     return evaluate(objective, std::vector<double>{7}, records).targets[0].r2();
   };
   EXPECT_DOUBLE_EQ(r2_of({1, 3, 5}).value(), 1);
-  EXPECT_DOUBLE_EQ(r2_of({3, 3, 3}).value(), 0);  // their own mean
+  EXPECT_DOUBLE_EQ(r2_of({3, 3, 3}).value(), 0);  // predicts the mean
   EXPECT_DOUBLE_EQ(r2_of({2, 3, 4}).value(), 0.75);
 }
 
@@ -242,7 +242,7 @@ TEST(Evaluation, OfNoSampleHasNoLoss) {
   EXPECT_EQ(metrics_csv({"a"}, {row}).substr(metrics_csv({"a"}, {}).size()), "1,1,0,0,,,,,0.0,0.000\n");
 }
 
-// Padding: no loss, no gradient, no error, whatever the network says of it.
+// Padding adds no loss, no gradient and no error, whatever the network predicts there.
 TEST(Loss, CountsNoPadding) {
   const float none = std::numeric_limits<float>::quiet_NaN();
   for (const LossName name : {LossName::mse, LossName::mae, LossName::huber, LossName::gaussian,
@@ -463,7 +463,7 @@ TEST(TrainingState, FingerprintNamesWhatDiffers) {
   EXPECT_THAT(fingerprint_differences(before, fingerprint(config, data)), testing::HasSubstr("data_hash"));
 }
 
-// What a revision before norms had names and losses had keys wrote (docs/formats/checkpoints.md, 2026-11-21).
+// Fingerprint of a revision in which norms had no names and losses no keys (docs/formats/checkpoints.md, 2026-11-21).
 TEST(TrainingState, FingerprintsOfEarlierRevisionsAreUnderstood) {
   const nlohmann::json before = nlohmann::json::parse(R"({
     "augment": ["flip"], "batch": "7", "data_hash": "h", "deterministic": "true", "early_stop": "0", "epochs": "4",
@@ -499,7 +499,7 @@ TEST(TrainingState, FingerprintsOfEarlierRevisionsAreUnderstood) {
             "'model.norm' was batch and is none");
 }
 
-// What a revision with `initial` wrote (2026-11-23): its checkpoints go on, though new trainings begin otherwise.
+// Fingerprint of a revision with `initial` (2026-11-23): its checkpoints continue, though new trainings begin differently.
 TEST(TrainingState, FingerprintsFromBeforeInitAreUnderstood) {
   for (const ModelName name : {ModelName::cosmoflow, ModelName::mlp, ModelName::cnn}) {
     TrainConfig config;

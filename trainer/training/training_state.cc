@@ -14,7 +14,7 @@
 namespace wflow::trainer {
 namespace {
 
-constexpr const char* kLagged = "lagged";    // of a gradient that is not applied yet
+constexpr const char* kLagged = "lagged";    // kind of the array of sums that are not applied yet
 constexpr const char* kAverage = "average";  // kind of the averaged weights' arrays
 
 nlohmann::json json_of(const yaml::Node& node) {
@@ -68,12 +68,12 @@ nlohmann::json json_of(const EpochRow& row) {
           {"exposed_communication", row.exposed_communication}};
 }
 
-// JSON has no NaN and no infinities: they are written as null.
+// JSON has no NaN and no infinities: null stands for them.
 double number_of(const nlohmann::json& json) {
   return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
 }
 
-// A checkpoint tells no infinity from what is no number: they are equally bad, before a restart and after it.
+// A checkpoint does not distinguish infinity from NaN: they are equally bad, before a restart and after it.
 double badness(double loss) {
   return std::isnan(loss) ? std::numeric_limits<double>::infinity() : loss;
 }
@@ -137,7 +137,7 @@ nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data) {
                           "checkpoint", "guard", "max_seconds", "backend"}) {
     json.erase(key);
   }
-  if (config.init_from == kInitFromLast) json.erase("init_from");  // it matters at the beginning alone
+  if (config.init_from == kInitFromLast) json.erase("init_from");  // only matters at the beginning
   json["data_hash"] = data.hash;
   return json;
 }
@@ -146,7 +146,7 @@ nlohmann::json upgraded_fingerprint(const nlohmann::json& fingerprint) {
   if (!fingerprint.is_object()) return fingerprint;
   const nlohmann::json hash = fingerprint.value("data_hash", nlohmann::json());
   nlohmann::json words = fingerprint;
-  // A network of a revision that had no other: its default has changed since.
+  // A network of a revision without this key, whose default has changed since.
   if (words.contains("model") && words["model"].is_object() && words["model"].contains("name")) {
     if (!words["model"].contains("level_means")) words["model"]["level_means"] = "false";
   }

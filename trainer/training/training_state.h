@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that a training run carries from step to step, and its way into a checkpoint and back.
+// The state that a training run carries from step to step, saved in and restored from checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -22,37 +22,37 @@ class RunData;
 
 struct EpochRow {
   std::int64_t epoch = 0;    // from 1
-  std::int64_t step = 0;     // at its end
-  double learning_rate = 0;  // of its last step
+  std::int64_t step = 0;     // steps at its end
+  double learning_rate = 0;  // at its last step
   double train_loss = 0;
   Evaluation validation;
   double samples_per_second = 0;
-  double seconds = 0;                // of training, without validation
-  double data_wait = 0;              // share of that in which rank 0 waited for data
-  double exposed_communication = 0;  // and for sums over the ranks
+  double seconds = 0;                // training time without validation
+  double data_wait = 0;              // share of it in which rank 0 waited for data
+  double exposed_communication = 0;  // and in which it waited for sums over the ranks
 };
 
 struct TrainingCounters {
-  std::int64_t epoch = 0;          // finished ones
-  std::int64_t step_of_epoch = 0;  // steps done in the epoch under way
-  std::int64_t step = 0;           // steps done in all
-  double epoch_loss = 0;           // sum over the samples of the epoch under way
+  std::int64_t epoch = 0;          // finished epochs
+  std::int64_t step_of_epoch = 0;  // steps done in the current epoch
+  std::int64_t step = 0;           // steps done in total
+  double epoch_loss = 0;           // sum over the samples of the current epoch
   std::int64_t epoch_samples = 0;
   double epoch_seconds = 0;
   double seconds = 0;  // over all segments
   double best_value = 0;
   std::int64_t best_epoch = 0;  // 0: none yet
   bool stopped_early = false;
-  std::int64_t segments = 0;  // how many times the program was started for this run
+  std::int64_t segments = 0;  // number of starts of the program for this run
   std::vector<EpochRow> history;
   std::int64_t rollbacks = 0;  // to an earlier checkpoint, over all segments
-  LossScale loss_scale;        // on with `precision: fp16` alone
-  std::string begun_from;      // the checkpoint whose weights it began with; empty: random ones
+  LossScale loss_scale;        // on only with `precision: fp16`
+  std::string begun_from;      // checkpoint of the initial weights; empty: random weights
 };
 
-// All that a training carries from step to step.
+// The state of a training.
 struct TrainingState {
-  // `communicator` as LaggedSums takes it.
+  // `communicator`: for LaggedSums.
   TrainingState(const ModelGraph& graph, const OptimizerConfig& method, double average_decay,
                 Communicator* communicator)
       : flat(graph),
@@ -72,9 +72,8 @@ struct TrainingState {
 // Identifies a training: the data, and the configuration without keys that do not change the result (ranks,
 // threads, directories, checkpoints, guard).
 nlohmann::json fingerprint(const TrainConfig& config, const DatasetInfo& data);
-// A fingerprint as this revision would have written it: its keys are read as a configuration, so that words
-// of earlier revisions are understood and keys that came later have their defaults, which compute what was
-// computed then.
+// A fingerprint in the form of this revision. Its keys are read as a configuration: spellings of earlier
+// revisions are understood, and newer keys get their defaults, which keep the old behaviour.
 nlohmann::json upgraded_fingerprint(const nlohmann::json& fingerprint);
 // "model.width is 4 in the checkpoint and 8 now; seed ...": the differences, empty if there are none.
 std::string fingerprint_differences(const nlohmann::json& before, const nlohmann::json& now);
@@ -96,9 +95,10 @@ void restore_network(const Checkpoint& checkpoint, FlatState& state, WeightAvera
 
 // Initial weights from the data (Kraehenbuehl et al. 2016; Mishkin and Matas 2016): each convolution and each
 // hidden dense layer in turn is scaled and shifted, so that over some training samples every channel of its
-// output has mean 0 and variance 1. What a norm does for the begin of a training, without a norm behind it.
+// output has mean 0 and variance 1. This has the effect of a norm on the beginning of a training, without
+// norms.
 //
-// The same values on all ranks and, but for rounding, on any number of ranks.
+// The values are the same on all ranks and, except for rounding, on any number of ranks.
 void initialise_from_data(const ModelGraph& graph, RunData& data, Communicator& communicator,
                           FlatState& state);
 

@@ -130,11 +130,11 @@ bool TrainingStep::apply(const LaggedSums::Step& step) {
 void TrainingStep::check_finite(double loss, bool gradient_finite) const {
   const bool finite = std::isfinite(loss);
   if (finite && gradient_finite) return;
-  throw NotFinite(ExitCode::data,
-                  fmt::format("the {} is not finite at epoch {}, step {}; lower the learning rate (now "
-                              "{:.3g}) or look at the data",
-                              finite ? "gradient" : "loss", state_.counters.epoch + 1,
-                              state_.counters.step + 1, rate()));
+  throw NotFinite(
+      ExitCode::data,
+      fmt::format("the {} is not finite at epoch {}, step {}; lower the learning rate (now "
+                  "{:.3g}) or look at the data",
+                  finite ? "gradient" : "loss", state_.counters.epoch + 1, state_.counters.step + 1, rate()));
 }
 
 // Each flip comes once: steps that are computed again after a step back run without it.
@@ -148,8 +148,8 @@ void TrainingStep::inject(BitFlip::Where where, std::span<float> values) {
   });
 }
 
-// Runs the samples [part) of the batch in buffers_.feed. Returns the sum of their losses and leaves the gradient
-// of the outputs in output_gradients_.
+// Runs the samples [part) of the batch in buffers_.feed. Returns the sum of their losses and leaves the
+// gradient of the outputs in output_gradients_.
 double TrainingStep::forward(const std::pair<std::size_t, std::size_t>& part, std::size_t first_of_rank,
                              double scale) {
   const Feed& feed = buffers_.feed;
@@ -161,8 +161,7 @@ double TrainingStep::forward(const std::pair<std::size_t, std::size_t>& part, st
   };
   std::vector<std::span<const float>> inputs;
   for (std::size_t i = 0; i < feed.inputs.size(); ++i)
-    inputs.push_back(
-        slice(feed.inputs[i], static_cast<std::size_t>(session_.graph.inputs[i].shape.count())));
+    inputs.push_back(slice(feed.inputs[i], static_cast<std::size_t>(session_.graph.inputs[i].shape.count())));
   outputs.resize(samples * objective_.all_output_count());
   output_gradients_.resize(outputs.size());
   const StepKey key = {hash64(session_.config.seed, 3), static_cast<std::uint64_t>(state_.counters.step),

@@ -29,7 +29,8 @@ class NotFinite : public CommonError {
 
 class TrainingStep {
  public:
-  // `stop_wanted`: called once a step; where a rank returns true, stopping() is true on all ranks after this step.
+  // `stop_wanted`: called once a step; where a rank returns true, stopping() is true on all ranks after this
+  // step.
   TrainingStep(Session& session, const Objective& objective, TrainingState& state, Network& network,
                PassBuffers& buffers, CommonGuard& guard, RunReport& report,
                std::function<bool()> stop_wanted);
