@@ -16,9 +16,10 @@ MODULES = {
     "converters": {"base"},
     "converters/config": {"base"},
     "trainer": {"base", "converters"},
-    "trainer/config": {"base", "trainer/search_config"},
+    "trainer/config": {"base", "trainer/config_tables", "trainer/search_config"},
     "trainer/search_config": {"base"},
-    "specs": {"base", "converters/config", "trainer/config", "trainer/search_config"},
+    "trainer/config_tables": {"base"},
+    "specs": {"base", "converters/config", "trainer/config", "trainer/config_tables", "trainer/search_config"},
     "engine": {"specs", "base"},
     # Plain types that the scheduler, messages and workers share.
     "engine/schedule/types": {"specs"},

@@ -64,8 +64,7 @@ struct ModelConfig {
   std::int64_t depth = 3;    // unet: number of times that the grid is halved
   std::int64_t latent = 16;  // autoencoder, vae: values between encoder and decoder
   InitialWeights initial = InitialWeights::automatic;
-  bool level_means =
-      false;  // cosmoflow: the dense layers read the means of every level, not only of the last
+  bool level_means = false;  // cosmoflow: the dense layers read the means of every level
   std::vector<LayerConfig> layers;
   std::vector<std::string> outputs;  // layers: names; empty: the last layer
   std::string file;                  // module: the TorchScript file
@@ -161,7 +160,7 @@ struct GuardConfig {
 
 struct TrainConfig {
   std::string data;                  // directory with manifest.json; in a campaign the name of a convert step
-  std::string output;                // directory for checkpoints, metrics, model
+  std::string output = "training";   // directory for checkpoints, metrics, model
   std::vector<std::string> inputs;   // x, the data's field, or labels; empty: x
   std::vector<std::string> targets;  // labels, or x; empty: every label of the data
   std::uint64_t seed = 1;

@@ -11,7 +11,14 @@
 
 #include "base/yaml.h"
 
+namespace wflow::config {
+template <typename Config>
+class Table;
+}
+
 namespace wflow::trainer {
+
+inline constexpr std::int64_t kMostEpochs = 100'000'000;
 
 struct SearchConfig {
   std::string metric = "validation_loss";  // ranks the trainings; less is better
@@ -40,6 +47,7 @@ inline constexpr std::string_view kRatioMetric = "validation_mae_ratio/";
 // in its last rung. Epoch and step are 0, so that a new ranking replaces the old one.
 inline constexpr const char* kSearchStoppedMetric = "search_stopped";
 
+const config::Table<SearchConfig>& search_table();
 SearchConfig read_search(const yaml::Node& block, yaml::Diagnostics& diagnostics);
 yaml::Node to_yaml(const SearchConfig& search);
 

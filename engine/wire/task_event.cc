@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked_json.h"
 #include "base/printable.h"
 
 namespace wflow::engine::wire {
@@ -62,8 +63,7 @@ class Values {
   double real(const char* key) {
     const auto at = object_.find(key);
     if (at == object_.end()) return invalid<double>();
-    if (at->is_number()) return at->get<double>();
-    if (at->is_null()) return std::numeric_limits<double>::quiet_NaN();
+    if (at->is_number() || at->is_null()) return number_or_nan(*at);
     if (!at->is_string()) return invalid<double>();
     return real_of_word(at->get<std::string>());
   }

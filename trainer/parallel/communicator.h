@@ -51,7 +51,8 @@ class CommonError : public Error {
 
 class Communicator {
  public:
-  // MPI_Init. A program started without mpirun is a world of one.
+  // MPI_Init. A program that no MPI launcher has started is a world of one and makes no MPI call that needs
+  // MPI_Init: Open MPI would start a daemon for it and keep files in TMPDIR.
   Communicator(int& argc, char**& argv);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -87,7 +88,7 @@ class Communicator {
   void run(std::function<void()> job);
   // Sets a background function. The communication thread calls it again and again, while it idles and while a
   // job waits for other ranks, until all ranks are in their destructors. It returns whether there was
-  // anything to do. A collective call, to be made once.
+  // anything to do. A collective call of several ranks, to be made once.
   void run_beside(std::function<bool()> background);
   // Makes the communication thread call the background function at once.
   void wake();
