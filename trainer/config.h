@@ -113,13 +113,12 @@ struct OptimizerConfig {
   double beta1 = 0.9;     // adam, adamw
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 0;    // not of biases and norms
-  double clip_norm = 0;       // largest norm of the whole gradient; 0: no limit
-  double larc_trust = 0;      // layer-wise adaptive rate, clipped; 0: off
-  double lars_trust = 0.001;  // lars
-  std::int64_t lag = 0;       // 1: a step's gradient is applied a step later
-  std::int64_t reference_batch =
-      0;  // the rate is for this batch size and grows in proportion; 0: it does not
+  double weight_decay = 0;           // not of biases and norms
+  double clip_norm = 0;              // largest norm of the whole gradient; 0: no limit
+  double larc_trust = 0;             // layer-wise adaptive rate, clipped; 0: off
+  double lars_trust = 0.001;         // lars
+  std::int64_t lag = 0;              // 1: a step's gradient is applied a step later
+  std::int64_t reference_batch = 0;  // batch that the rate is for; it grows in proportion; 0: it does not
   bool operator==(const OptimizerConfig&) const = default;
 };
 

@@ -22,7 +22,7 @@ using Json = nlohmann::json;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // What SQLite can hold.
 constexpr std::uint64_t kMostWhole = std::numeric_limits<std::int64_t>::max();
-constexpr std::size_t kMaxWord = 256;  // of names, units, kinds and types
+constexpr std::size_t kMaxWord = 256;  // limit for names, units, kinds and types
 
 // At a character's beginning.
 std::string clipped(std::string text, std::size_t limit) {
@@ -99,7 +99,7 @@ class Values {
     return T{};
   }
 
-  // As programs in C, Python and JavaScript print them.
+  // Reads numbers as programs in C, Python and JavaScript print them.
   double real_of_word(std::string word) {
     for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     const bool negative = word.starts_with('-');

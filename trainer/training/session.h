@@ -28,9 +28,8 @@ inline double seconds_since(Clock::time_point begin) {
 }
 
 struct RunOptions {
-  bool fresh = false;  // ignore and remove earlier checkpoints
-  bool fresh_on_new_data =
-      false;  // the same if only the data have changed since, which is an error otherwise
+  bool fresh = false;                // ignore and remove earlier checkpoints
+  bool fresh_on_new_data = false;    // the same, if only the data have changed since; else an error
   std::function<bool()> stop_asked;  // returns true after a signal
   std::vector<BitFlip> bit_flips;    // injected errors, each once
   SearchConfig search;               // the search that this training belongs to; off: none
