@@ -185,9 +185,8 @@ struct TrainConfig {
   GuardConfig guard;
   Select select = Select::last;
   double ema = 0;  // decay per step of the averaged weights that are evaluated and exported; 0: no averaging
-  std::int64_t early_stop_epochs =
-      0;                        // epochs without a better validation after which the training stops; 0: never
-  bool shuffle_labels = false;  // leak test: a network can learn nothing from such data
+  std::int64_t early_stop_epochs = 0;  // epochs without a better validation before the stop; 0: never
+  bool shuffle_labels = false;         // leak test: a network can learn nothing from such data
   bool deterministic = true;
   Backend backend = Backend::automatic;
   Precision precision = Precision::full;
