@@ -86,7 +86,7 @@ class Gathering {
     return {whole.step, to_.array_name(whole.array)};
   }
 
-  // Such a training reads what lies there when its data have changed (trainer/training/trainer.cc).
+  // Such a training reads what lies there when its data have changed (trainer/training/recovery.cc).
   bool begins_with_last_model(const PlannedStep& step) const {
     if (step.kind != StepKind::train) return false;
     const yaml::Node* init = to_.study().steps[step.study_step].settings.find("init_from");
@@ -94,7 +94,7 @@ class Gathering {
   }
 
   // Such a training continues from its own checkpoints, which are complete, if its data are unchanged, and starts
-  // from the beginning if not (trainer/training/trainer.cc). A search compares trainings, and each must run.
+  // from the beginning if not (trainer/training/recovery.cc). A search compares trainings, and each must run.
   bool checks_its_data(const PlannedStep& step) const {
     // After a change of the study, the checkpoints may belong to another network.
     if (step.kind != StepKind::train || &from_ != &to_) return false;

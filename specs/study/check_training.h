@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What trainings can't be meant to do with their data, as far as the study itself says. The trainer looks
-// again at the data (trainer/data/check_data.h).
+// again at the data (trainer/data/check_data.cc).
 #pragma once
 
 #include <string>
