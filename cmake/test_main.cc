@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main of every GoogleTest program. It lists the skipped tests at the end, as tests/entry.py does for Python, and ends with 77,
-// which ctest reports as skipped, only if every chosen test was skipped and none failed.
+// The main of every GoogleTest program. It lists the skipped tests at the end, as tests/entry.py does for
+// Python, and ends with 77, which ctest reports as skipped, only if every chosen test was skipped and none
+// failed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -137,7 +137,10 @@ def refill(lines):
     first, rest = (found[1], found[2]) if found else (re.match(r"\s*", lines[0])[0], lines[0].strip())
     indent = ("> " if first.startswith(">") else " " * len(first))
     words = " ".join([rest, *(line.strip().removeprefix("> ") if first.startswith(">") else line.strip() for line in lines[1:])])
+    # Short code spans stay whole.
+    words = re.sub(r"`[^`]{1,70}`", lambda span: span[0].replace(" ", "\0"), words)
     filled = textwrap.wrap(words, COLUMNS, initial_indent=first, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    filled = [line.replace("\0", " ") for line in filled]
     # A line that begins with these would be a list, a heading or a table.
     safe = not any(re.match(r"\s*([-*+#|]|\d+\.)\s", line) for line in filled[1:])
     return filled if safe else lines

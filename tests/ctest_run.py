@@ -170,7 +170,7 @@ def summary_of(results, full):
         failures += [f"{name} (Flaky, and so are {len(flaky) - 1} others; at most {FLAKY_AT_MOST} may be)" for name in flaky
                      if f"{name} (Skipped; a full machine can run it)" not in failures]
     passed = total - len(failures)
-    # As ctest counts: 100 % only if all passed.
+    # ctest prints 100 % only if all passed.
     percent = 100 if not failures else min(99, round(100 * passed / total))
     lines += ["", f"{percent}% tests passed, {len(failures)} tests failed out of {total}", "",
               f"Total Test time (real) = {sum(result['seconds'] for result in results.values()):6.2f} sec"]

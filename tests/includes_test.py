@@ -72,7 +72,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 
 
 def tracked_files():
-    """What git knows or would take; without git, everything outside of build folders."""
+    """Files that git tracks or would add; without git, everything outside of build folders."""
     try:
         listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
         names = listed.stdout.splitlines()

@@ -28,7 +28,7 @@ ConnectionId connection_of(const engine::PeerId& peer) {
 }  // namespace
 
 void Coordinator::carry_out(std::vector<engine::CoordinatorAction> actions) {
-  // What is only said is no action: a schedule is the same one with a trace.
+  // A trace is no action: a schedule is the same one with it.
   const auto is_trace = [](const engine::CoordinatorAction& action) {
     const auto* log = std::get_if<engine::action::Log>(&action);
     return log != nullptr && log->level == LogLevel::trace;
@@ -187,7 +187,7 @@ void Coordinator::on(engine::action::Kill& kill) {
   if (kill.signal == kSigCont) process->go_on();
 }
 
-// What this host sees of it.
+// The part of a journal that this host sees.
 std::string Coordinator::journal_bytes(Worker* worker, const std::string& id, bool here) {
   const auto file = around_.disk.find(journal_path(around_.study, id));
   if (!file) return {};
@@ -195,7 +195,8 @@ std::string Coordinator::journal_bytes(Worker* worker, const std::string& id, bo
                       file->has_unsynced();
   if (!unseen) return file->bytes();
   around_.faults.count(Fault::journal_unseen);
-  // What is not seen here is no promise: a success in it is heard of when the worker comes back, or never.
+  // Records that this host does not see promise nothing: their successes arrive when the worker comes back,
+  // or never.
   for (const wire::Results& record : engine::wire::parse_records(file->bytes()).results) {
     for (const wire::DoneRun& run : record.done) {
       for (Element element = run.first; element < run.first + run.count; ++element)
@@ -226,7 +227,7 @@ void Coordinator::on(engine::action::ReadJournal& read) {
   });
 }
 
-// What another host may not see yet, it sees at a later look.
+// Bytes that another host may not see yet are visible at a later look.
 void Coordinator::on(engine::action::LookAtJournal& look) {
   const Worker* const worker = workers_.find(look.worker);
   const auto file = around_.disk.find(journal_path(around_.study, look.worker));
@@ -244,7 +245,7 @@ void Coordinator::on(engine::action::RemoveJournal& remove) {
   around_.disk.remove(journal_path(around_.study, remove.worker), host().name, false);
 }
 
-// ---- people
+// ---- users
 
 // Everything that the answer may be about is on disk. But for a status while a commit waits for the disk: it
 // says so, and counts what is not there yet.

@@ -29,7 +29,7 @@ class File {
   std::size_t write(const std::string& host, std::uint64_t offset, std::string_view bytes);
   void truncate(const std::string& host, std::uint64_t size);
   void sync();
-  // What another host than the writer's may see of it: without the last unsynced changes.
+  // The content that another host than the writer's may see: without the last unsynced changes.
   const std::string& synced_bytes() const { return synced_; }
   bool has_unsynced() const { return !changes_.empty(); }
 

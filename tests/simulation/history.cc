@@ -165,9 +165,9 @@ double History::cores_on(WorkerNumber worker, const Execution& execution) const 
   return std::min(slots, spec.gang.cores);
 }
 
-// What is being ended because it was cancelled, while its cores are leased already (documented in
-// docs/reliability.md): beside it ranks of a task on several nodes begin, for which its worker does not wait;
-// or it is itself such ranks, found by a later coordinator, and only their lead knows where they are.
+// Returns whether it is being ended because it was cancelled, while its cores are leased already (documented
+// in docs/reliability.md): beside it ranks of a task on several nodes begin, for which its worker does not
+// wait; or it is itself such ranks, found by a later coordinator, and only their lead knows where they are.
 bool History::is_left_of_cancelled(const Execution& one, const Execution& started) const {
   if (!at(one.lease.array, one.lease.first).cancel_asked) return false;
   const auto epoch_of = [](const Execution& execution) { return execution.lease.id >> 40; };
@@ -196,8 +196,8 @@ void History::note_run(ArrayId array, Element element) {
   if (results_were_lost_ && (truth.executions > 0 || truth.charges > 0)) make_again_below(array, element);
 }
 
-// What has run on the earlier output of this element, and is not committed, may run again after it: where
-// results have been lost as documented (a host crashes, agent and guardian are killed at once).
+// Tasks that have run on the earlier output of this element, and are not committed, may run again after it:
+// where results have been lost as documented (a host crashes, agent and guardian are killed at once).
 void History::make_again_below(ArrayId parent, Element element) {
   for (ArrayId array = 0; array < study_.arrays.size(); ++array) {
     for (const specs::Edge& edge : study_.arrays[array].edges) {
@@ -286,7 +286,7 @@ void History::element_ended(const wire::Outcome& outcome, bool success) {
   ElementTruth& truth = at(outcome.array, outcome.element);
   truth.ends.push_back({outcome.lease, outcome.attempt, success, outcome.reason, outcome.exit_code});
   if (success) delete_raw(outcome.array, outcome.element);
-  // What waits for it is skipped.
+  // Tasks that wait for it are skipped.
   if (outcome.reason == wire::EndReason::exited && outcome.exit_code == kHardFail) raw_is_known_ = false;
   if (!success) ++truth.charges;
 }
@@ -341,7 +341,7 @@ void History::for_each_uncommitted(const std::function<void(ArrayId, Element, Le
 
 // ---- the coordinator
 
-// Whether a loss that is recorded has happened, or looks so from outside.
+// Returns whether a recorded loss has happened, or looks so from outside.
 bool History::was_lost(const wire::Outcome& outcome) {
   ElementTruth& truth = at(outcome.array, outcome.element);
   if (truth.losses.size() > static_cast<std::size_t>(truth.crashes + truth.neutral_losses)) return true;
@@ -552,7 +552,7 @@ bool History::may_run(const std::vector<engine::ElementState>& states, ArrayId a
   return !gathers || something;
 }
 
-// Whether some of the true ends, or losses, let the element count as failed.
+// Returns whether some of the true ends, or losses, let the element count as failed.
 bool History::used_up(const ElementTruth& truth, const engine::ArraySpec& spec) const {
   std::vector<std::uint32_t> ordinary;
   std::vector<std::uint32_t> asked;

@@ -38,7 +38,7 @@ enum class TrueEnd : std::uint8_t {
   none,  // killed with its worker, given back, or run again in a smaller process
 };
 
-// What a simulation leaves for a conversion that deletes it.
+// The size of a simulation's output, which a conversion deletes.
 inline constexpr std::uint64_t kRawBytes = 1000;
 
 struct Execution {  // of one process
@@ -91,7 +91,7 @@ class History {
 
   // ---- executions
   ExecutionNumber start(const wire::Lease& lease, WorkerNumber worker, double now_s);
-  // The process is gone. Its elements' own ends were told before.
+  // The process is gone. The ends of its elements were recorded before.
   void stop(ExecutionNumber execution);
   void leave_orphan(ExecutionNumber execution) { executions_[execution].orphan = true; }
   void element_ended(const wire::Outcome& outcome, bool success);
@@ -123,7 +123,7 @@ class History {
   void committed(const engine::store::Batch& batch);
   void acknowledged(const wire::Results& results);
   void cancel_asked(ArrayId array, engine::Range range);
-  // What a new coordinator, or the end, finds in the database.
+  // Checks the database as a new coordinator, or the end of the schedule, finds it.
   void check_restored(const engine::store::Restored& restored);
 
   // ---- the end

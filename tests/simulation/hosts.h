@@ -48,7 +48,7 @@ class Hosts {
 
   void freeze(Host& host);
   void thaw(Host& host);
-  // All of its processes end at once, and nobody hears of it from them.
+  // All of its processes end at once, and none of them sends a message about it.
   void crash(Host& host);
   void boot(Host& host);
 

@@ -24,7 +24,7 @@ struct TaskScript {
   bool kills_bundle = false;  // the whole process: its elements run again in halves
   bool ignores_sigterm = false;
   bool handles_sigterm = false;  // and ends then with some exit code
-  bool has_children = false;  // that outlive it when nobody ends them
+  bool has_children = false;     // that outlive it unless a process ends them
   int events = 0;
 
   bool succeeds() const { return !signalled && !bad_output && (code == 0 || code == 103 || code == 105); }

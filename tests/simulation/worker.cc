@@ -16,9 +16,9 @@ namespace {
 
 constexpr double kFencePatience_s = 2;  // of a guardian with an agent that does not fence itself
 constexpr double kSettleAtMost_s = 0.3;
-constexpr double kEndPatience_s = 10;  // beyond the grace of tasks, with an agent that was told to end
-constexpr double kNews_s = 0.01;       // until a process hears of another's end
-// Of the margin, what the kill of tasks and the news of it may take.
+constexpr double kEndTimeout_s = 10;  // beyond the grace of tasks, with an agent that has the order to end
+constexpr double kNews_s = 0.01;      // until a process learns of another's end
+// The part of the margin that the kill of tasks and its report may take.
 constexpr double kKillAllowance_s = 3;
 constexpr double kSlowestClock = 0.02;
 constexpr std::int64_t kMemory_bytes = std::int64_t{3} << 30;
@@ -58,7 +58,7 @@ class SimulatedJournalFile final : public workers::JournalFile {
 
 void Guardian::terminate() {
   if (!alive()) return;
-  const double patience_s = kEndPatience_s + 5;
+  const double patience_s = kEndTimeout_s + 5;
   signalled_ = true;
   worker_.agent().terminate();
   around_.timeline.after(patience_s, [this] {
@@ -237,7 +237,7 @@ bool Worker::append(const wire::Results& record) {
     around_.history.result_lost();  // if the worker dies before it is acknowledged
     return false;
   }
-  // What comes so late that the coordinator may have given up is no promise.
+  // A record that is so late that the coordinator may have given up is no promise.
   const double now_s = host_.at(around_.timeline.now_s()).steady_s;
   if (now_s <= guardian_->fence_s() + 0.5 * around_.timing.margin_s) around_.history.secured(record);
   return true;
@@ -311,7 +311,7 @@ void Worker::guardian_ended(bool with_host) {
   around_.timeline.after(around_.draw.between(0, kNews_s), [this] { agent_->guardian_gone(); });
 }
 
-// What is in the table now is in no journal.
+// The entries of the table are now in no journal.
 void Worker::both_ended() {
   tasks_.leave_orphans();
   for (auto& [slot, task] : tasks_.all()) {

@@ -95,12 +95,26 @@ World::World(std::uint64_t seed, const std::vector<std::unique_ptr<SimulatedStud
                  return workers_.all()[execution.worker]->beyond_bounds() ||
                         (execution.orphan && hosts_.size() > 1);
                }),
-      around_{seed,   study_,   timeline_, disk_,   vfs,    network_,
-              hosts_, history_, scripts_,  faults_, trace_, Draw(seed, Concern::processes),
-              {},     {},       {},        "token", options.planted_signal_before_end,
+      around_{seed,
+              study_,
+              timeline_,
+              disk_,
+              vfs,
+              network_,
+              hosts_,
+              history_,
+              scripts_,
+              faults_,
+              trace_,
+              Draw(seed, Concern::processes),
+              {},
+              {},
+              {},
+              "token",
+              options.planted_signal_before_end,
               0},
       workers_(around_),
-      people_(around_, Draw(seed, Concern::clients)) {
+      users_(around_, Draw(seed, Concern::clients)) {
   vfs.restart(seed);
   disk_.put(engine::store::database_path(study_.plan.campaign()).string(), study_.database);
 }
@@ -205,7 +219,7 @@ void World::start_remote_worker() {
   workers_.start(host, group.name, 1 + static_cast<int>(draw_.below(4)), 0, settings_.linger_s, allocation_);
 }
 
-// As a pool of allocations does: there is always one with enough workers, or will be soon.
+// Acts like a pool of allocations: there is always one with enough workers, or will be soon.
 void World::keep_allocation() {
   constexpr int kWorkers = 3;
   constexpr double kAgain_s = 20;
@@ -234,7 +248,7 @@ void World::step_until_over() {
   }
 }
 
-// What a person does: continue what has stopped, until all is done.
+// Acts like the user: continues what has stopped, until all is done.
 void World::look_after() {
   if (!healed_ && now_s_ >= settings_.faults_until_s) end_faults();
   if (study_.gangs) keep_allocation();
@@ -251,13 +265,13 @@ void World::look_after() {
   }
   if (healed_ && running != nullptr && running->machine()->scheduler().paused() &&
       running->machine()->phase() == engine::Phase::running) {
-    people_.pause(false);
+    users_.pause(false);
   }
   if (healed_ && running != nullptr && now_s_ - healed_s_ > kAnswered_s &&
-      now_s_ - healed_s_ < kAnswered_s + 2 * kLook_s && people_.unanswered(running->listener()) > 0 &&
+      now_s_ - healed_s_ < kAnswered_s + 2 * kLook_s && users_.unanswered(running->listener()) > 0 &&
       running->begun_s() < healed_s_) {
     throw Violation("answers",
-                    fmt::format("{} questions were never answered", people_.unanswered(running->listener())));
+                    fmt::format("{} questions were never answered", users_.unanswered(running->listener())));
   }
   timeline_.after(kLook_s, [this] { look_after(); });
 }
@@ -271,7 +285,7 @@ double World::total_work_s() const {
       const auto limit = study_.plan.steps()[study_.plan.step_of(array)].max_failures.kind;
       const bool limited =
           limit == specs::FailureLimit::Kind::count || limit == specs::FailureLimit::Kind::fraction;
-      // What fails may pause its step, and the campaign then ends until somebody resumes it.
+      // A failure may pause its step, and the campaign then ends until the user resumes it.
       if (script.code == 102 || script.code == 105 || (limited && !script.succeeds())) sum_s += kStopCycle_s;
     }
   }

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "tests/simulation/coordinator.h"
-#include "tests/simulation/people.h"
 #include "tests/simulation/surroundings.h"
+#include "tests/simulation/users.h"
 
 namespace wflow::simulation {
 
@@ -35,7 +35,7 @@ struct RunResult {
   std::uint64_t fingerprint = 0;  // equal for equal schedules
 };
 
-// What a schedule is made of.
+// The parameters of a schedule.
 struct Settings {
   std::size_t hosts = 1;
   std::size_t remote_workers = 0;
@@ -97,7 +97,7 @@ class World {
   History history_;
   Surroundings around_;
   Workers workers_;
-  People people_;
+  Users users_;
   Settings settings_;
   std::vector<std::unique_ptr<Coordinator>> coordinators_;
   std::optional<double> resume_at_s_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients of the coordinator: those that ask and command, and strangers that send what they should not.
+// Clients of the coordinator: those that ask and command, and those that send malformed messages.
 #pragma once
 
 #include <map>
@@ -8,9 +8,9 @@
 
 namespace wflow::simulation {
 
-class People final : public Client {
+class Users final : public Client {
  public:
-  People(Surroundings& around, Draw draw) : around_(around), draw_(draw) {}
+  Users(Surroundings& around, Draw draw) : around_(around), draw_(draw) {}
 
   void ask();
   void pause(bool pause);
