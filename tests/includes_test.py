@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Who may include whom (the table of CONTRIBUTING.md), which library stands behind which boundary, a licence line in each
-source file and a README in each module. Prints every offence as file:line: sentence."""
+source file and a README in each folder. Prints every offence as file:line: sentence."""
 
 import re
 import subprocess
@@ -74,7 +74,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 
 
 def tracked_files():
-    """What git knows or would take; without git, everything outside of build folders."""
+    """Files that git tracks or would add; without git, everything outside of build folders."""
     try:
         listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
         names = listed.stdout.splitlines()
@@ -150,13 +150,35 @@ def check_licence(name, text):
     return [] if "SPDX-License-Identifier: Apache-2.0" in head else [f"{name}:1: no SPDX-License-Identifier line"]
 
 
+# Folders without a README, and those below them: why.
+WITHOUT_README = {
+    "specs/testdata": "cases, which specs/README.md describes",
+    "tests/conformance/cases": "cases, which tests/conformance/README.md describes",
+    "docs/screenshots": "pictures of docs/screenshots.md",
+    "cli/templates": "studies that `wflow template` prints; each begins with its own description",
+}
+
+
+def folders_of(names):
+    """{folder: number of files in it}, the folders above included."""
+    folders = {}
+    for name in names:
+        for parent in list(Path(name).parents)[:-1]:
+            folders.setdefault(str(parent), 0)
+        if "/" in name:
+            folders[str(Path(name).parent)] += 1
+    return folders
+
+
 def check_readmes(names):
-    modules = {"base", "specs", "engine", "steps", "workers", "converters", "trainer", "cli", "tests", "bench", "examples/cosmoflow", "plugin",
-               "specs/study", "specs/samples", "specs/plan", "converters/input", "converters/shards", "converters/convert",
-               "trainer/data", "trainer/model", "trainer/parallel", "trainer/training", "cli/commands", "cli/view", "cli/campaign"}
-    present = {name for name in names}
-    existing = {module for module in modules if any(name.startswith(module + "/") for name in names)}
-    return [f"{module}/README.md: missing; each module and each of its folders has one of a screen" for module in sorted(existing) if f"{module}/README.md" not in present]
+    """A README in every folder, except in a folder of one file, whose head says the same."""
+    present, offences = set(names), []
+    for folder, files in sorted(folders_of(names).items()):
+        exempt = files == 1 and not any(name.startswith(folder + "/") and "/" in name[len(folder) + 1:] for name in names)
+        exempt = exempt or any(folder == without or folder.startswith(without + "/") for without in WITHOUT_README)
+        if not exempt and f"{folder}/README.md" not in present:
+            offences.append(f"{folder}/README.md: missing; each folder has one of a screen")
+    return offences
 
 
 def offences_of(names):
@@ -197,6 +219,9 @@ def check_myself():
     tree = {"engine/coordinate/machine.cc": ["base/text.h"], "base/text.h": ["chrono"]}
     if not io_behind("engine/coordinate/machine.cc", lambda name: tree.get(name, [])):
         return ["tests/includes_test.py: does not follow includes of includes"]
+    listed = check_readmes(["a/b/one.cc", "c/one.cc", "c/two.cc", "d/README.md", "d/one.cc", "specs/testdata/x/a", "specs/testdata/x/b"])
+    if [line.split("/README")[0] for line in listed] != ["a", "c", "specs"]:
+        return [f"tests/includes_test.py: finds other folders without a README: {listed}"]
     problems = [f"tests/includes_test.py: does not catch {text} in {name}" for name, text in wrong.items() if not check_includes(name, text)]
     return problems + [f"tests/includes_test.py: forbids {text} in {name}" for name, text in right.items() if check_includes(name, text)]
 

@@ -50,7 +50,7 @@ def _matches(which, data, expected):
 
 
 def xxh3_64(data: bytes, expected: int):
-    """Whether the checksum matches; None where nothing can compute it, which is warned of once."""
+    """Returns whether the checksum matches, or None, with one warning, if no library can compute it."""
     return _matches(0, data, expected)
 
 

@@ -97,12 +97,26 @@ World::World(std::uint64_t seed, const std::vector<std::unique_ptr<SimulatedStud
                  return workers_.all()[execution.worker]->beyond_bounds() ||
                         (execution.orphan && hosts_.size() > 1);
                }),
-      around_{seed,   study_,   timeline_, disk_,   vfs,    network_,
-              hosts_, history_, scripts_,  faults_, trace_, Draw(seed, Concern::processes),
-              {},     {},       {},        "token", options.planted_signal_before_end,
+      around_{seed,
+              study_,
+              timeline_,
+              disk_,
+              vfs,
+              network_,
+              hosts_,
+              history_,
+              scripts_,
+              faults_,
+              trace_,
+              Draw(seed, Concern::processes),
+              {},
+              {},
+              {},
+              "token",
+              options.planted_signal_before_end,
               0},
       workers_(around_),
-      people_(around_, Draw(seed, Concern::clients)) {
+      users_(around_, Draw(seed, Concern::clients)) {
   vfs.restart(seed);
   disk_.put(engine::store::database_path(study_.plan.campaign()).string(), study_.database);
 }
@@ -261,13 +275,13 @@ void World::look_after() {
   }
   if (healed_ && running != nullptr && running->machine()->scheduler().paused() &&
       running->machine()->phase() == engine::Phase::running) {
-    people_.pause(false);
+    users_.pause(false);
   }
   if (healed_ && running != nullptr && now_s_ - healed_s_ > kAnswered_s &&
-      now_s_ - healed_s_ < kAnswered_s + 2 * kLook_s && people_.unanswered(running->listener()) > 0 &&
+      now_s_ - healed_s_ < kAnswered_s + 2 * kLook_s && users_.unanswered(running->listener()) > 0 &&
       running->begun_s() < healed_s_) {
     throw Violation("answers",
-                    fmt::format("{} questions were never answered", people_.unanswered(running->listener())));
+                    fmt::format("{} questions were never answered", users_.unanswered(running->listener())));
   }
   timeline_.after(kLook_s, [this] { look_after(); });
 }

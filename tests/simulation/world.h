@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "tests/simulation/coordinator.h"
-#include "tests/simulation/people.h"
 #include "tests/simulation/surroundings.h"
+#include "tests/simulation/users.h"
 
 namespace wflow::simulation {
 
@@ -100,7 +100,7 @@ class World {
   History history_;
   Surroundings around_;
   Workers workers_;
-  People people_;
+  Users users_;
   std::unique_ptr<Batch> batch_;  // null: the campaign has no pools
   Settings settings_;
   std::vector<std::unique_ptr<Coordinator>> coordinators_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/simulation/people.h"
+#include "tests/simulation/users.h"
 
 #include <limits>
 
@@ -7,7 +7,7 @@
 
 namespace wflow::simulation {
 
-void People::send(wire::Message message) {
+void Users::send(wire::Message message) {
   if (!around_.endpoint) return;
   const std::string host = around_.hosts[draw_.below(around_.hosts.size())].name;
   const ConnectionId connection = around_.network.connect(*this, host, around_.endpoint->listener);
@@ -15,22 +15,22 @@ void People::send(wire::Message message) {
   around_.network.send_to_server(connection, std::move(message));
 }
 
-void People::connection_lost(ConnectionId connection) {
+void Users::connection_lost(ConnectionId connection) {
   waiting_.erase(connection);
 }
 
-void People::receive(ConnectionId connection, wire::Message message) {
+void Users::receive(ConnectionId connection, wire::Message message) {
   if (!std::holds_alternative<wire::Answer>(message) || waiting_.erase(connection) == 0) return;
   around_.network.close(connection);
 }
 
-std::size_t People::unanswered(std::uint64_t listener) const {
+std::size_t Users::unanswered(std::uint64_t listener) const {
   std::size_t count = 0;
   for (const auto& [connection, asked] : waiting_) count += asked == listener ? 1 : 0;
   return count;
 }
 
-void People::ask() {
+void Users::ask() {
   around_.faults.count(Fault::queried);
   switch (draw_.below(3)) {
     case 0:
@@ -42,13 +42,13 @@ void People::ask() {
   }
 }
 
-void People::pause(bool pause) {
+void Users::pause(bool pause) {
   if (pause) around_.faults.count(Fault::paused);
-  around_.trace.line("people", "{}", pause ? "pause" : "go on");
+  around_.trace.line("users", "{}", pause ? "pause" : "go on");
   send(wire::Query{wire::PauseRequest{pause}});
 }
 
-wire::Selection People::some_tasks() {
+wire::Selection Users::some_tasks() {
   wire::Selection selection;
   const auto& steps = around_.study.plan.steps();
   const auto& step = steps[draw_.below(steps.size())];
@@ -59,30 +59,30 @@ wire::Selection People::some_tasks() {
   return selection;
 }
 
-void People::retry() {
+void Users::retry() {
   around_.faults.count(Fault::retried);
-  around_.trace.line("people", "retry");
+  around_.trace.line("users", "retry");
   send(wire::Query{wire::RetryRequest{some_tasks()}});
 }
 
-void People::cancel(bool kill) {
+void Users::cancel(bool kill) {
   around_.faults.count(kill ? Fault::cancelled_running : Fault::cancelled);
   wire::CancelRequest request{some_tasks(), kill};
-  around_.trace.line("people", "cancel {} {}..{}{}", request.tasks.step, request.tasks.first,
+  around_.trace.line("users", "cancel {} {}..{}{}", request.tasks.step, request.tasks.first,
                      request.tasks.last, kill ? ", kill" : "");
   for (const auto& [array, range] : engine::parts_named(around_.study.plan, request.tasks))
     around_.history.cancel_asked(array, range);
   send(wire::Query{std::move(request)});
 }
 
-void People::drain() {
+void Users::drain() {
   around_.faults.count(Fault::drained);
-  around_.trace.line("people", "drain");
+  around_.trace.line("users", "drain");
   if (draw_.chance(0.5)) return send(wire::Query{wire::DrainRequest{}});
   send(wire::Query{wire::StopRequest{}});
 }
 
-void People::send_strange() {
+void Users::send_strange() {
   around_.faults.count(Fault::strange_message);
   constexpr std::uint64_t kHuge = std::numeric_limits<std::uint64_t>::max();
   const wire::Lease odd{kHuge, 4000000000U, kHuge - 1, kHuge, 77, true, 1};

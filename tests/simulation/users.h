@@ -8,9 +8,9 @@
 
 namespace wflow::simulation {
 
-class People final : public Client {
+class Users final : public Client {
  public:
-  People(Surroundings& around, Draw draw) : around_(around), draw_(draw) {}
+  Users(Surroundings& around, Draw draw) : around_(around), draw_(draw) {}
 
   void ask();
   void pause(bool pause);
