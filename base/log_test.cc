@@ -28,12 +28,12 @@ class LogTest : public ::testing::Test {
     fs::create_directories(campaign_);
   }
   void TearDown() override {
-    log::open(campaign_, "unused");  // of the next test
+    log::open(campaign_, "unused");  // for the next test
     fs::remove_all(campaign_);
   }
   fs::path folder() const { return campaign_ / ".wflow" / "logs"; }
   std::string text(const std::string& name) const { return read_file(folder() / (name + ".log")); }
-  // What `body` prints on standard error.
+  // Returns the text that `body` prints on standard error.
   template <typename Body>
   static std::string printed(Body body) {
     ::testing::internal::CaptureStderr();
@@ -111,7 +111,7 @@ TEST_F(LogTest, OldFilesOfMany) {
   EXPECT_TRUE(fs::exists(folder() / "worker-249.log"));
 }
 
-// The lines are lost, nothing else.
+// Only the lines are lost.
 TEST_F(LogTest, AFullDiskDoesNotReachTheCaller) {
   fs::create_directories(folder());
   fs::create_symlink("/dev/full", folder() / "p.log");

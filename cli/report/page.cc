@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/printable.h"
+#include "base/text.h"
 #include "cli/report/page_files.h"
 
 namespace wflow::cli::report {

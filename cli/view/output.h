@@ -9,7 +9,7 @@
 
 namespace wflow::cli {
 
-// From here on `stdout` makes control characters visible (base/printable.h) where it is a terminal. Elsewhere
+// From here on `stdout` makes control characters visible (base/text.h) where it is a terminal. Elsewhere
 // nothing changes.
 void open_output();
 

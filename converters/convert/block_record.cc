@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/checked_json.h"
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "converters/shards/manifest.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/checked_json.h"
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/version.h"

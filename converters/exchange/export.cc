@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/checked_json.h"
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "converters/exchange/new_folder.h"

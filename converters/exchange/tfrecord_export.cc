@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "base/protobuf.h"
-#include "base/tfrecord.h"
 #include "converters/exchange/export.h"
 #include "converters/exchange/new_folder.h"
 

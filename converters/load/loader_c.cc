@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/free_memory.h"
+#include "base/resources.h"
 #include "converters/load/batch_reader.h"
 
 namespace {

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/tfrecord.h"
+#include "base/protobuf.h"
 #include "converters/readers/reader.h"
 #include "converters/readers/test_files.h"
 

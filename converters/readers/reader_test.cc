@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "base/tfrecord.h"
+#include "base/protobuf.h"
 #include "converters/convert/test_support.h"
 #include "converters/readers/test_files.h"
 #include "converters/readers/tfrecord.h"

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/tfrecord.h"
+#include "base/protobuf.h"
 #include "converters/input/hdf5_handle.h"
 
 namespace wflow::converters {

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/tfrecord.h"
+#include "base/protobuf.h"
 #include "converters/input/input.h"
 #include "converters/readers/reader.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads TFRecord files (base/tfrecord.h); the whole file may be a gzip stream. A record is a message
+// Reads TFRecord files (base/protobuf.h); the whole file may be a gzip stream. A record is a message
 // tf.train.Example: features by name.
 #pragma once
 

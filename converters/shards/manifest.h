@@ -17,7 +17,7 @@ void derive_flat_view(Manifest& manifest);
 
 std::string manifest_text(const Manifest& manifest);
 
-// Parses one of our JSON files and checks its checksum (base/checked_json.h) and its wflow_format; `what` names it in
+// Parses one of our JSON files and checks its checksum (base/checksum.h) and its wflow_format; `what` names it in
 // messages ("the manifest"). `hash`: takes the XXH3-128 of its text without the checksum.
 nlohmann::json read_json(const std::filesystem::path& path, const std::string& what, std::string* hash = nullptr);
 

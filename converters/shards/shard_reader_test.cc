@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-#include "base/checked_json.h"
+#include "base/checksum.h"
 #include "base/process.h"
 #include "converters/convert/report.h"
 #include "converters/convert/test_support.h"

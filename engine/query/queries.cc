@@ -8,7 +8,6 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/printable.h"
 #include "base/text.h"
 #include "engine/monitor/metric_curves.h"
 #include "engine/monitor/missing_samples.h"

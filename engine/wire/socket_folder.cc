@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "base/file.h"
-#include "base/private_files.h"
+#include "base/folders.h"
 #include "base/text.h"
 
 namespace wflow::engine::wire {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/printable.h"
+#include "base/text.h"
 
 namespace wflow::engine::wire {
 

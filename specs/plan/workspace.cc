@@ -6,12 +6,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/checked_json.h"
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/folders.h"
 #include "base/log.h"
-#include "base/printable.h"
-#include "base/private_files.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "specs/plan/git_dependency.h"

@@ -27,7 +27,7 @@ std::filesystem::path campaign_directory(const Study& study, std::string_view ti
 [[nodiscard]] Plan create_campaign(const Plan& plan);
 
 // Error{system} where another user owns the campaign, or could replace it or its study
-// (base/private_files.h): a study's commands run as whoever uses it. Every command comes through here before
+// (base/folders.h): a study's commands run as whoever uses it. Every command comes through here before
 // it reads anything of a campaign.
 void require_trusted(const std::filesystem::path& campaign);
 

@@ -41,7 +41,7 @@ Performance performance_of(const std::vector<EpochRow>& history, std::int64_t fl
 nlohmann::json to_json(const Performance& performance);
 std::string performance_line(const Performance& performance);
 
-// result.json of the folder, with the checksums of the files that lie there, and its own (base/checked_json.h).
+// result.json of the folder, with the checksums of the files that lie there, and its own (base/checksum.h).
 void write_result(const std::filesystem::path& output, nlohmann::json result);
 
 // "-" where there is none.

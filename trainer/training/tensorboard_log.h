@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metrics of a training as TensorBoard shows them: one event file, of records (base/tfrecord.h) that hold
+// The metrics of a training as TensorBoard shows them: one event file, of records (base/protobuf.h) that hold
 // a message `Event` each (tensorflow/core/util/event.proto, tensorflow/core/framework/summary.proto), a
 // record an epoch. Tags: loss/train, loss/validation, learning_rate, samples_per_second and, of the
 // validation, mae/TARGET, rmse/TARGET, mae_ratio/TARGET, r2/TARGET. The step is that of the epoch's end.

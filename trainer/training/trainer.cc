@@ -12,9 +12,9 @@
 
 #include "base/events.h"
 #include "base/file.h"
-#include "base/free_memory.h"
 #include "base/process.h"
 #include "base/random.h"
+#include "base/resources.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "trainer/data/check_data.h"

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "base/process_identity.h"
+#include "base/plain_types.h"
 #include "engine/wire/keys.h"
 #include "workers/agent/agent.h"
 #include "workers/agent/end_watch.h"

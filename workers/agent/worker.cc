@@ -18,7 +18,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "base/process_handle.h"
 #include "workers/agent/agent_process.h"
 #include "workers/agent/guardian.h"
 #include "workers/agent/posix_journal_file.h"

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "steps/environment.h"
 #include "workers/execute/process_tree.h"
 

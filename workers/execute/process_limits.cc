@@ -7,7 +7,7 @@
 #include <cerrno>
 
 #include "base/error.h"
-#include "base/threads.h"
+#include "base/resources.h"
 
 namespace wflow::workers {
 

@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "steps/files.h"
 #include "workers/execute/launch_failure.h"
 #include "workers/execute/sample_reports.h"

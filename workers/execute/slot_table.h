@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/now.h"
+#include "base/plain_types.h"
 #include "engine/wire/messages.h"
 #include "steps/packed_output.h"
 #include "workers/execute/process_usage.h"

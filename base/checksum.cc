@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/zip_check.h"
+#include "base/checksum.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -7,32 +7,36 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 
+#include "base/error.h"
 #include "base/file.h"
 
 namespace wflow {
 
 namespace {
 
+// Slicing by 8 (Kounavis and Berry 2005): table k has the remainders of a byte that k bytes follow.
 using Tables = std::array<std::array<std::uint32_t, 256>, 8>;
 
-constexpr Tables make_zip_tables() {
+constexpr Tables make_tables(std::uint32_t reflected_polynomial) {
   Tables tables{};
-  for (std::uint32_t i = 0; i < 256; ++i) {
-    std::uint32_t crc = i;
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320U : 0U);
-    tables[0][i] = crc;
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    std::uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1U) != 0 ? reflected_polynomial : 0U);
+    tables[0][byte] = crc;
   }
   for (std::size_t k = 1; k < tables.size(); ++k) {
-    for (std::size_t i = 0; i < 256; ++i)
-      tables[k][i] = tables[k - 1][i] >> 8 ^ tables[0][tables[k - 1][i] & 255];
+    for (std::size_t byte = 0; byte < 256; ++byte)
+      tables[k][byte] = (tables[k - 1][byte] >> 8) ^ tables[0][tables[k - 1][byte] & 0xFFU];
   }
   return tables;
 }
 
-constexpr Tables kZipTables = make_zip_tables();
+constexpr Tables kZipTables = make_tables(0xEDB88320U);
+constexpr Tables kTables = make_tables(0x82F63B78U);
 
 constexpr std::size_t kEndBytes = 22;
 constexpr std::size_t kLocatorBytes = 20;
@@ -42,10 +46,10 @@ constexpr std::size_t kLocalBytes = 30;
 constexpr std::size_t kMostComment = 65535;
 constexpr std::uint64_t kStored = 0;
 constexpr std::uint64_t kDeflated = 8;
-constexpr std::uint64_t kMostInflation = 1032;  // of deflate: a damaged size must not ask for all memory
-constexpr std::uint32_t kIn64 = 0xFFFFFFFF;     // the number stands in the extra field
+constexpr std::uint64_t kMostInflation = 1032;  // deflate's limit: a damaged size must not allocate all memory
+constexpr std::uint32_t kIn64 = 0xFFFFFFFF;     // the number is in the extra field
 
-// Little endian on every machine that this is built for.
+// Every supported machine is little endian.
 template <typename Value>
 std::uint64_t number(std::string_view bytes, std::size_t at) {
   Value value{};
@@ -151,7 +155,7 @@ class ZipReader {
     std::string inflated(member.whole, '\0');
     const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> inflater(
         libdeflate_alloc_decompressor(), &libdeflate_free_decompressor);
-    // Without a place for the size, it is an error if that is another one.
+    // Given no pointer to the size, libdeflate fails if the size differs.
     return inflater != nullptr &&
            libdeflate_deflate_decompress(inflater.get(), deflated.data(), deflated.size(), inflated.data(),
                                          inflated.size(), nullptr) == LIBDEFLATE_SUCCESS &&
@@ -198,6 +202,53 @@ std::uint32_t crc32(std::string_view bytes, std::uint32_t crc) {
 
 std::optional<std::string> zip_damage(const std::filesystem::path& path) {
   return ZipReader(path).damage();
+}
+
+std::uint32_t crc32c(std::span<const std::uint8_t> bytes) {
+  std::uint32_t crc = 0xFFFFFFFFU;
+  std::size_t at = 0;
+  for (; bytes.size() - at >= 8; at += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + at, sizeof word);
+    word ^= crc;
+    crc = 0;
+    for (std::size_t k = 0; k < 8; ++k) crc ^= kTables[7 - k][(word >> (8 * k)) & 0xFFU];
+  }
+  for (; at < bytes.size(); ++at) crc = (crc >> 8) ^ kTables[0][(crc ^ bytes[at]) & 0xFFU];
+  return ~crc;
+}
+
+namespace {
+
+constexpr std::string_view kKey = "\"wflow_checksum\"";
+constexpr std::string_view kBegin = "{\n";
+constexpr std::size_t kHexDigits = 32;
+
+}  // namespace
+
+std::string with_checksum(std::string text) {
+  WFLOW_CHECK(text.starts_with(kBegin));
+  const std::size_t indent = text.find_first_not_of(' ', kBegin.size()) - kBegin.size();
+  const std::string line = fmt::format("{:{}}{}: \"{}\",\n", "", indent, kKey, hash_bytes(text));
+  text.insert(kBegin.size(), line);
+  return text;
+}
+
+CheckedJson take_checksum(std::string text) {
+  const std::size_t key = text.find(kKey);
+  if (key == std::string::npos) return {std::move(text), false, true};
+  CheckedJson result{{}, true, false};
+  const std::size_t end = text.find('\n', key);
+  const std::size_t value = key + kKey.size() + 3;  // behind `: "`
+  const bool in_place = text.starts_with(kBegin) && text.find_first_not_of(' ', kBegin.size()) == key &&
+                        end == value + kHexDigits + 2;
+  if (in_place) {
+    const std::string written = text.substr(key, end + 1 - key);
+    text.erase(kBegin.size(), end + 1 - kBegin.size());
+    result.whole = written == fmt::format("{}: \"{}\",\n", kKey, hash_bytes(text));
+  }
+  result.text = std::move(text);
+  return result;
 }
 
 }  // namespace wflow

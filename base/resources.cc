@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/free_memory.h"
+#include "base/resources.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <fstream>
+#include <latch>
 #include <limits>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 namespace wflow {
 namespace {
@@ -14,8 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
-// The number after `name` in a file of names and numbers; of a file with a number alone, where `name` is
-// empty.
+// The number after `name` in a file of names and numbers; with an empty `name`, the number of a file that holds only
+// a number.
 std::optional<std::int64_t> number_in(const fs::path& path, const std::string& name = {}) {
   std::ifstream file(path);
   std::string word;
@@ -37,7 +42,7 @@ std::int64_t left_of(std::optional<std::int64_t> limit, std::optional<std::int64
   return std::max<std::int64_t>(0, *limit - *used + std::min(*used, cache.value_or(0)));
 }
 
-// Of the group and all above it, up to the mount.
+// The least of the group and all groups above it, up to the mount.
 std::int64_t left_in(const fs::path& mount, const std::string& group, bool second) {
   std::int64_t least = kNoLimit;
   for (fs::path path = fs::path(group).relative_path();; path = path.parent_path()) {
@@ -71,9 +76,21 @@ std::int64_t free_memory(const fs::path& proc, const fs::path& groups) {
   return least == kNoLimit ? 0 : least;
 }
 
-// Not getrusage(): its maximum is inherited from the program that started this one.
+// Not getrusage(): a process inherits its maximum from the program that started it.
 std::int64_t peak_memory(const fs::path& proc) {
   return number_in(proc / "self" / "status", "VmHWM:").value_or(0) * 1024;
+}
+
+int try_threads(int count) {
+  std::latch all(count);  // a thread that has ended no longer counts against the limit
+  std::vector<std::jthread> threads;
+  try {
+    for (int i = 0; i < count; ++i) threads.emplace_back([&all] { all.arrive_and_wait(); });
+  } catch (const std::system_error& error) {
+    all.count_down(count - static_cast<std::ptrdiff_t>(threads.size()));
+    return error.code().value();
+  }
+  return 0;
 }
 
 }  // namespace wflow

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/free_memory.h"
+#include "base/resources.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
