@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Items 0 to count - 1 in blocks of equal size. A new block also begins at each of `starts`: the places where the
-// samples of a campaign have grown, so that no block of the earlier samples ever changes.
+// Items 0 to count - 1 in blocks of equal size. A new block also begins at each of `starts`: the places where
+// the samples of a campaign have grown, so that no block of the earlier samples ever changes.
 #pragma once
 
 #include <algorithm>

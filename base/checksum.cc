@@ -46,8 +46,9 @@ constexpr std::size_t kLocalBytes = 30;
 constexpr std::size_t kMostComment = 65535;
 constexpr std::uint64_t kStored = 0;
 constexpr std::uint64_t kDeflated = 8;
-constexpr std::uint64_t kMostInflation = 1032;  // deflate's limit: a damaged size must not allocate all memory
-constexpr std::uint32_t kIn64 = 0xFFFFFFFF;     // the number is in the extra field
+constexpr std::uint64_t kMostInflation =
+    1032;                                    // deflate's limit: a damaged size must not allocate all memory
+constexpr std::uint32_t kIn64 = 0xFFFFFFFF;  // the number is in the extra field
 
 // Every supported machine is little endian.
 template <typename Value>

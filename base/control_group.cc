@@ -109,7 +109,8 @@ fs::path group_folder() {
   for (const Hierarchy& hierarchy : kHierarchies) {
     const auto own = own_group(hierarchy.controllers);
     if (!own) continue;
-    // The group of a worker that a task of another worker started is beside that worker's group, not below it.
+    // The group of a worker that a task of another worker started is beside that worker's group, not below
+    // it.
     fs::path folder = *own == "/" ? hierarchy.mount : hierarchy.mount + *own;
     while (folder.filename().string().starts_with(kPrefix)) folder = folder.parent_path();
     if (::access((folder / kMembers).c_str(), W_OK) == 0 && ::access(folder.c_str(), W_OK) == 0)

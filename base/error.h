@@ -48,14 +48,14 @@ bool is_disk_trouble(const Error& error);
 // into the exit code. Every main() of wflow is this call.
 int run_main(const char* program, int (*body)(int, char**), int argc, char** argv);
 
-// Aborts with file and line. For invariants: a broken one must stop the program, in release builds too, because the
-// campaign recovers from the store, but not from a wrong state.
+// Aborts with file and line. For invariants: a broken one must stop the program, in release builds too,
+// because the campaign recovers from the store, but not from a wrong state.
 [[noreturn]] void broken_invariant(const char* condition, const char* file, int line);
 #define WFLOW_CHECK(condition) \
   ((condition) ? static_cast<void>(0) : ::wflow::broken_invariant(#condition, __FILE__, __LINE__))
 
-// An exit code in words, for help texts and manual pages. docs/exit-codes.md has the same table; a test compares
-// them.
+// An exit code in words, for help texts and manual pages. docs/exit-codes.md has the same table; a test
+// compares them.
 struct ExitCodeText {
   ExitCode code;
   std::string_view name;

@@ -7,8 +7,8 @@
 //   comparison = (== != < <= > >= or =) operand | ["not"] "in" "[" operand, ... "]"
 //   operand    = word | 'text' | "text"
 //
-// A list may be in round brackets, too. The user of this class defines what an operand means and how two operands
-// compare: an expression knows only their indices.
+// A list may be in round brackets, too. The user of this class defines what an operand means and how two
+// operands compare: an expression knows only their indices.
 #pragma once
 
 #include <cstddef>
@@ -69,8 +69,9 @@ class Expression {
   };
   struct Node {
     Kind kind = Kind::truth;
-    std::vector<Node> parts;            // all, any, no
-    std::vector<std::size_t> operands;  // indices of a comparison's operands; for in and not_in the list follows
+    std::vector<Node> parts;  // all, any, no
+    std::vector<std::size_t>
+        operands;  // indices of a comparison's operands; for in and not_in the list follows
   };
 
   // Throws ExpressionError with the place and the expected text.
@@ -79,9 +80,9 @@ class Expression {
   const std::vector<Operand>& operands() const { return operands_; }
   const Node& root() const { return root_; }
 
-  // compare(kind, left, right) returns the Truth of one comparison of two operands by their indices. Its kind is
-  // truth (then left == right), equal, unequal, less, less_equal, greater or greater_equal. Evaluation stops
-  // as soon as the result is certain.
+  // compare(kind, left, right) returns the Truth of one comparison of two operands by their indices. Its kind
+  // is truth (then left == right), equal, unequal, less, less_equal, greater or greater_equal. Evaluation
+  // stops as soon as the result is certain.
   template <typename Compare>
   Truth evaluate(const Compare& compare) const {
     return evaluate(root_, compare);

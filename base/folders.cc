@@ -80,14 +80,15 @@ void require_trusted_owner_and_mode(const std::filesystem::path& path, bool may_
   const bool all = (status->st_mode & S_IWOTH) != 0;
   const bool group = (status->st_mode & S_IWGRP) != 0 && !is_own_group(status->st_gid);
   if (!all && !group) return;
-  const std::string remedy = status->st_uid == user
-                                 ? fmt::format("chmod {}-w it", all && group ? "go" : all ? "o" : "g")
-                                 : std::string("use another folder");
-  throw Error(ExitCode::system,
-              fmt::format("others can write to {} (mode {:04o}): {}; {}, or trust the folder: export "
-                          "WFLOW_TRUST={}",
-                          path.string(), status->st_mode & 07777U, danger, remedy,
-                          text::shell_quote(path.string())));
+  const std::string remedy = status->st_uid == user ? fmt::format("chmod {}-w it", all && group ? "go"
+                                                                                   : all        ? "o"
+                                                                                                : "g")
+                                                    : std::string("use another folder");
+  throw Error(
+      ExitCode::system,
+      fmt::format("others can write to {} (mode {:04o}): {}; {}, or trust the folder: export "
+                  "WFLOW_TRUST={}",
+                  path.string(), status->st_mode & 07777U, danger, remedy, text::shell_quote(path.string())));
 }
 
 }  // namespace
@@ -161,7 +162,8 @@ void remove_left_folders(const fs::path& parent, std::string_view prefix) {
   std::error_code ignored;
   for (fs::directory_iterator at(parent, ignored), end; !ignored && at != end; at.increment(ignored)) {
     std::error_code none;
-    if (!at->path().filename().string().starts_with(prefix) || !at->is_directory(none) || at->is_symlink(none))
+    if (!at->path().filename().string().starts_with(prefix) || !at->is_directory(none) ||
+        at->is_symlink(none))
       continue;
     const FileDescriptor lock = open_lock(at->path());
     if (lock.get() >= 0 && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) fs::remove_all(at->path(), none);

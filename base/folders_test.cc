@@ -105,8 +105,9 @@ TEST_F(PrivateFiles, AFolderIsTrustedWhereNobodyElseCanWriteToItOrToItsParents) 
   EXPECT_EQ(distrust(own), "");
   EXPECT_EQ(distrust(own / "none" / "yet"), "");
   ::chmod(parent.c_str(), 0777);
-  EXPECT_NE(distrust(own).find(parent.string() + " (mode 0777): they could run commands as you; chmod o-w it"),
-            std::string::npos)
+  EXPECT_NE(
+      distrust(own).find(parent.string() + " (mode 0777): they could run commands as you; chmod o-w it"),
+      std::string::npos)
       << distrust(own);
   EXPECT_NE(distrust(own / "none"), "");
   ::chmod(parent.c_str(), 01777);
@@ -131,7 +132,8 @@ TEST_F(PrivateFiles, AFolderOfAnotherUserOrGroupIsNotTrusted) {
   const fs::path own = folder_ / "parent" / "own";
   make_directories(own);
   ASSERT_EQ(::chown(own.c_str(), 65534, 65534), 0);
-  EXPECT_NE(distrust(own).find("belongs to another user (uid 65534)"), std::string::npos) << "the superuser, too";
+  EXPECT_NE(distrust(own).find("belongs to another user (uid 65534)"), std::string::npos)
+      << "the superuser, too";
   ASSERT_EQ(::chown(own.c_str(), 0, 65534), 0);
   ::chmod(own.c_str(), 0775);
   EXPECT_NE(distrust(own).find("chmod g-w it"), std::string::npos);

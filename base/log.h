@@ -2,9 +2,9 @@
 // The log of a process: one line a report in a file of its own, <campaign>/.wflow/logs/<name>.log
 // (docs/logging.md). Warnings and errors also go to standard error, as one sentence.
 //
-// No call throws or waits for another thread: a full disk loses log lines, but does not stop the program. The log
-// uses no thread and writes each line at once, so that a process may fork: the child calls open() with a name
-// of its own.
+// No call throws or waits for another thread: a full disk loses log lines, but does not stop the program. The
+// log uses no thread and writes each line at once, so that a process may fork: the child calls open() with a
+// name of its own.
 #pragma once
 
 #include <cstddef>
@@ -28,16 +28,16 @@ std::optional<LogLevel> level_from_name(std::string_view name);
 // The level that $WFLOW_LOG names; info without it.
 LogLevel wanted_level();
 
-// Writes later lines to <campaign>/.wflow/logs/<name>.log and drops those below `level`. If the file cannot be
-// written, a warning says so once, and only standard error remains.
+// Writes later lines to <campaign>/.wflow/logs/<name>.log and drops those below `level`. If the file cannot
+// be written, a warning says so once, and only standard error remains.
 void open(const std::filesystem::path& campaign, const std::string& name, LogLevel level = wanted_level());
 
 // True if write() would do anything: for lines that are expensive to make.
 bool takes(LogLevel level);
 
-// Writes to the file and, from level `warning` on, to standard error as "wflow: <text>". The text is one sentence; a
-// sentence about a lease or a task begins with "lease 12: " or the task's name. A warning that repeats is shown
-// once.
+// Writes to the file and, from level `warning` on, to standard error as "wflow: <text>". The text is one
+// sentence; a sentence about a lease or a task begins with "lease 12: " or the task's name. A warning that
+// repeats is shown once.
 void write(LogLevel level, std::string_view text) noexcept;
 
 // Writes to the file only, for texts that the caller prints itself.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain types of processes, times and log levels. The state machines take them, so this header includes no I/O.
+// Plain types of processes, times and log levels. The state machines take them, so this header includes no
+// I/O.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 
 namespace wflow {
 
-// Names one process unambiguously. A pid alone is not enough: numbers are used again, hosts reboot, containers share a
-// host name.
+// Names one process unambiguously. A pid alone is not enough: numbers are used again, hosts reboot,
+// containers share a host name.
 struct ProcessIdentity {
   std::string host;          // empty: no process
   std::string boot;          // /proc/sys/kernel/random/boot_id

@@ -347,7 +347,8 @@ ProcessHandle::ProcessHandle(const ProcessIdentity& process) {
   if (ticks == process.start_ticks) {
     descriptor_ = std::move(descriptor);
   } else {
-    // Without a start time it has just ended, or /proc hides it (another user's process): its state is unknown.
+    // Without a start time it has just ended, or /proc hides it (another user's process): its state is
+    // unknown.
     was_gone_ = ticks != 0 || wflow::has_ended(descriptor.get());
   }
 }
@@ -396,8 +397,8 @@ constexpr std::array<std::string_view, 2> kLsfPrefixes = {"LSB_", "LS_"};
 constexpr std::array<std::string_view, 8> kSgeNames = {"JOB_ID", "JOB_NAME",    "JOB_SCRIPT", "NSLOTS",
                                                        "NHOSTS", "PE_HOSTFILE", "PE",         "SGE_TASK_ID"};
 
-// Variables of a Slurm step: an inner srun takes them for options. Open MPI and Hydra use the old names of a job's
-// nodes and would start a task of one node on another one.
+// Variables of a Slurm step: an inner srun takes them for options. Open MPI and Hydra use the old names of a
+// job's nodes and would start a task of one node on another one.
 constexpr std::array<std::string_view, 9> kStepPrefixes = {
     "SLURM_CPU_BIND",  "SLURM_STEP", "SLURM_NTASKS", "SLURM_MEM_PER_", "SLURM_SRUN_COMM_",
     "SLURM_TOPOLOGY_", "SRUN_",      "SBATCH_",      "SLURM_MEM_BIND"};

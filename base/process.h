@@ -27,10 +27,10 @@ struct SpawnRequest {
   bool die_with_parent = false;  // SIGKILL when the calling *thread* ends (Linux)
 };
 
-// Starts the program and returns its pid. Throws Error{system} that names the program or directory if it cannot be
-// started: a failed exec is reported here, not as an exit code of the child.
-// All signals are unblocked and set to default in the child. Except for 0, 1 and 2, the child inherits no
-// descriptor that is close-on-exec (all of wflow's are).
+// Starts the program and returns its pid. Throws Error{system} that names the program or directory if it
+// cannot be started: a failed exec is reported here, not as an exit code of the child. All signals are
+// unblocked and set to default in the child. Except for 0, 1 and 2, the child inherits no descriptor that is
+// close-on-exec (all of wflow's are).
 pid_t spawn(const SpawnRequest& request);
 
 struct CommandResult {
@@ -41,8 +41,8 @@ struct CommandResult {
 };
 
 // Runs a program to its end and returns its output (cut to 16 MiB each). For short helper commands.
-// With a `timeout_s` above 0 the program runs in a process group of its own, which is killed after that time, so that
-// no process of it holds the output open.
+// With a `timeout_s` above 0 the program runs in a process group of its own, which is killed after that time,
+// so that no process of it holds the output open.
 CommandResult run_command(const SpawnRequest& request, double timeout_s = 0);
 
 // The shells' exit status of a waitpid status.
@@ -68,17 +68,18 @@ ProcessIdentity identify(pid_t pid);
 class ProcessHandle {
  public:
   ProcessHandle() = default;
-  // The handle is open only if the process is in this process table and its pid still has that start time. Throws
-  // Error{system} if no descriptor is available: then the state of the process is unknown.
+  // The handle is open only if the process is in this process table and its pid still has that start time.
+  // Throws Error{system} if no descriptor is available: then the state of the process is unknown.
   explicit ProcessHandle(const ProcessIdentity& process);
 
   bool open() const { return static_cast<bool>(descriptor_); }
   // Becomes readable when the process ends (poll, epoll); -1 if the handle is not open.
   int descriptor() const { return descriptor_.get(); }
-  // True if the process has certainly ended; a zombie has. Always false for a process of another process table.
+  // True if the process has certainly ended; a zombie has. Always false for a process of another process
+  // table.
   bool ended() const;
-  // False if there is no process to signal: it has ended, or the handle is not open. Throws Error{system} if the
-  // signal is refused (a process of another user).
+  // False if there is no process to signal: it has ended, or the handle is not open. Throws Error{system} if
+  // the signal is refused (a process of another user).
   bool send_signal(int number) const;
 
  private:
@@ -86,18 +87,18 @@ class ProcessHandle {
   bool was_gone_ = false;  // at the construction
 };
 
-// The environment. Variables of one batch job must not reach another job, nor the programs that the job launches. The
-// lists follow the manual pages of sbatch and srun ("input environment variables").
+// The environment. Variables of one batch job must not reach another job, nor the programs that the job
+// launches. The lists follow the manual pages of sbatch and srun ("input environment variables").
 
-// Filters variables ("NAME=value" each) for a command of the scheduler `type` ("slurm", "flux", "pbs", "lsf", "sge").
-// Removes those that change its meaning (SBATCH_PARTITION overrides a script's #SBATCH line, SQUEUE_FORMAT an
-// option), and those of a job, or of an MPI program, that the caller itself runs in. Keeps those that locate the
-// scheduler (SLURM_CONF, FLUX_URI, LSF_ENVDIR, SGE_ROOT, ...).
+// Filters variables ("NAME=value" each) for a command of the scheduler `type` ("slurm", "flux", "pbs", "lsf",
+// "sge"). Removes those that change its meaning (SBATCH_PARTITION overrides a script's #SBATCH line,
+// SQUEUE_FORMAT an option), and those of a job, or of an MPI program, that the caller itself runs in. Keeps
+// those that locate the scheduler (SLURM_CONF, FLUX_URI, LSF_ENVDIR, SGE_ROOT, ...).
 std::vector<std::string> scheduler_environment(std::string_view type,
                                                const std::vector<std::string>& variables);
 
-// True for a variable that the launcher of the worker has set and that a task's own launcher, or its MPI library,
-// would take for its own: the worker unsets it. The job's id and nodes stay.
+// True for a variable that the launcher of the worker has set and that a task's own launcher, or its MPI
+// library, would take for its own: the worker unsets it. The job's id and nodes stay.
 bool leaks_into_tasks(std::string_view name);
 
 // Unsets these variables in this process.

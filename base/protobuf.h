@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the wire format of protocol buffers (https://protobuf.dev/programming-guides/encoding), as far as ONNX files, TFRecord
-// files and TensorBoard's event files need it: no library has to be linked for that. And the records of the last two.
+// Writes the wire format of protocol buffers (https://protobuf.dev/programming-guides/encoding), as far as
+// ONNX files, TFRecord files and TensorBoard's event files need it: no library has to be linked for that. And
+// the records of the last two.
 #pragma once
 
 #include <bit>

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
-// The number after `name` in a file of names and numbers; with an empty `name`, the number of a file that holds only
-// a number.
+// The number after `name` in a file of names and numbers; with an empty `name`, the number of a file that
+// holds only a number.
 std::optional<std::int64_t> number_in(const fs::path& path, const std::string& name = {}) {
   std::ifstream file(path);
   std::string word;

@@ -220,14 +220,21 @@ std::string printable(std::string_view bytes) {
 
 namespace {
 
-// C1 controls, and characters that change the direction of text: U+0080 to U+009F, U+200E, U+200F, U+202A to U+202E, U+2066 to
-// U+2069.
+// C1 controls, and characters that change the direction of text: U+0080 to U+009F, U+200E, U+200F, U+202A to
+// U+202E, U+2066 to U+2069.
 std::string_view name_of_hidden(std::string_view character) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kHidden = {
-      {{"\xe2\x80\x8e", "<U+200E>"}, {"\xe2\x80\x8f", "<U+200F>"}, {"\xe2\x80\xaa", "<U+202A>"},
-       {"\xe2\x80\xab", "<U+202B>"}, {"\xe2\x80\xac", "<U+202C>"}, {"\xe2\x80\xad", "<U+202D>"},
-       {"\xe2\x80\xae", "<U+202E>"}, {"\xe2\x81\xa6", "<U+2066>"}, {"\xe2\x81\xa7", "<U+2067>"},
-       {"\xe2\x81\xa8", "<U+2068>"}, {"\xe2\x81\xa9", "<U+2069>"}}};
+      {{"\xe2\x80\x8e", "<U+200E>"},
+       {"\xe2\x80\x8f", "<U+200F>"},
+       {"\xe2\x80\xaa", "<U+202A>"},
+       {"\xe2\x80\xab", "<U+202B>"},
+       {"\xe2\x80\xac", "<U+202C>"},
+       {"\xe2\x80\xad", "<U+202D>"},
+       {"\xe2\x80\xae", "<U+202E>"},
+       {"\xe2\x81\xa6", "<U+2066>"},
+       {"\xe2\x81\xa7", "<U+2067>"},
+       {"\xe2\x81\xa8", "<U+2068>"},
+       {"\xe2\x81\xa9", "<U+2069>"}}};
   const auto found = std::find_if(kHidden.begin(), kHidden.end(),
                                   [&](const auto& hidden) { return hidden.first == character; });
   return found == kHidden.end() ? std::string_view() : found->second;

@@ -48,12 +48,13 @@ std::string tail(std::string_view text, std::size_t limit);
 
 namespace wflow {
 
-// Makes a program's output text that JSON can hold and a terminal can show: bytes that are not UTF-8 become U+FFFD,
-// control characters except line feed and tab become '?'. Escape sequences that set colours are removed.
+// Makes a program's output text that JSON can hold and a terminal can show: bytes that are not UTF-8 become
+// U+FFFD, control characters except line feed and tab become '?'. Escape sequences that set colours are
+// removed.
 std::string printable(std::string_view bytes);
 
-// Makes control characters visible as `less` does: ^[ for an escape, ^M, <9B> for a byte that is not UTF-8, <U+202E>
-// for a character that changes the direction of text. Line feeds and tabs stay.
+// Makes control characters visible as `less` does: ^[ for an escape, ^M, <9B> for a byte that is not UTF-8,
+// <U+202E> for a character that changes the direction of text. Line feeds and tabs stay.
 std::string visible(std::string_view bytes);
 
 // The number of bytes at the end that may begin an incomplete UTF-8 character: 0 to 3.

@@ -85,8 +85,13 @@ TEST(Printable, KnowsWhatIsUtf8) {
 TEST(Visible, ShowsWhatActsOnATerminal) {
   EXPECT_EQ(visible("\x1b[2J\x1b]0;title\x07 a\tb\n\r\b\x7f"), "^[[2J^[]0;title^G a\tb\n^M^H^?");
   EXPECT_EQ(visible("Ω é 漢 😀"), "Ω é 漢 😀");
-  EXPECT_EQ(visible("\xc2\x9b" "2J \x9b" "2J \xff"), "<U+009B>2J <9B>2J <FF>");
-  EXPECT_EQ(visible("a\xe2\x80\xae" "b\xe2\x81\xa6"), "a<U+202E>b<U+2066>");
+  EXPECT_EQ(visible("\xc2\x9b"
+                    "2J \x9b"
+                    "2J \xff"),
+            "<U+009B>2J <9B>2J <FF>");
+  EXPECT_EQ(visible("a\xe2\x80\xae"
+                    "b\xe2\x81\xa6"),
+            "a<U+202E>b<U+2066>");
   EXPECT_EQ(visible(std::string_view("a\0b", 3)), "a^@b");
 }
 

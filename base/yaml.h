@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only boundary to YAML: turns text into a tree of wflow's own with the place of every word, and has a reader that
-// checks types and keys and collects all errors with file, line and column instead of stopping at the first.
+// The only boundary to YAML: turns text into a tree of wflow's own with the place of every word, and has a
+// reader that checks types and keys and collects all errors with file, line and column instead of stopping at
+// the first.
 #pragma once
 
 #include <cstdint>
@@ -148,8 +149,8 @@ class MapReader {
 std::optional<double> parse_seconds(std::string_view text);
 std::optional<std::int64_t> parse_bytes(std::string_view text);
 
-// The cause of a syntax error, in words for the author of the text: a parser notices an open bracket or a wrong
-// indentation only some lines later, and reports what it expected there.
+// The cause of a syntax error, in words for the author of the text: a parser notices an open bracket or a
+// wrong indentation only some lines later, and reports what it expected there.
 struct SyntaxError {
   Mark mark;  // the place of the cause
   std::string message;
@@ -158,8 +159,8 @@ struct SyntaxError {
 // `noticed`: where the parser stopped; `words`: its message, which is used if no known cause is found.
 SyntaxError explain_syntax(std::string_view text, const Mark& noticed, std::string_view words);
 
-// Finds a quoted text without an end that begins at `quote`: the parser silently takes the rest of the file for that
-// text.
+// Finds a quoted text without an end that begins at `quote`: the parser silently takes the rest of the file
+// for that text.
 std::optional<SyntaxError> find_open_quote(std::string_view text, const Mark& quote);
 
 }  // namespace wflow::yaml

@@ -72,8 +72,8 @@ bool is_after(const Mark& one, const Mark& other) {
 // Follows brackets, quotes and blocks of text (| >) up to the first wrong one.
 class BracketScanner {
  public:
-  // `guess`: takes a line that looks like the author's next entry as a sign of an open bracket; valid files have
-  // such lines in texts.
+  // `guess`: takes a line that looks like the author's next entry as a sign of an open bracket; valid files
+  // have such lines in texts.
   BracketScanner(const std::vector<std::string>& lines, bool guess) : lines_(lines), guess_(guess) {}
 
   std::optional<SyntaxError> find() {

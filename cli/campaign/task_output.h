@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "specs/plan/plan.h"
-#include "specs/plan/task_name.h"
 
 namespace wflow::cli {
 

@@ -13,7 +13,7 @@
 #include "cli/commands/run.h"
 #include "cli/commands/update.h"
 #include "specs/plan/workspace.h"
-#include "specs/study/growth.h"
+#include "specs/study/changes.h"
 
 namespace wflow::cli {
 

@@ -19,7 +19,7 @@
 #include "cli/campaign/task_output.h"
 #include "cli/commands/commands.h"
 #include "cli/view/follow.h"
-#include "specs/plan/task_name.h"
+#include "specs/plan/plan.h"
 
 namespace wflow::cli {
 

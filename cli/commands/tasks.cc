@@ -13,7 +13,7 @@
 #include "cli/view/failure_groups.h"
 #include "cli/view/table.h"
 #include "cli/view/terminal.h"
-#include "specs/plan/task_name.h"
+#include "specs/plan/plan.h"
 #include "specs/samples/samples.h"
 
 namespace wflow::cli {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/monitor/status.h"
-#include "specs/study/hooks.h"
+#include "specs/study/study.h"
 
 namespace wflow::cli {
 

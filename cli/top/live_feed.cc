@@ -22,7 +22,7 @@
 #include "cli/view/explain_lines.h"
 #include "engine/query/client.h"
 #include "engine/wire/transport.h"
-#include "specs/plan/task_name.h"
+#include "specs/plan/plan.h"
 
 namespace wflow::cli::top {
 

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "cli/view/report.h"
 #include "specs/plan/fingerprint.h"
-#include "specs/plan/task_name.h"
+#include "specs/plan/plan.h"
 #include "specs/plan/versions.h"
 
 namespace wflow::cli {

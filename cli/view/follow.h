@@ -4,7 +4,6 @@
 #include <functional>
 
 #include "specs/plan/plan.h"
-#include "specs/plan/task_name.h"
 
 namespace wflow::cli {
 

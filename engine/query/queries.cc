@@ -12,7 +12,7 @@
 #include "engine/monitor/metric_curves.h"
 #include "engine/monitor/missing_samples.h"
 #include "engine/wire/codec.h"
-#include "specs/plan/task_name.h"
+#include "specs/plan/plan.h"
 
 namespace wflow::engine {
 

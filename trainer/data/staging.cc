@@ -22,7 +22,7 @@
 #include "base/process.h"
 #include "base/resources.h"
 #include "base/text.h"
-#include "converters/shards/shard_contents.h"
+#include "converters/shards/shard_file.h"
 #include "trainer/training/trainer.h"
 
 namespace wflow::trainer {

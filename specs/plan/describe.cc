@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "specs/study/describe.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +6,7 @@
 
 #include "base/text.h"
 #include "specs/plan/plan_formats.h"
-#include "specs/study/names.h"
+#include "specs/study/tokens.h"
 
 namespace wflow::specs {
 
@@ -105,7 +103,7 @@ class Describer {
     return result;
   }
 
-  // What the study says beside the command.
+  // The keys of the study other than the command.
   std::string keys_text(const PlannedStep& planned) const {
     const Step& step = plan_.study().steps[planned.study_step];
     std::string result;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "converters/shards/gathered_file.h"
+#include "converters/shards/shard_driver.h"
 
 #include <fcntl.h>
 
@@ -23,7 +23,7 @@ std::vector<std::uint8_t> some_bytes(std::uint64_t seed, std::size_t count) {
   return bytes;
 }
 
-// Appended, written over, read and cut anywhere, it is what memory is.
+// After appending, overwriting, reading and cutting anywhere, the file equals a copy in memory.
 TEST_F(GatheredFileTest, IsAsAFileInMemory) {
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     GatheredFile file = make(std::to_string(seed).c_str());
@@ -49,7 +49,7 @@ TEST_F(GatheredFileTest, IsAsAFileInMemory) {
       expected.resize(std::max(end, bytes.empty() ? end : offset + bytes.size()), 0);
       std::copy(bytes.begin(), bytes.end(),
                 expected.begin() + static_cast<std::ptrdiff_t>(std::min(offset, expected.size())));
-      ASSERT_GE(file.size(), expected.size());  // nothing written ahead makes it longer, too
+      ASSERT_GE(file.size(), expected.size());  // writing ahead makes it longer at once
       expected.resize(file.size(), 0);
       const std::size_t from = number / 3 % (expected.size() + 1);
       std::vector<std::uint8_t> read(std::min<std::size_t>(200'000, expected.size() - from) + 10, 7);
