@@ -74,6 +74,21 @@ function(wflow_source_options source)
   set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${ARGN}" SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
+# wflow_kernels(<list> <name> INCLUDE <file> DEFINITIONS <NAME=value>... OPTIONS <option>...): adds to the list a generated source that
+# includes the file, which holds kernels, with these macros and options. One call an instruction set.
+function(wflow_kernels list name)
+  cmake_parse_arguments(arg "" "INCLUDE" "DEFINITIONS;OPTIONS" ${ARGN})
+  set(text "")
+  foreach(definition IN LISTS arg_DEFINITIONS)
+    string(REPLACE "=" " " definition "${definition}")
+    string(APPEND text "#define ${definition}\n")
+  endforeach()
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}.cc")
+  file(CONFIGURE OUTPUT "${source}" CONTENT "${text}#include \"${arg_INCLUDE}\"\n" @ONLY)
+  wflow_source_options("${source}" ${arg_OPTIONS})
+  set(${list} ${${list}} "${source}" PARENT_SCOPE)
+endfunction()
+
 # wflow_test(<name> SOURCES ... LINK ... [DEFINITIONS ...] [NEEDS <target>...] [LABELS ...] [OWN_HEADERS]): a GoogleTest program, where
 # tests are built; one ctest entry a program keeps the list short, and the program's own output names the failing case. It ends with 77 if
 # all of its tests were skipped (cmake/test_main.cc).

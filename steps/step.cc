@@ -11,7 +11,7 @@
 #include "base/blocks.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "specs/plan/task_name.h"
+#include "specs/plan/plan.h"
 
 namespace wflow::steps {
 

@@ -66,7 +66,7 @@ MACHINES = re.compile(r"(engine/coordinate/(machine\w*|checks|timing)|workers/ag
 NO_IO = re.compile(
     r"(c?chrono|ctime|time\.h|sys/.*|unistd\.h|fcntl\.h|c?signal(\.h)?|poll\.h|sched\.h|pthread\.h|spawn\.h|netdb\.h|thread|mutex|"
     r"shared_mutex|condition_variable|future|fstream|iostream|random|zmq.*|sqlite3\.h|SQLiteCpp/.*|"
-    r"base/(clock|file|process|process_handle|log)\.h|engine/(store/(store|commit_thread|database)|wire/transport|wire/keys)\.h)"
+    r"base/(clock|file|folders|process|log)\.h|engine/(store/(store|commit_thread|database)|wire/transport|wire/keys)\.h)"
 )
 
 SOURCES = {".cc", ".h", ".cpp", ".hpp", ".py", ".cmake"}

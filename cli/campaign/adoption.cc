@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/staging_folder.h"
+#include "base/folders.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "engine/store/store.h"

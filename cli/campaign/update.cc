@@ -25,7 +25,7 @@
 #include "engine/update/sources.h"
 #include "specs/plan/versions.h"
 #include "specs/plan/workspace.h"
-#include "specs/study/growth.h"
+#include "specs/study/changes.h"
 
 namespace wflow::cli {
 

@@ -11,7 +11,7 @@
 
 #include "engine/update/changes.h"
 #include "specs/plan/plan.h"
-#include "specs/study/difference.h"
+#include "specs/study/changes.h"
 #include "specs/study/study.h"
 
 namespace wflow::cli {

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/leftovers.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "base/yaml.h"
 #include "cli/campaign/campaigns.h"

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/checked_json.h"
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"

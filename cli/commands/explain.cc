@@ -12,7 +12,7 @@
 #include "cli/view/task.h"
 #include "engine/query/client.h"
 #include "specs/plan/fingerprint.h"
-#include "specs/plan/task_name.h"
+#include "specs/plan/plan.h"
 #include "specs/plan/versions.h"
 
 namespace wflow::cli {

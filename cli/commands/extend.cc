@@ -12,7 +12,7 @@
 #include "cli/commands/handover.h"
 #include "cli/commands/run.h"
 #include "specs/plan/workspace.h"
-#include "specs/study/growth.h"
+#include "specs/study/changes.h"
 
 namespace wflow::cli {
 

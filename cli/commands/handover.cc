@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/process_handle.h"
+#include "base/process.h"
 #include "engine/query/client.h"
 #include "engine/store/campaign_lock.h"
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/exit_codes.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/commands/commands.h"

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/batch_environment.h"
 #include "base/error.h"
 #include "base/process.h"
 #include "base/text.h"

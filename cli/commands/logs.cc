@@ -16,14 +16,13 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/printable.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
 #include "cli/view/task.h"
 #include "engine/query/client.h"
-#include "specs/plan/task_name.h"
+#include "specs/plan/plan.h"
 
 namespace wflow::cli {
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "base/exit_codes.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/version.h"

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "base/batch_environment.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "base/version.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/special_file.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/commands/commands.h"

@@ -22,7 +22,7 @@
 #include "cli/campaign/selection.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/run.h"
-#include "specs/plan/task_name.h"
+#include "specs/plan/plan.h"
 #include "specs/samples/samples.h"
 #include "steps/step.h"
 #include "workers/execute/host.h"

@@ -12,7 +12,7 @@
 #include "cli/commands/commands.h"
 #include "cli/view/failure_groups.h"
 #include "cli/view/terminal.h"
-#include "specs/plan/task_name.h"
+#include "specs/plan/plan.h"
 #include "specs/samples/samples.h"
 
 namespace wflow::cli {

@@ -11,9 +11,7 @@
 #include "cli/commands/run.h"
 #include "specs/plan/plan_formats.h"
 #include "specs/plan/workspace.h"
-#include "specs/study/check_training.h"
-#include "specs/study/describe.h"
-#include "specs/study/schema.h"
+#include "specs/study/study.h"
 
 namespace wflow::cli {
 

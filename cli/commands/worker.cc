@@ -6,7 +6,6 @@
 #include <memory>
 #include <utility>
 
-#include "base/batch_environment.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/process.h"

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/private_files.h"
+#include "base/folders.h"
 #include "base/text.h"
 #include "cli/exec/arguments.h"
 #include "specs/samples/samples.h"

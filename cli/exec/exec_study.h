@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/staging_folder.h"
+#include "base/folders.h"
 #include "cli/exec/arguments.h"
 #include "cli/exec/placeholders.h"
 #include "specs/study/study.h"

@@ -13,7 +13,7 @@
 
 #include "engine/monitor/status.h"
 #include "engine/store/batch.h"
-#include "specs/study/hooks.h"
+#include "specs/study/study.h"
 
 namespace wflow::cli {
 

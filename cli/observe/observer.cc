@@ -16,7 +16,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/special_file.h"
 #include "base/text.h"
 #include "base/version.h"
 

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/checked_json.h"
+#include "base/checksum.h"
 #include "base/error.h"
 
 namespace wflow::cli::plot {

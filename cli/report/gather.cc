@@ -10,7 +10,7 @@
 #include "base/csv.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/private_files.h"
+#include "base/folders.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/printable.h"
+#include "base/text.h"
 
 namespace wflow::cli::report {
 

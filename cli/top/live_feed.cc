@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/printable.h"
 #include "base/text.h"
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/trainings.h"
@@ -21,7 +20,7 @@
 #include "cli/view/task.h"
 #include "engine/query/client.h"
 #include "engine/wire/transport.h"
-#include "specs/plan/task_name.h"
+#include "specs/plan/plan.h"
 
 namespace wflow::cli::top {
 

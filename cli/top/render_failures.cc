@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "base/printable.h"
 #include "base/text.h"
 #include "cli/top/chart.h"
 #include "cli/top/render.h"

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "cli/view/status.h"
 #include "specs/plan/fingerprint.h"
-#include "specs/plan/task_name.h"
+#include "specs/plan/plan.h"
 #include "specs/plan/versions.h"
 #include "specs/samples/samples.h"
 #include "steps/packed_output.h"

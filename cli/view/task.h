@@ -13,7 +13,6 @@
 #include "cli/view/terminal.h"
 #include "engine/wire/answers.h"
 #include "specs/plan/plan.h"
-#include "specs/plan/task_name.h"
 
 namespace wflow::cli {
 

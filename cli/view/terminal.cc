@@ -15,7 +15,7 @@
 #include <random>
 #include <utility>
 
-#include "base/printable.h"
+#include "base/text.h"
 
 namespace wflow::cli {
 

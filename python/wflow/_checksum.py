@@ -62,7 +62,7 @@ _KEY = b'"wflow_checksum"'
 
 
 def checked_json(text: bytes):
-    """The bytes of a JSON file of wflow without the line of its checksum (base/checked_json.h), and whether it matches: False only where it does not."""
+    """The bytes of a JSON file of wflow without the line of its checksum (base/checksum.h), and whether it matches: False only where it does not."""
     key = text.find(_KEY)
     if key < 0:
         return text, None

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plan::task_template(): a step's text with everything put in but what differs from sample to sample.
+// Plan::task_template(): replaces all tokens of a step's text except those that differ from sample to sample.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -10,7 +10,6 @@
 #include "specs/plan/launcher.h"
 #include "specs/plan/plan.h"
 #include "specs/study/blocks.h"
-#include "specs/study/names.h"
 #include "specs/study/reading.h"
 #include "specs/study/tokens.h"
 #include "trainer/config.h"
@@ -25,7 +24,7 @@ void add_text(Pieces& pieces, std::string_view text) {
   pieces.back().text += text;
 }
 
-// Where the trainings of a train: step write.
+// The directory where the trainings of a train: step write.
 struct TrainOutputs {
   const Study& study;
   const Expansion& expansion;
@@ -44,7 +43,7 @@ struct TrainOutputs {
   std::filesystem::path folder(const std::string& name) const { return campaign / clean_path(name); }
 };
 
-// From the second rung on a training ranks itself among the others. Their outputs have the same names in the
+// From the second rung on, a training ranks itself among the others. Their outputs have the same names in the
 // folder of each rung.
 void fill_search(yaml::Node& settings, const TrainOutputs& outputs, std::uint32_t row) {
   const std::string& name = outputs.study.steps[outputs.step].name;
@@ -70,7 +69,7 @@ void fill_search(yaml::Node& settings, const TrainOutputs& outputs, std::uint32_
 Pieces Plan::pieces(std::string_view text, const PlannedStep& planned, std::uint32_t row,
                     bool launchers) const {
   const std::size_t step = planned.study_step;
-  // Launchers last: what stands in the brackets behind them may be parameters.
+  // Launchers last: the brackets behind them may contain parameters.
   std::string resolved = replace_tokens(
       text,
       [&](std::string_view name) {
@@ -117,7 +116,7 @@ void Plan::fill_shell(TaskTemplate& task, const PlannedStep& planned, std::uint3
       [&](std::string_view name) { return expansion_->resolve(campaign_, planned.study_step, row, name); },
       kTokenLevels);
   std::string before;
-  if (is_shell(task.shell)) {  // to Python, they would be a syntax error
+  if (is_shell(task.shell)) {  // in Python they would be a syntax error
     for (const std::string& line : study_->sources) before += line + "\n";
   }
   const auto body = [&](const std::string& script) {
@@ -182,7 +181,7 @@ void Plan::fill_plugin(TaskTemplate& task, const PlannedStep& planned, std::uint
   if (library != nullptr)
     set_key(settings, "library", yaml::quoted(found(located_.libraries, library->text)));
   set_key(settings, "bundle", yaml::scalar(std::to_string(task.bundle)));
-  // What a process needs to compute any row itself.
+  // The data from which a process computes any row itself.
   set_key(settings, "samples", yaml::quoted(to_json(study_->samples->design).dump()));
   task.settings = yaml::emit(settings);
 }
@@ -211,7 +210,7 @@ TaskTemplate Plan::task_template(ArrayId array) const {
   task.timeout_s = step.timeout_s;
   task.stall_timeout_s = step.stall_timeout_s;
   task.trust_markers = step.trust_markers;
-  // Merlin's users find the script of every task in its directory.
+  // Merlin puts the script of every task into its directory.
   task.shell_given = step.shell_given || study_->merlin;
   task.bundle = step.bundle;
   task.output = step.output;

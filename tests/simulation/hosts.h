@@ -9,8 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/now.h"
-#include "base/process_identity.h"
+#include "base/plain_types.h"
 #include "tests/simulation/timeline.h"
 
 namespace wflow::simulation {

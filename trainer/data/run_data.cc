@@ -9,8 +9,8 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/free_memory.h"
 #include "base/random.h"
+#include "base/resources.h"
 #include "base/text.h"
 
 namespace wflow::trainer {

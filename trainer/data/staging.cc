@@ -19,10 +19,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/free_memory.h"
+#include "base/resources.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "converters/shards/shard_contents.h"
+#include "converters/shards/shard_file.h"
 
 namespace wflow::trainer {
 namespace {

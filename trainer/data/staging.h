@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "converters/shards/shard_bytes.h"
+#include "converters/shards/shard_file.h"
 #include "converters/shards/shard_reader.h"
 #include "trainer/config.h"
 #include "trainer/data/sample_source.h"

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <torch/csrc/jit/serialization/import.h>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/zip_check.h"
 
 namespace wflow::trainer {
 

@@ -22,7 +22,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/batch_environment.h"
+#include "base/process.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "trainer/parallel/rank_sums.h"

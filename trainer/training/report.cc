@@ -7,7 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "base/checked_json.h"
+#include "base/checksum.h"
 #include "base/file.h"
 #include "base/text.h"
 

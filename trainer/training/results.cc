@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "base/free_memory.h"
+#include "base/resources.h"
 #include "base/process.h"
 #include "base/version.h"
 #include "trainer/model/model_export.h"

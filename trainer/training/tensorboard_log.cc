@@ -11,7 +11,6 @@
 
 #include "base/process.h"
 #include "base/protobuf.h"
-#include "base/tfrecord.h"
 
 namespace wflow::trainer {
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/checked_json.h"
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/version.h"

@@ -24,7 +24,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/process_handle.h"
+#include "base/process.h"
 #include "base/version.h"
 #include "engine/wire/transport.h"
 #include "specs/samples/samples.h"

@@ -15,9 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/log_level.h"
-#include "base/now.h"
-#include "base/process_identity.h"
+#include "base/plain_types.h"
 #include "engine/wire/messages.h"
 #include "specs/plan/template.h"
 #include "workers/agent/link.h"

@@ -23,7 +23,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "base/process_handle.h"
 #include "workers/agent/worker_processes.h"
 #include "workers/execute/host.h"
 

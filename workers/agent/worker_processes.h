@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-#include "base/process_identity.h"
+#include "base/plain_types.h"
 #include "engine/wire/keys.h"
 #include "workers/agent/journal.h"
 #include "workers/agent/worker.h"

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/file.h"
-#include "base/process_handle.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "engine/wire/worker_journal.h"
 #include "steps/packed_output.h"

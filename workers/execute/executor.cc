@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "steps/files.h"
 #include "steps/step.h"
 #include "workers/execute/processes.h"

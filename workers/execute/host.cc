@@ -24,7 +24,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "base/threads.h"
+#include "base/resources.h"
 
 namespace wflow::workers {
 

@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "steps/files.h"
 #include "workers/execute/event_tail.h"
 

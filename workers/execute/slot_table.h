@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/now.h"
+#include "base/plain_types.h"
 #include "engine/wire/messages.h"
 #include "steps/packed_output.h"
 #include "workers/execute/processes.h"
