@@ -13,7 +13,7 @@
 #include "cli/view/allocation_lines.h"
 #include "cli/view/report.h"
 #include "cli/view/table.h"
-#include "engine/monitor/allocations.h"
+#include "engine/monitor/views.h"
 #include "engine/query/client.h"
 
 namespace wflow::cli {

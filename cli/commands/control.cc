@@ -27,7 +27,7 @@ namespace {
 
 namespace wire = engine::wire;
 
-// Of a request: far below the most that a message may have (engine/wire/codec.h).
+// The limit of a request, far below that of a message (engine/wire/messages.h).
 constexpr std::size_t kPartsOfMessage = 1'000'000;
 
 struct ControlOptions {

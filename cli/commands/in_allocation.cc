@@ -22,8 +22,8 @@
 #include "cli/commands/worker.h"
 #include "cli/view/display.h"
 #include "engine/batch/batch_system.h"
+#include "engine/coordinate/loop_inputs.h"
 #include "engine/coordinate/pool_specs.h"
-#include "engine/coordinate/signals.h"
 #include "engine/followups/followups.h"
 #include "engine/query/client.h"
 #include "engine/store/campaign_lock.h"
@@ -54,7 +54,7 @@ bool wait_for_signal(const engine::SignalQueue& signals, double seconds) {
 // Coordinates from here until allocations are on their way.
 RunEnd launch(const specs::Plan& plan, const RunOptions& given, bool resumed) {
   RunOptions options = given;
-  options.home = {true, {}, 0};
+  options.own_allocation = {true, {}, 0};
   return run_here(plan, options, resumed);
 }
 
@@ -285,7 +285,7 @@ int stand_by(const StandbyOptions& standby) {
   RunOptions options;
   options.quiet = true;
   options.keep_going = standby.keep_going;
-  options.home = {true, standby.allocation, allocation_end_unix_s()};
+  options.own_allocation = {true, standby.allocation, allocation_end_unix_s()};
   for (int errors = 0;;) {
     while (const auto signal = signals.take()) {
       if (*signal != SIGHUP) return static_cast<int>(ExitCode::ok);

@@ -17,7 +17,7 @@
 #include "cli/campaign/searches.h"
 #include "cli/campaign/update.h"
 #include "cli/report/data.h"
-#include "engine/monitor/allocations.h"
+#include "engine/monitor/views.h"
 #include "engine/query/client.h"
 #include "engine/query/queries.h"
 #include "engine/store/store.h"

@@ -16,7 +16,7 @@
 #include "cli/view/failure_groups.h"
 #include "cli/view/step_lines.h"
 #include "engine/coordinate/timing.h"
-#include "engine/monitor/describe_end.h"
+#include "engine/monitor/views.h"
 
 namespace wflow::cli {
 

@@ -126,6 +126,8 @@ std::vector<AgentEvent> Finisher::finish(const EndedChild& child) {
   if (record.killed || record.returned || dropped) {
     supervisor_.kill_tree(slot);
     supervisor_.clean_up_after(slot);
+  } else if (child.code != CLD_EXITED && arrays_.at(record.array).task_template.resources.procs > 1) {
+    supervisor_.clean_up_after(slot);  // another process, or the kernel, has killed mpirun
   }
   // The task ended before wflow's signal reached it: its result is like any other.
   if (own) record.killed = record.returned = record.terminated = false;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes of this host: the tree below a process, their usage, kills for memory, and files that killed ones
-// leave.
+// Processes of this host: the tree below a process, its usage, and kills for memory.
 #pragma once
 
 #include <signal.h>
@@ -77,9 +76,5 @@ class MemoryKills {
   std::string file_;  // with the counter; empty: there is none
   std::uint64_t seen_ = 0;
 };
-
-// Removes the files that Open MPI leaves in TMPDIR when mpirun is killed: ompi.HOST.UID/pid.N, for each of
-// the killed processes.
-void remove_mpi_sessions(std::span<const pid_t> pids);
 
 }  // namespace wflow::workers
