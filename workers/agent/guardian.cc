@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "steps/files.h"
 #include "workers/execute/event_tail.h"
+#include "workers/execute/mpi_sessions.h"
 #include "workers/execute/process_end.h"
 #include "workers/execute/mpi_sessions.h"
 #include "workers/execute/processes.h"
@@ -214,7 +215,7 @@ void block_signals() {
 int run_guardian(pid_t agent, const WorkerOptions& options, SlotTable& table, Journal& journal,
                  const std::filesystem::path& directory) {
   AgentWatch watch(agent, options, table);
-  remove_left_mpi_sessions();  // of workers that were killed with their guardians
+  remove_left_mpi_sessions();  // left by workers that were killed with their guardians
   const int status = watch.wait();
   const bool ended_itself = WIFEXITED(status);
   if (!ended_itself) {

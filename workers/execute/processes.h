@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes of this host: the tree below a process, their usage, kills for memory, and files that killed ones
-// leave.
+// Processes of this host: the tree below a process, its usage, and kills for memory.
 #pragma once
 
 #include <signal.h>
