@@ -5,6 +5,7 @@
 //     "wflow_checksum": "XXH3-128 of the file without this line, 32 hex digits",
 #pragma once
 
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -19,5 +20,13 @@ struct CheckedJson {
   bool whole = true;     // and it matches
 };
 CheckedJson take_checksum(std::string text);
+
+// Reads a number of a JSON document. JSON has no NaN and no infinities: writers put null in their place, and this
+// function gives NaN for null. `json`: nlohmann::json or another of its types. Throws its type error for other
+// values.
+template <class Json>
+double number_or_nan(const Json& json) {
+  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.template get<double>();
+}
 
 }  // namespace wflow

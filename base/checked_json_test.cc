@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 namespace wflow {
@@ -53,6 +54,15 @@ TEST(CheckedJson, WhatAnotherProgramHasWrittenAnewIsSeen) {
   EXPECT_FALSE(take_checksum(json.dump()).whole);
   json["a"] = 2;
   EXPECT_FALSE(take_checksum(json.dump(2)).whole);
+}
+
+TEST(CheckedJson, NullIsANumberThatIsNone) {
+  const auto list = nlohmann::json::parse("[2.5, 3, null, \"2.5\"]");
+  EXPECT_EQ(number_or_nan(list[0]), 2.5);
+  EXPECT_EQ(number_or_nan(list[1]), 3);
+  EXPECT_TRUE(std::isnan(number_or_nan(list[2])));
+  EXPECT_TRUE(std::isnan(number_or_nan(nlohmann::ordered_json())));
+  EXPECT_THROW(number_or_nan(list[3]), nlohmann::json::type_error);
 }
 
 }  // namespace

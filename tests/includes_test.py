@@ -17,9 +17,10 @@ MODULES = {
     "converters/config": {"base"},
     "converters/data_set_files": {"base"},
     "trainer": {"base", "converters"},
-    "trainer/config": {"base", "trainer/search_config"},
+    "trainer/config": {"base", "trainer/config_tables", "trainer/search_config"},
     "trainer/search_config": {"base"},
-    "specs": {"base", "converters/config", "trainer/config", "trainer/search_config"},
+    "trainer/config_tables": {"base"},
+    "specs": {"base", "converters/config", "trainer/config", "trainer/config_tables", "trainer/search_config"},
     "engine": {"specs", "base", "converters/data_set_files"},
     # Plain types that the scheduler, messages and workers share.
     "engine/schedule/types": {"specs"},
@@ -61,7 +62,7 @@ BOUNDARIES = {
 OUTSIDE = re.compile(r"(tests|bench)/.*|.*_test\.cc")
 
 # The two state machines: nothing that they include, by any way, is a socket, clock, process, thread or database.
-MACHINES = re.compile(r"(engine/coordinate/(machine\w*|checks|worker_state|timing)|workers/agent/machine\w*)\.(h|cc)")
+MACHINES = re.compile(r"(engine/coordinate/(machine\w*|checks|timing)|workers/agent/machine\w*)\.(h|cc)")
 NO_IO = re.compile(
     r"(c?chrono|ctime|time\.h|sys/.*|unistd\.h|fcntl\.h|c?signal(\.h)?|poll\.h|sched\.h|pthread\.h|spawn\.h|netdb\.h|thread|mutex|"
     r"shared_mutex|condition_variable|future|fstream|iostream|random|zmq.*|sqlite3\.h|SQLiteCpp/.*|"

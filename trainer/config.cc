@@ -8,7 +8,9 @@
 #include <limits>
 #include <span>
 
+#include "base/config_table.h"
 #include "base/text.h"
+#include "trainer/config_tables.h"
 #include "trainer/search_config.h"
 
 namespace wflow::trainer {
@@ -35,57 +37,20 @@ const std::array<std::string, 4> kAugmentations = {"shift", "flip", "permute", "
 
 constexpr std::int64_t kMany = std::int64_t{1} << 40;
 
-const yaml::Node& empty_map() {
-  static const yaml::Node node = yaml::map({});
-  return node;
-}
-
-// A block that may also be a single word: `model: sc18` is `model: {name: sc18}`.
-yaml::Node named_block(const yaml::Node* node) {
-  if (node == nullptr) return empty_map();
-  if (!node->is_scalar()) return *node;
-  yaml::Node block = yaml::map({{"name", *node}});
-  block.mark = node->mark;
-  return block;
-}
-
 // `batch_norm: true | false` is what earlier revisions had for `norm: batch | none`.
-Norm read_norm(yaml::MapReader& reader, Norm fallback) {
-  if (reader.has("batch_norm")) {
-    if (reader.has("norm")) {
-      reader.diagnostics().error(reader.mark_of("batch_norm"),
-                                 "'batch_norm' and 'norm' say the same thing; keep 'norm'");
-    }
-    fallback = reader.boolean("batch_norm", false) ? Norm::batch : Norm::none;
-  }
-  return static_cast<Norm>(reader.choice("norm", static_cast<std::size_t>(fallback), kNorms));
+void read_batch_norm(yaml::MapReader& reader, std::string_view key, ModelConfig& model) {
+  model.norm = reader.boolean(key, false) ? Norm::batch : Norm::none;
 }
 
 // `initial: random | data` is what earlier revisions had for `init: auto | data`.
-InitialWeights read_initial(yaml::MapReader& reader, InitialWeights fallback) {
-  if (reader.has("initial")) {
-    if (reader.has("init")) {
-      reader.diagnostics().error(reader.mark_of("initial"),
-                                 "'initial' and 'init' say the same thing; keep 'init'");
-    }
-    const std::size_t data = fallback == InitialWeights::data ? 1 : 0;
-    fallback = reader.choice("initial", data, kEarlierInitialWeights) == 1 ? InitialWeights::data
-                                                                           : InitialWeights::automatic;
-  }
-  return static_cast<InitialWeights>(
-      reader.choice("init", static_cast<std::size_t>(fallback), kInitialWeights));
-}
-
-LayerKind read_activation(yaml::MapReader& reader, LayerKind fallback) {
-  const auto first = static_cast<std::size_t>(LayerKind::leaky_relu);
-  const std::size_t chosen =
-      reader.choice("activation", static_cast<std::size_t>(fallback) - first, kActivations);
-  return static_cast<LayerKind>(first + chosen);
+void read_initial(yaml::MapReader& reader, std::string_view key, ModelConfig& model) {
+  const std::size_t fallback = model.initial == InitialWeights::data ? 1 : 0;
+  model.initial = reader.choice(key, fallback, kEarlierInitialWeights) == 1 ? InitialWeights::data
+                                                                            : InitialWeights::automatic;
 }
 
 void read_layer_list(yaml::MapReader& reader, std::span<const std::string> inputs, ModelConfig& model,
                      yaml::Diagnostics& diagnostics) {
-  model = default_model(ModelName::layers);
   const yaml::Node* list = reader.find("layers");
   if (list == nullptr) {
     diagnostics.error(reader.mark_of("layers"), "the model: block needs 'layers', a list of layers");
@@ -94,7 +59,6 @@ void read_layer_list(yaml::MapReader& reader, std::span<const std::string> input
   std::vector<std::string> names(inputs.begin(), inputs.end());
   if (names.empty()) names.emplace_back(kField);
   model.layers = read_layers(*list, names, diagnostics);
-  model.outputs = reader.strings("outputs");
   for (const LayerConfig& layer : model.layers) names.push_back(layer.name);
   for (const std::string& output : model.outputs) {
     if (std::find(names.begin(), names.end(), output) != names.end()) continue;
@@ -107,53 +71,119 @@ bool is_module_file(const yaml::Node& node) {
   return node.is_scalar() && node.text.ends_with(".pt");
 }
 
+// A key that another function reads.
+template <typename Config>
+config::Key<Config> read_elsewhere(std::string name, config::Json schema, std::string meaning,
+                                   typename config::Key<Config>::Write write = {}) {
+  return config::custom<Config>(
+      std::move(name), std::move(schema), std::move(meaning),
+      [](yaml::MapReader& reader, std::string_view key, Config&) { reader.has(key); }, std::move(write));
+}
+
+bool is_named(const ModelConfig& model) {
+  return model.name != ModelName::module && model.name != ModelName::layers;
+}
+bool is_listed(const ModelConfig& model) {
+  return model.name == ModelName::layers;
+}
+bool is_module(const ModelConfig& model) {
+  return model.name == ModelName::module;
+}
+
+// A model is named, a list of layers, or a module in a file; each has keys of its own.
+const config::Table<ModelConfig>& model_table() {
+  // The last three names stand for other keys of the block, or for none.
+  const auto names = std::span(kModels).first(kModels.size() - 1);
+  auto name = config::choice("name", &ModelConfig::name, names, "a [network](#networks-by-name)");
+  name.schema = config::choice_schema(names.first(names.size() - 2));
+  name.write = [](const ModelConfig& model) -> std::optional<yaml::Node> {
+    return is_named(model) ? std::optional(yaml::scalar(name_of(model.name))) : std::nullopt;
+  };
+  static const config::Table<ModelConfig> table(
+      "the model: block",
+      {config::text("file", &ModelConfig::file,
+                    "a [TorchScript file](#a-network-of-your-own): the network that is trained")
+           .usually("")
+           .only_if(is_module)
+           .then([](yaml::MapReader& reader, ModelConfig& model) {
+             if (model.file.empty())
+               reader.diagnostics().error(reader.mark_of("file"),
+                                          "'file' needs the path of a TorchScript file");
+           }),
+       std::move(name)
+           .only_if([](const ModelConfig& model) { return !is_module(model); })
+           .then([](yaml::MapReader& reader, ModelConfig& model) {
+             model = default_model(reader.has("layers") ? ModelName::layers : model.name);
+           }),
+       read_elsewhere<ModelConfig>("layers", layers_schema(),
+                                   "the network [written out](#layers), in place of a name",
+                                   [](const ModelConfig& model) {
+                                     std::vector<yaml::Node> layers;
+                                     for (const LayerConfig& layer : model.layers)
+                                       layers.push_back(to_yaml(layer));
+                                     return yaml::sequence(std::move(layers));
+                                   })
+           .only_if(is_listed),
+       config::texts("outputs", &ModelConfig::outputs, "names of the layers that are outputs")
+           .usually("the last layer")
+           .only_if(is_listed),
+       config::integer("width", &ModelConfig::width, 1, 4096, "channels of the first convolution")
+           .usually("by the model")
+           .only_if(is_named),
+       config::real("dropout", &ModelConfig::dropout, 0, 0.95,
+                    "fraction of the values that dropout sets to 0")
+           .usually("by the model")
+           .only_if(is_named),
+       config::choice("norm", &ModelConfig::norm, kNorms, "what follows each convolution")
+           .usually("unet `batch`, else `none`")
+           .only_if(is_named)
+           .formerly("batch_norm", config::boolean_schema(), read_batch_norm),
+       config::real("leaky_slope", &ModelConfig::leaky_slope, 0, 1, "slope of the leaky ReLU below 0")
+           .usually("by the model")
+           .only_if(is_named),
+       config::boolean("tanh_output", &ModelConfig::tanh_output, "limit outputs to +-1.2, as MLPerf does")
+           .only_if(is_named),
+       config::integers("dense", &ModelConfig::dense, 1, 1 << 20, "sizes of the hidden dense layers")
+           .usually("by the model")
+           .only_if(is_named),
+       config::choice("activation", &ModelConfig::activation, kActivations, "activation behind each layer",
+                      LayerKind::leaky_relu)
+           .usually("mlp and decoder `silu`, unet `relu`, else `leaky_relu`")
+           .only_if(is_named),
+       config::integer("depth", &ModelConfig::depth, 1, 12, "unet: how often the grid is halved")
+           .only_if(is_named),
+       config::integer("latent", &ModelConfig::latent, 1, 1 << 20,
+                       "autoencoder, vae: values between encoder and decoder")
+           .only_if(is_named),
+       config::boolean("level_means", &ModelConfig::level_means,
+                       "cosmoflow: the dense layers read the channels' means at every level; `false`: at the "
+                       "last level only")
+           .usually("cosmoflow `true`")
+           .only_if(is_named),
+       config::choice("init", &ModelConfig::initial, kInitialWeights,
+                      "rule of the [initial weights](#networks-by-name)")
+           .usually("cosmoflow `data`, else `auto`")
+           .only_if([](const ModelConfig& model) { return !is_module(model); })
+           .formerly("initial", config::choice_schema(kEarlierInitialWeights), read_initial)});
+  return table;
+}
+
 ModelConfig read_model(const yaml::Node* node, std::span<const std::string> inputs,
                        yaml::Diagnostics& diagnostics) {
   if (node == nullptr) return default_model(ModelName::automatic);
-  const yaml::Node block = is_module_file(*node) ? yaml::map({{"file", *node}}) : named_block(node);
-  yaml::MapReader reader(block, "the model: block", diagnostics);
-  if (reader.has("file")) {
-    ModelConfig model = default_model(ModelName::module);
-    model.file = reader.string("file");
-    if (model.file.empty())
-      diagnostics.error(reader.mark_of("file"), "'file' needs the path of a TorchScript file");
-    reader.finish();
-    return model;
-  }
-  const auto by_name = std::span(kModels).first(kModels.size() - 1);  // a module has a file, no name
-  const bool list = reader.has("layers");
-  const ModelName usual = list ? ModelName::layers : ModelName::cosmoflow;
-  const auto name = static_cast<ModelName>(reader.choice("name", static_cast<std::size_t>(usual), by_name));
-  ModelConfig model = default_model(name);
-  if (list || name == ModelName::layers) {
-    read_layer_list(reader, inputs, model, diagnostics);
-  } else {
-    model.width = reader.integer("width", model.width, 1, 4096);
-    model.dropout = reader.real("dropout", model.dropout, 0, 0.95);
-    model.norm = read_norm(reader, model.norm);
-    model.leaky_slope = reader.real("leaky_slope", model.leaky_slope, 0, 1);
-    model.tanh_output = reader.boolean("tanh_output", model.tanh_output);
-    if (reader.has("dense")) model.dense = reader.integers("dense", 1, 1 << 20);
-    model.activation = read_activation(reader, model.activation);
-    model.depth = reader.integer("depth", model.depth, 1, 12);
-    model.latent = reader.integer("latent", model.latent, 1, 1 << 20);
-    model.level_means = reader.boolean("level_means", model.level_means);
-  }
-  model.initial = read_initial(reader, model.initial);
+  const yaml::Node block =
+      is_module_file(*node) ? yaml::map({{"file", *node}}) : config::block_of(node, "name");
+  yaml::MapReader reader(block, model_table().where(), diagnostics);
+  ModelConfig model;
+  if (reader.has("file")) model = default_model(ModelName::module);
+  model_table().read_keys(reader, model);
+  if (is_listed(model)) read_layer_list(reader, inputs, model, diagnostics);
   reader.finish();
   return model;
 }
 
-LossConfig read_loss(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
-  const yaml::Node block = named_block(node);
-  yaml::MapReader reader(block, "the loss: block", diagnostics);
-  LossConfig loss;
-  loss.name = static_cast<LossName>(reader.choice("name", 0, kLosses));
-  loss.delta = reader.real("delta", loss.delta, 1e-9, 1e9);
-  loss.class_weights = reader.reals("class_weights");
-  loss.classes = reader.integer("classes", loss.classes, 0, 1 << 20);
-  loss.smooth = reader.real("smooth", loss.smooth, 0, 1e9);
-  loss.kl_weight = reader.real("kl_weight", loss.kl_weight, 0, 1e9);
+void check_loss(yaml::MapReader& reader, LossConfig& loss) {
+  yaml::Diagnostics& diagnostics = reader.diagnostics();
   const auto weights = static_cast<std::int64_t>(loss.class_weights.size());
   if (weights > 0 && loss.classes > 0 && weights != loss.classes) {
     diagnostics.error(
@@ -164,26 +194,36 @@ LossConfig read_loss(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
     if (weight < 0) diagnostics.error(reader.mark_of("class_weights"), "a class weight must not be negative");
   }
   if (weights > 0) loss.classes = weights;
-  reader.finish();
-  return loss;
+}
+
+const config::Table<LossConfig>& loss_table() {
+  static const config::Table<LossConfig> table(
+      "the loss: block",
+      {config::choice("name", &LossConfig::name, kLosses, "a [loss](#losses)"),
+       config::real("delta", &LossConfig::delta, 1e-9, 1e9,
+                    "huber: the error from which on the loss is linear, in deviations of the target"),
+       config::reals("class_weights", &LossConfig::class_weights, "cross_entropy, dice: a weight a class")
+           .usually("all 1"),
+       config::integer("classes", &LossConfig::classes, 0, 1 << 20,
+                       "cross_entropy, dice; 0: as many as the training data have"),
+       config::real("smooth", &LossConfig::smooth, 0, 1e9, "dice: added to numerator and denominator"),
+       config::real("kl_weight", &LossConfig::kl_weight, 0, 1e9, "vae: weight of the KL term")},
+      check_loss);
+  return table;
 }
 
 TransformConfig read_transform(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
   TransformConfig transform;
   if (node == nullptr) return transform;
   if (node->is_scalar()) {
-    const yaml::Node block = named_block(node);
-    yaml::MapReader reader(block, "transform:", diagnostics);
-    const std::size_t at = [&]() -> std::size_t {
-      for (std::size_t i = 0; i < kTransforms.size(); ++i) {
-        if (kTransforms[i] == node->text) return i;
-      }
+    const auto found = std::find(kTransforms.begin(), kTransforms.end(), node->text);
+    if (found == kTransforms.end()) {
       diagnostics.error(node->mark,
                         fmt::format("'transform' must be none, log1p or {{log: OFFSET}}, found {}{}",
                                     node->describe(), text::suggestion(node->text, kTransforms)));
-      return 0;
-    }();
-    transform.name = static_cast<TransformName>(at);
+    } else {
+      transform.name = static_cast<TransformName>(found - kTransforms.begin());
+    }
     return transform;
   }
   yaml::MapReader reader(*node, "the transform: block", diagnostics);
@@ -232,17 +272,17 @@ AugmentConfig read_augment(yaml::MapReader& reader, yaml::Diagnostics& diagnosti
   return augment;
 }
 
-void read_stage(yaml::MapReader& reader, TrainConfig& config, yaml::Diagnostics& diagnostics) {
-  const yaml::Node* node = reader.find("stage");
+void read_stage(yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+  const yaml::Node* node = reader.find(key);
   if (node == nullptr) return;
   if (node->is_map()) {
-    yaml::MapReader block(*node, "the stage: block", diagnostics);
+    yaml::MapReader block(*node, "the stage: block", reader.diagnostics());
     config.stage = Stage::local;
     config.stage_folder = block.required_string("local");
     block.finish();
     return;
   }
-  config.stage = static_cast<Stage>(reader.choice("stage", 0, kStages));
+  config.stage = static_cast<Stage>(reader.choice(key, 0, kStages));
 }
 
 double default_rate(OptimizerName name) {
@@ -257,83 +297,384 @@ double default_rate(OptimizerName name) {
   }
 }
 
-OptimizerConfig read_optimizer(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
-  const yaml::Node block = named_block(node);
-  yaml::MapReader reader(block, "the optimizer: block", diagnostics);
-  OptimizerConfig optimizer;
-  optimizer.name = static_cast<OptimizerName>(reader.choice("name", 0, kOptimizers));
-  optimizer.learning_rate = reader.real("learning_rate", default_rate(optimizer.name), 0, 1e3);
-  optimizer.momentum = reader.real("momentum", optimizer.momentum, 0, 0.9999);
-  optimizer.nesterov = reader.boolean("nesterov", optimizer.nesterov);
-  optimizer.beta1 = reader.real("beta1", optimizer.beta1, 0, 0.999999);
-  optimizer.beta2 = reader.real("beta2", optimizer.beta2, 0, 0.999999999);
-  optimizer.epsilon = reader.real("epsilon", optimizer.epsilon, 1e-30, 1);
-  const bool decoupled = optimizer.name == OptimizerName::adamw || optimizer.name == OptimizerName::lamb;
-  const double decay = decoupled ? 1e-2 : 0.0;
-  optimizer.weight_decay = reader.real("weight_decay", decay, 0, 10);
-  optimizer.clip_norm = reader.real("clip_norm", optimizer.clip_norm, 0, 1e30);
-  const double trust = optimizer.name == OptimizerName::larc ? 0.02 : 0.0;
-  optimizer.larc_trust = reader.real("larc_trust", trust, 0, 1e3);
-  optimizer.lag = reader.integer("lag", optimizer.lag, 0, 1);
-  optimizer.lars_trust = reader.real("lars_trust", optimizer.lars_trust, 0, 1e3);
-  optimizer.reference_batch = reader.integer("reference_batch", optimizer.reference_batch, 0, 1 << 24);
-  reader.finish();
-  return optimizer;
+// The defaults that depend on the method.
+void set_defaults(yaml::MapReader&, OptimizerConfig& optimizer) {
+  const bool is_decoupled = optimizer.name == OptimizerName::adamw || optimizer.name == OptimizerName::lamb;
+  optimizer.learning_rate = default_rate(optimizer.name);
+  optimizer.weight_decay = is_decoupled ? 1e-2 : 0;
+  optimizer.larc_trust = optimizer.name == OptimizerName::larc ? 0.02 : 0;
 }
 
-ScheduleConfig read_schedule(const yaml::Node* node, std::int64_t epochs, yaml::Diagnostics& diagnostics) {
-  ScheduleConfig schedule;
-  yaml::Node block = empty_map();
-  if (node != nullptr) block = node->is_scalar() ? yaml::map({{"decay", *node}}) : *node;
-  yaml::MapReader reader(block, "the schedule: block", diagnostics);
-  schedule.warmup_epochs = reader.real("warmup_epochs", schedule.warmup_epochs, 0, 1e9);
-  schedule.decay =
-      static_cast<Decay>(reader.choice("decay", static_cast<std::size_t>(schedule.decay), kDecays));
-  schedule.final_factor = reader.real("final_factor", schedule.final_factor, 0, 1);
-  schedule.power = reader.real("power", schedule.power, 0.01, 100);
-  schedule.step_epochs = reader.reals("step_epochs");
-  schedule.step_factor = reader.real("step_factor", schedule.step_factor, 0, 1);
-  schedule.rise = reader.real("rise", schedule.rise, 0, 1);
-  if (schedule.decay == Decay::step && schedule.step_epochs.empty()) {
-    diagnostics.error(reader.mark_of("step_epochs"),
-                      "decay: step needs 'step_epochs', a list such as [10, 15]");
-  }
-  if (schedule.warmup_epochs >= static_cast<double>(epochs) && schedule.warmup_epochs > 0) {
-    diagnostics.error(reader.mark_of("warmup_epochs"),
-                      fmt::format("'warmup_epochs' must be less than epochs ({})", epochs));
-  }
-  reader.finish();
-  return schedule;
+const config::Table<OptimizerConfig>& optimizer_table() {
+  static const config::Table<OptimizerConfig> table(
+      "the optimizer: block",
+      {config::choice("name", &OptimizerConfig::name, kOptimizers, "an [optimizer](#optimizers)")
+           .then(set_defaults),
+       config::real("learning_rate", &OptimizerConfig::learning_rate, 0, 1e3, "the rate before the schedule")
+           .usually("0.002; sgd and larc 0.01, lars 1"),
+       config::real("momentum", &OptimizerConfig::momentum, 0, 0.9999, "sgd, lars, larc"),
+       config::boolean("nesterov", &OptimizerConfig::nesterov, "sgd: Nesterov's momentum"),
+       config::real("beta1", &OptimizerConfig::beta1, 0, 0.999999,
+                    "adam, adamw, lamb: decay of the mean gradient"),
+       config::real("beta2", &OptimizerConfig::beta2, 0, 0.999999999,
+                    "adam, adamw, lamb: decay of the mean square"),
+       config::real("epsilon", &OptimizerConfig::epsilon, 1e-30, 1, "adam, adamw, lamb"),
+       config::real("weight_decay", &OptimizerConfig::weight_decay, 0, 10,
+                    "decay of weights; not of biases and norms")
+           .usually("adamw and lamb 0.01, else 0"),
+       config::real("clip_norm", &OptimizerConfig::clip_norm, 0, 1e30,
+                    "largest norm of the whole gradient; 0: no limit"),
+       config::real("larc_trust", &OptimizerConfig::larc_trust, 0, 1e3,
+                    "a layer's rate is at most this times the size of its weights over the size of its "
+                    "gradient; 0: off")
+           .usually("larc 0.02, else 0"),
+       config::integer("lag", &OptimizerConfig::lag, 0, 1,
+                       "1: a step's gradient is applied a step later, so that its sum over the ranks hides "
+                       "behind the next step"),
+       config::real("lars_trust", &OptimizerConfig::lars_trust, 0, 1e3,
+                    "lars: a step's size over the size of the weights"),
+       config::integer("reference_batch", &OptimizerConfig::reference_batch, 0, 1 << 24,
+                       "the learning rate is for this batch and grows in proportion; 0: it does not")});
+  return table;
 }
 
-CheckpointConfig read_checkpoint(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
-  CheckpointConfig checkpoint;
-  yaml::MapReader reader(node == nullptr ? empty_map() : *node, "the checkpoint: block", diagnostics);
-  checkpoint.every_epochs = reader.integer("every_epochs", checkpoint.every_epochs, 0, kMany);
-  checkpoint.every_steps = reader.integer("every_steps", checkpoint.every_steps, 0, kMany);
-  checkpoint.every_seconds = reader.seconds("every_seconds", checkpoint.every_seconds);
-  // `keep` is what earlier revisions had for `keep_last`.
-  if (reader.has("keep")) {
-    if (reader.has("keep_last")) {
-      diagnostics.error(reader.mark_of("keep"),
-                        "'keep' and 'keep_last' say the same thing; keep 'keep_last'");
-    }
-    checkpoint.keep_last = reader.integer("keep", checkpoint.keep_last, 1, 1000);
-  }
-  checkpoint.keep_last = reader.integer("keep_last", checkpoint.keep_last, 1, 1000);
-  checkpoint.keep_best = reader.integer("keep_best", checkpoint.keep_best, 0, 1000);
-  reader.finish();
-  return checkpoint;
+const config::Table<ScheduleConfig>& schedule_table() {
+  static const config::Table<ScheduleConfig> table(
+      "the schedule: block",
+      {config::real("warmup_epochs", &ScheduleConfig::warmup_epochs, 0, 1e9,
+                    "epochs in which the rate rises"),
+       config::choice("decay", &ScheduleConfig::decay, kDecays, "how the rate falls"),
+       config::real("final_factor", &ScheduleConfig::final_factor, 0, 1,
+                    "the rate at the end over the learning rate"),
+       config::real("power", &ScheduleConfig::power, 0.01, 100, "polynomial: its power"),
+       config::reals("step_epochs", &ScheduleConfig::step_epochs, "step: the epochs at which the rate falls")
+           .usually(""),
+       config::real("step_factor", &ScheduleConfig::step_factor, 0, 1,
+                    "step: what the rate is multiplied with"),
+       config::real("rise", &ScheduleConfig::rise, 0, 1,
+                    "one_cycle: part of the run in which the rate rises")},
+      [](yaml::MapReader& reader, ScheduleConfig& schedule) {
+        if (schedule.decay == Decay::step && schedule.step_epochs.empty()) {
+          reader.diagnostics().error(reader.mark_of("step_epochs"),
+                                     "decay: step needs 'step_epochs', a list such as [10, 15]");
+        }
+      });
+  return table;
 }
 
-yaml::Node real(double value) {
-  return yaml::scalar(text::from_real(value));
+const config::Table<CheckpointConfig>& checkpoint_table() {
+  static const config::Table<CheckpointConfig> table(
+      "the checkpoint: block",
+      {config::integer("every_epochs", &CheckpointConfig::every_epochs, 0, kMany, "0: never by epoch"),
+       config::integer("every_steps", &CheckpointConfig::every_steps, 0, kMany, "0: never by step"),
+       config::seconds("every_seconds", &CheckpointConfig::every_seconds, "0: never by time"),
+       config::integer("keep_last", &CheckpointConfig::keep_last, 1, 1000, "newest checkpoints kept")
+           .formerly("keep"),
+       config::integer("keep_best", &CheckpointConfig::keep_best, 0, 1000,
+                       "kept besides: those after the epochs with the best validation")});
+  return table;
 }
-yaml::Node integer(std::int64_t value) {
-  return yaml::scalar(std::to_string(value));
+
+const config::Table<GradientConfig>& gradient_table() {
+  static const config::Table<GradientConfig> table(
+      "the gradients: block", {config::choice("wire", &GradientConfig::wire, kWireFormats,
+                                              "between nodes: whole floats (`full`), or bfloat16 (`half`)")});
+  return table;
 }
-yaml::Node boolean(bool value) {
-  return yaml::scalar(value ? "true" : "false");
+
+const config::Table<GuardConfig>& guard_table() {
+  static const config::Table<GuardConfig> table(
+      "the guard: block",
+      {config::real("deviations", &GuardConfig::deviations, 1, 1e9,
+                    "a loss so many mean deviations above its mean is examined"),
+       config::integer("agree_every", &GuardConfig::agree_every, 0, kMany,
+                       "steps after which the ranks compare their states; 0: never"),
+       config::integer("rollbacks", &GuardConfig::rollbacks, 0, 1'000'000, "more of them end the run")});
+  return table;
+}
+
+void read_guard(yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+  const yaml::Node* node = reader.find(key);
+  if (node != nullptr && node->is_scalar()) {
+    config.guard.on = yaml::as_boolean(*node, key, reader.diagnostics()).value_or(true);
+  } else if (node != nullptr) {
+    guard_table().read(*node, config.guard, reader.diagnostics());
+  }
+}
+
+// The schedule of a search is that of a full training, which ends with the last rung.
+void read_epochs(yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+  const yaml::Node* block = reader.find("search");
+  const SearchConfig search = block == nullptr ? SearchConfig() : read_search(*block, reader.diagnostics());
+  const std::int64_t last = search.on() ? search.rungs.back() : config.epochs;
+  config.epochs = reader.integer(key, last, 1, kMostEpochs);
+  if (search.on() && config.epochs != last) {
+    reader.diagnostics().error(
+        reader.mark_of(key),
+        fmt::format("'epochs' is {} and the last of the rungs {}; leave out 'epochs'", config.epochs, last));
+  }
+}
+
+yaml::Node stage_node(const TrainConfig& config) {
+  if (config.stage_folder.empty()) return yaml::scalar(name_of(config.stage));
+  return yaml::map({{"local", yaml::quoted(config.stage_folder)}});
+}
+
+yaml::Node transform_node(const TrainConfig& config) {
+  if (config.transform.name != TransformName::log) return yaml::scalar(name_of(config.transform.name));
+  return yaml::map({{"log", config::emit_real(config.transform.offset)}});
+}
+
+yaml::Node augment_node(const TrainConfig& config) {
+  std::vector<yaml::Node> augment;
+  if (config.augment.shift) augment.push_back(yaml::scalar("shift"));
+  if (config.augment.flip) augment.push_back(yaml::scalar("flip"));
+  if (config.augment.permute) augment.push_back(yaml::scalar("permute"));
+  if (config.augment.noise > 0)
+    augment.push_back(yaml::map({{"noise", config::emit_real(config.augment.noise)}}));
+  return yaml::sequence(std::move(augment));
+}
+
+// The schema of a mapping with this key alone.
+config::Json single_key_schema(const char* key, config::Json value) {
+  return {{"type", "object"},
+          {"properties", {{key, std::move(value)}}},
+          {"required", {key}},
+          {"additionalProperties", false}};
+}
+
+config::Json described(config::Json schema, const char* description) {
+  schema["description"] = description;
+  return schema;
+}
+
+config::Json stage_schema() {
+  return config::any_of(
+      {config::choice_schema(kStages),
+       single_key_schema("local", {{"description", "folder on a disk of each node"}, {"type", "string"}})});
+}
+
+config::Json transform_schema() {
+  return config::any_of(
+      {config::choice_schema(kTransforms),
+       single_key_schema("log", described(config::number_schema(1e-30, 1e30), "x -> log(x + offset)")),
+       {{"type", "null"}}});
+}
+
+config::Json augment_schema() {
+  const config::Json noise = single_key_schema(
+      "noise",
+      described(config::number_schema(0, 100), "added to input fields, in deviations of each channel"));
+  const config::Json item = {{"anyOf", {{{"enum", {"shift", "flip", "permute"}}}, noise}}};
+  return config::any_of(
+      {{{"enum", {"shift", "flip", "permute", "none", false}}}, noise, {{"type", "array"}, {"items", item}}});
+}
+
+// Keys that contradict each other.
+void check_train(yaml::MapReader& reader, TrainConfig& config) {
+  yaml::Diagnostics& diagnostics = reader.diagnostics();
+  if (config.schedule.warmup_epochs >= static_cast<double>(config.epochs) &&
+      config.schedule.warmup_epochs > 0) {
+    const yaml::Node* schedule = reader.find("schedule");
+    const yaml::Node* warmup = schedule == nullptr ? nullptr : schedule->find("warmup_epochs");
+    diagnostics.error(warmup == nullptr ? reader.mark_of("schedule") : warmup->mark,
+                      fmt::format("'warmup_epochs' must be less than epochs ({})", config.epochs));
+  }
+  if (config.init_from == kInitFromLast && reader.find("search") != nullptr)
+    diagnostics.error(reader.mark_of("init_from"),
+                      "'init_from: last' goes on with one model, and 'search' "
+                      "begins several; leave out one of them");
+  if (config.augment.noise > 0 && !config.normalise) {
+    diagnostics.error(
+        reader.mark_of("augment"),
+        "the noise of 'augment' is in deviations of normalised fields, and 'normalise' is false");
+  }
+  if (config.members > 1 && reader.has("search")) {
+    diagnostics.error(
+        reader.mark_of("members"),
+        "'members' and 'search' do not go together: search with one member, then train the best "
+        "settings with 'members'");
+  }
+  if (config.seed >
+      static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() - config.members + 1)) {
+    diagnostics.error(reader.mark_of("seed"),
+                      "'seed' is too large: member K has the seed 'seed' + K - 1, which must be below 2^63");
+  }
+  if (config.ranks > config.batch) {
+    diagnostics.error(
+        reader.mark_of("ranks"),
+        fmt::format("'ranks' ({}) must not be more than 'batch' ({}): a rank without samples would idle",
+                    config.ranks, config.batch));
+  }
+}
+
+const config::Table<TrainConfig>& train_table() {
+  static const config::Table<TrainConfig> table(
+      "the train: block",
+      {config::text("data", &TrainConfig::data,
+                    "folder of a data set (a path with a `/`); in a campaign the name of a `convert:` step")
+           .required(),
+       config::text("output", &TrainConfig::output, "folder for all results"),
+       config::texts("inputs", &TrainConfig::inputs,
+                     "what the network reads: [fields and labels](#fields-and-labels)")
+           .usually("all inputs"),
+       config::texts("targets", &TrainConfig::targets, "what it learns: labels, or fields of one grid")
+           .usually("all targets"),
+       config::integer("seed", &TrainConfig::seed, 0, std::numeric_limits<std::int64_t>::max(),
+                       "seed of weights, order, augmentation, dropout"),
+       config::integer("members", &TrainConfig::members, 1, 100,
+                       "networks of an [ensemble of seeds](#ensembles-of-seeds): their mean predicts, and "
+                       "their spread says "
+                       "how sure it is")
+           .only_if_set(),
+       config::custom<TrainConfig>(
+           "init_from", {{"type", "string"}},
+           "weights to begin with: `last`, where the data have changed, those of this training's last model; "
+           "or a "
+           "checkpoint, or the folder of a training ([growing.md](growing.md#training-on))",
+           [](yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+             config.init_from = reader.string(key);
+             if (config.init_from == "none") config.init_from.clear();
+           },
+           [](const TrainConfig& config) { return yaml::quoted(config.init_from); })
+           .usually("`none`: random")
+           .only_if_set(),
+       config::custom<TrainConfig>(
+           "epochs", config::integer_schema(1, kMostEpochs), "passes over the training samples", read_epochs,
+           [](const TrainConfig& config) { return config::emit_integer(config.epochs); }),
+       config::integer("batch", &TrainConfig::batch, 1, 1 << 24, "samples a step, over all ranks"),
+       config::integer("accumulate", &TrainConfig::accumulate, 1, 1 << 20,
+                       "passes that a rank makes over its part of a batch: more need less memory"),
+       config::integer(
+           "ranks", &TrainConfig::ranks, 1, 1 << 20,
+           "MPI processes, for the launcher. A world of one where more were asked for is an error, and so "
+           "is, in a "
+           "campaign, any world that does not have `WFLOW_WORLD_SIZE` ranks (code 5; `--allow-any-ranks`)"),
+       read_elsewhere<TrainConfig>(
+           "nodes", config::integer_schema(1, 1 << 20),
+           "in a campaign whose workers run in allocations: the nodes that the ranks spread over "
+           "([cluster.md](cluster.md))")
+           .usually("1")
+           .then([](yaml::MapReader& reader, TrainConfig&) { reader.integer("nodes", 1, 1, 1 << 20); }),
+       read_elsewhere<TrainConfig>(
+           "min_nodes", config::integer_schema(1, 1 << 20),
+           "so many nodes are enough where there are no more: with fewer ranks, from the last "
+           "checkpoint")
+           .usually("`nodes`")
+           .then([](yaml::MapReader& reader, TrainConfig&) { reader.integer("min_nodes", 1, 1, 1 << 20); }),
+       config::integer("threads", &TrainConfig::threads, 1, 4096,
+                       "threads of a rank, for computing. The last bits of the results depend on it"),
+       config::integer("loader_threads", &TrainConfig::loader_threads, 1, 256,
+                       "threads of a rank, for reading and augmenting"),
+       config::bytes("cache", &TrainConfig::cache_bytes,
+                     "bytes of samples a rank keeps: decoded, or compressed where not all fit decoded. Free "
+                     "is what the kernel "
+                     "has available and the limits of the control groups leave")
+           .usually("a quarter of the free memory")
+           .only_if_set(),
+       config::custom<TrainConfig>(
+           "stage", stage_schema(),
+           "where shards are read from: `none` (where they lie), `memory` or `local` (a copy spread "
+           "over the nodes, [Staging](#staging)), `{local: FOLDER}`",
+           read_stage, stage_node),
+       config::custom<TrainConfig>(
+           "model",
+           config::any_of({model_table().schema()["properties"]["name"],
+                           {{"type", "string"}, {"pattern", "\\.pt$"}},
+                           model_table().schema(),
+                           {{"type", "null"}}}),
+           "a name, a [list of layers](#layers), a [TorchScript file](#a-network-of-your-own), or a "
+           "[mapping](#keys-of-model). By default from a field to numbers `cosmoflow` (three dimensions) or "
+           "`cnn` (one and "
+           "two), from numbers to numbers `mlp`, to a field `decoder`, from a field to a field `unet`",
+           [](yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+             config.model = read_model(reader.find(key), config.inputs, reader.diagnostics());
+           },
+           [](const TrainConfig& config) { return model_table().write(config.model); })
+           .usually("by the data's shapes"),
+       config::custom<TrainConfig>(
+           "transform", transform_schema(),
+           "`{log: OFFSET}`, `log1p`, `none` of the first input, before normalisation; of other fields the "
+           "`convert:` block "
+           "has [transforms](convert.md#transforms)",
+           [](yaml::MapReader& reader, std::string_view key, TrainConfig& config) {
+             config.transform = read_transform(reader.find(key), reader.diagnostics());
+           },
+           transform_node),
+       config::boolean("normalise", &TrainConfig::normalise,
+                       "normalise each channel as the data set [records it](convert.md#transforms): by mean "
+                       "and deviation of "
+                       "all training samples, or `min_max`; after `transform` by mean and deviation of (up "
+                       "to 256) training "
+                       "samples"),
+       config::custom<TrainConfig>(
+           "augment", augment_schema(),
+           "list of `shift` (periodic), `flip`, `permute` (exchanges axes of as many cells). With `flip`: "
+           "the 48 symmetries "
+           "of a cube, the 8 of a square. `{noise: 0.01}` adds Gaussian noise to input fields, in deviations "
+           "of each channel",
+           [](yaml::MapReader& reader, std::string_view, TrainConfig& config) {
+             config.augment = read_augment(reader, reader.diagnostics());
+           },
+           augment_node)
+           .usually("none"),
+       config::block("loss", &TrainConfig::loss, loss_table(),
+                     "a [name](#losses) or a [mapping](#keys-of-loss), on normalised targets", "name")
+           .usually("`mse`"),
+       config::block("optimizer", &TrainConfig::optimizer, optimizer_table(),
+                     "a [name](#optimizers) or a [mapping](#keys-of-optimizer)", "name")
+           .usually("`adamw`"),
+       config::block("gradients", &TrainConfig::gradients, gradient_table(),
+                     "how gradients are summed over the ranks: [keys](#keys-of-gradients), [several "
+                     "nodes](#several-nodes)")
+           .usually("`{wire: full}`"),
+       config::block("schedule", &TrainConfig::schedule, schedule_table(),
+                     "learning rate over the training: how it falls, or a [mapping](#keys-of-schedule)",
+                     "decay")
+           .usually("`cosine`"),
+       config::block("checkpoint", &TrainConfig::checkpoint, checkpoint_table(),
+                     "how often: [keys](#keys-of-checkpoint)")
+           .usually("every epoch"),
+       config::custom<TrainConfig>(
+           "guard", config::any_of({config::boolean_schema(), guard_table().schema()}),
+           "goes back to a checkpoint where memory or a rank has failed ([guard](#guard)): `false`, or a "
+           "[mapping](#keys-of-guard)",
+           read_guard,
+           [](const TrainConfig& config) {
+             return config.guard.on ? guard_table().write(config.guard) : config::emit_boolean(false);
+           })
+           .usually("`true`"),
+       config::choice("select", &TrainConfig::select, kSelects,
+                      "weights for test and model: of the last epoch, or `best` in validation"),
+       config::real(
+           "ema", &TrainConfig::ema, 0, 0.999999,
+           "decay a step of averaged weights; they are then what is validated, tested and exported. 0: none"),
+       config::integer("early_stop", &TrainConfig::early_stop_epochs, 0, kMany,
+                       "epochs without a better validation after which to stop; 0: never"),
+       config::boolean("shuffle_labels", &TrainConfig::shuffle_labels,
+                       "leak test: training labels in random order; ratios must stay near 1"),
+       config::boolean("deterministic", &TrainConfig::deterministic,
+                       "ask libtorch for deterministic kernels"),
+       config::choice("backend", &TrainConfig::backend, kBackends,
+                      "what computes on a processor: `torch` (libtorch, and wflow's kernels for few "
+                      "channels), `onednn` (oneDNN "
+                      "on its blocked layout wherever it has fast kernels; refused where it has none), or "
+                      "`auto`: the faster "
+                      "of them for each layer; dense layers by oneDNN with both of the latter. The weights "
+                      "agree to about 1e-4 "
+                      "a step, so a training may go on with another"),
+       config::choice("precision", &TrainConfig::precision, kPrecisions,
+                      "precision of the products in convolutions and linear layers: `full`, `bf16` or `fp16` "
+                      "([precision and "
+                      "GPUs](#precision-and-gpus))"),
+       config::seconds("max_seconds", &TrainConfig::max_seconds,
+                       "after this time, write a checkpoint and end with exit code 6; 0: no limit"),
+       read_elsewhere<TrainConfig>("search",
+                                   config::any_of({{{"$ref", "#/$defs/token"}}, search_table().schema()}),
+                                   "[successive halving](#searching) over the trainings of a campaign's step")
+           .usually("none")},
+      check_train);
+  return table;
 }
 
 }  // namespace
@@ -432,14 +773,6 @@ ModelConfig default_model(ModelName name) {
   return model;
 }
 
-GradientConfig read_gradients(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
-  yaml::MapReader reader(node == nullptr ? empty_map() : *node, "the gradients: block", diagnostics);
-  GradientConfig gradients;
-  gradients.wire = static_cast<WireFormat>(reader.choice("wire", 0, kWireFormats));
-  reader.finish();
-  return gradients;
-}
-
 std::string module_file(const yaml::Node& train_block) {
   const yaml::Node* model = train_block.find("model");
   if (model == nullptr) return {};
@@ -453,233 +786,33 @@ yaml::Node with_module_file(yaml::Node train_block, const std::string& path) {
   return train_block;
 }
 
-GuardConfig read_guard(const yaml::Node* node, yaml::Diagnostics& diagnostics) {
-  GuardConfig guard;
-  if (node != nullptr && node->is_scalar()) {
-    guard.on = yaml::as_boolean(*node, "guard", diagnostics).value_or(true);
-    return guard;
-  }
-  yaml::MapReader reader(node == nullptr ? empty_map() : *node, "the guard: block", diagnostics);
-  guard.deviations = reader.real("deviations", guard.deviations, 1, 1e9);
-  guard.agree_every = reader.integer("agree_every", guard.agree_every, 0, kMany);
-  guard.rollbacks = reader.integer("rollbacks", guard.rollbacks, 0, 1'000'000);
-  reader.finish();
-  return guard;
-}
-
-namespace {
-
-// The schedule of a search is that of a full training, which ends with the last rung.
-std::int64_t read_epochs(yaml::MapReader& reader) {
-  const yaml::Node* block = reader.find("search");
-  const SearchConfig search = block == nullptr ? SearchConfig() : read_search(*block, reader.diagnostics());
-  const std::int64_t last = search.on() ? search.rungs.back() : TrainConfig().epochs;
-  const std::int64_t epochs = reader.integer("epochs", last, 1, 100'000'000);
-  if (search.on() && epochs != last) {
-    reader.diagnostics().error(
-        reader.mark_of("epochs"),
-        fmt::format("'epochs' is {} and the last of the rungs {}; leave out 'epochs'", epochs, last));
-  }
-  return epochs;
-}
-
-}  // namespace
-
 TrainConfig read_train_config(const yaml::Node& block, yaml::Diagnostics& diagnostics) {
-  yaml::MapReader reader(block, "the train: block", diagnostics);
   TrainConfig config;
-  config.data = reader.required_string("data");
-  config.output = reader.string("output", "training");
-  config.inputs = reader.strings("inputs");
-  config.targets = reader.strings("targets");
-  config.seed =
-      static_cast<std::uint64_t>(reader.integer("seed", 1, 0, std::numeric_limits<std::int64_t>::max()));
-  config.members = reader.integer("members", config.members, 1, 100);
-  config.epochs = read_epochs(reader);
-  config.batch = reader.integer("batch", config.batch, 1, 1 << 24);
-  config.accumulate = reader.integer("accumulate", config.accumulate, 1, 1 << 20);
-  config.ranks = reader.integer("ranks", config.ranks, 1, 1 << 20);
-  reader.integer("nodes", 1, 1, 1 << 20);  // of the campaign's: what starts the ranks looks at it
-  reader.integer("min_nodes", 1, 1, 1 << 20);
-  config.threads = reader.integer("threads", config.threads, 1, 4096);
-  config.loader_threads = reader.integer("loader_threads", config.loader_threads, 1, 256);
-  config.cache_bytes = reader.bytes("cache", config.cache_bytes);
-  read_stage(reader, config, diagnostics);
-  config.model = read_model(reader.find("model"), config.inputs, diagnostics);
-  config.transform = read_transform(reader.find("transform"), diagnostics);
-  config.normalise = reader.boolean("normalise", config.normalise);
-  config.augment = read_augment(reader, diagnostics);
-  config.loss = read_loss(reader.find("loss"), diagnostics);
-  config.optimizer = read_optimizer(reader.find("optimizer"), diagnostics);
-  config.gradients = read_gradients(reader.find("gradients"), diagnostics);
-  config.schedule = read_schedule(reader.find("schedule"), config.epochs, diagnostics);
-  config.checkpoint = read_checkpoint(reader.find("checkpoint"), diagnostics);
-  config.guard = read_guard(reader.find("guard"), diagnostics);
-  config.select = static_cast<Select>(reader.choice("select", 0, kSelects));
-  config.ema = reader.real("ema", config.ema, 0, 0.999999);
-  config.early_stop_epochs = reader.integer("early_stop", config.early_stop_epochs, 0, kMany);
-  config.shuffle_labels = reader.boolean("shuffle_labels", config.shuffle_labels);
-  config.deterministic = reader.boolean("deterministic", config.deterministic);
-  config.backend = static_cast<Backend>(reader.choice("backend", 0, kBackends));
-  config.precision = static_cast<Precision>(reader.choice("precision", 0, kPrecisions));
-  config.init_from = reader.string("init_from");
-  if (config.init_from == "none") config.init_from.clear();
-  if (config.init_from == kInitFromLast && reader.find("search") != nullptr)
-    diagnostics.error(reader.mark_of("init_from"), "'init_from: last' goes on with one model, and 'search' "
-                                                   "begins several; leave out one of them");
-  config.max_seconds = reader.seconds("max_seconds", config.max_seconds);
-  reader.finish();
-  if (config.augment.noise > 0 && !config.normalise) {
-    diagnostics.error(
-        reader.mark_of("augment"),
-        "the noise of 'augment' is in deviations of normalised fields, and 'normalise' is false");
-  }
-  if (config.members > 1 && reader.has("search")) {
-    diagnostics.error(
-        reader.mark_of("members"),
-        "'members' and 'search' do not go together: search with one member, then train the best "
-        "settings with 'members'");
-  }
-  if (config.seed >
-      static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() - config.members + 1)) {
-    diagnostics.error(reader.mark_of("seed"),
-                      "'seed' is too large: member K has the seed 'seed' + K - 1, which must be below 2^63");
-  }
-  if (config.ranks > config.batch) {
-    diagnostics.error(
-        reader.mark_of("ranks"),
-        fmt::format("'ranks' ({}) must not be more than 'batch' ({}): a rank without samples would idle",
-                    config.ranks, config.batch));
-  }
+  train_table().read(block, config, diagnostics);
   return config;
 }
 
-namespace {
-
-yaml::Node names(const std::vector<std::string>& list) {
-  std::vector<yaml::Node> nodes;
-  for (const std::string& name : list) nodes.push_back(yaml::quoted(name));
-  return yaml::sequence(std::move(nodes));
-}
-yaml::Node integers(const std::vector<std::int64_t>& list) {
-  std::vector<yaml::Node> nodes;
-  for (const std::int64_t value : list) nodes.push_back(integer(value));
-  return yaml::sequence(std::move(nodes));
-}
-yaml::Node reals(const std::vector<double>& list) {
-  std::vector<yaml::Node> nodes;
-  for (const double value : list) nodes.push_back(real(value));
-  return yaml::sequence(std::move(nodes));
-}
-
-yaml::Node to_yaml(const ModelConfig& model) {
-  if (model.name == ModelName::module) return yaml::map({{"file", yaml::quoted(model.file)}});
-  if (model.name == ModelName::layers) {
-    std::vector<yaml::Node> layers;
-    for (const LayerConfig& layer : model.layers) layers.push_back(to_yaml(layer));
-    return yaml::map({{"layers", yaml::sequence(std::move(layers))},
-                      {"outputs", names(model.outputs)},
-                      {"init", yaml::scalar(name_of(model.initial))}});
-  }
-  return yaml::map({{"name", yaml::scalar(name_of(model.name))},
-                    {"width", integer(model.width)},
-                    {"dropout", real(model.dropout)},
-                    {"norm", yaml::scalar(name_of(model.norm))},
-                    {"leaky_slope", real(model.leaky_slope)},
-                    {"tanh_output", boolean(model.tanh_output)},
-                    {"dense", integers(model.dense)},
-                    {"activation", yaml::scalar(name_of(model.activation))},
-                    {"depth", integer(model.depth)},
-                    {"latent", integer(model.latent)},
-                    {"level_means", boolean(model.level_means)},
-                    {"init", yaml::scalar(name_of(model.initial))}});
-}
-
-yaml::Node to_yaml(const LossConfig& loss) {
-  return yaml::map({{"name", yaml::scalar(name_of(loss.name))},
-                    {"delta", real(loss.delta)},
-                    {"class_weights", reals(loss.class_weights)},
-                    {"classes", integer(loss.classes)},
-                    {"smooth", real(loss.smooth)},
-                    {"kl_weight", real(loss.kl_weight)}});
-}
-
-}  // namespace
-
 yaml::Node to_yaml(const TrainConfig& config) {
-  std::vector<yaml::Node> augment;
-  if (config.augment.shift) augment.push_back(yaml::scalar("shift"));
-  if (config.augment.flip) augment.push_back(yaml::scalar("flip"));
-  if (config.augment.permute) augment.push_back(yaml::scalar("permute"));
-  if (config.augment.noise > 0) augment.push_back(yaml::map({{"noise", real(config.augment.noise)}}));
-  const yaml::Node stage = config.stage_folder.empty()
-                               ? yaml::scalar(name_of(config.stage))
-                               : yaml::map({{"local", yaml::quoted(config.stage_folder)}});
-  const yaml::Node transform = config.transform.name == TransformName::log
-                                   ? yaml::map({{"log", real(config.transform.offset)}})
-                                   : yaml::scalar(name_of(config.transform.name));
-  const OptimizerConfig& optimizer = config.optimizer;
-  const ScheduleConfig& schedule = config.schedule;
-  std::vector<std::pair<std::string, yaml::Node>> entries = {
-      {"data", yaml::quoted(config.data)},
-      {"output", yaml::quoted(config.output)},
-      {"inputs", names(config.inputs)},
-      {"targets", names(config.targets)},
-      {"seed", yaml::scalar(std::to_string(config.seed))},
-      {"epochs", integer(config.epochs)},
-      {"batch", integer(config.batch)},
-      {"accumulate", integer(config.accumulate)},
-      {"ranks", integer(config.ranks)},
-      {"threads", integer(config.threads)},
-      {"loader_threads", integer(config.loader_threads)},
-      {"stage", stage},
-      {"model", to_yaml(config.model)},
-      {"transform", transform},
-      {"normalise", boolean(config.normalise)},
-      {"augment", yaml::sequence(std::move(augment))},
-      {"loss", to_yaml(config.loss)},
-      {"optimizer", yaml::map({{"name", yaml::scalar(name_of(optimizer.name))},
-                               {"learning_rate", real(optimizer.learning_rate)},
-                               {"momentum", real(optimizer.momentum)},
-                               {"nesterov", boolean(optimizer.nesterov)},
-                               {"beta1", real(optimizer.beta1)},
-                               {"beta2", real(optimizer.beta2)},
-                               {"epsilon", real(optimizer.epsilon)},
-                               {"weight_decay", real(optimizer.weight_decay)},
-                               {"clip_norm", real(optimizer.clip_norm)},
-                               {"larc_trust", real(optimizer.larc_trust)},
-                               {"lag", integer(optimizer.lag)},
-                               {"lars_trust", real(optimizer.lars_trust)},
-                               {"reference_batch", integer(optimizer.reference_batch)}})},
-      {"gradients", yaml::map({{"wire", yaml::scalar(name_of(config.gradients.wire))}})},
-      {"schedule", yaml::map({{"warmup_epochs", real(schedule.warmup_epochs)},
-                              {"decay", yaml::scalar(name_of(schedule.decay))},
-                              {"final_factor", real(schedule.final_factor)},
-                              {"power", real(schedule.power)},
-                              {"step_epochs", reals(schedule.step_epochs)},
-                              {"step_factor", real(schedule.step_factor)},
-                              {"rise", real(schedule.rise)}})},
-      {"checkpoint", yaml::map({{"every_epochs", integer(config.checkpoint.every_epochs)},
-                                {"every_steps", integer(config.checkpoint.every_steps)},
-                                {"every_seconds", real(config.checkpoint.every_seconds)},
-                                {"keep_last", integer(config.checkpoint.keep_last)},
-                                {"keep_best", integer(config.checkpoint.keep_best)}})},
-      {"guard", config.guard.on ? yaml::map({{"deviations", real(config.guard.deviations)},
-                                             {"agree_every", integer(config.guard.agree_every)},
-                                             {"rollbacks", integer(config.guard.rollbacks)}})
-                                : boolean(false)},
-      {"select", yaml::scalar(name_of(config.select))},
-      {"ema", real(config.ema)},
-      {"early_stop", integer(config.early_stop_epochs)},
-      {"shuffle_labels", boolean(config.shuffle_labels)},
-      {"deterministic", boolean(config.deterministic)},
-      {"backend", yaml::scalar(name_of(config.backend))},
-      {"precision", yaml::scalar(name_of(config.precision))},
-      {"max_seconds", real(config.max_seconds)}};
-  if (config.members > 1) entries.emplace_back("members", integer(config.members));
-  if (!config.init_from.empty()) entries.emplace_back("init_from", yaml::quoted(config.init_from));
-  if (config.cache_bytes >= 0) entries.emplace_back("cache", integer(config.cache_bytes));
-  return yaml::map(std::move(entries));
+  return train_table().write(config);
+}
+
+config::Json train_schema() {
+  config::Json schema = {{"description", "a training (docs/train.md)"}};
+  schema.update(train_table().schema());
+  return schema;
+}
+
+std::vector<config::Section> train_sections() {
+  return {{"train", train_table().rows()},
+          {"train.model", model_table().rows()},
+          {"train.model.layers", layer_rows()},
+          {"train.loss", loss_table().rows()},
+          {"train.optimizer", optimizer_table().rows()},
+          {"train.gradients", gradient_table().rows()},
+          {"train.schedule", schedule_table().rows()},
+          {"train.checkpoint", checkpoint_table().rows()},
+          {"train.guard", guard_table().rows()},
+          {"train.search", search_table().rows()}};
 }
 
 }  // namespace wflow::trainer

@@ -159,7 +159,7 @@ struct GuardConfig {
 
 struct TrainConfig {
   std::string data;                  // directory with manifest.json; in a campaign the name of a convert step
-  std::string output;                // directory for checkpoints, metrics, model
+  std::string output = "training";   // directory for checkpoints, metrics, model
   std::vector<std::string> inputs;   // x, the data's field, or labels; empty: x
   std::vector<std::string> targets;  // labels, or x; empty: every label of the data
   std::uint64_t seed = 1;

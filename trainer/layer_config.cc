@@ -7,6 +7,7 @@
 #include <array>
 #include <set>
 
+#include "base/config_table.h"
 #include "base/text.h"
 
 namespace wflow::trainer {
@@ -82,6 +83,46 @@ bool has_weights(LayerKind kind) {
   return is_convolution(kind) || kind == LayerKind::linear;
 }
 
+// The keys of a layer beside the one that its kind names.
+const config::Table<LayerConfig>& layer_table() {
+  const auto is_window = [](const LayerConfig& layer) { return is_convolution(layer.kind); };
+  static const config::Table<LayerConfig> table(
+      "a layer",
+      {config::text("name", &LayerConfig::name, "name of the layer").usually("kind and number"),
+       // LayerReader::read_inputs() reads it, which knows the layers so far.
+       config::custom<LayerConfig>(
+           "from", config::one_or_list_schema({{"type", "string"}}), "the layers or inputs that it reads",
+           [](yaml::MapReader& reader, std::string_view key, LayerConfig&) { reader.has(key); },
+           [](const LayerConfig& layer) { return config::emit_texts(layer.from); })
+           .usually("the layer before"),
+       config::integer("kernel", &LayerConfig::kernel, 1, 1 << 16,
+                       "convolutions: cells of a window along each axis")
+           .usually("3; transposed 2")
+           .only_if(is_window)
+           .then([](yaml::MapReader&, LayerConfig& layer) {
+             layer.stride = layer.kind == LayerKind::transposed_convolution ? layer.kernel : 1;
+           }),
+       config::integer("stride", &LayerConfig::stride, 1, 1 << 16, "convolutions: cells between two windows")
+           .usually("1; transposed the kernel")
+           .only_if(is_window),
+       config::custom<LayerConfig>(
+           "padding", config::choice_schema(kPaddings),
+           "convolution: zeros around the field (`same`), or only windows that fit (`valid`)",
+           [](yaml::MapReader& reader, std::string_view key, LayerConfig& layer) {
+             layer.same = reader.choice(key, 0, kPaddings) == 0;
+           },
+           [](const LayerConfig& layer) { return yaml::scalar(layer.same ? "same" : "valid"); })
+           .usually("`same`")
+           .only_if([](const LayerConfig& layer) { return layer.kind == LayerKind::convolution; }),
+       config::boolean("bias", &LayerConfig::bias, "convolutions: add a bias a channel")
+           .only_if(is_window)
+           .usually("`true`"),
+       config::choice("init", &LayerConfig::init, kInits,
+                      "convolutions and dense layers: initial weights; `auto`: by `init` of the model")
+           .only_if([](const LayerConfig& layer) { return has_weights(layer.kind); })});
+  return table;
+}
+
 // Reads one entry after the other; knows the names so far.
 class LayerReader {
  public:
@@ -114,9 +155,9 @@ class LayerReader {
     yaml::MapReader reader(block, fmt::format("layer {} ({})", layers_.size() + 1, kNames[kind]),
                            diagnostics_);
     read_argument(reader, block, layer);
-    if (is_convolution(layer.kind)) read_window(reader, layer);
-    if (has_weights(layer.kind)) layer.init = static_cast<LayerInit>(reader.choice("init", 0, kInits));
-    layer.name = reader.string("name", fmt::format("{}{}", kNames[kind], ++counts_[kind]));
+    layer.name = fmt::format("{}{}", kNames[kind], ++counts_[kind]);
+    layer.kernel = layer.kind == LayerKind::transposed_convolution ? 2 : 3;
+    layer_table().read_keys(reader, layer);
     const bool input = std::find(inputs_.begin(), inputs_.end(), layer.name) != inputs_.end();
     if (input || known_.contains(layer.name) || layer.name.find('.') != std::string::npos ||
         layer.name.empty()) {
@@ -182,14 +223,6 @@ class LayerReader {
         layer.from = reader.strings(key);
         break;
     }
-  }
-
-  void read_window(yaml::MapReader& reader, LayerConfig& layer) {
-    const bool up = layer.kind == LayerKind::transposed_convolution;
-    layer.kernel = reader.integer("kernel", up ? 2 : 3, 1, 1 << 16);
-    layer.stride = reader.integer("stride", up ? layer.kernel : 1, 1, 1 << 16);
-    if (!up) layer.same = reader.choice("padding", 0, kPaddings) == 0;
-    layer.bias = reader.boolean("bias", true);
   }
 
   void read_inputs(yaml::MapReader& reader, LayerConfig& layer) {
@@ -265,21 +298,24 @@ yaml::Node to_yaml(const LayerConfig& layer) {
     case Argument::none:
       break;
   }
-  std::vector<yaml::Node> from;
-  for (const std::string& name : layer.from) from.push_back(yaml::quoted(name));
-  std::vector<std::pair<std::string, yaml::Node>> entries = {{name_of(layer.kind), argument},
-                                                             {"name", yaml::quoted(layer.name)},
-                                                             {"from", yaml::sequence(std::move(from))}};
-  if (is_convolution(layer.kind)) {
-    entries.emplace_back("kernel", integer(layer.kernel));
-    entries.emplace_back("stride", integer(layer.stride));
-    if (layer.kind == LayerKind::convolution)
-      entries.emplace_back("padding", yaml::scalar(layer.same ? "same" : "valid"));
-    entries.emplace_back("bias", yaml::scalar(layer.bias ? "true" : "false"));
+  yaml::Node node = layer_table().write(layer);
+  node.entries.emplace(node.entries.begin(), yaml::scalar(name_of(layer.kind)), argument);
+  return node;
+}
+
+std::vector<config::Row> layer_rows() {
+  return layer_table().rows();
+}
+
+nlohmann::ordered_json layers_schema() {
+  std::vector<std::string> alone;  // kinds that need no number and read one value
+  for (std::size_t kind = 0; kind < kKinds; ++kind) {
+    const Form form = form_of(static_cast<LayerKind>(kind));
+    if (!form.needed && form.least_inputs == 1) alone.push_back(kNames[kind]);
   }
-  if (has_weights(layer.kind))
-    entries.emplace_back("init", yaml::scalar(kInits[static_cast<std::size_t>(layer.init)]));
-  return yaml::map(std::move(entries));
+  config::Json layer = layer_table().schema();
+  layer["patternProperties"] = {{"^(" + text::join(kNames, "|") + ")$", config::Json::object()}};
+  return {{"type", {"array", "null"}}, {"items", {{"anyOf", {{{"enum", alone}}, layer}}}}};
 }
 
 }  // namespace wflow::trainer

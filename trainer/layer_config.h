@@ -3,11 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/yaml.h"
+
+namespace wflow::config {
+struct Row;
+}
 
 namespace wflow::trainer {
 
@@ -69,6 +74,10 @@ struct LayerConfig {
 std::vector<LayerConfig> read_layers(const yaml::Node& node, std::span<const std::string> inputs,
                                      yaml::Diagnostics& diagnostics);
 yaml::Node to_yaml(const LayerConfig& layer);
+// The JSON schema of a list of layers.
+nlohmann::ordered_json layers_schema();
+// The keys of a layer beside its kind, for docs/.
+std::vector<config::Row> layer_rows();
 
 // True for kinds that stand alone as an activation.
 bool is_activation(LayerKind kind);

@@ -8,12 +8,11 @@
 #include <cmath>
 #include <functional>
 
+#include "base/config_table.h"
 #include "base/text.h"
 
 namespace wflow::trainer {
 namespace {
-
-constexpr std::int64_t kMostEpochs = 100'000'000;  // as of 'epochs'
 
 // A number, or a fraction such as 1/3.
 std::optional<double> read_fraction(std::string_view written) {
@@ -24,15 +23,17 @@ std::optional<double> read_fraction(std::string_view written) {
   return above && below && *below > 0 ? std::optional(*above / *below) : std::nullopt;
 }
 
-double read_keep(yaml::MapReader& reader, double fallback) {
-  const yaml::Node* node = reader.find("keep");
-  if (node == nullptr) return fallback;
+void read_keep(yaml::MapReader& reader, std::string_view key, SearchConfig& search) {
+  const yaml::Node* node = reader.find(key);
+  if (node == nullptr) return;
   const auto part = node->is_scalar() ? read_fraction(node->text) : std::nullopt;
-  if (part && *part > 0 && *part < 1) return *part;
+  if (part && *part > 0 && *part < 1) {
+    search.keep = *part;
+    return;
+  }
   reader.diagnostics().error(
       node->mark,
       fmt::format("'keep' must be a part between 0 and 1, such as 1/3; found {}", node->describe()));
-  return fallback;
 }
 
 void check_rungs(yaml::MapReader& reader, const std::vector<std::int64_t>& rungs) {
@@ -52,49 +53,96 @@ void check_metric(yaml::MapReader& reader, const std::string& metric) {
                   metric, text::suggestion(metric, losses)));
 }
 
-yaml::Node quoted_list(const std::vector<std::string>& texts) {
-  std::vector<yaml::Node> items;
-  for (const std::string& text : texts) items.push_back(yaml::quoted(text));
-  return yaml::sequence(std::move(items));
+bool is_in_campaign(const SearchConfig& search) {
+  return !search.trainings.empty();
+}
+
+config::Json text_list_schema() {
+  return {{"type", "array"}, {"items", {{"type", "string"}}}};
 }
 
 }  // namespace
 
+const config::Table<SearchConfig>& search_table() {
+  static const config::Table<SearchConfig> table(
+      "the search: block",
+      {config::text("metric", &SearchConfig::metric,
+                    "`validation_loss`, `train_loss` or `validation_mae_ratio/TARGET`: its value at the "
+                    "rung's last epoch. "
+                    "Less is better; of two that are equal, the first in the study goes on")
+           .then([](yaml::MapReader& reader, SearchConfig& search) { check_metric(reader, search.metric); }),
+       config::custom<SearchConfig>(
+           "keep", {{"type", {"string", "number"}}},
+           "the part of a rung's trainings that goes on, as `1/3` or `0.25`; rounded down, one at least",
+           read_keep, [](const SearchConfig& search) { return config::emit_real(search.keep); })
+           .usually("1/3"),
+       config::custom<SearchConfig>(
+           "rungs", {{"type", "array"}, {"items", {{"type", "integer"}, {"minimum", 1}}}, {"minItems", 2}},
+           "epochs at which the trainings are ranked, rising; the last one is the full training",
+           [](yaml::MapReader& reader, std::string_view key, SearchConfig& search) {
+             if (!reader.has(key)) return;
+             search.rungs = reader.integers(key, 1, kMostEpochs);
+             check_rungs(reader, search.rungs);
+           },
+           [](const SearchConfig& search) { return config::emit_integers(search.rungs); })
+           .required(),
+       config::custom<SearchConfig>(
+           "rung", {{"type", "integer"}, {"minimum", 1}},
+           "set by the campaign: the rung up to which to train",
+           [](yaml::MapReader& reader, std::string_view key, SearchConfig& search) {
+             search.rung = reader.integer(key, 0, 1, std::max<std::int64_t>(1, std::ssize(search.rungs)));
+           },
+           [](const SearchConfig& search) -> std::optional<yaml::Node> {
+             return search.rung > 0 ? std::optional(config::emit_integer(search.rung)) : std::nullopt;
+           })
+           .unlisted(),
+       config::custom<SearchConfig>(
+           "folders", text_list_schema(), "set by the campaign: folders of the rungs up to this one",
+           [](yaml::MapReader& reader, std::string_view key, SearchConfig& search) {
+             search.folders = reader.strings(key);
+           },
+           [](const SearchConfig& search) -> std::optional<yaml::Node> {
+             return is_in_campaign(search) ? std::optional(config::emit_texts(search.folders)) : std::nullopt;
+           })
+           .unlisted(),
+       config::custom<SearchConfig>(
+           "trainings", text_list_schema(),
+           "set by the campaign: the trainings' outputs, below each of the folders",
+           [](yaml::MapReader& reader, std::string_view key, SearchConfig& search) {
+             search.trainings = reader.strings(key);
+           },
+           [](const SearchConfig& search) -> std::optional<yaml::Node> {
+             return is_in_campaign(search) ? std::optional(config::emit_texts(search.trainings))
+                                           : std::nullopt;
+           })
+           .unlisted(),
+       config::custom<SearchConfig>(
+           "training", {{"type", "integer"}, {"minimum", 0}},
+           "set by the campaign: the place of this training among them",
+           [](yaml::MapReader& reader, std::string_view key, SearchConfig& search) {
+             search.training =
+                 reader.integer(key, 0, 0, std::max<std::int64_t>(0, std::ssize(search.trainings) - 1));
+           },
+           [](const SearchConfig& search) -> std::optional<yaml::Node> {
+             return is_in_campaign(search) ? std::optional(config::emit_integer(search.training))
+                                           : std::nullopt;
+           })
+           .unlisted()});
+  return table;
+}
+
 SearchConfig read_search(const yaml::Node& block, yaml::Diagnostics& diagnostics) {
-  yaml::MapReader reader(block, "the search: block", diagnostics);
   SearchConfig search;
-  if (!block.is_map() && !block.is_null()) return search;
-  search.metric = reader.string("metric", search.metric);
-  check_metric(reader, search.metric);
-  search.keep = read_keep(reader, search.keep);
-  if (reader.required("rungs") != nullptr) {
-    search.rungs = reader.integers("rungs", 1, kMostEpochs);
-    check_rungs(reader, search.rungs);
+  if (block.is_map() || block.is_null()) {
+    search_table().read(block, search, diagnostics);
+  } else {
+    yaml::MapReader(block, search_table().where(), diagnostics);
   }
-  search.rung = reader.integer("rung", 0, 1, std::max<std::int64_t>(1, std::ssize(search.rungs)));
-  search.folders = reader.strings("folders");
-  search.trainings = reader.strings("trainings");
-  search.training =
-      reader.integer("training", 0, 0, std::max<std::int64_t>(0, std::ssize(search.trainings) - 1));
-  reader.finish();
   return search;
 }
 
 yaml::Node to_yaml(const SearchConfig& search) {
-  std::vector<yaml::Node> rungs;
-  for (const std::int64_t epochs : search.rungs) rungs.push_back(yaml::scalar(std::to_string(epochs)));
-  yaml::Node node = yaml::map({{"metric", yaml::quoted(search.metric)},
-                               {"keep", yaml::scalar(text::from_real(search.keep))},
-                               {"rungs", yaml::sequence(std::move(rungs))}});
-  const auto add = [&](const char* key, yaml::Node value) {
-    node.entries.emplace_back(yaml::scalar(key), std::move(value));
-  };
-  if (search.rung > 0) add("rung", yaml::scalar(std::to_string(search.rung)));
-  if (search.trainings.empty()) return node;
-  add("folders", quoted_list(search.folders));
-  add("trainings", quoted_list(search.trainings));
-  add("training", yaml::scalar(std::to_string(search.training)));
-  return node;
+  return search_table().write(search);
 }
 
 std::size_t trainings_in_rung(const SearchConfig& search, std::size_t trainings, std::size_t rung) {

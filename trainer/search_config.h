@@ -10,7 +10,14 @@
 
 #include "base/yaml.h"
 
+namespace wflow::config {
+template <typename Config>
+class Table;
+}
+
 namespace wflow::trainer {
+
+inline constexpr std::int64_t kMostEpochs = 100'000'000;
 
 struct SearchConfig {
   std::string metric = "validation_loss";  // by which they are ranked: less is better
@@ -39,6 +46,7 @@ inline constexpr std::string_view kRatioMetric = "validation_mae_ratio/";
 // rung that was its last. Of epoch and step 0: where it is ranked anew, the new place takes the old one's.
 inline constexpr const char* kSearchStoppedMetric = "search_stopped";
 
+const config::Table<SearchConfig>& search_table();
 SearchConfig read_search(const yaml::Node& block, yaml::Diagnostics& diagnostics);
 yaml::Node to_yaml(const SearchConfig& search);
 

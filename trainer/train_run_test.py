@@ -298,6 +298,11 @@ class EndToEnd(TrainRun):
         self.predict(self.root / "padded", self.root / "padded/shards", "--split", "test", "-o", self.root / "padded.h5")
         result = self.result("padded")
         self.assertEqual(list(result["test"]["targets"]), ["f"])
+        # The loss is the mean over the samples of the mean over their cells that count.
+        std = json.loads((self.root / "padded/shards/manifest.json").read_text())["statistics"]["f"][0]["std"]
+        with h5py.File(self.root / "padded/predictions.h5") as file:
+            squares = ((file["prediction"][:] - file["truth"][:]) / std) ** 2
+        self.assertAlmostEqual(result["test"]["loss"] / numpy.nanmean(squares, axis=(1, 2)).mean(), 1, places=4)
         for path in (self.root / "padded/predictions.h5", self.root / "padded.h5"):
             with h5py.File(path) as file:
                 truth, prediction = file["truth"][:], file["prediction"][:]
@@ -895,6 +900,13 @@ class Ranks(TrainRun):
             first, again, other = (numpy.frombuffer(self.weights(f"{name}{number}")[0], numpy.float32) for number in range(3))
             numpy.testing.assert_array_equal(first.view(numpy.uint32), again.view(numpy.uint32))
             self.assertLess(numpy.abs(first - other).max(), 1e-2 * numpy.abs(first).max())
+
+    def test_one_rank_needs_no_folder_for_temporary_files(self):
+        # Nor do its sums: the bits are those of mpirun with one rank.
+        self.train(self.config("alone", epochs=1), env={"TMPDIR": "/dev/null"})
+        launched = subprocess.run([PROGRAMS.mpirun, "-n", "1", PROGRAMS.train, self.config("launched", epochs=1)], capture_output=True, text=True)
+        self.assertEqual(launched.returncode, 0, launched.stdout + launched.stderr)
+        self.assertEqual(self.weights("alone")[0], self.weights("launched")[0])
 
     def test_world_of_one_where_more_were_asked_for(self):
         path = self.config("world", ranks=2, epochs=1)

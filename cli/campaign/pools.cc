@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "engine/batch/script.h"
 #include "engine/coordinate/pool_specs.h"
-#include "engine/schedule/groups.h"
+#include "engine/schedule/graph.h"
 
 namespace wflow::cli {
 

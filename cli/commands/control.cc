@@ -26,7 +26,7 @@ namespace {
 
 namespace wire = engine::wire;
 
-// Parts of one request: far below the limit of a message (engine/wire/codec.h).
+// Parts of one request: far below the limit of a message (engine/wire/messages.h).
 constexpr std::size_t kPartsOfMessage = 1'000'000;
 
 struct ControlOptions {

@@ -25,8 +25,8 @@
 #include "cli/view/status.h"
 #include "engine/batch/batch_system.h"
 #include "engine/coordinate/coordinator.h"
+#include "engine/coordinate/loop_inputs.h"
 #include "engine/coordinate/pool_specs.h"
-#include "engine/coordinate/signals.h"
 #include "engine/followups/followups.h"
 #include "engine/query/client.h"
 #include "engine/store/campaign_lock.h"
@@ -166,7 +166,7 @@ class CampaignRun {
                     const engine::RunAgain& run_again = {}) {
     // The user ended the campaign between the last check and the lock: no process continues it on its own.
     const auto holder = engine::store::read_lock(plan.campaign());
-    if (!options_.home.allocation.empty() && holder &&
+    if (!options_.own_allocation.token.empty() && holder &&
         holder->state == engine::store::HolderState::released) {
       asked_ = true;
       return false;
@@ -184,7 +184,7 @@ class CampaignRun {
     coordinator.run_again = run_again;
     coordinator.keep_going = options_.keep_going;
     coordinator.around = options_.around;
-    coordinator.home = options_.home;
+    coordinator.own_allocation = options_.own_allocation;
     coordinator.top = top_.campaign();
     if (plan.campaign() == top_.campaign()) coordinator.first = options_.first;
     if (limit_s_ > 0) coordinator.time_limit_s = std::max(limit_s_ - elapsed_s(), 1e-3);
@@ -193,13 +193,13 @@ class CampaignRun {
     if (plan.array_count() > kManyArrays && !options_.silent())
       fmt::print(stderr, "preparing {} task arrays: about a minute for 5 million of them\n",
                  text::format_count(plan.array_count()));
-    const bool moves = options_.home.moves;  // if so, another process shows the campaign
+    const bool moves = options_.own_allocation.moves;  // if so, another process shows the campaign
     Display display(options_.silent() || moves, Display::Interrupt::ends_campaign);
     EarlyFollowup early(plan, options_.slots);
     bool recorded = false;  // becomes true once this process coordinates
     const engine::CoordinatorEnd end =
         engine::run_coordinator(plan, coordinator, [&](const engine::CampaignStatus& status) {
-          const bool on_login_node = options_.home.allocation.empty();
+          const bool on_login_node = options_.own_allocation.token.empty();
           if (!std::exchange(recorded, true) && on_login_node) {
             record_environment(plan.campaign());
             record_start(plan.campaign(), options_);
@@ -347,7 +347,7 @@ void require_nodes(const specs::Plan& plan, const engine::batch::AllocationAroun
 
 // The allocation in which this process runs, unless the command line or the study says otherwise.
 std::optional<engine::batch::AllocationAround> find_around(const specs::Plan& plan, const RunOptions& options) {
-  if (options.local || options.zero || options.zero_failures > 0 || !options.home.allocation.empty()) return std::nullopt;
+  if (options.local || options.zero || options.zero_failures > 0 || !options.own_allocation.token.empty()) return std::nullopt;
   auto around = engine::batch::allocation_around();
   if (!around) return std::nullopt;
   const std::string name = fmt::format("the {} allocation {} ({})", around->scheduler, around->id,

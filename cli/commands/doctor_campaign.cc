@@ -31,7 +31,7 @@
 #include "engine/followups/followups.h"
 #include "engine/query/client.h"
 #include "engine/store/campaign_lock.h"
-#include "engine/store/examine.h"
+#include "engine/store/store.h"
 #include "engine/wire/worker_journal.h"
 #include "specs/plan/versions.h"
 #include "specs/plan/workspace.h"

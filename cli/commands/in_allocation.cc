@@ -21,8 +21,8 @@
 #include "cli/commands/run.h"
 #include "cli/view/display.h"
 #include "engine/batch/batch_system.h"
+#include "engine/coordinate/loop_inputs.h"
 #include "engine/coordinate/pool_specs.h"
-#include "engine/coordinate/signals.h"
 #include "engine/followups/followups.h"
 #include "engine/query/client.h"
 #include "engine/store/campaign_lock.h"
@@ -53,7 +53,7 @@ bool wait_for_signal(const engine::SignalQueue& signals, double seconds) {
 // Coordinates in this process until allocations are submitted.
 RunEnd launch(const specs::Plan& plan, const RunOptions& given, bool resumed) {
   RunOptions options = given;
-  options.home = {true, {}, 0};
+  options.own_allocation = {true, {}, 0};
   return run_here(plan, options, resumed);
 }
 
@@ -284,7 +284,7 @@ int stand_by(const StandbyOptions& standby) {
   RunOptions options;
   options.quiet = true;
   options.keep_going = standby.keep_going;
-  options.home = {true, standby.allocation, allocation_end_unix_s()};
+  options.own_allocation = {true, standby.allocation, allocation_end_unix_s()};
   for (int errors = 0;;) {
     while (const auto signal = signals.take()) {
       if (*signal != SIGHUP) return static_cast<int>(ExitCode::ok);

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/batch/around.h"
+#include "engine/batch/allocation.h"
 #include "engine/coordinate/machine.h"
 #include "engine/monitor/status.h"
 #include "engine/wire/requests.h"
@@ -37,7 +37,7 @@ struct RunOptions {
   std::optional<engine::wire::RetryRequest> retry;
   engine::RunAgain run_again;
   std::optional<engine::batch::AllocationAround> around;  // set by coordinate()
-  engine::Home home;  // set for a coordinator in an allocation, and for the process that submits it
+  engine::OwnAllocation own_allocation;  // set for a coordinator in an allocation, and for the process that submits it
   std::optional<engine::wire::Request> first;  // for a campaign that no process coordinates
   bool silent() const { return quiet || json; }
 };

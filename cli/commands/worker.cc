@@ -17,7 +17,7 @@
 #include "cli/commands/run.h"
 #include "engine/batch/batch_system.h"
 #include "engine/batch/local_pool.h"
-#include "engine/schedule/groups.h"
+#include "engine/schedule/graph.h"
 #include "engine/wire/keys.h"
 #include "workers/agent/agent.h"
 

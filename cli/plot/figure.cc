@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/checked_json.h"
 #include "base/error.h"
 
 namespace wflow::cli::plot {
@@ -61,16 +62,12 @@ class Rounding {
   int digits_;
 };
 
-double number_in(const Json& json) {
-  return json.is_null() ? std::nan("") : json.get<double>();
-}
-
 std::vector<double> numbers_in(const Json& json, const char* key) {
   std::vector<double> numbers;
   const auto found = json.find(key);
   if (found == json.end()) return numbers;
   numbers.reserve(found->size());
-  for (const Json& number : *found) numbers.push_back(number_in(number));
+  for (const Json& number : *found) numbers.push_back(number_or_nan(number));
   return numbers;
 }
 
@@ -88,8 +85,8 @@ Axis axis_from(const Json& json) {
             .scale = value_named<Scale>(kScaleNames, json.value("scale", "linear")),
             .low = {},
             .high = {}};
-  if (json.contains("low")) axis.low = number_in(json.at("low"));
-  if (json.contains("high")) axis.high = number_in(json.at("high"));
+  if (json.contains("low")) axis.low = number_or_nan(json.at("low"));
+  if (json.contains("high")) axis.high = number_or_nan(json.at("high"));
   return axis;
 }
 
@@ -154,13 +151,13 @@ Figure read_figure(const Json& json) {
   figure.categories = json.value("categories", std::vector<std::string>());
   for (const Json& span : json.value("spans", Json::array()))
     figure.spans.push_back({.row = span.at(0).get<std::uint32_t>(),
-                            .begin = number_in(span.at(1)),
-                            .end = number_in(span.at(2)),
+                            .begin = number_or_nan(span.at(1)),
+                            .end = number_or_nan(span.at(2)),
                             .series = span.at(3).get<std::uint32_t>(),
                             .text = span.at(4).get<std::string>()});
   for (const Json& image : json.value("images", Json::array())) figure.images.push_back(image_from(image));
   for (const Json& line : json.value("references", Json::array()))
-    figure.references.push_back({.value = number_in(line.at("value")),
+    figure.references.push_back({.value = number_or_nan(line.at("value")),
                                  .horizontal = line.value("horizontal", false),
                                  .text = line.value("text", "")});
   figure.diagonal = json.value("diagonal", false);

@@ -16,7 +16,7 @@
 #include "cli/campaign/campaigns.h"
 #include "cli/campaign/trainings.h"
 #include "cli/report/data.h"
-#include "engine/monitor/allocations.h"
+#include "engine/monitor/views.h"
 #include "engine/query/client.h"
 #include "engine/query/queries.h"
 #include "engine/store/store.h"

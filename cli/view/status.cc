@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "cli/view/failure_groups.h"
 #include "engine/coordinate/timing.h"
-#include "engine/monitor/describe_end.h"
+#include "engine/monitor/views.h"
 
 namespace wflow::cli {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/batch/around.h"
+#include "engine/batch/allocation.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 
 #include "base/process.h"
 #include "base/text.h"
-#include "engine/batch/slurm.h"
+#include "engine/batch/adapters.h"
 
 namespace wflow::engine::batch {
 
@@ -24,7 +24,7 @@ std::optional<AllocationAround> allocation_around(const Variable& variable, bool
   if (around.id.empty() || !value("FLUX_URI").empty()) return std::nullopt;
   around.scheduler = "slurm";
   around.nodes = expand_host_list(value("SLURM_JOB_NODELIST"));
-  // `salloc` runs its command where it was typed, which need not be one of the nodes.
+  // `salloc` runs its command on the machine where the user typed it, which need not be one of the nodes.
   const bool on_its_node = !value("SLURMD_NODENAME").empty();
   if (around.nodes.empty() || (around.nodes.size() == 1 && on_its_node)) return std::nullopt;
   const std::string cores = value("SLURM_JOB_CPUS_PER_NODE");  // "8(x2),4"

@@ -4,7 +4,6 @@
 #include <cstdlib>
 
 #include "engine/batch/adapters.h"
-#include "engine/batch/slurm.h"
 
 namespace wflow::engine::batch {
 
@@ -20,8 +19,8 @@ std::unique_ptr<BatchSystem> make_batch_system(std::string_view name) {
 
 namespace {
 
-// What the user has set for all of their jobs, where the study says nothing. The other variables of sbatch change what
-// wflow itself asks for, and do not reach it.
+// Takes the user's presets for all jobs where the study sets nothing. The other variables of sbatch would change
+// options that wflow sets itself, so the submission does not inherit them.
 void take_preset(JobRequest& request) {
   const auto preset = [](std::string& value, const char* variable) {
     const char* text = std::getenv(variable);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What wflow asks of a batch scheduler: five verbs (submit, query, cancel, launcher, time left). An adapter
-// turns them into the scheduler's commands and reads their machine-readable output; it keeps no state of its
-// own. Each call waits for a command, at most kCallTimeout_s: never from the coordinator's loop, always from
-// the thread of batch_thread.h.
+// The interface of batch schedulers: five verbs (submit, query, cancel, launcher, time left). An adapter turns
+// them into the scheduler's commands and reads their machine-readable output; it keeps no state of its own.
+// Each call waits for a command, at most kCallTimeout_s. Call it from the thread of batch_thread.h only, never
+// from the coordinator's loop.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace wflow::engine::batch {
 
-// Schedulers answer `unknown` where they can't say: it is never taken for an end.
+// `unknown`: the scheduler cannot tell. wflow never takes it for an end.
 enum class JobState : std::uint8_t { queued, held, running, ending, done, failed, unknown };
 enum class JobEnd : std::uint8_t { none, exit, walltime, node, memory, preempted, cancelled };
 
@@ -30,24 +30,24 @@ struct JobRequest {
   std::string memory;                // a node's, "per_cpu 4G", or empty: all of it
   int gpus = 0;                      // a node
   bool exclusive = true;             // whole nodes
-  int cores = 0;                     // a node: the workers' slots; 0: not said
+  int cores = 0;                     // per node: the workers' slots; 0: not given
   std::vector<std::string> args;     // verbatim options, after ours
   std::vector<std::string> setup;    // lines of shell before the command
   std::vector<std::string> exclude;  // names of nodes
-  std::string name;                  // for people, where the scheduler needs no token there: "survey-sim-3"
-  std::string campaign;              // its directory, for people
-  std::string chain;  // of all that run one after another (chain mode); empty: runs beside others
+  std::string name;                  // shown to users, if the scheduler needs no token there: "survey-sim-3"
+  std::string campaign;              // its directory, shown to users
+  std::string chain;  // name of the chain whose jobs run one after another; empty: no chain
   std::vector<std::string> command;  // argv, on each node
-  // argv, beside it where the script runs: told by SIGUSR1 when `command` has ended everywhere. Empty: none.
+  // argv of a process beside it where the script runs; gets SIGUSR1 when `command` has ended on all nodes. Empty: none.
   std::vector<std::string> coordinator;
-  // Merlin's, of what starts `command` on the nodes: before it, more arguments of it, in place of it.
+  // Merlin's options for the launcher of `command`: text before it, more arguments, a replacement.
   std::string launch_pre, launch_args, worker_launch;
   std::string directory;  // absolute: working directory, script, output
 };
 
 struct Submission {
-  // wait: it will pass by itself (limits of jobs, time-outs); fix: the user must change something (bad
-  // account, partition, time limit); fatal: the scheduler is not there.
+  // wait: the reason passes by itself (job limits, time-outs); fix: the user must change something (bad
+  // account, partition, time limit); fatal: there is no scheduler.
   enum class Refusal : std::uint8_t { none, wait, fix, fatal };
   std::string id;  // empty where refused
   Refusal refusal = Refusal::none;
@@ -57,17 +57,17 @@ struct Submission {
 struct JobStatus {
   std::string id, token;
   JobState state = JobState::unknown;
-  JobEnd end = JobEnd::none;  // of `failed`
+  JobEnd end = JobEnd::none;  // if `failed`
   std::string raw, reason;    // the scheduler's words; why it waits
-  // In plain words where the reason never clears by itself (bad account, partition limit, ...); else empty.
+  // A plain sentence if the reason never clears by itself (bad account, partition limit, ...); else empty.
   std::string never_clears;
   std::vector<std::string> nodes;
   std::optional<double> starts_unix_s, ends_unix_s;  // expected or actual
   int restarts = 0;                                  // higher: a new incarnation of the same id
 };
 
-// All jobs asked for, found by name, not by id. A job that does not appear in an answer is not known to have
-// ended. `answered` is false where the scheduler did not answer; then `text` says why.
+// The jobs of the query, found by name, not by id. A job that is missing in an answer may still run.
+// `answered` is false if the scheduler did not answer; then `text` gives the reason.
 struct JobList {
   bool answered = false;
   std::string text;
@@ -91,25 +91,25 @@ class BatchSystem {
   virtual std::optional<std::string> cancel(const std::vector<std::string>& ids) = 0;
   // How a program of `procs` processes on `nodes` nodes starts inside one of its allocations.
   virtual std::vector<std::string> launcher(int nodes, int procs) const = 0;
-  // Unix time at which the allocation that this process runs in ends; nothing outside one, or where it is not
+  // Unix time at which this process's allocation ends; empty outside an allocation, or if it is not
   // known.
   virtual std::optional<double> ends_unix_s() = 0;
-  // What the scheduler would say of such a job (sbatch --test-only), where it can: when it might start, or why it
-  // refuses it.
+  // The scheduler's answer to a trial submission (sbatch --test-only), if it supports one: when the job might
+  // start, or why the scheduler refuses it.
   struct Trial {
     std::optional<double> starts_unix_s;
-    Submission answer;  // `refusal` none: it would take it, or can't say
+    Submission answer;  // `refusal` none: it would accept it, or cannot tell
   };
   virtual Trial try_out(const JobRequest&) { return {}; }
-  // Why it can't be used here (no command, no answer); nothing where it answers.
+  // Why it cannot be used here (no command, no answer); empty if it answers.
   virtual std::optional<std::string> check() = 0;
 };
 
 // "slurm", "flux", "pbs", "lsf", "lsf-srun", "sge". Null where the name is none of these.
 std::unique_ptr<BatchSystem> make_batch_system(std::string_view name);
 
-// What a pool asks for. `slots`: of its workers, 0 where they take what the node has. Token, command,
-// directory and nodes to exclude are the caller's.
+// The request for one allocation of a pool. `slots`: of its workers; 0: all that the node has. The caller sets
+// token, command, directory and the nodes to exclude.
 JobRequest request_of(const specs::AllocationSpec& pool, int slots);
 
 }  // namespace wflow::engine::batch

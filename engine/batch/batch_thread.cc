@@ -77,7 +77,7 @@ BatchSystem& BatchThread::system(const std::string& scheduler) {
   return *known;
 }
 
-// What a call throws is its answer: no directory for the script, no process left, ...
+// An exception of a call becomes its answer: no directory for the script, no process left, ...
 BatchReply BatchThread::answer(const SubmitCall& call) {
   SubmitReply reply{call.job.token, {}};
   try {
@@ -126,7 +126,7 @@ std::string memory_kill_of(std::string_view output) {
   return {};
 }
 
-// Where memory is watched by polling, the job has failed or was cancelled as far as its state says.
+// If the scheduler polls memory, the job's state is only failed or cancelled.
 void BatchThread::look_at_output(JobList& list, const std::string& directory) {
   constexpr std::size_t kTail = 1 << 14;
   for (JobStatus& job : list.jobs) {
@@ -139,7 +139,7 @@ void BatchThread::look_at_output(JobList& list, const std::string& directory) {
       job.end = JobEnd::memory;
       job.reason = line;
     } catch (const Error&) {
-      continue;  // it has printed nothing, or nobody sees it from here
+      continue;  // it has printed nothing, or its file is not visible here
     }
   }
 }

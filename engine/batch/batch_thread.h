@@ -32,7 +32,7 @@ struct CancelCall {
 };
 struct QueryCall {
   std::string scheduler, prefix;
-  std::string directory = {};  // of the jobs' output, which may say more than their state; empty: not looked at
+  std::string directory = {};  // with the jobs' output, which may explain their end; empty: do not read it
 };
 using BatchCall = std::variant<SubmitCall, CancelCall, QueryCall>;
 
@@ -51,7 +51,7 @@ struct QueryReply {
 };
 using BatchReply = std::variant<SubmitReply, CancelReply, QueryReply>;
 
-// A line by which a job's output says that the scheduler killed it for its memory; empty where none does.
+// The line in a job's output that reports a kill for memory by the scheduler; empty if there is none.
 std::string memory_kill_of(std::string_view output);
 
 class BatchThread {

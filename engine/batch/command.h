@@ -19,7 +19,7 @@ struct CommandAnswer {
   std::string out, err;
 
   bool ok() const { return started && !timed_out && status == 0; }
-  // Why it is not ok, in one line: the scheduler's words where it has any.
+  // Why it is not ok, in one line: the scheduler's message if there is one.
   std::string problem() const;
 
   std::string program;
@@ -39,8 +39,8 @@ CommandAnswer call(const CommandCall& command);
 // A line of `text` that the patterns know, for refusals: any of them is part of it, whatever the case.
 bool mentions_any(std::string_view text, const std::vector<std::string_view>& patterns);
 
-// A refused submission of `answer`: fatal where the program is missing, wait where it took too long or its
-// words are of `passes`, else fix.
+// The refusal in `answer`: fatal if the program is missing, wait if it took too long or its message matches `passes`,
+// else fix.
 Submission refused(const CommandAnswer& answer, const std::vector<std::string_view>& passes);
 
 // Words of a scheduler on one line, at most so long that a status line holds them.
@@ -53,7 +53,7 @@ std::optional<std::string> check_answer(std::string_view scheduler, const Comman
 
 double unix_now_s();
 
-// Of this process, as schedulers know it: $USER need not be set, or right.
+// The user of this process as schedulers know it: $USER may be unset or wrong.
 std::string user_name();
 
 }  // namespace wflow::engine::batch

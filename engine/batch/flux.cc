@@ -10,7 +10,6 @@
 #include "engine/batch/adapters.h"
 #include "engine/batch/command.h"
 #include "engine/batch/script.h"
-#include "engine/batch/slurm.h"
 
 namespace wflow::engine::batch {
 
@@ -147,7 +146,7 @@ class Flux : public BatchSystem {
 
   std::optional<std::string> cancel(const std::vector<std::string>& ids) override {
     std::optional<std::string> problem;
-    for (const std::string& id : ids) {  // of several, one that has ended makes it leave out the rest
+    for (const std::string& id : ids) {  // one by one: an ended job would make it skip the rest
       const CommandAnswer answer = call(flux_call({"cancel", id}));
       if (!answer.ok() && !mentions_any(answer.err, {"inactive", "unknown job", "unknown id", "No such"}))
         problem = answer.problem();
@@ -179,7 +178,7 @@ std::unique_ptr<BatchSystem> make_flux() {
   return std::make_unique<Flux>();
 }
 
-// {"jobs": [{...}]}, or the job's own object where there is one alone.
+// {"jobs": [{...}]}, or the job's own object if there is only one.
 JobList parse_flux_jobs(const std::string& json, const std::string& prefix) {
   const Json document = Json::parse(json, nullptr, false);
   if (!document.is_object()) return {false, "flux jobs: the answer does not read: " + one_line(json), {}};

@@ -14,13 +14,13 @@
 #include "base/batch_environment.h"
 #include "base/error.h"
 #include "base/process.h"
-#include "engine/batch/around.h"
+#include "engine/batch/allocation.h"
 
 namespace wflow::engine::batch {
 
 namespace {
 
-// A process that may not be signalled (it has become another user's) is no process of ours.
+// A process that may not be signalled belongs to another user: the number has been reused.
 void signal_process(const ProcessHandle& handle, int signal) {
   try {
     handle.send_signal(signal);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes of this machine that the coordinator starts or watches: by process descriptors, so that a death
-// is known at once and a signal never reaches a stranger that has the same number.
+// Processes of this machine that the coordinator starts or watches: by process descriptors, so that it notices
+// an end at once, and a signal never reaches another process with the same number.
 #pragma once
 
 #include <sys/resource.h>
@@ -59,12 +59,12 @@ class LocalPool {
   void watch(const ProcessIdentity& process);
   // Descriptors that become readable when a process ends.
   std::vector<int> descriptors() const;
-  // Whether take_ended() has something without a wait.
+  // True if take_ended() returns something without a wait.
   bool has_ended() const { return !ended_.empty(); }
   // Watched processes that have ended since the last call.
   std::vector<ProcessIdentity> take_ended();
   bool empty() const { return processes_.empty(); }
-  // What the group's workers on this machine print.
+  // The file with the output of the group's workers on this machine.
   std::filesystem::path log_of(const std::string& group) const;
   // Nothing where the process has ended.
   void kill(const ProcessIdentity& process, int signal) const;

@@ -188,7 +188,7 @@ class Lsf : public BatchSystem {
         "jobid job_name stat exit_code exit_reason pend_reason exec_host time_left"};
     const CommandAnswer answer = call(lsf_call(argv));
     if (!answer.started || answer.timed_out) return {false, answer.problem(), {}};
-    // Its exit code means nothing (sites set it): an answer is JSON, or the sentence that there is no such
+    // Its exit code is meaningless (sites set it): an answer is JSON, or the sentence that there is no such
     // job.
     if (answer.out.find('{') != std::string::npos) return parse_lsf_jobs(answer.out, prefix, unix_now_s());
     if (mentions_any(answer.err + answer.out, {"is not found", "No job found", "No matching job"}))

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMostBytes = 256 << 20;
 
-// mpirun passes the task's variables to ranks on other nodes only where they are named.
+// mpirun passes the task's variables to ranks on other nodes only if they are named.
 constexpr std::array<const char*, 8> kPassedOn = {"WFLOW_TASK",     "WFLOW_ATTEMPT",   "WFLOW_EVENTS",
                                                   "WFLOW_CAMPAIGN", "WFLOW_WORKSPACE", "WFLOW_LEASE",
                                                   "WFLOW_NODES",    "WFLOW_WORLD_SIZE"};
@@ -122,7 +122,7 @@ std::vector<std::string> mpirun_words(const MpiLaunch& launch) {
   if (mpich) {
     if (!launch.nodes.empty()) words.insert(words.end(), {"-hosts", hosts_text(launch)});
   } else {
-    // Two programs on one node would be bound to the same cores; what is asked for runs, if slowly.
+    // Two programs on one node would be bound to the same cores; the requested processes run, if slowly.
     words.insert(words.end(), {"--oversubscribe", "--bind-to", "none"});
     if (launch.root) words.emplace_back("--allow-run-as-root");
     if (!launch.nodes.empty()) words.insert(words.end(), {"--host", hosts_text(launch)});
@@ -171,7 +171,7 @@ std::vector<std::string> parse_mpi_types(std::string_view answer) {
   std::vector<std::string> types;
   for (const std::string& line : text::split(answer, '\n')) {
     std::string word = std::string(text::trim(line));
-    // Older ones say "srun: pmix".
+    // Older versions print "srun: pmix".
     if (word.starts_with("srun: ")) word = word.substr(6);
     if (!word.empty() && word.find(' ') == std::string::npos) types.push_back(word);
   }

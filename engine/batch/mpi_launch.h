@@ -12,7 +12,7 @@ namespace wflow::engine::batch {
 
 enum class MpiLibrary { unknown, open_mpi, mpich };
 
-// That a program is linked with, by the names of the libraries it asks for. `unknown` for scripts.
+// The MPI library of a program, by the names of the libraries that it needs. `unknown` for scripts.
 MpiLibrary mpi_library_of(const std::filesystem::path& program);
 
 struct MpiLaunch {
@@ -25,8 +25,8 @@ struct MpiLaunch {
   bool root = false;
 };
 
-// What stands before the program's own words. Throws Error{usage} where the user's options start the program
-// as many worlds of one process each.
+// The words before the program and its arguments. Throws Error{usage} if the user's options would start the
+// program as many worlds of one process each.
 std::vector<std::string> launch_words(const MpiLaunch& launch);
 
 // The names in the answer of `srun --mpi=list`.

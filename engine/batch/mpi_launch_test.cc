@@ -53,7 +53,7 @@ TEST(MpiLaunch, RefusesWhatWouldBeManyWorlds) {
   EXPECT_THAT(launch_words(wrong), Contains("--mpi=pmi2"));
   wrong.options = {"--mpi=pmix_v4"};
   EXPECT_THROW(launch_words(wrong), Error);
-  wrong.library = MpiLibrary::unknown;  // a script: nobody knows
+  wrong.library = MpiLibrary::unknown;  // a script: it cannot be known
   EXPECT_THAT(launch_words(wrong), Contains("--mpi=pmix_v4"));
 }
 

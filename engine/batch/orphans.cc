@@ -22,7 +22,7 @@ namespace {
 
 constexpr double kPatience_s = 10;
 
-// The text of a file in /proc; empty where it is another user's, or its process has ended, also meanwhile.
+// The text of a file in /proc; empty if it belongs to another user, or its process has ended, also meanwhile.
 std::string read_proc(pid_t pid, const char* file) {
   try {
     return read_file("/proc/" + std::to_string(pid) + "/" + file);
@@ -53,7 +53,7 @@ std::set<pid_t> find_orphans(const std::string& worker) {
   return found;
 }
 
-// Through a process descriptor, looked at once more: the number may have gone to another process since.
+// Uses a process descriptor and checks again: another process may have got the number since.
 FileDescriptor kill_orphan(pid_t pid, const std::string& worker) {
   FileDescriptor descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!descriptor || !belongs_to(pid, worker)) return {};
@@ -95,7 +95,7 @@ AdoptedProcesses::AdoptedProcesses() {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-// What this process starts itself stays in its session; a worker's processes never are of it.
+// Processes that this process starts itself stay in its session; a worker's processes never belong to it.
 std::size_t AdoptedProcesses::end_all() const {
   std::size_t count = 0;
   for (const Child& child : own_children()) {

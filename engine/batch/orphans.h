@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks that outlived their worker: when agent and guardian are killed together, nobody is left to end what
-// their tasks had started. It must end before the tasks run again: two would write the same files.
+// Tasks that outlived their worker: when agent and guardian are killed together, no process is left to end the
+// processes of their tasks. These must end before the tasks run again: both would write the same files.
 #pragma once
 
 #include <sys/types.h>
@@ -17,9 +17,9 @@
 
 namespace wflow::engine::batch {
 
-// What came to this process since all of its parents have died: what tasks of a worker of this machine had
-// started when its guardian and its agent were killed at once, whatever they did to their session and their
-// environment. (Guardian and agent end what is below them while one of them lives.)
+// Processes that this process adopted since all of their parents have died: those of a worker's tasks on this
+// machine whose guardian and agent were killed at once, even if they changed their session and environment.
+// (While guardian or agent lives, it ends the processes below it.)
 class AdoptedProcesses {
  public:
   AdoptedProcesses();  // this process becomes the one to which orphans below it go (a subreaper)
@@ -32,14 +32,14 @@ class AdoptedProcesses {
 };
 
 // Ends every process of this host and user that a task of the worker has started: known by the event file in
-// its environment, or by its control group (base/control_group.h). No call waits: the coordinator goes on
+// its environment, or by its control group (base/control_group.h). No call waits: the coordinator continues
 // meanwhile.
 class OrphanEnd {
  public:
   OrphanEnd(const std::filesystem::path& campaign, std::string worker)
       : worker_(std::move(worker)), groups_(campaign) {}
 
-  // Kills what is left. True when nothing is, or when it has not ended after 10 s: waiting is of no use then.
+  // Kills the remaining processes. True if none is left, or if some have not ended after 10 s.
   // To be called again when a descriptor is readable, and after kAgain_s at the latest.
   bool step(double now_s);
   static constexpr double kAgain_s = 0.1;

@@ -100,7 +100,7 @@ JobEnd end_of(int status, bool used_its_time) {
 
 void pbs_set_end(JobStatus& job, const Json& from) {
   const auto status = text::to_integer(pbs_word(from, "Exit_status"));
-  if (!status) return;  // F without a status: deleted before it ran, or not told yet; see below
+  if (!status) return;  // F without a status: deleted before it ran, or not reported yet; see below
   if (*status == 0) {
     job.state = JobState::done;
     return;

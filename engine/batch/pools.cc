@@ -12,12 +12,12 @@ namespace wflow::engine::batch {
 
 namespace {
 
-// One more allocation is worth its start where it has so much to do, or a tenth of its walltime.
+// One more allocation is worth its start if it has so much work, or a tenth of its walltime.
 constexpr double kWorthwhile_s = 60;
-// A successor is asked for so long before the last one ends, beyond twice the usual wait in the queue.
+// A successor is submitted so long before the last one ends, beyond twice the usual wait in the queue.
 constexpr double kLead_s = 20;
 constexpr double kLeft_s = 2;  // without any worker, after it had some
-// Then the scheduler is asked why before the job is cancelled, which would hide the reason.
+// Then the scheduler is queried for the reason before the job is cancelled, which would hide it.
 constexpr double kAskFirst_s = 40;
 constexpr double kCancelAgain_s = 10;
 constexpr double kHour_s = 3600;
@@ -76,7 +76,7 @@ Pools::Pools(std::vector<PoolSpec> pools, std::string prefix, std::uint64_t epoc
     asked_[spec.scheduler];
   }
   for (Allocation& allocation : known) {
-    if (!pools_.contains(allocation.pool)) continue;  // of a study that was another one then
+    if (!pools_.contains(allocation.pool)) continue;  // the study had that pool in an earlier version
     if (allocation.state != AllocationState::ended) {
       Live& live = live_[allocation.token];
       live.recovered = true;
@@ -106,7 +106,7 @@ const Allocation* Pools::find(const std::string& token) const {
 
 bool Pools::any_left() const {
   return std::any_of(live_.begin(), live_.end(), [&](const auto& entry) {
-    return entry.first != home_ && (entry.second.under_way || !allocations_.at(entry.first).id.empty());
+    return entry.first != own_ && (entry.second.under_way || !allocations_.at(entry.first).id.empty());
   });
 }
 
@@ -141,20 +141,20 @@ std::optional<std::string> Pools::stuck() const {
 
 // ---- the coordinator's own allocation
 
-void Pools::set_home(std::string token, Now now) {
-  home_ = std::move(token);
-  if (!live_.contains(home_) || allocations_.at(home_).state == AllocationState::running) return;
-  began(allocations_.at(home_), now.unix_s, now);
-  changed(allocations_.at(home_));
+void Pools::set_own(std::string token, Now now) {
+  own_ = std::move(token);
+  if (!live_.contains(own_) || allocations_.at(own_).state == AllocationState::running) return;
+  began(allocations_.at(own_), now.unix_s, now);
+  changed(allocations_.at(own_));
 }
 
-const Allocation* Pools::home() const {
-  const auto at = live_.find(home_);
-  return at == live_.end() || at->second.leaving ? nullptr : &allocations_.at(home_);
+const Allocation* Pools::own() const {
+  const auto at = live_.find(own_);
+  return at == live_.end() || at->second.leaving ? nullptr : &allocations_.at(own_);
 }
 
-void Pools::leave_home() {
-  if (const auto at = live_.find(home_); at != live_.end()) at->second.leaving = true;
+void Pools::leave_own() {
+  if (const auto at = live_.find(own_); at != live_.end()) at->second.leaving = true;
 }
 
 bool Pools::has_successor(Now now) const {
@@ -162,7 +162,7 @@ bool Pools::has_successor(Now now) const {
     const auto& [token, live] = entry;
     const Allocation& allocation = allocations_.at(token);
     const bool there = (!live.recovered || live.joined || live.named) && live.missing == 0;
-    return token != home_ && there && !live.leaving && !live.under_way && !allocation.id.empty() &&
+    return token != own_ && there && !live.leaving && !live.under_way && !allocation.id.empty() &&
            lasts(allocation, pools_.at(allocation.pool), now);
   });
 }
@@ -174,14 +174,14 @@ bool Pools::needs_successor(Now now) const {
   return some_can && !finishing_ && !has_successor(now);
 }
 
-void Pools::close_home(Now now) {
-  const auto at = live_.find(home_);
+void Pools::close_own(Now now) {
+  const auto at = live_.find(own_);
   if (at == live_.end()) return;
   at->second.leaving = true;
-  ended(allocations_.at(home_), JobEnd::none, {}, now);
+  ended(allocations_.at(own_), JobEnd::none, {}, now);
 }
 
-// ---- what people ask
+// ---- requests of users
 
 std::optional<std::string> Pools::add(const std::string& name, int count, Now now) {
   if (pools_.empty()) return "this campaign has no pool of allocations: its study asks for no scheduler";
@@ -213,7 +213,7 @@ std::optional<std::string> Pools::cancel(const std::string& name, Now now) {
   if (tokens.empty())
     return name.empty() ? "no allocation is queued or runs" : "no such allocation is queued or runs";
   for (const std::string& token : tokens) {
-    cancel_home_ = cancel_home_ || token == home_;
+    cancel_own_ = cancel_own_ || token == own_;
     give_back(token, now);
     live_.at(token).by_person = true;
     live_.at(token).leaving_since_s = now.steady_s - timing_.drain_s;  // its workers are not waited for
@@ -253,8 +253,8 @@ void Pools::decide(Now now) {
   ask(now);
 }
 
-// Jobs that earlier coordinators have submitted are looked for before anything new is: else they would be had
-// twice.
+// Looks for jobs that earlier coordinators have submitted before it submits new ones: else the campaign would get
+// them twice.
 bool Pools::known_to_scheduler() const {
   return std::none_of(live_.begin(), live_.end(), [&](const auto& entry) {
     const auto& [token, live] = entry;
@@ -279,11 +279,11 @@ void Pools::follow(const std::string& token, Live& live, Now now) {
     pool.failures = 0;
     if (pool.spec->slots == 0) pool.slots = std::max(pool.slots, workers.slots);
     if (allocation.node_names.empty() && static_cast<int>(live.hosts.size()) == allocation.nodes) {
-      allocation.node_names.assign(live.hosts.begin(), live.hosts.end());  // until the scheduler says
+      allocation.node_names.assign(live.hosts.begin(), live.hosts.end());  // until the scheduler reports it
       changed(allocation);
     }
     if (allocation.state == AllocationState::intended || allocation.state == AllocationState::queued) {
-      began(allocation, now.unix_s, now);  // its workers say so before the scheduler is asked
+      began(allocation, now.unix_s, now);  // its workers report it before the next query
       changed(allocation);
       ask_soon(allocation.scheduler, now.steady_s);
     }
@@ -366,7 +366,7 @@ bool Pools::may_submit(const Pool& pool, Now now) const {
 void Pools::decide(Pool& pool, Now now) {
   int lasting = 0, running = 0;
   bool under_way = false, runs_nothing = false;
-  double ending_core_s = 0;   // what allocations whose end is near still do
+  double ending_core_s = 0;   // that allocations whose end is near still complete
   double running_core_s = 0;  // and the others that run
   for (const auto& [token, live] : live_) {
     const Allocation& allocation = allocations_.at(token);
@@ -467,7 +467,7 @@ void Pools::give_back_idle(Pool& pool, Now now) {
     if (&pool_of(allocation) != &pool || allocation.state != AllocationState::running || live.leaving)
       continue;
     const bool idle = live.idle_since_s && now.steady_s - *live.idle_since_s >= pool.spec->idle_timeout_s;
-    if (token == home_ && !finishing_ && !has_successor(now)) continue;  // the coordinator lives there
+    if (token == own_ && !finishing_ && !has_successor(now)) continue;  // the coordinator runs there
     if (!nothing_left && (!idle || running <= pool.spec->min)) continue;
     if (!nothing_left)
       note(fmt::format("allocation {} has had no work for {:.0f} s and is given back", allocation.id,
@@ -499,7 +499,7 @@ void Pools::carry_out_cancels(Now now) {
     if (!live.leaving || live.cancel_asked || allocation.id.empty()) continue;
     const bool asks = live.left && !live.goes_on && now.steady_s - live.leaving_since_s < kAskFirst_s;
     if (asks && !finishing_) continue;
-    if (token == home_ && !cancel_home_) continue;  // its job ends when workers and coordinator have left
+    if (token == own_ && !cancel_own_) continue;  // its job ends when workers and coordinator have left
     const auto workers = workers_.find(token);
     const bool waits = workers != workers_.end() && workers->second.count > 0 && !abandoned_ &&
                        now.steady_s - live.leaving_since_s < timing_.drain_s;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which allocations a campaign has, wants and gives back: decisions alone, without a clock, process or
+// Decides which allocations a campaign has, wants and gives back, without a clock, process or
 // socket. The coordinator machine feeds it with the backlog, with what the schedulers answer and with what
 // its workers do, and carries out what it decides.
 //
@@ -28,27 +28,27 @@ namespace wflow::engine::batch {
 struct PoolSpec {
   std::string name;
   std::string scheduler;
-  int slots = 0;         // of a node; 0: as many as its workers say
+  int slots = 0;         // per node; 0: as many as its workers report
   int min = 0, max = 1;  // allocations at the same time
   int chain = 0;         // more than 0: so many are in the queue, and one runs after another
   double idle_timeout_s = 60;
-  JobRequest job;  // as job_of() completes it; `chain`: what tells the pool's chain from those of others
+  JobRequest job;  // job_of() completes it; `chain`: distinguishes the pool's chain from others
 };
 
 std::string joined(const std::vector<std::string>& names);  // "n1, n2"
 std::string short_name(const std::string& host);     // without domain: schedulers and nodes may disagree
-std::string nodes_of(const Allocation& allocation);  // for people
+std::string nodes_of(const Allocation& allocation);  // "n1, n2", or "its nodes" while they are not known
 
-// What is submitted under this token, which begins with `prefix` as all of the campaign do; `number`: in its
-// pool.
+// The job to submit under this token, which begins with `prefix` as all of the campaign do; `number`: its
+// number in the pool.
 JobRequest job_of(const PoolSpec& pool, const std::string& token, const std::string& prefix,
                   std::size_t number = 1);
 
-// What there is to do for a pool.
+// The open work of a pool.
 struct Demand {
   std::uint64_t open = 0;     // tasks that have not ended, also those that wait for others
   double cores = 0;           // that the tasks which can run now could use at once
-  double core_s = 0;          // of all open tasks, as far as durations are known
+  double core_s = 0;          // sum over the open tasks with known durations
   bool measured = false;      // they are, for what can run now
   double longest_s = 0;       // a task may last so long
   std::uint64_t waiting = 0;  // tasks that could start now, and have not
@@ -91,8 +91,8 @@ struct PoolActions {
   std::vector<Submit> submits;
   std::vector<Cancel> cancels;
   std::vector<std::string> queries;  // schedulers to ask for all jobs of the campaign
-  std::vector<std::string> drains;   // tokens: their workers get nothing new
-  // By the scheduler's word none of its processes is left: on these nodes, or on all where none is named.
+  std::vector<std::string> drains;   // tokens: their workers get no new tasks
+  // According to the scheduler none of its processes is left: on these nodes, or on all if none is named.
   struct Gone {
     std::string token;
     std::vector<std::string> nodes;
@@ -109,8 +109,8 @@ struct PoolActions {
 struct AllocationWorkers {
   int count = 0;
   bool busy = false;    // one of them holds a lease
-  bool silent = false;  // one of them has said nothing for a while
-  int slots = 0;        // of the largest
+  bool silent = false;  // one of them has been silent for a while
+  int slots = 0;        // the largest
   std::vector<std::string> hosts;
   bool worked = false;             // one of them has ended a task
   std::vector<std::string> nodes;  // theirs, as the scheduler calls them
@@ -140,16 +140,16 @@ class Pools {
   // The walltime of a worker's allocation, from its own node.
   void worker_told_end(const std::string& token, double ends_s);
 
-  // ---- what people ask; the sentence is why not
+  // ---- requests of users; each returns a sentence if it refuses
   std::optional<std::string> add(const std::string& pool, int count, Now now);
   // By token or id; an empty name: all.
   std::optional<std::string> cancel(const std::string& name, Now now);
   std::optional<std::string> drain(const std::string& name, Now now);
-  // Its scheduler was asked to cancel it, or says that it was cancelled or preempted: what fails there, as
-  // far as it is heard of from then on, has failed for that.
+  // True after a request to cancel it, or if its scheduler reports it as cancelled or preempted: later reports of
+  // failures in it count as caused by that.
   bool is_cancelled(const std::string& token) const;
-  // It ended because it was given back, or nobody can say why any more: what was lost with it is nobody's
-  // fault.
+  // True if it ended because it was given back, or for a cause that can no longer be known: its losses charge
+  // no attempt.
   bool was_given_back(const std::string& token) const { return given_back_.contains(token); }
   // Nothing more is submitted; what waits is cancelled, what runs is given back once its workers have left.
   void stop_submitting();
@@ -157,19 +157,19 @@ class Pools {
   void finish(Now now);
   void abandon() { abandoned_ = true; }
 
-  // ---- the allocation that the coordinator itself lives in (engine/coordinate/machine.h: Home)
+  // ---- the allocation in which the coordinator itself runs (engine/coordinate/machine.h: OwnAllocation)
   // Where it is one of these it is given back only once another one can have the coordinator, and at the
   // campaign's end it is not cancelled: it ends with the coordinator.
-  // It runs, whatever the record says.
-  void set_home(std::string token, Now now);
+  // It runs, independent of the record.
+  void set_own(std::string token, Now now);
   // Null: none, or it is being given back.
-  const Allocation* home() const;
-  // The coordinator leaves it: another one is to be had for the work that is left.
-  void leave_home();
+  const Allocation* own() const;
+  // The coordinator leaves it: the remaining work needs another one.
+  void leave_own();
   bool has_successor(Now now) const;
   bool needs_successor(Now now) const;
   // At the campaign's end: as if it had ended.
-  void close_home(Now now);
+  void close_own(Now now);
 
   // ---- decisions: to be called about once a second
   void decide(Now now);
@@ -178,9 +178,9 @@ class Pools {
   // ---- questions
   const std::map<std::string, Allocation>& allocations() const { return allocations_; }
   const Allocation* find(const std::string& token) const;
-  // Whether a job of ours is queued or runs, or may be.
+  // True if a job of this campaign is queued or runs, or may be.
   bool any_left() const;
-  // Where it should be seen as such: an allocation of this pool is on its way.
+  // The allocation of this pool that is on its way, if the status should show it.
   const Allocation* waited_for(const std::string& pool) const;
   // Nothing can be had any more: no pool with work has an allocation, and each has given up. Why.
   std::optional<std::string> stuck() const;
@@ -208,19 +208,19 @@ class Pools {
     double wait_s = 0;    // mean time in the queue
     int waits = 0;
   };
-  // Of an allocation, beyond what is recorded.
+  // The state of an allocation beyond its record.
   struct Live {
     bool under_way = false;  // its submission has not been answered
     bool recovered = false;  // an earlier coordinator's
     bool named = false;      // by an answer of the scheduler
-    double since_s = 0;      // steady: this coordinator knows of this incarnation
+    double since_s = 0;      // steady: since when this coordinator knows this incarnation
     int missing = 0;
     bool joined = false;  // a worker of this incarnation did
     bool had_workers = false;
     bool worked = false;             // ... and ran a task
-    bool by_person = false;          // somebody cancels it
+    bool by_person = false;          // a request cancels it
     std::vector<std::string> nodes;  // as the scheduler named them last
-    std::set<std::string> hosts;     // of workers that joined, without domain
+    std::set<std::string> hosts;     // hosts of workers that joined, without the domain
     std::set<std::string> manned;    // nodes of workers that joined, as the scheduler calls them
     std::string failure;             // why it is given back, if not for want of work
     bool leaving = false;            // it is given back, ...
@@ -232,7 +232,7 @@ class Pools {
     int cancels_failed = 0;
     std::optional<double> idle_since_s, left_since_s;  // steady
     bool said_late = false;
-    bool silent = false;  // a worker says nothing, or all have left: the scheduler may know why
+    bool silent = false;  // a worker is silent, or all have left: the scheduler may know why
   };
   struct Asked {
     double last_s = -std::numeric_limits<double>::infinity();  // steady
@@ -290,14 +290,14 @@ class Pools {
   std::uint64_t numbered_ = 0;
   std::map<std::string, Allocation> allocations_;  // by token, ended ones too
   std::map<std::string, Live> live_;               // by token, of those that have not ended
-  std::set<std::string> cancelled_;                // tokens: this coordinator has asked for it
+  std::set<std::string> cancelled_;                // tokens: requested by this coordinator
   std::set<std::string> given_back_;               // tokens
   std::map<std::string, Asked> asked_;             // by scheduler
   std::map<std::string, AllocationWorkers> workers_;
   std::map<std::string, int> quick_failures_;  // by node
   std::set<std::string> excluded_;
-  std::string home_;  // token
-  bool cancel_home_ = false;
+  std::string own_;  // token
+  bool cancel_own_ = false;
   bool finishing_ = false;
   bool patient_ = false;  // workers have as long as their tasks take
   bool abandoned_ = false;

@@ -12,7 +12,7 @@ namespace wflow::engine::batch {
 
 namespace {
 
-// Of a job that a scheduler has just taken it need not know yet where and why it waits.
+// A scheduler may not know yet where and why a job waits that it has just accepted.
 constexpr double kFirstLook_s = 2;
 // Workers leave some seconds before the end of their allocation, those with a training a minute.
 constexpr double kNearEnd_s = 90;
@@ -86,7 +86,7 @@ void Pools::refused(Pool& pool, const Allocation& allocation, const Submission& 
     if (pool.refusals++ == 0)
       note(fmt::format("{}; it is tried again in {:.0f} s, later and later", text, wait_s), true);
   }
-  // After a time-out the job may be there all the same: the next answer says so by its name.
+  // After a time-out the job may exist all the same: the next answer then has its name.
   if (!hopeless) return ask_soon(allocation.scheduler, now.steady_s);
   ended(allocations_.at(allocation.token), JobEnd::none, submission.text, now);
 }
@@ -133,8 +133,8 @@ void Pools::listed(const std::string& scheduler, const JobList& list, Now now) {
     const auto at = live_.find(token);
     if (at == live_.end()) continue;
     const bool never_answered = allocations_.at(token).id.empty();
-    const int patience = finishing_ ? 1 : never_answered ? kMissingIntents : timing_.missing;
-    if (++at->second.missing < patience) {
+    const int limit = finishing_ ? 1 : never_answered ? kMissingIntents : timing_.missing;
+    if (++at->second.missing < limit) {
       ask_soon(scheduler, now.steady_s);
       continue;
     }
@@ -145,7 +145,7 @@ void Pools::listed(const std::string& scheduler, const JobList& list, Now now) {
   }
 }
 
-// Nodes of a job that goes on without them. Its first list may come after the failure: then its workers'
+// Nodes of a job that continues without them. Its first list may come after the failure: then its workers'
 // nodes are compared, if the list lacks just as many.
 std::vector<std::string> Pools::taken_out(const Live& live, const std::vector<std::string>& listed,
                                           int nodes) {
@@ -162,7 +162,7 @@ std::vector<std::string> Pools::taken_out(const Live& live, const std::vector<st
 
 void Pools::learn(const JobStatus& job, Now now) {
   const auto at = live_.find(job.token);
-  if (at == live_.end()) return;  // it has ended for us, or is of nobody we know
+  if (at == live_.end()) return;  // it has ended for this coordinator, or is unknown
   Live& live = at->second;
   Allocation& allocation = allocations_.at(job.token);
   live.missing = 0;
@@ -266,8 +266,8 @@ void Pools::ended(Allocation& allocation, JobEnd end, const std::string& reason,
   if (live.joined && !live.worked && !nobodys) ran_nothing(allocation, now);
 }
 
-// Its workers came and took none of the tasks that wait, or ended before they had run one. The next one
-// would, too: nobody is to find a night's allocations burnt.
+// Its workers joined and took none of the waiting tasks, or ended before they had run one. The next allocation
+// would do the same: stop before a night of allocations is wasted.
 void Pools::ran_nothing(const Allocation& allocation, Now now) {
   Pool& pool = pool_of(allocation);
   if (finishing_ || pool.demand.waiting == 0 || !pool.gave_up.empty()) return;

@@ -437,7 +437,7 @@ TEST(Pools, WhatWasNeverSubmittedIsReplaced) {
 
 TEST(Pools, NothingIsSubmittedBeforeWhatRunsIsKnown) {
   Allocation known;
-  known.token = "wabcdef000001";  // of an earlier epoch
+  known.token = "wabcdef000001";  // from an earlier epoch
   known.pool = "all";
   known.scheduler = "slurm";
   known.id = "5";

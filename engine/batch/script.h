@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the submission scripts of all schedulers have in common.
+// The common parts of the submission scripts of all schedulers.
 #pragma once
 
 #include <string>
@@ -10,16 +10,16 @@
 
 namespace wflow::engine::batch {
 
-// DIRECTORY/TOKEN.sh and .out: where the script is written, and what it prints.
+// DIRECTORY/TOKEN.sh and .out: the script and its output.
 std::string script_file(const JobRequest& request);
 std::string output_file(const JobRequest& request);
 
-// Its lines of options: "#SBATCH --nodes=2".
+// The script's lines of options: "#SBATCH --nodes=2".
 class Directives {
  public:
   explicit Directives(std::string_view mark) : mark_(mark) {}
   void add(std::string_view option) { text_ += std::string(mark_) + " " + std::string(option) + "\n"; }
-  // Nothing where the value is empty.
+  // Adds nothing if the value is empty.
   void add(std::string_view option, std::string_view value) {
     if (!value.empty()) add(std::string(option) + std::string(value));
   }
@@ -33,18 +33,18 @@ class Directives {
   std::string text_;
 };
 
-// #!, who wrote it, the directives.
+// #!, the line that names wflow as the author, the directives.
 std::string script_head(std::string_view scheduler, const Directives& directives);
-// The directory, when the job ends as far as the script knows (WFLOW_ENDS_AT, for the workers), the user's
-// lines.
+// Enters the directory, exports the job's end if the script can tell it (WFLOW_ENDS_AT, for the workers), then the
+// user's lines.
 std::string script_setup(const JobRequest& request);
-// launch_args with a blank before them; empty where there are none.
+// launch_args with a blank before them; empty if there are none.
 std::string launch_arguments(const JobRequest& request);
-// `launcher` and the command, with the user's own words for it.
+// `launcher` and the command, with the user's launcher options.
 std::string launch_line(const JobRequest& request, std::string_view launcher);
 
-// Of schedulers whose launcher starts programs with a bare environment: the script calls itself on every node
-// with the argument "agent", and there prepares the environment again. `spread` is a line that starts "$@" on
+// For schedulers whose launcher starts programs with a bare environment: the script calls itself on every node
+// with the argument "agent" and prepares the environment there again. `spread` is a line that starts "$@" on
 // each node.
 std::string self_calling_body(const JobRequest& request, std::string_view spread);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sun Grid Engine 8.1 (Son of Grid Engine, as Debian has it). Facts: research/cluster.md 3.
+// Sun Grid Engine 8.1 (Son of Grid Engine, as packaged by Debian).
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -53,7 +53,7 @@ bool has_parallel_environment(const JobRequest& request) {
                      [](const std::string& argument) { return argument.starts_with("-pe"); });
 }
 
-// What stands between <tag> (or <tag ...>) and </tag> of `xml`; empty without it.
+// The text between <tag> (or <tag ...>) and </tag> in `xml`; empty without them.
 std::string_view inside(std::string_view xml, std::string_view tag) {
   const std::string open = fmt::format("<{}", tag);
   std::size_t at = xml.find(open);
@@ -94,7 +94,7 @@ JobStatus job_of(std::string_view xml) {
   return job;
 }
 
-// Of one block of qacct: key, blanks, value, a line each.
+// The value of a key in one block of qacct. Each line has key, blanks and value.
 std::string value_of(const std::vector<std::string_view>& block, std::string_view key) {
   for (const std::string_view line : block) {
     if (line.starts_with(key) && line.substr(key.size(), 1) == " ")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/batch/slurm.h"
+#include "engine/batch/adapters.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -20,8 +20,8 @@ namespace {
 
 constexpr const char* kEpochTimes = "SLURM_TIME_FORMAT=%s";
 
-// What srun would take for options of the workers' step: they come from the site's sbatch, from --export, and
-// from the job's own cpus-per-task (which 22.05 does not hand down, 23.11 does, and both together are an
+// Variables that srun would take as options of the workers' step: they come from the site's sbatch, from --export,
+// and from the job's own cpus-per-task (22.05 does not pass it on, 23.11 does, and both together are an
 // error).
 constexpr std::string_view kUnset =
     "unset SLURM_EXPORT_ENV SRUN_CPUS_PER_TASK SLURM_CPUS_PER_TASK SLURM_NTASKS_PER_NODE SLURM_DISTRIBUTION\n"
@@ -44,7 +44,7 @@ void add_memory(Directives& options, const JobRequest& request) {
   }
 }
 
-// As sbatch reads words of its directives.
+// Quotes a word for sbatch's directives.
 std::string quoted(const std::string& text) {
   if (text.find_first_of(" \t'\"\\#") == std::string::npos) return text;
   std::string result = "\"";
@@ -52,7 +52,7 @@ std::string quoted(const std::string& text) {
   return result + "\"";
 }
 
-// Of an option that stands by itself: what follows its '=' is one value. Who has quoted it knows better.
+// Quotes the text after '=' of a single option as one value, unless the user has quoted it.
 std::string quoted_value(const std::string& argument) {
   const std::size_t equals = argument.find('=');
   const bool option = argument.starts_with("--") && equals != std::string::npos &&
@@ -195,7 +195,7 @@ CommandCall slurm_call(std::vector<std::string> argv) {
   return {"slurm", std::move(argv), {}, {}, {kEpochTimes}};
 }
 
-// squeue, of this user alone: names are looked at here, because squeue takes no patterns.
+// squeue for this user alone: the adapter filters names, because squeue takes no patterns.
 CommandCall squeue_call() {
   return slurm_call({"squeue", "--noheader", "--user=" + std::to_string(::getuid()), "--states=all",
                      "--Format=" + std::string(kSqueueFormat)});
@@ -242,8 +242,8 @@ class Slurm : public BatchSystem {
     return answer.problem();
   }
 
-  // Of an MPI program: all of its processes end with the first that fails; it has its processors for itself,
-  // beside the workers' step.
+  // The launcher of an MPI program: all of its processes end with the first that fails; the program has its own
+  // processors, beside the workers' step.
   std::vector<std::string> launcher(int nodes, int procs) const override {
     return {"srun",
             fmt::format("--nodes={}", nodes),
@@ -288,13 +288,13 @@ class Slurm : public BatchSystem {
   }
 };
 
-// Of a job of ours: engine/batch/pools.cc makes them.
+// True for the token of a job of wflow: engine/batch/pools.cc makes them.
 bool is_token(std::string_view text) {
   return text.size() > 1 && text.size() <= 14 && text.front() == 'w' &&
          std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0 || std::islower(c) != 0; });
 }
 
-// Of what never clears; else empty.
+// A sentence for a reason that never clears; else empty.
 std::string_view meaning_of(std::string_view words) {
   const auto known = std::find_if(kNever.begin(), kNever.end(), [&](const Reason& reason) {
     return words.find(reason.word) != std::string_view::npos;
@@ -335,7 +335,7 @@ std::unique_ptr<BatchSystem> make_slurm() {
 
 std::optional<JobStatus> parse_squeue_line(std::string_view line) {
   constexpr std::size_t kFields = 8;
-  constexpr std::size_t kToken = 13;  // its length: a comment of somebody else's begins with any word
+  constexpr std::size_t kToken = 13;  // its length: other comments may begin with any word
   std::vector<std::string> fields = text::split(line, '|');
   if (fields.size() < kFields) return std::nullopt;
   for (std::string& field : fields) field = text::trim(field);
@@ -348,7 +348,7 @@ std::optional<JobStatus> parse_squeue_line(std::string_view line) {
   job.ends_unix_s = time_of(fields[5]);
   job.nodes = expand_host_list(fields[6]);
   job.reason = fields[7] == "None" ? "" : fields[7];
-  // Its name is for people, and a comment may be the user's own: the script has the token for its name.
+  // The job's name is for users, and its comment may be the user's own: the script's name is the token.
   const std::string comment = fields.size() > kFields ? fields[kFields] : "";
   const std::string said = comment.substr(0, comment.find(' '));
   if (is_token(said) && said.size() == kToken) job.token = said;

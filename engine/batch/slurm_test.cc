@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/batch/slurm.h"
+#include "engine/batch/adapters.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "engine/batch/around.h"
+#include "engine/batch/allocation.h"
 #include "engine/batch/test_commands.h"
 
 namespace wflow::engine::batch {

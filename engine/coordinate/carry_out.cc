@@ -77,7 +77,7 @@ void Coordinator::on(action::RemoveJournal& remove) {
   });
 }
 
-// The machine goes on: the store is shared with it (Store::snapshot()).
+// The machine continues: both use the store (Store::snapshot()).
 void Coordinator::make_snapshot(const PeerId& peer, const std::string& path) {
   made(copies_).call([this, peer, path]() -> SideThread::OnLoop {
     wire::Answer answer = answer_snapshot(store_, path);

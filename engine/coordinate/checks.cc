@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/coordinate/checks.h"
+#include "engine/coordinate/machine_impl.h"
 
 #include <fmt/format.h>
 

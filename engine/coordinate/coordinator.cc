@@ -100,9 +100,9 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
   options.local_groups = find_local_groups();
   if (!runs_here()) {
     options.pools = pool_specs(plan_);
-    options.home = options_.home;
-    if (options.home.moves) {
-      // The next coordinator may be on another host, where no process table says that a worker has ended.
+    options.own_allocation = options_.own_allocation;
+    if (options.own_allocation.moves) {
+      // The next coordinator may be on another host, where no process table shows that a worker has ended.
       options.timing.lost_here_s = options.timing.lost_s;
       const auto command = coordinator_command(plan_.campaign(), options_.top, options_.keep_going);
       for (batch::PoolSpec& pool : options.pools) pool.job.coordinator = command;
@@ -123,7 +123,7 @@ std::unique_ptr<CoordinatorMachine> Coordinator::make_machine() {
                                               restored, known, now());
 }
 
-// Nobody else's machine can reach a campaign that runs on this one alone.
+// A campaign that runs on this machine alone accepts no connection from other hosts.
 wire::Listen Coordinator::listens(const std::vector<KnownWorker>& known) const {
   const auto is_elsewhere = [&](const KnownWorker& worker) {
     return worker.guardian.known() && worker.guardian.host != host_name();
@@ -135,7 +135,7 @@ wire::Listen Coordinator::listens(const std::vector<KnownWorker>& known) const {
   return network ? wire::Listen::network : wire::Listen::host;
 }
 
-// What this machine starts; workers of other groups are started by hand, where the study wants them.
+// The groups whose workers this machine starts; the user starts workers of other groups where the study places them.
 std::vector<LocalGroup> Coordinator::find_local_groups() const {
   std::vector<Group> here;
   for (const Group& group : groups_.all()) {
@@ -143,7 +143,7 @@ std::vector<LocalGroup> Coordinator::find_local_groups() const {
       here.push_back(group);
   }
   if (options_.around) {
-    // A single group takes what each node gives; several share it.
+    // A single group uses all of each node; several groups share it.
     std::vector<LocalGroup> groups;
     const bool shared = here.size() > 1 && options_.around->cores > 0;
     const std::vector<int> slots =
@@ -193,7 +193,7 @@ void Coordinator::take_events() {
   lock_.check_place();
   if (commits_->committed()) {
     handle(event::CommitFinished{});
-    carry_out();  // questions are answered while scheduler and store say the same
+    carry_out();  // answers queries while scheduler and store agree
   }
   if (auto why = commits_->trouble()) {
     // Shown at once; the machine records it when it can.
@@ -202,7 +202,7 @@ void Coordinator::take_events() {
     status_.apply(batch);
     handle(event::CommitWaits{std::move(*why)});
   }
-  take_messages();  // what a worker said before it ended comes first
+  take_messages();  // first the messages that a worker sent before it ended
   for (event::JournalRead& journal : take_journals()) handle(std::move(journal));
   for (ProcessIdentity& process : pool_.take_ended()) handle(event::ProcessEnded{std::move(process)});
   take_batch_replies();
@@ -350,7 +350,7 @@ CoordinatorEnd Coordinator::finish() {
   show(steady_now_s(), true);
   std::error_code ignored;
   std::filesystem::remove(plan_.campaign() / ".wflow" / "endpoint.json", ignored);
-  // Another coordinator may come now: nothing of this one may use the database or remove journals any more.
+  // Another coordinator may start now: this one must not use the database or remove journals any more.
   copies_.reset();
   files_.reset();
   lock_.end(machine_->handed_over() ? store::HolderState::handed_over : store::HolderState::released);

@@ -3,6 +3,8 @@
 // events, and carries out actions. It decides nothing. For coordinator.cc and carry_out.cc.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -14,18 +16,40 @@
 #include "engine/batch/orphans.h"
 #include "engine/coordinate/coordinator.h"
 #include "engine/coordinate/journals.h"
+#include "engine/coordinate/loop_inputs.h"
 #include "engine/coordinate/machine.h"
-#include "engine/coordinate/raw_outputs.h"
-#include "engine/coordinate/side_thread.h"
-#include "engine/coordinate/signals.h"
 #include "engine/monitor/live_status.h"
 #include "engine/monitor/merlin_status.h"
-#include "engine/schedule/groups.h"
+#include "engine/schedule/graph.h"
 #include "engine/store/commit_thread.h"
 #include "engine/store/store.h"
 #include "engine/wire/transport.h"
+#include "specs/plan/plan.h"
 
 namespace wflow::engine {
+
+// Measures the files of a simulation that a conversion reads and then deletes.
+class RawOutputs {
+ public:
+  // `plan` outlives it.
+  explicit RawOutputs(const specs::Plan& plan);
+
+  // The bytes of the files that this element of a simulation's array has left for its conversion; empty unless
+  // all of them exist. Checks one file or a few.
+  std::optional<std::uint64_t> bytes(specs::ArrayId array, specs::Element element);
+
+ private:
+  struct Place {
+    specs::TaskTemplate source;
+    std::vector<std::string>
+        files;  // in the directory of a sample; $(MERLIN_SAMPLE_ID) is its number
+  };
+  const Place& place_of(specs::ArrayId array);
+
+  const specs::Plan& plan_;
+  std::map<specs::ArrayId, specs::ArrayId> conversions_;  // conversions that delete, by the array that makes the files
+  std::map<specs::ArrayId, Place> places_;                // cached
+};
 
 class Coordinator {
  public:
@@ -85,7 +109,7 @@ class Coordinator {
   std::uint64_t epoch_;
   Groups groups_;
   LiveStatus status_;
-  std::unique_ptr<wire::ServerSocket> socket_;  // once it is known who is to reach it
+  std::unique_ptr<wire::ServerSocket> socket_;  // made once the machine knows which hosts must reach it
   batch::LocalPool pool_;
   batch::AdoptedProcesses adopted_;
   int adopted_looks_ = 0;
@@ -94,11 +118,11 @@ class Coordinator {
   std::unique_ptr<CoordinatorMachine> machine_;
   std::vector<CoordinatorEvent> answers_;  // to actions; handled once all actions are carried out
   std::vector<JournalReading> readings_;   // under way
-  std::set<PeerId> unreachable_;           // a Send of these actions has failed: nothing else goes there
+  std::set<PeerId> unreachable_;           // a Send of these actions has failed: send nothing else to them
   CampaignState state_ = CampaignState::running;
   double next_status_s_ = 0;
   std::uint64_t next_refused_ = 1;                // so many are in the log next
-  std::unique_ptr<batch::BatchThread> batch_;     // of a study with a scheduler
+  std::unique_ptr<batch::BatchThread> batch_;     // for a study with a scheduler
   std::unique_ptr<store::CommitThread> commits_;  // its thread uses store_
   // Last: their work uses store_, raw_outputs_ and plan_. A copy of the database may take minutes.
   std::optional<SideThread> copies_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/coordinate/describe.h"
+#include "engine/coordinate/machine.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/text.h"
-#include "engine/wire/describe.h"
+#include "engine/wire/messages.h"
 
 namespace wflow::engine {
 

@@ -33,7 +33,7 @@ fs::path journal_of(const fs::path& campaign, const std::string& worker) {
   return folder_of(campaign) / (worker + ".journal");
 }
 
-// Whether somebody holds the lock. On file systems without locks nobody seems to.
+// True if a process holds the lock. Always false on file systems without locks.
 bool is_locked(const fs::path& journal) {
   try {
     const FileDescriptor file = open_file(journal, O_RDONLY);
@@ -54,9 +54,9 @@ bool has_ended_here(const wire::JournalHeader& header) {
   }
 }
 
-// A remote worker that was lost leaves its journal, and so does one that was killed before it joined. Nobody
-// writes it any more when it is so old (a worker without a coordinator ends long before), or when its
-// processes are seen to have ended.
+// A remote worker that was lost leaves its journal, and so does one that was killed before it joined. No process
+// writes to it any more once it is so old (a worker without a coordinator ends long before), or once its
+// processes have ended.
 bool is_forgotten(const fs::path& journal) {
   std::error_code error;
   const auto changed = fs::last_write_time(journal, error);
@@ -71,7 +71,7 @@ bool is_forgotten(const fs::path& journal) {
   }
 }
 
-// Nothing where it can't be read: what is wrong is said when it is read for its results.
+// Empty if it cannot be read: reading its results reports the error.
 std::optional<wire::JournalHeader> header_of(const fs::path& journal) {
   try {
     return wire::parse_records(read_file(journal)).header;
@@ -80,7 +80,7 @@ std::optional<wire::JournalHeader> header_of(const fs::path& journal) {
   }
 }
 
-// A worker without a row that is still to end, as its journal tells of it.
+// A worker without a row that has not ended, from its journal.
 KnownWorker worker_of(const std::string& id, const std::optional<wire::JournalHeader>& header,
                       store::Store& store) {
   KnownWorker worker;
@@ -144,7 +144,7 @@ std::optional<event::JournalRead> JournalReading::take(double now_s) {
     if (records.header) read.running = std::move(records.header->running);
     if (records.damaged) read.damaged = records.damaged.sentence();
   } catch (const Error& unreadable) {
-    // What it holds may be finished work: it is not given up for a disk that is broken for the moment.
+    // It may hold finished work: keep it if the disk fails only temporarily.
     if (is_disk_trouble(unreadable)) {
       if (!std::exchange(said_, true))
         log::write(LogLevel::warning,

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 const std::string kWorker = "test-1-orphans";
 
-// A process as a task of the worker starts it, and which nobody but init would end.
+// Starts a process as a task of the worker would; only init remains as its parent.
 pid_t start_orphan(const std::string& worker) {
   const std::string variable = "WFLOW_EVENTS=/tmp/.wflow/workers/" + worker + "/1.events";
   const pid_t pid = ::fork();

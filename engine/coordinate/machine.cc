@@ -8,20 +8,19 @@
 #include <map>
 
 #include "base/text.h"
-#include "engine/coordinate/describe.h"
 #include "engine/coordinate/machine_impl.h"
-#include "engine/monitor/describe_end.h"
 #include "engine/monitor/status.h"
+#include "engine/monitor/views.h"
 #include "engine/schedule/graph.h"
 
 namespace wflow::engine {
 
 namespace {
 
-// A stranger that was asked for a Hello and has not answered for so long is asked again.
-constexpr double kStranger_s = 120;
-// Where results are gathered, commits are for so many times as long, a second at most: in that time most of a
-// lease has ended, and neighbouring ends are one row.
+// Time after which the machine asks an unknown peer again for a Hello.
+constexpr double kIdentifyAgain_s = 120;
+// While results are gathered, commits wait this many times as long, a second at most: by then most of a
+// lease has ended, and neighbouring ends share a row.
 constexpr double kCommitGathers = 5;
 
 // The table of legal moves between phases.
@@ -68,7 +67,7 @@ CoordinatorMachine::Impl::Impl(const specs::Plan& plan, std::vector<ArraySpec> a
   if (!options_.pools.empty()) {
     pools_.emplace(options_.pools, options_.job_prefix, options_.epoch, options_.pool_timing,
                    restored.allocations, now);
-    if (options_.home.moves) pools_->set_home(options_.home.allocation, now);
+    if (options_.own_allocation.moves) pools_->set_own(options_.own_allocation.token, now);
     pools_due_ = true;
   }
   for (const Group& group : groups_.all()) {
@@ -95,7 +94,7 @@ void CoordinatorMachine::Impl::settle() {
   check_time();
   judge_nodes();
   run_pools();
-  look_at_home();
+  check_own_allocation();
   start_local_workers();
   advance_phase();
   if (cancelled_) scheduler_.cancel_waiting();
@@ -110,12 +109,12 @@ void CoordinatorMachine::Impl::settle() {
   }
 }
 
-// What is put off until recovery is over stays in the workers' journals.
+// Results deferred until the end of recovery stay in the workers' journals.
 bool CoordinatorMachine::Impl::all_is_written() const {
   return !committing_ && batch_.empty() && (gathered_.empty() || recovering_);
 }
 
-// Who asked for the end is not kept waiting for the disk. What was not committed is in the workers' journals.
+// After a stop request, do not wait for the disk. Uncommitted results are in the workers' journals.
 void CoordinatorMachine::Impl::give_up_disk() {
   if (disk_trouble_.empty() || !asked_to_end_ || phase_ != Phase::dismissing || !end_recorded_ || failed_)
     return;
@@ -143,17 +142,17 @@ void CoordinatorMachine::Impl::pulse() {
   report_unserved();
   check_silence();
   check_gangs();
-  std::erase_if(identified_, [&](const auto& peer) { return running_s_ - peer.second > kStranger_s; });
+  std::erase_if(identified_, [&](const auto& peer) { return running_s_ - peer.second > kIdentifyAgain_s; });
   for (auto& [id, worker] : workers_) {
     if (worker.peer.empty()) continue;
-    // One that hears of it all the time needs no further sign of life.
+    // A worker that gets other messages all the time needs no pulse.
     const bool hears = gather_s() > 0 && now_.steady_s - worker.sent_s < options_.timing.pulse_s;
     hears ? say_acknowledged(worker) : send(worker, pulse_for(worker));
     if (std::exchange(worker.identify, false)) act(action::Send{worker.peer, wire::Identify{}});
   }
 }
 
-// A campaign that waits for a worker that nobody has started would look as if it hung.
+// Without this note, a campaign that waits for a worker to be started would look hung.
 void CoordinatorMachine::Impl::report_unserved() {
   if (phase_ != Phase::running || !may_lease() || scheduler_.paused()) return;
   for (const ArrayId array : scheduler_.without_worker(options_.timing.unserved_s)) {
@@ -231,7 +230,7 @@ void CoordinatorMachine::Impl::begin_to_dismiss() {
   }
 }
 
-// Of other hosts, only those that still talk are waited for.
+// Waits for workers on other hosts only while they still send messages.
 bool CoordinatorMachine::Impl::workers_are_gone() const {
   if (!processes_.empty()) return false;
   const double talked_s = running_s_ - 3 * options_.timing.heartbeat_s;
@@ -244,7 +243,7 @@ bool CoordinatorMachine::Impl::workers_are_gone() const {
 
 void CoordinatorMachine::Impl::record_end() {
   if (pools_) {
-    pools_->close_home(now_);
+    pools_->close_own(now_);
     carry_out(pools_->take_actions());
   }
   std::array<std::uint64_t, kElementStates> counts{};
@@ -270,10 +269,10 @@ void CoordinatorMachine::Impl::record_end() {
   phase_due_s_ = kNever_s;
 }
 
-// Leases go out, records into the batch.
+// Sends leases and adds records to the batch.
 void CoordinatorMachine::Impl::take_decisions() {
   Actions decisions = scheduler_.take_actions();
-  send_revokes(decisions.revokes);  // before the grants: what is taken back may be what is granted anew
+  send_revokes(decisions.revokes);  // before the grants: a grant may reuse what a revoke takes back
   send_grants(decisions.grants);
   for (const RecordEnd& end : decisions.ends) {
     changed_arrays_.insert(end.array);
@@ -322,7 +321,7 @@ void CoordinatorMachine::Impl::send_revokes(const std::vector<RevokeLease>& revo
 void CoordinatorMachine::Impl::record_failure(RecordFailure&& failure) {
   wire::Outcome& outcome = failure.outcome;
   if (outcome.reason == wire::EndReason::worker_lost && outcome.started_s == 0)
-    outcome.started_s = now_.unix_s;  // known to its worker alone
+    outcome.started_s = now_.unix_s;  // only its worker knew the start
   changed_arrays_.insert(outcome.array);
   const bool runs_again = !has_ended(scheduler_.states(outcome.array).at(outcome.element));
   if (!failure.final && runs_again && outcome.reason == wire::EndReason::worker_lost &&
@@ -363,14 +362,14 @@ void CoordinatorMachine::Impl::commit() {
   act(action::Commit{std::exchange(batch_, {})});
 }
 
-// Whether what is to be written may wait for more: ends alone, which nobody waits to see on disk.
+// True if the batch may wait for more: it has only ends, and no request waits for its commit.
 bool CoordinatorMachine::Impl::may_gather() const {
   return phase_ == Phase::running && !scheduler_.ended() && gathered_.joined.empty() &&
          gathered_.questions.empty() && gathered_.remove_journals.empty() && batch_.only_ends();
 }
 
-// While workers are awaited, the scheduler keeps successes that it can't apply yet, in memory alone: what
-// they are in is neither acknowledged nor removed before all of it can be committed.
+// During recovery the scheduler keeps successes that it cannot apply yet in memory alone: the machine
+// acknowledges their messages and removes their journals only when all of them can be committed.
 void CoordinatorMachine::Impl::put_off(AfterCommit& work) {
   for (const auto& [id, sequence] : std::exchange(work.acknowledge, {})) {
     std::uint64_t& later = gathered_.acknowledge[id];
@@ -381,7 +380,7 @@ void CoordinatorMachine::Impl::put_off(AfterCommit& work) {
   work.remove_journals.clear();
 }
 
-// Everything that this names is on disk.
+// Called when everything that `work` names is on disk.
 void CoordinatorMachine::Impl::follow_up(AfterCommit work) {
   if (work.during_recovery) put_off(work);
   for (const auto& [id, row] : work.joined) {
@@ -397,7 +396,7 @@ void CoordinatorMachine::Impl::follow_up(AfterCommit work) {
   for (CoordinatorAction& question : work.questions) actions_.push_back(std::move(question));
 }
 
-// Of a step with one task, such as a training, the history tells more: there are few such tasks.
+// The history has more detail on a step with one task, such as a training: there are few such tasks.
 bool CoordinatorMachine::Impl::is_single(ArrayId array) const {
   return plan_.steps()[plan_.step_of(array)].elements == 1;
 }
@@ -411,12 +410,12 @@ void CoordinatorMachine::Impl::log(LogLevel level, std::string text) {
   act(action::Log{level, std::move(text)});
 }
 
-// That time has passed happens in every turn, and says nothing.
+// Skips time events: every turn has one.
 void CoordinatorMachine::Impl::trace(const CoordinatorEvent& event) {
   if (!std::holds_alternative<event::Time>(event)) log(LogLevel::trace, "event: " + describe(event));
 }
 
-// Each before the action itself.
+// Logs each action before it is carried out.
 void CoordinatorMachine::Impl::trace_actions() {
   for (CoordinatorAction& action : std::exchange(actions_, {})) {
     if (!std::holds_alternative<action::Log>(action)) log(LogLevel::trace, "action: " + describe(action));
@@ -449,11 +448,11 @@ std::vector<CoordinatorAction> CoordinatorMachine::take_actions() {
 double CoordinatorMachine::wake_at_s() const {
   double at_s = std::min(impl_->next_pulse_s_, impl_->time_limit_at_s_);
   if (impl_->pools_due_ && impl_->phase_ != Phase::ended) at_s = impl_->now_.steady_s;
-  // Beyond that time a hand-over waits for a commit alone.
+  // After that time a hand-over waits only for a commit.
   const bool waited = impl_->phase_ == Phase::handing_over && impl_->running_s_ >= impl_->phase_due_s_;
   for (const double due_s : {impl_->next_due_s_, waited ? kNever_s : impl_->phase_due_s_})
     at_s = std::min(at_s, impl_->now_.steady_s + std::max(0.0, due_s - impl_->running_s_));
-  at_s = std::min(at_s, impl_->home_wake_s());
+  at_s = std::min(at_s, impl_->own_wake_s());
   if (!impl_->committing_ && !impl_->batch_.empty()) at_s = std::min(at_s, impl_->next_commit_s_);
   if (const auto due_s = impl_->scheduler_.next_due_s(); due_s && impl_->may_lease())
     at_s = std::min(at_s, *due_s);

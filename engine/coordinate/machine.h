@@ -37,8 +37,8 @@ struct Message {
   PeerId peer;
   wire::Message message;
 };
-// A Send could not be delivered: the connection is gone or its queue is full. What else these actions send to
-// that peer must not be sent then: it would arrive without what was before it. Handle this before any
+// A Send could not be delivered: the connection is gone or its queue is full. Do not send the other messages of
+// these actions to that peer: they would arrive without the earlier ones. Handle this event before any
 // message.
 struct Undelivered {
   PeerId peer;
@@ -47,24 +47,24 @@ struct WorkerStarted {  // answers action::StartWorker
   std::string group;
   ProcessIdentity guardian;
 };
-// A watched process has ended. Also the answer to a Watch of a process that does not live.
+// A watched process has ended. Also the answer to a Watch of a process that does not exist.
 struct ProcessEnded {
   ProcessIdentity process;
 };
-// Answers action::ReadJournal. No record is lost silently: `damaged` says what could not be read.
+// Answers action::ReadJournal. No record is lost silently: `damaged` describes what could not be read.
 struct JournalRead {
   std::string worker;
   std::vector<wire::Results> results;
   std::optional<std::string> damaged;
-  std::size_t orphans = 0;                   // processes of its tasks that were ended
-  std::vector<RunningElement> running = {};  // when its agent was killed, as its guardian has written
+  std::size_t orphans = 0;                   // processes of its tasks that the edge killed
+  std::vector<RunningElement> running = {};  // when its agent was killed, as recorded by its guardian
 };
-// Answers action::LookAtJournal where its guardian has written that no process of the worker is left.
+// Answers action::LookAtJournal if the guardian has written that no process of the worker is left.
 struct JournalEnded {
   std::string worker;
 };
 struct CommitFinished {};  // the batch of the last Commit is on disk
-// It could not be written: the disk is full, over quota, read-only or broken. The edge goes on trying until
+// It could not be written: the disk is full, over quota, read-only or broken. The edge retries until
 // CommitFinished.
 struct CommitWaits {
   std::string why;
@@ -72,7 +72,7 @@ struct CommitWaits {
 struct Retry {  // answers action::ResolveRetry
   PeerId peer;  // empty for MachineOptions::retry
   std::vector<std::pair<ArrayId, Range>> parts;
-  std::optional<std::string> error;  // why the request means nothing: no such step
+  std::optional<std::string> error;  // why the request names no tasks: no such step
 };
 struct JobSubmitted {  // answers action::SubmitJob
   std::string token;
@@ -87,17 +87,17 @@ struct JobsCancelled {  // answers action::CancelJobs
   std::vector<std::string> ids;
   std::optional<std::string> error;
 };
-// Answers action::MeasureOutputs: bytes, or nothing where the files are not all there.
+// Answers action::MeasureOutputs: bytes; empty unless all files exist.
 struct OutputsMeasured {
   ArrayId array = 0;
   std::optional<std::uint64_t> bytes;
 };
-// workers_left: those of the coordinator's own allocation, whose script says so.
+// workers_left: the script of the coordinator's own allocation reports that its workers have left.
 enum class SignalKind : std::uint8_t { interrupt, terminate, hangup, workers_left };
 struct Signal {
   SignalKind kind;
 };
-struct Time {};  // nothing but the time
+struct Time {};  // only the time has changed
 
 }  // namespace event
 
@@ -117,49 +117,49 @@ struct Send {
 struct Commit {
   store::Batch batch;
 };
-struct StartWorker {  // of this machine's pool
+struct StartWorker {  // in this machine's pool
   std::string group;
   int slots = 1;
 };
-struct Watch {  // of this process table only: an event when it ends, at once when it does not live
+struct Watch {  // in this process table only: an event when it ends, at once if it does not exist
   ProcessIdentity process;
 };
 struct Kill {
   ProcessIdentity process;
   int signal = 0;  // SIGTERM, SIGCONT or SIGKILL, through a pidfd after a look at the start time
 };
-// Ends what the worker's tasks left behind on this machine, then reads its journal: nobody writes it any
-// more. `here`: its processes stood in this process table.
+// Ends the processes that the worker's tasks left on this machine, then reads its journal, to which no process
+// writes any more. `here`: its processes were in this process table.
 struct ReadJournal {
   std::string worker;
   bool here = false;
 };
-// Of a worker of another process table that is silent: a guardian whose agent was killed says so in the
-// journal.
+// Checks the journal of a silent worker of another process table: if its agent was killed, its guardian has
+// written that there.
 struct LookAtJournal {
   std::string worker;
 };
-// Everything in it is committed. Also the worker's directory.
+// All of its records are committed. Also removes the worker's directory.
 struct RemoveJournal {
   std::string worker;
 };
-// A question that reads only. It is asked for once everything that the answer may be about is on disk, and
-// before any other Commit: the edge answers from scheduler() and the store.
+// A read-only query. It comes once everything that the answer may cover is on disk, and before any other
+// Commit: the edge answers from scheduler() and the store.
 struct AnswerQuery {
   PeerId peer;
   wire::Query query;
 };
-// Which parts the request means (its exit codes are in the store). Answered by event::Retry.
+// Finds the parts that the request names (exit codes are in the store). Answered by event::Retry.
 struct ResolveRetry {
   PeerId peer;
   wire::RetryRequest request;
 };
-// How large the files are that a conversion reads of this element, and then deletes.
+// Measures the files of this element that a conversion reads and then deletes.
 struct MeasureOutputs {
   ArrayId array = 0;
   Element element = 0;
 };
-// Calls of a batch scheduler: none is waited for. What is submitted is on disk as an intention.
+// Calls of a batch scheduler; the machine waits for none. The intention to submit is on disk before.
 struct SubmitJob {
   std::string scheduler;
   batch::JobRequest job;
@@ -175,7 +175,7 @@ struct Log {
   LogLevel level = LogLevel::info;
   std::string text;
 };
-// The campaign can't go on. Every worker here is to be ended; the text is for people.
+// The campaign cannot continue: end every worker on this machine, and print the text.
 struct Fail {
   ExitCode code = ExitCode::system;
   std::string text;
@@ -194,52 +194,52 @@ using CoordinatorAction =
 //    └─▶ handing_over ───────────────────┴───────────┘
 enum class Phase : std::uint8_t {
   running,
-  draining,    // nothing new starts, what runs may finish
-  stopping,    // what runs is ended; it will run again
-  dismissing,  // all is done or given back: workers say Goodbye, the last batch is committed
+  draining,    // nothing new starts, running tasks may finish
+  stopping,    // running tasks are killed; they will run again
+  dismissing,  // no lease is left: workers send Goodbye, the last batch is committed
   ended,
-  handing_over,  // nothing new is leased; what runs goes on, for the campaign's next coordinator
+  handing_over,  // nothing new is leased; running tasks continue under the next coordinator
 };
 
-struct LocalGroup {  // whose worker this machine starts
+struct LocalGroup {  // this machine starts its worker
   std::string name;
   int slots = 1;
 };
 
-// A worker that an earlier coordinator knew and that has not ended, or whose journal is there.
+// A worker of an earlier coordinator that has not ended, or whose journal exists.
 struct KnownWorker {
   std::string id, group;
   ProcessIdentity guardian, agent;
   double lost_s = 0;     // its fence
   bool journal = false;  // there is one
-  // Somebody holds the lock of its journal. Counts only where its processes are not known: a worker without a
-  // row, which holds no lease. One that lives says Hello by itself.
+  // A process holds the lock of its journal. Used only if its processes are not known: a worker without a
+  // row, which holds no lease. If it lives, it sends Hello by itself.
   bool locked = false;
-  bool row = true;     // the database has one of it that has not ended
-  bool ended = false;  // its journal says that none of its processes is left
+  bool row = true;     // the database has a row of it that has not ended
+  bool ended = false;  // according to its journal none of its processes is left
 };
 
-// Bugs that the simulator must find: one switch each, set by tests/simulation alone.
+// Bugs that the simulator must find, one switch each. Only tests/simulation sets them.
 struct PlantedBugs {
   bool acknowledge_before_commit = false;
   bool lease_before_fence = false;
   bool forget_leases_at_hand_over = false;
-  bool fill_the_disk = false;           // max_disk holds nothing back
+  bool fill_the_disk = false;           // max_disk blocks nothing
   bool release_only_what_fits = false;  // max_disk, without one open block where none fits
 };
 
-// What is recorded as done and is to run again, because its MERLIN_FINISHED is gone.
+// Tasks recorded as done that run again, because their MERLIN_FINISHED is gone.
 struct RunAgain {
   std::vector<std::pair<ArrayId, Range>> parts;
-  bool below = false;  // and what depends on it
+  bool below = false;  // and the tasks that depend on them
 };
 
-// Of a campaign whose coordinator lives in its batch allocations and moves from one to the next.
-struct Home {
+// The allocation in which the coordinator runs, of a campaign whose coordinator moves from one to the next.
+struct OwnAllocation {
   bool moves = false;
-  // The token of the one it runs in. Where that is none of the campaign's, it submits what is wanted and then
-  // leaves the rest to the coordinators of those.
-  std::string allocation;
+  // Token of the allocation. Outside the campaign's allocations (on a login node) the coordinator submits the
+  // wanted ones and leaves the rest to the coordinators in them.
+  std::string token;
   double ends_unix_s = 0;  // 0: not known
 };
 
@@ -252,68 +252,72 @@ struct MachineOptions {
   std::vector<batch::PoolSpec> pools;
   std::string job_prefix;
   batch::PoolTiming pool_timing;
-  Home home;
+  OwnAllocation own_allocation;
   bool keep_going = false;
   bool resumed = false;
   bool trace = false;           // each event and action is a Log at LogLevel::trace, too
   double time_limit_s = 0;      // then drain; 0: none
-  std::uint64_t max_range = 0;  // elements a lease at most; 0: as the scheduler likes
+  std::uint64_t max_range = 0;  // elements a lease at most; 0: the scheduler decides
   Timing timing;
   PlantedBugs planted;
-  // Both before anything else runs, once recovery is over.
+  // Both apply before anything else runs, once recovery is over.
   std::optional<wire::RetryRequest> retry;
   RunAgain run_again;
 };
 
 class CoordinatorMachine {
  public:
-  // `plan` outlives the machine. `restored` is what earlier coordinators committed, `known` their workers.
+  // `plan` outlives the machine. `restored`: the commits of earlier coordinators; `known`: their workers.
   CoordinatorMachine(const specs::Plan& plan, std::vector<ArraySpec> arrays, MachineOptions options,
                      const store::Restored& restored, const std::vector<KnownWorker>& known, Now now);
   ~CoordinatorMachine();
 
-  // Never throws for what a peer or client sends: that message alone fails, counted in refused_messages().
+  // Never throws for a message of a peer or client: only that message fails, counted in refused_messages().
   void handle(Now now, CoordinatorEvent event);
-  // Decides what follows from the events since the last call (several may be handled at once, to make larger
-  // batches and messages), and says what is to be done, in this order. Carry out all of it before the next
-  // handle(). To be called once after construction, too.
+  // Decides on the events since the last call (several may be handled at once, to make larger batches and
+  // messages), and returns the actions in order. Carry out all of them before the next handle(). Call it once
+  // after construction, too.
   std::vector<CoordinatorAction> take_actions();
-  // An event::Time is due then at the latest (steady_s).
+  // The latest time for the next event::Time (steady_s).
   double wake_at_s() const;
 
   Phase phase() const;
   bool ended() const { return phase() == Phase::ended; }
-  // Every element has ended, as against interrupted. Valid at any time.
+  // True if every element has ended; false after an interruption. Valid at any time.
   bool campaign_over() const;
-  // Why nothing is leased: the database can't be written for now. Empty: it can.
+  // Why nothing is leased: the database cannot be written for now. Empty: it can.
   const std::string& disk_trouble() const;
-  // It has ended for the campaign's next coordinator to go on.
+  // True if it has ended so that the campaign's next coordinator continues.
   bool handed_over() const;
-  // Steps in which too many tasks have failed, by their place in the plan, and why: nothing of them is
-  // leased.
+  // Paused steps, in which too many tasks have failed, by their place in the plan, with the reason. Nothing of
+  // them is leased.
   const std::map<std::size_t, std::string>& held() const;
-  // Steps of which some tasks wait until conversions have deleted files (max_disk), and how full the disk is.
+  // Steps with tasks that wait until conversions have deleted files (max_disk), with the use of the disk.
   std::map<std::size_t, std::string> held_back() const;
-  // By a signal, the time limit, a request or a task: no campaign is to follow on this one.
+  // True after a signal, the time limit, a request or a task asked for the end: no campaign follows this one.
   bool asked_to_end() const;
   const Scheduler& scheduler() const;
   std::uint64_t refused_messages() const;
 
-  struct PeerView {  // for the status
+  struct PeerView {  // one worker in the status
     std::string worker, host;
     double silent_s = 0;
     std::vector<wire::RunningElement> running;
-    std::uint64_t ended = 0;  // elements that ended on it since it joined this coordinator
+    std::uint64_t ended = 0;  // elements that ended on it under this coordinator
   };
   std::vector<PeerView> peers(double steady_s) const;
-  // The campaign's batch allocations; `ended`: also those that have ended.
+  // The campaign's batch allocations; `ended`: include ended ones.
   wire::AllocationsAnswer allocations(double unix_s, bool ended) const;
-  // What a task of the array that could run waits for, where that is an allocation; else empty.
+  // The allocation for which a runnable task of the array waits, as text; empty if it waits for none.
   std::string waits_for(ArrayId array, double unix_s) const;
 
  private:
-  struct Impl;  // or plain members: the implementer's choice
+  struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// One line of text each, for logs at the level `trace` and for the simulator (describe.cc).
+std::string describe(const CoordinatorEvent& event);
+std::string describe(const CoordinatorAction& action);
 
 }  // namespace wflow::engine

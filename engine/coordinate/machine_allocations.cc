@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch allocations in the coordinator machine: engine/batch/pools.h decides, this feeds it with the backlog
-// and the workers, and turns its decisions into actions.
+// Batch allocations in the coordinator machine: engine/batch/pools.h decides; this passes it the backlog and the
+// workers, and turns its decisions into actions. Also tasks on several nodes (gangs), and the hand-over of a
+// coordinator that runs in an allocation to the one that waits in another. Workers continue meanwhile and find the
+// next coordinator by its endpoint file.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,21 +10,22 @@
 
 #include "base/text.h"
 #include "engine/coordinate/machine_impl.h"
-#include "engine/monitor/allocations.h"
+#include "engine/monitor/views.h"
+#include "engine/schedule/attempt.h"
 
 namespace wflow::engine {
 
 namespace {
 
-constexpr double kEndChange_s = 1;  // smaller changes of a worker's end are its clock
+constexpr double kEndChange_s = 1;  // smaller changes of a worker's end come from its clock
 constexpr double kLongestLeft_s = 1e9;
 constexpr double kLateCause_s = 600;           // Slurm's SlurmdTimeout is 300 s
-constexpr std::size_t kUnexplained = 100'000;  // losses that may still be explained
+constexpr std::size_t kUnexplained = 100'000;  // losses whose cause may still become known
 constexpr const char* kNodeFailed = "its node has failed, as its scheduler says";
-// Exit codes by which a task asks for something: retries, soft and hard failures, stops.
+// Exit codes with which a task requests something: retries, soft and hard failures, stops.
 constexpr int kFirstMerlinCode = 100, kLastMerlinCode = 105;
 
-// In whole minutes: people wait for hours.
+// In whole minutes: waits last for hours.
 std::string waited(double seconds) {
   constexpr int kMinute_s = 60;
   const auto minutes = static_cast<long>(std::max(0.0, seconds)) / kMinute_s;
@@ -33,7 +36,7 @@ std::string waited(double seconds) {
 
 }  // namespace
 
-// ---- what schedulers answer
+// ---- answers of batch schedulers
 
 void CoordinatorMachine::Impl::on(event::JobSubmitted& event) {
   if (!pools_) return;
@@ -89,7 +92,7 @@ void CoordinatorMachine::Impl::feed_pools() {
     demand.measured = true;
     for (std::size_t i = 0; group != nullptr && i < backlog.size(); ++i) {
       if (i >= group->pools.size() || !group->pools[i] || backlog[i].open == 0) continue;
-      // What several groups serve they share.
+      // Groups that serve the same pool share its work.
       const auto serves = [i](const Group& other) { return other.pools[i]; };
       const auto servers = static_cast<double>(std::ranges::count_if(groups_.all(), serves));
       demand.open += backlog[i].open;
@@ -105,7 +108,7 @@ void CoordinatorMachine::Impl::feed_pools() {
   }
 }
 
-// Why the workers of a pool that are there take none of what waits for them; empty: not known.
+// Why the present workers of a pool take none of the tasks that wait for them; empty: not known.
 std::string CoordinatorMachine::Impl::obstacle_of(const std::string& name) const {
   const Group* group = groups_.find(name);
   int gpus = -1;
@@ -127,8 +130,7 @@ std::string CoordinatorMachine::Impl::obstacle_of(const std::string& name) const
   return {};
 }
 
-// A job is submitted once its row is on disk: a coordinator that comes after this one then finds it by its
-// name.
+// Submits a job once its row is on disk: the next coordinator then finds it by its name.
 void CoordinatorMachine::Impl::carry_out(batch::PoolActions actions) {
   for (const batch::PoolNote& note : actions.notes) record(note.warning ? "note" : "batch", note.text);
   batch_.allocations.insert(batch_.allocations.end(), actions.changed.begin(), actions.changed.end());
@@ -141,8 +143,8 @@ void CoordinatorMachine::Impl::carry_out(batch::PoolActions actions) {
   for (const auto& gone : actions.gone) note_gone(gone);
 }
 
-// They are not lost at once: what they have sent may be on its way, and a word of them is worth more than the
-// scheduler's.
+// Does not count them as lost at once: their messages may be on the way, and count more than the scheduler's
+// answer.
 void CoordinatorMachine::Impl::note_gone(const batch::PoolActions::Gone& gone) {
   const auto named = [&](const std::string& host) {
     return std::ranges::any_of(gone.nodes, [&](const std::string& node) {
@@ -168,14 +170,14 @@ bool CoordinatorMachine::Impl::is_of_old_incarnation(const Worker& worker) const
   return allocation != nullptr && allocation->restarts > worker.incarnation;
 }
 
-// Their job was started anew by the scheduler: they may live on for a while on a node that it has given up.
+// The scheduler has restarted their job: they may run on for a while on a node that it has given up.
 void CoordinatorMachine::Impl::drain_old_incarnations() {
   for (auto& [id, worker] : workers_) {
     if (!worker.drain && is_of_old_incarnation(worker)) drain(worker);
   }
 }
 
-// No allocation is to be had, and nobody else works: better said now than found out the next morning.
+// No allocation can be had and no worker is left: fail now instead of waiting without an end.
 void CoordinatorMachine::Impl::check_stuck() {
   const auto why = pools_->stuck();
   if (!why || stuck_ || phase_ != Phase::running || scheduler_.leased() > 0 || !workers_.empty()) return;
@@ -204,7 +206,7 @@ bool CoordinatorMachine::Impl::allocations_are_gone() {
 
 // ---- workers
 
-// On the machine's own clock, so that no two clocks are compared.
+// Uses the machine's own clock, so that it compares no two clocks.
 void CoordinatorMachine::Impl::note_end(Worker& worker, std::optional<double> left_s) {
   if (!left_s || !std::isfinite(*left_s)) return;
   const double ends_s = now_.steady_s + std::clamp(*left_s, -kLongestLeft_s, kLongestLeft_s);
@@ -224,7 +226,7 @@ std::optional<std::string> CoordinatorMachine::Impl::objection_to_allocation(con
   return std::nullopt;
 }
 
-// The end of an allocation is nobody's fault. Where nothing is known of one, the task itself may have ended
+// A loss with the end of its allocation charges no attempt. Without an allocation, the task itself may have ended
 // its worker.
 Loss CoordinatorMachine::Impl::loss_of(const Worker& worker) const {
   if (worker.ends_s && now_.steady_s >= *worker.ends_s)
@@ -239,7 +241,7 @@ Loss CoordinatorMachine::Impl::loss_of(const Worker& worker) const {
   return loss;
 }
 
-// Nothing while the allocation runs as far as the scheduler has said.
+// Empty while the allocation runs, as far as the scheduler has reported.
 std::optional<Loss> CoordinatorMachine::Impl::loss_by(const batch::Allocation& allocation,
                                                       int incarnation) const {
   using batch::JobEnd;
@@ -267,7 +269,7 @@ std::optional<Loss> CoordinatorMachine::Impl::loss_by(const batch::Allocation& a
   if (over) return Loss{EndReason::walltime, "the walltime of " + name + " was over", true, true};
   if (pools_->was_given_back(allocation.token))
     return Loss{EndReason::worker_lost, name + " was given back", false, true};
-  // Its end may well be what the task did to its worker: it explains nothing.
+  // The task itself may have caused this end: it explains nothing.
   const std::string why = allocation.reason.empty() ? "" : ": " + allocation.reason;
   return Loss{EndReason::worker_lost, name + " ended with the worker on which this task ran" + why, true, true};
 }
@@ -280,7 +282,7 @@ void CoordinatorMachine::Impl::keep_losses(const Worker& worker, std::vector<Out
   }
 }
 
-// A scheduler takes minutes to give up a node; what it says of an allocation later than that is of another cause.
+// A scheduler takes minutes to give up a node; an end that it reports much later has another cause.
 void CoordinatorMachine::Impl::explain_losses() {
   std::erase_if(unexplained_, [&](const UnexplainedLoss& lost) {
     if (running_s_ - lost.lost_s > kLateCause_s) return true;
@@ -292,9 +294,9 @@ void CoordinatorMachine::Impl::explain_losses() {
   });
 }
 
-// ---- nodes on which every task fails
+// ---- nodes on which every task fails (NodeHealth)
 
-// Not the ends that a task asks for, nor those that are its allocation's or its own size's.
+// Ignores ends that a task requests, and those caused by its allocation or its size.
 void CoordinatorMachine::Impl::follow_health(const wire::Results& results, const Worker& worker) {
   if (worker.here || !worker.scheduled) return;
   const auto step_of = [&](ArrayId array) { return plan_.step_of(array); };
@@ -312,37 +314,37 @@ void CoordinatorMachine::Impl::follow_health(const wire::Results& results, const
                         outcome.reason == wire::EndReason::bad_output || outcome.reason == wire::EndReason::disk;
     if (outcome.array >= plan_.array_count() || !failed || asked) continue;
     const std::size_t step = step_of(outcome.array);
-    if (plan_.steps()[step].resources.nodes > 1) continue;  // any of its nodes may be the reason
+    if (plan_.steps()[step].resources.nodes > 1) continue;  // any of its nodes may be the cause
     health_.failed(worker.guardian.host, step, {outcome.array, outcome.element});
   }
 }
 
 void CoordinatorMachine::Impl::judge_nodes() {
-  for (const NodeHealth::Suspicion& suspicion : health_.take_suspicions()) suspect(suspicion);
-  for (const NodeHealth::Acquittal& acquittal : health_.take_acquittals()) {
+  for (const NodeHealth::Isolation& isolation : health_.take_isolations()) isolate(isolation);
+  for (const NodeHealth::Cleared& cleared : health_.take_cleared()) {
     record("note", fmt::format("the tasks that failed on {} fail elsewhere, too: it is used again",
-                               acquittal.host));
-    if (pools_) pools_->include(acquittal.host);
+                               cleared.host));
+    if (pools_) pools_->include(cleared.host);
   }
 }
 
-// What failed there may end well elsewhere, whatever its budget of attempts: it runs once more.
-void CoordinatorMachine::Impl::suspect(const NodeHealth::Suspicion& suspicion) {
-  if (!suspicion.again) {
+// The tasks that failed there may succeed elsewhere: each runs once more, whatever its budget of attempts.
+void CoordinatorMachine::Impl::isolate(const NodeHealth::Isolation& isolation) {
+  if (!isolation.again) {
     record("note",
            fmt::format("node {}: the last {} tasks there failed, and on other nodes {} of {} did; it gets no "
                        "more tasks, and what failed there runs again elsewhere",
-                       suspicion.host, suspicion.failed.size(), suspicion.failed_elsewhere,
-                       suspicion.ended_elsewhere));
+                       isolation.host, isolation.failed.size(), isolation.failed_elsewhere,
+                       isolation.ended_elsewhere));
   }
   for (auto& [id, worker] : workers_) {
-    if (worker.guardian.host != suspicion.host || worker.here) continue;
+    if (worker.guardian.host != isolation.host || worker.here) continue;
     if (!worker.drain) drain(worker);
-    if (pools_ && !worker.allocation.empty()) pools_->exclude(worker.allocation, suspicion.host);
+    if (pools_ && !worker.allocation.empty()) pools_->exclude(worker.allocation, isolation.host);
   }
   if (phase_ != Phase::running || cancelled_) return;
   std::vector<std::pair<ArrayId, Range>> parts;
-  for (const auto& [array, element] : suspicion.failed) {
+  for (const auto& [array, element] : isolation.failed) {
     if (scheduler_.states(array).at(element) == ElementState::failed)
       parts.push_back({array, {element, element}});
   }
@@ -432,6 +434,125 @@ std::optional<wire::Answer> CoordinatorMachine::Impl::command(const wire::Alloca
   if (error) return wire::refusal(*error);
   pools_due_ = true;
   return wire::done_answer();
+}
+
+void CoordinatorMachine::Impl::check_gangs() {
+  const double limit_s = options_.timing.gang_silent_s;
+  for (auto& [id, worker] : workers_) {
+    if (!worker.scheduled || running_s_ - worker.heard_s <= limit_s || scheduler_.gangs_on(id) == 0) continue;
+    scheduler_.node_lost(id, {.detail = fmt::format("its node {} has not answered for {:.0f} s",
+                                                    worker.capacity.node, limit_s)});
+    // It gets nothing more before its next Hello, and then the revokes that it missed.
+    // One Identify only: with two Hellos under way, a lease sent between them would look lost.
+    scheduler_.worker_draining(id);
+    worker.identify = worker.identify || (!worker.mute && !worker.peer.empty());
+    worker.mute = true;
+  }
+  if (!recovering_) scheduler_.break_incomplete_gangs();
+  judge_failures();
+  // A worker with ranks of another worker's task stays until that task has ended.
+  for (auto& [id, worker] : workers_) {
+    if (worker.drain && !worker.drain_sent && worker.state == WorkerState::draining) drain(worker);
+  }
+}
+
+// The task itself sets Merlin's codes, and some of them are successes (docs/exit-codes.md).
+namespace {
+constexpr int kFirstWord = 100, kLastWord = 105;
+}  // namespace
+
+// The end of a node may show first as a failure of the task there: the machine decides when all nodes of the task
+// have answered since, or one is lost.
+bool CoordinatorMachine::Impl::waits_for_nodes(const wire::Outcome& outcome, const Worker& worker) {
+  const bool by_itself = !is_success(outcome) && outcome.reason != wire::EndReason::cancelled &&
+                         outcome.reason != wire::EndReason::timed_out &&
+                         outcome.reason != wire::EndReason::not_started;
+  const bool said = outcome.reason == wire::EndReason::exited && outcome.exit_code >= kFirstWord &&
+                    outcome.exit_code <= kLastWord;
+  if (!by_itself || said || worker.reading || scheduler_.gang_of(outcome.lease).size() < 2) return false;
+  failures_.push_back({outcome, worker.id, running_s_});
+  return true;
+}
+
+void CoordinatorMachine::Impl::judge_failures() {
+  std::vector<FailureOnNodes> open;
+  for (FailureOnNodes& failure : std::exchange(failures_, {})) {
+    // Two heartbeats: the first one may have been under way.
+    const double answered_s = failure.since_s + 2 * options_.timing.heartbeat_s;
+    const std::vector<WorkerId> workers = scheduler_.gang_of(failure.outcome.lease);
+    if (workers.empty()) continue;  // given back meanwhile
+    const bool all_answered = std::all_of(workers.begin(), workers.end(), [&](const WorkerId& id) {
+      const auto at = workers_.find(id);
+      return at != workers_.end() && at->second.heard_s >= answered_s;
+    });
+    if (all_answered || scheduler_.gang_is_broken(failure.outcome.lease)) {
+      scheduler_.ended_badly(failure.outcome, failure.worker, now_.steady_s);
+    } else {
+      open.push_back(std::move(failure));
+    }
+  }
+  failures_ = std::move(open);
+}
+
+bool CoordinatorMachine::Impl::has_own_allocation() const {
+  return pools_ && pools_->own() != nullptr;
+}
+
+std::optional<double> CoordinatorMachine::Impl::own_left_s() const {
+  if (!runs_in_allocation()) return std::nullopt;
+  const batch::Allocation* own = pools_ ? pools_->find(options_.own_allocation.token) : nullptr;
+  const double ends_s = own != nullptr && own->ends_s > 0 ? own->ends_s : options_.own_allocation.ends_unix_s;
+  return ends_s > 0 ? std::optional(ends_s - now_.unix_s) : std::nullopt;
+}
+
+// Steady time at which check_own_allocation() or may_end_here() changes its result, without any other event.
+double CoordinatorMachine::Impl::own_wake_s() const {
+  const auto left_s = own_left_s();
+  const bool hands_over = phase_ == Phase::handing_over;
+  if (!left_s || (phase_ != Phase::running && phase_ != Phase::draining && !hands_over)) return kNever_s;
+  const double in_s = *left_s - options_.timing.leave_allocation_s / (hands_over ? 2 : 1);
+  return in_s > 0 ? now_.steady_s + in_s : kNever_s;
+}
+
+void CoordinatorMachine::Impl::check_own_allocation() {
+  if (!options_.own_allocation.moves) return;
+  const auto left_s = own_left_s();
+  if (left_s && *left_s <= options_.timing.leave_allocation_s) {
+    if (phase_ == Phase::running) begin_hand_over("the walltime of its allocation ends");
+    if (phase_ == Phase::draining) request_stop("the allocation of the coordinator ends");
+  }
+  // Outside the allocations it runs only until the first allocation can take over.
+  const bool submitted = pools_ && !has_own_allocation() && !retry_due_ && pools_->has_successor(now_);
+  if (phase_ == Phase::running && submitted) begin_hand_over("an allocation is on its way");
+  if (phase_ != Phase::handing_over || said_alone_ || running_s_ < phase_due_s_) return;
+  if (pools_ && pools_->needs_successor(now_)) {
+    said_alone_ = true;
+    record("note", fmt::format("no further allocation is queued or runs; continue with: wflow resume {}",
+                               plan_.campaign().string()));
+  }
+}
+
+void CoordinatorMachine::Impl::begin_hand_over(const std::string& why) {
+  if (phase_ != Phase::running) return;
+  move_to(Phase::handing_over);
+  phase_due_s_ = running_s_ + options_.timing.succeed_s;
+  record("batch", fmt::format("coordinator {} hands over: {}", options_.epoch, why));
+  if (!pools_) return;
+  pools_->leave_own();
+  pools_due_ = true;
+  run_pools();
+}
+
+// True if there is a successor, and all messages of its own allocation's workers have come.
+bool CoordinatorMachine::Impl::may_end_here() const {
+  const auto left_s = own_left_s();
+  if (running_s_ >= phase_due_s_ || (left_s && *left_s <= options_.timing.leave_allocation_s / 2)) return true;
+  if (pools_ && pools_->needs_successor(now_)) return false;
+  return std::none_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
+    const Worker& worker = entry.second;
+    const bool of_own = runs_in_allocation() && worker.allocation == options_.own_allocation.token;
+    return of_own || worker.reading || worker.state == WorkerState::ending;
+  });
 }
 
 }  // namespace wflow::engine

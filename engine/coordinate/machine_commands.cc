@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people ask of the coordinator machine, by requests and by signals.
+// Requests and signals of users, and the two limits of a study.
+// max_failures: a wrong study stops before it has used the whole ensemble. A step in which too many tasks have
+// failed is paused; if nothing else is left, the campaign ends and can be resumed.
+// max_disk: reports the simulations that the scheduler's DiskLimit blocks.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
 #include "engine/coordinate/machine_impl.h"
+#include "engine/monitor/views.h"
 #include "engine/query/selection.h"
 
 namespace wflow::engine {
 
 namespace {
 
-constexpr std::size_t kQuestions = 1000;  // that wait for a commit
-constexpr double kWatched_s = 10;         // after the last look of a dashboard
+constexpr std::size_t kQuestions = 1000;  // at most so many wait for a commit
+constexpr double kWatched_s = 10;         // after the last request of a dashboard
 constexpr const char* kEnding = "the campaign is ending; it can be continued with wflow resume";
 constexpr const char* kRetryLater =
     "the campaign is ending; ask again when it has ended: wflow retry then continues it";
@@ -44,7 +49,7 @@ void CoordinatorMachine::Impl::on_query(const PeerId& peer, wire::Query& query) 
   }
 }
 
-// A status needs no store. What does would wait for the disk as long as the campaign does.
+// A status needs no store. Other queries would wait for the disk as long as the campaign does.
 void CoordinatorMachine::Impl::answer_in_trouble(const PeerId& peer, wire::Query& query) {
   const auto* watch = std::get_if<wire::WatchRequest>(&query.request);
   const bool is_status = std::holds_alternative<wire::StatusRequest>(query.request) ||
@@ -57,8 +62,8 @@ void CoordinatorMachine::Impl::answer_in_trouble(const PeerId& peer, wire::Query
   }
 }
 
-// Whoever asked before the trouble was known waits for a commit that may take hours. What nobody asked for
-// (jobs to submit, the retry of a start) goes on waiting.
+// Queries from before the trouble would wait for a commit that may take hours. Actions without a client (jobs to
+// submit, the retry of a start) keep waiting.
 void CoordinatorMachine::Impl::answer_in_trouble(std::vector<CoordinatorAction>& questions) {
   for (CoordinatorAction& waiting : std::exchange(questions, {})) {
     if (auto* question = std::get_if<action::AnswerQuery>(&waiting)) {
@@ -72,7 +77,7 @@ void CoordinatorMachine::Impl::answer_in_trouble(std::vector<CoordinatorAction>&
   }
 }
 
-// Nothing for a question, and for a retry that must look into the store first.
+// Empty for a query, and for a retry that needs the store first.
 std::optional<wire::Answer> CoordinatorMachine::Impl::command(const wire::Request& request) {
   if (std::holds_alternative<wire::DrainRequest>(request)) {
     request_drain("asked to drain");
@@ -96,7 +101,7 @@ wire::Answer CoordinatorMachine::Impl::pause(bool pause) {
   if (phase_ != Phase::running) return wire::refusal(kEnding);
   if (pause != scheduler_.paused()) record("stop", pause ? "paused: no new tasks are started" : "goes on");
   scheduler_.set_paused(pause);
-  // Steps that failures paused, too.
+  // Also releases steps that failures paused.
   while (!pause && !held_.empty()) let_go(held_.begin()->first);
   return wire::done_answer();
 }
@@ -122,7 +127,7 @@ wire::Answer CoordinatorMachine::Impl::cancel(const wire::CancelRequest& request
   return wire::done_answer(all.waiting + killed, all.running);
 }
 
-// Failures that it may be about must be in the store before it is resolved.
+// The failures that it may name must be in the store before it is resolved.
 void CoordinatorMachine::Impl::ask_for_retry(const PeerId& peer, const wire::RetryRequest& request) {
   gathered_.questions.emplace_back(action::ResolveRetry{peer, request});
 }
@@ -166,7 +171,7 @@ void CoordinatorMachine::Impl::on(const event::Signal& event) {
     request_drain("interrupted");
   } else if (event.kind == event::SignalKind::workers_left) {
     begin_hand_over("the workers of its allocation have left");
-  } else if (event.kind == event::SignalKind::terminate && leaves_home() && phase_ != Phase::draining) {
+  } else if (event.kind == event::SignalKind::terminate && runs_in_allocation() && phase_ != Phase::draining) {
     begin_hand_over("its allocation ends");
   } else {
     asked_to_end_ = true;
@@ -174,7 +179,7 @@ void CoordinatorMachine::Impl::on(const event::Signal& event) {
   }
 }
 
-// What runs may end; what has ended is kept by its worker. Nothing is leased whose end could not be recorded.
+// Running tasks may end; their workers keep the results. The machine leases nothing whose end it could not record.
 void CoordinatorMachine::Impl::on(event::CommitWaits& event) {
   if (!committing_) return;
   if (disk_trouble_.empty()) {
@@ -195,6 +200,139 @@ void CoordinatorMachine::Impl::on(const event::CommitFinished&) {
     record("note", fmt::format("the campaign paused for {:.0f} s: {}", running_s_ - disk_trouble_s_, why));
   }
   follow_up(std::exchange(written_, {}));
+}
+
+namespace {
+
+using specs::FailureLimit;
+
+std::uint64_t limit_of(const specs::PlannedStep& step) {
+  const FailureLimit& limit = step.max_failures;
+  const auto tasks = static_cast<double>(step.arrays) * static_cast<double>(step.elements);
+  switch (limit.kind) {
+    case FailureLimit::Kind::first:
+      return FailureLimit::kFirstFailures;
+    case FailureLimit::Kind::count:
+      return limit.count;
+    case FailureLimit::Kind::fraction:
+      return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::ceil(limit.fraction * tasks)));
+    case FailureLimit::Kind::none:
+      break;
+  }
+  return 0;
+}
+
+}  // namespace
+
+void CoordinatorMachine::Impl::count_step_ends(const Actions& decisions) {
+  for (const RecordFailure& failure : decisions.failures) {
+    if (!failure.final) continue;
+    const wire::Outcome& outcome = failure.outcome;
+    step_ends_[plan_.step_of(outcome.array)].reason =
+        describe_end(static_cast<int>(outcome.reason), outcome.exit_code);
+  }
+  for (const RecordCause& cause : decisions.causes) {
+    if (cause.final)
+      step_ends_[plan_.step_of(cause.array)].reason = describe_end(static_cast<int>(cause.reason), 0);
+  }
+  std::set<std::size_t> failed;
+  for (const RecordEnd& end : decisions.ends) {
+    if (end.state != ElementState::failed && end.state != ElementState::hard_failed) continue;
+    const std::size_t step = plan_.step_of(end.array);
+    step_ends_[step].failed += end.range.size();
+    failed.insert(step);
+  }
+  for (const std::size_t step : failed) {
+    if (is_too_many(step)) hold_step(step);
+  }
+}
+
+bool CoordinatorMachine::Impl::is_too_many(std::size_t index) {
+  const specs::PlannedStep& step = plan_.steps()[index];
+  StepEnds& ends = step_ends_[index];
+  const std::uint64_t limit = limit_of(step);
+  const bool only_first = step.max_failures.kind == FailureLimit::Kind::first;
+  if (held_.contains(index) || limit == 0 || ends.failed < limit || (only_first && ends.some_done))
+    return false;
+  bool some_left = false;
+  for (ArrayId array = step.first_array; array < step.first_array + step.arrays; ++array) {
+    const auto& states = scheduler_.states(array);
+    ends.some_done = ends.some_done || states.total(ElementState::done) > 0;
+    some_left = some_left || states.total(ElementState::ready) > 0 ||
+                states.total(ElementState::delayed) > 0 || states.total(ElementState::leased) > 0 ||
+                states.total(ElementState::blocked) > 0;
+  }
+  return some_left && !(only_first && ends.some_done);
+}
+
+void CoordinatorMachine::Impl::hold_step(std::size_t index) {
+  const specs::PlannedStep& step = plan_.steps()[index];
+  const StepEnds& ends = step_ends_[index];
+  const bool only_first = step.max_failures.kind == FailureLimit::Kind::first;
+  const std::string last = ends.reason.empty() ? "" : fmt::format(" (the last: {})", ends.reason);
+  held_[index] = only_first
+                     ? fmt::format("its first {} tasks all failed{}", ends.failed, last)
+                     : fmt::format("{} of its tasks failed{}, and max_failures allows fewer than {}",
+                                   text::format_count(ends.failed), last, text::format_count(limit_of(step)));
+  record(
+      "stop",
+      fmt::format("the step '{}' is paused: {}. wflow tasks --group shows why; wflow retry runs them again "
+                  "and goes on",
+                  step.name, held_[index]));
+  scheduler_.hold_step(static_cast<std::uint32_t>(index), true);
+  send_revokes(scheduler_.take_actions().revokes);
+}
+
+// Counts its failures from zero.
+void CoordinatorMachine::Impl::let_go(std::size_t step) {
+  step_ends_.erase(step);
+  if (held_.erase(step) > 0) scheduler_.hold_step(static_cast<std::uint32_t>(step), false);
+}
+
+void CoordinatorMachine::Impl::end_where_all_is_held() {
+  if (held_.empty() || phase_ != Phase::running || unsettled_ > 0 || retry_due_ ||
+      !scheduler_.only_held_left())
+    return;
+  std::vector<std::string> names;
+  for (const auto& [step, why] : held_) names.push_back("'" + plan_.steps()[step].name + "'");
+  request_drain(fmt::format("nothing is left but paused steps ({})", text::join(names, ", ")));
+}
+
+void CoordinatorMachine::Impl::note_disk() {
+  if (const auto used = scheduler_.take_disk_overrun()) {
+    const std::string text = fmt::format(
+        "max_disk is {}, and what must be on the disk at the same time takes about {}: simulations of one "
+        "block "
+        "at a time run until it is converted",
+        text::format_bytes(scheduler_.disk().limit_bytes()),
+        text::format_bytes(static_cast<std::uint64_t>(*used)));
+    log(LogLevel::warning, text);
+    batch_.history.push_back({now_.unix_s, "note", text});
+  }
+  if (const std::uint64_t again = scheduler_.take_made_again(); again > 0) {
+    record("retry", fmt::format("raw outputs were deleted: {} {} again", text::format_count(again),
+                                again == 1 ? "simulation runs" : "simulations run"));
+  }
+}
+
+std::string CoordinatorMachine::Impl::disk_text() const {
+  return fmt::format("{}{} of {}, conversion catches up", kHeldByDisk,
+                     text::format_bytes(static_cast<std::uint64_t>(scheduler_.disk().used_bytes())),
+                     text::format_bytes(scheduler_.disk().limit_bytes()));
+}
+
+std::map<std::size_t, std::string> CoordinatorMachine::held_back() const {
+  std::map<std::size_t, std::string> steps;
+  const DiskLimit& disk = impl_->scheduler_.disk();
+  if (!disk.holds_any()) return steps;
+  for (ArrayId array = 0; array < impl_->scheduler_.array_count(); ++array) {
+    if (disk.held_back(array) > 0) steps.emplace(impl_->plan_.step_of(array), impl_->disk_text());
+  }
+  return steps;
+}
+
+const std::map<std::size_t, std::string>& CoordinatorMachine::held() const {
+  return impl_->held_;
 }
 
 }  // namespace wflow::engine

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of the coordinator machine; for machine*.cc alone.
+// The state of the coordinator machine, its workers, and the checks of their messages; for machine*.cc and checks.cc.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -14,61 +16,96 @@
 
 #include "engine/coordinate/machine.h"
 #include "engine/coordinate/node_health.h"
-#include "engine/coordinate/worker_state.h"
-#include "engine/schedule/groups.h"
+#include "engine/schedule/graph.h"
+#include "engine/schedule/scheduler.h"
+#include "engine/wire/messages.h"
 
 namespace wflow::engine {
 
-// As <signal.h> has them on Linux; coordinator.cc checks it.
+//   awaited ──▶ joining ──▶ working ──▶ draining ──▶ gone
+//      │           │           │           │          ▲
+//      └───────────┴───────────┴───────────┴─▶ ending ┘
+enum class WorkerState : std::uint8_t {
+  awaited,  // from an earlier coordinator: it lives, or may live
+  joining,  // it has sent Hello; its row is not durable yet, so it gets no lease
+  working,
+  draining,  // finishes its running tasks
+  ending,    // its process has ended or its fence has passed; its journal is not read yet
+  gone,
+};
+inline constexpr std::size_t kWorkerStates = 6;
+
+constexpr std::string_view name_of(WorkerState state) {
+  constexpr std::string_view kNames[kWorkerStates] = {"awaited",  "joining", "working",
+                                                      "draining", "ending",  "gone"};
+  return kNames[static_cast<std::size_t>(state)];
+}
+
+// The table of legal moves. A worker that is `ending` because it was silent may send Hello again.
+constexpr bool may_move(WorkerState from, WorkerState to) {
+  using enum WorkerState;
+  constexpr std::array<std::array<bool, kWorkerStates>, kWorkerStates> kMoves = {{
+      // awaited, joining, working, draining, ending, gone
+      {false, true, false, false, true, true},    // awaited
+      {false, true, true, true, true, true},      // joining
+      {false, false, true, true, true, true},     // working
+      {false, false, true, true, true, true},     // draining
+      {false, true, true, true, true, true},      // ending
+      {false, false, false, false, false, false}  // gone
+  }};
+  return kMoves[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)];
+}
+
+// Values of <signal.h> on Linux; coordinator.cc checks them.
 inline constexpr int kSigKill = 9, kSigTerm = 15, kSigCont = 18;
 
 inline constexpr double kNever_s = std::numeric_limits<double>::infinity();
 
-// What the machine keeps of a worker from its Hello (or the database) until nothing of it is left.
+// The machine's record of a worker, from its Hello (or the database) until the machine forgets it.
 struct CoordinatedWorker {
   WorkerId id;
   std::string group;
   ProcessIdentity guardian, agent;
   WorkerState state = WorkerState::awaited;
-  bool here = false;  // it stands in the coordinator's own process table, and is judged by its processes
+  bool here = false;  // its processes are in the coordinator's own process table and decide if it lives
   bool guardian_ended = false, agent_ended = false;
-  // It comes from an earlier coordinator, and what it holds is not known yet. Nothing is leased meanwhile.
+  // It comes from an earlier coordinator, and its leases are not known yet. Nothing is leased meanwhile.
   bool unsettled = false;
-  std::uint64_t row = 0;        // counts the rows that were recorded of it
+  std::uint64_t row = 0;        // counts the rows recorded for it
   bool has_row = false;         // the last one is on disk
   bool row_ended = false;       // its end is recorded
   bool scheduled = false;       // the scheduler knows it
   bool reading = false;         // its journal is being read
-  bool certainly_dead = false;  // so that its journal can go
+  bool certainly_dead = false;  // so that its journal can be removed
   bool said_goodbye = false;
-  bool drain = false;       // it may finish what it holds, and gets no more
+  bool drain = false;       // it may finish its leases and gets no more
   bool drain_sent = false;  // on this connection
-  std::string gone;         // with its job or node, as the scheduler says, or with its agent, as its guardian does
-  double looked_s = 0;      // running time of the last look at its journal, while it is silent
+  std::string gone;         // why it is known to be gone: from the scheduler (job or node) or its guardian (agent)
+  double looked_s = 0;      // running time of the last check of its journal, while it is silent
 
   // ---- its connection
   PeerId peer;                     // empty: none
-  bool mute = false;               // something was not delivered: nothing is sent before its next Hello
-  bool identify = false;           // it must be asked for that Hello
+  bool mute = false;               // a message was not delivered: send nothing before its next Hello
+  bool identify = false;           // request that Hello
   std::set<ArrayId> templates;     // sent on this connection
   std::uint64_t heartbeat = 0;     // the last one on this connection
   double heard_s = 0;              // running time of its last message
   double sent_s = 0;               // steady time of the last message to it
-  std::uint64_t acknowledge = 0;   // sequence that is committed, and was not said yet; 0: none
+  std::uint64_t acknowledge = 0;   // committed sequence that has not been acknowledged yet; 0: none
   std::size_t unacknowledged = 0;  // results that came since the last Acknowledge
 
-  // ---- what it said
+  // ---- its own reports
   WorkerCapacity capacity;
-  std::string allocation;               // token; empty: it is of none of ours
-  int incarnation = 0;                  // of that allocation
+  std::string allocation;               // token; empty: it is in none of the campaign's
+  int incarnation = 0;                  // number of that allocation's restart
   std::optional<double> ends_s;         // steady: it can run tasks until then
-  std::vector<wire::Lease> held;        // by its Hello; until the scheduler has it
-  std::vector<wire::Message> deferred;  // since that Hello, while its row is being committed
+  std::vector<wire::Lease> held;        // from its Hello, until the scheduler has them
+  std::vector<wire::Message> deferred;  // messages since that Hello, while its row is being committed
   std::vector<wire::RunningElement> running;
-  std::uint64_t ended = 0;          // elements in its results; those that came twice count twice
-  std::vector<wire::Lease> killed;  // parts that it was asked to end: asked for again after a new Hello
+  std::uint64_t ended = 0;          // elements in its results; repeated ones count twice
+  std::vector<wire::Lease> killed;  // revoked parts to kill: sent again after a new Hello
 
-  // ---- what is due, in running time
+  // ---- its next deadline, in running time
   enum class Due : std::uint8_t { nothing, return_to_us, hand_over, fence, end_agent, end_guardian };
   Due due = Due::nothing;
   double due_s = kNever_s;
@@ -77,13 +114,13 @@ struct CoordinatedWorker {
 
 struct CoordinatorMachine::Impl {
   using Worker = CoordinatedWorker;
-  // What follows once the batch that is gathered, or the one that is being written, is on disk.
+  // Work that follows once the gathered batch, or the one that is being written, is on disk.
   struct AfterCommit {
     std::vector<std::pair<WorkerId, std::uint64_t>> joined;  // and CoordinatedWorker::row
     std::map<WorkerId, std::uint64_t> acknowledge;           // highest sequence
     std::vector<WorkerId> remove_journals;
     std::vector<CoordinatorAction> questions;  // AnswerQuery, ResolveRetry
-    bool during_recovery = false;              // the batch was handed over then
+    bool during_recovery = false;              // the batch was committed during recovery
     bool empty() const {
       return joined.empty() && acknowledge.empty() && remove_journals.empty() && questions.empty();
     }
@@ -92,7 +129,7 @@ struct CoordinatorMachine::Impl {
   Impl(const specs::Plan& plan, std::vector<ArraySpec> arrays, MachineOptions options,
        const store::Restored& restored, const std::vector<KnownWorker>& known, Now now);
 
-  // ---- machine.cc: time, phases, commits
+  // ---- machine.cc: time, phases, decisions, commits
   void see_time(Now now);
   void settle();
   void move_to(Phase phase);
@@ -114,7 +151,7 @@ struct CoordinatorMachine::Impl {
   void send_grants(const std::vector<GrantLease>& grants);
   void send_revokes(const std::vector<RevokeLease>& revokes);
   void record_failure(RecordFailure&& failure);
-  // machine_limits.cc: max_failures
+  // ---- machine_commands.cc: max_failures, max_disk
   void count_step_ends(const Actions& decisions);
   bool is_too_many(std::size_t step);
   void hold_step(std::size_t step);
@@ -122,6 +159,7 @@ struct CoordinatorMachine::Impl {
   void end_where_all_is_held();
   void note_disk();
   std::string disk_text() const;
+  // ---- machine.cc
   void commit();
   bool may_gather() const;
   void put_off(AfterCommit& work);
@@ -137,16 +175,16 @@ struct CoordinatorMachine::Impl {
     actions_.emplace_back(std::forward<Action>(action));
   }
 
-  // ---- machine_home.cc: a coordinator that moves from one allocation to the next
-  void look_at_home();
+  // ---- machine_allocations.cc: a coordinator that moves from one allocation to the next
+  void check_own_allocation();
   void begin_hand_over(const std::string& why);
-  bool is_at_home() const;
-  bool leaves_home() const { return options_.home.moves && !options_.home.allocation.empty(); }
-  std::optional<double> home_left_s() const;
-  double home_wake_s() const;
+  bool has_own_allocation() const;
+  bool runs_in_allocation() const { return options_.own_allocation.moves && !options_.own_allocation.token.empty(); }
+  std::optional<double> own_left_s() const;
+  double own_wake_s() const;
   bool may_end_here() const;
 
-  // ---- machine_messages.cc: what workers say
+  // ---- machine_workers.cc: messages of workers
   void on(event::Message& event);
   void on(const event::Undelivered& event);
   void on_message(Worker& worker, wire::Message& message);
@@ -165,7 +203,7 @@ struct CoordinatorMachine::Impl {
   void acknowledge(Worker& worker, std::uint64_t sequence);
   void say_acknowledged(Worker& worker);
 
-  // ---- machine_join.cc: how workers come
+  // ---- machine_workers.cc: workers join
   void meet(const KnownWorker& known);
   std::optional<std::string> objection(const wire::Hello& hello) const;
   bool group_has_another(const wire::Hello& hello) const;
@@ -177,7 +215,7 @@ struct CoordinatorMachine::Impl {
   void end_recovery();
   void start_local_workers();
 
-  // ---- machine_ends.cc: how workers go
+  // ---- machine_workers.cc: workers end
   void on(const event::WorkerStarted& event);
   void on(const event::ProcessEnded& event);
   void on(event::JournalRead& event);
@@ -224,15 +262,15 @@ struct CoordinatorMachine::Impl {
   std::string waits_for(ArrayId array, double unix_s) const;
   void follow_health(const wire::Results& results, const Worker& worker);
   void judge_nodes();
-  void suspect(const NodeHealth::Suspicion& suspicion);
+  void isolate(const NodeHealth::Isolation& isolation);
 
-  // ---- machine_gangs.cc: tasks on several nodes
+  // ---- machine_allocations.cc: tasks on several nodes
   wire::Pulse pulse_for(const Worker& worker) const;
   void check_gangs();
   bool waits_for_nodes(const wire::Outcome& outcome, const Worker& worker);
   void judge_failures();
 
-  // ---- machine_commands.cc: what people ask
+  // ---- machine_commands.cc: requests and signals
   void on_query(const PeerId& peer, wire::Query& query);
   void answer_in_trouble(const PeerId& peer, wire::Query& query);
   void answer_in_trouble(std::vector<CoordinatorAction>& questions);
@@ -255,34 +293,34 @@ struct CoordinatorMachine::Impl {
   Scheduler scheduler_;
   std::vector<CoordinatorAction> actions_;
   Now now_;
-  double running_s_ = 0;  // since the start, own pauses left out
-  double watched_until_s_ = 0;  // running time: somebody looks at running tasks until then
+  double running_s_ = 0;  // since the start, without the coordinator's own pauses
+  double watched_until_s_ = 0;  // running time: a dashboard shows running tasks until then
   Phase phase_ = Phase::running;
   bool asked_to_end_ = false;
   bool end_recorded_ = false;
-  bool killed_all_ = false;  // at the end, workers that did not end by themselves
+  bool killed_all_ = false;  // at the end: workers that did not end by themselves
   bool failed_ = false;
-  bool cancelled_ = false;             // the whole campaign: nothing may become ready again
+  bool cancelled_ = false;             // the whole campaign: no task may become ready again
   bool retry_due_ = false;             // MachineOptions::retry or run_again has not been carried out
-  bool recovering_ = true;             // workers of earlier coordinators are awaited
+  bool recovering_ = true;             // it waits for workers of earlier coordinators
   double next_pulse_s_ = 0;            // steady
-  double next_commit_s_ = 0;           // steady: of ends alone, where many workers are
+  double next_commit_s_ = 0;           // steady: for batches of ends alone, with many workers
   double time_limit_at_s_ = kNever_s;  // steady
   double phase_due_s_ = kNever_s;      // running time at which stopping or dismissing is given up
   std::uint64_t refused_ = 0;
-  std::uint64_t notes_ = 0;  // of tasks, in the history
-  std::uint64_t rows_ = 0;   // of workers, recorded
+  std::uint64_t notes_ = 0;  // notes of tasks in the history
+  std::uint64_t rows_ = 0;   // recorded rows of workers
 
   std::map<WorkerId, Worker> workers_;
   std::map<PeerId, WorkerId> by_peer_;
-  std::map<PeerId, double> identified_;  // strangers asked for a Hello, and when (running time)
+  std::map<PeerId, double> identified_;  // unknown peers: running time of the request for a Hello
   std::size_t unsettled_ = 0;            // workers
   double next_due_s_ = kNever_s;         // running time: the first of the workers' dues
 
-  // Processes of this process table that are watched. A guardian stands for a worker of its group, also
-  // before that has said Hello.
+  // Watched processes of this process table. A guardian represents a worker of its group, also before the
+  // worker's Hello.
   struct WatchedProcess {
-    std::string group;  // of a guardian
+    std::string group;  // set for a guardian
     WorkerId worker;    // empty: not known yet
   };
   std::map<ProcessIdentity, WatchedProcess> processes_;
@@ -292,13 +330,13 @@ struct CoordinatorMachine::Impl {
     std::uint64_t progress = 0;
   };
   std::map<std::string, Starts> starts_;  // by group
-  std::uint64_t progress_ = 0;            // elements that have ended, ever
+  std::uint64_t progress_ = 0;            // all elements that have ended
 
   store::Batch batch_;
-  std::set<ArrayId> changed_arrays_;  // whose totals go into the batch
+  std::set<ArrayId> changed_arrays_;  // arrays whose totals go into the batch
   AfterCommit gathered_, written_;
   bool committing_ = false;
-  std::string disk_trouble_;   // why the commit under way waits
+  std::string disk_trouble_;   // why the current commit waits
   double disk_trouble_s_ = 0;  // running time since when
 
   struct FailureOnNodes {
@@ -306,14 +344,14 @@ struct CoordinatorMachine::Impl {
     WorkerId worker;
     double since_s = 0;  // running time
   };
-  std::vector<FailureOnNodes> failures_;  // of tasks on several nodes, not judged yet
+  std::vector<FailureOnNodes> failures_;  // failures of tasks on several nodes, not decided yet
 
   std::optional<batch::Pools> pools_;
-  bool pools_due_ = false;  // something has happened that they may decide on
+  bool pools_due_ = false;  // an event may change their decisions
   double pools_give_up_s_ =
       kNever_s;  // running time: the campaign ends then with jobs that can't be cancelled
   bool stuck_ = false;
-  // Charged losses whose allocation still ran as far as its scheduler had said. Not durable: after a restart
+  // Charged losses whose allocation still ran, as far as its scheduler had reported. Not durable: after a restart
   // of the coordinator they stay charged.
   struct UnexplainedLoss {
     WorkerId worker;
@@ -325,18 +363,32 @@ struct CoordinatorMachine::Impl {
   std::vector<UnexplainedLoss> unexplained_;
   NodeHealth health_;
   bool handed_over_ = false;
-  bool said_alone_ = false;  // no successor was to be had
+  bool said_alone_ = false;  // it has recorded that there is no successor
 
   std::set<std::size_t> reported_unserved_;  // steps
-  // Since this coordinator began, or since a retry let the step go (machine_limits.cc).
+  // Counts since this coordinator began, or since a retry released the step (machine_commands.cc).
   struct StepEnds {
     std::uint64_t failed = 0;
     bool some_done = false;  // once it is known
-    std::string reason;      // of the last failure
+    std::string reason;      // why the last task failed
   };
   std::map<std::size_t, StepEnds> step_ends_;
   std::map<std::size_t, std::string> held_;  // steps, and why
   std::set<std::string> submitted_;          // sources of followups
 };
+
+// ---- checks.cc: makes any message of a peer safe for scheduler, database and JSON
+
+// A date or a duration; 0 for an invalid one (NaN, negative, more than a few hundred years).
+double checked_seconds(double seconds);
+// Valid UTF-8 without control characters, of at most `limit` bytes.
+std::string checked_text(const std::string& text, std::size_t limit);
+
+// Drops entries that name no element of the campaign, and corrects others. Returns the number of dropped ones.
+std::size_t check(wire::Results& results, const Scheduler& scheduler);
+std::size_t check(std::vector<wire::RunningElement>& running, const Scheduler& scheduler);
+
+// Why this is no valid Hello of a worker, independent of the campaign.
+std::optional<std::string> reason_to_refuse(const wire::Hello& hello);
 
 }  // namespace wflow::engine

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What peers and people send to the coordinator machine: lost messages, strangers, wrong values, requests.
+// Messages of peers and clients to the coordinator machine: lost messages, unknown peers, wrong values, requests.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -49,17 +49,17 @@ TEST(Connections, WhatWasNotDeliveredIsLeasedAgain) {
 TEST(Connections, AStrangerIsAskedForItsHelloOnce) {
   TestEdge edge;
   edge.start();
-  edge.beat("stranger");
-  edge.beat("stranger");
-  edge.say("stranger", wire::Results{1, {}, {}, {}});
-  EXPECT_EQ(edge.sent<wire::Identify>("stranger").size(), 1U);
+  edge.beat("unknown");
+  edge.beat("unknown");
+  edge.say("unknown", wire::Results{1, {}, {}, {}});
+  EXPECT_EQ(edge.sent<wire::Identify>("unknown").size(), 1U);
   EXPECT_EQ(edge.sends.size(), 1U);
-  edge.handle(event::Undelivered{"stranger"});
-  edge.beat("stranger");
-  EXPECT_EQ(edge.sent<wire::Identify>("stranger").size(), 2U);
+  edge.handle(event::Undelivered{"unknown"});
+  edge.beat("unknown");
+  EXPECT_EQ(edge.sent<wire::Identify>("unknown").size(), 2U);
 }
 
-// As with a thousand workers: results, commits and acknowledgements are gathered, unless somebody asks.
+// With a thousand workers results, commits and acknowledgements are gathered, unless a query waits.
 TEST(Connections, ManyWorkersAreToldLess) {
   TestEdge edge("", 50);
   edge.options.timing.results_per_s = 10;  // one worker sends ten a second
@@ -355,7 +355,7 @@ TEST(Requests, CancelCountsWhatRuns) {
   EXPECT_EQ(std::get<wire::Done>(answers[0].body).running, leased);
   ASSERT_FALSE(edge.sent<wire::Revoke>(kThere.id).empty());
   EXPECT_TRUE(edge.sent<wire::Revoke>(kThere.id)[0].kill_running);
-  // What was to be ended is asked for again after a broken connection.
+  // The machine repeats a request to kill after a broken connection.
   edge.say("new", edge.hello(kThere, edge.leases(kThere.id)));
   EXPECT_FALSE(edge.sent<wire::Revoke>("new").empty());
   for (const wire::Lease& lease : edge.leases(kThere.id)) {

@@ -291,7 +291,7 @@ TEST(Recovery, AWorkerElsewhereIsAwaitedUntilItsFence) {
   const double fence_s = edge.known[0].lost_s + edge.options.timing.margin_s;
   edge.pass(fence_s - 1);
   EXPECT_TRUE(edge.leases(kHere.id).empty());
-  EXPECT_TRUE(edge.kills.empty()) << "its pid means a stranger here";
+  EXPECT_TRUE(edge.kills.empty()) << "its pid means another process here";
   edge.pass(2);
   ASSERT_EQ(edge.reads.size(), 1U);
   EXPECT_TRUE(edge.leases(kHere.id).empty());
@@ -332,7 +332,7 @@ TEST(Recovery, BeforeAReboot) {
   edge.start();
   ASSERT_EQ(edge.reads.size(), 1U);
   EXPECT_FALSE(edge.reads[0].here);
-  EXPECT_TRUE(edge.watched.empty()) << "its pids mean strangers";
+  EXPECT_TRUE(edge.watched.empty()) << "its pids mean other processes";
   edge.handle(event::JournalRead{before.id, {}, {}});
   edge.pass(40);
   EXPECT_TRUE(edge.kills.empty());

@@ -8,13 +8,13 @@
 
 #include "base/process.h"
 #include "base/random.h"
-#include "engine/schedule/groups.h"
+#include "engine/schedule/graph.h"
 
 namespace wflow::engine {
 
 namespace {
 
-// As the study has it; a group that it does not name asks for what batch: does.
+// The group in the study; for a name that the study lacks, a group with the settings of batch:.
 specs::WorkerGroup group_of(const specs::Study& study, const std::string& name) {
   const auto at = std::ranges::find(study.workers, name, &specs::WorkerGroup::name);
   if (at != study.workers.end()) return *at;
@@ -24,7 +24,7 @@ specs::WorkerGroup group_of(const specs::Study& study, const std::string& name) 
   return group;
 }
 
-// Names of jobs: no blanks, nothing that a shell or a scheduler reads as something else.
+// Names of jobs: no blanks, and no character that a shell or a scheduler interprets.
 std::string job_name_of(const std::string& text) {
   constexpr std::size_t kLongest = 80;
   std::string name;

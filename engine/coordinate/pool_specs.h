@@ -12,17 +12,17 @@
 
 namespace wflow::engine {
 
-// The pool or group of this name wants its workers in allocations of a scheduler.
+// True if the pool or group of this name has its workers in allocations of a scheduler.
 bool wants_scheduler(const specs::Study& study, const std::string& group);
-// By name, of all pools that do.
+// The names of the schedulers of all such pools.
 std::set<std::string> wanted_schedulers(const specs::Study& study);
 // job_of() of engine/batch/pools.h makes each submission of them.
 std::vector<batch::PoolSpec> pool_specs(const specs::Plan& plan);
-// argv of the coordinator that waits in each allocation; `--allocation TOKEN` closes it.
-// `top`: the campaign that this one follows on, or itself.
+// argv of the coordinator that waits in each allocation; it ends with `--allocation TOKEN`.
+// `top`: the campaign that this one follows, or itself.
 std::vector<std::string> coordinator_command(const std::filesystem::path& campaign,
                                              const std::filesystem::path& top, bool keep_going);
-// What the names of all of the campaign's jobs begin with, and of no other's: seven characters.
+// The prefix of the names of all of the campaign's jobs, and of no other campaign's: seven characters.
 std::string job_prefix(const std::filesystem::path& campaign, const std::string& token);
 
 }  // namespace wflow::engine

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/coordinate/raw_outputs.h"
+#include "engine/coordinate/coordinator_impl.h"
 
 #include <filesystem>
 #include <set>
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// As steps/ has it: bundles lie as if they were samples.
+// The directory layout of steps/: bundles have directories like samples.
 fs::path directory_of(const specs::TaskTemplate& task, specs::Element element) {
   if (task.bundle == 0)
     return fs::path(task.workspace) / specs::sample_path(element, layout_of(task), task.level_max_dirs);

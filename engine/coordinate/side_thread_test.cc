@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/coordinate/side_thread.h"
+#include "engine/coordinate/loop_inputs.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

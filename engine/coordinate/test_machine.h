@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the tests of the coordinator machine share: a campaign of given text, and an edge without I/O that
-// keeps what the machine asked for.
+// keeps the machine's requests.
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,7 @@ inline ProcessIdentity process_of(const std::string& host, std::int64_t pid) {
   return {host, "boot-" + host, "pid-" + host, pid, static_cast<std::uint64_t>(pid)};
 }
 
-// What a test says of a worker: its processes have the pids `number` and `number` + 1.
+// A worker in a test: its processes have the pids `number` and `number` + 1.
 struct TestWorker {
   std::string id;
   std::string host = "here";
@@ -65,7 +65,7 @@ class TestEdge {
   void say(const std::string& peer, wire::Message message) {
     handle(event::Message{peer, std::move(message)});
   }
-  // In steps as short as the machine asks for.
+  // In steps as short as the machine requests.
   void pass(double seconds) {
     const double until_s = now.steady_s + seconds;
     while (now.steady_s < until_s) {
@@ -124,7 +124,7 @@ class TestEdge {
     return results;
   }
 
-  // ---- what the machine asked for
+  // ---- requests of the machine
   template <class M>
   std::vector<M> sent(const std::string& peer) const {
     std::vector<M> found;
@@ -168,7 +168,7 @@ class TestEdge {
   std::vector<ProcessIdentity> watched;
   std::vector<action::Kill> kills;
   std::vector<action::ReadJournal> reads;
-  std::vector<std::string> looks;  // workers whose journals are to be looked at
+  std::vector<std::string> looks;  // workers whose journals to check
   std::vector<std::string> removed;
   std::vector<action::AnswerQuery> questions;
   std::vector<action::ResolveRetry> retries;

@@ -5,7 +5,7 @@
 namespace wflow::engine {
 
 struct Timing {
-  double pulse_s = 1;      // between two Pulses to each worker, and two looks at who is silent
+  double pulse_s = 1;      // between two Pulses to each worker, and two checks for silent workers
   double heartbeat_s = 1;  // between two heartbeats of a worker
   // The fence: see wire::Welcome::lost_s. A worker in the coordinator's own process table is watched by its
   // process, so that its fence matters only when the campaign is resumed on another host.
@@ -15,20 +15,20 @@ struct Timing {
   // coordinator's (2 % of lost_s), the kill of its tasks, and a pause of the agent of up to 10 s.
   double margin_s = 15;
   double gang_silent_s =
-      10;                // a worker that is silent for so long ends the tasks on several nodes that it is of
-  double return_s = 20;  // a living worker of an earlier coordinator on this host has so long to say Hello
+      10;                // a worker that is silent for so long ends its tasks on several nodes
+  double return_s = 20;  // time in which a living worker of an earlier coordinator on this host must send Hello
   double hand_over_s = 60;  // from that Hello to the heartbeat that ends its hand-over
-  double unserved_s = 3;    // a step without any worker for so long is reported
-  double dismiss_s = 15;    // workers have so long to end at the end of the campaign
-  // Of a coordinator that moves on: before the end of its allocation, and for a successor and the last
-  // results.
-  double leave_home_s = 2;
+  double unserved_s = 3;    // the machine reports a step without a worker after this time
+  double dismiss_s = 15;    // time for workers to end at the end of the campaign
+  // A coordinator in an allocation hands over so long before the allocation's end, and waits so long for a
+  // successor and the last results.
+  double leave_allocation_s = 2;
   double succeed_s = 10;
-  double cancel_s = 90;    // schedulers have so long to cancel allocations at the end of the campaign
-  // Messages with results that all workers together should send in a second: a thousand workers gather theirs
-  // for 0.2 s, and the coordinator its commits and acknowledgements.
+  double cancel_s = 90;    // time for schedulers to cancel allocations at the end of the campaign
+  // Target number of messages with results per second, from all workers together: a thousand workers gather results
+  // for 0.2 s, and the coordinator gathers commits and acknowledgements.
   double results_per_s = 5000;
-  double end_agent_s = 3;  // an agent has so long to end after its guardian; then it is killed
+  double end_agent_s = 3;  // time for an agent to end after its guardian; then it is killed
   // A longer gap between two events is a pause of the coordinator itself (SIGSTOP, a suspended machine): it
   // does not count as silence of workers, whose heartbeats may wait unread.
   double longest_gap_s = 3;

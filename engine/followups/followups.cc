@@ -29,7 +29,7 @@ namespace {
 
 constexpr const char* kEvent = "submit";
 
-// A line of its own for each time that something is asked for: equal ones are one that was heard twice.
+// A line for each request: equal ones are one request that was received twice.
 std::string unique_id() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return fmt::format("{}-{}-{}", host_name(), ::getpid(),
@@ -54,7 +54,7 @@ fs::path lock_file(const fs::path& top) {
   return top / ".wflow" / "run.lock";
 }
 
-// Of the open file, not of the process: whoever opens the file sees it.
+// A lock of the open file, not of the process: every process that opens the file sees it.
 struct flock whole_file() {
   struct flock lock {};
   lock.l_type = F_WRLCK;
@@ -81,7 +81,7 @@ fs::path submission_file(const fs::path& campaign, const std::string& id, const 
   return campaign / ".wflow" / "submitted" / (id + suffix);
 }
 
-// What a study that follows is read from.
+// The inputs from which a following study is read.
 struct Asked {
   fs::path copy, spec;
   specs::ReadOptions options;
@@ -118,7 +118,7 @@ specs::Plan make_campaign(Asked asked, const fs::path& directory, const std::str
   asked.options.campaign = directory;
   asked.options.timestamp = timestamp;
   make_directories(directory);
-  std::error_code ignored;  // what was half made is made anew
+  std::error_code ignored;  // make a partial copy again
   fs::remove(directory / ".wflow" / "spec" / "options.json", ignored);
   specs::Plan plan = specs::create_campaign(specs::Plan(asked.read(), directory));
   wire::create_keys(directory);
@@ -274,7 +274,7 @@ void FollowupQueue::take_from(const specs::Plan& campaign, const CampaignStatus&
   if (campaign.study().iterate) take_iteration(campaign, status, keep_going);
 }
 
-// First out of its own queue, then into ours: a kill in between loses nothing, because it is done again, and
+// First out of its own queue, then into this one: a kill in between loses nothing, because it is done again, and
 // whoever resumes that campaign alone meanwhile does not run them too.
 void FollowupQueue::take_submitted(const fs::path& campaign) {
   store::Batch batch;
@@ -301,7 +301,7 @@ void FollowupQueue::take_iteration(const specs::Plan& campaign, const CampaignSt
                                    bool keep_going) {
   const specs::Study& study = campaign.study();
   const specs::Iteration& at = study.options.iteration;
-  // Of an iteration that is run alone, the next one is its first one's to begin.
+  // If an iteration runs alone, only the run of the first iteration begins the next one.
   if (status.cancelled() > 0 || (campaign.campaign() == top_ && at.number > 1)) return;
   const fs::path first = at.number > 1 ? at.first : campaign.campaign();
   const int number = at.number + 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/monitor/live_status.h"
-#include "engine/monitor/describe_end.h"
+#include "engine/monitor/views.h"
 
 #include <fmt/format.h>
 
@@ -227,7 +227,7 @@ void LiveStatus::estimate(std::size_t index, double steady_s) {
 
 void LiveStatus::set_running(const std::vector<std::pair<WorkerId, RunningElement>>& running, double unix_s) {
   status_.slow.clear();
-  std::map<std::size_t, double> usual;  // of each step, worked out once
+  std::map<std::size_t, double> usual;  // per step, computed once
   for (const auto& [worker, element] : running) {
     if (element.array >= plan_.array_count()) continue;
     const std::size_t step = plan_.step_of(element.array);
@@ -247,7 +247,7 @@ void LiveStatus::set_running(const std::vector<std::pair<WorkerId, RunningElemen
 const CampaignStatus& LiveStatus::update(const Scheduler& scheduler, double steady_s, double unix_s) {
   count(scheduler);
   for (std::size_t step = 0; step < status_.steps.size(); ++step) estimate(step, steady_s);
-  // What failed and runs again is no failure any more.
+  // A failed task that runs again is no failure any more.
   std::erase_if(status_.failures, [&](const FailureView& failure) {
     const ElementState state = scheduler.states(failure.array).at(failure.element);
     return state != ElementState::failed && state != ElementState::hard_failed;

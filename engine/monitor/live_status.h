@@ -22,18 +22,18 @@ namespace wflow::engine {
 
 class LiveStatus {
  public:
-  // `recorded`: what the store knows of the campaign so far.
+  // `recorded`: the store's status of the campaign so far.
   LiveStatus(const specs::Plan& plan, CampaignStatus recorded, std::map<std::string, StepUsage> usage = {},
              MissingSamples missing = {});
 
-  // What is being made durable. In order, each batch once.
+  // Takes a batch that is being committed. In order, each batch once.
   void apply(const store::Batch& batch);
   void set_workers(std::vector<WorkerStatus> workers);
   void set_allocations(wire::AllocationsAnswer allocations) { status_.allocations = std::move(allocations); }
   void set_refused(const wire::RefusedView& refused) { status_.refused = refused; }
-  // Why nothing of a step is started, by the step's place in the plan.
+  // Why no task of a step starts, by the step's place in the plan.
   void set_held(std::map<std::size_t, std::string> held) { held_ = std::move(held); }
-  // What runs now, on which worker: some of it may have run for far longer than is usual.
+  // The running tasks and their workers, to find tasks that have run for far longer than usual.
   void set_running(const std::vector<std::pair<WorkerId, RunningElement>>& running, double unix_s);
   // A move that campaign_state.h does not allow is a defect.
   void set_state(CampaignState state);
@@ -64,7 +64,7 @@ class LiveStatus {
   MetricCurves metrics_;
   bool metrics_changed_ = false;  // since the last update()
   std::map<std::size_t, std::string> held_;
-  double earlier_s_ = 0;  // with earlier coordinators
+  double earlier_s_ = 0;  // time under earlier coordinators
   double began_s_ = 0;    // Unix time of this one's first update()
   std::uint64_t last_history_ = 0;
   std::vector<std::deque<Sample>>

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/query/test_campaign.h"
-#include "engine/wire/codec.h"
+#include "engine/wire/messages.h"
 
 namespace wflow::engine {
 namespace {
@@ -19,7 +19,7 @@ class LiveStatusTest : public ::testing::Test {
     store_ = std::make_unique<store::Store>(campaign_.path());
   }
 
-  // As a coordinator does: in the record, then in the status.
+  // Commits like a coordinator: to the record, then to the status.
   void commit(LiveStatus& status, const store::Batch& batch) {
     store_->commit(batch);
     status.apply(batch);
@@ -150,7 +150,7 @@ TEST_F(LiveStatusTest, ShowsTheProgressOfASingleTask) {
   EXPECT_EQ(now.steps[0].progress_total, 0U);
 }
 
-// What a block said last counts, and nothing once it is converted again.
+// A block's last report counts, and none once it is converted again.
 TEST_F(LiveStatusTest, MissingSamplesAreCountedOnceABlock) {
   LiveStatus status = begin();
   const auto say = [&](Element block, std::vector<wire::MissingReason> reasons) {

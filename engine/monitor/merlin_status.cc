@@ -25,7 +25,7 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr std::size_t kArraysAtOnce = 100;
 constexpr const char* kNoTime = "--:--:--";
 
-constexpr int kRestart = 100, kRetry = 104, kStopWorkers = 105, kRaiseError = 106;
+constexpr int kRaiseError = 106;
 
 std::string duration_text(double seconds) {
   const auto whole = static_cast<std::int64_t>(std::llround(std::clamp(seconds, 0.0, 1e12)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MERLIN_STATUS.json, which Merlin leaves in the directory of every step and combination, for people and
-// programs that read it. A view, written when an array has ended: nothing of ours reads it.
+// MERLIN_STATUS.json, which Merlin leaves in the directory of every step and combination, for users and their
+// programs. A view, written when an array has ended: wflow never reads it.
 #pragma once
 
 #include <future>
@@ -15,7 +15,7 @@
 
 namespace wflow::engine {
 
-// Of larger arrays only the first so many elements are in the file, which Merlin's tools read as a whole.
+// Limits the elements of an array in the file, which Merlin's tools read as a whole.
 inline constexpr std::uint64_t kMostStatusElements = 100'000;
 
 struct StatusParameter {
@@ -23,24 +23,24 @@ struct StatusParameter {
   bool text = false;  // in quotes in the study: no number, whatever it looks like
 };
 
-// What the file of one array says.
+// The content of one array's file.
 struct ArrayStatus {
   std::string file;  // absolute
   std::string key;   // "<step>" or "<step>_<labels>"
-  std::string path;  // of the array's directory, from the campaign's
+  std::string path;  // the array's directory, relative to the campaign's
   std::vector<StatusParameter> cmd_parameters, restart_parameters;
-  std::uint64_t samples = 1;  // of the study: how deep its tree is
+  std::uint64_t samples = 1;  // in the study: they decide the depth of its tree
   bool sample_dependent = false;
   std::uint32_t level_max_dirs = 25;
-  double mean_s = 0;  // of what is done: no time is kept for each element
+  double mean_s = 0;  // mean of done elements: there is no time for each element
   std::vector<std::pair<Range, ElementState>> states;
   std::vector<store::ExecutionRecord> failures;  // in order of elements
 };
 
 std::string merlin_status_text(const ArrayStatus& status);
 
-// What Merlin leaves in the directory of each task of `merlin run --local`: the path of the file, and a text
-// with the task's part alone.
+// The files that Merlin leaves in the directory of each task of `merlin run --local`: the path, and a text with
+// the task's part alone.
 std::vector<std::pair<std::string, std::string>> leaf_status_texts(const ArrayStatus& status);
 
 class MerlinStatus {
@@ -51,7 +51,7 @@ class MerlinStatus {
   // Starts to write the files of arrays that have ended, on a thread of its own. `store` must be the
   // caller's.
   void write_some(const Scheduler& scheduler, store::Store& store);
-  // Writes what is left, and returns when it is there.
+  // Writes the remaining files, and returns when they exist.
   void finish(const Scheduler& scheduler, store::Store& store);
 
  private:

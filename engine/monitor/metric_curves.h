@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tasks report as metrics, a curve for each task and name. Memory is bounded whatever they report: long
-// curves are thinned evenly, and of very many curves the ones that were reported last are kept. A line costs
+// The metrics that tasks report, a curve for each task and name. Memory is bounded for any input: long curves are
+// thinned evenly, and of very many curves the most recently reported ones are kept. A line costs
 // O(log points) where steps grow, as in training.
 #pragma once
 
@@ -24,7 +24,7 @@ void thin_curves(std::vector<wire::MetricCurve>& curves, std::size_t points);
 class MetricCurves {
  public:
   static constexpr std::size_t kCurves = 256;
-  static constexpr std::size_t kPoints = 2048;  // of a curve
+  static constexpr std::size_t kPoints = 2048;  // per curve
 
   // A training that goes on from a checkpoint reports some steps again: the last report counts.
   void add(specs::ArrayId array, specs::Element element, const wire::Metric& metric);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples that conversions could not use: counted a block, summed up a step. Memory grows with the blocks that have any,
-// not with the samples. No I/O.
+// Samples that conversions could not use: counted per block, summed per step. Memory grows with the blocks that
+// have any, not with the samples. No I/O.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +22,19 @@ void add_reason(std::vector<MissingReason>& reasons, const MissingReason& reason
 // The most frequent first.
 void sort_reasons(std::vector<MissingReason>& reasons);
 
-// The array whose samples the array of a convert: step reads, its blocks or its closing task; nothing for others.
+// The array whose samples the array of a convert: step reads, its blocks or its closing task; empty for others.
 std::optional<specs::ArrayId> converted_array(const specs::Plan& plan, specs::ArrayId array);
-// Of each array whose samples are converted, those that convert them.
+// For each array whose samples are converted, the arrays that convert them.
 std::multimap<specs::ArrayId, specs::ArrayId> conversions(const specs::Plan& plan);
 
 class MissingSamples {
  public:
-  // What the last execution of this block said: it replaces what was known of it.
+  // Takes the report of this block's last execution, which replaces earlier ones.
   void set(specs::ArrayId array, specs::Element block, std::vector<MissingReason> reasons);
   void add(specs::ArrayId array, specs::Element block, const MissingReason& reason);
-  // These blocks are to be converted again.
+  // Forgets these blocks, which will be converted again.
   void clear(specs::ArrayId array, Range blocks);
-  // Of the arrays [first, first + count) together.
+  // The sum over the arrays [first, first + count).
   std::vector<MissingReason> sum(specs::ArrayId first, std::uint32_t count) const;
 
  private:

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/printable.h"
-#include "engine/monitor/allocations.h"
+#include "engine/monitor/views.h"
 #include "engine/wire/messages.h"
 
 namespace wflow::engine {

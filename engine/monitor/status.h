@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a campaign looks like at one moment: the value behind `wflow status`, the progress display and
-// `--json`. The types travel as they are (engine/wire/answers.h).
+// The state of a campaign at one moment: the value behind `wflow status`, the progress display and `--json`.
+// engine/wire/answers.h defines its types.
 #pragma once
 
 #include <cstddef>
@@ -31,16 +31,16 @@ inline constexpr std::size_t kListedArtifacts = 1000;
 inline constexpr std::size_t kListedFollowups = 2000;
 inline constexpr std::size_t kListedSlow = 20;
 inline constexpr std::size_t kListedCheckpoints = 256;
-inline constexpr std::size_t kListedPoints = 40'000;  // of all metrics
-inline constexpr std::size_t kListedText = 4096;      // bytes of a failure's detail or a history row
+inline constexpr std::size_t kListedPoints = 40'000;  // sum over all metrics
+inline constexpr std::size_t kListedText = 4096;      // bytes in a failure's detail or a history row
 
 // Cuts what is beyond the bounds.
 void keep_bounds(CampaignStatus& status);
 
-// What a campaign that has ended is called: finished, finished_with_failures, cancelled.
+// The end state of a campaign: finished, finished_with_failures, cancelled.
 CampaignState end_state(const CampaignStatus& status);
 
-// The exit code of `wflow run` for a campaign that no process runs, without what follows on it.
+// The exit code of `wflow run` for a campaign that no process runs, without its follow-ups.
 ExitCode end_code(const CampaignStatus& status);
 
 // "finished with failures", "handed over to /campaigns/top".
@@ -48,7 +48,7 @@ std::string state_text(const FollowupView& followup);
 
 wire::UsageView view_of(const StepUsage& usage);
 
-// Of to_json(), raised when a key changes its meaning or goes; new keys may come (docs/formats/status.md).
+// The version of to_json(): raised if a key changes its meaning or goes; new keys may come (docs/formats/status.md).
 inline constexpr int kStatusVersion = 1;
 nlohmann::json to_json(const CampaignStatus& status);
 

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "engine/monitor/allocations.h"
+#include "engine/monitor/views.h"
 #include "engine/query/queries.h"
 #include "engine/schedule/graph.h"
 #include "engine/store/campaign_lock.h"
@@ -45,7 +45,7 @@ wire::WatchAnswer watch_at_rest(store::Store& store, const wire::WatchRequest& w
   throw Error(refusal.code, refusal.sentence);
 }
 
-// What a coordinator of this version answers to the request.
+// The type of a coordinator's answer to the request.
 template <class T>
 T taken(wire::Answer&& answer, const fs::path& campaign) {
   if (const auto* refusal = std::get_if<wire::Refusal>(&answer.body)) refuse(*refusal);
@@ -227,7 +227,7 @@ void look_at(FollowupView& followup, Waiting waiting) {
     followup.ended = status.ended();
     followup.failed = status.failed();
   } catch (const Error&) {
-    // What the record says of it has to do.
+    // The record's view of it has to be enough.
   }
 }
 

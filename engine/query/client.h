@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks about one campaign, for every command: its coordinator where one lives, else its record. The one place
-// that waits for a coordinator that begins, ends or is busy.
+// Queries one campaign, for every command: its coordinator if one lives, else its record. The only place that
+// waits for a coordinator that begins, ends or is busy.
 #pragma once
 
 #include <cstdint>
@@ -9,47 +9,47 @@
 #include <optional>
 #include <vector>
 
+#include "engine/monitor/overview.h"
 #include "engine/monitor/status.h"
-#include "engine/monitor/timeline.h"
 #include "engine/wire/answers.h"
 #include "engine/wire/requests.h"
 #include "specs/plan/plan.h"
 
 namespace wflow::engine {
 
-// How long a question waits for a coordinator that begins or ends, and for one that is busy.
+// How long a query waits for a coordinator that begins or ends, and for one that is busy.
 struct Waiting {
   double change_s = 10;
   double answer_s = 20;
 };
 
-// Throws Error: as store::require_record(); busy where a coordinator does not answer; what it or the record
-// objects to. Keeps what it has read of a campaign at rest, and holds its record, until it ends.
+// Throws Error: as store::require_record(); busy if a coordinator does not answer; the refusals of the coordinator
+// or the record. Keeps the data that it has read of a campaign at rest, and holds its record, until it ends.
 class Client {
  public:
   explicit Client(const specs::Plan& plan);
-  // Reads the plan when a question needs it.
+  // Reads the plan when a query needs it.
   explicit Client(std::filesystem::path campaign, Waiting waiting = {});
   ~Client();
 
-  // Without a look at what follows; campaign_status() has that.
+  // Without follow-ups; campaign_status() has them.
   CampaignStatus status();
   wire::WatchAnswer watch(const wire::WatchRequest& what);
   wire::TasksAnswer tasks(const wire::TasksRequest& page);
-  // Of the coordinator alone; nothing when none answers. Never opens the record.
+  // From the coordinator alone; empty if none answers. Never opens the record.
   std::optional<wire::TasksAnswer> live_tasks(const wire::TasksRequest& page) const;
   wire::ExplainAnswer explain(wire::TaskPlace task);
   wire::UsageAnswer usage(const wire::UsageRequest& page);
   wire::UsageSummary usage_summary();
   std::vector<wire::WorkerView> workers();  // all, page by page
   wire::AllocationsAnswer allocations();
-  // How many tasks a retry would run again.
+  // The number of tasks that a retry would run again.
   std::uint64_t retryable(const wire::Selection& tasks);
   void snapshot(const std::filesystem::path& path);
-  // Only a coordinator can do it: nothing when none lives.
+  // Only a coordinator can carry it out: empty if none lives.
   std::optional<wire::Done> command(const wire::Request& request);
 
-  // Whether the last answer came from a coordinator.
+  // True if the last answer came from a coordinator.
   bool live() const { return record_ == nullptr; }
 
  private:
@@ -67,8 +67,8 @@ class Client {
   std::unique_ptr<Record> record_;
 };
 
-// What a dashboard shows of a campaign that no coordinator holds, with its time in so many slices. Waits for
-// nobody, and holds the record only while it reads: nothing where somebody else has it.
+// A dashboard's view of a campaign without a coordinator, with its time in so many slices. Does not wait, and holds
+// the record only while it reads: empty if another process holds it.
 struct RecordedCampaign {
   wire::WatchAnswer watch;
   std::vector<wire::WorkerView> workers;
@@ -77,7 +77,7 @@ struct RecordedCampaign {
 std::optional<RecordedCampaign> read_record(const std::filesystem::path& campaign,
                                             const wire::WatchRequest& what, std::size_t slices);
 
-// The status of a campaign, and how far those are that follow on it.
+// The status of a campaign, with the progress of its follow-ups.
 CampaignStatus campaign_status(const std::filesystem::path& campaign, Waiting waiting = {});
 
 }  // namespace wflow::engine

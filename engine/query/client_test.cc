@@ -66,7 +66,7 @@ TEST(Client, ARecordIsReadOnlyWhereNobodyHoldsIt) {
   const auto record = read_record(campaign.path(), {0, 0, 0}, 10);
   ASSERT_TRUE(record);
   EXPECT_EQ(record->watch.status.failed(), 2U);
-  // It is not held afterwards; while somebody holds it, nobody waits.
+  // The record is free afterwards; while another process holds it, the call does not wait.
   const store::Store held(campaign.path());
   EXPECT_FALSE(read_record(campaign.path(), {0, 0, 0}, 10));
 }

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "engine/monitor/metric_curves.h"
 #include "engine/monitor/missing_samples.h"
-#include "engine/wire/codec.h"
+#include "engine/wire/messages.h"
 #include "specs/plan/task_name.h"
 
 namespace wflow::engine {
@@ -111,7 +111,7 @@ void cut_to(wire::WatchAnswer& answer, const wire::WatchRequest& request) {
   keep_bounds(status);
   thin_curves(status.metrics, std::min<std::size_t>(request.points, kListedPoints));
   if (status.workers.size() > request.workers) status.workers.resize(request.workers);
-  // What a dashboard does not show.
+  // A dashboard does not show these.
   status.artifacts.clear();
 }
 
@@ -140,7 +140,7 @@ wire::Answer Queries::on(const wire::TasksRequest& request) {
   return {task_page(plan_, scheduler_, store_, running_, request)};
 }
 
-// What an element waits for: for each edge how many of the elements that it needs are in which state, and
+// The parents of an element: for each edge, how many of the elements that it needs are in which state, and
 // some by name.
 wire::ParentView Queries::parent(const specs::Edge& edge, Element element) const {
   const auto& states = scheduler_.states(edge.parent);
@@ -240,7 +240,7 @@ wire::Answer Queries::on(const wire::UsageRequest& request) {
   wire::UsageAnswer answer;
   for (store::UsageRow& row : store_.usage_of(request.array, {request.first, request.last}, limit))
     answer.used.push_back({row.usage, std::move(row.worker)});
-  // Of the element at which a page ends the next one has all records again.
+  // The next page repeats all records of the element at which this one ends.
   if (answer.used.size() == limit) answer.next = std::max(answer.used.back().usage.first, request.first + 1);
   return {std::move(answer)};
 }

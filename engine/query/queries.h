@@ -1,34 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions about a campaign that only read, answered in the same way by a coordinator and from the record of
-// a campaign at rest: from a scheduler's states and the store.
+// Read-only queries of a campaign. A coordinator and a campaign at rest answer them in the same way: from a
+// scheduler's states and the store.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <utility>
 #include <vector>
 
 #include "engine/monitor/status.h"
 #include "engine/query/selection.h"
-#include "engine/query/task_page.h"
 #include "engine/schedule/scheduler.h"
 #include "engine/store/store.h"
 #include "engine/wire/answers.h"
+#include "engine/wire/messages.h"
 #include "specs/plan/plan.h"
 
 namespace wflow::engine {
 
-// The parts of arrays that the request means: failures that can run again, by exit code where that is asked
-// for. Error{usage} for a step that the study does not have.
+// The workers' last reports of running elements, with the names of the workers.
+using RunningElements = std::vector<std::pair<WorkerId, wire::RunningElement>>;
+
+inline constexpr std::size_t kPageItems = 5000;      // at most, in each list
+inline constexpr std::size_t kPageVisits = 200'000;  // runs and leases visited
+
+// A page of the list of tasks (wflow tasks): runs of equal state, and the records of single elements in them. Each
+// page reads and holds a bounded number of records, for any campaign.
+wire::TasksAnswer task_page(const specs::Plan& plan, const Scheduler& scheduler, store::Store& store,
+                            const RunningElements& running, const wire::TasksRequest& request);
+
+// The parts of arrays that the request names: failures that can run again, selected by exit code if it gives
+// one. Error{usage} for a step that the study does not have.
 std::vector<std::pair<ArrayId, Range>> parts_to_retry(const specs::Plan& plan, const Scheduler& scheduler,
                                                       store::Store& store, const wire::Selection& selection);
 
-// Of a worker that no coordinator has: ended, or unknown.
+// The view of a worker without a coordinator: ended, or unknown.
 wire::WorkerView view_of(const store::WorkerRecord& row);
 
-// What executions used, by step, and what failures took. Reads every failure.
+// Resources that executions used, by step, and time lost in failures. Reads every failure.
 wire::UsageSummary usage_summary(store::Store& store);
 
-// Leaves what the request does not ask for out of its answer.
+// Removes the parts that the request does not ask for from its answer.
 void cut_to(wire::WatchAnswer& answer, const wire::WatchRequest& request);
 
 // May run beside other uses of the store (Store::snapshot()). Never throws.
@@ -36,14 +48,14 @@ wire::Answer answer_snapshot(store::Store& store, const std::string& path);
 
 class Queries {
  public:
-  // Gives what `wflow status` shows; called for a StatusRequest or WatchRequest only.
+  // Returns the content of `wflow status`; called for a StatusRequest or WatchRequest only.
   using StatusSource = std::function<CampaignStatus()>;
-  // `running`: what workers said last; empty at rest.
+  // `running`: the workers' last reports; empty at rest.
   Queries(const specs::Plan& plan, const Scheduler& scheduler, store::Store& store,
           const RunningElements& running, StatusSource status);
 
-  // Never throws: whatever goes wrong is this request's Refusal alone. At most kMaxAnswerBytes. A command is
-  // refused: it is the coordinator's.
+  // Never throws: an error becomes the Refusal of this request. At most kMaxAnswerBytes. Refuses commands, which
+  // only a coordinator carries out.
   wire::Answer answer(const wire::Request& request);
 
  private:

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "engine/query/test_campaign.h"
-#include "engine/wire/codec.h"
+#include "engine/wire/messages.h"
 
 namespace wflow::engine {
 namespace {

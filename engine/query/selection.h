@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tasks of a plan a request names, whatever their states are. No I/O.
+// The tasks of a plan that a request names, in any state. No I/O.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ std::vector<ArrayId> arrays_of_step(const specs::Plan& plan, const std::string& 
 
 std::vector<std::pair<ArrayId, Range>> parts_named(const specs::Plan& plan, const wire::Selection& selection);
 
-// Whether it leaves nothing out.
+// True if it selects all tasks.
 bool is_everything(const wire::Selection& selection);
 
 }  // namespace wflow::engine

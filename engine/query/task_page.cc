@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/query/task_page.h"
+#include "engine/query/queries.h"
 
 #include <algorithm>
 #include <iterator>
@@ -105,8 +105,8 @@ class Page {
     }
   }
 
-  // Done elements of the range whose output was not usable, as many as there is room for. Where there are
-  // more, the page ends before them.
+  // Done elements of the range with unusable output, as many as fit on the page. If there are more, the page ends
+  // before them.
   std::vector<wire::MissingTask> missing_in(Range range) {
     std::map<Element, std::string> reasons;
     const std::size_t room = kPageItems - answer_.missing.size();
@@ -205,7 +205,7 @@ class Page {
   const std::multimap<ArrayId, ArrayId> conversions_;
   wire::TasksAnswer answer_;
   std::size_t visits_ = 0;
-  // Of the array that is being added.
+  // The array that is being added.
   ArrayId array_ = 0;
   std::size_t first_run_ = 0;
   Element end_ = 0;

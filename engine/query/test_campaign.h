@@ -65,7 +65,7 @@ class TestCampaign {
     return batch;
   }
 
-  // As a coordinator would begin.
+  // The scheduler at the start of a coordinator.
   std::unique_ptr<Scheduler> scheduler(store::Store& store) const {
     auto scheduler = std::make_unique<Scheduler>(array_specs(*plan_), 1);
     restore_states(*scheduler, store.restore());

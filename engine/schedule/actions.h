@@ -40,7 +40,7 @@ struct RecordFailure {
   AttemptCounts counts;  // with this one
 };
 
-// The cause of a loss that was recorded as `worker_lost` before its scheduler had said it.
+// The cause of a loss that was recorded as `worker_lost` before its scheduler had reported it.
 struct RecordCause {
   ArrayId array = 0;
   Element element = 0;
@@ -48,13 +48,13 @@ struct RecordCause {
   WorkerId worker;
   EndReason reason = EndReason::node;
   std::string detail;
-  std::optional<AttemptCounts> counts;  // as they are now, where it runs again
+  std::optional<AttemptCounts> counts;  // the new counts, if it runs again
   bool final = false;                   // it was the last one, as is known now
   double started_s = 0;                 // Unix time
 };
 
 // These elements were opened again (wflow retry): what ran under leases below `lease` does not count for
-// them, whenever and from whichever journal it arrives. Their budgets begin anew.
+// them, whenever and from whichever journal it arrives. Their budgets are reset.
 struct RecordFloor {
   ArrayId array = 0;
   Range range;

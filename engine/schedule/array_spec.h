@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the scheduler must know of the campaign's task arrays, and of a worker.
+// The scheduler's input on the campaign's task arrays, and on a worker.
 #pragma once
 
 #include <algorithm>
@@ -32,17 +32,17 @@ struct ArraySpec {
   Gang gang;
   std::uint64_t bundle = 0;         // samples of one process: leases end where processes do; 0: one each
   specs::BlockStarts block_starts;  // where bundles begin, too
-  int max_retries = 0;              // executions asked for by exit codes 100 (restart) and 104 (retry)
+  int max_retries = 0;              // executions requested by exit codes 100 (restart) and 104 (retry)
   int failure_retries = 0;          // executions after an ordinary failure
   double retry_delay_s = 0;
   double memory_factor =
       0;                  // an execution killed for memory is followed by one with so many times more; 0: not
-  double walltime_s = 0;  // one task lasts no longer, as the study says; 0: it does not
+  double walltime_s = 0;  // the study's limit for one task; 0: none
   // The walltime of the longest allocations that serve it; 0: not known, or some have none.
   double longest_allocation_s = 0;
   bool goes_on = false;  // an execution that was cut is continued by the next one: trainings, `restart:`
   bool trust_markers = false;  // Lease::trust_from is given
-  bool own_program = false;  // a wflow program: its exit codes 2 to 4 say that another try would end the same
+  bool own_program = false;  // a wflow program: after its exit codes 2 to 4 another try would end the same way
   // Conversions: a block that is done has deleted what its parent's elements left; and how many bytes of that
   // may be on the disk at the same time, over all arrays (disk_limit.h); 0: no limit.
   bool deletes_input = false;

@@ -11,8 +11,8 @@ namespace wflow::engine {
 
 namespace {
 constexpr double kLookAgain_s = 1;
-// Elements that need more memory than their step asks for, and arrays with such elements alone, that are
-// looked at for one worker.
+// Limits how many elements that need more memory than their step's demand, and arrays with only such elements, are
+// tried for one worker.
 constexpr int kLooks = 64;
 }  // namespace
 
@@ -36,7 +36,7 @@ void Scheduler::assign(double now_s) {
   for (const auto& [array, part] : disk_.release()) ready_.add(array, {&part, 1});
   for (const MeasureOutputs& wanted : disk_.take_measurements(now_s)) actions_.measurements.push_back(wanted);
   ready_.mark_overdue();
-  // What did not fit before a worker's end may fit once more durations are known.
+  // A task that did not fit before a worker's end may fit once more durations are known.
   const bool look = now_s >= next_look_s_ && std::isfinite(next_look_s_);
   if (look) next_look_s_ = now_s + kLookAgain_s;
   if (ready_.take_grown() || look) leases_.retry_unserved();
@@ -108,8 +108,8 @@ std::optional<ArrayId> Scheduler::array_for(const Worker& worker, QueueId queue)
   return std::nullopt;
 }
 
-// What was killed for memory goes to a worker that has as much as it gets now, or the most that there is. Of
-// those that the next loss puts into quarantine a worker gets one at a time: only one of them is to blame.
+// An element killed for memory goes to a worker that has its new amount, or the most available. A worker gets
+// elements that the next loss puts into quarantine one at a time, so that a loss identifies one.
 std::optional<Element> Scheduler::next_again(const Worker& worker, ArrayId id) const {
   const TaskArray& array = arrays_[id];
   const auto next = ready_.next_again(id);

@@ -16,7 +16,7 @@ Verdict verdict_of(ElementState parent, specs::ContinueOn policy) {
   return satisfies(parent, policy) ? Verdict::run : Verdict::skip;
 }
 
-// Of a child that waits for `needed`, all of which has ended.
+// The verdict for a child that waits for `needed`, all of which has ended.
 Verdict verdict_of(const TaskArray& parent, Range needed, specs::ContinueOn policy, std::uint64_t& work) {
   Verdict verdict = Verdict::run;
   parent.states.for_each_in(needed, [&](Range, ElementState state) {
@@ -112,7 +112,7 @@ std::vector<Judged> DependencyGraph::judge_each(ArrayId child, Range range) cons
   return judged;
 }
 
-// Whether all of what it gathers was skipped. Only where all of it has ended.
+// True if all elements that it gathers were skipped. Requires that all of them have ended.
 bool DependencyGraph::gathers_nothing(const ArraySpec& spec) const {
   bool gathers = false;
   for (const specs::Edge& edge : spec.edges) {
@@ -140,7 +140,7 @@ void DependencyGraph::hold_incomplete_bundles(const TaskArray& array, std::vecto
   free.for_each_in({0, array.spec.count - 1}, [&](Range r) { parts.emplace_back(r, Verdict::run); });
 }
 
-// Splits the parts further by what one more edge says of them; the worst verdict of all edges counts.
+// Splits the parts further by the verdict of one more edge; the worst verdict of all edges counts.
 std::vector<Judged> DependencyGraph::judge_edge(const std::vector<Judged>& parts, const specs::Edge& edge,
                                                 specs::ContinueOn policy) const {
   std::vector<Judged> result;

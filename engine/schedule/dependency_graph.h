@@ -14,7 +14,7 @@
 
 namespace wflow::engine {
 
-// What the edges of an element say of it, the worse the greater.
+// The verdict of an element's edges, a greater one overrules.
 enum class Verdict : std::uint8_t { run, skip, wait };
 using Judged = std::pair<Range, Verdict>;
 
@@ -47,8 +47,8 @@ class DependencyGraph {
     }
   }
 
-  // What the blocked elements of `range`, and of the bundles that it touches, are to do: run or skip. Those
-  // that wait are left out.
+  // The verdicts for the blocked elements of `range` and of the bundles that it touches: run or skip. Leaves out
+  // those that wait.
   std::vector<Judged> judge(ArrayId array, Range range) const;
   // The blocked elements of `range` whose own input is there, whatever the others of their bundle wait for.
   std::vector<Range> with_input(ArrayId array, Range range) const;
@@ -62,7 +62,7 @@ class DependencyGraph {
   };
   std::vector<Failed> failed_samples(ArrayId conversion, Range blocks) const;
 
-  // Runs of states looked at so far.
+  // Runs of states visited so far.
   std::uint64_t work() const { return work_; }
 
  private:

@@ -188,7 +188,7 @@ std::vector<Range> DiskLimit::release_block(Source& source, Element block) {
   return free;
 }
 
-// What does not fit lets nothing behind it pass: it would wait for ever.
+// Strict order: a block that does not fit blocks later ones, to avoid starvation.
 std::vector<std::pair<ArrayId, Range>> DiskLimit::release() {
   std::vector<std::pair<ArrayId, Range>> parts;
   for (Source& source : sources_) {
@@ -220,7 +220,7 @@ bool DiskLimit::fits(const Source& source, Element block) const {
 
 // ---- sizes
 
-// Where nothing of it was measured, the largest mean of its step.
+// Without a measurement of the source, the largest mean of its step.
 std::optional<double> DiskLimit::size_of(const Source& source) const {
   if (source.measured > 0) return source.measured_bytes / static_cast<double>(source.measured);
   std::optional<double> largest;

@@ -23,7 +23,7 @@
 
 namespace wflow::engine {
 
-// What a step's status says begins so where some of it is held back (StepStatus::held).
+// A step's status text begins with this while some of its elements are blocked (StepStatus::held).
 inline constexpr std::string_view kHeldByDisk = "disk ";
 
 class DiskLimit {
@@ -41,22 +41,22 @@ class DiskLimit {
   // ---- from the scheduler; other arrays than those concerned have no effect
   // Ends and attempts of earlier coordinators are known: blocks that have begun are released.
   void start();
-  // Of elements that became ready: those that may be leased. The others are held back.
+  // Returns the newly ready elements that may be leased. Blocks the others.
   std::vector<Range> hold_back(ArrayId array, std::span<const Range> parts);
   // These elements are ready no more.
   void forget(ArrayId array, Range range);
   // They run or have run, whether they were released or not: their blocks are. Gives what was held back of
   // these.
   std::vector<Range> begun(ArrayId array, Range range);
-  // After begun(), where it has run.
+  // After begun(), if it has run.
   void ended(ArrayId array, Range range, ElementState state);
-  // What may be leased from now on, of what was held back.
+  // The blocked elements that may be leased from now on.
   std::vector<std::pair<ArrayId, Range>> release();
 
   // ---- sizes
   // Elements to be measured now: the first ones of an array, then one every half a second.
   std::vector<MeasureOutputs> take_measurements(double now_s);
-  // Answers one. `bytes`: of the files that will be deleted; nothing if they are not all there.
+  // Answers one. `bytes`: size of the files that will be deleted; empty unless all exist.
   void measured(ArrayId array, std::optional<std::uint64_t> bytes);
 
   // ---- questions

@@ -146,7 +146,7 @@ TEST(DiskLimit, FilesOfConversionsThatFailedStayAndCount) {
   EXPECT_EQ(campaign.scheduler().disk().used_bytes(), 2 * kBlock * kSize);
 }
 
-// Nothing will make room: they run one block at a time, and to the end.
+// No conversion will free space: they run one block at a time, to the end.
 TEST(DiskLimit, SimulationsOfCancelledConversionsRun) {
   Campaign campaign(simulations(40, kBlock * kSize), 16);
   campaign.scheduler().cancel(1, {3, 9});
@@ -189,7 +189,7 @@ TEST(DiskLimit, SizesAreMeasuredSeldomOnceTheyAreKnown) {
   EXPECT_GE(campaign.measurements, 32);
 }
 
-// What an earlier coordinator has recorded decides what has begun.
+// The record of earlier coordinators decides which blocks have begun.
 TEST(DiskLimit, GoesOnAfterARestart) {
   Scheduler scheduler(simulations(40, kBlock * kSize), 2);
   scheduler.restore_end(0, {0, 5}, ElementState::done);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leases of several workers at once: who takes part in them, and when a worker has place for one.
+// Leases of several workers at once: which workers take part, and when a worker has capacity for one.
 #include <algorithm>
 #include <cmath>
 
@@ -62,7 +62,7 @@ double LeaseTable::free_at_s(const Worker& worker, double cores) const {
   return ends.empty() ? now_s_ : ends.back().first;
 }
 
-// Of tasks whose durations nobody knows, now: nothing else is started in the meantime.
+// For tasks with unknown durations, now: nothing else is started in the meantime.
 double LeaseTable::end_s(const LeaseState& lease) const {
   const auto longest = longest_s(queues_.queue_of_array(lease.array));
   if (!longest) return now_s_;

@@ -44,8 +44,8 @@ int Scheduler::gang_size(QueueId queue, int most) {
   return now_s_ >= since->second + kShrink_s ? most : 0;
 }
 
-// Gives the queue's next task to an allocation, at once or as soon as its slots are free: to that in which
-// they are first. True where it got them at once.
+// Assigns the queue's next task to the allocation in which its slots are free first, at once or as soon as they are.
+// True if it got them at once.
 bool Scheduler::serve_gang(QueueId queue) {
   const auto waits = [&](const auto& entry) { return entry.second.queue == queue; };
   if (std::any_of(reservations_.begin(), reservations_.end(), waits)) return false;
@@ -166,7 +166,7 @@ void Scheduler::grant_gang(QueueId queue, const std::vector<Worker*>& workers) {
   }
 }
 
-// When a task that takes fewer nodes than it asks for may do so; in the past where it may already.
+// The time from which a task may use fewer nodes than its demand; in the past if it may already.
 std::optional<double> Scheduler::next_shrink_s() const {
   std::optional<double> next;
   for (const auto& [queue, since_s] : too_few_since_s_) {
@@ -219,7 +219,7 @@ void Scheduler::break_incomplete_gangs() {
     break_gang(id, {.detail = "its node " + leases_.find(id)->missing.front() + " was lost while this task ran"});
 }
 
-// Its worker ends it, and gives it back or says that it has come to an end of its own: then it runs again.
+// Its worker kills it and gives it back, or reports that it has ended by itself: then it runs again.
 // Gives what was charged.
 std::vector<Outcome> Scheduler::break_gang(LeaseId id, const Loss& loss) {
   std::vector<Outcome> charged;
@@ -240,7 +240,7 @@ std::vector<Outcome> Scheduler::break_gang(LeaseId id, const Loss& loss) {
   return charged;
 }
 
-// What the task has left on any of its nodes.
+// Ends the ranks that the task has left on any of its nodes.
 void Scheduler::end_ranks(LeaseId id, Range range) {
   const LeaseState& lease = *leases_.find(id);
   if (!lease.gang) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/schedule/groups.h"
+#include "engine/schedule/graph.h"
 
 #include <gtest/gtest.h>
 

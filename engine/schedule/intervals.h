@@ -154,14 +154,14 @@ class IntervalMap {
   void erase(Range range) { cut(range); }
   void clear() { runs_.clear(); }
 
-  // The value of one element; null where it has none.
+  // The value of one element; null if it has none.
   const Value* find(Element element) const {
     auto at = runs_.upper_bound(element);
     if (at == runs_.begin() || (--at)->second.last < element) return nullptr;
     return &at->second.value;
   }
 
-  // Whether all of the range has this value.
+  // True if all of the range has this value.
   bool is(Range range, const Value& value) const {
     const auto at = runs_.upper_bound(range.first);
     return at != runs_.begin() && std::prev(at)->second.last >= range.last &&
@@ -199,7 +199,7 @@ class IntervalMap {
   };
   using Runs = std::map<Element, Run>;
 
-  // Takes the range out; gives the first run behind it.
+  // Removes the range; returns the first run after it.
   typename Runs::iterator cut(Range range) {
     auto at = runs_.lower_bound(range.first);
     if (at != runs_.begin()) {
@@ -303,7 +303,7 @@ class RunMap {
     auto first = std::prev(behind);
     State old = first->second;
     if (first->first < range.first) first = runs_.emplace_hint(behind, range.first, old);
-    Element from = range.first;  // of the part that was `old`
+    Element from = range.first;  // begin of the part that was `old`
     const auto replace_until = [&](Element end) { totals_[index(old)] -= end - from; };
     for (; behind != runs_.end() && behind->first <= range.last; behind = runs_.erase(behind)) {
       replace_until(behind->first);

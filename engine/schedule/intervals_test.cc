@@ -36,7 +36,7 @@ TEST(IntervalSet, AgreesWithASimpleSet) {
   }
 }
 
-// Of elements below `count`, in order and disjoint; some touch each other.
+// Ranges of elements below `count`, in order and disjoint; some touch each other.
 std::vector<Range> random_parts(std::mt19937& random, Element count) {
   std::vector<Range> parts;
   for (Element next = random() % 5; next < count;) {

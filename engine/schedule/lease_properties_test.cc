@@ -37,7 +37,7 @@ class World {
  public:
   explicit World(unsigned seed) : random_(seed) { restart(); }
 
-  // What one event does; then all invariants.
+  // Applies one event, then checks all invariants.
   void step() {
     const unsigned dice = random_() % 100;
     if (workers_.size() < 3) join();
@@ -161,7 +161,7 @@ class World {
     }
   }
 
-  // What was under way is lost; Hello names the rest, one element a part.
+  // Messages under way are lost; Hello names the rest, one element a part.
   void reconnect(const WorkerId& worker) {
     std::set<Held>& held = workers_[worker];
     if (chance(50)) std::erase_if(held, [&](const Held&) { return chance(30); });

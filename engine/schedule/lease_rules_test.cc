@@ -12,7 +12,7 @@ namespace {
 
 using specs::EdgeKind;
 
-constexpr LeaseId kFirstLease = (LeaseId{1} << 40) + 1;  // of epoch 1
+constexpr LeaseId kFirstLease = (LeaseId{1} << 40) + 1;  // epoch 1
 
 ArraySpec array_of(std::uint64_t count, std::vector<specs::Edge> edges = {}) {
   ArraySpec spec;
@@ -83,7 +83,7 @@ TEST(LeaseRules, APartThatCanNotBeKeptIsRevokedAlone) {
                          Range{revoke.part.first, revoke.part.first + revoke.part.count - 1});
   }
   EXPECT_EQ(revoked, (std::vector<std::pair<ArrayId, Range>>{{0, {2, 3}}, {0, {8, 9}}}));
-  // 8 and 9 were opened again later: nobody gets them before the worker has ended them.
+  // 8 and 9 were opened again later: no worker gets them before this one has ended them.
   scheduler.worker_joined("b", {64}, {});
   scheduler.assign(0);
   for (const GrantLease& grant : scheduler.take_actions().grants) EXPECT_EQ(grant.lease.array, 1U);
@@ -237,7 +237,7 @@ TEST(LeaseRules, AFailureReadLateCountsIfItIsOfTheNextExecution) {
   scheduler.ended_badly(failure(kFirstLease, 0), "a", 0);
   scheduler.ended_badly(failure(kFirstLease, 1), "a", 0);                           // recorded already
   scheduler.ended_badly(failure(kFirstLease, 2), "a", 0);                           // opened again since
-  scheduler.ended_badly(failure(kFirstLease, 0, 1, EndReason::cancelled), "a", 0);  // nobody holds it
+  scheduler.ended_badly(failure(kFirstLease, 0, 1, EndReason::cancelled), "a", 0);  // no worker holds it
   Actions actions = scheduler.take_actions();
   ASSERT_EQ(actions.failures.size(), 1U);
   EXPECT_EQ(actions.failures[0].counts.number, 1U);
@@ -338,7 +338,7 @@ TEST(LeaseRules, AnAdoptedLeasesExecutionsAreChargedToBothBudgets) {
   EXPECT_TRUE(actions.failures.at(0).final);
 }
 
-// ---- what is nobody's fault, and memory
+// ---- neutral causes, and memory
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
@@ -555,7 +555,7 @@ TEST(LeaseRules, MemoryRetriesUseNoOtherBudgetAndEndAfterEight) {
   spec.failure_retries = 1;
   Scheduler scheduler({spec}, 1);
   scheduler.start();
-  scheduler.worker_joined("a", {1}, {});  // nobody knows how much memory it has
+  scheduler.worker_joined("a", {1}, {});  // its memory is not known
   int executions = 0;
   while (!has_ended(state(scheduler, 0))) {
     scheduler.assign(10.0 * executions);

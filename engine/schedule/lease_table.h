@@ -25,9 +25,9 @@ struct LeaseState {
   bool is_long = false;        // its tasks last longer than kLongestAhead_s, as estimated when granted
   double seconds_each = 0;     // as estimated when granted, at most what a core should have ahead of it
   double cores_each = 1;
-  double processes_each = 1;  // of an element: less than one where a process takes several
+  double processes_each = 1;  // per element: less than one if a process runs several
   double memory_each = 0;     // bytes, of a process
-  bool revoked = false;       // what has not started of it was asked for
+  bool revoked = false;       // its elements that have not started were revoked
   double granted_s = 0;       // or adopted
   // ---- of a gang
   bool gang = false;
@@ -51,14 +51,14 @@ class LeaseTable {
   // One that is known keeps its leases.
   Worker& join(const WorkerId& worker, const WorkerCapacity& capacity);
   void set_draining(Worker& worker);
-  // It holds nothing any more.
+  // It holds no lease any more.
   void leave(const WorkerId& worker);
-  // Of the workers that serve the queue and are not leaving; 0: not known.
+  // The largest memory of the workers that serve the queue and are not leaving; 0: not known.
   std::int64_t largest_memory(QueueId queue) const;
   // Its durations against those of the same array elsewhere.
   void learn_speed(const DoneRun& run);
-  // What the worker was leased and does not name among what it holds; then what of this it has still not
-  // reported.
+  // note_missing() keeps the elements leased to the worker that `held` does not name; take_missing() returns those
+  // that it has not reported since.
   void note_missing(Worker& worker, const std::vector<Lease>& held);
   std::map<LeaseId, std::vector<Range>> take_missing(Worker& worker);
 
@@ -68,13 +68,13 @@ class LeaseTable {
   const IntervalMap<LeaseId>& holders(ArrayId array) const { return holders_[array]; }
   std::optional<LeaseId> holder_of(ArrayId array, Element element) const;
   bool holds(LeaseId lease, ArrayId array, Range range) const { return holders_[array].is(range, lease); }
-  // What the lease holds of the range.
+  // The parts of the range that the lease holds.
   std::vector<Range> parts(LeaseId lease, ArrayId array, Range range) const;
   std::vector<Range> parts(LeaseId lease) const;
-  // Nobody holds the range. Makes the lease if there is none.
-  // `memory_bytes`: of each process, where that is not what its step asks for.
+  // Requires that no lease holds the range. Makes the lease if it does not exist.
+  // `memory_bytes`: per process, if it differs from the step's demand.
   LeaseState& hold(LeaseId lease, Worker& worker, ArrayId array, Range range, std::int64_t memory_bytes = 0);
-  // The lease holds the whole range. One that holds nothing any more is forgotten.
+  // The lease holds the whole range. Removes a lease without elements.
   void release(LeaseId lease, Range range);
   std::uint64_t leased() const { return leased_; }
 
@@ -101,14 +101,14 @@ class LeaseTable {
     if (auto node = demand_.extract(*worker.key)) unserved_.insert(std::move(node));
   }
   void retry_unserved() { demand_.merge(unserved_); }
-  // Leases to take back, for workers that have been idle for too long (split.cc); to be asked for by their
+  // Leases to take back, for workers that have been idle for too long (split.cc); to be revoked by their
   // bounds, and only what has not started.
   std::vector<LeaseId> split_back();
   std::optional<double> next_split_s() const { return next_split_s_; }
   void set_next_split(std::optional<double> next_s) { next_split_s_ = next_s; }
 
  private:
-  using Owner = std::pair<double, Worker*>;  // cores asked for, over the worker's own
+  using Owner = std::pair<double, Worker*>;  // requested cores, relative to the worker's own
 
   LeaseState& open(LeaseId lease, Worker& worker, ArrayId array, Range first, std::int64_t memory_bytes);
   void change_load(const LeaseState& lease, double elements);

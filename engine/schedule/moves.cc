@@ -127,12 +127,12 @@ void Scheduler::make_ready(ArrayId id, std::span<const Range> parts) {
   queue(id, parts);
 }
 
-// What an earlier coordinator leased, and this one would have held back.
+// Called for elements that an earlier coordinator leased and this one would have blocked.
 void Scheduler::has_begun(ArrayId id, Range range) {
   if (const auto free = disk_.begun(id, range); !free.empty()) ready_.add(id, free);
 }
 
-// Simulations may have to wait until there is room for what they leave.
+// Simulations may have to wait until the disk has space for their outputs.
 void Scheduler::queue(ArrayId id, std::span<const Range> parts) {
   std::vector<Range> saved;
   if (may_wait_for_disk(id)) {
@@ -188,7 +188,7 @@ void Scheduler::saved() {
   }
 }
 
-// Makes those wait that ran before; gives the others.
+// Makes those wait that ran before; returns the others.
 std::vector<Range> Scheduler::delay_known(ArrayId id, std::span<const Range> parts) {
   TaskArray& array = arrays_[id];
   std::vector<Range> fresh;
@@ -212,8 +212,8 @@ std::vector<Range> Scheduler::delay_known(ArrayId id, std::span<const Range> par
 
 // ---- leases end
 
-// What the lease held of the range, and does not hold any more: it is cancelled, runs again, or waits for new
-// input if it ran on old input.
+// Takes back the parts of the range that the lease held: they are cancelled, run again, or wait for new input if
+// they ran on old input.
 void Scheduler::give_back(LeaseId lease, ArrayId id, Range range) {
   TaskArray& array = arrays_[id];
   std::vector<Range> cancelled;
@@ -261,7 +261,7 @@ std::uint64_t Scheduler::reopen(const std::vector<std::pair<ArrayId, Range>>& pa
       touched[{graph_.rank(child), child}].push_back(range);
     });
   };
-  std::vector<std::pair<ArrayId, Range>> bounds;  // of what was reopened
+  std::vector<std::pair<ArrayId, Range>> bounds;  // bounds of reopened parts
   std::uint64_t count = 0;
   for (auto& [array, ranges] : asked) {
     merge(ranges);
@@ -295,8 +295,7 @@ std::uint64_t Scheduler::reopen(const std::vector<std::pair<ArrayId, Range>>& pa
   return count;
 }
 
-// What conversions that are opened again have deleted, or may be deleting just now: it must be made again
-// before.
+// Finds inputs that reopened conversions have deleted, or may be deleting now: they must be made again first.
 void Scheduler::find_deleted_inputs(ArrayId id, std::span<const Range> parts, bool (*opens)(ElementState),
                                     std::map<ArrayId, std::vector<Range>>& deleted) const {
   const TaskArray& array = arrays_[id];
@@ -314,8 +313,8 @@ void Scheduler::find_deleted_inputs(ArrayId id, std::span<const Range> parts, bo
   }
 }
 
-// What of the parts is in a state that `opens` accepts; gives it. What waits for elements that had not ended
-// is blocked, but may have run all the same: on a worker that has not been heard of since.
+// Opens the elements of the parts whose state `opens` accepts, and returns them. An element that waits for others
+// that had not ended is blocked, but may have run all the same: on a worker that has been silent since.
 std::vector<Range> Scheduler::reopen_in(ArrayId id, std::span<const Range> parts,
                                         bool (*opens)(ElementState)) {
   TaskArray& array = arrays_[id];

@@ -168,11 +168,11 @@ void ReadyQueues::count_worker(const std::vector<bool>& serves, int cores, int s
   }
 }
 
-std::vector<ArrayId> ReadyQueues::without_worker(double patience_s) const {
+std::vector<ArrayId> ReadyQueues::without_worker(double waiting_s) const {
   std::vector<ArrayId> arrays;
   for (const auto& key : order_) {
     const ReadyQueue& queue = queues_[std::get<QueueId>(key)];
-    if (queue.workers == 0 && now_s_ - queue.waits_since_s >= patience_s)
+    if (queue.workers == 0 && now_s_ - queue.waits_since_s >= waiting_s)
       arrays.push_back(*queue.waiting.begin());
   }
   return arrays;

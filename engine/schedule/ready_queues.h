@@ -32,13 +32,13 @@ struct ReadyQueue {
   std::uint64_t timed = 0;
   double duration_sum_s = 0;
   double duration_square_sum = 0;
-  double walltime_s = 0;     // as the study says; 0: it does not
+  double walltime_s = 0;     // from the study; 0: not given
   double cut_s = 0;  // the longest execution that the end of its allocation has cut: others may last as long
   double served_core_s = 0;  // leased so far, as estimated; a queue that comes later begins with the others
   double waits_since_s = 0;  // it got something to lease, or was served
   bool overdue = false;
   bool held = false;  // it has no place in the order, whatever it has to lease
-  int cores = 0;  // of the workers that serve it
+  int cores = 0;  // sum of the workers that serve it
   int workers = 0;
 };
 
@@ -62,7 +62,7 @@ class ReadyQueues {
   std::optional<Element> next_again(ArrayId array) const;
   std::uint64_t waiting_in(ArrayId array) const { return waiting_[array].counted; }
   bool has_again(ArrayId array) const { return !waiting_[array].again.empty(); }
-  // Whether others wait, too.
+  // True if new elements wait, too.
   bool has_fresh(ArrayId array) const { return !waiting_[array].ready.empty(); }
   // The first of those that `fits` accepts, among the first `looks`.
   template <typename Fits>
@@ -73,9 +73,9 @@ class ReadyQueues {
     }
     return std::nullopt;
   }
-  // The first ones of the others; where processes have bundles, the range ends where one does.
+  // The first ones of the others; with bundles, the range ends at the end of a bundle.
   Range next_range(ArrayId array, std::uint64_t size) const;
-  // True once after a queue got something to lease that had nothing.
+  // True once after an empty queue got ready elements.
   bool take_grown() { return std::exchange(grown_, false); }
 
   // Nothing of a step is leased while it is held.
@@ -90,7 +90,7 @@ class ReadyQueues {
   void count_cut(ArrayId array, double duration_s);
   void count_worker(const std::vector<bool>& serves, int cores, int sign);
 
-  std::vector<ArrayId> without_worker(double patience_s) const;
+  std::vector<ArrayId> without_worker(double waiting_s) const;
 
  private:
   struct Waiting {

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/schedule/exit_codes.h"
+#include "engine/schedule/attempt.h"
 #include "engine/schedule/scheduler.h"
 #include "engine/schedule/sizing.h"
 
@@ -15,7 +15,7 @@ namespace wflow::engine {
 
 namespace {
 
-// Losses that no record tells of, at most: they charge nothing and have no limit of their own.
+// The most losses without a record: they charge nothing and have no limit of their own.
 constexpr std::uint32_t kUnheardLosses = 1000;
 // Executions after launchers that failed, each later than the one before.
 constexpr std::uint32_t kLaunchRetries = 5;
@@ -30,7 +30,7 @@ constexpr double kLossDelay_s = 1;
 // Before an execution that failed for its disk runs again: so long, then longer each time.
 constexpr double kDiskDelay_s = 2;
 
-// So long a task that may go into quarantine waits for what the scheduler knows of its last loss.
+// Time for which a task that may go into quarantine waits for the batch scheduler's cause of its last loss.
 constexpr double kExplained_s = 90;
 
 std::string quarantine_text(std::uint32_t crashes, EndReason reason) {
@@ -107,7 +107,7 @@ void Scheduler::done_while_leased(const DoneRun& run, Range range) {
   }
 }
 
-// What has been leased ahead of its input counts when that is there.
+// An element leased ahead of its input counts once that input exists.
 void Scheduler::succeed_leased(const DoneRun& run, Range part) {
   std::vector<Range> ahead;
   arrays_[run.array].ahead.for_each_in(part, [&](Range one) { ahead.push_back(one); });
@@ -131,8 +131,8 @@ void Scheduler::succeed(const DoneRun& run, Range part) {
   end(run.array, part, ElementState::done);
 }
 
-// What has its input counts at once, although others of its bundle may have to wait. The rest is kept while
-// its input may still be heard of.
+// Elements with their input count at once, although others of their bundle may have to wait. The rest is kept
+// while its input may still be reported.
 void Scheduler::succeed_blocked(const DoneRun& run, Range part) {
   for (const Range& one : graph_.with_input(run.array, part)) succeed(run, one);
   if (!keeps_early_) return;
@@ -144,7 +144,7 @@ void Scheduler::succeed_blocked(const DoneRun& run, Range part) {
   }
 }
 
-// Ends what of the range has succeeded already; gives the rest.
+// Ends the elements of the range that have succeeded already; returns the rest.
 std::vector<Range> Scheduler::apply_early(ArrayId id, Range range) {
   TaskArray& array = arrays_[id];
   std::vector<std::pair<Range, EarlyResult>> early;
@@ -182,7 +182,7 @@ void Scheduler::drop_early_results() {
   propagate();
 }
 
-// Of a bundle that others hold back, an element may have its input.
+// In a bundle that others block, an element may have its input.
 void Scheduler::drop_early_failures(ArrayId id) {
   std::vector<Element> elements;
   for (const auto& [place, failure] : arrays_[id].early_failures) elements.push_back(place.first);
@@ -192,7 +192,7 @@ void Scheduler::drop_early_failures(ArrayId id) {
   arrays_[id].early_failures.clear();
 }
 
-// What runs ahead of input that nobody has any more is ended, and runs again after it.
+// Elements that run ahead of input that no worker has any more are ended, and run again after it.
 void Scheduler::settle_ahead(ArrayId id) {
   TaskArray& array = arrays_[id];
   std::vector<Range> parts;
@@ -276,13 +276,13 @@ void Scheduler::take_early_failures(ArrayId id, Range range) {
   }
 }
 
-// Whether what the elements wait for has ended, and lets them run.
+// True if all parents of the elements have ended and let them run.
 bool Scheduler::has_input(ArrayId array, Range range) const {
   return arrays_[array].states.at(range.first) != ElementState::blocked ||
          !graph_.with_input(array, range).empty();
 }
 
-// A success that says more than done(): it counts by the same rules.
+// A success with more detail than done(): it counts by the same rules.
 void Scheduler::done_so(const Outcome& outcome, const WorkerId& worker) {
   const auto ended = [&] { return has_ended(arrays_[outcome.array].states.at(outcome.element)); };
   const bool open = !ended();
@@ -291,7 +291,7 @@ void Scheduler::done_so(const Outcome& outcome, const WorkerId& worker) {
         duration_s * duration_s, outcome.started_s + duration_s});
   if (!open || !ended()) return;
   stop_requested_ = stop_requested_ || outcome.exit_code == kStopWorkers;
-  // It leaves no MERLIN_FINISHED: the record says why.
+  // It leaves no MERLIN_FINISHED: the record has the reason.
   actions_.failures.push_back({outcome, worker, false, {outcome.attempt + 1, 0, 0, false}});
 }
 
@@ -304,8 +304,8 @@ bool Scheduler::awaits(LeaseId lease, ArrayId array, Element element, std::uint3
   return attempt >= (known == of.attempts.end() ? 0 : known->second.number);
 }
 
-// Read from a journal after its worker's leases were forgotten: how many executions before this one nobody
-// has told of. None: the execution that would run next has run already. Nothing where the outcome is stale.
+// For an outcome from a journal, after its worker's leases were forgotten: the number of unreported executions
+// before it. 0: it is the execution that would run next. Empty if the outcome is stale.
 std::optional<std::uint32_t> Scheduler::unheard_before(const Outcome& outcome) const {
   const TaskArray& array = arrays_[outcome.array];
   const ElementState state = array.states.at(outcome.element);
@@ -321,8 +321,8 @@ std::optional<std::uint32_t> Scheduler::unheard_before(const Outcome& outcome) c
   return outcome.attempt - number;
 }
 
-// What asks for another execution, what is nobody's fault, and ordinary failures. False: it waits for the end
-// of what the element waits for.
+// Handles requests for another execution, neutral causes and ordinary failures. False: the decision waits until
+// the element's parents have ended.
 bool Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt attempt, double now_s) {
   const ArraySpec& spec = arrays_[outcome.array].spec;
   const int code = outcome.reason == EndReason::exited ? outcome.exit_code : -1;
@@ -372,10 +372,10 @@ bool Scheduler::decide(const Outcome& outcome, const WorkerId& worker, Attempt a
   return true;
 }
 
-// How long it ran says how long it lasts at least. What had all of the longest allocation that there is would
-// be cut again, for ever. Trainings go on from their checkpoints.
+// Its running time is a lower bound of its duration. A task that had all of the longest allocation would be cut
+// again without an end. Trainings continue from their checkpoints.
 bool Scheduler::is_cut_for_good(const Outcome& outcome, const WorkerId& worker, Attempt& attempt) {
-  constexpr double kLongest = 0.7;  // of the walltime: less than that is a pool of shorter allocations
+  constexpr double kLongest = 0.7;  // share of the walltime: below it, the pool has shorter allocations
   const ArraySpec& spec = arrays_[outcome.array].spec;
   if (spec.goes_on || outcome.duration_s <= 0) return false;
   attempt.at_least_s = std::max(attempt.at_least_s, outcome.duration_s);
@@ -408,7 +408,7 @@ bool Scheduler::give_memory(ArrayId id, Attempt& attempt) const {
 void Scheduler::schedule_retry(ArrayId id, Element element, Attempt attempt, double due_s) {
   TaskArray& array = arrays_[id];
   attempt.due_s = due_s;
-  if (array.states.at(element) == ElementState::blocked) {  // heard of before its parent's success
+  if (array.states.at(element) == ElementState::blocked) {  // reported before its parent's success
     array.attempts[element] = attempt;
     return;
   }
@@ -456,7 +456,7 @@ std::optional<Outcome> Scheduler::count_loss(LeaseId holder, const RunningElemen
   }
   const std::uint32_t limit = crash_limit(execution.array);
   const bool final = charged && attempt.crashes >= limit + (loss.settled ? 0 : 1);
-  // It may be the last one, once the scheduler has said that it knows no other cause.
+  // It may be the last one, unless the batch scheduler reports another cause.
   if (charged && !loss.settled && attempt.crashes >= limit) attempt.due_s = now_s_ + kExplained_s;
   if (final) outcome.detail = quarantine_text(attempt.crashes, outcome.reason) + outcome.detail;
   actions_.failures.push_back({outcome, worker, final, attempt});

@@ -123,7 +123,7 @@ void Scheduler::adopt(Worker& worker, const Lease& lease) {
       refused.remove(one);
     }
   }
-  // What the worker is to end, nobody else gets before it has.
+  // No other worker gets elements that this one must end before it has ended them.
   std::vector<Range> revoked;
   refused.for_each([&](Range part) { revoked.push_back(part); });
   for (const Range& part : revoked) {

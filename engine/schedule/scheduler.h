@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs next and what is done: pure state. Events in, actions out; no socket, clock, database or process.
-// The coordinator feeds it and carries out its actions; tests drive a campaign of a million tasks in seconds.
+// Decides which tasks run next and records which are done: pure state. Events in, actions out; no socket, clock,
+// database or process. The coordinator passes events and carries out actions; tests run a million tasks in seconds.
 //
-// Scheduler moves elements between their states. Its parts each have one job and a header: DependencyGraph
-// (what can run), ReadyQueues (what goes first), LeaseTable (who holds what, and who wants more), RetryClock
-// (when failures run again), DiskLimit (what must wait until conversions have made room).
+// Scheduler moves elements between their states. Its parts each have one job: DependencyGraph (which elements can
+// run), ReadyQueues (their order), LeaseTable (which worker holds what, and which wants more), RetryClock (when
+// failures run again), DiskLimit (which elements wait until conversions have freed space).
 #pragma once
 
 #include <array>
@@ -19,12 +19,12 @@
 
 #include "engine/schedule/actions.h"
 #include "engine/schedule/array_spec.h"
+#include "engine/schedule/attempt.h"
 #include "engine/schedule/dependency_graph.h"
 #include "engine/schedule/disk_limit.h"
 #include "engine/schedule/intervals.h"
 #include "engine/schedule/lease_table.h"
 #include "engine/schedule/ready_queues.h"
-#include "engine/schedule/retry_clock.h"
 #include "engine/schedule/states.h"
 #include "engine/schedule/task_array.h"
 #include "engine/schedule/types.h"
@@ -33,7 +33,7 @@ namespace wflow::engine {
 
 struct ArrayProgress {
   std::array<std::uint64_t, kElementStates> counts{};
-  double duration_sum_s = 0;  // of the elements done
+  double duration_sum_s = 0;  // sum over done elements
   double duration_square_sum = 0;
   std::uint64_t timed = 0;
 };
@@ -41,7 +41,7 @@ struct ArrayProgress {
 struct Backlog {
   std::uint64_t open = 0;  // elements that have not ended, also those that wait for others
   double cores = 0;        // that those which can run, or do, could use at once
-  double core_s = 0;       // of all open ones of steps of which some have ended
+  double core_s = 0;       // sum over open elements, in steps with ended ones
   bool measured = true;    // steps with something that can run are among these
   double longest_s = 0;    // one of these may last so long
   std::uint64_t waiting = 0;  // that could be leased now
@@ -50,9 +50,9 @@ struct Backlog {
 // An array with elements to lease.
 struct ScheduledWait {
   ArrayId array = 0;
-  int gpus = 0;           // of a task
+  int gpus = 0;           // per task
   double cut_s = 0;       // the longest execution that the end of its allocation has cut
-  double walltime_s = 0;  // of the longest allocations that serve it; 0: not known
+  double walltime_s = 0;  // the longest of the allocations that serve it; 0: not known
 };
 
 class Scheduler {
@@ -74,21 +74,21 @@ class Scheduler {
   void start();
 
   // ---- events; `now_s` is any steady clock
-  // `held`: what the worker says it holds, in any number of parts. What it can't keep is revoked, that part
-  // alone.
+  // `held`: the leases that the worker reports, in any number of parts. Only the parts that it cannot keep are
+  // revoked.
   void worker_joined(const WorkerId& worker, const WorkerCapacity& capacity, const std::vector<Lease>& held);
-  // Executions that the worker last said were running are recorded, and so are those of gangs of which it was
-  // one; they count against the element's crash limit where the loss is charged. Gives those that were
-  // charged though their cause may yet be said.
+  // Records the executions that the worker last reported as running, and those of its gangs; they count against the
+  // element's crash limit if the loss is charged. Returns those that were charged although their cause may still
+  // be reported.
   std::vector<Outcome> worker_lost(const WorkerId& worker, const std::vector<RunningElement>& running,
                                    const Loss& loss = {});
-  // What the scheduler says of the loss of an execution that worker_lost() gave: what was charged for it is taken
-  // back, or stays charged and may have been the last one.
+  // Takes the batch scheduler's cause for a loss that worker_lost() returned: its charge is taken back, or stays and
+  // may have been the last one.
   void loss_explained(const Outcome& lost, const WorkerId& worker, const Loss& loss);
   // It may still live, but its node is of no use to the gangs that it is part of: they are ended, and run
   // again.
   void node_lost(const WorkerId& worker, const Loss& loss);
-  // Nobody is awaited any more: gangs with a node whose worker is not there have lost it.
+  // Call it after recovery: gangs with a node whose worker has not returned have lost that node.
   void break_incomplete_gangs();
   void worker_draining(const WorkerId& worker);
   // Its allocation ends then, on the clock of assign(): it gets no task that can't end before.
@@ -101,12 +101,12 @@ class Scheduler {
   // A success counts once, whichever worker reports it and whenever, unless its lease is below the element's
   // floor. If another lease holds the element now, that part is revoked.
   void done(const DoneRun& run);
-  // A failure counts if its lease holds the element; or if nobody does and it is of the execution that would
-  // be the next (a journal read after a restart). As an early success, one of a later execution is kept until
-  // those before it are heard of, and one that ends an element until what that waits for has ended. Others
-  // are stale and have no effect, nor have cancelled executions of leases that do not hold the element.
+  // A failure counts if its lease holds the element; or if no lease does and its execution would be the next one
+  // (a journal read after a restart). Like an early success, a failure of a later execution is kept until the
+  // earlier ones are reported, and one that ends an element until its parents have ended. Other failures are
+  // stale and have no effect, nor have cancelled executions of leases that do not hold the element.
   void ended_badly(const Outcome& outcome, const WorkerId& worker, double now_s);
-  // Whether the end of this execution is new: done() or ended_badly() has not counted it yet.
+  // True if the end of this execution is new: done() or ended_badly() has not counted it yet.
   bool awaits(LeaseId lease, ArrayId array, Element element, std::uint32_t attempt) const;
   // No known worker is awaited any more: forgets successes of elements that are still blocked and failures of
   // executions that are not the next, and keeps no others. Until then they are kept, because what comes
@@ -115,14 +115,14 @@ class Scheduler {
   // No new leases until resumed.
   void set_paused(bool paused);
   bool paused() const { return paused_; }
-  // Nothing of this step (ArraySpec::step) is leased until it is let go, and what its workers have not begun
-  // comes back.
+  // Leases nothing of this step (ArraySpec::step) until it is released, and revokes the elements that its workers
+  // have not begun.
   void hold_step(std::uint32_t step, bool held);
-  // Something is left, but all that could run is held.
+  // True if elements are left, but only of paused steps.
   bool only_held_left() const;
-  // All ends so far are in the commit that begins; that commit is on disk. A block that leaves samples out is
-  // leased when their ends are: a coordinator that is killed before would leave nothing that says so, its successor
-  // would run the samples and the block again, and what the block has deleted is gone.
+  // saving(): all ends so far are in the commit that begins. saved(): that commit is on disk. A block that leaves out
+  // samples is leased once their ends are on disk: after a kill before that, the next coordinator would run the samples
+  // and the block again, and the inputs that the block has deleted would be gone.
   void saving() { ends_in_commit_ = ends_; }
   void saved();
   // A hard failure then ends only what depends on it.
@@ -142,8 +142,8 @@ class Scheduler {
   // Many parts at once cost less than one call for each.
   std::uint64_t retry_failed(const std::vector<std::pair<ArrayId, Range>>& parts);
   std::uint64_t retry_failed(ArrayId array, Range range) { return retry_failed({{array, range}}); }
-  // What is done of these parts runs again. What depends on it and is done runs again only with `below`;
-  // what has not ended waits for it. Gives how many elements of the parts were done.
+  // Done elements of these parts run again. Done elements that depend on them run again only with `below`; others
+  // wait for them. Returns how many elements of the parts were done.
   std::uint64_t run_again(const std::vector<std::pair<ArrayId, Range>>& parts, bool below);
 
   // No lease has more elements than this (benchmarks).
@@ -178,18 +178,18 @@ class Scheduler {
   // Tasks on several nodes, one of which is this worker's; and whether another worker holds one of these.
   std::size_t gangs_on(const WorkerId& worker) const;
   bool helps_gang(const WorkerId& worker) const;
-  // What there is to do, by ArraySpec::pool (backlog.cc). Looks at every array.
+  // The open work by ArraySpec::pool (backlog.cc). Iterates over all arrays.
   std::vector<Backlog> backlog() const;
   // The first array of each queue with something to lease.
   std::vector<ScheduledWait> waits() const;
-  // Of each step that has had something to lease for `patience_s`, and no worker that serves it: one array.
-  std::vector<ArrayId> without_worker(double patience_s) const { return ready_.without_worker(patience_s); }
+  // One array of each step that has had ready elements for `waiting_s` without a worker that serves it.
+  std::vector<ArrayId> without_worker(double waiting_s) const { return ready_.without_worker(waiting_s); }
   // The samples that a lease of these blocks leaves out: none where the conversion takes failed ones, too.
   std::vector<DependencyGraph::Failed> left_out(ArrayId array, Range blocks) const {
     if (!arrays_[array].spec.leaves_out_failed) return {};
     return graph_.failed_samples(array, blocks);
   }
-  // What waits for conversions, and how full the disk is.
+  // The elements that wait for conversions, and the use of the disk.
   const DiskLimit& disk() const { return disk_; }
   std::optional<double> take_disk_overrun() { return disk_.take_overrun(); }
   // Elements done that run again because a conversion has deleted what they left, since the last call.
@@ -198,8 +198,8 @@ class Scheduler {
   bool stop_requested() const { return stop_requested_; }
   // O(log leases).
   std::optional<WorkerId> worker_of(ArrayId array, Element element) const;
-  // What is leased from `from` on, by array and element, in at most `limit` parts. `next` is where the next
-  // page begins; there is none after the last.
+  // The leased elements from `from` on, by array and element, in at most `limit` parts. `next`: the begin of the
+  // next page; empty after the last.
   struct LeaseCursor {
     ArrayId array = 0;
     Element element = 0;
@@ -229,12 +229,12 @@ class Scheduler {
     bool draining = false;
   };
   std::map<WorkerId, WorkerView> workers() const;
-  // Whether an ended state counts as a failure that retry_failed() opens again.
+  // True if an ended state counts as a failure that retry_failed() opens again.
   static bool can_retry(ElementState state) {
     return state == ElementState::failed || state == ElementState::hard_failed ||
            state == ElementState::cancelled;
   }
-  // What the operations have touched, in runs of elements: tests bound their costs by it.
+  // Runs of elements that the operations have touched: tests bound their cost by it.
   std::uint64_t work() const { return work_ + graph_.work(); }
 
  private:
@@ -352,7 +352,7 @@ class Scheduler {
   std::uint64_t work_ = 0;
   std::uint64_t made_again_ = 0;
   double next_look_s_ = std::numeric_limits<double>::infinity();
-  double now_s_ = 0;         // of the last assign(): events come in between
+  double now_s_ = 0;         // time of the last assign(): events come in between
   bool clock_runs_ = false;  // there was one
   bool keeps_early_ = true;
   bool paused_ = false;

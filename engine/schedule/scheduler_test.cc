@@ -450,7 +450,7 @@ TEST(Scheduler, ABlockThatLeavesOutSamplesWaitsUntilTheirEndsAreOnDisk) {
   EXPECT_EQ(second[0].array, 1U);
 }
 
-// What gathers the elements of a step does not run where all of these were skipped.
+// A task that gathers the elements of a step does not run if all of them were skipped.
 TEST(Scheduler, AStepThatGathersNothingIsSkipped) {
   ArraySpec simulate = array_of(5, {{0, EdgeKind::all, 0}}, 1);
   simulate.continue_on = specs::ContinueOn::never;

@@ -8,13 +8,14 @@ namespace wflow::engine {
 
 namespace {
 
-// What a task is taken to last before the first of its step has ended.
+// The assumed duration of a task before the first of its step has ended.
 constexpr double kUnknown_s = 0.5;
 // A worker that has this part of its time left has just begun.
 constexpr double kWhole = 0.9;
 // An execution that was cut after this part of it had all of it, but for its start.
 constexpr double kNearlyWhole = 0.95;
-// So many times the time that was not enough is looked for next: few executions are cut before a whole allocation.
+// After a cut, the next execution needs so many times the time that was too short: few executions are cut before
+// one has a whole allocation.
 constexpr double kMoreAfterCut = 1.5;
 
 double scarce_ahead_s(const Worker& worker, QueueId queue) {
@@ -97,7 +98,7 @@ double room_beside_gang(const ReadyQueue& queue, const Worker& worker, double no
 
 namespace {
 
-// What the ranks of a gang take, its workers do not know of: they start at once whatever they are given.
+// Workers do not know the load of a gang's ranks: they start leased tasks at once.
 bool gets_ahead(const Worker& worker) {
   return !worker.untried && worker.gangs.empty() && worker.reserved_cores <= 0;
 }

@@ -13,40 +13,40 @@ namespace wflow::engine {
 
 // Work that a worker should have ahead of it, behind the tasks that run, in seconds a core: long enough to
 // hide a round trip, a group commit and the gathering of results, short enough to stay balanced. It is topped
-// up when half of it is gone. A worker that has been idle for so long is given what others have not started.
+// up when half of it is gone. A worker that has been idle for so long gets elements that others have not started.
 inline constexpr double kAhead_s = 0.5;
-// Longer tasks do not wait behind each other: a round trip is nothing to them, and the wait may be long.
+// Longer tasks do not wait behind each other: for them a round trip is short, and the wait may be long.
 inline constexpr double kLongestAhead_s = 2;
 inline constexpr double kShortestTask_s = 1e-6;
 
-// On one worker. A task that asks for more cores than its worker has runs there alone.
+// The cores of a task on one worker. A task that needs more cores than its worker has runs there alone.
 double cores_of(const ReadyQueue& queue, const Worker& worker);
-// Of the worker's GPUs or memory that one process of the queue takes.
+// The share of the worker's GPUs or memory that one process of the queue takes.
 double scarce_share(const ReadyQueue& queue, const Worker& worker);
 // How many more of the queue's processes could start on the worker at once.
 double room(const ReadyQueue& queue, const Worker& worker);
-// Whether the worker has enough work behind the tasks that run.
+// True if the worker has enough work queued behind its running tasks.
 bool has_enough(const Worker& worker);
 // The mean duration of the queue's tasks, as estimated.
 double mean_s(const ReadyQueue& queue);
 // An element's duration on this worker, as estimated.
 double seconds_of(const TaskArray& array, const ReadyQueue& queue, const Worker& worker);
-// So long one of the queue's tasks may last: as the study says, else the mean of those that ended and two
-// standard deviations (the 95th percentile of the usual distributions, or more). Nothing where neither is
+// An upper bound for one of the queue's tasks: the study's limit, else the mean of ended ones plus two standard
+// deviations (the 95th percentile of the usual distributions, or more). Empty if neither is
 // known.
 std::optional<double> longest_s(const ReadyQueue& queue);
-// Whether a task of the queue can end before the worker's allocation does. On a worker that has just begun it
-// may always try: there is no longer allocation to wait for.
+// True if a task of the queue can end before the worker's allocation. On a worker that has just begun it may
+// always start: no longer allocation will come.
 bool fits_before_end(const ReadyQueue& queue, const Worker& worker, double now_s);
 // The same for an element whose last execution was cut after `at_least_s` by the end of its allocation: where little
 // more than that is left, it would only be cut again.
 bool outlives(double at_least_s, const Worker& worker, double now_s);
-// Whether an execution that was cut had a whole allocation of its worker's kind.
+// True if an execution that was cut had a whole allocation of its worker's kind.
 bool had_whole_allocation(double duration_s, const Worker& worker);
 // How many processes of the queue may start on the worker without a delay to the gang that waits for some of
 // its cores: those that find place beside it, and all that end before it is expected to start.
 double room_beside_gang(const ReadyQueue& queue, const Worker& worker, double now_s);
-// Whether the worker serves the queue, which is none of gangs, and wants more of it.
+// True if the worker serves the queue, which is no gang queue, and wants more of it.
 bool takes(const Worker& worker, const ReadyQueues& queues, QueueId queue, double now_s);
 // Elements of the array's next lease.
 std::uint64_t range_size(const TaskArray& array, const ReadyQueues& queues, QueueId queue,

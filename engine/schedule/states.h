@@ -39,7 +39,7 @@ constexpr bool has_ended(ElementState state) {
   return state >= ElementState::done;
 }
 
-// Whether a parent that ended in `state` lets a child of this policy run.
+// True if a parent that ended in `state` lets a child with this policy run.
 constexpr bool satisfies(ElementState state, specs::ContinueOn policy) {
   switch (state) {
     case ElementState::done:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the scheduler knows of the elements of one task array. Scheduler alone changes it; its parts read it.
+// The scheduler's state of the elements of one task array. Only Scheduler changes it; its parts read it.
 #pragma once
 
 #include <algorithm>
@@ -29,8 +29,8 @@ struct EarlyResult {
   friend bool operator==(const EarlyResult&, const EarlyResult&) = default;
 };
 
-// The failure of an execution before which another one failed that nobody has told of yet, or the last one of
-// an element whose parent's end is not known yet.
+// A failure that came before the report of an earlier execution, or the last failure of an element whose parent's
+// end is not known yet.
 struct EarlyFailure {
   Outcome outcome;
   WorkerId worker;

@@ -28,19 +28,19 @@ struct Lease {
   std::uint32_t attempt = 0;  // 0: the first execution
   bool restart = false;       // run the step's restart command
   std::int32_t priority = 0;  // higher goes first in the worker's queue
-  // To reserve for each process; 0: what its step asks for. Of an element that was killed for memory before.
+  // To reserve for each process; 0: the step's demand. Set for an element that was killed for memory before.
   std::int64_t memory_bytes = 0;
-  // Of the executions before this one, those that no budget counts: for a coordinator that has no record of
+  // The number of earlier executions that no budget counts: for a coordinator without a record of
   // them.
   std::uint32_t uncharged = 0;
-  // Of a task on several nodes: their names, that of the worker which starts it first. Empty: on this worker
-  // alone. In a part of a lease that is revoked, it says that all of its processes on the node are to be
+  // The node names of a task on several nodes, that of the worker which starts it first. Empty: on this worker
+  // alone. In a revoked part of a lease it means that all of the task's processes on the node must be
   // killed.
   std::vector<std::string> nodes = {};
-  // Of a step with trust_markers: a MERLIN_FINISHED that an execution under this lease or a later one has
-  // made says that the element is done. 0: none has run since the element was first leased or opened again.
+  // For a step with trust_markers: a MERLIN_FINISHED made under this lease or a later one means that the element
+  // is done. 0: none has run since the element was first leased or opened again.
   LeaseId trust_from = 0;
-  // Of blocks of a conversion: in order and disjoint.
+  // For blocks of a conversion: in order and disjoint.
   std::vector<LeftOut> left_out = {};
 };
 
@@ -49,21 +49,21 @@ enum class EndReason : std::uint8_t {
   exited,       // by itself; see exit_code
   signalled,    // by a signal that wflow did not send; exit_code is the signal's number
   timed_out,    // killed at its time limit
-  not_started,  // the worker could not start it (detail says why)
+  not_started,  // the worker could not start it (detail has the reason)
   bad_output,   // ended with 0, but a declared output is missing or wrong
   worker_lost,  // its worker died; decided by the coordinator
   cancelled,
   out_of_memory,  // killed by the kernel or the scheduler for its memory
   walltime,       // ended with its allocation, whose walltime was over
-  node,           // its node failed, as the scheduler says
-  preempted,      // its allocation was preempted, requeued, or cancelled by somebody else
-  launcher,       // what was to start its processes (srun, mpirun) could not
+  node,           // its node failed, according to the scheduler
+  preempted,      // its allocation was preempted, requeued, or cancelled by another user or program
+  launcher,       // the launcher of its processes (srun, mpirun) failed
   disk,           // it failed while its disk was full, over quota, read-only or broken
-  stalled,        // killed after its stall_timeout: it printed nothing, reported nothing, used no CPU
+  stalled,        // killed after its stall_timeout: no output, no report, no CPU use
 };
 inline constexpr EndReason kLastEndReason = EndReason::stalled;
 
-// Nobody's fault: the element runs again, as often as that happens.
+// True for a cause outside the task: the element runs again, without a limit.
 constexpr bool is_neutral(EndReason reason) {
   return reason == EndReason::walltime || reason == EndReason::node || reason == EndReason::preempted ||
          reason == EndReason::disk;
@@ -74,7 +74,7 @@ struct Loss {
   EndReason reason = EndReason::worker_lost;
   std::string detail;   // empty: that it was lost
   bool charged = true;  // the executions that ran on it count against their crash limits
-  // Its scheduler may still say that the allocation was the cause: no task fails for good by this loss.
+  // Its scheduler may still report the allocation as the cause: no task fails for good by this loss.
   bool settled = true;
 };
 
@@ -96,7 +96,7 @@ struct DoneRun {
   ArrayId array = 0;
   Element first = 0;
   std::uint64_t count = 0;
-  std::uint32_t attempt = 0;  // of the lease
+  std::uint32_t attempt = 0;  // the lease's number
   double duration_sum_s = 0;
   double duration_square_sum = 0;
   double last_end_s = 0;  // Unix time
@@ -113,7 +113,7 @@ struct TaskUsage {
   double started_s = 0;  // Unix time
   double duration_s = 0;
   double cpu_s = 0;  // user and system
-  // Of the largest process of the tree, or of all of them together where they were looked at while they ran.
+  // Peak of the largest process of the tree, or of all together if they were sampled while they ran.
   std::uint64_t peak_bytes = 0;
   std::uint64_t read_bytes = 0;     // from storage, not from the page cache
   std::uint64_t written_bytes = 0;  // to be written to storage
@@ -124,7 +124,7 @@ struct RunningElement {
   ArrayId array = 0;
   Element element = 0;
   double started_s = 0;
-  // The most that it has held so far, as far as it was looked at; 0: not known, or nobody watches.
+  // The most that it has held so far, as far as sampled; 0: not known, or no dashboard is open.
   std::uint64_t memory_bytes = 0;
 };
 

@@ -17,13 +17,13 @@
 
 namespace wflow::engine {
 
-// What the elements leased to a worker take, all at once.
+// The total demand of the elements leased to a worker.
 struct Load {
   double cores = 0, gpus = 0, memory_bytes = 0;
   double core_s = 0;      // estimated core seconds ahead, with what runs
-  double long_cores = 0;  // of those with tasks behind which nothing should wait (kLongestAhead_s)
+  double long_cores = 0;  // part of tasks so long that none should wait behind them (kLongestAhead_s)
 
-  // Of core_s, what waits behind the tasks that run: a share, because nobody says which of them run.
+  // The part of core_s queued behind running tasks: a share, because it is not known which of them run.
   double queued_core_s(int capacity) const { return cores > capacity ? core_s * (1 - capacity / cores) : 0; }
 };
 
@@ -37,9 +37,9 @@ struct Worker {
   std::vector<bool> serves;  // by queue
   std::set<LeaseId> leases;
   std::set<LeaseId> gangs;  // on several workers, of which this is one: the one that has the lease or another
-  std::uint64_t elements = 0;  // of its leases
+  std::uint64_t elements = 0;  // in its leases
   Load load;
-  // Of queues that ask for GPUs or memory: seconds ahead in which their tasks have all of what it has.
+  // For queues that need GPUs or memory: seconds ahead in which their tasks use all that the worker has.
   std::map<QueueId, double> scarce_s;
   // Its allocation's end, on the scheduler's clock, and how long before it the worker joined.
   double ends_s = std::numeric_limits<double>::infinity();

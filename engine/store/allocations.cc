@@ -20,7 +20,7 @@ constexpr const char* kRead =
     "ends, ended, "
     "reason, never_clears, node_names FROM allocations ORDER BY created, token";
 
-// The value of this name; the last one where it is none of them.
+// The value of this name; the last one for an unknown name.
 template <typename E>
 E value_named(const std::string& name, E last) {
   for (int i = 0; i < static_cast<int>(last); ++i) {

@@ -36,7 +36,7 @@ struct Followup {
   int iteration = 0;      // its number
   std::string spec;       // the study; empty for restart
   std::string options;    // JSON: what the study is read with
-  std::string directory;  // of the campaign, absolute; empty until it is chosen
+  std::string directory;  // the campaign's, absolute; empty until it is chosen
   FollowupState state = FollowupState::pending;
   std::string handed_to;  // the campaign whose list has it now
   int exit_code = 0;      // once it has ended
@@ -46,14 +46,14 @@ struct Followup {
   double ended_s = 0;    // 0: not yet
 };
 
-// What an execution used, on which worker.
+// The resources that an execution used, with its worker.
 struct UsageRow {
   TaskUsage usage;
   WorkerId worker;
 };
 
-// What one transaction makes durable. Leases are not in it: a worker knows what it holds and says so to the
-// next coordinator, or its journal does (engine/wire/worker_journal.h).
+// The content of one transaction. Leases are not in it: a worker reports its leases to the next coordinator, or
+// its journal has its results (engine/wire/worker_journal.h).
 struct Batch {
   std::vector<RecordEnd> ends;
   std::vector<RecordFailure> failures;
@@ -70,18 +70,18 @@ struct Batch {
     ArrayId array;
     ArrayProgress progress;
   };
-  std::vector<Totals> totals;       // of arrays with new ends; not increments
+  std::vector<Totals> totals;       // for arrays with new ends; not increments
   std::vector<Followup> followups;  // new ones
   std::vector<RecordFloor> floors;
   std::vector<RecordCause> causes;
-  // What executions on one worker used. Each execution once.
+  // Resources that executions on one worker used. Each execution once.
   struct Usage {
     WorkerId worker;
     std::vector<TaskUsage> executions;
   };
   std::vector<Usage> usage;
   std::vector<batch::Allocation> allocations;  // as they are now
-  double time_s = 0;  // Unix time: the coordinator that writes this works then; 0: nobody says so
+  double time_s = 0;  // Unix time at which the writing coordinator works; 0: not given
   bool empty() const {
     return ends.empty() && failures.empty() && workers_joined.empty() && workers_ended.empty() &&
            events.empty() && history.empty() && totals.empty() && followups.empty() && floors.empty() &&

@@ -82,7 +82,7 @@ enum class Life : std::uint8_t { ended, lives, unknown };
 
 Life life_of(const ProcessIdentity& process) {
   const ProcessIdentity self = own_identity();
-  // A zombie has ended, too: whoever started it may not have asked for its exit code yet.
+  // A zombie has ended, too: its parent may not have read its exit code yet.
   if (process.same_table(self)) return ProcessHandle(process).ended() ? Life::ended : Life::lives;
   return process.host == self.host && process.boot != self.boot ? Life::ended : Life::unknown;
 }
@@ -100,7 +100,7 @@ void sleep_s(double seconds) {
 
 }  // namespace
 
-// Opened anew each time: network file systems look at the server then.
+// Opens it each time: network file systems then ask the server.
 std::optional<LockRecord> read_lock(const std::filesystem::path& campaign) {
   constexpr int kTries = 3;  // a record may be caught half written
   for (int i = 0; i < kTries; ++i) {
@@ -236,7 +236,7 @@ void CampaignLock::check_place() {
 
 void CampaignLock::check_record() {
   const auto now = read_lock(campaign_);
-  // A record that is gone or does not read was taken by nobody: what is wrong there is for others to say.
+  // A missing or damaged record does not mean that another process took the lock: other code reports the damage.
   if (now && !mine(now)) {
     throw Error(ExitCode::busy,
                 fmt::format("this coordinator has lost the campaign and ends: {}", sentence(campaign_, now)));
@@ -258,7 +258,7 @@ void CampaignLock::keep_beating() {
   std::unique_lock lock(mutex_);
   const auto beat = std::chrono::duration<double>(timing_.beat_s);
   while (!changed_.wait_for(lock, beat, [this] { return ended_; })) {
-    // Not over another one's record: check() says so.
+    // Do not overwrite another process's record: check() reports it.
     if (const auto now = read_lock(campaign_); !now || mine(now)) write();
   }
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who coordinates a campaign: at most one process, on any host. Two things say so, both in the file
+// The lock of a campaign's coordinator: at most one process, on any host. It has two parts, both in the file
 // <campaign>/.wflow/coordinator.lock:
 //   - an fcntl lock, which the kernel (or the file server) takes back when its holder dies;
 //   - a record of the holder (host, boot, pid, start time), with a heartbeat that it renews every beat_s.
-// A lock that is held is never broken. One that is free is not enough where file systems keep locks to one
-// host: a record of another host must have stood still for dead_s, on the own clock, before its holder counts
-// as gone. The holder for its part commits nothing once its own heartbeat is older than valid_s and the
-// record is not its own any more. So valid_s plus the time of one commit must stay below dead_s.
+// A held lock is never broken. A free lock is not enough, because some file systems keep locks to one host: a record
+// of another host must be unchanged for dead_s, on the own clock, before its holder counts as gone. The holder
+// commits nothing once its own heartbeat is older than valid_s and the record is no longer its own. So valid_s
+// plus the time of one commit must stay below dead_s.
 #pragma once
 
 #include <condition_variable>
@@ -24,8 +24,8 @@ namespace wflow::engine::store {
 
 enum class HolderState : std::uint8_t {
   held,
-  handed_over,  // whoever waits may take it and go on
-  released,     // the campaign has ended, or was asked to: nobody goes on by itself
+  handed_over,  // a waiting process may take it and continue
+  released,     // the campaign has ended, or got a stop request: no process continues it by itself
 };
 
 struct LockRecord {
@@ -43,10 +43,10 @@ struct LockTiming {
   double settle_s = 1;  // after taking over from another host: whoever wrote last has it
 };
 
-// Nothing where there is none, or where it does not read.
+// Empty if there is none, or if it cannot be read.
 std::optional<LockRecord> read_lock(const std::filesystem::path& campaign);
-// Whether its holder lives, as far as can be seen without a wait: by the process table where that is the own
-// one, else by a heartbeat of the last seconds. A database that is open has SQLite's own lock, too.
+// True if its holder lives, as far as can be seen without a wait: by the process table if the holder is in this one,
+// else by a heartbeat of the last seconds. An open database has SQLite's own lock, too.
 bool is_held(const std::filesystem::path& campaign);
 // Error{busy} with a sentence where another process holds it. For whoever only reads the record.
 void refuse_if_held(const std::filesystem::path& campaign);
@@ -61,13 +61,13 @@ class CampaignLock {
   CampaignLock(const CampaignLock&) = delete;
   CampaignLock& operator=(const CampaignLock&) = delete;
 
-  // Before each commit, from any thread. Error{busy} where another process has taken the campaign.
+  // Call it before each commit, from any thread. Error{busy} if another process has taken the campaign.
   void check();
-  // The same where the own heartbeat is older than valid_s, which is what a process sees that was frozen: before it
-  // does anything else. About once a second; costs nothing otherwise.
+  // The same if the own heartbeat is older than valid_s, for a process that was frozen: call it before anything else.
+  // Checks about once a second and is free otherwise.
   void check_if_late();
-  // Error{system} where the campaign's directory is not in its place any more: it was moved or removed. About once a
-  // second; costs nothing otherwise.
+  // Error{system} if the campaign's directory has been moved or removed. Checks about once a second and is free
+  // otherwise.
   void check_place();
   // How the holder ends; the fcntl lock stays until the destructor.
   void end(HolderState state);

@@ -24,7 +24,7 @@ class Lock : public StoreFixture {
  protected:
   static LockTiming quick() { return {0.05, 0.3, 0.6, 0.15}; }
 
-  // As a coordinator on another host writes it.
+  // Writes the record of a coordinator on another host.
   void write_record(const std::string& host, std::uint64_t beats, double time_s, HolderState state) {
     nlohmann::json value = {
         {"host", host}, {"boot", "another"}, {"namespace", "pid:[1]"}, {"pid", 4711}, {"start", 12}};

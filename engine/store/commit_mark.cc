@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/store/commit_mark.h"
+#include "engine/store/impl.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -34,7 +34,7 @@ class CommitThread {
   bool committed();
   // Why the commit under way has failed and is tried again; once for each commit.
   std::optional<std::string> trouble();
-  // Waits for the running commit, if any. Then committed() tells its result.
+  // Waits for the running commit, if any. Then committed() has its result.
   void wait();
 
  private:

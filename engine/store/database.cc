@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/store/database.h"
+#include "engine/store/impl.h"
 
 #include <fmt/format.h>
 #include <sqlite3.h>
@@ -83,7 +83,7 @@ void require_record(const std::filesystem::path& campaign) {
 
 namespace {
 
-// SQLite says no more than "disk I/O error" of another user's campaign.
+// For another user's campaign SQLite reports only "disk I/O error".
 void require_access(const std::filesystem::path& campaign) {
   for (const std::filesystem::path& path : {database_path(campaign), campaign / ".wflow"}) {
     if (::access(path.c_str(), R_OK | W_OK) == 0) continue;
@@ -94,7 +94,7 @@ void require_access(const std::filesystem::path& campaign) {
   }
 }
 
-// An archive, a mounted snapshot: this user may read it, and nobody writes to it.
+// True for an archive or a mounted snapshot: this user may read it, and no process writes to it.
 bool is_read_only(const std::filesystem::path& campaign) {
   const std::filesystem::path database = database_path(campaign);
   if (::access(database.c_str(), R_OK) != 0) return false;
@@ -144,8 +144,8 @@ SQLite::Database open_read_only(const std::filesystem::path& path) {
   return database;
 }
 
-// The programs of this machine that have locks on the database: somebody looks into it with sqlite3 or Python, and a
-// campaign's database has one user at a time. "python3 (PID 4711)"; empty where none is known.
+// The programs of this machine that have locks on the database: for example sqlite3 or Python of a user; a
+// campaign's database has one user at a time. "python3 (PID 4711)"; empty if none is known.
 std::string lock_holders(const std::filesystem::path& path) {
   std::set<std::string> inodes;
   for (const char* suffix : {"", "-shm"}) {
@@ -197,7 +197,7 @@ void throw_database_error(const SQLite::Exception& error, const char* doing,
                           const std::filesystem::path& path, int system_error) {
   const std::string where = fmt::format("cannot {} {}", doing, path.string());
   const std::string resume = fmt::format("wflow resume {}", path.parent_path().parent_path().string());
-  constexpr int kPrimary = 0xff;  // some calls give the extended code
+  constexpr int kPrimary = 0xff;  // some calls return the extended code
   switch (error.getErrorCode() & kPrimary) {
     case SQLITE_FULL:
       throw Error(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tasks say on their event channel: metrics, progress (the last one counts), and everything else.
+// Events of tasks: metrics, progress (the last one counts), and all others.
 #include <algorithm>
 #include <cmath>
 #include <limits>

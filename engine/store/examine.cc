@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/store/examine.h"
-
+// Finds and repairs damage in a database: for wflow doctor.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
 
@@ -10,8 +9,7 @@
 
 #include "base/error.h"
 #include "engine/schedule/states.h"
-#include "engine/store/commit_mark.h"
-#include "engine/store/database.h"
+#include "engine/store/impl.h"
 #include "engine/store/store.h"
 
 namespace wflow::engine::store {
@@ -21,7 +19,7 @@ namespace {
 constexpr std::array kCounted = {ElementState::done, ElementState::failed, ElementState::hard_failed,
                                  ElementState::skipped, ElementState::cancelled};
 
-// What integrity_check says of an index whose table is whole.
+// True for a line of integrity_check about an index whose table is whole.
 bool is_about_an_index(const std::string& line) {
   return line.find("missing from index") != std::string::npos ||
          line.starts_with("wrong # of entries in index") || line.starts_with("non-unique entry in index");
@@ -65,7 +63,7 @@ std::uint64_t lost_commits(SQLite::Database& database, const std::filesystem::pa
   return acknowledged > here ? acknowledged - here : 0;
 }
 
-// What the two checks above do not see: rows that name tasks that there are none of.
+// Finds rows that name tasks which do not exist; the two checks above do not find them.
 void check_rows(const std::filesystem::path& campaign, DatabaseReport& report) {
   if (!report.sound()) return;
   try {

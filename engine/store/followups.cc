@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "engine/store/database.h"
 #include "engine/store/impl.h"
 #include "engine/store/store.h"
 
@@ -13,7 +12,7 @@ namespace {
 
 constexpr std::string_view kHandedTo = "handed over to ";
 
-// As the column `state` has it.
+// The value of the column `state`.
 std::string state_text(const Followup& followup) {
   return followup.state == FollowupState::handed_over ? std::string(kHandedTo) + followup.handed_to
                                                       : std::string(name_of(followup.state));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sources of the store share.
+// Shared by the sources of the store: opening the database, the mark of commits, the state of Store.
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>
@@ -16,13 +16,22 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/store/commit_mark.h"
-#include "engine/store/database.h"
+#include "base/file.h"
 #include "engine/store/run_table.h"
 #include "engine/store/store.h"
 #include "engine/usage/step_usage.h"
 
 namespace wflow::engine::store {
+
+// Opens the database: exclusive, write-ahead log, full durability. Errors: as Store's constructor.
+SQLite::Database open_database(const std::filesystem::path& campaign, const DatabaseOptions& options);
+
+// Turns an error of the library into an Error: full disk, damage, locked. `doing` completes "cannot ... <path>".
+// `system_error`: the errno of the failed call, if known, for is_disk_trouble().
+[[noreturn]] void throw_database_error(const SQLite::Exception& error, const char* doing,
+                                       const std::filesystem::path& path, int system_error = 0);
+// The errno of the connection's last failure.
+int system_error_of(const SQLite::Database& database);
 
 std::string reason_name(wire::EndReason reason);
 int reason_from_name(std::string_view name);
@@ -41,6 +50,25 @@ void execute(SQLite::Statement& statement, const Values&... values) {
   statement.exec();
 }
 
+// The number of the last acknowledged commit: a small file beside the database, <campaign>/.wflow/commits. SQLite
+// drops a damaged end of its write-ahead log silently, and an older copy of a database looks whole. Every opening
+// compares the number of commits in the database with this one.
+//
+// It costs one pwrite per commit, without fsync: it shows what survives the end of processes. After a power failure
+// the number may be older than the database, and then commits that the disk lost in spite of fsync stay unnoticed.
+class CommitMark {
+ public:
+  // Opens the file, or makes an empty one.
+  explicit CommitMark(const std::filesystem::path& campaign);
+  // Empty if the file is new or damaged: then the number is not known.
+  std::optional<std::uint64_t> read() const;
+  // Failures are ignored: an older number only makes the comparison weaker.
+  void write(std::uint64_t commits) noexcept;
+
+ private:
+  FileDescriptor file_;
+};
+
 struct Store::Impl {
   Impl(const std::filesystem::path& campaign, const DatabaseOptions& options);
 
@@ -48,9 +76,9 @@ struct Store::Impl {
   SQLite::Database database;
   std::map<std::string, SQLite::Statement, std::less<>> statements;  // prepared once
   RunTable runs, floors, made;
-  // Of arrays whose sources are not the first ones of this version of the study: what their tasks are made with.
+  // For arrays whose sources are not the first ones of this version of the study: the id of their sources.
   std::map<ArrayId, std::int64_t> sources_of;
-  std::optional<CommitMark> mark;  // none where a VFS keeps the database
+  std::optional<CommitMark> mark;  // none if a VFS keeps the database
   CampaignLock* lock;              // may be null
   // usage.cc: read at the first write, then kept beside the tables.
   struct OpenBlock {
@@ -70,7 +98,7 @@ struct Store::Impl {
   std::map<ArrayId, std::array<std::int64_t, kElementStates>> changes;
 
   SQLite::Statement& statement(const char* sql);
-  // Calls `read`; the library's errors become ours.
+  // Calls `read`; errors of the library become Error.
   template <typename Read>
   auto reading(Read read) {
     try {
@@ -93,7 +121,7 @@ struct Store::Impl {
       if (mark) mark->write(number);
     } catch (const SQLite::Exception& error) {
       reset_statements();
-      usage.reset();  // what was added is not in the tables
+      usage.reset();  // the added rows are not in the tables
       throw_database_error(error, "write", database_path(campaign), system_error_of(database));
     }
   }
@@ -154,7 +182,7 @@ struct Store::Impl {
   // records.cc
   void add_metrics(CampaignStatus& status);
   void add_artifacts(CampaignStatus& status);
-  // Where coordinators of this campaign have run.
+  // The directories in which coordinators of this campaign have run.
   std::vector<std::string> places();
   std::string place_now(const std::string& path, const std::vector<std::string>& places) const;
   void add_records(CampaignStatus& status);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples that conversions could not use. A row each; they stand as long as the task that told of them is
+// Samples that conversions could not use. A row each; they stay as long as the task that reported them is
 // done.
 #include "engine/store/impl.h"
 
@@ -12,13 +12,13 @@ void Store::Impl::write_missing(const wire::TaskEvent& of, const wire::MissingSa
       of.array, signed_of(missing.sample), signed_of(of.element), of.attempt, missing.reason);
 }
 
-// What an earlier execution of the task said, and this one did not say again, is over.
+// Removes reports of earlier executions of the task that this one did not repeat.
 void Store::Impl::write_converted(const wire::TaskEvent& of) {
   execute(statement("DELETE FROM missing WHERE array = ? AND element = ? AND attempt <> ?"), of.array,
           signed_of(of.element), of.attempt);
 }
 
-// Of conversions alone: a retry may open a million other tasks.
+// For conversions alone: a retry may open a million other tasks.
 void Store::Impl::forget_missing(ArrayId array, const std::vector<Range>& reopened) {
   if (!conversions) {
     conversions.emplace();

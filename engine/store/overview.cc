@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/random.h"
-#include "engine/monitor/describe_end.h"
+#include "engine/monitor/views.h"
 #include "engine/store/impl.h"
 
 namespace wflow::engine::store {
@@ -108,7 +108,7 @@ void Store::Impl::add_activity(Overview& overview, const OverviewWish& wish, std
   while (blocks.executeStep()) {
     const ArrayId array = blocks.getColumn(0).getUInt();
     const auto facts = arrays.find(array);
-    if (facts == arrays.end()) continue;  // of a later version that has it no more
+    if (facts == arrays.end()) continue;  // a later version has removed it
     const std::string& step = facts->second.step;
     Overview::Activity& activity = overview.steps[step];
     activity.ended.resize(slices);

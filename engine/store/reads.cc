@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the store knows of single elements and workers, and copies of it.
+// Records of single elements and workers, and copies of the database.
 #include <SQLiteCpp/Backup.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,7 +15,6 @@
 #include "base/leftovers.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "engine/store/database.h"
 #include "engine/store/impl.h"
 #include "engine/store/store.h"
 
@@ -37,7 +36,7 @@ constexpr const char* kWorkers =
 constexpr const char* kWorker = "SELECT *, 0 FROM workers WHERE id = ?";
 constexpr const char* kLivingWorkers = "SELECT *, 0 FROM workers WHERE ended IS NULL ORDER BY joined";
 
-// Of a text whose beginning may be missing.
+// The last line of a text whose beginning may be missing.
 std::string last_line(const std::string& text) {
   std::string_view line = text::trim(text);
   if (const std::size_t at = line.rfind('\n'); at != std::string_view::npos) line.remove_prefix(at + 1);
@@ -140,7 +139,7 @@ void Store::snapshot(const std::filesystem::path& path, const std::function<void
   refuse_existing(path);
   remove_left_files(path.parent_path(), path.filename().string());  // as large as the database
   DurableFile file(path);
-  // This opening says why a path can't be written.
+  // This open() gives the reason if a path cannot be written.
   open_file(file.temporary(), O_WRONLY | O_CREAT | O_EXCL);
   try {
     SQLite::Database copy(file.temporary().string(), SQLite::OPEN_READWRITE);

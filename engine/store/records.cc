@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the store tells people: failures, metrics, artifacts, history.
+// Records for users: failures, metrics, artifacts, history.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "engine/monitor/allocations.h"
-#include "engine/monitor/describe_end.h"
 #include "engine/monitor/metric_curves.h"
-#include "engine/store/database.h"
+#include "engine/monitor/views.h"
 #include "engine/store/impl.h"
 #include "engine/store/store.h"
 #include "specs/plan/task_name.h"
@@ -252,7 +250,7 @@ std::vector<StepStatus> Store::Impl::read_steps() {
 
 namespace {
 
-// When a campaign that has ended did: coordinators that came after and had nothing to do take no time of it.
+// The end time of an ended campaign: later coordinators without any work do not count.
 double end_of_work_s(const std::vector<HistoryView>& history) {
   double ended_s = history.back().time_s;
   for (auto row = history.rbegin(); row != history.rend(); ++row) {
@@ -283,7 +281,7 @@ CampaignStatus Store::status_at_rest() {
     step.counts[static_cast<std::size_t>(ElementState::blocked)] = step.elements - step.ended();
   }
   add_records(status);
-  // Without a coordinator the last line of its history says how it went.
+  // Without a coordinator the last line of the history has the end state.
   const bool all_ended = status.ended() == status.elements();
   status.state = all_ended ? end_state(status) : CampaignState::interrupted;
   if (!status.history.empty()) {

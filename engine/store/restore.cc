@@ -29,7 +29,7 @@ class Checker {
     arrays_.push_back(std::move(row));
   }
 
-  // Of one table, in order of array and element.
+  // Checks the ranges of one table, in order of array and element.
   void check_range(const char* table, ArrayId array, Range range) {
     if (array >= arrays_.size())
       damaged(fmt::format("{} names task array {} of {}", table, array, arrays_.size()));

@@ -120,7 +120,7 @@ class RunTable::Clearing {
 
   std::vector<Row> replaced;
   std::vector<Row> gone;  // all rows of this value that begin in the range
-  std::vector<Row> kept;  // of rows that are gone
+  std::vector<Row> kept;  // parts of removed rows to keep
 
  private:
   std::span<const Range> parts_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The campaign's record in SQLite: <campaign>/.wflow/campaign.db. One connection, exclusive, is its only
-// door: no shared-memory index is made, which is what keeps it safe on NFS, Lustre and GPFS
-// (research/cluster.md 6).
+// The campaign's record in SQLite: <campaign>/.wflow/campaign.db. Only one connection exists, and it is exclusive:
+// SQLite then makes no shared-memory index, which keeps the database safe on NFS, Lustre and GPFS (SQLite's
+// documentation: "Use of WAL Without Shared-Memory").
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@
 #include "engine/monitor/missing_samples.h"
 #include "engine/monitor/overview.h"
 #include "engine/monitor/status.h"
-#include "engine/monitor/timeline.h"
+#include "engine/schedule/intervals.h"
+#include "engine/schedule/types.h"
 #include "engine/store/batch.h"
 #include "engine/store/campaign_lock.h"
-#include "engine/store/takeover.h"
 #include "engine/usage/step_usage.h"
 #include "engine/wire/messages.h"
 #include "specs/plan/plan.h"
@@ -30,7 +30,7 @@ namespace wflow::engine::store {
 // The last execution of an element that did not succeed at least once.
 struct ExecutionRecord {
   Element element = 0;
-  std::uint32_t executions = 0;  // that did not succeed
+  std::uint32_t executions = 0;  // number of executions without success
   int exit_code = 0;
   std::string reason;  // exited, signalled, timed_out, not_started, bad_output, worker_lost, out_of_memory
   std::string worker;
@@ -47,19 +47,52 @@ struct MissingRecord {
 };
 
 struct WorkerRecord : WorkerRow {
-  double ended_s = 0;  // 0: not that one knows
+  double ended_s = 0;  // 0: not known
   std::string reason;
   std::uint64_t failures = 0;  // executions that did not succeed on it
 };
 
+// An array of the new plan, for Takeover.
+struct TakenArray {
+  std::optional<ArrayId> from;  // its number in the old plan
+  std::vector<Range> open;      // in order and disjoint: elements that do not keep their end, attempts and reports
+  // Decide again on elements that were skipped, or cancelled with their parents.
+  bool judge_skipped = false;
+};
+
+struct SourcesRow {
+  std::int64_t id = 0;
+  std::string step;
+  double time_s = 0;
+  std::uint64_t study = 0;
+  std::string files;  // JSON, see engine/update/sources.h
+};
+
+// The changes of a campaign's record when its study changes, or when done tasks run again.
+struct Takeover {
+  std::vector<TakenArray> arrays;  // all of the plan
+  std::uint64_t study = 0;         // its version
+  std::vector<HistoryRow> history;
+  // All done elements count as made with the newest sources of their step (Changes has opened the others).
+  bool forget_made = false;
+  std::vector<SourcesRow> sources;
+  std::string aside;  // names the work that follows it (engine/update/aside.h)
+};
+
+struct MadeRow {
+  ArrayId array = 0;
+  Range range;
+  std::int64_t sources = 0;
+};
+
 struct DatabaseOptions {
   // SQLite's name of the file system that keeps the database, for tests/simulation; empty: the real one.
-  // The path is handed to it as it is.
+  // It gets the path unchanged.
   std::string vfs;
-  // Go on without commits that were acknowledged and are gone (commit_mark.h); the history then says so.
+  // Go on without commits that were acknowledged and are lost (CommitMark); the history then says so.
   bool accept_loss = false;
-  // The coordinator's: it outlives the store, and every commit asks it. Without one the database is opened
-  // only where no coordinator holds the campaign.
+  // The coordinator's lock: it outlives the store, and every commit checks it. Without one the database opens only
+  // if no coordinator holds the campaign.
   CampaignLock* lock = nullptr;
 };
 
@@ -86,7 +119,7 @@ class Store {
   // Batch::Totals counts for durations only: the counts of states follow from `ends`.
   void commit(const Batch& batch);
 
-  // The part of the status that only the database knows; see engine/monitor/status.h.
+  // Adds the part of the status that only the database has; see engine/monitor/status.h.
   void add_records(CampaignStatus& status);
   // For a campaign without a coordinator: counts too.
   CampaignStatus status_at_rest();
@@ -99,35 +132,35 @@ class Store {
   std::vector<WorkerRecord> workers();                        // in the order in which they joined
   std::optional<WorkerRecord> worker(const std::string& id);  // without its failures
   // usage.cc
-  // Of so many executions all have a record; of later ones a sample (docs/database.md).
+  // The first so many executions all have a record; later ones are sampled (docs/database.md).
   static constexpr std::uint64_t kAllRecords = 10'000'000;
   std::map<std::string, StepUsage> usage();  // by step
   // Executions that did not succeed, by step and reason. Reads all of them.
   std::vector<wire::LostTime> lost_times();
-  // Of elements in the range, in their order, each one's executions in theirs. The attempt's lease is not
+  // The executions of the elements in the range, in order of element and execution. The attempt's lease is not
   // known.
   std::vector<UsageRow> usage_of(ArrayId array, Range range, std::size_t limit = kAll);
   // missing.cc
-  // Of the data set that `array`, of a convert: step, makes; in order of samples, the first `limit` of them.
+  // For the data set that `array`, of a convert: step, makes; in order of samples, the first `limit` of them.
   std::vector<MissingRecord> missing(ArrayId array, Range samples, std::size_t limit = kAll);
-  MissingSamples missing_samples();  // of all
+  MissingSamples missing_samples();  // all of them
   // timeline.cc
   // The last checkpoint that each task has reported, in order of task; the tasks that reported last, at most
   // kListedCheckpoints.
   std::vector<wire::CheckpointView> checkpoints();
-  // When what ended, in so many slices of the time from the campaign's begin to the last word of its history.
+  // When tasks ended, in so many slices of the time from the campaign's begin to the last entry of its history.
   Timeline timeline(std::size_t slices);
   // overview.cc
   Overview overview(const OverviewWish& wish);
-  // allocations.cc: in the order in which they were wanted
+  // allocations.cc: in order of creation
   std::vector<batch::Allocation> allocations();
   // followups.cc
   std::vector<Followup> followups();  // in order of id
   // Its directory, state, exit code and times, durably.
   void update_followup(const Followup& followup);
-  // How the iterations came to an end, for people; durably.
+  // Records how the iterations ended, as shown to users; durably.
   void set_iterations(const std::string& text);
-  // Whether a task has written an event of this type.
+  // True if a task has written an event of this type.
   bool has_event(const std::string& type);
 
   // take.cc
@@ -135,16 +168,16 @@ class Store {
   std::uint64_t study();
   // Takeover::aside of the last one; empty before any.
   std::string aside();
-  // The record follows a new plan from now on, or parts of the same one are open again: all or nothing,
-  // durable. No coordinator may live: results of leases that were given before do not count for what is open.
+  // Makes the record follow a new plan, or opens parts of the same one again: all or nothing, durable. No coordinator
+  // may live: results of earlier leases do not count for opened elements.
   void take(const specs::Plan& plan, const Takeover& takeover);
-  // sources.cc: of each step, the oldest first.
+  // sources.cc: the sources of each step, the oldest first.
   std::vector<SourcesRow> sources();
-  // Of elements made with other sources than the first ones of their step in this version of the study.
+  // Elements made with other sources than the first ones of their step in this version of the study.
   std::vector<MadeRow> made();
-  // These sources are new to their step; durable. Gives their id.
+  // Adds sources that are new to their step; durable. Returns their id.
   std::int64_t add_sources(const SourcesRow& row);
-  // What ends well in the array from now on is made with these.
+  // Elements of the array that succeed from now on are made with these.
   void set_sources(ArrayId array, std::int64_t sources);
 
   // A consistent copy of the database as a new file. Error{usage} when the file exists, Error{system} when it
@@ -159,11 +192,30 @@ class Store {
 
 std::filesystem::path database_path(const std::filesystem::path& campaign);
 
-// Error{usage} where there is a file already that a snapshot would replace.
+// Error{usage} if a snapshot would replace an existing file.
 void refuse_existing(const std::filesystem::path& path);
 
-// Error{usage} with a sentence where the directory has no record: no campaign was started there, or it is no
-// campaign's directory. Every command says so in the same way.
+// Error{usage} with a sentence if the directory has no record: no campaign was started there, or it is no
+// campaign's directory. All commands use this sentence.
 void require_record(const std::filesystem::path& campaign);
+
+// Damage in the database of a campaign without a coordinator, and what can be repaired without losing data: for wflow
+// doctor.
+struct DatabaseReport {
+  // Pages or tables that SQLite cannot read, and contradictions that no other table explains. Only an older copy
+  // helps.
+  std::vector<std::string> damage;
+  std::vector<std::string>
+      indexes;                      // missing or extra entries of indexes: rebuilt from their tables
+  std::vector<std::string> counts;  // counts of ended tasks that do not match the ends: counted again
+  std::uint64_t lost_commits = 0;   // acknowledged, and not in it (CommitMark)
+  bool sound() const { return damage.empty() && indexes.empty() && counts.empty() && lost_commits == 0; }
+};
+
+// Error{busy} if a coordinator runs the campaign, Error{usage} if there is no database. Reads all of
+// it.
+DatabaseReport examine_database(const std::filesystem::path& campaign);
+// Repairs indexes and counts. Also moves the write-ahead log into the database.
+void mend_database(const std::filesystem::path& campaign);
 
 }  // namespace wflow::engine::store

@@ -111,7 +111,7 @@ TEST_F(StoreTest, TheCauseOfALossComesLater) {
   lost.counts = {3, 0, 3};
   Batch batch;
   batch.failures.push_back(lost);
-  lost.worker = "n2-5";  // another worker's, which nobody has explained
+  lost.worker = "n2-5";  // another worker's, without an explained cause
   lost.outcome.attempt = 1;
   batch.failures.push_back(lost);
   store.commit(batch);
@@ -324,7 +324,7 @@ TEST_F(StoreTest, FloorsOfLaterLeasesReplaceEarlierOnes) {
   EXPECT_EQ(floors[3].lease, 8u);
 }
 
-// What lies between two coordinators is no time of the campaign.
+// Time between two coordinators is no time of the campaign.
 TEST_F(StoreTest, TheTimeOfACampaignIsThatOfItsCoordinators) {
   Store store(campaign_);
   const auto at = [&](double time_s) {
@@ -545,7 +545,7 @@ TEST_F(StoreTest, EpochsGrow) {
   EXPECT_EQ(Store(campaign_).next_epoch(), 2u);
 }
 
-// What was committed is there after SIGKILL, whole; what was not committed is not.
+// After SIGKILL all committed rows exist, and no uncommitted ones.
 TEST_F(StoreTest, CommittedWorkSurvivesSigkill) {
   for (int round = 0; round < 5; ++round) {
     int pipe_fds[2];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record follows a new plan. Arrays of the new plan get its numbers, in every table; what an array keeps
-// stays, and everything else of it is forgotten as if it had never run. Of arrays that are gone, what is told
-// to people stays.
+// Makes the record follow a new plan. Arrays get the new plan's numbers in every table. Elements that an array
+// keeps stay; the record forgets the others as if they had never run. Keeps the history of removed
+// arrays.
 #include <algorithm>
 
 #include "base/error.h"
@@ -14,9 +14,9 @@ namespace {
 
 constexpr int kEpochShift = 40;  // engine/schedule/scheduler.cc: the epoch's place in a lease's number
 
-// Rows of elements, which an array that is gone leaves behind for people, ...
-constexpr std::array kTold = {"failures", "events", "metrics", "task_usage"};
-// ... and states, which it does not.
+// Tables with rows of elements that stay as the history of a removed array, ...
+constexpr std::array kHistoryTables = {"failures", "events", "metrics", "task_usage"};
+// ... and tables with its state, which are removed.
 constexpr std::array kStates = {"runs", "floors", "attempts", "progress", "made", "missing"};
 
 // Numbers that no array has while rows move.
@@ -153,7 +153,7 @@ void Store::Impl::renumber(const Takeover& takeover, std::uint64_t count) {
                   " > " + away + " / 2");
   };
   for (const char* table : kStates) move(table, "array");
-  for (const char* table : kTold) move(table, "array");
+  for (const char* table : kHistoryTables) move(table, "array");
   database.exec("DELETE FROM arrays WHERE id IN (SELECT old FROM moved WHERE new < 0)");
   move("arrays", "id");
   database.exec("DROP TABLE moved");
@@ -189,7 +189,7 @@ void Store::Impl::resize(const specs::Plan& plan, const Takeover& takeover,
   }
 }
 
-// What people are told of elements that there are no more goes with a removed array of their own.
+// Moves the history of removed elements to a removed array of their own.
 void Store::Impl::retire_beyond(ArrayId array, std::uint64_t was, std::uint64_t is) {
   SQLite::Statement retire(
       database,
@@ -225,7 +225,7 @@ void Store::Impl::forget_opened() {
   }
 }
 
-// As if these elements had never run. Failures stay, as they do with a retry.
+// Resets elements as if they had never run. Failures stay, as with a retry.
 void Store::Impl::open_again(ArrayId array, const std::vector<Range>& parts, std::uint64_t was,
                              std::uint64_t is) {
   if (parts.empty() || was == 0) return;

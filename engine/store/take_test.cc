@@ -29,7 +29,7 @@ class TakeTest : public ::testing::Test {
     }
     return 12345;
   }
-  // Whether a result of a lease of the coordinators so far would count.
+  // True if a result of an earlier coordinator's lease would count.
   bool takes_old_results(ArrayId array, Element element) {
     for (const auto& floor : store_->restore().floors) {
       if (floor.array == array && floor.range.first <= element && element <= floor.range.last)
@@ -58,7 +58,7 @@ TEST_F(TakeTest, PartsAreOpenAgainAndTheRestStays) {
   EXPECT_FALSE(takes_old_results(0, 15));
   EXPECT_FALSE(takes_old_results(1, 0));
   EXPECT_EQ(store_->failures(10, true).size(), 2U);
-  // As a coordinator begins with it: what is open is ready, what reads it waits.
+  // At the start of a coordinator: open elements are ready, their children wait.
   const auto scheduler = campaign_.scheduler(*store_);
   EXPECT_EQ(scheduler->states(0).at(15), ElementState::ready);
   EXPECT_EQ(scheduler->states(0).at(20), kDone);

@@ -14,8 +14,8 @@ constexpr std::uint64_t kBlockRecords = 128;
 // Blocks that may still grow: beyond that all are closed, so that many arrays take no memory.
 constexpr std::size_t kOpenBlocks = 1000;
 
-// Of the first `kAllRecords` executions all have a record; of the next as many a half, of the next twice as
-// many a quarter, and so on. Which ones, their own numbers decide.
+// All of the first `kAllRecords` executions have a record; half of the next as many, a quarter of the next twice as
+// many, and so on. The executions' own numbers decide which.
 bool is_kept(std::uint64_t seen, const TaskUsage& usage) {
   const std::uint64_t full = seen / Store::kAllRecords;
   const auto halvings = static_cast<unsigned>(std::bit_width(full));
@@ -98,7 +98,7 @@ bool Store::Impl::add_to_block(const TaskUsage& execution, const WorkerId& worke
   return false;
 }
 
-// What this transaction has added to them is written first.
+// Writes this transaction's additions to them first.
 void Store::Impl::close_blocks() {
   for (const auto& [array, block] : usage->open) write_block(array);
   usage->open.clear();
@@ -141,7 +141,7 @@ std::vector<wire::LostTime> Store::lost_times() {
     std::map<std::pair<std::string, std::string>, wire::LostTime> lost;
     for (const auto& [key, sum] : sums) {
       const auto step = steps.find(key.first);
-      if (step == steps.end()) continue;  // of an array that the study has no more
+      if (step == steps.end()) continue;  // the study has removed the array
       wire::LostTime& time = lost[{step->second, key.second}];
       time.step = step->second;
       time.reason = key.second;

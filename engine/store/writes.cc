@@ -9,7 +9,7 @@ namespace wflow::engine::store {
 
 namespace {
 
-constexpr double kLongest_s = 1e12;  // 30,000 years: what is longer is a defect of who told it
+constexpr double kLongest_s = 1e12;  // 30,000 years: a longer time is an error of the sender
 
 // Neighbours that ended in one batch become one write. With an element that is opened again the order
 // counts, and only what follows each other is joined.
@@ -55,7 +55,7 @@ void Store::Impl::write(const Batch& batch) {
             signed_of(progress.timed), stored_duration(progress.duration_sum_s), square_sum, array);
   }
   for (const Batch::WorkerEnd& end : batch.workers_ended) {
-    // Not that of an earlier life: one that was given up may have joined anew since.
+    // Not a later row: a worker that was given up may have joined again since.
     execute(statement("UPDATE workers SET ended = ?, reason = ? WHERE id = ? AND joined <= ?"),
             stored_time(end.time_s), end.reason, end.id, stored_time(end.time_s));
   }
@@ -104,7 +104,7 @@ void Store::Impl::write_end(const RecordEnd& end) {
           signed_of(end.range.first), signed_of(end.range.last));
 }
 
-// As many of the first ones as lie in order, at once: a retry may open a million. Gives how many.
+// Writes the leading ends that are in order at once: a retry may open a million. Returns their number.
 std::size_t Store::Impl::write_reopened(std::span<const RecordEnd> ends) {
   const ArrayId array = ends.front().array;
   std::vector<Range> parts;
@@ -125,7 +125,7 @@ void Store::Impl::count_replaced(ArrayId array, const std::vector<RunTable::Row>
     change[static_cast<std::size_t>(row.value)] -= signed_of(row.range.size());
 }
 
-// From the runs themselves: whatever a batch tells, the counts are what the runs add up to (restore.cc).
+// From the runs themselves: independent of a batch's totals, the counts are the sums of the runs (restore.cc).
 void Store::Impl::write_counts() {
   for (const auto& [array, change] : changes) {
     const auto of = [&](ElementState state) { return change[static_cast<std::size_t>(state)]; };
@@ -137,7 +137,7 @@ void Store::Impl::write_counts() {
   }
 }
 
-// The budgets of what is opened again begin anew.
+// Reopening an element resets its budgets.
 void Store::Impl::write_floor(const RecordFloor& floor) {
   floors.set(floor.array, floor.range, signed_of(floor.lease));
   execute(statement("DELETE FROM attempts WHERE array = ? AND element BETWEEN ? AND ?"), floor.array,

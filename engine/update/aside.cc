@@ -44,7 +44,7 @@ class Gathering {
 
   std::vector<AsidePart> gather() {
     for (ArrayId array = 0; array < to_.array_count(); ++array) look_at(array, changes_.arrays[array]);
-    // Of a step that is still there, a combination that is not: who reads all of the step would find it.
+    // A removed combination of a step that still exists: a program that reads all of the step would find it.
     std::set<std::string> names;
     for (const PlannedStep& step : to_.steps()) names.insert(step.name);
     for (const ArrayId array : changes_.removed) {
@@ -93,8 +93,8 @@ class Gathering {
     return init != nullptr && init->text == "last";
   }
 
-  // Such a training goes on from its own checkpoints, which are complete, where its data come out as they were, and begins
-  // anew where not (trainer/training/trainer.cc). A search compares trainings, and each must run.
+  // Such a training continues from its own checkpoints, which are complete, if its data are unchanged, and starts
+  // from the beginning if not (trainer/training/trainer.cc). A search compares trainings, and each must run.
   bool checks_its_data(const PlannedStep& step) const {
     // After a change of the study, the checkpoints may belong to another network.
     if (step.kind != StepKind::train || &from_ != &to_) return false;
@@ -162,7 +162,7 @@ class Gathering {
                 const Successor& successor) {
     if (task.kind == StepKind::convert) {
       if (!successor.step.empty()) add_whole(task.workspace, successor, true);
-      // Blocks that are converted again replace their own files; until then no manifest vouches for them.
+      // Blocks that are converted again replace their own files; until then there is no manifest.
       add_whole(task.workspace + "/" + converters::kManifestFile);
       for (std::uint64_t block = is; task.block_samples > 0 && block < was; ++block) {
         add_whole(task.workspace + "/" + converters::block_record_file(block));
@@ -178,7 +178,7 @@ class Gathering {
       if (range.first < std::min(is, was))
         samples.add(Range{range.first, std::min({range.last, is - 1, was - 1})});
     });
-    // Of a bundle of which some stay, the directory stays.
+    // A bundle's directory stays if some of its samples stay.
     if (was > is)
       samples.add(Range{task.bundle > 0 ? (is + task.bundle - 1) / task.bundle * task.bundle : is, was - 1});
     samples.for_each([&](Range range) { part.samples.push_back(range); });
@@ -194,7 +194,7 @@ class Gathering {
   std::vector<AsidePart> parts_;
 };
 
-// Of the file that a path leads to; nothing where there is none.
+// The device of the file that a path leads to; empty if there is none.
 std::optional<dev_t> device_of(const fs::path& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 ? std::optional(status.st_dev) : std::nullopt;
@@ -227,7 +227,7 @@ class Mover {
   Mover(const fs::path& campaign, const std::string& name)
       : campaign_(campaign), folder_(aside_directory(campaign, name)), hidden_(hidden_name(name)) {}
 
-  // Nothing where it is not there: it never ran, or has been moved.
+  // Empty if it does not exist: it never ran, or has been moved.
   void move(const fs::path& path) {
     const fs::path from = campaign_ / path;
     std::error_code error;
@@ -239,7 +239,7 @@ class Mover {
     }
     make_place(path.parent_path());
     const fs::path to = folder_ / path;
-    // Of two links to one file, rename removes none.
+    // rename() removes neither of two links to the same file.
     if (fs::equivalent(from, to, error) && !fs::is_symlink(fs::symlink_status(from, error))) {
       fs::remove(from, error);
     } else {
@@ -353,7 +353,7 @@ void move_beside(const fs::path& path, const std::string& name) {
   if (linked) make_directories(from);
 }
 
-// Of the directories of samples that a part names, their paths.
+// Calls visit() with the paths of the samples' directories in a part.
 template <typename Visit>
 void each_path(const AsidePart& part, Visit&& visit) {
   if (part.samples.empty()) {
@@ -505,7 +505,7 @@ void write_aside(const fs::path& campaign, const Aside& aside) {
     parts.push_back(std::move(json));
   }
   const nlohmann::json json = {{"name", aside.name}, {"keep", aside.keep}, {"parts", parts}};
-  remove_temporaries(campaign / ".wflow", list_file(campaign).filename().string());  // of one that was killed
+  remove_temporaries(campaign / ".wflow", list_file(campaign).filename().string());  // left by a killed process
   write_file_durably(list_file(campaign), json.dump(1) + "\n");
 }
 
@@ -551,7 +551,7 @@ void require_movable(const fs::path& campaign, const Aside& aside) {
     std::error_code none;
     if (!fs::exists(fs::symlink_status(path, none))) continue;
     const bool folder = fs::is_directory(path, none);
-    // Of a directory that moves, the entry ".." changes.
+    // The entry ".." of a moved directory changes.
     for (const fs::path& written : {folder ? path : path.parent_path(), path.parent_path()}) {
       const bool needed = written == path || (part.samples.empty() && !part.linked && !stays(path));
       if (!needed || ::access(written.c_str(), W_OK | X_OK) == 0) continue;

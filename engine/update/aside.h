@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies in the way of tasks that are to run again: outputs of an earlier version of the study, or of an
-// execution that was not wanted (wflow redo). They are moved to <campaign>/.wflow/old/<name>/, by renames,
-// and deleted there unless they are to be kept. A good version of a data set, a training or a single task stays
-// there until its successor is done. The list is written before the record changes and carried out after it:
-//   <campaign>/.wflow/aside.json   what to move; removed at the end. Without effect if the record does not
+// Moves outputs out of the way of tasks that run again: outputs of an earlier version of the study, or of an
+// unwanted execution (wflow redo). Renames move them to <campaign>/.wflow/old/<name>/, where they are deleted
+// unless the user keeps them. A good version of a data set, a training or a single task stays there until its
+// successor is done. The list is written before the record changes and carried out after it:
+//   <campaign>/.wflow/aside.json   the parts to move; removed at the end. Without effect if the record does not
 //   name it.
-//   <campaign>/.wflow/old/<name>/replaced.json   what waits for its successor
-// A directory of outputs may be a symbolic link to another file system, or a mount point. It stays where it is, and its
+//   <campaign>/.wflow/old/<name>/replaced.json   the versions that wait for their successors
+// A directory of outputs may be a symbolic link to another file system, or a mount point. It stays in place, and its
 // entries move to .wflow-old-<name> in it, to which .wflow/old/<name> then has a link.
 #pragma once
 
@@ -23,7 +23,7 @@ namespace wflow::engine {
 
 struct AsidePart {
   std::string path;            // below the campaign, or absolute: a directory or file
-  std::vector<Range> samples;  // of the directory, those of these samples; empty: all of it
+  std::vector<Range> samples;  // only the directories of these samples; empty: all of it
   // How the directories of samples are laid out (specs/plan/template.h).
   std::uint64_t layout = 0;
   std::uint32_t level_max_dirs = 25;
@@ -37,20 +37,20 @@ struct AsidePart {
 };
 
 struct Aside {
-  std::string name;   // of the folder in .wflow/old
+  std::string name;   // name of the folder in .wflow/old
   bool keep = false;  // all of it; else what waits for its successor
   std::vector<AsidePart> parts;
 };
 
-// Of two plans of the campaign and what compare() says of them; of the same plan twice with again(). Of a
-// step that is removed nothing is in the way: what it left stays in its place, or goes with the rest
-// (`with_removed`). `done`: whether all elements of an array of the old plan are done; asked of arrays that do not run
-// once a sample.
+// The parts to move for two plans of the campaign and the result of compare(); for again(), pass the same plan twice.
+// The outputs of a removed step are not in the way: they stay in place, or move with the rest
+// (`with_removed`). `done`: true if all elements of an array of the old plan are done; called for arrays that do not
+// run once a sample.
 using IsDone = std::function<bool(ArrayId)>;
 std::vector<AsidePart> aside_parts(const specs::Plan& from, const specs::Plan& to, const Changes& changes,
                                    bool with_removed, const IsDone& done);
 
-// What a part takes on disk, by its first entries where it has very many.
+// The size of a part on disk, estimated from its first entries if it has very many.
 struct AsideSize {
   std::uint64_t bytes = 0, files = 0;
   bool whole = true;
@@ -65,10 +65,10 @@ void write_aside(const std::filesystem::path& campaign, const Aside& aside);
 std::optional<Aside> read_aside(const std::filesystem::path& campaign);
 void remove_aside(const std::filesystem::path& campaign);
 
-// Error{system} where a part could not be moved, before anything is changed.
+// Error{system} if a part could not be moved, before any change.
 void require_movable(const std::filesystem::path& campaign, const Aside& aside);
 
-// Nothing may run. To be repeated after a kill.
+// No task may run. Repeat it after a kill.
 void carry_out(const std::filesystem::path& campaign, const Aside& aside);
 
 // A good version that waits for its successor.
@@ -77,7 +77,7 @@ struct KeptVersion {
   std::filesystem::path path;  // where it is
 };
 std::vector<KeptVersion> kept_versions(const std::filesystem::path& campaign);
-// Removes those whose successor is done; gives the others.
+// Removes the versions whose successor is done; returns the others.
 std::vector<KeptVersion> drop_replaced(const std::filesystem::path& campaign,
                                        const std::function<bool(const KeptVersion&)>& has_successor);
 

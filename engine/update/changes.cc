@@ -25,7 +25,7 @@ using specs::EdgeKind;
 using specs::PlannedStep;
 using specs::StepKind;
 
-// A part of StepChange: what its tasks left is gone, although nothing that decides it differs.
+// A part of StepChange: the outputs are gone, although nothing that decides them differs.
 constexpr const char* kDeleted = "raw outputs deleted";
 
 Range all_of(std::uint64_t count) {
@@ -36,7 +36,7 @@ const PlannedStep& step_of(const specs::Plan& plan, ArrayId array) {
   return plan.steps()[plan.step_of(array)];
 }
 
-// Elements of a child that an element of its parent concerns; nothing where it has no such element.
+// Elements of a child that depend on an element of its parent; empty if there are none.
 std::optional<Range> below(const Edge& edge, Range range, std::uint64_t count) {
   if (count == 0) return std::nullopt;
   if (edge.kind == EdgeKind::all) return all_of(count);
@@ -48,7 +48,7 @@ std::optional<Range> below(const Edge& edge, Range range, std::uint64_t count) {
   return Range{range.first, std::min(range.last, count - 1)};
 }
 
-// Of a study's steps, the conversions that delete what they read.
+// Marks the steps of a study that are conversions and delete their inputs.
 std::vector<bool> deleting_steps(const specs::Plan& plan) {
   std::vector<bool> deletes;
   for (const specs::Step& step : plan.study().steps) deletes.push_back(specs::deletes_inputs(step));
@@ -65,8 +65,8 @@ std::vector<std::size_t> by_depth(const specs::Plan& plan) {
   return order;
 }
 
-// What of a study decides outputs and is not of one step, and each step's own part, as text: where both are
-// equal in two studies, so are the bases of all of the step's arrays.
+// The part of a study outside its steps that decides outputs, and each step's own part, as text: if both are equal
+// in two studies, so are the bases of all of the step's arrays.
 class StepTexts {
  public:
   explicit StepTexts(const specs::Plan& plan) : plan_(plan) {
@@ -246,7 +246,7 @@ class Comparison {
                                  .emplace(columns, specs::equal_rows(from_.study().samples->design,
                                                                      to_.study().samples->design, columns))
                                  .first->second;
-    // Of the rows that both have, those between the equal ones.
+    // The rows of both plans between the equal ones.
     const std::uint64_t both =
         std::min(from_.study().samples->design.count, to_.study().samples->design.count);
     std::uint64_t next = 0;
@@ -263,7 +263,7 @@ class Comparison {
     differ(next, both);
   }
 
-  // What conversions have deleted (delete_inputs), as elements of the arrays that had made it.
+  // Finds the inputs that conversions have deleted (delete_inputs), as elements of the arrays that made them.
   void find_deleted() {
     if (!from_.study().samples) return;
     const std::uint64_t samples = from_.study().samples->design.count;
@@ -305,7 +305,7 @@ class Comparison {
     return added;
   }
 
-  // Whether its outputs are gone as a whole.
+  // Checks if its outputs are gone as a whole.
   void look_for(ArrayId array) {
     const auto& from = result_.arrays[array].from;
     if (!outputs_gone_ || !from || !looked_for_.insert(array).second || old_count(array) == 0) return;
@@ -381,7 +381,7 @@ class Comparison {
     const std::uint64_t was = old_count(edge.parent);
     const std::uint64_t is = count(edge.parent);
     if (was <= is) return;
-    // It has lost elements: who read all of them, and the block that lost some.
+    // The parent has lost elements: affects readers of all of them, and the block that lost some.
     if (edge.kind == EdgeKind::all) add({0, 0});
     if (edge.kind == EdgeKind::block && edge.blocks().around(is, is + 1).first != is) add({is, is});
   }
@@ -461,15 +461,15 @@ class Comparison {
   const OutputsGone& outputs_gone_;
   std::set<ArrayId> looked_for_;
   std::vector<bool> from_deletes_, to_deletes_;  // steps of the studies
-  std::map<ArrayId, IntervalSet> gone_;          // of the new plan's arrays, what has been deleted
+  std::map<ArrayId, IntervalSet> gone_;          // deleted elements, by array of the new plan
   StepTexts from_texts_, to_texts_;
   Changes result_;
-  std::unordered_map<ArrayId, ArrayId> to_of_;  // of arrays of the old plan
+  std::unordered_map<ArrayId, ArrayId> to_of_;  // by array of the old plan
   std::vector<IntervalSet> stale_;
-  std::vector<std::set<std::string>> parts_;  // of the steps of the new plan
+  std::vector<std::set<std::string>> parts_;  // by step of the new plan
   std::map<std::vector<std::string>, std::vector<specs::RowRange>> rows_;
   std::optional<bool> same_design_;
-  std::map<std::size_t, bool> texts_equal_;  // of steps of the new plan
+  std::map<std::size_t, bool> texts_equal_;  // by step of the new plan
 };
 
 std::string number(std::uint64_t count) {

@@ -86,7 +86,7 @@ TEST(Changes, AStepInTheMiddleAndOneLess) {
   EXPECT_EQ(said(removed), "smooth: removed; its 12 outputs stay; delete them with: rm -r /campaign/smooth");
   EXPECT_EQ(said(removed, true), "smooth: removed; its 12 outputs are kept with the replaced ones");
   EXPECT_EQ(removed.removed, std::vector<ArrayId>{1});
-  // What lies there is in nobody's way; it goes aside with the rest if that is kept.
+  // These outputs are not in the way; they move aside with the rest if that is kept.
   EXPECT_TRUE(aside_parts(with, without, removed, false, {}).empty());
   const auto aside = aside_parts(with, without, removed, true, {});
   ASSERT_EQ(aside.size(), 1U);
@@ -124,7 +124,7 @@ TEST(Changes, GoodVersionsWaitForTheirSuccessors) {
   EXPECT_EQ(parts[3].path, "fit");
   EXPECT_EQ(parts[3].until_array, "fit");
   EXPECT_FALSE(parts[3].linked);
-  // What was never done is no good version.
+  // Outputs of an array that was never done are no good version.
   for (const AsidePart& part : aside_parts(plan, plan, changes, false, [](ArrayId) { return false; }))
     EXPECT_FALSE(part.waits() || part.linked) << part.path;
 }

@@ -51,7 +51,7 @@ SourceFile look_at(const fs::path& path, const SourceFile* known) {
   return file;
 }
 
-// Of each step, those of this version of the study, the oldest first.
+// The recorded sources of each step in this version of the study, the oldest first.
 using Recorded = std::map<std::string, std::vector<std::pair<std::int64_t, SourceFiles>>>;
 
 Recorded recorded(store::Store& store) {

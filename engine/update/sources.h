@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `sources:` of a step: files whose content decides its outputs (scripts, meshes, tables). Their checksums
-// are recorded when a coordinator begins, and with what each task was made, in runs (store/schema.h: sources,
-// made).
+// `sources:` of a step: files whose content decides its outputs (scripts, meshes, tables). The coordinator records
+// their checksums at its start, and the sources of each done task, in runs (store/schema.h: sources, made).
 #pragma once
 
 #include <cstdint>
@@ -16,32 +15,32 @@
 namespace wflow::engine {
 
 struct SourceFile {
-  std::string checksum;  // "absent" where it is not there; of a directory, of all files in it
-  // While both are as they were, the file is not read again.
+  std::string checksum;  // "absent" for a missing file; for a directory, over all files in it
+  // While both are unchanged, the file is not read again.
   std::uint64_t bytes = 0;
   std::int64_t changed_ns = 0;
 };
-using SourceFiles = std::map<std::string, SourceFile>;  // by the path as written
+using SourceFiles = std::map<std::string, SourceFile>;  // by the path as in the study
 
 std::string to_json_text(const SourceFiles& files);
 SourceFiles sources_from_json(const std::string& text);
 
-// As they are now. `known`: as they were at an earlier time; of the files that a command names, these alone.
+// The current files. `known`: those of an earlier time; then only these of the files that a command names.
 SourceFiles read_sources(const specs::Study& study, const specs::Step& step, const SourceFiles* known = nullptr);
-// Whether it declares some, or its command names files beside the study.
+// True if it declares sources, or its command names files beside the study.
 bool has_sources(const specs::Study& study, const specs::Step& step);
-// Of the steps that have some: with what take() records for a new version.
+// The rows of all steps with sources, for take() of a new version.
 std::vector<store::SourcesRow> rows_of_sources(const specs::Study& study, store::Store& store,
                                                std::uint64_t version);
-// The files that both have and that differ.
+// The files in both that differ.
 std::vector<std::string> differing_files(const SourceFiles& from, const SourceFiles& to);
 
 // Elements of `from` that were made with sources other than those that the steps of `to` have now.
 ArrayParts made_with_others(const specs::Plan& from, const specs::Study& to, store::Store& store);
-// "model.py of simulate": those that differ from what is recorded as newest.
+// "model.py of simulate": files that differ from the newest recorded ones.
 std::vector<std::string> changed_sources(const specs::Study& study, store::Store& store);
 
-// When a coordinator begins: from now on, what ends is made with the sources as they are.
+// Called when a coordinator begins: elements that end from now on are made with the current sources.
 void record_sources(const specs::Plan& plan, store::Store& store);
 
 }  // namespace wflow::engine

@@ -5,8 +5,6 @@
 #include <bit>
 #include <cmath>
 
-#include "engine/usage/varint.h"
-
 namespace wflow::engine {
 
 namespace {

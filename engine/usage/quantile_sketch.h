@@ -11,24 +11,54 @@
 
 namespace wflow::engine {
 
+// Whole numbers in as few bytes as possible: seven bits a byte, lowest first, the highest bit set on all but the last
+// (LEB128); signed numbers are folded so that small ones of either sign stay short (zigzag).
+inline void put_varint(std::string& bytes, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7U) bytes.push_back(static_cast<char>(value | 0x80U));
+  bytes.push_back(static_cast<char>(value));
+}
+
+// Takes a number from the front; false if the bytes end inside it.
+inline bool get_varint(std::string_view& bytes, std::uint64_t& value) {
+  value = 0;
+  for (unsigned shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
+    const auto byte = static_cast<unsigned char>(bytes.front());
+    bytes.remove_prefix(1);
+    value |= static_cast<std::uint64_t>(byte & 0x7FU) << shift;
+    if (byte < 0x80U) return true;
+  }
+  return false;
+}
+
+inline void put_signed(std::string& bytes, std::int64_t value) {
+  put_varint(bytes, (static_cast<std::uint64_t>(value) << 1U) ^ static_cast<std::uint64_t>(value >> 63));
+}
+
+inline bool get_signed(std::string_view& bytes, std::int64_t& value) {
+  std::uint64_t folded = 0;
+  if (!get_varint(bytes, folded)) return false;
+  value = static_cast<std::int64_t>(folded >> 1U) ^ -static_cast<std::int64_t>(folded & 1U);
+  return true;
+}
+
 class QuantileSketch {
  public:
   static constexpr double kRelativeError = 0.01;
 
-  // What is not positive, or not finite, counts as 0.
+  // A value that is not positive or not finite counts as 0.
   void add(double value);
   void merge(const QuantileSketch& other);
 
   std::uint64_t count() const { return count_; }
   double sum() const { return sum_; }
   double most() const { return most_; }
-  // `fraction` in 0..1: 0.5 is the median. 0 where nothing was added.
+  // `fraction` in 0..1: 0.5 is the median. 0 without any value.
   double quantile(double fraction) const;
   const std::map<std::int32_t, std::uint64_t>& buckets() const { return buckets_; }
   // The upper bound of a bucket, for histograms.
   static double bound(std::int32_t bucket);
 
-  // Appends it to `bytes`; read() takes it from the front of `bytes`, false where it is damaged.
+  // Appends it to `bytes`; read() takes it from the front of `bytes`, false if it is damaged.
   void write(std::string& bytes) const;
   bool read(std::string_view& bytes);
 

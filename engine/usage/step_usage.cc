@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "engine/usage/varint.h"
+#include "engine/usage/quantile_sketch.h"
 
 namespace wflow::engine {
 
@@ -15,7 +15,7 @@ constexpr double kPerMillisecond = 1e3;  // in a second
 constexpr double kPerMicrosecond = 1e6;
 constexpr std::uint64_t kKiB = 1024;
 
-// What a record says beyond its times; what is as usual takes no byte.
+// Optional fields of a record beyond its times; a default value takes no byte.
 enum Flag : unsigned { kBundle = 1, kAttempt = 2, kRead = 4, kWritten = 8, kWorker = 16 };
 
 std::uint64_t units(double seconds, double per_second) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the executions of a step used, as distributions, and single executions as compact records.
+// Resources used by the executions of a step, as distributions, and single executions as compact records.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace wflow::engine {
 
-// Of processes: of a bundle, its samples together. Those of less than a millisecond are not in it, unless they failed.
+// Counts processes: one for all samples of a bundle. Leaves out those of less than a millisecond, unless they failed.
 struct StepUsage {
   QuantileSketch duration_s, cpu_s, peak_bytes, read_bytes, written_bytes;
 
@@ -32,7 +32,7 @@ class UsageBlock {
   // `worker`: its number in the table of workers.
   void add(const TaskUsage& usage, std::uint64_t worker);
   std::uint64_t records() const { return records_; }
-  Element first() const { return first_; }  // of all elements in it
+  Element first() const { return first_; }  // smallest element in it
   Element last() const { return last_; }
   const std::string& bytes() const { return bytes_; }
 

@@ -39,7 +39,7 @@ TEST(UsageBlock, ReadsWhatWasAddedInFewBytes) {
   UsageBlock block;
   for (std::uint64_t i = 0; i < kRecords; ++i) block.add(usage(i), i % 2 + 1);
   EXPECT_EQ(block.records(), kRecords);
-  EXPECT_LE(block.bytes().size(), 24 * kRecords);  // what issue 12 allows for a task
+  EXPECT_LE(block.bytes().size(), 24 * kRecords);  // the limit per task (issue 12)
   const auto records = UsageBlock::read(3, block.bytes());
   ASSERT_EQ(records.size(), kRecords);
   for (std::uint64_t i = 0; i < kRecords; ++i) {

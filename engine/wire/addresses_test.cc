@@ -81,7 +81,7 @@ TEST(Addresses, AQuestionGoesOnToTheNextAddress) {
       EXPECT_TRUE(server.send(received->peer, done_answer()));
     }
   }
-  // What has been sent still has to leave.
+  // Sent messages still have to leave.
   server.wait(std::chrono::milliseconds(100), {});
   client.join();
   EXPECT_TRUE(answer.has_value());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is answered to the questions in requests.h, as typed values; codec.h turns them into bytes. Every list
+// Answers to the queries in requests.h, as typed values; codec.cc converts them to bytes. Every list
 // has a bound (engine/query/queries.h): longer ones go out page by page.
 #pragma once
 
@@ -28,8 +28,8 @@ struct Refusal {
 };
 
 struct Done {
-  std::uint64_t count = 0;    // of tasks that it was about
-  std::uint64_t running = 0;  // still running when the answer was given; in `count` where they are to end
+  std::uint64_t count = 0;    // number of tasks affected
+  std::uint64_t running = 0;  // still running at the time of the answer; included in `count` if they are being killed
 };
 
 // ---- status
@@ -55,7 +55,7 @@ struct MetricPoint {
   double value = 0;  // may be infinite or not a number
 };
 
-// What one task has reported under one name, thinned where it is long.
+// The values that one task has reported under one name, thinned if there are many.
 struct MetricCurve {
   specs::ArrayId array = 0;
   specs::Element element = 0;
@@ -64,12 +64,12 @@ struct MetricCurve {
   std::vector<MetricPoint> points;  // in order of step; the last one is exact
 };
 
-// A distribution, for people: of the processes of a step.
+// A distribution over the processes of a step, for users.
 struct Spread {
   double median = 0, p95 = 0, most = 0, sum = 0;
 };
 
-// What the executions of a step used; empty where none took a millisecond or failed.
+// Resources used by the executions of a step; empty if none took a millisecond or failed.
 struct UsageView {
   std::uint64_t executions = 0;
   Spread duration_s, cpu_s, peak_bytes, read_bytes, written_bytes;
@@ -81,19 +81,19 @@ struct StepStatus {
   std::uint64_t arrays = 1;
   std::uint64_t elements = 0;
   std::array<std::uint64_t, kElementStates> counts{};
-  double mean_s = 0;  // of the elements done
+  double mean_s = 0;  // over done elements
   double deviation_s = 0;
-  double rate_per_s = 0;         // of the last seconds; 0 when nothing runs
+  double rate_per_s = 0;         // over the last seconds; 0 when nothing runs
   std::optional<double> left_s;  // estimated
-  // A single long task's own progress, where it reports one.
+  // A single long task's own progress, if it reports one.
   std::uint64_t progress_done = 0;
   std::uint64_t progress_total = 0;
   std::string progress_unit;
   UsageView usage;
-  // Of a conversion: samples that are not in its data set, by reason; the most frequent first.
+  // For a conversion: samples that are not in its data set, by reason; the most frequent first.
   std::vector<MissingReason> missing;
-  std::uint64_t samples = 0;  // of the blocks of a conversion: those of its source
-  std::string held;  // nothing of it starts, and why: max_failures; empty: it is not held
+  std::uint64_t samples = 0;  // for the blocks of a conversion: samples of its source
+  std::string held;  // why none of its tasks starts: max_failures; empty: it is not paused
 
   std::uint64_t missing_samples() const;
   std::uint64_t count(ElementState state) const { return counts[static_cast<std::size_t>(state)]; }
@@ -129,7 +129,7 @@ struct FollowupView {
   FollowupState state = FollowupState::pending;
   std::string handed_to;  // the campaign whose list has it now
   std::uint64_t elements = 0, ended = 0, failed = 0;
-  // Whether it has something to do yet, as far as this campaign's own run goes.
+  // True if this campaign's own run has not finished it yet.
   bool left() const;
 };
 
@@ -144,14 +144,14 @@ struct AllocationView {
   std::int32_t workers = 0;
   bool leaving = false;      // it is being given back
   std::string reason;        // why it waits or has ended
-  std::string never_clears;  // in plain words, where it will wait for ever
+  std::string never_clears;  // a plain sentence if it will never start
   std::vector<std::string> node_names;
 };
 
 struct PoolView {
   std::string name, scheduler;
-  std::int32_t nodes = 1;  // of an allocation
-  std::int32_t slots = 0;  // of a node; 0: not known yet
+  std::int32_t nodes = 1;  // per allocation
+  std::int32_t slots = 0;  // per node; 0: not known yet
   std::int32_t min = 0, max = 1;
   double walltime_s = 0;
   double used_node_h = 0, left_node_h = 0;
@@ -174,17 +174,17 @@ struct SlowView {
   double usual_s = 0;  // 95 % of the step's executions took no longer
 };
 
-// What the coordinator has refused since it began.
+// Counts of the coordinator's refusals since it began.
 struct RefusedView {
   std::uint64_t connections = 0;  // that ended before they showed a key of the campaign
-  std::uint64_t other_keys = 0;   // of these, those with a key of another campaign
+  std::uint64_t other_keys = 0;   // how many of these had a key of another campaign
   std::uint64_t messages = 0;     // that were no message, or claimed what can't be
   std::uint64_t all() const { return connections + messages; }
   std::string sentence() const;  // "refused: 3 connections without the campaign's keys, ..."
 };
 
-// What a campaign looks like at one moment: behind `wflow status`, the progress display and `--json`. Of the
-// lists the newest entries are there; `total` tells how many there are.
+// The state of a campaign at one moment: behind `wflow status`, the progress display and `--json`. The lists have
+// the newest entries; `total` is the number of all entries.
 struct StatusAnswer {
   std::string name, directory;
   CampaignState state = CampaignState::running;
@@ -202,7 +202,7 @@ struct StatusAnswer {
   std::uint64_t artifacts_total = 0;
   std::vector<HistoryView> history;     // newest last
   std::vector<FollowupView> followups;  // in order
-  std::string iterations;               // of a study with iterate:, how they came to an end
+  std::string iterations;               // how the iterations of a study with iterate: ended
   AllocationsAnswer allocations;        // that have not ended
   RefusedView refused;
   std::vector<SlowView> slow;  // the longest first
@@ -264,10 +264,10 @@ struct TasksAnswer {
   std::optional<TaskPlace> next;  // the next page begins there
 };
 
-struct ParentView {  // what an element waits for
+struct ParentView {  // the elements for which an element waits, along one edge
   std::string array;
   std::uint64_t needed = 0;
-  std::array<std::uint64_t, kElementStates> counts{};  // of those needed
+  std::array<std::uint64_t, kElementStates> counts{};  // counts the needed elements by state
   std::vector<std::string> open, ended_badly;          // some, by name
 };
 
@@ -296,7 +296,7 @@ struct ExplainAnswer {
   std::uint64_t parents_total = 0;
   std::vector<ExecutionView> executions;  // that did not succeed, newest last
   std::uint64_t executions_total = 0;
-  std::vector<UsedView> used;        // of executions with a record of it, newest last
+  std::vector<UsedView> used;        // executions with a record of it, newest last
   std::vector<std::string> missing;  // a sentence for each conversion that could not use its output
   std::string
       waits_for;  // where it could run: what is missing, "allocation 1234, pending for 12 min: Priority"

@@ -16,9 +16,9 @@ namespace wflow::engine {
 // From each of the last row it is running again (wflow resume, wflow retry).
 enum class CampaignState : std::uint8_t {
   running,
-  paused,    // nothing new starts until it is asked to go on
-  draining,  // nothing new starts, what runs may finish
-  stopping,  // what runs is ended
+  paused,    // no task starts until a request to continue
+  draining,  // no task starts, running tasks may finish
+  stopping,  // running tasks are killed
   finished,
   finished_with_failures,
   cancelled,
@@ -54,7 +54,7 @@ std::string_view name_of(FollowupState state);
 bool may_follow(FollowupState from, FollowupState to);
 std::optional<FollowupState> followup_state(std::string_view name);
 FollowupState followup_state(CampaignState state);
-// Whether it is to be run yet.
+// True if it still has to run.
 constexpr bool is_open(FollowupState state) {
   return state == FollowupState::pending || state == FollowupState::running;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/wire/codec.h"
+#include "engine/wire/messages.h"
 
 #include <gtest/gtest.h>
 
@@ -131,7 +131,7 @@ TEST(Codec, SurvivesRandomMutation) {
           break;
       }
     }
-    // What is still understood must be a message: it can be written and read again.
+    // Bytes that still decode must be a message: it can be written and read again.
     if (const auto message = decode(bytes)) {
       EXPECT_TRUE(decode(encode(*message)));
     }

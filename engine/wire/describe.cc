@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/wire/describe.h"
+#include "engine/wire/messages.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@ namespace wflow::engine::wire {
 
 namespace {
 
-constexpr std::size_t kItems = 8;  // of a list
+constexpr std::size_t kItems = 8;  // at most, of each list
 constexpr std::size_t kText = 200;
 
 std::string clean(std::string_view text) {

@@ -22,8 +22,8 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "engine/wire/codec.h"
 #include "engine/wire/keys.h"
+#include "engine/wire/messages.h"
 #include "engine/wire/samples_of_messages.h"
 
 namespace wflow::engine::wire {
@@ -34,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kConnections = 4;
 constexpr int kReconnectMs = 20;
 constexpr int kSendMs = 20'000;
-constexpr std::uint64_t kOversized = 3;  // of a whole run
+constexpr std::uint64_t kOversized = 3;  // in a whole run
 
 class Dice {
  public:
@@ -71,7 +71,7 @@ std::string damaged(std::string bytes, const std::string& other, Dice& dice) {
   return bytes;
 }
 
-// What a user may ask for with these keys, and gets: no nonsense.
+// True for a valid command of a user with these keys: no nonsense.
 bool is_command(const Query& query) {
   const auto is_reading = [](const auto& request) {
     using T = std::decay_t<decltype(request)>;

@@ -88,7 +88,7 @@ CampaignKeys create_keys(const std::filesystem::path& campaign) {
 }
 
 CampaignKeys renew_keys(const std::filesystem::path& campaign) {
-  // Lost or damaged ones are made anew: nothing but workers that live has them.
+  // Makes lost or damaged keys again: only living workers have the old ones.
   CampaignKeys keys;
   try {
     keys.token = read_keys(campaign).token;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people ask a running coordinator, as typed values; codec.h turns them into bytes. Questions that only
-// read are answered in the same way from the record of a campaign at rest (engine/query/).
+// Requests of users to a running coordinator, as typed values; codec.cc converts them to bytes. Read-only queries
+// have the same answers from the record of a campaign at rest (engine/query/).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Part {
 
 // Which tasks are meant.
 struct Selection {
-  std::string step;  // of the study or plan; empty: all
+  std::string step;  // in the study or plan; empty: all
   bool ranged = false;
   specs::Element first = 0, last = 0;  // with `ranged`: only these elements
   bool by_exit_code = false;
@@ -55,7 +55,7 @@ struct ExplainRequest {  // ExplainAnswer
   TaskPlace task;
 };
 
-// What executions of the elements [first, last] of an array used: UsageAnswer.
+// Resources used by executions of the elements [first, last] of an array: UsageAnswer.
 struct UsageRequest {
   specs::ArrayId array = 0;
   specs::Element first = 0, last = 0;
@@ -76,14 +76,14 @@ struct SnapshotRequest {  // Done
 
 struct AllocationsRequest {};  // AllocationsAnswer
 
-// What a dashboard shows, several times a second: the status without what it does not show: WatchAnswer.
+// The content of a dashboard, several times a second: the parts of the status that it shows: WatchAnswer.
 struct WatchRequest {
-  std::uint32_t points = 0;   // of all metrics together; 0: no metrics and no checkpoints
+  std::uint32_t points = 0;   // for all metrics together; 0: no metrics and no checkpoints
   std::uint32_t workers = 0;  // at most so many
   std::uint32_t running = 0;  // at most so many running tasks
 };
 
-// What the executions of every step used, as distributions, and what failures took: UsageSummary.
+// Resources used by the executions of every step, as distributions, and time lost in failures: UsageSummary.
 struct UsageSummaryRequest {};
 
 // ---- commands: answered by done_answer() or refusal()
@@ -104,7 +104,7 @@ struct CancelRequest {
 enum class AllocationsVerb : std::uint8_t { add, cancel, drain };
 struct AllocationsCommand {
   AllocationsVerb verb = AllocationsVerb::add;
-  std::string name;  // add: a pool, empty where there is one; else a token or the scheduler's id, empty: all
+  std::string name;  // add: a pool, empty if there is only one; else a token or the scheduler's id, empty: all
   std::uint32_t count = 1;  // add: allocations
 };
 

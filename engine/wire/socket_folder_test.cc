@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/wire/socket_folder.h"
+#include "engine/wire/addresses.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -84,7 +84,7 @@ TEST_F(SocketFolder, LosesTheSocketsOfTheDeadOnly) {
   const std::string token(32, 'a');
   const fs::path own = new_socket(*folder, token);
   const FileDescriptor listens = listen_at(own);
-  // Of a process of another PID namespace, say: it listens, and no process here has its number.
+  // For example a process of another PID namespace: it listens, and no process here has its number.
   const fs::path foreign = *folder / ("bbbbbbbbbbbbbbbb." + std::to_string(dead_process()) + ".00000001");
   const FileDescriptor listens_too = listen_at(foreign);
   const fs::path old = *folder / ("cccccccccccccccc." + std::to_string(dead_process()) + ".00000002");

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked_json.h"
 #include "base/printable.h"
 
 namespace wflow::engine::wire {
@@ -21,7 +22,7 @@ using Json = nlohmann::json;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // What SQLite can hold.
 constexpr std::uint64_t kMostWhole = std::numeric_limits<std::int64_t>::max();
-constexpr std::size_t kMaxWord = 256;  // of names, units, kinds and types
+constexpr std::size_t kMaxWord = 256;  // limit for names, units, kinds and types
 
 // At a character's beginning.
 std::string clipped(std::string text, std::size_t limit) {
@@ -62,8 +63,7 @@ class Values {
   double real(const char* key) {
     const auto at = object_.find(key);
     if (at == object_.end()) return invalid<double>();
-    if (at->is_number()) return at->get<double>();
-    if (at->is_null()) return std::numeric_limits<double>::quiet_NaN();
+    if (at->is_number() || at->is_null()) return number_or_nan(*at);
     if (!at->is_string()) return invalid<double>();
     return real_of_word(at->get<std::string>());
   }
@@ -99,7 +99,7 @@ class Values {
     return T{};
   }
 
-  // As programs in C, Python and JavaScript print them.
+  // Reads numbers as programs in C, Python and JavaScript print them.
   double real_of_word(std::string word) {
     for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     const bool negative = word.starts_with('-');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a task says in its $WFLOW_EVENTS file (docs/formats/events.md). The worker parses every line once;
+// Events in a task's $WFLOW_EVENTS file (docs/formats/events.md). The worker parses every line once;
 // from there on it is a typed value.
 #pragma once
 
@@ -58,7 +58,7 @@ struct MissingSample {
   std::uint64_t sample = 0;
   std::string reason;
 };
-// Of so many samples why they could not be used; one of them, the first.
+// Why so many samples could not be used, with the first of them.
 struct MissingReason {
   std::string reason;
   std::uint64_t samples = 0;
@@ -90,13 +90,13 @@ struct TaskEvent {
   EventBody body;
 };
 
-// What a process of a bundle says of single samples: the worker makes results of it, it never travels.
+// A bundle process's report of a single sample: the worker converts it to results; it is never sent.
 struct SampleReport {
   bool done = false;  // or failed
   Element first = 0;
   std::uint64_t count = 1;
   std::string error;
-  std::int32_t exit_code = 1;  // of a failed one, never 0
+  std::int32_t exit_code = 1;  // for a failed sample, never 0
 };
 
 using EventLine = std::variant<EventBody, SampleReport>;
@@ -112,8 +112,8 @@ std::string json_of(const EventBody& body);
 // About how many bytes the event takes in memory or in a message.
 std::size_t bytes_of(const TaskEvent& event);
 
-// Whether every text in it is valid UTF-8 and not too long: true of all that parse_event_line() gives, to be
-// asked of what a peer sends.
+// True if every text in it is valid UTF-8 and not too long. True for all results of parse_event_line(); check the
+// events of a peer.
 bool is_wellformed(const TaskEvent& event);
 
 }  // namespace wflow::engine::wire

@@ -3,14 +3,20 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zmq.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <list>
+#include <unordered_map>
 #include <zmq.hpp>
 
 #include "base/clock.h"
@@ -20,29 +26,116 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "engine/wire/addresses.h"
-#include "engine/wire/admission.h"
-#include "engine/wire/codec.h"
-#include "engine/wire/socket_folder.h"
+#include "engine/wire/messages.h"
 
 namespace wflow::engine::wire {
 
 namespace {
 
-constexpr int kQueuedMessages = 100'000;  // a peer; beyond it send() says false
-constexpr std::size_t kUnheard = 1024;    // connections that have said nothing yet
+// Counts connections to a coordinator's socket that have shown no key, and bounds their number: a connection costs
+// libzmq some 40 KB before the first message of its peer.
+//
+// Connections without a message wait in order of arrival. If there are more than `most`, the oldest are shut down: a
+// peer with a key needs milliseconds to send its first message.
+class Admission {
+ public:
+  Admission(zmq::context_t& context, zmq::socket_t& socket, std::size_t most);
+  ~Admission();
+  Admission(const Admission&) = delete;
+  Admission& operator=(const Admission&) = delete;
+
+  zmq::socket_t& monitor() { return monitor_; }
+  // Reads the events of connections. Cheap if there are none.
+  void look();
+  // A message with the campaign's key has come from the connection. Pass its body: the frame with the peer's name
+  // does not identify the connection.
+  void heard(zmq::message_t& message);
+  // Connections that ended before anything came.
+  std::uint64_t ended_unheard() const { return ended_unheard_; }
+
+ private:
+  void accepted(int fd);
+  bool forget(int fd);
+
+  zmq::socket_t& socket_;
+  zmq::socket_t monitor_;
+  std::size_t most_;
+  std::list<int> waiting_;  // descriptors, the oldest first
+  std::unordered_map<int, std::list<int>::iterator> places_;
+  std::uint64_t ended_unheard_ = 0;
+};
+
+constexpr const char* kEvents = "inproc://wflow.admission";
+
+Admission::Admission(zmq::context_t& context, zmq::socket_t& socket, std::size_t most)
+    : socket_(socket), monitor_(context, ZMQ_PAIR), most_(most) {
+  monitor_.set(zmq::sockopt::linger, 0);
+  // No bound: libzmq's own thread would wait for this one, and block all messages.
+  monitor_.set(zmq::sockopt::rcvhwm, 0);
+  if (::zmq_socket_monitor(socket.handle(), kEvents, ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED) != 0)
+    throw zmq::error_t();
+  monitor_.connect(kEvents);
+}
+
+Admission::~Admission() {
+  ::zmq_socket_monitor(socket_.handle(), nullptr, 0);
+}
+
+void Admission::look() {
+  zmq::message_t frame;
+  while (monitor_.recv(frame, zmq::recv_flags::dontwait)) {
+    std::uint16_t event = 0;
+    std::int32_t fd = -1;
+    if (!frame.more() || frame.size() < sizeof event + sizeof fd) continue;  // the address comes behind it
+    std::memcpy(&event, frame.data(), sizeof event);
+    std::memcpy(&fd, frame.data<char>() + sizeof event, sizeof fd);
+    if (event == ZMQ_EVENT_ACCEPTED) {
+      accepted(fd);
+    } else if (event == ZMQ_EVENT_DISCONNECTED && forget(fd)) {
+      ++ended_unheard_;
+    }
+  }
+}
+
+void Admission::accepted(int fd) {
+  forget(fd);
+  places_[fd] = waiting_.insert(waiting_.end(), fd);
+  // libzmq sees its end and closes it. If the number has come to mean another connection in this moment, that
+  // one is made again by its peer.
+  if (waiting_.size() > most_) {
+    ::shutdown(waiting_.front(), SHUT_RDWR);
+    forget(waiting_.front());
+    ++ended_unheard_;
+  }
+}
+
+bool Admission::forget(int fd) {
+  const auto at = places_.find(fd);
+  if (at == places_.end()) return false;
+  waiting_.erase(at->second);
+  places_.erase(at);
+  return true;
+}
+
+void Admission::heard(zmq::message_t& message) {
+  if (!waiting_.empty()) forget(::zmq_msg_get(message.handle(), ZMQ_SRCFD));
+}
+
+constexpr int kQueuedMessages = 100'000;  // per peer; beyond it send() returns false
+constexpr std::size_t kUnheard = 1024;    // connections without a message yet
 constexpr int kBacklog = 4096;            // an allocation's workers come all at once
-constexpr int kHeartbeatMs = 2'000;       // TCP's own keep-alive takes hours to see a node that is gone
+constexpr int kHeartbeatMs = 2'000;       // TCP's own keep-alive takes hours to detect a lost node
 constexpr int kHeartbeatTimeoutMs = 20'000;
 constexpr int kHandshakeMs = 20'000;
 constexpr int kConnectMs = 5'000;  // an address that does not answer must not keep from trying the next one
 constexpr int kLingerMs = 1'000;
-constexpr double kGiveUp_s = 7;  // a name that nobody resolves makes no event
+constexpr double kGiveUp_s = 7;  // a name that cannot be resolved makes no event
 constexpr int kMonitorEvents = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
                                ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                                ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr const char* kZapAddress = "inproc://zeromq.zap.01";
-constexpr int kClients = 20'000;  // of one context, three sockets each
+constexpr int kClients = 20'000;  // per context, three sockets each
 constexpr int kIoThreads = 1;
 constexpr int kThreads = kIoThreads + 1;  // and the one that ends sockets
 
@@ -90,7 +183,7 @@ std::string_view view(const zmq::message_t& frame) {
 }
 #endif
 
-// The user learns what is too large: nothing checks the size of a study before.
+// Names the message that is too large: nothing checks the size of a study before.
 [[noreturn]] void refuse_size(const char* who, std::size_t bytes) {
   throw Error(ExitCode::system,
               fmt::format("a message to {} has {}, and at most {} can be sent: a step's command, its table of samples or "
@@ -98,7 +191,7 @@ std::string_view view(const zmq::message_t& frame) {
                           who, text::format_bytes(bytes), text::format_bytes(kMaxMessageBytes)));
 }
 
-// What a question leads to may be of any size; it must not end the coordinator.
+// The answer to a query may have any size; it must not end the coordinator.
 std::string encode_for_peer(const Message& message) {
   std::string body = encode(message);
   if (!std::holds_alternative<Answer>(message)) {
@@ -186,7 +279,7 @@ struct ServerSocket::Impl {
     }
   }
 
-  // False where there are no Unix sockets: workers of this host come through TCP then.
+  // False without Unix sockets: workers of this host then connect by TCP.
   bool bind_local(const CampaignKeys& keys) {
     const auto folder = socket_folder();
     if (!folder) return false;

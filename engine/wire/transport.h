@@ -17,11 +17,11 @@
 
 namespace wflow::engine::wire {
 
-// Whom a coordinator can be reached by. `host`: no TCP port at all is open, unless this host has no Unix
-// sockets; then one of the loopback interface.
+// From where a coordinator can be reached. `host`: it opens no TCP port, unless this host has no Unix sockets; then
+// one on the loopback interface.
 enum class Listen : std::uint8_t { host, network };
 
-// The coordinator's end: one ROUTER bound to a Unix socket in a folder of the user alone (socket_folder.h)
+// The coordinator's end: one ROUTER bound to a Unix socket in a folder of the user alone (addresses.h)
 // and, where workers of other hosts are to come, to tcp://*:<free port>.
 class ServerSocket {
  public:
@@ -43,9 +43,8 @@ class ServerSocket {
   // Without the messages that parse and claim what can't be: those are the machine's to count.
   RefusedView refused() const;
 
-  // Waits until the socket or one of `fds` is readable, or the time is over. New peers are let in (or
-  // refused) only within wait() and receive(): no thread is needed for it, but a loop that calls neither
-  // accepts nobody.
+  // Waits until the socket or one of `fds` is readable, or the time is over. Only wait() and receive() accept (or
+  // refuse) new peers: they need no thread for it, but a loop that calls neither accepts no connection.
   void wait(std::chrono::milliseconds timeout, std::span<const int> fds);
 
  private:
@@ -53,7 +52,7 @@ class ServerSocket {
   std::unique_ptr<Impl> impl_;
 };
 
-// What many clients of one process share: a thread for their connections. Outlives them.
+// Shared by many clients of one process: a thread for their connections. It outlives them.
 class ClientContext {
  public:
   ClientContext();
@@ -91,7 +90,7 @@ class ClientSocket {
   std::unique_ptr<Impl> impl_;
 };
 
-// One question to the campaign's coordinator; nothing when none answers within `timeout`.
+// Sends one query to the campaign's coordinator; empty if none answers within `timeout`.
 std::optional<Answer> ask(const std::filesystem::path& campaign, const Query& query,
                           std::chrono::milliseconds timeout);
 

@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "engine/wire/codec.h"
+#include "engine/wire/messages.h"
 #include "engine/wire/samples_of_messages.h"
 #include "engine/wire/temporary_campaign.h"
 

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "engine/wire/codec.h"
+#include "engine/wire/messages.h"
 
 namespace wflow::engine::wire {
 
@@ -52,7 +52,7 @@ std::string frame(char kind, std::string_view content) {
   return record += payload;
 }
 
-// The payload of the record that `bytes` begin with; empty where there is no whole one.
+// The payload of the record that `bytes` begin with; empty if there is no whole one.
 std::string_view payload_of(std::string_view bytes) {
   if (bytes.size() < kFrameBytes || !bytes.starts_with(kMark)) return {};
   const std::size_t length = number_at<std::uint32_t>(bytes, 4);
@@ -71,7 +71,7 @@ std::size_t next_record(std::string_view bytes, std::size_t from) {
   return bytes.size();
 }
 
-// Whether `bytes`, up to the end of the file, may be the beginning of one record.
+// True if `bytes`, up to the end of the file, may be the beginning of one record.
 bool is_cut(std::string_view bytes) {
   if (bytes.size() < kFrameBytes) return bytes.substr(0, kMark.size()) == kMark.substr(0, bytes.size());
   return bytes.starts_with(kMark) && number_at<std::uint32_t>(bytes, 4) > bytes.size() - kFrameBytes;
@@ -118,7 +118,7 @@ bool take(std::string_view payload, Records& records) {
   return true;
 }
 
-// Whether somebody else holds the lock of a journal. On file systems without locks nobody seems to.
+// True if another process holds the lock of a journal. Always false on file systems without locks.
 bool is_locked(int fd) {
   if (::flock(fd, LOCK_SH | LOCK_NB) == 0) {
     ::flock(fd, LOCK_UN);

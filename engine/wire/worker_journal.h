@@ -19,14 +19,14 @@ namespace wflow::engine::wire {
 // (docs/formats/worker-journal.md). Every record is found and checked by itself, so that a damaged one costs
 // no other.
 
-// Whose journal it is: by this a coordinator finds living workers that it has never heard of. The last header
+// The owner of the journal: with it a coordinator finds living workers that are unknown to it. The last header
 // of a journal counts.
 struct JournalHeader {
   std::string worker;
   std::string group;
   ProcessIdentity guardian;
   ProcessIdentity agent;
-  std::uint64_t started_by = 0;  // epoch of the coordinator that started it; 0: somebody else did
+  std::uint64_t started_by = 0;  // epoch of the coordinator that started it; 0: another process did
   double lost_s = 0;             // its fence (Welcome::lost_s); 0: it never had a coordinator
   // Said by its guardian, last of all: the agent and whatever its tasks had started have ended. A coordinator
   // on another host, which can't look, need not wait for the fence.
@@ -53,32 +53,32 @@ struct JournalDamage {
 // removed is found. The number is written after a result, and before the results go: it may be too small.
 std::filesystem::path count_file(std::filesystem::path journal);
 std::string frame_count(std::uint64_t count);
-// Nothing where it is not there, or damaged.
+// Empty if it is missing or damaged.
 std::optional<std::uint64_t> noted_results(const std::filesystem::path& journal);
 std::uint64_t count_results(const Results& results);
 
 struct Records {
   std::optional<JournalHeader> header;
   std::vector<Results> results;
-  std::size_t header_bytes = 0;  // of the headers at the beginning
+  std::size_t header_bytes = 0;  // size of the headers at the beginning
   std::size_t valid_bytes = 0;   // up to the end of the last whole record: more may be appended there
-  // A record that was cut by the death of its writer at the very end is not damage: nobody was told of it.
+  // A last record that the death of its writer has cut is no damage: it had not been reported yet.
   JournalDamage damaged;
 };
 Records parse_records(std::string_view bytes);
 // Sets damaged.missing by the number that was noted.
 void compare(Records& records, std::optional<std::uint64_t> noted);
-// Of a file, with both. Its worker may live, and note or clear meanwhile.
+// Reads a file, with both. Its worker may live, and add or clear records meanwhile.
 Records read_records(const std::filesystem::path& journal);
-// Of a journal that is not there, with so many results. "the journal is missing ..."
+// A sentence about a missing journal with so many results: "the journal is missing ..."
 std::string missing_journal(std::uint64_t results);
 
 struct WorkerJournal {
   std::string worker;
   std::filesystem::path journal;
-  bool alive = false;  // somebody holds its lock: it will say Hello by itself (its results too)
+  bool alive = false;  // a process holds its lock: it will send Hello and its results by itself
   std::optional<JournalHeader> header;
-  std::vector<Results> results;  // of a dead one
+  std::vector<Results> results;  // results of a dead one
   JournalDamage damaged;
 };
 std::vector<WorkerJournal> find_worker_journals(const std::filesystem::path& campaign);

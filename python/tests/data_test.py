@@ -364,6 +364,30 @@ class DataSet(unittest.TestCase):
             self.assertEqual(len(np.unique(x.numpy())), 400, dataset)
             np.testing.assert_allclose(x.numpy().reshape(-1), expected, atol=2e-6)
 
+    def test_a_mask_is_no_value_to_normalise(self):
+        for i in range(COUNT):
+            np.save(self.folder / f"{i}.npy", np.full((3, 2 + i % 3), 5.0 + i))
+        (self.folder / "t.csv").write_text("file,k\n" + "".join(f"{i}.npy,{i}\n" for i in range(COUNT)))
+        config = {"samples": "t.csv", "output": "padded", "inputs": ["k"], "targets": {"f": {"layout": "HW", "pad": [3, 4]}}}
+        (self.folder / "c.yaml").write_text(json.dumps(config))
+        subprocess.run([PROGRAM, str(self.folder / "c.yaml")], check=True, capture_output=True)
+        data = wflow.open(self.folder / "padded")
+        self.assertEqual([f.name for f in data.fields.values() if f.is_mask], ["f_mask"])
+        split = data.train
+        for i, number in enumerate(split.ids):
+            expected = np.zeros((3, 4))
+            expected[:, :2 + number % 3] = 1
+            _, targets = wflow.torch.MapDataset(split)[i]
+            np.testing.assert_array_equal(targets["f_mask"], expected)
+            np.testing.assert_array_equal(data.fields["f_mask"].undo(targets["f_mask"].numpy()), expected)
+            # A loss over the cells that count: padding is 0 in the data's own unit.
+            f = data.fields["f"].undo(targets["f"].numpy())
+            self.assertAlmostEqual((f * expected).sum() / expected.sum(), 5.0 + number, places=4)
+        if not WITHOUT_LOADER:
+            dataset = wflow.torch.FastDataset(split, batch=len(split), seed=1)
+            _, targets = next(iter(dataset))
+            self.assertEqual(sorted(targets["f_mask"].sum(dim=(1, 2)).tolist()), sorted(3.0 * (2 + n % 3) for n in split.ids))
+
     # ---- libwflow_loader
 
     @unittest.skipIf(WITHOUT_LOADER, "a library with a sanitizer does not load into python")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from bisect import bisect_right
-from dataclasses import dataclass, field as dataclass_field
+from dataclasses import dataclass, field as dataclass_field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Iterator, Mapping, Sequence
@@ -36,6 +36,7 @@ class Field:
     max: np.ndarray
     normalisation: Mapping = dataclass_field(default_factory=dict)  # as the manifest has it; empty: by mean and deviation
     quantiles: np.ndarray | None = None  # (channels, levels, 2): level and value
+    is_mask: bool = False  # NAME_mask of a padded field: 1 where NAME has values, and never normalised
 
     def _along_channels(self, values):
         if not self.layout.startswith("C"):
@@ -45,6 +46,8 @@ class Field:
     def normalise(self, values):
         """By the statistics of the training samples, a channel: as the last step of the field's transform says (standardise, min_max, quantile), else
         to mean 0 and deviation 1. Channels that are constant in training are only shifted, to 0 (of min_max: low). float32."""
+        if self.is_mask:
+            return np.asarray(values, np.float32)
         kind = self.normalisation.get("kind")
         if kind == "quantile":
             return self._by_channel(values, lambda c, x: self._level(c, x)).astype(np.float32)
@@ -59,6 +62,8 @@ class Field:
     def scales(self):
         """What normalise() does, as factor, offset and centre of each channel, shape (channels, 3): (value - centre) * factor + offset, of which the
         difference is to be float64. The centre is 0 where float32 holds what varies. None where it is no straight line (quantile)."""
+        if self.is_mask:
+            return np.array([[1.0, 0.0, 0.0]] * len(self.mean))
         kind = self.normalisation.get("kind")
         if kind == "quantile":
             return None
@@ -74,6 +79,8 @@ class Field:
 
     def undo(self, values):
         """The inverse of normalise; of quantiles between the least and the greatest training value."""
+        if self.is_mask:
+            return np.asarray(values, np.float64)
         kind = self.normalisation.get("kind")
         if kind == "quantile":
             return self._by_channel(values, lambda c, x: self._value(c, x))
@@ -119,6 +126,15 @@ def _first_of_each(knots, levels):
 def _last_of_each(knots, levels):
     values, counts = np.unique(knots, return_counts=True)
     return values, levels[np.cumsum(counts) - 1]
+
+
+def _with_masks(fields):
+    """As the trainer finds them (trainer/data/roles.cc): a field NAME_mask of one channel, with the role and the cells of NAME."""
+    for name, field in fields.items():
+        padded = fields.get(name.removesuffix("_mask")) if name.endswith("_mask") else None
+        if padded and padded.role == field.role and field.shape == padded.shape[padded.layout.startswith("C"):]:
+            fields[name] = replace(field, is_mask=True)
+    return fields
 
 
 class Split:
@@ -212,7 +228,7 @@ class Data:
             raise NewerFormat(f"{path} is of format {version}, this package knows {FORMAT}; use a newer wflow")
         try:
             self.name: str = self.manifest["name"]
-            self.fields: dict[str, Field] = {field.name: field for field in self._read_fields(version)}
+            self.fields: dict[str, Field] = _with_masks({field.name: field for field in self._read_fields(version)})
             splits = {name: Split(self.directory, name, self.manifest["splits"][name], self.fields) for name in SPLITS}
         except (KeyError, TypeError) as error:
             raise DamagedData(f"{path} is damaged: it has no {error}") from error

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "specs/study/schema_text.h"
+#include "trainer/config_tables.h"
 
 namespace wflow::specs {
 
@@ -16,8 +17,15 @@ std::string study_schema() {
   definitions.erase("step_keys");
   for (const char* home : {"run", "step"}) definitions[home]["properties"].update(keys);
   definitions["convert"] = Json::parse(kConvertSchema);
-  definitions["train"] = Json::parse(kTrainSchema);
+  definitions["train"] = trainer::train_schema();
   return schema.dump(2) + "\n";
+}
+
+std::string key_tables() {
+  std::string text;
+  for (const config::Section& section : trainer::train_sections())
+    text += "## " + section.name + "\n\n" + config::markdown(section.rows) + "\n";
+  return text;
 }
 
 }  // namespace wflow::specs

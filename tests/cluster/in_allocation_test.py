@@ -38,15 +38,15 @@ class InAllocation(SlurmTest):
                 found.append((pid, words[words.index("--allocation") + 1]))
         return found
 
-    def wait_for_home(self, directory, run=None, other_than=None):
+    def wait_for_coordinator(self, directory, run=None, other_than=None):
         """The endpoint of a coordinator in an allocation; not of the process that submitted the first one."""
 
-        def home():
+        def host():
             at = self.endpoint(directory)
             ours = at and any(pid == at["pid"] for pid, _ in self.coordinators())
             return at if ours and at["epoch"] != (other_than or {}).get("epoch") else None
 
-        return self.wait(home, "a coordinator in an allocation", run)
+        return self.wait(host, "a coordinator in an allocation", run)
 
     def job_of(self, directory, pid):
         token = dict(self.coordinators())[pid]
@@ -96,11 +96,11 @@ class InAllocation(SlurmTest):
 
     def test_the_coordinator_is_killed(self):
         gate, run, directory = self.gated()
-        first = self.wait_for_home(directory, run)
+        first = self.wait_for_coordinator(directory, run)
         self.wait(lambda: gate.waiting() == 4, "four tasks are in the middle, on two allocations", run)
         self.wait(lambda: len(self.coordinators()) == 2, "one coordinates, one waits", run)
         os.kill(first["pid"], signal.SIGKILL)
-        second = self.wait_for_home(directory, run, other_than=first)
+        second = self.wait_for_coordinator(directory, run, other_than=first)
         self.assertNotEqual(first["pid"], second["pid"])
         self.wait(lambda: sum("came back" in text for text in self.history("worker")) >= 2, "its workers are back", run)
         gate.open()
@@ -112,10 +112,10 @@ class InAllocation(SlurmTest):
 
     def test_its_allocation_is_cancelled(self):
         gate, run, directory = self.gated()
-        first = self.wait_for_home(directory, run)
+        first = self.wait_for_coordinator(directory, run)
         self.wait(lambda: gate.waiting() == 4, "four tasks are in the middle, on two allocations", run)
         self.slurm("scancel", self.job_of(directory, first["pid"]))
-        self.wait_for_home(directory, run, other_than=first)
+        self.wait_for_coordinator(directory, run, other_than=first)
         gate.open()
         self.assertEqual(run.wait(), OK, f"{run.err}{run.out}{self.query(directory, 'select * from v_failures')}")
         self.assertEqual(set(gate.passed()), set(range(12)))
@@ -126,10 +126,10 @@ class InAllocation(SlurmTest):
         """The coordinator submits its successor before it ends; no process on the login node is needed."""
         gate, run, directory = self.gated(workers="{nodes: 1, slots: 2, max: 1}", options=["--detach"])
         self.assertEqual(run.wait(), OK, run.err)
-        first = self.wait_for_home(directory)
+        first = self.wait_for_coordinator(directory)
         wait_for(lambda: gate.waiting() == 2, "two tasks are in the middle")
         self.slurm("scancel", self.job_of(directory, first["pid"]))
-        self.wait_for_home(directory, other_than=first)
+        self.wait_for_coordinator(directory, other_than=first)
         gate.open()
         self.assertEqual(self.start("attach").wait(), OK, self.query(directory, "select * from v_failures"))
         self.assertEqual(set(gate.passed()), set(range(12)))
@@ -139,7 +139,7 @@ class InAllocation(SlurmTest):
     def test_everything_is_gone_and_resume_goes_on(self):
         gate, run, directory = self.gated(workers="{nodes: 1, slots: 2, max: 1}",
                                           batch=self.BATCH + ", linger: 20")
-        first = self.wait_for_home(directory, run)
+        first = self.wait_for_coordinator(directory, run)
         self.wait(lambda: gate.waiting() == 2, "two tasks are in the middle", run)
         os.kill(run.pid, signal.SIGKILL)
         run.wait()
@@ -154,7 +154,7 @@ class InAllocation(SlurmTest):
 
     def test_commands_from_the_login_node(self):
         gate, run, directory = self.gated()
-        self.wait_for_home(directory, run)
+        self.wait_for_coordinator(directory, run)
         self.wait(lambda: gate.waiting() == 4, "four tasks are in the middle", run)
         self.wflow("pause")
         self.assertEqual(self.status()["state"], "paused")
@@ -184,7 +184,7 @@ class InAllocation(SlurmTest):
 
     def test_interrupt_of_the_process_that_follows(self):
         gate, run, directory = self.gated()
-        self.wait_for_home(directory, run)
+        self.wait_for_coordinator(directory, run)
         self.wait(lambda: gate.waiting() == 4, "four tasks are in the middle", run)
         run.signal(signal.SIGINT)
         self.wait(lambda: self.status()["state"] == "draining", "it drains", run)
@@ -195,7 +195,7 @@ class InAllocation(SlurmTest):
 
     def test_a_second_coordinator_is_refused(self):
         gate, run, directory = self.gated()
-        at = self.wait_for_home(directory, run)
+        at = self.wait_for_coordinator(directory, run)
         second = self.start("resume", directory)
         second.wait()
         self.assertIn("another coordinator runs this campaign", second.err)

@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "engine/batch/slurm.h"
+#include "engine/batch/adapters.h"
 
 namespace wflow::engine::batch {
 namespace {

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import unittest
+from pathlib import Path
 
 import torch
 
@@ -21,6 +22,7 @@ MPIRUN = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
 class KillTraining(CampaignTest):
     def setUp(self):
         super().setUp()
+        self.segments_before = {path.name for path in Path("/dev/shm").glob("vader_segment.*")}
         study = quickstart(UNIVERSES, EPOCHS, checkpoint_steps=1) + "    max_retries: 2\n"
         self.run_ = self.start("run", self.study(study), "-j", "2")
         self.directory = self.wait_for_campaign(self.run_)
@@ -29,6 +31,10 @@ class KillTraining(CampaignTest):
 
     def last_step(self):
         return max((int(p.stem.split("-")[1]) for p in (self.train / "checkpoints").glob("step-*.wfck")), default=0)
+
+    def left_by_mpi(self):
+        segments = [path.name for path in Path("/dev/shm").glob("vader_segment.*") if path.name not in self.segments_before]
+        return [path.name for path in Path(self.environment["TMPDIR"]).glob("ompi.*/*")] + segments
 
     def assert_in_the_middle(self):
         self.assertFalse((self.train / "model.pt").exists(), "the training was over before the test could disturb it")
@@ -82,7 +88,9 @@ class KillTraining(CampaignTest):
         self.assert_in_the_middle()
         before = self.last_step()
         self.assertEqual(self.status()["state"], "interrupted")
+        self.assertTrue(self.left_by_mpi(), "Open MPI leaves nothing behind any more: remove_left_mpi_sessions() has no use")
         self.resume()
+        self.assertEqual(self.left_by_mpi(), [])
         self.assert_continued(segments=2)
         self.assertGreaterEqual(before, 5)
         self.assertEqual([len(self.history(kind)) for kind in ("started", "resumed", "end")], [1, 1, 1])
@@ -98,6 +106,15 @@ class KillTraining(CampaignTest):
         self.resume()
         self.assert_continued(segments=2)
 
+    def test_mpirun_alone(self):
+        # As the kernel does when memory is short.
+        mpirun = [pid for pid in self.processes("wflow-train") if "mpirun" in read_text(f"/proc/{pid}/cmdline")]
+        self.assertEqual(len(mpirun), 1)
+        os.kill(mpirun[0], signal.SIGKILL)
+        self.assertEqual(self.run_.wait(), OK, self.run_.out + self.run_.err)
+        self.assert_continued(segments=2)
+        self.assertEqual(self.left_by_mpi(), [])
+
     def test_one_rank(self):
         # Open MPI ends the others; the step's max_retries lets it go on in the same campaign.
         ranks = [pid for pid in self.processes("wflow-train") if "mpirun" not in read_text(f"/proc/{pid}/cmdline")]
@@ -108,6 +125,14 @@ class KillTraining(CampaignTest):
         self.assertEqual(len(self.history("retry")), 1, self.history())
         self.assertRegex(self.history("retry")[0], r"^train ended with exit code \d+ and runs again$")
         self.assert_equal_to_an_undisturbed_run()
+
+
+class WithoutTemporaryFolder(CampaignTest):
+    def test_one_rank_trains(self):
+        self.environment["TMPDIR"] = "/dev/null"
+        study = quickstart(UNIVERSES, 2).replace("ranks: $(RANKS)", "ranks: 1")
+        self.wflow("run", self.study(study), "-j", "2", code=OK)
+        self.assertTrue((self.campaign() / "train/model.pt").exists())
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ void Coordinator::make_machine(const engine::store::Restored& restored) {
   options.timing = around_.timing;
   options.trace = around_.trace.on();
   options.planted = options_.planted;
-  if (options_.moves) options.home = {true, "allocation", 0};
+  if (options_.moves) options.own_allocation = {true, "allocation", 0};
   for (const auto& row : restored.workers) durable_workers_.insert(row.id);
   machine_ = std::make_unique<engine::CoordinatorMachine>(
       around_.study.plan, around_.study.arrays, std::move(options), restored, known_workers(restored),

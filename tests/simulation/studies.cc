@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "engine/schedule/graph.h"
-#include "engine/schedule/groups.h"
 #include "engine/store/store.h"
 #include "specs/study/study.h"
 

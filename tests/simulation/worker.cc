@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kFencePatience_s = 2;  // of a guardian with an agent that does not fence itself
 constexpr double kSettleAtMost_s = 0.3;
-constexpr double kEndPatience_s = 10;  // beyond the grace of tasks, with an agent that was told to end
+constexpr double kEndTimeout_s = 10;  // beyond the grace of tasks, with an agent that was told to end
 constexpr double kNews_s = 0.01;       // until a process hears of another's end
 // Of the margin, what the kill of tasks and the news of it may take.
 constexpr double kKillAllowance_s = 3;
@@ -58,10 +58,10 @@ class SimulatedJournalFile final : public workers::JournalFile {
 
 void Guardian::terminate() {
   if (!alive()) return;
-  const double patience_s = kEndPatience_s + 5;
+  const double timeout_s = kEndTimeout_s + 5;
   signalled_ = true;
   worker_.agent().terminate();
-  around_.timeline.after(patience_s, [this] {
+  around_.timeline.after(timeout_s, [this] {
     if (alive() && worker_.agent().alive()) worker_.agent().end();
   });
 }

@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -15,9 +18,11 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <string_view>
 #include <thread>
 #include <utility>
 
+#include "base/batch_environment.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "trainer/parallel/mpi_wait.h"
@@ -46,6 +51,20 @@ int ranks_per_group() {
   if (ranks && *ranks >= 1 && *ranks <= 1 << 20) return static_cast<int>(*ranks);
   throw Error(ExitCode::usage,
               fmt::format("WFLOW_RANKS_PER_GROUP must be a number of ranks from 1 on, not '{}'", text));
+}
+
+// True if this process may be one of several ranks. PMI and PMIx are how ranks find each other; a step of
+// several tasks under srun without either is an error that MPI_Init reports.
+bool is_launched() {
+  constexpr std::array<std::string_view, 4> kPrefixes = {"OMPI_COMM_WORLD_", "PMI_", "PMI2_", "PMIX_"};
+  for (char** at = environ; *at != nullptr; ++at) {
+    const std::string_view variable = *at;
+    if (std::any_of(kPrefixes.begin(), kPrefixes.end(),
+                    [&](std::string_view prefix) { return variable.starts_with(prefix); }))
+      return true;
+  }
+  const std::string tasks = environment_value("SLURM_STEP_NUM_TASKS");
+  return !tasks.empty() && tasks != "1";
 }
 
 }  // namespace
@@ -101,6 +120,7 @@ class Communicator::Worker {
   std::vector<std::string> gather(const std::string& bytes);
   void broadcast(std::string& bytes);
   void barrier() {
+    if (size_ == 1) return;
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Ibarrier(MPI_COMM_WORLD, &request);
     complete({&request, 1});
@@ -127,19 +147,11 @@ class Communicator::Worker {
 
  private:
   void run(int& argc, char**& argv) {
-    int provided = 0;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-    MPI_Comm_size(MPI_COMM_WORLD, &size_);
-    MPI_Comm node = MPI_COMM_NULL;
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-    MPI_Comm_size(node, &on_node_);
-    MPI_Comm_free(&node);
+    if (launched_) join_world(argc, argv);
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
     int length = 0;
     MPI_Get_library_version(text, &length);
     library_ = text::split(std::string_view(text, static_cast<std::size_t>(length)), ',').front();
-    lay_out();
     std::unique_lock lock(mutex_);
     started_ = true;
     changed_.notify_all();
@@ -165,7 +177,19 @@ class Communicator::Worker {
     if (background_) barrier();  // other ranks may still need it
     background_ = nullptr;
     sums_.reset();
-    MPI_Finalize();
+    if (launched_) MPI_Finalize();
+  }
+
+  void join_world(int& argc, char**& argv) {
+    int provided = 0;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    MPI_Comm node = MPI_COMM_NULL;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    MPI_Comm_size(node, &on_node_);
+    MPI_Comm_free(&node);
+    lay_out();
   }
 
   // With the background at work meanwhile: at once after wake(), else after naps that grow while there is
@@ -198,7 +222,7 @@ class Communicator::Worker {
 
   void abort_if_asked() {
     if (!abort_asked_.load()) return;
-    MPI_Abort(MPI_COMM_WORLD, abort_code_.load());
+    if (launched_) MPI_Abort(MPI_COMM_WORLD, abort_code_.load());
     std::_Exit(abort_code_.load());
   }
 
@@ -226,6 +250,7 @@ class Communicator::Worker {
   Ticket posted_ = 0;
   Ticket done_ = 0;
   const int ranks_per_group_ = ranks_per_group();
+  const bool launched_ = is_launched();
   bool started_ = false;
   bool stopping_ = false;
   bool woken_ = false;
@@ -250,6 +275,7 @@ void Communicator::Worker::reduce(std::span<float> values, const Wire& wire) {
 }
 
 std::vector<std::string> Communicator::Worker::gather(const std::string& bytes) {
+  if (size_ == 1) return {bytes};
   const std::uint64_t length = bytes.size();
   std::vector<std::uint64_t> lengths(static_cast<std::size_t>(size_));
   MPI_Request request = MPI_REQUEST_NULL;
@@ -290,6 +316,7 @@ void Communicator::Worker::send_from(int root, std::string& bytes) {
 }
 
 void Communicator::Worker::broadcast(std::string& bytes) {
+  if (size_ == 1) return;
   std::uint64_t length = bytes.size();
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Ibcast(&length, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD, &request);

@@ -19,7 +19,8 @@ namespace wflow::trainer {
 
 class Communicator {
  public:
-  // MPI_Init. A program started without mpirun is a world of one.
+  // MPI_Init. A program that no MPI launcher has started is a world of one and makes no MPI call that needs
+  // MPI_Init: Open MPI would start a daemon for it and keep files in TMPDIR.
   Communicator(int& argc, char**& argv);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -55,7 +56,7 @@ class Communicator {
   void run(std::function<void()> job);
   // Something that goes on beside the jobs: called on the communication thread again and again, while it
   // idles and while a job waits for other ranks, until all ranks have come to their ends. Gives whether there
-  // was anything to do. A collective call, once.
+  // was anything to do. A collective call, once, of several ranks.
   void run_beside(std::function<bool()> background);
   // The background has something to do: it need not wait for the next look.
   void wake();

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -15,6 +16,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -28,6 +30,7 @@ constexpr int kAnswerTags = 32'000;                      // MPI promises tags up
 constexpr std::size_t kMostOfAnswer = 64 << 20;          // bytes
 constexpr std::size_t kMostAnswersInFlight = 256 << 20;  // then requests wait in MPI
 constexpr int kRequestsAtOnce = 16;
+constexpr std::chrono::seconds kLook{1};  // between two looks at a question that waits
 
 // A request: the tag of the answer, the file, then offset and length of each range.
 constexpr std::size_t kWordsBeforeRanges = 2;
@@ -61,7 +64,11 @@ struct Answer {
 // Shared by the object, the communication thread and the thread that reads.
 class FetchService::State {
  public:
-  explicit State(Serve serve) : serve_(std::move(serve)), reader_([this] { read_for_others(); }) {}
+  State(Serve serve, int ranks, std::chrono::seconds silence_limit)
+      : serve_(std::move(serve)),
+        silence_limit_(silence_limit),
+        answers_(static_cast<std::size_t>(ranks)),
+        reader_([this] { read_for_others(); }) {}
 
   ~State() {
     {
@@ -76,19 +83,16 @@ class FetchService::State {
   void open() { MPI_Comm_dup(MPI_COMM_WORLD, &world_); }
   bool poll();
 
-  void ask(std::span<Question*> questions) {
+  void ask(std::span<const std::shared_ptr<Question>> questions) {
     const std::lock_guard lock(mutex_);
-    for (Question* question : questions) {
+    for (const std::shared_ptr<Question>& question : questions) {
       question->request[0] = static_cast<std::uint64_t>(kFirstAnswerTag + next_tag_);
       next_tag_ = (next_tag_ + 1) % kAnswerTags;
       asked_.push_back(question);
     }
     has_news_.store(true, std::memory_order_release);
   }
-  void wait(const Question& question) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return question.ended; });
-  }
+  void wait(const Question& question);
 
   std::atomic<std::uint64_t> fetched_bytes_ = 0;
 
@@ -101,22 +105,45 @@ class FetchService::State {
   void read_for_others();
 
   Serve serve_;
+  std::chrono::seconds silence_limit_;
   MPI_Comm world_ = MPI_COMM_NULL;
-  // The communication thread's.
-  std::vector<Question*> open_;
+  // The communication thread's. A fetch that gives up leaves its questions here: MPI may still write to them.
+  std::vector<std::shared_ptr<Question>> open_;
   std::list<Answer> sending_;
   std::size_t in_flight_ = 0;  // bytes of answers that are being read or sent
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<bool> has_news_ = false;  // in asked_ or read_
-  std::vector<Question*> asked_;
+  std::vector<std::shared_ptr<Question>> asked_;
+  std::vector<std::uint64_t> answers_;  // received from each rank
   std::deque<Answer> to_read_;
   std::vector<Answer> read_;
   int next_tag_ = 0;
   bool stopping_ = false;
   std::thread reader_;  // last: it uses the others
 };
+
+void FetchService::State::wait(const Question& question) {
+  using Clock = std::chrono::steady_clock;
+  std::unique_lock lock(mutex_);
+  const std::uint64_t& answers = answers_[static_cast<std::size_t>(question.rank)];
+  std::uint64_t known = answers;
+  Clock::duration silent{0};
+  while (!question.ended) {
+    const Clock::time_point begin = Clock::now();
+    changed_.wait_for(lock, kLook, [&] { return question.ended; });
+    silent += std::min<Clock::duration>(Clock::now() - begin, 2 * kLook);
+    if (std::exchange(known, answers) != answers) silent = Clock::duration{0};
+    if (question.ended || silent < silence_limit_) continue;
+    throw Error(
+        ExitCode::system,
+        fmt::format("rank {} has answered nothing for {} s, and this rank needs the staged shards that it "
+                    "holds: its process is stopped or its node hangs. Start the training again; it goes "
+                    "on from its last checkpoint",
+                    question.rank, silence_limit_.count()));
+  }
+}
 
 bool FetchService::State::poll() {
   bool busy = take_requests();
@@ -131,17 +158,17 @@ bool FetchService::State::poll() {
 }
 
 void FetchService::State::send_questions() {
-  std::vector<Question*> asked;
+  std::vector<std::shared_ptr<Question>> asked;
   {
     const std::lock_guard lock(mutex_);
     asked.swap(asked_);
   }
-  for (Question* question : asked) {
+  for (std::shared_ptr<Question>& question : asked) {
     MPI_Irecv(question->answer.data(), static_cast<int>(question->answer.size()), MPI_BYTE, question->rank,
               static_cast<int>(question->request[0]), world_, &question->received);
     MPI_Isend(question->request.data(), static_cast<int>(question->request.size()), MPI_UINT64_T,
               question->rank, kRequestTag, world_, &question->sent);
-    open_.push_back(question);
+    open_.push_back(std::move(question));
   }
 }
 
@@ -204,7 +231,7 @@ void FetchService::State::send_answers() {
 }
 
 void FetchService::State::test_questions() {
-  const auto ended = [this](Question* question) {
+  const auto ended = [this](const std::shared_ptr<Question>& question) {
     int sent = 0;
     int received = 0;
     MPI_Status status;
@@ -218,6 +245,7 @@ void FetchService::State::test_questions() {
     if (question->sent != MPI_REQUEST_NULL || question->received != MPI_REQUEST_NULL) return false;
     const std::lock_guard lock(mutex_);
     question->ended = true;
+    ++answers_[static_cast<std::size_t>(question->rank)];
     return true;
   };
   if (std::erase_if(open_, ended) > 0) changed_.notify_all();
@@ -232,53 +260,51 @@ void FetchService::State::test_answers() {
   });
 }
 
-FetchService::FetchService(Communicator& communicator, Serve serve)
-    : communicator_(communicator), state_(std::make_shared<State>(std::move(serve))) {
+FetchService::FetchService(Communicator& communicator, Serve serve, std::chrono::seconds silence_limit)
+    : communicator_(communicator),
+      state_(std::make_shared<State>(std::move(serve), communicator.size(), silence_limit)) {
   communicator.run([this] { state_->open(); });
   communicator.run_beside([state = state_] { return state->poll(); });
 }
 
 void FetchService::fetch(int rank, std::uint64_t file, std::span<const RemoteRange> ranges) {
-  std::vector<Question> questions;
+  std::vector<std::shared_ptr<Question>> questions;
   std::size_t bytes = kMostOfAnswer;
   for (const RemoteRange& range : ranges) {
     for (std::size_t at = 0; at < range.to.size();) {
       if (bytes == kMostOfAnswer) {
-        questions.push_back({rank, {0, file}, {}});
+        questions.push_back(std::make_shared<Question>(Question{rank, {0, file}, {}}));
         bytes = 0;
       }
       const std::size_t part = std::min(range.to.size() - at, kMostOfAnswer - bytes);
-      questions.back().request.push_back(range.offset + at);
-      questions.back().request.push_back(part);
+      questions.back()->request.push_back(range.offset + at);
+      questions.back()->request.push_back(part);
       at += part;
       bytes += part;
     }
   }
-  std::vector<Question*> places;
-  for (Question& question : questions) {
-    question.answer.resize(answer_bytes(question.request));
-    places.push_back(&question);
-  }
-  state_->ask(places);
+  for (const auto& question : questions) question->answer.resize(answer_bytes(question->request));
+  state_->ask(questions);
   communicator_.wake();
-  for (const Question& question : questions) state_->wait(question);
-  auto question = questions.begin();
+  for (const auto& question : questions) state_->wait(*question);
+  auto next = questions.begin();
   std::size_t used = 0;
   for (const RemoteRange& range : ranges) {
     for (std::size_t at = 0; at < range.to.size();) {
-      if (used == question->answer.size()) {
-        ++question;
+      if (used == (*next)->answer.size()) {
+        ++next;
         used = 0;
       }
-      if (!question->whole)
+      const Question& question = **next;
+      if (!question.whole)
         throw Error(ExitCode::system, fmt::format("rank {} could not read its staged copy of a shard", rank));
-      const std::size_t part = std::min(range.to.size() - at, question->answer.size() - used);
-      std::memcpy(range.to.data() + at, question->answer.data() + used, part);
+      const std::size_t part = std::min(range.to.size() - at, question.answer.size() - used);
+      std::memcpy(range.to.data() + at, question.answer.data() + used, part);
       at += part;
       used += part;
     }
   }
-  for (const Question& each : questions) state_->fetched_bytes_ += each.answer.size();
+  for (const auto& question : questions) state_->fetched_bytes_ += question->answer.size();
 }
 
 std::uint64_t FetchService::fetched_bytes() const {

@@ -4,9 +4,12 @@
 #include "trainer/parallel/fetch_service.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
+#include <memory>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -20,6 +23,8 @@ constexpr std::uint64_t kFileBytes = 3'000'000;
 constexpr std::uint64_t kLargeFile = 8;
 constexpr std::uint64_t kLargeBytes = 140'000'000;  // several messages
 constexpr std::uint64_t kMissingFile = 9;
+constexpr std::uint64_t kStuckFile = 10;
+constexpr std::chrono::seconds kSilenceLimit{10};
 
 void check_fetch(Communicator& communicator, bool condition, const char* what) {
   if (condition) return;
@@ -49,14 +54,19 @@ bool fetches(FetchService& service, int rank, std::uint64_t key) {
 }
 
 void fetch_tests(Communicator& c) {
+  const auto stuck =
+      std::make_shared<std::atomic<bool>>(true);  // the service's thread may outlive this function
   FetchService service(
-      c, [rank = c.rank()](std::uint64_t file, std::uint64_t offset, std::span<std::uint8_t> to) {
+      c,
+      [rank = c.rank(), stuck](std::uint64_t file, std::uint64_t offset, std::span<std::uint8_t> to) {
         if (file == kMissingFile) return false;
+        if (file == kStuckFile) stuck->wait(true);
         for (std::size_t k = 0; k < to.size(); ++k)
           to[k] = file == kLargeFile ? static_cast<std::uint8_t>((offset + k) % 251)
                                      : byte_of(rank, file, offset + k);
         return true;
-      });
+      },
+      kSilenceLimit);
   std::atomic<int> wrong = 0;
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
@@ -97,6 +107,23 @@ void fetch_tests(Communicator& c) {
       check_fetch(c, error.code() == ExitCode::system, "the code of the error");
     }
   }
+
+  // A rank that does not answer is named, and the fetch ends.
+  if (c.rank() == 0) {
+    std::vector<std::uint8_t> byte(1);
+    const RemoteRange range{0, byte};
+    try {
+      service.fetch(1, kStuckFile, {&range, 1});
+      check_fetch(c, false, "a rank that is stuck has answered");
+    } catch (const Error& error) {
+      const std::string_view text = error.what();
+      check_fetch(c, text.starts_with("rank 1 has answered nothing for 10 s"), error.what());
+      check_fetch(c, error.code() == ExitCode::system, "the code of the silence");
+    }
+  }
+  c.barrier();
+  *stuck = false;
+  stuck->notify_all();
 }
 
 }  // namespace

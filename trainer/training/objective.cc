@@ -67,20 +67,31 @@ double Objective::loss_and_gradient(std::span<const float> outputs, std::span<co
                                     std::size_t samples, double scale, std::span<float> gradient) const {
   WFLOW_CHECK(outputs.size() == samples * all_output_count() && truths.size() == samples * truth_count());
   const std::size_t count = output_count();
-  double sum = 0;
-  for (std::size_t n = 0; n < samples; ++n) {
-    sum += first_output(outputs.subspan(n * count, count), truths.subspan(n * truth_count(), truth_count()),
-                        scale, gradient.subspan(n * count, count));
-  }
-  if (shape_.latent == 0) return sum;
   const auto latent = static_cast<std::size_t>(shape_.latent);
   const std::size_t means = samples * count;
   const std::size_t log_variances = means + samples * latent;
-  return sum + config_.kl_weight * kl_divergence(outputs.subspan(means, samples * latent),
-                                                 outputs.subspan(log_variances, samples * latent),
-                                                 scale * config_.kl_weight,
-                                                 gradient.subspan(means, samples * latent),
-                                                 gradient.subspan(log_variances, samples * latent));
+  double sum = 0;
+  for (std::size_t n = 0; n < samples; ++n) {
+    const std::span<const float> sample_truths = truths.subspan(n * truth_count(), truth_count());
+    const double factor = padding_factor(sample_truths);
+    sum += factor * first_output(outputs.subspan(n * count, count), sample_truths, factor * scale,
+                                 gradient.subspan(n * count, count));
+    if (latent == 0) continue;
+    const double kl_factor = factor * config_.kl_weight;
+    sum += kl_factor * kl_divergence(outputs.subspan(means + n * latent, latent),
+                                     outputs.subspan(log_variances + n * latent, latent), scale * kl_factor,
+                                     gradient.subspan(means + n * latent, latent),
+                                     gradient.subspan(log_variances + n * latent, latent));
+  }
+  return sum;
+}
+
+double Objective::padding_factor(std::span<const float> truths) const {
+  if (config_.name == LossName::dice) return 1;  // it has the sizes of the classes, without padding
+  const auto padding =
+      static_cast<std::size_t>(std::count_if(truths.begin(), truths.end(), [](float t) { return std::isnan(t); }));
+  if (padding == truths.size()) return 1;  // the loss is 0
+  return static_cast<double>(truths.size()) / static_cast<double>(truths.size() - padding);
 }
 
 double Objective::first_output(std::span<const float> outputs, std::span<const float> truths, double scale,
@@ -242,7 +253,7 @@ void Objective::record(std::span<const float> outputs, std::span<const float> tr
   for (std::size_t n = 0; n < samples; ++n) {
     const std::span<const float> y = outputs.subspan(n * count, count);
     const std::span<const float> t = truths.subspan(n * truth_count(), truth_count());
-    records.push_back(first_output(y, t, 1, ignored));
+    records.push_back(padding_factor(t) * first_output(y, t, 1, ignored));
     for (std::size_t target = 0; target < shape_.labels.size(); ++target) {
       TargetSums sums;
       // From the guess on, so that squares are of small numbers.

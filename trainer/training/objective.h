@@ -35,12 +35,15 @@ class Objective {
   std::size_t truth_count() const;
   std::size_t output_count() const;
   std::size_t all_output_count() const;
-  // What the sum of the losses of one sample is divided by.
+  // What the sum of the losses of one sample is divided by. Padding is accounted for in the sum.
   std::size_t terms() const;
 
   // Sum of the losses of all samples; fills `gradient` with scale * dloss/doutput, laid out as the outputs:
   // the first output of all samples, then the second. truths: [samples, targets, cells], normalised. Those that
-  // are NaN (padding) count nowhere: no loss, no gradient, no error.
+  // are NaN (padding) count nowhere: no loss, no gradient, no error. The sum of a padded sample is raised by
+  // the ratio of all its values to those that count, so that over terms() it is their mean. The mean is taken in
+  // each sample, not over the batch: samples of all sizes weigh the same, and a step does not depend on how the
+  // batch is spread over the ranks.
   double loss_and_gradient(std::span<const float> outputs, std::span<const float> truths, std::size_t samples,
                            double scale, std::span<float> gradient) const;
 
@@ -66,6 +69,8 @@ class Objective {
   LossName name() const { return config_.name; }
 
  private:
+  // Values of all targets of a sample over those that are no padding.
+  double padding_factor(std::span<const float> truths) const;
   double first_output(std::span<const float> outputs, std::span<const float> truths, double scale,
                       std::span<float> gradient) const;
   double regression(std::span<const float> outputs, std::span<const float> truths, double scale,

@@ -101,12 +101,8 @@ std::vector<SearchStanding> search_standings(const SearchConfig& search, std::si
       const double value = value_at(curves[s->training], search.rungs[r - 1]);
       *s = {s->training, r, 0, in_rung, value};
     }
-    std::stable_sort(standings.begin(), end, [](const auto& a, const auto& b) {
-      const auto badness = [](double value) {
-        return std::isfinite(value) ? value : std::numeric_limits<double>::infinity();
-      };
-      return badness(a.value) < badness(b.value);
-    });
+    std::stable_sort(standings.begin(), end,
+                     [](const auto& a, const auto& b) { return is_better(a.value, b.value); });
     for (std::size_t place = 0; place < in_rung; ++place) standings[place].place = place + 1;
     in_rung = trainings_in_rung(search, curves.size(), r + 1);
   }

@@ -85,6 +85,8 @@ TEST(Search, TiesGoByTheirOrderAndWhatHasNoValueIsLast) {
   const SearchConfig search = three_rungs();
   const auto curves = curves_of({{NAN}, {2}, {2}, {}, {1}, {INFINITY}});
   EXPECT_EQ(order(search, search_standings(search, 1, curves)), "e1b1c1a1d1f1");
+  const auto infinite = curves_of({{-INFINITY}, {2}, {NAN}, {INFINITY}, {1}, {3}});
+  EXPECT_EQ(order(search, search_standings(search, 1, infinite)), "e1b1f1a1c1d1");
 }
 
 TEST(Search, ATrainingThatHasFailedHasNoValue) {

@@ -273,6 +273,63 @@ TEST(Loss, CountsNoPadding) {
   }
 }
 
+// Two samples of three cells. Where a cell counts, outputs and truths differ by 1 and 3 in the first sample and by
+// 2 in the second; all expected numbers are worked out by hand.
+class PaddedLoss : public testing::Test {
+ protected:
+  void expect(const LossConfig& config, const TargetShape& shape, const std::vector<float>& outputs, double loss,
+              const std::vector<float>& gradient) {
+    const Objective objective(config, shape);
+    std::vector<float> found(outputs.size());
+    const double scale = 1 / static_cast<double>(2 * objective.terms());
+    EXPECT_NEAR(objective.loss_and_gradient(outputs, truths_, 2, scale, found) * scale, loss, 1e-6)
+        << name_of(config.name);
+    EXPECT_THAT(found, testing::Pointwise(testing::FloatNear(1e-6F), gradient)) << name_of(config.name);
+    if (shape.latent > 0) return;
+    std::vector<double> records;
+    objective.record(outputs, truths_, 2, records);
+    const Evaluation errors = evaluate(objective, std::vector<double>{1}, records);
+    EXPECT_NEAR(errors.loss, loss, 1e-6) << name_of(config.name);
+    if (errors.classes) return;
+    EXPECT_NEAR(errors.targets[0].mae, 2, 1e-6) << "over the three cells of both samples";
+  }
+  void expect(LossName name, const std::vector<float>& outputs, double loss, const std::vector<float>& gradient) {
+    LossConfig config;
+    config.name = name;
+    config.delta = 2;
+    expect(config, shape_, outputs, loss, gradient);
+  }
+
+  static constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> truths_ = {1, kNone, 0, kNone, 2, kNone};
+  const std::vector<float> outputs_ = {2, 9, 3, 9, 4, 9};
+  TargetShape shape_{.labels = {"f"}, .cells = 3};
+};
+
+TEST_F(PaddedLoss, IsTheMeanOfTheCellsThatCount) {
+  expect(LossName::mse, outputs_, (10.0 / 2 + 4) / 2, {0.5F, 0, 1.5F, 0, 2, 0});
+  expect(LossName::mae, outputs_, (4.0 / 2 + 2) / 2, {0.25F, 0, 0.25F, 0, 0.5F, 0});
+  expect(LossName::huber, outputs_, (4.5 / 2 + 2) / 2, {0.25F, 0, 0.5F, 0, 1, 0});
+  expect(LossName::gaussian, {2, 9, 3, 0, 0, 0, 9, 4, 9, 0, 0, 0}, (5.0 / 2 + 2) / 2,
+         {0.25F, 0, 0.75F, 0, 0, -1, 0, 1, 0, 0, -0.75F, 0});
+}
+
+TEST_F(PaddedLoss, OfClassesAndLatentDistributions) {
+  shape_.classes = 3;
+  // Equal outputs: each class has probability 1/3.
+  const float miss = 1.0F / 12, hit = -2.0F / 12;
+  expect(LossName::cross_entropy, std::vector<float>(18, 0), std::log(3.0),
+         {miss, 0, hit, hit, 0, miss, miss, 0, miss, 0, 2 * miss, 0, 0, 2 * miss, 0, 0, 2 * hit, 0});
+  // The KL divergence of a latent mean of 2 is 2; it stands beside the sum over the cells.
+  shape_.classes = 0;
+  shape_.latent = 1;
+  LossConfig config;
+  config.kl_weight = 1;
+  std::vector<float> outputs = outputs_;
+  outputs.insert(outputs.end(), {2, 0, 0, 0});
+  expect(config, shape_, outputs, ((10.0 + 2) / 2 + 4) / 2, {0.5F, 0, 1.5F, 0, 2, 0, 0.5F, 0, 0, 0});
+}
+
 TEST(BestSteps, AreOfTheBestValidation) {
   std::vector<EpochRow> history(3);
   for (std::size_t i = 0; i < 3; ++i) {
@@ -294,6 +351,11 @@ TEST(BestSteps, NoNumberIsWorseThanAny) {
   EXPECT_FALSE(is_better(nothing, 2));
   EXPECT_TRUE(is_better(2, nothing));
   EXPECT_FALSE(is_better(nothing, nothing));
+  // A checkpoint keeps neither of them apart from NaN.
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_FALSE(is_better(-infinity, 2));
+  EXPECT_TRUE(is_better(2, -infinity));
+  EXPECT_FALSE(is_better(-infinity, infinity));
 }
 
 TEST(Report, CsvQuotesWhatNeedsIt) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/checked_json.h"
 #include "base/error.h"
 #include "base/version.h"
 
@@ -67,14 +68,10 @@ nlohmann::json json_of(const EpochRow& row) {
           {"exposed_communication", row.exposed_communication}};
 }
 
-// JSON has no NaN and no infinities: they are written as null.
-double number_of(const nlohmann::json& json) {
-  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
-}
-
-// A checkpoint tells no infinity from what is no number: they are equally bad, before a restart and after it.
+// NaN and both infinities rank last. A checkpoint stores all three as null: their order must be the same before
+// and after a restart.
 double badness(double loss) {
-  return std::isnan(loss) ? std::numeric_limits<double>::infinity() : loss;
+  return std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity();
 }
 
 EpochRow row_of(const nlohmann::json& json) {
@@ -82,12 +79,12 @@ EpochRow row_of(const nlohmann::json& json) {
   row.epoch = json.at("epoch").get<std::int64_t>();
   row.step = json.at("step").get<std::int64_t>();
   row.learning_rate = json.at("learning_rate").get<double>();
-  row.train_loss = number_of(json.at("train_loss"));
-  row.validation.loss = number_of(json.at("validation_loss"));
+  row.train_loss = number_or_nan(json.at("train_loss"));
+  row.validation.loss = number_or_nan(json.at("validation_loss"));
   for (const nlohmann::json& t : json.at("validation")) {
-    row.validation.targets.push_back({t.at(0).get<std::string>(), number_of(t.at(1)),
-                                      number_of(t.at(2)), number_of(t.at(3)),
-                                      t.size() > 4 ? number_of(t.at(4)) : 0.0});
+    row.validation.targets.push_back({t.at(0).get<std::string>(), number_or_nan(t.at(1)),
+                                      number_or_nan(t.at(2)), number_or_nan(t.at(3)),
+                                      t.size() > 4 ? number_or_nan(t.at(4)) : 0.0});
   }
   row.samples_per_second = json.at("samples_per_second").get<double>();
   row.seconds = json.at("seconds").get<double>();
@@ -288,11 +285,11 @@ void restore_checkpoint(const Checkpoint& checkpoint, FlatState& state, Optimize
     counters.epoch = header.at("epoch").get<std::int64_t>();
     counters.step_of_epoch = header.at("step_of_epoch").get<std::int64_t>();
     counters.step = header.at("step").get<std::int64_t>();
-    counters.epoch_loss = number_of(header.at("epoch_loss"));
+    counters.epoch_loss = number_or_nan(header.at("epoch_loss"));
     counters.epoch_samples = header.at("epoch_samples").get<std::int64_t>();
     counters.epoch_seconds = header.at("epoch_seconds").get<double>();
     counters.seconds = header.at("seconds").get<double>();
-    counters.best_value = number_of(header.at("best_value"));
+    counters.best_value = number_or_nan(header.at("best_value"));
     counters.best_epoch = header.at("best_epoch").get<std::int64_t>();
     counters.stopped_early = header.at("stopped_early").get<bool>();
     counters.segments = header.at("segments").get<std::int64_t>();

@@ -64,7 +64,8 @@ std::string fingerprint_differences(const nlohmann::json& before, const nlohmann
 std::string snapshot(FlatState& state, Optimizer& optimizer, WeightAverage& average, LaggedSums& lagged,
                      const TrainingCounters& counters, const Normalisation& normalisation,
                      const nlohmann::json& fingerprint);
-// A loss that is no number is worse than any.
+// The one order of losses and of a search's metrics: the smaller is better, and any finite value is better than
+// NaN and the infinities, which are equal to each other.
 bool is_better(double loss, double than);
 // Steps at the ends of the `count` epochs with the best validation (or training loss, without one).
 std::vector<std::int64_t> best_steps(const std::vector<EpochRow>& history, std::int64_t count);

@@ -6,7 +6,7 @@
 #include <array>
 #include <string_view>
 
-#include "engine/wire/describe.h"
+#include "engine/wire/messages.h"
 
 namespace wflow::workers {
 

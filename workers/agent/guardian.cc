@@ -214,6 +214,7 @@ void block_signals() {
 int run_guardian(pid_t agent, const WorkerOptions& options, SlotTable& table, Journal& journal,
                  const std::filesystem::path& directory) {
   AgentWatch watch(agent, options, table);
+  remove_left_mpi_sessions();  // of workers that were killed with their guardians
   const int status = watch.wait();
   const bool ended_itself = WIFEXITED(status);
   if (!ended_itself) {

@@ -54,6 +54,8 @@ std::vector<AgentEvent> Finisher::finish(const EndedChild& child) {
   if (record.killed || record.returned || dropped) {
     supervisor_.kill_tree(slot);
     supervisor_.clean_up_after(slot);
+  } else if (child.code != CLD_EXITED && arrays_.at(record.array).task_template.resources.procs > 1) {
+    supervisor_.clean_up_after(slot);  // another process, or the kernel, has killed mpirun
   }
   // wflow wanted to end it, and the task was faster: its result is like any other.
   if (own) record.killed = record.returned = record.terminated = false;

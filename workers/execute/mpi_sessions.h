@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Open MPI leaves in TMPDIR when mpirun is killed: ompi.HOST.UID/pid.N, a few files for each.
+// Files that Open MPI leaves behind when mpirun is killed: a session's folder ompi.HOST.UID/pid.N in TMPDIR,
+// N being mpirun's process id, and its ranks' segments of shared memory, vader_segment.HOST.UID.JOB.RANK in
+// /dev/shm.
 #pragma once
 
 #include <sys/types.h>
@@ -8,7 +10,12 @@
 
 namespace wflow::workers {
 
-// Those of processes that have been killed.
+// Removes the sessions of these processes, which have been killed.
 void remove_mpi_sessions(std::span<const pid_t> pids);
+
+// Removes all sessions of this user on this host whose mpirun no longer runs: no process has its number, and
+// nothing listens at its address. The second test spares the sessions of a container that shares TMPDIR and
+// numbers its processes by itself.
+void remove_left_mpi_sessions();
 
 }  // namespace wflow::workers

@@ -22,21 +22,21 @@ class Moving : public TestEdge {
     pool.job.walltime_s = 600;
     options.pools = {pool};
     options.job_prefix = "wabcdef";
-    options.home.moves = true;
+    options.own_allocation.moves = true;
   }
 
-  // As the coordinator of an allocation that runs, with its end.
+  // Makes it the coordinator in a running allocation, with that allocation's end.
   void live_in_one(double left_s = 600) {
-    batch::Allocation home;
-    home.token = options.home.allocation = "wabcdef000001";
-    home.pool = "default";
-    home.scheduler = "slurm";
-    home.id = "77";
-    home.walltime_s = 600;
-    home.state = batch::AllocationState::running;
-    home.started_s = now.unix_s - 600 + left_s;
-    home.ends_s = now.unix_s + left_s;
-    restored.allocations = {home};
+    batch::Allocation own;
+    own.token = options.own_allocation.token = "wabcdef000001";
+    own.pool = "default";
+    own.scheduler = "slurm";
+    own.id = "77";
+    own.walltime_s = 600;
+    own.state = batch::AllocationState::running;
+    own.started_s = now.unix_s - 600 + left_s;
+    own.ends_s = now.unix_s + left_s;
+    restored.allocations = {own};
   }
   void join_from(const TestWorker& worker, const std::string& token) {
     wire::Hello hello = TestEdge::hello(worker);
@@ -55,7 +55,7 @@ class Moving : public TestEdge {
   bool was_drained(const TestWorker& worker) const { return !sent<wire::Drain>(worker.id).empty(); }
 };
 
-TEST(Home, OnTheLoginNodeItSubmitsAndLeavesTheRestToTheAllocation) {
+TEST(OwnAllocation, OnTheLoginNodeItSubmitsAndLeavesTheRestToTheAllocation) {
   Moving campaign;
   campaign.start();
   ASSERT_EQ(campaign.submits.size(), 1U);
@@ -71,10 +71,10 @@ TEST(Home, OnTheLoginNodeItSubmitsAndLeavesTheRestToTheAllocation) {
   EXPECT_TRUE(rows.empty() || rows.back().state == batch::AllocationState::queued);
 }
 
-TEST(Home, WhatAnEarlierCoordinatorRecordedIsNoSuccessorBeforeTheSchedulerNamesIt) {
+TEST(OwnAllocation, WhatAnEarlierCoordinatorRecordedIsNoSuccessorBeforeTheSchedulerNamesIt) {
   Moving campaign;
   campaign.live_in_one();
-  campaign.options.home.allocation.clear();  // on the login node again: everything was killed
+  campaign.options.own_allocation.token.clear();  // on the login node again: everything was killed
   campaign.start();
   campaign.pass(1);
   EXPECT_FALSE(campaign.machine().ended());
@@ -91,10 +91,10 @@ TEST(Home, WhatAnEarlierCoordinatorRecordedIsNoSuccessorBeforeTheSchedulerNamesI
   EXPECT_TRUE(campaign.machine().handed_over());
 }
 
-TEST(Home, AnAllocationThatTheSchedulerNamesIsASuccessor) {
+TEST(OwnAllocation, AnAllocationThatTheSchedulerNamesIsASuccessor) {
   Moving campaign;
   campaign.live_in_one();
-  campaign.options.home.allocation.clear();
+  campaign.options.own_allocation.token.clear();
   campaign.start();
   batch::JobStatus job;
   job.id = "77";
@@ -106,7 +106,7 @@ TEST(Home, AnAllocationThatTheSchedulerNamesIsASuccessor) {
   EXPECT_TRUE(campaign.submits.empty());
 }
 
-TEST(Home, ARefusedSubmissionKeepsItOnTheLoginNode) {
+TEST(OwnAllocation, ARefusedSubmissionKeepsItOnTheLoginNode) {
   Moving campaign;
   campaign.start();
   campaign.handle(event::JobSubmitted{campaign.submits.at(0).job.token,
@@ -115,7 +115,7 @@ TEST(Home, ARefusedSubmissionKeepsItOnTheLoginNode) {
   EXPECT_FALSE(campaign.machine().ended());
 }
 
-TEST(Home, AtTheEndOfItsAllocationItHandsOverAndWorkersGoOn) {
+TEST(OwnAllocation, AtTheEndOfItsAllocationItHandsOverAndWorkersGoOn) {
   Moving campaign;
   campaign.options.pools[0].max = 2;
   campaign.live_in_one();
@@ -136,7 +136,7 @@ TEST(Home, AtTheEndOfItsAllocationItHandsOverAndWorkersGoOn) {
   EXPECT_TRUE(campaign.cancels.empty());
 }
 
-TEST(Home, NoSuccessorIsThereYetSoOneIsSubmitted) {
+TEST(OwnAllocation, NoSuccessorIsThereYetSoOneIsSubmitted) {
   Moving campaign;
   campaign.options.pools[0].max = 1;
   campaign.live_in_one();
@@ -152,17 +152,17 @@ TEST(Home, NoSuccessorIsThereYetSoOneIsSubmitted) {
   EXPECT_TRUE(campaign.machine().handed_over());
 }
 
-// The one before it has just been cancelled, and nobody has recorded that yet.
-TEST(Home, ItsOwnAllocationRunsAlthoughTheRecordSaysThatItIsQueued) {
+// The allocation before it has just been cancelled, which is not recorded yet.
+TEST(OwnAllocation, ItsOwnAllocationRunsAlthoughTheRecordSaysThatItIsQueued) {
   Moving campaign;
   campaign.options.pools[0].max = 1;
   campaign.live_in_one();
-  batch::Allocation& home = campaign.restored.allocations[0];
-  batch::Allocation before = home;
+  batch::Allocation& own = campaign.restored.allocations[0];
+  batch::Allocation before = own;
   before.token = "wabcdef000000";
   before.id = "76";
-  home.state = batch::AllocationState::queued;
-  home.started_s = home.ends_s = 0;
+  own.state = batch::AllocationState::queued;
+  own.started_s = own.ends_s = 0;
   campaign.restored.allocations.insert(campaign.restored.allocations.begin(), before);
   campaign.start();
   campaign.join_from(kThere, "wabcdef000001");
@@ -172,7 +172,7 @@ TEST(Home, ItsOwnAllocationRunsAlthoughTheRecordSaysThatItIsQueued) {
   EXPECT_FALSE(campaign.leases(kThere.id).empty());
 }
 
-TEST(Home, WithoutASuccessorItSaysHowToGoOn) {
+TEST(OwnAllocation, WithoutASuccessorItSaysHowToGoOn) {
   Moving campaign;
   campaign.options.pools[0].max = 1;
   campaign.live_in_one();
@@ -183,7 +183,7 @@ TEST(Home, WithoutASuccessorItSaysHowToGoOn) {
   EXPECT_TRUE(campaign.has_history("continue with: wflow resume"));
 }
 
-TEST(Home, ItLeavesInTimeWithoutASignal) {
+TEST(OwnAllocation, ItLeavesInTimeWithoutASignal) {
   Moving campaign;
   campaign.live_in_one(60);
   campaign.start();
@@ -196,7 +196,7 @@ TEST(Home, ItLeavesInTimeWithoutASignal) {
   EXPECT_TRUE(campaign.machine().handed_over());
 }
 
-TEST(Home, WhileItHandsOverNothingIsLeasedAndResultsAreTaken) {
+TEST(OwnAllocation, WhileItHandsOverNothingIsLeasedAndResultsAreTaken) {
   Moving campaign;
   campaign.live_in_one();
   campaign.start();
@@ -209,7 +209,7 @@ TEST(Home, WhileItHandsOverNothingIsLeasedAndResultsAreTaken) {
   EXPECT_EQ(campaign.sent<wire::Acknowledge>(kThere.id).size(), 1U) << "what it has said is on disk";
 }
 
-TEST(Home, AtTheEndOfTheCampaignItsOwnAllocationIsNotCancelled) {
+TEST(OwnAllocation, AtTheEndOfTheCampaignItsOwnAllocationIsNotCancelled) {
   Moving campaign;
   campaign.live_in_one();
   campaign.start();
@@ -236,7 +236,7 @@ TEST(Home, AtTheEndOfTheCampaignItsOwnAllocationIsNotCancelled) {
   EXPECT_TRUE(ended);
 }
 
-TEST(Home, AskedToStopItEndsTheCampaign) {
+TEST(OwnAllocation, AskedToStopItEndsTheCampaign) {
   Moving campaign;
   campaign.live_in_one();
   campaign.start();
@@ -249,7 +249,7 @@ TEST(Home, AskedToStopItEndsTheCampaign) {
   EXPECT_FALSE(campaign.machine().handed_over());
 }
 
-TEST(Home, ADrainGoesOnWhenTheWorkersOfItsAllocationHaveLeft) {
+TEST(OwnAllocation, ADrainGoesOnWhenTheWorkersOfItsAllocationHaveLeft) {
   Moving campaign;
   campaign.live_in_one();
   campaign.start();
@@ -269,7 +269,7 @@ TEST(Home, ADrainGoesOnWhenTheWorkersOfItsAllocationHaveLeft) {
   EXPECT_TRUE(campaign.sent<wire::Revoke>(kElsewhere.id).empty()) << "what runs elsewhere may finish";
 }
 
-TEST(Home, AnIdleAllocationStaysWhileItIsTheOnlyOneToLiveIn) {
+TEST(OwnAllocation, AnIdleAllocationStaysWhileItIsTheOnlyOneToLiveIn) {
   Moving campaign;
   campaign.live_in_one();
   campaign.start();

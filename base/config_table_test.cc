@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/config_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace wflow::config {
+namespace {
+
+using testing::HasSubstr;
+
+enum class Colour { red, green };
+const std::vector<std::string> kColours = {"red", "green"};
+
+struct Inner {
+  std::int64_t size = 4;
+};
+struct Example {
+  std::string name;
+  Colour colour = Colour::red;
+  double rate = 0.5;
+  std::int64_t members = 1;
+  std::vector<std::int64_t> sizes;
+  Inner inner;
+};
+
+const Table<Inner>& inner_table() {
+  static const Table<Inner> table("the inner: block", {integer("size", &Inner::size, 1, 8, "its size")});
+  return table;
+}
+
+const Table<Example>& example_table() {
+  static const Table<Example> table(
+      "the example: block",
+      {text("name", &Example::name, "a [name](#names)").required(),
+       integer("members", &Example::members, 1, 9, "how many").only_if_set(),
+       choice("colour", &Example::colour, kColours, "a colour")
+           .formerly("color")
+           .then([](yaml::MapReader&, Example& e) {
+             if (e.colour == Colour::green) e.rate = 2;
+           }),
+       real("rate", &Example::rate, 0, 10, "green 2"), integers("sizes", &Example::sizes, 1, 9, "lengths"),
+       block("inner", &Example::inner, inner_table(), "inside", "size")});
+  return table;
+}
+
+struct Result {
+  Example config;
+  std::string messages;
+};
+
+Result read(const std::string& text) {
+  yaml::Diagnostics diagnostics("a.yaml");
+  const yaml::Node root = yaml::parse(text, diagnostics);
+  Result result;
+  example_table().read(root, result.config, diagnostics);
+  result.messages = diagnostics.to_string();
+  return result;
+}
+
+TEST(ConfigTable, ReadsValuesDefaultsAndBlocks) {
+  const Result result = read("{name: a, colour: green, sizes: 3, inner: 7}");
+  EXPECT_EQ(result.messages, "");
+  EXPECT_EQ(result.config.colour, Colour::green);
+  EXPECT_EQ(result.config.rate, 2) << "a default that follows from another key";
+  EXPECT_THAT(result.config.sizes, testing::ElementsAre(3));
+  EXPECT_EQ(result.config.inner.size, 7) << "a block that is one value";
+  EXPECT_EQ(read("{name: a, colour: green, rate: 1}").config.rate, 1);
+}
+
+TEST(ConfigTable, ReportsWhatIsWrongWithItsPlace) {
+  EXPECT_THAT(read("{}").messages, HasSubstr("needs the key 'name'"));
+  EXPECT_THAT(read("{name: a, rate: 11}").messages,
+              HasSubstr("a.yaml:1:17: error: 'rate' must be between 0 and 10"));
+  EXPECT_THAT(read("{name: a, colour: geen}").messages, HasSubstr("did you mean 'green'?"));
+  EXPECT_THAT(read("{name: a, inner: {sise: 1}}").messages,
+              HasSubstr("unknown key 'sise' in the inner: block; did you mean 'size'?"));
+  EXPECT_THAT(read("{name: a, rat: 1}").messages, HasSubstr("did you mean 'rate'?"));
+}
+
+TEST(ConfigTable, KnowsEarlierSpellings) {
+  EXPECT_EQ(read("{name: a, color: green}").config.rate, 2);
+  EXPECT_THAT(read("{name: a, color: green, colour: red}").messages,
+              HasSubstr("'color' and 'colour' say the same thing; keep 'colour'"));
+}
+
+TEST(ConfigTable, WritesWhatReadsBackEqual) {
+  EXPECT_EQ(
+      yaml::emit(example_table().write(read("{name: a, sizes: [1, 2], inner: 5}").config)),
+      yaml::emit(example_table().write(
+          read(yaml::emit(example_table().write(read("{name: a, sizes: [1, 2], inner: {size: 5}}").config)))
+              .config)));
+  EXPECT_THAT(yaml::emit(example_table().write(read("{name: a}").config)),
+              testing::Not(HasSubstr("members")));
+  EXPECT_THAT(yaml::emit(example_table().write(read("{name: a, members: 2}").config)),
+              testing::EndsWith("members: 2\n"))
+      << "behind the others, so that the text without it stays";
+}
+
+TEST(ConfigTable, GivesSchemaAndDocumentation) {
+  const Json schema = example_table().schema();
+  EXPECT_EQ(schema["required"], Json::array({"name"}));
+  EXPECT_EQ(schema["properties"]["name"]["description"], "a name");
+  EXPECT_EQ(schema["properties"]["members"]["anyOf"][0]["maximum"], 9);
+  EXPECT_EQ(schema["properties"]["members"]["default"], 1);
+  EXPECT_EQ(schema["properties"]["colour"]["default"], "red");
+  EXPECT_TRUE(schema["properties"].contains("color"));
+  EXPECT_FALSE(schema["additionalProperties"].get<bool>());
+  EXPECT_EQ(schema["properties"]["inner"]["anyOf"][0]["type"], "integer");
+  const std::string table = markdown(example_table().rows());
+  EXPECT_THAT(table, HasSubstr("| `name` | (needed) | a [name](#names) |\n"));
+  EXPECT_THAT(table, HasSubstr("| `colour` | `red` | a colour |\n"));
+}
+
+}  // namespace
+}  // namespace wflow::config
