@@ -276,8 +276,7 @@ class Gathering {
     joins ? void(ends.back().range.last = element) : ends.push_back({array, {element, element}, state});
   }
 
-  // Neither Merlin nor Maestro records the exit code of a command: 1 stands for every code that is not one of
-  // Merlin's own.
+  // Neither Merlin nor Maestro records exit codes: 1 stands for every code that is not Merlin's own.
   void fail(engine::ArrayId array, engine::Element element, const TaskMark& mark, const char* file) {
     constexpr int kHardFailCode = 102, kAnyCode = 1;
     const bool hard = mark.state == TaskMark::State::hard_failed;

@@ -51,8 +51,7 @@ std::vector<std::filesystem::path> remembered_campaigns();
 
 enum class Format { people, json, csv };
 
-// Prints in the order given. `sizes`: with the bytes below each directory, which takes a walk through all of
-// it.
+// Prints in the order given. `sizes`: also the bytes below each directory, which takes a walk through it.
 void print_campaigns(const std::vector<std::filesystem::path>& campaigns, Format format, bool sizes);
 
 // A directory relative to the current one, if that is shorter.

@@ -28,8 +28,7 @@ struct SelectionOptions {
   std::string range;     // A:B
   std::string duration;  // ">2"
   std::string where;
-  // Rows of tasks that ran contain the usage of their last execution; else only if the selection needs
-  // it.
+  // Rows contain the usage of the last execution; else only if the selection needs it.
   bool with_usage = false;
   bool few = false;  // for a terminal, which shows a hundred rows
 };
@@ -64,8 +63,7 @@ engine::Range parse_range(const std::string& text);
 void select_tasks(const specs::Plan& plan, engine::Client& client, const SelectionOptions& options,
                   const std::function<bool(const TaskRow&)>& visit);
 
-// Adds at most `limit` selected tasks (0: all) to a listing, which has found(), add(row) and finish(bool
-// more).
+// Adds at most `limit` selected tasks (0: all) to a listing with found(), add(row) and finish(bool more).
 template <typename Listing>
 void list_tasks(const specs::Plan& plan, engine::Client& client, const SelectionOptions& options,
                 std::uint64_t limit, Listing& listing) {
@@ -79,8 +77,7 @@ void list_tasks(const specs::Plan& plan, engine::Client& client, const Selection
   listing.finish(more);
 }
 
-// Splits the selection into several with at most `parts` parts each, because the size of a message is
-// limited.
+// Splits the selection into several with at most `parts` parts each: messages have a size limit.
 std::vector<engine::wire::Selection> in_messages(const engine::wire::Selection& selection, std::size_t parts);
 
 // "[CAMPAIGN] TASK" on the command line: one word is a task of the newest campaign here.

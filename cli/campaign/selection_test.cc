@@ -13,8 +13,7 @@ namespace {
 
 namespace wire = engine::wire;
 
-// Scattered failures that --where selects are one part each: five million of them do not fit into one
-// message.
+// Scattered failures that --where selects are one part each: five million do not fit into one message.
 TEST(Selection, GoesOutInMessagesThatAreNotTooLarge) {
   wire::Selection selection;
   selection.chosen = true;

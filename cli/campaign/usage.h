@@ -39,8 +39,7 @@ double cores_used(const engine::StepUsage& used);
 std::vector<Advice> step_advice(const engine::StepUsage& used, const StepAsked& asked,
                                 const std::vector<engine::wire::LostTime>& lost);
 
-// Advice for each pool of a campaign that has ended whose allocations all used less than half of their
-// walltime.
+// Advice for each pool of an ended campaign whose allocations all used less than half of their walltime.
 std::vector<Advice> walltime_advice(const std::vector<engine::wire::AllocationView>& allocations);
 
 // "memory: asked ...; write `memory: 1664 MiB`".

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The subcommands, one a file. Each adds itself to the command line and sets `chosen` when the user gives
-// it.
+// The subcommands, one a file. Each adds itself to the command line; the given one sets `chosen`.
 #pragma once
 
 #include <CLI/CLI.hpp>

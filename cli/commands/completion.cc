@@ -108,8 +108,7 @@ bool any_begins(const Candidates& candidates, const std::string& word) {
                      [&](const Candidate& candidate) { return candidate.word.starts_with(word); });
 }
 
-// The commands that complete the first word: those of Merlin and Maestro only if no command of wflow begins
-// so.
+// Candidates for the first word: commands of Merlin and Maestro only if no command of wflow begins so.
 Candidates first_words(const CLI::App& app, const std::string& begun) {
   Candidates result = commands(app);
   if (any_begins(result, begun)) return result;

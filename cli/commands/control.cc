@@ -69,16 +69,14 @@ wire::Selection selection_of(const specs::Plan& plan, const SelectionOptions& op
   return selection;
 }
 
-// Sends the request to the coordinator, in several messages if the tasks are many. Empty if no coordinator
-// lives.
+// Sends the request to the coordinator, in several messages for many tasks. Empty if no coordinator lives.
 template <class Request, class Make>
 std::optional<wire::Done> ask_in_parts(const specs::Plan& plan, const wire::Selection& selection, Make make) {
   wire::Done all;
   bool first = true;
   for (wire::Selection& part : in_messages(selection, kPartsOfMessage)) {
     const Request request = make(std::move(part));
-    // Temporary clients: one that has read the record at rest would lock it against this process's own
-    // coordinator.
+    // Temporary clients: one that has read the record at rest would lock out this process's own coordinator.
     const auto done = engine::Client(plan).command(request);
     if (!done && first) return std::nullopt;
     if (!done) {

@@ -103,8 +103,7 @@ class CampaignRun {
                again == 1 ? "it" : "them", status.directory);
   }
 
-  // The user may have repaired a failed campaign that follows (wflow retry); then the queue goes on from
-  // there.
+  // The user may have repaired a failed campaign that follows (wflow retry); then the queue goes on there.
   void look_again() {
     for (engine::store::Followup& followup : queue_.all()) {
       if (followup.exit_code == 0) continue;

@@ -82,8 +82,7 @@ void check_blas(Report& report) {
 }
 
 void check_manual(Report& report) {
-  // The pages are beside the program, in the build folder as in an installation; man looks there for programs
-  // in PATH.
+  // The pages are beside the program, in the build folder as in an installation; man finds them through PATH.
   const auto pages = std::filesystem::path(executable_directory()).parent_path() / "share" / "man" / "man1";
   std::error_code ignored;
   if (!std::filesystem::exists(pages / "wflow.1", ignored)) {

@@ -30,8 +30,7 @@ class EarlyFollowup {
 
   // Call this every few hundred milliseconds with the campaign's status.
   void look(const engine::CampaignStatus& status);
-  // Lets the running study finish its tasks, and returns when its process has ended. `urgent()`: end them
-  // now.
+  // Lets the running study finish its tasks and waits for the end of its process. `urgent()`: end them now.
   template <class Urgent>
   void drain(Urgent urgent) {
     ask(Ask::drain);

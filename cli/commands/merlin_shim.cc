@@ -108,8 +108,7 @@ int info() {
   return 0;
 }
 
-// Becomes `wflow verb [CAMPAIGN] ...`. In a task, the campaign is that of the task unless another one is
-// named.
+// Becomes `wflow verb [CAMPAIGN] ...`. A task means its own campaign unless it names another one.
 int show(const MerlinOptions& options, std::vector<std::string> words) {
   if (!options.dump.empty())
     throw Error(ExitCode::usage, fmt::format("merlin --dump: wflow {} --{} > {}", words.front(),

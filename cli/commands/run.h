@@ -83,9 +83,7 @@ ExitCode whole_code(const engine::CampaignStatus& status);
 // rerun.cc: saves this process's variables, mode 0600, for wflow rerun.
 void record_environment(const std::filesystem::path& campaign);
 
-// The options of run, validate and plan that control how a study is read: --vars, --samplesfile, --pgen,
-// --pargs,
-// --strict.
+// How run, validate and plan read a study: --vars, --samplesfile, --pgen, --pargs, --strict and others.
 void add_read_options(CLI::App& command, specs::ReadOptions& options);
 
 // dry.cc: wflow run --dry creates a campaign with every directory and script of its tasks, and runs nothing.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow diff, history, redo: the effects of a changed study on a campaign, its versions, and tasks that run
-// again.
+// wflow diff, history, redo: the effects of a changed study, the versions of a campaign's study, repeated tasks.
 #include "cli/commands/handover.h"
 
 #include <fmt/chrono.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wflow usage: the usage of each step's tasks, compared with the request of the study, and what to ask for
-// next time.
+// wflow usage: the usage of each step's tasks, the study's requests, and what to ask for next time.
 #include <fmt/format.h>
 
 #include <algorithm>

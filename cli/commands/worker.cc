@@ -76,8 +76,7 @@ std::string scheduler_around() {
 
 namespace {
 
-// Finds the allocation and the launcher's name of this node: the workers of one allocation take tasks
-// together.
+// Finds the allocation and its name of this node: the workers of one allocation take tasks together.
 void find_allocation(workers::WorkerOptions& options) {
   options.node = environment_value("SLURMD_NODENAME");
   if (options.node.empty()) options.node = host_name();

@@ -34,8 +34,7 @@ struct ExecOptions {
 
 inline constexpr const char* kExecStep = "exec";
 
-// Holds the input of a campaign until the campaign is created: a study and, if there are arguments, their
-// table.
+// Holds the input of a campaign until that is created: a study and, for arguments, their table.
 class ExecStudy {
  public:
   // Reads all of standard input if the arguments come from there. Throws Error.

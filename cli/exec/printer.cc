@@ -94,8 +94,7 @@ bool OutputPrinter::take_news() {
   return !executions.empty();
 }
 
-// The first command that has not ended according to the coordinator, which may know less than the files,
-// never more.
+// The first command that has not ended for the coordinator, which never knows more than the files.
 specs::Element OutputPrinter::first_open() {
   const specs::Element last = plan_.element_count() - 1;
   const engine::Client client(plan_);

@@ -215,8 +215,7 @@ class Crate {
       results_.push_back(reference(*id));
   }
 
-  // At rest, an action that is not all done did not complete: tasks failed, or the campaign was stopped or
-  // cancelled.
+  // At rest, an action that is not all done has failed: by tasks, by a stop, or because it was cancelled.
   Json action(const std::string& id, const std::string& name, bool all_done) const {
     const double end_s = status_.time_s > 0 ? status_.time_s : status_.started_s;
     Json entity = {{"@id", id},

@@ -53,8 +53,7 @@ void HookWatch::look_at_failures(const engine::CampaignStatus& status, std::vect
   add("first_failure", std::move(text), due);
 }
 
-// Detects a step that is held back, a campaign that waits for its disk, or a long time without the end of a
-// task.
+// Detects a step that is held back, a campaign that waits for its disk, or a long time without progress.
 void HookWatch::look_for_a_stall(const engine::CampaignStatus& status, std::vector<DueHook>& due) {
   if (!began_ || status.ended() != ended_) {
     ended_ = status.ended();

@@ -261,8 +261,7 @@ void draw_timeline(Pen& pen, const Figure& figure, const Frame& frame) {
   }
 }
 
-// Colours from dark to light through blue, green and yellow, with rising lightness, so that they are readable
-// in grey.
+// Colours from dark to light through blue, green and yellow; rising lightness keeps them readable in grey.
 void image_colour(cairo_t* cairo, double share) {
   struct Stop {
     double red, green, blue;

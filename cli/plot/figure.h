@@ -81,8 +81,7 @@ Figure figure_from_json(const nlohmann::json& json);
 // "simulate: memory" as "simulate-memory": valid as Figure::id.
 std::string figure_id(const std::string& text);
 
-// The extents of a figure's axes: the data, widened to whole ticks on a linear axis, or the axis's own
-// bounds.
+// The extents of a figure's axes: their own bounds, else the data with a margin.
 Extent x_extent(const Figure& figure);
 Extent y_extent(const Figure& figure);
 

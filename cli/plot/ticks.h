@@ -22,8 +22,7 @@ enum class Scale : std::uint8_t {
 struct Bounds {
   double low = std::numeric_limits<double>::infinity();
   double high = -std::numeric_limits<double>::infinity();
-  // Ignores values that the scale can't show: those that are not finite, and on a logarithmic scale those up
-  // to 0.
+  // Ignores values that are not finite, and on a logarithmic scale those up to 0.
   void add(double value, Scale scale = Scale::linear);
   bool empty() const { return !(low <= high); }
   // True if all values are positive and span more than a factor of 30: a logarithmic axis shows them better.

@@ -34,8 +34,7 @@ double sum_of(const std::vector<double>& values) {
   return sum;
 }
 
-// The number of slices to join, so that most contain ends of tasks: few tasks would look like a comb of ones
-// and zeros.
+// The number of slices to join, so that most contain ends of tasks: few tasks would look like a comb.
 std::size_t slices_together(const engine::Overview& overview, std::size_t slices) {
   constexpr double kEnds = 10;
   constexpr std::size_t kLeast = 20;

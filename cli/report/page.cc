@@ -131,8 +131,7 @@ void Page::details(const std::string& summary, const std::string& written) {
       fmt::format("<details><summary>{}</summary><pre>{}</pre></details>\n", text(summary), text(written));
 }
 
-// Makes an id unique: names that differ only in characters other than a to z have the same id, which also
-// names files.
+// Makes an id unique: names that differ only in characters other than a to z have the same id.
 std::string Page::own_id(const std::string& id) {
   const std::string base = id.empty() ? "figure" : id;
   std::string own = base;

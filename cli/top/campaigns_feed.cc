@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks a running campaign every other second; reads the record of one at rest when its file has
-// changed.
+// Asks a running campaign every other second; reads the record of one at rest when its file changes.
 #include <poll.h>
 
 #include <algorithm>

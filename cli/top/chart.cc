@@ -52,7 +52,7 @@ std::string utf8_of(unsigned code) {
 // The ranges of the axes.
 struct Axes {
   plot::Bounds x, y;
-  plot::Scale scale = plot::Scale::linear;  // of y
+  plot::Scale scale = plot::Scale::linear;  // the scale of y
   double height(double value) const {
     return y.high > y.low ? plot::Extent{y.low, y.high}.share(scale, value) : 0.5;
   }

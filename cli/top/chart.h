@@ -21,8 +21,7 @@ void put_bar(Grid& grid, int row, int column, int columns, const Shares& shares)
 // A plain bar of a fraction (0 to 1).
 void put_fraction(Grid& grid, int row, int column, int columns, double fraction, Ink ink);
 
-// The last `columns` values, one column each, scaled from 0 to the greatest. Values that are not finite count
-// as 0.
+// The last `columns` values, one column each, scaled from 0 to the greatest. Non-finite values count as 0.
 std::string sparkline_of(const std::vector<double>& values, int columns, Charset charset);
 
 struct CurvePoint {
@@ -65,8 +64,7 @@ struct GridTable {
 // The first of `count` entries to show in `rows` rows, so that `selected` is visible.
 std::size_t first_shown(std::size_t count, std::size_t selected, int rows);
 
-// Puts the heads in row `row` and entries below, in at most `rows` rows in all. Returns the number of rows
-// used.
+// Puts the heads in row `row` and entries below, in at most `rows` rows in all. Returns the rows used.
 int put_table(Grid& grid, int row, int rows, const GridTable& table);
 
 }  // namespace wflow::cli::top

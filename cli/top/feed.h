@@ -29,8 +29,7 @@ class Feed {
 
 // A campaign through its coordinator's socket; while no coordinator lives, its record, read once.
 std::unique_ptr<Feed> live_feed(const std::filesystem::path& campaign);
-// A replay of a campaign at rest. Error{usage} while a coordinator lives. `speed` 0: the whole replay takes a
-// minute.
+// A replay of a campaign at rest. Error{usage} while a coordinator lives. `speed` 0: it takes a minute.
 std::unique_ptr<Feed> replay_feed(const std::filesystem::path& campaign, double speed);
 // All campaigns of the user.
 std::unique_ptr<Feed> campaigns_feed();

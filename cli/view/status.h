@@ -39,14 +39,12 @@ std::vector<std::string> step_lines(const std::vector<engine::StepStatus>& steps
 
 // One line per pool.
 std::vector<std::string> pool_lines(const engine::wire::AllocationsAnswer& answer);
-// One line per pool, then with `everything` one per allocation, else only for allocations that will never
-// start.
+// One line per pool, then one per allocation: with `everything` all, else only those that will never start.
 std::vector<std::string> allocation_lines(const engine::wire::AllocationsAnswer& answer, double now_s,
                                           bool everything);
 std::string allocation_line(const engine::wire::AllocationView& allocation, double now_s);
 
-// ---- status_table.cc: the status as one table of plain text, for a mail: a row a step, then failures, then
-// trainings
+// ---- status_table.cc: the status as one plain table, for a mail: steps, then failures, then trainings
 
 // Uses `data.status`, `data.workers` and `data.needs`. Lines have no colours if the terminal has none.
 std::vector<std::string> status_table(const top::TopData& data, const TrainingRows& trainings,

@@ -34,8 +34,7 @@ std::vector<TaskOutput> task_output(const specs::Plan& plan, const specs::TaskId
 void require_output(const specs::Plan& plan, const specs::TaskId& task,
                     const std::pair<std::filesystem::path, std::filesystem::path>& files);
 
-// Why a task waits, failed or moved: for `wflow explain` and the dashboard. `live`: the answer came from a
-// coordinator.
+// For `wflow explain` and the dashboard. `live`: the answer came from a coordinator.
 std::vector<std::string> explain_lines(const specs::Plan& plan, const engine::wire::ExplainAnswer& answer,
                                        bool live, const Terminal& terminal);
 

@@ -50,8 +50,7 @@ std::string styled(const Terminal& terminal, Style style, std::string_view text)
 
 // Columns that a UTF-8 text takes; escape sequences take none.
 int columns_of(std::string_view text);
-// The text cut to this number of columns, without cutting escape sequences. `pad`: pads a shorter text with
-// blanks.
+// The text cut to this number of columns, with whole escape sequences. `pad`: adds blanks to a shorter one.
 std::string fitted(std::string_view text, int columns, bool pad);
 // The text as lines of at most this number of columns, broken at blanks, and inside words that are too long.
 // All lines except the first begin with `indent` blanks.
